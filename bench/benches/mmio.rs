@@ -1,8 +1,9 @@
-//! Instructions of the posting and polling paths on the mlx5 layout of the driver of raw adapters, counted by callgrind:
-//! validation, descriptor, doorbell record and register.
+//! Counts the instructions of posting and polling on the mlx5 layout of the mmio driver.
+//!
+//! callgrind counts validation, descriptor, doorbell record and register.
 #![expect(
     missing_docs,
-    reason = "the attribute of each benchmark makes a module of it"
+    reason = "the attribute of each benchmark generates a module"
 )]
 
 mod still;
@@ -14,7 +15,7 @@ use dat_core::flags::CompletionFlags;
 use gungraun::{library_benchmark, library_benchmark_group, main};
 use still::World;
 
-/// A connected world in which every path ran once.
+/// Returns a connected world in which every path has run.
 fn warm() -> &'static World {
     let world: &World = Box::leak(Box::new(World::new()));
     for _ in 0..4 {

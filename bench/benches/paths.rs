@@ -1,7 +1,7 @@
-//! Instructions of the posting and polling paths, counted by callgrind.
+//! Counts the instructions of the posting and polling paths with callgrind.
 #![expect(
     missing_docs,
-    reason = "the attribute of each benchmark makes a module of it"
+    reason = "the attribute of each benchmark generates a module"
 )]
 
 mod setup;
@@ -74,7 +74,8 @@ fn shared_receive((world, srq, segments): (&'static World, SrqId, Segments)) {
     post_shared(Adapter::srq_post_recv, world, srq, segments);
 }
 
-// What it costs to call something with the arguments of a post that does nothing: no part of the post.
+// The cost of a call with the arguments of a post to a function that does nothing. It is subtracted
+// from the post.
 #[library_benchmark]
 #[bench::one(setup::with_idle_rdma(warm()))]
 fn caller_rdma((world, segments, nothing): (&'static World, Segments, PostRdma)) {

@@ -1,8 +1,9 @@
-//! Instructions of the posting and polling paths on the verbs backend, and of the calls of verbs below them, counted by
-//! callgrind over a device that takes everything.
+//! Counts the instructions of posting and polling on the verbs backend with callgrind.
+//!
+//! Also counts the verbs calls that the backend makes. The device accepts everything.
 #![expect(
     missing_docs,
-    reason = "the attribute of each benchmark makes a module of it"
+    reason = "the attribute of each benchmark generates a module"
 )]
 
 mod setup;
@@ -20,7 +21,7 @@ use dat_core::{Ia, Result};
 use gungraun::{library_benchmark, library_benchmark_group, main};
 use setup::{Segments, completed, post, post_shared, rdma};
 
-/// An adapter as host programs have it: the threads that share it sleep on its locks.
+/// An adapter as in host programs: threads that share it sleep on its locks.
 type Host = World<&'static Sink, HostLock>;
 type Adapter = Ia<'static, LoopDevice<&'static Sink>, HostLock>;
 type PostRdma = setup::PostRdma<&'static Sink, HostLock>;
@@ -39,7 +40,7 @@ fn with_segments(count: usize) -> (&'static Host, Segments) {
     setup::with_segments(warm(), count)
 }
 
-/// A world in which a window was bound before.
+/// Returns a world in which a window has been bound.
 fn bound(posted_binds: bool) -> &'static Host {
     let world: &'static Host = setup::world(Sink::new(false, posted_binds), false);
     for _ in 0..2 {
@@ -136,8 +137,8 @@ fn verbs_bind(world: &'static Host) {
     assert!(bound.is_ok());
 }
 
-// What it costs to call something with the arguments of a post or bind that does nothing: no part of it. That of the
-// calls of verbs is no part of those either; see below.
+// The cost of a call with the arguments of a post or bind to a function that does nothing. It is
+// subtracted. The callers of the verbs calls have their own such benchmarks below.
 #[library_benchmark]
 #[bench::one(setup::with_idle_rdma(warm()))]
 fn verbs_caller_rdma((world, segments, nothing): (&'static Host, Segments, PostRdma)) {
@@ -165,7 +166,7 @@ fn verbs_caller_bind((world, nothing): (&'static Host, Binding)) {
     assert!(bound.is_ok());
 }
 
-// The calls of verbs below, with requests that are ready, and what their callers spend on the arguments.
+// The verbs calls with prepared requests, and the cost of the arguments in their callers.
 
 fn requests(segments: u32) -> (&'static Sink, Request) {
     let sink = Sink::new(false, false);

@@ -1,4 +1,4 @@
-//! The control path of the ring device: one queue pair, one completion queue that matters.
+//! The control path of the ring device: one queue pair, one completion queue in use.
 
 use dat_core::attributes::{IaAddress, IaAttributes, ProviderAttributes};
 use dat_core::backend::{
@@ -14,39 +14,39 @@ use dat_core::time::Instant;
 
 use crate::ring::{RingCompletions, RingReceives, RingSends, Rings, SEGMENTS};
 
-/// The queues of a device, and what their owner has to know of other objects.
+/// The queues of a device, and the keys of its other objects.
 pub trait Queues: Copy + Send + 'static {
-    /// Its completion queues.
+    /// The type of its completion queues.
     type CompletionQueue: CompletionQueue + Send;
-    /// Its send queues.
+    /// The type of its send queues.
     type SendQueue: SendQueue + Send;
-    /// Its receive queues.
+    /// The type of its receive queues.
     type ReceiveQueue: ReceiveQueue + Send;
-    /// Its shared receive queues.
+    /// The type of its shared receive queues.
     type SharedReceiveQueue: ReceiveQueue + Send;
 
     /// See [`Backend::READS_AT_POST`].
     const READS_AT_POST: bool = false;
 
-    /// A completion queue.
+    /// Returns a completion queue.
     fn completion_queue(self) -> Self::CompletionQueue;
 
-    /// The send queue of a queue pair.
+    /// Returns the send queue of a queue pair.
     fn send_queue(self, request: &QueuePairRequest) -> Self::SendQueue;
 
-    /// The receive queue of a queue pair.
+    /// Returns the receive queue of a queue pair.
     fn receive_queue(self, request: &QueuePairRequest) -> Self::ReceiveQueue;
 
-    /// A shared receive queue of so many buffers of so many segments each.
+    /// Returns a shared receive queue of `depth` buffers with `segments` segments each.
     fn shared_receive_queue(self, depth: u32, segments: u32) -> Self::SharedReceiveQueue;
 
-    /// A region that is called `key` from here and from afar.
+    /// Returns the keys of a region, whose local and remote key is `key`.
     fn region(self, key: u32) -> RegionKeys;
 
-    /// A window.
+    /// Returns the key of a window.
     fn window(self) -> WindowKey;
 
-    /// Completes everything that was posted.
+    /// Completes all posted requests and receives.
     fn complete_all(self);
 }
 
@@ -98,11 +98,11 @@ pub struct LoopDevice<Q> {
     established: Option<u64>,
 }
 
-/// A device that lives in [`Rings`].
+/// A device in the memory of [`Rings`].
 pub type RingDevice = LoopDevice<&'static Rings>;
 
 impl<Q> LoopDevice<Q> {
-    /// A device on its queues.
+    /// Returns a device on its queues.
     pub const fn new(queues: Q) -> Self {
         Self {
             queues,
@@ -113,7 +113,8 @@ impl<Q> LoopDevice<Q> {
 }
 
 #[expect(unsafe_code)]
-// SAFETY: it touches no memory, and its queues read it at posts at most, as they say.
+// SAFETY: the device touches no memory. Its queues read memory at most during a post, as
+// `READS_AT_POST` declares.
 unsafe impl<Q: Queues> Backend for LoopDevice<Q> {
     type CompletionQueue = Q::CompletionQueue;
     type SendQueue = Q::SendQueue;

@@ -1,7 +1,8 @@
-//! An in-memory ring device, and a world on it that is ready to post.
+//! An in-memory ring device, and an adapter on it that is ready to post.
 //!
-//! The device is the cheapest that a real one could be: a descriptor is written in place, a doorbell
-//! word is stored, completions are read from a ring of words. So what is counted is the core.
+//! The device costs as little as a real one could: a descriptor is written in place, a doorbell
+//! word is stored, and completions are read from a ring of words. The counted instructions are
+//! therefore those of the core.
 #![no_std]
 
 mod device;

@@ -8,20 +8,24 @@ use dat_core::backend::{
 };
 use dat_core::flags::DtoStatus;
 
-/// Segments of a request.
+/// The number of segments of a request.
 pub const SEGMENTS: usize = 14;
 
-/// Descriptors of a ring; a power of two.
+/// The number of descriptors of a ring; a power of two.
 const DESCRIPTORS: u32 = 64;
-/// Entries of a descriptor: 256 bytes, of which the first 64 hold the header and two segments.
+/// The entries of a descriptor.
+///
+/// It has 256 bytes; the first 64 hold the header, the remote side and two segments.
 const ENTRIES: usize = SEGMENTS + 2;
 
 const COMPLETIONS: u32 = 256;
 
 type Descriptors = [[Entry; ENTRIES]; DESCRIPTORS as usize];
 
-/// 16 bytes of a descriptor. Header: token, length, and what to do; remote side: address, key;
-/// segment: address, length, key.
+/// 16 bytes of a descriptor.
+///
+/// The header holds token, length and operation; the remote side address and key; a segment
+/// address, length and key.
 struct Entry {
     wide: AtomicU64,
     narrow: [AtomicU32; 2],
@@ -56,17 +60,17 @@ pub struct Rings {
     send_done: AtomicU32,
     receive_done: AtomicU32,
     queue_pair: AtomicU64,
-    /// What the second word of the completion of a receive says beside its length.
+    /// The bits above the length in the second word of a receive's completion.
     receive_kind: AtomicU64,
 }
 
-/// The second word of the completion of a request.
+/// The second word of a request's completion.
 const SENT: u64 = u32::MAX as u64;
-/// The queue pair took a buffer of a shared queue.
+/// Marks a receive whose buffer came from a shared receive queue.
 const SHARED: u64 = 1 << 40;
 
 impl Rings {
-    /// Rings with nothing in them.
+    /// Returns empty rings.
     pub const fn new() -> Self {
         Self {
             send: [const { [const { Entry::new() }; ENTRIES] }; DESCRIPTORS as usize],
@@ -83,17 +87,17 @@ impl Rings {
         }
     }
 
-    /// The queue pair that takes all receives.
+    /// Sets the queue pair that takes all receives.
     pub(crate) fn set_queue_pair(&self, token: u64) {
         self.queue_pair.store(token, Ordering::Relaxed);
     }
 
-    /// Receives are those of a shared queue.
+    /// Marks later receives as those of a shared receive queue.
     pub(crate) fn share_receives(&self) {
         self.receive_kind.store(SHARED, Ordering::Relaxed);
     }
 
-    /// The device's part: completes everything that was posted.
+    /// Completes all posted requests and receives, as the device would.
     pub fn complete_all(&self) {
         self.complete(&self.send, &self.send_doorbell, &self.send_done, SENT);
         let received = 8 | self.receive_kind.load(Ordering::Relaxed);
@@ -130,7 +134,7 @@ impl Default for Rings {
     }
 }
 
-/// The producer's side of a ring of descriptors.
+/// The producer's side of a descriptor ring.
 struct Producer {
     descriptors: &'static Descriptors,
     doorbell: &'static AtomicU32,
@@ -138,7 +142,7 @@ struct Producer {
 }
 
 impl Producer {
-    // The core posts no more requests than the queue pair was made for, and no more segments.
+    // The core posts at most the requests and segments that the queue pair was created for.
     #[inline(always)]
     fn reserve(&mut self) -> Option<Descriptor<'_>> {
         let place = (self.next % DESCRIPTORS) as usize;
@@ -157,7 +161,7 @@ impl Producer {
     }
 }
 
-/// A descriptor that is being written.
+/// A descriptor under construction.
 struct Descriptor<'a> {
     header: &'static Entry,
     remote: &'static Entry,
@@ -195,7 +199,7 @@ impl RingSends {
     }
 }
 
-/// A place in the send ring.
+/// A slot of the send ring.
 pub struct SendPlace<'a>(Descriptor<'a>);
 
 impl WorkSlot for SendPlace<'_> {
@@ -274,7 +278,7 @@ impl RingReceives {
     }
 }
 
-/// A place in the receive ring.
+/// A slot of the receive ring.
 pub struct ReceivePlace<'a>(Descriptor<'a>);
 
 impl WorkSlot for ReceivePlace<'_> {
@@ -330,7 +334,7 @@ impl RingCompletions {
 }
 
 impl RingCompletions {
-    /// Token and the rest of the next completion, which stays.
+    /// Returns the token and second word of the next completion without taking it.
     #[inline(always)]
     fn first(&self) -> Option<(u64, u64)> {
         if self.next == self.written.load(Ordering::Acquire) {
@@ -350,7 +354,7 @@ impl RingCompletions {
     }
 }
 
-/// The status in the second word of a completion.
+/// Returns the status from the second word of a completion.
 #[inline(always)]
 fn status(rest: u64) -> u32 {
     (rest >> 32) as u32 & 0xFF
@@ -375,7 +379,7 @@ impl CompletionQueue for RingCompletions {
     fn glance(&mut self) -> Glance {
         match self.first() {
             None => Glance::Nothing,
-            // Whatever is not its length.
+            // A status or a mark, which `poll` handles.
             Some((_, rest)) if rest >> 32 != 0 => Glance::Unclear,
             Some((token, rest)) => {
                 self.drop_first();

@@ -1,4 +1,4 @@
-//! The queues of the verbs backend, on a device that is not there.
+//! The queues of the verbs backend, on a fake device.
 
 use backend_verbs::sink::Sink;
 use backend_verbs::{
@@ -21,7 +21,7 @@ impl Queues for &'static Sink {
     }
 
     fn send_queue(self, request: &QueuePairRequest) -> VerbsSendQueue {
-        // Short requests carry their data.
+        // The device copies the data of short requests at the post.
         assert!(request.may_read_at_post());
         let attributes = &request.attributes;
         let (depth, segments) = (attributes.max_request_dtos, attributes.max_request_iov);

@@ -18,14 +18,14 @@ use dat_core::{Error, Ia, IaStorage, Result};
 use crate::device::{LoopDevice, Queues};
 use crate::ring::{Rings, SEGMENTS};
 
-/// Everything a world lives in but its device; make it a leaked box or a `static`.
+/// The memory of a world, except its device; use a leaked box or a `static`.
 pub struct WorldMemory<Q: Queues = &'static Rings, L: RawLock = SpinLock> {
     bytes: [AtomicU8; 65536],
     storage: Option<IaStorage<LoopDevice<Q>, L, 2, 8, 1, 8, 256, 512>>,
 }
 
 impl<Q: Queues, L: RawLock> WorldMemory<Q, L> {
-    /// Memory for one world.
+    /// Returns memory for one world.
     pub const fn new() -> Self {
         Self {
             bytes: [const { AtomicU8::new(0) }; 65536],
@@ -40,7 +40,7 @@ impl<Q: Queues, L: RawLock> Default for WorldMemory<Q, L> {
     }
 }
 
-/// A connected endpoint and what it takes to post on it.
+/// A connected endpoint and the objects to post on it.
 pub struct World<Q: Queues = &'static Rings, L: RawLock + 'static = SpinLock> {
     /// The adapter.
     pub ia: Ia<'static, LoopDevice<Q>, L>,
@@ -48,19 +48,19 @@ pub struct World<Q: Queues = &'static Rings, L: RawLock + 'static = SpinLock> {
     pub device: Q,
     /// The connected endpoint.
     pub ep: EpId,
-    /// The shared receive queue it takes from, if any.
+    /// The shared receive queue of the endpoint, if any.
     pub srq: Option<SrqId>,
-    /// Gets the completions of requests and receives.
+    /// The dispatcher of the completions of requests and receives.
     pub evd: EvdId,
-    /// Gets software events.
+    /// The dispatcher of software events.
     pub software: EvdId,
-    /// A remote region to bind.
+    /// A window to bind.
     pub rmr: RmrId,
-    /// Six registered pieces of 4 KiB.
+    /// Registered segments of 4 KiB each.
     pub segments: [LmrTriplet; SEGMENTS],
-    /// Room at the peer.
+    /// The memory of the peer.
     pub remote: RmrTriplet,
-    /// As much of it as one piece holds.
+    /// The first 4 KiB of `remote`.
     pub small_remote: RmrTriplet,
 }
 
@@ -68,7 +68,7 @@ impl<Q: Queues, L: RawLock> World<Q, L> {
     /// Opens an adapter and connects an endpoint.
     ///
     /// # Errors
-    /// Whatever call failed; none does on a fresh memory.
+    /// The error of the call that failed; none fails on a fresh memory.
     pub fn new(device: Q, memory: &'static mut WorldMemory<Q, L>, shared: bool) -> Result<Self> {
         let Some(storage) = &mut memory.storage else {
             return Err(Error::internal(dat_core::Cause::TableFull));
@@ -175,10 +175,10 @@ impl<Q: Queues, L: RawLock> World<Q, L> {
         })
     }
 
-    /// Posts an RDMA Write of the first `count` pieces.
+    /// Posts an RDMA Write of the first `count` segments.
     ///
     /// # Errors
-    /// As `Ia::post_rdma_write`.
+    /// Those of [`Ia::post_rdma_write`].
     pub fn write(&self, count: usize) -> Result<()> {
         let segments = self.segments.get(..count).unwrap_or_default();
         let flags = CompletionFlags::empty();
@@ -186,10 +186,10 @@ impl<Q: Queues, L: RawLock> World<Q, L> {
             .post_rdma_write(self.ep, segments, 7, &self.remote, flags)
     }
 
-    /// Takes an event.
+    /// Dequeues an event.
     ///
     /// # Errors
-    /// As `Ia::evd_dequeue`.
+    /// Those of [`Ia::evd_dequeue`].
     pub fn dequeue(&self) -> Result<Event> {
         self.ia.evd_dequeue(self.evd)
     }

@@ -1,4 +1,4 @@
-//! Binds over verbs, of one window again and again: what the core knows of them.
+//! Repeated binds of one window over verbs, and the core's record of them.
 #![cfg(feature = "verbs")]
 
 use std::collections::HashSet;
@@ -31,8 +31,9 @@ fn bind(world: &Host, piece: &LmrTriplet, cookie: u64, flags: CompletionFlags) -
     bound
 }
 
-/// Every bind has an event, or none where it is suppressed; what is bound is told; up to four are under way, and their
-/// order counts.
+/// Every bind has an event unless it is suppressed, and `rmr_query` returns the binding.
+///
+/// Up to four binds may be under way; they complete in order.
 ///
 /// Spec: RMB-01, RMB-10, RMB-21, RMB-42, RMQ-01, DTO-05
 #[test]
@@ -72,7 +73,7 @@ fn a_window_is_bound_again_and_again() {
             world.device.complete_all();
             world.dequeue().expect_err("nobody is told");
         }
-        // A bind of no bytes ends it.
+        // A bind of zero bytes ends the binding.
         let nothing = LmrTriplet::default();
         let privileges = MemoryPrivileges::REMOTE_READ;
         world
@@ -87,7 +88,9 @@ fn a_window_is_bound_again_and_again() {
     }
 }
 
-/// No context that a window had opens it again, whichever kind it is and however many binds are under way.
+/// No earlier context of a window becomes valid again.
+///
+/// This holds for both kinds of windows, with any number of binds under way.
 ///
 /// Spec: RMB-10, RMB-21
 #[test]

@@ -1,4 +1,4 @@
-//! A device that completes what it likes: only what was posted becomes an event, once, and of no more bytes.
+//! Forged completions: only posted requests become events, once, and with at most their bytes.
 #![cfg(feature = "verbs")]
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use dat_core::sync::HostLock;
 
 type Forged = World<&'static Sink, HostLock>;
 
-/// What may still complete: the bytes that were posted, and whether they may be fewer.
+/// The outstanding requests by cookie: their bytes, and whether fewer may be transferred.
 type Outstanding = BTreeMap<u64, (u64, bool)>;
 
 fn world(shared: bool) -> Forged {
@@ -20,7 +20,7 @@ fn world(shared: bool) -> Forged {
     World::new(device, Box::leak(Box::new(WorldMemory::new())), shared).expect("a fresh world")
 }
 
-/// Posts something; none where the queue is full, or in a state that does not let it.
+/// Posts something; has no effect if the queue is full or the state forbids it.
 fn post(world: &Forged, random: &mut fastrand::Rng, cookie: u64, outstanding: &mut Outstanding) {
     let (ia, ep) = (&world.ia, world.ep);
     let segments = &world.segments[..random.usize(1..4)];
@@ -56,7 +56,7 @@ fn post(world: &Forged, random: &mut fastrand::Rng, cookie: u64, outstanding: &m
     }
 }
 
-/// Takes all events; each must be of something outstanding.
+/// Dequeues all events; each must belong to an outstanding request.
 fn drain(world: &Forged, outstanding: &mut Outstanding) {
     while let Ok(event) = world.dequeue() {
         let (cookie, moved) = match event {
@@ -119,12 +119,13 @@ fn only_what_was_posted_completes() {
             made += before - outstanding.len();
         }
         assert_ne!(made, 0);
-        // What is left completes as if nothing had been. A dequeue does not look through all that makes no event.
+        // The remaining requests complete normally. One dequeue does not skip all completions
+        // without an event.
         for token in all {
             sink.forge(token, 5, 0, 0, None);
             drain(&world, &mut outstanding);
         }
-        // Buffers of the shared queue that a queue pair took which is not there complete without an event.
+        // A buffer of the shared queue that an unknown queue pair took completes without an event.
         assert!(shared || outstanding.is_empty(), "{outstanding:?}");
         let none = CompletionFlags::empty();
         let room = (0..1000).take_while(|&cookie| {

@@ -1,4 +1,4 @@
-//! Requests that carry their data: memory is read while it is registered, and not afterwards.
+//! Inline requests: memory is read while it is registered, and not afterwards.
 #![cfg(feature = "verbs")]
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
@@ -10,10 +10,10 @@ use dat_core::flags::{CompletionFlags, EpFields, MemoryPrivileges};
 use dat_core::memory::{LmrMemory, LmrRequest, LmrTriplet, Region};
 use dat_core::sync::HostLock;
 
-/// What memory holds while it is registered, and while it is its owner's.
+/// The content of memory while it is registered, and while its owner has it.
 const REGISTERED: u8 = 0xA5;
 const OWN: u8 = 0x11;
-/// Bytes of a piece.
+/// Bytes of a piece of memory.
 const PIECE: usize = 32;
 
 static RIGHT: AtomicU32 = AtomicU32::new(0);
@@ -25,8 +25,10 @@ fn look(data: &[u8]) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Two pieces of memory take turns in being registered, while threads post from whatever was registered last, and from
-/// contexts that they guess: no request carries anything of a piece that is not registered.
+/// No request carries data of a piece of memory that is not registered.
+///
+/// Two pieces are registered in turn, while threads post from the last registered one and from
+/// contexts that they guess.
 ///
 /// Spec: EPS-03, EPW-27, LMF-02
 #[test]
@@ -34,7 +36,7 @@ fn requests_carry_registered_memory_alone() {
     const ROUNDS: u32 = 10_000;
     static MEMORY: [[AtomicU8; PIECE]; 2] = [const { [const { AtomicU8::new(OWN) }; PIECE] }; 2];
     #[expect(unsafe_code)]
-    // SAFETY: only the core posts to it, which knows that it reads.
+    // SAFETY: only the core posts to the device, and the core knows that it reads at the post.
     let device = unsafe { Sink::reading(look) };
     let memory = Box::leak(Box::new(WorldMemory::new()));
     let world: World<&'static Sink, HostLock> =
@@ -52,7 +54,8 @@ fn requests_carry_registered_memory_alone() {
                 let mut turn = 0_u32;
                 while !over.load(Ordering::Relaxed) {
                     turn = turn.wrapping_add(1);
-                    // The slots take turns, and contexts of a slot grow by one generation.
+                    // The slots are used in turn, and each new context of a slot has the next
+                    // generation.
                     let guess = 0x1_0000 * (turn & poster);
                     let context = newest.load(Ordering::Relaxed).wrapping_add(guess);
                     let piece = LmrTriplet {

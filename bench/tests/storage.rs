@@ -1,4 +1,4 @@
-//! What the storage of an adapter costs, and that it can be a `static`.
+//! The storage of an adapter: its published sizes, and its use in a `static`.
 
 use core::fmt::Write as _;
 use core::mem::size_of;
@@ -15,12 +15,15 @@ use dat_core::{ErrorKind, Ia, IaStorage, RecordSlot};
 
 const PUBLISHED: &str = include_str!("../../docs/sizes.md");
 
-/// Four endpoints, eight event dispatchers, a shared queue, eight regions, 64 events, 256 requests and receives.
+/// The storage of a small adapter.
+///
+/// It has four endpoints, eight event dispatchers, a shared receive queue, eight regions, 64
+/// events, and 256 requests and receives.
 type Small<L> = IaStorage<RingDevice, L, 4, 8, 1, 8, 64, 256>;
 
-/// A row of the table: what it is, and its size with the lock `L`.
+/// Returns the rows of the table: name, and size with the lock `L`.
 fn sizes<L: RawLock>() -> Vec<(&'static str, usize)> {
-    // The queues of a device are part of some slots; `()` leaves them out.
+    // Some slots contain the device's queues; `()` leaves them out.
     vec![
         ("`PzSlot`", size_of::<PzSlot>()),
         ("`LmrSlot`", size_of::<LmrSlot>()),
@@ -39,7 +42,7 @@ fn sizes<L: RawLock>() -> Vec<(&'static str, usize)> {
     ]
 }
 
-/// The table as it is published.
+/// Returns the table as it is published.
 fn table() -> String {
     let mut table = String::from("| | `NoLock` | `SpinLock` |\n|---|---|---|\n");
     for ((name, unlocked), (_, locked)) in sizes::<NoLock>().into_iter().zip(sizes::<SpinLock>()) {
@@ -51,7 +54,7 @@ fn table() -> String {
 #[test]
 fn the_published_sizes_are_right() {
     let table = table();
-    // Elsewhere pointers have another size, and so have slots.
+    // With other pointer sizes, slots have other sizes.
     assert!(
         !cfg!(target_pointer_width = "64") || PUBLISHED.contains(&table),
         "docs/sizes.md should say\n{table}"

@@ -1,4 +1,4 @@
-//! The world that the benchmarks measure does what they think it does.
+//! The world of the benchmarks behaves as they assume.
 
 use dat_bench::{Rings, World, WorldMemory};
 use dat_core::event::{DtoOperation, Event};
@@ -34,7 +34,7 @@ fn a_wait_that_is_over_at_once_takes_what_the_device_has_ready() {
         world.write(1).expect("the write is valid");
     }
     world.device.complete_all();
-    // What takes more than one event to say, or is refused.
+    // A threshold that needs more than one event, or that is refused.
     for threshold in [2, 0, -1] {
         assert_eq!(now(threshold), None);
     }

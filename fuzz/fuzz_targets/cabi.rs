@@ -1,4 +1,4 @@
-//! The C library for DAT 1.2 with any arguments: nothing panics, hangs or is written beside a place.
+//! The C library for DAT 1.2 with any arguments: no panic, hang or stray write.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Texts of the files that a user writes: they are read or refused, and nothing else.
+//! The texts of users' configuration files: each is either read or refused.
 
 #![no_main]
 

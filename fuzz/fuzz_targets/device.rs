@@ -1,4 +1,6 @@
-//! A device that writes anything, in both layouts: nothing panics, hangs, is lost or touched that was not registered.
+//! A device that writes anything, in both layouts, under the mmio driver.
+//!
+//! Nothing panics, hangs or is lost, and no unregistered memory is accessed.
 
 #![no_main]
 

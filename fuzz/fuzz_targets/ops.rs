@@ -1,7 +1,8 @@
-//! Operations over all calls on two adapters of a mock fabric, compared with the reference model.
+//! Operations of all calls on two adapters of a mock fabric, compared with the oracle.
 //!
-//! The input holds the setup (seed, coherence, prologue, fault plan) and the operations. With an empty fault plan every return,
-//! state, event and byte is compared; with faults the invariants are checked.
+//! The input holds the setup (seed, coherence, prologue, fault plan) and the operations. With an
+//! empty fault plan every return, state, event and byte is compared; with faults the invariants are
+//! checked.
 
 #![no_main]
 

@@ -1,7 +1,8 @@
-//! Operations of remote shared memory on two engines of a mock fabric, compared with the reference model.
+//! Operations of RSM on two engines of a mock fabric, compared with the oracle.
 //!
-//! The input holds the setup (seed, who the processes are, default rights, faults) and the operations. Every return, residual,
-//! state, signal and byte is compared, but for what a fault that had an effect excuses.
+//! The input holds the setup (seed, identities of the processes, default rights, faults) and the
+//! operations. Every return, residual, state, signal and byte is compared, except for those that an
+//! effective fault excuses.
 
 #![no_main]
 

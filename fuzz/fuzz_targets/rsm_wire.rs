@@ -1,4 +1,4 @@
-//! A peer that says anything to the engine of remote shared memory: it can do no harm.
+//! A peer that sends anything to the engine of RSM: it can do no harm.
 
 #![no_main]
 

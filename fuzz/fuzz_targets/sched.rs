@@ -1,4 +1,4 @@
-//! Threads that call one adapter at a time, interleaved as the input says: their calls look as if they were done one after the other.
+//! Threads on one adapter, interleaved by the input: their calls appear sequential.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! What the two ends of `dat serve` say to each other, from a peer that says anything: it is refused, or it is possible.
+//! The protocol of `dat serve` with any peer: a message is refused or is possible.
 
 #![no_main]
 

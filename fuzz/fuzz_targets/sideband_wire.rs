@@ -1,4 +1,6 @@
-//! A peer that says anything to the connection management of raw adapters: nothing panics, hangs, is lost or given away.
+//! A peer that sends anything to the connection manager of the mmio driver.
+//!
+//! Nothing panics, hangs, is lost or is disclosed.
 
 #![no_main]
 

@@ -1,4 +1,6 @@
-//! A device and a connection manager that lie to the backend for RDMA devices: nothing panics, hangs, is lost or posted that was not checked.
+//! A device and a connection manager that lie to the verbs backend.
+//!
+//! Nothing panics, hangs or is lost, and only checked requests are posted.
 
 #![no_main]
 

@@ -1,7 +1,8 @@
-//! Texts of files that a user writes: `dat.conf`, `rsm.nodes`, `rsm.segmentid`.
+//! The texts of users' files: `dat.conf`, `rsm.nodes`, `rsm.segmentid`.
 //!
-//! Whatever a text says, it is read or refused: every line of a `dat.conf` that says anything gives an entry or a problem that names
-//! the file, the line and the cause; and what was read, written out again, is read as the same.
+//! Every text is read or refused. Each line of a `dat.conf` that is neither blank nor a comment
+//! gives an entry, or a problem that names the file, the line and the cause. An entry that is
+//! written out again is read as the same entry.
 
 use std::path::Path;
 
@@ -10,10 +11,10 @@ use dat_ffi::rsm::{NodeLine, read_nodes};
 use dat_rsm::RsmError;
 use dat_rsm::segment_id::{SegmentIdRange, find_range};
 
-/// The file that problems name.
+/// The file name in the problems.
 const FILE: &str = "fuzzed.conf";
 
-/// What an input that begins with a zero byte is put together from, by its bytes.
+/// The words of an input whose first byte is zero; each further byte selects one.
 const WORDS: &[&str] = &[
     " ",
     "\t",
@@ -62,10 +63,10 @@ const WORDS: &[&str] = &[
     "reserve web 0x600000 16\n",
 ];
 
-/// Runs an input: as the text of each file.
+/// Runs an input as the text of each file.
 ///
 /// # Panics
-/// If a promise is broken.
+/// A promise is broken.
 pub fn run(input: &[u8]) {
     let built: Vec<u8>;
     let text = match input.split_first() {
@@ -83,7 +84,7 @@ pub fn run(input: &[u8]) {
     }
 }
 
-/// A `dat.conf`.
+/// Checks a `dat.conf`.
 fn registry(text: &[u8]) {
     let file = Path::new(FILE);
     let read = Configuration::parse(file, text);
@@ -98,7 +99,7 @@ fn registry(text: &[u8]) {
         assert!(
             cause.ends_with(&problem.reason.to_string()) && !problem.reason.to_string().is_empty()
         );
-        // Who comes second is read all the same; whoever is refused is not.
+        // A repeated entry is still read; a refused one is not.
         let is_read = read.entries.iter().any(|entry| entry.line == line);
         assert_eq!(is_read, !problem.is_error(), "{problem:?}");
         if let Reason::Repeated(first) = problem.reason {
@@ -125,7 +126,7 @@ fn registry(text: &[u8]) {
         );
         let wanted: Wanted<'_> = entry.candidate();
         let chosen = wanted.choose(&read.entries, |entry| entry.candidate());
-        // Itself, or one before it that is as good.
+        // The entry itself, or an earlier equivalent one.
         assert_eq!(chosen.expect("it is there")[0].candidate(), wanted);
     }
     let mut looked = 0;
@@ -147,13 +148,13 @@ fn registry(text: &[u8]) {
     assert!(all.len() >= read.problems.len());
 }
 
-/// Whether a line is neither blank nor a comment.
+/// Returns true if a line is neither blank nor a comment.
 fn says_anything(line: &[u8]) -> bool {
     let first = line.iter().find(|byte| !byte.is_ascii_whitespace());
     first.is_some_and(|byte| *byte != b'#')
 }
 
-/// An entry as a line.
+/// Writes an entry as a line.
 fn written(entry: &Entry) -> Vec<u8> {
     let level = match entry.level {
         Level::User => 'u',
@@ -194,13 +195,13 @@ fn written(entry: &Entry) -> Vec<u8> {
     line
 }
 
-/// An `rsm.nodes`.
+/// Checks an `rsm.nodes`.
 fn nodes(text: &str) {
     let read = match read_nodes(text) {
         Ok(read) => read,
         Err(error) => {
             assert_eq!(error, RsmError::BadConfiguration);
-            // Some line is to blame by itself.
+            // At least one line is malformed by itself.
             let blamed = text.lines().any(|line| read_nodes(line).is_err());
             assert!(blamed, "no line is malformed");
             return;
@@ -220,7 +221,7 @@ fn nodes(text: &str) {
     assert_eq!(read_nodes(&written).as_ref(), Ok(&read), "{written}");
 }
 
-/// An `rsm.segmentid`: asked for each of its words, and for one that is not there.
+/// Checks an `rsm.segmentid` for the names in its text, and for one that it lacks.
 fn segment_ids(text: &str) {
     for application in text.split([' ', '\t', '\n']).take(16).chain(["nobody"]) {
         match find_range(text, application) {
@@ -229,7 +230,7 @@ fn segment_ids(text: &str) {
                 assert!(base.checked_add(length).is_some(), "{range:?}");
                 let written = format!("reserved {application} {base:#x} {length}");
                 assert_eq!(find_range(&written, application), Ok(range), "{written}");
-                // Nothing behind the line counts.
+                // Text after the line does not count.
                 assert_eq!(find_range(&format!("{text}\n?"), application), Ok(range));
             }
             Err(error) => assert!(

@@ -1,4 +1,4 @@
-//! What the fuzz targets run, and what their seeds are made from.
+//! The bodies of the fuzz targets, and the encoders of their seeds.
 
 #[cfg(feature = "c")]
 pub mod cabi;

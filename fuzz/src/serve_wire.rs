@@ -1,9 +1,12 @@
-//! What a client and a server of `dat serve` take apart of what the other one says: the module itself, without the program around it, which would take
-//! minutes to build.
+//! The decoders of the two ends of `dat serve`.
 //!
-//! An input is taken for a request, for the answer to one, for a rejection and for a message. Whatever is accepted says the same when it is
-//! said again, byte by byte; and it is accepted if and only if the bytes, looked at here once more, are possible: no more memory than anybody may ask for, none
-//! that ends behind all addresses, a name that stays in its folder if it is called plain.
+//! The target includes the protocol's module without the program, which would take minutes to
+//! build.
+//!
+//! Each input is decoded as a request, an answer, a rejection and a message. An accepted message is
+//! encoded to the same bytes. A message is accepted if and only if this file also finds its bytes
+//! possible: the memory is at most the permitted size and ends within the address space, and a name
+//! that counts as plain stays in its folder.
 
 use std::ffi::OsStr;
 use std::ops::Range;
@@ -17,7 +20,7 @@ use protocol::{
 };
 
 #[path = "../../dat-cli/src/remote/protocol.rs"]
-#[expect(dead_code, reason = "what people are told is for the program")]
+#[expect(dead_code, reason = "only the program uses the texts for users")]
 mod protocol;
 
 const MAGIC: &[u8] = b"DATc";
@@ -36,7 +39,7 @@ const ASKED: [Request; 2] = [
     },
 ];
 
-/// Takes an input apart in every way.
+/// Decodes an input in every way.
 pub fn run(input: &[u8]) {
     let expected = refusal_of_greeting(input).or_else(|| refusal_of_request(input));
     let request = Request::decode(input);
@@ -57,7 +60,7 @@ fn number(bytes: &[u8], at: Range<usize>) -> u64 {
     digits.fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-/// Why a greeting is refused, if it is.
+/// Returns the reason to refuse a greeting, if any.
 fn refusal_of_greeting(bytes: &[u8]) -> Option<Refusal> {
     if !bytes.starts_with(MAGIC) {
         Some(Refusal::Unknown)
@@ -69,9 +72,9 @@ fn refusal_of_greeting(bytes: &[u8]) -> Option<Refusal> {
     }
 }
 
-/// Why a request with a good greeting is refused, if it is.
+/// Returns the reason to refuse a request with a valid greeting, if any.
 fn refusal_of_request(bytes: &[u8]) -> Option<Refusal> {
-    // With a proof, or without.
+    // The lengths without and with a proof.
     if !matches!(bytes.len(), 24 | 40) {
         return Some(Refusal::Malformed);
     }
@@ -105,14 +108,14 @@ fn answer(bytes: &[u8], asked: &Request) {
     }
 }
 
-/// Whatever it is, it is a rejection; the kernel adds zeros to it.
+/// Checks an input as a rejection; the kernel appends zeros to one.
 fn rejection(bytes: &[u8]) {
     let refusal = decode_rejection(bytes);
     assert_eq!(refusal.is_none(), bytes.iter().all(|byte| *byte == 0));
     if let Some(why) = refusal_of_greeting(bytes) {
         assert!(refusal.is_none_or(|refusal| refusal == why));
     } else if let Some(refusal) = refusal {
-        // A code that means nothing makes no sense either.
+        // An unknown code decodes as `Malformed`.
         let said = encode_rejection(refusal, None);
         let same = bytes.get(..7) == said.get(..7);
         assert!(same || refusal == Refusal::Malformed, "{refusal:?}");
@@ -150,7 +153,7 @@ fn message(bytes: &[u8]) {
     }
 }
 
-/// Something of each kind that is said, by name: what the fuzzer begins with.
+/// Returns one message of each kind, by name; the fuzzer starts with them.
 pub fn seeds() -> Vec<(String, Vec<u8>)> {
     let works = [
         ("copy", Work::Copy { length: 1 << 20 }),

@@ -1,9 +1,9 @@
-//! What makes of an event that a dequeue hands on in parts the event that it is.
+//! A sink that rebuilds the event that a dequeue passes in parts.
 
 use dat_core::Result;
 use dat_core::event::{DtoCompletion, Event, EventSink};
 
-/// Makes of an event that event.
+/// Rebuilds the event.
 pub(crate) struct Whole;
 
 impl EventSink for Whole {

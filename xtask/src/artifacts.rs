@@ -1,14 +1,16 @@
-//! What cargo builds, and where.
+//! The artifacts of a cargo build.
 
 use anyhow::{Context, Result, ensure};
 use cargo_metadata::{Artifact, Message};
 use std::io::BufReader;
 use std::process::{Command, Stdio};
 
-/// Runs a cargo that builds; what it built. `what` names it where it does not build.
+/// Runs a cargo command that builds; returns its artifacts.
+///
+/// `what` names the build in an error.
 pub(crate) fn of(command: &mut Command, what: &str) -> Result<Vec<Artifact>> {
     let mut child = command
-        // Not quiet, so that cargo says that it waits for another build.
+        // Not `--quiet`, so that cargo prints that it waits for another build.
         .args(["--message-format", "json-render-diagnostics"])
         .stdout(Stdio::piped())
         .spawn()

@@ -11,7 +11,7 @@ use crate::workspace::Workspace;
 
 const PACKAGE: &str = "dat-bench";
 
-/// The benchmarks and the features that they need. Each is built alone, so that none changes what others measure.
+/// The benchmarks and their features; each is built separately, so that none affects another.
 const BENCHMARKS: &[(&str, &[&str])] = &[
     ("paths", &[]),
     ("mmio", &[]),
@@ -19,19 +19,22 @@ const BENCHMARKS: &[(&str, &[&str])] = &[
     ("verbs", &["--features", "verbs"]),
 ];
 
-/// What the counts are held against.
+/// The limits for the counts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Against {
-    /// The budgets: what the paths are meant to cost.
+    /// The budgets: the intended cost of the paths.
     Budget,
-    /// What the paths cost when they last landed, with some room for other compilers: nothing gets
-    /// worse unnoticed on its way to the budget.
+    /// The recorded cost of a path above its budget, plus 5 %; else the budget.
+    ///
+    /// The 5 % allow for other compilers.
+    ///
+    /// A path therefore does not get worse unnoticed on its way to the budget.
     Landed,
 }
 
 /// Runs the benchmarks, prints the table and fails if a path is above its limit.
 ///
-/// The limits stand in `budgets.toml` beside the manifest of the benchmarks.
+/// The limits are in `budgets.toml` in the folder of the benchmarks' manifest.
 pub(crate) fn run(workspace: &Workspace, against: Against) -> Result<()> {
     let (budgets, counts) = measure(workspace)?;
     let report = Report::new(&budgets, &counts)?;
@@ -47,7 +50,7 @@ pub(crate) fn run(workspace: &Workspace, against: Against) -> Result<()> {
     }
 }
 
-/// Runs the benchmarks; the table for a page, and the paths that are above their budget.
+/// Runs the benchmarks; returns the table for a page, and the paths above their budget.
 pub(crate) fn page(workspace: &Workspace) -> Result<(String, Vec<String>)> {
     let (budgets, counts) = measure(workspace)?;
     let report = Report::new(&budgets, &counts)?;
@@ -58,7 +61,7 @@ pub(crate) fn page(workspace: &Workspace) -> Result<(String, Vec<String>)> {
     ))
 }
 
-/// Runs the benchmarks; the budgets, and the count of each benchmark.
+/// Runs the benchmarks; returns the budgets, and the count of each benchmark.
 fn measure(workspace: &Workspace) -> Result<(Budgets, BTreeMap<String, u64>)> {
     let package = workspace
         .member(PACKAGE)
@@ -91,26 +94,28 @@ struct Budgets {
     path: BTreeMap<String, Budget>,
 }
 
-/// How one path is measured, and what it may cost.
+/// The measurement of a path, and its limits.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Budget {
-    /// The benchmark: its function, followed by a colon and its id if it has one.
+    /// The benchmark: the name of its function, with a colon and its id, if any.
     bench: String,
-    /// A benchmark whose count is subtracted, to leave out what is not part of the path.
+    /// A benchmark whose count is subtracted, to leave out work outside the path.
     minus: Option<String>,
-    /// What the caller of `bench` spends on the arguments, which is subtracted too, where `minus` does not tell it.
+    /// A benchmark of the arguments' cost in the caller of `bench`; subtracted too.
+    ///
+    /// Only needed if `minus` does not contain that cost.
     caller: Option<String>,
-    /// What the caller of `minus` spends on them, which is no part of what is subtracted.
+    /// A benchmark of the arguments' cost in the caller of `minus`; added back.
     minus_caller: Option<String>,
-    /// How often the path runs in `bench` beyond `minus`.
+    /// The number of runs of the path in `bench` beyond those in `minus`.
     #[serde(default = "once")]
     per: u64,
     /// The most instructions that one run of the path may take.
     budget: u64,
-    /// What it took when it last landed, while that is above the budget.
+    /// The recorded instructions of one run, while they are above the budget.
     landed: Option<u64>,
-    /// What others need for the same work.
+    /// The instructions that other implementations need for the same work.
     reference: String,
 }
 
@@ -127,10 +132,10 @@ fn once() -> u64 {
     1
 }
 
-/// The version of the runner's output that is read here; gungraun 0.20 writes it.
+/// The supported version of the runner's output, as gungraun 0.20 writes it.
 const SCHEMA: &str = "7";
 
-/// What every line of the benchmark runner's output says, in all versions.
+/// The part of every output line of the benchmark runner that all versions share.
 #[derive(Deserialize)]
 struct Header {
     version: String,
@@ -260,7 +265,7 @@ impl<'a> Report<'a> {
         above.map(|row| row.path).collect()
     }
 
-    /// The table as Markdown has it.
+    /// Returns the table in Markdown.
     fn markdown(&self) -> String {
         let mut table = "| path | instructions | budget | others |\n|---|---|---|---|\n".to_owned();
         for row in &self.rows {
@@ -273,7 +278,7 @@ impl<'a> Report<'a> {
         table
     }
 
-    /// The table, and as last line the summary.
+    /// Returns the table for a terminal; its last line is the summary.
     fn table(&self) -> String {
         let width = self
             .rows

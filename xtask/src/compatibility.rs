@@ -1,4 +1,4 @@
-//! Programs that nobody here wrote, with OFA's provider and with ours, and the page that says what came of each.
+//! Third-party DAT programs, run with OFA's provider and with ours; writes the page of outcomes.
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
@@ -36,7 +36,7 @@ enum Through {
 const COLUMNS: [Through; 3] = [Through::Ofa, Through::Packaged, Through::Ours];
 
 impl Through {
-    /// As the job calls it.
+    /// Returns the name that the job uses.
     const fn name(self) -> &'static str {
         match self {
             Self::Ofa => "ofa",
@@ -50,15 +50,15 @@ impl Through {
     }
 }
 
-/// A group of the job, which is one guest for each column.
+/// A group of runs in the job; each column runs it in one guest.
 struct Group {
-    /// As the job and the command line call it.
+    /// The name in the job and on the command line.
     name: &'static str,
     title: &'static str,
     columns: &'static [Through],
-    /// What the page says of the group below its table.
+    /// The page's text below the group's table.
     note: Option<&'static str>,
-    /// Whether a guest with our provider runs both ends, and tells of both.
+    /// Set if a guest with our provider runs both ends and reports both.
     mixed: bool,
     seconds: u64,
     memory: Option<u64>,
@@ -128,25 +128,26 @@ one set of libraries, and replaces those cells alone; a guest that dies replaces
 
 A cell with \u{2013} is a run that has not been made. An empty one can not be made: with one end each, OFA's provider is never alone.
 ";
-/// What stands for a run that was not made.
+/// The cell of a run that has not been made.
 const NOTHING: &str = "\u{2013}";
-/// What stands for one that cannot be.
+/// The cell of a run that cannot be made.
 const NEVER: &str = "";
 
-/// A run with its outcomes, by column.
+/// A run and its outcomes by column.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Row {
     name: String,
     outcomes: [Option<String>; 3],
 }
 
-/// The rows of each group, in their order.
+/// The rows of each group, in the order of `GROUPS`.
 type Rows = Vec<Vec<Row>>;
 
 /// Runs the programs and writes the page.
 ///
 /// # Errors
-/// A guest cannot be run, or dies; the page cannot be written; or a program did not pass with our provider. What was said until then is in the page.
+/// A guest cannot be run, or dies; the page cannot be written; or a program did not pass with our
+/// provider. The page then holds the outcomes up to that point.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     if options.list {
         for group in &GROUPS {
@@ -180,7 +181,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             ];
             let attempt = vm::attempt(workspace, "dapl", arguments, group.memory, group.seconds)?;
             let outcomes = outcomes(&attempt.console);
-            // OFA's provider may fail: that is what the page is about. That a guest ends is no outcome with anyone.
+            // OFA's provider may fail: the page records that. A guest that dies is an error with
+            // every provider.
             let is_bad = through != Through::Ofa || !attempt.is_whole || outcomes.is_empty();
             let runs = outcomes.len();
             let complaint = attempt
@@ -210,7 +212,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// What a job says: column, name and outcome of each run.
+/// Returns column, name and outcome of each run that the console reports.
 fn outcomes(console: &str) -> Vec<(Through, String, String)> {
     // A guest that dies may do so in the middle of a line.
     let lines = console.split_inclusive('\n');
@@ -225,7 +227,7 @@ fn outcomes(console: &str) -> Vec<(Through, String, String)> {
         .collect()
 }
 
-/// Puts what a guest said into the rows. If that is all that it was to say, runs that are no more are no more there.
+/// Puts a guest's outcomes into the rows; `all` also removes runs it no longer has.
 fn replace(
     rows: &mut Vec<Row>,
     through: Through,
@@ -233,7 +235,8 @@ fn replace(
     mixed: bool,
     all: bool,
 ) {
-    // In a guest with both providers, clients of OFA's are rows of their own, in the column of the registry.
+    // In a guest with both providers, the runs of OFA's clients get their own rows, in the column
+    // of the registry.
     let named = said
         .into_iter()
         .map(|(client, name, outcome)| match (mixed, client) {
@@ -269,7 +272,7 @@ fn replace(
 fn page(rows: &Rows) -> String {
     let mut text = HEAD.to_owned();
     for (group, rows) in GROUPS.iter().zip(rows) {
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = write!(text, "\n## {}\n\n", group.title);
         if rows.is_empty() {
             text += "Not run yet.\n";
@@ -295,7 +298,7 @@ fn page(rows: &Rows) -> String {
     text
 }
 
-/// Reads a page as it was written.
+/// Reads the rows of a page that this task wrote.
 fn parse(text: &str) -> Rows {
     let of_group = |group: &Group| {
         let title = format!("## {}\n", group.title);
@@ -306,7 +309,7 @@ fn parse(text: &str) -> Rows {
     GROUPS.iter().map(of_group).collect()
 }
 
-/// A line of a table that is none of its head.
+/// Reads a table row; returns `None` for other lines.
 fn row(line: &str) -> Option<Row> {
     let line = line.strip_prefix("| `")?.strip_suffix(" |")?;
     let (name, cells) = line.split_once("` | ")?;
@@ -356,7 +359,7 @@ mod tests {
             "{text}"
         );
         assert_eq!(parse(&text), rows);
-        // What the job does not run any more goes.
+        // A run that the job no longer has is removed.
         let one = vec![(
             Through::Packaged,
             "limit_evd".to_owned(),

@@ -1,4 +1,6 @@
-//! Every combination of features builds, and the core and the driver of raw adapters need neither std nor an allocator.
+//! Checks that every feature combination builds.
+//!
+//! Also checks that the core and the mmio driver need neither std nor an allocator.
 
 use anyhow::{Context, Result};
 use xshell::cmd;
@@ -9,20 +11,20 @@ use crate::workspace::Workspace;
 const CORE: &str = "dat-core";
 const SHARED_MEMORY: &str = "dat-rsm";
 const BARE: &str = "no-std";
-/// Replaces atomics by others, for the fuzz targets alone.
+/// Replaces the atomics; only the fuzz targets use it.
 const SCHEDULED: &str = "scheduled";
 
-/// Lints the crates for firmware under each pair of their features, and with all of them.
+/// Lints the crates for firmware under each pair of features, and under all features.
 pub(crate) fn check_pairs(workspace: &Workspace) -> Result<()> {
     check_subsets(workspace, |chosen, all| chosen <= 2 || chosen == all).map(|_counts| ())
 }
 
-/// Lints the crates for firmware under each subset of their features; returns how many there were of each, as a table.
+/// Lints the crates for firmware under each subset of features; returns a table of counts.
 pub(crate) fn check_combinations(workspace: &Workspace) -> Result<String> {
     check_subsets(workspace, |_, _| true)
 }
 
-/// Those of the subsets whose size, of how many features, is `wanted`.
+/// Lints the subsets for which `wanted` accepts their size and the number of features.
 fn check_subsets(workspace: &Workspace, wanted: fn(usize, usize) -> bool) -> Result<String> {
     let mut table =
         String::from("| crate | features | combinations without a warning |\n|---|---|---|\n");
@@ -37,7 +39,7 @@ fn check_subsets(workspace: &Workspace, wanted: fn(usize, usize) -> bool) -> Res
     Ok(table)
 }
 
-/// How many features a crate has, and how many combinations of them were tried.
+/// The number of features of a crate, and the number of combinations that were linted.
 struct Checked {
     features: usize,
     combinations: usize,
@@ -81,10 +83,11 @@ fn check_subsets_of(
     })
 }
 
-/// Builds a static library without std around the core and the driver of raw adapters, under each feature that a bare machine may use.
+/// Builds a static library without std around core and mmio driver, under each bare-machine
+/// feature.
 ///
-/// The library brings its own panic handler and no allocator. Were std linked, the compiler would find two
-/// handlers; were alloc linked, it would miss the allocator.
+/// The library brings its own panic handler and no allocator. If std were linked, the compiler
+/// would find two handlers; if alloc were linked, it would miss the allocator.
 pub(crate) fn check_bare(workspace: &Workspace) -> Result<()> {
     let shell = &workspace.shell;
     let bare = workspace

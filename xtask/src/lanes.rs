@@ -1,4 +1,4 @@
-//! Work side by side, on several processors.
+//! Parallel work on several processors.
 
 use anyhow::Result;
 use std::path::Path;
@@ -8,13 +8,15 @@ use xshell::Shell;
 
 use crate::workspace::Workspace;
 
-/// More builds at once would make dependencies more often than they save time.
+/// The most parallel builds; more would rebuild dependencies more often than they save time.
 const MOST: usize = 4;
 
-/// Builds something for each item. Cargo lets one build of a folder go on at a time, so that each lane has a shell and a folder of its own.
+/// Builds something for each item, in parallel lanes.
+///
+/// Cargo runs one build of a folder at a time, so each lane has its own shell and folder.
 ///
 /// # Errors
-/// That of the first lane with one.
+/// Returns the error of the first lane that has one.
 pub(crate) fn side_by_side<T: Sync>(
     workspace: &Workspace,
     items: &[T],
@@ -29,10 +31,12 @@ pub(crate) fn side_by_side<T: Sync>(
     })
 }
 
-/// Does the work for each item, in one lane for each of those that are given what is their own; after a failure, begins no other.
+/// Does the work for each item, in one lane per element of `lanes`.
+///
+/// After a failure no further item is started.
 ///
 /// # Errors
-/// That of the first lane with one.
+/// Returns the error of the first lane that has one.
 pub(crate) fn in_lanes<L: Send, T: Sync>(
     lanes: Vec<L>,
     items: &[T],
@@ -59,7 +63,7 @@ pub(crate) fn in_lanes<L: Send, T: Sync>(
     })
 }
 
-/// How many there are.
+/// Returns the number of available processors.
 pub(crate) fn processors() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }

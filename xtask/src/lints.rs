@@ -1,4 +1,4 @@
-//! The lints, of all three workspaces: this one, that of the fuzzer and that of the images for bare machines.
+//! The lints of all three workspaces: the main one, the fuzzer's and the images'.
 
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -10,10 +10,10 @@ use crate::firmware;
 use crate::tools::{self, WORKSPACES};
 use crate::workspace::Workspace;
 
-/// What is compiled only where there are devices, or models of them.
+/// The features of code that is compiled only with devices or their models.
 const DEVICES: &str = "dat-tests/mailbox,dat-tests/verbs,dat-bench/verbs,dat-cli/verbs";
 
-/// All targets of the default members are free of warnings.
+/// Checks that all targets of the default members have no warnings.
 pub(crate) fn check_default(workspace: &Workspace) -> Result<()> {
     held_alike(workspace.root())?;
     cmd!(
@@ -24,7 +24,9 @@ pub(crate) fn check_default(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-/// All targets of all packages are free of warnings; of the images those that the toolchain at hand can build.
+/// Checks that all targets of all packages have no warnings.
+///
+/// Of the images, it checks those that the toolchain in use can build.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     held_alike(workspace.root())?;
     let shell = &workspace.shell;
@@ -37,7 +39,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     firmware::lint(workspace)
 }
 
-/// Every workspace has the same table of lints, and every package takes it from there.
+/// Checks that all workspaces have the same table of lints, inherited by every package.
 fn held_alike(root: &Path) -> Result<()> {
     let mut first = None;
     for manifest in WORKSPACES {
@@ -73,7 +75,7 @@ fn at<'v>(value: &'v Value, keys: &[&str]) -> Option<&'v Value> {
     keys.iter().try_fold(value, |value, key| value.get(key))
 }
 
-/// The folders of a workspace's packages; without any named it is a package itself.
+/// Returns the folders of a workspace's packages; a manifest without members is a package.
 fn members(manifest: &Value) -> Vec<&str> {
     match at(manifest, &["workspace", "members"]).and_then(Value::as_array) {
         Some(named) => named.iter().filter_map(Value::as_str).collect(),
@@ -89,7 +91,9 @@ fn takes_them(manifest: &Value) -> bool {
 mod tests {
     use super::*;
 
-    /// A workspace of three, with these lints in the fuzzer's and that last line in the manifest of its image.
+    /// Checks three workspaces with these lints in the fuzzer's.
+    ///
+    /// `last` is the last line of the image's manifest.
     fn held(lints: &str, last: &str) -> Result<()> {
         let folder = tempfile::tempdir()?;
         let put = |path: &str, text: String| -> Result<()> {

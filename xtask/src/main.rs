@@ -1,4 +1,4 @@
-//! Set-up, checks and reports of the workspace: `cargo xtask --help` lists them.
+//! Set-up, checks and reports of the workspace; `cargo xtask --help` lists the tasks.
 
 mod artifacts;
 mod bench;

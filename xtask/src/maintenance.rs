@@ -1,14 +1,16 @@
-//! The instructions of cache maintenance in what was built for a processor, found in its machine code.
+//! Finds the cache maintenance instructions in the machine code of a build.
 
 use anyhow::{Context, Result, bail, ensure};
 use object::read::archive::ArchiveFile;
 use object::{Architecture, File, Object as _, ObjectSection as _, SectionKind};
 use std::collections::BTreeSet;
 
-/// Instructions of one processor, each as the bits that tell it and what they are.
+/// Instructions of one processor: mask, bits under the mask, and name.
 type Instructions = &'static [(u32, u32, &'static str)];
 
-/// The last argument of each is any register. Written down from the manuals, not from what the driver's assembly says.
+/// The bits of the instructions, from the manuals and not from the driver's assembly.
+///
+/// The last argument of each is any register.
 const ARM: Instructions = &[
     (0xFFFF_FFE0, 0xD508_7620, "dc ivac"),
     (0xFFFF_FFE0, 0xD50B_7A20, "dc cvac"),
@@ -23,14 +25,17 @@ const RISC_V: Instructions = &[
     (0xFFFF_FFFF, 0x0FF0_000F, "fence iorw, iorw"),
 ];
 
-/// What must be there, and nothing else of the above: an invalidation without a clean discards stores.
+/// The instructions that must be present, and no others of the list.
+///
+/// An invalidation without a clean discards stores.
 const ARM_HAS: &[&str] = &["dc civac", "dc cvac", "dsb sy", "mrs ctr_el0"];
 const RISC_V_HAS: &[&str] = &["cbo.clean", "cbo.flush", "fence iorw, iorw"];
 
-/// Checks that an image or a static library has exactly the instructions that maintenance is made of.
+/// Checks that an image or a static library has exactly the maintenance instructions it needs.
 ///
 /// # Errors
-/// Names what is there and what must be; or the processor is one without maintenance.
+/// The instructions differ (the error names those found and those required), or the processor has
+/// no known maintenance instructions.
 pub(crate) fn check(bytes: &[u8]) -> Result<()> {
     let mut found = BTreeSet::new();
     let mut architecture = None;
@@ -53,14 +58,14 @@ pub(crate) fn check(bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// The objects of a static library, or the image itself.
+/// Returns the objects of a static library, or the image itself.
 fn objects(bytes: &[u8]) -> Result<Vec<File<'_>>> {
     let Ok(archive) = ArchiveFile::parse(bytes) else {
         return Ok(vec![File::parse(bytes)?]);
     };
     let mut objects = Vec::new();
     for member in archive.members() {
-        // The compiler's own metadata travels in the archive as well.
+        // The archive also contains the compiler's metadata.
         if let Ok(object) = File::parse(member?.data(bytes)?) {
             objects.push(object);
         }
@@ -68,7 +73,7 @@ fn objects(bytes: &[u8]) -> Result<Vec<File<'_>>> {
     Ok(objects)
 }
 
-/// The instructions of maintenance in the code of an object.
+/// Returns the maintenance instructions in the code of an object.
 fn instructions(object: &File<'_>) -> Result<BTreeSet<&'static str>> {
     let (known, is_compressed) = match object.architecture() {
         Architecture::Aarch64 => (ARM, false),
@@ -84,7 +89,10 @@ fn instructions(object: &File<'_>) -> Result<BTreeSet<&'static str>> {
     Ok(found)
 }
 
-/// The known instructions in machine code; of two bytes each, where compressed, unless the lowest two bits say four.
+/// Returns the known instructions in machine code.
+///
+/// An instruction of a compressed set has two bytes, unless its lowest two bits are set: then it
+/// has four.
 fn decode(mut code: &[u8], known: Instructions, is_compressed: bool) -> Vec<&'static str> {
     let mut found = Vec::new();
     while let Some((bytes, rest)) = code.split_first_chunk() {
@@ -110,7 +118,7 @@ mod tests {
 
     #[test]
     fn instructions_of_arm_are_told_with_any_register() {
-        // As LLVM's disassembler names them.
+        // Names as in LLVM's disassembler.
         let code = bytes(&[
             0xD53B_0028, // mrs x8, ctr_el0
             0xD503_3F9F, // dsb sy
@@ -140,7 +148,7 @@ mod tests {
             decode(&code, RISC_V, true),
             ["cbo.clean", "cbo.flush", "cbo.inval", "fence iorw, iorw"]
         );
-        // The same bytes in the middle of an instruction are none.
+        // The same bytes across an instruction boundary are no instruction.
         let shifted = [&[0x13, 0x00][..], &code[2..]].concat();
         assert!(!decode(&shifted, RISC_V, true).contains(&"cbo.clean"));
     }

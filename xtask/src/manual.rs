@@ -1,4 +1,4 @@
-//! Shell completions of the program, and man pages of everything.
+//! Shell completions of the program, and man pages of the program and the C libraries.
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -17,7 +17,7 @@ pub(crate) struct Options {
     output: Option<PathBuf>,
 }
 
-/// Writes shell completions of the program.
+/// Writes the shell completions of the program.
 pub(crate) fn write_completions(workspace: &Workspace, options: &Options) -> Result<()> {
     let folder = options.folder(workspace, "completions")?;
     write_of_program(workspace, &[], "completions", &folder)?;
@@ -25,7 +25,9 @@ pub(crate) fn write_completions(workspace: &Workspace, options: &Options) -> Res
     Ok(())
 }
 
-/// Writes man pages of the program and of the C libraries, in the folders `man1`, `man3`, `man5` and `man7`.
+/// Writes man pages of the program and of the C libraries.
+///
+/// The folders are `man1`, `man3`, `man5` and `man7`.
 pub(crate) fn write_pages(workspace: &Workspace, options: &Options) -> Result<()> {
     let folder = options.folder(workspace, "man")?;
     write_of_program(workspace, &[], "man", &folder.join("man1"))?;
@@ -51,7 +53,7 @@ fn make_folder(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))
 }
 
-/// Builds what [`write_of_program`] runs, with what `built` says, for cargo.
+/// Builds the example that [`write_of_program`] runs, with the cargo arguments `built`.
 pub(crate) fn build_writer(workspace: &Workspace, built: &[String]) -> Result<()> {
     let shell = &workspace.shell;
     let quiet = cmd!(
@@ -62,8 +64,10 @@ pub(crate) fn build_writer(workspace: &Workspace, built: &[String]) -> Result<()
     Ok(())
 }
 
-/// Writes what `kind` says into a folder. The work is done by an example of the program's package, so that these tasks do not have
-/// to be built from everything that the program is built from. The example is built with what `built` says, for cargo.
+/// Writes the files of `kind` ("man" or "completions") into a folder.
+///
+/// An example of the program's package does the work, so xtask does not depend on the program's
+/// crates. `built` holds the cargo arguments of the example's build.
 pub(crate) fn write_of_program(
     workspace: &Workspace,
     built: &[String],
@@ -77,7 +81,7 @@ pub(crate) fn write_of_program(
         shell,
         "cargo run --quiet --package dat-cli --example manual {built...} -- {kind} {folder}"
     );
-    // It says where it has written to.
+    // The example prints the folder.
     quiet.quiet().ignore_stdout().run()?;
     Ok(())
 }

@@ -1,11 +1,11 @@
-//! Debian packages that checks need, and how they get onto the machine.
+//! Debian packages that the checks need, and their installation.
 
 use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 use xshell::{Shell, cmd};
 
-/// A package, and how it is told that the machine has it.
+/// A package, and the evidence that the machine has it.
 pub(crate) struct SystemPackage {
     name: &'static str,
     brings: Brings,
@@ -15,9 +15,9 @@ pub(crate) struct SystemPackage {
 enum Brings {
     /// Programs of the search path.
     Programs(&'static [&'static str]),
-    /// A file, for what has no program.
+    /// A file, for a package without a program.
     File(&'static str),
-    /// A file in one of the folders that differ by a version.
+    /// A file in one of several folders whose names differ by a version.
     FileOfVersion {
         folder: &'static str,
         start: &'static str,
@@ -140,7 +140,7 @@ const NEEDED: &[SystemPackage] = &[
     ),
 ];
 
-/// What only tasks need that no check is.
+/// Packages that only tasks need which are no checks.
 const NEEDED_BY_TASKS: &[SystemPackage] = &[programs(
     "qemu-system-misc",
     &["qemu-system-riscv32"],
@@ -198,7 +198,7 @@ impl SystemPackage {
     }
 }
 
-/// The packages that some check needs and this machine lacks.
+/// Returns the packages that some check needs and this machine lacks.
 pub(crate) fn missing() -> Vec<&'static str> {
     let missing = NEEDED.iter().filter(|package| !package.is_there());
     missing.map(|package| package.name).collect()
@@ -209,7 +209,7 @@ pub(crate) fn install_all(shell: &Shell) -> Result<()> {
     install(shell, NEEDED.iter())
 }
 
-/// Installs the packages that bring these programs or files.
+/// Installs the packages that contain these programs or files.
 pub(crate) fn install_for<'a>(
     shell: &Shell,
     wanted: impl IntoIterator<Item = &'a str>,
@@ -217,7 +217,7 @@ pub(crate) fn install_for<'a>(
     install(shell, bringing(wanted)?.into_iter())
 }
 
-/// The packages that bring these programs or files, each once.
+/// Returns the packages that contain these programs or files, each once.
 fn bringing<'a>(wanted: impl IntoIterator<Item = &'a str>) -> Result<Vec<&'static SystemPackage>> {
     let mut packages: Vec<&SystemPackage> = Vec::new();
     for wanted in wanted {
@@ -231,7 +231,7 @@ fn bringing<'a>(wanted: impl IntoIterator<Item = &'a str>) -> Result<Vec<&'stati
     Ok(packages)
 }
 
-/// The programs of the known packages.
+/// Returns the programs of the known packages.
 pub(crate) fn known_programs() -> impl Iterator<Item = &'static str> {
     known()
         .flat_map(|package| match package.brings {
@@ -241,7 +241,9 @@ pub(crate) fn known_programs() -> impl Iterator<Item = &'static str> {
         .copied()
 }
 
-/// Installs what is missing, as root or through sudo; otherwise names the command and fails.
+/// Installs the missing packages as root or with sudo.
+///
+/// Otherwise it fails and names the command.
 fn install<'a>(shell: &Shell, packages: impl Iterator<Item = &'a SystemPackage>) -> Result<()> {
     let missing: Vec<&SystemPackage> = packages.filter(|package| !package.is_there()).collect();
     if missing.is_empty() {
@@ -271,7 +273,7 @@ fn install<'a>(shell: &Shell, packages: impl Iterator<Item = &'a SystemPackage>)
     Ok(())
 }
 
-/// What a user does who may not install packages through this program.
+/// Returns the command for a user who must install the packages by hand.
 fn advice(names: &[&str]) -> String {
     format!(
         "install the missing packages, then run this again:\n  \
@@ -280,7 +282,7 @@ fn advice(names: &[&str]) -> String {
     )
 }
 
-/// The program, with its options, that runs a command as root; `None` where there is none.
+/// Returns the program and options to run a command as root; `None` without one.
 fn as_root(shell: &Shell) -> Result<Option<(&'static str, &'static [&'static str])>> {
     const SUDO: (&str, &[&str]) = ("sudo", &["--non-interactive"]);
     if find("apt-get").is_none() {
@@ -299,7 +301,9 @@ fn as_root(shell: &Shell) -> Result<Option<(&'static str, &'static [&'static str
     Ok(works.then_some(SUDO))
 }
 
-/// The program of that name in the search path, or among the programs of the administrator, which an ordinary user's path leaves out.
+/// Returns the path of a program in the search path or in the `sbin` folders.
+///
+/// An ordinary user's search path lacks the `sbin` folders.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path)

@@ -1,8 +1,9 @@
-//! Finds what functions of a static library can reach, and refuses panics, allocation and foreign calls.
+//! Finds the reachable code of a static library; refuses panics, allocation and foreign calls.
 //!
-//! The walk goes from section to section along relocations. The compiler puts each function and each table into
-//! a section of its own, so a section is as good as a function; where it holds more, more counts as reached.
-//! Calls through pointers are followed to every function whose address the reached code or data names.
+//! The walk goes from section to section along relocations. The compiler puts each function and
+//! each table into its own section, so a section stands for a function; if a section holds more,
+//! more counts as reached. Calls through pointers are followed to every function whose address the
+//! reached code or data names.
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -20,7 +21,7 @@ use crate::workspace::Workspace;
 
 /// The package whose library instantiates the posting and polling calls.
 const PACKAGE: &str = "no-panic";
-/// How the names of that library's functions begin from which the walk starts.
+/// The prefix of the library's functions from which the walk starts.
 const ENTRY: &str = "entry_";
 
 /// Arguments of the task.
@@ -33,7 +34,7 @@ pub(crate) struct Options {
     entries: Vec<String>,
 }
 
-/// Checks the library given, or else the workspace's own.
+/// Checks the given library, or the workspace's own.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     match &options.library {
         Some(library) => report(&read(library)?, &options.entries),
@@ -41,10 +42,10 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     }
 }
 
-/// Builds the library of the posting and polling calls, optimised as a release is, and checks all its entries.
+/// Builds the library of the posting and polling calls, optimised; checks all its entries.
 ///
-/// The profile aborts on panic, as firmware does: what unwinds through the core can only be a waker or an agent of the
-/// consumer's, and the way out that the compiler prepares for that would hide a panic of the core's own.
+/// The profile aborts on panic, as firmware does. Only a waker or an agent of the consumer can
+/// unwind through the core, and the landing pads for that would hide a panic of the core itself.
 pub(crate) fn check_workspace(workspace: &Workspace) -> Result<()> {
     if workspace.member(PACKAGE).is_none() {
         bail!("the workspace has no package {PACKAGE}");
@@ -63,7 +64,7 @@ fn read(library: &Path) -> Result<Vec<u8>> {
     fs::read(library).with_context(|| library.display().to_string())
 }
 
-/// The names of the functions that the library offers to start from.
+/// Returns the names of the library's entry functions.
 fn entries(library: &[u8]) -> Result<Vec<String>> {
     let library = Library::read(library)?;
     let names = library
@@ -93,8 +94,8 @@ fn report(library: &[u8], entries: &[String]) -> Result<()> {
 /// Refuses the library if anything forbidden is reachable; returns the number of sections reached.
 ///
 /// # Errors
-/// Names each forbidden symbol with the way that leads to it, an entry that the library does not define, or the
-/// reason why the library cannot be read.
+/// Names each forbidden symbol with the path that leads to it, an entry that the library does not
+/// define, or the reason why the library cannot be read.
 fn check(library: &[u8], entries: &[impl AsRef<str>]) -> Result<usize> {
     let library = Library::read(library)?;
     let mut walk = Walk::default();
@@ -117,10 +118,12 @@ fn check(library: &[u8], entries: &[impl AsRef<str>]) -> Result<usize> {
     )
 }
 
-/// Symbols that no object of the library need define: the compiler emits calls to them for plain copies.
+/// Symbols that the library may leave undefined.
+///
+/// The compiler emits calls to them for plain copies.
 const MEMORY: &[&str] = &["memcpy", "memmove", "memset", "memcmp", "bcmp"];
 
-/// Beginnings of names that must not be reached, whether defined or not.
+/// Prefixes of names that must not be reached, whether defined or not.
 const FORBIDDEN: &[&str] = &[
     "core::panicking::",
     "core::option::unwrap_failed",
@@ -143,7 +146,7 @@ const FORBIDDEN: &[&str] = &[
     "_Unwind_",
 ];
 
-/// Whether a demangled name is of a panic, an allocator or std.
+/// Returns true if a demangled name belongs to a panic, an allocator or std.
 pub(crate) fn is_forbidden(name: &str) -> bool {
     // Methods are printed as `<type>::method` and `<type as trait>::method`.
     let bare = name.trim_start_matches('<');
@@ -160,9 +163,9 @@ struct Place {
 #[derive(Default)]
 struct Walk {
     pending: Vec<Place>,
-    /// Each place with the name it was reached under and the place that named it first.
+    /// Each reached place, with its name there and the place that named it first.
     from: HashMap<Place, (String, Option<Place>)>,
-    /// What was found, by name, so that each is reported once.
+    /// The forbidden symbols by name, so that each is reported once.
     forbidden: BTreeMap<String, String>,
 }
 
@@ -205,7 +208,7 @@ impl<'a> Library<'a> {
         for member in archive.members() {
             let member = member?;
             let data = member.data(bytes)?;
-            // The compiler's own metadata travels in the archive as well.
+            // The archive also contains the compiler's metadata.
             let Ok(file) = File::parse(data) else {
                 continue;
             };
@@ -284,7 +287,9 @@ fn is_loaded(kind: SectionKind) -> bool {
     )
 }
 
-/// The name of a symbol; a section's own symbol, which has none, goes by the first that is defined in the section.
+/// Returns the name of a symbol.
+///
+/// A section symbol gets the first name defined in its section.
 fn name_of(file: &File<'_>, symbol: &Symbol<'_, '_>) -> Result<String> {
     if !symbol.name_bytes()?.is_empty() {
         return Ok(demangled(symbol.name()?));
@@ -310,7 +315,7 @@ mod tests {
     use super::*;
     use std::process::Command;
 
-    /// Compiles a static library, with std in it, the way a release build does.
+    /// Compiles a static library that includes std, as a release build does.
     fn library(source: &str) -> Vec<u8> {
         let folder = tempfile::tempdir().expect("folder");
         let (input, output) = (

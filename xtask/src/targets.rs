@@ -1,4 +1,4 @@
-//! The crates without std on machines other than this one: they compile for the processors that firmware runs on.
+//! Builds the crates without std for the processors that firmware runs on.
 
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -9,12 +9,12 @@ use crate::lanes::side_by_side;
 use crate::maintenance;
 use crate::workspace::Workspace;
 
-/// A kind of processor, and what of the core it can use.
+/// A processor, and the features of the core that it supports.
 struct Target {
     triple: &'static str,
     features: &'static str,
     why: &'static str,
-    /// Whether the driver brings cache maintenance for it.
+    /// Set if the driver has cache maintenance for the processor.
     maintains: bool,
 }
 
@@ -51,12 +51,14 @@ const TARGETS: &[Target] = &[
     },
 ];
 
-/// Debian's compiler, of the package `rustc-web`, whose package of sources has the same version.
+/// Debian's compiler, of the package `rustc-web`; the package of its sources has the same version.
 pub(crate) const DISTRIBUTION: &str = "/usr/bin/rustc";
 
-/// Checks that the core, remote shared memory on it, which needs an allocator, and the driver of raw adapters compile and are assembled for each target, and what cache
-/// maintenance is made of: with the toolchain in use where that has the target, or
-/// else with Debian's compiler, which builds `core` and `alloc` from their sources first.
+/// Checks that core, RSM and mmio driver compile and assemble for each target.
+///
+/// Also checks the instructions of cache maintenance. RSM needs an allocator. The toolchain in use
+/// builds for the targets it has. For others, Debian's compiler first builds `core` and `alloc`
+/// from their sources.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     side_by_side(workspace, TARGETS, |shell, folder, target| {
         let Target {
@@ -98,10 +100,10 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     })
 }
 
-/// A cargo command for a target, with the toolchain in use where that has the target, or else with Debian's.
+/// Returns a cargo command for a target, with the toolchain in use or Debian's.
 ///
 /// # Errors
-/// Neither is there.
+/// The toolchain in use lacks the target and Debian's compiler is not installed.
 pub(crate) fn for_target<'a>(shell: &Shell, triple: &str, command: Cmd<'a>) -> Result<Cmd<'a>> {
     let libraries = cmd!(shell, "rustc --print target-libdir --target {triple}")
         .quiet()
@@ -123,8 +125,8 @@ pub(crate) fn for_target<'a>(shell: &Shell, triple: &str, command: Cmd<'a>) -> R
     Ok(command
         .arg("-Zbuild-std=core,alloc")
         .env("RUSTC", DISTRIBUTION)
-        // The `rust-lld` of its package may name a linker that the package does not bring.
+        // The package's `rust-lld` may name a linker that the package does not contain.
         .env(linker, "ld.lld")
-        // The one way to build `core` with a compiler that is not a nightly.
+        // A stable compiler cannot build `core` in any other way.
         .env("RUSTC_BOOTSTRAP", "1"))
 }

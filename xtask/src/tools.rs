@@ -1,4 +1,4 @@
-//! Cargo tools of pinned versions, installed inside the workspace's build folder.
+//! Cargo tools of pinned versions, installed in the workspace's build folder.
 
 use anyhow::{Context, Result, bail};
 use std::env;
@@ -16,7 +16,7 @@ pub(crate) struct Tool {
 
 enum Version {
     Pinned(&'static str),
-    /// The version at which the lock file holds that crate, with which the tool must agree.
+    /// The version of that crate in the lock file, with which the tool must agree.
     SameAs(&'static str),
 }
 
@@ -37,13 +37,13 @@ pub(crate) const COUNT: Tool = Tool {
     version: Version::SameAs("gungraun"),
 };
 
-/// The tools that the checks of `cargo xtask test --all` install.
+/// Returns the names of the tools that the checks of `cargo xtask test --all` install.
 pub(crate) fn names() -> [&'static str; 3] {
     [DENY, FUZZ, COUNT].map(|tool| tool.name)
 }
 
 impl Tool {
-    /// Installs the tool unless this version is there, and tells where the program is.
+    /// Installs the tool unless this version is installed; returns the path of its program.
     pub(crate) fn install(&self, workspace: &Workspace) -> Result<PathBuf> {
         let name = self.name;
         let version = match self.version {
@@ -69,7 +69,7 @@ impl Tool {
                 "cargo install --locked --debug --root {folder} --target-dir {build} {name}@{version}"
             )
             .env("PATH", path)
-            // Nobody looks into them with a debugger, and each is built once.
+            // No debugger inspects these tools, and each is built once.
             .env("CARGO_PROFILE_DEV_DEBUG", "0")
             .env("CARGO_INCREMENTAL", "0")
             .run()?;
@@ -79,17 +79,19 @@ impl Tool {
     }
 }
 
-/// Where programs are looked for, with one more folder at the end: cargo warns of tools that will not be found.
+/// Returns the search path with one more folder at the end.
+///
+/// Without it cargo warns that it will not find the installed tools.
 fn path_with(folder: PathBuf) -> Result<OsString> {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = env::split_paths(&path).chain([folder]);
     env::join_paths(folders).context("the folder of the tools cannot be in PATH")
 }
 
-/// The workspaces, each with a lock file of its own.
+/// The manifests of the workspaces, each of which has its own lock file.
 pub(crate) const WORKSPACES: [&str; 3] = ["Cargo.toml", "fuzz/Cargo.toml", "firmware/Cargo.toml"];
 
-/// Checks licences, duplicate versions and origins of the dependencies; needs no database.
+/// Checks licences, duplicate versions and origins of the dependencies; needs no advisory database.
 pub(crate) fn deny(workspace: &Workspace) -> Result<()> {
     for manifest in WORKSPACES {
         check_dependencies(workspace, manifest, &["bans", "licenses", "sources"])?;
@@ -97,7 +99,7 @@ pub(crate) fn deny(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-/// Checks the dependencies against the public database of advisories, which is fetched first.
+/// Checks the dependencies against the public advisory database, which it fetches first.
 pub(crate) fn advisories(workspace: &Workspace) -> Result<()> {
     for manifest in WORKSPACES {
         if check_dependencies(workspace, manifest, &["advisories"]).is_err() {
@@ -124,9 +126,9 @@ fn check_dependencies(workspace: &Workspace, manifest: &str, what: &[&str]) -> R
 /// A fuzz target.
 struct Target {
     name: &'static str,
-    /// Its share of the time.
+    /// The target's share of the time.
     share: u32,
-    /// How long its inputs get, in bytes.
+    /// The maximum length of its inputs, in bytes.
     length: u32,
 }
 
@@ -140,7 +142,9 @@ impl Target {
     }
 }
 
-/// The features of the fuzzer's package, all of them: for others everything would be built once more.
+/// All features of the fuzzer's package.
+///
+/// A subset would build everything once more.
 const FEATURES: &str = "c,sched";
 const TARGETS: [Target; 12] = [
     Target::new("ops", 18, 1024),
@@ -157,12 +161,12 @@ const TARGETS: [Target; 12] = [
     Target::new("verbs", 6, 516),
 ];
 
-/// Runs the fuzz targets for a third of a minute together.
+/// Runs the fuzz targets for 20 seconds together.
 pub(crate) fn fuzz(workspace: &Workspace) -> Result<()> {
     run_targets(workspace, 20).map(|_counts| ())
 }
 
-/// Runs all fuzz targets for so many seconds together; returns how many inputs each had, as a table.
+/// Runs all fuzz targets for `seconds` together; returns a table of their input counts.
 pub(crate) fn fuzz_for(workspace: &Workspace, seconds: u32) -> Result<String> {
     let table = run_targets(workspace, seconds)?;
     Ok(format!(
@@ -171,15 +175,17 @@ pub(crate) fn fuzz_for(workspace: &Workspace, seconds: u32) -> Result<String> {
     ))
 }
 
-/// What the seeds of all fuzz targets run of the code.
+/// The coverage of the seeds of all fuzz targets.
 pub(crate) struct Replay {
-    /// The program that ran them, which knows the lines.
+    /// The program that ran the seeds; it contains the map of the lines.
     pub(crate) program: PathBuf,
-    /// How often each line was run, by the seeds of each target.
+    /// The files of execution counts, one for each target.
     pub(crate) counts: Vec<PathBuf>,
 }
 
-/// Runs the seeds of all fuzz targets, without the fuzzer and its sanitizer, built once for all of them so that lines are counted.
+/// Runs the seeds of all fuzz targets with line coverage.
+///
+/// Needs neither the fuzzer nor its sanitizer; one build serves all targets.
 pub(crate) fn replay(workspace: &Workspace) -> Result<Replay> {
     let shell = &workspace.shell;
     let folder = workspace.root().join("fuzz");
@@ -206,10 +212,10 @@ pub(crate) fn replay(workspace: &Workspace) -> Result<Replay> {
     Ok(Replay { program, counts })
 }
 
-/// The fuzzer's package, its targets and what makes seeds have no warnings.
+/// Checks that the fuzzer's package, its targets and its seed generators have no warnings.
 pub(crate) fn lint_fuzzer(workspace: &Workspace) -> Result<()> {
     let shell = &workspace.shell;
-    // What other packages are made of was looked at there with the same flags.
+    // This build folder has the dependencies, already checked there with the same flags.
     let target = workspace.target();
     let _folder = shell.push_dir(workspace.root().join("fuzz"));
     cmd!(
@@ -220,7 +226,7 @@ pub(crate) fn lint_fuzzer(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-/// The kind of this machine, as the nightly compiler calls it.
+/// Returns the target triple of this machine, from the nightly compiler.
 pub(crate) fn host(workspace: &Workspace) -> Result<String> {
     let told = cmd!(
         workspace.shell,
@@ -234,7 +240,7 @@ pub(crate) fn host(workspace: &Workspace) -> Result<String> {
         .to_owned())
 }
 
-/// Installs the fuzzer, and makes sure of its compiler.
+/// Installs the fuzzer; fails if the nightly compiler is missing.
 fn fuzzer(workspace: &Workspace) -> Result<PathBuf> {
     let shell = &workspace.shell;
     if cmd!(shell, "rustup run nightly rustc --version")
@@ -247,9 +253,9 @@ fn fuzzer(workspace: &Workspace) -> Result<PathBuf> {
     FUZZ.install(workspace)
 }
 
-/// Runs all fuzz targets for so many seconds together; returns how many inputs each had, as a table.
+/// Runs all fuzz targets for `seconds` together; returns a table of their input counts.
 ///
-/// The fuzzer needs the nightly compiler, for the sanitizer; everything else is built with stable.
+/// The fuzzer needs the nightly compiler for the sanitizer; everything else uses stable.
 fn run_targets(workspace: &Workspace, seconds: u32) -> Result<String> {
     let program = fuzzer(workspace)?;
     let shell = &workspace.shell;
@@ -268,15 +274,15 @@ fn run_targets(workspace: &Workspace, seconds: u32) -> Result<String> {
             folder.join("seeds").join(target),
         );
         shell.create_dir(&corpus)?;
-        // A short form is one of each.
+        // In a short run each target gets at least one second.
         let seconds = (seconds.saturating_mul(share) / shares).max(1);
-        // Runs of a few operations find nothing: begin with long ones, and keep them long.
+        // Short inputs find nothing: the fuzzer starts with long ones and keeps them long.
         let limits = [
             format!("-max_total_time={seconds}"),
             format!("-max_len={length}"),
             "-len_control=0".into(),
             "-print_final_stats=1".into(),
-            // Inputs take thousandths of a second; what takes this long hangs.
+            // Inputs take milliseconds; one that takes 60 seconds hangs.
             "-timeout=60".into(),
         ];
         let output = cmd!(

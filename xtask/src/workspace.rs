@@ -1,4 +1,4 @@
-//! What the workspace contains, as cargo tells it.
+//! The packages of the workspace, as cargo reports them.
 
 use anyhow::{Context, Result};
 use cargo_metadata::{CargoOpt, Metadata, MetadataCommand, Package};
@@ -13,7 +13,7 @@ pub(crate) struct Workspace {
 }
 
 impl Workspace {
-    /// Asks cargo about the workspace, wherever inside it the program was started.
+    /// Reads the metadata of the workspace, from any current folder.
     pub(crate) fn load() -> Result<Self> {
         let metadata = MetadataCommand::new()
             .manifest_path(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"))
@@ -24,22 +24,22 @@ impl Workspace {
         Ok(Self { metadata, shell })
     }
 
-    /// The folder of the workspace's manifest.
+    /// Returns the folder of the workspace's manifest.
     pub(crate) fn root(&self) -> &Path {
         self.metadata.workspace_root.as_std_path()
     }
 
-    /// The folder that cargo builds into.
+    /// Returns the build folder of cargo.
     pub(crate) fn target(&self) -> &Path {
         self.metadata.target_directory.as_std_path()
     }
 
-    /// The folder that holds the cargo tools of this workspace, apart from those of the user.
+    /// Returns the folder of this workspace's cargo tools, separate from the user's.
     pub(crate) fn tools(&self) -> PathBuf {
         self.target().join("tools")
     }
 
-    /// The member of that name, if the workspace has one.
+    /// Returns the member with that name, if the workspace has one.
     pub(crate) fn member(&self, name: &str) -> Option<&Package> {
         self.metadata
             .workspace_packages()
@@ -47,7 +47,7 @@ impl Workspace {
             .find(|package| package.name == name)
     }
 
-    /// The folder of every member.
+    /// Returns the folder of every member.
     pub(crate) fn member_folders(&self) -> Vec<PathBuf> {
         self.metadata
             .workspace_packages()
@@ -57,7 +57,7 @@ impl Workspace {
             .collect()
     }
 
-    /// The third-party crates that members name themselves, also those of the fuzzer and of the images.
+    /// Returns the direct third-party dependencies of the members, the fuzzer and the images.
     pub(crate) fn direct_dependencies(&self) -> Result<BTreeSet<String>> {
         let mut names = BTreeSet::new();
         for more in ["fuzz/Cargo.toml", "firmware/Cargo.toml"] {
@@ -72,7 +72,9 @@ impl Workspace {
         Ok(names)
     }
 
-    /// All that the lock file of a workspace names, of every platform and feature: the same on every machine.
+    /// Returns the locked packages of a workspace, for all platforms and features.
+    ///
+    /// The result is the same on every machine.
     pub(crate) fn locked(&self, manifest: &str) -> Result<Metadata> {
         MetadataCommand::new()
             .manifest_path(self.root().join(manifest))
@@ -82,7 +84,7 @@ impl Workspace {
             .with_context(|| format!("cargo metadata of {manifest}"))
     }
 
-    /// The version that the lock file holds of a third-party crate.
+    /// Returns the version of a third-party crate in the lock file.
     pub(crate) fn locked_version(&self, name: &str) -> Option<String> {
         self.metadata
             .packages

@@ -1,5 +1,7 @@
-//! What the benchmarks on either device start from, and the calls that they count: the same ones, whether they go to
-//! the adapter or to a function that does nothing.
+//! The worlds of the benchmarks on either device, and the counted calls.
+//!
+//! A call takes the function to call, so that the same code calls the adapter or a function that
+//! does nothing.
 
 use std::hint::black_box;
 
@@ -13,7 +15,7 @@ use dat_core::{Ia, Result};
 pub(crate) type Segments = &'static [LmrTriplet];
 type Adapter<Q, L> = Ia<'static, LoopDevice<Q>, L>;
 
-/// A connected world in which every path ran once, so that nothing is met for the first time.
+/// Returns a connected world in which every path has run at least once.
 pub(crate) fn world<Q: Queues, L: RawLock>(device: Q, shared: bool) -> &'static World<Q, L> {
     let memory = Box::leak(Box::new(WorldMemory::new()));
     let world = World::new(device, memory, shared).expect("a fresh world has room for itself");
@@ -27,7 +29,7 @@ pub(crate) fn world<Q: Queues, L: RawLock>(device: Q, shared: bool) -> &'static 
     world
 }
 
-/// The first `count` pieces as well.
+/// Returns the world with its first `count` segments.
 pub(crate) fn with_segments<Q: Queues, L: RawLock>(
     world: &'static World<Q, L>,
     count: usize,
@@ -35,7 +37,7 @@ pub(crate) fn with_segments<Q: Queues, L: RawLock>(
     (world, &world.segments[..count])
 }
 
-/// The shared queue and a piece as well.
+/// Returns the world with its shared receive queue and a segment.
 pub(crate) fn with_shared_queue<Q: Queues, L: RawLock>(
     world: &'static World<Q, L>,
 ) -> (&'static World<Q, L>, SrqId, Segments) {
@@ -65,7 +67,8 @@ pub(crate) type Post<Q, L> =
     fn(&Adapter<Q, L>, EpId, &[LmrTriplet], u64, CompletionFlags) -> Result<()>;
 pub(crate) type PostShared<Q, L> = fn(&Adapter<Q, L>, SrqId, &[LmrTriplet], u64) -> Result<()>;
 
-// What does nothing goes through the set-up, where no compiler looks: what is measured is that it is called.
+// The function that does nothing passes through the set-up, where the compiler cannot see it, so
+// that the call itself is measured.
 
 pub(crate) fn with_idle_rdma<Q: Queues, L: RawLock>(
     world: &'static World<Q, L>,
@@ -86,7 +89,7 @@ pub(crate) fn with_idle_shared<Q: Queues, L: RawLock>(
     (world, srq, segments, |_, _, _, _| Ok(()))
 }
 
-/// An RDMA Write or Read.
+/// Posts an RDMA Write or Read.
 #[inline(always)]
 pub(crate) fn rdma<Q: Queues, L: RawLock>(
     call: impl Fn(&Adapter<Q, L>, EpId, &[LmrTriplet], u64, &RmrTriplet, CompletionFlags) -> Result<()>,
@@ -106,7 +109,7 @@ pub(crate) fn rdma<Q: Queues, L: RawLock>(
     assert!(posted.is_ok());
 }
 
-/// A Send or a receive.
+/// Posts a Send or a receive.
 #[inline(always)]
 pub(crate) fn post<Q: Queues, L: RawLock>(
     call: impl Fn(&Adapter<Q, L>, EpId, &[LmrTriplet], u64, CompletionFlags) -> Result<()>,
@@ -124,7 +127,7 @@ pub(crate) fn post<Q: Queues, L: RawLock>(
     assert!(posted.is_ok());
 }
 
-/// A buffer for a shared queue.
+/// Posts a buffer to a shared receive queue.
 #[inline(always)]
 pub(crate) fn post_shared<Q: Queues, L: RawLock>(
     call: impl Fn(&Adapter<Q, L>, SrqId, &[LmrTriplet], u64) -> Result<()>,

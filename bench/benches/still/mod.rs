@@ -1,4 +1,4 @@
-//! An adapter on the mlx5 layout whose device does nothing: completions are written when they are asked for.
+//! An adapter on the mlx5 layout with an idle device; benchmarks write its completions.
 
 use std::cell::Cell;
 use std::ptr::NonNull;
@@ -27,19 +27,19 @@ use dat_core::time::Instant;
 use dat_core::{Ia, IaStorage};
 
 const PAIR: u32 = 0xAB_CDEF;
-/// Entries of the completion queue: what was asked for and one more, in a power of two.
+/// The entries of the completion queue: the requested `EVENTS` plus one, a power of two.
 const ENTRIES: u32 = 128;
 const EVENTS: i32 = 127;
 
 type Backend = MmioBackend<'static, Still, Still, MappedRegisters, CoherentHal>;
 
-/// A device that nobody drives: it remembers what was made, and connects at once.
+/// An idle device: it records the created objects, and connects at once.
 pub(crate) struct Still {
     made: &'static Made,
     connected: bool,
 }
 
-/// What was made last.
+/// The index of the last queue pair, and the address of the first completion queue.
 #[derive(Default)]
 pub(crate) struct Made {
     user_index: AtomicU32,
@@ -47,7 +47,7 @@ pub(crate) struct Made {
 }
 
 #[expect(unsafe_code, reason = "the device does nothing")]
-// SAFETY: it touches no memory.
+// SAFETY: the device touches no memory.
 unsafe impl Control for Still {
     fn limits(&self) -> Limits {
         Limits {
@@ -91,7 +91,7 @@ unsafe impl Control for Still {
     fn destroy_window(&mut self, _key: u32) {}
 
     fn create_completion_queue(&mut self, spec: &CompletionQueueSpec) -> Result<u32, BackendError> {
-        // The first one is that of the transfers.
+        // The first completion queue is that of the transfers.
         let made = &self.made.completions;
         let _first = made.compare_exchange(0, spec.ring, Ordering::Relaxed, Ordering::Relaxed);
         Ok(7)
@@ -176,7 +176,7 @@ fn slots<T>(count: usize, empty: impl FnMut() -> T) -> &'static mut [T] {
     Vec::leak(std::iter::repeat_with(empty).take(count).collect())
 }
 
-/// A connected endpoint, and what it takes to post on it.
+/// A connected endpoint, and the objects to post on it.
 pub(crate) struct World {
     pub(crate) ia: Ia<'static, Backend, SpinLock>,
     pub(crate) ep: EpId,
@@ -190,18 +190,18 @@ pub(crate) struct World {
     receives: Cell<u16>,
 }
 
-/// A post is one of one segment: a block.
+/// The blocks of a request with one segment.
 const REQUEST_BLOCKS: u16 = 1;
 
 impl World {
     pub(crate) fn new() -> Self {
         let units: &'static [DeviceUnit] = slots(1 << 14, DeviceUnit::new);
-        // SAFETY: there is no device.
-        #[expect(unsafe_code, reason = "memory that no device sees")]
+        // SAFETY: no device accesses the memory.
+        #[expect(unsafe_code, reason = "no device accesses the memory")]
         let memory = unsafe { DmaMemory::new(units, 0x1000) };
         let window = NonNull::from(slots(512, || 0_u64)).cast::<u8>();
-        // SAFETY: 4 KiB that were leaked and that nobody else uses.
-        #[expect(unsafe_code, reason = "registers that are memory")]
+        // SAFETY: 4 KiB that were leaked and have no other user.
+        #[expect(unsafe_code, reason = "the registers are plain memory")]
         let registers = unsafe { MappedRegisters::new(window, 4096) };
         let made: &'static Made = Box::leak(Box::default());
         let still = || Still {
@@ -306,14 +306,14 @@ impl World {
         self.completed.set(completed + 1);
     }
 
-    /// The device's part: the oldest request has succeeded.
+    /// Completes the oldest request with success, as the device would.
     pub(crate) fn complete_request(&self) {
         let index = self.requests.get();
         self.complete(CompletionKind::REQUEST, index);
         self.requests.set(index.wrapping_add(REQUEST_BLOCKS));
     }
 
-    /// The device's part: the oldest receive got a message.
+    /// Completes the oldest receive, as the device would.
     pub(crate) fn complete_receive(&self) {
         let index = self.receives.get();
         self.complete(CompletionKind::RECEIVE, index);

@@ -1,7 +1,8 @@
-//! The posting and polling calls on the ring device, and those of the queues of raw adapters, with names that the check finds.
+//! The posting and polling calls on ring device and mmio queues, for the panic check.
 //!
-//! `cargo xtask no-panic` builds this library with the profile `bare` and walks from every `entry_*` function along the
-//! relocations. It refuses panics, allocation and calls to anything outside the library.
+//! `cargo xtask no-panic` builds this library with the profile `bare` and walks from every
+//! `entry_*` function along the relocations. It refuses panics, allocation and calls to anything
+//! outside the library.
 #![expect(
     unsafe_code,
     reason = "the entries keep their names in the library; nothing links it"
@@ -19,7 +20,7 @@ use dat_core::memory::{LmrTriplet, RmrTriplet};
 use dat_core::sync::SpinLock;
 use dat_core::{Ia, Result};
 
-/// The adapter that the calls are instantiated for.
+/// The adapter type that instantiates the calls.
 pub type Adapter = Ia<'static, RingDevice, SpinLock>;
 
 /// [`Ia::post_send`].

@@ -1,4 +1,4 @@
-//! The queues of the driver of raw adapters, as the core calls them.
+//! The queues of the mmio driver, called as the core calls them.
 
 use backend_mmio::mlx5::{
     MmioCompletionQueue, MmioReceiveQueue, MmioSendQueue, MmioSharedReceiveQueue,
@@ -9,13 +9,13 @@ use dat_core::backend::{
     Rejected, Segment, SendQueue, SendRequest, WorkQueue, WorkSlot,
 };
 
-/// The send queue that the calls are instantiated for.
+/// The send queue type that instantiates the calls.
 pub type Sends = MmioSendQueue<'static, CoherentHal, MappedRegisters>;
-/// The receive queue.
+/// The receive queue type.
 pub type Receives = MmioReceiveQueue<'static, CoherentHal>;
-/// The shared receive queue.
+/// The shared receive queue type.
 pub type SharedReceives = MmioSharedReceiveQueue<'static, CoherentHal>;
-/// The completion queue.
+/// The completion queue type.
 pub type Completions = MmioCompletionQueue<'static, CoherentHal, MappedRegisters>;
 
 fn post<Q: WorkQueue>(
@@ -31,7 +31,7 @@ fn post<Q: WorkQueue>(
     queue.ring().map_err(|_| Rejected)
 }
 
-/// A request.
+/// Posts a send request.
 #[unsafe(no_mangle)]
 pub fn entry_mmio_send(
     queue: &mut Sends,
@@ -41,13 +41,13 @@ pub fn entry_mmio_send(
     post(queue, segments, request)
 }
 
-/// A bind.
+/// Posts a bind.
 #[unsafe(no_mangle)]
 pub fn entry_mmio_bind(queue: &mut Sends, request: &BindRequest) -> Result<u32, Rejected> {
     queue.bind(request)
 }
 
-/// A receive.
+/// Posts a receive.
 #[unsafe(no_mangle)]
 pub fn entry_mmio_receive(
     queue: &mut Receives,
@@ -57,7 +57,7 @@ pub fn entry_mmio_receive(
     post(queue, segments, request)
 }
 
-/// A buffer for a shared queue.
+/// Posts a buffer to a shared receive queue.
 #[unsafe(no_mangle)]
 pub fn entry_mmio_shared_receive(
     queue: &mut SharedReceives,

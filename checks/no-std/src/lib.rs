@@ -1,8 +1,9 @@
 //! A static library without std around `dat-core` and `backend-mmio`.
 //!
-//! Under the profile `bare`, which aborts on panic, this crate brings the only panic handler and no allocator.
-//! The build fails if one of them or anything under it links std (two panic handlers) or alloc (no allocator).
-//! Under all other profiles it is an empty library, so that it can be a member of the workspace.
+//! Under the profile `bare`, which aborts on panic, this crate brings the only panic handler and no
+//! allocator. The build fails if one of the two or a dependency links std (two panic handlers) or
+//! alloc (no allocator). Under all other profiles it is an empty library, so that it can be a
+//! member of the workspace.
 #![cfg_attr(panic = "abort", no_std)]
 
 #[cfg(panic = "abort")]

@@ -1,18 +1,23 @@
-//! Writes the seeds of the targets `cabi`, `cabi2` and `cabi_rsm`: lists of calls that a program would make, and every call with nothing but zeros.
+//! Writes the seeds of the targets `cabi`, `cabi2` and `cabi_rsm`.
+//!
+//! The seeds are lists of calls that a program would make, and every call with zeros only.
 
 use std::path::Path;
 
 use dat_fuzz::cabi::{CALL_SIZE, rsm, v1, v2};
 
-/// An argument: a number, or a handle by its place among those that the run has had. Of each run, the first four are two adapters and
-/// their dispatchers.
+/// Arguments: null, and the first handle of a run.
+///
+/// A handle is 128 plus its index.
+///
+/// The first four handles of a run are two adapters and their dispatchers.
 const NULL: u8 = 0;
 const FIRST_IA: u8 = 128;
 
-/// A name, and calls with what their arguments are made from.
+/// A name, and calls with the bytes of their arguments.
 type Scenario = (&'static str, &'static [(&'static str, &'static [u8])]);
 
-/// Addresses, and what may do: a block that is there, IPv4, 127.0.0.1.
+/// The bytes of an address argument: a block that is not null, IPv4, 127.0.0.1.
 const TO_ITSELF: [u8; 3] = [1, 0, 1];
 /// Rights and numbers that take more than a byte.
 const READ_AND_WRITE: [u8; 3] = [192, 1, 0x80];
@@ -21,7 +26,7 @@ const FIRST_OF_USERS: u8 = 225;
 /// About half an hour, in microseconds.
 const LONG: u8 = 216;
 
-/// `DAT_IB_OP`.
+/// Operations of `DAT_IB_OP`.
 const FETCH_AND_ADD: u8 = 0;
 const COMPARE_AND_SWAP: u8 = 1;
 const WRITE_IMMEDIATE: u8 = 2;
@@ -275,7 +280,7 @@ const OF_2_0: &[Scenario] = &[
     ),
 ];
 
-/// Of each run the first handle is the controller.
+/// The controller is the first handle of a run.
 const CONTROLLER: u8 = 128;
 const SEGMENT: u8 = CONTROLLER + 1;
 const IMPORT: u8 = CONTROLLER + 2;
@@ -456,7 +461,7 @@ fn write(target: &str, scenarios: &[Scenario], calls: usize, number_of: fn(&str)
         }
         std::fs::write(folder.join(name), input).expect("a seed");
     }
-    // Every call, with nothing. An input takes half of them.
+    // Every call with zeros only. An input has room for half of them.
     let half = calls.div_ceil(2);
     for (name, numbers) in [("every-call", 0..half), ("every-other-call", half..calls)] {
         let each = numbers.flat_map(|number| {

@@ -1,15 +1,17 @@
-//! Writes the seeds of the target `device`: scenarios in which a device does one thing that it should not.
+//! Writes the seeds of the target `device`.
+//!
+//! In each scenario a device does one wrong thing.
 
 use std::path::Path;
 
 use dat_fuzz::device::{Operation, SETUP_SIZE, encode};
 
-/// Places: the suspect device, the honest one, and the second connection of each.
+/// Values of `at`: the suspect device, the honest one, and the second connection of each.
 const SUSPECT: u8 = 0;
 const HONEST: u8 = 1;
 const SUSPECT_SHARING: u8 = 2;
 const HONEST_OTHER: u8 = 3;
-/// What is posted.
+/// Kinds of posts.
 const SEND: u8 = 0;
 const WRITE: u8 = 1;
 const READ: u8 = 2;
@@ -19,17 +21,17 @@ const BIND: u8 = 5;
 /// Dispatchers.
 const RECEIVES: u8 = 0;
 const REQUESTS: u8 = 1;
-/// How connections change.
+/// Kinds of changes of a connection.
 const DISCONNECT: u8 = 0;
 const RESET: u8 = 1;
 const CONNECT: u8 = 2;
-/// Layouts, and in what a paravirtual device is not as others.
+/// Layouts, and quirks of a paravirtual device.
 const MLX5: [u8; SETUP_SIZE] = [1, 0, 0, 0];
 const PVRDMA: [u8; SETUP_SIZE] = [1, 1, 0, 0];
 const KEEPING: [u8; SETUP_SIZE] = [1, 1 | 2, 0, 0];
 const REFUSING: [u8; SETUP_SIZE] = [1, 1 | 1 << 2, 0, 0];
 const MISNUMBERING: [u8; SETUP_SIZE] = [1, 1 | 3 << 2, 0, 0x12];
-/// Says that its queues have no end.
+/// Reports queues without a limit.
 const BOASTING: [u8; SETUP_SIZE] = [1, 1 | 4 << 2, 20 << 2 | 2, 1];
 
 const GO: Operation = Operation::Go { steps: 255 };
@@ -48,7 +50,7 @@ const fn take(at: u8, dispatcher: u8) -> Operation {
     Operation::Take { at, dispatcher }
 }
 
-/// Where a bit of the place or of the threshold says how it is done.
+/// Bits of `at` and of `threshold` that select the call.
 const INTO: u8 = 0x80;
 const NOW: u8 = 0x40;
 const FUTURE: u8 = 0x80;
@@ -65,7 +67,7 @@ const fn connection(at: u8, how: u8) -> Operation {
     Operation::Connection { at, how }
 }
 
-/// What both sides do before and after.
+/// The posts of both sides at the start of each scenario.
 const TALK: &[Operation] = &[
     post(SUSPECT, RECEIVE),
     post(HONEST, RECEIVE),
@@ -79,7 +81,7 @@ const TALK: &[Operation] = &[
     post(SUSPECT, BIND),
 ];
 
-/// The names of the scenarios, and what happens between the talk and what is taken of it.
+/// The scenarios: a name, and the operations between the posts and the dequeues.
 const SCENARIOS: &[(&str, &[Operation])] = &[
     ("honest", &[GO]),
     (
@@ -289,7 +291,7 @@ const SCENARIOS: &[(&str, &[Operation])] = &[
     ),
 ];
 
-/// Scenarios in which the device is not as others from the beginning.
+/// Scenarios whose device has quirks from the start.
 const MANNERS: &[(&str, [u8; SETUP_SIZE])] = &[
     ("keeps-what-is-flushed", KEEPING),
     ("does-not-fail", REFUSING),

@@ -1,5 +1,8 @@
-//! Runs the seeds of one fuzz target without the fuzzer, for `cargo xtask harden --only coverage`: built once for all targets, by the compiler that
-//! everything else is built with.
+//! Runs the seeds of one fuzz target without the fuzzer.
+//!
+//! `cargo xtask harden --only coverage` calls it.
+//!
+//! One build serves all targets, with the compiler of all other code.
 
 use std::error::Error;
 use std::path::PathBuf;

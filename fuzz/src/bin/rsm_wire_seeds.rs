@@ -1,10 +1,10 @@
-//! Writes the seeds of the target `rsm_wire`: scenarios that get far.
+//! Writes the seeds of the target `rsm_wire`: scenarios that reach deep states.
 
 use std::path::Path;
 
 use dat_fuzz::rsm_wire::{Operation, encode};
 
-/// Types of messages, as the target counts them.
+/// Types of messages, in the target's order.
 const CREDIT: u8 = 0;
 const CONNECT: u8 = 1;
 const REFUSE: u8 = 3;
@@ -23,7 +23,7 @@ const GET: u8 = 4;
 const POST: u8 = 5;
 const POST_ALL: u8 = 6;
 const LEAVE: u8 = 7;
-/// Numbers of a request for the page that may be read and written, for the one that may be read, and for the secret one.
+/// Values of `half` in a connect request: the open, the readable and the secret page.
 const OPEN: u8 = 2 << 2;
 const READABLE: u8 = 1;
 const SECRET: u8 = 2;
@@ -55,7 +55,7 @@ const fn access(write: bool, offset: u8) -> Operation {
     }
 }
 
-/// The names of the scenarios, and what happens in them.
+/// The scenarios: a name, and the operations.
 const SCENARIOS: &[(&str, &[Operation])] = &[
     (
         "granted-and-used",
@@ -154,7 +154,7 @@ const SCENARIOS: &[(&str, &[Operation])] = &[
     (
         "the-victim-is-lied-to",
         &[
-            // A segment without end, at an address that is not the intruder's.
+            // A segment without an end, at an address outside the intruder's memory.
             Operation::Victim {
                 call: IMPORT,
                 segment: 2 << 2 | 2,

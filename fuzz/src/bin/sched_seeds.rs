@@ -1,4 +1,4 @@
-//! Writes the seeds of the target `sched`: threads that meet at one object each.
+//! Writes the seeds of the target `sched`: threads that contend for one object each.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use dat_fuzz::sched::{
     encode,
 };
 
-/// What is posted.
+/// Kinds of posts.
 const SEND: u8 = 0;
 const WRITE: u8 = 1;
 const READ: u8 = 2;
@@ -21,7 +21,7 @@ const SOFTWARE: u8 = 3;
 const STEP: Operation = Operation::Step { count: 7 };
 const GO: Operation = Operation::Progress;
 
-/// Something of 64 bytes, on the first endpoint.
+/// Posts 64 bytes on the first endpoint.
 const fn post(kind: u8) -> Operation {
     Operation::Post {
         kind,
@@ -30,7 +30,7 @@ const fn post(kind: u8) -> Operation {
     }
 }
 
-/// The same on the endpoint that takes its buffers from the shared queue, from the other region.
+/// Posts on the endpoint with the shared receive queue, from the other region.
 const fn post_other(kind: u8) -> Operation {
     Operation::Post {
         kind,
@@ -39,7 +39,7 @@ const fn post_other(kind: u8) -> Operation {
     }
 }
 
-/// Without an event if it succeeds.
+/// Posts without an event for a success.
 const fn post_silent(kind: u8) -> Operation {
     Operation::Post {
         kind,
@@ -75,7 +75,7 @@ const END_GRACEFULLY: Operation = Operation::Disconnect {
 };
 const RESET: Operation = Operation::Reset { at: 0 };
 
-/// The names of the scenarios, what is so beforehand, and what the threads do.
+/// A scenario: its name, the conditions at the start, and the lists of the threads.
 type Scenario = (&'static str, u8, [&'static [Operation]; THREADS]);
 
 const SCENARIOS: &[Scenario] = &[
@@ -254,7 +254,7 @@ const SCENARIOS: &[Scenario] = &[
     ),
 ];
 
-/// Turns of about ten accesses, and longer ones; who is next changes.
+/// Turns of one to 32 accesses; the choice of the next thread varies.
 const SCHEDULE: [u8; 48] = {
     let mut bytes = [0; 48];
     let mut at = 0;

@@ -1,10 +1,12 @@
-//! Writes the seeds of the target `sideband_wire`: scenarios in which a peer says what it should, and one thing that it should not. Each is run before.
+//! Writes the seeds of the target `sideband_wire`, and runs each first.
+//!
+//! In each scenario a peer sends correct messages, and one wrong one.
 
 use std::path::Path;
 
 use dat_fuzz::sideband_wire::{Operation, encode, run};
 
-/// Kinds of messages, as the target counts them.
+/// Kinds of messages, in the target's order.
 const REQUEST: u8 = 0;
 const ANSWERED: u8 = 1;
 const ACCEPTED: u8 = 2;
@@ -15,44 +17,44 @@ const WITHDRAWN: u8 = 6;
 const ENDED: u8 = 7;
 const BROKEN: u8 = 8;
 const PLACES: u8 = 9;
-/// What a message says of free places, above its kind.
+/// The slots that a message returns, in the upper bits of `kind`.
 const NONE: u8 = 3 << 5;
 const ONE: u8 = 4 << 5;
 const TOO_MANY: u8 = 6 << 5;
 const COUNTLESS: u8 = 7 << 5;
-/// Names that the victim gave connections: where it was heard last, and in what it is not that.
+/// Values of `to`: the victim's name, the newest name (0 at first), and false names.
 const ITS_NAME: u8 = 1;
 const NOBODY: u8 = 0;
 const OTHER_PLACE: u8 = 4 << 5 | ITS_NAME;
 const OTHER_LIFE: u8 = 5 << 5 | ITS_NAME;
 const EARLIER_LIFE: u8 = 6 << 5 | ITS_NAME;
-/// What a message says of its sender, above the name of the connection.
+/// The qualifier and address of a message, in the upper bits of `from`.
 const SECOND_SERVICE: u8 = 1 << 3;
 const NO_SERVICE: u8 = 2 << 3;
 const AS_VICTIM: u8 = 6 << 5;
 const ELSEWHERE: u8 = 7 << 5;
-/// Queue pairs: the channel's, and numbers that are none.
+/// Values of `pair`: the channel's, the highest number, one too high, and the victim's.
 const CHANNEL: u8 = 8;
 const LAST: u8 = 10;
 const BEHIND_LAST: u8 = 11;
 const THE_VICTIMS: u8 = 13;
-/// How requests are answered.
+/// Kinds of answers to requests.
 const REJECT: u8 = 0;
 const ACCEPT: u8 = 1;
-/// What is posted and transferred.
+/// Kinds of posts and transfers.
 const SEND: u8 = 0;
 const WRITE: u8 = 1;
 const READ: u8 = 2;
 const RECEIVE: u8 = 3;
-/// Where the intruder writes and reads.
+/// Addresses for the intruder's reads and writes.
 const OPEN: u8 = 0;
 const SECRET: u8 = 1;
 const CHANNEL_MEMORY: u8 = 2;
-/// The pair of the channel among those that transfer.
+/// The channel's queue pair, as a value of `pair` in a transfer.
 const ON_CHANNEL: u8 = 4;
 
 const GO: Operation = Operation::Go { steps: 100 };
-/// The victim sleeps.
+/// Advances the others while the victim sleeps.
 const ALONE: Operation = Operation::Go { steps: 0xE0 };
 
 const fn say(kind: u8, from: u8, to: u8) -> Operation {
@@ -127,7 +129,7 @@ const fn reset(ep: u8) -> Operation {
 const JOIN: Operation = Operation::Join { pair: 0, to: 0 };
 const REQUESTED: Operation = say_of(REQUEST, 0, NOBODY, 0);
 
-/// The names of the scenarios, and what happens in them.
+/// The scenarios: a name, and the operations.
 const SCENARIOS: &[(&str, &[Operation])] = &[
     (
         "silence",
@@ -320,7 +322,8 @@ const SCENARIOS: &[(&str, &[Operation])] = &[
         ],
     ),
     (
-        // More than there are places for requests: those before are answered here, of which nothing can be said.
+        // More requests than there are slots. The consumer answers the earlier ones, but the victim
+        // has no slot to send the answers.
         "answers-that-cannot-be-said",
         &[
             say(NONE | REQUEST, 0, NOBODY),

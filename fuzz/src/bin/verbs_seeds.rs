@@ -1,13 +1,15 @@
-//! Writes the seeds of the target `verbs`: scenarios in which a device or the connection manager does one thing that it should not.
+//! Writes the seeds of the target `verbs`.
+//!
+//! In each scenario the device or the connection manager does one wrong thing.
 
 use std::path::Path;
 
 use dat_fuzz::verbs::{BOASTS, MISNUMBERS, Operation, SECOND_WINDOWS, SETUP_SIZE, encode};
 
-/// Endpoints: with its own receives, and with the shared queue.
+/// Endpoints: with its own receives, and with the shared receive queue.
 const OWN: u8 = 0;
 const SHARING: u8 = 2;
-/// What is posted.
+/// Kinds of posts.
 const SEND: u8 = 0;
 const WRITE: u8 = 1;
 const READ: u8 = 2;
@@ -16,16 +18,16 @@ const SHARED_RECEIVE: u8 = 4;
 const BIND: u8 = 5;
 const WRITES: u8 = 6;
 const RECEIVES_AT_ONCE: u8 = 7;
-/// Queues of the device, and dispatchers over them.
+/// Queues of the device, and the dispatchers over them.
 const RECEIVES: u8 = 0;
 const REQUESTS: u8 = 1;
 const CONNECTIONS: u8 = 2;
 const ARRIVALS: u8 = 3;
-/// The first receive of the talk among what is open: before it come the requests.
+/// The index of the talk's first receive among the outstanding requests, after six requests.
 const FIRST_RECEIVE: u8 = 6;
-/// A kind of completion: of a receive that a write of the peer ended.
+/// The index of the opcode of a receive that a write with immediate data completed.
 const NUMBERED: u8 = 6;
-/// How connections change.
+/// Kinds of changes of a connection.
 const DISCONNECT: u8 = 0;
 const RESET: u8 = 1;
 const CONNECT: u8 = 2;
@@ -43,7 +45,7 @@ const REMOVED: u8 = 11;
 const PLAIN: [u8; SETUP_SIZE] = [0, 0, 0, 0];
 const GO: Operation = Operation::Go { rounds: 7 };
 
-/// Fewer shared buffers are left than somebody wants to be told of, which is told at once.
+/// Sets a low watermark above the number of shared buffers, which is reported at once.
 const LOW_WATERMARK: Operation = Operation::Make { kind: 5 };
 
 const fn post(at: u8, kind: u8) -> Operation {
@@ -70,7 +72,7 @@ const fn take(from: u8) -> Operation {
     Operation::Take { from }
 }
 
-/// Where a bit of the dispatcher or of the threshold says how it is done.
+/// Bits of the dispatcher and of the threshold that select the call.
 const INTO: u8 = 0x80;
 const NOW: u8 = 0x40;
 const FUTURE: u8 = 0x80;
@@ -119,7 +121,7 @@ const fn tell(kind: u8) -> Operation {
     Operation::Tell { kind, which: 0 }
 }
 
-/// What the consumer does before.
+/// The consumer's posts at the start.
 const TALK: &[Operation] = &[
     post(OWN, RECEIVE),
     post(OWN, RECEIVE),
@@ -133,7 +135,7 @@ const TALK: &[Operation] = &[
     post(SHARING, WRITE),
 ];
 
-/// The names of the scenarios, what the device is not as others in, and what happens between the talk and what is taken of it.
+/// The scenarios: a name, the oddities, and the operations between the posts and the dequeues.
 const SCENARIOS: &[(&str, [u8; SETUP_SIZE], &[Operation])] = &[
     (
         "honest",

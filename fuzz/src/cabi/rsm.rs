@@ -1,4 +1,4 @@
-//! Calls of the C library for remote shared memory, on the controller that reaches the own node.
+//! Calls of the C library for RSM, on the controller of the own node.
 
 use std::mem::size_of;
 
@@ -8,12 +8,12 @@ use dat_rsm::RsmError;
 use super::source::{Argument, LISTED, MEMORY, REGISTERED, Source, of_bytes};
 use super::{CALL_SIZE, CALLS};
 
-/// The node that a process is which nothing gives another number.
+/// The node number of a process without a configured one.
 const NODE: u32 = 1;
 const PAGE: usize = 4096;
-/// Behind the last place where memory of the caller begins.
+/// The exclusive bound of the offset at which the caller's memory begins.
 const BEGINS: usize = REGISTERED / 2;
-/// Entries of a vector behind its pointer: one more than there may be.
+/// The entries of a vector's memory: one more than the limit.
 const ENTRIES: usize = 17;
 /// `RSM_HANDLE_TYPE`.
 const BY_HANDLE: i32 = 1;
@@ -21,11 +21,11 @@ const BY_HANDLE: i32 = 1;
 const READ_AND_WRITE: u32 = 0o600;
 /// `RSM_BARRIER_MODE_EXPLICIT`.
 const EXPLICIT: u32 = 0;
-/// More often than a run gets a controller.
+/// More calls than a run gets a controller.
 const OFTEN: usize = 2 * CALLS;
 
 impl Argument for Consumer {
-    /// Memory of which there is half of all behind it.
+    /// Makes memory with at least half of the block after its start.
     fn make(source: &mut Source<'_>, _name: &str) -> Self {
         let address = match source.byte() {
             0xFF => 0,
@@ -58,7 +58,7 @@ impl Argument for List<AccessEntry> {
         for at in 0..2 {
             let entry = [node(source), source.number() as u32];
             if !block.is_null() {
-                // SAFETY: inside of the block.
+                // SAFETY: inside the block.
                 unsafe { block.cast::<[u32; 2]>().add(at).write(entry) };
             }
         }
@@ -70,7 +70,7 @@ fn node(source: &mut Source<'_>) -> u32 {
     [NODE, 0, 2, u32::MAX][usize::from(source.byte() % 4)]
 }
 
-/// The number of a segment, which may be left open.
+/// The number of a segment, which the caller may leave open.
 struct Wanted(Out<u32>);
 
 impl Argument for Wanted {
@@ -85,7 +85,7 @@ impl Argument for Wanted {
     }
 }
 
-/// A vector of both ways, with entries.
+/// A scatter or gather vector with its entries.
 struct Vector(Out<ScatterGather>);
 
 impl Argument for Vector {
@@ -110,7 +110,7 @@ impl Argument for Vector {
                     source.number().min(BEGINS as u64 - PAGE as u64),
                 ];
                 assert_eq!(size_of_val(&words), size_of::<IoVector>());
-                // SAFETY: there is room for more of them.
+                // SAFETY: there is room for more entries.
                 unsafe { entries.cast::<[u64; 5]>().add(at).write(words) };
             }
         }
@@ -130,14 +130,14 @@ impl Argument for Vector {
                 entries as u64,
             ];
             assert_eq!(size_of_val(&words), size_of::<ScatterGather>());
-            // SAFETY: there is room for it.
+            // SAFETY: there is room for the vector.
             unsafe { vector.cast::<[u64; 6]>().write(words) };
         }
         Self(of_bytes(vector))
     }
 }
 
-/// A barrier, as the library left it or not.
+/// A barrier, as the library left it or with other content.
 struct Barrier(Out<BarrierStorage>);
 
 impl Argument for Barrier {
@@ -161,7 +161,7 @@ impl Argument for Polled {
     }
 }
 
-/// How long a call may wait, in milliseconds.
+/// The longest wait of a call, in milliseconds.
 struct Timeout(i32);
 
 impl Argument for Timeout {
@@ -227,17 +227,17 @@ table! {
     rsm_memseg_release_pollfd(segment: CHandle) = release_pollfd(segment);
 }
 
-/// The number of a call in inputs.
+/// Returns the number of a call in inputs.
 ///
 /// # Panics
-/// There is none of that name.
+/// No call has this name.
 #[must_use]
 pub fn number_of(name: &str) -> u8 {
     let at = TABLE.iter().position(|(known, _)| *known == name);
     at.expect("a call") as u8
 }
 
-/// How many calls there are.
+/// Returns the number of calls.
 #[must_use]
 pub const fn calls() -> usize {
     TABLE.len()
@@ -250,7 +250,7 @@ fn get_loopback() -> CHandle {
     of_bytes(controller)
 }
 
-/// A segment is made, published, connected to, written and read, and goes: whatever was called before.
+/// Uses a segment from its creation to its end, which must succeed after any calls.
 fn use_well() {
     let controller = get_loopback();
     let (mut segment, mut import, mut id) = (0_usize, 0_usize, 0_u32);
@@ -275,10 +275,10 @@ fn use_well() {
     assert_eq!(release_controller(controller), 0);
 }
 
-/// Runs an input: for each call its number and what its arguments are made from.
+/// Runs an input: the number of each call, and the source of its arguments.
 ///
 /// # Panics
-/// If a promise is broken.
+/// A promise is broken.
 pub fn run(input: &[u8]) {
     let mut source = Source::new(b"loopback\0");
     source.handles.push(of_bytes(get_loopback()));
@@ -294,7 +294,7 @@ pub fn run(input: &[u8]) {
         );
     }
     source.handles.append(&mut source.former);
-    // Controllers go as often as they were got, and all that is on them with the last.
+    // A controller is freed after as many releases as it was got; the last frees its objects.
     for handle in &source.handles {
         free_topology(of_bytes(*handle));
         for _ in 0..OFTEN {

@@ -1,4 +1,4 @@
-//! What a C program may hand over, made from the bytes of an input.
+//! The arguments of a C program, made from the bytes of an input.
 
 use std::alloc::Layout;
 use std::cell::UnsafeCell;
@@ -9,46 +9,46 @@ use dat_ffi::v1::types::{
     Address, Agent, CHandle, In, List, Out, ProviderInfo, RegionDescription, Text,
 };
 
-/// Handles that a run remembers, also when they are stale.
+/// The most handles that a run remembers, including stale ones.
 pub(super) const HANDLES: usize = 64;
-/// Memory that may be registered.
+/// The bytes of memory that may be registered.
 pub(super) const REGISTERED: usize = 1 << 16;
-/// Memory behind a pointer to several values: more than any call may read.
+/// The bytes at a pointer to several values: more than any call may read.
 pub(super) const LISTED: usize = 1 << 14;
-/// `DAT_MEM_TYPE_VIRTUAL`, and `DAT_MEM_TYPE_LMR`, which has a handle in the place of an address.
+/// `DAT_MEM_TYPE_VIRTUAL`, and `DAT_MEM_TYPE_LMR`, which has a handle in place of an address.
 const VIRTUAL: u32 = 0;
 const OF_REGION: u32 = 1;
-/// Where in `DAT_EVENT` the handle of a connection request is.
+/// The offset of a connection request's handle in `DAT_EVENT`.
 const EVENT_REQUEST: usize = 40;
-/// How long a call may wait, in microseconds.
+/// The longest wait of a call, in microseconds.
 const PATIENCE: u32 = 50;
 
 #[repr(align(4096))]
 pub(super) struct Memory(pub(super) UnsafeCell<[u8; REGISTERED]>);
 
-// SAFETY: its bytes are read and written by the library alone, which treats them as a device's.
+// SAFETY: only the library reads and writes its bytes, and treats them as shared with a device.
 unsafe impl Sync for Memory {}
 
 pub(super) static MEMORY: Memory = Memory(UnsafeCell::new([0; REGISTERED]));
 
-/// What is left of a call, and what arguments are made from beside it.
+/// The remaining bytes of a call, and the state that its arguments are made from.
 pub(super) struct Source<'i> {
     pub(super) bytes: &'i [u8],
     pub(super) handles: Vec<usize>,
-    /// Those that gave their places to others.
+    /// Handles that were replaced by newer ones.
     pub(super) former: Vec<usize>,
-    /// Blocks behind the pointers of a call.
+    /// The memory blocks at the pointers of a call.
     blocks: Vec<(*mut u8, Layout)>,
-    /// Places for handles among them.
+    /// The places for handles in these blocks.
     places: Vec<*const usize>,
-    /// The kind of memory that a call speaks of.
+    /// The kind of memory that a call names.
     memory: u32,
-    /// A name that something is opened by.
+    /// A name that can be opened.
     known: &'static [u8],
 }
 
 impl<'i> Source<'i> {
-    /// Nothing yet; `known` is a name that something is opened by, with its zero byte.
+    /// Returns an empty source; `known` is a name that can be opened, with its zero.
     pub(super) fn new(known: &'static [u8]) -> Self {
         Self {
             bytes: &[],
@@ -61,7 +61,7 @@ impl<'i> Source<'i> {
         }
     }
 
-    /// A call begins, whose arguments are made from these bytes; its number comes first.
+    /// Starts a call whose arguments are made from `bytes`; returns its number, the first byte.
     pub(super) fn begin(&mut self, bytes: &'i [u8]) -> usize {
         self.bytes = bytes;
         self.memory = VIRTUAL;
@@ -78,7 +78,7 @@ impl<'i> Source<'i> {
         }
     }
 
-    /// A number that a call may be meant for, or one at an edge, or any.
+    /// Returns a plausible number, a boundary value, or any number.
     pub(super) fn number(&mut self) -> u64 {
         let how = self.byte();
         match how {
@@ -103,13 +103,13 @@ impl<'i> Source<'i> {
         match (known.copied(), which) {
             (_, 0) => 0,
             (Some(handle), 0..=0xDF) => handle,
-            // Inside of what it stands for, and close by.
+            // A value near the handle, inside its object or next to it.
             (Some(handle), _) => handle.wrapping_add(self.byte() as i8 as usize),
             (None, _) => self.number() as usize,
         }
     }
 
-    /// Memory of this size, all zero; null now and then.
+    /// Returns memory of this size, all zero, or sometimes null.
     pub(super) fn block(&mut self, size: usize, align: usize) -> *mut u8 {
         if self.byte() == 0xFF {
             return ptr::null_mut();
@@ -122,7 +122,7 @@ impl<'i> Source<'i> {
         block
     }
 
-    /// Memory of this size for words, which is there.
+    /// Returns memory of this size for words, never null.
     pub(super) fn required(&mut self, size: usize) -> *mut u8 {
         let kept = std::mem::replace(&mut self.bytes, &[0]);
         let block = self.block(size, 8);
@@ -130,23 +130,23 @@ impl<'i> Source<'i> {
         block
     }
 
-    /// Memory with numbers in its first words.
+    /// Returns memory with numbers in its first words.
     pub(super) fn filled(&mut self, size: usize, align: usize, numbers: usize) -> *mut u8 {
         let block = self.block(size, align);
         if !block.is_null() {
             for at in 0..numbers.min(size / 8) {
                 let number = self.number();
-                // SAFETY: inside of the block.
+                // SAFETY: inside the block.
                 unsafe { block.cast::<u64>().add(at).write_unaligned(number) };
             }
         }
         block
     }
 
-    /// The end of a call: new handles are remembered, and its memory goes.
+    /// Ends a call: remembers new handles, and frees its memory.
     pub(super) fn end(&mut self) {
         for place in self.places.drain(..) {
-            // SAFETY: a block of this call.
+            // SAFETY: in a block of this call.
             let handle = unsafe { place.read() };
             if handle != 0 {
                 match self.handles.len() {
@@ -165,15 +165,15 @@ impl<'i> Source<'i> {
     }
 }
 
-/// An argument of a call; its name says what C promises of it.
+/// An argument of a call; its name selects the promises of C about it.
 pub(super) trait Argument: Sized {
     fn make(source: &mut Source<'_>, name: &str) -> Self;
 }
 
-/// A value of a type that C has as a pointer or a structure of words, from its bytes.
+/// Converts a value to a C pointer or structure of words of the same size.
 pub(super) fn of_bytes<T, U>(value: U) -> T {
     assert_eq!(size_of::<T>(), size_of::<U>());
-    // SAFETY: of the same size, and as C would hand it over.
+    // SAFETY: the sizes are equal, and C passes such values.
     unsafe { std::mem::transmute_copy(&value) }
 }
 
@@ -201,7 +201,7 @@ impl Argument for u64 {
     fn make(source: &mut Source<'_>, name: &str) -> Self {
         let number = source.number();
         match name {
-            // So many there are behind the pointer.
+            // The pointer's memory has this many entries.
             "count" => number % 64,
             "length" if source.memory != OF_REGION => number.min(REGISTERED as Self),
             _ => number,
@@ -240,8 +240,7 @@ impl<T> Argument for Out<T> {
             source.places.push(place.cast());
         }
         if !place.is_null() && name == "event" {
-            // Where the handle of a connection request is.
-            // SAFETY: inside of an event.
+            // SAFETY: the handle of a connection request is inside the event.
             source
                 .places
                 .push(unsafe { place.add(EVENT_REQUEST) }.cast());
@@ -250,7 +249,7 @@ impl<T> Argument for Out<T> {
     }
 }
 
-/// Words at the begin of a structure that are no pointers.
+/// The number of words at the start of a structure that are no pointers.
 pub(super) trait Words {
     const COUNT: usize;
 }
@@ -277,7 +276,7 @@ impl Argument for List<Out<ProviderInfo>> {
                     0..8 => source.block(size_of::<ProviderInfo>(), 8),
                     _ => ptr::null_mut(),
                 };
-                // SAFETY: inside of the block.
+                // SAFETY: inside the block.
                 unsafe { list.cast::<*mut u8>().add(at).write(place) };
             }
         }
@@ -292,7 +291,7 @@ impl Argument for Address {
         if !place.is_null() {
             let family: u16 = [2, 10, 0, 7][usize::from(source.byte() % 4)];
             let host = [127, 0, 0, source.byte() % 4];
-            // SAFETY: inside of the block.
+            // SAFETY: inside the block.
             unsafe {
                 place.cast::<u16>().write(family);
                 place.add(4).cast::<[u8; 4]>().write(host);
@@ -336,7 +335,7 @@ impl Argument for Text {
         };
         let place = source.block(text.len() + 1, 1);
         if !place.is_null() {
-            // SAFETY: inside of the block, whose last byte stays zero.
+            // SAFETY: inside the block, whose last byte stays zero.
             unsafe { ptr::copy_nonoverlapping(text.as_ptr(), place, text.len()) };
         }
         of_bytes(place)

@@ -49,7 +49,7 @@ macro_rules! table {
         providers { $($name:ident($($argument:ident: $type:ty),*) $slot:literal = $ours:path;)* }
         registry { $($own:ident($($own_argument:ident: $own_type:ty),*) = $does:path;)* }
     ) => {
-        /// The calls, and their names.
+        /// The calls by name.
         const TABLE: &[(&str, fn(&mut Source<'_>) -> u32)] = &[
             $((stringify!($name), |source| {
                 $(let $argument = <$type as Argument>::make(source, stringify!($argument));)*
@@ -65,17 +65,17 @@ macro_rules! table {
 
 dat_ffi::calls_of_dat_1_2!(table);
 
-/// The number of a call in inputs.
+/// Returns the number of a call in inputs.
 ///
 /// # Panics
-/// There is none of that name.
+/// No call has this name.
 #[must_use]
 pub fn number_of(name: &str) -> u8 {
     let at = TABLE.iter().position(|(known, _)| *known == name);
     at.expect("a call") as u8
 }
 
-/// How many calls there are.
+/// Returns the number of calls.
 #[must_use]
 pub const fn calls() -> usize {
     TABLE.len()
@@ -96,10 +96,10 @@ fn open() -> Option<[usize; 2]> {
     (code == 0).then_some([ia, evd])
 }
 
-/// Runs an input: for each call its number and what its arguments are made from.
+/// Runs an input: the number of each call, and the source of its arguments.
 ///
 /// # Panics
-/// If a promise is broken.
+/// A promise is broken.
 pub fn run(input: &[u8]) {
     let mut source = Source::new(b"mock0\0");
     for _ in 0..2 {
@@ -110,7 +110,7 @@ pub fn run(input: &[u8]) {
         let (name, call) = TABLE[number];
         let code = call(&mut source);
         source.end();
-        // Which has no class where completions come, as programs expect that poll.
+        // On a dispatcher of completions this code has no error class, as polling programs expect.
         let is_empty = name == "dat_evd_dequeue" && code == QUEUE_EMPTY;
         assert!(
             code == 0 || code & ERROR != 0 || is_empty,
@@ -121,7 +121,7 @@ pub fn run(input: &[u8]) {
         let known = dat_strerror(code, of_bytes(&raw mut *major), of_bytes(&raw mut *minor));
         assert_eq!(known, 0, "{name} returned {code:#x}, which has no name");
     }
-    // Whatever there is goes with its adapter.
+    // An adapter's objects are freed with it.
     source.handles.append(&mut source.former);
     for handle in &source.handles {
         let _gone = dat_ia_close(of_bytes(*handle), 0);

@@ -1,4 +1,4 @@
-//! Calls of DAT 2.0, as a program that is linked with our `libdat2` makes them, with our provider behind it.
+//! Calls of DAT 2.0 through our `libdat2` and provider, as a linked program makes them.
 
 use std::mem::{MaybeUninit, size_of};
 use std::sync::Once;
@@ -9,15 +9,17 @@ use dat_ffi::v2::types::*;
 use super::source::{Argument, LISTED, Source, Words, of_bytes};
 use super::{CALL_SIZE, CALLS, ERROR, INVALID_HANDLE, QUEUE_EMPTY};
 
-/// `DAT_IB_OP`: those that have arguments.
+/// Those operations of `DAT_IB_OP` that have arguments.
 const FETCH_AND_ADD: u64 = 0;
 const COMPARE_AND_SWAP: u64 = 1;
 const WRITE_IMMEDIATE: u64 = 2;
 
-/// Words of the longest call, and some more.
+/// The words of the longest call, and some more.
 const WORDS: usize = 14;
 
-/// The arguments of a call as the processor has them: a word each, but for structures of two words.
+/// The arguments of a call in registers and on the stack.
+///
+/// Each takes a word, except for structures of two words.
 #[derive(Default)]
 struct Arguments {
     words: [u64; WORDS],
@@ -35,7 +37,7 @@ impl Arguments {
         let size = size_of::<T>();
         assert!(matches!(size, 4 | 8 | 16), "an argument of C");
         let place = self.words[self.count..].as_mut_ptr();
-        // SAFETY: there is room for two words behind every argument of the longest call.
+        // SAFETY: the array has room for two words after every argument of the longest call.
         unsafe {
             assert!(self.count + 2 <= WORDS);
             place.cast::<T>().write_unaligned(value);
@@ -61,18 +63,18 @@ impl Arguments {
             u64,
             u64,
         ) -> u32;
-        // SAFETY: on the processors that have the library a function finds its arguments in the same places however many follow, and
-        // structures of two words where two words are.
+        // SAFETY: on the library's processors, an argument's place does not depend on the number of
+        // arguments after it, and a structure of two words has the place of two words.
         let function: Function = unsafe { std::mem::transmute(function) };
         let [a, b, c, d, e, f, g, h, i, j, k, l, m, n] = self.words;
         function(a, b, c, d, e, f, g, h, i, j, k, l, m, n)
     }
 }
 
-/// Exports what providers look for in a registry.
+/// Exports the functions that providers look up in a registry.
 macro_rules! registry {
     ($($name:ident)*) => {$(
-        /// Of the library.
+        /// Calls the library's function.
         #[unsafe(no_mangle)]
         pub extern "C" fn $name(first: u64, second: u64) -> u32 {
             Arguments::of(&[first, second]).call(redirection::$name as *const ())
@@ -100,11 +102,11 @@ impl Argument for List<ShortTriplet> {
     }
 }
 
-/// Where the five handles of `DAT_EP_PARAM` begin, in words, and how many numbers follow.
+/// The first word of `DAT_EP_PARAM`'s five handles, and the count of numbers after them.
 const PARAM_HANDLES: usize = 7;
 const PARAM_NUMBERS: usize = 7;
 
-/// `DAT_EP_PARAM` to read: with handles.
+/// A `DAT_EP_PARAM` to read, with handles.
 struct Parameters(#[expect(dead_code, reason = "a word that goes to C")] usize);
 
 impl Argument for Parameters {
@@ -116,7 +118,7 @@ impl Argument for Parameters {
                     0..5 => source.handle() as u64,
                     _ => source.number(),
                 };
-                // SAFETY: inside of the structure.
+                // SAFETY: inside the structure.
                 unsafe { block.cast::<u64>().add(PARAM_HANDLES + at).write(word) };
             }
         }
@@ -124,7 +126,7 @@ impl Argument for Parameters {
     }
 }
 
-/// A place for a handle that has one.
+/// A place that contains a handle.
 struct Reused(#[expect(dead_code, reason = "a word that goes to C")] usize);
 
 impl Argument for Reused {
@@ -133,21 +135,21 @@ impl Argument for Reused {
         let place: usize = of_bytes(place);
         let handle = source.handle();
         if place != 0 {
-            // SAFETY: a place for a handle.
+            // SAFETY: it is a place for a handle.
             unsafe { (place as *mut usize).write(handle) };
         }
         Self(place)
     }
 }
 
-/// An operation beyond the interface, and the arguments that it has: all in memory, as those beyond the sixth are.
+/// An extended operation and its arguments, all in memory as those after the sixth are.
 #[repr(C)]
 struct Operation {
     number: u64,
     arguments: usize,
 }
 
-/// Words of the operation that has the most, and some that nobody reads.
+/// The words of the operation with the most arguments, and some unused ones.
 const VARIABLE: usize = 8;
 
 impl Argument for Operation {
@@ -165,7 +167,7 @@ impl Argument for Operation {
         };
         let stack = source.required(size_of::<[u64; VARIABLE]>());
         let reader = source.required(24);
-        // SAFETY: of these sizes.
+        // SAFETY: the blocks have these sizes.
         unsafe {
             let mut place = stack.cast::<u64>();
             for word in words {
@@ -184,7 +186,7 @@ impl Argument for Operation {
 
 macro_rules! table {
     ($($name:ident($($argument:ident: $type:ty),*);)*) => {
-        /// The calls, and their names.
+        /// The calls by name.
         const TABLE: &[(&str, fn(&mut Source<'_>) -> u32)] = &[
             $((stringify!($name), |source| {
                 let mut arguments = Arguments::default();
@@ -272,7 +274,7 @@ table! {
     dat_srq_set_lw(srq: CHandle, low_watermark: i32);
 }
 
-/// Null: the table of a provider is promised to be one.
+/// A null pointer: C promises a valid provider table, so no other value is made.
 struct Nothing(#[expect(dead_code, reason = "a word that goes to C")] usize);
 
 impl Argument for Nothing {
@@ -281,27 +283,27 @@ impl Argument for Nothing {
     }
 }
 
-/// The number of a call in inputs.
+/// Returns the number of a call in inputs.
 ///
 /// # Panics
-/// There is none of that name.
+/// No call has this name.
 #[must_use]
 pub fn number_of(name: &str) -> u8 {
     let at = TABLE.iter().position(|(known, _)| *known == name);
     at.expect("a call") as u8
 }
 
-/// How many calls there are.
+/// Returns the number of calls.
 #[must_use]
 pub const fn calls() -> usize {
     TABLE.len()
 }
 
-/// Enters our provider into the registry, once.
+/// Adds our provider to the registry, once.
 fn enter() {
     static ENTERED: Once = Once::new();
     ENTERED.call_once(|| {
-        // `DAT_PROVIDER_INFO`: a name of 256 bytes, the version, whether it is safe for threads.
+        // `DAT_PROVIDER_INFO`: a name of 256 bytes, the version, and thread safety.
         let mut info = [0_u32; 67];
         for (word, bytes) in info.iter_mut().zip(b"mock0\0\0\0".as_chunks().0) {
             *word = u32::from_ne_bytes(*bytes);
@@ -330,10 +332,10 @@ fn open() -> [usize; 2] {
     [ia, evd]
 }
 
-/// Runs an input: for each call its number and what its arguments are made from.
+/// Runs an input: the number of each call, and the source of its arguments.
 ///
 /// # Panics
-/// If a promise is broken.
+/// A promise is broken.
 pub fn run(input: &[u8]) {
     enter();
     let mut source = Source::new(b"mock0\0");
@@ -345,7 +347,7 @@ pub fn run(input: &[u8]) {
         let (name, call) = TABLE[number];
         let code = call(&mut source);
         source.end();
-        // Which has no class where completions come, as programs expect that poll.
+        // On a dispatcher of completions this code has no error class, as polling programs expect.
         let is_empty = name == "dat_evd_dequeue" && code == QUEUE_EMPTY;
         assert!(
             code == 0 || code & ERROR != 0 || is_empty,
@@ -359,7 +361,7 @@ pub fn run(input: &[u8]) {
         let known = arguments.call(redirection::dat_strerror as *const ());
         assert_eq!(known, 0, "{name} returned {code:#x}, which has no name");
     }
-    // Whatever there is goes with its adapter.
+    // An adapter's objects are freed with it.
     source.handles.append(&mut source.former);
     for handle in &source.handles {
         let arguments = Arguments::of(&[*handle as u64, 0]);

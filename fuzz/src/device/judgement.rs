@@ -1,4 +1,4 @@
-//! An adapter, what was posted on it, and the judgement of what comes back.
+//! An adapter, its posts, and the checks of its events.
 
 use std::array;
 use std::future::Future;
@@ -22,17 +22,17 @@ use super::{PAIRS, QUALIFIER, SUSPECT};
 use crate::whole::Whole;
 
 const PAGE: usize = 4096;
-/// Requests of a batch.
+/// The requests of a batch.
 const BATCH: usize = 3;
 
-/// A page of guards, the suspect side's memory, guards, the honest side's, guards.
+/// Guards, the suspect side's memory, guards, the honest side's memory, guards.
 #[repr(align(4096))]
 struct Pages([[AtomicU8; PAGE]; 5]);
 
 static PAGES: Pages = Pages([const { [const { AtomicU8::new(0) }; PAGE] }; 5]);
 pub(crate) const GUARD_BYTE: u8 = b'G';
 
-/// Writes all pages: guards, and in each side's own page its number.
+/// Fills all pages: guards with their byte, and each side's page with its own byte.
 pub(crate) fn fill() {
     for (number, page) in PAGES.0.iter().enumerate() {
         let byte = if number % 2 == 0 {
@@ -46,7 +46,7 @@ pub(crate) fn fill() {
     }
 }
 
-/// No byte was written that is not registered.
+/// Checks that no unregistered byte was written.
 pub(crate) fn check_guards() {
     for guard in PAGES.0.iter().step_by(2) {
         let intact = guard
@@ -56,12 +56,12 @@ pub(crate) fn check_guards() {
     }
 }
 
-/// The page of a side that is registered.
+/// Returns the registered page of a side.
 pub(crate) fn page(side: usize) -> &'static [AtomicU8] {
     &PAGES.0[1 + 2 * side]
 }
 
-/// The page of guards behind it.
+/// Returns the page of guards after it.
 pub(crate) fn guards(side: usize) -> &'static [AtomicU8] {
     &PAGES.0[2 + 2 * side]
 }
@@ -69,32 +69,32 @@ pub(crate) fn guards(side: usize) -> &'static [AtomicU8] {
 pub(crate) type Lock = SpinLock;
 pub(crate) type Slots<B> = IaStorage<B, Lock, 4, 8, 1, 8, 512, 256>;
 
-/// Something that was posted; its cookie is its place.
+/// A post; its cookie is its index.
 #[derive(Clone, Copy, Debug)]
 struct Posted {
-    /// The endpoint, by its place; none of a shared buffer.
+    /// The index of the endpoint; `None` for a shared buffer.
     ep: Option<usize>,
     receives: bool,
     binds: bool,
     length: u64,
-    /// Whether a success is not told.
+    /// Set if a success has no event.
     silent: bool,
-    /// Whether a reset has ended the life of its endpoint, with which completions nobody took are gone.
+    /// Set if its endpoint was reset or replaced, which drops its untaken completions.
     forgotten: bool,
-    /// Whether it has completed.
+    /// Set if it has completed.
     done: bool,
 }
 
-/// The endpoint that takes its buffers from the shared queue.
+/// The endpoint that takes its buffers from the shared receive queue.
 const SHARING: usize = 1;
 
-/// An adapter with what is on it.
+/// An adapter with its objects.
 pub(crate) struct Side<'t, B: Backend, const ENDPOINTS: usize = PAIRS> {
     pub(crate) number: usize,
     pub(crate) ia: Ia<'t, B, Lock>,
     pub(crate) zone: PzId,
     memory: LmrCreated,
-    /// Of receives, requests, connections, and requests for them.
+    /// The dispatchers of receives, requests, connections, and connection requests.
     pub(crate) dispatchers: [EvdId; 4],
     pub(crate) endpoints: [EpId; ENDPOINTS],
     shared: Option<SrqId>,
@@ -102,13 +102,13 @@ pub(crate) struct Side<'t, B: Backend, const ENDPOINTS: usize = PAIRS> {
     point: PspId,
     posted: Vec<Posted>,
     catastrophes: usize,
-    /// Completions come from whichever queue the device says.
+    /// Set if a completion may come from any queue that the device selects.
     pub(crate) any_dispatcher: bool,
-    /// Receives may complete with a number.
+    /// Set if receives may complete with immediate data.
     pub(crate) numbers: bool,
 }
 
-/// What is on an adapter at the beginning.
+/// The objects of an adapter at the start.
 struct Objects<const ENDPOINTS: usize> {
     zone: PzId,
     memory: LmrCreated,
@@ -119,7 +119,7 @@ struct Objects<const ENDPOINTS: usize> {
     point: PspId,
 }
 
-/// What endpoints are made with.
+/// Returns the attributes of the endpoints.
 fn attributes() -> EpAttributes {
     EpAttributes {
         max_message_size: 1 << 16,
@@ -179,7 +179,7 @@ impl<const ENDPOINTS: usize> Objects<ENDPOINTS> {
     }
 }
 
-/// What not all layouts have; what one has fails on a device alone that `may_lack` something.
+/// Returns `None` for an object that the layout or the device may lack.
 fn unless_unsupported<T>(made: Result<T>, may_lack: bool) -> Result<Option<T>> {
     match made {
         Ok(made) => Ok(Some(made)),
@@ -189,10 +189,12 @@ fn unless_unsupported<T>(made: Result<T>, may_lack: bool) -> Result<Option<T>> {
 }
 
 impl<'t, B: Backend, const ENDPOINTS: usize> Side<'t, B, ENDPOINTS> {
-    /// Makes everything. A device that `may_lack` what it needs may refuse: then there is nothing, and the adapter can be closed all the same.
+    /// Creates all objects; returns `None` if a device that `may_lack` something refuses.
+    ///
+    /// The adapter is closed in that case.
     ///
     /// # Panics
-    /// Another device refuses anything, or the adapter cannot be closed.
+    /// Another device refuses something, or the adapter cannot be closed.
     pub(crate) fn new(number: usize, ia: Ia<'t, B, Lock>, may_lack: bool) -> Option<Self> {
         match Objects::new(number, &ia, may_lack) {
             Ok(objects) => Some(Self {
@@ -236,7 +238,7 @@ impl<'t, B: Backend, const ENDPOINTS: usize> Side<'t, B, ENDPOINTS> {
         }
     }
 
-    /// Posts something, and says by which cookie; nothing if the interface refuses it.
+    /// Posts something; returns its cookie, or `None` if the interface refuses it.
     pub(crate) fn post(
         &mut self,
         to: &RmrTriplet,
@@ -266,7 +268,7 @@ impl<'t, B: Backend, const ENDPOINTS: usize> Side<'t, B, ENDPOINTS> {
         let receives = matches!(kind, 3 | 4 | 7);
         let none = CompletionFlags::empty();
         let ia = &self.ia;
-        // How many of it were posted.
+        // The number of requests that were posted.
         let mut count = 1;
         let done = match kind {
             0 => ia.post_send(endpoint, pieces, cookie, wanted),
@@ -327,7 +329,7 @@ impl<'t, B: Backend, const ENDPOINTS: usize> Side<'t, B, ENDPOINTS> {
         Some(cookie)
     }
 
-    /// What was posted with a cookie, of which a completion on an endpoint tells for the first time.
+    /// Returns the post with a cookie, at its first completion on an endpoint.
     fn completed(
         &mut self,
         from: usize,
@@ -352,7 +354,7 @@ impl<'t, B: Backend, const ENDPOINTS: usize> Side<'t, B, ENDPOINTS> {
         *posted
     }
 
-    /// An event was taken; connection requests come back.
+    /// Checks an event; returns a connection request.
     pub(crate) fn taken(&mut self, from: usize, event: Event) -> Option<CrId> {
         match event {
             Event::Dto(done) => {
@@ -363,13 +365,14 @@ impl<'t, B: Backend, const ENDPOINTS: usize> Side<'t, B, ENDPOINTS> {
                     assert!(!posted.silent, "{done:?}");
                 }
             }
-            // Nobody asks for one, but a device may say of a receive that it is one.
+            // No post asks for immediate data, but a device may report it for a receive.
             Event::Extended(done) if self.numbers => {
                 let ExtendedOperation::ReceiveImmediate { immediate } = done.operation else {
                     panic!("nobody asked for {done:?}");
                 };
                 self.completed(from, done.cookie, true, done.ep, event);
-                // The buffer is not touched, whatever the length; the device says it once more as the number.
+                // The length is unchecked, because immediate data does not touch the buffer. The
+                // device repeats the length as the immediate data.
                 if done.status == DtoStatus::Success {
                     assert_eq!(done.transferred_length, immediate.into(), "{done:?}");
                 }
@@ -395,7 +398,7 @@ impl<'t, B: Backend, const ENDPOINTS: usize> Side<'t, B, ENDPOINTS> {
         None
     }
 
-    /// The next event, by the one call or the other.
+    /// Dequeues an event with one of two calls.
     pub(crate) fn next(&self, from: usize, into: bool) -> Result<Event> {
         let evd = self.dispatchers[from];
         if into {
@@ -412,7 +415,7 @@ impl<'t, B: Backend, const ENDPOINTS: usize> Side<'t, B, ENDPOINTS> {
         }
     }
 
-    /// Looks once, in one of three ways, whether a wait is over.
+    /// Polls a wait once, in one of three ways.
     pub(crate) fn wait(&mut self, from: usize, threshold: u8) {
         let evd = self.dispatchers[from];
         let (how, threshold) = (threshold >> 6, i32::from(threshold & 0x3F));
@@ -436,7 +439,7 @@ impl<'t, B: Backend, const ENDPOINTS: usize> Side<'t, B, ENDPOINTS> {
         }
     }
 
-    /// Begins another life of an endpoint.
+    /// Resets an endpoint.
     pub(crate) fn reset(&mut self, pair: usize) -> Result<()> {
         self.ia.ep_reset(self.endpoints[pair])?;
         for posted in self
@@ -449,7 +452,7 @@ impl<'t, B: Backend, const ENDPOINTS: usize> Side<'t, B, ENDPOINTS> {
         Ok(())
     }
 
-    /// Frees an endpoint, and makes another one like it in its place.
+    /// Frees an endpoint, and creates one like it at its index.
     pub(crate) fn replace(&mut self, place: usize) {
         let ia = &self.ia;
         ia.ep_free(self.endpoints[place]).expect("an endpoint");
@@ -468,7 +471,7 @@ impl<'t, B: Backend, const ENDPOINTS: usize> Side<'t, B, ENDPOINTS> {
         }
     }
 
-    /// Something is made, or asked of the device, that the run does not need.
+    /// Creates an object or queries the device, without need for the run.
     pub(crate) fn make(&mut self, kind: u8) {
         let ia = &self.ia;
         let _refused = match kind % 7 {
@@ -505,7 +508,10 @@ impl<'t, B: Backend, const ENDPOINTS: usize> Side<'t, B, ENDPOINTS> {
         };
     }
 
-    /// Ends everything that is on the adapter, and the adapter. If the device was caught that was told; if it did its part whatever was posted has completed.
+    /// Checks the remaining events, frees all objects and closes the adapter.
+    ///
+    /// If the device was `caught`, the failure was reported. If it did its part (`whole`), every
+    /// post has completed.
     pub(crate) fn end(mut self, caught: bool, whole: bool) {
         for from in 0..4 {
             if from != 3 {
@@ -517,7 +523,7 @@ impl<'t, B: Backend, const ENDPOINTS: usize> Side<'t, B, ENDPOINTS> {
             self.taken(4, event);
         }
         if whole {
-            // Receives wait on an endpoint that was not connected since.
+            // Receives stay posted on an endpoint that was not connected since.
             let is_over = |ep: usize| {
                 let status = self.ia.ep_get_status(self.endpoints[ep]);
                 status.expect("an endpoint").state == EndpointState::Disconnected

@@ -1,4 +1,4 @@
-//! The suspect device, in both layouts: in what it is not as others, and how it lies.
+//! The suspect device in both layouts: its quirks and its lies.
 
 use backend_mmio::mlx5::{DeviceEvent, State};
 use backend_mmio::pvrdma::defs::Notice;
@@ -13,18 +13,20 @@ use mmio_model::{Lent, LentBackend, Lie, ModelFabric};
 use super::SUSPECT;
 use super::script::SETUP_SIZE;
 
-/// Whether the set-up is that of a device which may refuse what a run begins with, or cannot be brought into operation: a paravirtual one that makes no completion
-/// queues, calls all queue pairs the same, or says of itself what is not so.
+/// Returns true if the setup's device may refuse the initial objects, or its own start.
+///
+/// Such a paravirtual device makes no completion queues, gives all queue pairs one number, or
+/// misreports its capabilities.
 pub(super) const fn may_lack([_, layout, ..]: [u8; SETUP_SIZE]) -> bool {
     layout & 1 != 0 && matches!(layout >> 2 & 7, 2..=5)
 }
 
-/// Devices of one layout.
+/// The devices of one layout.
 pub(super) trait Layout {
     type Lent;
     type Driver<'s>: Backend;
 
-    /// A device, if it could be brought into operation; a suspect one by the setup.
+    /// Returns a device if it starts; a suspect one follows the setup.
     fn device<'s>(
         &self,
         options: NodeOptions,
@@ -89,7 +91,7 @@ impl Layout for ModelFabric {
     }
 
     fn tell(&self, kind: u8, number: u8) {
-        // Numbers of objects begin behind those of an adapter's own.
+        // The numbers of the consumer's objects follow those of the adapter's own.
         let number = match number {
             0xFF => u32::MAX,
             number => 0x40 + u32::from(number % 16),
@@ -105,10 +107,10 @@ impl Layout for ModelFabric {
         self.tell(SUSPECT, event);
     }
 
-    /// Its commands are calls.
+    /// Does nothing: the device's commands are calls.
     fn answer(&self, _word: u8, _bits: u32) {}
 
-    /// No register of it is read.
+    /// Does nothing: the driver reads no register of the device.
     fn unplug(&self) {}
 }
 

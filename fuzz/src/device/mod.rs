@@ -1,10 +1,11 @@
-//! A device that writes anything, under the driver of raw adapters, in both layouts.
+//! A device that writes anything, under the mmio driver, in both layouts.
 //!
-//! Two model devices on a fabric: one that is suspect, and an honest one at the other end of two connections. The consumer makes
-//! legitimate calls on both; between them the suspect one lies about completions, changes words of rings, records and slots, reports
-//! what did not happen, answers commands wrongly, and leaves its bus. Whatever it does, nothing panics or hangs, no byte changes that
-//! is not registered, whatever was posted completes once at most, and once where the device was caught, everything can be freed, and the
-//! honest end has lost nothing.
+//! A fabric has two model devices: a suspect one, and an honest one at the other end of two
+//! connections. The consumer makes legitimate calls on both. Between them the suspect device forges
+//! completions, changes words of rings, records and slots, reports false events, answers commands
+//! wrongly, and leaves its bus. Nothing panics or hangs. No unregistered byte changes. A post
+//! completes at most once, and exactly once if the device was caught. Everything can be freed. The
+//! honest end loses nothing.
 
 pub(crate) mod judgement;
 mod layout;
@@ -24,20 +25,20 @@ use self::judgement::{Lock, Side, Slots, check_guards, fill};
 use self::layout::{Layout, may_lack};
 pub use self::script::{OPERATION_SIZE, Operation, SETUP_SIZE, encode};
 
-/// Operations of a run.
+/// The most operations of a run.
 const OPERATIONS: usize = 48;
-/// Rounds in which everything comes to rest, unless the device never does.
+/// The most rounds until everything is at rest, unless the device never is.
 const ROUNDS: usize = 400;
-/// Where the honest end listens.
+/// The qualifier on which the honest end listens.
 const QUALIFIER: u64 = 4000;
-/// Connections.
+/// The number of connections.
 pub(crate) const PAIRS: usize = 2;
-/// The place of the suspect device, and that of the honest one.
+/// The indices of the suspect device and of the honest one.
 pub(crate) const SUSPECT: usize = 0;
 const HONEST: usize = 1;
 
 thread_local! {
-    /// What devices have of memory, in both layouts.
+    /// The memory of the devices, in both layouts.
     static LENT: RefCell<[Lent; 2]> = RefCell::default();
     static PVRDMA_LENT: RefCell<[PvrdmaLent; 2]> = RefCell::default();
 }
@@ -45,7 +46,7 @@ thread_local! {
 /// Runs an input.
 ///
 /// # Panics
-/// If a promise is broken.
+/// A promise is broken.
 pub fn run(input: &[u8]) {
     let Some((setup, rest)) = input.split_first_chunk::<SETUP_SIZE>() else {
         return;
@@ -70,12 +71,12 @@ fn open<B: Backend>(storage: &mut Slots<B>, backend: B) -> Option<Ia<'_, B, Lock
     Ia::open(backend, storage.lend(), 8).ok()
 }
 
-/// All of a run.
+/// The whole state of a run.
 struct World<'w, 't, 'u, L: Layout, A: Backend, B: Backend> {
     fabric: &'w L,
     suspect: Side<'t, A>,
     honest: Side<'u, B>,
-    /// The endpoint of the honest side that is connected next.
+    /// The honest side's endpoint that is connected next.
     wanted: Option<usize>,
 }
 
@@ -120,7 +121,7 @@ fn play<L: Layout>(
     for operation in operations {
         world.act(*operation);
     }
-    // Whatever has been written is seen now, if it ever is.
+    // Polls every completion that was written and is valid.
     world.suspect.take(0, false);
     world.suspect.take(1, false);
     for pair in 0..PAIRS {
@@ -160,7 +161,7 @@ impl<L: Layout, A: Backend, B: Backend> World<'_, '_, '_, L, A, B> {
                 length,
                 flags,
             } => {
-                // Legitimate is what the interface allows: it refuses the rest.
+                // The interface allows legitimate calls and refuses the others.
                 let there = u64::from(length) * 8;
                 if at & 1 == 0 {
                     let to = self.honest.remote(offset, there);
@@ -265,7 +266,7 @@ impl<L: Layout, A: Backend, B: Backend> World<'_, '_, '_, L, A, B> {
         }
     }
 
-    /// Lets everything go on until it rests, or for so many rounds.
+    /// Advances both sides until they are at rest, or for `rounds`.
     fn settle(&mut self, rounds: usize) {
         for _ in 0..rounds {
             let now = self.fabric.now();

@@ -1,97 +1,100 @@
-//! What a run does: the operations of an input, and their bytes.
+//! The operations of a run, and their encoding.
 
-/// Bytes of one operation in an input.
+/// The bytes of one operation in an input.
 pub const OPERATION_SIZE: usize = 6;
 
-/// What happens next. Numbers choose from what there is.
+/// The next operation; numbers select an object modulo their count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Something is posted.
+    /// Posts something.
     Post {
-        /// The lowest bit: on which device; the next one: on which endpoint.
+        /// The device in the lowest bit, the endpoint in the next one.
         at: u8,
-        /// What: Send, RDMA Write, RDMA Read, receive, shared receive, bind, a batch of RDMA Writes, a batch of receives.
+        /// The kind of post.
+        ///
+        /// Send, RDMA Write, RDMA Read, receive, shared receive, bind, a batch of RDMA Writes, a
+        /// batch of receives.
         kind: u8,
-        /// Where in the page, in units of 16 bytes.
+        /// The offset in the page, in units of 16 bytes.
         offset: u8,
-        /// How many bytes, in units of 8.
+        /// The length, in units of 8 bytes.
         length: u8,
-        /// The flags, and above them whether it is in two pieces.
+        /// The flags; the upper bits select no, one or two segments.
         flags: u8,
     },
-    /// Events are taken.
+    /// Dequeues events.
     Take {
-        /// On which device.
+        /// The device in the lowest bit; the highest bit selects a dequeue into a sink.
         at: u8,
-        /// From which dispatcher.
+        /// The dispatcher.
         dispatcher: u8,
     },
-    /// Somebody begins to wait, and looks once.
+    /// Starts a wait and polls it once.
     Wait {
-        /// On which device.
+        /// The device.
         at: u8,
-        /// For which dispatcher.
+        /// The dispatcher.
         dispatcher: u8,
-        /// For how many events.
+        /// The number of events; the upper two bits select `evd_wait_now`, a future, or a poll.
         threshold: u8,
     },
-    /// The fabric and the adapters go on.
+    /// Advances the fabric and the adapters.
     Go {
-        /// Steps.
+        /// The number of steps.
         steps: u8,
     },
-    /// The suspect device changes a word that it shares with its driver.
+    /// Changes a word that the suspect device shares with its driver.
     Scrawl {
-        /// In which area.
+        /// The memory area.
         area: u8,
-        /// Which word, the lower half and the upper one.
+        /// The index of the word, low byte first.
         word: [u8; 2],
-        /// What becomes of it.
+        /// The kind of change.
         how: u8,
-        /// A number for that.
+        /// The operand of the change.
         value: u8,
     },
-    /// Its next completion is not so.
+    /// Forges the next completion of the suspect device.
     Lie {
-        /// In what.
+        /// The false field.
         kind: u8,
-        /// Which bit, or what noise is drawn from.
+        /// The bit to flip, or the seed of noise.
         bit: u8,
     },
-    /// It reports what did not happen.
+    /// Reports a false event of the suspect device.
     Tell {
-        /// What.
+        /// The kind of event.
         kind: u8,
-        /// Of which object.
+        /// The number of the object.
         number: u8,
     },
-    /// Its next answer to a command is not so.
+    /// Falsifies the suspect device's next answer to a command.
     Answer {
-        /// Which word of it.
+        /// The word of the answer.
         word: u8,
-        /// Which bit; above 31 all of them.
+        /// The bit; a value above 31 selects all bits.
         bit: u8,
     },
-    /// It leaves its bus.
+    /// Removes the suspect device from its bus.
     Unplug,
-    /// A connection is ended, or made anew.
+    /// Ends a connection, or makes it again.
     Connection {
-        /// On which device, and which one.
+        /// The device in the lowest bit, the connection above it.
         at: u8,
-        /// How.
+        /// The kind of change.
         how: u8,
     },
-    /// An object is made and freed again.
+    /// Creates and frees an object.
     Make {
-        /// On which device.
+        /// The device.
         at: u8,
-        /// What.
+        /// The kind of object.
         kind: u8,
     },
 }
 
 impl Operation {
-    /// The operation as a part of an input.
+    /// Returns the operation as a part of an input.
     pub const fn encode(self) -> [u8; OPERATION_SIZE] {
         match self {
             Self::Post {
@@ -158,11 +161,13 @@ impl Operation {
     }
 }
 
-/// What comes before the operations: the seed of the fabric; the layout, odd for the paravirtual one, and above it in what the device
-/// is not as others; two numbers for that.
+/// The bytes before the operations.
+///
+/// They are: the seed of the fabric; the layout, odd for the paravirtual one, with the device's
+/// quirks above the lowest bit; and two numbers for the quirks.
 pub const SETUP_SIZE: usize = 4;
 
-/// An input of these operations.
+/// Returns an input of these operations.
 pub fn encode(setup: [u8; SETUP_SIZE], operations: &[Operation]) -> Vec<u8> {
     let mut input = setup.to_vec();
     for operation in operations {

@@ -1,4 +1,4 @@
-//! The node that says and does whatever an input tells it to.
+//! The node that sends and does anything that an input selects.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -20,9 +20,9 @@ use dat_rsm::{DEFAULT_QUALIFIER, RsmError};
 use super::pages::{BAIT, INTRUDER_PAGES, MESSAGES, SECRET, STOLEN, VICTIM_PAGES, address, store};
 use super::{Adapter, FRIEND, INTRUDER, LIFE, PAGE, SEGMENTS, VICTIM};
 
-/// Messages that the intruder takes at a time, for each endpoint.
+/// The receives of each endpoint of the intruder.
 const PLACES: usize = 8;
-/// Endpoints that the intruder makes in a run.
+/// The most endpoints that the intruder creates in a run.
 const ENDPOINTS: usize = 6;
 
 /// The intruder.
@@ -33,13 +33,13 @@ pub(super) struct Intruder<'s> {
     connections: EvdId,
     arrivals: EvdId,
     memory: [LmrCreated; 3],
-    /// The endpoints, and whether each is connected, oldest first.
+    /// The endpoints, oldest first; true for a connected one.
     endpoints: RefCell<Vec<(EpId, bool)>>,
-    /// Words it heard, and words that everybody knows.
+    /// Words that it received, and well-known words.
     words: RefCell<Vec<u64>>,
-    /// Addresses and keys that it heard.
+    /// Addresses and keys that it received.
     pub(super) keys: RefCell<Vec<(u64, u32)>>,
-    /// How it answers when the victim asks for a connection, if it does.
+    /// Its answer to a connection request of the victim, if any.
     pub(super) answer: Cell<Option<u8>>,
 }
 
@@ -110,7 +110,7 @@ impl<'s> Intruder<'s> {
     }
 
     fn listen(&self, ep: EpId, place: usize) {
-        // The first place is for what is sent.
+        // The first slot is for sends.
         let piece = self.piece(MESSAGES, (place + 1) * MESSAGE_SIZE, MESSAGE_SIZE);
         let flags = CompletionFlags::empty();
         let _over = self.ia.post_recv(ep, &[piece], place as u64, flags);
@@ -181,7 +181,7 @@ impl<'s> Intruder<'s> {
             .expect("asked");
     }
 
-    /// The newest connected endpoint, or another one.
+    /// Returns a connected endpoint by its distance from the newest one.
     fn connected(&self, choice: u8) -> Option<EpId> {
         let endpoints = self.endpoints.borrow();
         let connected: Vec<EpId> = endpoints
@@ -206,7 +206,7 @@ impl<'s> Intruder<'s> {
 
     fn word(&self, choice: u8) -> u64 {
         let words = self.words.borrow();
-        // The newest first.
+        // The newest comes first.
         let place = usize::from(choice & 0x3F) % words.len();
         let word = words[words.len() - 1 - place];
         match choice >> 6 {
@@ -292,7 +292,7 @@ impl<'s> Intruder<'s> {
         };
     }
 
-    /// Takes in what happened: words and keys are remembered, connections answered.
+    /// Handles its events: records words and keys, and answers connections.
     pub(super) fn progress(&self, now: Instant) -> usize {
         let mut handled = self.ia.progress(now);
         while let Ok(Event::ConnectionRequest { cr, .. }) = self.ia.evd_dequeue(self.arrivals) {
@@ -333,7 +333,7 @@ impl<'s> Intruder<'s> {
             self.heard(message.body);
             self.listen(done.ep, place);
             if let (Body::Connect { .. }, Some(answer)) = (message.body, self.answer.get()) {
-                // A refusal or a grant of the newest word that it heard.
+                // A grant or a refusal of the newest word that it received.
                 let kind = if answer & 0x40 == 0 { 2 } else { 3 };
                 self.send(&self.say(kind, 0, 1, answer).encode());
             }

@@ -1,10 +1,11 @@
-//! A peer that says whatever a fuzzer likes to the engine of remote shared memory.
+//! A peer that sends anything to the engine of remote shared memory.
 //!
-//! Three nodes on a mock fabric. The second one, the victim, exports three pages: one that the intruder may read and
-//! write, one that it may read, one that is for the third node alone. The intruder is no engine but a bare endpoint on the
-//! first node; it speaks by hand, accesses memory with the keys it heard, and answers when the victim connects to it.
-//! Whatever it does, no byte changes or leaks that it was not granted, the third node is served, and when the
-//! controllers are released every object is free again.
+//! Three nodes are on a mock fabric. The second one, the victim, exports three pages: one that the
+//! intruder may read and write, one that it may read, and one for the third node only. The intruder
+//! is no engine but a bare endpoint on the first node. It encodes its own messages, accesses memory
+//! with the keys that it received, and answers when the victim connects to it. No byte changes or
+//! leaks without a grant, the third node is served, and every object is free again when the
+//! controllers are released.
 
 mod intruder;
 mod operation;
@@ -25,15 +26,15 @@ const PAGE: usize = 4096;
 const INTRUDER: u32 = 1;
 const VICTIM: u32 = 2;
 const FRIEND: u32 = 3;
-/// The life that the intruder claims to be in.
+/// The incarnation that the intruder claims.
 const LIFE: u64 = 0xBAD;
-/// The ids of the victim's pages, and one that nobody has.
+/// The ids of the victim's pages, and an unknown one.
 const SEGMENTS: [u32; 4] = [0x60_0000, 0x60_0001, 0x60_0002, 0x60_0003];
-/// Operations of a run.
+/// The most operations of a run.
 const OPERATIONS: usize = 64;
 
 const REGIONS: usize = 64;
-/// What an engine needs, and the adapter's own; the intruder needs no more.
+/// The dispatchers of an engine, and the adapter's own; the intruder needs no more.
 const DISPATCHERS: usize = 5;
 
 type Lock = SpinLock;
@@ -48,10 +49,10 @@ fn open(storage: &mut Slots, backend: MockBackend) -> Adapter<'_> {
     }
 }
 
-/// Runs an input: the bytes as messages, and as operations.
+/// Runs an input, as messages and as operations.
 ///
 /// # Panics
-/// If a promise is broken.
+/// A promise is broken.
 pub fn run(input: &[u8]) {
     decode_alone(input);
     let Some((seed, rest)) = input.split_first() else {
@@ -65,7 +66,7 @@ pub fn run(input: &[u8]) {
     world.end();
 }
 
-/// Whatever bytes come, they are refused, or are exactly what the message that they are read as is written as.
+/// Checks that any bytes are refused, or are the exact encoding of the decoded message.
 fn decode_alone(input: &[u8]) {
     for bytes in input.windows(MESSAGE_SIZE).step_by(7).take(64) {
         let bytes: &[u8; MESSAGE_SIZE] = bytes.first_chunk().expect("of this size");

@@ -1,12 +1,12 @@
-//! What an input says that happens.
+//! The operations of an input.
 
-/// Bytes of one operation in an input.
+/// The bytes of one operation in an input.
 pub const OPERATION_SIZE: usize = 6;
 
-/// What happens next. Numbers choose from what makes sense, and from some things that do not.
+/// The next operation; numbers select sensible values and some others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// The intruder says a message of this type, with these fields.
+    /// Sends a message of the intruder with these fields.
     Say {
         /// The type, modulo the number of types.
         kind: u8,
@@ -14,50 +14,52 @@ pub enum Operation {
         word: u8,
         /// The second word.
         other: u8,
-        /// The numbers of 32 bits.
+        /// The 32-bit fields.
         half: u8,
-        /// A byte of the message that is changed, if it is one.
+        /// The position of a changed byte, counted from 1.
+        ///
+        /// Zero or a position past the end changes none.
         bent: u8,
     },
-    /// The intruder sends these bytes, repeated.
+    /// Sends these bytes of the intruder, repeated.
     Noise {
         /// The first five bytes.
         bytes: [u8; 5],
     },
-    /// The intruder reads or writes through a key.
+    /// Reads or writes through a key.
     Access {
-        /// Odd writes, even reads.
+        /// Odd to write, even to read.
         write: u8,
-        /// Which key.
+        /// The key.
         key: u8,
-        /// Where.
+        /// The offset.
         offset: u8,
-        /// How much.
+        /// The length.
         length: u8,
-        /// Whose address: what came with the key, or one of the victim's pages.
+        /// The base address: that of the key, or one of the victim's pages.
         place: u8,
     },
-    /// The intruder connects anew.
+    /// Connects the intruder again.
     Greet {
-        /// What it says of itself.
+        /// The variant of its greeting.
         variant: u8,
     },
-    /// The victim calls something.
+    /// Makes a call of the victim.
     Victim {
-        /// What.
+        /// The call.
         call: u8,
-        /// Of which segment.
+        /// The segment.
         segment: u8,
     },
-    /// Everything comes to rest, or time passes.
+    /// Waits until everything is at rest and time has passed.
     Rest {
-        /// Milliseconds.
+        /// The number of milliseconds.
         time: u8,
     },
 }
 
 impl Operation {
-    /// The operation as a part of an input.
+    /// Returns the operation as a part of an input.
     pub fn encode(self) -> [u8; OPERATION_SIZE] {
         match self {
             Self::Say {
@@ -112,7 +114,7 @@ impl Operation {
     }
 }
 
-/// An input of these operations.
+/// Returns an input of these operations.
 pub fn encode(operations: &[Operation]) -> Vec<u8> {
     let mut input = vec![0];
     for operation in operations {

@@ -1,4 +1,4 @@
-//! The memory of the nodes, and what is where in it.
+//! The memory of the nodes, and its layout.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -6,7 +6,7 @@ use dat_core::memory::Region;
 
 use super::PAGE;
 
-/// Pages of a node, for ever.
+/// The pages of a node, which live as long as the process.
 #[repr(align(4096))]
 pub(super) struct Pages<const COUNT: usize>(pub(super) [[AtomicU8; PAGE]; COUNT]);
 
@@ -16,30 +16,30 @@ impl<const COUNT: usize> Pages<COUNT> {
     }
 }
 
-/// The victim's: a guard before and behind each thing.
+/// The victim's pages; a guard precedes and follows each page in use.
 pub(super) static VICTIM_PAGES: Pages<9> = Pages::new();
 pub(super) static INTRUDER_PAGES: Pages<3> = Pages::new();
 pub(super) static FRIEND_PAGES: Pages<1> = Pages::new();
 
-/// Places among the victim's pages.
+/// The indices of the victim's pages.
 pub(super) const OPEN: usize = 1;
 pub(super) const READABLE: usize = 3;
 pub(super) const SECRET: usize = 5;
 pub(super) const LOCAL: usize = 7;
-/// What they are full of.
+/// The bytes that fill them.
 pub(super) const GUARD_BYTE: u8 = b'G';
 pub(super) const OPEN_BYTE: u8 = b'O';
 pub(super) const READABLE_BYTE: u8 = b'R';
 pub(super) const SECRET_BYTE: u8 = b'S';
 pub(super) const LOCAL_BYTE: u8 = b'L';
-/// What the open page is full of while it is not published.
+/// The byte that fills the open page while it is not published.
 pub(super) const REVOKED_BYTE: u8 = b'X';
-/// What the intruder writes.
+/// The byte that the intruder writes.
 pub(super) const INTRUDER_BYTE: u8 = b'H';
-/// What the victim may be given, and where in its local page.
+/// The range of the local page that the victim's gets may change.
 pub(super) const GOT: core::ops::Range<usize> = 1024..1088;
 
-/// Places among the intruder's pages.
+/// The indices of the intruder's pages.
 pub(super) const MESSAGES: usize = 0;
 pub(super) const STOLEN: usize = 1;
 pub(super) const BAIT: usize = 2;

@@ -1,4 +1,4 @@
-//! The three nodes, and what has to be true of them.
+//! The three nodes, and the checks of their state.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::Waker;
@@ -24,10 +24,10 @@ use super::pages::{
 };
 use super::{Engine, FRIEND, INTRUDER, REGIONS, SEGMENTS, Slots, VICTIM, open};
 
-/// Regions that an open controller has by itself.
+/// The regions that an open controller has by itself.
 const OWN_REGIONS: usize = 2;
 
-/// All nodes.
+/// The three nodes and their objects.
 pub(super) struct World<'s> {
     victim: Engine<'s>,
     friend: Engine<'s>,
@@ -36,7 +36,7 @@ pub(super) struct World<'s> {
     friend_controller: ControllerId,
     exports: [ExportId; 3],
     published: [bool; 3],
-    /// What the victim imports from the intruder.
+    /// The victim's imports from the intruder.
     baits: Vec<ImportId>,
     secret: ImportId,
     fabric: Fabric,
@@ -55,7 +55,7 @@ fn address_of(node: u32) -> IaAddress {
     NodeOptions::new("", u64::from(node)).address
 }
 
-/// Lets everybody but the caller go on.
+/// A wait that advances all nodes except the caller's.
 struct Others<'w, 's> {
     fabric: &'w Fabric,
     engine: &'w Engine<'s>,
@@ -102,7 +102,7 @@ impl<'s> World<'s> {
         let [first, second, third] = storage;
         let adapter = |storage: &'s mut Slots, node: u32| {
             let mut options = NodeOptions::new("fuzz", u64::from(node));
-            // One zone each, so that one that leaks is missed at the end.
+            // One zone each, so that a leaked one is noticed at the end.
             options.limits.domains = 1;
             open(storage, fabric.node(options))
         };
@@ -240,7 +240,9 @@ impl<'s> World<'s> {
         self.check();
     }
 
-    /// The victim calls something; what it is told may be anything but wrong.
+    /// Makes a call of the victim.
+    ///
+    /// Its result may depend on the intruder, but must not be wrong.
     fn call(&mut self, call: u8, choice: usize) {
         let wait = &mut Others {
             fabric: &self.fabric,
@@ -309,7 +311,7 @@ impl<'s> World<'s> {
                         length: GOT.len() as u64,
                     }];
                     let _anything = victim.getv(bait, &mut entries, VectorFlags::empty(), wait);
-                    // Also if the calls that use it never end otherwise.
+                    // Succeeds even if transfers that use the memory would never complete.
                     victim
                         .free_local_memory(self.victim_controller, local, wait)
                         .expect("freed");
@@ -351,7 +353,7 @@ impl<'s> World<'s> {
         }
     }
 
-    /// No byte changed or leaked that the intruder was not granted.
+    /// Checks that no byte changed or leaked without a grant to the intruder.
     fn check(&self) {
         let pages = &VICTIM_PAGES.0;
         for guard in pages.iter().step_by(2) {
@@ -362,7 +364,7 @@ impl<'s> World<'s> {
         let open = |cell: &AtomicU8| match cell.load(Ordering::Relaxed) {
             REVOKED_BYTE => !self.published[0],
             OPEN_BYTE | INTRUDER_BYTE => self.published[0],
-            // What the victim put into the bait comes from there.
+            // The intruder may copy bytes here that the victim put into the bait.
             b'V' => self.published[0],
             _ => false,
         };
@@ -383,7 +385,7 @@ impl<'s> World<'s> {
         }
     }
 
-    /// The third node is still served, and nothing is left of anything.
+    /// Checks that the third node is still served, and that no object is left.
     pub(super) fn end(mut self) {
         self.settle();
         self.check();
@@ -429,7 +431,9 @@ impl<'s> World<'s> {
     }
 }
 
-/// Every place of the adapter's tables is free: the engine, which has no more than it needs, can take all of them anew.
+/// Checks that the adapter's tables are empty.
+///
+/// The tables are no larger than the engine needs, so it can fill them only if all slots are free.
 fn is_empty(engine: &Engine<'_>) {
     let controller = engine.get_controller(Some("dat0"));
     let controller = controller.expect("a zone, a dispatcher or a service point leaked");
@@ -441,7 +445,7 @@ fn is_empty(engine: &Engine<'_>) {
     }
 }
 
-/// Who may connect to each page.
+/// Returns the access list of each page.
 fn access(place: usize) -> &'static [AccessEntry] {
     const LISTS: [&[AccessEntry]; 3] = [
         &[

@@ -1,4 +1,4 @@
-//! What threads did and saw, and whether calls that are done one after the other could have made it so.
+//! The calls and results of threads, and checks that some sequential order explains them.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,9 @@ use dat_core::Result;
 use dat_core::error::ErrorKind;
 use dat_core::event::Event;
 
-/// When a call began and ended: of two calls the one that ended before the other began was first.
+/// The begin and end of a call.
+///
+/// A call precedes another if it ended before the other began.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
     pub(super) begin: u64,
@@ -19,16 +21,16 @@ impl Span {
     }
 }
 
-/// Something that was posted, or refused.
+/// A post, accepted or refused.
 #[derive(Clone, Debug)]
 pub(super) struct Posted {
     pub(super) cookie: u64,
     pub(super) span: Span,
-    /// The region that it names, if it names any of its bytes.
+    /// The region that it names; `None` if it has no bytes.
     pub(super) region: Option<usize>,
-    /// The endpoint that has to complete it, by its place; none of a shared buffer.
+    /// The index of the endpoint that must complete it; `None` for a shared buffer.
     pub(super) ep: Option<usize>,
-    /// Whether a success is not told.
+    /// Set if a success has no event.
     pub(super) silent: bool,
     pub(super) outcome: std::result::Result<(), ErrorKind>,
 }
@@ -38,31 +40,31 @@ pub(super) struct Posted {
 pub(super) struct Taken {
     pub(super) from: usize,
     pub(super) span: Span,
-    /// What came; `None` if there was nothing.
+    /// The event; `None` if there was none.
     pub(super) event: Option<Event>,
 }
 
-/// What a thread did and saw.
+/// The calls and results of a thread.
 #[derive(Debug, Default)]
 pub(super) struct History {
     pub(super) posted: Vec<Posted>,
     pub(super) taken: Vec<Taken>,
-    /// Regions that were freed.
+    /// The freed regions.
     pub(super) freed: Vec<(usize, Span)>,
-    /// Events of its own that were queued.
+    /// The queued software events of the thread.
     pub(super) notified: Vec<(u64, Span)>,
-    /// Waits, from their beginning to their end.
+    /// The waits, from their begin to their end.
     pub(super) waits: Vec<(usize, Span)>,
-    /// Takes and waits that were refused because somebody waited.
+    /// The dequeues and waits that were refused because of another waiter.
     pub(super) shut_out: Vec<(usize, Span)>,
-    /// Endpoints that began anew.
+    /// The endpoints that were reset.
     pub(super) reset: Vec<usize>,
 }
 
-/// The kind of an error, which is none of the provider's own.
+/// Returns the kind of an error.
 ///
 /// # Panics
-/// It is.
+/// It is an internal error.
 pub(super) fn kind<T>(outcome: &Result<T>) -> std::result::Result<(), ErrorKind> {
     match outcome {
         Ok(_) => Ok(()),
@@ -84,10 +86,13 @@ impl History {
         self.reset.extend(other.reset);
     }
 
-    /// Looks at all of it. `over` says which endpoints have ended a connection and `software` where events of threads come.
+    /// Checks the whole history.
+    ///
+    /// `over` marks endpoints with an ended connection; `software` is the dispatcher of software
+    /// events.
     ///
     /// # Panics
-    /// No order of the calls explains it.
+    /// No sequential order of the calls explains the history.
     pub(super) fn judge(&self, over: &[bool], software: usize) {
         self.judge_posts(over);
         self.judge_regions();
@@ -101,7 +106,7 @@ impl History {
         }
     }
 
-    /// Whatever was posted completes once, and nothing else does.
+    /// Checks that every post completes once, and nothing else does.
     fn judge_posts(&self, over: &[bool]) {
         let mut done: BTreeMap<u64, usize> = BTreeMap::new();
         for taken in &self.taken {
@@ -125,7 +130,9 @@ impl History {
         assert!(done.is_empty(), "never posted: {done:?}");
     }
 
-    /// A region is freed once; who names it then is refused, and who does before is not.
+    /// Checks that a region is freed once.
+    ///
+    /// Posts before are accepted, and posts after are refused.
     fn judge_regions(&self) {
         for (at, (which, span)) in self.freed.iter().enumerate() {
             let twice = self.freed.iter().skip(at + 1).any(|(of, _)| of == which);
@@ -150,7 +157,7 @@ impl History {
         }
     }
 
-    /// Events of threads come once, those of one in their order, and are there from when they were queued until somebody takes them.
+    /// Checks that software events come once, in each thread's order, and are found once queued.
     fn judge_software(&self, software: usize) {
         let looks = || self.taken.iter().filter(|taken| taken.from == software);
         let mut came: BTreeMap<u64, Span> = BTreeMap::new();

@@ -1,10 +1,11 @@
-//! Threads that call one adapter at a time, in an interleaving that the input decides down to single accesses.
+//! Threads that call one adapter, interleaved by the input at single accesses.
 //!
-//! Three threads do a list of calls each, on the same objects: posts, takes, waits, frees, connections that end. One of them runs at a time; at
-//! each access to a word or a lock of the core it may be the next one's turn. Whatever the order, no thread waits for ever, no call finds a fault
-//! of the provider's own, and the calls have to look as if they were done one after the other, as far as that can be seen: what is posted
-//! completes once, a region that is freed is named by nobody any more, events come once and in their order and are there when they were
-//! queued, who waits is woken, and in the end everything can be freed.
+//! Three threads perform a list of calls each on the same objects: posts, dequeues, waits, frees,
+//! ends of connections. One of them runs at a time; each access to a word or a lock of the core may
+//! end its turn. In every order, no thread waits forever and no call returns an internal error. The
+//! calls must appear to be performed one after the other, as far as that can be seen: a post
+//! completes once; no post names a freed region; events come once, in order, and are found once
+//! queued; a waiter is woken; and at the end everything can be freed.
 
 #[cfg(feature = "sched")]
 mod history;

@@ -1,4 +1,4 @@
-//! Two adapters, the threads that call one of them, and how it ends.
+//! Two adapters, the threads that call one of them, and the final checks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -27,20 +27,20 @@ use super::turns::Turns;
 use crate::whole::Whole;
 
 const PAGE: usize = 4096;
-/// What one operation has of a region.
+/// The bytes of a region that one operation uses.
 const PIECE: u64 = 128;
-/// Connections.
+/// The number of connections.
 const PAIRS: usize = 2;
-/// Regions that all threads use.
+/// The number of regions that all threads use.
 const REGIONS: usize = 2;
-/// Where the far adapter listens.
+/// The qualifier of the far adapter's service point.
 const QUALIFIER: u64 = 4000;
-/// Rounds in which everything comes to rest.
+/// The most rounds until everything is at rest.
 const ROUNDS: usize = 2000;
-/// Who posts what there is beforehand.
+/// The thread number of the posts before the run.
 const MAIN: usize = THREADS;
 
-/// Dispatchers by their place.
+/// The indices of the dispatchers.
 const RECEIVES: usize = 0;
 const REQUESTS: usize = 1;
 const CONNECTIONS: usize = 2;
@@ -51,7 +51,7 @@ static PAGES: [[AtomicU8; PAGE]; 3] = [const { [const { AtomicU8::new(0) }; PAGE
 type Adapter<'t> = Ia<'t, MockBackend, SpinLock>;
 type Slots = IaStorage<MockBackend, SpinLock, 4, 8, 1, 8, 256, 128>;
 
-/// Whether somebody was woken.
+/// Set by a wake-up.
 #[derive(Debug, Default)]
 struct Woken(AtomicBool);
 
@@ -69,7 +69,7 @@ struct Pending<'a, 't> {
     woken: Arc<Woken>,
 }
 
-/// What threads share.
+/// The objects that the threads share.
 struct World<'a, 't> {
     fabric: &'a Fabric,
     ia: &'a Adapter<'t>,
@@ -80,24 +80,24 @@ struct World<'a, 't> {
     endpoints: [EpId; PAIRS],
     shared: SrqId,
     window: RmrId,
-    /// What the far side grants.
+    /// The memory that the far side grants.
     granted: RmrTriplet,
 }
 
-/// The other end of the connections, which threads do not call.
+/// The other end of the connections, which the threads do not call.
 struct Far<'a, 't> {
     ia: &'a Adapter<'t>,
     memory: LmrCreated,
     endpoints: [EpId; PAIRS],
     dispatchers: [EvdId; 3],
-    /// The endpoint that is connected next.
+    /// The index of the endpoint that is connected next.
     wanted: usize,
 }
 
 /// Runs an input.
 ///
 /// # Panics
-/// If a promise is broken.
+/// A promise is broken.
 pub fn run(input: &[u8]) {
     let Some(&[seed, setup]) = input.first_chunk() else {
         return;
@@ -179,7 +179,7 @@ fn region(ia: &Adapter<'_>, zone: PzId, page: usize) -> LmrCreated {
     made.expect("a region")
 }
 
-/// What endpoints are made with, on both sides.
+/// Returns the attributes of the endpoints on both sides.
 fn attributes() -> EpAttributes {
     EpAttributes {
         max_message_size: PAGE as u64,
@@ -258,11 +258,11 @@ impl<'a, 't> World<'a, 't> {
         asked.expect("a connection");
     }
 
-    /// Lets everything go on until it rests.
+    /// Advances both adapters and the fabric until all are at rest.
     fn settle(&self, far: &Far<'_, '_>) {
         for _ in 0..ROUNDS {
             let now = self.fabric.now();
-            // Looks may let the fabric go on.
+            // A poll may advance the fabric.
             let rests = self.fabric.next_due().is_none();
             let handled = self.ia.progress(now) + far.ia.progress(now);
             far.accept();
@@ -293,7 +293,7 @@ impl<'a, 't> World<'a, 't> {
         let ep = usize::from(at) % PAIRS;
         let which = usize::from(at >> 4) % REGIONS;
         let length = u64::from(how >> 4) * 8;
-        // Each has its own bytes.
+        // Each operation has its own bytes.
         let number = (cookie >> 32) * OPERATIONS as u64 + (cookie & 0xFF);
         let piece = LmrTriplet {
             context: self.regions[which].lmr_context,
@@ -308,7 +308,7 @@ impl<'a, 't> World<'a, 't> {
         let flags = CompletionFlags::from_bits_truncate(u32::from(how & 0xB));
         let receives = matches!(kind, RECEIVE | SHARED_RECEIVE);
         let (ia, endpoint, none) = (self.ia, self.endpoints[ep], CompletionFlags::empty());
-        // By the ways that C takes first, in some.
+        // Some posts use the `try_*` calls first, as the C libraries do.
         let tries = how & 4 != 0;
         let (outcome, span) = self.span(|| match kind {
             0 if tries && ia.try_post_send(endpoint, &piece, cookie, flags) => Ok(()),
@@ -336,7 +336,7 @@ impl<'a, 't> World<'a, 't> {
         }
     }
 
-    /// Takes what is there, or once.
+    /// Dequeues all events, or once.
     fn take(&self, history: &mut History, from: usize, all: bool) {
         loop {
             let (ia, evd) = (self.ia, self.dispatchers[from]);
@@ -358,7 +358,7 @@ impl<'a, 't> World<'a, 't> {
         }
     }
 
-    /// Ends a wait; whether somebody would have been woken is clear once everything is at rest.
+    /// Ends a wait; at rest, a ready wait must have been woken.
     fn end_wait(&self, pending: Pending<'_, '_>, history: &mut History, rests: bool) {
         let Pending {
             from,
@@ -380,7 +380,7 @@ impl<'a, 't> World<'a, 't> {
         history.waits.push((from, Span { begin, end }));
     }
 
-    /// Ends everything, and looks at what came of it.
+    /// Ends all connections, checks the history and frees all objects.
     fn end(&self, far: &Far<'_, '_>, mut history: History) {
         for ep in self.endpoints {
             let _anything = self.ia.ep_disconnect(ep, CloseFlags::Abrupt);
@@ -419,7 +419,7 @@ impl<'a, 't> World<'a, 't> {
     }
 }
 
-/// A thread that does its list.
+/// A thread that performs its list.
 struct Caller<'w, 'a, 't> {
     world: &'w World<'a, 't>,
     number: usize,
@@ -437,7 +437,7 @@ impl<'w, 'a, 't> Caller<'w, 'a, 't> {
         }
     }
 
-    /// Does it; what came of it, and the wait that has not ended.
+    /// Performs the list; returns the history, and the wait that has not ended.
     fn call(mut self, list: &[Operation]) -> (History, Option<Pending<'a, 't>>) {
         for operation in list {
             self.act(*operation);
@@ -543,7 +543,7 @@ impl<'w, 'a, 't> Caller<'w, 'a, 't> {
         }
     }
 
-    /// Something is made and freed; there is not always room for it.
+    /// Creates and frees an object; there is not always room for it.
     fn make(&mut self, what: u8, size: u8) {
         let world = self.world;
         let ia = world.ia;
@@ -676,7 +676,7 @@ impl<'a, 't> Far<'a, 't> {
         }
     }
 
-    /// Posts buffers, and messages if there are any.
+    /// Posts buffers, and messages if `messages` is set.
     fn begin(&self, messages: bool) {
         let piece = [LmrTriplet {
             context: self.memory.lmr_context,
@@ -703,7 +703,7 @@ impl<'a, 't> Far<'a, 't> {
         }
     }
 
-    /// Nothing that threads do on the other side is told as a failure of this one.
+    /// Checks that the calls of the threads caused no asynchronous event on this side.
     fn end(&self) {
         let async_evd = self.ia.async_evd();
         let told = self.ia.evd_dequeue(async_evd);

@@ -1,102 +1,102 @@
-//! What a run does: the operations of its threads, and their bytes.
+//! The operations of a run's threads, and their encoding.
 
-/// Threads of a run.
+/// The number of threads of a run.
 pub const THREADS: usize = 3;
-/// Operations of a thread.
+/// The number of operations of a thread.
 pub const OPERATIONS: usize = 8;
-/// Bytes of one operation in an input.
+/// The bytes of one operation in an input.
 pub const OPERATION_SIZE: usize = 4;
-/// What comes first: the seed of the fabric, and what is so beforehand.
+/// The bytes of the setup: the seed of the fabric, and conditions at the start.
 pub const SETUP_SIZE: usize = 2;
-/// What comes before the schedule.
+/// The bytes before the schedule.
 pub const SCRIPT_SIZE: usize = SETUP_SIZE + THREADS * OPERATIONS * OPERATION_SIZE;
 
-/// Nothing in the fabric takes any time.
+/// Nothing in the fabric takes time.
 pub const IMMEDIATE: u8 = 1;
-/// Buffers are posted beforehand.
+/// Buffers are posted before the run.
 pub const BUFFERS: u8 = 2;
-/// The far side has sent before.
+/// The far side sends before the run.
 pub const MESSAGES: u8 = 4;
-/// Who polls lets the fabric go on.
+/// A poll advances the fabric.
 pub const POLLS: u8 = 8;
 
-/// What takes a message: of an endpoint, and of the shared queue.
+/// The kind of a receive on an endpoint.
 pub const RECEIVE: u8 = 3;
-/// The other one.
+/// The kind of a buffer on the shared receive queue.
 pub const SHARED_RECEIVE: u8 = 4;
 
-/// What a thread does next. Numbers choose from what there is.
+/// The next operation of a thread; numbers select an object modulo their count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Nothing.
+    /// Does nothing.
     Nothing,
-    /// Something is posted.
+    /// Posts something.
     Post {
-        /// What: Send, RDMA Write, RDMA Read, receive, shared receive, bind.
+        /// The kind: Send, RDMA Write, RDMA Read, receive, shared receive, bind.
         kind: u8,
-        /// On which endpoint; above, from which region.
+        /// The endpoint; the upper four bits select the region.
         at: u8,
-        /// The flags, and above them the length.
+        /// The flags; bit 2 selects the `try_*` calls, the upper four bits the length.
         how: u8,
     },
-    /// An event is taken.
+    /// Dequeues an event.
     Take {
-        /// From which dispatcher.
+        /// The dispatcher.
         from: u8,
     },
-    /// A wait begins, unless the thread waits already, and looks.
+    /// Starts a wait and polls it once, unless the thread already waits.
     Wait {
-        /// For which dispatcher.
+        /// The dispatcher.
         from: u8,
-        /// For how many events.
+        /// The number of events.
         threshold: u8,
     },
-    /// The wait of the thread ends.
+    /// Ends the wait of the thread.
     EndWait,
-    /// The adapter goes on.
+    /// Advances the adapter.
     Progress,
-    /// The fabric goes on.
+    /// Advances the fabric.
     Step {
-        /// So often.
+        /// The number of steps.
         count: u8,
     },
-    /// A region that all threads use is freed.
+    /// Frees a region that all threads use.
     FreeRegion {
-        /// Which.
+        /// The region.
         which: u8,
     },
-    /// An event of the thread's own is posted.
+    /// Posts a software event of the thread.
     Notify,
-    /// A connection ends.
+    /// Ends a connection.
     Disconnect {
-        /// Of which endpoint.
+        /// The endpoint.
         at: u8,
-        /// Gracefully.
+        /// Set for a graceful end.
         gracefully: u8,
     },
-    /// An endpoint begins anew.
+    /// Resets an endpoint.
     Reset {
-        /// Which.
+        /// The endpoint.
         at: u8,
     },
-    /// Something is made and freed.
+    /// Creates and frees an object.
     Make {
-        /// What.
+        /// The kind of object.
         kind: u8,
-        /// Of which size.
+        /// The size of the object.
         size: u8,
     },
-    /// Somebody asks.
+    /// Queries something.
     Ask {
-        /// What.
+        /// The kind of query.
         kind: u8,
-        /// About which.
+        /// The object.
         which: u8,
     },
 }
 
 impl Operation {
-    /// The operation as a part of an input.
+    /// Returns the operation as a part of an input.
     pub const fn encode(self) -> [u8; OPERATION_SIZE] {
         match self {
             Self::Nothing => [0, 0, 0, 0],
@@ -119,7 +119,7 @@ impl Operation {
     pub(super) const fn decode([what, a, b, c]: [u8; OPERATION_SIZE]) -> Self {
         match what % 16 {
             0 => Self::Nothing,
-            // Posts are what there is most to go wrong with.
+            // Posts are the most frequent, because they can fail in the most ways.
             1 | 13 | 14 => Self::Post {
                 kind: a,
                 at: b,
@@ -146,8 +146,10 @@ impl Operation {
     }
 }
 
-/// An input of these lists, and of who goes on when: each byte says in its lower two bits how many are skipped, and in the others for how
-/// many accesses the next one goes on.
+/// Returns an input of these lists and a schedule.
+///
+/// A byte of the schedule holds in its lower two bits the number of threads to skip, and in the
+/// others the number of accesses of the next thread's turn.
 ///
 /// # Panics
 /// A list is too long.
@@ -163,7 +165,7 @@ pub fn encode(setup: [u8; SETUP_SIZE], lists: [&[Operation]; THREADS], schedule:
     input
 }
 
-/// The lists of an input, and its schedule; what is missing does nothing.
+/// Returns the lists of an input, and its schedule; missing operations do nothing.
 #[cfg(feature = "sched")]
 pub(super) fn decode(input: &[u8]) -> (Vec<Vec<Operation>>, &[u8]) {
     let operations = input.len().min(SCRIPT_SIZE);

@@ -1,4 +1,6 @@
-//! Threads of which one runs at a time; the input says for how many accesses, and which one goes on then.
+//! Threads that run one at a time, in turns that the input selects.
+//!
+//! A turn has a thread and a number of accesses.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,15 +9,17 @@ use std::thread::{self, Scope, Thread};
 
 use dat_core::sync::{Access, on_access};
 
-/// Accesses until the next thread goes on, once the input says nothing any more.
+/// The accesses of a turn after the end of the input.
 const TURN: u32 = 64;
-/// Turns of a run after which it hangs. Runs have some thousand accesses.
+/// The most turns of a run before it counts as hung.
+///
+/// A run has some thousand accesses.
 const TURNS: u64 = 20_000;
-/// Turns one after the other in which threads did nothing but wait for a lock.
+/// The most consecutive turns in which threads only waited for a lock.
 const IN_VAIN: u32 = 1000;
-/// No thread of a run.
+/// The number of no thread.
 const NOBODY: usize = usize::MAX;
-/// Accesses left to a thread that is none of a run.
+/// The accesses left of a thread outside the run.
 const UNCOUNTED: u32 = u32::MAX;
 
 thread_local! {
@@ -23,7 +27,7 @@ thread_local! {
     static PLACE: RefCell<Option<(Arc<Turns>, usize)>> = const { RefCell::new(None) };
 }
 
-/// Who is whose turn, and what comes after it.
+/// The thread whose turn it is, and the plan of the next turns.
 pub(super) struct Turns {
     running: AtomicUsize,
     threads: Mutex<Vec<Option<Thread>>>,
@@ -35,14 +39,14 @@ struct Plan {
     next: usize,
     /// The threads that have not ended.
     alive: Vec<usize>,
-    /// How long this turn is.
+    /// The accesses of this turn.
     turn: u32,
     turns: u64,
     in_vain: u32,
 }
 
 impl Plan {
-    /// The next byte, in which the lower two bits say who goes on, and the others for how long.
+    /// Reads the next byte: the lower two bits select the thread, the others its accesses.
     fn next(&mut self) -> (usize, u32) {
         let byte = self.bytes.get(self.next).copied();
         self.next += 1;
@@ -51,13 +55,13 @@ impl Plan {
         })
     }
 
-    /// Who goes on after this thread; `None` if all have ended.
+    /// Chooses the thread after this one; returns `None` if all have ended.
     fn choose(&mut self, now: usize) -> Option<usize> {
         let (skips, turn) = self.next();
         self.turn = turn;
         self.turns += 1;
         assert!(self.turns < TURNS, "the threads do not come to an end");
-        // The ones behind it come first, so that each has its turn if nothing is skipped.
+        // Higher thread numbers come first, so that each thread has its turn if none is skipped.
         let behind = self.alive.iter().position(|thread| *thread > now);
         let first = behind.unwrap_or(0);
         let count = self.alive.len();
@@ -70,7 +74,7 @@ fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Turns {
-    /// Does all tasks, each on a thread of its own, in turns that `plan` says; what came of each.
+    /// Runs each task on its own thread, in the turns of `plan`; returns the results.
     pub(super) fn take<T: Send, F: FnOnce() -> T + Send>(plan: &[u8], tasks: Vec<F>) -> Vec<T> {
         static WATCH: Once = Once::new();
         WATCH.call_once(|| on_access(accessed));
@@ -163,7 +167,7 @@ impl Turns {
     }
 }
 
-/// A thread is about to access a word or a lock: its turn may be over.
+/// Counts an access to a word or a lock, which may end the thread's turn.
 fn accessed(access: Access) {
     let left = LEFT.get();
     if left == UNCOUNTED {
@@ -174,7 +178,7 @@ fn accessed(access: Access) {
         LEFT.set(left - 1);
         return;
     }
-    // Not while it is being ended.
+    // Accesses while the turn ends do not count.
     LEFT.set(UNCOUNTED);
     PLACE.with_borrow(|place| {
         if let Some((turns, number)) = place {

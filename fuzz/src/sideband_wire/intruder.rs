@@ -1,4 +1,4 @@
-//! The peer that says and does whatever an input tells it to.
+//! The peer that sends and does anything that an input selects.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -20,24 +20,24 @@ use mmio_model::{ModelFabric, Outsider};
 use super::script::Operation;
 use super::{INTRUDER, QUALIFIERS};
 
-/// Queue pairs that it has beside that of the channel.
+/// The number of its queue pairs besides that of the channel.
 pub(super) const PAIRS: usize = 4;
-/// The number of the channel's queue pair; those of the others come behind it.
+/// The number of the channel's queue pair; the other numbers follow it.
 const CHANNEL: u32 = 0x40;
-/// Messages that it says at a time.
+/// The most messages under way.
 const SENDS: usize = 16;
-/// Bytes of a place for a message, which may be longer than messages are.
+/// The bytes of a message slot, more than a message has.
 const PLACE: usize = 256;
-/// Bytes that it reads and writes at a time, at most.
+/// The most bytes of a read or write.
 const DATA: usize = 2048;
-/// The bit in the tokens of Sends.
+/// The bit that marks tokens of Sends.
 const SENT: u64 = 1 << 32;
-/// What its own data is full of.
+/// The byte that fills its own data.
 const OWN_BYTE: u8 = b'i';
 
-/// What it has of memory: messages that it says, those that it hears, what it writes, and what it reads.
+/// The intruder's memory: messages to send, received messages, data to write, and data it read.
 struct Memory {
-    /// One more than are under way: nobody reads the next one.
+    /// One slot more than messages under way, so that no slot is written while sent.
     said: [[AtomicU8; PLACE]; SENDS + 1],
     heard: [[AtomicU8; PLACE]; DEPTH as usize],
     written: [AtomicU8; DATA],
@@ -59,7 +59,7 @@ struct Pair {
     receive: MockReceiveQueue,
 }
 
-/// What the intruder may know of the victim's memory: addresses, and keys.
+/// The addresses and keys of the victim's memory that the intruder may know.
 #[derive(Clone, Copy)]
 pub(super) struct Known {
     pub(super) addresses: [u64; 3],
@@ -75,26 +75,29 @@ pub(super) struct Intruder {
     /// The other end of the channel.
     victim: Peer,
     key: [u32; 4],
-    /// Messages that it said, as bytes, and all that were such, by what they could bring.
+    /// The messages it sent as bytes; of valid ones, also kind and private data.
     said: Vec<Vec<u8>>,
     promised: Vec<(Kind, PrivateData)>,
     sent: usize,
-    /// Receives of the channel that are missing.
+    /// The receives that the channel lacks.
     missing: VecDeque<u64>,
     deaf: bool,
-    /// Names of connections, and numbers of queue pairs, that it heard.
+    /// The connection names and queue pair numbers that it received.
     names: Vec<u32>,
     numbers: Vec<u32>,
-    /// Places that it took since it gave any back, and those that the victim has left.
+    /// The slots it used since it last returned any, and those left to the victim.
     taken: u32,
     left: u64,
-    /// What the victim calls the connections of which it said that somebody has the request, or what the answer is. A request that it turns
-    /// away itself gets no name, and comes to nobody.
+    /// The victim's names of connections whose request it reported as delivered or answered.
+    ///
+    /// A request that the victim itself refuses gets no name and reaches no consumer.
     pub(super) answered: BTreeSet<u32>,
-    /// Whether it said what the victim must not hear without giving the channel up, and whether that has been heard.
+    /// Set if it sent a message that condemns the channel; `silenced`: set once that arrived.
+    ///
+    /// The victim must give up a condemned channel.
     condemned: bool,
     silenced: bool,
-    /// Whether the channel has failed: then words may have been lost.
+    /// Set if the channel has failed; messages may then be lost.
     failed: bool,
     bends: Vec<[u8; 3]>,
 }
@@ -107,14 +110,15 @@ fn segment(memory: &'static [AtomicU8], length: usize, key: u32) -> Segment {
     }
 }
 
-/// The one that was heard last, or one before it.
+/// Returns an entry by its distance from the newest one.
 fn heard(of: &[u32], choice: u8) -> u32 {
     let place = usize::from(choice) % of.len();
     of[of.len() - 1 - place]
 }
 
-/// Whether nobody says that who is reached by this port: more places than there are, a queue pair that there cannot be, a connection to
-/// somewhere else.
+/// Returns true if no peer at this port sends the message.
+///
+/// It reports more slots than exist, names an impossible queue pair, or gives another address.
 fn is_impossible(message: &Message, port: [u32; 4]) -> bool {
     message.places > DEPTH
         || message.queue_pair > 0xFF_FFFF
@@ -122,7 +126,7 @@ fn is_impossible(message: &Message, port: [u32; 4]) -> bool {
 }
 
 impl Intruder {
-    /// One that has the other end of a channel of the first device on the fabric.
+    /// Returns an intruder at the other end of a channel of the fabric's first device.
     pub(super) fn new(fabric: &ModelFabric) -> Self {
         for cell in &MEMORY.written {
             cell.store(OWN_BYTE, Ordering::Relaxed);
@@ -211,8 +215,10 @@ impl Intruder {
         }
     }
 
-    /// Hears what was said to it; whether there was anything. What the victim says is a message, for which there is a place; of private data it has what its
-    /// consumer gave.
+    /// Handles received messages; returns true if there was a completion.
+    ///
+    /// Checks that the victim sends valid messages only, has a slot for each, and that its private
+    /// data comes from its consumer.
     pub(super) fn progress(&mut self, given: &[Vec<u8>]) -> bool {
         let mut any = false;
         while let Ok(Some(completion)) = self.completions.poll() {
@@ -258,19 +264,21 @@ impl Intruder {
         any
     }
 
-    /// Nothing is under way any more: what was not to be said has been heard. Whether the victim has said all that it had to say and could.
+    /// Notes that nothing is under way; returns true if the victim could send everything.
+    ///
+    /// A message that condemns the channel has arrived by then.
     pub(super) fn rest(&mut self) -> bool {
         self.silenced |= self.condemned;
         !self.deaf && !self.failed
     }
 
-    /// Whether it said a message of a kind with this private data.
+    /// Returns true if it sent a message of this kind with this private data.
     pub(super) fn promised(&self, kind: Kind, data: &[u8]) -> bool {
         let mut promised = self.promised.iter();
         promised.any(|(of, said)| *of == kind && said.as_slice() == data)
     }
 
-    /// Whether what it read is nothing that is kept from it.
+    /// Returns true if it has read a byte of the secret.
     pub(super) fn knows(&self, secret: u8) -> bool {
         let mut read = MEMORY.read.iter();
         read.any(|cell| cell.load(Ordering::Relaxed) == secret)
@@ -435,7 +443,7 @@ impl Intruder {
         let _refused = pair.send.post_one(segment, &request);
     }
 
-    /// Does what an operation says of it.
+    /// Performs an operation of the intruder.
     pub(super) fn act(&mut self, operation: Operation, known: &Known) {
         match operation {
             Operation::Say {
@@ -470,5 +478,5 @@ impl Intruder {
     }
 }
 
-/// Numbers of an operation.
+/// The number of values in an operation.
 const OPERATION_NUMBERS: usize = 5;

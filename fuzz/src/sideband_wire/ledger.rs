@@ -1,30 +1,30 @@
-//! What is known of the connection of each endpoint: it is established at most once, and ends at most once.
+//! The state of each endpoint's connection: established at most once, ended at most once.
 
 use dat_core::event::ConnectionEventKind;
 
-/// How far the connection of an endpoint has come.
+/// The stage of an endpoint's connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Nobody asked for one since the endpoint was made or reset.
+    /// No connection was requested since the endpoint was created or reset.
     #[default]
     Idle,
-    /// It was asked for, from here.
+    /// This side has requested it.
     Asked,
-    /// It was accepted here.
+    /// This side has accepted it.
     Accepted,
-    /// It stands.
+    /// It is established.
     Stands,
-    /// It ended, or the attempt did.
+    /// It has ended, or the attempt has.
     Over,
 }
 
 impl Stage {
-    /// Whether something is to come.
+    /// Returns true if an event must follow.
     pub(super) const fn lives(self) -> bool {
         matches!(self, Self::Asked | Self::Accepted | Self::Stands)
     }
 
-    /// An event of this kind came.
+    /// Records an event of this kind.
     pub(super) fn note(&mut self, kind: ConnectionEventKind) {
         use ConnectionEventKind as Kind;
         let next = match (*self, kind) {

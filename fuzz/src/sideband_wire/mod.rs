@@ -1,11 +1,14 @@
-//! A peer that says anything to the connection management of raw adapters, which speaks over a queue pair of its own.
+//! A peer that sends anything to the mmio driver's connection manager.
 //!
-//! Three adapters on a fabric of model devices. The first, the victim, and the second, its friend, are driven by the driver of raw adapters, whose
-//! connections come about over channels; a consumer listens, connects, accepts, rejects, disconnects and frees on it. The third is an adapter that no driver
-//! drives: the intruder has the other end of one of the victim's channels, and queue pairs that it joins to whichever of the victim's it heard of.
-//! Whatever it says, nothing panics or goes on for ever; an endpoint is established at most once and ends once; whatever was posted completes once;
-//! private data arrives as it was sent or not at all; no byte changes or leaks that was not granted; the intruder does not get more of the
-//! victim than it has places for; the friend goes on and can connect anew; and everything can be freed.
+//! The connection manager uses its own queue pair, the channel. A fabric of model devices has three
+//! adapters. The mmio driver runs the first, the victim, and the second, its friend; their
+//! connections are made over channels. A consumer listens, connects, accepts, rejects, disconnects
+//! and frees on the victim. The third adapter has no driver: the intruder has the other end of one
+//! of the victim's channels, and queue pairs that it connects to any queue pair of the victim whose
+//! number it received. Nothing panics or runs forever. An endpoint is established at most once and
+//! ends once. A post completes once. Private data arrives as it was sent, or not at all. No byte
+//! changes or leaks without a grant. The intruder occupies at most its slots of the victim. The
+//! friend continues and can connect again. Everything can be freed.
 
 mod intruder;
 mod ledger;
@@ -35,54 +38,58 @@ use self::intruder::{Intruder, Known};
 use self::ledger::Stage;
 use crate::device::judgement::{GUARD_BYTE, Lock, Side, check_guards, fill, guards, page};
 
-/// Operations of a run.
+/// The most operations of a run.
 const OPERATIONS: usize = 64;
-/// Rounds in which everything comes to rest.
+/// The most rounds until everything is at rest.
 const ROUNDS: usize = 4000;
 /// The numbers of the adapters on the fabric.
 const VICTIM: u64 = 1;
 const FRIEND: u64 = 2;
 const INTRUDER: u64 = 3;
-/// Where the victim listens: always, sometimes, never.
+/// The qualifiers on which the victim listens always, sometimes and never.
 const QUALIFIERS: [u64; 3] = [4000, 5000, 6000];
-/// The places of both sides among those that are judged.
+/// The indices of both sides' pages.
 const VICTIM_SIDE: usize = 0;
 const FRIEND_SIDE: usize = 1;
-/// The victim's endpoint that the friend connects to anew, and the one that it stays connected to; those below are for the intruder.
+/// The victim's endpoint for new connections of the friend, and the one that stays connected.
+///
+/// The endpoints below are for the intruder.
 const MET: usize = 2;
 const KEPT: usize = 3;
-/// The same on the friend's side.
+/// The same endpoints on the friend's side.
 const FRIEND_MET: usize = 1;
 const FRIEND_KEPT: usize = 0;
-/// Channels of an adapter: two to itself, one to each of the others.
+/// The channels of an adapter: two to itself, one to each of the others.
 const CHANNELS: usize = 4;
-/// Connections of an adapter. A peer that takes nothing of what it is told keeps at most as many of them as a channel has places and requests in
+/// The connections of an adapter.
+///
+/// A peer that reads no message occupies at most as many as a channel has slots and requests in
 /// both directions.
 const CONNECTIONS: usize = 32;
-/// What the friend says.
+/// The friend's private data.
 const FRIENDLY: &[u8] = b"from a friend";
-/// Requests of the intruder without a word to it, at most.
+/// The most requests of the intruder that the victim leaves without a message.
 const UNANSWERED: usize = 4;
-/// Seconds after which a side that waits for another has given up.
+/// The seconds after which a side gives up waiting for another.
 const PATIENCE: u64 = 25;
-/// Bytes around the memory of channels.
+/// The guard bytes around the memory of channels.
 const GUARD: usize = 64;
 
-// What is exchanged has the highest bit set.
+// Exchanged bytes have the highest bit set.
 const _: () = assert!(GUARD_BYTE & 0x80 == 0);
 
 type Slots<B> = IaStorage<B, Lock, 4, 8, 1, 8, 512, 256>;
 
-/// The memory of the channels of both sides, between guards.
+/// The memory of both sides' channels, between guards.
 static CHANNEL_MEMORY: [[AtomicU8; CHANNELS * CHANNEL_BYTES + 2 * GUARD]; 2] =
     [const { [const { AtomicU8::new(0) }; CHANNELS * CHANNEL_BYTES + 2 * GUARD] }; 2];
 
 thread_local! {
-    /// What devices have of memory.
+    /// The memory of the devices.
     static LENT: RefCell<[Lent; 2]> = RefCell::default();
 }
 
-/// What the sideband of a side keeps, but for its memory.
+/// The storage of a side's connection manager, except its memory.
 struct Places<C> {
     channels: Vec<Option<C>>,
     connections: Vec<Connection>,
@@ -104,11 +111,12 @@ fn channel_memory(side: usize) -> &'static [AtomicU8] {
     &memory[GUARD..memory.len() - GUARD]
 }
 
-/// The same, lent to the driver of a side.
-#[expect(unsafe_code, reason = "memory that is lent anew in each run")]
+/// Lends that memory to the driver of a side.
+#[expect(unsafe_code, reason = "memory that is lent again in each run")]
 fn lent_channel_memory(side: usize) -> &'static mut [AtomicU8] {
     let memory = channel_memory(side);
-    // SAFETY: the driver of the run before is gone, and its device; whatever else looks at the `static` looks at the guards alone.
+    // SAFETY: the driver of the last run and its device are gone; all other users of the `static`
+    // access the guards only.
     unsafe { core::slice::from_raw_parts_mut(memory.as_ptr().cast_mut(), memory.len()) }
 }
 
@@ -130,7 +138,7 @@ fn check_channels() {
 /// Runs an input.
 ///
 /// # Panics
-/// If a promise is broken.
+/// A promise is broken.
 pub fn run(input: &[u8]) {
     let Some((seed, rest)) = input.split_first() else {
         return;
@@ -220,29 +228,29 @@ fn play(fabric: &ModelFabric, [first, second]: &mut [Lent; 2], operations: &[Ope
     friend.end(false, true);
 }
 
-/// All of a run.
+/// The whole state of a run.
 struct World<'w, 't, 'u, A: Backend, B: Backend> {
     fabric: &'w ModelFabric,
     victim: Side<'t, A, 4>,
     friend: Side<'u, B, 2>,
     intruder: Intruder,
     known: Known,
-    /// The connections of the endpoints.
+    /// The stages of the endpoints' connections.
     stages: [Stage; 4],
     friend_stages: [Stage; 2],
-    /// Requests of the intruder that are not answered, and how many there were.
+    /// The intruder's unanswered requests, and the number of all its requests.
     requests: Vec<CrId>,
     arrived: usize,
-    /// Private data of the victim.
+    /// The private data that the victim sent.
     said: Vec<Vec<u8>>,
-    /// The endpoint of the victim that the friend is connected to next.
+    /// The victim's endpoint that the friend connects to next.
     wanted: Option<usize>,
     service: Option<PspId>,
     secret: LmrCreated,
 }
 
 impl<A: Backend, B: Backend> World<'_, '_, '_, A, B> {
-    /// Everybody goes on, for so many rounds at most; whether there was an end to it.
+    /// Advances all sides for at most `rounds`; returns true if they came to rest.
     fn go(&mut self, rounds: usize, victim_sleeps: bool) -> bool {
         for _ in 0..rounds {
             let now = self.fabric.now();
@@ -278,7 +286,7 @@ impl<A: Backend, B: Backend> World<'_, '_, '_, A, B> {
         }
     }
 
-    /// Events of connections, of both sides.
+    /// Dequeues the connection events of both sides.
     fn take_connections(&mut self) {
         while let Ok(event) = self.victim.next(2, false) {
             if let Event::Connection {
@@ -317,7 +325,7 @@ impl<A: Backend, B: Backend> World<'_, '_, '_, A, B> {
         }
     }
 
-    /// Requests that came to the victim. The friend's are answered at once.
+    /// Dequeues the victim's connection requests; accepts those of the friend at once.
     fn take_requests(&mut self) {
         while let Ok(event) = self.victim.next(3, false) {
             let Some(request) = self.victim.taken(3, event) else {
@@ -373,7 +381,7 @@ impl<A: Backend, B: Backend> World<'_, '_, '_, A, B> {
         );
     }
 
-    /// One sends, and the other gets it.
+    /// Sends a message in each direction, and checks that it arrives.
     fn exchange(&mut self, place: usize, friend: usize) {
         const LENGTH: u8 = 4;
         const RECEIVE: u8 = 3;
@@ -389,11 +397,12 @@ impl<A: Backend, B: Backend> World<'_, '_, '_, A, B> {
             for (place, cell) in page(from).iter().take(32).enumerate() {
                 let old = cell.load(Ordering::Relaxed);
                 let new = old.wrapping_mul(5).wrapping_add(place as u8);
-                // Never the guard byte: the page may be read, and what holds that byte is taken for what may not.
+                // Never the guard byte: the page may be read, and that byte in the intruder's
+                // memory counts as a leak.
                 cell.store(new | 0x80, Ordering::Relaxed);
             }
             let (at, there) = ((place << 1) as u8, (friend << 1) as u8);
-            // Who receives is first.
+            // The receiver posts first.
             let (mut here, mut over) = (None, None);
             if kind == RECEIVE {
                 here = self.victim.post(&nobody, at, kind, 0, LENGTH, 0);
@@ -418,9 +427,9 @@ impl<A: Backend, B: Backend> World<'_, '_, '_, A, B> {
         self.friend.take(from, false);
     }
 
-    /// The friend leaves one of its connections, and connects anew.
+    /// Ends one of the friend's connections, and connects again.
     fn meet(&mut self) {
-        // What others asked for and nobody answered would keep places.
+        // Unanswered requests of the intruder would occupy slots.
         self.rest();
         for request in core::mem::take(&mut self.requests) {
             let rejected = self.victim.ia.cr_reject(request, &[]);
@@ -447,7 +456,7 @@ impl<A: Backend, B: Backend> World<'_, '_, '_, A, B> {
         }
     }
 
-    /// Private data that the victim gives.
+    /// Returns private data of the victim, and records it.
     fn data(&mut self, of: u8) -> Vec<u8> {
         let data = vec![of | 0x80; usize::from(of) % 65];
         self.said.push(data.clone());
@@ -564,7 +573,7 @@ impl<A: Backend, B: Backend> World<'_, '_, '_, A, B> {
         }
     }
 
-    /// The friend goes on; whatever else there is comes to its end.
+    /// Checks that the friend continues, and ends everything else.
     fn finish(&mut self) {
         self.exchange(KEPT, FRIEND_KEPT);
         for place in 0..MET {
@@ -602,7 +611,7 @@ impl<A: Backend, B: Backend> World<'_, '_, '_, A, B> {
     }
 }
 
-/// Whether what was posted completes, and well: takes all that is there.
+/// Dequeues all completions; returns true if the one with this cookie succeeded.
 fn succeeded<B: Backend, const ENDPOINTS: usize>(
     side: &mut Side<'_, B, ENDPOINTS>,
     from: usize,

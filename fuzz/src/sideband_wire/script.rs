@@ -1,147 +1,150 @@
-//! What a run does: the operations of an input, and their bytes.
+//! The operations of a run, and their encoding.
 
-/// Bytes of one operation in an input.
+/// The bytes of one operation in an input.
 pub const OPERATION_SIZE: usize = 6;
 
-/// What happens next. Numbers choose from what there is.
+/// The next operation; numbers select an object modulo their count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// The intruder says a message.
+    /// Sends a message of the intruder.
     Say {
-        /// Which kind, and above that how many places it says it has free again.
+        /// The kind; the upper bits select the number of slots that the message returns.
         kind: u8,
-        /// What it calls the connection, and above that what it says of its port and of the qualifier.
+        /// The intruder's name of the connection; the upper bits select qualifier and address.
         from: u8,
-        /// What the victim calls it: a name that was heard, the newest first, and above that in what it is not that.
+        /// The victim's name: a received one, newest first; the upper bits select a falsification.
         to: u8,
-        /// Its queue pair.
+        /// The queue pair.
         pair: u8,
-        /// Bytes of private data.
+        /// The bytes of private data.
         data: u8,
     },
-    /// Its next message is not so.
+    /// Changes the intruder's next message.
     Bend {
-        /// In what way.
+        /// The kind of change.
         how: u8,
-        /// Where, or how many bytes.
+        /// The offset, or the number of bytes.
         place: u8,
-        /// What stands there.
+        /// The new byte.
         value: u8,
     },
-    /// It says noise.
+    /// Sends noise.
     Noise {
-        /// Bytes.
+        /// The number of bytes.
         length: u8,
-        /// What the noise is drawn from.
+        /// The seed of the noise.
         seed: u8,
-        /// Whether it begins as messages do.
+        /// Selects a start like that of a message.
         head: u8,
     },
-    /// It says again what it said, the newest first.
+    /// Sends an earlier message again, counted from the newest.
     Repeat {
-        /// What.
+        /// The message.
         which: u8,
     },
-    /// It has places for messages of the victim, or has none any more.
+    /// Posts receives for the victim's messages, or stops doing so.
     Listen {
-        /// Whether it has none.
+        /// Set to stop.
         deaf: u8,
     },
-    /// It joins one of its queue pairs to one of the victim's.
+    /// Connects one of the intruder's queue pairs to one of the victim's.
     Join {
-        /// Which.
+        /// The intruder's queue pair.
         pair: u8,
-        /// To which of those that it heard of, the newest first.
+        /// The received number of the victim's queue pair, newest first.
         to: u8,
     },
-    /// It transfers data.
+    /// Transfers data of the intruder.
     Transfer {
-        /// On which of its queue pairs; above them on the channel's.
+        /// The queue pair; one number past the last selects the channel's.
         pair: u8,
-        /// What: Send, RDMA Write, RDMA Read.
+        /// The kind: Send, RDMA Write, RDMA Read.
         kind: u8,
-        /// To where in the victim's memory.
+        /// The address in the victim's memory.
         target: u8,
-        /// With which key.
+        /// The key.
         key: u8,
-        /// How many bytes, in units of 8.
+        /// The length, in units of 8 bytes.
         length: u8,
     },
-    /// The victim connects to the intruder.
+    /// Connects the victim to the intruder.
     Connect {
-        /// Which endpoint.
+        /// The endpoint.
         ep: u8,
-        /// Bytes of private data.
+        /// The bytes of private data.
         data: u8,
-        /// How long it waits at most, in tenths of a second; 0 for ever.
+        /// The timeout in tenths of a second; 0 for none.
         timeout: u8,
     },
-    /// The victim answers a request of the intruder.
+    /// Answers a request of the intruder.
     Answer {
-        /// Which one, the oldest first.
+        /// The request, oldest first.
         which: u8,
-        /// How.
+        /// The kind of answer.
         how: u8,
-        /// For which endpoint.
+        /// The endpoint.
         ep: u8,
-        /// Bytes of private data.
+        /// The bytes of private data.
         data: u8,
     },
-    /// The victim ends a connection, or an attempt.
+    /// Ends a connection or an attempt of the victim.
     Disconnect {
-        /// Of which endpoint.
+        /// The endpoint.
         ep: u8,
-        /// How.
+        /// The kind of end.
         how: u8,
     },
-    /// The victim resets an endpoint.
+    /// Resets an endpoint of the victim.
     Reset {
-        /// Which one.
+        /// The endpoint.
         ep: u8,
     },
-    /// The victim frees an endpoint, and makes another one.
+    /// Frees an endpoint of the victim, and creates another one.
     Replace {
-        /// Which one.
+        /// The endpoint.
         ep: u8,
     },
-    /// The victim posts something.
+    /// Posts something on the victim.
     Post {
-        /// On which endpoint.
+        /// The endpoint.
         ep: u8,
-        /// What: Send, RDMA Write, RDMA Read, receive, shared receive, bind.
+        /// The kind of post.
+        ///
+        /// Send, RDMA Write, RDMA Read, receive, shared receive, bind, a batch of RDMA Writes, a
+        /// batch of receives.
         kind: u8,
-        /// Where in its page, in units of 16 bytes.
+        /// The offset in the page, in units of 16 bytes.
         offset: u8,
-        /// How many bytes, in units of 8.
+        /// The length, in units of 8 bytes.
         length: u8,
-        /// The flags, and above them whether it is in two pieces.
+        /// The flags; the upper bits select no, one or two segments.
         flags: u8,
     },
-    /// The victim takes events.
+    /// Dequeues events of the victim.
     Take {
-        /// From which dispatcher.
+        /// The dispatcher; the highest bit selects a dequeue into a sink.
         dispatcher: u8,
     },
-    /// The victim begins to listen on a second qualifier, or stops.
+    /// Starts or stops listening on a second qualifier of the victim.
     Service,
-    /// Everybody goes on.
+    /// Advances all sides.
     Go {
-        /// Steps, and above them whether the victim sleeps.
+        /// The number of rounds; the highest bit makes the victim sleep.
         steps: u8,
     },
-    /// Time passes.
+    /// Advances the time.
     Later {
-        /// Seconds.
+        /// The number of seconds.
         seconds: u8,
     },
-    /// The victim and its friend send each other something.
+    /// Exchanges messages between the victim and its friend.
     Exchange,
-    /// The friend connects anew.
+    /// Connects the friend again.
     Meet,
 }
 
 impl Operation {
-    /// The operation as a part of an input.
+    /// Returns the operation as a part of an input.
     pub const fn encode(self) -> [u8; OPERATION_SIZE] {
         match self {
             Self::Say {
@@ -249,7 +252,7 @@ impl Operation {
     }
 }
 
-/// An input of these operations: the seed of the fabric comes before them.
+/// Returns an input of these operations, after the seed of the fabric.
 pub fn encode(seed: u8, operations: &[Operation]) -> Vec<u8> {
     let mut input = vec![seed];
     for operation in operations {

@@ -1,12 +1,13 @@
-//! The backend for RDMA devices over libraries that complete what they like and tell of connections what did not happen.
+//! The verbs backend over libraries that complete and report anything.
 //!
-//! All of the backend runs, over libibverbs and librdmacm of our own. The consumer makes legitimate calls; between them the device carries out what was
-//! posted, or completes what was not, answers polls with nonsense, refuses calls, tells of what did not happen, and the connection manager does the same.
-//! Whatever they do, nothing panics or hangs; no request names memory that is not registered, or is more than its queue takes; whatever was posted completes
-//! once at most, and once where the device did its part or was caught; everything can be freed, in an order that the libraries allow, and nothing of
-//! theirs is left.
+//! The whole backend runs, over libibverbs and librdmacm of our own. The consumer makes legitimate
+//! calls. Between them the device carries out posts, forges completions, answers polls with
+//! nonsense, refuses calls and reports false events; the connection manager does the same. Nothing
+//! panics or hangs. No request names unregistered memory or exceeds its queue. A post completes at
+//! most once, and exactly once if the device did its part or was caught. Everything can be freed,
+//! in an order that the libraries allow, and no object of the libraries is left.
 
-#[expect(unsafe_code, reason = "it is what C calls")]
+#[expect(unsafe_code, reason = "it defines functions that C calls")]
 mod library;
 mod script;
 
@@ -28,15 +29,15 @@ pub use self::script::{
 use crate::device::judgement::{Side, Slots, check_guards, fill};
 use crate::device::{PAIRS, SUSPECT};
 
-/// Operations of a run.
+/// The most operations of a run.
 const OPERATIONS: usize = 64;
-/// Rounds in which everything comes to rest.
+/// The most rounds until everything is at rest.
 const ROUNDS: usize = 200;
-/// Connection requests that nobody has answered.
+/// The most connection requests without an answer.
 const ARRIVED: usize = 16;
-/// What devices say that they have.
+/// The values with which a device misreports an attribute.
 const NUMBERS: [i32; 8] = [0, -1, 1, 2, 3, i32::MAX, i32::MIN, 1 << 20];
-/// How calls fail.
+/// The errors of refused calls.
 const ERRORS: [i32; 8] = [
     libc::ENOMEM,
     libc::EINVAL,
@@ -53,7 +54,7 @@ struct World<'t> {
     arrived: Vec<CrId>,
 }
 
-/// In what the device of an input is not as others.
+/// Returns the oddities of an input's device.
 fn oddities([what, which, number, name]: [u8; SETUP_SIZE]) -> Oddities {
     let number = NUMBERS[usize::from(number) % NUMBERS.len()];
     Oddities {
@@ -69,7 +70,7 @@ fn oddities([what, which, number, name]: [u8; SETUP_SIZE]) -> Oddities {
 /// Runs an input.
 ///
 /// # Panics
-/// If a promise is broken.
+/// A promise is broken.
 pub fn run(input: &[u8]) {
     let Some((setup, rest)) = input.split_first_chunk::<SETUP_SIZE>() else {
         return;
@@ -99,7 +100,8 @@ fn play(operations: &[u8], may_lack: bool) {
     let Some(mut side) = Side::new(SUSPECT, ia, may_lack) else {
         return;
     };
-    // The core finds what was posted by its token: to ask for its queue as well would take time on every completion.
+    // The core finds a request by its token. It does not also check the queue, which would take
+    // time on every completion.
     side.any_dispatcher = true;
     side.numbers = true;
     let mut world = World {
@@ -127,7 +129,7 @@ impl World<'_> {
                 length,
                 flags,
             } => {
-                // A peer checks what it is asked for.
+                // A peer checks its own memory.
                 let to = RmrTriplet {
                     context: 5,
                     address: u64::from(offset),
@@ -293,7 +295,7 @@ impl World<'_> {
         }
     }
 
-    /// Lets everything go on that follows, until it rests, or for so many rounds.
+    /// Advances the adapter and the pending connection events until rest, or for `rounds`.
     fn settle(&mut self, rounds: usize) {
         for _ in 0..rounds {
             let handled = self.side.ia.progress(Instant::ZERO);
@@ -308,7 +310,7 @@ impl World<'_> {
     }
 
     fn end(mut self, polled: &[u64]) {
-        // What fails from here on is flushed, as what has failed before.
+        // From here on failed requests are flushed, including those that failed before.
         library::behave();
         for from in 0..4 {
             self.take(from, false);
@@ -336,12 +338,12 @@ impl World<'_> {
                 let _gone = self.side.ia.cr_reject(request, &[]);
             }
         }
-        // What completes where nonsense came is lost, as the dispatcher says.
+        // Completions after nonsense are lost, as the dispatcher reports.
         self.side.end(caught, library::has_behaved());
     }
 }
 
-/// Private data: what was sent before, as it was or not, or anything.
+/// Returns private data: data that was sent, a changed copy of it, or any data.
 fn brought(how: u8, length: u8) -> Vec<u8> {
     let sent = library::sent();
     match (how % 4, sent.len()) {

@@ -1,66 +1,69 @@
-//! What a run does: the operations of an input, and their bytes.
+//! The operations of a run, and their encoding.
 
-/// Bytes of one operation in an input.
+/// The bytes of one operation in an input.
 pub const OPERATION_SIZE: usize = 8;
-/// What comes before the operations: in what the device is not as others, and three numbers for that.
+/// The bytes before the operations: the device's oddities, and three numbers for them.
 pub const SETUP_SIZE: usize = 4;
 
-/// The device has windows of type 2 alone.
+/// The device has only windows of type 2.
 pub const SECOND_WINDOWS: u8 = 1;
-/// It says otherwise what it has.
+/// The device misreports an attribute.
 pub const BOASTS: u8 = 2;
-/// It numbers queue pairs otherwise.
+/// The device numbers queue pairs unusually.
 pub const MISNUMBERS: u8 = 4;
 
-/// What happens next. Numbers choose from what there is.
+/// The next operation; numbers select an object modulo their count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Something is posted.
+    /// Posts something.
     Post {
-        /// Above the lowest bit: on which endpoint.
+        /// The endpoint, above the lowest bit.
         at: u8,
-        /// What: Send, RDMA Write, RDMA Read, receive, shared receive, bind, a batch of RDMA Writes, a batch of receives.
+        /// The kind of post.
+        ///
+        /// Send, RDMA Write, RDMA Read, receive, shared receive, bind, a batch of RDMA Writes, a
+        /// batch of receives.
         kind: u8,
-        /// Where in the page, in units of 16 bytes.
+        /// The offset in the page, in units of 16 bytes.
         offset: u8,
-        /// How many bytes, in units of 8.
+        /// The length, in units of 8 bytes.
         length: u8,
-        /// The flags, and above them whether it is in two pieces.
+        /// The flags; the upper bits select no, one or two segments.
         flags: u8,
     },
-    /// Events are taken.
+    /// Dequeues events.
     Take {
-        /// From which dispatcher; in the highest bit whether into a sink.
+        /// The dispatcher; the highest bit selects a dequeue into a sink.
         from: u8,
     },
-    /// Somebody begins to wait, and looks once.
+    /// Starts a wait and polls it once.
     Wait {
-        /// For which dispatcher.
+        /// The dispatcher.
         from: u8,
-        /// For how many events; in the upper two bits whether only now, or as a future.
+        /// The number of events; the upper two bits select `evd_wait_now`, a future, or a poll.
         threshold: u8,
     },
-    /// The adapter goes on.
+    /// Advances the adapter.
     Go {
-        /// So often.
+        /// The number of rounds.
         rounds: u8,
     },
-    /// The device has carried out what was posted.
+    /// Completes posted requests as carried out.
     CarryOut {
-        /// On which queue pair; in the lowest bit whether receives.
+        /// The queue pair; the lowest bit selects receives.
         pair: u8,
-        /// How many.
+        /// The number of requests.
         count: u8,
-        /// How many bytes each has moved at most, in units of 8.
+        /// The most bytes of each, in units of 8.
         length: u8,
     },
-    /// The device completes what it likes.
+    /// Forges a completion.
     Forge {
-        /// On which queue.
+        /// The completion queue.
         queue: u8,
-        /// Which request.
+        /// The request.
         which: u8,
-        /// In what that is not so.
+        /// The false part of the token, if any.
         how: u8,
         /// The status.
         status: u8,
@@ -71,76 +74,76 @@ pub enum Operation {
         /// The number of the queue pair.
         pair: u8,
     },
-    /// The next poll is answered with nonsense.
+    /// Answers the next poll with nonsense.
     Answer {
-        /// Of which queue.
+        /// The completion queue.
         queue: u8,
-        /// Which nonsense.
+        /// The kind of nonsense.
         number: u8,
     },
-    /// What follows from the calls on an identifier happens.
+    /// Delivers the event that follows from the calls on an identifier.
     Follow {
-        /// Which identifier.
+        /// The identifier.
         which: u8,
-        /// What data it brings.
+        /// The private data of the event.
         data: u8,
     },
-    /// Something happens to an identifier that need not follow.
+    /// Delivers a false event on an identifier.
     Lie {
-        /// Which identifier.
+        /// The identifier.
         which: u8,
-        /// What.
+        /// The kind of event.
         kind: u8,
-        /// With which status.
+        /// The status.
         status: u8,
-        /// What data it brings.
+        /// The private data of the event.
         data: u8,
-        /// How much of it.
+        /// The length of the private data.
         length: u8,
-        /// Reads that the peer wants and grants.
+        /// The RDMA Reads that the peer requests and grants.
         depths: u8,
-        /// Whose peer.
+        /// The address of the peer.
         peer: u8,
     },
-    /// The device tells of something that need not have happened.
+    /// Delivers a false asynchronous event of the device.
     Tell {
-        /// What.
+        /// The kind of event.
         kind: u8,
-        /// Of which object.
+        /// The object.
         which: u8,
     },
-    /// The next calls are refused.
+    /// Refuses the next calls.
     Refuse {
-        /// How many.
+        /// The number of calls.
         count: u8,
-        /// Why.
+        /// The error.
         error: u8,
     },
-    /// A connection begins, ends, or is answered.
+    /// Starts, ends or answers a connection.
     Connection {
-        /// Of which endpoint.
+        /// The endpoint.
         pair: u8,
-        /// How.
+        /// The kind of change.
         how: u8,
-        /// Which request; how much private data.
+        /// The connection request; also selects the length of private data.
         which: u8,
     },
-    /// Something is made and freed again.
+    /// Creates and frees an object.
     Make {
-        /// What.
+        /// The kind of object.
         kind: u8,
     },
-    /// A queue notifies of nothing.
+    /// Notifies without a completion.
     Notify {
-        /// Which.
+        /// The completion queue.
         queue: u8,
     },
-    /// From here on nothing is flushed.
+    /// Stops flushing from here on.
     Keep,
 }
 
 impl Operation {
-    /// The operation as a part of an input.
+    /// Returns the operation as a part of an input.
     pub const fn encode(self) -> [u8; OPERATION_SIZE] {
         match self {
             Self::Post {
@@ -244,7 +247,7 @@ impl Operation {
     }
 }
 
-/// An input of these operations.
+/// Returns an input of these operations.
 pub fn encode(setup: [u8; SETUP_SIZE], operations: &[Operation]) -> Vec<u8> {
     let mut input = setup.to_vec();
     for operation in operations {

@@ -1,18 +1,20 @@
-//! The requirement pages.
+//! The catalogue of requirements, read from the specification pages.
 
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 
 use super::id::Id;
 
-/// Every requirement, by id; tells whether it is a seed requirement.
+/// Every requirement by id; the value is true for a seed requirement.
 #[derive(Debug, Default)]
 pub(crate) struct Catalogue {
     requirements: BTreeMap<Id, bool>,
 }
 
 impl Catalogue {
-    /// Adds the definitions of a page: first cells of table rows, and bold starts of list entries.
+    /// Adds the definitions of a page.
+    ///
+    /// They are first cells of table rows, and bold starts of list entries.
     pub(crate) fn add(&mut self, page: &str) -> Result<()> {
         for (index, line) in page.lines().enumerate() {
             let Some(head) = head(line) else { continue };
@@ -38,7 +40,7 @@ impl Catalogue {
         self.requirements.get(id).copied().unwrap_or_default()
     }
 
-    /// The groups in order, each with its ids.
+    /// Returns the groups in order, each with its ids.
     pub(crate) fn groups(&self) -> BTreeMap<&str, Vec<&Id>> {
         let mut groups: BTreeMap<&str, Vec<&Id>> = BTreeMap::new();
         for id in self.requirements.keys() {
@@ -47,7 +49,7 @@ impl Catalogue {
         groups
     }
 
-    /// Refuses a catalogue that cannot be the real one.
+    /// Refuses a catalogue without seed requirements, which cannot be the real one.
     pub(crate) fn require_seed(self) -> Result<Self> {
         let seeds = self.requirements.values().filter(|seed| **seed).count();
         (seeds > 0)
@@ -56,7 +58,7 @@ impl Catalogue {
     }
 }
 
-/// The part of a line that may define an id.
+/// Returns the part of a line that may define an id.
 fn head(line: &str) -> Option<&str> {
     let cell = line.strip_prefix("| ").and_then(|row| row.split_once('|'));
     let bold = line
@@ -65,7 +67,7 @@ fn head(line: &str) -> Option<&str> {
     cell.or(bold).map(|(head, _)| head)
 }
 
-/// Whether a tag in square brackets says `seed`.
+/// Returns true if a tag in square brackets contains the word `seed`.
 fn is_seed(line: &str) -> bool {
     line.split('[')
         .skip(1)

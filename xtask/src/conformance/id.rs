@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-/// A requirement id such as `EPW-07` or `RSMPV-E03`, or a transition such as `E22`; ordered by group, list and number.
+/// A requirement id such as `EPW-07` or `RSMPV-E03`, or a transition such as `E22`.
+///
+/// Ids are ordered by group, list and number.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Id {
     group: String,
@@ -14,17 +16,19 @@ pub(crate) struct Id {
 }
 
 impl Id {
-    /// What stands before the dash.
+    /// Returns the part before the dash.
     pub(crate) fn group(&self) -> &str {
         &self.group
     }
 
-    /// Groups of requirements have longer names.
+    /// Returns true for a transition; the groups of requirements have longer names.
     fn is_transition(&self) -> bool {
         self.group.len() == 1
     }
 
-    /// Whether an id lies between this one and `last` inclusive, in the same list of the same group.
+    /// Returns true if `id` is between this one and `last` inclusive, in the same list.
+    ///
+    /// Lists of different groups differ.
     fn spans(&self, last: &Self, id: &Self) -> bool {
         id.group == self.group
             && id.list == self.list
@@ -56,7 +60,7 @@ impl FromStr for Id {
     }
 }
 
-/// Reads `E22`: one letter, and a number without leading zeros.
+/// Parses a transition such as `E22`: one letter, and a number without leading zeros.
 fn transition(text: &str) -> Option<Id> {
     let letter = text.chars().next().filter(char::is_ascii_uppercase)?;
     let digits = &text[letter.len_utf8()..];
@@ -69,7 +73,7 @@ fn transition(text: &str) -> Option<Id> {
     })
 }
 
-/// Reads `07` or `E03`.
+/// Parses `07` or `E03`.
 fn list_and_number(text: &str) -> Option<(Option<char>, u16)> {
     let list = text.chars().next().filter(char::is_ascii_uppercase);
     let digits = list.map_or(text, |letter| &text[letter.len_utf8()..]);
@@ -132,7 +136,7 @@ pub(crate) fn expand<'a>(
     Ok(ids)
 }
 
-/// Writes ids as a list, with a range for ids that follow each other among the known ones.
+/// Formats ids as a list, with a range for consecutive ones among the known.
 pub(crate) fn condense<'a>(
     ids: impl IntoIterator<Item = &'a Id>,
     known: impl Iterator<Item = &'a Id>,

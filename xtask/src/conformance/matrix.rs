@@ -1,4 +1,4 @@
-//! Which requirement is tested on which backend, and what is wrong with that.
+//! The matrix of requirements and backends, and its faults.
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
@@ -26,27 +26,27 @@ pub(crate) struct Backend {
     pub(crate) name: String,
     /// The test target that runs the shared suite on this backend.
     pub(crate) target: Option<String>,
-    /// What that target is built with.
+    /// The features of the test target.
     #[serde(default)]
     pub(crate) features: Vec<String>,
-    /// What the backend cannot carry.
+    /// Tests of the shared suite that the backend cannot run.
     #[serde(default)]
     pub(crate) except: Vec<Except>,
-    /// Requirements that it has no test for where others have, and why.
+    /// Requirements that other backends test and this one does not, with reasons.
     #[serde(default)]
     pub(crate) lacks: Vec<Lack>,
-    /// Folders and files whose tests concern this backend alone.
+    /// Folders and files whose tests concern this backend only.
     #[serde(default)]
     pub(crate) sources: Vec<PathBuf>,
-    /// The names of the tests that the target has; asked of the target itself.
+    /// The names of the target's tests, as the target lists them.
     #[serde(skip)]
     pub(crate) listed: BTreeSet<String>,
-    /// The requirements that the published page has a test of; replaces what sources and target say.
+    /// The requirements with a test on the published page; replaces sources and target.
     #[serde(skip)]
     pub(crate) published: Option<BTreeSet<String>>,
 }
 
-/// The requirements that the published page has a test of on this backend.
+/// Returns the requirements that the published page marks as tested on this backend.
 pub(crate) fn published_ids(page: &str, backend: &str) -> Result<BTreeSet<String>> {
     let rows = page
         .lines()
@@ -63,7 +63,7 @@ pub(crate) fn published_ids(page: &str, backend: &str) -> Result<BTreeSet<String
         .collect())
 }
 
-/// Tests of the shared suite that a backend cannot carry.
+/// Tests of the shared suite that a backend cannot run.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Except {
@@ -71,21 +71,21 @@ pub(crate) struct Except {
     pub(crate) reason: String,
 }
 
-/// Requirements that a backend has no test for, although others have.
+/// Requirements that other backends test and this one does not.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Lack {
-    /// Each of them is such a requirement, or this is out of date.
+    /// The ids; one without a test elsewhere, or with a test here, is a fault.
     #[serde(default)]
     ids: String,
-    /// What the groups begin with of which it may lack any.
+    /// Prefixes of groups; the backend may lack a test of any requirement in them.
     #[serde(default)]
     groups: Vec<String>,
     reason: String,
 }
 
 impl Backend {
-    /// Takes out of the list what the target has but the backend cannot carry; tells which of those it has not.
+    /// Removes the excepted tests from the list; returns those that the target does not have.
     pub(crate) fn leave_out_exceptions(&mut self) -> Vec<String> {
         let mut unknown = Vec::new();
         for test in self.except.iter().flat_map(|except| &except.tests) {
@@ -108,7 +108,7 @@ pub(crate) struct Exceptions {
     pub(crate) exception: Vec<Exception>,
 }
 
-/// Requirements without a test, and why.
+/// Requirements without a test, with the reason.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Exception {
@@ -126,11 +126,11 @@ pub(crate) struct Matrix<'a> {
     columns: Vec<&'a str>,
     cells: Cells,
     excused: BTreeMap<Id, &'a str>,
-    /// Why a column has no test of a requirement that the backends share.
+    /// The reason why a column has no test of a requirement that others test.
     lacking: BTreeMap<(usize, Id), &'a str>,
-    /// Tests of the suite that cite a requirement, where a column cannot carry them.
+    /// The reason why a column cannot run a suite test that cites a requirement.
     left_out: BTreeMap<(usize, Id), &'a str>,
-    /// Every reason to refuse, in the order found.
+    /// Every fault of the matrix, in the order found.
     pub(crate) faults: Vec<String>,
 }
 
@@ -228,7 +228,7 @@ impl<'a> Matrix<'a> {
             })
             .map(|(column, _)| column)
             .collect();
-        // A test that only such a backend runs cannot be told from one that none runs.
+        // With published columns, a test of such a column looks like a test that runs nowhere.
         let is_whole = backends
             .backend
             .iter()
@@ -257,7 +257,7 @@ impl<'a> Matrix<'a> {
         }
     }
 
-    /// Finds the reason for each requirement that another backend with the suite has a test of, and this one has none.
+    /// Finds the reason for each requirement that another suite backend tests and this one lacks.
     fn explain(&mut self, column: usize, backend: &'a Backend) {
         if backend.target.is_none() {
             return;
@@ -338,7 +338,7 @@ impl<'a> Matrix<'a> {
         }
     }
 
-    /// One line of numbers over all requirements.
+    /// Returns one line of counts over all requirements.
     pub(crate) fn summary(&self) -> String {
         let seeds: Vec<&Id> = self
             .catalogue
@@ -361,7 +361,7 @@ impl<'a> Matrix<'a> {
         )
     }
 
-    /// The names of the tests of each requirement, one line for each.
+    /// Returns the names of each requirement's tests, one line for each column.
     pub(crate) fn tests(&self) -> String {
         let mut text = String::new();
         for (id, row) in &self.cells {
@@ -374,7 +374,7 @@ impl<'a> Matrix<'a> {
         text
     }
 
-    /// The published page.
+    /// Returns the published page.
     pub(crate) fn markdown(&self) -> String {
         let columns = self.columns.join(" | ");
         let rule = "---|".repeat(self.columns.len());
@@ -495,7 +495,7 @@ mod tests {
         sources = ["mock", "tests/tests/mock_only.rs"]
     "#;
 
-    /// What the matrix finds wrong with sources given as path and text.
+    /// Returns the matrix's faults for sources given as path and text.
     fn faults(exceptions: &str, sources: &[(&str, &str)]) -> Vec<String> {
         with_matrix(exceptions, sources, |matrix| matrix.faults.clone())
     }
@@ -508,7 +508,7 @@ mod tests {
         with_columns("", exceptions, sources, look)
     }
 
-    /// With more columns than the usual ones.
+    /// Builds a matrix with more columns than the usual ones.
     fn with_columns<T>(
         more: &str,
         exceptions: &str,
@@ -588,8 +588,10 @@ mod tests {
         }
     }
 
-    /// What another backend with the suite has and this one has not wants a reason: an exception of the test, or one of its
-    /// own, which says nothing once there is a test, or none anywhere.
+    /// A requirement that another suite backend tests needs a test or a reason here.
+    ///
+    /// The reason is the exception of the test, or its own entry. An entry is stale once there is a
+    /// test, or if no backend has one.
     #[test]
     fn a_backend_says_why_it_has_no_test() {
         let only_mock = ("mock/src/lib.rs", "/// Spec: GEN-01\n#[test] fn name() {}");
@@ -677,7 +679,7 @@ mod tests {
         assert_eq!(faults("", &[COVERED, stray]).len(), 1);
     }
 
-    /// What a page says of a column is read as it was written.
+    /// The published cells of a column are parsed as they were written.
     #[test]
     fn cells_of_a_published_page_are_read_back() {
         let page = with_matrix("", &[COVERED], |matrix| matrix.markdown());

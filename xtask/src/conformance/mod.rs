@@ -1,4 +1,4 @@
-//! Which requirement is tested on which backend.
+//! Finds the tests of each requirement on each backend.
 
 mod catalogue;
 mod id;
@@ -46,7 +46,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Compares everything with the published matrix.
+    /// Returns options that compare everything with the published matrix.
     pub(crate) fn strict() -> Self {
         Self {
             output: None,
@@ -56,7 +56,7 @@ impl Options {
         }
     }
 
-    /// Compares everything that a Rust toolchain can build with the published matrix.
+    /// Returns options that compare all columns that need only a Rust toolchain.
     pub(crate) fn short() -> Self {
         Self {
             published: true,
@@ -65,7 +65,7 @@ impl Options {
     }
 }
 
-/// Prints or writes the matrix; fails where a required test is missing.
+/// Prints or writes the matrix; fails if a required test is missing.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let catalogue = read_catalogue(workspace)?;
     let exceptions: Exceptions = read_toml(workspace, EXCEPTIONS)?;
@@ -125,7 +125,7 @@ fn read_toml<T: serde::de::DeserializeOwned>(workspace: &Workspace, file: &str) 
     toml::from_str(&workspace.shell.read_file(file)?).context(file.to_owned())
 }
 
-/// Reads the sources of every member.
+/// Returns the citations in the sources of every member.
 fn read_citations(workspace: &Workspace) -> Result<Vec<(PathBuf, Citation)>> {
     let mut files = BTreeSet::new();
     for folder in workspace.member_folders() {
@@ -157,7 +157,7 @@ fn show(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// Asks a test target of the shared suite which tests it runs.
+/// Returns the names of the tests that a target of the shared suite lists.
 fn listed_tests(
     workspace: &Workspace,
     target: &str,

@@ -1,17 +1,18 @@
-//! Finds `Spec:` lines in Rust sources and the functions they stand above.
+//! Finds `Spec:` lines in Rust sources and the functions that they document.
 //!
-//! Sources are read as tokens, not as a syntax tree, so that functions inside macro calls are found as well.
+//! Sources are read as tokens, not as a syntax tree, so that functions inside macro calls are found
+//! too.
 
 use anyhow::{Result, anyhow};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::str::FromStr;
 
-/// A function, or another item, whose documentation holds `Spec:` lines.
+/// An item whose documentation has `Spec:` lines, usually a function.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Citation {
     /// The name of the function; `None` for any other item.
     pub(crate) function: Option<String>,
-    /// Whether the function carries a `#[test]` attribute.
+    /// Set if the function has a `#[test]` attribute.
     pub(crate) is_test: bool,
     /// The line of the first citing documentation line.
     pub(crate) line: usize,
@@ -19,7 +20,7 @@ pub(crate) struct Citation {
     pub(crate) lists: Vec<String>,
 }
 
-/// Finds all citations of a source.
+/// Returns all citations of a source.
 pub(crate) fn citations(source: &str) -> Result<Vec<Citation>> {
     let tokens = TokenStream::from_str(source).map_err(|error| anyhow!("not Rust: {error}"))?;
     let mut found = Vec::new();
@@ -27,7 +28,7 @@ pub(crate) fn citations(source: &str) -> Result<Vec<Citation>> {
     Ok(found)
 }
 
-/// What has been read of an item whose name has not come yet.
+/// The part of an item before its name.
 #[derive(Default)]
 struct Head {
     documentation: Vec<(usize, String)>,
@@ -96,7 +97,7 @@ fn scan(tokens: TokenStream, found: &mut Vec<Citation>) {
     head.finish(None, found);
 }
 
-/// Whether a group is the `(crate)` of `pub(crate)`.
+/// Returns true if a group is the `(crate)` of `pub(crate)`.
 fn is_visibility(group: &proc_macro2::Group) -> bool {
     let words = ["crate", "super", "in", "self"];
     group.delimiter() == Delimiter::Parenthesis
@@ -120,7 +121,7 @@ fn attribute(tokens: TokenStream, line: usize, head: &mut Head) {
         }
         return;
     }
-    // `#[test]`, and the likes of `#[tokio::test]`, whose last path segment says so.
+    // `#[test]`, or a path whose last segment is `test`, such as `#[tokio::test]`.
     let path = words
         .iter()
         .take_while(|token| !matches!(token, TokenTree::Group(_)));

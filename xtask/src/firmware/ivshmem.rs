@@ -1,4 +1,7 @@
-//! The image that shares memory with a process, and that process: each side once ends without a word, and the other one notices.
+//! The image that shares memory with a process on the host.
+//!
+//! In one run the machine leaves without notice, in the other the process; the other side detects
+//! it.
 
 use anyhow::{Context, Result, ensure};
 use std::fs;
@@ -14,22 +17,22 @@ use crate::workspace::Workspace;
 
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 const EMULATOR: &str = "qemu-system-x86_64";
-/// What QEMU ends with if the image ended with 0.
+/// QEMU's exit status if the image ends with 0.
 const SUCCESS: i32 = 1;
-/// What ends the process that goes first.
+/// The signal that ends the process if it leaves first.
 const KILLED: i32 = 9;
 
-/// Who goes first, as the process is told of it, and as it is written above what both sides log.
+/// The side that leaves first: argument of the process, and title in the log.
 const ENDS: [(&str, &str); 2] = [
     ("leave", "the machine goes first"),
     ("stay", "the process goes first"),
 ];
 
-/// Builds the program of this side: server, and adapter.
+/// Builds the host's program, which is the server and the adapter.
 pub(super) fn program(workspace: &Workspace) -> Result<PathBuf> {
     let shell = &workspace.shell;
     println!("  this host: the process that shares memory with a machine is being built");
-    // With the features that the tests of the workspace have, so that what these built serves here.
+    // With the features of the workspace's tests, so that their build is reused.
     cmd!(shell, "cargo build --quiet --workspace --example ivshmem")
         .quiet()
         .run()
@@ -37,13 +40,13 @@ pub(super) fn program(workspace: &Workspace) -> Result<PathBuf> {
     Ok(workspace.target().join("debug/examples/ivshmem"))
 }
 
-/// Both sides log what they must.
+/// Checks that both sides log the expected lines.
 pub(super) fn check(images: &Images, program: &Path) -> Result<()> {
     let said = log(images, program)?;
     images.compare("ivshmem", TRIPLE, &said)
 }
 
-/// Builds and runs the image beside the process, once with each of the two ends; what both log.
+/// Builds and runs the image with the process, once for each end; returns both logs.
 pub(super) fn log(images: &Images, program: &Path) -> Result<String> {
     packages::install_for(&images.shell, [EMULATOR])?;
     let image = images.build(TRIPLE, "ivshmem")?;
@@ -55,7 +58,7 @@ pub(super) fn log(images: &Images, program: &Path) -> Result<String> {
     Ok(said)
 }
 
-/// What the machine and the process log.
+/// Runs the image and the process; returns the log of each.
 fn run(images: &Images, program: &Path, image: &Path, end: &str) -> Result<[String; 2]> {
     let shell = &images.shell;
     let folder = tempfile::tempdir()?;
@@ -100,7 +103,7 @@ fn run(images: &Images, program: &Path, image: &Path, end: &str) -> Result<[Stri
     Ok([machine, process])
 }
 
-/// A program that said its first line: it is ready. It does not outlive this.
+/// A program that has printed its first line and so is ready; killed on drop.
 struct Process {
     child: Child,
     said: BufReader<ChildStdout>,
@@ -120,7 +123,7 @@ impl Process {
         Ok(process)
     }
 
-    /// What it ended with, and all that it said.
+    /// Waits for the program; returns its exit status and its whole output.
     fn end(&mut self) -> Result<(ExitStatus, String)> {
         let mut said = std::mem::take(&mut self.first);
         self.said.read_to_string(&mut said)?;
@@ -130,7 +133,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // One that ended already takes no harm.
+        // A failure to kill a process that has ended is harmless.
         let _ended = self.child.kill();
         let _ended = self.child.wait();
     }

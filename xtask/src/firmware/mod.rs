@@ -1,4 +1,4 @@
-//! Images for bare machines: built, run in QEMU, compared with what they must log, and measured.
+//! Images for bare machines: built, run in QEMU, compared with their expected logs, and measured.
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
@@ -29,13 +29,13 @@ pub(crate) struct Options {
     nested: bool,
 }
 
-/// A processor, and the most that the fixed configuration may take on it.
+/// A processor, and the bounds of the fixed configuration on it.
 struct Processor {
     triple: &'static str,
     bounds: Figures,
 }
 
-/// What an image takes, in bytes, and the instructions of its longest call.
+/// The size of an image in bytes, and the instructions of its longest call.
 #[derive(Clone, Copy)]
 struct Figures {
     flash: u64,
@@ -44,16 +44,16 @@ struct Figures {
     instructions: u64,
 }
 
-/// What it should be.
+/// The aims of the sizes.
 const AIM: Figures = Figures {
     flash: 24 << 10,
     memory: 8 << 10,
     stack: 1 << 10,
-    // There is none but that it is known.
+    // No aim: the instructions are only reported and held to the bounds.
     instructions: u64::MAX,
 };
 
-/// The bounds are what was measured, and some room for other versions of the compiler.
+/// The bounds are measured values with room for other versions of the compiler.
 const PROCESSORS: &[Processor] = &[
     Processor {
         triple: "thumbv7em-none-eabihf",
@@ -75,22 +75,22 @@ const PROCESSORS: &[Processor] = &[
     },
 ];
 
-/// Where images are built, and in there those of machines; and what they log.
+/// The build folder of images, its subfolder for machines, and the log level.
 const IMAGES: &str = "firmware";
 const MACHINES: &str = "machines";
 const LEVEL: &str = "info";
 /// The machine that runs images for Cortex-M.
 const MACHINE: &str = "mps2-an386";
-/// Seconds after which an image hangs.
+/// The time limit of an image in seconds.
 const TIME: &str = "60";
-/// Statics that are rings, registers and buffers.
+/// Statics that hold rings, registers and buffers.
 const NOT_COUNTED: &[&str] = &[
     "measure::still::RINGS",
     "measure::still::WINDOW",
     "measure::calls::BUFFER",
 ];
 
-/// Builds and runs all images on all machines, and prints the table of what they take.
+/// Builds and runs all images on all machines, and prints the table of their sizes.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     if options.nested {
         return check_nested(workspace);
@@ -108,18 +108,20 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     images.hold(PROCESSORS, &[PC, ARM, RISC_V], options.accept)
 }
 
-/// The same for one microcontroller and without RISC-V: the check of a change.
+/// Checks one microcontroller and the machines except RISC-V; the short form of `run`.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     Images::new(workspace)?.hold(&PROCESSORS[..1], &[PC, ARM], false)
 }
 
-/// The image for the paravirtual adapter does the same with soft-RoCE below it, in a guest.
+/// Checks that the paravirtual image logs the same over soft-RoCE, in a guest.
 pub(crate) fn check_nested(workspace: &Workspace) -> Result<()> {
     paravirtual::check_nested(workspace, &Images::new(workspace)?.of_machines())
 }
 
-/// The images of machines have no warnings, on a target that every toolchain has; for those of microcontrollers clippy would need one that it may lack. What they use is built
-/// where the images will be.
+/// Lints the images of machines on a target that every toolchain has.
+///
+/// Clippy of the microcontrollers' images would need a target that the toolchain may lack. The
+/// dependencies are built in the folder of the images.
 pub(crate) fn lint(workspace: &Workspace) -> Result<()> {
     let shell = &workspace.shell;
     let target = workspace.target().join(IMAGES).join(MACHINES);
@@ -141,7 +143,7 @@ struct Images {
     folder: PathBuf,
     target: PathBuf,
     decoder: PathBuf,
-    /// The process that shares memory with a machine.
+    /// The program that shares memory with a machine.
     program: PathBuf,
 }
 
@@ -170,7 +172,9 @@ impl Images {
         })
     }
 
-    /// The same, built beside these: cargo lets one build of a folder go on at a time.
+    /// Returns the same with a separate build folder.
+    ///
+    /// Cargo runs one build of a folder at a time.
     fn of_machines(&self) -> Self {
         Self {
             shell: self.shell.clone(),
@@ -181,8 +185,9 @@ impl Images {
         }
     }
 
-    /// All images do what they must. Those of microcontrollers and those of machines side by side, since most of a build is the work
-    /// of one processor.
+    /// Checks all images; those of microcontrollers and of machines in parallel.
+    ///
+    /// A build mostly occupies one processor.
     fn hold(&self, processors: &[Processor], machines: &[Machine], accept: bool) -> Result<()> {
         let others = self.of_machines();
         thread::scope(|scope| {
@@ -204,10 +209,11 @@ impl Images {
         self.folder.join(image).join("expected.txt")
     }
 
-    /// Builds an image; where it is.
+    /// Builds an image; returns its path.
     fn build(&self, triple: &str, image: &str) -> Result<PathBuf> {
         let (shell, target) = (&self.shell, &self.target);
-        // It takes a while, and cargo is silent: its lines of several builds at once would tell nobody anything.
+        // Cargo is quiet, because the lines of parallel builds would mix; this line announces the
+        // build.
         println!("  {triple}: {image} is being built");
         let _folder = shell.push_dir(&self.folder);
         let scope = ["--release", "--package", image, "--target", triple];
@@ -222,7 +228,9 @@ impl Images {
         Ok(target.join(triple).join("release").join(image))
     }
 
-    /// What an image writes; fails unless it ends with success. Time is counted in instructions, so that it is the same every time.
+    /// Runs an image until it ends with success; returns its output.
+    ///
+    /// The clock counts instructions, so that every run is the same.
     fn output(&self, image: &Path) -> Result<Vec<u8>> {
         let shell = &self.shell;
         let devices = ["-nographic", "-monitor", "none", "-serial", "null"];
@@ -244,21 +252,21 @@ impl Images {
         Ok(output.stdout)
     }
 
-    /// Builds and runs an image, and decodes what it logs.
+    /// Builds and runs an image; returns its decoded log.
     fn log(&self, triple: &str, image: &str) -> Result<String> {
         let image = self.build(triple, image)?;
         let frames = self.output(&image)?;
         self.decode(&image, frames)
     }
 
-    /// What an image logged, as text.
+    /// Returns an image's log as text.
     fn decode(&self, image: &Path, frames: Vec<u8>) -> Result<String> {
         let (shell, decoder) = (&self.shell, &self.decoder);
         let decoder = cmd!(shell, "{decoder} {image}");
         Ok(decoder.quiet().stdin(frames).read()? + "\n")
     }
 
-    /// An image logged what it must.
+    /// Checks that an image logged the expected lines.
     fn compare(&self, image: &str, triple: &str, said: &str) -> Result<()> {
         let path = self.expected(image);
         let expected = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -268,13 +276,13 @@ impl Images {
         Ok(())
     }
 
-    /// The walk through the calls logs what it must.
+    /// Checks that the tour of the calls logs the expected lines.
     fn tour(&self, processor: &Processor) -> Result<()> {
         let said = self.log(processor.triple, "tour")?;
         self.compare("tour", processor.triple, &said)
     }
 
-    /// No call takes more than what is known, or that is what is known from now on.
+    /// Checks the calls against their recorded bounds; `accept` records new bounds first.
     fn hold_calls(&self, calls: &BTreeMap<String, Call>, accept: bool) -> Result<()> {
         let path = self.folder.join("measure/bounds.txt");
         if accept {
@@ -287,7 +295,7 @@ impl Images {
         within(calls, &bounds)
     }
 
-    /// The fixed configuration takes no more than its bounds.
+    /// Checks that the fixed configuration stays within its bounds.
     fn measure(&self, processor: &Processor, accept: bool) -> Result<()> {
         let image = self.build(processor.triple, "measure")?;
         let output = self.output(&image)?;
@@ -354,14 +362,14 @@ impl Images {
     }
 }
 
-/// What a call takes: bytes of stack, and instructions.
+/// The cost of a call: bytes of stack, and instructions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Call {
     stack: u64,
     instructions: u64,
 }
 
-/// What each call takes at most, without the `own` instructions of what measures.
+/// Returns the highest cost of each call, without the `own` instructions of the measurement.
 fn calls(lines: &[Line<'_>], own: u64) -> BTreeMap<String, Call> {
     let mut calls = BTreeMap::<String, Call>::new();
     for line in lines {
@@ -379,7 +387,9 @@ fn calls(lines: &[Line<'_>], own: u64) -> BTreeMap<String, Call> {
     calls
 }
 
-/// Refuses calls that take a tenth more than their bounds, or have none. A line of bounds is a name, bytes of stack and instructions.
+/// Refuses calls without a bound, or more than a tenth above it.
+///
+/// A line of bounds is a name, bytes of stack and instructions.
 fn within(calls: &BTreeMap<String, Call>, bounds: &str) -> Result<()> {
     let mut known = BTreeMap::new();
     for line in bounds.lines() {
@@ -396,7 +406,7 @@ fn within(calls: &BTreeMap<String, Call>, bounds: &str) -> Result<()> {
             },
         );
     }
-    // And a few more of each, for what is small.
+    // The 16 leave room for small bounds.
     let most = |bound: u64| bound + bound / 10 + 16;
     for (name, call) in calls {
         let bound = known.remove(name.as_str());
@@ -410,7 +420,7 @@ fn within(calls: &BTreeMap<String, Call>, bounds: &str) -> Result<()> {
     Ok(())
 }
 
-/// Refuses what was said if it is not what was expected; names the first line that is not.
+/// Refuses a log that differs from the expected one; names the first line that differs.
 fn compare(said: &str, expected: &str) -> Result<()> {
     let mut said = said.lines();
     for (number, expected) in (1..).zip(expected.lines()) {
@@ -428,7 +438,7 @@ fn compare(said: &str, expected: &str) -> Result<()> {
     }
 }
 
-/// A line of the image that measures.
+/// A line of the measuring image.
 #[derive(Debug, PartialEq, Eq)]
 struct Line<'a> {
     kind: &'a str,
@@ -449,7 +459,9 @@ fn lines(text: &str) -> Result<Vec<Line<'_>>> {
         .collect()
 }
 
-/// Refuses an image in which anything panics or allocates. The image's own handler of panics is only there if something calls it.
+/// Refuses an image in which anything panics or allocates.
+///
+/// The image contains its panic handler only if something calls it.
 fn free_of_panics(file: &File<'_>) -> Result<()> {
     let mut names = Vec::new();
     for symbol in file.symbols().filter(|symbol| symbol.is_definition()) {
@@ -462,13 +474,14 @@ fn free_of_panics(file: &File<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Bytes that are written to flash: code, constants and the first values of variables.
+/// Returns the bytes written to flash: code, constants and initial values of variables.
 fn flash(file: &File<'_>) -> u64 {
     file.segments().map(|segment| segment.file_range().1).sum()
 }
 
-/// Bytes of functions of the program that measures, and of what stands for the device; not those of the frames around calls, into
-/// which calls are put that are made once.
+/// Returns the bytes of the functions of the measuring program and its device.
+///
+/// The frames around calls do not count: the compiler inlines into them calls that occur once.
 fn program(file: &File<'_>) -> Result<u64> {
     let mut bytes = 0;
     for symbol in file
@@ -486,7 +499,7 @@ fn program(file: &File<'_>) -> Result<u64> {
     Ok(bytes)
 }
 
-/// Bytes of variables, without those that are rings, registers and buffers.
+/// Returns the bytes of variables, without rings, registers and buffers.
 fn memory(file: &File<'_>) -> Result<u64> {
     let mut bytes: u64 = file
         .sections()

@@ -1,7 +1,8 @@
 //! The image that drives QEMU's paravirtual RDMA adapter.
 //!
-//! The device in QEMU hands everything to libibverbs; a library of ours, preloaded, takes its place, so that the machine needs no RDMA. And it asks
-//! a program for addresses, whose part is played here.
+//! QEMU's device passes all operations to libibverbs. A preloaded library of ours replaces
+//! libibverbs, so that the machine needs no RDMA device. The device also asks a program for
+//! addresses; this module plays that program.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
@@ -15,17 +16,17 @@ use super::{Images, TIME};
 use crate::workspace::Workspace;
 use crate::{maintenance, packages, vm};
 
-/// A machine that the image runs on.
+/// A machine that runs the image.
 pub(super) struct Machine {
     pub(super) triple: &'static str,
     emulator: &'static str,
-    /// Which machine of QEMU, with what the image needs of it beside the adapter.
+    /// The machine type of QEMU, and the image's devices besides the adapter.
     options: &'static [&'static str],
-    /// What QEMU ends with if the image ended with 0.
+    /// QEMU's exit status if the image ends with 0.
     success: i32,
 }
 
-/// Its target is one that the toolchain of a host has anyway.
+/// The PC's target is the host's, which every toolchain has.
 pub(super) const PC: Machine = Machine {
     triple: "x86_64-unknown-linux-gnu",
     emulator: "qemu-system-x86_64",
@@ -59,22 +60,25 @@ pub(super) const RISC_V: Machine = Machine {
     success: 0,
 };
 
-/// One processor, and room for another: with room for one alone there are versions of QEMU that leave out its barriers, although the adapter is a thread
-/// beside it.
+/// One processor, with room for a second.
+///
+/// With room for one only, some versions of QEMU leave out barriers, although the adapter runs in
+/// another thread.
 const PROCESSORS: &str = "1,maxcpus=2";
 
-/// Bytes of a message to the program with the addresses; where it says that it is an answer, and what went wrong.
+/// The message to the program with the addresses: its bytes, its kind, and its error.
 const MESSAGE: usize = 360;
 const KIND: std::ops::Range<usize> = 0..4;
 const ANSWER: u32 = 1;
 const ERROR: std::ops::Range<usize> = 24..28;
 
-/// What it must log, and what comes in its place over soft-RoCE: a receive that a longer message meets completes there as if its queue
-/// pair had failed by itself.
+/// The expected text, and its replacement over soft-RoCE.
+///
+/// There a receive that meets a longer message completes as if its own queue pair had failed.
 const OVER_SOFT_ROCE: [(&str, &str); 1] =
     [("Receive 20: LocalLength", "Receive 20: LocalEndpoint")];
 
-/// On this machine the image logs what it must, if this QEMU has the device.
+/// Checks that the image logs the expected lines, if this QEMU has the device.
 pub(super) fn check(images: &Images, machine: &Machine) -> Result<()> {
     match log(images, machine)? {
         Some(said) => images.compare("paravirtual", machine.triple, &said),
@@ -82,7 +86,7 @@ pub(super) fn check(images: &Images, machine: &Machine) -> Result<()> {
     }
 }
 
-/// Over soft-RoCE in a guest, whose QEMU the image's machine is, it logs the same.
+/// Checks that the image logs the same over soft-RoCE, in QEMU inside a guest.
 pub(super) fn check_nested(workspace: &Workspace, images: &Images) -> Result<()> {
     let Machine {
         triple,
@@ -122,7 +126,7 @@ pub(super) fn check_nested(workspace: &Workspace, images: &Images) -> Result<()>
     images.compare("paravirtual", "over soft-RoCE", &said)
 }
 
-/// Builds and runs the image, and decodes what it logs; nothing where QEMU has no such device.
+/// Builds and runs the image; returns its log, or `None` if QEMU lacks the device.
 pub(super) fn log(images: &Images, machine: &Machine) -> Result<Option<String>> {
     let shell = &images.shell;
     let Machine {
@@ -137,7 +141,7 @@ pub(super) fn log(images: &Images, machine: &Machine) -> Result<Option<String>> 
     }
     let image = images.build(triple, "paravirtual")?;
     if triple == ARM.triple {
-        // QEMU would run it without them just as well.
+        // QEMU would run the image without these instructions too.
         maintenance::check(&fs::read(&image)?).context(triple)?;
     }
     let library = library(images)?;
@@ -147,7 +151,7 @@ pub(super) fn log(images: &Images, machine: &Machine) -> Result<Option<String>> 
         folder.path().join("serial"),
     );
     let listener = UnixListener::bind(&addresses)?;
-    // It ends with QEMU, which closes the connection.
+    // The thread ends with QEMU, which closes the connection.
     let _answering = thread::spawn(move || answer(&listener));
     let memory = "memory-backend-ram,id=memory,size=64M,share=on";
     let channel = format!("socket,path={},id=addresses", addresses.display());
@@ -183,7 +187,7 @@ pub(super) fn log(images: &Images, machine: &Machine) -> Result<Option<String>> 
     Ok(Some(said))
 }
 
-/// Whether this QEMU has the device; says so if not.
+/// Returns true if this QEMU has the device; prints a line if not.
 fn has_adapter(shell: &Shell, emulator: &str) -> Result<bool> {
     let devices = cmd!(shell, "{emulator} -machine none -device help")
         .quiet()
@@ -198,7 +202,7 @@ fn has_adapter(shell: &Shell, emulator: &str) -> Result<bool> {
     Ok(has)
 }
 
-/// Compiles the library that takes the place of libibverbs.
+/// Compiles the library that replaces libibverbs.
 fn library(images: &Images) -> Result<PathBuf> {
     let shell = &images.shell;
     let source = images.folder.join("paravirtual/loopback/loopback.c");
@@ -211,7 +215,7 @@ fn library(images: &Images) -> Result<PathBuf> {
     Ok(library)
 }
 
-/// Answers the one connection that comes: everything went well.
+/// Accepts one connection and answers each message with success.
 fn answer(listener: &UnixListener) -> std::io::Result<()> {
     let (mut connection, _) = listener.accept()?;
     let mut message = [0; MESSAGE];

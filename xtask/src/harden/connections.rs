@@ -1,4 +1,4 @@
-//! The connection protocol between two endpoints of the core, explored deeper than its tests do.
+//! Explores the connection protocol between two endpoints of the core deeper than its tests do.
 
 use anyhow::{Context, Result, bail};
 use std::fmt::Write as _;
@@ -6,12 +6,12 @@ use xshell::cmd;
 
 use crate::workspace::Workspace;
 
-/// Steps of the longest lists.
+/// The length of the longest step lists.
 const DEPTH: &str = "9";
-/// As the tests are told; see `dat-core/src/connection/two_peers.rs`.
+/// The variable that tells the tests; see `dat-core/src/connection/two_peers.rs`.
 const TOLD: &str = "DAT_CORE_DEPTH";
 
-/// Explores, and returns the section of the report.
+/// Runs the exploration; returns the section of the report.
 pub(crate) fn run(workspace: &Workspace) -> Result<String> {
     let told = cmd!(
         workspace.shell,
@@ -27,7 +27,7 @@ fn section(told: &str) -> Result<String> {
         String::from("| | states | lists of steps | depth | |\n|---|---|---|---|---|\n");
     let mut rows: Vec<&str> = told
         .lines()
-        // What the test harness writes may stand in front of it.
+        // Output of the test harness may precede the mark on the line.
         .filter_map(|line| Some(line.split_once("explored: ")?.1))
         .collect();
     if rows.is_empty() {

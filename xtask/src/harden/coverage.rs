@@ -1,4 +1,4 @@
-//! How much of the core the seeds of the fuzz targets run, and why not the rest.
+//! The share of the core that the fuzz seeds run, and reasons for the rest.
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
@@ -11,11 +11,11 @@ use xshell::cmd;
 use crate::tools;
 use crate::workspace::Workspace;
 
-/// The code that is looked at.
+/// The measured sources.
 const SOURCES: &str = "dat-core/src";
-/// Why lines are not run.
+/// The file of reasons why lines are not run.
 const KEPT: &str = "checks/assurance/coverage.toml";
-/// How many lines of a hundred the seeds have to run.
+/// The least percentage of lines that the seeds must run.
 const LEAST: u64 = 95;
 
 #[derive(Deserialize)]
@@ -30,33 +30,37 @@ struct Kept {
 #[serde(deny_unknown_fields)]
 struct Unrun {
     file: String,
-    /// Parts of the first lines of items or statements, each of which reaches to the line that closes it; none for the whole file.
+    /// Parts of the first lines of items or statements; empty for the whole file.
+    ///
+    /// Each item extends to the line that closes it.
     #[serde(default)]
     items: Vec<String>,
-    /// Whether they may be run all the same, as it happens.
+    /// Set if a seed may run the lines by chance.
     #[serde(default)]
     by_chance: bool,
-    /// How many lines have this reason, so that another line in such an item needs a look; none where it is by chance.
+    /// The number of lines with this reason; `None` if `by_chance` is set.
+    ///
+    /// A changed number shows that a new line in such an item needs a check.
     lines: Option<u64>,
-    /// Why none does.
+    /// The reason why no seed runs the lines.
     reason: String,
 }
 
-/// One item of those.
+/// One item of an [`Unrun`] entry.
 #[derive(Clone, Debug)]
 struct Region {
     file: String,
     item: String,
     by_chance: bool,
-    /// Of the reason that it is of, and which one that is.
+    /// The line count of the entry; `entry` is the entry's index.
     lines: Option<u64>,
     entry: usize,
 }
 
-/// The lines of one file with code, and how often each was run.
+/// The execution count of each line with code in one file.
 type Runs = BTreeMap<usize, u64>;
 
-/// Lines with code, those of them that were run, and those of the others that have a reason.
+/// The counts of lines with code, of run lines, and of explained unrun lines.
 #[derive(Clone, Copy, Default)]
 struct Lines {
     count: u64,
@@ -77,13 +81,13 @@ impl Lines {
             run,
             explained,
         } = self;
-        // There are fewer lines than an f64 can count.
+        // The count of lines fits an f64 exactly.
         let share = 100.0 * run as f64 / count.max(1) as f64;
         format!("| {name} | {count} | {run} | {share:.1} % | {explained} |\n")
     }
 }
 
-/// Fails unless every reason is about lines that there are.
+/// Fails unless every reason is about existing lines.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     for region in read(workspace)? {
         let path = workspace.root().join(SOURCES).join(&region.file);
@@ -129,7 +133,9 @@ fn read(workspace: &Workspace) -> Result<Vec<Region>> {
 }
 
 impl Region {
-    /// The first and the last line of each item that is meant. Formatted code closes what it opened in the same column.
+    /// Returns the first and the last line of each matching item.
+    ///
+    /// Formatted code closes a bracket in the column of the line that opened it.
     fn extents(&self, text: &str) -> Vec<(usize, usize)> {
         if self.item.is_empty() {
             return vec![(1, text.lines().count())];
@@ -144,14 +150,14 @@ impl Region {
                 let mut end = at;
                 let rest = lines.iter().enumerate().skip(at + 1);
                 for (next, line) in rest.filter(|(_, line)| !line.trim().is_empty()) {
-                    // Bounds and a brace of their own line belong to what they follow.
+                    // A `where` clause and a brace on its own line belong to the line above.
                     let bounds = line.trim_start() == "where";
                     let closes = bounds || line.trim_start().starts_with([')', ']', '}', '{']);
                     if column(line) < column(first) || column(line) == column(first) && !closes {
                         break;
                     }
                     end = next;
-                    // A signature and a condition go on in the same column.
+                    // A signature and a condition continue in the same column.
                     if column(line) == column(first) && !bounds && !line.ends_with('{') {
                         break;
                     }
@@ -162,7 +168,9 @@ impl Region {
     }
 }
 
-/// Runs the seeds of all targets, counts the lines of the core that they ran, by module, and compares the others with the reasons.
+/// Runs all targets' seeds; compares the unrun lines of the core with the reasons.
+///
+/// Returns the counts by module.
 pub(super) fn run(workspace: &Workspace) -> Result<String> {
     let shell = &workspace.shell;
     check(workspace)?;
@@ -196,7 +204,9 @@ pub(super) fn run(workspace: &Workspace) -> Result<String> {
     section(&files, &read(workspace)?, LEAST, text)
 }
 
-/// What `llvm-cov` tells of each file. A line of a generic function counts as run if any instance of it was.
+/// Reads the line counts of each file from `llvm-cov`.
+///
+/// A line of a generic function counts as run if any instance ran it.
 fn files(told: &str, sources: &Path) -> BTreeMap<String, Runs> {
     let mut files: BTreeMap<String, Runs> = BTreeMap::new();
     let mut file = None;
@@ -215,10 +225,11 @@ fn files(told: &str, sources: &Path) -> BTreeMap<String, Runs> {
     files
 }
 
-/// A row for each module, and one for all.
+/// Returns a table with a row for each module, and one for all.
 ///
 /// # Errors
-/// Lines that are not run and have no reason; reasons for lines that are run, or for others than they were given for; fewer than `least` lines of a hundred.
+/// Unrun lines without a reason; reasons for lines that are run, or for a different number of lines
+/// than recorded; fewer than `least` percent of the lines run.
 fn section(
     files: &BTreeMap<String, Runs>,
     regions: &[Region],
@@ -228,7 +239,7 @@ fn section(
     let mut modules: BTreeMap<&str, Lines> = BTreeMap::new();
     let mut all = Lines::default();
     let mut used = vec![false; regions.len()];
-    // Lines that have the reason of each entry.
+    // The number of lines that have the reason of each entry.
     let mut counted: BTreeMap<usize, u64> = BTreeMap::new();
     let mut faults = String::new();
     for (file, runs) in files {

@@ -1,4 +1,4 @@
-//! A note on each crate that members of the workspace name themselves, and a list of those that come behind them.
+//! The notes on direct dependencies of the workspace, and the list of indirect ones.
 
 use anyhow::{Context, Result, bail, ensure};
 use cargo_metadata::Metadata;
@@ -12,16 +12,18 @@ use super::Parts;
 use crate::tools::{self, WORKSPACES};
 use crate::workspace::Workspace;
 
-/// The notes, one row for each crate.
+/// The page of notes, one row for each crate.
 const PAGE: &str = "docs/dependencies.md";
-/// The section of it that is generated, and the proof that writes it.
+/// The name of its generated section, and of the proof that writes the section.
 const NAME: &str = "dependencies";
-/// The rules, with the exceptions from them.
+/// The rules of `cargo deny`, with their exceptions.
 const RULES: &str = "deny.toml";
-/// How many of those that bring a crate are named.
+/// The most crates that a row names as dependents.
 const NAMED: usize = 3;
 
-/// Fails unless the page has one row for each direct dependency and none for others, and the list of those behind them.
+/// Fails unless notes and list on the page match the dependencies.
+///
+/// The page must have a note on each direct dependency and on no other crate.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     check_notes(workspace)?;
     let page = fs::read_to_string(workspace.root().join(PAGE)).context(PAGE)?;
@@ -34,7 +36,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-/// Writes the list, and looks at notes, licences, origins and advisories; tells how many there are.
+/// Writes the list and checks notes, licences, origins and advisories; returns the counts.
 pub(super) fn run(workspace: &Workspace) -> Result<String> {
     let graph = Graph::of_all(workspace)?;
     super::replace_in(workspace, PAGE, NAME, &graph.table()?)?;
@@ -53,7 +55,7 @@ fn check_notes(workspace: &Workspace) -> Result<()> {
     let mut noted = BTreeSet::new();
     for line in before.lines().chain(after.lines()) {
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
-        // The first cell is in front of the first bar.
+        // The first cell is the text left of the first bar.
         let [_, name, rest @ ..] = &cells[..] else {
             continue;
         };
@@ -84,7 +86,7 @@ fn check_notes(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-/// What is counted of the rules.
+/// The parts of the rules that are counted.
 #[derive(Deserialize)]
 struct Rules {
     licenses: Licenses,
@@ -106,19 +108,19 @@ struct Crate {
     name: String,
     version: Version,
     licence: String,
-    /// What of it runs on the machine that builds.
+    /// The parts of the crate that run at build time.
     runs: &'static str,
     ours: bool,
-    /// What it needs, by the names that cargo has for them.
+    /// The dependencies, by cargo's package ids.
     needs: BTreeSet<String>,
 }
 
-/// All crates, by the names that cargo has for them.
+/// All crates, by cargo's package ids.
 #[derive(Default)]
 struct Graph(BTreeMap<String, Crate>);
 
 impl Graph {
-    /// What is in the lock files of all workspaces.
+    /// Returns the crates in the lock files of all workspaces.
     fn of_all(workspace: &Workspace) -> Result<Self> {
         let mut graph = Self::default();
         for manifest in WORKSPACES {
@@ -154,7 +156,7 @@ impl Graph {
                 needs: BTreeSet::new(),
             });
         }
-        // Workspaces differ in the features that they ask for: a crate needs what it needs in any of them.
+        // Workspaces request different features: the result is the union of a crate's dependencies.
         for node in resolved.nodes {
             let known = self.0.get_mut(&node.id.repr);
             let known = known.with_context(|| format!("cargo does not tell of {}", node.id))?;
@@ -164,7 +166,7 @@ impl Graph {
         Ok(())
     }
 
-    /// Those that our packages name, which have notes.
+    /// Returns the direct dependencies of our packages, which have notes.
     fn direct(&self) -> BTreeSet<&str> {
         let ours = self.0.values().filter(|package| package.ours);
         ours.flat_map(|package| &package.needs)
@@ -173,7 +175,9 @@ impl Graph {
             .collect()
     }
 
-    /// The others, each with the names of those of the first kind that lead to it without another of that kind between them.
+    /// Returns the indirect dependencies, each with the direct ones that lead to it.
+    ///
+    /// No other direct dependency is on the path between them.
     fn behind(&self) -> BTreeMap<&str, BTreeSet<&str>> {
         let direct = self.direct();
         let mut behind: BTreeMap<&str, BTreeSet<&str>> = self
@@ -199,7 +203,7 @@ impl Graph {
         behind
     }
 
-    /// One row for each crate and version that has no note.
+    /// Returns a table with one row for each crate and version without a note.
     fn table(&self) -> Result<String> {
         let behind = self.behind();
         let mut rows: Vec<_> = behind
@@ -233,7 +237,7 @@ impl Graph {
         Ok(table)
     }
 
-    /// What is said of them when nothing was found.
+    /// Returns the summary of a run without findings.
     fn told(&self, rules: &Rules) -> String {
         let (direct, behind) = (self.direct().len(), self.behind().len());
         let run = self
@@ -256,7 +260,7 @@ impl Graph {
 mod tests {
     use super::*;
 
-    /// A crate `NAME VERSION` that needs others; the packages of ours have no version but 0.0.0.
+    /// Builds a graph of crates `NAME VERSION` and their needs; our packages have version 0.0.0.
     fn graph(crates: &[(&str, &str, &[&str])]) -> Graph {
         let all = crates.iter().map(|(id, runs, needs)| {
             let (name, version) = id.split_once(' ').expect("a name and a version");
@@ -282,12 +286,12 @@ mod tests {
             ("b 1.0.0", "no", &["many 10.0.0"]),
             ("c 1.0.0", "no", &["many 10.0.0", "many 9.0.0"]),
             ("d 2.0.0", "no", &["many 10.0.0"]),
-            // What is behind a crate with a note is not brought by who needs that crate.
+            // Dependents of a noted crate are not listed for the dependencies of that crate.
             ("e 1.0.0", "no", &["many 10.0.0", "a 1.0.0"]),
-            // A circle, as tests of crates make them.
+            // A cycle, as dev-dependencies make them.
             ("between 1.0.0", "macro", &["last 1.0.0", "between 1.0.0"]),
             ("last 1.0.0", "no", &["between 1.0.0", "d 1.0.0"]),
-            // Another version than the one that is named.
+            // Another version than the direct dependency.
             ("d 1.0.0", "no", &[]),
             ("many 9.0.0", "no", &[]),
             ("many 10.0.0", "no", &[]),

@@ -6,13 +6,13 @@ use xshell::cmd;
 use super::guest;
 use crate::workspace::Workspace;
 
-/// Lists of each layout that a minute has room for, on a machine that does something else as well.
+/// The lists of each layout that a minute allows on a busy machine.
 const LISTS_PER_MINUTE: u32 = 100;
-/// Numbers of lists from one seed to the next, more than anybody has time for.
+/// The distance between the list numbers of two seeds, more than any run needs.
 const LISTS_PER_SEED: u64 = 1_000_000;
-/// What begins a row of counts.
+/// The prefix of a row of counts.
 const MARK: &str = "compared|";
-/// Runs as many lists as there is time for on the models, and some in a guest; the counts as a section of the page.
+/// Compares the models on lists for `minutes`, and the guest on some; returns the section.
 pub(crate) fn run(workspace: &Workspace, minutes: u32, seed: u64) -> Result<String> {
     let shell = &workspace.shell;
     let _lists = shell.push_env(
@@ -39,7 +39,7 @@ pub(crate) fn run(workspace: &Workspace, minutes: u32, seed: u64) -> Result<Stri
         .context("in the guest")
 }
 
-/// The rows that the tests told, in the order of their names.
+/// Returns the rows that the tests printed, sorted.
 fn rows(told: &str) -> Result<Vec<Vec<String>>> {
     // A line may begin with the name of its test.
     let counted = told.lines().filter_map(|line| line.split_once(MARK));

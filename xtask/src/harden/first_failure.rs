@@ -1,4 +1,6 @@
-//! Runs a program of tests, and ends it when the first one fails: with a fault in what is tested, others may wait for ever.
+//! Runs a test program and ends it at the first failure.
+//!
+//! With a fault in the tested code, other tests may wait forever.
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -6,7 +8,7 @@ use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Command, ExitCode, Stdio};
 
-/// What a line of a test that failed ends with.
+/// The end of the line of a failed test.
 const FAILED: &str = " ... FAILED";
 
 /// Arguments of the task.
@@ -17,7 +19,7 @@ pub(crate) struct FirstFailure {
     command: Vec<OsString>,
 }
 
-/// Succeeds if the program does.
+/// Succeeds if the program succeeds.
 pub(crate) fn first_failure(options: &FirstFailure) -> Result<ExitCode> {
     Ok(if succeeds(options, io::stdout().lock())? {
         ExitCode::SUCCESS
@@ -26,7 +28,7 @@ pub(crate) fn first_failure(options: &FirstFailure) -> Result<ExitCode> {
     })
 }
 
-/// Whether the program does, whose output goes on.
+/// Returns true if the program succeeds; copies its output to `to`.
 fn succeeds(options: &FirstFailure, to: impl Write) -> Result<bool> {
     let (program, arguments) = options.command.split_first().context("no program")?;
     let mut child = Command::new(program)
@@ -37,13 +39,13 @@ fn succeeds(options: &FirstFailure, to: impl Write) -> Result<bool> {
     let told = child.stdout.take().context("it has no output")?;
     let failed = pass_on(BufReader::new(told), to)?;
     if failed {
-        // It may have ended meanwhile, which is as good.
+        // The program may have ended already.
         let _ended = child.kill();
     }
     Ok(child.wait()?.success() && !failed)
 }
 
-/// Writes what comes, until there is nothing more or a test failed; whether one did.
+/// Copies lines until the end or a failed test; returns true if a test failed.
 fn pass_on(from: impl BufRead, mut to: impl Write) -> io::Result<bool> {
     for line in from.lines() {
         let line = line?;
@@ -76,7 +78,7 @@ mod tests {
         };
         assert!(run("echo 'test a ... ok'"));
         assert!(!run("echo 'test a ... ok'; exit 1"));
-        // It would succeed, and not before the end of the day.
+        // Without the kill the program would succeed, after a day.
         let failure = "echo 'test a ... FAILED'; exec sleep 86400";
         assert!(!run(failure));
     }

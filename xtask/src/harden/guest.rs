@@ -1,4 +1,4 @@
-//! Jobs in a guest that count what they tried.
+//! Jobs in a guest that count their attempts.
 
 use anyhow::{Context, Result, bail};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -6,13 +6,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::vm;
 use crate::workspace::Workspace;
 
-/// What is between the fields of a row.
+/// The separator of the fields of a row.
 const SEPARATOR: char = '|';
-/// What booting and one round of a job may take at most, in seconds, on a machine that does something else as well.
+/// The time limits of boot and round, in seconds on a busy machine.
 const BOOT: u64 = 600;
 const ROUND: u64 = 900;
 
-/// Jobs, and the heads of the columns that they count.
+/// Jobs, and the column titles of their counts.
 pub(crate) struct Counting {
     pub(crate) jobs: &'static [&'static str],
     pub(crate) columns: &'static [&'static str],
@@ -50,13 +50,13 @@ pub(crate) const DIFFERENTIAL: Counting = Counting {
     ],
 };
 
-/// What bash takes for a seed, another one each time.
+/// Returns a seed that bash accepts, from the current time.
 pub(crate) fn seed() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(1, |now| now.as_secs() % 32768)
 }
 
-/// Runs the jobs with so many rounds; their counts as a section of the page.
+/// Runs the jobs with `rounds`; returns their counts as a section of the page.
 pub(crate) fn run(
     workspace: &Workspace,
     counting: &Counting,
@@ -67,7 +67,9 @@ pub(crate) fn run(
     run_with(workspace, counting, &arguments, seconds)
 }
 
-/// As `run`; the counts stand behind rows that were counted without a guest, and all of them are had again by another command.
+/// Runs the jobs like `run`, and puts their counts after `rows`, which need no guest.
+///
+/// `again` is the command that repeats all of them.
 pub(crate) fn run_behind(
     workspace: &Workspace,
     counting: &Counting,
@@ -82,13 +84,13 @@ pub(crate) fn run_behind(
     Ok(section(counting.columns, &rows, again))
 }
 
-/// What a job is told of so many rounds, and the seconds that it may take for them.
+/// Returns a job's arguments for `rounds`, and its time limit in seconds.
 fn of_rounds(rounds: u32, seed: u64) -> ([String; 2], u64) {
     let seconds = ROUND * u64::from(rounds);
     ([rounds.to_string(), seed.to_string()], seconds)
 }
 
-/// Runs the jobs with these arguments, for which each may take so many seconds; their counts as a section of the page.
+/// Runs the jobs with these arguments and a limit of `seconds` each; returns the section.
 pub(crate) fn run_with(
     workspace: &Workspace,
     counting: &Counting,
@@ -99,7 +101,7 @@ pub(crate) fn run_with(
     Ok(section(counting.columns, &rows, &again))
 }
 
-/// What the jobs counted, and the commands that do so.
+/// Returns the rows that the jobs counted, and the commands that repeat them.
 fn count(
     workspace: &Workspace,
     counting: &Counting,
@@ -121,7 +123,7 @@ fn count(
     Ok((rows, again.join(", ")))
 }
 
-/// The rows that a job counted, those of the same name added up.
+/// Returns the rows that a job counted, with rows of the same name added up.
 fn added_up(counted: &[&str], columns: usize) -> Result<Vec<Vec<String>>> {
     let mut rows: Vec<Vec<String>> = Vec::new();
     for row in counted {
@@ -147,7 +149,7 @@ fn added_up(counted: &[&str], columns: usize) -> Result<Vec<Vec<String>>> {
     Ok(rows)
 }
 
-/// A table with these heads and rows, and how to have it again.
+/// Returns a table with these titles and rows, and the command that repeats it.
 pub(crate) fn section(columns: &[&str], rows: &[Vec<String>], again: &str) -> String {
     let mut text = format!(
         "| {} |\n|{}\n",

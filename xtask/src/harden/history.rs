@@ -1,4 +1,4 @@
-//! What the history says of the revisions that the page names.
+//! The standing of the page's revisions in the git history.
 
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -7,30 +7,30 @@ use xshell::cmd;
 use super::{AT, FAILED, PAGE};
 use crate::workspace::Workspace;
 
-/// How many digits of a revision the page has at least.
+/// The least number of digits of a revision on the page.
 const DIGITS: usize = 10;
 
-/// Where a revision stands.
+/// The position of a revision relative to HEAD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
-    /// What is checked out came of it.
+    /// The revision is HEAD or an ancestor of it.
     Behind,
-    /// It is there, and what is checked out did not come of it as far as the history that is here goes.
+    /// The commit exists, but is no ancestor of HEAD in the local history.
     Apart,
-    /// There is no such commit here.
+    /// The local repository has no such commit.
     Missing,
 }
 
-/// What to say of a revision.
+/// The verdict on a revision.
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
     Holds,
-    /// The history that would say it is not here.
+    /// The local history is too short for a decision.
     Untold,
     Refused(&'static str),
 }
 
-/// Whether what was found at a revision may stand; `whole`: the history goes back to the begin.
+/// Judges a revision; `whole` is set if the history reaches back to the first commit.
 fn judge(whole: bool, standing: Standing) -> Verdict {
     match standing {
         Standing::Behind => Verdict::Holds,
@@ -40,12 +40,12 @@ fn judge(whole: bool, standing: Standing) -> Verdict {
     }
 }
 
-/// Whether it is what git calls a commit, and nothing else: no option, no name of a branch, no `, with changes`.
+/// Returns true for a commit id; false for options, branch names and `, with changes`.
 pub(super) fn is_revision(text: &str) -> bool {
     text.len() >= DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// The revisions at which the page says that a proof held, or did not.
+/// Returns the revisions at which the page says that a proof held or failed.
 fn named(page: &str) -> Vec<&str> {
     page.lines()
         .filter_map(|line| line.strip_prefix(AT).or_else(|| line.strip_prefix(FAILED)))
@@ -53,10 +53,10 @@ fn named(page: &str) -> Vec<&str> {
         .collect()
 }
 
-/// The history of what is checked out.
+/// The history of the checked-out commit.
 pub(super) struct History<'a> {
     workspace: &'a Workspace,
-    /// Whether it is here at all, and goes back to the begin.
+    /// Set if there is a history and it reaches back to the first commit.
     whole: bool,
     untold: u32,
 }
@@ -64,7 +64,7 @@ pub(super) struct History<'a> {
 impl<'a> History<'a> {
     pub(super) fn of(workspace: &'a Workspace) -> Self {
         let shell = &workspace.shell;
-        // Sources that were unpacked have none, and a checkout may have been made with the last commits alone.
+        // An unpacked source archive has no history, and a shallow clone has its last commits only.
         let told = cmd!(shell, "git rev-parse --is-shallow-repository")
             .quiet()
             .ignore_stderr()
@@ -76,7 +76,7 @@ impl<'a> History<'a> {
         }
     }
 
-    /// Why nothing that was found at a revision can hold, if so.
+    /// Returns the reason why results at a revision cannot hold, if any.
     pub(super) fn complaint(&mut self, revision: &str) -> Option<&'static str> {
         if !is_revision(revision) {
             return Some("that is no revision");
@@ -91,7 +91,7 @@ impl<'a> History<'a> {
         }
     }
 
-    /// Whether a file is another than at a revision that is here, or git does not say that it is the same.
+    /// Returns true if a file differs from an ancestor revision, or git cannot compare them.
     pub(super) fn has_changed(&self, revision: &str, file: &str) -> bool {
         self.standing(revision) == Standing::Behind
             && !self.agrees(&["diff", "--quiet", revision, "--", file])
@@ -108,7 +108,7 @@ impl<'a> History<'a> {
         }
     }
 
-    /// Whether git says yes.
+    /// Returns true if git succeeds.
     fn agrees(&self, arguments: &[&str]) -> bool {
         cmd!(self.workspace.shell, "git {arguments...}")
             .quiet()
@@ -117,7 +117,7 @@ impl<'a> History<'a> {
             .is_ok()
     }
 
-    /// Fails unless every proof on the page was run on what this came of.
+    /// Fails unless every proof on the page was run on an ancestor of HEAD.
     pub(super) fn check(&mut self) -> Result<()> {
         let page = fs::read_to_string(self.workspace.root().join(PAGE)).context(PAGE)?;
         for revision in named(&page) {
@@ -128,7 +128,9 @@ impl<'a> History<'a> {
         Ok(())
     }
 
-    /// Says what could not be looked up: silence would look like an answer.
+    /// Prints the number of revisions that could not be checked.
+    ///
+    /// Silence would look like success.
     pub(super) fn tell(&self) {
         if self.untold != 0 {
             println!(

@@ -1,4 +1,4 @@
-//! What tries to break the claims of safety: the long forms, and the page that says what they found.
+//! Runs the long forms of the safety checks and writes their counts into the page.
 
 mod connections;
 mod coverage;
@@ -26,16 +26,16 @@ use crate::features;
 use crate::tools;
 use crate::workspace::Workspace;
 
-/// Where the counts go.
+/// The page of counts.
 const PAGE: &str = "docs/assurance.md";
 
-/// Begins what a section says of a proof that held.
+/// The start of the line with the revision at which a proof held.
 const AT: &str = "At revision";
 
-/// Begins what a section says of a proof that did not hold the last time.
+/// The start of the line with the revision at which a proof last failed.
 const FAILED: &str = "It failed at revision";
 
-/// Ends the name of a revision that is not all that was tried.
+/// The suffix of a revision whose tree had uncommitted changes.
 const CHANGED: &str = ", with changes";
 
 /// Arguments of the task.
@@ -55,24 +55,24 @@ pub(crate) struct Options {
     list: bool,
 }
 
-/// One way of trying.
+/// One kind of check.
 struct Proof {
     name: &'static str,
     what: &'static str,
-    /// What comes of it goes into the section of that name.
+    /// Runs the proof; its text goes into the section of that name.
     run: fn(&Workspace, &Effort) -> Result<Option<String>>,
 }
 
-/// How long to try.
+/// The time limit and the seed of a run.
 pub(crate) struct Effort {
     end: Instant,
     minutes: u32,
-    /// What random choices begin with.
+    /// The seed of random choices.
     seed: u64,
 }
 
 impl Effort {
-    /// Whether there is time for another piece.
+    /// Returns true if there is time for another piece of work.
     fn is_left(&self) -> bool {
         Instant::now() < self.end
     }
@@ -159,7 +159,7 @@ const PROOFS: [Proof; 18] = [
         name: "kills",
         what: "programs that are killed or interrupted at random moments",
         run: |workspace, effort| {
-            // A round is one of each kind, some seconds.
+            // A round runs one of each kind and takes some seconds.
             let rounds = effort.minutes.saturating_mul(5);
             guest::run(workspace, &guest::KILLS, rounds, effort.seed).map(Some)
         },
@@ -168,7 +168,7 @@ const PROOFS: [Proof; 18] = [
         name: "limits",
         what: "memory that may be registered, or descriptors, run out",
         run: |workspace, effort| {
-            // A round of it takes as long as a few of the others.
+            // A round takes as long as several rounds of the other jobs.
             guest::run(
                 workspace,
                 &guest::LIMITS,
@@ -193,18 +193,18 @@ const PROOFS: [Proof; 18] = [
     Proof {
         name: "mutants",
         what: "faults put into the core's validation, file by file until the time is up",
-        // Writes its rows itself, each when it is there.
+        // Writes each of its rows as soon as it is complete.
         run: |workspace, effort| mutants::run(workspace, effort).map(|()| None),
     },
     Proof {
         name: summary::NAME,
         what: "nothing more: the table at the head of the page",
-        // Written behind every run.
+        // `run` writes the summary after every run.
         run: |_, _| Ok(None),
     },
 ];
 
-/// Runs the long forms and writes what they counted; goes on after a failure, and fails at the end.
+/// Runs the long forms and writes their counts; fails at the end if one failed.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     if let Some(name) = options
         .only
@@ -246,7 +246,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Runs one and writes what it counted, or that it failed.
+/// Runs one proof and writes its counts, or that it failed.
 fn run_one(workspace: &Workspace, options: &Options, proof: &Proof, begin: Instant) -> Result<()> {
     let before = revision(workspace)?;
     let effort = Effort {
@@ -261,7 +261,7 @@ fn run_one(workspace: &Workspace, options: &Options, proof: &Proof, begin: Insta
         }
         Ok(None) => Ok(()),
         Err(error) => {
-            // Why it failed is to be told, whatever becomes of the page.
+            // The cause of the failure is returned, even if the page cannot be written.
             if let Err(other) = note_failure(workspace, proof.name, &before) {
                 eprintln!("{}: {other:#}", proof.name);
             }
@@ -270,7 +270,9 @@ fn run_one(workspace: &Workspace, options: &Options, proof: &Proof, begin: Insta
     }
 }
 
-/// What the page says of it was so for another revision.
+/// Adds the failure and its revision to the section.
+///
+/// The section's text is for an earlier revision.
 fn note_failure(workspace: &Workspace, name: &str, before: &str) -> Result<()> {
     let at = throughout(before, &revision(workspace)?);
     let said = section(workspace, name).unwrap_or_default();
@@ -285,7 +287,7 @@ fn note_failure(workspace: &Workspace, name: &str, before: &str) -> Result<()> {
     replace(workspace, name, &section)
 }
 
-/// The short form: what takes seconds, and what must be in step with the code.
+/// Runs the short forms: checks of seconds, and those that compare pages with the code.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     unsafety::check(workspace)?;
     dependencies::check(workspace)?;
@@ -300,7 +302,9 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     models::check(workspace)
 }
 
-/// What a proof was run on: others may change the tree meanwhile, or the proof itself does.
+/// Returns the revision of a proof, marked if the tree changed during the run.
+///
+/// The proof itself or another process may change the tree.
 fn throughout(before: &str, after: &str) -> String {
     if before == after || before.ends_with(CHANGED) {
         before.to_owned()
@@ -309,7 +313,7 @@ fn throughout(before: &str, after: &str) -> String {
     }
 }
 
-/// What was tried, as the repository calls it; and whether it was changed since, but for the page itself.
+/// Returns the short id of HEAD, marked if the tree has changes outside the page.
 fn revision(workspace: &Workspace) -> Result<String> {
     let shell = &workspace.shell;
     let head = cmd!(shell, "git rev-parse --short=10 HEAD").quiet();
@@ -322,7 +326,7 @@ fn revision(workspace: &Workspace) -> Result<String> {
     Ok(format!("{}{changed}", head.read()?))
 }
 
-/// The lines that begin and end a section.
+/// Returns the lines that begin and end a section.
 fn marks(name: &str) -> (String, String) {
     (
         format!("<!-- written by `cargo xtask harden --only {name}` -->\n"),
@@ -330,19 +334,19 @@ fn marks(name: &str) -> (String, String) {
     )
 }
 
-/// What the page says now in a section.
+/// Returns the current text of a section.
 fn section(workspace: &Workspace, name: &str) -> Result<String> {
     let text = fs::read_to_string(workspace.root().join(PAGE)).context(PAGE)?;
     let parts = Parts::of(&text, name).context(PAGE)?;
     Ok(parts.section.to_owned())
 }
 
-/// Writes a section of the page anew.
+/// Replaces a section of the assurance page.
 fn replace(workspace: &Workspace, name: &str, section: &str) -> Result<()> {
     replace_in(workspace, PAGE, name, section)
 }
 
-/// Writes a section of some page anew.
+/// Replaces a section of a page.
 fn replace_in(workspace: &Workspace, page: &str, name: &str, section: &str) -> Result<()> {
     let path = workspace.root().join(page);
     let text = fs::read_to_string(&path).with_context(|| page.to_owned())?;
@@ -352,7 +356,7 @@ fn replace_in(workspace: &Workspace, page: &str, name: &str, section: &str) -> R
     Ok(())
 }
 
-/// A page, divided by the lines that begin and end a section.
+/// A page, split at the lines that begin and end a section.
 struct Parts<'p> {
     before: &'p str,
     section: &'p str,

@@ -1,4 +1,4 @@
-//! The proofs of the core's threads: every interleaving of each model, and whether they would notice a weaker order.
+//! Proofs of the core's threads: every interleaving of each model, and its sensitivity to changes.
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde::Deserialize;
@@ -16,26 +16,30 @@ use xshell::cmd;
 use crate::lanes::{in_lanes, processors};
 use crate::workspace::Workspace;
 
-/// The accesses whose orders are not needed as far as the models can tell, each with the reason why it stays; and steps that models need.
+/// The accesses whose orders no model needs, with reasons; and steps that models need.
 const UNNOTICED: &str = "checks/assurance/orders.toml";
-/// As the tests are told; see `dat-core/src/models`.
+/// The variables that tell the tests; see `dat-core/src/models`.
 const CHANGED: &str = "DAT_CORE_CHANGED";
 const LISTED: &str = "DAT_CORE_LISTED";
-/// What is left out of the core where a lock is not held, or a waker not used.
+/// The suffix of a change that omits taking a lock or using a waker.
 const SKIPPED: &str = ":skipped";
-/// Whether a model that takes longer than this notices a change stays open, in the short form: there are other changes.
+/// The time limit for a model with a change in the short form.
+///
+/// A model that exceeds it stays undecided; the short form tries another change.
 const SHORT: Duration = Duration::from_secs(60);
-/// The same in the long form, where all have to be answered, on a machine that may have other work too.
+/// The time limit in the long form, which needs every answer, on a busy machine.
 const LONG: Duration = Duration::from_secs(1200);
-/// The models that the short form runs with words in halves too: there are more ways of them then, and not many.
+/// The models that the short form also runs with words in halves.
+///
+/// They then have more interleavings, but not many.
 const HALVED: [&str; 3] = [
     "models::record::a_completion_tells_of_its_own_post",
     "models::record::an_event_tells_of_its_own_post",
     "models::slot::a_region_outlasts_the_posts_that_read_it",
 ];
-/// How the tests of a package end where one fails.
+/// The exit code of a package's tests when one fails.
 const FAILED: i32 = 101;
-/// How they end where a second panic comes while the first is on its way.
+/// The signal that ends the tests on a second panic during unwinding.
 const ABORTED: i32 = 6;
 
 #[derive(Deserialize)]
@@ -47,52 +51,52 @@ struct Known {
     step: Vec<Step>,
 }
 
-/// A lock that is held, or a waker that is used, without which a model has to fail.
+/// A held lock or used waker without which a model must fail.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Step {
     file: String,
-    /// Part of its line.
+    /// A part of its line.
     line: String,
-    /// Part of the line above, where the line alone is not enough.
+    /// A part of the line above, if the line is ambiguous.
     below: Option<String>,
-    /// The model.
+    /// The name of the model.
     model: String,
 }
 
-/// What the checker says when a way becomes too long for it.
+/// The checker's message when an execution becomes too long.
 const GAVE_UP: &str = "exceeded maximum number of branches";
 
-/// What a model says of a change.
+/// The result of a model with a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Fails,
     Holds,
-    /// It took too long, or too many steps.
+    /// The run exceeded the time limit, or an execution became too long for the checker.
     Open,
 }
 
-/// One access that stays as it is though no model needs it.
+/// An access that keeps its order although no model needs it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Access {
     file: String,
-    /// Part of its line.
+    /// A part of its line.
     line: String,
-    /// Part of the line above, where the line alone is not enough.
+    /// A part of the line above, if the line is ambiguous.
     below: Option<String>,
-    /// What goes unnoticed: `relaxed`, `partial` or `omitted`.
+    /// The unnoticed changes: `relaxed`, `partial` or `omitted`.
     changes: Vec<String>,
-    /// Why it is as it is.
+    /// The reason for the current order.
     reason: String,
 }
 
-/// What one model proved.
+/// The result of one model.
 struct Proof {
     name: String,
     ways: u64,
     accesses: u64,
-    /// Times a thread was interrupted where it could go on, or `all`.
+    /// The bound on interruptions of a thread that could continue, or `all`.
     interruptions: String,
     changeable: BTreeSet<String>,
     took: Duration,
@@ -106,14 +110,14 @@ impl Known {
 }
 
 impl Proof {
-    /// The changes of accesses among those that there are.
+    /// Returns the possible changes that concern accesses.
     fn changes_of_accesses(&self) -> impl Iterator<Item = &String> {
         let all = self.changeable.iter();
         all.filter(|change| !change.ends_with(SKIPPED))
     }
 }
 
-/// Where a change is, as the sources have it.
+/// The place of a change in the sources.
 struct Place {
     file: String,
     text: String,
@@ -145,7 +149,7 @@ impl Place {
     }
 }
 
-/// Runs all models, and lets each show that it notices a change: the short form.
+/// Runs the short form: all models, each of which must notice a change.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     let binary = build(workspace, false)?;
     let proofs = prove_all(&binary)?;
@@ -165,7 +169,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     check_halves(workspace, &proofs)
 }
 
-/// Runs some models with words in halves, and lets each show that it notices a change there.
+/// Runs some models with words in halves; each must notice a change there.
 fn check_halves(workspace: &Workspace, whole: &[Proof]) -> Result<()> {
     let binary = build(workspace, true)?;
     for name in HALVED {
@@ -186,7 +190,7 @@ fn check_halves(workspace: &Workspace, whole: &[Proof]) -> Result<()> {
     Ok(())
 }
 
-/// The first of some changes that a model notices.
+/// Returns the first of some changes that a model notices.
 fn first_noticed<'c>(
     binary: &Path,
     model: &str,
@@ -200,7 +204,7 @@ fn first_noticed<'c>(
     Ok(None)
 }
 
-/// The steps that models need, each with its model, as the models name them.
+/// Returns the steps that models need, each with its model and its change.
 fn steps<'k>(
     workspace: &Workspace,
     known: &'k Known,
@@ -232,7 +236,9 @@ fn steps<'k>(
     Ok(steps)
 }
 
-/// Runs all models, also with words in halves, and every change of an access; returns the section of the report.
+/// Runs all models, also with words in halves, and every change of an access.
+///
+/// Returns the section of the report.
 pub(crate) fn run(workspace: &Workspace) -> Result<String> {
     let binary = build(workspace, false)?;
     let proofs = prove_all(&binary)?;
@@ -306,7 +312,7 @@ fn build(workspace: &Workspace, halves: bool) -> Result<PathBuf> {
     if !halves {
         return Ok(built);
     }
-    // The next build takes its name.
+    // The next build would overwrite it.
     let kept = target.join("halves");
     fs::copy(&built, &kept)?;
     Ok(kept)
@@ -353,11 +359,11 @@ fn prove(binary: &Path, name: String) -> Result<Proof> {
                 bail!("{} says {line}", proof.name);
             };
             proof.ways += ways.parse::<u64>()?;
-            // Those of all runs so far.
+            // The line has the total of all runs so far.
             proof.accesses = accesses.parse()?;
             proof.interruptions = interruptions.to_owned();
         }
-        // The models' own accesses are not the core's.
+        // Accesses of the models themselves are no accesses of the core.
         if let Some((_, change)) = line.split_once("changeable: ")
             && !change.contains("models")
         {
@@ -367,7 +373,7 @@ fn prove(binary: &Path, name: String) -> Result<Proof> {
     Ok(proof)
 }
 
-/// What a model says of a change.
+/// Runs a model with a change; returns its verdict.
 fn notices(binary: &Path, model: &str, change: &str, limit: Duration) -> Result<Verdict> {
     let said = tempfile::NamedTempFile::new().context("a file")?;
     let mut child = Command::new(binary)
@@ -398,7 +404,7 @@ fn notices(binary: &Path, model: &str, change: &str, limit: Duration) -> Result<
     }
 }
 
-/// What it means that a model ended as one that fails: the checker gives up in that way, too.
+/// Returns the verdict on a failed model: the checker also fails when it gives up.
 fn verdict(said: &str) -> Verdict {
     if said.contains(GAVE_UP) {
         Verdict::Open
@@ -407,7 +413,7 @@ fn verdict(said: &str) -> Verdict {
     }
 }
 
-/// For each change of an access the first model that notices it, quick ones first.
+/// Returns the first model that notices each change of an access; fast models run first.
 fn notice_all(binary: &Path, proofs: &[Proof]) -> Result<BTreeMap<String, Option<String>>> {
     let mut order: Vec<&Proof> = proofs.iter().collect();
     order.sort_by_key(|proof| proof.took);
@@ -441,7 +447,7 @@ fn notice_all(binary: &Path, proofs: &[Proof]) -> Result<BTreeMap<String, Option
     Ok(noticed.into_inner().unwrap_or_default())
 }
 
-/// Holds what went unnoticed against the reasons; returns how many have one, and how many were noticed.
+/// Compares the unnoticed changes with the reasons; returns the numbers explained and noticed.
 fn judge(
     workspace: &Workspace,
     known: &Known,

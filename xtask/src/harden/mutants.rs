@@ -1,4 +1,4 @@
-//! Faults put into the core's validation and state tables one at a time: its own tests have to notice each.
+//! Mutation tests: faults in the core's validation and state tables, which its tests must notice.
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -17,18 +17,22 @@ use super::{Effort, PAGE};
 use crate::tools;
 use crate::workspace::Workspace;
 
-/// How cargo-mutants ends when it tried all: everything was noticed, something was not, or took too long.
+/// Exit codes of a complete run of cargo-mutants: all noticed, some missed, some timed out.
 const ENDED: [i32; 3] = [0, 2, 3];
-/// Where faults are put, and those that no test can notice.
+/// The list of mutated files, and of faults that no test can notice.
 const KEPT: &str = "checks/assurance/mutants.toml";
-/// What makes rows.
+/// The command that writes rows, for messages.
 const AGAIN: &str = "`cargo xtask harden --only mutants` tries it";
-/// How many times as long as without a fault the tests may take with one, and how long in any case: several are tried at once, beside whatever else the machine does.
+/// The time limit with a fault: multiple of a sound run, and minimum.
+///
+/// Several faults are tried at once, and the machine may be busy.
 const PATIENCE: u32 = 20;
 const LEAST: Duration = Duration::from_secs(120);
-/// What the compiler is told for 64-bit words in halves.
+/// The compiler flag for 64-bit words in halves.
 const HALVES: &str = "--cfg halves";
-/// Tests that look for races or compare speeds of copying: they take long, and what they look for is no answer to a call of one thread.
+/// Slow tests that look for races or compare copy speeds.
+///
+/// Such tests do not check the result of a call by one thread.
 const SLOW: [&str; 6] = [
     "ia::tag",
     "sync::bytes",
@@ -41,9 +45,9 @@ const SLOW: [&str; 6] = [
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Kept {
-    /// Validation and state tables.
+    /// The files of validation and state tables.
     files: Vec<String>,
-    /// Those of them that are compiled with 64-bit words in halves alone.
+    /// Further such files, compiled with 64-bit words in halves only.
     halves: Vec<String>,
     #[serde(default)]
     survivor: Vec<Survivor>,
@@ -64,18 +68,22 @@ impl Kept {
 #[serde(deny_unknown_fields)]
 struct Survivor {
     file: String,
-    /// Part of its line.
+    /// A part of its line.
     line: String,
-    /// What is done to it, as `cargo mutants` says.
+    /// The change, in the words of `cargo mutants`.
     fault: String,
-    /// How many faults it is about, where a line has several that are called the same.
+    /// The number of faults of the same name on the line.
     #[serde(default = "one")]
     count: usize,
-    /// Why nothing can notice it.
+    /// The reason why no test can notice it.
     reason: String,
 }
 
-/// Fails unless every reason is about a line that there is, and every file has a row of what this came of; says which files have changed since.
+/// Fails unless every reason matches a line, and every file has a valid row.
+///
+/// A valid row is of an ancestor revision.
+///
+/// Prints the files that have changed since.
 pub(crate) fn check(workspace: &Workspace, history: &mut History<'_>) -> Result<()> {
     let kept = read(workspace)?;
     for survivor in &kept.survivor {
@@ -106,7 +114,7 @@ pub(crate) fn check(workspace: &Workspace, history: &mut History<'_>) -> Result<
         if let Some(why) = history.complaint(at) {
             bail!("{PAGE}: {file} at revision {at}: {why}; {AGAIN}");
         }
-        // It takes minutes, which nobody should have to spend for each change.
+        // A new run takes minutes, too long for each change, so this is a notice only.
         if history.has_changed(at, file) {
             println!("{PAGE}: {file} has changed since revision {at}; {AGAIN}");
         }
@@ -133,14 +141,17 @@ fn read(workspace: &Workspace) -> Result<Kept> {
     Ok(kept)
 }
 
-/// Puts faults into one file after the other until the time is up, and writes the row of each.
+/// Tries faults in one file after the other and writes the row of each.
+///
+/// It ends when the time is up.
 pub(crate) fn run(workspace: &Workspace, effort: &Effort) -> Result<()> {
     let kept = read(workspace)?;
     let mut rows = known_rows(workspace)?;
     rows.retain(|file, _| kept.all().any(|known| known == file));
     let mut faults = Vec::new();
     let mut limits = BTreeMap::new();
-    // Those that were never tried come first, and then those that have changed since; of these the short ones, so that little time is not spent for no row.
+    // Files never tried come first, then those that changed since. Among these, short files come
+    // first, so that a short run still completes some rows.
     let mut history = History::of(workspace);
     let fresh: BTreeSet<String> = rows
         .iter()
@@ -175,7 +186,8 @@ pub(crate) fn run(workspace: &Workspace, effort: &Effort) -> Result<()> {
         let limit = match limits.get(flags) {
             Some(limit) => *limit,
             None => {
-                // A fault that makes the tests wait for ever counts as noticed, so that no other may take as long.
+                // A fault that makes the tests hang counts as noticed, so the limit must exceed
+                // every run that ends.
                 let alone = sound(workspace, flags)?;
                 let limit = alone.saturating_mul(PATIENCE).max(LEAST).as_secs();
                 limits.insert(flags, limit);
@@ -228,7 +240,7 @@ pub(crate) fn run(workspace: &Workspace, effort: &Effort) -> Result<()> {
         if faults.len() == before {
             rows.insert(file.clone(), outcome.row(file, &revision));
         }
-        // Each file takes minutes: what was found of it is not lost with a run that is ended.
+        // Each file takes minutes, so its result is saved before the next one starts.
         super::replace(workspace, "mutants", &table(&rows)?)?;
     }
     if left != 0 {
@@ -243,7 +255,7 @@ pub(crate) fn run(workspace: &Workspace, effort: &Effort) -> Result<()> {
     Ok(())
 }
 
-/// The section of the report.
+/// Returns the section of the report.
 fn table(rows: &BTreeMap<String, String>) -> Result<String> {
     let mut section = String::from(
         "| file | faults | noticed | do not compile | have a reason | at revision |\n|---|---|---|---|---|---|\n",
@@ -254,7 +266,7 @@ fn table(rows: &BTreeMap<String, String>) -> Result<String> {
     Ok(section)
 }
 
-/// The rows of the report as it is.
+/// Returns the rows of the current report.
 fn known_rows(workspace: &Workspace) -> Result<BTreeMap<String, String>> {
     Ok(super::section(workspace, "mutants")?
         .lines()
@@ -266,7 +278,7 @@ fn known_rows(workspace: &Workspace) -> Result<BTreeMap<String, String>> {
         .collect())
 }
 
-/// The last column of a row.
+/// Returns the last column of a row, the revision.
 fn revision_of(row: &str) -> &str {
     row.trim_end_matches('|')
         .rsplit('|')
@@ -275,12 +287,12 @@ fn revision_of(row: &str) -> &str {
         .trim()
 }
 
-/// A fault that nothing noticed.
+/// A fault that no test noticed.
 #[derive(Serialize, Deserialize)]
 struct Missed {
     line: String,
     fault: String,
-    /// All that `cargo mutants` calls it.
+    /// The full name in `cargo mutants`.
     name: String,
 }
 
@@ -292,7 +304,9 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// With what came of those that nothing noticed. `cargo mutants` tries some of the others again, whatever it is asked for.
+    /// Merges the result of a second run on the missed faults.
+    ///
+    /// `cargo mutants` repeats some of the other faults regardless of the selection.
     fn with(&self, later: Self) -> Self {
         let viable = self.noticed as usize + self.missed.len();
         Self {
@@ -314,16 +328,16 @@ impl Outcome {
     }
 }
 
-/// What a run found of a file, for the next one.
+/// The result for a file, saved for the next run.
 #[derive(Deserialize)]
 struct Found {
     revision: String,
-    /// Tests that were left out.
+    /// The skipped tests.
     skipped: Vec<String>,
     outcome: Outcome,
 }
 
-/// Where that is kept.
+/// Returns the path of that saved result.
 fn found_of(workspace: &Workspace, file: &str) -> PathBuf {
     let name = file.replace('/', "-");
     workspace
@@ -346,8 +360,9 @@ fn keep(workspace: &Workspace, file: &str, revision: &str, outcome: &Outcome) ->
     fs::write(&path, told).with_context(|| path.display().to_string())
 }
 
-/// What an earlier run found of a file, if nothing but tests was added since: what was noticed then is noticed now, and only the rest
-/// has to be tried again.
+/// Returns the earlier result for a file if only tests were added since.
+///
+/// Faults that were noticed then are noticed now, so only the rest needs another run.
 fn earlier(workspace: &Workspace, file: &str, revision: &str) -> Result<Option<Outcome>> {
     let Ok(told) = fs::read_to_string(found_of(workspace, file)) else {
         return Ok(None);
@@ -370,7 +385,7 @@ fn earlier(workspace: &Workspace, file: &str, revision: &str) -> Result<Option<O
     Ok(only_adds_tests(&changes).then_some(found.outcome))
 }
 
-/// Whether all that `git diff --numstat` names are files of tests, from which nothing was taken away.
+/// Returns true if `git diff --numstat` names test files only, and no removed lines.
 fn only_adds_tests(changes: &str) -> bool {
     changes.lines().all(|line| {
         let mut columns = line.split('\t').skip(1);
@@ -378,7 +393,7 @@ fn only_adds_tests(changes: &str) -> bool {
     })
 }
 
-/// A name as a pattern that means nothing else.
+/// Returns a pattern that matches exactly this name.
 fn pattern(name: &str) -> String {
     let escaped: String = name
         .chars()
@@ -390,7 +405,7 @@ fn pattern(name: &str) -> String {
     format!("^{escaped}$")
 }
 
-/// Puts each fault into a file, or those that nothing noticed earlier.
+/// Tries each fault of a file, or only those that an earlier run missed.
 fn try_file(
     workspace: &Workspace,
     file: &str,
@@ -403,7 +418,7 @@ fn try_file(
     let shell = &workspace.shell;
     let output = workspace.target().join("mutants");
     let skipped = SLOW.iter().flat_map(|name| ["--skip", *name]);
-    // What an earlier run left would be taken for the outcome of one that did not begin.
+    // An old result would be mistaken for that of a run that did not start.
     let told = output.join("mutants.out");
     if told.is_dir() {
         fs::remove_dir_all(&told).with_context(|| told.display().to_string())?;
@@ -422,14 +437,14 @@ fn try_file(
         }
     }
     let runner = runner()?;
-    // One that makes the tests wait for ever keeps no processor busy.
+    // Twice the processors: a fault that makes the tests hang occupies no processor.
     let jobs = (available_parallelism()?.get() * 2).to_string();
     let tried = cmd!(
         shell,
         "{program} mutants --package dat-core --file {file} {chosen...} --features std --baseline skip --jobs {jobs} --timeout {limit} --build-timeout 600 --output {output} --test-package dat-core --cargo-arg=--lib --cargo-arg=--config={runner} -- -- {skipped...}"
     )
     .env("CARGO_PROFILE_DEV_DEBUG", "none")
-    // Nobody looks where a test failed.
+    // The place of a failure is not needed.
     .env("RUST_BACKTRACE", "0")
     .env("RUSTFLAGS", flags);
     let status = Command::from(tried).status().context("cargo-mutants")?;
@@ -445,7 +460,7 @@ fn try_file(
     })
 }
 
-/// What tells cargo to end the tests with the first one that fails.
+/// Returns the cargo option that ends the tests at the first failure.
 fn runner() -> Result<String> {
     let own = env::current_exe()?;
     let own = own
@@ -455,7 +470,9 @@ fn runner() -> Result<String> {
     Ok(format!("target.\"cfg(all())\".runner={command}"))
 }
 
-/// The tests pass without any fault: with one that fails anyhow every fault would be noticed. How long they take when they are built.
+/// Checks that the tests pass without a fault; returns their duration without the build.
+///
+/// If a test failed anyway, every fault would count as noticed.
 fn sound(workspace: &Workspace, flags: &str) -> Result<Duration> {
     let shell = &workspace.shell;
     let skipped = SLOW.iter().flat_map(|name| ["--skip", *name]);
@@ -509,7 +526,7 @@ fn outcome(told: &str) -> Result<Outcome> {
         });
     }
     Ok(Outcome {
-        // What never ends is noticed too.
+        // A hang counts as noticed.
         noticed: count("caught")? + count("timeout")?,
         unviable: count("unviable")?,
         missed,

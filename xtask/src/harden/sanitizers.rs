@@ -1,4 +1,4 @@
-//! The suites with every access of memory, or every order between threads, looked at.
+//! The test suites under the address sanitizer and the thread sanitizer.
 
 use anyhow::{Context, Result, bail};
 use cargo_metadata::camino::Utf8PathBuf;
@@ -12,23 +12,24 @@ use crate::targets::DISTRIBUTION;
 use crate::tools;
 use crate::workspace::Workspace;
 
-/// What looks on.
+/// A sanitizer and its settings.
 struct Sanitizer {
     name: &'static str,
-    /// Its settings, in the variable that it reads.
+    /// The environment variable of its settings, and their value.
     settings: (&'static str, &'static str),
-    /// It has to see the standard library too, which is built for that.
+    /// Set if the standard library must be instrumented too, and so is built.
     everywhere: bool,
-    /// What it looks at beside the packages that both do.
+    /// Packages that it checks in addition to the common ones.
     beside: &'static [&'static str],
 }
 
 const ADDRESS: Sanitizer = Sanitizer {
     name: "address",
-    // Storage of adapters that live as long as the process is given up for good.
+    // Adapters that live as long as the process leak their storage on purpose.
     settings: ("ASAN_OPTIONS", "detect_leaks=0"),
     everywhere: false,
-    // Its tests have devices in software, but libibverbs is there, and the thread sanitizer would have to see what that does between threads too.
+    // Their tests use software devices but load libibverbs, which the thread sanitizer would have
+    // to instrument.
     beside: &["backend-verbs", "dat-ffi"],
 };
 const THREAD: Sanitizer = Sanitizer {
@@ -38,7 +39,7 @@ const THREAD: Sanitizer = Sanitizer {
     beside: &[],
 };
 
-/// Those whose tests run in one process without anything of the system.
+/// The packages whose tests run in one process without system devices or libraries.
 const PACKAGES: [&str; 7] = [
     "dat-core",
     "dat-rsm",
@@ -49,11 +50,13 @@ const PACKAGES: [&str; 7] = [
     "dat-tests",
 ];
 
-/// What moves bytes of consumers about: the short form looks at every access of memory that its tests make, but for the slow ones.
+/// The package that copies the consumers' bytes.
+///
+/// The short form runs its tests under the address sanitizer, except the slow ones.
 const MOVES_BYTES: &str = "backend-mock";
-/// Tests of that with transfers of megabytes.
+/// The prefix of its tests with transfers of megabytes.
 const SLOW: &str = "pieces::";
-/// The core's tests in which threads meet: the short form looks at the order of all that they do.
+/// The core's tests with several threads, which the short form runs under the thread sanitizer.
 const MEET: [&str; 16] = [
     "endpoint::tests::life::events_of_a_dying_endpoint_name_it",
     "event::tests::drivers::a_deadline_is_known_while_another_thread_looks_for_it",
@@ -73,13 +76,15 @@ const MEET: [&str; 16] = [
     "sync::host::tests::threads_that_meet_on_the_lock_exclude_each_other",
 ];
 
-/// The same of the driver: words that it shares with a device in software.
+/// The driver's such test, of words that it shares with a software device.
 const SHARED_WORDS: [&str; 1] = ["hal::tests::threads_share_words_and_units"];
 
-/// How many tests one process runs: what storage they give up, and what a sanitizer remembers of it, goes with the process.
+/// The most tests in one process.
+///
+/// The end of a process frees the leaked storage and the sanitizer's records of it.
 const AT_ONCE: usize = 100;
 
-/// Runs the suites under each sanitizer; a finding ends the test that it is of.
+/// Runs the suites under each sanitizer; a finding ends its test.
 pub(super) fn run(workspace: &Workspace) -> Result<String> {
     let shell = &workspace.shell;
     cmd!(shell, "rustup component add --toolchain nightly rust-src").run()?;
@@ -101,7 +106,7 @@ pub(super) fn run(workspace: &Workspace) -> Result<String> {
     Ok(table)
 }
 
-/// The short form: moving bytes under the address sanitizer, threads of the core and of the driver under the thread sanitizer.
+/// Runs the short form: the mock under the address sanitizer, threads under the thread sanitizer.
 pub(super) fn check(workspace: &Workspace) -> Result<()> {
     let host = tools::host(workspace)?;
     let mut passed = 0;
@@ -126,7 +131,7 @@ pub(super) fn check(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-/// Runs tests of a program in which threads meet under the thread sanitizer.
+/// Runs a program's tests of several threads under the thread sanitizer.
 fn run_threads(suite: &Suite, tests: &[&str]) -> Result<()> {
     let (names, package) = (suite.names()?, &suite.name);
     if let Some(gone) = tests
@@ -136,14 +141,14 @@ fn run_threads(suite: &Suite, tests: &[&str]) -> Result<()> {
         bail!("{package} has no test {gone} any more, which the thread sanitizer is to look at");
     }
     let tests: Vec<String> = tests.iter().map(|name| (*name).to_owned()).collect();
-    // An ignored test is none that ran.
+    // An ignored test did not run.
     if suite.run_these(&THREAD, &tests)? != tests.len() as u64 {
         bail!("a test of threads in {package} is ignored");
     }
     Ok(())
 }
 
-/// Builds for a sanitizer, as little of it as can be: where a finding is says the line.
+/// Returns a build for a sanitizer with line tables only, enough to locate a finding.
 fn short(workspace: &Workspace, sanitizer: &Sanitizer, host: &str) -> Command {
     let folder = workspace.target().join("sanitizers/short");
     let mut command = Command::new("cargo");
@@ -166,8 +171,12 @@ fn mock_with_addresses(workspace: &Workspace, host: &str) -> Command {
     command
 }
 
-/// The thread sanitizer has to see the standard library too, or takes its locks for none. A nightly compiler may be without the library's sources, and nothing may bring
-/// them; Debian's compiler always has them here, and lacks the sanitizer's own library, which every nightly has.
+/// Returns a build of core and driver for the thread sanitizer, with Debian's compiler.
+///
+/// The thread sanitizer must instrument the standard library too, or it does not recognise its
+/// locks. A nightly toolchain may lack the library's sources, and nothing may download them.
+/// Debian's compiler always has the sources here, but lacks the sanitizer's runtime library, which
+/// every nightly has.
 fn core_with_threads(workspace: &Workspace, host: &str) -> Result<Command> {
     let shell = &workspace.shell;
     packages::install_all(shell)?;
@@ -179,17 +188,17 @@ fn core_with_threads(workspace: &Workspace, host: &str) -> Result<Command> {
         "-Zsanitizer=thread".to_owned(),
         "-Zexternal-clangrt".to_owned(),
     ];
-    // Before what it uses of the C library.
+    // Linked before the parts of the C library that it uses.
     for word in ["-Wl,--whole-archive", &runtime, "-Wl,--no-whole-archive"] {
         flags.push(format!("-Zpre-link-arg={word}"));
     }
     let mut command = short(workspace, &THREAD, host);
     command
         .env("RUSTC", DISTRIBUTION)
-        // The one way to build the standard library with a compiler that is not a nightly.
+        // A stable compiler cannot build the standard library in any other way.
         .env("RUSTC_BOOTSTRAP", "1")
         .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"))
-        // Nobody looks at back-traces, whose crates take as long to build as the rest of `std`.
+        // No back-traces: their crates take as long to build as the rest of `std`.
         .args([
             "-Zbuild-std=std,panic_unwind,test",
             "-Zbuild-std-features=panic-unwind",
@@ -199,11 +208,11 @@ fn core_with_threads(workspace: &Workspace, host: &str) -> Result<Command> {
     Ok(command)
 }
 
-/// A program of tests.
+/// A test program.
 struct Suite {
     name: String,
     program: Utf8PathBuf,
-    /// The folder of its package, where its tests run.
+    /// The folder of its package, in which its tests run.
     folder: Utf8PathBuf,
 }
 
@@ -215,7 +224,7 @@ fn build(workspace: &Workspace, sanitizer: &Sanitizer, host: &str) -> Result<Vec
         .current_dir(workspace.root())
         .env("RUSTUP_TOOLCHAIN", "nightly")
         .env("RUSTFLAGS", format!("-Zsanitizer={name}"))
-        // What looks on makes everything many times slower.
+        // The sanitizer makes the code many times slower.
         .env("CARGO_PROFILE_DEV_OPT_LEVEL", "1")
         .args(["test", "--no-run", "--lib", "--tests"])
         .args(["--target", host, "--target-dir"])
@@ -229,7 +238,7 @@ fn build(workspace: &Workspace, sanitizer: &Sanitizer, host: &str) -> Result<Vec
     programs(&mut command, sanitizer)
 }
 
-/// Builds programs of tests.
+/// Builds test programs.
 fn programs(command: &mut Command, sanitizer: &Sanitizer) -> Result<Vec<Suite>> {
     let what = format!("the suite for the {} sanitizer", sanitizer.name);
     let built = artifacts::of(command, &what)?;
@@ -254,12 +263,12 @@ fn programs(command: &mut Command, sanitizer: &Sanitizer) -> Result<Vec<Suite>> 
 }
 
 impl Suite {
-    /// Runs all tests; how many passed.
+    /// Runs all tests; returns the number that passed.
     fn run(&self, sanitizer: &Sanitizer) -> Result<u64> {
         self.run_these(sanitizer, &self.names()?)
     }
 
-    /// The names of its tests.
+    /// Returns the names of the tests.
     fn names(&self) -> Result<Vec<String>> {
         let listed = self.command().args(["--list", "--format=terse"]).output()?;
         if !listed.status.success() {
@@ -272,7 +281,7 @@ impl Suite {
         Ok(names.map(str::to_owned).collect())
     }
 
-    /// Runs these tests, so many at once; how many passed.
+    /// Runs these tests in groups of `AT_ONCE`; returns the number that passed.
     fn run_these(&self, sanitizer: &Sanitizer, names: &[String]) -> Result<u64> {
         let (variable, settings) = sanitizer.settings;
         let mut sum = 0;
@@ -286,7 +295,7 @@ impl Suite {
             let told = String::from_utf8_lossy(&output.stdout);
             let wrong = String::from_utf8_lossy(&output.stderr);
             let passed = counted(&told, " passed");
-            // Each of those that were named ran, or is one to be ignored.
+            // Each named test ran or is ignored.
             let all = passed + counted(&told, " ignored") == some.len() as u64;
             if !output.status.success() || !all {
                 bail!(
@@ -309,12 +318,12 @@ impl Suite {
     }
 }
 
-/// How many tests passed, if any.
+/// Returns the number of passed tests; `None` if it is zero.
 pub(super) fn passed(told: &str) -> Option<u64> {
     Some(counted(told, " passed")).filter(|sum| *sum != 0)
 }
 
-/// How many tests all programs say of that they are so.
+/// Sums one kind of count over the results of all test programs.
 fn counted(told: &str, what: &str) -> u64 {
     let results = told.lines().filter_map(|line| {
         let counts = line.strip_prefix("test result: ok. ")?;

@@ -1,4 +1,4 @@
-//! Use for long: whether memory, files and objects stay what they are.
+//! Long use: checks that memory, files and objects stay constant.
 
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -10,20 +10,24 @@ use super::guest::{self, Counting};
 use crate::vm;
 use crate::workspace::Workspace;
 
-/// The job of the guest, whose program runs here as well.
+/// The job in the guest, whose program also runs on this machine.
 const JOB: &str = "soak";
-/// How much longer than the guest the mock is used, which takes no processor for a device.
+/// The duration on the mock, as a multiple of the guest's.
+///
+/// The mock needs no processor for a device.
 const LONGER: u32 = 3;
 
-/// What keeps malloc from keeping places for each thread: they fill up for as long as anybody looks, and a leak would hide in that. As in the guest.
+/// The malloc settings against per-thread caches and arenas, the same as in the guest.
+///
+/// These would fill up during the whole run and hide a leak.
 const MALLOC: &str = "glibc.malloc.tcache_count=0:glibc.malloc.arena_max=1";
 
-/// How much there is.
+/// The size of the load.
 struct Load {
     threads: u32,
-    /// Of each thread.
+    /// Endpoints of each thread.
     endpoints: u32,
-    /// How often it is looked what there is.
+    /// The number of samples of memory and objects.
     looks: u32,
 }
 
@@ -32,7 +36,7 @@ const LONG: Load = Load {
     endpoints: 64,
     looks: 18,
 };
-/// The short form, its seconds and its seed, which is the same each time: others are tried for long.
+/// The short form with its seconds and its seed; long runs try other seeds.
 const SHORT: (Load, u32, u64) = (
     Load {
         threads: 4,
@@ -58,7 +62,7 @@ const SOAK: Counting = Counting {
     ],
 };
 
-/// Uses the mock for three times so many minutes.
+/// Uses the mock for three times `minutes`.
 pub(super) fn on_the_mock(workspace: &Workspace, minutes: u32, seed: u64) -> Result<String> {
     let folder = tempfile::tempdir().context("a folder for the program")?;
     let program = vm::program_of(workspace, JOB, false, folder.path())?;
@@ -77,7 +81,7 @@ pub(super) fn check(workspace: &Workspace) -> Result<()> {
     let (load, seconds, seed) = SHORT;
     println!("use of the mock for {seconds} s, with seed {seed}");
     let told = told(&program, &load, seconds, seed)?;
-    // Of transfers, windows and connections there were some.
+    // Transfers, windows and connections must each have occurred.
     row(&told, 0, &load)
         .filter(|row| row.iter().skip(3).take(3).all(|count| count != "0"))
         .with_context(|| {
@@ -89,7 +93,7 @@ pub(super) fn check(workspace: &Workspace) -> Result<()> {
         .map(|_row| ())
 }
 
-/// Uses the device of a guest for so many minutes.
+/// Uses the device of a guest for `minutes`.
 pub(super) fn in_a_guest(workspace: &Workspace, minutes: u32, seed: u64) -> Result<String> {
     let arguments = [
         (minutes * 60).to_string(),
@@ -98,13 +102,13 @@ pub(super) fn in_a_guest(workspace: &Workspace, minutes: u32, seed: u64) -> Resu
         LONG.threads.to_string(),
         LONG.endpoints.to_string(),
     ];
-    // What is emulated takes several times as long to begin, to look and to end.
+    // An emulated machine takes several times as long to start, to sample and to end.
     guest::run_with(workspace, &SOAK, &arguments, u64::from(minutes) * 180)
 }
 
-/// Runs the program on this machine, where its library is beside it; what it told.
+/// Runs the program with its library in the same folder; returns its output.
 fn told(program: &Path, load: &Load, seconds: u32, seed: u64) -> Result<Vec<String>> {
-    // Without lines of its own the registry has the mock.
+    // The registry has the mock if its file is empty.
     let configuration = program.with_file_name("dat.conf");
     fs::write(&configuration, "")?;
     let mut child = Command::new(program)
@@ -135,7 +139,7 @@ fn told(program: &Path, load: &Load, seconds: u32, seed: u64) -> Result<Vec<Stri
     Ok(told)
 }
 
-/// What the table says of what the program told.
+/// Returns the row of the table from the program's output.
 fn row(told: &[String], minutes: u32, load: &Load) -> Option<Vec<String>> {
     let words = |name: &str| -> Option<Vec<&str>> {
         let line = told.iter().find(|line| line.starts_with(name))?;

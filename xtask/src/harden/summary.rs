@@ -1,4 +1,6 @@
-//! The table at the head of the page: each proof, the part that tells of it, and where it held last.
+//! The table at the head of the page: each proof, its section and its revision.
+//!
+//! The revision is the one where the proof last held.
 
 use anyhow::{Context, Result, ensure};
 use std::fmt::Write as _;
@@ -7,15 +9,15 @@ use std::fs;
 use super::{AT, FAILED, PAGE, PROOFS, Parts, replace, section};
 use crate::workspace::Workspace;
 
-/// The name of its section.
+/// The name of the table's section.
 pub(super) const NAME: &str = "summary";
 
-/// Writes it anew, of what the page says now.
+/// Writes the table from the current page.
 pub(super) fn write(workspace: &Workspace) -> Result<()> {
     replace(workspace, NAME, &table(&page(workspace)?)?)
 }
 
-/// Refuses a table that is not of what the page says.
+/// Refuses a table that differs from the page's sections.
 pub(super) fn check(workspace: &Workspace) -> Result<()> {
     ensure!(
         section(workspace, NAME)? == table(&page(workspace)?)?,
@@ -49,7 +51,7 @@ fn table(page: &str) -> Result<String> {
     Ok(table)
 }
 
-/// What links to a heading.
+/// Returns the anchor of a heading.
 fn anchor(heading: &str) -> String {
     let letters = heading.chars().filter_map(|letter| match letter {
         ' ' => Some('-'),
@@ -59,7 +61,7 @@ fn anchor(heading: &str) -> String {
     letters.collect()
 }
 
-/// The revision at which a section says that its proof held.
+/// Returns the revision at which a section says that its proof held.
 fn held(section: &str) -> String {
     let said = |begins: &str| {
         let line = section.lines().find_map(|line| line.strip_prefix(begins))?;
@@ -77,7 +79,7 @@ fn held(section: &str) -> String {
 mod tests {
     use super::*;
 
-    /// A page with these rows in a section, and nothing in the others.
+    /// Returns a page with these rows in one section and nothing in the others.
     fn page(name: &str, rows: &str) -> String {
         let mut page = String::from("# Page\n");
         for proof in PROOFS.iter().filter(|proof| proof.name != NAME) {
@@ -115,7 +117,7 @@ mod tests {
         assert!(bad.ends_with("| **failed** at def |"), "{bad}");
         assert!(row("| a | abc |\n").ends_with("| each row says |"));
         assert!(row("").ends_with("| not run yet |"));
-        // One row for each but the table itself, and the two lines of the head.
+        // One row for each proof except the table itself, and the two lines of the head.
         let all = table(&page("models", "")).unwrap();
         assert_eq!(all.lines().count(), PROOFS.len() + 1);
         let (begin, _) = super::super::marks("models");

@@ -1,4 +1,6 @@
-//! The inventory of unsafe code: where it is, how much, and what makes it sound.
+//! The inventory of unsafe code: its places, its amount, and its invariants.
+//!
+//! The invariants make the code sound.
 
 use anyhow::{Context, Result, bail};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
@@ -13,7 +15,7 @@ use crate::workspace::Workspace;
 
 /// The published inventory.
 const PAGE: &str = "docs/unsafe.md";
-/// What makes the unsafe code of each place sound.
+/// The file of invariants that make the unsafe code of each place sound.
 const INVARIANTS: &str = "checks/assurance/unsafe.toml";
 
 #[derive(Deserialize)]
@@ -28,12 +30,12 @@ struct Invariants {
 struct Place {
     path: String,
     invariant: String,
-    /// It is no part of what users run.
+    /// Set if users do not run the code.
     #[serde(default)]
     test: bool,
 }
 
-/// How often a file is unsafe in which way.
+/// The uses of `unsafe` in a file, by kind.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 struct Count {
     blocks: u32,
@@ -49,7 +51,7 @@ impl Count {
     }
 }
 
-/// Fails unless the published inventory is that of the sources.
+/// Fails unless the published inventory matches the sources.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     let published = fs::read_to_string(workspace.root().join(PAGE)).context(PAGE)?;
     if published != inventory(workspace)?.page {
@@ -58,14 +60,14 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-/// Writes the inventory; tells how much there is.
+/// Writes the inventory; returns the table of counts.
 pub(super) fn run(workspace: &Workspace) -> Result<String> {
     let Inventory { page, told } = inventory(workspace)?;
     fs::write(workspace.root().join(PAGE), page)?;
     Ok(told)
 }
 
-/// The page, and a table of how much there is.
+/// The page, and a table of counts.
 struct Inventory {
     page: String,
     told: String,
@@ -76,7 +78,7 @@ fn inventory(workspace: &Workspace) -> Result<Inventory> {
     let places: Invariants = toml::from_str(&text).context(INVARIANTS)?;
     let mut found: BTreeMap<&str, Vec<(String, Count)>> = BTreeMap::new();
     for (file, count) in count_all(workspace.root())? {
-        // The longest path that leads there: a file before its folder.
+        // The longest matching path wins: a file over its folder.
         let place = places
             .place
             .iter()
@@ -138,7 +140,7 @@ fn inventory(workspace: &Workspace) -> Result<Inventory> {
     Ok(Inventory { page, told })
 }
 
-/// Every file of the tree that is unsafe somewhere.
+/// Returns every file of the tree that contains unsafe code.
 fn count_all(root: &Path) -> Result<Vec<(String, Count)>> {
     let mut counts = Vec::new();
     let files = WalkDir::new(root)
@@ -172,7 +174,7 @@ fn count_all(root: &Path) -> Result<Vec<(String, Count)>> {
     Ok(counts)
 }
 
-/// Counts in one file; comments and strings do not count.
+/// Counts the uses in one file; comments and strings do not count.
 fn count(text: &str) -> Result<Count> {
     let tokens: TokenStream = text
         .parse()
@@ -189,7 +191,7 @@ fn add(tokens: TokenStream, count: &mut Count) {
         match &token {
             TokenTree::Ident(word) => match word.to_string().as_str() {
                 "unsafe" => is_unsafe = true,
-                // Of a block of foreign functions, or of a function: the next word tells.
+                // A foreign block or a function: the next word decides.
                 "extern" if after => is_unsafe = true,
                 "fn" if after => count.functions += 1,
                 "impl" if after => count.implementations += 1,

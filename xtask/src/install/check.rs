@@ -1,4 +1,4 @@
-//! What is installed works for somebody who has nothing else: programs are compiled and linked as pkg-config says, and run.
+//! Checks an installation: programs compile, link and run with the flags of pkg-config only.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::ffi::OsString;
@@ -11,14 +11,14 @@ use super::pages;
 use super::{COMPLETIONS, Options, Places, Plan, Profile};
 use crate::workspace::Workspace;
 
-/// Faster to build, and there already when everything was tested.
+/// The debug profile: faster to build, and already built after the tests.
 const DEBUG: Profile = Profile {
     name: "dev",
     folder: "debug",
     is_optimised_by_linker: false,
 };
 
-/// Programs, the module of pkg-config that each needs, and what it prints.
+/// Programs, the pkg-config module of each, and the text that it prints first.
 const PROGRAMS: [(&str, &str, &str); 5] = [
     ("open.c", "dat", "mock0 has "),
     ("write.c", "dat", "status 0, written by RDMA"),
@@ -27,11 +27,11 @@ const PROGRAMS: [(&str, &str, &str); 5] = [
     ("put.c", "rsm", "put into a segment"),
 ];
 
-/// All that the one with a shared receive queue prints.
+/// The whole output of the program with a shared receive queue.
 const SHARED: &str = "message 0 of client 0, in buffer 0\nmessage 1 of client 1, in buffer 1\nmessage 2 of client 0, in buffer 2\n\
     low watermark: filled up to 4 buffers";
 
-/// Installs into a folder that does not stay, and uses what is there.
+/// Installs into a temporary folder and checks the result.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     let temporary = tempfile::tempdir().context("a folder")?;
     let prefix = temporary.path().join("installed");
@@ -57,7 +57,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
         run(workspace, temporary.path(), &prefix, source, module, said)?;
     }
     check_page(workspace)?;
-    // The same below a destination: nothing is written elsewhere, and nothing knows of the destination.
+    // With a destination, nothing is written outside it and no installed file names it.
     let packed = temporary.path().join("packed");
     let nowhere = PathBuf::from("/usr/nowhere");
     let packing = to(nowhere.clone(), Some(packed.clone()));
@@ -71,7 +71,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-/// The page for newcomers shows the first program as it is.
+/// Checks that the page for newcomers shows the first program unchanged.
 fn check_page(workspace: &Workspace) -> Result<()> {
     let read =
         |path: &str| fs::read_to_string(workspace.root().join(path)).context(path.to_owned());
@@ -84,7 +84,7 @@ fn check_page(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-/// Each library has the name inside that its link has, and versions of symbols where the interface has them.
+/// Checks each library's soname, and its symbol versions where the interface has them.
 fn check_names(workspace: &Workspace, prefix: &Path) -> Result<()> {
     let shell = &workspace.shell;
     for library in &LIBRARIES {
@@ -124,7 +124,7 @@ fn check_names(workspace: &Workspace, prefix: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Compiles a program with nothing but what pkg-config says, and runs it.
+/// Compiles a program with the flags of pkg-config only, and runs it.
 fn run(
     workspace: &Workspace,
     folder: &Path,
@@ -140,7 +140,7 @@ fn run(
         .read()?;
     let flags: Vec<OsString> = flags.split_whitespace().map(OsString::from).collect();
     let installed = prefix.join("share/doc/dat/examples").join(source);
-    // Headers of the system would do as well, and so be missed by nobody here.
+    // A program that finds system headers also compiles, so check that it includes ours only.
     let known = flags.clone();
     let included = cmd!(shell, "cc -M {installed} {known...}").quiet().read()?;
     let strange = included.split_whitespace().find(|path| {

@@ -1,4 +1,4 @@
-//! The C libraries: what they are called, and what goes with them.
+//! The C libraries: their names, and the files that are installed with them.
 
 use anyhow::Result;
 use std::path::Path;
@@ -7,23 +7,23 @@ use super::{Places, copy, link, write};
 
 /// A library for C programs.
 pub(super) struct Library {
-    /// As it is linked: `-lNAME`.
+    /// The name for the linker: `-lNAME`.
     pub(super) name: &'static str,
     /// The package that it is built from.
     pub(super) package: &'static str,
-    /// The name by which programs that were linked with it look for it.
+    /// The soname, by which linked programs look for the library.
     pub(super) loaded_as: &'static str,
-    /// Files below `include`, and folders with all that is in them.
+    /// Files below `include`, and folders with all their files.
     pub(super) headers: &'static [&'static str],
     pub(super) examples: &'static [&'static str],
-    /// What pkg-config tells; nothing for those that no program is linked with.
+    /// The pkg-config module; `None` if programs are not linked with the library.
     module: Option<Module>,
 }
 
 /// A module of pkg-config.
 struct Module {
     description: &'static str,
-    /// That of the interface.
+    /// The version of the interface.
     version: &'static str,
 }
 
@@ -71,21 +71,25 @@ pub(super) const LIBRARIES: [Library; 4] = [
     },
 ];
 
-/// What `--library` takes.
+/// Returns the values of `--library`.
 pub(super) fn names() -> Vec<&'static str> {
     LIBRARIES.iter().map(|library| library.name).collect()
 }
 
 impl Library {
-    /// Whether a page of the manual is about it: names begin with that of the interface.
+    /// Returns true if a manual page is about the library.
+    ///
+    /// Names of pages begin with the name of the interface.
     pub(super) fn has_page(&self, page: &Path) -> bool {
         let interface = if self.name == "rsm" { "rsm" } else { "dat" };
         let file = page.file_name().and_then(|name| name.to_str());
         file.is_some_and(|name| name.starts_with(interface))
     }
 
-    /// Installs the library with its names, and what pkg-config reads. The file has the version of this project behind that of the
-    /// interface; the name that the loader looks for is a link to it, and so is the one for the linker.
+    /// Installs the library with its links and its pkg-config file.
+    ///
+    /// The file's name is `loaded_as` with this project's version appended. The name for the loader
+    /// is a link to the file; the name for the linker is a link to the name for the loader.
     pub(super) fn install(&self, built: &Path, places: &Places) -> Result<()> {
         let file = format!("{}.{}", self.loaded_as, env!("CARGO_PKG_VERSION"));
         let linked = format!("lib{}.so", self.name);

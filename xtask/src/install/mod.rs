@@ -1,4 +1,4 @@
-//! Installs the C libraries with what belongs to them, and the program, below a prefix.
+//! Installs the C libraries with their files, and the program, below a prefix.
 
 mod check;
 mod libraries;
@@ -41,13 +41,16 @@ pub(crate) struct Options {
     except: Vec<String>,
 }
 
-/// A profile of cargo.
+/// A cargo profile.
 #[derive(Clone, Copy)]
 struct Profile {
     name: &'static str,
-    /// The folder that cargo builds it into.
+    /// The build folder of the profile.
     folder: &'static str,
-    /// Whether the linker optimises. What a program needs is made for it alone then, and made again for libraries that Rust may link, too.
+    /// Set if the linker optimises across crates.
+    ///
+    /// Cargo then builds dependencies for a program separately from those for a library that Rust
+    /// may link, and so builds them twice.
     is_optimised_by_linker: bool,
 }
 
@@ -57,22 +60,22 @@ const RELEASE: Profile = Profile {
     is_optimised_by_linker: true,
 };
 
-/// The package of the program.
+/// The package of the program `dat`.
 const PROGRAM: &str = "dat-cli";
 
-/// Completions as they are made, and where they go below `share`.
+/// The files of completions, and their paths below `share`.
 const COMPLETIONS: [(&str, &str); 3] = [
     ("dat.bash", "bash-completion/completions/dat"),
     ("_dat", "zsh/site-functions/_dat"),
     ("dat.fish", "fish/vendor_completions.d/dat.fish"),
 ];
 
-/// Where files go.
+/// The destinations of the files.
 struct Places {
-    /// As those who use the files see it.
+    /// The prefix from which the installed files are used.
     prefix: PathBuf,
     libraries: PathBuf,
-    /// What is put before it.
+    /// The folder that precedes every path (`--destdir`).
     before: Option<PathBuf>,
 }
 
@@ -95,7 +98,7 @@ impl Places {
         })
     }
 
-    /// Where a file is written that is used as `path`.
+    /// Returns the path at which a file is written that is used as `path`.
     fn written(&self, path: &Path) -> PathBuf {
         match &self.before {
             None => path.to_path_buf(),
@@ -112,7 +115,7 @@ impl Places {
     }
 }
 
-/// Builds and installs.
+/// Builds and installs the chosen libraries and the program.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let places = Places::new(options)?;
     let plan = Plan::new(options, RELEASE);
@@ -136,7 +139,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// What is to be installed.
+/// The parts to install.
 struct Plan<'a> {
     libraries: Vec<&'static Library>,
     has_program: bool,
@@ -160,7 +163,9 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Builds all of it, and what writes pages of the program, before the first folder is made: where it cannot be built nothing is installed in part.
+    /// Builds all parts, and the writer of the program's pages.
+    ///
+    /// This precedes the first write, so a failed build leaves no partial installation.
     fn build(&self, workspace: &Workspace) -> Result<()> {
         self.build_parts(workspace)?;
         if self.has_program {
@@ -169,9 +174,12 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
-    /// Builds all of it with one call of cargo, so that what they share is built once. For release the program is built by itself: what it needs is
-    /// optimised for a program then, as `cargo run --release` and the pages have it. Those need not build it again, but what depends on the
-    /// features of all default members.
+    /// Builds all parts in one call of cargo, so that their dependencies are built once.
+    ///
+    /// With a profile that the linker optimises, the program is built separately. Its dependencies
+    /// are then optimised for a program, as in `cargo run --release` and in the writer of the
+    /// pages. These reuse that build, except for crates that depend on the features of all default
+    /// members.
     fn build_parts(&self, workspace: &Workspace) -> Result<()> {
         let libraries: Vec<&str> = self
             .libraries
@@ -194,7 +202,7 @@ impl<'a> Plan<'a> {
         self.build_packages(workspace, &libraries, &[])
     }
 
-    /// Builds some packages, or of each what `targets` says.
+    /// Builds some packages, or only the `targets` of each.
     fn build_packages(
         &self,
         workspace: &Workspace,
@@ -202,7 +210,7 @@ impl<'a> Plan<'a> {
         targets: &[&str],
     ) -> Result<()> {
         if packages.is_empty() {
-            // Cargo would build others then.
+            // Without a package, cargo would build the default members.
             return Ok(());
         }
         let profile = self.profile.name;
@@ -216,7 +224,7 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
-    /// The features that were asked for, where packages have them, as arguments of cargo.
+    /// Returns the requested features that the packages have, as arguments of cargo.
     fn features_of(&self, workspace: &Workspace, packages: &[&str]) -> Vec<String> {
         let wanted = self.features.iter().flat_map(|list| list.split(','));
         let of_each = wanted.flat_map(|feature| {
@@ -228,7 +236,7 @@ impl<'a> Plan<'a> {
         of_each.collect()
     }
 
-    /// Installs what is built.
+    /// Installs the built parts.
     fn install(&self, workspace: &Workspace, places: &Places) -> Result<()> {
         let built = workspace.target().join(self.profile.folder);
         let sources = workspace.root().join("dat-ffi");
@@ -261,7 +269,7 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
-    /// Completions, under the names by which each shell looks for them.
+    /// Installs the completions under the names that each shell looks for.
     fn install_completions(&self, workspace: &Workspace, places: &Places) -> Result<()> {
         let folder = tempfile::tempdir().context("a folder")?;
         self.write_of_program(workspace, "completions", folder.path())?;
@@ -272,12 +280,12 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
-    /// What [`manual::write_of_program`] does, by what the program was built from.
+    /// Calls [`manual::write_of_program`] with the build arguments of the program.
     fn write_of_program(&self, workspace: &Workspace, kind: &str, folder: &Path) -> Result<()> {
         manual::write_of_program(workspace, &self.as_built(workspace), kind, folder)
     }
 
-    /// How the program was built, for cargo.
+    /// Returns the cargo arguments that the program was built with.
     fn as_built(&self, workspace: &Workspace) -> Vec<String> {
         let mut as_built = vec![format!("--profile={}", self.profile.name)];
         as_built.extend(self.features_of(workspace, &[PROGRAM]));
@@ -285,7 +293,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Whether a package has a feature.
+/// Returns true if a package has a feature.
 fn has(workspace: &Workspace, package: &str, feature: &str) -> bool {
     let member = workspace.member(package);
     member.is_some_and(|member| member.features.contains_key(feature))
@@ -295,7 +303,9 @@ fn cannot(what: &str, path: &Path) -> String {
     format!("cannot {what} {}", path.display())
 }
 
-/// Makes the folder of a file that is to be written, and takes away what is there: programs that run keep the old library.
+/// Makes the folder of a file and removes an existing file.
+///
+/// Running programs keep the old library.
 fn make_room(path: &Path) -> Result<()> {
     let folder = path.parent().context("a file in no folder")?;
     fs::create_dir_all(folder).with_context(|| cannot("make", folder))?;
@@ -332,7 +342,7 @@ fn write(path: &Path, text: &str) -> Result<()> {
         .with_context(|| cannot("permit", path))
 }
 
-/// Makes a name for another file of the same folder.
+/// Makes a link to another file of the same folder.
 fn link(name: &Path, to: &str) -> Result<()> {
     make_room(name)?;
     symlink(to, name).with_context(|| cannot("make", name))

@@ -1,4 +1,4 @@
-//! The man pages that are installed: all are there, say what the headers say, and can be read.
+//! Checks that the installed man pages are complete, match the headers and can be read.
 
 use anyhow::{Context, Result, ensure};
 use std::fs;
@@ -9,14 +9,14 @@ use super::libraries::LIBRARIES;
 use crate::pages::{Manual, declarations};
 use crate::workspace::Workspace;
 
-/// What the headers of DAT 1.2 and of remote shared memory declare, and what those of 2.0 do.
+/// The headers of DAT 1.2 and of remote shared memory; `LATER` has those of 2.0.
 const OURS: &str = "#include <dat/udat.h>\n#include <dat/dat_registry.h>\n#include <rsmapi.h>\n";
 const LATER: &str = "#include <dat2/udat.h>\n#include <dat2/dat_registry.h>\n";
 
-/// What `dat registry --check` alone asks our libraries, which no header declares.
+/// An exported function that no header declares; only `dat registry --check` calls it.
 const OF_THE_PROGRAM: &str = "dat_provider_explain";
 
-/// Checks what is below a prefix.
+/// Checks the pages below a prefix.
 pub(super) fn check(workspace: &Workspace, prefix: &Path) -> Result<()> {
     let manual = prefix.join("share/man");
     let mut exported = Vec::new();
@@ -46,7 +46,7 @@ pub(super) fn check(workspace: &Workspace, prefix: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The functions that a library exports.
+/// Returns the functions that a library exports.
 fn exports(workspace: &Workspace, library: &Path) -> Result<Vec<String>> {
     let symbols = cmd!(workspace.shell, "objdump --dynamic-syms {library}")
         .quiet()
@@ -66,7 +66,7 @@ fn files(manual: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Every page is read without a warning.
+/// Checks that `mandoc` reads every page without a warning.
 fn lint(workspace: &Workspace, pages: &[PathBuf]) -> Result<()> {
     let read = cmd!(workspace.shell, "mandoc -T lint -W warning {pages...}");
     let read = read.quiet().ignore_status().output()?;
@@ -79,8 +79,10 @@ fn lint(workspace: &Workspace, pages: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// What pages have as declarations is compiled behind what headers have: a compiler refuses two that differ. Pages that say nothing
-/// else of 2.0 have the same for it.
+/// Compiles the declarations of the pages after those of the headers.
+///
+/// A compiler rejects two declarations that differ. A page without separate declarations for 2.0
+/// must match the headers of 2.0 too.
 fn check_declarations(
     workspace: &Workspace,
     prefix: &Path,
@@ -109,7 +111,7 @@ fn check_declarations(
         if !others.is_empty() {
             add(&mut later, &others);
         } else if in_2_0(name) {
-            // Macros of 2.0 have other arguments.
+            // Macros of 2.0 have different arguments.
             let functions: Vec<String> = first
                 .into_iter()
                 .take_while(|line| !line.starts_with('#'))
@@ -124,7 +126,7 @@ fn check_declarations(
     Ok(())
 }
 
-/// Pieces of programs on pages are compiled as they stand there; those for DAT in both editions.
+/// Compiles the programs on the pages unchanged, and also with the headers of DAT 2.0.
 fn check_programs(workspace: &Workspace, prefix: &Path) -> Result<()> {
     let manual = Manual::read(&workspace.root().join("dat-ffi"))?;
     for (page, text) in manual.programs() {

@@ -1,19 +1,19 @@
-//! What the C headers declare.
+//! The functions that the C headers declare.
 
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// Functions by their names, as the headers write them, with lines as they are.
+/// Functions by name, with their declarations as in the header.
 pub(crate) struct Header {
-    /// What programs include.
+    /// The header that programs include.
     pub(crate) included: &'static str,
     pub(crate) functions: BTreeMap<String, String>,
 }
 
 impl Header {
-    /// Reads a file of the folder, which programs get by what they include.
+    /// Reads a header of the folder; programs get it through `included`.
     pub(crate) fn read(folder: &Path, file: &str, included: &'static str) -> Result<Self> {
         let path = folder.join(file);
         let text =
@@ -26,7 +26,9 @@ impl Header {
     }
 }
 
-/// Declarations begin at the start of a line, with a type, and end with a semicolon. Macros that are called like functions count as well.
+/// Returns the declared functions, and the macros that are called like functions.
+///
+/// A declaration starts at the start of a line, with a type, and ends with a semicolon.
 fn functions(text: &str) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut lines = text.lines();
@@ -53,7 +55,7 @@ fn functions(text: &str) -> BTreeMap<String, String> {
         while !is_over(&declaration) {
             let Some(more) = lines.next() else { break };
             if is_macro {
-                // One line, as its own continuation says.
+                // Joined into one line, as the backslash means.
                 declaration.truncate(declaration.trim_end_matches(['\\', ' ']).len());
                 declaration.push(' ');
                 declaration.push_str(more.trim_start());

@@ -1,4 +1,4 @@
-//! Pages of the manual for C programs, of the texts that are the Rust documentation as well.
+//! Man pages for C programs, made from the texts that are also the Rust documentation.
 
 mod headers;
 mod roff;
@@ -14,7 +14,7 @@ use roff::{Codes, Synopsis};
 use source::{Block, Page};
 use types::Types;
 
-/// The headers of DAT 1.2 that declare functions for programs, and for providers, and what is included for them.
+/// The headers of DAT 1.2 that declare functions, and the header to include for each.
 const DAT: [(&str, &str); 3] = [
     ("dat/udat.h", "dat/udat.h"),
     ("dat_common/calls.h", "dat/udat.h"),
@@ -22,7 +22,7 @@ const DAT: [(&str, &str); 3] = [
 ];
 const RSM: &str = "rsmapi.h";
 
-/// All texts, and the headers that declare what they are about.
+/// All texts, and the headers that declare their functions and types.
 pub(crate) struct Manual {
     pages: BTreeMap<String, Page>,
     headers: Vec<Header>,
@@ -31,7 +31,7 @@ pub(crate) struct Manual {
 }
 
 impl Manual {
-    /// Reads it from the folder `dat-ffi`.
+    /// Reads the manual from the folder `dat-ffi`.
     pub(crate) fn read(folder: &Path) -> Result<Self> {
         let include = folder.join("include");
         let headers = DAT.into_iter().chain([(RSM, RSM)]);
@@ -44,14 +44,14 @@ impl Manual {
         })
     }
 
-    /// All pages: where each belongs below `share/man`, and its text.
+    /// Returns all pages: the path of each below `share/man`, and its text.
     pub(crate) fn render(&self) -> Result<Vec<(PathBuf, String)>> {
         let mut rendered = Vec::new();
         for page in self.pages.values() {
             let text = self
                 .page(page)
                 .with_context(|| format!("the page of {}", page.name))?;
-            // Readers that follow no links find each name as well.
+            // Each name gets its own copy, for readers that follow no links.
             let places = page.names().map(|name| place(name, page.number));
             rendered.extend(places.map(|place| (place, text.clone())));
         }
@@ -69,7 +69,7 @@ impl Manual {
         Ok(roff::page(page, &synopses, codes, types, &known))
     }
 
-    /// Pieces of programs on pages that are about no single call, with the names of the pages.
+    /// Returns the program examples of the overview pages, with the names of the pages.
     pub(crate) fn programs(&self) -> impl Iterator<Item = (&str, String)> {
         let pages = self.pages.values().filter(|page| page.number == 7);
         pages.flat_map(|page| {
@@ -81,7 +81,7 @@ impl Manual {
         })
     }
 
-    /// All functions that there are pages for.
+    /// Returns all functions that have a page.
     fn names(&self) -> impl Iterator<Item = &str> {
         let functions = self.pages.values().filter(|page| page.number == 3);
         functions.flat_map(Page::names)
@@ -137,7 +137,7 @@ impl Manual {
     }
 }
 
-/// Declarations that are others in DAT 2.0 than in 1.2.
+/// Returns the declarations that differ in DAT 2.0.
 fn declarations_of_2_0(page: &Page) -> Option<&Vec<String>> {
     let blocks = &page.section("DAT 2.0")?.blocks;
     blocks.iter().find_map(|block| match block {
@@ -150,7 +150,7 @@ fn place(name: &str, number: u8) -> PathBuf {
     PathBuf::from(format!("man{number}/{name}.{number}"))
 }
 
-/// What a rendered page has as its declarations: those of 1.2 or of remote shared memory, and those that are others in 2.0.
+/// Returns a page's declarations: of DAT 1.2 or RSM, and those that differ in 2.0.
 ///
 /// # Errors
 /// The page has no synopsis.

@@ -1,25 +1,25 @@
-//! Texts as pages of the manual.
+//! Renders texts as man pages.
 
 use roff::{Inline, Roff, bold, italic, roman};
 
 use super::source::{Block, Page, Section};
 use super::types::Types;
 
-/// When the texts were written; readers of pages want a day.
+/// The date of the texts, which the header of a man page contains.
 const DATE: &str = "2026-11-21";
 
-/// Declarations, and where they come from.
+/// Declarations and their header.
 pub(super) struct Synopsis<'a> {
-    /// What is said before them; nothing for the first.
+    /// The text before them; `None` for the first synopsis.
     pub(super) before: Option<&'a str>,
-    /// What programs include, if any header declares them.
+    /// The header that programs include, if any header declares them.
     pub(super) included: Option<&'a str>,
     pub(super) declarations: Vec<&'a str>,
-    /// What is said behind them.
+    /// The text after them.
     pub(super) behind: Option<String>,
 }
 
-/// How errors are written out.
+/// The notation of error codes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Codes {
     Dat,
@@ -27,7 +27,7 @@ pub(super) enum Codes {
 }
 
 impl Codes {
-    /// The constants of an item of a list of errors: `CODE, CODE (SUBTYPE, SUBTYPE)`.
+    /// Returns the constants of an entry in a list of errors: `CODE, CODE (SUBTYPE, SUBTYPE)`.
     pub(super) fn constants(self, term: &str) -> (Vec<String>, Vec<String>) {
         let (codes, subtypes) = match term.split_once(" (") {
             Some((codes, subtypes)) => (codes, subtypes.trim_end_matches(')')),
@@ -52,7 +52,7 @@ impl Codes {
     }
 }
 
-/// The subtype of an error, as headers have it.
+/// Returns the header's constant for a subtype of an error.
 fn subtype_of(code: &str, subtype: &str) -> String {
     match code {
         "INVALID_PARAMETER" => format!("DAT_INVALID_{subtype}"),
@@ -68,11 +68,11 @@ fn subtype_of(code: &str, subtype: &str) -> String {
     }
 }
 
-/// What the page of every function points to.
+/// The pages that every function's page refers to.
 const DAT: [(&str, u8); 3] = [("dat", 7), ("dat_structures", 7), ("dat_events", 7)];
 const RSM: [(&str, u8); 2] = [("rsm", 7), ("rsm_structures", 7)];
 
-/// A page of the manual. `known` says whether a word is the name of a function.
+/// Renders a man page; `known` returns true for the name of a function.
 pub(super) fn page(
     page: &Page,
     synopses: &[Synopsis<'_>],
@@ -118,7 +118,7 @@ pub(super) fn page(
                 roff.control("SH", ["RETURN VALUE"]);
                 introduce_errors(&mut roff, codes);
             }
-            // Names of types stay as they are written.
+            // Names of types keep their case.
             title if title.contains('_') => {
                 roff.control("SH", [title]);
                 is_behind = write_structures(&mut roff, section, types);
@@ -134,7 +134,7 @@ pub(super) fn page(
         for (index, block) in section.blocks.iter().enumerate() {
             match block {
                 Block::Paragraph(text) => {
-                    // Behind another block, or the summary.
+                    // After another block or the structures of the section.
                     if index != 0 || is_behind {
                         roff.control("PP", []);
                     }
@@ -150,7 +150,7 @@ pub(super) fn page(
                     });
                     roff.text(inline(said, known));
                 }
-                // Declarations stand in the synopsis.
+                // The synopsis has the declarations.
                 Block::Code(_) if page.number == 3 => {}
                 Block::Code(lines) => {
                     roff.control("nf", []);
@@ -216,7 +216,7 @@ fn error_term(codes: Codes, term: &str) -> Vec<Inline> {
     words
 }
 
-/// The declarations of the structures that a section has as its title; says whether there are any.
+/// Writes the structures that a section's title names; returns true if there are any.
 fn write_structures(roff: &mut Roff, section: &Section, types: &Types) -> bool {
     let declarations = section
         .structures()
@@ -239,7 +239,7 @@ fn write_structures(roff: &mut Roff, section: &Section, types: &Types) -> bool {
     is_behind
 }
 
-/// What an item is about, with the values that the headers have.
+/// Returns the text of an item's term, with the values from the headers.
 fn noted(term: &str, types: &Types, known: &dyn Fn(&str) -> bool) -> Vec<Inline> {
     let mut words = Vec::new();
     for (index, part) in term.split('`').enumerate() {
@@ -279,7 +279,7 @@ fn uncapitalized(text: &str) -> String {
         .collect()
 }
 
-/// Words between backquotes are bold, and so are functions, with their number.
+/// Returns formatted text: words in backquotes and functions in bold, functions with their section.
 fn inline(text: &str, known: &dyn Fn(&str) -> bool) -> Vec<Inline> {
     let mut words = Vec::new();
     for (index, part) in text.split('`').enumerate() {

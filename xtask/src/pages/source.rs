@@ -1,23 +1,24 @@
-//! The texts of the manual, `dat-ffi/manual/*.md`, which are the Rust documentation of the functions as well.
+//! The texts of the manual, `dat-ffi/manual/*.md`, which also document the Rust functions.
 //!
-//! They use little of Markdown: paragraphs, headings of one level, items, fenced code, and words between backquotes.
+//! They use a part of Markdown: paragraphs, headings of one level, items, fenced code, and words
+//! between backquotes.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// A text, and what pages are made of it.
+/// A text, parsed for its man page.
 pub(crate) struct Page {
-    /// What it is called: a function, a file, or a matter.
+    /// Its name: a function, a file, or a subject.
     pub(crate) name: String,
-    /// Of the manual: 3 for functions, 5 for files, 7 for what is about many functions.
+    /// The section of the manual: 3 for functions, 5 for files, 7 for overviews.
     pub(crate) number: u8,
-    /// Other functions that it is about.
+    /// Further functions that it describes.
     pub(crate) also: Vec<String>,
-    /// What it does, in one sentence.
+    /// Its purpose, in one sentence.
     pub(crate) summary: String,
-    /// The first has no title.
+    /// The sections; the first has no title.
     pub(crate) sections: Vec<Section>,
 }
 
@@ -27,13 +28,13 @@ pub(crate) struct Section {
 }
 
 impl Section {
-    /// The types that it is about, if its title is made of their names.
+    /// Returns the types that the section describes, if its title consists of their names.
     pub(crate) fn structures(&self) -> impl Iterator<Item = &str> {
         let names = self.title.split(", ");
         names.filter(|name| name.contains('_') && !name.contains(' '))
     }
 
-    /// Names that its items are about.
+    /// Returns the names in the terms of its items.
     #[cfg(test)]
     pub(crate) fn terms(&self) -> impl Iterator<Item = &str> {
         let terms = self.blocks.iter().filter_map(|block| match block {
@@ -46,13 +47,13 @@ impl Section {
 
 pub(crate) enum Block {
     Paragraph(String),
-    /// A term and what is said of it.
+    /// A term and its description.
     Item(String, String),
     Code(Vec<String>),
 }
 
 impl Page {
-    /// All names that the page has.
+    /// Returns all names of the page.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         std::iter::once(&self.name)
             .chain(&self.also)
@@ -63,7 +64,7 @@ impl Page {
         self.sections.iter().find(|section| section.title == title)
     }
 
-    /// The names and numbers of other pages that it points to.
+    /// Returns the names and section numbers of the pages that it refers to.
     pub(crate) fn related(&self) -> Vec<(&str, u8)> {
         let section = self.section("See also").into_iter();
         let lists = section.flat_map(|section| &section.blocks);
@@ -89,7 +90,7 @@ impl Page {
             title: String::new(),
             blocks: Vec::new(),
         }];
-        // Blocks of one section; `title` begins the next one.
+        // A line belongs to the last section; a title starts the next one.
         let mut lines = rest.lines().peekable();
         while let Some(line) = lines.next() {
             let blocks = match sections.last_mut() {
@@ -144,14 +145,14 @@ impl Page {
     }
 }
 
-/// `dat.conf(5)`, or a function.
+/// Parses `dat.conf(5)`, or the name of a function.
 fn reference(name: &str) -> (&str, u8) {
     let parts = name.strip_suffix(')').and_then(|name| name.split_once('('));
     let known = parts.and_then(|(name, number)| Some((name, number.parse().ok()?)));
     known.unwrap_or((name, 3))
 }
 
-/// Reads all texts of a folder, by their names.
+/// Reads all texts of a folder, by name.
 pub(crate) fn read_all(folder: &Path) -> Result<BTreeMap<String, Page>> {
     let mut pages = BTreeMap::new();
     for entry in

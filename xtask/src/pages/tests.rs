@@ -1,4 +1,4 @@
-//! The texts agree with the headers, and with the documentation of the core.
+//! The texts agree with the headers and with the documentation of the core.
 
 use super::*;
 use std::fs;
@@ -11,7 +11,7 @@ fn manual() -> Manual {
     Manual::read(&folder()).expect("the manual")
 }
 
-/// The text of all headers.
+/// Returns the text of all headers.
 fn headers() -> String {
     let names = [
         "dat/dat_registry.h",
@@ -29,7 +29,7 @@ fn headers() -> String {
         .collect()
 }
 
-/// The names of the parameters of a declaration, in their order.
+/// Returns the names of a declaration's parameters, in order.
 fn parameters(declaration: &str) -> Vec<&str> {
     let inside = declaration
         .split_once('(')
@@ -143,7 +143,7 @@ fn every_constant_in_the_text_is_one_of_the_headers() {
     for entry in fs::read_dir(folder().join("manual")).expect("the texts") {
         let path = entry.expect("a text").path();
         let text = fs::read_to_string(&path).expect("a text");
-        // The headers of 2.0 are not ours.
+        // The headers of 2.0 are not compared.
         let text = text.split("# DAT 2.0").next().unwrap_or_default();
         for word in text.split('`').skip(1).step_by(2) {
             let word = word.split('*').next().unwrap_or_default();
@@ -184,7 +184,7 @@ fn every_page_that_is_pointed_to_is_there() {
     }
 }
 
-/// The pages that are about an interface, and what its headers have.
+/// Returns the overview pages of each interface, and the types of its headers.
 fn matters(manual: &Manual) -> [(Vec<&Page>, &Types); 2] {
     let of = |is_rsm: bool| {
         let pages = manual.pages.values();
@@ -194,7 +194,7 @@ fn matters(manual: &Manual) -> [(Vec<&Page>, &Types); 2] {
     [(of(false), &manual.dat), (of(true), &manual.rsm)]
 }
 
-/// Whether one of the names, which may have a star for anything, is this one.
+/// Returns true if a name matches one of `names`, where a star matches any text.
 fn is_among(names: &[&str], name: &str) -> bool {
     names.iter().any(|known| match known.split_once('*') {
         Some((start, end)) => name.starts_with(start) && name.ends_with(end),
@@ -251,7 +251,7 @@ fn every_value_and_every_type_of_the_headers_is_described() {
     }
 }
 
-/// What items and titles of these pages name has to be there: a name that the headers lose must go here as well.
+/// A name that the headers lose must be removed from the pages too.
 #[test]
 fn nothing_is_described_that_the_headers_have_not() {
     let manual = manual();
@@ -330,8 +330,7 @@ fn parameters_are_found_in_declarations() {
     assert_eq!(parameters("int f(T *(list[]));"), ["list"]);
 }
 
-/// What the core documents as errors of a call, the manual has as well: a call that learns to refuse something has to be told of
-/// in both.
+/// A new error of a core call needs an entry in the manual too.
 #[test]
 fn every_error_of_the_core_is_on_the_page() {
     let documented = core_errors();
@@ -380,7 +379,7 @@ fn every_error_of_the_core_is_on_the_page() {
     assert!(compared > 70, "only {compared} pages were compared");
 }
 
-/// Functions of the core and of remote shared memory, with the types of errors that their documentation names.
+/// Returns the documented error types of each function of dat-core and dat-rsm.
 fn core_errors() -> BTreeMap<String, Vec<String>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut found = BTreeMap::new();
@@ -408,7 +407,7 @@ fn core_errors() -> BTreeMap<String, Vec<String>> {
                     } else if said.trim().is_empty()
                         && errors.as_ref().is_some_and(|errors| !errors.is_empty())
                     {
-                        // What is behind the list is no list.
+                        // A blank line ends the list; the text after it does not count.
                     } else if let Some(errors) = &mut errors
                         && let Some((head, _)) =
                             said.trim().trim_start_matches("- ").split_once(": ")

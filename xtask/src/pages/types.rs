@@ -1,11 +1,11 @@
-//! The types and values of the C headers, as DAT 1.2 and 2.0 have them.
+//! The types and values of the C headers, in DAT 1.2 and in 2.0.
 
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// What programs get by `<dat/udat.h>` and `<dat2/udat.h>`.
+/// The headers that `<dat/udat.h>` and `<dat2/udat.h>` include.
 const DAT: [&str; 4] = [
     "dat_common/platform.h",
     "dat_common/error.h",
@@ -15,32 +15,32 @@ const DAT: [&str; 4] = [
 
 /// The types and values of one interface.
 pub(crate) struct Types {
-    /// Those of DAT 1.2, or of remote shared memory.
+    /// The types and values of DAT 1.2, or of remote shared memory.
     pub(crate) first: Contents,
-    /// Those of DAT 2.0, if the interface has another edition.
+    /// The types and values of DAT 2.0; `None` for remote shared memory.
     pub(crate) later: Option<Contents>,
 }
 
-/// What headers have in one edition.
+/// The declarations of the headers in one edition.
 #[derive(Default)]
 pub(crate) struct Contents {
-    /// Structures and unions by their names.
+    /// Structures and unions by name.
     pub(crate) structures: BTreeMap<String, Structure>,
-    /// Constants with their values, and names of other types with what they stand for.
+    /// Constants with their values, and the names of other types with their definitions.
     pub(crate) values: BTreeMap<String, String>,
-    /// Types whose values have names.
+    /// The names of enumerations.
     pub(crate) enumerations: BTreeSet<String>,
 }
 
 /// A structure, or a union.
 #[derive(Default)]
 pub(crate) struct Structure {
-    /// Its declaration, line by line.
+    /// The declaration, line by line.
     pub(crate) lines: Vec<String>,
 }
 
 impl Structure {
-    /// The names of its members, those of unions inside as well.
+    /// Returns the names of its members, including those of nested unions.
     #[cfg(test)]
     pub(super) fn members(&self) -> Vec<String> {
         let all: Vec<String> = self.lines.iter().map(|line| uncommented(line)).collect();
@@ -53,7 +53,7 @@ impl Structure {
 }
 
 impl Types {
-    /// Reads those of DAT from the folder of headers.
+    /// Reads the types of DAT from the folder of headers.
     pub(crate) fn of_dat(include: &Path) -> Result<Self> {
         Ok(Self {
             first: Contents::read(include, &DAT, 12)?,
@@ -61,7 +61,7 @@ impl Types {
         })
     }
 
-    /// Reads those of remote shared memory.
+    /// Reads the types of remote shared memory.
     pub(crate) fn of_rsm(include: &Path) -> Result<Self> {
         Ok(Self {
             first: Contents::read(include, &[super::RSM], 0)?,
@@ -69,7 +69,9 @@ impl Types {
         })
     }
 
-    /// The declarations of a structure, with what is said before each: two where the editions have nothing in common.
+    /// Returns a structure's declarations, each with the text before it.
+    ///
+    /// There are two if the editions cannot be merged.
     pub(super) fn declarations(&self, name: &str) -> Vec<(Option<&'static str>, Vec<String>)> {
         let of = |contents: &Contents| {
             let structure = contents.structures.get(name);
@@ -87,11 +89,11 @@ impl Types {
         }
     }
 
-    /// What is said in parentheses behind a name: its value, and what there is of it in another edition.
+    /// Returns the note after a name: its value, and its difference in the other edition.
     pub(super) fn note(&self, name: &str) -> Option<String> {
         let of = |contents: &Contents| {
             let value = contents.values.get(name)?;
-            // Those that are made of braces say nothing.
+            // An initialiser in braces is no useful note.
             (!value.contains('{')).then(|| value.clone())
         };
         let (first, later) = (of(&self.first), self.later.as_ref().and_then(of));
@@ -111,7 +113,7 @@ impl Types {
         later.is_some_and(|later| !later.values.contains_key(name))
     }
 
-    /// Whether an edition has such a structure.
+    /// Returns true if an edition has the structure.
     #[cfg(test)]
     pub(super) fn has_structure(&self, name: &str) -> bool {
         let contents = std::iter::once(&self.first).chain(&self.later);
@@ -121,7 +123,7 @@ impl Types {
     }
 }
 
-/// The later declaration with what the first lacks marked; nothing if they differ otherwise.
+/// Returns the later declaration with its additions marked; `None` if they differ otherwise.
 fn merged(first: &[String], later: &[String]) -> Option<Vec<String>> {
     let mut left = first.iter().peekable();
     let mut lines = Vec::new();
@@ -147,7 +149,7 @@ impl Contents {
         Ok(contents)
     }
 
-    /// Declarations begin at the start of a line.
+    /// Parses the declarations, which begin at the start of a line.
     fn parse(&mut self, lines: &[&str]) {
         let mut lines = lines.iter().copied();
         while let Some(line) = lines.next() {
@@ -182,7 +184,7 @@ impl Contents {
             return;
         };
         let is_ours = ["DAT_", "RSM"].iter().any(|start| name.starts_with(start));
-        // Those that take arguments are calls, and those that name what the compiler has are for the headers alone.
+        // A macro with arguments is a call. One that stands for `extern` only serves the headers.
         if is_ours && !name.contains('(') && value.trim() != "extern" {
             self.values.insert(name.to_owned(), without_cast(value));
         }
@@ -197,7 +199,7 @@ impl Contents {
         };
         let (body, tail) = body.rsplit_once('}').unwrap_or((body, ""));
         let tail = tail.trim_end_matches(';').trim();
-        // A structure that was given its name before has it in capitals there.
+        // A structure without a name after its brace has the name of its tag, in capitals.
         let tag = head.trim().rsplit(' ').next().unwrap_or_default();
         let name = if tail.is_empty() {
             tag.to_uppercase()
@@ -212,7 +214,7 @@ impl Contents {
         }
     }
 
-    /// `typedef uint32_t DAT_UINT32;`
+    /// Adds a name for a type: `typedef uint32_t DAT_UINT32;`.
     fn add_name(&mut self, declaration: &str) {
         let declaration = declaration.trim_end_matches(';').trim();
         let declaration = declaration.trim_start_matches("__extension__ ");
@@ -228,7 +230,7 @@ impl Contents {
                 self.values.insert(name.to_owned(), kind);
             }
         }
-        // A pointer to a function or to an array has its name inside.
+        // A pointer to a function or to an array has its name in the parentheses.
         if let Some((_, rest)) = declaration.split_once("(*")
             && let Some((name, _)) = rest.split_once(')')
         {
@@ -260,7 +262,7 @@ fn number(value: &str) -> Option<u64> {
     }
 }
 
-/// Names of what is declared inside braces.
+/// Returns the names that are declared inside braces.
 #[cfg(test)]
 fn members(body: &str) -> Vec<String> {
     let declared = body.split([';', '{', '}']).map(str::trim);
@@ -273,7 +275,7 @@ fn members(body: &str) -> Vec<String> {
     names.collect()
 }
 
-/// What stands behind a cast, without parentheses around all of it.
+/// Returns a value without its cast and its outer parentheses.
 fn without_cast(value: &str) -> String {
     let value = value.trim();
     let whole = value
@@ -302,10 +304,10 @@ fn uncommented(line: &str) -> String {
     text.trim_end().to_owned()
 }
 
-/// The lines that a compiler of C11 sees in an edition.
+/// Returns the lines that a C11 compiler sees in an edition.
 fn selected(text: &str, edition: u32) -> Vec<&str> {
     let mut kept = Vec::new();
-    // Of each condition that is open: whether a part of it was taken, and whether this one is.
+    // For each open condition: whether an earlier branch was taken, and whether this one is.
     let mut open: Vec<(bool, bool)> = Vec::new();
     for line in text.lines() {
         let directive = line.strip_prefix('#').map(str::trim_start);
@@ -335,7 +337,7 @@ fn selected(text: &str, edition: u32) -> Vec<&str> {
     kept
 }
 
-/// Nothing is defined but what a compiler of C has.
+/// Evaluates a condition; only a C compiler's own macros are defined.
 fn holds(condition: &str, edition: u32) -> bool {
     if let Some((_, least)) = condition.split_once("DAT_COMMON_EDITION >= ") {
         return least.parse().is_ok_and(|least: u32| edition >= least);

@@ -1,4 +1,6 @@
-//! The instructions of calls from a program to the library of the device, counted by callgrind with a device that is not there.
+//! Counts the instructions between a program and the device's library.
+//!
+//! callgrind counts them with a fake device.
 
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
@@ -10,26 +12,28 @@ use xshell::{Shell, cmd};
 use crate::packages;
 use crate::workspace::Workspace;
 
-/// The most instructions of a post and a dequeue.
+/// The most instructions of a post and a dequeue together.
 const MOST: f64 = 190.0;
-/// The file that callgrind writes, and what it appends when the program asks for one: after posts and dequeues, and after sleeps.
+/// The output file of callgrind, and the suffixed dumps that the program requests.
+///
+/// The first dump covers posts and dequeues, the second the waits that sleep.
 const COUNTS: (&str, [&str; 2]) = ("counts", ["counts.1", "counts.2"]);
-/// What is not the layer: the program, and the device.
+/// The objects outside the layer: the device, and the program.
 const DEVICE: &str = "verbs.so";
 const PROGRAM: &str = "calls";
-/// How often the program does each.
+/// The number of times that the program does each.
 const TIMES: f64 = 64.0;
 
-/// The instructions of one program.
+/// The instruction counts of one program.
 #[derive(Clone, Copy)]
 struct Counts {
-    /// A post and a dequeue.
+    /// Instructions of a post and a dequeue.
     pair: f64,
-    /// A wait that sleeps.
+    /// Instructions of a wait that sleeps.
     sleep: f64,
 }
 
-/// Counts with our provider and with OFA's; the table, and what is above its target.
+/// Counts with our provider and OFA's; returns the table, and the rows above target.
 pub(super) fn compare(workspace: &Workspace) -> Result<(String, Vec<String>)> {
     let shell = &workspace.shell;
     packages::install_for(shell, ["valgrind"])?;
@@ -82,7 +86,7 @@ fn table(theirs: Counts, ours: Counts) -> (String, Vec<String>) {
     (table, if is_met { Vec::new() } else { vec![missed] })
 }
 
-/// The instructions of the calls with an adapter.
+/// Returns the instruction counts of the calls with an adapter.
 fn count(shell: &Shell, folder: &Path, adapter: &str) -> Result<Counts> {
     let file = folder.join(COUNTS.0);
     let _configuration = shell.push_env("DAT_OVERRIDE", folder.join("dat.conf"));
@@ -106,7 +110,7 @@ fn count(shell: &Shell, folder: &Path, adapter: &str) -> Result<Counts> {
     })
 }
 
-/// The instructions of what is neither the program nor the device.
+/// Returns the instructions outside the program and the device.
 fn of_layer(counts: &str) -> f64 {
     let layer = by_object(counts)
         .into_iter()
@@ -114,7 +118,7 @@ fn of_layer(counts: &str) -> f64 {
     layer.map(|(_, count)| count as f64).sum()
 }
 
-/// The instructions of each program and library itself, by the name of its file.
+/// Returns the own instructions of each program and library, by file name.
 fn by_object(counts: &str) -> BTreeMap<String, u64> {
     let mut names = BTreeMap::new();
     let mut totals = BTreeMap::new();
@@ -125,7 +129,7 @@ fn by_object(counts: &str) -> BTreeMap<String, u64> {
             .iter()
             .find_map(|key| Some((*key == "cob=", line.strip_prefix(key)?)))
         {
-            // A number in parentheses stands for a name, which is told once.
+            // A number in parentheses stands for a name, which is written once.
             let (number, name) = said.split_once(' ').unwrap_or((said, ""));
             if !name.is_empty() {
                 let file = Path::new(name).file_name().unwrap_or_default();

@@ -1,27 +1,27 @@
-//! The provider for `libdat2` against OFA's, with the same programs in the same guest.
+//! Compares our provider for `libdat2` with OFA's, with the same programs in the same guest.
 
 use anyhow::{Result, bail};
 use std::fmt::Write as _;
 
 use super::Lines;
 
-/// What is asked of a row.
+/// The target of a row.
 #[derive(Clone, Copy, Debug)]
 enum Target {
-    /// The least rate, in parts of OFA's.
+    /// The least rate, as a multiple of OFA's.
     Rate(f64),
-    /// The longest time, in parts of OFA's.
+    /// The longest time, as a multiple of OFA's.
     Time(f64),
     /// The longest time, in milliseconds.
     Most(f64),
 }
 
-/// Something that the job measures of both.
+/// A measurement that the job makes with both providers.
 struct Row {
     what: String,
-    /// As the job calls it.
+    /// The name in the job.
     name: String,
-    /// Bytes, or a count, of which the job knows it apart.
+    /// Bytes or a count; identifies the row together with the name.
     number: u64,
     target: Target,
 }
@@ -37,7 +37,7 @@ impl Row {
     }
 }
 
-/// The connections of `dtestcm`.
+/// The number of connections in `dtestcm`.
 const CONNECTIONS: u64 = 500;
 
 fn rows() -> Vec<Row> {
@@ -144,13 +144,13 @@ fn rows() -> Vec<Row> {
     rows
 }
 
-/// The table of all that is measured, and what misses its target.
+/// Returns the table of all measurements, and the rows that miss their target.
 pub(super) fn compare(lines: &Lines) -> Result<(String, Vec<String>)> {
     table(&rows(), lines)
 }
 
 fn table(rows: &[Row], lines: &Lines) -> Result<(String, Vec<String>)> {
-    // Nothing that the job measures of both is left out.
+    // Every measurement that the job makes with both providers needs a row.
     for (name, number, program) in lines.times.keys() {
         let is_row = |row: &Row| row.name == *name && row.number == *number;
         if program == "ofa" && !rows.iter().any(is_row) {
@@ -228,7 +228,7 @@ mod tests {
         for side in ["server", "client"] {
             for what in ["open", "close", "create", "free", "total", "connect"] {
                 let name = format!("{side}-{what}");
-                // Connections are what the client makes.
+                // Only the client makes connections.
                 let expected = name != "server-connect";
                 assert_eq!(rows.iter().any(|row| row.name == name), expected, "{name}");
             }

@@ -1,4 +1,4 @@
-//! The guest's file system: an archive that the kernel unpacks into memory, made of this machine's programs.
+//! The guest's file system: an initramfs archive made of this machine's programs.
 
 use anyhow::{Context, Result, bail};
 use cpio::newc;
@@ -10,10 +10,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use xshell::{Shell, cmd};
 
-/// Where programs go that this machine does not have installed.
+/// The guest's folder of programs that are not installed on this machine.
 const ADDED: &str = "/usr/local/bin";
 
-/// The files of the guest, by their path in it.
+/// The files of the guest, by their path in the guest.
 pub(crate) struct Image<'a> {
     shell: &'a Shell,
     entries: BTreeMap<PathBuf, Entry>,
@@ -28,7 +28,7 @@ enum Entry {
 }
 
 impl<'a> Image<'a> {
-    /// An image with the folders that every guest has, laid out as this machine's are.
+    /// Returns an image with the folders of every guest, laid out as on this machine.
     pub(crate) fn new(shell: &'a Shell) -> Result<Self> {
         let mut image = Self {
             shell,
@@ -65,7 +65,7 @@ impl<'a> Image<'a> {
         self.add(Path::new(path), Entry::Text { text, mode })
     }
 
-    /// Whether there is a file of that name in any folder of programs.
+    /// Returns true if any folder of programs has a file of that name.
     pub(crate) fn has_program(&self, name: &OsStr) -> Result<bool> {
         for folder in ["/usr/local/bin", "/usr/bin", "/usr/sbin", "/bin", "/sbin"] {
             if self
@@ -78,7 +78,7 @@ impl<'a> Image<'a> {
         Ok(false)
     }
 
-    /// Adds a symbolic link, unless something of that name is there.
+    /// Adds a symbolic link, unless the path exists.
     pub(crate) fn link(&mut self, path: &Path, target: &str) -> Result<()> {
         let path = place(path)?;
         if self.entries.contains_key(&path) {
@@ -87,12 +87,12 @@ impl<'a> Image<'a> {
         self.add(&path, Entry::Link(PathBuf::from(target)))
     }
 
-    /// Adds a file of this machine at its own place, with the shared libraries that it needs.
+    /// Adds a file of this machine under its own path, with its shared libraries.
     pub(crate) fn installed(&mut self, file: &Path) -> Result<()> {
         self.copy(file, &place(file)?, 0)
     }
 
-    /// Adds a file of this machine as a program in the guest's search path, with the shared libraries that it needs.
+    /// Adds a file as a program of the search path, with its shared libraries.
     pub(crate) fn program(&mut self, file: &Path, name: &OsStr) -> Result<()> {
         let path = Path::new(ADDED).join(name);
         if self.entries.contains_key(&path) {
@@ -101,7 +101,7 @@ impl<'a> Image<'a> {
         self.copy(file, &path, 0o111)
     }
 
-    /// Adds a file with the permissions that it has here and these ones.
+    /// Adds a file with its permissions on this machine and the given ones.
     fn copy(&mut self, file: &Path, path: &Path, permissions: u32) -> Result<()> {
         let metadata =
             fs::metadata(file).with_context(|| format!("cannot read {}", file.display()))?;
@@ -123,7 +123,7 @@ impl<'a> Image<'a> {
         Ok(())
     }
 
-    /// Adds an entry, and the folders above it.
+    /// Adds an entry and its parent folders.
     fn add(&mut self, path: &Path, entry: Entry) -> Result<()> {
         if !path.is_absolute() {
             bail!("{} is no place in the guest", path.display());
@@ -137,7 +137,7 @@ impl<'a> Image<'a> {
         Ok(())
     }
 
-    /// How many bytes the files hold.
+    /// Returns the number of bytes in the files.
     pub(crate) fn size(&self) -> Result<u64> {
         let mut size = 0;
         for entry in self.entries.values() {
@@ -211,7 +211,9 @@ fn write_entry<W: Write>(output: W, number: u32, path: &Path, entry: &Entry) -> 
     Ok(writer.finish()?)
 }
 
-/// The place of a file with the links of its folder followed: the guest's folders are laid out as this machine's are.
+/// Returns the path of a file with the links of its folder resolved.
+///
+/// The guest's folders are laid out as on this machine.
 fn place(file: &Path) -> Result<PathBuf> {
     let (Some(folder), Some(name)) = (file.parent(), file.file_name()) else {
         bail!("{} is no file", file.display());
@@ -228,9 +230,9 @@ fn is_elf(file: &Path) -> Result<bool> {
     Ok(start == object::elf::ELFMAG)
 }
 
-/// The shared libraries of a program or library, as this machine's loader finds them.
+/// Returns the shared libraries of a program or library, as this machine's loader finds them.
 fn libraries(shell: &Shell, file: &Path) -> Result<Vec<PathBuf>> {
-    // A program that is linked statically is no success for ldd.
+    // ldd fails for a statically linked program.
     let output = cmd!(shell, "ldd {file}").quiet().ignore_status().output()?;
     let listed = parse_libraries(&String::from_utf8_lossy(&output.stdout));
     listed.with_context(|| format!("shared libraries of {}", file.display()))

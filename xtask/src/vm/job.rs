@@ -1,15 +1,15 @@
-//! What a guest is booted for: scripts of the folder `xtask/vm/jobs`, each of which says at its top what it needs.
+//! The jobs of a guest: scripts of `xtask/vm/jobs`; a header in each states its needs.
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What begins a line of the script that says what the job needs; what follows is TOML.
+/// The start of a script line that states the job's needs; TOML follows.
 const MARK: &str = "#:";
 const SUFFIX: &str = "sh";
 
-/// A job as its file says it.
+/// A job, as read from its file.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) name: String,
@@ -17,36 +17,43 @@ pub(crate) struct Job {
     pub(crate) script: String,
 }
 
-/// What a job needs, and the limits under which it runs.
+/// The needs of a job, and the limits under which it runs.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Needs {
-    /// What the job shows, in one line.
+    /// The purpose of the job, in one line.
     pub(crate) about: String,
-    /// Seconds that the job takes at most on a quiet machine, the boot included. A guest whose
-    /// console goes on gets more.
+    /// The longest duration in seconds on a quiet machine, boot included.
+    ///
+    /// A guest whose console makes progress gets more time.
     pub(crate) timeout: u64,
-    /// Whether the guest's clock counts instructions.
+    /// Set if the guest's clock counts instructions.
     #[serde(default)]
     pub(crate) icount: bool,
-    /// Whether the job needs nothing of a guest but its device, so that it runs on that of any machine.
+    /// Set if the job needs only an RDMA device, and so also runs here.
+    ///
+    /// It then runs on a device of this machine, without a guest.
     #[serde(default)]
     pub(crate) anywhere: bool,
-    /// Whether there is a second guest, joined with the first by a network. The job runs in the first.
+    /// Set if the job needs a second guest, joined with the first by a network.
+    ///
+    /// The job runs in the first.
     #[serde(default)]
     pub(crate) peer: bool,
-    /// MiB of each guest; without it, by what it takes along.
+    /// MiB of each guest; by default, derived from the size of its files.
     pub(crate) memory: Option<u64>,
     /// Programs of this machine that the job runs.
     #[serde(default)]
     pub(crate) programs: Vec<String>,
-    /// Libraries of this machine that programs load while they run; in the guest they are where they are here.
+    /// Libraries of this machine that programs load at run time.
+    ///
+    /// They have the same paths in the guest.
     #[serde(default)]
     pub(crate) libraries: Vec<String>,
-    /// Files of this machine that programs read; in the guest they are where they are here.
+    /// Files of this machine that programs read; they have the same paths in the guest.
     #[serde(default)]
     pub(crate) files: Vec<PathBuf>,
-    /// Modules of the kernel that the job needs beside those of the device.
+    /// Kernel modules that the job needs in addition to those of the device.
     #[serde(default)]
     pub(crate) modules: Vec<String>,
     /// Programs and tests of the workspace that the job runs.
@@ -54,7 +61,9 @@ pub(crate) struct Needs {
     pub(crate) build: Vec<Build>,
 }
 
-/// Something that is built from the workspace; in the guest it has the name of its target.
+/// A build of a target of the workspace.
+///
+/// In the guest it has the target's name.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Build {
@@ -64,15 +73,17 @@ pub(crate) struct Build {
     #[serde(default)]
     pub(crate) release: bool,
     pub(crate) target: Target,
-    /// Programs in C, by the places of their sources, that are linked with the library; in the guest they have the names of the files.
+    /// The source paths of C programs that are linked with the library.
+    ///
+    /// In the guest they have the names of the files.
     #[serde(default)]
     pub(crate) sources: Vec<String>,
-    /// Libraries of this machine that these are linked with as well.
+    /// Libraries of this machine that the C programs are also linked with.
     #[serde(default)]
     pub(crate) links: Vec<String>,
 }
 
-/// Which target of the package, by its name.
+/// A target of the package, by name.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Target {
@@ -80,7 +91,7 @@ pub(crate) enum Target {
     Program(String),
     /// A file of integration tests.
     Test(String),
-    /// A shared library; in the guest it lies beside the programs.
+    /// A shared library; in the guest it is in the folder of the programs.
     Library(String),
 }
 
@@ -110,14 +121,15 @@ impl Job {
         })
     }
 
-    /// It is to be done in short: libraries for its programs in C are built as for tests, which takes a part of the time.
+    /// Selects the short form: builds libraries of C programs without optimisation, which is
+    /// faster.
     pub(crate) fn shorten(&mut self) {
         for build in &mut self.needs.build {
             build.release &= build.sources.is_empty();
         }
     }
 
-    /// A job that is one command of the user.
+    /// Returns a job that runs one command of the user.
     pub(crate) fn of_command(command: &str, programs: Vec<String>) -> Self {
         Self {
             name: "shell".to_owned(),
@@ -139,7 +151,7 @@ impl Job {
     }
 }
 
-/// The names of all jobs, sorted.
+/// Returns the names of all jobs, sorted.
 pub(crate) fn names(folder: &Path) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in

@@ -1,4 +1,4 @@
-//! Debian's kernel, fetched once, and those of its modules that a guest needs.
+//! Debian's kernel, fetched once, and the modules that a guest needs.
 
 use anyhow::{Context, Result, bail};
 use object::{Object as _, ObjectSection as _};
@@ -8,21 +8,21 @@ use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 use xshell::{Shell, cmd};
 
-/// The package that always depends on the current kernel of Debian's release.
+/// The package that always depends on the current kernel of the Debian release.
 const CURRENT: &str = "linux-image-amd64";
 
 /// An unpacked kernel package.
 pub(crate) struct Kernel {
-    /// What QEMU boots.
+    /// The image that QEMU boots.
     pub(crate) image: PathBuf,
     /// The modules' files, by name with underscores.
     modules: BTreeMap<String, PathBuf>,
-    /// The names of what other kernels have as modules and this one has built in.
+    /// The names of modules that are built into this kernel.
     builtin: Vec<String>,
 }
 
 impl Kernel {
-    /// Takes the kernel from the cache folder, or fetches it there.
+    /// Returns the kernel of the cache folder; fetches it if the folder has none.
     pub(crate) fn get(shell: &Shell, cache: &Path) -> Result<Self> {
         let package = match cached(cache)? {
             Some(package) => package,
@@ -57,7 +57,7 @@ impl Kernel {
         })
     }
 
-    /// The content of these modules and of all that they depend on, in the order in which they can be loaded.
+    /// Returns these modules and their dependencies, in an order in which they can be loaded.
     pub(crate) fn modules(&self, shell: &Shell, wanted: &[&str]) -> Result<Vec<(String, Vec<u8>)>> {
         let mut loaded = Vec::new();
         for name in wanted {
@@ -83,7 +83,7 @@ impl Kernel {
     }
 }
 
-/// The kernel that was fetched last, if any was.
+/// Returns the kernel that was fetched last, if any.
 fn cached(cache: &Path) -> Result<Option<PathBuf>> {
     if !cache.is_dir() {
         return Ok(None);
@@ -102,7 +102,7 @@ fn cached(cache: &Path) -> Result<Option<PathBuf>> {
     Ok(packages.into_iter().max().map(|(_, package)| package))
 }
 
-/// Fetches the package that Debian has as the current kernel, checks and unpacks it.
+/// Downloads Debian's current kernel package, verifies and unpacks it.
 fn fetch(shell: &Shell, cache: &Path) -> Result<PathBuf> {
     let no_lists = "there is no list of Debian's packages to fetch the kernel by; run this once:\n  sudo apt-get update";
     let depends = cmd!(shell, "apt-cache depends {CURRENT}")
@@ -123,7 +123,7 @@ fn fetch(shell: &Shell, cache: &Path) -> Result<PathBuf> {
         .tempdir_in(cache)?;
     {
         let _folder = shell.push_dir(work.path());
-        // Whoever runs this can write to the folder; the user that root's downloads are left to cannot.
+        // As root, apt hands its downloads to a sandbox user, who cannot write to this folder.
         cmd!(
             shell,
             "apt-get --quiet --option APT::Sandbox::User=root download {name}"
@@ -143,14 +143,14 @@ fn fetch(shell: &Shell, cache: &Path) -> Result<PathBuf> {
         .run()?;
     let stem = archive.file_stem().context("the name of the package")?;
     let package = cache.join(stem);
-    // Whoever else fetches at the same time makes the same folder.
+    // A concurrent fetch makes the same folder.
     match fs::rename(&unpacked, &package) {
         Err(error) if !package.is_dir() => Err(error).context("cannot keep the kernel"),
         _ => Ok(package),
     }
 }
 
-/// The one entry of the folder whose name begins like this.
+/// Returns the entry of a folder whose name begins with `start`.
 fn only(folder: &Path, start: &str) -> Result<PathBuf> {
     fs::read_dir(folder)
         .with_context(|| format!("cannot read {}", folder.display()))?
@@ -160,7 +160,7 @@ fn only(folder: &Path, start: &str) -> Result<PathBuf> {
         .with_context(|| format!("{} has no {start}*", folder.display()))
 }
 
-/// Whether `sha256sum` printed this sum, all of it.
+/// Returns true if `sha256sum` printed this complete sum.
 fn is_sum_of(printed: &str, expected: &str) -> bool {
     expected.len() == 64 && printed.split_whitespace().next() == Some(expected)
 }
@@ -180,7 +180,7 @@ fn field<'a>(described: &'a str, name: &str) -> Option<&'a str> {
         .map(|(_, value)| value.trim())
 }
 
-/// The name that a module has for the kernel, from the name of its file.
+/// Returns the kernel's name for a module, from the name of its file.
 fn module_name(file: &Path) -> Option<String> {
     let name = file.file_name()?.to_str()?;
     let (stem, packed) = name.split_once(".ko")?;
@@ -201,7 +201,7 @@ fn read_module(shell: &Shell, file: &Path) -> Result<Vec<u8>> {
     Ok(output.stdout)
 }
 
-/// The modules that have to be there before this one, as it says itself.
+/// Returns the modules that this module depends on, from its `.modinfo` section.
 fn dependencies(module: &[u8]) -> Result<Vec<String>> {
     let file = object::File::parse(module)?;
     let section = file

@@ -1,4 +1,6 @@
-//! Jobs in a guest that has an RDMA device: Debian's kernel in QEMU, with soft-RoCE and the programs of this machine.
+//! Runs jobs in a guest with an RDMA device.
+//!
+//! The guest is Debian's kernel in QEMU, with soft-RoCE and the programs of this machine.
 
 mod image;
 mod job;
@@ -30,17 +32,19 @@ use crate::artifacts;
 use crate::packages;
 use crate::workspace::Workspace;
 
-/// Programs that every guest has, beside those of busybox. Its own `timeout` leaves a process behind for a while.
+/// Programs of every guest besides busybox.
+///
+/// The `timeout` of busybox leaves a process behind for a while.
 const PROGRAMS: [&str; 4] = ["bash", "ip", "rdma", "timeout"];
 /// The library that the C library loads when a thread is cancelled or ends itself.
 const UNWINDER: &str = "libgcc_s.so.1";
-/// Where Debian keeps shared libraries.
+/// The folder of Debian's shared libraries.
 const LIBRARIES: &str = "/usr/lib/x86_64-linux-gnu";
-/// What the device's provider is configured by.
+/// The configuration file of the device's provider.
 const PROVIDER: &str = "/etc/libibverbs.d/rxe.driver";
-/// Known programs that make no sense in a guest.
+/// Known programs that are useless in a guest.
 const NOT_FOR_GUESTS: [&str; 3] = ["valgrind", "busybox", "pkg-config"];
-/// The modules of the device. It computes check sums by modules that it does not name.
+/// The modules of the device; it uses the checksum modules without listing them as dependencies.
 const MODULES: [&str; 6] = [
     "dummy",
     "crc32_generic",
@@ -90,7 +94,7 @@ pub(crate) struct Options {
     arguments: Vec<String>,
 }
 
-/// Runs what the command line asks for; its code becomes that of this program.
+/// Runs the job of the command line; its exit code becomes that of this program.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> {
     let jobs = scripts(workspace).join("jobs");
     if options.list {
@@ -109,7 +113,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> 
     Ok(ExitCode::from(&run_job(workspace, &job, options)?.verdict))
 }
 
-/// Runs a job on a device of this machine; the code is that of the job, or 124 if its time was over.
+/// Runs a job on a device of this machine; returns its exit code.
+///
+/// The code is 124 if the job exceeds its time limit.
 fn run_here(workspace: &Workspace, job: &Job, device: &str, options: &Options) -> Result<ExitCode> {
     if !job.needs.anywhere {
         bail!("job {} needs a guest: leave out --device", job.name);
@@ -146,7 +152,9 @@ fn run_here(workspace: &Workspace, job: &Job, device: &str, options: &Options) -
     Ok(ExitCode::from(code))
 }
 
-/// Runs jobs, one guest each; fails at the first that does not pass. Each is what the command line has: a name, and arguments of the job for its short form.
+/// Runs jobs, one guest each; fails at the first that does not pass.
+///
+/// Each line is as on the command line: a name, and arguments that select the job's short form.
 pub(crate) fn check(workspace: &Workspace, lines: &[&str]) -> Result<()> {
     let folder = scripts(workspace).join("jobs");
     let load = |line: &&str| {
@@ -178,8 +186,10 @@ pub(crate) fn check(workspace: &Workspace, lines: &[&str]) -> Result<()> {
     })
 }
 
-/// Builds what the jobs need, one job after the other, while the guests of those before run: a program that is linked as a whole occupies one processor for
-/// long, as a guest does. What does not build is told by the job that needs it.
+/// Builds the needs of the jobs in order, while the guests of earlier jobs run.
+///
+/// A link of a whole program occupies one processor for a long time, as a guest does. A failed
+/// build is reported by the job that needs it.
 fn build_ahead<'a>(jobs: impl Iterator<Item = &'a Job>, failed: &AtomicBool) {
     let Ok(workspace) = Workspace::load() else {
         return;
@@ -193,7 +203,7 @@ fn build_ahead<'a>(jobs: impl Iterator<Item = &'a Job>, failed: &AtomicBool) {
     }
 }
 
-/// Runs the job of this name; what it and the guest wrote on the console.
+/// Runs the job of this name; returns the console's text.
 pub(crate) fn console(workspace: &Workspace, name: &str, arguments: &[String]) -> Result<String> {
     let job = Job::load(&scripts(workspace).join("jobs"), name)?;
     let options = Options {
@@ -207,19 +217,21 @@ pub(crate) fn console(workspace: &Workspace, name: &str, arguments: &[String]) -
     fs::read_to_string(&log).with_context(|| format!("cannot read {}", log.display()))
 }
 
-/// What came of a job that another task ran.
+/// The outcome of a job that another task ran.
 pub(crate) struct Attempt {
-    /// What the console says.
+    /// The text of the console.
     pub(crate) console: String,
-    /// What the guest's first process told of it.
+    /// The record of the guest's first process.
     pub(crate) record: String,
-    /// In words, if the job did not pass.
+    /// The failure in words; `None` if the job passed.
     pub(crate) complaint: Option<String>,
-    /// Whether the job came to its end; otherwise the guest died, or its time was over.
+    /// Set if the job ran to its end.
+    ///
+    /// Otherwise the guest died or exceeded its time.
     pub(crate) is_whole: bool,
 }
 
-/// Runs the job of this name with so much memory and time.
+/// Runs the job of this name with this memory and time limit.
 pub(crate) fn attempt(
     workspace: &Workspace,
     name: &str,
@@ -236,7 +248,7 @@ pub(crate) fn attempt(
     attempt_with(workspace, name, &options)
 }
 
-/// Runs the job of this name, which gets this file along and its name as the first argument.
+/// Runs the job of this name with an additional file, named in its first argument.
 pub(crate) fn attempt_on(
     workspace: &Workspace,
     name: &str,
@@ -267,7 +279,9 @@ fn attempt_with(workspace: &Workspace, name: &str, options: &Options) -> Result<
     })
 }
 
-/// Builds the program in C of the job of this name, maybe that of its short form, and puts it with its library into a folder; where it is then.
+/// Builds a job's C program into a folder; returns its path.
+///
+/// The folder also gets the program's library. `is_short` selects the job's short form.
 pub(crate) fn program_of(
     workspace: &Workspace,
     name: &str,
@@ -287,14 +301,14 @@ pub(crate) fn program_of(
     compiled(workspace, source, &linked, &build.links)
 }
 
-/// Where the console of a job is kept.
+/// Returns the path of a job's console log.
 fn log_of(workspace: &Workspace, name: &str) -> PathBuf {
     let mut log = workspace.target().join("vm/log").join(name);
     log.set_extension("log");
     log
 }
 
-/// What came of a job, and the record that says so.
+/// The verdict on a job, and the record it was read from.
 struct Outcome {
     verdict: Verdict,
     record: String,
@@ -391,19 +405,21 @@ fn run_job(workspace: &Workspace, job: &Job, options: &Options) -> Result<Outcom
         log.display()
     );
     let verdict = match other.map(Peer::verdict).transpose()?.flatten() {
-        // What the job says of itself goes first.
+        // The second guest's verdict counts only if the job passed.
         Some(died) if verdict.code() == 0 => died,
         _ => verdict,
     };
     Ok(Outcome { verdict, record })
 }
 
-/// What the file holds; nothing, if there is none.
+/// Returns the content of a file, or an empty string if it cannot be read.
 fn read(file: &Path) -> String {
     String::from_utf8_lossy(&fs::read(file).unwrap_or_default()).into_owned()
 }
 
-/// The second of two guests: on until it is killed, at the latest when the job has ended.
+/// The second of two guests.
+///
+/// It runs until it is killed, at the latest when the job has ended.
 struct Peer {
     machine: Option<Running>,
     record: PathBuf,
@@ -411,7 +427,7 @@ struct Peer {
 }
 
 impl Peer {
-    /// Switches it on, beside the first, whose end of the cable is returned.
+    /// Starts the second guest; returns the first guest's end of the cable.
     fn start(machine: &Machine, work: &Path, log: &Path) -> Result<(Self, Cable)> {
         let (first, second) = Cable::pair()?;
         let (record, log) = (work.join("peer"), log.with_extension("peer.log"));
@@ -426,12 +442,12 @@ impl Peer {
         Ok((peer, first))
     }
 
-    /// Ends it as a failure of its power would.
+    /// Ends the guest as a power failure would.
     fn kill(&mut self) {
         self.machine = None;
     }
 
-    /// Ends it, tells where its console is, and what came of it if it ended before it was killed.
+    /// Ends the guest and prints its console's path; returns a verdict if it ended earlier.
     fn verdict(mut self) -> Result<Option<Verdict>> {
         let died = match &mut self.machine {
             Some(machine) => machine.is_off()?,
@@ -450,7 +466,7 @@ impl Peer {
     }
 }
 
-/// Makes the guest's file system.
+/// Builds the guest's file system.
 fn fill<'a>(workspace: &'a Workspace, job: &Job, options: &Options) -> Result<Image<'a>> {
     let shell = &workspace.shell;
     let mut image = Image::new(shell)?;
@@ -476,7 +492,7 @@ fn fill<'a>(workspace: &'a Workspace, job: &Job, options: &Options) -> Result<Im
     let installed = installed.to_str().context("the place of busybox")?;
     for applet in cmd!(shell, "{busybox} --list-full").quiet().read()?.lines() {
         let applet = Path::new("/").join(applet);
-        // Wherever the search path of whoever starts this found the real one.
+        // The real program may be in any folder of the user's search path.
         if !image.has_program(applet.file_name().context("an applet has a name")?)? {
             image.link(&applet, installed)?;
         }
@@ -528,7 +544,7 @@ fn fill<'a>(workspace: &'a Workspace, job: &Job, options: &Options) -> Result<Im
     Ok(image)
 }
 
-/// Adds the modules of the kernel, and the order in which they are loaded.
+/// Adds the kernel modules, and the order in which they are loaded.
 fn add_modules(shell: &Shell, image: &mut Image, kernel: &Kernel, modules: &[&str]) -> Result<()> {
     let mut order = String::new();
     for (name, module) in kernel.modules(shell, modules)? {
@@ -540,12 +556,12 @@ fn add_modules(shell: &Shell, image: &mut Image, kernel: &Kernel, modules: &[&st
     image.text("/vm/order", order, false)
 }
 
-/// The folder of the guest's scripts.
+/// Returns the folder of the guest's scripts.
 fn scripts(workspace: &Workspace) -> PathBuf {
     workspace.root().join("xtask/vm")
 }
 
-/// The known programs that this machine has.
+/// Returns the known programs that this machine has.
 fn programs_at_hand() -> Vec<String> {
     packages::known_programs()
         .filter(|name| !NOT_FOR_GUESTS.contains(name) && !name.starts_with("qemu-system-"))
@@ -554,7 +570,7 @@ fn programs_at_hand() -> Vec<String> {
         .collect()
 }
 
-/// The library that libibverbs loads for the device.
+/// Returns the library that libibverbs loads for the device.
 fn provider_library() -> Result<PathBuf> {
     let folder = Path::new(LIBRARIES).join("libibverbs");
     fs::read_dir(&folder)
@@ -571,8 +587,10 @@ fn provider_library() -> Result<PathBuf> {
         .with_context(|| format!("{} has no library for soft-RoCE", folder.display()))
 }
 
-/// Builds a program, a file of tests or a shared library of a job, and tells where it is. All shared libraries of a job that are built alike are built with one call of cargo, as
-/// `cargo xtask install` does it: what is below them has the features that any of them needs, and is built once.
+/// Builds a program, test file or shared library of a job; returns its path.
+///
+/// One call of cargo builds all shared libraries of a job that have the same profile, as in `cargo
+/// xtask install`. Their common dependencies get the union of the features and are built once.
 fn built(workspace: &Workspace, job: &Job, build: &Build) -> Result<PathBuf> {
     let beside = |other: &&Build| {
         let are_libraries = [build, other].map(|one| matches!(one.target, Target::Library(_)));
@@ -597,7 +615,8 @@ fn built(workspace: &Workspace, job: &Job, build: &Build) -> Result<PathBuf> {
     command.args(scope);
     match build.release {
         true => command.arg("--release"),
-        // Not `dev`: the tests that run beside use the libraries of that profile, under the same names.
+        // Not `dev`: tests that run at the same time use the libraries of that profile, under the
+        // same names.
         false => command.args(["--profile", "guest"]),
     };
     let what = format!("{name} of package {}", build.package);
@@ -616,7 +635,7 @@ fn built(workspace: &Workspace, job: &Job, build: &Build) -> Result<PathBuf> {
     Ok(file.into())
 }
 
-/// The features that something is built with, as cargo calls them where there are several packages.
+/// Returns the features of a build, qualified with the package's name.
 fn features(workspace: &Workspace, build: &Build) -> Result<Vec<String>> {
     let name = &build.package;
     let package = workspace
@@ -629,7 +648,7 @@ fn features(workspace: &Workspace, build: &Build) -> Result<Vec<String>> {
     build.features.iter().map(known).collect()
 }
 
-/// A copy of a library of the workspace in a folder, under the name that programs look for.
+/// Copies a library of the workspace into a folder, under its soname.
 fn named(workspace: &Workspace, library: &Path, folder: &Path) -> Result<PathBuf> {
     let shell = &workspace.shell;
     let said = cmd!(shell, "objdump --private-headers {library}")
@@ -644,7 +663,9 @@ fn named(workspace: &Workspace, library: &Path, folder: &Path) -> Result<PathBuf
     Ok(linked)
 }
 
-/// Compiles a program in C and links it with a library that it finds beside itself, here and in the guest.
+/// Compiles a C program and links it with a library in the same folder.
+///
+/// The program finds the library there, here and in the guest.
 fn compiled(
     workspace: &Workspace,
     source: &str,
@@ -682,7 +703,7 @@ impl Target {
     }
 }
 
-/// Writes everything twice.
+/// A writer that writes everything to two writers.
 struct Both<First, Second> {
     first: First,
     second: Second,

@@ -14,7 +14,7 @@ use super::{Context, Object, Region, counter, device, free, raise, set_error, st
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_get_device_list(count: *mut i32) -> *mut *mut ibv_device {
     let list: Box<[*mut ibv_device; 2]> = Box::new([device(), ptr::null_mut()]);
-    // SAFETY: there is room for the count, or it is null.
+    // SAFETY: there is room for the count, or the pointer is null.
     unsafe {
         if !count.is_null() {
             *count = 1;
@@ -31,7 +31,7 @@ unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const c_char {
-    // SAFETY: the one device.
+    // SAFETY: it is the one device.
     unsafe { (&raw const (*device).name).cast() }
 }
 
@@ -147,7 +147,7 @@ unsafe extern "C" fn ibv_query_port(
     0
 }
 
-/// The address of the loopback interface.
+/// Reports the address of the loopback interface.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn _ibv_query_gid_table(
     _context: *mut Context,
@@ -157,7 +157,7 @@ unsafe extern "C" fn _ibv_query_gid_table(
     _size: usize,
 ) -> isize {
     assert!(room > 0);
-    // SAFETY: there is room for one.
+    // SAFETY: there is room for one entry.
     unsafe {
         let first = &mut *entries;
         first.gid_index = 0;
@@ -207,7 +207,8 @@ unsafe extern "C" fn ibv_get_cq_event(
         set_error(libc::EAGAIN);
         return -1;
     };
-    // SAFETY: queues take their notifications with them, so it lives; there is room for both answers.
+    // SAFETY: a destroyed queue removes its notifications, so this one lives; there is room for
+    // both answers.
     unsafe {
         *queue = notified as *mut ibv_cq;
         *context = (*(*queue)).cq_context;
@@ -317,7 +318,8 @@ unsafe extern "C" fn ibv_get_async_event(
         set_error(libc::EAGAIN);
         return -1;
     };
-    // SAFETY: there is room for an event; objects take their events with them, so the one that it names lives.
+    // SAFETY: there is room for an event; a destroyed object removes its events, so the one named
+    // here lives.
     unsafe {
         (&raw mut (*event).event_type).cast::<u32>().write(kind);
         (*event).element.cq = element as *mut ibv_cq;
@@ -330,7 +332,7 @@ unsafe extern "C" fn ibv_ack_async_event(_event: *mut ibv_async_event) {}
 
 const QUEUE_FAILED: u32 = 0;
 
-/// What an event of the device is about.
+/// Returns the object of an event of the device.
 fn element_of(state: &super::State, kind: u32, which: usize) -> Option<usize> {
     let of = |known: Vec<usize>| known.get(which % known.len().max(1)).copied();
     match kind {
@@ -341,7 +343,7 @@ fn element_of(state: &super::State, kind: u32, which: usize) -> Option<usize> {
     }
 }
 
-/// The device tells of something that need not have happened.
+/// Delivers an asynchronous event that need not have happened.
 pub(in super::super) fn tell(kind: u32, which: usize) {
     let fd = {
         let mut state = state();

@@ -1,4 +1,4 @@
-//! Identifiers of connections, and what happens to them.
+//! Identifiers of connections, and their events.
 
 use core::ffi::c_void;
 use std::collections::VecDeque;
@@ -7,7 +7,7 @@ use rdma_sys::{ibv_qp_attr, rdma_cm_id, rdma_conn_param, rdma_event_channel, rdm
 
 use super::{Context, Event, Object, State, counter, free, raise, set_error, state, zeroed};
 
-/// What follows a call, unless somebody lies.
+/// The event that follows from a call, unless a false one is delivered.
 #[derive(Clone, Copy, Debug)]
 enum Next {
     AddressResolved,
@@ -27,14 +27,14 @@ pub(super) struct Id {
     next: VecDeque<Next>,
 }
 
-/// What an event says.
+/// The content of an event.
 #[derive(Clone, Debug, Default)]
 pub(in super::super) struct Told {
     pub(in super::super) kind: u32,
     pub(in super::super) status: i32,
     pub(in super::super) data: Vec<u8>,
     pub(in super::super) depths: u8,
-    /// Of a request: the peer's address.
+    /// The peer's address in a connection request.
     pub(in super::super) peer: u8,
 }
 
@@ -119,12 +119,13 @@ unsafe extern "C" fn rdma_create_id(
 
 fn destroy(state: &mut State, id: *mut rdma_cm_id) {
     state.remove(id as usize);
-    // Events that nobody has taken go with it, and with those of a listener what they brought.
+    // Pending events are freed with their identifier. Those of a listener also free the identifiers
+    // that they carry.
     let mut rest = VecDeque::new();
     let mut brought = Vec::new();
     for event in std::mem::take(&mut state.connections) {
         let raw = event as *mut Event;
-        // SAFETY: it was made, and nobody has taken it.
+        // SAFETY: it was made, and is still pending.
         let (about, listener) = unsafe { ((*raw).id, (*raw).listen_id) };
         if about == id || listener == id {
             if listener == id {
@@ -157,10 +158,10 @@ unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> i32 {
     0
 }
 
-/// A socket address of IPv4.
+/// Writes an IPv4 socket address.
 ///
 /// # Safety
-/// There is room for one.
+/// There is room for one at `place`.
 unsafe fn put_address(place: *mut libc::sockaddr_in, host: [u8; 4], port: u16) {
     // SAFETY: as the caller promised.
     unsafe {
@@ -256,10 +257,10 @@ unsafe extern "C" fn rdma_resolve_route(id: *mut rdma_cm_id, _milliseconds: i32)
     leads_to(id, Next::RouteResolved)
 }
 
-/// What a call sends along.
+/// Records the private data of a call.
 ///
 /// # Safety
-/// The wish is there, with its data.
+/// `wanted` is valid, and so is its data.
 unsafe fn remember(wanted: *const rdma_conn_param) {
     // SAFETY: as the caller promised.
     let data = unsafe {
@@ -272,14 +273,14 @@ unsafe fn remember(wanted: *const rdma_conn_param) {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn rdma_connect(id: *mut rdma_cm_id, wanted: *mut rdma_conn_param) -> i32 {
-    // SAFETY: the caller's wish.
+    // SAFETY: the caller passes valid parameters.
     unsafe { remember(wanted) };
     leads_to(id, Next::Response)
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn rdma_accept(id: *mut rdma_cm_id, wanted: *mut rdma_conn_param) -> i32 {
-    // SAFETY: the caller's wish.
+    // SAFETY: the caller passes valid parameters.
     unsafe { remember(wanted) };
     leads_to(id, Next::Established)
 }
@@ -298,7 +299,7 @@ unsafe extern "C" fn rdma_disconnect(id: *mut rdma_cm_id) -> i32 {
 unsafe extern "C" fn rdma_reject(id: *mut rdma_cm_id, data: *const c_void, length: u8) -> i32 {
     state().id(id as usize);
     if length != 0 {
-        // SAFETY: the caller's data.
+        // SAFETY: the caller passes valid data.
         let data = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), length.into()) };
         state().sent.push(data.to_vec());
     }
@@ -354,7 +355,7 @@ unsafe extern "C" fn rdma_ack_cm_event(event: *mut Event) -> i32 {
     0
 }
 
-/// Something happens to an identifier.
+/// Delivers an event of an identifier.
 fn happen(state: &mut State, id: usize, told: Told) -> i32 {
     let known = state.id(id);
     let (fd, channel) = (known.fd, known.channel);
@@ -404,7 +405,7 @@ fn happen(state: &mut State, id: usize, told: Told) -> i32 {
     fd
 }
 
-/// What follows the calls on an identifier happens, if there is something.
+/// Delivers the event that follows from an identifier's calls; returns false if none does.
 pub(in super::super) fn follow(which: usize, data: Vec<u8>) -> bool {
     let fd = {
         let mut state = state();
@@ -439,7 +440,7 @@ pub(in super::super) fn follow(which: usize, data: Vec<u8>) -> bool {
     true
 }
 
-/// Something happens that need not follow from anything. Requests come to those who listen.
+/// Delivers an event without a cause; connection requests go to a listener.
 pub(in super::super) fn lie(which: usize, told: Told) {
     let fd = {
         let mut state = state();

@@ -1,8 +1,10 @@
-//! A device that is not there, behind the two C libraries that the backend for RDMA devices calls: libibverbs and librdmacm.
+//! A fake device below the C libraries of the verbs backend, libibverbs and librdmacm.
 //!
-//! The functions have the names of the libraries', so that the program is linked with these. Objects are found by their addresses: what
-//! was destroyed, or never made, ends the process when it is used; so does what is destroyed before what was made from it. Requests are looked at as
-//! a device does that checks everything: keys, bounds, rights, and how many there are. What completes and what happens is up to whoever drives it.
+//! The functions have the names of the libraries' functions, so that the program is linked with
+//! these. Objects are identified by their addresses. The process ends if it uses an object that was
+//! destroyed or never made, or destroys one before the objects made from it. Requests are checked
+//! as by a strict device: keys, bounds, rights and number. The driver of the fake device decides on
+//! completions and events.
 
 mod device;
 mod manager;
@@ -32,11 +34,11 @@ struct Region {
     key: u32,
 }
 
-/// What is behind an address.
+/// The object at an address.
 #[derive(Debug)]
 enum Object {
     Context,
-    /// What waits for completions.
+    /// A completion channel.
     Channel,
     Domain,
     Region(Region),
@@ -52,50 +54,50 @@ enum Object {
     Id(Id),
 }
 
-/// In what the device is not as others.
+/// The deviations of a device from others.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Oddities {
-    /// Which word of what it says of itself is replaced, and by which number.
+    /// The index and the value of a replaced attribute.
     pub(super) attribute: Option<(u8, i32)>,
-    /// Gives all queue pairs one number, or numbers that cannot be.
+    /// Gives all queue pairs one number, or impossible numbers.
     pub(super) number: Option<u32>,
-    /// Has windows of type 2 alone.
+    /// Has only windows of type 2.
     pub(super) second_windows: bool,
 }
 
 #[derive(Default)]
 struct State {
     objects: BTreeMap<usize, Object>,
-    /// Devices are looked at as long as the process runs.
+    /// The one device, which lives as long as the process.
     device: usize,
     /// Events of connections and of the device, and queues that have notified.
     connections: VecDeque<usize>,
     asynchronous: VecDeque<(u32, usize)>,
     notified: VecDeque<usize>,
-    /// Data behind events, by the event's address.
+    /// Data of events, by the event's address.
     carried: BTreeMap<usize, Vec<u8>>,
     /// The private data that was sent.
     sent: Vec<Vec<u8>>,
-    /// How many calls from now on are refused, and with which error.
+    /// The number of calls to refuse from now on, and their error.
     refusals: (u32, i32),
-    /// What a device in error does not complete.
+    /// Set if a queue pair in error is not flushed.
     keeps: bool,
     oddities: Oddities,
     last_key: u32,
     last_port: u16,
-    /// It has completed what was not, or otherwise than it was.
+    /// Set if the device has forged a completion.
     lied: bool,
-    /// It has not done its part in some other way.
+    /// Set if the device has failed in another way.
     failed: bool,
     /// The queues that have answered a poll with nonsense.
     nonsense: Vec<u64>,
 }
 
 static STATE: Mutex<Option<State>> = Mutex::new(None);
-/// How often the thread of the backend was told of something.
+/// The number of alerts to the backend's thread.
 static ALERTS: AtomicU64 = AtomicU64::new(0);
 
-/// The state, alone.
+/// The locked state.
 struct Held(MutexGuard<'static, Option<State>>);
 
 impl std::ops::Deref for Held {
@@ -118,7 +120,7 @@ fn state() -> Held {
     Held(held)
 }
 
-/// A new device.
+/// Starts with a new device.
 pub(super) fn begin(oddities: Oddities) {
     let mut state = state();
     let device = state.device;
@@ -130,42 +132,42 @@ pub(super) fn begin(oddities: Oddities) {
     };
 }
 
-/// Everything was given back.
+/// Checks that all objects were freed.
 ///
 /// # Panics
-/// Something was not.
+/// An object is left.
 pub(super) fn end() {
     let state = state();
     assert!(state.objects.is_empty(), "left: {:?}", state.objects);
     assert!(state.carried.is_empty(), "events that nobody acknowledged");
 }
 
-/// The next calls are refused.
+/// Refuses the next calls.
 pub(super) fn refuse(count: u32, error: i32) {
     let mut state = state();
     state.refusals = (count, error);
     state.failed |= count != 0;
 }
 
-/// From here on nothing is flushed.
+/// Stops flushing from here on.
 pub(super) fn keep() {
     let mut state = state();
     state.keeps = true;
     state.failed = true;
 }
 
-/// From here on the device does its part.
+/// Makes the device do its part from here on.
 pub(super) fn behave() {
     work::flush_all();
 }
 
-/// Whether it always has.
+/// Returns true if the device has always done its part.
 pub(super) fn has_behaved() -> bool {
     let state = state();
     !state.lied && !state.failed && state.nonsense.is_empty() && state.oddities.number.is_none()
 }
 
-/// The completion queues that there are.
+/// Returns the completion queues.
 pub(super) fn queues() -> Vec<u64> {
     let state = state();
     let queues = state.objects.values().filter_map(|object| match object {
@@ -175,22 +177,22 @@ pub(super) fn queues() -> Vec<u64> {
     queues.collect()
 }
 
-/// Whether a poll of one of these queues was answered with nonsense.
+/// Returns true if one of these queues answered a poll with nonsense.
 pub(super) fn caught(queues: &[u64]) -> bool {
     state().nonsense.iter().any(|queue| queues.contains(queue))
 }
 
-/// How many identifiers of connections there are.
+/// Returns the number of connection identifiers.
 pub(super) fn ids() -> usize {
     state().ids().len()
 }
 
-/// The private data that was sent.
+/// Returns the private data that was sent.
 pub(super) fn sent() -> Vec<Vec<u8>> {
     state().sent.clone()
 }
 
-/// Somebody was told.
+/// Counts an alert.
 pub(super) fn alerted() {
     ALERTS.fetch_add(1, Ordering::Release);
 }
@@ -209,34 +211,34 @@ fn raise(fd: i32) {
 }
 
 fn counter() -> i32 {
-    // SAFETY: makes a descriptor out of nothing.
+    // SAFETY: creates a new descriptor.
     let fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
     assert!(fd >= 0, "a descriptor");
     fd
 }
 
-/// A structure of C on the heap, all zero.
+/// Allocates a structure of C, all zero.
 fn zeroed<T>() -> *mut T {
-    // SAFETY: used for structures of C alone, for all of which zero is a value.
+    // SAFETY: used for structures of C only, for all of which zero is a value.
     Box::into_raw(unsafe { Box::new(MaybeUninit::<T>::zeroed().assume_init()) })
 }
 
-/// Frees what `zeroed` made.
+/// Frees an allocation of `zeroed`.
 ///
 /// # Safety
-/// It made it, and nobody uses it any more.
+/// `zeroed` made it, and it has no other user.
 unsafe fn free<T>(made: *mut T) {
     // SAFETY: as the caller promised.
     drop(unsafe { Box::from_raw(made) });
 }
 
 fn set_error(number: i32) {
-    // SAFETY: the place of this thread.
+    // SAFETY: the pointer is to this thread's `errno`.
     unsafe { *libc::__errno_location() = number };
 }
 
 impl State {
-    /// Whether a call is refused, and with which error.
+    /// Returns the error of a call that is refused.
     fn refuses(&mut self) -> Option<i32> {
         let (left, error) = self.refusals;
         self.refusals.0 = left.checked_sub(1)?;
@@ -254,7 +256,7 @@ impl State {
         assert!(known.is_some_and(what), "used: {address:#x} is {known:?}");
     }
 
-    /// Takes out what is destroyed, unless something is left that was made from it.
+    /// Removes a destroyed object; panics if an object made from it is left.
     fn remove(&mut self, address: usize) -> Object {
         let depends = |object: &Object| match object {
             Object::Region(region) => region.domain == address,
@@ -292,7 +294,9 @@ impl State {
         }
     }
 
-    /// The addresses of what is of a kind, in the order of the addresses of the heap made regular: oldest first.
+    /// Returns the addresses of the objects of a kind, oldest first.
+    ///
+    /// The order of creation is the same in every run; heap addresses are not.
     fn all(&self, kind: impl Fn(&Object) -> Option<u64>) -> Vec<usize> {
         let mut found: Vec<(u64, usize)> = self
             .objects
@@ -338,14 +342,14 @@ impl State {
         self.objects.iter().find_map(known).expect("an open device")
     }
 
-    /// Counts what is made, which tells the order.
+    /// Returns the next number; numbers give the order of creation.
     fn count(&mut self) -> u64 {
         self.last_key += 1;
         self.last_key.into()
     }
 }
 
-/// The one device: it is named in lists that may be older than a run.
+/// Returns the one device; device lists may outlive a run and still name it.
 fn device() -> *mut ibv_device {
     let mut state = state();
     if state.device == 0 {
@@ -362,6 +366,6 @@ fn device() -> *mut ibv_device {
     state.device as *mut ibv_device
 }
 
-/// What the C libraries say of an event's private data.
+/// The C libraries' type of an event with private data.
 type Event = rdma_cm_event;
 type Context = ibv_context;

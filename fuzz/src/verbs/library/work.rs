@@ -1,4 +1,4 @@
-//! Completion queues, queue pairs, and what is posted to them.
+//! Completion queues, queue pairs, and their posts.
 
 use core::ffi::c_void;
 use core::ptr;
@@ -16,10 +16,10 @@ const SIGNALLED: u32 = 2;
 const INLINE: u32 = 8;
 const LOCAL_WRITE: u32 = 1;
 const BINDABLE: u32 = 16;
-/// The operation code of what was received, in completions.
+/// The operation code of a receive in completions.
 const RECEIVED: u32 = 128;
 const FLUSHED: u32 = 5;
-/// Bytes that requests carry themselves.
+/// The most bytes of an inline request.
 const CARRIED: u32 = 64;
 
 /// A completion.
@@ -38,10 +38,10 @@ pub(super) struct Queue {
     pub(super) channel: usize,
     fd: i32,
     depth: usize,
-    /// Armed, and for solicited completions alone.
+    /// `Some` if armed; true for solicited completions only.
     armed: Option<bool>,
     found: VecDeque<Found>,
-    /// What polls answer once, in place of completions.
+    /// The nonsense answer to the next poll.
     answer: Option<i32>,
 }
 
@@ -92,7 +92,7 @@ impl Pair {
 }
 
 impl State {
-    /// Puts a completion on its queue; where it has to notify, the descriptor.
+    /// Puts a completion on its queue; returns the descriptor if the queue must notify.
     fn complete(&mut self, queue: usize, found: Found) -> Option<i32> {
         let lied = self.lied;
         let known = self.queue(queue);
@@ -107,7 +107,7 @@ impl State {
         Some(fd)
     }
 
-    /// Completes everything on a queue pair as flushed.
+    /// Completes all requests of a queue pair as flushed.
     fn flush(&mut self, address: usize) -> Vec<i32> {
         if self.keeps {
             return Vec::new();
@@ -134,10 +134,11 @@ impl State {
         told
     }
 
-    /// The pieces of a request are registered, with the rights that it needs; how long they are together.
+    /// Checks that the segments of a request are registered with these rights; returns their
+    /// length.
     ///
     /// # Safety
-    /// So many segments are there.
+    /// There are `count` segments.
     unsafe fn check(
         &self,
         domain: usize,
@@ -223,7 +224,7 @@ unsafe extern "C" fn ibv_resize_cq(queue: *mut ibv_cq, depth: i32) -> i32 {
         return error;
     }
     state.queue(queue as usize).depth = depth as usize;
-    // SAFETY: it lives, as was just seen.
+    // SAFETY: it lives, as was just checked.
     unsafe { (*queue).cqe = depth };
     0
 }
@@ -262,7 +263,7 @@ pub(super) unsafe extern "C" fn poll(queue: *mut ibv_cq, room: i32, into: *mut i
     while count < room
         && let Some(found) = known.found.pop_front()
     {
-        // SAFETY: there is room for so many.
+        // SAFETY: there is room for `room` entries.
         unsafe {
             let to = into.add(count as usize);
             (*to).wr_id = found.token;
@@ -288,7 +289,7 @@ unsafe extern "C" fn ibv_create_srq(
         return ptr::null_mut();
     }
     let shared = zeroed::<ibv_srq>();
-    // SAFETY: just made, of a domain that lives, by a plan that is there.
+    // SAFETY: just made, of a domain that lives, from a valid plan.
     let (depth, segments) = unsafe {
         (*shared).context = (*domain).context;
         (*shared).pd = domain;
@@ -321,7 +322,7 @@ unsafe extern "C" fn ibv_modify_srq(
         panic!("used as a shared receive queue");
     };
     if mask & 1 != 0 {
-        // SAFETY: the wish is there.
+        // SAFETY: the attributes are valid.
         known.depth = unsafe { (*wanted).max_wr };
     }
     0
@@ -352,7 +353,7 @@ unsafe extern "C" fn ibv_create_qp(
     let order = state.count();
     let number = state.oddities.number.unwrap_or(order as u32 & 0xFF_FFFF);
     let pair = zeroed::<ibv_qp>();
-    // SAFETY: just made, of a domain that lives, by a plan that is there.
+    // SAFETY: just made, of a domain that lives, from a valid plan.
     let known = unsafe {
         let plan = &mut *plan;
         for queue in [plan.send_cq, plan.recv_cq] {
@@ -391,7 +392,7 @@ unsafe extern "C" fn ibv_modify_qp(pair: *mut ibv_qp, wanted: *mut ibv_qp_attr, 
             state.pair(pair as usize);
             return error;
         }
-        // SAFETY: the wish is there.
+        // SAFETY: the attributes are valid.
         let wanted = unsafe { (*wanted).qp_state };
         state.pair(pair as usize).state = wanted;
         if wanted == ibv_qp_state::IBV_QPS_ERR {
@@ -430,7 +431,7 @@ unsafe extern "C" fn ibv_destroy_qp(pair: *mut ibv_qp) -> i32 {
     state
         .asynchronous
         .retain(|(_, about)| *about != pair as usize);
-    // What completed of it and was not polled goes with it, as the libraries of devices have it.
+    // Completions of it that were not polled are removed too, as in the libraries of devices.
     for queue in [known.send_queue, known.receive_queue] {
         let found = &mut state.queue(queue).found;
         found.retain(|found| found.pair != known.number);
@@ -454,9 +455,10 @@ pub(super) unsafe extern "C" fn post_send(
                 unsafe { *bad = next };
                 return error;
             }
-            // SAFETY: one of the list, as verbs has it.
+            // SAFETY: an element of the list that the caller passes.
             let request = unsafe { &*next };
-            // What has completed in its own words has left its place.
+            // A forged completion has freed a slot of the consumer, so more posts are possible
+            // after one.
             let lied = state.lied;
             let known = state.pair(pair as usize);
             assert!(
@@ -474,11 +476,11 @@ pub(super) unsafe extern "C" fn post_send(
             let length = unsafe { state.check(domain, pieces, inline, access) };
             if inline {
                 assert!(length <= u64::from(CARRIED), "a request carries {length}");
-                // SAFETY: registered memory, as was just seen.
+                // SAFETY: registered memory, as was just checked.
                 unsafe { read(request) };
             }
             if request.opcode == ibv_wr_opcode::IBV_WR_BIND_MW {
-                // SAFETY: the operation code says which field of the union is meant.
+                // SAFETY: the operation code selects the field of the union.
                 let bind = unsafe { request.bind_mw_tso_union.bind_mw };
                 check_bind(&state, domain, bind.mw, &bind.bind_info);
             }
@@ -511,10 +513,10 @@ fn flushed_if_failed(state: &mut State, pair: usize) -> Vec<i32> {
     }
 }
 
-/// Reads what a request carries.
+/// Reads the data of an inline request.
 ///
 /// # Safety
-/// It is there.
+/// The data is valid.
 unsafe fn read(request: &ibv_send_wr) {
     for at in 0..request.num_sge as usize {
         // SAFETY: as the caller promised.
@@ -564,11 +566,12 @@ pub(super) unsafe extern "C" fn bind_window(
             return error;
         }
         let domain = state.pair(pair as usize).domain;
-        // SAFETY: queue pair, window and wish are there.
+        // SAFETY: queue pair, window and attributes are valid.
         unsafe {
             check_bind(&state, domain, window, &(*wanted).bind_info);
             (*window).rkey = (*window).rkey & !0xFF | (*window).rkey.wrapping_add(1) & 0xFF;
-            // What has completed in its own words has left its place.
+            // A forged completion has freed a slot of the consumer, so more posts are possible
+            // after one.
             let lied = state.lied;
             let known = state.pair(pair as usize);
             assert!(
@@ -602,9 +605,10 @@ pub(super) unsafe extern "C" fn post_receive(
                 unsafe { *bad = next };
                 return error;
             }
-            // SAFETY: one of the list, as verbs has it.
+            // SAFETY: an element of the list that the caller passes.
             let receive = unsafe { &*next };
-            // What has completed in its own words has left its place.
+            // A forged completion has freed a slot of the consumer, so more posts are possible
+            // after one.
             let lied = state.lied;
             let known = state.pair(pair as usize);
             assert!(
@@ -642,7 +646,7 @@ pub(super) unsafe extern "C" fn post_shared(
             unsafe { *bad = next };
             return error;
         }
-        // SAFETY: one of the list, as verbs has it.
+        // SAFETY: an element of the list that the caller passes.
         let receive = unsafe { &*next };
         let lied = state.lied;
         let Some(Object::Shared(known)) = state.objects.get(&(shared as usize)) else {
@@ -672,7 +676,7 @@ pub(super) unsafe extern "C" fn post_shared(
     0
 }
 
-/// The device has carried out the oldest requests of a queue pair, or filled the oldest buffers; as many as there are of so many.
+/// Completes a queue pair's oldest requests or receives as carried out, at most `count`.
 pub(in super::super) fn carry_out(which: usize, receives: bool, count: usize, length: u32) {
     let mut told = Vec::new();
     {
@@ -713,7 +717,7 @@ pub(in super::super) fn carry_out(which: usize, receives: bool, count: usize, le
     tell(told);
 }
 
-/// The requests that are posted, and the number of their queue pairs.
+/// Returns the tokens of the outstanding requests, and the numbers of their queue pairs.
 pub(in super::super) fn outstanding() -> Vec<(u64, u32)> {
     let state = state();
     let mut all = Vec::new();
@@ -733,7 +737,7 @@ pub(in super::super) fn outstanding() -> Vec<(u64, u32)> {
     all
 }
 
-/// Polls of a queue find this.
+/// Adds a forged completion to a queue.
 pub(in super::super) fn forge(which: usize, found: Found) {
     let told = {
         let mut state = state();
@@ -747,7 +751,7 @@ pub(in super::super) fn forge(which: usize, found: Found) {
     tell(told);
 }
 
-/// The next poll of a queue is answered with a number.
+/// Answers the next poll of a queue with a number.
 pub(in super::super) fn answer(which: usize, number: i32) {
     let mut state = state();
     let queues = state.queues();
@@ -756,7 +760,7 @@ pub(in super::super) fn answer(which: usize, number: i32) {
     }
 }
 
-/// A queue notifies, though nothing completed.
+/// Notifies for a queue without a completion.
 pub(in super::super) fn notify_of_nothing(which: usize) {
     let fd = {
         let mut state = state();
@@ -770,7 +774,7 @@ pub(in super::super) fn notify_of_nothing(which: usize) {
     raise(fd);
 }
 
-/// From here on what fails is flushed, and what has failed before as well.
+/// Flushes failed queue pairs from here on, including those that failed before.
 pub(super) fn flush_all() {
     let mut told = Vec::new();
     {
