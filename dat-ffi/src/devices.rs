@@ -10,7 +10,7 @@ use dat_core::attributes::IaAddress;
 use dat_core::{Error, ErrorKind, Result, Subtype};
 
 use crate::adapter::{Device, Opened, Opening};
-use crate::boundary::{In, PerProcess, ProviderInfo, StaticText, Text};
+use crate::boundary::{In, PerProcess, ProviderInfo, StaticText, Text, start_thread};
 use crate::capacity::Capacity;
 use crate::complaint::complain;
 
@@ -226,7 +226,7 @@ fn fabric() -> Result<Fabric> {
     }
     let fabric = Fabric::new(FabricOptions::default());
     let thread = fabric
-        .spawn_thread()
+        .drive_with(|drive| start_thread(c"fabric", drive))
         .map_err(|_| Error::insufficient_resources(Subtype::NoSubtype))?;
     *running = Some(Running {
         fabric: fabric.clone(),

@@ -85,8 +85,9 @@ pub(crate) fn has_memory() -> bool {
     USED.load(Ordering::Relaxed) == 0 || system_has_memory()
 }
 
+/// Whether the system's heap has memory, whatever the reserve has.
 #[cold]
-fn system_has_memory() -> bool {
+pub(crate) fn system_has_memory() -> bool {
     // SAFETY: the layout has a size; what is allocated is freed with the same layout.
     unsafe {
         let probe = System.alloc(PROBE);

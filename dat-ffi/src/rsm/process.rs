@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use super::nodes::{Known, Nodes};
 use super::nodes_problem::Problem;
 use super::site::{Shape, Site};
-use crate::boundary::{forks, page_size, without_signals};
+use crate::boundary::{forks, page_size, start_thread};
 use crate::complaint::complain;
 
 /// This library, as the loader knows it.
@@ -125,8 +125,9 @@ impl Controller {
 
 fn loopback(name: &'static str, node: u32, nodes: &[NodeEntry]) -> Result<Opened> {
     let fabric = Fabric::new(FabricOptions::default());
-    let thread = without_signals(|| fabric.spawn_thread());
-    let thread = thread.map_err(|_| RsmError::InsufficientResources)?;
+    let thread = fabric
+        .drive_with(|drive| start_thread(c"fabric", drive))
+        .map_err(|_| RsmError::InsufficientResources)?;
     let backend = fabric.node(NodeOptions::new(LOOPBACK, node.into()));
     let shape = Shape {
         name,
