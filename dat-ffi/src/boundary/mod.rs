@@ -16,6 +16,7 @@ mod layout;
 #[cfg(test)]
 mod layout_tests;
 mod library;
+mod mappings;
 mod memory;
 mod named;
 mod pointers;
@@ -48,7 +49,7 @@ pub use variable::VariableArguments;
 
 pub(crate) use address::SocketAddress;
 pub(crate) use cancel::{held, in_steps, uncancelled};
-pub(crate) use consumer::{Access, access_to, allows, page_size};
+pub(crate) use consumer::{Access, access_to, page_size};
 pub(crate) use descriptors::{Flag, poll, wait_for};
 pub(crate) use foreign::{begin, end, explanation, first_word};
 pub(crate) use forks::{PerProcess, around_forks, forks, is_told_apart};
@@ -59,6 +60,7 @@ pub(crate) use layout::{
     Table, TransferData, cookie_address, lent, name_of,
 };
 pub(crate) use library::trusted_variable;
+pub(crate) use mappings::allows;
 pub(crate) use memory::region;
 pub(crate) use named::NamedAttributes;
 pub(crate) use pointers::Place;
