@@ -266,6 +266,7 @@ fn verbs(name: &str, capacity: &Capacity, async_evd_min_qlen: i32) -> Result<Dev
     let name = known.unwrap_or_else(|| name.to_owned());
     let mut options = VerbsOptions::default();
     options.long_qualifiers = LongQualifiers::Shortened;
+    options.start_thread = start_thread;
     let backend = VerbsBackend::open(&name, options).map_err(refused)?;
     let waits = backend.waits();
     Opened::open(backend, waits, capacity, async_evd_min_qlen).map(Device::Verbs)

@@ -110,7 +110,9 @@ impl Controller {
             complain(LIBRARY, format_args!("the device {}: {why}", device.name));
             code
         };
-        let backend = VerbsBackend::open(&device.name, VerbsOptions::default()).map_err(gone)?;
+        let mut verbs = VerbsOptions::default();
+        verbs.start_thread = start_thread;
+        let backend = VerbsBackend::open(&device.name, verbs).map_err(gone)?;
         let waits = backend.waits();
         let shape = Shape {
             name: self.name,
