@@ -95,7 +95,8 @@ impl VerbsBackend {
         let channel = EventChannel::new()?;
         let completions = Arc::new(CompletionChannel::new(&context)?);
         let signal = Arc::new(Signal::new()?);
-        let watcher = Watcher::start(&signal, Sources::new(&channel, &context, &completions)?)?;
+        let sources = Sources::new(&channel, &context, &completions)?;
+        let watcher = Watcher::start(options.start_thread, &signal, sources)?;
         Ok(Self {
             listeners: Table::default(),
             requests: Table::default(),

@@ -59,7 +59,7 @@ mod wait;
 pub use backend::VerbsBackend;
 pub use completion_queue::VerbsCompletionQueue;
 pub use device::{VerbsDevice, device_of, devices, find_devices};
-pub use options::{LongQualifiers, VerbsOptions, WindowKind};
+pub use options::{LongQualifiers, StartThread, VerbsOptions, WindowKind};
 pub use receive_queue::{VerbsReceiveQueue, VerbsReceiveSlot, VerbsSharedReceiveQueue};
 pub use send_queue::{VerbsSendQueue, VerbsSendSlot};
 pub use wait::{VerbsWait, VerbsWaits};

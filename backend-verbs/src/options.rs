@@ -1,5 +1,9 @@
 //! What can be chosen about a device.
 
+use std::ffi::CStr;
+use std::io;
+use std::thread;
+
 use crate::hal::WindowType;
 
 /// The two kinds of memory windows, which remote regions are made of.
@@ -45,6 +49,17 @@ pub struct VerbsOptions {
     pub windows: WindowKind,
     /// What a connection qualifier beyond 65,535 is, which is the highest port.
     pub long_qualifiers: LongQualifiers,
+    /// Starts the thread of the backend; by default one of the standard library, whose start ends the process where the heap is exhausted.
+    pub start_thread: StartThread,
+}
+
+/// Starts a thread of a name that nobody joins.
+pub type StartThread = fn(name: &'static CStr, body: Box<dyn FnOnce() + Send>) -> io::Result<()>;
+
+/// Starts a thread of the standard library.
+fn start_thread(name: &'static CStr, body: Box<dyn FnOnce() + Send>) -> io::Result<()> {
+    let name = name.to_string_lossy().into_owned();
+    thread::Builder::new().name(name).spawn(body).map(drop)
 }
 
 /// What connection qualifiers are that no port can be.
@@ -69,6 +84,7 @@ impl Default for VerbsOptions {
             inline: 256,
             windows: WindowKind::Domain,
             long_qualifiers: LongQualifiers::Refused,
+            start_thread,
         }
     }
 }

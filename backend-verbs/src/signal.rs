@@ -3,12 +3,12 @@
 use std::fmt;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use dat_core::backend::BackendError;
 
 use crate::hal::{CompletionChannel, Context, Epoll, EventChannel, EventFd, Wakes, doubled};
+use crate::options::StartThread;
 
 /// What may have something to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -370,25 +370,35 @@ impl Sources {
 pub(crate) struct Watcher {
     pub(crate) sources: Arc<Sources>,
     end: EventFd,
-    thread: Option<JoinHandle<()>>,
+    /// Set by the thread when it has let go of everything.
+    is_over: Arc<(Mutex<bool>, Condvar)>,
 }
 
 impl Watcher {
-    pub(crate) fn start(signal: &Arc<Signal>, sources: Sources) -> Result<Self, BackendError> {
+    pub(crate) fn start(
+        start_thread: StartThread,
+        signal: &Arc<Signal>,
+        sources: Sources,
+    ) -> Result<Self, BackendError> {
         let sources = Arc::new(sources);
         let end = EventFd::new()?;
         sources.epoll.add(end.fd(), END, Wakes::All)?;
-        let thread = {
+        let is_over = Arc::new((Mutex::new(false), Condvar::new()));
+        let body = {
             let (sources, signal) = (Arc::clone(&sources), Arc::clone(signal));
-            thread::Builder::new()
-                .name("dat-verbs".into())
-                .spawn(move || watch(&sources, &signal))
-                .map_err(|_| BackendError::Resources)?
+            let is_over = Arc::clone(&is_over);
+            move || {
+                watch(&sources, &signal);
+                drop((sources, signal));
+                *is_over.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+                is_over.1.notify_all();
+            }
         };
+        start_thread(c"dat-verbs", Box::new(body)).map_err(|_| BackendError::Resources)?;
         Ok(Self {
             sources,
             end,
-            thread: Some(thread),
+            is_over,
         })
     }
 }
@@ -422,15 +432,16 @@ fn tell(happened: u32, sources: &Sources, signal: &Signal) {
 impl Drop for Watcher {
     fn drop(&mut self) {
         self.end.raise();
-        if let Some(thread) = self.thread.take() {
-            // It has nothing to panic about, and nobody to tell.
-            let _ended = thread.join();
-        }
+        // The thread has nothing to panic about.
+        let (is_over, changed) = &*self.is_over;
+        let is_over = is_over.lock().unwrap_or_else(PoisonError::into_inner);
+        let _over = changed.wait_while(is_over, |is_over| !*is_over);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
     use std::time::Duration;
 
     use super::*;
@@ -552,7 +563,8 @@ mod tests {
         for _ in 0..50 {
             let raised = Raised::new();
             let signal = Arc::new(calm_signal());
-            drop(Watcher::start(&signal, raised.sources).expect("a thread"));
+            let start_thread = crate::VerbsOptions::default().start_thread;
+            drop(Watcher::start(start_thread, &signal, raised.sources).expect("a thread"));
             assert_eq!(Arc::strong_count(&signal), 1);
         }
     }

@@ -1,6 +1,6 @@
 //! Open adapters, whatever their backend.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
@@ -19,7 +19,7 @@ use dat_core::{Error, Result, Subtype};
 use crate::agents;
 use crate::boundary::{
     Entered, NamedAttributes, OwnedIa, PerProcess, Slot, SocketAddress, has_memory, is_told_apart,
-    keep_small, without_signals,
+    keep_small, start_thread,
 };
 use crate::capacity::Capacity;
 use crate::courtesy::Courtesy;
@@ -259,7 +259,7 @@ pub(crate) struct Adapter {
     pub(crate) keeps_async_evd: bool,
     pub(crate) address: SocketAddress,
     pub(crate) named: NamedAttributes,
-    attachments: Mutex<HashMap<u64, Box<Attachment>>>,
+    attachments: Mutex<BTreeMap<u64, Box<Attachment>>>,
     /// What lets it make progress beside the calls of the program.
     care: AtomicU8,
     /// Wakes the thread that does.
@@ -361,7 +361,7 @@ impl Adapter {
         REACHED.fetch_max(index + 1, Ordering::Relaxed);
         let cell = reserve()?;
         let capacity = Capacity::beside(OPEN.load(Ordering::Relaxed));
-        let device = without_signals(|| opening.open(&capacity, async_evd_min_qlen))?;
+        let device = opening.open(&capacity, async_evd_min_qlen)?;
         let slot_number = u32::try_from(index).map_err(|_| full)?;
         let cells = Cells::new(registered.provider, slot_number, |kind| capacity.of(kind));
         let mut adapter = Box::new(Self {
@@ -373,7 +373,7 @@ impl Adapter {
             keeps_async_evd,
             address: SocketAddress::new(IaAddress::Node(0)),
             named: NamedAttributes::default(),
-            attachments: Mutex::new(HashMap::new()),
+            attachments: Mutex::new(BTreeMap::new()),
             care: AtomicU8::new(ALONE),
             keeper: Mutex::new(None),
             found_nothing: AtomicU32::new(0),
@@ -435,9 +435,7 @@ impl Adapter {
                 with_device!(adapter, opened => opened.keep(care, &adapter.care, &adapter.keeper));
             }
         };
-        let thread = thread::Builder::new().name("dat".into());
-        let started = without_signals(|| thread.spawn(keep));
-        started.map(drop).map_err(|_| {
+        start_thread(c"dat", Box::new(keep)).map_err(|_| {
             let _closed =
                 self.care
                     .compare_exchange(care, ALONE, Ordering::AcqRel, Ordering::Acquire);
@@ -505,7 +503,7 @@ impl Adapter {
         self.attachments().remove(&object.to_raw());
     }
 
-    fn attachments(&self) -> MutexGuard<'_, HashMap<u64, Box<Attachment>>> {
+    fn attachments(&self) -> MutexGuard<'_, BTreeMap<u64, Box<Attachment>>> {
         self.attachments
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

@@ -3,16 +3,15 @@
 //! The core decides that an agent is due under its locks, and calls it after them. What is true of an agent in between, only this table knows: it is called if it
 //! is still there, once, and one that is freed meanwhile is not.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, ThreadId};
 
 use dat_core::Result;
 use dat_core::event::ProxyAgent;
 use dat_core::id::EvdId;
 
 use crate::adapter::Adapter;
-use crate::boundary::{Agent, PerProcess};
+use crate::boundary::{Agent, PerProcess, Thread, this_thread};
 use crate::handles::CHandle;
 
 /// An agent that was not called yet, or is being called.
@@ -23,7 +22,7 @@ struct Enlisted {
     /// The adapter of that.
     ia: CHandle,
     /// The thread that calls it.
-    caller: Option<ThreadId>,
+    caller: Option<Thread>,
 }
 
 impl Enlisted {
@@ -38,9 +37,9 @@ struct Agents {
     /// The number of the one that came last.
     last: u64,
     /// By number, which the core has.
-    enlisted: HashMap<u64, Enlisted>,
+    enlisted: BTreeMap<u64, Enlisted>,
     /// Threads that wait until calls are over.
-    waiters: HashMap<ThreadId, Waiter>,
+    waiters: BTreeMap<Thread, Waiter>,
 }
 
 /// What a thread waits for.
@@ -48,7 +47,7 @@ struct Waiter {
     /// The notification object or adapter whose agents are not to be called any more.
     owner: CHandle,
     /// Threads that call them, and that it does not wait for: they waited for this one before.
-    excused: Vec<ThreadId>,
+    excused: Vec<Thread>,
 }
 
 impl Agents {
@@ -56,12 +55,12 @@ impl Agents {
     fn begin(&mut self, number: u64) -> Option<(Agent, CHandle)> {
         let waiting = self.enlisted.get_mut(&number);
         let due = waiting.filter(|enlisted| enlisted.caller.is_none())?;
-        due.caller = Some(thread::current().id());
+        due.caller = Some(this_thread());
         Some((due.agent, due.ia))
     }
 
     /// The threads that a thread waits for.
-    fn awaited_by(&self, waiter: ThreadId) -> impl Iterator<Item = ThreadId> {
+    fn awaited_by(&self, waiter: Thread) -> impl Iterator<Item = Thread> {
         let waits = self.waiters.get(&waiter);
         let of_waiter = waits.into_iter().flat_map(|waits| {
             let calls = self.enlisted.values();
@@ -74,7 +73,7 @@ impl Agents {
     }
 
     /// Whether a thread waits for another one, over however many between them.
-    fn waits_for(&self, waiter: ThreadId, awaited: ThreadId) -> bool {
+    fn waits_for(&self, waiter: Thread, awaited: Thread) -> bool {
         let mut reached = vec![waiter];
         let mut looked_at = 0;
         while let Some(&next) = reached.get(looked_at) {
@@ -92,7 +91,7 @@ impl Agents {
     }
 
     /// Notes that a thread waits. No thread waits for itself then, over however many others, if none did before.
-    fn begin_to_wait(&mut self, waiter: ThreadId, owner: CHandle) {
+    fn begin_to_wait(&mut self, waiter: Thread, owner: CHandle) {
         let excused = Vec::new();
         self.waiters.insert(waiter, Waiter { owner, excused });
         let callers = self.awaited_by(waiter);
@@ -185,7 +184,7 @@ pub(crate) fn release(ia: CHandle) {
 /// Waits until no other thread calls an agent of the notification object or adapter: what a consumer frees then is not used any more. Agents that end each
 /// other's objects would wait for ever; the last one of them does not wait for those that wait for it.
 fn wait(owner: CHandle) {
-    let own = thread::current().id();
+    let own = this_thread();
     let mut agents = agents();
     agents.begin_to_wait(own, owner);
     let is_called = |agents: &mut Agents| agents.awaited_by(own).next().is_some();
@@ -216,6 +215,7 @@ fn finish(number: u64, agent: Agent, evd: CHandle) {
 mod tests {
     use std::ffi::c_void;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::thread;
 
     use dat_core::Error;
 

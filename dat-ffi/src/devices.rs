@@ -10,7 +10,7 @@ use dat_core::attributes::IaAddress;
 use dat_core::{Error, ErrorKind, Result, Subtype};
 
 use crate::adapter::{Device, Opened, Opening};
-use crate::boundary::{In, PerProcess, ProviderInfo, StaticText, Text};
+use crate::boundary::{In, PerProcess, ProviderInfo, StaticText, Text, start_thread};
 use crate::capacity::Capacity;
 use crate::complaint::complain;
 
@@ -226,7 +226,7 @@ fn fabric() -> Result<Fabric> {
     }
     let fabric = Fabric::new(FabricOptions::default());
     let thread = fabric
-        .spawn_thread()
+        .drive_with(|drive| start_thread(c"fabric", drive))
         .map_err(|_| Error::insufficient_resources(Subtype::NoSubtype))?;
     *running = Some(Running {
         fabric: fabric.clone(),
@@ -266,6 +266,7 @@ fn verbs(name: &str, capacity: &Capacity, async_evd_min_qlen: i32) -> Result<Dev
     let name = known.unwrap_or_else(|| name.to_owned());
     let mut options = VerbsOptions::default();
     options.long_qualifiers = LongQualifiers::Shortened;
+    options.start_thread = start_thread;
     let backend = VerbsBackend::open(&name, options).map_err(refused)?;
     let waits = backend.waits();
     Opened::open(backend, waits, capacity, async_evd_min_qlen).map(Device::Verbs)

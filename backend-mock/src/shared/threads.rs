@@ -213,6 +213,26 @@ impl Fabric {
     /// # Errors
     /// That of the system if it cannot start the thread; `AlreadyExists` if the fabric has one.
     pub fn spawn_thread(&self) -> std::io::Result<FabricThread> {
+        let mut thread = None;
+        let mut driven = self.drive_with(|drive| {
+            let builder = std::thread::Builder::new().name("fabric".into());
+            thread = Some(builder.spawn(drive)?);
+            Ok(())
+        })?;
+        driven.thread = thread;
+        Ok(driven)
+    }
+
+    /// As [`Fabric::spawn_thread`], on a thread that `start` starts.
+    ///
+    /// For hosts that have reason to start their threads by themselves. Dropping the handle ends the thread and does not wait for that.
+    ///
+    /// # Errors
+    /// Those of `start`. A fabric that has a thread already gives an error of kind `AlreadyExists`.
+    pub fn drive_with(
+        &self,
+        start: impl FnOnce(Box<dyn FnOnce() + Send>) -> std::io::Result<()>,
+    ) -> std::io::Result<FabricThread> {
         {
             let mut guarded = self.shared.lock();
             if guarded.pace.is_some() {
@@ -227,19 +247,11 @@ impl Fabric {
             self.shared.threaded.store(true, Ordering::Relaxed);
         }
         let shared = Arc::clone(&self.shared);
-        let thread = std::thread::Builder::new()
-            .name("fabric".into())
-            .spawn(move || shared.drive());
-        match thread {
-            Ok(thread) => Ok(FabricThread {
-                shared: Arc::clone(&self.shared),
-                thread: Some(thread),
-            }),
-            Err(error) => {
-                self.shared.end_thread();
-                Err(error)
-            }
-        }
+        start(Box::new(move || shared.drive())).inspect_err(|_| self.shared.end_thread())?;
+        Ok(FabricThread {
+            shared: Arc::clone(&self.shared),
+            thread: None,
+        })
     }
 }
 

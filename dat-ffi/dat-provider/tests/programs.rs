@@ -178,7 +178,8 @@ fn threads_wait_and_are_called() {
     run("waits");
 }
 
-/// Every allocation from the nth on fails, for all n; and all of them for as long as the program goes on making things.
+/// Every allocation from the nth on fails, for all n, in each of the calls on a thread that has made none yet; and all of them for as
+/// long as the program goes on making things.
 ///
 /// Spec: IAO-06, PZC-01, LMC-10, RMC-01, CNC-03, EVC-04, EPC-08, EPK-14, EPS-03, EPV-05, EPB-04
 #[test]

@@ -97,10 +97,26 @@ fn objects_live_and_bytes_move() {
     run(&build("life", &[]));
 }
 
+/// Every allocation from the nth on fails, for all n, in each of the calls on a thread that has made none yet.
+///
 /// Spec: RSMCT-01, RSMEX-01, RSMIM-01, RSMGP-01
 #[test]
 fn calls_are_refused_while_the_heap_is_exhausted() {
-    run(&build("exhausted", &[]));
+    let swept = run(&build("exhausted", &[])).stdout;
+    let swept = String::from_utf8_lossy(&swept);
+    let names: Vec<&str> = swept
+        .lines()
+        .filter_map(|line| line.split(':').next())
+        .collect();
+    let header = package().join("../include/rsmapi.h");
+    let header = fs::read_to_string(header).expect("the header");
+    let declared = header.lines().filter_map(|line| {
+        let declared = line.strip_prefix("int ").or(line.strip_prefix("void "))?;
+        declared.split_once('(').map(|(name, _)| name)
+    });
+    let missing: Vec<&str> = declared.filter(|call| !names.contains(call)).collect();
+    assert!(missing.is_empty(), "not swept: {missing:?}");
+    assert!(!names.is_empty());
 }
 
 /// Spec: RSMPV-01, RSMPV-02, RSMPV-03, RSMPV-04, RSMPV-05, RSMPV-06, RSMPV-08, RSMPV-09, RSMPV-10, RSMPV-11, RSMPV-13, RSMPV-15

@@ -1,8 +1,16 @@
 //! The allocator of the C libraries: that of the system, and a reserve for when it refuses.
 //!
-//! A collection of the standard library, the start of a thread and the thread of the mock cannot report that there is no memory:
-//! they end the process, which is the consumer's. The reserve carries them to the end of the call. Calls that make something ask
-//! first ([`has_memory`]), and are refused while the reserve is in use and the system still refuses, so that it is not used up.
+//! A collection of the standard library and the thread of the mock cannot report that there is no memory: they end the process,
+//! which is the consumer's. The reserve carries them to the end of the call. Calls that make something ask first ([`has_memory`]),
+//! and are refused while the reserve is in use and the system still refuses, so that it is not used up.
+//!
+//! # Size
+//!
+//! What one call takes is bounded; how many threads are inside calls when the system begins to refuse is not. `dat_ia_open` takes
+//! most small blocks: five of 4 KiB and ten of 512 bytes, so that some 25 threads may open adapters at a time. Large blocks are for
+//! queues of the mock that grow, which have an old and a new block for a moment: there are two pairs of 256 KiB, for the thread of
+//! the mock and one that posts. The reserve is zeros in the library's data: a page takes memory when it is first used, or when the
+//! program locks all of its memory (`mlockall`).
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::UnsafeCell;
@@ -54,8 +62,8 @@ static CLASSES: [Class; 5] = [
     },
 ];
 
-/// Bytes of the reserve. The system gives pages of it when they are touched for the first time.
-const RESERVE: usize = 3264 << 10;
+/// Bytes of the reserve.
+const RESERVE: usize = 2240 << 10;
 const PAGE: usize = 4096;
 
 #[repr(C, align(4096))]
@@ -70,7 +78,7 @@ static ARENA: Arena = Arena(UnsafeCell::new([0; RESERVE]));
 static FREE: [AtomicU64; 24] = {
     let mut free = [const { AtomicU64::new(u64::MAX) }; 24];
     free[22] = AtomicU64::new(0xFFFF);
-    free[23] = AtomicU64::new(0xFF);
+    free[23] = AtomicU64::new(0xF);
     free
 };
 
@@ -85,8 +93,9 @@ pub(crate) fn has_memory() -> bool {
     USED.load(Ordering::Relaxed) == 0 || system_has_memory()
 }
 
+/// Whether the system's heap has memory, whatever the reserve has.
 #[cold]
-fn system_has_memory() -> bool {
+pub(crate) fn system_has_memory() -> bool {
     // SAFETY: the layout has a size; what is allocated is freed with the same layout.
     unsafe {
         let probe = System.alloc(PROBE);

@@ -16,6 +16,7 @@ mod layout;
 #[cfg(test)]
 mod layout_tests;
 mod library;
+mod mappings;
 mod memory;
 mod named;
 mod pointers;
@@ -23,10 +24,10 @@ mod provider;
 mod rsm_layout;
 #[cfg(test)]
 mod rsm_layout_tests;
-mod signals;
 mod slots;
 mod storage;
 mod symbols;
+mod threads;
 #[cfg(test)]
 mod value_tests;
 mod variable;
@@ -48,24 +49,25 @@ pub use variable::VariableArguments;
 
 pub(crate) use address::SocketAddress;
 pub(crate) use cancel::{held, in_steps, uncancelled};
-pub(crate) use consumer::{Access, access_to, allows, page_size};
+pub(crate) use consumer::{Access, access_to, page_size};
 pub(crate) use descriptors::{Flag, poll, wait_for};
 pub(crate) use foreign::{begin, end, explanation, first_word};
 pub(crate) use forks::{PerProcess, around_forks, forks, is_told_apart};
-pub(crate) use heap::has_memory;
+pub(crate) use heap::{has_memory, system_has_memory};
 pub(crate) use layout::{
     ArrivalData, AsyncData, BindData, CnoParam, ConnectionData, EpAttributes, EpParam, Event,
     EventData, FUNCTIONS, FUNCTIONS_1_2, IaAttributes, LmrParam, ProviderAttributes, RmrParam,
     Table, TransferData, cookie_address, lent, name_of,
 };
 pub(crate) use library::trusted_variable;
+pub(crate) use mappings::allows;
 pub(crate) use memory::region;
 pub(crate) use named::NamedAttributes;
 pub(crate) use pointers::Place;
 pub(crate) use provider::{Passed, ProviderPlace};
 pub(crate) use rsm_layout::{ConnectionsHeader, NAME_BYTES, RemoteController, TopologyHeader};
-pub(crate) use signals::without_signals;
 pub(crate) use slots::{Entered, Slot};
 pub(crate) use storage::{OwnedIa, engine_of, keep_small};
 pub(crate) use symbols::Registry;
+pub(crate) use threads::{Thread, start_thread, this_thread};
 pub(crate) use window::Window;

@@ -1,6 +1,6 @@
 //! What codes mean.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
 use std::sync::{Mutex, PoisonError};
 
@@ -11,7 +11,7 @@ use super::{Edition, names};
 use crate::boundary::{Out, StaticText};
 
 /// The words that were asked for, as C has them. There are as many as there are types and subtypes.
-static WORDS: Mutex<Option<HashMap<String, &'static CStr>>> = Mutex::new(None);
+static WORDS: Mutex<Option<BTreeMap<String, &'static CStr>>> = Mutex::new(None);
 
 fn as_c(words: String) -> StaticText {
     let mut known = WORDS.lock().unwrap_or_else(PoisonError::into_inner);

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
+use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
@@ -61,17 +62,20 @@ struct Free {
     returned: VecDeque<(u16, usize)>,
 }
 
+type Locks = (MutexGuard<'static, Free>, MutexGuard<'static, usize>);
+
 std::thread_local! {
     /// The locks of this module while this thread forks, so that no other thread holds one that the child could not open.
-    static HELD: Cell<Option<(MutexGuard<'static, Free>, MutexGuard<'static, usize>)>> = const { Cell::new(None) };
+    /// Nothing to drop with the thread: that would have to be registered, which ends the process where the heap is exhausted.
+    static HELD: Cell<Option<ManuallyDrop<Locks>>> = const { Cell::new(None) };
 }
 
 extern "C" fn before_fork() {
-    HELD.set(Some((free(), KNOWN.lock())));
+    HELD.set(Some(ManuallyDrop::new((free(), KNOWN.lock()))));
 }
 
 extern "C" fn after_fork() {
-    drop(HELD.take());
+    drop(HELD.take().map(ManuallyDrop::into_inner));
 }
 
 fn free() -> MutexGuard<'static, Free> {

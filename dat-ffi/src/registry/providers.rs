@@ -8,7 +8,10 @@ use dat_core::{Cause, Error, ErrorKind, Result, Subtype};
 
 use super::{Candidate, Configuration, Entry, Problem, Reason, Wanted};
 use crate::adapter::Registered;
-use crate::boundary::{In, Library, List, Out, Provider, ProviderInfo, begin, end};
+use crate::boundary::{
+    In, Library, List, Out, Provider, ProviderInfo, begin, end, system_has_memory,
+};
+use crate::calls::result::check_memory;
 use crate::complaint::complain;
 use crate::devices::{Named, may_open_nothing};
 
@@ -238,10 +241,11 @@ impl<const N: usize> Providers<N> {
     ///
     /// # Errors
     /// PROVIDER_NOT_FOUND, with what was missing; what is wrong with `dat.conf` is said on the error output if `DAT_DBG_TYPE` is set
-    /// and not 0. INSUFFICIENT_RESOURCES (DEVICE): it is for want of descriptors that nothing was found.
+    /// and not 0. INSUFFICIENT_RESOURCES (DEVICE, MEMORY): it is for want of descriptors or memory that nothing was found.
     ///
     /// Spec: IAO-06, REGL-05
     pub(crate) fn find(&self, wanted: Wanted<'_>) -> Result<Found<N>> {
+        check_memory()?;
         let _turn = self.turn();
         let chosen = self.choose(wanted);
         let found = chosen.as_ref().ok().and_then(|choices| {
@@ -259,6 +263,9 @@ impl<const N: usize> Providers<N> {
             }
             if is_for_want {
                 return Error::insufficient_resources(Subtype::ResourceDevice);
+            }
+            if !system_has_memory() {
+                return Error::insufficient_resources(Subtype::ResourceMemory);
             }
             let nothing = Error::new(ErrorKind::ProviderNotFound, Subtype::NameNotRegistered);
             chosen.err().unwrap_or(nothing)
@@ -397,7 +404,7 @@ impl<const N: usize> Providers<N> {
     ///
     /// # Errors
     /// INVALID_PARAMETER: a null argument (ARG1, ARG2), no name (ARG2); PROVIDER_ALREADY_REGISTERED: there is one of this name,
-    /// version and thread safety, or a device of ours.
+    /// version and thread safety, or a device of ours. INSUFFICIENT_RESOURCES (MEMORY): the heap is exhausted.
     ///
     /// Spec: REGA-01, REGA-02
     pub(crate) fn add(&self, provider: Option<Provider<N>>, info: In<ProviderInfo>) -> Result<()> {
@@ -405,6 +412,7 @@ impl<const N: usize> Providers<N> {
         let info = info.get().ok_or(Error::invalid_argument(2))?;
         let name = info.name().filter(|name| !name.is_empty());
         let name = name.ok_or(Error::invalid_argument(2))?;
+        check_memory()?;
         let registered = Registered::of(&info);
         let is_same = |candidate: Candidate<'_>| candidate == registered.candidate(&name);
         let is_device =

@@ -1,7 +1,7 @@
 //! Descriptors that are readable while a signal is pending.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::time::Instant;
 
 use dat_core::sync::HostLock;
@@ -90,7 +90,7 @@ pub fn release_pollfd(handle: CHandle) -> Code {
 }
 
 /// The segments that are polled in this process, by their descriptors.
-fn segments(process: Option<&'static Process>) -> HashMap<i32, (&'static Opened, SegmentHandle)> {
+fn segments(process: Option<&'static Process>) -> BTreeMap<i32, (&'static Opened, SegmentHandle)> {
     let sites = process.into_iter().flat_map(Process::sites);
     sites
         .flat_map(|opened| {

@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use super::nodes::{Known, Nodes};
 use super::nodes_problem::Problem;
 use super::site::{Shape, Site};
-use crate::boundary::{forks, page_size, without_signals};
+use crate::boundary::{forks, page_size, start_thread};
 use crate::complaint::complain;
 
 /// This library, as the loader knows it.
@@ -110,7 +110,9 @@ impl Controller {
             complain(LIBRARY, format_args!("the device {}: {why}", device.name));
             code
         };
-        let backend = VerbsBackend::open(&device.name, VerbsOptions::default()).map_err(gone)?;
+        let mut verbs = VerbsOptions::default();
+        verbs.start_thread = start_thread;
+        let backend = VerbsBackend::open(&device.name, verbs).map_err(gone)?;
         let waits = backend.waits();
         let shape = Shape {
             name: self.name,
@@ -125,8 +127,9 @@ impl Controller {
 
 fn loopback(name: &'static str, node: u32, nodes: &[NodeEntry]) -> Result<Opened> {
     let fabric = Fabric::new(FabricOptions::default());
-    let thread = without_signals(|| fabric.spawn_thread());
-    let thread = thread.map_err(|_| RsmError::InsufficientResources)?;
+    let thread = fabric
+        .drive_with(|drive| start_thread(c"fabric", drive))
+        .map_err(|_| RsmError::InsufficientResources)?;
     let backend = fabric.node(NodeOptions::new(LOOPBACK, node.into()));
     let shape = Shape {
         name,

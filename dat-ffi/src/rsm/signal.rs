@@ -1,6 +1,6 @@
 //! Posting signals, and waiting for them.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -83,7 +83,7 @@ pub(super) struct Waiters(Mutex<Flags>);
 #[derive(Debug, Default)]
 struct Flags {
     last: u64,
-    waiting: HashMap<u64, Flag>,
+    waiting: BTreeMap<u64, Flag>,
     idle: Vec<Flag>,
 }
 

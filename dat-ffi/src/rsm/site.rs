@@ -1,9 +1,8 @@
 //! A controller that was opened: its engine, the thread that serves it, and those who wait for signals.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
-use std::thread;
 
 use dat_core::event::{Wait, WakeReason};
 use dat_core::sync::HostLock;
@@ -17,7 +16,7 @@ use super::map::Mapped;
 use super::poll::Polled;
 use super::signal::Waiters;
 use crate::adapter::Host;
-use crate::boundary::{engine_of, without_signals};
+use crate::boundary::{engine_of, start_thread};
 use crate::capacity::Capacity;
 
 /// Connections to nodes that an adapter has endpoints for.
@@ -71,9 +70,9 @@ pub(super) struct Site<B: Host> {
     /// The controller that has a thread to serve it.
     served: Mutex<Option<ControllerId>>,
     /// What programs poll, by the word of the segment's handle.
-    polled: Mutex<HashMap<u64, Polled>>,
+    polled: Mutex<BTreeMap<u64, Polled>>,
     /// What programs load from and store to, by the word of the connection's handle.
-    mapped: Mutex<HashMap<u64, Mapped>>,
+    mapped: Mutex<BTreeMap<u64, Mapped>>,
     pub(super) waiters: Waiters,
 }
 
@@ -206,11 +205,7 @@ impl<B: Host> Site<B> {
             {}
             locked(&self.idle).push(sleeper);
         };
-        let thread = thread::Builder::new().name("rsm".into());
-        let started = without_signals(|| thread.spawn(serve));
-        started
-            .map(drop)
-            .map_err(|_| RsmError::InsufficientResources)
+        start_thread(c"rsm", Box::new(serve)).map_err(|_| RsmError::InsufficientResources)
     }
 
     /// Something may have changed: whoever waits or polls is told, and mappings follow their segments.
@@ -235,11 +230,11 @@ impl<B: Host> Site<B> {
         while looks.next().is_some() && self.engine.progress(B::now(&self.ground)) != 0 {}
     }
 
-    pub(super) fn polled(&self) -> MutexGuard<'_, HashMap<u64, Polled>> {
+    pub(super) fn polled(&self) -> MutexGuard<'_, BTreeMap<u64, Polled>> {
         locked(&self.polled)
     }
 
-    pub(super) fn mapped(&self) -> MutexGuard<'_, HashMap<u64, Mapped>> {
+    pub(super) fn mapped(&self) -> MutexGuard<'_, BTreeMap<u64, Mapped>> {
         locked(&self.mapped)
     }
 }

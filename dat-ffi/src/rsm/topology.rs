@@ -1,6 +1,6 @@
 //! Pictures of the interconnect.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ptr;
 use std::sync::{LazyLock, Mutex};
 
@@ -16,7 +16,7 @@ use crate::boundary::{
 use crate::handles::CHandle;
 
 /// Pictures that were given out, by their addresses: what is not among them is not freed.
-static GIVEN: LazyLock<Mutex<HashMap<usize, Box<[u64]>>>> = LazyLock::new(Mutex::default);
+static GIVEN: LazyLock<Mutex<BTreeMap<usize, Box<[u64]>>>> = LazyLock::new(Mutex::default);
 
 /// A controller and what it reaches.
 struct Local {

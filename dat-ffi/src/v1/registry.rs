@@ -2,7 +2,7 @@
 //!
 //! The lines of `dat.conf` that are for 1.x, or, if there is no such line, the devices that are found; and whoever registers itself.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -52,8 +52,8 @@ fn found() -> Result<Vec<Discovered>> {
 
 /// The open adapters of guests, by their handles, with the number of the guest for each time that one was opened: guests may give
 /// the same handle for several.
-fn open_adapters() -> MutexGuard<'static, HashMap<usize, Vec<u64>>> {
-    static OPEN: OnceLock<Mutex<HashMap<usize, Vec<u64>>>> = OnceLock::new();
+fn open_adapters() -> MutexGuard<'static, BTreeMap<usize, Vec<u64>>> {
+    static OPEN: OnceLock<Mutex<BTreeMap<usize, Vec<u64>>>> = OnceLock::new();
     let open = OPEN.get_or_init(Mutex::default);
     open.lock().unwrap_or_else(PoisonError::into_inner)
 }

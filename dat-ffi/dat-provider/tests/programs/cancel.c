@@ -1,11 +1,10 @@
 /* Threads that are cancelled while they wait: they end, and leave nothing behind. */
 #include "check.h"
-
-#include <stdatomic.h>
+#include "waiter.h"
 
 static DAT_EVD_HANDLE evd;
 static DAT_CNO_HANDLE cno;
-static atomic_int begun, cleaned;
+static atomic_int cleaned;
 
 static void clean(void *unused)
 {
@@ -63,28 +62,6 @@ static void *wait_undisturbed(void *unused)
     CHECK(pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before) == 0);
     CHECK(before == PTHREAD_CANCEL_DISABLE);
     return &begun;
-}
-
-static pthread_t begin(void *(*wait)(void *))
-{
-    pthread_t waiter;
-    int rounds;
-    begun = 0;
-    CHECK(pthread_create(&waiter, NULL, wait, NULL) == 0);
-    for (rounds = 0; rounds < 20000 && !begun; rounds++)
-        usleep(1000);
-    CHECK(begun);
-    /* Most likely it sleeps by now; what is checked holds before that as well. */
-    usleep(20000);
-    return waiter;
-}
-
-static void cancel(pthread_t waiter)
-{
-    void *result = NULL;
-    CHECK(pthread_cancel(waiter) == 0);
-    CHECK(pthread_join(waiter, &result) == 0);
-    CHECK(result == PTHREAD_CANCELED);
 }
 
 static void post(void)

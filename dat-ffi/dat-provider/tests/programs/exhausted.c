@@ -1,55 +1,254 @@
-/* Calls while the heap is exhausted: each one succeeds or says INSUFFICIENT_RESOURCES, the process goes on, and when there is memory
- * again the call succeeds. All allocations of the process fail from the nth of a call on, for n = 0, 1, 2 ... until a call makes no
- * more than n. The argument names the call to sweep; without one, all are, one after the other. */
+/* Calls while the heap is exhausted: each one succeeds or says INSUFFICIENT_RESOURCES and changes nothing, the process goes on, and when
+ * there is memory again the call succeeds. The argument names the call to sweep; without one, all are, one after the other. */
 #include "check.h"
-#include "scarce.h"
+
+#ifdef EDITION_1_2
+#include <dat/dat_registry.h>
+#else
+#include <dat2/dat_registry.h>
+#endif
+
+#define CODE DAT_RETURN
+#define DONE(code) ((code) == DAT_SUCCESS)
+#define REFUSED(code) (DAT_GET_TYPE(code) == DAT_INSUFFICIENT_RESOURCES)
+
+#include "sweep.h"
 
 static struct side here, there;
+/* What a call makes, or what is made for it. */
 static DAT_HANDLE made;
+/* An endpoint here that connects, and one there that accepts. */
+static DAT_EP_HANDLE asker, answerer;
 static DAT_IA_HANDLE opened;
-static DAT_EVD_HANDLE async_of_opened;
 static DAT_IA_ADDRESS_PTR address;
-static DAT_PSP_HANDLE listener;
+static DAT_PSP_HANDLE listener, other_listener;
+static DAT_CNO_HANDLE cno;
+static DAT_OS_WAIT_PROXY_AGENT no_agent = DAT_OS_WAIT_PROXY_AGENT_NULL;
+static atomic_int agent_calls;
+/* Nobody has waited on the adapter of `made` yet, nor shall. */
+static int is_unwaited;
 
-#define UNDO(name, call) \
+static void count_call(DAT_PVOID data, DAT_EVD_HANDLE evd)
+{
+    (void)data, (void)evd;
+    agent_calls++;
+}
+
+static void look_at_endpoint(char *text, DAT_EP_HANDLE endpoint)
+{
+    DAT_EP_PARAM param;
+    DAT_BOOLEAN receives, requests;
+    DAT_EP_STATE state;
+    OK(dat_ep_query(endpoint, DAT_EP_FIELD_ALL, &param));
+    OK(dat_ep_get_status(endpoint, &state, &receives, &requests));
+    tell(text, "endpoint %p: %d %d %d, %p %p %p %p %p, ", endpoint, state, receives, requests, param.pz_handle, param.recv_evd_handle,
+         param.request_evd_handle, param.connect_evd_handle, param.srq_handle);
+    tell(text, "%d %d %d %d %d %d, %d %d\n", param.ep_attr.max_recv_dtos, param.ep_attr.max_request_dtos, param.ep_attr.max_recv_iov,
+         param.ep_attr.max_request_iov, param.ep_attr.max_rdma_read_in, param.ep_attr.max_rdma_read_out, param.ep_attr.srq_soft_hw,
+         (int)param.remote_port_qual);
+}
+
+static void look_at_evd(char *text, DAT_EVD_HANDLE evd)
+{
+    DAT_EVD_PARAM param;
+    DAT_EVENT event;
+    DAT_COUNT count = -1;
+    OK(dat_evd_query(evd, DAT_EVD_FIELD_ALL, &param));
+    if (param.evd_state & DAT_EVD_STATE_WAITABLE && !(is_unwaited && evd == made)) {
+        /* A wait for more than there is counts what there is. */
+        EXPECT(DAT_TIMEOUT_EXPIRED, dat_evd_wait(evd, 0, param.evd_qlen, &event, &count));
+    }
+    tell(text, "dispatcher %p: %d %#x %p %#x, %d\n", evd, param.evd_qlen, param.evd_state, param.cno_handle, param.evd_flags, count);
+}
+
+static void look_at_cno(char *text)
+{
+    DAT_CNO_PARAM param;
+    OK(dat_cno_query(made, DAT_CNO_FIELD_ALL, &param));
+#ifdef EDITION_1_2
+    tell(text, "%d %p\n", param.agent.proxy_agent_func == count_call, param.agent.instance_data);
+#else
+    tell(text, "%d %d %p\n", param.proxy_type, param.proxy.agent.proxy_agent_func == count_call, param.proxy.agent.instance_data);
+#endif
+}
+
+static void look_at_request(char *text)
+{
+    DAT_CR_PARAM param;
+    OK(dat_cr_query(made, DAT_CR_FIELD_ALL, &param));
+    tell(text, "request: %d %p\n", param.private_data_size, param.local_ep_handle);
+}
+
+static void look_at_region(char *text)
+{
+    DAT_LMR_PARAM param;
+    OK(dat_lmr_query(made, DAT_LMR_FIELD_ALL, &param));
+    tell(text, "region: %lld %p %#x %#x %#x\n", (long long)param.length, param.pz_handle, param.mem_priv, param.lmr_context,
+         param.rmr_context);
+}
+
+static void look_at_window(char *text)
+{
+    DAT_RMR_PARAM param;
+    OK(dat_rmr_query(made, DAT_RMR_FIELD_ALL, &param));
+    tell(text, "window: %p %#x %#x %lld\n", param.pz_handle, param.mem_priv, param.rmr_context,
+         (long long)param.lmr_triplet.segment_length);
+}
+
+static void look_at_queue(char *text)
+{
+    DAT_SRQ_PARAM param;
+    OK(dat_srq_query(made, DAT_SRQ_FIELD_ALL, &param));
+    tell(text, "queue: %d %d %d %d, %d %d\n", param.srq_state, param.max_recv_dtos, param.max_recv_iov, param.low_watermark,
+         param.available_dto_count, param.outstanding_dto_count);
+}
+
+/* Everything that rows have in hand, and how many events wait. */
+static void look(char *text)
+{
+    DAT_EP_HANDLE endpoints[] = {here.endpoint, there.endpoint, asker, answerer};
+    DAT_EVD_HANDLE evds[] = {here.async,     here.requests,  here.receives,     here.connections, here.arrivals,
+                             there.requests, there.receives, there.connections, there.arrivals};
+    DAT_HANDLE_TYPE type;
+    DAT_CONTEXT context;
+    size_t index;
+    *text = 0;
+    tell(text, "%p %p %d\n", made, opened, agent_calls);
+    for (index = 0; index < sizeof endpoints / sizeof *endpoints; index++) {
+        if (endpoints[index] != DAT_HANDLE_NULL) {
+            look_at_endpoint(text, endpoints[index]);
+        }
+    }
+    for (index = 0; index < sizeof evds / sizeof *evds; index++) {
+        if (evds[index] != DAT_HANDLE_NULL) {
+            look_at_evd(text, evds[index]);
+        }
+    }
+    if (made == DAT_HANDLE_NULL) {
+        return;
+    }
+    OK(dat_get_consumer_context(made, &context));
+    OK(dat_get_handle_type(made, &type));
+    tell(text, "%d %llu ", type, (unsigned long long)context.as_64);
+    switch (type) {
+    case DAT_HANDLE_TYPE_EP:
+        look_at_endpoint(text, made);
+        break;
+    case DAT_HANDLE_TYPE_EVD:
+        look_at_evd(text, made);
+        break;
+    case DAT_HANDLE_TYPE_CNO:
+        look_at_cno(text);
+        break;
+    case DAT_HANDLE_TYPE_CR:
+        look_at_request(text);
+        break;
+    case DAT_HANDLE_TYPE_LMR:
+        look_at_region(text);
+        break;
+    case DAT_HANDLE_TYPE_RMR:
+        look_at_window(text);
+        break;
+    case DAT_HANDLE_TYPE_SRQ:
+        look_at_queue(text);
+        break;
+    default:
+        /* Zones and service points cannot change. */
+        break;
+    }
+}
+
+/* Defines a function that makes a call which succeeds, and forgets what it freed. */
+#define DO(name, call) \
     static void name(void) { OK(call); }
-UNDO(free_zone, dat_pz_free(made))
-UNDO(free_evd, dat_evd_free(made))
-UNDO(free_cno, dat_cno_free(made))
-UNDO(free_ep, dat_ep_free(made))
-UNDO(free_srq, dat_srq_free(made))
-UNDO(free_psp, dat_psp_free(made))
-UNDO(free_lmr, dat_lmr_free(made))
-UNDO(free_rmr, dat_rmr_free(made))
-UNDO(close_opened, dat_ia_close(opened, DAT_CLOSE_GRACEFUL_FLAG))
-static void nothing(void) {}
+#define FREE(name, call) \
+    static void name(void) \
+    { \
+        OK(call); \
+        made = DAT_HANDLE_NULL; \
+    }
+#define CALL(name, call) \
+    static DAT_RETURN name(void) { return call; }
 
+static void forget(void) { made = DAT_HANDLE_NULL; }
+
+/* Adapters and the registry. */
 static DAT_RETURN open_adapter(void)
 {
-    async_of_opened = DAT_HANDLE_NULL;
-    return dat_ia_open((DAT_NAME_PTR) "mock0", 8, &async_of_opened, &opened);
+    DAT_EVD_HANDLE async = DAT_HANDLE_NULL;
+    return dat_ia_open((DAT_NAME_PTR) "mock0", 8, &async, &opened);
 }
-static DAT_RETURN make_zone(void) { return dat_pz_create(here.ia, &made); }
-static DAT_RETURN make_evd(void)
+CALL(close_opened, dat_ia_close(opened, DAT_CLOSE_GRACEFUL_FLAG))
+CALL(close_abruptly, dat_ia_close(opened, DAT_CLOSE_ABRUPT_FLAG))
+static void forget_opened(void) { opened = DAT_HANDLE_NULL; }
+static void before_close(void) { OK(open_adapter()); }
+static void after_open(void)
 {
-    return dat_evd_create(here.ia, 200, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG, &made);
+    OK(close_opened());
+    forget_opened();
 }
-static DAT_RETURN make_cno(void) { return dat_cno_create(here.ia, DAT_OS_WAIT_PROXY_AGENT_NULL, &made); }
-static DAT_RETURN make_ep(void)
+/* An adapter with objects of all kinds that an abrupt close ends, an agent that it calls among them. */
+static void before_abrupt_close(void)
 {
-    return dat_ep_create(here.ia, here.zone, here.receives, here.requests, here.connections, NULL, &made);
+    DAT_OS_WAIT_PROXY_AGENT agent = {NULL, count_call};
+    DAT_CNO_HANDLE called;
+    DAT_EVD_HANDLE evd;
+    DAT_PZ_HANDLE zone;
+    DAT_EP_HANDLE endpoint;
+    OK(open_adapter());
+    OK(dat_cno_create(opened, agent, &called));
+    OK(dat_evd_create(opened, 8, called, DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG, &evd));
+    OK(dat_pz_create(opened, &zone));
+    OK(dat_ep_create(opened, zone, evd, evd, evd, NULL, &endpoint));
 }
-static DAT_RETURN make_srq(void)
+static DAT_RETURN query_ia(void)
 {
-    DAT_SRQ_ATTR attributes;
-    memset(&attributes, 0, sizeof attributes);
-    attributes.max_recv_dtos = 100;
-    attributes.max_recv_iov = 2;
-    attributes.low_watermark = DAT_SRQ_LW_DEFAULT;
-    return dat_srq_create(here.ia, here.zone, &attributes, &made);
+    DAT_IA_ATTR attributes;
+    DAT_PROVIDER_ATTR provider;
+    return dat_ia_query(here.ia, NULL, DAT_IA_FIELD_ALL, &attributes, DAT_PROVIDER_FIELD_ALL, &provider);
 }
-static DAT_RETURN make_psp(void) { return dat_psp_create(here.ia, 4242, here.arrivals, DAT_PSP_CONSUMER_FLAG, &made); }
-static DAT_RETURN make_lmr(void)
+static DAT_RETURN strerror_of(void)
+{
+    const char *type, *subtype;
+    return dat_strerror((DAT_RETURN)DAT_CLASS_ERROR | DAT_INVALID_STATE, &type, &subtype);
+}
+static DAT_RETURN list_providers(void)
+{
+    DAT_PROVIDER_INFO infos[4], *list[4] = {infos, infos + 1, infos + 2, infos + 3};
+    DAT_COUNT entries = -1;
+    DAT_RETURN code = dat_registry_list_providers(4, &entries, list);
+    CHECK(code != DAT_SUCCESS || (entries == 1 && strcmp(infos[0].ia_name, "mock0") == 0));
+    return code;
+}
+static DAT_PROVIDER provider;
+static DAT_PROVIDER_INFO provider_info = {"own0", DAT_VERSION_MAJOR, DAT_VERSION_MINOR, DAT_FALSE};
+CALL(add_provider, dat_registry_add_provider(&provider, &provider_info))
+CALL(remove_provider, dat_registry_remove_provider(&provider, &provider_info))
+DO(after_add, remove_provider())
+DO(before_remove, add_provider())
+
+static DAT_RETURN fork_child(void)
+{
+    int status = -1;
+    pid_t child = fork();
+    if (child == 0) {
+        _exit(0);
+    }
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+    return DAT_SUCCESS;
+}
+
+/* Zones, regions, windows. */
+CALL(make_zone, dat_pz_create(here.ia, &made))
+FREE(free_zone, dat_pz_free(made))
+DO(before_zone, make_zone())
+CALL(destroy_zone, dat_pz_free(made))
+static DAT_RETURN query_zone(void)
+{
+    DAT_PZ_PARAM param;
+    return dat_pz_query(made, DAT_PZ_FIELD_ALL, &param);
+}
+static DAT_RETURN make_region(void)
 {
     DAT_REGION_DESCRIPTION description;
     DAT_LMR_CONTEXT local;
@@ -60,43 +259,96 @@ static DAT_RETURN make_lmr(void)
     return dat_lmr_create(here.ia, DAT_MEM_TYPE_VIRTUAL, description, 4096, here.zone, DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_VA, &made,
                           &local, &remote, &size, &start);
 }
-static DAT_RETURN make_rmr(void) { return dat_rmr_create(here.zone, &made); }
-static DAT_RETURN query_ia(void)
+FREE(free_region, dat_lmr_free(made))
+DO(before_region, make_region())
+CALL(destroy_region, dat_lmr_free(made))
+static DAT_RETURN query_region(void)
 {
-    DAT_IA_ATTR attributes;
-    DAT_PROVIDER_ATTR provider;
-    return dat_ia_query(here.ia, NULL, DAT_IA_FIELD_ALL, &attributes, DAT_PROVIDER_FIELD_ALL, &provider);
+    DAT_LMR_PARAM param;
+    return dat_lmr_query(made, DAT_LMR_FIELD_ALL, &param);
 }
-static DAT_RETURN query_ep(void)
+static DAT_RETURN sync_read(void)
 {
-    DAT_EP_PARAM param;
-    return dat_ep_query(here.endpoint, DAT_EP_FIELD_ALL, &param);
+    DAT_LMR_TRIPLET segment = piece(&here, 0, 64);
+    return dat_lmr_sync_rdma_read(here.ia, &segment, 1);
 }
+static DAT_RETURN sync_write(void)
+{
+    DAT_LMR_TRIPLET segment = piece(&here, 0, 64);
+    return dat_lmr_sync_rdma_write(here.ia, &segment, 1);
+}
+CALL(make_window, dat_rmr_create(here.zone, &made))
+FREE(free_window, dat_rmr_free(made))
+DO(before_window, make_window())
+CALL(destroy_window, dat_rmr_free(made))
+static DAT_RETURN query_window(void)
+{
+    DAT_RMR_PARAM param;
+    return dat_rmr_query(made, DAT_RMR_FIELD_ALL, &param);
+}
+static DAT_RETURN bind_window(void)
+{
+    DAT_LMR_TRIPLET segment = piece(&here, 0, 64);
+    DAT_RMR_CONTEXT context;
+    return dat_rmr_bind(made, here.region, &segment, DAT_MEM_PRIV_REMOTE_READ_FLAG, DAT_VA_TYPE_VA, here.endpoint, cookie(5),
+                        DAT_COMPLETION_DEFAULT_FLAG, &context);
+}
+static void after_bind(void)
+{
+    next_event(here.requests, DAT_RMR_BIND_COMPLETION_EVENT);
+    free_window();
+}
+
+/* Dispatchers and notification objects. */
+CALL(make_evd, dat_evd_create(here.ia, 200, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG, &made))
+FREE(free_evd, dat_evd_free(made))
+static void before_software(void) { OK(dat_evd_create(here.ia, 8, cno, DAT_EVD_SOFTWARE_FLAG, &made)); }
 static DAT_RETURN query_evd(void)
 {
     DAT_EVD_PARAM param;
-    return dat_evd_query(here.requests, DAT_EVD_FIELD_ALL, &param);
+    return dat_evd_query(made, DAT_EVD_FIELD_ALL, &param);
 }
-static DAT_RETURN query_lmr(void)
+CALL(resize_evd, dat_evd_resize(made, 300))
+CALL(modify_cno, dat_evd_modify_cno(made, DAT_HANDLE_NULL))
+CALL(enable_evd, dat_evd_enable(made))
+CALL(disable_evd, dat_evd_disable(made))
+CALL(set_unwaitable, dat_evd_set_unwaitable(made))
+CALL(clear_unwaitable, dat_evd_clear_unwaitable(made))
+CALL(destroy_evd, dat_evd_free(made))
+static DAT_RETURN post_event(void)
 {
-    DAT_LMR_PARAM param;
-    return dat_lmr_query(here.region, DAT_LMR_FIELD_ALL, &param);
+    DAT_EVENT event;
+    memset(&event, 0, sizeof event);
+    event.event_number = DAT_SOFTWARE_EVENT;
+    return dat_evd_post_se(made, &event);
 }
-static DAT_RETURN resize_evd(void)
+static DAT_RETURN dequeue_event(void)
 {
-    static DAT_COUNT length = 16;
-    return dat_evd_resize(here.requests, length += 16);
+    DAT_EVENT event;
+    return dat_evd_dequeue(made, &event);
 }
-static DAT_RETURN strerror_of(void)
+static DAT_RETURN wait_for_event(void)
 {
-    const char *type, *subtype;
-    return dat_strerror((DAT_RETURN)DAT_CLASS_ERROR | DAT_INVALID_STATE, &type, &subtype);
+    DAT_EVENT event;
+    DAT_COUNT more;
+    return dat_evd_wait(made, 20 * SECOND, 1, &event, &more);
 }
-static DAT_RETURN list_providers(void)
+static void before_event(void)
 {
-    DAT_PROVIDER_INFO infos[4], *list[4] = {infos, infos + 1, infos + 2, infos + 3};
-    DAT_COUNT entries;
-    return dat_registry_list_providers(4, &entries, list);
+    before_software();
+    OK(post_event());
+}
+static void free_notified(void)
+{
+    DAT_EVD_HANDLE fired;
+    (void)dat_cno_wait(cno, 0, &fired);
+    free_evd();
+}
+static void after_post_event(void)
+{
+    OK(dequeue_event());
+    EXPECT(DAT_QUEUE_EMPTY, dequeue_event());
+    free_notified();
 }
 static DAT_RETURN wait_nothing(void)
 {
@@ -105,18 +357,322 @@ static DAT_RETURN wait_nothing(void)
     DAT_RETURN code = dat_evd_wait(here.arrivals, 1000, 1, &event, &more);
     return DAT_GET_TYPE(code) == DAT_TIMEOUT_EXPIRED ? DAT_SUCCESS : code;
 }
-static DAT_RETURN wait_cno(void)
-{
-    DAT_EVD_HANDLE evd;
-    DAT_RETURN code = dat_cno_wait(made, 1000, &evd);
-    return DAT_GET_TYPE(code) == DAT_QUEUE_EMPTY || DAT_GET_TYPE(code) == DAT_TIMEOUT_EXPIRED ? DAT_SUCCESS : code;
-}
 static DAT_RETURN dequeue_nothing(void)
 {
     DAT_EVENT event;
     DAT_RETURN code = dat_evd_dequeue(here.arrivals, &event);
     return DAT_GET_TYPE(code) == DAT_QUEUE_EMPTY ? DAT_SUCCESS : code;
 }
+CALL(make_cno, dat_cno_create(here.ia, no_agent, &made))
+static DAT_RETURN make_called(void)
+{
+    DAT_OS_WAIT_PROXY_AGENT agent = {NULL, count_call};
+    return dat_cno_create(here.ia, agent, &made);
+}
+static DAT_RETURN give_agent(void)
+{
+    DAT_OS_WAIT_PROXY_AGENT agent = {&made, count_call};
+    return dat_cno_modify_agent(made, agent);
+}
+CALL(take_agent, dat_cno_modify_agent(made, no_agent))
+CALL(destroy_cno, dat_cno_free(made))
+FREE(free_cno, dat_cno_free(made))
+DO(before_cno, make_cno())
+DO(before_called, make_called())
+static DAT_RETURN query_cno(void)
+{
+    DAT_CNO_PARAM param;
+    return dat_cno_query(made, DAT_CNO_FIELD_ALL, &param);
+}
+static DAT_RETURN wait_cno(void)
+{
+    DAT_EVD_HANDLE evd;
+    DAT_RETURN code = dat_cno_wait(made, 1000, &evd);
+    return DAT_GET_TYPE(code) == DAT_QUEUE_EMPTY || DAT_GET_TYPE(code) == DAT_TIMEOUT_EXPIRED ? DAT_SUCCESS : code;
+}
+/* An event whose notification object has an agent. */
+static DAT_CNO_HANDLE called;
+static int calls_before;
+static void before_agent(void)
+{
+    OK(make_called());
+    called = made;
+    OK(dat_evd_create(here.ia, 8, called, DAT_EVD_SOFTWARE_FLAG, &made));
+    calls_before = agent_calls;
+}
+static void after_agent(void)
+{
+    int rounds;
+    for (rounds = 0; rounds < 20000 && agent_calls == calls_before; rounds++)
+        usleep(1000);
+    CHECK(agent_calls == calls_before + 1);
+    free_evd();
+    OK(dat_cno_free(called));
+}
+
+/* Any object. */
+static DAT_RETURN set_context(void)
+{
+    DAT_CONTEXT context = {0};
+    context.as_64 = 77;
+    return dat_set_consumer_context(made, context);
+}
+static DAT_RETURN get_context(void)
+{
+    DAT_CONTEXT context;
+    return dat_get_consumer_context(made, &context);
+}
+static DAT_RETURN type_of(void)
+{
+    DAT_HANDLE_TYPE type;
+    return dat_get_handle_type(made, &type);
+}
+
+/* Service points. */
+CALL(make_psp, dat_psp_create(here.ia, 4242, here.arrivals, DAT_PSP_CONSUMER_FLAG, &made))
+FREE(free_psp, dat_psp_free(made))
+DO(before_psp, make_psp())
+static DAT_RETURN query_psp(void)
+{
+    DAT_PSP_PARAM param;
+    return dat_psp_query(made, DAT_PSP_FIELD_ALL, &param);
+}
+static DAT_RETURN make_any(void)
+{
+    DAT_CONN_QUAL qualifier;
+    return dat_psp_create_any(here.ia, &qualifier, here.arrivals, DAT_PSP_CONSUMER_FLAG, &made);
+}
+CALL(make_endpoint, dat_ep_create(here.ia, here.zone, here.receives, here.requests, here.connections, NULL, &made))
+FREE(free_endpoint, dat_ep_free(made))
+DO(before_endpoint, make_endpoint())
+static void make_asker(void)
+{
+    OK(dat_ep_create(here.ia, here.zone, here.receives, here.requests, here.connections, NULL, &asker));
+}
+static void free_asker(void)
+{
+    OK(dat_ep_free(asker));
+    asker = DAT_HANDLE_NULL;
+}
+CALL(make_rsp, dat_rsp_create(here.ia, 4243, asker, here.arrivals, &made))
+static void free_rsp(void)
+{
+    OK(dat_rsp_free(made));
+    made = DAT_HANDLE_NULL;
+    free_asker();
+}
+static void before_rsp(void)
+{
+    make_asker();
+    OK(make_rsp());
+}
+static DAT_RETURN query_rsp(void)
+{
+    DAT_RSP_PARAM param;
+    return dat_rsp_query(made, DAT_RSP_FIELD_ALL, &param);
+}
+CALL(destroy_psp, dat_psp_free(made))
+CALL(destroy_rsp, dat_rsp_free(made))
+static void after_rsp_free(void)
+{
+    made = DAT_HANDLE_NULL;
+    free_asker();
+}
+
+/* Endpoints. */
+static DAT_RETURN query_endpoint(void)
+{
+    DAT_EP_PARAM param;
+    return dat_ep_query(here.endpoint, DAT_EP_FIELD_ALL, &param);
+}
+static DAT_RETURN status_of_endpoint(void)
+{
+    DAT_EP_STATE state;
+    DAT_BOOLEAN receives, requests;
+    return dat_ep_get_status(here.endpoint, &state, &receives, &requests);
+}
+static DAT_RETURN modify_endpoint(void)
+{
+    DAT_EP_PARAM param;
+    memset(&param, 0, sizeof param);
+    param.ep_attr.max_rdma_read_out = 1;
+    return dat_ep_modify(made, DAT_EP_FIELD_EP_ATTR_MAX_RDMA_READ_OUT, &param);
+}
+static DAT_RETURN query_receives(void)
+{
+    DAT_COUNT allocated, span;
+    return dat_ep_recv_query(there.endpoint, &allocated, &span);
+}
+CALL(destroy_endpoint, dat_ep_free(made))
+
+/* The first wait on an adapter. */
+static void before_first_wait(void)
+{
+    OK(open_adapter());
+    OK(dat_evd_create(opened, 8, DAT_HANDLE_NULL, DAT_EVD_SOFTWARE_FLAG, &made));
+    OK(post_event());
+    is_unwaited = 1;
+}
+static void before_first_cno_wait(void)
+{
+    OK(open_adapter());
+    OK(dat_cno_create(opened, no_agent, &made));
+}
+static void after_first_wait(void)
+{
+    is_unwaited = 0;
+    made = DAT_HANDLE_NULL;
+    OK(close_abruptly());
+    forget_opened();
+}
+
+/* Connections. */
+CALL(connect_asker,
+     dat_ep_connect(asker, address, 4711, 20 * SECOND, 0, NULL, DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG))
+CALL(connect_again, dat_ep_dup_connect(asker, here.endpoint, 20 * SECOND, 0, NULL, DAT_QOS_BEST_EFFORT))
+static void take_arrival(void)
+{
+    DAT_EVENT event = next_event(there.arrivals, DAT_CONNECTION_REQUEST_EVENT);
+    made = event.event_data.cr_arrival_event_data.cr_handle;
+}
+static void before_arrival(void)
+{
+    char greeting[] = "please";
+    DAT_EVENT event;
+    DAT_COUNT count = 0;
+    make_asker();
+    OK(dat_ep_connect(asker, address, 4711, 20 * SECOND, sizeof greeting, greeting, DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
+    while (count == 0) {
+        EXPECT(DAT_TIMEOUT_EXPIRED, dat_evd_wait(there.arrivals, 1000, 16, &event, &count));
+    }
+}
+static DAT_RETURN dequeue_request(void)
+{
+    DAT_EVENT event;
+    DAT_RETURN code = dat_evd_dequeue(there.arrivals, &event);
+    if (code == DAT_SUCCESS) {
+        made = event.event_data.cr_arrival_event_data.cr_handle;
+    }
+    return code;
+}
+CALL(reject, dat_cr_reject(made, 0, NULL))
+static void after_reject(void)
+{
+    made = DAT_HANDLE_NULL;
+    next_event(here.connections, DAT_CONNECTION_EVENT_PEER_REJECTED);
+    free_asker();
+}
+static void reject_request(void)
+{
+    OK(reject());
+    after_reject();
+}
+static void reject_arrival(void)
+{
+    take_arrival();
+    reject_request();
+}
+static void before_request(void)
+{
+    make_asker();
+    OK(connect_asker());
+    take_arrival();
+}
+/* A request that was never queried: `made` would be. */
+static DAT_CR_HANDLE unqueried;
+static void before_query(void)
+{
+    before_request();
+    unqueried = made;
+    made = DAT_HANDLE_NULL;
+}
+static DAT_RETURN query_request(void)
+{
+    DAT_CR_PARAM param;
+    return dat_cr_query(unqueried, DAT_CR_FIELD_ALL, &param);
+}
+static void after_query(void)
+{
+    made = unqueried;
+    reject_request();
+}
+CALL(hand_off, dat_cr_handoff(made, 4712))
+static void after_hand_off(void)
+{
+    DAT_CR_PARAM param;
+    DAT_HANDLE former = made;
+    take_arrival();
+    CHECK(made != former);
+    OK(dat_cr_query(made, DAT_CR_FIELD_ALL, &param));
+    reject_request();
+}
+CALL(accept_request, dat_cr_accept(made, answerer, 0, NULL))
+static void before_accept(void)
+{
+    before_request();
+    OK(dat_ep_create(there.ia, there.zone, there.receives, there.requests, there.connections, NULL, &answerer));
+}
+static void established(void)
+{
+    made = DAT_HANDLE_NULL;
+    next_event(here.connections, DAT_CONNECTION_EVENT_ESTABLISHED);
+    next_event(there.connections, DAT_CONNECTION_EVENT_ESTABLISHED);
+}
+static void before_disconnect(void)
+{
+    before_accept();
+    OK(accept_request());
+    established();
+}
+CALL(disconnect, dat_ep_disconnect(asker, DAT_CLOSE_ABRUPT_FLAG))
+CALL(disconnect_gracefully, dat_ep_disconnect(asker, DAT_CLOSE_GRACEFUL_FLAG))
+static void free_answerer(void)
+{
+    OK(dat_ep_free(answerer));
+    answerer = DAT_HANDLE_NULL;
+}
+static void disconnected(void)
+{
+    next_event(here.connections, DAT_CONNECTION_EVENT_DISCONNECTED);
+    next_event(there.connections, DAT_CONNECTION_EVENT_DISCONNECTED);
+}
+static void after_disconnect(void)
+{
+    disconnected();
+    free_asker();
+    free_answerer();
+}
+static void after_accept(void)
+{
+    established();
+    OK(disconnect());
+    after_disconnect();
+}
+static void before_reset(void)
+{
+    before_disconnect();
+    OK(disconnect());
+    disconnected();
+}
+CALL(reset, dat_ep_reset(asker))
+static void after_reset(void)
+{
+    DAT_EP_STATE state;
+    OK(dat_ep_get_status(asker, &state, NULL, NULL));
+    CHECK(state == DAT_EP_STATE_UNCONNECTED);
+    free_asker();
+    free_answerer();
+}
+CALL(destroy_asker, dat_ep_free(asker))
+/* A connected endpoint that is freed: the other one is told. */
+static void after_connected_free(void)
+{
+    asker = DAT_HANDLE_NULL;
+    next_event(there.connections, DAT_CONNECTION_EVENT_DISCONNECTED);
+    free_answerer();
+}
+
+/* Transfers. */
 static DAT_RETURN post_send(void)
 {
     DAT_LMR_TRIPLET from = piece(&here, 0, 64);
@@ -139,104 +695,158 @@ static DAT_RETURN post_read(void)
     DAT_RMR_TRIPLET from = target(&there, 4096, 64);
     return dat_ep_post_rdma_read(here.endpoint, 1, &to, cookie(4), &from, DAT_COMPLETION_DEFAULT_FLAG);
 }
-static void take_request(void)
-{
-    next_event(here.requests, DAT_DTO_COMPLETION_EVENT);
-}
-static void take_receive(void)
-{
-    OK(post_send());
-    next_event(there.receives, DAT_DTO_COMPLETION_EVENT);
-    take_request();
-}
+static void take_request(void) { next_event(here.requests, DAT_DTO_COMPLETION_EVENT); }
 static void give_receive(void)
 {
     take_request();
     next_event(there.receives, DAT_DTO_COMPLETION_EVENT);
 }
-static void before_send(void) { OK(post_recv()); }
-static void before_cno(void) { OK(make_cno()); }
-static void before_ep(void) { OK(make_ep()); }
-static DAT_RETURN connect_ep(void)
+static void take_receive(void)
 {
-    return dat_ep_connect(made, address, 4711, 5 * SECOND, 0, NULL, DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG);
+    OK(post_send());
+    give_receive();
 }
-static void end_connect(void)
+DO(before_send, post_recv())
+
+/* Shared receive queues. */
+static DAT_RETURN make_srq(void)
 {
-    DAT_EVENT event = next_event(there.arrivals, DAT_CONNECTION_REQUEST_EVENT);
-    OK(dat_cr_reject(event.event_data.cr_arrival_event_data.cr_handle, 0, NULL));
-    next_event(here.connections, DAT_CONNECTION_EVENT_PEER_REJECTED);
-    free_ep();
+    DAT_SRQ_ATTR attributes;
+    memset(&attributes, 0, sizeof attributes);
+    attributes.max_recv_dtos = 100;
+    attributes.max_recv_iov = 2;
+    attributes.low_watermark = DAT_SRQ_LW_DEFAULT;
+    return dat_srq_create(here.ia, here.zone, &attributes, &made);
+}
+FREE(free_srq, dat_srq_free(made))
+DO(before_srq, make_srq())
+static DAT_RETURN query_srq(void)
+{
+    DAT_SRQ_PARAM param;
+    return dat_srq_query(made, DAT_SRQ_FIELD_ALL, &param);
+}
+CALL(resize_srq, dat_srq_resize(made, 300))
+CALL(set_low_watermark, dat_srq_set_lw(made, 3))
+CALL(destroy_srq, dat_srq_free(made))
+static DAT_RETURN post_shared(void)
+{
+    DAT_LMR_TRIPLET to = piece(&here, 0, 64);
+    return dat_srq_post_recv(made, 1, &to, cookie(6));
+}
+static DAT_RETURN make_sharing(void)
+{
+    DAT_EP_PARAM param;
+    OK(dat_ep_query(here.endpoint, DAT_EP_FIELD_ALL, &param));
+    return dat_ep_create_with_srq(here.ia, here.zone, here.receives, here.requests, here.connections, made, &param.ep_attr, &asker);
+}
+static void before_watermark(void)
+{
+    OK(make_srq());
+    OK(make_sharing());
+}
+CALL(set_watermark, dat_ep_set_watermark(asker, 4, 8))
+static void after_sharing(void)
+{
+    free_asker();
+    free_srq();
 }
 
-static const struct call {
-    const char *name;
-    void (*prepare)(void);
-    DAT_RETURN (*call)(void);
-    /* What undoes a success, and what undoes the preparation alone. */
-    void (*undo)(void), (*abandon)(void);
-} CALLS[] = {
-    {"dat_ia_open", nothing, open_adapter, close_opened, nothing},
-    {"dat_pz_create", nothing, make_zone, free_zone, nothing},
-    {"dat_evd_create", nothing, make_evd, free_evd, nothing},
-    {"dat_cno_create", nothing, make_cno, free_cno, nothing},
-    {"dat_ep_create", nothing, make_ep, free_ep, nothing},
-    {"dat_srq_create", nothing, make_srq, free_srq, nothing},
-    {"dat_psp_create", nothing, make_psp, free_psp, nothing},
-    {"dat_lmr_create", nothing, make_lmr, free_lmr, nothing},
-    {"dat_rmr_create", nothing, make_rmr, free_rmr, nothing},
-    {"dat_ia_query", nothing, query_ia, nothing, nothing},
-    {"dat_ep_query", nothing, query_ep, nothing, nothing},
-    {"dat_evd_query", nothing, query_evd, nothing, nothing},
-    {"dat_lmr_query", nothing, query_lmr, nothing, nothing},
-    {"dat_evd_resize", nothing, resize_evd, nothing, nothing},
-    {"dat_strerror", nothing, strerror_of, nothing, nothing},
-    {"dat_registry_list_providers", nothing, list_providers, nothing, nothing},
-    {"dat_evd_wait", nothing, wait_nothing, nothing, nothing},
-    {"dat_cno_wait", before_cno, wait_cno, free_cno, free_cno},
-    {"dat_evd_dequeue", nothing, dequeue_nothing, nothing, nothing},
-    {"dat_ep_connect", before_ep, connect_ep, end_connect, free_ep},
-    {"dat_ep_post_recv", nothing, post_recv, take_receive, nothing},
-    {"dat_ep_post_send", before_send, post_send, give_receive, NULL},
-    {"dat_ep_post_rdma_write", nothing, post_write, take_request, nothing},
-    {"dat_ep_post_rdma_read", nothing, post_read, take_request, nothing},
+static const struct call CALLS[] = {
+    {"dat_ia_openv", nothing, open_adapter, after_open},
+    {"dat_ia_close", before_close, close_opened, forget_opened},
+    {"dat_ia_close, abruptly", before_abrupt_close, close_abruptly, forget_opened},
+    {"dat_ia_query", nothing, query_ia, nothing},
+    {"dat_strerror", nothing, strerror_of, nothing},
+    {"dat_registry_list_providers", nothing, list_providers, nothing},
+    {"dat_registry_add_provider", nothing, add_provider, after_add},
+    {"dat_registry_remove_provider", before_remove, remove_provider, nothing},
+    {"fork", nothing, fork_child, nothing},
+    {"dat_pz_create", nothing, make_zone, free_zone},
+    {"dat_pz_query", before_zone, query_zone, free_zone},
+    {"dat_pz_free", before_zone, destroy_zone, forget},
+    {"dat_lmr_create", nothing, make_region, free_region},
+    {"dat_lmr_query", before_region, query_region, free_region},
+    {"dat_lmr_free", before_region, destroy_region, forget},
+    {"dat_lmr_sync_rdma_read", nothing, sync_read, nothing},
+    {"dat_lmr_sync_rdma_write", nothing, sync_write, nothing},
+    {"dat_rmr_create", nothing, make_window, free_window},
+    {"dat_rmr_query", before_window, query_window, free_window},
+    {"dat_rmr_free", before_window, destroy_window, forget},
+    {"dat_rmr_bind", before_window, bind_window, after_bind},
+    {"dat_evd_create", nothing, make_evd, free_evd},
+    {"dat_evd_query", before_software, query_evd, free_evd},
+    {"dat_evd_resize", before_software, resize_evd, free_evd},
+    {"dat_evd_modify_cno", before_software, modify_cno, free_evd},
+    {"dat_evd_enable", before_software, enable_evd, free_evd},
+    {"dat_evd_disable", before_software, disable_evd, free_evd},
+    {"dat_evd_set_unwaitable", before_software, set_unwaitable, free_evd},
+    {"dat_evd_clear_unwaitable", before_software, clear_unwaitable, free_evd},
+    {"dat_evd_post_se", before_software, post_event, after_post_event},
+    {"dat_evd_post_se, an agent", before_agent, post_event, after_agent},
+    {"dat_evd_dequeue", before_event, dequeue_event, free_notified},
+    {"dat_evd_dequeue, nothing", nothing, dequeue_nothing, nothing},
+    {"dat_evd_wait", before_event, wait_for_event, free_notified},
+    {"dat_evd_wait, nothing", nothing, wait_nothing, nothing},
+    {"dat_evd_wait, the first", before_first_wait, wait_for_event, after_first_wait},
+    {"dat_cno_wait, the first", before_first_cno_wait, wait_cno, after_first_wait},
+    {"dat_evd_dequeue, a request", before_arrival, dequeue_request, reject_request},
+    {"dat_evd_free", before_software, destroy_evd, forget},
+    {"dat_cno_create", nothing, make_cno, free_cno},
+    {"dat_cno_create, an agent", nothing, make_called, free_cno},
+    {"dat_cno_modify_agent", before_cno, give_agent, free_cno},
+    {"dat_cno_modify_agent, none", before_called, take_agent, free_cno},
+    {"dat_cno_query", before_called, query_cno, free_cno},
+    {"dat_cno_wait", before_cno, wait_cno, free_cno},
+    {"dat_cno_free", before_called, destroy_cno, forget},
+    {"dat_set_consumer_context", before_zone, set_context, free_zone},
+    {"dat_get_consumer_context", before_zone, get_context, free_zone},
+    {"dat_get_handle_type", before_zone, type_of, free_zone},
+    {"dat_psp_create", nothing, make_psp, free_psp},
+    {"dat_psp_create_any", nothing, make_any, free_psp},
+    {"dat_psp_query", before_psp, query_psp, free_psp},
+    {"dat_psp_free", before_psp, destroy_psp, forget},
+    {"dat_rsp_create", make_asker, make_rsp, free_rsp},
+    {"dat_rsp_query", before_rsp, query_rsp, free_rsp},
+    {"dat_rsp_free", before_rsp, destroy_rsp, after_rsp_free},
+    {"dat_ep_create", nothing, make_endpoint, free_endpoint},
+    {"dat_ep_query", nothing, query_endpoint, nothing},
+    {"dat_ep_get_status", nothing, status_of_endpoint, nothing},
+    {"dat_ep_modify", before_endpoint, modify_endpoint, free_endpoint},
+    {"dat_ep_free", before_endpoint, destroy_endpoint, forget},
+    {"dat_ep_free, connected", before_disconnect, destroy_asker, after_connected_free},
+    {"dat_ep_connect", make_asker, connect_asker, reject_arrival},
+    {"dat_ep_dup_connect", make_asker, connect_again, reject_arrival},
+    {"dat_ep_disconnect", before_disconnect, disconnect, after_disconnect},
+    {"dat_ep_disconnect, gracefully", before_disconnect, disconnect_gracefully, after_disconnect},
+    {"dat_ep_reset", before_reset, reset, after_reset},
+    {"dat_cr_query", before_query, query_request, after_query},
+    {"dat_cr_accept", before_accept, accept_request, after_accept},
+    {"dat_cr_reject", before_request, reject, after_reject},
+    {"dat_cr_handoff", before_request, hand_off, after_hand_off},
+    {"dat_ep_post_recv", nothing, post_recv, take_receive},
+    {"dat_ep_post_send", before_send, post_send, give_receive},
+    {"dat_ep_post_rdma_write", nothing, post_write, take_request},
+    {"dat_ep_post_rdma_read", nothing, post_read, take_request},
+    {"dat_srq_create", nothing, make_srq, free_srq},
+    {"dat_srq_query", before_srq, query_srq, free_srq},
+    {"dat_srq_resize", before_srq, resize_srq, free_srq},
+    {"dat_srq_set_lw", before_srq, set_low_watermark, free_srq},
+    {"dat_srq_post_recv", before_srq, post_shared, free_srq},
+    {"dat_srq_free", before_srq, destroy_srq, forget},
+    {"dat_ep_create_with_srq", before_srq, make_sharing, after_sharing},
+    {"dat_ep_set_watermark", before_watermark, set_watermark, after_sharing},
+    {"dat_ep_recv_query", nothing, query_receives, nothing},
 };
 
-/* Whether the call made more allocations than there were. */
-static int try(const struct call *it, long allocations)
-{
-    DAT_RETURN code;
-    int was_short;
-    it->prepare();
-    atomic_store(&failed, 0);
-    atomic_store(&left, allocations);
-    atomic_store(&is_scarce, 1);
-    code = it->call();
-    atomic_store(&is_scarce, 0);
-    was_short = atomic_load(&failed);
-    if (code != DAT_SUCCESS && (!was_short || DAT_GET_TYPE(code) != DAT_INSUFFICIENT_RESOURCES)) {
-        fprintf(stderr, "%s with %ld allocations: %#x\n", it->name, allocations, code);
-        exit(1);
-    }
-    if (code == DAT_SUCCESS) {
-        it->undo();
-    } else {
-        if (it->abandon == NULL) {
-            /* The receive stays: a send takes it. */
-            OK(it->call());
-            it->undo();
-        } else {
-            it->abandon();
-        }
-        /* There is memory again: the same call succeeds. */
-        it->prepare();
-        OK(it->call());
-        it->undo();
-    }
-    return was_short;
-}
+/* Calls that a process can begin with. */
+static const struct call FIRST[] = {
+    {"dat_ia_openv", nothing, open_adapter, after_open},
+    {"dat_strerror", nothing, strerror_of, nothing},
+    {"dat_registry_list_providers", nothing, list_providers, nothing},
+    {"dat_registry_add_provider", nothing, add_provider, after_add},
+};
 
-/* Whether a call made something while nothing can be allocated; it may be refused for that reason alone. */
+/* Whether a call made something while nothing can be allocated; it may be refused for that reason only. */
 static int made_it(const char *name, DAT_RETURN code)
 {
     if (code != DAT_SUCCESS && DAT_GET_TYPE(code) != DAT_INSUFFICIENT_RESOURCES) {
@@ -247,8 +857,10 @@ static int made_it(const char *name, DAT_RETURN code)
     return code == DAT_SUCCESS;
 }
 
-#define KINDS 9
+#define KINDS 12
 #define ROUNDS 3000
+
+static void close_one(void) { OK(close_opened()); }
 
 /* The heap is exhausted for long, and the program makes whatever it can, again and again; then there is memory again, and all goes. */
 static void go_on_without_memory(void)
@@ -256,18 +868,22 @@ static void go_on_without_memory(void)
     static const struct {
         DAT_RETURN (*make)(void);
         void (*undo)(void);
-    } KIND[KINDS] = {{open_adapter, close_opened}, {make_zone, free_zone}, {make_evd, free_evd}, {make_cno, free_cno}, {make_ep, free_ep},
-                     {make_srq, free_srq}, {make_lmr, free_lmr}, {make_rmr, free_rmr}, {make_psp, free_psp}};
+    } KIND[KINDS] = {{open_adapter, close_one}, {make_zone, free_zone}, {make_evd, free_evd}, {make_cno, free_cno},
+                     {make_called, free_cno}, {make_endpoint, free_endpoint}, {make_srq, free_srq}, {make_region, free_region},
+                     {make_window, free_window}, {make_any, free_psp}, {make_psp, free_psp}, {add_provider, after_add}};
     static DAT_HANDLE all[KINDS][ROUNDS];
     static unsigned number[KINDS];
     unsigned kind, round, posted = 0, received = 0, refusals = 0;
+    DAT_CNO_HANDLE modified;
+    OK(make_cno());
+    modified = made;
     OK(post_recv());
     atomic_store(&left, 0);
     atomic_store(&is_scarce, 1);
     for (round = 0; round < ROUNDS; round++) {
         for (kind = 0; kind < KINDS; kind++) {
-            /* One service point has the qualifier. */
-            if (KIND[kind].make == make_psp && number[kind] != 0) {
+            /* One service point has the qualifier, and one provider the name. */
+            if ((KIND[kind].make == make_psp || KIND[kind].make == add_provider) && number[kind] != 0) {
                 continue;
             }
             if (made_it("a call", KIND[kind].make())) {
@@ -284,9 +900,11 @@ static void go_on_without_memory(void)
         }
         wait_nothing();
         dequeue_nothing();
-        query_ep();
+        query_endpoint();
         query_ia();
         strerror_of();
+        made = modified;
+        made_it("an agent", give_agent());
     }
     /* What exists can be freed without memory. */
     for (kind = 0; kind < KINDS; kind++) {
@@ -295,6 +913,9 @@ static void go_on_without_memory(void)
             KIND[kind].undo();
         }
     }
+    made = modified;
+    free_cno();
+    opened = DAT_HANDLE_NULL;
     atomic_store(&is_scarce, 0);
     CHECK(refusals != 0);
     while (posted-- != 0) {
@@ -307,48 +928,77 @@ static void go_on_without_memory(void)
         OK(KIND[kind].make());
         KIND[kind].undo();
     }
+    opened = made = DAT_HANDLE_NULL;
+}
+
+/* Connections are asked for, handed off, accepted, rejected and ended without memory, as far as that goes. */
+static void connect_without_memory(void)
+{
+    unsigned round, asked = 0;
+    make_asker();
+    OK(dat_ep_create(there.ia, there.zone, there.receives, there.requests, there.connections, NULL, &answerer));
+    for (round = 0; round < 200; round++) {
+        /* Now and then there is memory between two rounds. */
+        atomic_store(&left, round % 3 == 0 ? (long)round : 0);
+        atomic_store(&is_scarce, 1);
+        if (made_it("dat_ep_connect", connect_asker())) {
+            asked++;
+            take_arrival();
+            unqueried = made;
+            (void)made_it("dat_cr_query", query_request());
+            if (made_it("dat_cr_handoff", hand_off())) {
+                take_arrival();
+            }
+            if (made_it("dat_cr_accept", accept_request())) {
+                established();
+                OK(disconnect());
+                disconnected();
+                OK(dat_ep_reset(answerer));
+            } else {
+                OK(reject());
+                next_event(here.connections, DAT_CONNECTION_EVENT_PEER_REJECTED);
+            }
+            OK(reset());
+        }
+        atomic_store(&is_scarce, 0);
+    }
+    CHECK(asked != 0);
+    made = DAT_HANDLE_NULL;
+    free_asker();
+    free_answerer();
 }
 
 int main(int count, char **arguments)
 {
     DAT_IA_ATTR attributes;
-    DAT_EVENT event;
-    size_t index, swept = 0;
+    const char *name = count > 1 ? arguments[1] : NULL;
+    sweep(FIRST, sizeof FIRST / sizeof *FIRST, name, try_first);
     here = open_side("mock0", DAT_MEM_PRIV_ALL_FLAG);
     there = open_side("mock0", DAT_MEM_PRIV_ALL_FLAG);
     OK(dat_ia_query(there.ia, NULL, DAT_IA_FIELD_ALL, &attributes, 0, NULL));
     address = attributes.ia_address_ptr;
+    OK(dat_cno_create(here.ia, no_agent, &cno));
     OK(dat_psp_create(there.ia, 4711, there.arrivals, DAT_PSP_CONSUMER_FLAG, &listener));
+    OK(dat_psp_create(there.ia, 4712, there.arrivals, DAT_PSP_CONSUMER_FLAG, &other_listener));
     OK(dat_ep_create(here.ia, here.zone, here.receives, here.requests, here.connections, NULL, &here.endpoint));
     OK(dat_ep_create(there.ia, there.zone, there.receives, there.requests, there.connections, NULL, &there.endpoint));
     OK(dat_ep_connect(here.endpoint, address, 4711, 5 * SECOND, 0, NULL, DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
-    event = next_event(there.arrivals, DAT_CONNECTION_REQUEST_EVENT);
-    OK(dat_cr_accept(event.event_data.cr_arrival_event_data.cr_handle, there.endpoint, 0, NULL));
-    next_event(here.connections, DAT_CONNECTION_EVENT_ESTABLISHED);
-    next_event(there.connections, DAT_CONNECTION_EVENT_ESTABLISHED);
+    take_arrival();
+    OK(dat_cr_accept(made, there.endpoint, 0, NULL));
+    established();
 
-    for (index = 0; index < sizeof CALLS / sizeof *CALLS; index++) {
-        long allocations = 0;
-        if (count > 1 && strcmp(arguments[1], CALLS[index].name) != 0) {
-            continue;
-        }
-        while (try(&CALLS[index], allocations)) {
-            allocations++;
-            CHECK(allocations < 10000);
-        }
-        printf("%s: %ld\n", CALLS[index].name, allocations);
-        swept++;
-    }
+    sweep(CALLS, sizeof CALLS / sizeof *CALLS, name, try);
     if (count == 1) {
+        connect_without_memory();
         go_on_without_memory();
     }
-    CHECK(swept == (count > 1 ? 1 : sizeof CALLS / sizeof *CALLS));
     OK(dat_ep_disconnect(here.endpoint, DAT_CLOSE_ABRUPT_FLAG));
-    next_event(here.connections, DAT_CONNECTION_EVENT_DISCONNECTED);
-    next_event(there.connections, DAT_CONNECTION_EVENT_DISCONNECTED);
+    disconnected();
     OK(dat_ep_free(here.endpoint));
     OK(dat_ep_free(there.endpoint));
     OK(dat_psp_free(listener));
+    OK(dat_psp_free(other_listener));
+    OK(dat_cno_free(cno));
     free_side(&here);
     free_side(&there);
     return 0;

@@ -1,10 +1,8 @@
 /* Threads that are cancelled while they wait for signals: they end, and take none with them. */
 #include "check.h"
-#include <stdatomic.h>
-#include <unistd.h>
+#include "waiter.h"
 
 static struct pair pair;
-static atomic_int begun;
 
 static void *wait_for_signal(void *unused)
 {
@@ -38,19 +36,6 @@ static void *wait_undisturbed(void *unused)
     return &begun;
 }
 
-static pthread_t begin(void *(*wait)(void *))
-{
-    pthread_t waiter;
-    int rounds;
-    begun = 0;
-    CHECK(pthread_create(&waiter, NULL, wait, NULL) == 0);
-    for (rounds = 0; rounds < 20000 && !begun; rounds++)
-        usleep(1000);
-    CHECK(begun);
-    usleep(20000);
-    return waiter;
-}
-
 int main(void)
 {
     void *(*const waits[])(void *) = {wait_for_signal, wait_for_descriptor};
@@ -59,10 +44,7 @@ int main(void)
     int round;
     pair = open_pair(1, 0, RSM_PERM_RDWR);
     for (round = 0; round < 6; round++) {
-        waiter = begin(waits[round % 2]);
-        CHECK(pthread_cancel(waiter) == 0);
-        CHECK(pthread_join(waiter, &result) == 0);
-        CHECK(result == PTHREAD_CANCELED);
+        cancel(begin(waits[round % 2]));
         OK(rsm_intr_signal_post(pair.import, 0));
         OK(rsm_intr_signal_wait(pair.export, 10000));
         EXPECT(RSMERR_TIMEOUT, rsm_intr_signal_wait(pair.export, 0));

@@ -1,0 +1,380 @@
+//! The mappings of this process, and what may be done with memory by them.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Error, Result};
+use std::os::fd::AsRawFd;
+use std::ptr;
+
+use libc::{MADV_POPULATE_READ, MADV_POPULATE_WRITE};
+
+use super::consumer::{Access, populate};
+
+/// The file that has them.
+const MAPPINGS: &str = "/proc/self/maps";
+
+/// Most memory that the system is asked to provide, in bytes, so that it says what may be done with it.
+const PROVIDED: usize = 4 << 20;
+
+/// Whether memory may be used as `needed`; true where the system does not say.
+///
+/// Linux 6.11 and later tells of the mappings of that memory: the cost grows with no others, and the memory stays untouched. Before,
+/// small memory is provided, as for a device that pins it; the list of all mappings is read for large memory, and before a refusal.
+pub(crate) fn allows(address: usize, length: usize, needed: Access) -> bool {
+    let Ok(file) = File::open(MAPPINGS) else {
+        return true;
+    };
+    let limit = stack_limit();
+    if let Ok(access) = access_by(|from| query(&file, from), limit, address, length) {
+        return access >= needed;
+    }
+    let advice = match needed {
+        Access::Write => MADV_POPULATE_WRITE,
+        Access::Read | Access::None => MADV_POPULATE_READ,
+    };
+    if length <= PROVIDED && populate(address, length, advice) == 0 {
+        return true;
+    }
+    listed_access(file, limit, address, length).map_or(true, |access| access >= needed)
+}
+
+/// Memory with the same rights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mapping {
+    first: usize,
+    /// The first byte after it.
+    end: usize,
+    access: Access,
+    /// Whether it is the stack of the first thread, which grows downwards.
+    is_stack: bool,
+}
+
+/// What may be done with memory. `find` tells the mapping that an address lies in, or else the next one.
+///
+/// The stack is as long as it may become: what was never touched of it is not mapped yet.
+fn access_by(
+    mut find: impl FnMut(usize) -> Result<Option<Mapping>>,
+    stack_limit: usize,
+    address: usize,
+    length: usize,
+) -> Result<Access> {
+    let Some(end) = address.checked_add(length) else {
+        return Ok(Access::None);
+    };
+    let mut access = Access::Write;
+    let mut next = address;
+    while next < end && access > Access::None {
+        let Some(mapping) = find(next)? else {
+            return Ok(Access::None);
+        };
+        let first = match mapping.is_stack {
+            true => mapping.first.min(mapping.end.saturating_sub(stack_limit)),
+            false => mapping.first,
+        };
+        if first > next {
+            return Ok(Access::None);
+        }
+        access = access.min(mapping.access);
+        next = mapping.end;
+    }
+    Ok(access)
+}
+
+/// How large the stack of the first thread may become.
+fn stack_limit() -> usize {
+    /// Nobody has more, and what lies further below is something else.
+    const MOST: usize = 1 << 30;
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: there is room for the answer.
+    let answer = unsafe { libc::getrlimit(libc::RLIMIT_STACK, &raw mut limit) };
+    match usize::try_from(limit.rlim_cur) {
+        Ok(limit) if answer == 0 => limit.min(MOST),
+        _ => MOST,
+    }
+}
+
+/// The name of the stack.
+const STACK: &[u8] = b"[stack]";
+
+/// A question about one mapping, and the answer, as Linux 6.11 and later has it for `ioctl` on the file.
+#[derive(Clone, Copy, Default)]
+#[repr(C)]
+struct Query {
+    size: u64,
+    flags: u64,
+    address: u64,
+    start: u64,
+    end: u64,
+    rights: u64,
+    page_size: u64,
+    offset: u64,
+    inode: u64,
+    device: [u32; 2],
+    /// Room for the name, and then how long it is, with the zero byte at its end.
+    name_size: u32,
+    build_id_size: u32,
+    name: u64,
+    build_id: u64,
+}
+
+/// The number of the question: `_IOWR('f', 17, Query)`.
+const ASK: libc::Ioctl = libc::_IOWR::<Query>(b'f' as u32, 17);
+/// The address lies in the mapping, or the mapping is the next one.
+const OR_NEXT: u64 = 0x10;
+const READABLE: u64 = 0x01;
+const WRITABLE: u64 = 0x02;
+
+/// The mapping that an address lies in, or else the next one, with its name if it is the next one.
+///
+/// # Errors
+/// The system does not know the question.
+fn query(file: &File, address: usize) -> Result<Option<Mapping>> {
+    let Some(found) = ask(file, address, &mut [])? else {
+        return Ok(None);
+    };
+    let access = match (found.rights & READABLE != 0, found.rights & WRITABLE != 0) {
+        (true, true) => Access::Write,
+        (true, false) => Access::Read,
+        (false, _) => Access::None,
+    };
+    // Addresses of this process fit.
+    let (first, end) = (found.start as usize, found.end as usize);
+    let mut name = [0; STACK.len() + 1];
+    // A name that is longer is an error.
+    let is_stack = first > address
+        && ask(file, first, &mut name).is_ok_and(|found| found.is_some())
+        && name.starts_with(STACK);
+    Ok(Some(Mapping {
+        first,
+        end,
+        access,
+        is_stack,
+    }))
+}
+
+/// Asks for the mapping at an address or after it, and for its name if there is room for one.
+fn ask(file: &File, address: usize, name: &mut [u8]) -> Result<Option<Query>> {
+    let mut query = Query {
+        size: size_of::<Query>() as u64,
+        flags: OR_NEXT,
+        address: address as u64,
+        ..Query::default()
+    };
+    if !name.is_empty() {
+        query.name_size = name.len() as u32;
+        query.name = ptr::from_mut(name).cast::<u8>().expose_provenance() as u64;
+    }
+    // SAFETY: the system reads and writes as much as `size` says, and writes as much of the name as there is room for.
+    if unsafe { libc::ioctl(file.as_raw_fd(), ASK, &raw mut query) } == 0 {
+        return Ok(Some(query));
+    }
+    let error = Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::ENOENT) => Ok(None),
+        _ => Err(error),
+    }
+}
+
+#[cfg(test)]
+std::thread_local! {
+    /// How often this thread has read the list of mappings.
+    static LISTED: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+}
+
+/// What the list of all mappings says that may be done with memory.
+///
+/// # Errors
+/// The list cannot be read.
+fn listed_access(file: File, limit: usize, address: usize, length: usize) -> Result<Access> {
+    #[cfg(test)]
+    LISTED.set(LISTED.get() + 1);
+    let mut list = List::new(BufReader::new(file));
+    access_by(|from| list.find(from), limit, address, length)
+}
+
+/// The list of all mappings, in the order of their addresses: `first-end rwxp ... name`, in hexadecimal digits.
+struct List<R> {
+    lines: R,
+    line: Vec<u8>,
+}
+
+impl<R: BufRead> List<R> {
+    const fn new(lines: R) -> Self {
+        let line = Vec::new();
+        Self { lines, line }
+    }
+
+    /// The mapping that an address lies in, or else the next one. Addresses grow from one call to the next.
+    fn find(&mut self, address: usize) -> Result<Option<Mapping>> {
+        loop {
+            self.line.clear();
+            if self.lines.read_until(b'\n', &mut self.line)? == 0 {
+                return Ok(None);
+            }
+            let mapping = parse(self.line.trim_ascii_end());
+            if mapping.is_some_and(|mapping| mapping.end > address) {
+                return Ok(mapping);
+            }
+        }
+    }
+}
+
+/// A line of the list.
+fn parse(line: &[u8]) -> Option<Mapping> {
+    let mut words = line.split(|byte| matches!(byte, b' ' | b'-'));
+    let mut number = || usize::from_str_radix(str::from_utf8(words.next()?).ok()?, 16).ok();
+    let (first, end) = (number()?, number()?);
+    let access = match words.next()? {
+        [b'r', b'w', ..] => Access::Write,
+        [b'r', ..] => Access::Read,
+        _ => Access::None,
+    };
+    Some(Mapping {
+        first,
+        end,
+        access,
+        is_stack: line.ends_with(STACK),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::CStr;
+
+    use super::*;
+
+    static CONSTANT: [u8; 64] = [7; 64];
+
+    /// Whether the release of the system has the question: 6.11 or later.
+    fn can_be_asked() -> bool {
+        let mut name = std::mem::MaybeUninit::<libc::utsname>::zeroed();
+        // SAFETY: there is room for the answer, all of whose bits may be zero; the release ends with a zero byte.
+        let release = unsafe {
+            assert_eq!(libc::uname(name.as_mut_ptr()), 0);
+            CStr::from_ptr(name.assume_init_ref().release.as_ptr()).to_owned()
+        };
+        let release = release.to_str().expect("a release");
+        let mut numbers = release.split('.').map(|number| number.parse::<u32>().ok());
+        let mut number = || numbers.next().flatten().expect("a number");
+        (number(), number()) >= (6, 11)
+    }
+
+    /// Both ways, where there are two.
+    fn told(address: usize, length: usize) -> Access {
+        let file = || File::open(MAPPINGS).expect("the mappings");
+        let limit = stack_limit();
+        let listed = listed_access(file(), limit, address, length).expect("the list");
+        let opened = file();
+        let asked = access_by(|from| query(&opened, from), limit, address, length);
+        assert_eq!(asked.is_ok(), can_be_asked());
+        assert_eq!(asked.unwrap_or(listed), listed);
+        listed
+    }
+
+    /// Memory of pages without rights, with `rights` from its second page on.
+    fn mapped(pages: usize, rights: i32) -> usize {
+        // SAFETY: asks for memory of its own wherever there is room, and changes the rights of some of it.
+        unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+            let start = libc::mmap(ptr::null_mut(), pages << 12, libc::PROT_NONE, flags, -1, 0);
+            assert_ne!(start, libc::MAP_FAILED);
+            assert_eq!(
+                libc::mprotect(start.byte_add(4096), (pages - 1) << 12, rights),
+                0
+            );
+            start.expose_provenance()
+        }
+    }
+
+    /// Spec: LMC-01
+    #[test]
+    fn the_system_tells_what_may_be_done_with_memory() {
+        let local = [0_u8; 100];
+        let of = |bytes: &[u8]| told(bytes.as_ptr().addr(), bytes.len());
+        assert_eq!(of(&local), Access::Write);
+        assert_eq!(of(&CONSTANT), Access::Read);
+        for (address, length) in [(0, 1), (8, 4096), (usize::MAX - 10, 5), (4096, usize::MAX)] {
+            assert_eq!(told(address, length), Access::None);
+        }
+        let start = mapped(8, libc::PROT_READ);
+        let written = mapped(8, libc::PROT_READ | libc::PROT_WRITE);
+        for (address, length, access) in [
+            (start, 1, Access::None),
+            (start + 4095, 2, Access::None),
+            (start + 4096, 7 << 12, Access::Read),
+            (written + 4096, 7 << 12, Access::Write),
+            (written + 4095, 2, Access::None),
+        ] {
+            assert_eq!(told(address, length), access);
+        }
+    }
+
+    /// The stack of the first thread may be used as far as it may grow, and no further.
+    ///
+    /// Spec: LMC-01
+    #[test]
+    fn the_stack_is_as_long_as_it_may_become() {
+        let list = std::fs::read(MAPPINGS).expect("the mappings");
+        let mut lines = list.split(|byte| *byte == b'\n').filter_map(parse);
+        let stack = lines.find(|mapping| mapping.is_stack).expect("the stack");
+        let lowest = stack.end - stack_limit();
+        assert!(
+            lowest < stack.first,
+            "the first thread has used little of it"
+        );
+        assert_eq!(told(stack.first - 4096, 4097), Access::Write);
+        assert_eq!(told(lowest, 64), Access::Write);
+        assert_eq!(told(lowest - 1, 64), Access::None);
+    }
+
+    /// Spec: LMC-01
+    #[test]
+    fn memory_is_asked_about_without_the_list_of_mappings() {
+        let before = LISTED.get();
+        let large = mapped((64 << 8) + 1, libc::PROT_READ | libc::PROT_WRITE) + 4096;
+        let constant = CONSTANT.as_ptr().addr();
+        let small = vec![1_u8; 1 << 20];
+        assert!(allows(small.as_ptr().addr(), small.len(), Access::Write));
+        assert!(allows(constant, 64, Access::Read));
+        assert_eq!(LISTED.get(), before);
+        let lists = |is_allowed: bool, address, length, needed| {
+            let before = LISTED.get();
+            assert_eq!(allows(address, length, needed), is_allowed);
+            LISTED.get() - before
+        };
+        // A system that cannot be asked reads the list.
+        let expected = u32::from(!can_be_asked());
+        assert_eq!(lists(true, large, 64 << 20, Access::Write), expected);
+        assert_eq!(lists(false, large - 1, 64 << 20, Access::Write), expected);
+        assert_eq!(lists(false, constant, 64, Access::Write), expected);
+        assert_eq!(lists(false, 8, 4096, Access::Read), expected);
+    }
+
+    /// Spec: LMC-01
+    #[test]
+    fn memory_of_several_pieces_may_be_used_as_each_of_them_may() {
+        let list = "1000-3000 rw-p 0 00:00 0\n3000-4000 r--p 0 00:00 0 file\n4000-5000 rw-p 0 00:00 0\n\
+                    6000-7000 rw-p 0 00:00 0\n7000-8000 ---p 0 00:00 0\nc000-d000 rw-p 0 00:00 0 [stack]\n";
+        for (address, length, access) in [
+            (0x1000, 0x2000, Access::Write),
+            (0x1fff, 2, Access::Write),
+            (0x2fff, 2, Access::Read),
+            (0x1000, 0x4000, Access::Read),
+            (0x4000, 0x1000, Access::Write),
+            (0x4000, 0x1001, Access::None),
+            (0x5fff, 2, Access::None),
+            (0x6000, 0x1001, Access::None),
+            (0xfff, 2, Access::None),
+            (0x9000, 1, Access::None),
+            (0xa000, 0x3000, Access::Write),
+            (0x9fff, 1, Access::None),
+            (0xcfff, 2, Access::None),
+        ] {
+            let mut list = List::new(list.as_bytes());
+            let found = access_by(|from| list.find(from), 0x3000, address, length);
+            assert_eq!(found.ok(), Some(access), "{length:#x} from {address:#x}");
+        }
+    }
+}
