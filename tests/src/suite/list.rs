@@ -134,7 +134,6 @@ macro_rules! conformance_suite {
                     abrupt_close_destroys_everything
                     abrupt_close_ends_windows
                     dropped_adapter_is_closed
-                    backend_refuses_as_its_trait_states
                     bad_async_queue_gives_the_device_back
                     objects_are_finite
                     windows_are_finite;
@@ -187,6 +186,10 @@ macro_rules! conformance_suite {
                     read_checks_its_segments
                     remote_faults_of_a_read_break_the_connection
                     reads_beyond_the_depth_wait_their_turn;
+                refusals:
+                    backend_refuses_as_its_trait_states
+                    depths_above_the_device_are_refused
+                    queues_refuse_as_their_traits_state;
                 rmb:
                     bind_opens_a_range_for_the_peer
                     bound_rights_are_enforced

@@ -18,6 +18,7 @@ pub mod lifecycles;
 mod list;
 pub mod memory;
 pub mod post;
+pub mod refusals;
 pub mod rmb;
 pub mod rmr;
 pub mod rsm_barrier;
