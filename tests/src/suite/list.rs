@@ -365,7 +365,8 @@ macro_rules! conformance_suite {
                     a_connection_that_breaks_in_a_span_fails_its_close
                     writes_count_once_they_are_known_to_be_visible
                     a_signal_that_cannot_be_delivered_leaves_nothing_to_do
-                    a_flush_waits_for_a_connection_that_is_over;
+                    a_flush_waits_for_a_connection_that_is_over
+                    a_signal_waits_for_data_of_a_connection_that_is_over;
                 rsm_local:
                     a_handle_is_used_again_and_its_content_is_live
                     handles_of_any_address_and_length_may_overlap
