@@ -420,7 +420,8 @@ pub fn a_signal_waits_for_data_of_a_connection_that_is_over<T: RsmTestbed>(bed: 
         (heard == 2 && outcome.is_some()).then_some(())
     });
     assert_eq!(outcome, Some(Ok(())));
-    assert_eq!(impostor.memory.load(0, MANY), load(source));
+    let arrived = impostor.memory.load(0, MANY) == load(source);
+    assert!(arrived, "it overtook the data");
     // What moves by itself may take longer to connect again.
     assert!(looks > 0 || !bed.stands_still());
 }
