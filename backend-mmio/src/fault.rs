@@ -39,8 +39,6 @@ faults! {
     PhaseJump = 7,
     /// A completion of ones.
     AllOnes = 8,
-    /// A failure of no known kind.
-    UnknownSyndrome = 9,
     /// It had completions and no room for them, so that some are lost.
     Overrun = 10,
     /// An interrupt that wrote something else than it was told to.

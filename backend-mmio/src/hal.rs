@@ -63,9 +63,9 @@ pub unsafe trait Hal: Clone {
 /// The barriers of x86, whose devices take part in the coherence of caches.
 ///
 /// There stores to memory and then to an uncached register stay in order by themselves, and so do loads; stores to a
-/// write-combining window do not, and get a fence. On other processors
-/// this type does not exist: what orders memory before a register is an instruction of each, which no fence of the language
-/// stands for, and the platform says which it is.
+/// write-combining window do not, and get a fence. On Arm of 64 bits and RISC-V a type of this name has instructions of
+/// theirs. On other processors there is none: no fence of the language orders memory before a register, and the platform
+/// says which instruction does.
 #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CoherentHal;

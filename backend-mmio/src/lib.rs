@@ -48,6 +48,12 @@ mod runs;
 mod sideband;
 mod words;
 
+#[cfg(any(
+    target_arch = "aarch64",
+    target_arch = "riscv32",
+    target_arch = "riscv64"
+))]
+pub use cache::CoherentHal;
 pub use fault::DeviceFault;
 #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
 pub use hal::CoherentHal;

@@ -269,8 +269,11 @@ unsafe impl Backend for MockBackend {
                 adapter.completion_queues().count(),
                 limits.completion_queues,
             )?;
-            if depth > limits.completions || !adapter.add_completion_queue(number, ring) {
+            if depth > limits.completions {
                 return Err(BackendError::Resources);
+            }
+            if !adapter.add_completion_queue(number, ring) {
+                return Err(BackendError::State);
             }
             Ok(())
         })?;
@@ -695,7 +698,10 @@ impl World {
         let shared_exists = request
             .shared_receive_queue
             .is_none_or(|key| adapter.shared_receives.get(key.0 as u32).is_some());
-        if !fits || !queues_exist || !shared_exists {
+        if !queues_exist || !shared_exists {
+            return Err(BackendError::State);
+        }
+        if !fits {
             return Err(BackendError::Resources);
         }
         Ok(())

@@ -373,7 +373,14 @@ unsafe impl Backend for VerbsBackend {
         if queue.device.depth() >= depth {
             return Ok(());
         }
-        queue.device.resize(signed(depth)?)
+        // A device without the call for it has no room for more.
+        queue
+            .device
+            .resize(signed(depth)?)
+            .map_err(|error| match error {
+                BackendError::NotSupported => BackendError::Resources,
+                other => other,
+            })
     }
 
     fn destroy_completion_queue(&mut self, queue: VerbsCompletionQueue) {

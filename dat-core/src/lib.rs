@@ -61,6 +61,11 @@
 //! Only in [`sync`] (locks, copies of shared bytes). Two promises are asked of others: of whoever makes a [`memory::Region`] from raw
 //! parts, and of whoever writes a [`backend::Backend`].
 #![no_std]
+#![cfg_attr(
+    miri,
+    feature(core_intrinsics),
+    expect(internal_features, reason = "the only atomic load by a raw pointer")
+)]
 
 #[cfg(any(feature = "std", test, loom))]
 extern crate std;

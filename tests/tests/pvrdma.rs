@@ -159,7 +159,6 @@ fn lied_to(lie: PvrdmaLie) -> (DtoStatus, Option<DeviceFault>) {
 fn a_paravirtual_device_that_lies_is_given_up() {
     let lies = [
         (PvrdmaLie::QueuePair, DeviceFault::UnknownQueuePair),
-        (PvrdmaLie::Status, DeviceFault::UnknownSyndrome),
         (PvrdmaLie::Length, DeviceFault::ImpossibleLength),
         (PvrdmaLie::Index, DeviceFault::PhaseJump),
         (PvrdmaLie::AllOnes, DeviceFault::AllOnes),
@@ -167,6 +166,36 @@ fn a_paravirtual_device_that_lies_is_given_up() {
     for (lie, fault) in lies {
         assert_eq!(lied_to(lie), (DtoStatus::Flushed, Some(fault)), "{lie:?}");
     }
+}
+
+/// A failure of a kind that the driver does not know ends its connection, and nothing else: the adapter goes on.
+///
+/// Spec: DTO-10, DTO-12
+#[test]
+fn an_unknown_failure_ends_its_connection_alone() {
+    let bed = PvrdmaBed::new();
+    let net = Net::new(&bed);
+    let (lent, state) = Box::leak(Box::new(State::new())).lend();
+    let device = bed.fabric.device_in(NodeOptions::new("suspect", 99), lent);
+    let options = PartyOptions::default();
+    let adapters = [net.adapter_over(device), net.adapter()];
+    let [left, right] = adapters.each_ref().map(|ia| Party::new(ia, &options));
+    net.connect(&left, &right);
+    let [other_left, other_right] = adapters.each_ref().map(|ia| Party::new(ia, &options));
+    net.connect(&other_left, &other_right);
+    right.receive_into(&[right.memory.piece(0, 8)], 0);
+    bed.fabric.lie(0, PvrdmaLie::Status);
+    left.send_from(&[left.memory.piece(0, 8)], 7);
+    let failed = net.request_completion(&left);
+    assert_eq!(
+        (failed.cookie, failed.status),
+        (7, DtoStatus::LocalEndpoint)
+    );
+    net.connection(&left);
+    assert_eq!(left.state(), EndpointState::Disconnected);
+    net.silent(&left.ia, left.ia.async_evd());
+    assert_eq!(state.fault(), None);
+    net.alive(&other_left, &other_right);
 }
 
 /// Each bit of what names the descriptor of a completion counts: the other way round it is found out.

@@ -1,4 +1,4 @@
-//! Arm of 64 bits: maintenance by address to the point of coherency, and barriers.
+//! Arm of 64 bits: maintenance by address to the point of coherency.
 #![expect(
     unsafe_code,
     reason = "instructions that the language has no words for"
@@ -6,18 +6,8 @@
 
 use core::arch::asm;
 
-use dat_core::backend::SyncDirection;
-
-use super::{CacheLines, LineSize, maintain};
-use crate::hal::Hal;
-
-/// An instruction that orders accesses of the domain that devices are in.
-macro_rules! barrier {
-    ($instruction:literal) => {
-        // SAFETY: it changes neither memory nor registers.
-        unsafe { asm!($instruction, options(nostack, preserves_flags)) }
-    };
-}
+use super::platform::complete;
+use super::{CacheLines, LineSize};
 
 /// Barriers and cache maintenance of a processor whose devices do not see its caches.
 ///
@@ -25,32 +15,6 @@ macro_rules! barrier {
 /// allow them (`SCTLR_EL1.UCI` and `UCT`).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Aarch64Hal;
-
-// SAFETY: `osh` reaches devices; `st` orders stores, to memory and to registers alike, `ld` loads before all that follows, and the
-// full barrier everything.
-unsafe impl Hal for Aarch64Hal {
-    const COHERENT: bool = false;
-
-    fn to_device() {
-        barrier!("dmb oshst");
-    }
-
-    fn from_device() {
-        barrier!("dmb oshld");
-    }
-
-    fn to_register() {
-        barrier!("dmb oshst");
-    }
-
-    fn store_before_load() {
-        barrier!("dmb osh");
-    }
-
-    fn synchronise(&self, direction: SyncDirection, address: u64, length: u64) {
-        maintain(self, direction, address, length);
-    }
-}
 
 impl CacheLines for Aarch64Hal {
     fn line_size(&self) -> LineSize {
@@ -75,6 +39,6 @@ impl CacheLines for Aarch64Hal {
     }
 
     fn barrier(&self) {
-        barrier!("dsb sy");
+        complete();
     }
 }

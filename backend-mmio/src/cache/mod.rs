@@ -18,6 +18,12 @@
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
+#[cfg(any(
+    target_arch = "aarch64",
+    target_arch = "riscv32",
+    target_arch = "riscv64"
+))]
+mod platform;
 #[cfg(any(target_arch = "riscv32", target_arch = "riscv64"))]
 mod riscv;
 #[cfg(test)]
@@ -27,6 +33,12 @@ use dat_core::backend::SyncDirection;
 
 #[cfg(target_arch = "aarch64")]
 pub use aarch64::Aarch64Hal;
+#[cfg(any(
+    target_arch = "aarch64",
+    target_arch = "riscv32",
+    target_arch = "riscv64"
+))]
+pub(crate) use platform::CoherentHal;
 #[cfg(any(target_arch = "riscv32", target_arch = "riscv64"))]
 pub use riscv::RiscvHal;
 

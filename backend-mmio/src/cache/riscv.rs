@@ -1,4 +1,4 @@
-//! RISC-V with the extension Zicbom: maintenance by cache block, and barriers.
+//! RISC-V with the extension Zicbom: maintenance by cache block.
 #![expect(
     unsafe_code,
     reason = "instructions that the language has no words for"
@@ -6,18 +6,8 @@
 
 use core::arch::asm;
 
-use dat_core::backend::SyncDirection;
-
-use super::{CacheLines, LineSize, maintain};
-use crate::hal::Hal;
-
-/// A barrier between accesses to memory (`r`, `w`) and to registers (`i`, `o`).
-macro_rules! barrier {
-    ($instruction:literal) => {
-        // SAFETY: it changes neither memory nor registers.
-        unsafe { asm!($instruction, options(nostack, preserves_flags)) }
-    };
-}
+use super::platform::complete;
+use super::{CacheLines, LineSize};
 
 /// Barriers and cache maintenance of a processor whose devices do not see its caches.
 #[derive(Clone, Copy, Debug)]
@@ -36,31 +26,6 @@ impl RiscvHal {
     #[must_use]
     pub const unsafe fn new(block: LineSize) -> Self {
         Self { block }
-    }
-}
-
-// SAFETY: each names the accesses that it stands between, before and after.
-unsafe impl Hal for RiscvHal {
-    const COHERENT: bool = false;
-
-    fn to_device() {
-        barrier!("fence w, w");
-    }
-
-    fn from_device() {
-        barrier!("fence ir, ir");
-    }
-
-    fn to_register() {
-        barrier!("fence w, o");
-    }
-
-    fn store_before_load() {
-        barrier!("fence ow, ir");
-    }
-
-    fn synchronise(&self, direction: SyncDirection, address: u64, length: u64) {
-        maintain(self, direction, address, length);
     }
 }
 
@@ -87,6 +52,6 @@ impl CacheLines for RiscvHal {
     }
 
     fn barrier(&self) {
-        barrier!("fence iorw, iorw");
+        complete();
     }
 }

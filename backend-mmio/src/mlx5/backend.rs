@@ -156,6 +156,19 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
         self.tables.completion_number(name).map(Some)
     }
 
+    /// Entries of a ring for so many completions, and one more: the entry that says that the queue moved.
+    fn completion_entries(&self, depth: u32) -> Result<u32, BackendError> {
+        if depth > self.control.limits().completions {
+            return Err(BackendError::Resources);
+        }
+        room(depth.saturating_add(1))
+    }
+
+    /// The most buffers of a shared receive queue.
+    fn most_shared_buffers(&self) -> u32 {
+        self.control.limits().shared_buffers.min(QUEUE_ENTRIES - 1)
+    }
+
     pub(super) fn segments(&self) -> u32 {
         self.control.limits().segments.min(SEGMENTS)
     }
@@ -341,8 +354,7 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
     ) -> Result<Self::CompletionQueue, BackendError> {
         self.tables.alive()?;
         let slot = self.tables.free_completion_queue(name)?;
-        // One more than asked for: the entry that says that the queue moved.
-        let entries = room(depth.saturating_add(1))?;
+        let entries = self.completion_entries(depth)?;
         let taken = self.supply.take(ring_units(entries).saturating_add(1), 0)?;
         let ring = initial(&taken.memory, entries);
         let record = record(&taken.memory, ring_units(entries))?;
@@ -388,7 +400,7 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
         if depth < queue.entries() {
             return Ok(());
         }
-        let entries = room(depth.saturating_add(1))?;
+        let entries = self.completion_entries(depth)?;
         // The record stays where it is, in the memory of the first ring, so that goes on being held.
         let taken = self.supply.take(ring_units(entries), 0)?;
         let ring = initial(&taken.memory, entries);
@@ -427,7 +439,7 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
         segments: u32,
     ) -> Result<(SharedReceiveQueueKey, Self::SharedReceiveQueue), BackendError> {
         self.tables.alive()?;
-        let limit = self.control.limits().shared_buffers.min(QUEUE_ENTRIES - 1);
+        let limit = self.most_shared_buffers();
         if depth > limit || segments > self.segments() {
             return Err(BackendError::Resources);
         }
@@ -487,7 +499,7 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
         depth: u32,
     ) -> Result<(), BackendError> {
         // The device has no command for more, and what there is room for needs none.
-        if depth < queue.places {
+        if depth < queue.places && depth <= self.most_shared_buffers() {
             Ok(())
         } else {
             Err(BackendError::Resources)

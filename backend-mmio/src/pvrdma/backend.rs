@@ -453,7 +453,7 @@ unsafe impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> Backend
         if depth <= queue.entries {
             Ok(())
         } else {
-            Err(BackendError::NotSupported)
+            Err(BackendError::Resources)
         }
     }
 

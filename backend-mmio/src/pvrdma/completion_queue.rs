@@ -209,7 +209,7 @@ impl<'s, H: Hal, W: RegisterWords> PvrdmaCompletionQueue<'s, H, W> {
         let status = match entry.status {
             // It took a buffer and is no message; no peer that speaks of DAT does it.
             status::SUCCESS if entry.opcode == RECEIVED_WRITE => DtoStatus::BadResponse,
-            known => outcome(known).ok_or(DeviceFault::UnknownSyndrome)?,
+            told => outcome(told),
         };
         let queue = if received {
             &life.receives
@@ -345,8 +345,8 @@ const fn shared_key(token: u64) -> usize {
 }
 
 /// What the device calls an end.
-fn outcome(status: u32) -> Option<DtoStatus> {
-    Some(match status {
+fn outcome(status: u32) -> DtoStatus {
+    match status {
         status::SUCCESS => DtoStatus::Success,
         status::LOCAL_LENGTH => DtoStatus::LocalLength,
         status::LOCAL_OPERATION => DtoStatus::LocalEndpoint,
@@ -359,9 +359,9 @@ fn outcome(status: u32) -> Option<DtoStatus> {
         }
         status::RETRIES => DtoStatus::Transport,
         status::NOT_READY => DtoStatus::ReceiverNotReady,
-        status::FATAL | status::GENERAL => DtoStatus::LocalEndpoint,
-        _ => return None,
-    })
+        // FATAL, GENERAL, or added by a later version: a failure of this queue pair, whatever it means.
+        _ => DtoStatus::LocalEndpoint,
+    }
 }
 
 impl<H: Hal, W: RegisterWords> CompletionQueue for PvrdmaCompletionQueue<'_, H, W> {

@@ -8,6 +8,9 @@ pub struct Completion {
     /// The token of the request.
     pub token: u64,
     /// How it ended.
+    ///
+    /// A failure of a kind that the backend does not know is `LocalEndpoint` or `Transport`. It ends
+    /// its queue pair, and neither the completion queue nor the device.
     pub status: DtoStatus,
     /// Bytes received, for receives; ignored for requests.
     pub length: u32,
@@ -77,6 +80,11 @@ pub trait CompletionQueue {
     ///
     /// # Errors
     /// The queue or the device failed; no more is expected from it.
+    /// - [`DeviceFailure::CompletionQueueOverrun`]: completions were lost. Those that were not are returned first.
+    /// - [`DeviceFailure::Broken`]: the device reported nonsense, or vanished.
+    ///
+    /// A backend that flushes what was posted on a device that failed returns no error: it reports
+    /// [`ControlEvent::DeviceFailed`](super::ControlEvent::DeviceFailed), and the completions here.
     fn poll(&mut self) -> Result<Option<Completion>, DeviceFailure>;
 
     /// Takes the next completion if it is plain: a success, and no receive from a shared queue. Whoever glances is
@@ -104,6 +112,8 @@ pub trait CompletionQueue {
 
     /// Asks for one notification at the next completion (the next solicited or failed one if
     /// `solicited_only`).
+    ///
+    /// A queue that failed, and one that the device cannot arm, answers [`Armed::Missed`]: a poll tells.
     fn arm(&mut self, solicited_only: bool) -> Armed;
 
     /// Something a host thread can sleep on (a file descriptor), if the device has it.

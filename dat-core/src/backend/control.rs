@@ -442,6 +442,7 @@ pub unsafe trait Backend {
     ///
     /// # Errors
     /// - [`BackendError::Resources`]: out of memory or device objects, or `depth` is above the limit.
+    /// - [`BackendError::State`]: a queue of this number exists.
     fn create_completion_queue(
         &mut self,
         number: u16,
@@ -453,8 +454,8 @@ pub unsafe trait Backend {
     ///
     /// # Errors
     /// A refusal leaves the queue as it was.
-    /// - [`BackendError::Resources`]: out of memory or device objects, or `depth` is above the limit.
-    /// - [`BackendError::NotSupported`]: the device cannot enlarge completion queues.
+    /// - [`BackendError::Resources`]: out of memory or device objects, `depth` is above the limit, or the
+    ///   device cannot enlarge the queue.
     fn resize_completion_queue(
         &mut self,
         queue: &mut Self::CompletionQueue,
@@ -483,7 +484,8 @@ pub unsafe trait Backend {
     /// A refusal leaves the queue as it was.
     /// - [`BackendError::State`]: more buffers are posted than `depth`.
     /// - [`BackendError::NotSupported`]: the device cannot resize shared receive queues.
-    /// - [`BackendError::Resources`]: out of memory or device objects, or `depth` is above the limit.
+    /// - [`BackendError::Resources`]: out of memory or device objects, `depth` is above the limit, or the
+    ///   device cannot enlarge this one as far.
     fn resize_shared_receive_queue(
         &mut self,
         key: SharedReceiveQueueKey,
@@ -518,7 +520,8 @@ pub unsafe trait Backend {
     /// Makes an unconnected queue pair that takes receives.
     ///
     /// # Errors
-    /// - [`BackendError::Resources`]: out of memory or device objects, or a depth is above the limit.
+    /// - [`BackendError::Resources`]: out of memory or device objects, or a depth or a number of segments
+    ///   is above the limit.
     /// - [`BackendError::NotSupported`]: the device cannot do what an attribute asks for.
     fn create_queue_pair(
         &mut self,

@@ -12,8 +12,10 @@ pub trait DirectAccess {
     /// Copies from the memory of the peer at an address; the key must let peers read.
     ///
     /// # Errors
-    /// - `Address`: the key does not open this range for reading, or nobody can be reached there.
-    /// - `NotSupported`: that peer's memory cannot be seen.
+    /// A refused load copies nothing.
+    /// - [`BackendError::Address`]: the key does not open this range for reading, or nobody can be reached there.
+    /// - [`BackendError::NotSupported`]: that peer's memory cannot be seen.
+    /// - [`BackendError::Device`]: the device failed.
     fn load(
         &mut self,
         peer: IaAddress,
@@ -24,7 +26,7 @@ pub trait DirectAccess {
     /// Copies to the memory of the peer at an address; the key must let peers write. It is visible there on return.
     ///
     /// # Errors
-    /// As `load`, for writing.
+    /// As `load`, for writing. A refused store writes nothing.
     fn store(
         &mut self,
         peer: IaAddress,

@@ -18,6 +18,10 @@ bitflags! {
 }
 
 /// What a send queue is asked to do beyond the interface.
+///
+/// What is wrong with the remote side shows in the completion, as for RDMA: `RemoteAccess`, or
+/// `RemoteResponder` for a number that is not at a multiple of 8. The queue refuses such a request only
+/// as [`SendQueue::post_extended`](super::SendQueue::post_extended) states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExtendedSend {
     /// Write the local data to the peer's memory, and complete a receive of the peer with the number.

@@ -86,7 +86,7 @@ pub struct BindRequest {
     pub flags: SendFlags,
 }
 
-/// The device did not take a request, for want of resources; nothing was consumed.
+/// The queue did not take a request: it has no room, or the device refused it. Nothing was consumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rejected;
 
@@ -104,7 +104,7 @@ pub trait WorkSlot {
     /// Publishes the request. The device may start on it now, and must once `ring` was called.
     ///
     /// # Errors
-    /// [`Rejected`]: the device refused it; the queue is as before the reservation.
+    /// [`Rejected`]: the device refused it. The queue is as before the reservation, and no completion comes.
     fn commit(self, request: &Self::Request) -> Result<(), Rejected>;
 }
 
@@ -113,6 +113,15 @@ pub trait WorkSlot {
 /// Every accepted request yields exactly one completion, in order for send queues and for the
 /// receive queue of one queue pair, also when the queue pair is in error: then with
 /// [`DtoStatus::Flushed`](crate::flags::DtoStatus::Flushed), at once for what is posted later.
+///
+/// A queue has room for as many requests as it was made for. A request, or a bind, gives its place
+/// back by its completion at the latest when that is polled. A queue that is full says so by
+/// `reserve`, or where only the device counts by `commit` or `ring`. A request that was refused, in
+/// whatever way, yields no completion.
+///
+/// The core posts to a send queue only while its queue pair is connected or in error, and reserves
+/// no more segments than the queue was made for. A device that was given up refuses nothing for
+/// that: what is posted is flushed.
 pub trait WorkQueue {
     /// What the queue takes.
     type Request;
@@ -121,14 +130,16 @@ pub trait WorkQueue {
     where
         Self: 'a;
 
-    /// Reserves a slot for one request of up to `segments` segments, or says the queue is full.
+    /// Reserves a slot for one request of up to `segments` segments; `None` if the queue is full.
+    ///
+    /// `None` changes nothing.
     fn reserve(&mut self, segments: usize) -> Option<Self::Slot<'_>>;
 
     /// Posts one request of one segment: reserves, fills, commits and rings, where nothing else is committed that the
     /// device was not told about. A backend may have a shorter way.
     ///
     /// # Errors
-    /// [`Rejected`]: there is no room, or the device refused it; nothing was consumed.
+    /// [`Rejected`]: the queue is full, or the device refused it. Nothing was consumed, and no completion comes.
     #[inline(always)]
     fn post_one(&mut self, segment: Segment, request: &Self::Request) -> Result<(), Rejected> {
         let mut slot = self.reserve(1).ok_or(Rejected)?;
@@ -140,7 +151,8 @@ pub trait WorkQueue {
     /// Tells the device about everything committed since the last call.
     ///
     /// # Errors
-    /// The number of newest committed requests that the device did not take; they are forgotten.
+    /// The number of newest committed requests that the device did not take, at least 1. They are
+    /// forgotten: no completion comes. Those before them are posted.
     fn ring(&mut self) -> Result<(), u32> {
         Ok(())
     }
@@ -154,13 +166,18 @@ pub trait SendQueue: WorkQueue<Request = SendRequest> {
     /// Returns the new remote key of the window (undefined for an unbind).
     ///
     /// # Errors
-    /// [`Rejected`]: the device refused it; nothing changed.
+    /// [`Rejected`]: the queue is full, the window is not known or has had all of its keys
+    /// ([`Backend::renew_window`](super::Backend::renew_window)), the range is longer than the
+    /// device binds, or the device refused it. Nothing changed, and no completion comes.
     fn bind(&mut self, request: &BindRequest) -> Result<u32, Rejected>;
 
     /// The same, if the queue has a shorter way to bind this window to this region; not for an unbind. The request has
     /// the object of the region and not the keys, and of the privileges the remote ones alone count.
     ///
     /// `None`: nothing was done, and `bind` is called.
+    ///
+    /// # Errors
+    /// As `bind`.
     #[inline(always)]
     fn bind_again(&mut self, _request: &BindRequest) -> Option<Result<u32, Rejected>> {
         None
@@ -170,7 +187,8 @@ pub trait SendQueue: WorkQueue<Request = SendRequest> {
     /// [`Backend::extensions`](super::Backend::extensions) has.
     ///
     /// # Errors
-    /// [`Rejected`]: the device refused it; nothing changed.
+    /// [`Rejected`]: the queue is full, the device refused it, or it has no such operations. Nothing
+    /// changed, and no completion comes.
     fn post_extended(
         &mut self,
         _request: &ExtendedRequest,

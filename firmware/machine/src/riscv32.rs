@@ -1,14 +1,14 @@
 //! QEMU's `virt` for 32 bits of RISC-V, without firmware: where it jumps to, registers. Nothing is mapped.
 #![expect(
     unsafe_code,
-    reason = "what comes before Rust, registers at fixed addresses, and barriers; a room of its own"
+    reason = "what comes before Rust, and registers at fixed addresses; a room of its own"
 )]
 
-use core::arch::{asm, global_asm};
+use core::arch::global_asm;
 use core::ptr::with_exposed_provenance_mut;
 
-use backend_mmio::Hal;
-use dat_core::backend::SyncDirection;
+/// The barriers of this processor, whose devices take part in the coherence of caches.
+pub use backend_mmio::CoherentHal as Barriers;
 
 /// Where the machine leaves room for windows of devices.
 pub(crate) const WINDOWS: Option<u32> = Some(0x4000_0000);
@@ -56,42 +56,5 @@ pub fn exit(code: u32) -> ! {
     unsafe { with_exposed_provenance_mut::<u32>(EXIT).write_volatile(how) }
     loop {
         core::hint::spin_loop();
-    }
-}
-
-/// A barrier between accesses to memory (`r`, `w`) and to registers (`i`, `o`).
-macro_rules! barrier {
-    ($what:literal) => {
-        // SAFETY: it only orders accesses.
-        unsafe { asm!($what, options(nostack, preserves_flags)) }
-    };
-}
-
-/// The barriers of this processor, whose devices take part in the coherence of caches.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Barriers;
-
-// SAFETY: each names the accesses that it stands between, before and after.
-unsafe impl Hal for Barriers {
-    const COHERENT: bool = true;
-
-    fn to_device() {
-        barrier!("fence w, w");
-    }
-
-    fn from_device() {
-        barrier!("fence ir, ir");
-    }
-
-    fn to_register() {
-        barrier!("fence w, o");
-    }
-
-    fn store_before_load() {
-        barrier!("fence ow, ir");
-    }
-
-    fn synchronise(&self, _direction: SyncDirection, _address: u64, _length: u64) {
-        barrier!("fence iorw, iorw");
     }
 }

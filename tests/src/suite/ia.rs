@@ -3,7 +3,6 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use dat_core::attributes::SrqAttributes;
-use dat_core::backend::{Backend, BackendError};
 use dat_core::event::{ConnectionEventKind, ProxyAgent};
 use dat_core::flags::{
     CloseFlags, CompletionFlags, CrFields, DtoStatus, EpCreator, EvdFields, EvdFlags, HandleKind,
@@ -406,31 +405,6 @@ pub fn abrupt_close_ends_windows<T: Testbed>(bed: &T) {
     let status = net.request_completion(&right).status;
     assert_eq!(status, DtoStatus::RemoteAccess);
     assert_eq!(memory.content(), before);
-}
-
-/// A backend refuses calls with the errors that its trait states, and a refused call changes nothing.
-///
-/// Spec: GEN-06
-pub fn backend_refuses_as_its_trait_states<T: Testbed>(bed: &T) {
-    let mut device = bed.device();
-    let mut queue = device.create_completion_queue(0, 4).expect("a queue");
-    for depth in [2, 1, 4] {
-        assert_eq!(device.resize_completion_queue(&mut queue, depth), Ok(()));
-    }
-    let more = device.resize_completion_queue(&mut queue, 8);
-    assert!(
-        matches!(more, Ok(()) | Err(BackendError::NotSupported)),
-        "{more:?}"
-    );
-    assert_eq!(device.resize_completion_queue(&mut queue, 4), Ok(()));
-    device.destroy_completion_queue(queue);
-    let (listener, qualifier) = device.listen(1, Some(4_900)).expect("a listener");
-    assert_eq!(qualifier, 4_900);
-    let again = device.listen(2, Some(4_900));
-    assert_eq!(again.err(), Some(BackendError::QualifierInUse));
-    device.stop_listening(listener);
-    let (listener, _) = device.listen(2, Some(4_900)).expect("a listener again");
-    device.stop_listening(listener);
 }
 
 /// An adapter that is dropped is closed abruptly.

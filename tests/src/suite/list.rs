@@ -134,7 +134,6 @@ macro_rules! conformance_suite {
                     abrupt_close_destroys_everything
                     abrupt_close_ends_windows
                     dropped_adapter_is_closed
-                    backend_refuses_as_its_trait_states
                     bad_async_queue_gives_the_device_back
                     objects_are_finite
                     windows_are_finite;
@@ -172,21 +171,26 @@ macro_rules! conformance_suite {
                     send_follows_the_endpoint_state
                     send_checks_its_segments
                     send_checks_come_in_the_specified_order
-                    read_checks_come_in_the_specified_order
                     receive_checks_come_in_the_specified_order
                     message_longer_than_its_receive_breaks
                     message_without_a_receive_breaks
                     send_total_is_limited
                     receive_flags_are_checked_bit_by_bit
                     receives_outlive_the_states_before_the_connection
-                    receive_checks_its_segments
+                    receive_checks_its_segments;
+                read:
                     read_scatters_in_list_order
                     read_needs_enough_local_room
                     read_flags_are_checked_bit_by_bit
                     read_follows_the_endpoint_state
                     read_checks_its_segments
                     remote_faults_of_a_read_break_the_connection
-                    reads_beyond_the_depth_wait_their_turn;
+                    reads_beyond_the_depth_wait_their_turn
+                    read_checks_come_in_the_specified_order;
+                refusals:
+                    backend_refuses_as_its_trait_states
+                    depths_above_the_device_are_refused
+                    queues_refuse_as_their_traits_state;
                 rmb:
                     bind_opens_a_range_for_the_peer
                     bound_rights_are_enforced
@@ -198,19 +202,20 @@ macro_rules! conformance_suite {
                     no_context_opens_a_window_again
                     suppressed_bind_reports_failure_only
                     unsignalled_bind_needs_configuration
-                    bind_flags_are_checked_bit_by_bit
                     fenced_bind_waits_for_reads
                     late_bind_failure_breaks_the_connection
-                    bind_needs_matching_local_rights
                     bind_follows_the_endpoint_state
                     binds_share_the_request_queue
+                    bind_post_does_not_wait
+                    binds_and_transfers_report_their_own_kind;
+                rmb_refusals:
+                    bind_flags_are_checked_bit_by_bit
+                    bind_needs_matching_local_rights
                     bind_range_stays_inside_its_region
                     bind_refuses_bad_handles
                     bind_needs_one_zone
-                    bind_checks_come_in_the_specified_order
                     bind_privileges_are_checked_bit_by_bit
-                    bind_post_does_not_wait
-                    binds_and_transfers_report_their_own_kind;
+                    bind_checks_come_in_the_specified_order;
                 rmr:
                     rmr_query_follows_the_binding
                     rmr_free_unbinds
@@ -290,7 +295,7 @@ macro_rules! conformance_suite {
         mod windowless {
             use super::*;
             $crate::conformance_suite! { @each $bed;
-                rmb:
+                rmb_refusals:
                     bind_needs_windows;
             }
         }
@@ -362,7 +367,8 @@ macro_rules! conformance_suite {
                     a_connection_that_breaks_in_a_span_fails_its_close
                     writes_count_once_they_are_known_to_be_visible
                     a_signal_that_cannot_be_delivered_leaves_nothing_to_do
-                    a_flush_waits_for_a_connection_that_is_over;
+                    a_flush_waits_for_a_connection_that_is_over
+                    a_signal_waits_for_data_of_a_connection_that_is_over;
                 rsm_local:
                     a_handle_is_used_again_and_its_content_is_live
                     handles_of_any_address_and_length_may_overlap

@@ -1,4 +1,4 @@
-//! `dat_ep_post_send`, `dat_ep_post_recv`, `dat_ep_post_rdma_read`.
+//! `dat_ep_post_send`, `dat_ep_post_recv`, and what the checks of all posts have in common.
 
 use dat_core::event::DtoOperation;
 use dat_core::flags::{CompletionFlags, DtoStatus, MemoryPrivileges};
@@ -6,14 +6,12 @@ use dat_core::id::EpId;
 use dat_core::memory::{LmrTriplet, RmrTriplet};
 use dat_core::{Error, Result, Subtype};
 
-use crate::fixture::{
-    MakeTarget, Memory, Net, Party, PartyOptions, Testbed, equal, granted, refused,
-};
+use crate::fixture::{Memory, Net, Party, PartyOptions, Testbed, equal, granted, refused};
 
-const DEFAULT: CompletionFlags = CompletionFlags::empty();
+pub(super) const DEFAULT: CompletionFlags = CompletionFlags::empty();
 
 /// A list of segments that no post may take, with the error that each deserves.
-fn bad_pieces<T: Testbed>(party: &Party<T>, write: bool) -> Vec<(LmrTriplet, Error)> {
+pub(super) fn bad_pieces<T: Testbed>(party: &Party<T>, write: bool) -> Vec<(LmrTriplet, Error)> {
     let (needed, privileges, protection) = if write {
         (
             MemoryPrivileges::LOCAL_WRITE,
@@ -53,7 +51,7 @@ fn bad_pieces<T: Testbed>(party: &Party<T>, write: bool) -> Vec<(LmrTriplet, Err
 }
 
 /// Handles that name no endpoint of a party's adapter.
-fn bad_endpoints<T: Testbed>(party: &Party<T>, foreign: &Party<T>) -> [EpId; 4] {
+pub(super) fn bad_endpoints<T: Testbed>(party: &Party<T>, foreign: &Party<T>) -> [EpId; 4] {
     let gone = granted(party.ia.ep_create(
         Some(party.zone),
         Some(party.receive),
@@ -500,256 +498,13 @@ pub fn receive_checks_its_segments<T: Testbed>(bed: &T) {
     );
 }
 
-/// The whole remote range is read into the local segments in list order; local room behind it stays.
-///
-/// Spec: EPB-01, EPB-02, DTO-01, DTO-03
-pub fn read_scatters_in_list_order<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
-    left.memory.fill(1);
-    right.memory.fill(2);
-    let source = right.memory.load(300, 25);
-    let mut expected = left.memory.content();
-    expected[90..100].copy_from_slice(&source[..10]);
-    expected[0..15].copy_from_slice(&source[10..]);
-    let before = right.memory.content();
-    let pieces = [
-        left.memory.piece(90, 10),
-        left.memory.piece(50, 0),
-        left.memory.piece(0, 40),
-        left.memory.piece(200, 40),
-    ];
-    granted(
-        left.ia
-            .post_rdma_read(left.ep, &pieces, 5, &right.memory.remote(300, 25), DEFAULT),
-    );
-    let completion = net.success(&left, 5);
-    assert_eq!(
-        (
-            completion.ep,
-            completion.operation,
-            completion.transferred_length
-        ),
-        (left.ep, DtoOperation::RdmaRead, 25)
-    );
-    equal("the local memory", &left.memory.content(), &expected);
-    equal("the peer's memory", &right.memory.content(), &before);
-    net.quiet(&left);
-    net.quiet(&right);
-}
-
-/// LENGTH_ERROR exactly when the local segments are shorter than the remote range.
-///
-/// Spec: EPB-02, EPB-04
-pub fn read_needs_enough_local_room<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
-    let pieces = [left.memory.piece(0, 10), left.memory.piece(20, 6)];
-    for length in [17, 4096, u64::MAX] {
-        net.no_effect(&[&left, &right], Error::length(), || {
-            let remote = right.memory.remote(0, length);
-            left.ia
-                .post_rdma_read(left.ep, &pieces, 1, &remote, DEFAULT)
-        });
-    }
-    for length in [16, 15, 0] {
-        let remote = right.memory.remote(0, length);
-        granted(
-            left.ia
-                .post_rdma_read(left.ep, &pieces, 2, &remote, DEFAULT),
-        );
-        assert_eq!(net.success(&left, 2).transferred_length, length);
-    }
-    let nothing = RmrTriplet::default();
-    granted(left.ia.post_rdma_read(left.ep, &[], 3, &nothing, DEFAULT));
-    assert_eq!(net.success(&left, 3).transferred_length, 0);
-}
-
-/// Flags of a Read: SUPPRESS, BARRIER_FENCE, and SOLICITED_WAIT without effect; others are refused as argument 6.
-///
-/// Spec: EPB-01, EPW-37, DTO-04, DTO-05
-pub fn read_flags_are_checked_bit_by_bit<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
-    let piece = [left.memory.piece(0, 8)];
-    let remote = right.memory.remote(0, 8);
-    for bit in (0..32).filter(|bit| !matches!(bit, 0 | 1 | 3)) {
-        let flags = CompletionFlags::from_bits_retain(1 << bit);
-        net.no_effect(&[&left, &right], Error::invalid_argument(6), || {
-            left.ia.post_rdma_read(left.ep, &piece, 1, &remote, flags)
-        });
-    }
-    for flags in [
-        CompletionFlags::SOLICITED_WAIT,
-        CompletionFlags::BARRIER_FENCE,
-        CompletionFlags::SUPPRESS,
-    ] {
-        granted(left.ia.post_rdma_read(left.ep, &piece, 2, &remote, flags));
-        if flags != CompletionFlags::SUPPRESS {
-            net.success(&left, 2);
-        }
-        net.quiet(&left);
-    }
-}
-
-/// A Read is legal in CONNECTED, flushed in DISCONNECTED whatever its flags, and refused elsewhere.
-///
-/// Spec: EPB-03, EPB-06, DTO-10
-pub fn read_follows_the_endpoint_state<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
-    let piece = [left.memory.piece(0, 8)];
-    let remote = right.memory.remote(0, 8);
-    net.no_effect(
-        &[&left, &right],
-        Error::invalid_state(Subtype::InvalidStateEpUnconnected),
-        || left.ia.post_rdma_read(left.ep, &piece, 1, &remote, DEFAULT),
-    );
-    net.connect(&left, &right);
-    net.disconnect(&left, &right);
-    for flags in [DEFAULT, CompletionFlags::SUPPRESS] {
-        granted(left.ia.post_rdma_read(left.ep, &piece, 2, &remote, flags));
-        let completion = net.request_completion(&left);
-        assert_eq!(
-            (completion.operation, completion.cookie, completion.status),
-            (DtoOperation::RdmaRead, 2, DtoStatus::Flushed)
-        );
-    }
-}
-
-/// Everything local is checked at once: handle, region, zone, LOCAL_WRITE, bounds, count, total, room.
-///
-/// Spec: EPB-04, EPB-07, DTO-07, GEN-03, GEN-11
-pub fn read_checks_its_segments<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    for (read_iov, request_iov) in [(2, 4), (4, 2)] {
-        let (left, right) = net.pair(&PartyOptions::with(|attributes| {
-            attributes.max_request_dtos = 2;
-            attributes.max_rdma_read_iov = read_iov;
-            attributes.max_request_iov = request_iov;
-            attributes.max_rdma_size = 64;
-        }));
-        let good = left.memory.piece(0, 8);
-        let remote = right.memory.remote(0, 8);
-        for (bad, expected) in bad_pieces(&left, true) {
-            for list in [&[bad][..], &[good, bad]] {
-                net.no_effect(&[&left, &right], expected, || {
-                    left.ia.post_rdma_read(left.ep, list, 1, &remote, DEFAULT)
-                });
-            }
-        }
-        for ep in bad_endpoints(&left, &right) {
-            net.no_effect(
-                &[&left, &right],
-                Error::invalid_handle(Subtype::InvalidHandleEp),
-                || left.ia.post_rdma_read(ep, &[good], 1, &remote, DEFAULT),
-            );
-        }
-        net.no_effect(&[&left, &right], Error::invalid_argument(2), || {
-            left.ia
-                .post_rdma_read(left.ep, &[good; 3], 1, &remote, DEFAULT)
-        });
-        let all = [left.memory.piece(0, 4096)];
-        net.no_effect(&[&left, &right], Error::invalid_argument(2), || {
-            let remote = right.memory.remote(0, 65);
-            left.ia.post_rdma_read(left.ep, &all, 1, &remote, DEFAULT)
-        });
-        for cookie in 0..2 {
-            granted(left.ia.post_rdma_read(
-                left.ep,
-                &all,
-                cookie,
-                &right.memory.remote(0, 64),
-                DEFAULT,
-            ));
-        }
-        refused(
-            left.ia.post_rdma_read(left.ep, &all, 9, &remote, DEFAULT),
-            Error::insufficient_resources(Subtype::ResourceTep),
-        );
-        net.success(&left, 0);
-        net.success(&left, 1);
-    }
-}
-
-/// What only the peer can see of a Read comes as REMOTE_ACCESS and a broken connection; nothing local is filled in.
-///
-/// Spec: EPB-04, DTO-08, DTO-12
-pub fn remote_faults_of_a_read_break_the_connection<T: Testbed>(bed: &T) {
-    let cases: [(&str, MakeTarget<T>); 5] = [
-        ("another zone", |right| {
-            let zone = granted(right.ia.pz_create());
-            Memory::register(&right.ia, zone, 64, MemoryPrivileges::ALL).remote(0, 64)
-        }),
-        ("no remote read", |right| {
-            let privileges = MemoryPrivileges::ALL.difference(MemoryPrivileges::REMOTE_READ);
-            right.more_memory(64, privileges).remote(0, 64)
-        }),
-        ("unknown context", |right| RmrTriplet {
-            context: right.memory.remote_context ^ 0x5555_0000,
-            ..right.memory.remote(0, 64)
-        }),
-        ("past the end", |right| right.memory.remote(4096 - 63, 64)),
-        ("a freed region", |right| {
-            let gone = right.more_memory(64, MemoryPrivileges::ALL);
-            granted(right.ia.lmr_free(gone.lmr));
-            gone.remote(0, 64)
-        }),
-    ];
-    for (case, remote) in cases {
-        let net = Net::new(bed);
-        let (left, right) = net.pair(&PartyOptions::default());
-        let remote = remote(&right);
-        let piece = [left.memory.piece(0, 64)];
-        granted(left.ia.post_rdma_read(left.ep, &piece, 1, &remote, DEFAULT));
-        let completion = net.request_completion(&left);
-        assert_eq!(
-            (completion.cookie, completion.status),
-            (1, DtoStatus::RemoteAccess),
-            "{case}"
-        );
-        net.broken(&left, &right);
-        equal(case, &left.memory.content(), &[0; 4096]);
-        net.quiet(&left);
-        net.quiet(&right);
-    }
-}
-
-/// More Reads than the endpoint may have under way wait in its queue; all of them complete, in order.
-///
-/// Spec: EPB-05, DTO-11
-pub fn reads_beyond_the_depth_wait_their_turn<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::with(|attributes| {
-        attributes.max_rdma_read_in = 1;
-        attributes.max_rdma_read_out = 1;
-    }));
-    right.memory.fill(6);
-    for cookie in 0..16 {
-        granted(left.ia.post_rdma_read(
-            left.ep,
-            &[left.memory.piece(cookie * 64, 64)],
-            cookie,
-            &right.memory.remote(cookie * 64, 64),
-            DEFAULT,
-        ));
-    }
-    for cookie in 0..16 {
-        net.success(&left, cookie);
-    }
-    equal(
-        "what was read",
-        &left.memory.load(0, 1024),
-        &right.memory.load(0, 1024),
-    );
-}
-
 /// A post of one kind: endpoint, segments, remote range, flags.
-type Post<T> = fn(&Party<T>, EpId, &[LmrTriplet], &RmrTriplet, CompletionFlags) -> Result<()>;
+pub(super) type Post<T> =
+    fn(&Party<T>, EpId, &[LmrTriplet], &RmrTriplet, CompletionFlags) -> Result<()>;
 
 /// Of two faults of a post the first in the order of the checks is told: handle, state, flags, count, segments, lengths, room.
 #[track_caller]
-fn checks_in_order<T: Testbed>(
+pub(super) fn checks_in_order<T: Testbed>(
     bed: &T,
     post: Post<T>,
     (flags_argument, count_argument): (u8, u8),
@@ -820,15 +575,6 @@ fn checks_in_order<T: Testbed>(
 pub fn send_checks_come_in_the_specified_order<T: Testbed>(bed: &T) {
     let post: Post<T> = |party, ep, list, _, flags| party.ia.post_send(ep, list, 1, flags);
     checks_in_order(bed, post, (5, 2), false, true);
-}
-
-/// A Read with several faults is refused for the first of them in the order of the checks.
-///
-/// Spec: DTO-07
-pub fn read_checks_come_in_the_specified_order<T: Testbed>(bed: &T) {
-    let post: Post<T> =
-        |party, ep, list, remote, flags| party.ia.post_rdma_read(ep, list, 1, remote, flags);
-    checks_in_order(bed, post, (6, 2), true, true);
 }
 
 /// A receive with several faults is refused for the first of them in the order of the checks.

@@ -1,7 +1,8 @@
 //! Exporters that do not keep what they promise: transfers, flushes and signals that fail at a chosen place on any device.
 
+use dat_core::time::Instant;
 use dat_rsm::{
-    BarrierMode, ConnectionState, EntryStatus, GetEntry, ImportState, PutEntry, RsmError,
+    BarrierMode, ConnectionState, EntryStatus, GetEntry, ImportId, ImportState, PutEntry, RsmError,
     SignalFlags, Target, Topology, VectorFlags,
 };
 
@@ -11,6 +12,16 @@ use crate::fixture::nodes::{Nodes, PAGE, handle, left, load, pattern, put, put_h
 
 const NONE: VectorFlags = VectorFlags::empty();
 const SIGNAL: VectorFlags = VectorFlags::IMPLICIT_SIGPOST;
+/// An exporter that keeps what it promises.
+const SOUND: Faults = Faults {
+    no_flush: false,
+    deaf: false,
+};
+/// An exporter that takes no message but the first of a connection.
+const DEAF: Faults = Faults {
+    deaf: true,
+    ..SOUND
+};
 /// Entries of a vector.
 const COUNT: usize = 6;
 /// Bytes of an entry.
@@ -23,8 +34,7 @@ const REFUSED: u64 = PAGE as u64 + 8;
 /// Spec: RSMPV-31, RSMPV-32, RSMPV-50, RSMPV-51, RSMPV-52, RSMPV-54, RSMPV-55, RSMPV-56, RSMPV-60, RSMPV-E07
 pub fn a_transfer_that_the_device_refuses_ends_the_vector_at_its_entry<T: RsmTestbed>(bed: &T) {
     let nodes = Nodes::alone(bed);
-    let impostor = Impostor::new(&nodes, Faults::default());
-    let import = impostor.import();
+    let (impostor, import) = Impostor::imported(&nodes, SOUND);
     let (engine, wait) = (nodes.engine(0), &mut impostor.wait());
     assert_eq!(engine.import_length(import), Ok(GRANTED as u64));
     let (local, source) = nodes.local(0, COUNT * SIZE, 3);
@@ -80,8 +90,7 @@ pub fn a_transfer_that_the_device_refuses_ends_the_vector_at_its_entry<T: RsmTes
 /// Spec: RSMPV-20, RSMPV-22, RSMPV-40, RSMPV-42, RSMPV-53, RSMPV-54, RSMBR-05, RSMBR-06
 pub fn the_mode_decides_who_tells_of_a_failed_transfer<T: RsmTestbed>(bed: &T) {
     let nodes = Nodes::alone(bed);
-    let impostor = Impostor::new(&nodes, Faults::default());
-    let import = impostor.import();
+    let (impostor, import) = Impostor::imported(&nodes, SOUND);
     let (engine, wait) = (nodes.engine(0), &mut impostor.wait());
     let barrier = nodes.barrier(0, import);
     let (local, source) = nodes.local(0, SIZE, 3);
@@ -126,8 +135,7 @@ pub fn nobody_is_told_of_a_vector_with_a_failed_entry<T: RsmTestbed>(bed: &T) {
     for explicit in [true, false] {
         for (count, bad) in [(3, 0), (3, 2), (400, 1), (400, 200)] {
             let nodes = Nodes::alone(bed);
-            let impostor = Impostor::new(&nodes, Faults::default());
-            let import = impostor.import();
+            let (impostor, import) = Impostor::imported(&nodes, SOUND);
             let (engine, wait) = (nodes.engine(0), &mut impostor.wait());
             let (local, _) = nodes.local(0, SIZE, 3);
             if explicit {
@@ -163,8 +171,7 @@ pub fn nobody_is_told_of_a_vector_with_a_failed_entry<T: RsmTestbed>(bed: &T) {
 pub fn a_connection_that_breaks_in_a_span_fails_its_close<T: RsmTestbed>(bed: &T) {
     for written in [false, true] {
         let nodes = Nodes::alone(bed);
-        let impostor = Impostor::new(&nodes, Faults::default());
-        let import = impostor.import();
+        let (impostor, import) = Impostor::imported(&nodes, SOUND);
         let (engine, wait) = (nodes.engine(0), &mut impostor.wait());
         let barrier = nodes.barrier(0, import);
         engine.open_barrier(barrier).expect("open");
@@ -198,10 +205,9 @@ pub fn writes_count_once_they_are_known_to_be_visible<T: RsmTestbed>(bed: &T) {
         let nodes = Nodes::alone(bed);
         let faults = Faults {
             no_flush: true,
-            ..Faults::default()
+            ..SOUND
         };
-        let impostor = Impostor::new(&nodes, faults);
-        let import = impostor.import();
+        let (impostor, import) = Impostor::imported(&nodes, faults);
         let engine = nodes.engine(0);
         let bytes = pattern(7, COUNT * SIZE);
         let entries: Vec<_> = (0..COUNT)
@@ -233,12 +239,7 @@ pub fn writes_count_once_they_are_known_to_be_visible<T: RsmTestbed>(bed: &T) {
 /// Spec: RSMPV-74, RSMPV-E09, RSMPV-E12, RSMSG-05
 pub fn a_signal_that_cannot_be_delivered_leaves_nothing_to_do<T: RsmTestbed>(bed: &T) {
     let nodes = Nodes::alone(bed);
-    let faults = Faults {
-        deaf: true,
-        ..Faults::default()
-    };
-    let impostor = Impostor::new(&nodes, faults);
-    let import = impostor.import();
+    let (impostor, import) = Impostor::imported(&nodes, DEAF);
     let (engine, mut served) = (nodes.engine(0), impostor.wait());
     let wait = &mut served;
     let unreachable = RsmError::RemoteNodeUnreachable;
@@ -290,35 +291,76 @@ fn path(topology: &Topology) -> ConnectionState {
     topology.controllers[0].remotes[1].state
 }
 
+/// Posts a signal that stays on the way: the exporter takes no message on this connection.
+fn post_stuck<T: RsmTestbed>(
+    nodes: &Nodes<'_, T>,
+    impostor: &Impostor<'_, '_, T>,
+    import: ImportId,
+) {
+    let wait = &mut impostor.interrupted_after(1);
+    let engine = nodes.engine(0);
+    let posted = engine.signal_post(import, SignalFlags::empty(), wait);
+    assert_eq!(posted, Err(RsmError::Interrupted));
+}
+
+/// A path that broke while requests were on the way, which stay there for a while.
+struct Broken {
+    /// What was when it broke.
+    topology: Topology,
+    /// Until when the requests stay.
+    until: Instant,
+}
+
+impl Broken {
+    /// Breaks the path of a deaf exporter.
+    fn now<T: RsmTestbed>(nodes: &Nodes<'_, T>, impostor: &Impostor<'_, '_, T>) -> Self {
+        let patience = if nodes.bed.stands_still() {
+            200
+        } else {
+            30_000
+        };
+        let until = nodes.bed.now().after(patience).expect("a time");
+        impostor.offend();
+        let topology = nodes.until("the end of the path", || {
+            let now = nodes.engine(0).topology().expect("a topology");
+            (path(&now) == ConnectionState::GoingDown).then_some(now)
+        });
+        Self { topology, until }
+    }
+
+    /// Looks until there is an outcome, which comes after the requests. `look` hears whether they are still on the way.
+    fn outlast<T: RsmTestbed, R>(
+        &self,
+        nodes: &Nodes<'_, T>,
+        impostor: &Impostor<'_, '_, T>,
+        mut look: impl FnMut(bool) -> Option<R>,
+    ) -> R {
+        let mut listens = false;
+        nodes.until("the end", || {
+            impostor.serve();
+            let stuck = nodes.bed.now() < self.until;
+            if !stuck && !core::mem::replace(&mut listens, true) {
+                impostor.listen_at_last();
+            }
+            let outcome = look(stuck);
+            assert!(!(stuck && outcome.is_some()), "it waits for nothing");
+            outcome
+        })
+    }
+}
+
 /// A connection that is over still has a request on the way: what was written by the next one is not known to be visible
 /// before that request is back. A topology says what was when it was asked for.
 ///
 /// Spec: RSMPV-21, RSMPV-30, RSMTP-02, RSMTP-03
 pub fn a_flush_waits_for_a_connection_that_is_over<T: RsmTestbed>(bed: &T) {
     let nodes = Nodes::alone(bed);
-    let faults = Faults {
-        deaf: true,
-        ..Faults::default()
-    };
-    let impostor = Impostor::new(&nodes, faults);
-    let import = impostor.import();
+    let (impostor, import) = Impostor::imported(&nodes, DEAF);
     let engine = nodes.engine(0);
     let before = engine.topology().expect("a topology");
     let copy = before.clone();
-    let posted = engine.signal_post(
-        import,
-        SignalFlags::empty(),
-        &mut impostor.interrupted_after(1),
-    );
-    assert_eq!(posted, Err(RsmError::Interrupted));
-    // While it is on the way, and the engine waits for it.
-    let patience = if bed.stands_still() { 200 } else { 30_000 };
-    let until = bed.now().after(patience).expect("a time");
-    impostor.offend();
-    let broken = nodes.until("the end of the path", || {
-        let now = engine.topology().expect("a topology");
-        (path(&now) == ConnectionState::GoingDown).then_some(now)
-    });
+    post_stuck(&nodes, &impostor, import);
+    let broken = Broken::now(&nodes, &impostor);
     assert_eq!(before, copy);
     assert_eq!(path(&before), ConnectionState::Active);
     let (local, source) = nodes.local(0, SIZE, 3);
@@ -326,18 +368,10 @@ pub fn a_flush_waits_for_a_connection_that_is_over<T: RsmTestbed>(bed: &T) {
         .map(|at| handle(local, at, at, 1))
         .collect();
     let mut call = engine.start_putv(import, &entries, NONE).expect("a vector");
-    let (mut looks, mut listens) = (0, false);
-    let outcome = nodes.until("the end", || {
-        impostor.serve();
-        let early = bed.now() < until;
-        if !early && !core::mem::replace(&mut listens, true) {
-            impostor.listen_at_last();
-        }
+    let mut looks = 0;
+    let outcome = broken.outlast(&nodes, &impostor, |stuck| {
         let outcome = call.poll();
-        if early {
-            assert_eq!(outcome, None, "a flush that proves nothing");
-            looks += usize::from(call.completed() == SIZE);
-        }
+        looks += usize::from(stuck && call.completed() == SIZE);
         outcome
     });
     assert_eq!(outcome, Ok(()));
@@ -346,5 +380,48 @@ pub fn a_flush_waits_for_a_connection_that_is_over<T: RsmTestbed>(bed: &T) {
     assert!(looks > 0 || !bed.stands_still());
     let now = engine.topology().expect("a topology");
     assert_eq!(path(&now), ConnectionState::Active);
-    assert_eq!(path(&broken), ConnectionState::GoingDown);
+    assert_eq!(path(&broken.topology), ConnectionState::GoingDown);
+}
+
+/// A vector in explicit mode is begun on one connection and ends on the next one: nobody is told of it while the data of
+/// the first one is on the way.
+///
+/// Spec: RSMPV-70, RSMPV-72
+pub fn a_signal_waits_for_data_of_a_connection_that_is_over<T: RsmTestbed>(bed: &T) {
+    const MANY: usize = 400;
+    let nodes = Nodes::alone(bed);
+    let (impostor, import) = Impostor::imported(&nodes, DEAF);
+    let engine = nodes.engine(0);
+    let explicit = BarrierMode::Explicit;
+    engine.set_mode(import, explicit).expect("a mode");
+    let (local, source) = nodes.local(0, MANY, 3);
+    let entries: Vec<_> = (0..MANY as u64)
+        .map(|at| handle(local, at, at, 1))
+        .collect();
+    post_stuck(&nodes, &impostor, import);
+    let mut call = engine
+        .start_putv(import, &entries, SIGNAL)
+        .expect("a vector");
+    assert_eq!(call.poll(), None);
+    let begun = call.completed();
+    assert!((1..MANY).contains(&begun), "{begun} on the first one");
+    impostor.hear_others();
+    let broken = Broken::now(&nodes, &impostor);
+    let (mut looks, mut outcome) = (0, None);
+    broken.outlast(&nodes, &impostor, |stuck| {
+        outcome = outcome.or_else(|| call.poll());
+        let heard = impostor.signals.get();
+        if stuck {
+            assert_eq!((outcome, heard), (None, 0), "it overtook the data");
+            let begun = impostor.connections() == 2 && call.completed() == MANY;
+            looks += usize::from(begun);
+        }
+        // The one that was stuck, and the vector's.
+        (heard == 2 && outcome.is_some()).then_some(())
+    });
+    assert_eq!(outcome, Some(Ok(())));
+    let arrived = impostor.memory.load(0, MANY) == load(source);
+    assert!(arrived, "it overtook the data");
+    // What moves by itself may take longer to connect again.
+    assert!(looks > 0 || !bed.stands_still());
 }

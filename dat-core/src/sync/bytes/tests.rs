@@ -79,6 +79,34 @@ fn plain_memory_in_and_out_at_every_place_and_length() {
     }
 }
 
+/// The source may be lent for reading only, or be a constant that cannot be written.
+///
+/// Miri checks the kind of the load.
+#[test]
+fn bytes_that_are_lent_for_reading_are_copied() {
+    static CONSTANT: [u8; 40] = [7; 40];
+    let lent: [u8; 40] = core::array::from_fn(mark);
+    for source in [&lent, &CONSTANT] {
+        for length in [0, 1, 7, 40] {
+            let mut out = [BEFORE; 40];
+            let (memory, start) = shared(40);
+            let to = memory[start..].as_ptr().cast::<u8>().cast_mut();
+            #[expect(unsafe_code)]
+            // SAFETY: both destinations have 40 bytes, one plain and one of atomics, and so has the source.
+            unsafe {
+                copy_from_shared(source.as_ptr(), out.as_mut_ptr(), length);
+                copy_shared(source.as_ptr(), to, length);
+            }
+            let copied = values(&memory[start..start + 40]);
+            assert_eq!(out[..length], source[..length]);
+            assert_eq!(copied[..length], source[..length]);
+            for rest in [&out[length..], &copied[length..]] {
+                assert!(rest.iter().all(|byte| *byte == BEFORE));
+            }
+        }
+    }
+}
+
 /// Copies within one piece of memory, as an adapter that writes to itself does, and compares all of it.
 fn copies_within(memory: &[AtomicU8], from: usize, to: usize, length: usize) {
     let mut expected: Vec<u8> = (0..memory.len()).map(mark).collect();

@@ -9,6 +9,30 @@ pub(super) const LARGEST: usize = 1;
 /// The size from which on blocks are moved: never.
 pub(super) const BLOCK: usize = usize::MAX;
 
+/// Loads one byte that others may be writing.
+///
+/// # Safety
+/// It is valid for reads of a byte, which others write by byte atomics, if at all.
+#[inline]
+#[expect(unsafe_code)]
+unsafe fn load(from: *const u8) -> u8 {
+    #[cfg(miri)]
+    // SAFETY: promised by the caller. The compiler's own load takes the pointer, so that no reference is made.
+    unsafe {
+        use core::intrinsics::{AtomicOrdering, atomic_load};
+        atomic_load::<u8, { AtomicOrdering::Relaxed }>(from)
+    }
+    #[cfg(not(miri))]
+    // SAFETY: promised by the caller. The memory may be borrowed for reading only, or mapped so,
+    // while `from_ptr` asks for the right to write: the language has no other atomic load. The
+    // reference lives for one load, and nothing is stored by it. The compiler relies on nothing
+    // that a borrow for reading breaks: a reference to interior mutability is neither `noalias` nor
+    // `readonly`. It adds no store: a load of a byte is one instruction on every target.
+    unsafe {
+        AtomicU8::from_ptr(from.cast_mut()).load(Ordering::Relaxed)
+    }
+}
+
 /// Moves one byte; `FROM` and `TO` say which sides are shared.
 ///
 /// # Safety
@@ -20,13 +44,10 @@ pub(super) unsafe fn move_unit<const FROM: bool, const TO: bool>(
     to: *mut u8,
     _unit: usize,
 ) {
-    // SAFETY: promised by the caller; a byte is always aligned, and who races for a shared one does so by byte atomics.
+    // SAFETY: promised by the caller; a byte is always aligned, and others access a shared one by
+    // byte atomics. One that is stored to is valid for writes.
     unsafe {
-        let byte = if FROM {
-            AtomicU8::from_ptr(from.cast_mut()).load(Ordering::Relaxed)
-        } else {
-            from.read()
-        };
+        let byte = if FROM { load(from) } else { from.read() };
         if TO {
             AtomicU8::from_ptr(to).store(byte, Ordering::Relaxed);
         } else {

@@ -1,0 +1,91 @@
+//! DAT return types.
+
+use super::Abi;
+
+/// The 2.0 type number of [`ErrorKind::NotImplemented`].
+const NOT_IMPLEMENTED_2_0: u16 = 0x3FFF;
+
+numbered! {
+    /// What went wrong: every DAT return type except success.
+    ///
+    /// The discriminant is the 1.2 type value shifted right by 16.
+    #[repr(u16)]
+    pub enum ErrorKind: u16 {
+        /// The call was abandoned.
+        Abort = 1,
+        /// The connection qualifier is taken.
+        ConnQualInUse = 2,
+        /// A resource limit was reached.
+        InsufficientResources = 3,
+        /// The provider found a fault of its own (`Spec: GEN-02`).
+        InternalError = 4,
+        /// A handle is null, of another kind, stale or foreign.
+        InvalidHandle = 5,
+        /// An argument is bad; the subtype names its position.
+        InvalidParameter = 6,
+        /// The object is in a state in which the call is illegal.
+        InvalidState = 7,
+        /// The lengths of source and destination do not fit.
+        LengthError = 8,
+        /// The provider does not support the requested model.
+        ModelNotSupported = 9,
+        /// No provider matches (also called name not found).
+        ProviderNotFound = 10,
+        /// A region is unknown or lacks the privilege.
+        PrivilegesViolation = 11,
+        /// Protection zones differ.
+        ProtectionViolation = 12,
+        /// No event is queued.
+        QueueEmpty = 13,
+        /// The event queue has no room.
+        QueueFull = 14,
+        /// The time ran out.
+        TimeoutExpired = 15,
+        /// The provider is registered already.
+        ProviderAlreadyRegistered = 0x10,
+        /// An adapter of the provider is open.
+        ProviderInUse = 0x11,
+        /// The address cannot be used.
+        InvalidAddress = 0x12,
+        /// The call was interrupted.
+        InterruptedCall = 0x13,
+        /// No connection qualifier is available.
+        ConnQualUnavailable = 0x14,
+        /// The context is the reserved local region; 2.0 only.
+        ReservedLmr = 0x15,
+        /// The port is taken; 2.0 only.
+        PortInUse = 0x16,
+        /// The communication type is not supported; 2.0 only.
+        CommNotSupported = 0x17,
+        /// The operation is not there (yet); the number is the 1.2 one.
+        NotImplemented = 0x0FFF,
+    }
+}
+
+impl ErrorKind {
+    /// The type number in an ABI, unshifted.
+    ///
+    /// The three types that only 2.0 knows are sent to 1.2 callers as their nearest relatives.
+    pub(super) const fn number(self, abi: Abi) -> u16 {
+        match (abi, self) {
+            (Abi::V2_0, Self::NotImplemented) => NOT_IMPLEMENTED_2_0,
+            (Abi::V1_2, Self::ReservedLmr) => Self::PrivilegesViolation as u16,
+            (Abi::V1_2, Self::PortInUse) => Self::ConnQualInUse as u16,
+            (Abi::V1_2, Self::CommNotSupported) => Self::ModelNotSupported as u16,
+            (_, kind) => kind as u16,
+        }
+    }
+
+    /// The type with this number in an ABI.
+    pub(super) const fn from_number(number: u16, abi: Abi) -> Option<Self> {
+        let kind = match (abi, number) {
+            (Abi::V2_0, NOT_IMPLEMENTED_2_0) => return Some(Self::NotImplemented),
+            _ => Self::from_discriminant(number),
+        };
+        match (abi, kind) {
+            (Abi::V2_0, Some(Self::NotImplemented)) => None,
+            (Abi::V1_2, Some(Self::ReservedLmr | Self::PortInUse | Self::CommNotSupported)) => None,
+            _ => kind,
+        }
+    }
+}
