@@ -50,9 +50,8 @@ struct State {
     notifications: Vec<bool>,
     /// Completes this at the moment it is armed.
     slips_in: Option<WorkCompletion>,
+    /// Each has an index of its own in its key, the lowest that was free when it was made, as of many devices.
     windows: Vec<Opened>,
-    /// Windows that were ever made; each has an index of its own in its key.
-    made: u32,
     /// Carries out what is posted about windows, and completes it.
     works: bool,
     /// Does not carry out any more: its queue pair is in error.
@@ -314,8 +313,8 @@ unsafe extern "C" fn make_window(domain: *mut ibv_pd, kind: ibv_mw_type::Type) -
     unsafe {
         let mut state = state((*(*domain).context).abi_compat).borrow_mut();
         let mut window = zeroed::<ibv_mw>();
-        state.made += 1;
-        let key = state.made << 8;
+        let is_free = |index: &u32| state.windows.iter().all(|one| one.key >> 8 != *index);
+        let key = (1..).find(is_free).expect("an index") << 8;
         (window.context, window.type_, window.rkey) = ((*domain).context, kind, key);
         let window = Box::into_raw(window);
         let region = None;
