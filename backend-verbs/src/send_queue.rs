@@ -715,6 +715,7 @@ mod tests {
             length: 16,
             privileges: dat_core::flags::MemoryPrivileges::REMOTE_READ,
             flags: SendFlags::empty(),
+            is_only: true,
         };
         assert_eq!(queue.bind(&bind), Err(Rejected));
         assert_eq!(device.take_requests().0, 0);

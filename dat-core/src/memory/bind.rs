@@ -303,11 +303,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Takes back what `place_bind` counted and put down for a bind that the device refused.
     #[cold]
     #[inline(never)]
-    fn take_back(
-        &self,
-        mut region: HeldRegion<'_, L>,
-        mut endpoint: HeldEndpoint<'_, B, L>,
-    ) {
+    fn take_back(&self, mut region: HeldRegion<'_, L>, mut endpoint: HeldEndpoint<'_, B, L>) {
         let [pending, ..] = &mut region.pending;
         self.shared.release_binding(pending);
         *pending = Binding::NONE;
@@ -595,10 +591,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
             return Err(full(Subtype::ResourceTep));
         };
         let index = bind.ep.index() as u16;
-        if region
-            .under_way()
-            .any(|binding| binding.endpoint != index)
-        {
+        if region.under_way().any(|binding| binding.endpoint != index) {
             return Err(full(Subtype::ResourceMemoryRegion));
         }
         if region.sequence == MISSED {
@@ -719,7 +712,8 @@ const fn next_sequence(last: u32) -> u32 {
     }
 }
 
-const _: () = assert!(next_sequence(MISSED - 1) == FIRST_BIND && next_sequence(NO_BIND) == FIRST_BIND);
+const _: () =
+    assert!(next_sequence(MISSED - 1) == FIRST_BIND && next_sequence(NO_BIND) == FIRST_BIND);
 
 /// Whether a call was refused for this cause.
 fn is_because<T>(outcome: &Result<T>, cause: Cause) -> bool {

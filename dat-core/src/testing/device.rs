@@ -6,8 +6,9 @@ use std::vec::Vec;
 use crate::attributes::{EpAttributes, IaAttributes, ProviderAttributes};
 use crate::backend::{
     BINDS_UNDER_WAY, BackendError, BindRequest, Completion, ControlEvent, DeviceFailure,
-    DisconnectMode, ExtendedRequest, Extensions, ListenerKey, QueuePairKey, ReceiveInfo, ReceiveRequest,
-    RegionKeys, RequestKey, Segment, SendRequest, SharedReceiveQueueKey, SyncDirection, WindowKey,
+    DisconnectMode, ExtendedRequest, Extensions, ListenerKey, QueuePairKey, ReceiveInfo,
+    ReceiveRequest, RegionKeys, RequestKey, Segment, SendRequest, SharedReceiveQueueKey,
+    SyncDirection, WindowKey,
 };
 use crate::flags::DtoStatus;
 use crate::time::Instant;

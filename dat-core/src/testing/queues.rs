@@ -301,7 +301,11 @@ impl WorkQueue for TestSendQueue {
 impl SendQueue for TestSendQueue {
     fn bind(&mut self, request: &BindRequest) -> Result<u32, Rejected> {
         let place = Place::Requests(self.key);
-        if self.backend.device().is_spent(request.window, request.is_only) {
+        if self
+            .backend
+            .device()
+            .is_spent(request.window, request.is_only)
+        {
             return Err(Rejected);
         }
         let slot = TestSlot::reserve(&self.backend, place, 0).ok_or(Rejected)?;
