@@ -22,7 +22,7 @@ use crate::hal::{
     Access, Batch, CompletionChannel, CompletionQueue, Context, Domain, EventChannel, ReceiveList,
     Region, SharedReceiveQueue, Transport, WindowType,
 };
-use crate::objects::{BoundWindow, Objects};
+use crate::objects::Objects;
 use crate::options::VerbsOptions;
 use crate::queue_pair::{Pair, State, places};
 use crate::receive_queue::{Failing, Unattended, VerbsReceiveQueue, VerbsSharedReceiveQueue};
@@ -287,7 +287,9 @@ unsafe impl Backend for VerbsBackend {
     }
 
     fn destroy_domain(&mut self, domain: DomainKey) {
-        self.domains.remove(domain.0);
+        if let Some(domain) = self.domains.remove(domain.0) {
+            self.objects.forget_domain(&domain);
+        }
     }
 
     fn register(&mut self, registration: &Registration) -> Result<RegionKeys, BackendError> {
@@ -324,11 +326,15 @@ unsafe impl Backend for VerbsBackend {
 
     fn create_window(&mut self, domain: DomainKey) -> Result<WindowKey, BackendError> {
         let kind = self.window_type().ok_or(BackendError::NotSupported)?;
-        let window = BoundWindow::new(self.domain(domain)?, kind)?;
+        let window = self.objects.make_window(self.domain(domain)?, kind)?;
         self.objects
             .insert_window(window)
             .map(WindowKey)
             .ok_or(BackendError::Resources)
+    }
+
+    fn needs_renewal(&self, window: WindowKey, missed: bool) -> bool {
+        self.objects.needs_renewal(window.0, missed)
     }
 
     fn destroy_window(&mut self, window: WindowKey) {
@@ -359,7 +365,6 @@ unsafe impl Backend for VerbsBackend {
             batch: Batch::new(),
             marks,
             directory: Arc::clone(&self.directory),
-            objects: Arc::clone(&self.objects),
             signal: Arc::clone(&self.signal),
         })
     }

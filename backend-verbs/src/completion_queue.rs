@@ -8,7 +8,6 @@ use dat_core::flags::DtoStatus;
 
 use crate::directory::Directory;
 use crate::hal::{Batch, CompletionQueue as Device, RECEIVED, Success, WorkCompletion};
-use crate::objects::Objects;
 use crate::signal::Signal;
 
 /// What the adapter and the holder of a completion queue both know of it.
@@ -83,7 +82,6 @@ pub struct VerbsCompletionQueue {
     pub(crate) batch: Batch,
     pub(crate) marks: Arc<QueueMarks>,
     pub(crate) directory: Arc<Directory>,
-    pub(crate) objects: Arc<Objects>,
     pub(crate) signal: Arc<Signal>,
 }
 
@@ -93,10 +91,6 @@ impl VerbsCompletionQueue {
         if found.status != 0 || found.opcode & RECEIVED != 0 {
             (status, solicited) = self.examine(found.status, found.opcode, found.queue_pair);
             queue_pair = self.token_of(found.queue_pair);
-        }
-        if self.objects.is_renewing() {
-            let is_flushed = status == DtoStatus::Flushed;
-            self.objects.request_completed(found.token, is_flushed);
         }
         Completion {
             token: found.token,
@@ -114,9 +108,6 @@ impl VerbsCompletionQueue {
         if status != DtoStatus::Success {
             // Where a request failed its operation code says nothing.
             self.note_failure(queue_pair);
-            if status == DtoStatus::Flushed {
-                self.objects.note_flush();
-            }
         } else if received && self.directory.is_waiting() {
             self.note_data(queue_pair);
         }
@@ -170,9 +161,6 @@ impl CompletionQueue for VerbsCompletionQueue {
 
     #[inline(always)]
     fn glance(&mut self) -> Glance {
-        if self.objects.is_renewing() {
-            return Glance::Unclear;
-        }
         let (directory, marks) = (&self.directory, &self.marks);
         match self.batch.next_success(|| are_plain(directory, marks)) {
             Success::Request { token } => request(token),
@@ -186,7 +174,6 @@ impl CompletionQueue for VerbsCompletionQueue {
     #[inline(always)]
     fn ask(&mut self) -> Glance {
         match self.device.fill(&mut self.batch) {
-            Ok(true) if self.objects.is_renewing() => Glance::Unclear,
             Ok(true) => match self.batch.first_request() {
                 Some(token) => request(token),
                 None => Glance::Again,
@@ -292,7 +279,6 @@ mod tests {
             batch: Batch::new(),
             marks: Arc::default(),
             directory: Arc::new(Directory::new()),
-            objects: Arc::default(),
             signal: Arc::new(Signal::new().expect("descriptors")),
         }
     }

@@ -53,6 +53,7 @@ mod signal;
 #[cfg(feature = "fake")]
 #[doc(hidden)]
 pub mod sink;
+mod supply;
 mod table;
 mod wait;
 

@@ -5,11 +5,11 @@ use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::mem;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use dat_core::backend::{BackendError, Rejected};
+use dat_core::backend::{BINDS_UNDER_WAY, BackendError, Rejected};
 
 use crate::hal::{CallAgain, Domain, Guarded, Region, RequestsAgain, Share, Window, WindowType};
+use crate::supply::Supply;
 use crate::table::Table;
 
 /// Keys that a window gets before one comes again: its lowest byte counts, and the device chose the first.
@@ -23,24 +23,12 @@ pub(crate) struct BoundWindow {
     pub(crate) bound_on: Option<u32>,
     /// Type 2: the key of the last bind posted; the next one gets the key behind it.
     pub(crate) last_key: u32,
-    /// The regions of the last two binds posted.
+    /// The regions of the last two binds that the device took.
     pub(crate) regions: [usize; 2],
     /// The address of the last bind posted.
     pub(crate) address: u64,
-    /// Keys left; with none, the next bind opens another window of the device in place of this one.
+    /// Binds that it takes before a key comes again.
     pub(crate) keys_left: u8,
-    /// The flushes of the adapter when it was bound last ([`Objects::flushes`]).
-    pub(crate) flushes: usize,
-    /// The window that this one replaces once the bind that opens it has completed.
-    replaced: Option<Box<Replaced>>,
-}
-
-/// A window out of keys, which stays as it is until the bind that replaces it completes.
-#[derive(Debug)]
-struct Replaced {
-    /// The token of that bind.
-    token: u64,
-    window: BoundWindow,
 }
 
 impl BoundWindow {
@@ -56,23 +44,15 @@ impl BoundWindow {
             regions: [0; 2],
             address: 0,
             keys_left: KEYS,
-            flushes: 0,
-            replaced: None,
             window,
         })
     }
 
-    /// Another window of the device, of the same kind and domain.
-    pub(crate) fn another(&self) -> Result<Self, BackendError> {
-        Self::new(self.window.domain(), self.window.kind())
-    }
-
-    /// Whether the next bind or unbind puts another window of the device in the place of this one.
-    pub(crate) fn is_spent(&self, flushes: usize) -> bool {
-        let may_be_ahead = self.window.kind() == WindowType::One
-            && self.regions != [0; 2]
-            && self.flushes != flushes;
-        self.keys_left == 0 || may_be_ahead
+    /// Whether a bind is refused for want of keys: one that may be followed by others under way, or one of these.
+    #[inline(always)]
+    pub(crate) fn is_spent(&self, is_only: bool) -> bool {
+        let needed = if is_only { BINDS_UNDER_WAY } else { 1 };
+        usize::from(self.keys_left) < needed
     }
 
     /// The key by which a bind on this queue pair closes the window first, if it is open (type 2).
@@ -87,36 +67,13 @@ impl BoundWindow {
         }
     }
 
-    /// Puts a window in the place of this one; the bind of this token, which is posted, opens it.
-    pub(crate) fn replace_by(&mut self, fresh: Self, token: u64) {
-        let mut window = mem::replace(self, fresh);
-        // The core has four binds of a window under way at most, so that this is long complete.
-        window.replaced = None;
-        self.replaced = Some(Box::new(Replaced { token, window }));
-    }
-
-    /// The window to give back once the bind that replaces one has completed: the replaced one, or this one where that
-    /// bind was flushed, which leaves the old binding, and no other was posted behind it.
-    fn bind_completed(&mut self, token: u64, is_flushed: bool) -> Option<Self> {
-        let replaced = self.replaced.take_if(|replaced| replaced.token == token)?;
-        Some(if is_flushed && self.keys_left == KEYS - 1 {
-            mem::replace(self, replaced.window)
-        } else {
-            replaced.window
-        })
-    }
-
-    /// Whether a bind of the window, or of the one that it replaces, named this region lately.
-    fn names(&self, region: usize) -> bool {
-        let replaced = self.replaced.as_ref();
-        self.regions.contains(&region)
-            || replaced.is_some_and(|replaced| replaced.window.names(region))
-    }
-
-    /// Closes the window by putting a new one in its place.
-    pub(crate) fn renew(&mut self) -> Result<(), BackendError> {
-        *self = self.another()?;
-        Ok(())
+    /// A bind to this region was posted, at this address.
+    pub(crate) fn posted(&mut self, region: usize, address: u64) {
+        self.address = address;
+        self.keys_left = self.keys_left.saturating_sub(1);
+        if self.regions[0] != region {
+            self.regions = [region, self.regions[0]];
+        }
     }
 }
 
@@ -147,6 +104,17 @@ pub(crate) enum Held {
     Posted(Again<OnPair>),
     /// Of type 1, with the region that it was bound to last.
     Called(Again<CallAgain>),
+}
+
+impl Held {
+    fn bound(&self) -> Option<&BoundWindow> {
+        match self {
+            Self::Nothing => None,
+            Self::Window(bound) => Some(bound),
+            Self::Posted(again) => Some(&again.bound),
+            Self::Called(again) => Some(&again.bound),
+        }
+    }
 }
 
 /// The place of a window, which stays when the window goes.
@@ -233,17 +201,12 @@ struct Windows {
 
 /// Regions and windows of an adapter.
 ///
-/// Places are locked before the table of regions and the list of renewals, or alone.
+/// Places are locked before the table of regions and the supply of windows, or nothing else is locked with one of these.
 #[derive(Default)]
 pub(crate) struct Objects {
     windows: Guarded<Windows>,
     regions: Guarded<Table<Arc<Region>>>,
-    /// Binds under way that replace a window: the token, and the index of the place.
-    renewals: Guarded<Vec<(u64, usize)>>,
-    /// How many these are.
-    renewing: AtomicUsize,
-    /// Completions that were flushed.
-    flushes: AtomicUsize,
+    supply: Guarded<Supply>,
 }
 
 impl fmt::Debug for Objects {
@@ -289,7 +252,7 @@ impl Objects {
             return;
         }
         place.held = Held::Nothing;
-        self.forget_renewal(index);
+        self.supply.lock().note_given_back();
         if key >> INDEX_BITS < LAST_GENERATION {
             place.key = key.wrapping_add(1 << INDEX_BITS);
             drop(place);
@@ -297,56 +260,21 @@ impl Objects {
         }
     }
 
-    /// Notes that the bind of this token replaces the window in a place, which the caller has locked.
-    pub(crate) fn note_renewal(&self, token: u64, index: usize) {
-        self.forget_renewal(index);
-        let mut renewals = self.renewals.lock();
-        renewals.push((token, index));
-        self.renewing.store(renewals.len(), Ordering::Release);
-    }
-
-    pub(crate) fn forget_renewal(&self, index: usize) {
-        let mut renewals = self.renewals.lock();
-        renewals.retain(|(_, place)| *place != index);
-        self.renewing.store(renewals.len(), Ordering::Release);
-    }
-
-    /// Whether a bind is under way whose completion is to be told.
-    #[inline(always)]
-    pub(crate) fn is_renewing(&self) -> bool {
-        self.renewing.load(Ordering::Acquire) != 0
-    }
-
-    /// How many completions were flushed. If that was a bind of a window of type 1, libibverbs counts a key that the device
-    /// never had, and no further bind of it succeeds.
-    #[inline(always)]
-    pub(crate) fn flushes(&self) -> usize {
-        self.flushes.load(Ordering::Acquire)
-    }
-
-    /// A completion was flushed.
-    pub(crate) fn note_flush(&self) {
-        self.flushes.fetch_add(1, Ordering::Release);
-    }
-
-    /// Closes the window that the bind of this token replaced, if it did.
-    #[cold]
-    pub(crate) fn request_completed(&self, token: u64, is_flushed: bool) {
-        let found = {
-            let mut renewals = self.renewals.lock();
-            let found = renewals.iter().position(|(one, _)| *one == token);
-            let found = found.map(|at| renewals.swap_remove(at));
-            self.renewing.store(renewals.len(), Ordering::Release);
-            found
+    /// Whether the window under this key has to be replaced before its next bind, the last one of which was `missed`.
+    ///
+    /// libibverbs counts a key for each bind of a window of type 1, also if that was flushed. The device names the window
+    /// by another one then, and no further bind of it succeeds.
+    pub(crate) fn needs_renewal(&self, key: usize, missed: bool) -> bool {
+        let place = self.windows.lock().places.get(place_of(key)).cloned();
+        let Some(place) = place else {
+            return false;
         };
-        let Some((_, index)) = found else {
-            return;
-        };
-        let place = self.windows.lock().places.get(index).cloned();
-        if let Some(place) = place
-            && let Some(window) = place.lock().window()
-        {
-            let _closed = window.bind_completed(token, is_flushed);
+        let place = place.lock();
+        match place.held.bound() {
+            Some(window) if place.key == key => {
+                missed && window.window.kind() == WindowType::One || window.is_spent(true)
+            }
+            _ => false,
         }
     }
 
@@ -382,10 +310,10 @@ impl Objects {
             // Most likely a window is open on it after all.
             for place in self.places() {
                 if let Some(window) = place.lock().window()
-                    && window.names(key)
+                    && window.regions.contains(&key)
                 {
                     // One that cannot be renewed stays, and then the region does not go either.
-                    let _renewed = window.renew();
+                    let _closed = self.close(window);
                 }
             }
             drop(region);
@@ -395,24 +323,40 @@ impl Objects {
 
     /// The queue pair of this number is gone, and windows that only it could close with it.
     pub(crate) fn forget_queue_pair(&self, number: u32) {
-        // Binds whose completions were never polled count as flushed.
-        self.note_flush();
         for place in self.places() {
-            if let Some(window) = place.lock().window() {
-                // What a flush would leave open on it is closed.
-                window
-                    .replaced
-                    .take_if(|replaced| replaced.window.bound_on == Some(number));
-                if window.bound_on == Some(number) {
-                    // If there is no other window to be had, this one can never be bound again.
-                    let _renewed = window.renew();
-                }
+            if let Some(window) = place.lock().window()
+                && window.bound_on == Some(number)
+            {
+                // If there is no other window to be had, this one can never be bound again.
+                let _closed = self.close(window);
             }
         }
     }
 
+    /// A window that the device makes, or made ahead.
+    pub(crate) fn make_window(
+        &self,
+        domain: &Arc<Domain>,
+        kind: WindowType,
+    ) -> Result<BoundWindow, BackendError> {
+        self.supply.lock().take(domain, kind)
+    }
+
+    /// Closes a window by putting a new one in its place.
+    fn close(&self, window: &mut BoundWindow) -> Result<(), BackendError> {
+        *window = self.make_window(window.window.domain(), window.window.kind())?;
+        self.supply.lock().note_given_back();
+        Ok(())
+    }
+
+    /// A domain goes, and with it the windows that were made ahead in it.
+    pub(crate) fn forget_domain(&self, domain: &Arc<Domain>) {
+        self.supply.lock().forget(domain);
+    }
+
     /// Gives back all windows, and then all regions: none goes with a window open on it.
     pub(crate) fn clear(&self) {
+        self.supply.lock().clear();
         for place in self.places() {
             place.lock().held = Held::Nothing;
         }

@@ -61,7 +61,7 @@ impl WorkQueue for VerbsSendQueue {
 
 impl SendQueue for VerbsSendQueue {
     /// A window of type 1 is bound by `ibv_bind_mw`, one of type 2 by a request that closes it first if it is open.
-    /// On devices that have type 2 alone a window serves the queue pair that it was bound on, and can be bound on
+    /// On devices that have only type 2 a window serves the queue pair that it was bound on, and can be bound on
     /// another only once that one is gone.
     ///
     /// Spec: RMB-18, RMB-19
@@ -96,7 +96,7 @@ impl SendQueue for VerbsSendQueue {
             Held::Posted(again)
                 if again.region == request.region.object
                     && again.how.number == *number
-                    && again.bound.keys_left != 0 =>
+                    && !again.bound.is_spent(true) =>
             {
                 let window = &mut again.bound.window;
                 match list.requests_again(window, &mut again.how.requests, request) {
@@ -111,9 +111,7 @@ impl SendQueue for VerbsSendQueue {
                 }
             }
             Held::Called(again)
-                if again.region == request.region.object
-                    && again.bound.keys_left != 0
-                    && again.bound.flushes == self.objects.flushes() =>
+                if again.region == request.region.object && !again.bound.is_spent(true) =>
             {
                 match list.call_again(&again.bound.window, &mut again.how, request) {
                     Ok(key) => {
@@ -178,96 +176,26 @@ fn bind(
         Access::of_window(request.privileges),
     );
     if request.length == 0 {
-        if window.window.kind() == WindowType::One && window.is_spent(objects.flushes()) {
-            let fresh = window.another().map_err(|_| Rejected)?;
-            // The old one goes when this completes, which keeps its place in the order.
-            return replace(objects, window, fresh, request, |_, fresh| {
-                let posted = list.bind_by_request(&mut fresh.window, None, &opening, None);
-                fresh.keys_left -= 1;
-                posted.map(|()| 0).map_err(|_| Rejected)
-            });
-        }
         return unbind(list, number, window, objects, opening);
+    }
+    if window.is_spent(request.is_only) {
+        return Err(Rejected);
     }
     let object = request.region.object;
     let region = objects.region(object).ok_or(Rejected)?;
     if !region.is_in(window.window.domain()) {
         return Err(Rejected);
     }
-    let flushes = objects.flushes();
-    let key = if window.is_spent(flushes) {
-        let mut fresh = window.another().map_err(|_| Rejected)?;
-        (fresh.regions, fresh.address) = ([object, 0], request.address);
-        replace(objects, window, fresh, request, |old, fresh| {
-            bind_fresh(list, number, old, fresh, &mut opening, &region)
-        })?
-    } else {
-        window.address = request.address;
-        if window.regions[0] != object {
-            window.regions = [object, window.regions[0]];
-        }
-        let key = match window.window.kind() {
-            WindowType::One => list.bind_by_call(&window.window, &mut opening, &region)?,
-            WindowType::Two => {
-                let key = next_key(window.last_key);
-                rebind(list, number, window, &opening, Some((&region, key)))?;
-                key
-            }
-        };
-        window.keys_left -= 1;
-        key
-    };
-    window.flushes = flushes;
-    place.keep(object, region);
-    Ok(key)
-}
-
-/// Puts a fresh window in the place of one if a bind of it is posted; the old one is given back when that completes.
-fn replace(
-    objects: &Objects,
-    window: &mut BoundWindow,
-    mut fresh: BoundWindow,
-    request: &BindRequest,
-    post: impl FnOnce(&mut BoundWindow, &mut BoundWindow) -> Result<u32, Rejected>,
-) -> Result<u32, Rejected> {
-    // Noted before the device has it: another thread may take the completion at once, and then waits for the place.
-    let index = place_of(request.window.0);
-    objects.note_renewal(request.token, index);
-    let posted = post(window, &mut fresh);
-    match posted {
-        Ok(_) => window.replace_by(fresh, request.token),
-        Err(Rejected) => objects.forget_renewal(index),
-    }
-    posted
-}
-
-/// Opens a fresh window in the place of one that has no keys left, under a key that this one never had. The device closes
-/// the old one first where it is of type 2; else it stays open until the bind has completed.
-fn bind_fresh(
-    list: &mut SendList,
-    number: u32,
-    old: &mut BoundWindow,
-    fresh: &mut BoundWindow,
-    opening: &mut Opening,
-    region: &Region,
-) -> Result<u32, Rejected> {
-    let key = match fresh.window.kind() {
-        WindowType::One => list.bind_by_call(&fresh.window, opening, region)?,
+    let key = match window.window.kind() {
+        WindowType::One => list.bind_by_call(&window.window, &mut opening, &region)?,
         WindowType::Two => {
-            let key = next_key(fresh.last_key);
-            let closed = old.open_key(number)?;
-            let opened = Some((region, key));
-            if let Err(refused) = list.bind_by_request(&mut fresh.window, closed, opening, opened) {
-                if refused == NotBound::Closed {
-                    old.bound_on = None;
-                }
-                return Err(Rejected);
-            }
-            (fresh.bound_on, fresh.last_key) = (Some(number), key);
+            let key = next_key(window.last_key);
+            rebind(list, number, window, &opening, Some((&region, key)))?;
             key
         }
     };
-    fresh.keys_left -= 1;
+    window.posted(object, request.address);
+    place.keep(object, region);
     Ok(key)
 }
 
@@ -290,11 +218,7 @@ fn unbind(
             Ok(key)
         }
         (WindowType::One, None) => {
-            // The region of the last bind is gone, so that this one was refused or flushed; what is open is an earlier one's.
-            if window.regions != [0; 2] {
-                window.renew().map_err(|_| Rejected)?;
-            }
-            // Nothing is bound, but the request keeps its place in the order.
+            // Nothing is bound, for its region would be there; but the request keeps its place in the order.
             list.bind_by_request(&mut window.window, None, &opening, None)
                 .map(|()| 0)
                 .map_err(|_| Rejected)
@@ -791,6 +715,7 @@ mod tests {
             length: 16,
             privileges: dat_core::flags::MemoryPrivileges::REMOTE_READ,
             flags: SendFlags::empty(),
+            is_only: true,
         };
         assert_eq!(queue.bind(&bind), Err(Rejected));
         assert_eq!(device.take_requests().0, 0);

@@ -11,7 +11,7 @@ use crate::completion_queue::{QueueMarks, VerbsCompletionQueue};
 use crate::directory::Directory;
 use crate::hal::sink::Kind;
 use crate::hal::{Batch, ReceiveList, SendList, WindowType, WorkCompletion, sink};
-use crate::objects::{BoundWindow, Objects};
+use crate::objects::Objects;
 use crate::receive_queue::{Failing, Unattended, VerbsReceiveQueue, VerbsSharedReceiveQueue};
 use crate::send_queue::VerbsSendQueue;
 use crate::signal::Signal;
@@ -89,7 +89,6 @@ impl Sink {
             batch: Batch::new(),
             marks: Arc::new(marks),
             directory: Arc::clone(&self.directory),
-            objects: Arc::clone(&self.objects),
             signal: Arc::new(Signal::new().expect("descriptors")),
         }
     }
@@ -166,10 +165,23 @@ impl Sink {
     /// There are too many.
     #[must_use]
     pub fn window(&self) -> WindowKey {
-        let window = BoundWindow::new(self.device.domain(), self.window_type);
-        let window = window.expect("it makes windows");
-        let key = self.objects.insert_window(window);
+        let domain = self.device.domain();
+        let window = self.objects.make_window(domain, self.window_type);
+        let key = self
+            .objects
+            .insert_window(window.expect("it makes windows"));
         WindowKey(key.expect("there is room"))
+    }
+
+    /// Whether a window has to be replaced before its next bind; see `Backend::needs_renewal`.
+    #[must_use]
+    pub fn needs_renewal(&self, window: WindowKey, missed: bool) -> bool {
+        self.objects.needs_renewal(window.0, missed)
+    }
+
+    /// Gives a window back.
+    pub fn free_window(&self, window: WindowKey) {
+        self.objects.remove_window(window.0);
     }
 
     /// The tokens of what was posted, newest first, whether or not it completed.

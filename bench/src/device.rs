@@ -46,6 +46,14 @@ pub trait Queues: Copy + Send + 'static {
     /// Returns the key of a window.
     fn window(self) -> WindowKey;
 
+    /// See [`Backend::needs_renewal`].
+    fn needs_renewal(self, _window: WindowKey, _missed: bool) -> bool {
+        false
+    }
+
+    /// Frees a window.
+    fn free_window(self, _window: WindowKey) {}
+
     /// Completes all posted requests and receives.
     fn complete_all(self);
 }
@@ -210,7 +218,13 @@ unsafe impl<Q: Queues> Backend for LoopDevice<Q> {
         Ok(self.queues.window())
     }
 
-    fn destroy_window(&mut self, _window: WindowKey) {}
+    fn needs_renewal(&self, window: WindowKey, missed: bool) -> bool {
+        self.queues.needs_renewal(window, missed)
+    }
+
+    fn destroy_window(&mut self, window: WindowKey) {
+        self.queues.free_window(window);
+    }
 
     fn create_completion_queue(
         &mut self,

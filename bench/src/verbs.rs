@@ -46,6 +46,14 @@ impl Queues for &'static Sink {
         Sink::window(self)
     }
 
+    fn needs_renewal(self, window: WindowKey, missed: bool) -> bool {
+        Sink::needs_renewal(self, window, missed)
+    }
+
+    fn free_window(self, window: WindowKey) {
+        Sink::free_window(self, window);
+    }
+
     fn complete_all(self) {
         Sink::complete_all(self);
     }

@@ -8,12 +8,23 @@ use dat_bench::{World, WorldMemory};
 use dat_core::error::Subtype;
 use dat_core::event::Event;
 use dat_core::flags::{CompletionFlags, DtoStatus, MemoryPrivileges, RmrFields};
+use dat_core::id::RmrId;
 use dat_core::memory::LmrTriplet;
 use dat_core::sync::HostLock;
 
 type Host = World<&'static Sink, HostLock>;
 
 fn bind(world: &Host, piece: &LmrTriplet, cookie: u64, flags: CompletionFlags) -> u32 {
+    bind_of(world, world.rmr, piece, cookie, flags)
+}
+
+fn bind_of(
+    world: &Host,
+    rmr: RmrId,
+    piece: &LmrTriplet,
+    cookie: u64,
+    flags: CompletionFlags,
+) -> u32 {
     let both = MemoryPrivileges::REMOTE_READ | MemoryPrivileges::REMOTE_WRITE;
     let privileges = if cookie.is_multiple_of(2) {
         both
@@ -22,9 +33,9 @@ fn bind(world: &Host, piece: &LmrTriplet, cookie: u64, flags: CompletionFlags) -
     };
     let bound = world
         .ia
-        .rmr_bind(world.rmr, piece, privileges, world.ep, cookie, flags)
+        .rmr_bind(rmr, piece, privileges, world.ep, cookie, flags)
         .expect("it may be bound");
-    let told = world.ia.rmr_query(world.rmr, RmrFields::all());
+    let told = world.ia.rmr_query(rmr, RmrFields::all());
     let told = told.expect("it lives").binding.expect("it is bound");
     assert_eq!((told.lmr_triplet, told.privileges), (*piece, privileges));
     assert_eq!(told.rmr_context, bound);
@@ -88,9 +99,10 @@ fn a_window_is_bound_again_and_again() {
     }
 }
 
-/// No earlier context of a window becomes valid again.
+/// No earlier context of two alternating windows becomes valid again.
 ///
-/// This holds for both kinds of windows, with any number of binds under way.
+/// This holds for both kinds of windows, with any number of binds under way, on a device that gives
+/// the lowest free index.
 ///
 /// Spec: RMB-10, RMB-21
 #[test]
@@ -98,12 +110,16 @@ fn no_context_opens_a_window_again() {
     for posted in [false, true] {
         let memory = Box::leak(Box::new(WorldMemory::new()));
         let world: Host = World::new(Sink::new(false, posted), memory, false).expect("a world");
+        let told = world.ia.rmr_query(world.rmr, RmrFields::all());
+        let other = world.ia.rmr_create(told.expect("it lives").pz);
+        let other = other.expect("another window");
         let mut had = HashSet::new();
-        for turn in 0..500 {
-            let under_way = turn % 4 + 1;
+        for turn in 0..2000 {
+            let rmr = [world.rmr, other][turn % 2];
+            let under_way = (turn / 2 % 4 + 1) as u64;
             for number in 0..under_way {
-                let piece = &world.segments[(turn % 5) as usize];
-                let key = bind(&world, piece, number, CompletionFlags::empty());
+                let piece = &world.segments[turn % 5];
+                let key = bind_of(&world, rmr, piece, number, CompletionFlags::empty());
                 assert!(had.insert(key), "{key:#x} in turn {turn}");
             }
             world.device.complete_all();
@@ -111,7 +127,8 @@ fn no_context_opens_a_window_again() {
                 let Ok(Event::RmrBind(done)) = world.dequeue() else {
                     panic!("a bind is done");
                 };
-                assert_eq!((done.cookie, done.status), (number, DtoStatus::Success));
+                assert_eq!((done.rmr, done.cookie), (rmr, number));
+                assert_eq!(done.status, DtoStatus::Success);
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The devices, and what joins them.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use backend_mmio::mailbox::defs as mailbox;
@@ -99,7 +100,8 @@ const FIRST_WINDOW: u32 = 1 << 23;
 pub(crate) struct World {
     devices: Vec<Option<Device>>,
     window_keys: WindowKeys,
-    windows: u32,
+    /// The indices of windows. A new one gets the lowest that is free, as of many devices.
+    windows: BTreeSet<u32>,
 }
 
 impl World {
@@ -118,12 +120,12 @@ impl World {
 
     /// An index that no window has.
     pub(crate) fn window_index(&mut self) -> u32 {
-        let index = FIRST_WINDOW | (self.windows % FIRST_WINDOW);
-        self.windows += 1;
-        index
+        let free = (FIRST_WINDOW..2 * FIRST_WINDOW).find(|index| self.windows.insert(*index));
+        free.unwrap_or(FIRST_WINDOW)
     }
 
     pub(crate) fn forget_window(&mut self, index: u32) {
+        self.windows.remove(&index);
         self.window_keys.retain(|key, _| key >> 8 != index);
     }
 

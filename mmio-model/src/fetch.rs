@@ -359,6 +359,7 @@ fn bind(
         length: range.1,
         privileges,
         flags: flags(&descriptor.control),
+        is_only: false,
     };
     if !waits_for_binds(&descriptor.control) {
         pair.send.overtake_binds();

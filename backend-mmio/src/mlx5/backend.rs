@@ -22,7 +22,7 @@ use super::pairs::Asked;
 use super::receive_queue::MmioReceiveQueue;
 use super::send_queue::MmioSendQueue;
 use super::shared_receive::MmioSharedReceiveQueue;
-use super::storage::{NO_QUEUE, QUEUE_PAIRS, QueuePairSlot, Storage, Tables};
+use super::storage::{NO_QUEUE, QUEUE_PAIRS, QueuePairSlot, Storage, Tables, WindowSlot};
 use crate::calls::{common_calls, renamed};
 use crate::fault::DeviceFault;
 use crate::hal::{DmaMemory, DmaView, Hal};
@@ -66,6 +66,8 @@ pub struct MmioBackend<'s, C, S, R, H> {
     shared_buffers: u32,
     /// Where the search for a free queue pair begins: places rest as long as can be.
     next_pair: usize,
+    /// Windows made ahead so far; 0 as long as none was given back.
+    windows_made: u32,
     /// Whether the sideband is asked first.
     sideband_first: bool,
     /// Whether there may be more events than the last call looked at.
@@ -122,6 +124,7 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
             tables,
             shared_buffers: parts.shared_buffers,
             next_pair: 0,
+            windows_made: 0,
             sideband_first: true,
             more: false,
         }
@@ -228,6 +231,76 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
         })
     }
 
+    /// The place of a window that nobody has. Once one was given back, others are made ahead wherever there is room, and the
+    /// one that was made first is taken: a device may give an index again at once.
+    #[inline(never)]
+    fn take_window(&mut self, domain: u32) -> Result<usize, BackendError> {
+        if self.windows_made != 0 {
+            let free = self.tables.windows.iter().filter(|window| window.is_free());
+            let mut number = self
+                .windows_made
+                .saturating_add(free.clone().count() as u32);
+            self.windows_made = number;
+            for window in free {
+                let Ok(key) = self.control.create_window(domain) else {
+                    break;
+                };
+                // What the device gives first may be what it got back last.
+                window.begin(key, domain, self.hal.random(), number);
+                number = number.saturating_sub(1);
+            }
+        }
+        let windows = self.tables.windows.iter().enumerate();
+        let made = windows.filter_map(|(place, window)| match window.made_ahead() {
+            Some((of, number)) if of == domain => Some((number, place)),
+            _ => None,
+        });
+        let place = match made.min() {
+            Some((_, place)) => place,
+            None => self.make_window(domain)?,
+        };
+        if let Some(window) = self.tables.windows.get(place) {
+            window.take();
+        }
+        Ok(place)
+    }
+
+    /// Has the device make a window for which none was made ahead. Those of other domains give way.
+    fn make_window(&mut self, domain: u32) -> Result<usize, BackendError> {
+        if !self.tables.windows.iter().any(WindowSlot::is_free) {
+            self.give_back_ahead(|_| true);
+        }
+        let mut windows = self.tables.windows.iter().enumerate();
+        let (place, window) = windows
+            .find(|(_, window)| window.is_free())
+            .ok_or(BackendError::Resources)?;
+        let key = match self.control.create_window(domain) {
+            Err(_) if self.give_back_ahead(|_| true) => self.control.create_window(domain)?,
+            made => made?,
+        };
+        window.begin(key, domain, self.hal.random(), 0);
+        Ok(place)
+    }
+
+    /// Gives back the windows made ahead in these domains; whether there were any.
+    fn give_back_ahead(&mut self, of: impl Fn(u32) -> bool) -> bool {
+        let mut found = false;
+        for window in self.tables.windows {
+            if window.made_ahead().is_some_and(|(domain, _)| of(domain)) {
+                self.give_back(window);
+                found = true;
+            }
+        }
+        found
+    }
+
+    fn give_back(&mut self, window: &WindowSlot) {
+        self.control
+            .destroy_window(window.key.load(Ordering::Relaxed));
+        window.end();
+        self.windows_made = self.windows_made.max(1);
+    }
+
     /// What the sideband or the device has to tell, if anything, and if of an object that is there. They take turns, so that
     /// neither keeps the other waiting.
     fn next_event(&mut self, now: Instant) -> Option<Option<ControlEvent>> {
@@ -295,6 +368,7 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
     }
 
     fn destroy_domain(&mut self, domain: DomainKey) {
+        self.give_back_ahead(|of| of == domain.0 as u32);
         self.control.destroy_domain(domain.0 as u32);
     }
 
@@ -312,37 +386,18 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
         if self.control.limits().windows == 0 {
             return Err(BackendError::NotSupported);
         }
-        let mut windows = self.tables.windows.iter();
-        let free = windows.position(|window| window.key.load(Ordering::Relaxed) == 0);
-        let place = free.ok_or(BackendError::Resources)?;
-        let window = self.tables.windows.get(place);
-        let window = window.ok_or(BackendError::Resources)?;
-        let key = self.control.create_window(domain.0 as u32)?;
-        window.begin(key, domain.0 as u32, self.hal.random());
-        Ok(WindowKey(place))
+        self.take_window(domain.0 as u32).map(WindowKey)
     }
 
-    fn renew_window(&mut self, window: WindowKey) -> Result<bool, BackendError> {
-        self.tables.alive()?;
+    fn needs_renewal(&self, window: WindowKey, missed: bool) -> bool {
+        // After a bind that was flushed the device has another key than was counted.
         let window = self.tables.windows.get(window.0);
-        let window = window.ok_or(BackendError::State)?;
-        if window.next_key().is_some() {
-            return Ok(false);
-        }
-        // The new one is there before the old one goes, whose index would come again at once.
-        let domain = window.domain();
-        let key = self.control.create_window(domain)?;
-        self.control
-            .destroy_window(window.key.load(Ordering::Relaxed));
-        window.begin(key, domain, self.hal.random());
-        Ok(true)
+        window.is_some_and(|window| missed || window.is_spent(true))
     }
 
     fn destroy_window(&mut self, window: WindowKey) {
         if let Some(window) = self.tables.windows.get(window.0) {
-            self.control
-                .destroy_window(window.key.load(Ordering::Relaxed));
-            window.key.store(0, Ordering::Relaxed);
+            self.give_back(window);
         }
     }
 

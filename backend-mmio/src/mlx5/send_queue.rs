@@ -400,7 +400,11 @@ impl<H: Hal, R: RegisterIo> SendQueue for MmioSendQueue<'_, H, R> {
             return Err(Rejected);
         }
         let window = self.windows.get(request.window.0).ok_or(Rejected)?;
-        let [old, new] = window.next_key().ok_or(Rejected)?;
+        // What closes needs no key of its own: nothing opens by it.
+        if request.length != 0 && window.is_spent(request.is_only) {
+            return Err(Rejected);
+        }
+        let [old, new] = window.next_key();
         let [variant, ..] = new.to_le_bytes();
         let privileges = request.privileges;
         let opens = (request.length != 0).then(|| Opening {

@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering, fence};
 use core::task::Waker;
 
-use dat_core::backend::SharedReceiveQueueKey;
+use dat_core::backend::{BINDS_UNDER_WAY, SharedReceiveQueueKey};
 use dat_core::sync::Word64;
 
 use super::defs::COUNTER;
@@ -502,7 +502,8 @@ pub struct Storage<'s> {
     /// and one for every 16 is found faster. With as many flags as `requests` divided by a power of two all of both are used; with
     /// others some may not be; with none there are no queues.
     pub requests_taken: &'s mut [bool],
-    /// The keys of windows, one for each.
+    /// For windows: one for each, and one more for the window that takes over from one that is out of keys. Where there are
+    /// more, windows are made ahead in these, so that the device gives no index again as long.
     pub windows: &'s mut [WindowSlot],
     /// One flag for every 256 bytes of memory that the device shares.
     pub memory_taken: &'s mut [bool],
@@ -517,6 +518,8 @@ pub struct WindowSlot {
     keys: AtomicU32,
     /// Its domain.
     domain: AtomicU32,
+    /// When it was made, if that was ahead and it has not been taken; else 0. Lower numbers are to be taken first.
+    ahead: AtomicU32,
 }
 
 /// How the eight bits of a window's keys go on, as one word: the next ones, the step, the ones that the device gave it, and
@@ -561,7 +564,7 @@ impl Keys {
     fn after(self) -> Self {
         let keys = Self {
             next: self.next.wrapping_add(self.step),
-            left: self.left.wrapping_sub(1),
+            left: self.left.saturating_sub(1),
             ..self
         };
         keys.past_device()
@@ -592,21 +595,52 @@ impl WindowSlot {
         key: AtomicU32::new(0),
         keys: AtomicU32::new(0),
         domain: AtomicU32::new(0),
+        ahead: AtomicU32::new(0),
     };
 
-    /// A window of the device, in a domain.
-    pub(crate) fn begin(&self, key: u32, domain: u32, random: Option<u32>) {
+    /// A window of the device, in a domain, made ahead of its use.
+    pub(crate) fn begin(&self, key: u32, domain: u32, random: Option<u32>, ahead: u32) {
         let keys = Keys::new(key, random);
         self.keys.store(keys.to_word(), Ordering::Relaxed);
         self.domain.store(domain, Ordering::Relaxed);
+        self.ahead.store(ahead, Ordering::Relaxed);
         self.key.store(key, Ordering::Relaxed);
     }
 
-    /// Its key, and the one of the next bind; `None` if it has had all of them.
-    pub(crate) fn next_key(&self) -> Option<[u32; 2]> {
+    /// There is no window here any more.
+    pub(crate) fn end(&self) {
+        self.key.store(0, Ordering::Relaxed);
+        self.ahead.store(0, Ordering::Relaxed);
+    }
+
+    /// A window that was made ahead is taken.
+    pub(crate) fn take(&self) {
+        self.ahead.store(0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_free(&self) -> bool {
+        self.key.load(Ordering::Relaxed) == 0
+    }
+
+    /// The domain of a window made ahead, and when that was.
+    pub(crate) fn made_ahead(&self) -> Option<(u32, u32)> {
+        let ahead = self.ahead.load(Ordering::Relaxed);
+        (ahead != 0).then(|| (self.domain.load(Ordering::Relaxed), ahead))
+    }
+
+    /// Whether it does not take the next bind: one that may be followed by others under way, or one of these.
+    #[inline(always)]
+    pub(crate) fn is_spent(&self, is_only: bool) -> bool {
+        let keys = Keys::of_word(self.keys.load(Ordering::Relaxed));
+        let needed = if is_only { BINDS_UNDER_WAY } else { 1 };
+        usize::from(keys.left) < needed
+    }
+
+    /// Its key, and the one of the next bind.
+    pub(crate) fn next_key(&self) -> [u32; 2] {
         let keys = Keys::of_word(self.keys.load(Ordering::Relaxed));
         let old = self.key.load(Ordering::Relaxed);
-        (keys.left != 0).then_some([old, old & !0xFF | u32::from(keys.next)])
+        [old, old & !0xFF | u32::from(keys.next)]
     }
 
     /// The next bind was posted, with its key.
@@ -614,10 +648,6 @@ impl WindowSlot {
         let keys = Keys::of_word(self.keys.load(Ordering::Relaxed));
         self.keys.store(keys.after().to_word(), Ordering::Relaxed);
         self.key.store(key, Ordering::Relaxed);
-    }
-
-    pub(crate) fn domain(&self) -> u32 {
-        self.domain.load(Ordering::Relaxed)
     }
 }
 
@@ -677,9 +707,7 @@ impl<'s> Tables<'s> {
         for queue in self.shared_receive_queues {
             queue.number.store(NO_QUEUE, Ordering::Relaxed);
         }
-        for window in self.windows {
-            window.key.store(0, Ordering::Relaxed);
-        }
+        self.windows.iter().for_each(WindowSlot::end);
     }
 
     #[inline(always)]

@@ -319,6 +319,7 @@ impl End {
             length,
             privileges,
             flags: NONE,
+            is_only: true,
         };
         self.send.bind(&request).unwrap()
     }

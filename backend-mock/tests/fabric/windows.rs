@@ -315,6 +315,7 @@ fn a_bind_needs_a_window_and_room() {
         length: 64,
         privileges: ALL,
         flags: NONE,
+        is_only: true,
     };
     let depth = crate::support::attributes().max_request_dtos as usize;
     for _ in 0..depth {

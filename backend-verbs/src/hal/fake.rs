@@ -50,9 +50,10 @@ struct State {
     notifications: Vec<bool>,
     /// Completes this at the moment it is armed.
     slips_in: Option<WorkCompletion>,
+    /// Each has an index of its own in its key, the lowest that was free when it was made, as of many devices.
     windows: Vec<Opened>,
-    /// Windows that were ever made; each has an index of its own in its key.
-    made: u32,
+    /// Windows that it can have.
+    most_windows: Option<usize>,
     /// Carries out what is posted about windows, and completes it.
     works: bool,
     /// Does not carry out any more: its queue pair is in error.
@@ -79,7 +80,7 @@ pub(crate) struct Device {
     /// What regions and windows are made from. Closing it would ask libibverbs.
     domain: ManuallyDrop<Arc<Domain>>,
     _protection: Box<ibv_pd>,
-    _context: Box<ibv_context>,
+    context: Box<ibv_context>,
 }
 
 fn zeroed<T>() -> Box<T> {
@@ -118,7 +119,7 @@ impl Device {
             state,
             domain: ManuallyDrop::new(Arc::new(domain)),
             _protection: protection,
-            _context: context,
+            context,
         }
     }
 
@@ -133,6 +134,23 @@ impl Device {
     /// What regions and windows are made from.
     pub(crate) fn domain(&self) -> &Arc<Domain> {
         &self.domain
+    }
+
+    /// Another domain of the same device.
+    pub(crate) fn another_domain(&self) -> Arc<Domain> {
+        let mut protection = zeroed::<ibv_pd>();
+        protection.context = ptr::from_ref(&*self.context).cast_mut();
+        let raw = NonNull::from(Box::leak(protection));
+        let context = NonNull::from(&*self.context);
+        // It stays: to give it back would ask libibverbs.
+        let domain = Arc::new(Domain::borrowed(raw, Arc::new(Context::borrowed(context))));
+        core::mem::forget(Arc::clone(&domain));
+        domain
+    }
+
+    /// Makes no more windows than these.
+    pub(crate) fn have_windows(&self, most: usize) {
+        self.state.borrow_mut().most_windows = Some(most);
     }
 
     /// Carries out what is posted about windows from here on, and completes it; the request behind the next `after`
@@ -314,8 +332,11 @@ unsafe extern "C" fn make_window(domain: *mut ibv_pd, kind: ibv_mw_type::Type) -
     unsafe {
         let mut state = state((*(*domain).context).abi_compat).borrow_mut();
         let mut window = zeroed::<ibv_mw>();
-        state.made += 1;
-        let key = state.made << 8;
+        if state.most_windows == Some(state.windows.len()) {
+            return ptr::null_mut();
+        }
+        let is_free = |index: &u32| state.windows.iter().all(|one| one.key >> 8 != *index);
+        let key = (1..).find(is_free).expect("an index") << 8;
         (window.context, window.type_, window.rkey) = ((*domain).context, kind, key);
         let window = Box::into_raw(window);
         let region = None;

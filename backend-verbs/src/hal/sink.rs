@@ -4,7 +4,7 @@
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -137,6 +137,7 @@ impl Device {
         context.ops.poll_cq = Some(poll_function(kind));
         context.ops.req_notify_cq = Some(notify);
         context.ops.alloc_mw = Some(make_window);
+        context.ops.dealloc_mw = Some(free_window);
         context.ops.bind_mw = Some(bind);
         let context = NonNull::from(context);
         domain.context = context.as_ptr();
@@ -524,8 +525,19 @@ unsafe extern "C" fn deregister(_region: *mut ibv_mr) -> i32 {
     0
 }
 
-/// Windows that were ever made; each has an index of its own in its key.
-static WINDOWS: AtomicU32 = AtomicU32::new(0);
+/// The windows of all devices: the address of the context, and the index. A new one gets the lowest index that is free.
+static WINDOWS: Mutex<BTreeSet<(usize, u32)>> = Mutex::new(BTreeSet::new());
+
+fn windows() -> MutexGuard<'static, BTreeSet<(usize, u32)>> {
+    WINDOWS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+unsafe extern "C" fn free_window(window: *mut ibv_mw) -> i32 {
+    // SAFETY: called with a window that `make_window` made, which stays until the process ends.
+    let (context, key) = unsafe { ((*window).context, (*window).rkey) };
+    windows().remove(&(context.addr(), key >> 8));
+    0
+}
 
 unsafe extern "C" fn make_window(domain: *mut ibv_pd, kind: ibv_mw_type::Type) -> *mut ibv_mw {
     // SAFETY: integers and pointers, for which zero is a value; called with the domain of a device.
@@ -534,7 +546,10 @@ unsafe extern "C" fn make_window(domain: *mut ibv_pd, kind: ibv_mw_type::Type) -
         window.context = (*domain).context;
         window.pd = domain;
         window.type_ = kind;
-        window.rkey = WINDOWS.fetch_add(1, Ordering::Relaxed).wrapping_add(1) << 8;
+        let mut windows = windows();
+        let context = (*domain).context.addr();
+        let index = (1..).find(|index| windows.insert((context, *index)));
+        window.rkey = index.unwrap_or_default() << 8;
         window
     }
 }

@@ -425,15 +425,14 @@ pub unsafe trait Backend {
     /// Gives a memory window back; if it is bound, the remote key dies at once.
     fn destroy_window(&mut self, window: WindowKey);
 
-    /// Gives new keys to a window that has had all of its own, and whose binds are refused for that; its last key dies at once.
+    /// Whether a window has to be replaced by another one before its next bind.
     ///
-    /// Returns `false` if it has keys left. The core calls this when a bind was refused, while no bind of the window is
-    /// under way and none can begin; its lock is held.
-    ///
-    /// # Errors
-    /// `Resources`, `Device`: the window stays as it is.
-    fn renew_window(&mut self, _window: WindowKey) -> Result<bool, BackendError> {
-        Ok(false)
+    /// A device counts the keys of a window in a few bits, and none may come again. `missed`: the last bind of the window
+    /// was posted and not carried out, so that the device may have another key than the driver. The core asks when a bind
+    /// was refused or missed, while none of the window is under way. It makes another window, binds that, and destroys
+    /// this one once the queue has the bind.
+    fn needs_renewal(&self, _window: WindowKey, _missed: bool) -> bool {
+        false
     }
 
     /// Makes a completion queue for at least `depth` completions, named `number`.

@@ -20,6 +20,6 @@ pub use control::{
 pub use direct::DirectAccess;
 pub use extended::{ExtendedRequest, ExtendedSend, Extensions};
 pub use work::{
-    BindRequest, ReceiveQueue, ReceiveRequest, Rejected, RemoteRange, Segment, SendFlags,
-    SendOperation, SendQueue, SendRequest, WorkQueue, WorkSlot,
+    BINDS_UNDER_WAY, BindRequest, ReceiveQueue, ReceiveRequest, Rejected, RemoteRange, Segment,
+    SendFlags, SendOperation, SendQueue, SendRequest, WorkQueue, WorkSlot,
 };

@@ -67,6 +67,9 @@ pub struct ReceiveRequest {
     pub token: u64,
 }
 
+/// Binds of one window that may be under way at once.
+pub const BINDS_UNDER_WAY: usize = if cfg!(feature = "compact") { 1 } else { 4 };
+
 /// A memory window bind; an empty range unbinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BindRequest {
@@ -84,6 +87,9 @@ pub struct BindRequest {
     pub privileges: MemoryPrivileges,
     /// `FENCE` or nothing.
     pub flags: SendFlags,
+    /// Whether no other bind of the window is under way. Only such a bind can be followed by a renewal of the window,
+    /// so it is refused unless the keys suffice for [`BINDS_UNDER_WAY`] binds.
+    pub is_only: bool,
 }
 
 /// The queue did not take a request: it has no room, or the device refused it. Nothing was consumed.
@@ -163,16 +169,18 @@ pub trait SendQueue: WorkQueue<Request = SendRequest> {
     /// Queues and publishes a memory window bind, doorbell included; later requests of the queue wait for it (RMB-18,
     /// or whatever else keeps RMB-19).
     ///
-    /// Returns the new remote key of the window (undefined for an unbind).
+    /// Returns the new remote key of the window (undefined for an unbind). All binds of a window that are under way are in one
+    /// queue.
     ///
     /// # Errors
-    /// [`Rejected`]: the queue is full, the window is not known or has had all of its keys
-    /// ([`Backend::renew_window`](super::Backend::renew_window)), the range is longer than the
+    /// [`Rejected`]: the queue is full, the window is not known or needs renewal
+    /// ([`Backend::needs_renewal`](super::Backend::needs_renewal)), the range is longer than the
     /// device binds, or the device refused it. Nothing changed, and no completion comes.
     fn bind(&mut self, request: &BindRequest) -> Result<u32, Rejected>;
 
-    /// The same, if the queue has a shorter way to bind this window to this region; not for an unbind. The request has
-    /// the object of the region and not the keys, and of the privileges the remote ones alone count.
+    /// The same, if the queue has a shorter way to bind this window to this region; not for an unbind, and only while no
+    /// other bind of the window is under way. The request has the object of the region and not the keys, and of the
+    /// privileges only the remote ones count.
     ///
     /// `None`: nothing was done, and `bind` is called.
     ///

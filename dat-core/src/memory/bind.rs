@@ -3,13 +3,17 @@
 //! A bind counts as a window on its local region from the moment it is accepted; the region bound
 //! before stays counted until the bind is known to have replaced it. So a region that a device
 //! may still open to peers is never freed, whichever way the bind ends (RMB-42).
+//!
+//! The binds of a window that are under way are all of one endpoint, whose queue is in order. A device may carry out those
+//! of two queues in either order: what was bound last would be anybody's guess, and so would be the region that may go.
 
-use super::lookup::{bind_asks, slot_index};
-use super::rmr::{Binding, NO_BIND, RemoteRegion};
+use super::lookup::{bind_asks, slot_index, zone_of_tag};
+use super::rmr::{Binding, MISSED, NO_BIND, RemoteRegion, RmrSlot};
 use super::{LmrSlot, LmrTriplet};
 use crate::backend::{Backend, BindRequest, RegionKeys, Rejected, SendQueue};
 use crate::endpoint::{Endpoint, not_ready, refused_flags, send_flags};
 use crate::error::{Cause, Error, Result, Subtype};
+use crate::event::backend_refused;
 use crate::flags::{CompletionFlags, DtoStatus, EndpointState, MemoryPrivileges};
 use crate::ia::Ia;
 use crate::id::{EpId, RmrId};
@@ -62,6 +66,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// piece of length 0 (context and address ignored) unbinds, and what is returned then is
     /// undefined. A bind that is flushed leaves the old binding, one that fails none.
     ///
+    /// A device counts few keys for a region. When these are used up, or the bind before was not carried out, the bind gets
+    /// new ones: then the old binding ends when the call returns, and is not there if that bind is flushed because the
+    /// connection breaks meanwhile. `rmr_query` tells.
+    ///
     /// # Errors
     /// - INVALID_HANDLE (RMR, EP): not a live object of this adapter. (EVD_REQUEST): the endpoint's request
     ///   dispatcher was made without the bind stream.
@@ -74,7 +82,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// - INVALID_PARAMETER (ARG2): the piece reaches outside the region.
     /// - INSUFFICIENT_RESOURCES (TEP): `max_request_dtos` requests are outstanding.
     ///   (TEP): the device refused it, for instance because the remote region needs new keys while binds of it are outstanding.
-    ///   (MEMORY_REGION): four binds of this remote region are outstanding, or one with the feature `compact`.
+    ///   (MEMORY_REGION): a bind of this remote region is outstanding on another endpoint; or four are on this one, or one
+    ///   with the feature `compact`; or it needs new keys and the device has none.
     ///
     /// Spec: RMB-01..45, DTO-04..07, DTO-10, EVC-05
     #[inline(never)]
@@ -139,7 +148,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 drop(endpoint);
                 Ok(rmr_context)
             }
-            Bound::Refused => self.bind_refused(region, endpoint),
+            Bound::Refused => self.bind_refused(region, piece, privileges, endpoint, cookie, meant),
             Bound::Placed(token) => self.bind_first(region, endpoint, token, cookie, meant),
             Bound::Unusual => self.bind_unusual(region, piece, privileges, endpoint, cookie, meant),
         }
@@ -218,6 +227,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             length: piece.length,
             privileges,
             flags: send_flags(flags, false),
+            is_only: true,
         };
         match queue.bind_again(&request) {
             Some(Ok(rmr_context)) => {
@@ -239,12 +249,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<u32> {
-        let (window, rmr, ep) = (region.window, region.id, endpoint.bindable);
+        let window = region.window;
         let [pending, ..] = &mut region.pending;
         let (piece, privileges) = (pending.piece, pending.privileges);
         let slot = self.shared.local_regions.get(slot_index(piece.context));
         let (Some(slot), Some(queue)) = (slot, &mut endpoint.send) else {
-            return self.bind_refused(region, endpoint);
+            self.take_back(region, endpoint);
+            return Err(refused_by_device());
         };
         let request = BindRequest {
             token,
@@ -254,14 +265,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             length: piece.length,
             privileges: pending.privileges.intersection(REMOTE),
             flags: send_flags(flags, false),
+            is_only: true,
         };
         let Ok(rmr_context) = queue.bind(&request) else {
-            let refused = self.bind_refused(region, endpoint);
-            return if self.renew_window(rmr) {
-                self.bind_unfound(rmr, &piece, privileges, ep, cookie, flags)
-            } else {
-                refused
-            };
+            return self.bind_refused(region, &piece, privileges, endpoint, cookie, flags);
         };
         pending.rmr_context = rmr_context;
         drop(region);
@@ -269,14 +276,34 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         Ok(rmr_context)
     }
 
-    /// Takes back what `place_bind` counted and put down for a bind that the device refused.
+    /// Takes back a bind that the device refused, and tries another window if that is what it wants.
     #[cold]
     #[inline(never)]
     fn bind_refused(
         &self,
-        mut region: HeldRegion<'_, L>,
-        mut endpoint: HeldEndpoint<'_, B, L>,
+        region: HeldRegion<'_, L>,
+        piece: &LmrTriplet,
+        privileges: MemoryPrivileges,
+        endpoint: HeldEndpoint<'_, B, L>,
+        cookie: u64,
+        flags: CompletionFlags,
     ) -> Result<u32> {
+        let (rmr, ep) = (region.id, endpoint.bindable);
+        self.take_back(region, endpoint);
+        self.bind_renewed(&Bind {
+            rmr,
+            piece,
+            privileges,
+            ep,
+            cookie,
+            flags,
+        })
+    }
+
+    /// Takes back what `place_bind` counted and put down for a bind that the device refused.
+    #[cold]
+    #[inline(never)]
+    fn take_back(&self, mut region: HeldRegion<'_, L>, mut endpoint: HeldEndpoint<'_, B, L>) {
         let [pending, ..] = &mut region.pending;
         self.shared.release_binding(pending);
         *pending = Binding::NONE;
@@ -284,7 +311,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         endpoint.ring.retreat(&self.shared.records, 1);
         drop(region);
         drop(endpoint);
-        Err(refused_by_device())
     }
 
     /// As `bind_otherwise`, where locks are held: releasing them is left to it, so that the common case need not keep its
@@ -351,38 +377,89 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// to be made.
     #[inline(never)]
     fn bind_otherwise(&self, bind: &Bind<'_>) -> Result<u32> {
-        match self.try_bind(bind) {
-            Err(error) if error.cause() == Cause::QueueFull && self.reclaim_requests(bind.ep) => {
-                self.try_bind(bind)
-            }
-            Err(error) if error.cause() == Cause::DeviceRefused && self.renew_window(bind.rmr) => {
-                self.try_bind(bind)
-            }
-            outcome => outcome,
+        let mut outcome = self.try_bind(bind);
+        if is_because(&outcome, Cause::QueueFull) {
+            self.reclaim_requests(bind.ep);
+            self.harvest_binds_of(bind.rmr);
+            outcome = self.try_bind(bind);
         }
+        if is_because(&outcome, Cause::DeviceRefused) {
+            self.harvest_binds_of(bind.rmr);
+            outcome = self.bind_renewed(bind);
+        }
+        outcome
     }
 
-    /// Has the device give new keys to a remote region, if a bind was refused because it has had all of them; not while
-    /// binds of it are under way.
+    /// A bind that was refused, once more by another window of the device, if the old one needs renewal.
     ///
-    /// Spec: RMB-21
+    /// The old one goes when the queue has the bind, and with it the old binding; a refusal changes nothing. On an endpoint
+    /// that is not connected the bind is going to be flushed, and the new window goes.
+    ///
+    /// Spec: RMB-21, RMB-42, GEN-06
     #[cold]
     #[inline(never)]
-    fn renew_window(&self, rmr: RmrId) -> bool {
-        self.harvest_binds();
+    fn bind_renewed(&self, bind: &Bind<'_>) -> Result<u32> {
         self.control.with(|control| {
-            let Ok(backend) = control.backend() else {
-                return false;
-            };
-            // Held, so that no bind begins meanwhile.
-            let renewed = self.with_remote_region(rmr, |region| {
-                region.sequence == NO_BIND && backend.renew_window(region.window) == Ok(true)
+            // Windows are replaced under the control lock only.
+            let (window, zone, sequence) = self.with_remote_region(bind.rmr, |region| {
+                let zone = zone_of_tag(region.zone_tag);
+                (region.window, zone, region.sequence)
+            })?;
+            let zone = control.protection_zones.get(usize::from(zone));
+            let domain = zone.map(|zone| zone.domain).ok_or_else(not_ready)?;
+            let backend = control.backend()?;
+            let mut surplus = None;
+            if (sequence == NO_BIND || sequence == MISSED)
+                && backend.needs_renewal(window, sequence == MISSED)
+            {
+                let fresh = backend.create_window(domain);
+                surplus = Some(
+                    fresh.map_err(|error| backend_refused(error, Subtype::ResourceMemoryRegion))?,
+                );
+            } else if sequence != MISSED {
+                return Err(refused_by_device());
+            }
+            let mut over = Binding::NONE;
+            let outcome = self.with_both(bind, |endpoint, region| {
+                // Another thread may have bound it meanwhile.
+                if region.sequence != sequence {
+                    return Err(refused_by_device());
+                }
+                region.sequence = NO_BIND;
+                region.window = surplus.unwrap_or(window);
+                let outcome = self.shared.bind(endpoint, region, bind);
+                if outcome.is_err() {
+                    region.sequence = sequence;
+                }
+                if outcome.is_err() || endpoint.state != EndpointState::Connected {
+                    region.window = window;
+                } else if surplus.is_some() {
+                    surplus = Some(window);
+                    over = core::mem::replace(&mut region.bound, Binding::NONE);
+                }
+                outcome
             });
-            renewed.unwrap_or(false)
+            if let Some(window) = surplus {
+                backend.destroy_window(window);
+            }
+            // Only now that the device has no window on it may the region go.
+            self.shared.release_binding(&over);
+            outcome
         })
     }
 
     fn try_bind(&self, bind: &Bind<'_>) -> Result<u32> {
+        self.with_both(bind, |endpoint, region| {
+            self.shared.bind(endpoint, region, bind)
+        })
+    }
+
+    /// Runs `f` on endpoint and region of a bind, both locked; whether they live is not looked at.
+    fn with_both(
+        &self,
+        bind: &Bind<'_>,
+        f: impl FnOnce(&mut Endpoint<B::SendQueue>, &mut RemoteRegion) -> Result<u32>,
+    ) -> Result<u32> {
         let instance = self.shared.instance;
         let slot = self
             .shared
@@ -396,10 +473,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 Err(error) => error,
             });
         };
-        endpoint.main.with(|endpoint| {
-            slot.main
-                .with(|region| self.shared.bind(endpoint, region, bind))
-        })
+        endpoint
+            .main
+            .with(|endpoint| slot.main.with(|region| f(endpoint, region)))
     }
 
     /// Forgets the binds among the posted records of a request queue that is emptied without completions.
@@ -418,17 +494,29 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Polls the completions of all binds under way.
     pub(super) fn harvest_binds(&self) {
         for slot in self.shared.remote_regions.made() {
-            let pending = slot.main.with(|region| region.pending);
-            for binding in pending.iter().filter(|binding| binding.sequence != NO_BIND) {
-                let request_evd = self
-                    .shared
-                    .endpoints
-                    .get(usize::from(binding.endpoint))
-                    .and_then(|slot| slot.main.with(|endpoint| endpoint.request_evd));
-                if let Some(evd) = request_evd {
-                    self.harvest_at(evd);
-                }
-            }
+            self.harvest_binds_in(slot);
+        }
+    }
+
+    /// Polls the completions of the binds of one region.
+    #[cold]
+    fn harvest_binds_of(&self, rmr: RmrId) {
+        if let Some(slot) = self.shared.remote_regions.get(rmr.index()) {
+            self.harvest_binds_in(slot);
+        }
+    }
+
+    #[inline(never)]
+    fn harvest_binds_in(&self, slot: &RmrSlot<L>) {
+        // They are all of one endpoint.
+        let endpoint = slot
+            .main
+            .with(|region| region.under_way().next().map(|binding| binding.endpoint));
+        let request_evd = endpoint
+            .and_then(|index| self.shared.endpoints.get(usize::from(index)))
+            .and_then(|slot| slot.main.with(|endpoint| endpoint.request_evd));
+        if let Some(evd) = request_evd {
+            self.harvest_at(evd);
         }
     }
 }
@@ -502,6 +590,13 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         let Some(free) = endpoint.ring.next(&self.records) else {
             return Err(full(Subtype::ResourceTep));
         };
+        let index = bind.ep.index() as u16;
+        if region.under_way().any(|binding| binding.endpoint != index) {
+            return Err(full(Subtype::ResourceMemoryRegion));
+        }
+        if region.sequence == MISSED {
+            return Err(refused_by_device());
+        }
         let Some(place) = region
             .pending
             .iter_mut()
@@ -533,6 +628,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
             length: bind.piece.length,
             privileges: bind.privileges.intersection(REMOTE),
             flags: send_flags(bind.flags, false),
+            is_only: region.sequence == NO_BIND,
         };
         let Ok(rmr_context) = queue.bind(&request) else {
             free.withdraw();
@@ -547,7 +643,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
             piece: *bind.piece,
             rmr_context,
             sequence,
-            endpoint: bind.ep.index() as u16,
+            endpoint: index,
             privileges: bind.privileges,
         };
         Ok(rmr_context)
@@ -573,26 +669,22 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
             else {
                 return;
             };
-            let binding = core::mem::replace(place, Binding::NONE);
-            // Endpoints are polled in any order: what was posted last stands (RMB-42).
-            if status == DtoStatus::Flushed || region.is_outdated(&binding) {
+            let mut binding = core::mem::replace(place, Binding::NONE);
+            binding.sequence = NO_BIND;
+            if status != DtoStatus::Success {
                 self.release_binding(&binding);
-            } else {
-                let made = if status == DtoStatus::Success {
-                    binding
-                } else {
-                    self.release_binding(&binding);
-                    Binding {
-                        sequence,
-                        ..Binding::NONE
-                    }
-                };
-                let before = core::mem::replace(&mut region.bound, made);
+                binding = Binding::NONE;
+            }
+            if status != DtoStatus::Flushed {
+                let before = core::mem::replace(&mut region.bound, binding);
                 self.release_binding(&before);
             }
-            if region.pending.iter().all(|other| other.sequence == NO_BIND) {
-                region.sequence = NO_BIND;
-                region.bound.sequence = NO_BIND;
+            if region.under_way().next().is_none() {
+                region.sequence = if status == DtoStatus::Success {
+                    NO_BIND
+                } else {
+                    MISSED
+                };
             }
         });
     }
@@ -609,18 +701,24 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
 }
 
 /// The number of a bind of which no other one of its region is under way.
-const FIRST_BIND: u32 = next_sequence(NO_BIND);
+const FIRST_BIND: u32 = NO_BIND + 1;
 
-/// The number of the bind after this one: whatever number that is, it is not `NO_BIND`.
+/// The number of the bind after this one: neither `NO_BIND` nor `MISSED`.
 #[inline(always)]
 const fn next_sequence(last: u32) -> u32 {
     match last.wrapping_add(1) {
-        NO_BIND => NO_BIND + 1,
+        NO_BIND | MISSED => FIRST_BIND,
         next => next,
     }
 }
 
-const _: () = assert!(next_sequence(u32::MAX) != NO_BIND);
+const _: () =
+    assert!(next_sequence(MISSED - 1) == FIRST_BIND && next_sequence(NO_BIND) == FIRST_BIND);
+
+/// Whether a call was refused for this cause.
+fn is_because<T>(outcome: &Result<T>, cause: Cause) -> bool {
+    matches!(outcome, Err(error) if error.cause() == cause)
+}
 
 /// The device refused a bind.
 #[cold]

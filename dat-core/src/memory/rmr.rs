@@ -1,7 +1,7 @@
 //! Remote memory regions: making, querying and freeing them.
 
 use super::lookup::zone_of_tag;
-use crate::backend::{Backend, WindowKey};
+use crate::backend::{BINDS_UNDER_WAY, Backend, WindowKey};
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::event::backend_refused;
 use crate::flags::{MemoryPrivileges, RmrFields};
@@ -11,11 +11,11 @@ use crate::memory::{LmrTriplet, zone_tag};
 use crate::storage::find_slot;
 use crate::sync::{Guard, Mutex, RawLock};
 
-/// Binds of one region that may be under way at once.
-pub(super) const PENDING_BINDS: usize = if cfg!(feature = "compact") { 1 } else { 4 };
-
 /// In the place of the number of a bind, where there is none.
 pub(super) const NO_BIND: u32 = 0;
+
+/// In the place of the last number of a region whose last bind was flushed or failed: its window may need renewal.
+pub(super) const MISSED: u32 = u32::MAX;
 
 /// Place for one remote memory region.
 ///
@@ -49,12 +49,11 @@ pub(crate) struct RemoteRegion {
     /// `zone_tag` of its zone.
     pub(super) zone_tag: u64,
     pub(crate) window: WindowKey,
-    /// Result of the completed bind that was posted last; length 0 = unbound. Keeps its number while
-    /// other binds are pending.
+    /// Result of the last bind that completed; length 0 = unbound.
     pub(super) bound: Binding,
-    /// Accepted binds whose completion is not known; each counts as a window on its region.
-    pub(super) pending: [Binding; PENDING_BINDS],
-    /// Number of the last bind that was posted, if there is one under way, else `NO_BIND`.
+    /// Accepted binds whose completion is not known, all of one endpoint; each counts as a window on its region.
+    pub(super) pending: [Binding; BINDS_UNDER_WAY],
+    /// Number of the last bind that was posted, if there is one under way; else `NO_BIND` or `MISSED`.
     pub(super) sequence: u32,
     pub(crate) context: u64,
 }
@@ -66,7 +65,7 @@ impl RemoteRegion {
         zone_tag: 0,
         window: WindowKey(0),
         bound: Binding::NONE,
-        pending: [Binding::NONE; PENDING_BINDS],
+        pending: [Binding::NONE; BINDS_UNDER_WAY],
         sequence: NO_BIND,
         context: 0,
     };
@@ -83,23 +82,17 @@ impl RemoteRegion {
         )
     }
 
-    /// Binds that were posted after this one.
-    fn age(&self, binding: &Binding) -> u32 {
-        self.sequence.wrapping_sub(binding.sequence)
-    }
-
-    /// Whether a bind that was posted after this pending one has completed.
-    pub(super) fn is_outdated(&self, binding: &Binding) -> bool {
-        self.bound.sequence != NO_BIND && self.age(&self.bound) < self.age(binding)
+    /// The binds under way.
+    pub(super) fn under_way(&self) -> impl Iterator<Item = &Binding> {
+        self.pending
+            .iter()
+            .filter(|binding| binding.sequence != NO_BIND)
     }
 
     /// What the consumer last asked for and was not told to have failed.
     fn latest(&self) -> Binding {
-        self.pending
-            .iter()
-            .chain([&self.bound])
-            .filter(|binding| binding.sequence != NO_BIND)
-            .min_by_key(|binding| self.age(binding))
+        self.under_way()
+            .find(|binding| binding.sequence == self.sequence)
             .copied()
             .unwrap_or(self.bound)
     }
@@ -111,7 +104,7 @@ pub(super) struct Binding {
     /// LMR context, address and length; of length 0 = unbound.
     pub(super) piece: LmrTriplet,
     pub(super) rmr_context: u32,
-    /// Number of the bind while one of its region is pending, else `NO_BIND`.
+    /// Number of the bind while it is pending, else `NO_BIND`.
     pub(super) sequence: u32,
     /// Index of the endpoint it was posted to.
     pub(super) endpoint: u16,
@@ -257,8 +250,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
         // Only now that the device knows of no window may the regions behind it go.
         self.shared.release_binding(&region.bound);
-        let pending = region.pending.iter();
-        for binding in pending.filter(|binding| binding.sequence != NO_BIND) {
+        for binding in region.under_way() {
             self.shared.release_binding(binding);
         }
         self.release_zone(control, zone_of_tag(region.zone_tag));

@@ -87,12 +87,18 @@ unsafe impl Backend for TestBackend {
         let mut device = self.device();
         device.refuse()?;
         let key = device.key();
-        device.windows.insert(key);
+        device.windows.insert(key, 0);
         Ok(WindowKey(key))
     }
 
     fn destroy_window(&mut self, window: WindowKey) {
-        assert!(self.device().windows.remove(&window.0), "no such window");
+        let gone = self.device().windows.remove(&window.0);
+        assert!(gone.is_some(), "no such window");
+    }
+
+    fn needs_renewal(&self, window: WindowKey, missed: bool) -> bool {
+        let device = self.device();
+        missed && device.most_binds.is_some() || device.is_spent(window, true)
     }
 
     fn create_completion_queue(

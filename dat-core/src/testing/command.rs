@@ -9,7 +9,7 @@ use super::{IA_ATTRIBUTES, PROVIDER_ATTRIBUTES};
 use crate::attributes::{EpAttributes, IaAttributes, ProviderAttributes};
 use crate::backend::{
     BackendError, Completion, ControlEvent, DeviceFailure, Extensions, QueuePairKey, ReceiveInfo,
-    SharedReceiveQueueKey,
+    SharedReceiveQueueKey, WindowKey,
 };
 use crate::flags::DtoStatus;
 use crate::time::Instant;
@@ -35,7 +35,8 @@ impl TestBackend {
             shared: BTreeMap::new(),
             listeners: BTreeMap::new(),
             domains: 0,
-            windows: BTreeSet::new(),
+            windows: BTreeMap::new(),
+            most_binds: None,
             regions: 0,
             live: BTreeSet::new(),
             control: VecDeque::new(),
@@ -99,6 +100,16 @@ impl TestBackend {
     /// When the device wants to be asked again.
     pub(crate) fn set_deadline(&self, deadline: Option<Instant>) {
         self.device().deadline = deadline;
+    }
+
+    /// Has each window take so many binds before it has to be replaced, as after one that was missed.
+    pub(crate) fn limit_binds(&self, most: usize) {
+        self.device().most_binds = Some(most);
+    }
+
+    /// Whether the device has this window.
+    pub(crate) fn has_window(&self, window: WindowKey) -> bool {
+        self.device().windows.contains_key(&window.0)
     }
 
     /// What the core asked for since the last look.

@@ -5,9 +5,10 @@ use std::vec::Vec;
 
 use crate::attributes::{EpAttributes, IaAttributes, ProviderAttributes};
 use crate::backend::{
-    BackendError, BindRequest, Completion, ControlEvent, DeviceFailure, DisconnectMode,
-    ExtendedRequest, Extensions, ListenerKey, QueuePairKey, ReceiveInfo, ReceiveRequest,
-    RegionKeys, RequestKey, Segment, SendRequest, SharedReceiveQueueKey, SyncDirection,
+    BINDS_UNDER_WAY, BackendError, BindRequest, Completion, ControlEvent, DeviceFailure,
+    DisconnectMode, ExtendedRequest, Extensions, ListenerKey, QueuePairKey, ReceiveInfo,
+    ReceiveRequest, RegionKeys, RequestKey, Segment, SendRequest, SharedReceiveQueueKey,
+    SyncDirection, WindowKey,
 };
 use crate::flags::DtoStatus;
 use crate::time::Instant;
@@ -142,8 +143,10 @@ pub(super) struct Device {
     pub(super) shared: BTreeMap<usize, SharedReceives>,
     pub(super) listeners: BTreeMap<usize, u64>,
     pub(super) domains: usize,
-    /// Keys of the windows.
-    pub(super) windows: BTreeSet<usize>,
+    /// Keys of the windows, and how many binds each has had.
+    pub(super) windows: BTreeMap<usize, usize>,
+    /// Binds that a window takes before it has to be replaced.
+    pub(super) most_binds: Option<usize>,
     pub(super) regions: usize,
     /// Keys of the regions for local segments.
     pub(super) live: BTreeSet<u32>,
@@ -183,6 +186,13 @@ impl Device {
     pub(super) fn key(&mut self) -> usize {
         self.next_key += 1;
         self.next_key
+    }
+
+    /// Whether a window does not take the next bind for want of keys.
+    pub(super) fn is_spent(&self, window: WindowKey, is_only: bool) -> bool {
+        let needed = if is_only { BINDS_UNDER_WAY } else { 1 };
+        let had = self.windows.get(&window.0).copied().unwrap_or(0);
+        self.most_binds.is_some_and(|most| had + needed > most)
     }
 
     /// The error the test wants the next call to fail with.

@@ -301,10 +301,20 @@ impl WorkQueue for TestSendQueue {
 impl SendQueue for TestSendQueue {
     fn bind(&mut self, request: &BindRequest) -> Result<u32, Rejected> {
         let place = Place::Requests(self.key);
+        if self
+            .backend
+            .device()
+            .is_spent(request.window, request.is_only)
+        {
+            return Err(Rejected);
+        }
         let slot = TestSlot::reserve(&self.backend, place, 0).ok_or(Rejected)?;
         slot.publish(Work::Bind(*request))?;
         ring(&self.backend, place).map_err(|_| Rejected)?;
-        Ok(self.backend.device().key() as u32)
+        let mut device = self.backend.device();
+        let binds = device.windows.get_mut(&request.window.0);
+        *binds.expect("a window of the device") += 1;
+        Ok(device.key() as u32)
     }
 
     fn post_extended(

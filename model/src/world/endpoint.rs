@@ -144,6 +144,11 @@ impl Places {
             .count()
     }
 
+    /// Whether a post is one of these, and not carried out.
+    pub(crate) fn has_pending(&self, post: u64) -> bool {
+        self.ring.contains(&(post, Place::Pending))
+    }
+
     /// From the oldest post that is not over to the newest.
     pub(crate) fn held(&self) -> usize {
         self.ring.len()

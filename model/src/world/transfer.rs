@@ -347,6 +347,11 @@ impl World {
         }
         let mut checks = Checks::default();
         Self::check_room(&mut checks, &ep.request_places, ep.request_room());
+        // Of one endpoint only, as long as nobody knows that they are over.
+        let mut pending = rmr.pending.iter();
+        if !pending.all(|&(post, _)| ep.request_places.has_pending(post)) {
+            checks.possible(ErrorKind::InsufficientResources);
+        }
         checks.verdict()
     }
 

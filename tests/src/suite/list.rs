@@ -221,6 +221,7 @@ macro_rules! conformance_suite {
                     rmr_free_unbinds
                     flushed_rebind_keeps_the_old_binding
                     binds_polled_in_any_order_leave_the_last
+                    binds_under_way_are_of_one_endpoint
                     rebind_kills_the_old_context
                     empty_bind_unbinds;
                 srq:

@@ -262,19 +262,19 @@ pub fn context_written_after_the_bind_is_always_usable<T: Testbed>(bed: &T) {
     }
 }
 
-/// However often a window is bound again, none of its earlier contexts opens it: a device counts eight bits of a key, and
-/// 256 binds later one would come again.
+/// However often two windows are bound in turn, none of their earlier contexts opens one: a device counts eight bits of a key,
+/// and 256 binds later one would come again; and it may give the other bits again as soon as a window is gone.
 ///
 /// Spec: RMB-10, RMB-21
 pub fn no_context_opens_a_window_again<T: Testbed>(bed: &T) {
-    const BINDS: usize = 600;
+    const BINDS: usize = 2000;
     let net = Net::new(bed);
     let (left, right) = net.pair(&PartyOptions::default());
-    let rmr = window(&right);
+    let windows = [window(&right), window(&right)];
     let piece = right.memory.piece(0, 64);
     let mut contexts = Vec::new();
     for round in 0..BINDS {
-        let context = bind(&net, &right, rmr, &piece, READ | WRITE);
+        let context = bind(&net, &right, windows[round % 2], &piece, READ | WRITE);
         assert!(!contexts.contains(&context), "{context:#x} in {round}");
         contexts.push(context);
         if round % 100 == 0 {
@@ -285,11 +285,11 @@ pub fn no_context_opens_a_window_again<T: Testbed>(bed: &T) {
     let [first, .., last] = contexts[..] else {
         unreachable!("several");
     };
-    // The first one, and the one that has the same eight bits as the last where these are counted.
+    // The first one, and the one of the same window that has the same eight bits as the last where these are counted.
     for (context, expected) in [
         (last, DtoStatus::Success),
         (first, DtoStatus::RemoteAccess),
-        (contexts[BINDS - 257], DtoStatus::RemoteAccess),
+        (contexts[BINDS - 1 - 2 * 256], DtoStatus::RemoteAccess),
     ] {
         right.memory.fill(7);
         let before = right.memory.content();

@@ -3,7 +3,7 @@
 use dat_core::flags::{CompletionFlags, DtoStatus, MemoryPrivileges, RmrFields};
 use dat_core::id::RmrId;
 use dat_core::memory::LmrTriplet;
-use dat_core::{Error, Subtype};
+use dat_core::{Error, ErrorKind, Subtype};
 
 use super::rmb::{READ, WRITE, bind, through, window, write_through};
 use crate::fixture::{Net, Party, PartyOptions, Testbed, equal, granted, refused};
@@ -187,6 +187,53 @@ pub fn binds_polled_in_any_order_leave_the_last<T: Testbed>(bed: &T) {
             refused(ia.lmr_free(right.memory.lmr), in_use);
         }
         granted(ia.rmr_free(rmr));
+    }
+}
+
+/// A bind is refused while one of its window waits on another endpoint: the device might carry out that one last, and open the
+/// window to a region that the core takes for free.
+///
+/// Spec: RMB-34, RMB-42, RMQ-01, LMF-01
+pub fn binds_under_way_are_of_one_endpoint<T: Testbed>(bed: &T) {
+    let net = Net::new(bed);
+    let options = PartyOptions::default();
+    let in_use = Error::invalid_state(Subtype::InvalidStateLmrInUse);
+    let (left, right) = net.pair(&options);
+    let (other_left, other) = (
+        Party::in_zone(&left.ia, left.zone, &options),
+        Party::in_zone(&right.ia, right.zone, &options),
+    );
+    net.connect(&other_left, &other);
+    let ia = &right.ia;
+    for _ in 0..8 {
+        let rmr = window(&right);
+        let old = right.more_memory(64, MemoryPrivileges::ALL);
+        let new = right.more_memory(64, MemoryPrivileges::ALL);
+        let (first, piece) = (old.piece(0, 64), new.piece(0, 64));
+        // The first bind waits for a read.
+        let (target, source) = ([right.memory.piece(0, 2048)], left.memory.remote(0, 2048));
+        granted(ia.post_rdma_read(right.ep, &target, 1, &source, DEFAULT));
+        let fence = CompletionFlags::BARRIER_FENCE;
+        granted(ia.rmr_bind(rmr, &first, WRITE, right.ep, 2, fence));
+        let bind = || ia.rmr_bind(rmr, &piece, WRITE, other.ep, 3, DEFAULT);
+        let early = bind();
+        net.success(&right, 1);
+        assert_eq!(net.bound(&right).status, DtoStatus::Success);
+        let context = early.unwrap_or_else(|error| {
+            assert_eq!(error.kind(), ErrorKind::InsufficientResources, "{error}");
+            assert_eq!(error.subtype(), Subtype::ResourceMemoryRegion, "{error}");
+            granted(bind())
+        });
+        assert_eq!(net.bound(&other).status, DtoStatus::Success);
+        let told = granted(ia.rmr_query(rmr, RmrFields::all())).binding;
+        assert_eq!(told.map(|binding| binding.rmr_context), Some(context));
+        let remote = through(context, &piece);
+        let status = write_through(&net, &other_left, &remote);
+        assert_eq!(status, DtoStatus::Success);
+        granted(ia.lmr_free(old.lmr));
+        refused(ia.lmr_free(new.lmr), in_use);
+        granted(ia.rmr_free(rmr));
+        granted(ia.lmr_free(new.lmr));
     }
 }
 

@@ -187,6 +187,7 @@ fn windows_are_no_longer_than_what_lies_behind_them() {
         length,
         privileges: MemoryPrivileges::REMOTE_READ,
         flags: SendFlags::empty(),
+        is_only: true,
     };
     for length in [LONGEST_WINDOW + 1, 1 << 32, (1 << 32) + 1, u64::MAX] {
         assert_eq!(bench.send.bind(&request(length)), Err(Rejected), "{length}");
@@ -312,35 +313,43 @@ fn receive_rings_have_a_block_at_least() {
     }
 }
 
-/// Each key of a window is another one until it is renewed, which it is not before, and none is the device's own.
+/// Each key of a window is another one until it takes no bind any more, and none is the device's own. An unbind is never refused.
+///
+/// Spec: RMB-10, RMB-21
 #[test]
 fn keys_of_a_window_never_come_twice() {
-    let mut bench = Bench::new();
-    let window = bench.backend.create_window(DomainKey(1)).expect("a window");
-    let request = BindRequest {
-        token: 1,
-        window,
-        region: RegionKeys::default(),
-        address: 0,
-        length: 0,
-        privileges: MemoryPrivileges::empty(),
-        flags: SendFlags::empty(),
-    };
-    let mut index = 0;
-    for life in 0..2 {
-        let mut keys = BTreeSet::from([0x100]);
-        while let Ok(key) = bench.send.bind(&request) {
+    for under_way in [false, true] {
+        let mut bench = Bench::new();
+        let window = bench.backend.create_window(DomainKey(1)).expect("a window");
+        let request = |length| BindRequest {
+            token: 1,
+            window,
+            region: RegionKeys::default(),
+            address: 0,
+            length,
+            privileges: MemoryPrivileges::empty(),
+            flags: SendFlags::empty(),
+            is_only: !under_way,
+        };
+        assert!(!bench.backend.needs_renewal(window, false));
+        assert!(bench.backend.needs_renewal(window, true));
+        let (mut index, mut keys) = (0_u16, BTreeSet::from([0x100]));
+        while let Ok(key) = bench.send.bind(&request(8)) {
             assert!(keys.insert(key), "{key:#x} again");
             assert_eq!(key >> 8, 1);
             bench.complete(CompletionKind::REQUEST, index);
             assert!(bench.poll().is_some());
-            index = index.wrapping_add(2);
-            let left = keys.len() < 256;
-            assert_eq!(bench.backend.renew_window(window), Ok(!left), "life {life}");
-            if !left {
-                break;
-            }
+            index = index.wrapping_add(3);
         }
-        assert_eq!(keys.len(), 256);
+        // With others under way it has all; else as many as may follow at once are left.
+        assert_eq!(keys.len(), if under_way { 256 } else { 253 });
+        assert!(bench.backend.needs_renewal(window, false));
+        for _ in 0..5 {
+            bench.send.bind(&request(0)).expect("it closes");
+            bench.complete(CompletionKind::REQUEST, index);
+            assert!(bench.poll().is_some());
+            index = index.wrapping_add(2);
+        }
+        assert_eq!(bench.send.bind(&request(8)), Err(Rejected));
     }
 }

@@ -2,12 +2,11 @@
 
 use super::lookup::seeded;
 use super::*;
-use crate::backend::{BindRequest, RegionKeys, SendFlags};
+use crate::backend::{BINDS_UNDER_WAY, BindRequest, RegionKeys, SendFlags};
 use crate::event::RmrBindCompletion;
 use crate::flags::RmrFields;
 use crate::id::{LmrId, RmrId};
 use crate::memory::RmrBinding;
-use crate::memory::rmr::PENDING_BINDS;
 use crate::testing::{Posted, WakeCount, Work};
 
 pub(super) const PEERS: MemoryPrivileges =
@@ -129,6 +128,7 @@ fn a_bind_is_posted_as_asked_and_completes_with_its_event() {
                 // Only the remote rights concern a window (RMB-03).
                 privileges: PEERS,
                 flags: SendFlags::FENCE,
+                is_only: true,
             }
         );
         let binding = RmrBinding {
@@ -652,7 +652,7 @@ fn windows_are_counted_right_whatever_happens() {
                         CompletionFlags::SUPPRESS,
                     );
                     let room = pending.len() < 8
-                        && pending.iter().filter(|bind| bind.rmr == rmr).count() < PENDING_BINDS;
+                        && pending.iter().filter(|bind| bind.rmr == rmr).count() < BINDS_UNDER_WAY;
                     assert_eq!(outcome.is_ok(), room, "round {round}");
                     if room {
                         pending.push(Pending { rmr, lmr });

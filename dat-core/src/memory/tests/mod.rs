@@ -2,6 +2,7 @@
 
 mod bind;
 mod bind_refusals;
+mod bind_renewals;
 #[cfg(feature = "std")]
 mod bind_threads;
 mod lookup;

@@ -1,0 +1,208 @@
+//! Windows that are replaced by others of the device, and binds of one window on several endpoints.
+
+use super::bind::{IN_USE, PEERS, Setting, refused_as, with_setting};
+use super::*;
+use crate::backend::{BINDS_UNDER_WAY, BackendError, WindowKey};
+use crate::testing::Work;
+
+const NONE: CompletionFlags = CompletionFlags::empty();
+/// Binds of a window, one after the other, before it has to be replaced.
+const KEYS: usize = 3;
+
+const REFUSED: (ErrorKind, Subtype, Cause) = (
+    ErrorKind::InsufficientResources,
+    Subtype::ResourceTep,
+    Cause::DeviceRefused,
+);
+
+/// The window that the oldest request of the endpoint binds.
+fn window(on: &Setting<'_, '_>) -> WindowKey {
+    match on.posted()[0].work {
+        Work::Bind(request) => request.window,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Binds and completes; the window of the device.
+fn bound(on: &Setting<'_, '_>) -> WindowKey {
+    on.bind(&on.whole(), NONE).expect("it is taken");
+    let window = window(on);
+    on.complete(DtoStatus::Success).expect("an event");
+    window
+}
+
+/// A setting whose window is bound and out of keys, and that window.
+fn with_spent(test: impl FnOnce(&Setting<'_, '_>, WindowKey)) {
+    with_setting(|on| {
+        on.backend.limit_binds(KEYS + BINDS_UNDER_WAY - 1);
+        let first = bound(&on);
+        for _ in 1..KEYS {
+            assert_eq!(bound(&on), first);
+        }
+        test(&on, first);
+    });
+}
+
+/// A window out of keys is replaced at the next bind, and gone when that has been posted.
+///
+/// Spec: RMB-10, RMB-11, RMB-21, RMB-42
+#[test]
+fn a_spent_window_is_replaced() {
+    with_spent(|on, first| {
+        let other = region(on.ia, on.pz, MemoryPrivileges::ALL);
+        let context = on.bind(&piece(&other, 0, 8), NONE).unwrap();
+        assert!(on.backend.has_window(window(on)) && window(on) != first);
+        assert!(!on.backend.has_window(first));
+        assert_eq!(on.backend.objects()[2], 1);
+        assert_eq!(on.bound().map(|bound| bound.rmr_context), Some(context));
+        // Nothing is open on the old region any more.
+        assert_eq!(on.ia.lmr_free(on.lmr.lmr), Ok(()));
+        assert_eq!(refusal(on.ia.lmr_free(other.lmr)), IN_USE);
+        on.complete(DtoStatus::Success).expect("an event");
+        assert_eq!(on.bound().map(|bound| bound.rmr_context), Some(context));
+        on.ia.rmr_free(on.rmr).unwrap();
+        assert_eq!(on.backend.objects()[2], 0);
+    });
+}
+
+/// A bind that is refused leaves the old window bound, whether the device has no other window or the queue no room.
+///
+/// Spec: GEN-06, RMB-34, RMB-42
+#[test]
+fn a_refused_bind_leaves_a_spent_window_bound() {
+    with_spent(|on, first| {
+        let before = on.bound();
+        let unchanged = || {
+            assert!(on.backend.has_window(first));
+            assert_eq!(on.backend.objects()[2], 1);
+            assert_eq!(on.bound(), before);
+            assert_eq!(on.posted(), []);
+            assert_eq!(refusal(on.ia.lmr_free(on.lmr.lmr)), IN_USE);
+        };
+        let other = region(on.ia, on.pz, MemoryPrivileges::ALL);
+        let part = piece(&other, 0, 8);
+        on.backend.refuse_next(BackendError::Resources);
+        assert_eq!(
+            refusal(on.bind(&part, NONE)),
+            refused_as(
+                ErrorKind::InsufficientResources,
+                Subtype::ResourceMemoryRegion,
+                Cause::DeviceRefused
+            )
+        );
+        unchanged();
+        on.backend.refuse_doorbell(1);
+        assert_eq!(refusal(on.bind(&part, NONE)), REFUSED);
+        unchanged();
+        assert_eq!(on.ia.lmr_free(other.lmr), Ok(()));
+        assert_ne!(bound(on), first);
+    });
+}
+
+/// A bind that is going to be flushed, for want of a connection, leaves the old window bound; and so does each one after it.
+///
+/// Spec: RMB-32, RMB-42
+#[test]
+fn a_spent_window_stays_where_there_is_no_connection() {
+    with_spent(|on, first| {
+        let before = on.bound();
+        on.endpoint.enter(on.ia, EndpointState::Disconnected);
+        on.backend.break_pair(on.endpoint.key);
+        for _ in 0..3 {
+            on.bind(&piece(&on.lmr, 0, 8), NONE).unwrap();
+            assert!(on.backend.has_window(first));
+            assert_eq!(on.backend.objects()[2], 1);
+            on.endpoint.next_event(on.ia).expect("it is flushed");
+            assert_eq!(on.bound(), before);
+        }
+    });
+}
+
+/// After a bind that was not carried out nobody knows what the device counted: the next one gets another window.
+///
+/// Spec: RMB-22, RMB-42
+#[test]
+fn a_missed_bind_is_followed_by_another_window() {
+    for status in [DtoStatus::Flushed, DtoStatus::RmrOperationFailed] {
+        with_setting(|on| {
+            on.backend.limit_binds(100);
+            let first = bound(&on);
+            on.bind(&on.whole(), NONE).unwrap();
+            on.complete(status).expect("an event");
+            assert_eq!(on.bound().is_some(), status == DtoStatus::Flushed);
+            assert!(on.backend.has_window(first));
+            on.endpoint.enter(on.ia, EndpointState::Connected);
+            let second = bound(&on);
+            assert_ne!(second, first);
+            assert_eq!(on.backend.objects()[2], 1);
+            assert_eq!(bound(&on), second, "not once more for the same one");
+        });
+    }
+}
+
+/// Binds that follow each other at once need no other window on the way, as long as the first of them found none under way.
+///
+/// Spec: RMB-34, RMB-42
+#[cfg(not(feature = "compact"))]
+#[test]
+fn a_window_is_replaced_only_while_no_bind_is_under_way() {
+    with_spent(|on, first| {
+        let second = bound(on);
+        assert_ne!(first, second);
+        for _ in 0..KEYS - 2 {
+            bound(on);
+        }
+        for _ in 0..BINDS_UNDER_WAY {
+            on.bind(&on.whole(), NONE).expect("there are keys");
+        }
+        let mut left = on.posted();
+        left.retain(|posted| matches!(posted.work, Work::Bind(bind) if bind.window == second));
+        assert_eq!(left.len(), BINDS_UNDER_WAY);
+        on.complete(DtoStatus::Success).expect("an event");
+        assert_eq!(refusal(on.bind(&on.whole(), NONE)), REFUSED);
+        assert!(on.backend.has_window(second));
+        for _ in 0..BINDS_UNDER_WAY - 1 {
+            on.backend
+                .complete_request(on.endpoint.key, DtoStatus::Success);
+        }
+        // Done, though nobody has polled that.
+        on.bind(&on.whole(), NONE).expect("another window");
+        assert!(!on.backend.has_window(second));
+    });
+}
+
+/// While a bind is under way on one endpoint none is posted to another: a device may carry out the two in either order.
+///
+/// Spec: RMB-34, RMB-42, LMF-01
+#[test]
+fn binds_under_way_are_of_one_endpoint() {
+    with_setting(|on| {
+        let other = TestEndpoint::new(on.ia, 1, on.pz);
+        let rest = region(on.ia, on.pz, MemoryPrivileges::ALL);
+        let bind = || {
+            on.ia
+                .rmr_bind(on.rmr, &piece(&rest, 0, 8), PEERS, other.ep, 5, NONE)
+        };
+        on.bind(&on.whole(), NONE).unwrap();
+        assert_eq!(
+            refusal(bind()),
+            refused_as(
+                ErrorKind::InsufficientResources,
+                Subtype::ResourceMemoryRegion,
+                Cause::QueueFull
+            )
+        );
+        assert_eq!(on.backend.posted(other.key).0, []);
+        on.backend
+            .complete_request(on.endpoint.key, DtoStatus::Success);
+        // Done, though nobody has polled that.
+        let context = bind().unwrap();
+        assert_eq!(refusal(on.ia.lmr_free(on.lmr.lmr)), IN_USE);
+        other
+            .complete(on.ia, on.backend, DtoStatus::Success)
+            .expect("an event");
+        assert_eq!(on.bound().map(|bound| bound.rmr_context), Some(context));
+        assert_eq!(on.ia.lmr_free(on.lmr.lmr), Ok(()));
+        assert_eq!(refusal(on.ia.lmr_free(rest.lmr)), IN_USE);
+    });
+}
