@@ -93,12 +93,12 @@ pub(crate) struct RegistryArguments {
     /// For programs that ask for a provider that is safe for threads, as few do
     #[arg(long)]
     pub(crate) thread_safe: bool,
-    /// Read a dat.conf instead, load the libraries that it names, and say what is wrong with them; without FILE, the one that
-    /// programs use, which DAT_OVERRIDE names, or /etc/dat.conf
+    /// Read a dat.conf instead, load the libraries that it names, open the devices of other providers, and say what is wrong with
+    /// them; without FILE, the one that programs use, which DAT_OVERRIDE names, or /etc/dat.conf
     #[cfg(unix)]
     #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = ["library", "thread_safe"])]
     pub(crate) check: Option<Option<PathBuf>>,
-    /// What a process of ours is started with to load one library: where the result goes, and the line
+    /// What a process of ours is started with to load one library and open its device: where the result goes, and the line
     #[cfg(unix)]
     #[arg(long, hide = true, num_args = 6, allow_hyphen_values = true)]
     pub(crate) look: Option<Vec<OsString>>,

@@ -25,3 +25,23 @@ pub(crate) fn of(command: &mut Command, what: &str) -> Result<Vec<Artifact>> {
     ensure!(child.wait()?.success(), "{what} does not build");
     Ok(built)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    /// Whoever starts a task waits for cargo first, which says that it waits unless it is quiet.
+    #[test]
+    fn the_cargo_that_starts_tasks_is_not_quiet() {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.cargo/config.toml");
+        let content = fs::read_to_string(file).expect("the file of cargo");
+        let config: toml::Table = content.parse().expect("TOML");
+        let command = config["alias"]["xtask"].as_str().expect("a command");
+        let mut words = command.split_whitespace();
+        assert!(
+            words.all(|word| !["--quiet", "-q"].contains(&word)),
+            "{command}"
+        );
+    }
+}

@@ -1,4 +1,4 @@
-//! The library of a line of `dat.conf`, loaded by a process of its own: libraries do what they like when they are loaded, also end it.
+//! The library of a line of `dat.conf`, loaded by a process of its own, which opens the device too: libraries do what they like then, also end it.
 
 use std::env;
 use std::ffi::{CString, OsStr, OsString};
@@ -10,11 +10,12 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use dat_ffi::registry::{Configuration, Entry, Fault, Level, Reason};
+use dat_ffi::registry::{Configuration, Entry, Fault, Level, Reason, Whose};
 
+use super::{field, quoted};
 use crate::failure::{Failure, Result};
 
-/// How long a library may take.
+/// How long a library may take, its device included.
 const LONGEST: Duration = Duration::from_secs(20);
 
 /// Words of a result, which is one of them, or one with what it is about behind a space.
@@ -23,8 +24,13 @@ const LIBRARY: &str = "library";
 const OWN_LIBRARY: &str = "own";
 const SYMBOL: &str = "symbol";
 const LINE: &str = "line";
+const NO_OPENER: &str = "opener";
+const DEVICE: &str = "device";
+/// The library loads, and its device is about to be opened.
+const OPENING: &str = "opening";
 
-/// Looks at the library of an entry by a process of its own, whose output nobody sees, and which reads no `dat.conf`.
+/// Looks at the library of an entry, and opens its device if the library is not ours, by a process of its own, whose output nobody sees, and
+/// whose `dat.conf` has this entry only.
 ///
 /// # Errors
 /// No program gets an adapter by the line, and why.
@@ -33,6 +39,8 @@ pub(super) fn in_a_child(entry: &Entry) -> std::result::Result<(), Fault> {
     let unable = |error: std::io::Error| looking(format!("cannot be had: {error}"));
     let folder = tempfile::tempdir().map_err(unable)?;
     let result = folder.path().join("result");
+    let alone = folder.path().join("dat.conf");
+    fs::write(&alone, line(entry)).map_err(unable)?;
     let program = env::current_exe().map_err(unable)?;
     let text = |text: &CString| OsStr::from_bytes(text.as_bytes()).to_owned();
     let version = format!("{}.{}", entry.major, entry.minor);
@@ -44,7 +52,7 @@ pub(super) fn in_a_child(entry: &Entry) -> std::result::Result<(), Fault> {
         .arg(if entry.is_thread_safe { "1" } else { "0" })
         .arg(text(&entry.library))
         .arg(text(&entry.instance_data))
-        .env(Configuration::VARIABLE, "/dev/null")
+        .env(Configuration::VARIABLE, &alone)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -58,12 +66,36 @@ pub(super) fn in_a_child(entry: &Entry) -> std::result::Result<(), Fault> {
         LIBRARY => Err(Fault::of_library(Reason::Library(rest.to_owned()))),
         OWN_LIBRARY => Err(Fault::of_library(Reason::OwnLibrary(rest.to_owned()))),
         LINE => Err(Fault::of_library(Reason::Line(rest.to_owned()))),
+        NO_OPENER => Err(Fault::of_library(Reason::NoOpener(rest.to_owned()))),
+        DEVICE => Err(Fault::of_library(Reason::Device(rest.to_owned()))),
+        OPENING => Err(Fault::of_library(Reason::Opening(end(ended)))),
         SYMBOL => Err(Fault {
             symbol: Some(rest.to_owned()),
             reason: Reason::Symbol,
         }),
         _ => Err(looking(end(ended))),
     }
+}
+
+/// The line of an entry.
+fn line(entry: &Entry) -> Vec<u8> {
+    let threads = match entry.is_thread_safe {
+        true => "threadsafe",
+        false => "nonthreadsafe",
+    };
+    let fields = [
+        field(entry.name.as_bytes()),
+        format!("u{}.{}", entry.major, entry.minor).into(),
+        threads.into(),
+        "default".into(),
+        field(entry.library.as_bytes()),
+        entry.provider_version.as_bytes().to_owned(),
+        quoted(entry.instance_data.as_bytes()),
+        quoted(entry.platform_data.as_bytes()),
+    ];
+    let mut line = fields.join(&b' ');
+    line.push(b'\n');
+    line
 }
 
 /// Waits for the end of a process; `None` if it took too long and was ended.
@@ -124,23 +156,58 @@ pub(super) fn run(line: &[OsString]) -> Result<bool> {
         instance_data: text(instance_data)?,
         platform_data: CString::default(),
     };
-    let said = match dat_ffi::registry::look(&entry) {
+    let result = Path::new(result);
+    let tell = |said: &str| {
+        fs::write(result, said).map_err(|error| Failure::file("write", result, &error))
+    };
+    let opened = match dat_ffi::registry::look(&entry) {
+        Ok(Whose::Ours) => Ok(()),
+        Ok(Whose::Others) => {
+            // What is left to read if the process is ended meanwhile.
+            tell(OPENING)?;
+            dat_ffi::registry::open(&entry)
+        }
+        Err(fault) => Err(fault),
+    };
+    tell(&match opened {
         Ok(()) => GOOD.to_owned(),
-        Err(Fault {
+        Err(fault) => words(fault),
+    })?;
+    Ok(true)
+}
+
+/// What a fault is told as.
+fn words(fault: Fault) -> String {
+    let (word, rest) = match fault {
+        Fault {
             symbol: Some(symbol),
             ..
-        }) => format!("{SYMBOL} {symbol}"),
-        Err(Fault {
-            reason: Reason::Library(said),
-            ..
-        }) => format!("{LIBRARY} {said}"),
-        Err(Fault {
-            reason: Reason::OwnLibrary(said),
-            ..
-        }) => format!("{OWN_LIBRARY} {said}"),
-        Err(fault) => format!("{LINE} {}", fault.reason),
+        } => (SYMBOL, symbol),
+        Fault { reason, .. } => match reason {
+            Reason::Library(said) => (LIBRARY, said),
+            Reason::OwnLibrary(said) => (OWN_LIBRARY, said),
+            Reason::NoOpener(said) => (NO_OPENER, said),
+            Reason::Device(said) => (DEVICE, said),
+            reason => (LINE, reason.to_string()),
+        },
     };
-    let result = Path::new(result);
-    fs::write(result, said).map_err(|error| Failure::file("write", result, &error))?;
-    Ok(true)
+    format!("{word} {rest}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_read_as_the_entry_that_it_is_made_of() {
+        let content =
+            b"\"a b#\" u1.2 threadsafe default \"/my \\\"l\\\\ib.so\" v.1.2 \"\" \"\xFFx \"\n";
+        let read = |content: &[u8]| Configuration::parse(Path::new("dat.conf"), content).entries;
+        let entries = read(content);
+        let [entry] = &entries[..] else {
+            panic!("{entries:?}");
+        };
+        assert_eq!(read(&line(entry)), entries);
+        assert_eq!(entry.library.as_bytes(), b"/my \"l\\ib.so");
+    }
 }

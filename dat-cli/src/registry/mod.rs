@@ -90,25 +90,31 @@ fn line(name: String, device: String, arguments: &RegistryArguments) -> Line {
     } else {
         "nonthreadsafe"
     };
-    let library = field(&arguments.library);
+    let library = field(arguments.library.as_bytes());
+    let library = String::from_utf8_lossy(&library);
     let line = format!("{name} u2.0 {threads} default {library} dat.0.1 \"{device}\" \"\"");
     Line { name, device, line }
 }
 
 /// A field of `dat.conf`: in quotes if it would be several otherwise.
-fn field(text: &str) -> String {
-    let special = |letter: char| letter.is_whitespace() || matches!(letter, '"' | '\\' | '#');
-    if !text.contains(special) {
-        return text.to_owned();
+fn field(text: &[u8]) -> Vec<u8> {
+    let special = |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, b'"' | b'\\' | b'#');
+    match text.iter().any(special) {
+        true => quoted(text),
+        false => text.to_owned(),
     }
-    let mut quoted = String::from("\"");
-    for letter in text.chars() {
-        if matches!(letter, '"' | '\\') {
-            quoted.push('\\');
+}
+
+/// A field in quotes, as the last two are, which may be empty.
+fn quoted(text: &[u8]) -> Vec<u8> {
+    let mut quoted = vec![b'"'];
+    for &byte in text {
+        if matches!(byte, b'"' | b'\\') {
+            quoted.push(b'\\');
         }
-        quoted.push(letter);
+        quoted.push(byte);
     }
-    quoted.push('"');
+    quoted.push(b'"');
     quoted
 }
 
@@ -146,7 +152,7 @@ mod tests {
             ("a\"b\\", "\"a\\\"b\\\\\""),
             ("#a", "\"#a\""),
         ] {
-            assert_eq!(field(text), expected);
+            assert_eq!(field(text.as_bytes()), expected.as_bytes());
         }
     }
 }

@@ -91,15 +91,189 @@ fn compiled(directory: &std::path::Path, name: &str, source: &str) -> String {
     library
 }
 
-/// Creates a folder for the loader in which `libdat.so.1` is not a library.
+/// Creates a folder for the loader in which the registries are not libraries.
 ///
-/// The loader then finds no other `libdat.so.1` either.
+/// The loader then finds no other registries either.
 #[cfg(unix)]
-fn without_libdat(directory: &std::path::Path) -> std::path::PathBuf {
+fn without_registries(directory: &std::path::Path) -> std::path::PathBuf {
     let folder = directory.join("loader");
     std::fs::create_dir(&folder).unwrap();
-    std::fs::write(folder.join("libdat.so.1"), [b'#'; 4096]).unwrap();
+    for registry in ["libdat.so.1", "libdat2.so.2"] {
+        std::fs::write(folder.join(registry), [b'#'; 4096]).unwrap();
+    }
     folder
+}
+
+/// Creates a folder for the loader with a small registry of 2.0 and none of 1.2.
+#[cfg(unix)]
+fn with_a_registry(directory: &std::path::Path) -> std::path::PathBuf {
+    let folder = without_registries(directory);
+    compiled(&folder, "libdat2.so.2", REGISTRY);
+    folder
+}
+
+/// A registry that opens the only line of the `dat.conf` in `DAT_OVERRIDE`, if its name is asked for.
+#[cfg(unix)]
+const REGISTRY: &str = r#"
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+struct info { char name[256]; unsigned major, minor; int is_thread_safe; };
+typedef unsigned (*open_t)(const char *, int, void **, void **);
+static open_t entered;
+void dat_registry_add_provider(open_t open, const struct info *info) { entered = open; }
+unsigned dat_ia_openv(const char *name, int events, void **async, void **ia, unsigned major, unsigned minor, int safe)
+{
+    struct info info = {.major = major, .minor = minor, .is_thread_safe = safe};
+    char line[4096], rest[4096], begin[300], library[1024], device[256];
+    FILE *file = fopen(getenv("DAT_OVERRIDE"), "r");
+    if (!fgets(line, sizeof line, file) || fgets(rest, sizeof rest, file))
+        exit(90);
+    snprintf(begin, sizeof begin, "%s u%u.%u %s default ", name, major, minor, safe ? "threadsafe" : "nonthreadsafe");
+    if (strncmp(line, begin, strlen(begin)))
+        exit(91);
+    if (sscanf(line + strlen(begin), "%1023s dat.0.1 \"%255[^\"]\" \"\"\n", library, device) != 2)
+        exit(92);
+    strcpy(info.name, name);
+    void (*init)(const struct info *, const char *) = dlsym(dlopen(library, RTLD_NOW | RTLD_GLOBAL), "dat_provider_init");
+    init(&info, device);
+    /* DAT_PROVIDER_NOT_FOUND, DAT_NAME_NOT_REGISTERED */
+    return entered ? entered(name, events, async, ia) : 0x800A0000 | 100;
+}
+unsigned dat_ia_close(void *ia, int flags)
+{
+    if (ia != (void *)7 || flags)
+        exit(93);
+    return 0;
+}
+"#;
+
+/// A foreign provider; the name of each device says how opening it ends.
+#[cfg(unix)]
+const PROVIDER: &str = r#"
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+typedef unsigned (*open_t)(const char *, int, void **, void **);
+void dat_registry_add_provider(open_t, const void *);
+static char device[256];
+static unsigned open_device(const char *name, int events, void **async, void **ia)
+{
+    if (!strcmp(device, "it refuses"))
+        return 0x80120000; /* DAT_INVALID_ADDRESS */
+    if (!strcmp(device, "it makes up"))
+        return 0x8EEE0000;
+    if (!strcmp(device, "it crashes"))
+        __builtin_trap();
+    if (!strcmp(device, "it ends"))
+        _exit(3);
+    while (!strcmp(device, "it hangs"))
+        pause();
+    *ia = (void *)7;
+    return 0;
+}
+void dat_provider_init(const void *info, const char *instance_data)
+{
+    strcpy(device, instance_data);
+    if (strcmp(device, "it says nothing"))
+        dat_registry_add_provider(open_device, info);
+}
+void dat_provider_fini(const void *info) {}
+"#;
+
+/// Runs `dat registry --check` on a file and returns its JSON; `loader` is the loader's folder.
+#[cfg(unix)]
+fn checked(file: &std::path::Path, loader: &std::path::Path) -> serde_json::Value {
+    let out = Command::new(env!("CARGO_BIN_EXE_dat"))
+        .args(["--json", "registry", "--check"])
+        .arg(file)
+        .env("LD_LIBRARY_PATH", loader)
+        .output()
+        .unwrap();
+    serde_json::from_slice(&out.stdout).unwrap()
+}
+
+/// Devices of foreign providers are opened in a separate process with a time limit.
+#[cfg(unix)]
+#[test]
+fn devices_of_other_providers_are_opened() {
+    let directory = tempfile::tempdir().unwrap();
+    let library = compiled(directory.path(), "other.so", PROVIDER);
+    let refusal = "it loads, but its device does not open: dat_ia_open returns ";
+    let process = "it loads, but a process that opens its device ";
+    let expected = [
+        ("it opens", None),
+        ("it refuses", Some(format!("{refusal}DAT_INVALID_ADDRESS"))),
+        (
+            "it says nothing",
+            Some(format!(
+                "{refusal}DAT_PROVIDER_NOT_FOUND (DAT_NAME_NOT_REGISTERED)"
+            )),
+        ),
+        (
+            "it makes up",
+            Some(format!(
+                "{refusal}0x8eee0000, which the interface does not define"
+            )),
+        ),
+        ("it crashes", Some(format!("{process}is ended by signal "))),
+        ("it ends", Some(format!("{process}ends with exit code 3"))),
+        ("it hangs", Some(format!("{process}takes longer than 20 s"))),
+        ("it opens", None),
+    ];
+    let line = |(index, (device, _)): (usize, &(&str, Option<String>))| {
+        let threads = ["nonthreadsafe", "threadsafe"][index % 2];
+        format!("name{index} u2.{index} {threads} default {library} dat.0.1 \"{device}\" \"\"\n")
+    };
+    let lines: String = expected.iter().enumerate().map(line).collect();
+    let file = directory.path().join("dat.conf");
+    std::fs::write(&file, lines).unwrap();
+    let report = checked(&file, &with_a_registry(directory.path()));
+    assert_eq!(report["ok"], false);
+    let mut problems = report["problems"].as_array().unwrap().iter();
+    for (index, (device, reason)) in expected.iter().enumerate() {
+        let entry = &report["entries"][index];
+        assert_eq!(entry["good"], reason.is_none(), "{device}: {report}");
+        if let Some(reason) = reason {
+            let problem = problems.next().unwrap();
+            assert_eq!(problem["line"], index + 1);
+            assert_eq!(problem["error"], true);
+            let told = problem["reason"].as_str().unwrap();
+            assert!(told.starts_with(reason), "{device}: {told}");
+        }
+    }
+    assert_eq!(problems.next(), None);
+}
+
+/// Without the registry that programs use, the check says that it cannot open the device.
+#[cfg(unix)]
+#[test]
+fn a_device_that_nothing_opens_is_not_called_good() {
+    let directory = tempfile::tempdir().unwrap();
+    // It needs nothing of a registry until its device is opened.
+    let stands_alone = format!("#pragma weak dat_registry_add_provider\n{PROVIDER}");
+    let library = compiled(directory.path(), "other.so", &stands_alone);
+    let file = directory.path().join("dat.conf");
+    let line = format!("a u2.0 nonthreadsafe default {library} dat.0.1 \"it opens\" \"\"\n");
+    std::fs::write(&file, line).unwrap();
+    let loader = without_registries(directory.path());
+    let report = checked(&file, &loader);
+    let told = report["problems"][0]["reason"].as_str().unwrap();
+    let words = "it loads; whether its device exists is not known, since the registry ";
+    assert!(told.starts_with(words), "{report}");
+    assert!(told.contains("libdat2.so.2"), "{report}");
+    assert_eq!(report["problems"][0]["error"], false);
+    assert_eq!(report["entries"][0]["good"], false);
+    assert_eq!(report["ok"], true);
+    let other = "int dat_ia_openv;";
+    compiled(&loader, "libdat2.so.2", other);
+    let report = checked(&file, &loader);
+    let told = report["problems"][0]["reason"].as_str().unwrap();
+    assert!(
+        told.ends_with("libdat2.so.2 has no symbol dat_ia_close"),
+        "{report}"
+    );
 }
 
 /// The effects of loading a library stay in a separate process.
@@ -107,10 +281,8 @@ fn without_libdat(directory: &std::path::Path) -> std::path::PathBuf {
 #[test]
 fn libraries_that_a_file_names_are_loaded_elsewhere() {
     let directory = tempfile::tempdir().unwrap();
-    let functions = "void dat_provider_init(void) {} void dat_provider_fini(void) {}\n";
-    let make = |name: &str, source: &str| {
-        compiled(directory.path(), name, &format!("{functions}{source}"))
-    };
+    let make =
+        |name: &str, source: &str| compiled(directory.path(), name, &format!("{PROVIDER}{source}"));
     let ends = make(
         "ends.so",
         "__attribute__((constructor)) static void begin(void) { __builtin_trap(); }",
@@ -140,7 +312,7 @@ fn libraries_that_a_file_names_are_loaded_elsewhere() {
         .args(["--json", "registry", "--check"])
         .arg(&file)
         .env("DAT_OVERRIDE", &broken)
-        .env("LD_LIBRARY_PATH", without_libdat(directory.path()))
+        .env("LD_LIBRARY_PATH", with_a_registry(directory.path()))
         .output()
         .unwrap();
     assert_eq!(out.status.code(), Some(1));
@@ -191,8 +363,7 @@ fn each_line_is_judged_before_the_next_library_is_loaded() {
         directory.path(),
         "waits.so",
         &format!(
-            "int access(const char *, int); int usleep(unsigned);\n\
-             void dat_provider_init(void) {{}} void dat_provider_fini(void) {{}}\n\
+            "{PROVIDER}\
              __attribute__((constructor)) static void begin(void) {{ while (access(\"{}\", 0)) usleep(1000); }}",
             gate.display()
         ),
@@ -202,13 +373,13 @@ fn each_line_is_judged_before_the_next_library_is_loaded() {
         "a u2.0 nonthreadsafe default libc.so.6 dat.0.1 \"\" \"\"\n\
          b u1.2 nonthreadsafe default libdat.so.1 dat.0.1 \"mock\" \"\"\n\
          broken\n\
-         c u2.0 nonthreadsafe default {waits} dat.0.1 \"\" \"\"\n"
+         c u2.0 nonthreadsafe default {waits} dat.0.1 \"it opens\" \"\"\n"
     );
     std::fs::write(&file, lines).unwrap();
     let mut child = Command::new(env!("CARGO_BIN_EXE_dat"))
         .args(["registry", "--check"])
         .arg(&file)
-        .env("LD_LIBRARY_PATH", without_libdat(directory.path()))
+        .env("LD_LIBRARY_PATH", with_a_registry(directory.path()))
         .stdout(std::process::Stdio::piped())
         .spawn()
         .unwrap();

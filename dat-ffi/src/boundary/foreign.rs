@@ -48,6 +48,39 @@ pub(crate) fn explanation(
     Some(said.to_string_lossy().into_owned())
 }
 
+/// Calls `dat_ia_openv` of a registry, which has been found by its name; the adapter, or the code of the refusal.
+pub(crate) fn open(openv: Symbol, info: &ProviderInfo) -> Result<CHandle, u32> {
+    type Openv = extern "C" fn(*const u8, i32, *mut CHandle, *mut CHandle, u32, u32, u32) -> u32;
+    /// Events that the dispatcher for asynchronous events has room for.
+    const EVENTS: i32 = 8;
+    // SAFETY: a function of this name has this signature, in both versions of the interface.
+    let openv = unsafe { std::mem::transmute::<*mut c_void, Openv>(openv.pointer()) };
+    let mut dispatcher = CHandle::NULL;
+    let mut adapter = CHandle::NULL;
+    let code = openv(
+        info.ia_name.as_ptr(),
+        EVENTS,
+        &raw mut dispatcher,
+        &raw mut adapter,
+        info.major,
+        info.minor,
+        info.is_thread_safe,
+    );
+    match code {
+        0 => Ok(adapter),
+        refused => Err(refused),
+    }
+}
+
+/// Calls `dat_ia_close` of a registry, which has been found by its name, with `DAT_CLOSE_ABRUPT_FLAG`.
+pub(crate) fn close(close: Symbol, adapter: CHandle) {
+    type Close = extern "C" fn(CHandle, u32) -> u32;
+    const ABRUPT: u32 = 0;
+    // SAFETY: a function of this name has this signature, in both versions of the interface.
+    let close = unsafe { std::mem::transmute::<*mut c_void, Close>(close.pointer()) };
+    let _code: u32 = close(adapter, ABRUPT);
+}
+
 /// Calls `dat_provider_fini` of a library, which has been found by its name.
 pub(crate) fn end(fini: Symbol, info: &ProviderInfo) {
     type Fini = extern "C" fn(*const ProviderInfo);

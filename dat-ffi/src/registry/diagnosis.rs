@@ -2,10 +2,13 @@
 
 use std::ffi::CStr;
 
+use dat_core::{Abi, Error, Subtype};
+
 use super::configuration::Configuration;
 use super::entry::Entry;
 use super::problem::{Problem, Reason};
-use crate::boundary::{Library, ProviderInfo, explanation};
+use crate::boundary::{self, Library, ProviderInfo, explanation};
+use crate::calls::names;
 
 /// What registries would make of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +51,10 @@ impl Fault {
 /// The functions that a registry calls.
 const SYMBOLS: [&CStr; 2] = [c"dat_provider_init", c"dat_provider_fini"];
 
+/// The functions of a registry that open and close adapters.
+const OPEN: &CStr = c"dat_ia_openv";
+const CLOSE: &CStr = c"dat_ia_close";
+
 /// A function of our libraries, which says what is wrong with a line.
 const EXPLAIN: &CStr = c"dat_provider_explain";
 
@@ -87,12 +94,21 @@ pub fn diagnose_entry(
     })
 }
 
+/// Whose a library is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// One of ours, which has said that the device exists.
+    Ours,
+    /// Another provider, whose device only [`open`] can find.
+    Others,
+}
+
 /// Loads the library of an entry and looks for what a registry calls there; libraries of ours are asked about the line as well. The
 /// library stays loaded as long as the process: what it starts when it is loaded need not stand to be unloaded.
 ///
 /// # Errors
 /// No program gets an adapter by the line, and why; or, of our own library for 1.2, that the loader does not find it.
-pub fn look(entry: &Entry) -> Result<(), Fault> {
+pub fn look(entry: &Entry) -> Result<Whose, Fault> {
     let is_own = entry.major == 1 && *entry.library == *OURS_1;
     // Providers leave the names of the registry open, which has loaded them otherwise.
     let loaded =
@@ -114,17 +130,65 @@ pub fn look(entry: &Entry) -> Result<(), Fault> {
         }
     }
     if own.is_some() && entry.major == 1 {
-        return Ok(());
+        return Ok(Whose::Ours);
     }
     match SYMBOLS
         .into_iter()
         .find(|symbol| library.find(symbol).is_none())
     {
-        None => Ok(()),
+        None if own.is_some() => Ok(Whose::Ours),
+        None => Ok(Whose::Others),
         Some(symbol) => Err(Fault {
             symbol: Some(symbol.to_string_lossy().into_owned()),
             reason: Reason::Symbol,
         }),
+    }
+}
+
+/// Opens the device of an entry as programs do, by the registry that the loader finds, and closes it. The registry reads its `dat.conf`, which
+/// the caller has the environment name, and which has this entry only.
+///
+/// # Errors
+/// The registry cannot be loaded, or refuses; and why.
+pub fn open(entry: &Entry) -> Result<(), Fault> {
+    let name = registry(entry.major);
+    let unable = |said: String| Fault::of_library(Reason::NoOpener(said));
+    let library = Library::load(name).map_err(unable)?;
+    let find = |symbol: &CStr| {
+        let lacking = || {
+            let (name, symbol) = (name.to_string_lossy(), symbol.to_string_lossy());
+            unable(format!("{name} has no symbol {symbol}"))
+        };
+        library.find(symbol).ok_or_else(lacking)
+    };
+    let (open, close) = (find(OPEN)?, find(CLOSE)?);
+    let info = ProviderInfo::new(&entry.name, entry.major, entry.minor, entry.is_thread_safe);
+    match boundary::open(open, &info) {
+        Ok(adapter) => {
+            boundary::close(close, adapter);
+            Ok(())
+        }
+        Err(code) => Err(Fault::of_library(Reason::Device(refusal(
+            code,
+            entry.major,
+        )))),
+    }
+}
+
+/// The names of a code in the headers.
+fn refusal(code: u32, major: u32) -> String {
+    let abi = match major {
+        1 => Abi::V1_2,
+        _ => Abi::V2_0,
+    };
+    match Error::from_code(code, abi) {
+        Some(Err(error)) if error.subtype() == Subtype::NoSubtype => names::of_kind(error.kind()),
+        Some(Err(error)) => format!(
+            "{} ({})",
+            names::of_kind(error.kind()),
+            names::of_subtype(error.subtype())
+        ),
+        _ => format!("{code:#010x}, which the interface does not define"),
     }
 }
 
@@ -149,7 +213,7 @@ mod tests {
              a u2.0 nonthreadsafe default {library} v.1.0 \"\" \"\"\n"
         );
         let configuration = Configuration::parse(Path::new("dat.conf"), content.as_bytes());
-        diagnose(configuration, look)
+        diagnose(configuration, |entry| look(entry).map(drop))
     }
 
     #[test]
@@ -172,7 +236,7 @@ mod tests {
                        b u1.2 nonthreadsafe default libdat.so.1 v.1.0 \"mock\" \"\"\n\
                        c u2.0 nonthreadsafe default libdat.so.1 v.1.0 \"mock\" \"\"\n";
         let configuration = Configuration::parse(Path::new("dat.conf"), content.as_bytes());
-        let found = diagnose(configuration, look);
+        let found = diagnose(configuration, |entry| look(entry).map(drop));
         let problems = found.problems();
         let told: Vec<_> = problems
             .iter()

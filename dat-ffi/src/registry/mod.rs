@@ -21,7 +21,7 @@ mod wanted;
 
 pub use crate::boundary::{Library, Symbol};
 pub use configuration::Configuration;
-pub use diagnosis::{Diagnosis, Fault, diagnose, diagnose_entry, look};
+pub use diagnosis::{Diagnosis, Fault, Whose, diagnose, diagnose_entry, look, open};
 pub use entry::{Entry, Level};
 pub use problem::{Problem, Reason};
 pub(crate) use providers::{Discovered, Found, Providers, Rules, Used};

@@ -40,6 +40,12 @@ pub enum Reason {
     NoRegistry(u32),
     /// What the library itself says of the line.
     Line(String),
+    /// The library loads, but no registry to open its device by: what the loader says.
+    NoOpener(String),
+    /// The library loads, but its device does not open: how the registry names the refusal.
+    Device(String),
+    /// The library loads, but opens no device: what became of the process that tried.
+    Opening(String),
     /// The library cannot be looked at: what became of the process that loaded it.
     Looking(String),
 }
@@ -85,6 +91,19 @@ impl fmt::Display for Reason {
                 "no registry is for version {major} of the interface: libdat is for 1, libdat2 for 2"
             ),
             Self::Line(said) => f.write_str(said),
+            Self::NoOpener(said) => write!(
+                f,
+                "it loads; whether its device exists is not known, since the registry that would open it cannot be loaded: {said}"
+            ),
+            Self::Device(said) => {
+                write!(
+                    f,
+                    "it loads, but its device does not open: dat_ia_open returns {said}"
+                )
+            }
+            Self::Opening(said) => {
+                write!(f, "it loads, but a process that opens its device {said}")
+            }
             Self::Looking(said) => write!(f, "a process that loads it {said}"),
         }
     }
@@ -125,10 +144,13 @@ impl Problem {
         }
     }
 
-    /// Whether entries are lost by it. An entry that is there twice is used all the same, if there is need; and one with our own library is good for programs
-    /// that have it from elsewhere.
+    /// Whether entries are lost by it. An entry that is there twice is used all the same, if there is need; and one with our own library, or without a registry
+    /// here, is good for programs that have that from elsewhere.
     pub fn is_error(&self) -> bool {
-        !matches!(self.reason, Reason::Repeated(_) | Reason::OwnLibrary(_))
+        !matches!(
+            self.reason,
+            Reason::Repeated(_) | Reason::OwnLibrary(_) | Reason::NoOpener(_)
+        )
     }
 }
 

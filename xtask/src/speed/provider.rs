@@ -107,6 +107,16 @@ fn rows() -> Vec<Row> {
             Target::Time(1.0),
         ),
         (
+            "the same, processor time of the server in all",
+            "server-work",
+            Target::Time(1.0),
+        ),
+        (
+            "the same, processor time of the client in all",
+            "client-work",
+            Target::Time(1.0),
+        ),
+        (
             "the same, each connection",
             "client-connect",
             Target::Rate(1.0),
@@ -226,7 +236,9 @@ mod tests {
     fn every_row_of_the_connections_that_the_job_prints_is_published() {
         let rows = rows();
         for side in ["server", "client"] {
-            for what in ["open", "close", "create", "free", "total", "connect"] {
+            for what in [
+                "open", "close", "create", "free", "total", "connect", "work",
+            ] {
                 let name = format!("{side}-{what}");
                 // Only the client makes connections.
                 let expected = name != "server-connect";

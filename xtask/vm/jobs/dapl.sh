@@ -5,8 +5,9 @@
 #: libraries = ["libdaplofa.so.2"]
 #: build = [{ package = "dat-provider", features = ["verbs"], release = true, target = { library = "dat_provider" } },
 #:     { package = "libdat2", target = { library = "dat2" } },
+#:     { package = "dat-cli", features = ["verbs"], release = true, target = { program = "dat" } },
 #:     { package = "libdat", features = ["verbs"], target = { library = "dat" }, sources = ["dat-ffi/libdat/tests/programs/pair.c", "dat-ffi/libdat/tests/programs/alone.c"] }]
-# Arguments: the groups of programs to run (functional limits transactions performance dtest dtestcm dtestx dtestsrq mixed ours libdat); all but the first without
+# Arguments: the groups of programs to run (functional limits transactions performance dtest dtestcm dtestx dtestsrq mixed check ours libdat); all but the first without
 # any, since `ours` has the same cases. And what takes long: repeated=200, many=20000 (with --timeout), storm. With `full`, groups have everything that
 # `cargo xtask compatibility` runs, and a line for each run that it reads; `via=` says with whose libraries: `packaged` is our provider under Debian's
 # libdat2, `ours` the same under ours, `ofa` is OFA's provider. The programs end with 0 when they failed, so they are judged by what they print.
@@ -22,7 +23,7 @@ for argument; do
         *) groups+=("$argument") ;;
     esac
 done
-[ "${#groups[@]}" != 0 ] || groups=(limits transactions performance dtest dtestcm dtestx dtestsrq mixed ours libdat)
+[ "${#groups[@]}" != 0 ] || groups=(limits transactions performance dtest dtestcm dtestx dtestsrq mixed check ours libdat)
 
 library=$(command -v libdat_provider.so)
 export DAT_OVERRIDE=/run/dat.conf
@@ -475,6 +476,25 @@ ours() {
     via=$own
 }
 
+# `dat registry --check` tells a library that loads from a device that exists, with both registries.
+check() {
+    local folder said expected="good ofa,bad ofa-missing,good dat,bad dat-missing,"
+    cat > /run/check.conf << END
+ofa u2.0 nonthreadsafe default libdaplofa.so.2 dapl.2.0 "$RDMA_INTERFACE 0" ""
+ofa-missing u2.0 nonthreadsafe default libdaplofa.so.2 dapl.2.0 "missing0 0" ""
+dat u2.0 nonthreadsafe default $library dat.0.1 "$RDMA_DEVICE 1" ""
+dat-missing u2.0 nonthreadsafe default $library dat.0.1 "missing0 1" ""
+END
+    for folder in "" /run/ours; do
+        LD_LIBRARY_PATH=$folder timeout -k 5 60 dat registry --check /run/check.conf > /run/said 2>&1
+        echo "exit code $?" >> /run/said
+        said=$(sed -n 's/^line [0-9]* *\([a-z]*\) *\([^ ]*\) u2.*/\1 \2,/p' /run/said | tr -d '\n')
+        [ "$said" = "$expected" ] || echo "wrong: $said" >> /run/said
+        grep -q '^exit code 1$' /run/said
+        verdict "dat registry --check${folder:+, our registry}" $? '^line 2: .*: it loads, but its device does not open: dat_ia_open returns DAT_' '^wrong'
+    done
+}
+
 # A program for DAT 1.2 of our own; there is no line for 1.2, so that the device is found.
 libdat() {
     both 60 4711 "libdat" 'both have talked' 'returned|does not hold|came instead' "pair $RDMA_DEVICE" "pair $RDMA_DEVICE $host"
@@ -485,7 +505,7 @@ for group in "${groups[@]}"; do
     echo "-- $group"
     case $group in
         dtest | dtestcm | dtestsrq | dtestx) "${group}_all" ;;
-        functional | limits | transactions | performance | mixed | ours | libdat | storm) "$group" ;;
+        functional | limits | transactions | performance | mixed | check | ours | libdat | storm) "$group" ;;
         repeated=* | many=* | storm=*) "${group%%=*}" "${group#*=}" ;;
         *)
             echo "there is no group $group"

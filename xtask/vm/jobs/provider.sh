@@ -15,6 +15,8 @@ wanted=" ${*:-transfers transactions connections sharing} "
 echo "speed version kernel $(uname -r)"
 
 library=$(command -v libdat_provider.so)
+# What xtask/vm/programs/stamps.c makes, if it was taken along.
+stamps=$(command -v stamps.so || true)
 export DAT_OVERRIDE=/run/dat.conf DAPL_DBG_TYPE=0
 cat > "$DAT_OVERRIDE" << END
 dat u2.0 nonthreadsafe default $library dat.0.1 "$RDMA_DEVICE 1" ""
@@ -86,10 +88,16 @@ transactions() {
     transaction "$1" mixed-p 4096 2000 -P -w 1 $mixed
 }
 
+# timed COMMAND: a command that says what processor time it took as well. Both ends of a connection share the one processor, so that what either end
+# measures by the clock has the work of the other one in it, if that is not asleep.
+timed() {
+    printf "bash -c 'TIMEFORMAT=\"processor %%3U %%3S\"; time env LD_PRELOAD=%s %s'" "$stamps" "$1"
+}
+
 # connections DEVICE
 connections() {
     local device=$1 count=500 side
-    pair 60 15828 "dtestcm -P $device -c $count -w" "dtestcm -P $device -h $RDMA_IPV4 -c $count -w"
+    pair 60 15828 "$(timed "dtestcm -P $device -c $count -w")" "$(timed "dtestcm -P $device -h $RDMA_IPV4 -c $count -w")"
     grep -q "ALL $count CONNECTED on Client" /run/client
     for side in server client; do
         awk -v side=$side -v count="$count" -v device="$device" '
@@ -97,6 +105,8 @@ connections() {
             $1 == "open:" || $1 == "close:" { tell(substr($1, 1, length($1) - 1), $2 * 1e3) }
             $1 " " $2 == "EP create:" || $1 " " $2 == "EP free:" { tell(substr($2, 1, length($2) - 1), $3 * 1e3) }
             $1 == "TOTAL:" { tell("total", $2 * 1e9) }
+            $1 == "processor" { tell("work", ($2 + $3) * 1e9) }
+            /^stamps/ { print side, device, $0 }
             $1 == "Connections:" { tell("connect", $2 * 1e3) }' /run/$side
     done
 }
