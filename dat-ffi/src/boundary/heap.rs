@@ -8,11 +8,12 @@
 //! # Size
 //!
 //! What one call takes is bounded; how many threads are inside calls when the system begins to
-//! refuse is not. `dat_ia_open` takes most small blocks: five of 4 KiB and ten of 512 bytes, so
-//! that some 25 threads may open adapters at a time. Large blocks are for queues of the mock that
-//! grow, which have an old and a new block for a moment: there are two pairs of 256 KiB, for the
-//! thread of the mock and one that posts. The reserve is zeros in the library's data: a page takes
-//! memory when it is first used, or when the program locks all of its memory (`mlockall`).
+//! refuse is not. `dat_ia_open` takes most small blocks: three of 4 KiB and seven of 512 bytes, so
+//! that 36 threads may open adapters at a time. Large blocks are for dispatchers of the mock (40
+//! bytes for each of 4,096 events at most) and for its queues that grow, which have an old and a
+//! new block for a moment: there are two pairs of 256 KiB, for the thread of the mock and one that
+//! posts. The reserve is zeros in the library's data: a page takes memory when it is first used,
+//! or when the program locks all of its memory (`mlockall`).
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::UnsafeCell;
