@@ -1,16 +1,19 @@
 //! The allocator of the C libraries: that of the system, and a reserve for when it refuses.
 //!
-//! A collection of the standard library and the thread of the mock cannot report that there is no memory: they end the process,
-//! which is the consumer's. The reserve carries them to the end of the call. Calls that make something ask first ([`has_memory`]),
-//! and are refused while the reserve is in use and the system still refuses, so that it is not used up.
+//! A collection of the standard library and the thread of the mock cannot report that there is no
+//! memory: they end the process, which is the consumer's. The reserve carries them to the end of
+//! the call. Calls that make something ask first ([`has_memory`]), and are refused while the
+//! reserve is in use and the system still refuses, so that it is not used up.
 //!
 //! # Size
 //!
-//! What one call takes is bounded; how many threads are inside calls when the system begins to refuse is not. `dat_ia_open` takes
-//! most small blocks: five of 4 KiB and ten of 512 bytes, so that some 25 threads may open adapters at a time. Large blocks are for
-//! queues of the mock that grow, which have an old and a new block for a moment: there are two pairs of 256 KiB, for the thread of
-//! the mock and one that posts. The reserve is zeros in the library's data: a page takes memory when it is first used, or when the
-//! program locks all of its memory (`mlockall`).
+//! What one call takes is bounded; how many threads are inside calls when the system begins to
+//! refuse is not. `dat_ia_open` takes most small blocks: three of 4 KiB and seven of 512 bytes, so
+//! that 36 threads may open adapters at a time. Large blocks are for dispatchers of the mock (40
+//! bytes for each of 4,096 events at most) and for its queues that grow, which have an old and a
+//! new block for a moment: there are two pairs of 256 KiB, for the thread of the mock and one that
+//! posts. The reserve is zeros in the library's data: a page takes memory when it is first used,
+//! or when the program locks all of its memory (`mlockall`).
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::UnsafeCell;
@@ -88,7 +91,8 @@ static USED: AtomicUsize = AtomicUsize::new(0);
 /// What has to be free in the system's heap for a call to begin while the reserve is in use.
 const PROBE: Layout = Layout::new::<[u64; 4096]>();
 
-/// Whether a call that makes something may begin: the reserve is whole, or the system has memory again.
+/// Whether a call that makes something may begin: the reserve is whole, or the system has memory
+/// again.
 pub(crate) fn has_memory() -> bool {
     USED.load(Ordering::Relaxed) == 0 || system_has_memory()
 }
@@ -164,8 +168,9 @@ fn class_of(offset: usize) -> Option<&'static Class> {
     CLASSES.iter().rfind(|class| class.first <= offset)
 }
 
-// SAFETY: memory is the system's, or a block of the reserve, which is as large and as aligned as was asked for and is nobody
-// else's until it is given back; each goes back to where it came from. Nothing here allocates or unwinds.
+// SAFETY: memory is the system's, or a block of the reserve, which is as large and as aligned as
+// was asked for and is nobody else's until it is given back; each goes back to where it came from.
+// Nothing here allocates or unwinds.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as the caller promises.
@@ -219,7 +224,8 @@ unsafe impl GlobalAlloc for Heap {
         // SAFETY: the caller promises a size that is not zero.
         let moved = unsafe { self.alloc(new) };
         if !moved.is_null() {
-            // SAFETY: both are as long as what is copied, and apart; the caller gives the old one up.
+            // SAFETY: both are as long as what is copied, and apart; the caller gives the old one
+            // up.
             unsafe {
                 ptr::copy_nonoverlapping(memory, moved, layout.size().min(size));
                 self.dealloc(memory, layout);

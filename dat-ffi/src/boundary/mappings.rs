@@ -12,13 +12,15 @@ use super::consumer::{Access, populate};
 /// The file that has them.
 const MAPPINGS: &str = "/proc/self/maps";
 
-/// Most memory that the system is asked to provide, in bytes, so that it says what may be done with it.
+/// Most memory that the system is asked to provide, in bytes, so that it says what may be done with
+/// it.
 const PROVIDED: usize = 4 << 20;
 
 /// Whether memory may be used as `needed`; true where the system does not say.
 ///
-/// Linux 6.11 and later tells of the mappings of that memory: the cost grows with no others, and the memory stays untouched. Before,
-/// small memory is provided, as for a device that pins it; the list of all mappings is read for large memory, and before a refusal.
+/// Linux 6.11 and later tells of the mappings of that memory: the cost grows with no others, and
+/// the memory stays untouched. Before, small memory is provided, as for a device that pins it; the
+/// list of all mappings is read for large memory, and before a refusal.
 pub(crate) fn allows(address: usize, length: usize, needed: Access) -> bool {
     let Ok(file) = File::open(MAPPINGS) else {
         return true;
@@ -48,7 +50,8 @@ struct Mapping {
     is_stack: bool,
 }
 
-/// What may be done with memory. `find` tells the mapping that an address lies in, or else the next one.
+/// What may be done with memory. `find` tells the mapping that an address lies in, or else the next
+/// one.
 ///
 /// The stack is as long as it may become: what was never touched of it is not mapped yet.
 fn access_by(
@@ -98,7 +101,8 @@ fn stack_limit() -> usize {
 /// The name of the stack.
 const STACK: &[u8] = b"[stack]";
 
-/// A question about one mapping, and the answer, as Linux 6.11 and later has it for `ioctl` on the file.
+/// A question about one mapping, and the answer, as Linux 6.11 and later has it for `ioctl` on the
+/// file.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 struct Query {
@@ -166,7 +170,8 @@ fn ask(file: &File, address: usize, name: &mut [u8]) -> Result<Option<Query>> {
         query.name_size = name.len() as u32;
         query.name = ptr::from_mut(name).cast::<u8>().expose_provenance() as u64;
     }
-    // SAFETY: the system reads and writes as much as `size` says, and writes as much of the name as there is room for.
+    // SAFETY: the system reads and writes as much as `size` says, and writes as much of the name as
+    // there is room for.
     if unsafe { libc::ioctl(file.as_raw_fd(), ASK, &raw mut query) } == 0 {
         return Ok(Some(query));
     }
@@ -194,7 +199,8 @@ fn listed_access(file: File, limit: usize, address: usize, length: usize) -> Res
     access_by(|from| list.find(from), limit, address, length)
 }
 
-/// The list of all mappings, in the order of their addresses: `first-end rwxp ... name`, in hexadecimal digits.
+/// The list of all mappings, in the order of their addresses: `first-end rwxp ... name`, in
+/// hexadecimal digits.
 struct List<R> {
     lines: R,
     line: Vec<u8>,
@@ -206,7 +212,8 @@ impl<R: BufRead> List<R> {
         Self { lines, line }
     }
 
-    /// The mapping that an address lies in, or else the next one. Addresses grow from one call to the next.
+    /// The mapping that an address lies in, or else the next one. Addresses grow from one call to
+    /// the next.
     fn find(&mut self, address: usize) -> Result<Option<Mapping>> {
         loop {
             self.line.clear();
@@ -250,7 +257,8 @@ mod tests {
     /// Whether the release of the system has the question: 6.11 or later.
     fn can_be_asked() -> bool {
         let mut name = std::mem::MaybeUninit::<libc::utsname>::zeroed();
-        // SAFETY: there is room for the answer, all of whose bits may be zero; the release ends with a zero byte.
+        // SAFETY: there is room for the answer, all of whose bits may be zero; the release ends
+        // with a zero byte.
         let release = unsafe {
             assert_eq!(libc::uname(name.as_mut_ptr()), 0);
             CStr::from_ptr(name.assume_init_ref().release.as_ptr()).to_owned()
@@ -275,7 +283,8 @@ mod tests {
 
     /// Memory of pages without rights, with `rights` from its second page on.
     fn mapped(pages: usize, rights: i32) -> usize {
-        // SAFETY: asks for memory of its own wherever there is room, and changes the rights of some of it.
+        // SAFETY: asks for memory of its own wherever there is room, and changes the rights of some
+        // of it.
         unsafe {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
             let start = libc::mmap(ptr::null_mut(), pages << 12, libc::PROT_NONE, flags, -1, 0);

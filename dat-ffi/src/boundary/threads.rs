@@ -1,7 +1,8 @@
 //! Threads of the library.
 //!
-//! They are not threads of the standard library. Those take memory from the system that cannot be refused: the process ends where the
-//! heap is exhausted, when such a thread starts and when any thread first asks the standard library who it is.
+//! They are not threads of the standard library. Those take memory from the system that cannot be
+//! refused: the process ends where the heap is exhausted, when such a thread starts and when any
+//! thread first asks the standard library who it is.
 
 use std::ffi::{CStr, c_void};
 use std::io;
@@ -31,8 +32,9 @@ pub(crate) fn this_thread() -> Thread {
     Thread(unsafe { pthread_self() })
 }
 
-/// Starts a thread that gets no signals: a program that waits for one with all its own threads does not know ours, to which the
-/// system could give it, and its handlers shall not run while we hold locks.
+/// Starts a thread that gets no signals: a program that waits for one with all its own threads does
+/// not know ours, to which the system could give it, and its handlers shall not run while we hold
+/// locks.
 ///
 /// # Errors
 /// What the system says, for want of memory as well.
@@ -81,7 +83,8 @@ extern "C" fn run(begun: *mut c_void) -> *mut c_void {
 fn without_signals<R>(start: impl FnOnce() -> R) -> R {
     let mut all = MaybeUninit::<sigset_t>::uninit();
     let mut before = MaybeUninit::<sigset_t>::uninit();
-    // SAFETY: the first call makes the set that the second one reads; that writes the other one, or fails and changes nothing.
+    // SAFETY: the first call makes the set that the second one reads; that writes the other one, or
+    // fails and changes nothing.
     let blocked = unsafe {
         sigfillset(all.as_mut_ptr());
         pthread_sigmask(SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) == 0
