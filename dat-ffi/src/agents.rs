@@ -12,7 +12,7 @@ use dat_core::event::ProxyAgent;
 use dat_core::id::EvdId;
 
 use crate::adapter::Adapter;
-use crate::boundary::{Agent, PerProcess};
+use crate::boundary::{Agent, PerProcess, uncancelled};
 use crate::handles::CHandle;
 
 /// An agent that was not called yet, or is being called.
@@ -207,7 +207,8 @@ fn call(number: u64, evd: Option<EvdId>) {
 
 /// Does the call that has begun.
 fn finish(number: u64, agent: Agent, evd: CHandle) {
-    agent.call(evd);
+    // A thread that were cancelled there would leave our frames, too.
+    uncancelled(|| agent.call(evd));
     agents().enlisted.remove(&number);
     OVER.notify_all();
 }
