@@ -62,6 +62,7 @@ const STEPS: &[Step] = &[
                     "hosts",
                     "conformance",
                     "dapl",
+                    "processes -- 1",
                     // Short forms of what `cargo xtask harden` runs for long, by the same seed each time: others are tried there.
                     "hostile -- 1 7",
                     "limits -- 1 7 servers commands programs files",
