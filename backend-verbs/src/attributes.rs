@@ -1,7 +1,7 @@
 //! What adapters and provider say about themselves.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, TryLockError};
 
 use dat_core::attributes::{IaAddress, IaAttributes, NamedAttribute, ProviderAttributes};
 use dat_core::flags::{
@@ -17,15 +17,22 @@ const TRANSFER: u32 = 1 << 31;
 /// What the soft-RoCE driver of Linux says for a vendor.
 const SOFT_ROCE: u32 = 0xFF_FFFF;
 
-/// A name that stays, since attributes lend it for ever; each name is kept once.
+/// A name that stays, since attributes lend it for ever; each name is kept once, unless two threads ask at a time.
 fn lasting(name: &str) -> &'static str {
     static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
-    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = names.get(name) {
+    // In a child of `fork` it may be locked for ever, by a thread that is not there.
+    let mut names = match NAMES.try_lock() {
+        Ok(names) => Some(names),
+        Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    };
+    if let Some(known) = names.as_ref().and_then(|names| names.get(name)) {
         return known;
     }
     let kept: &'static str = Box::leak(name.into());
-    names.insert(kept);
+    if let Some(names) = &mut names {
+        names.insert(kept);
+    }
     kept
 }
 

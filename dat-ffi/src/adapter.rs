@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::thread;
 
@@ -148,21 +148,25 @@ impl<B: Host> Opened<B> {
         deadline.map_or(slice, |deadline| deadline.min(slice))
     }
 
-    /// Calls `sleep` with something to sleep on.
+    fn sleepers(&self) -> MutexGuard<'_, Vec<B::Wait>> {
+        self.sleepers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Something to sleep on, for a whole wait: the process may have no descriptors for another one later.
     ///
     /// # Errors
-    /// INSUFFICIENT_RESOURCES (DEVICE): there is nothing to sleep on; and those of `sleep`.
-    pub(crate) fn sleeping<R>(&self, sleep: impl FnOnce(&mut B::Wait) -> Result<R>) -> Result<R> {
-        let idle = || self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = idle().pop();
-        let mut sleeper = match known {
-            Some(sleeper) => sleeper,
+    /// INSUFFICIENT_RESOURCES (DEVICE): there is nothing to sleep on.
+    pub(crate) fn sleeper(&self) -> Result<Sleeper<'_, B>> {
+        let known = self.sleepers().pop();
+        let wait = match known {
+            Some(wait) => wait,
             None => B::sleeper(&self.ground)
                 .map_err(|_| Error::insufficient_resources(Subtype::ResourceDevice))?,
         };
-        let result = sleep(&mut sleeper);
-        idle().push(sleeper);
-        result
+        Ok(Sleeper {
+            opened: self,
+            wait: Some(wait),
+        })
     }
 
     /// Lets the adapter make progress until `care` is another, on a thread that does nothing else.
@@ -189,6 +193,26 @@ impl<B: Host> Opened<B> {
                 let _reason: WakeReason = sleeper.wait(self.ia.next_deadline());
             }
         }
+    }
+}
+
+/// What a thread sleeps on in a wait; kept for others when it is dropped.
+pub(crate) struct Sleeper<'o, B: Host> {
+    opened: &'o Opened<B>,
+    /// There until it is dropped.
+    wait: Option<B::Wait>,
+}
+
+impl<B: Host> Sleeper<'_, B> {
+    /// What it sleeps on.
+    pub(crate) fn get(&mut self) -> Option<&mut B::Wait> {
+        self.wait.as_mut()
+    }
+}
+
+impl<B: Host> Drop for Sleeper<'_, B> {
+    fn drop(&mut self) {
+        self.opened.sleepers().extend(self.wait.take());
     }
 }
 
@@ -342,23 +366,26 @@ impl Adapter {
     ) -> Result<Entered<'static, Self>> {
         // One after the other, so that an empty place stays empty until it is filled.
         static TURN: PerProcess<Mutex<()>> = PerProcess::new();
-        static SMALL: Once = Once::new();
+        static SMALL: AtomicBool = AtomicBool::new(false);
         let full = Error::insufficient_resources(Subtype::ResourceMemory);
         if !is_told_apart() {
             return Err(full);
         }
         let _turn = TURN.this().lock().unwrap_or_else(PoisonError::into_inner);
-        SMALL.call_once(|| {
+        if !SMALL.swap(true, Ordering::Relaxed) {
             keep_small(&ADAPTERS);
             handles::keep_small();
-        });
+        }
         let (index, slot) = ADAPTERS
             .iter()
             .enumerate()
             .skip(FIRST.load(Ordering::Relaxed))
+            // Before the look, which takes a lock: a child that is forked meanwhile begins behind it.
+            .inspect(|(index, _)| {
+                REACHED.fetch_max(index + 1, Ordering::Relaxed);
+            })
             .find(|(_, slot)| slot.is_empty())
             .ok_or(full)?;
-        REACHED.fetch_max(index + 1, Ordering::Relaxed);
         let cell = reserve()?;
         let capacity = Capacity::beside(OPEN.load(Ordering::Relaxed));
         let device = opening.open(&capacity, async_evd_min_qlen)?;

@@ -11,7 +11,7 @@ use dat_core::event::ProxyAgent;
 use dat_core::id::EvdId;
 
 use crate::adapter::Adapter;
-use crate::boundary::{Agent, PerProcess, Thread, this_thread};
+use crate::boundary::{Agent, PerProcess, Thread, this_thread, uncancelled};
 use crate::handles::CHandle;
 
 /// An agent that was not called yet, or is being called.
@@ -206,7 +206,8 @@ fn call(number: u64, evd: Option<EvdId>) {
 
 /// Does the call that has begun.
 fn finish(number: u64, agent: Agent, evd: CHandle) {
-    agent.call(evd);
+    // A thread that were cancelled there would leave our frames, too.
+    uncancelled(|| agent.call(evd));
     agents().enlisted.remove(&number);
     OVER.notify_all();
 }

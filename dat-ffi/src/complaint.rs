@@ -1,7 +1,8 @@
 //! What a user can be told whose program gets no more than a code.
 
 use std::fmt::Display;
-use std::io::{self, Write};
+
+use crate::boundary::say;
 
 /// The variable that says whether it is said.
 const VARIABLE: &str = "DAT_DBG_TYPE";
@@ -9,7 +10,6 @@ const VARIABLE: &str = "DAT_DBG_TYPE";
 /// Says on the error output what is wrong, and which part of ours found it, if that is wanted: the variable is set and not 0.
 pub(crate) fn complain(part: impl Display, what: impl Display) {
     if std::env::var(VARIABLE).is_ok_and(|value| value != "0") {
-        // Whom it cannot be said to does not hear it; a panic would end the program.
-        let _said = writeln!(io::stderr(), "{part}: {what}");
+        say(&format!("{part}: {what}\n"));
     }
 }

@@ -18,9 +18,9 @@
 //! | [`registry`] | `dat.conf`: its entries, what is wrong with it, which entry is asked for |
 //! | [`rsm`] | the calls of remote shared memory |
 //!
-//! No panic crosses into C: the functions of the tables are `extern "C"`, out of which nothing unwinds; a panic, which would be a fault
-//! of ours, ends the process where it happens. What comes from C can cause none. The waits, and the calls that lead to them, are
-//! `extern "C-unwind"`: a thread that is cancelled leaves by them; the waits end the process at a panic themselves.
+//! No panic crosses into C, and what comes from C can cause none. Posts and dequeues are `extern "C"`, out of which nothing unwinds. The
+//! other calls are `extern "C-unwind"`: a thread that is cancelled may leave by them, with nothing to drop. A panic in any of them, which
+//! would be a fault of ours, ends the process where it happens.
 
 mod adapter;
 mod agents;

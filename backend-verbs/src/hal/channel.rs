@@ -9,6 +9,7 @@ use rdma_sys::{
     ibv_get_cq_event,
 };
 
+use super::cancel::uncancelled;
 use super::sleep::set_nonblocking;
 use super::{Context, refusal};
 
@@ -56,13 +57,14 @@ impl CompletionChannel {
         let mut context = ptr::null_mut();
         // SAFETY: the channel lives, and there is room for both answers. The queue in a notification lives:
         // a queue that is destroyed takes its notifications with it, and waits for those that are being looked at.
-        unsafe {
-            if ibv_get_cq_event(self.raw(), &raw mut queue, &raw mut context) != 0 {
-                return None;
+        let told = uncancelled(|| unsafe {
+            let told = ibv_get_cq_event(self.raw(), &raw mut queue, &raw mut context) == 0;
+            if told {
+                ibv_ack_cq_events(queue, 1);
             }
-            ibv_ack_cq_events(queue, 1);
-        }
-        Some(context as usize)
+            told
+        });
+        told.then_some(context as usize)
     }
 }
 

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use dat_core::backend::{BackendError, DeviceFailure};
 use rdma_sys::{ibv_cq, ibv_create_cq, ibv_destroy_cq, ibv_resize_cq, ibv_wc, ibv_wc_opcode};
 
-use super::{CompletionChannel, Context, refusal};
+use super::{CompletionChannel, Context, cancel, refusal};
 
 /// Completions taken from the device at a time.
 pub(crate) const BATCH: usize = 16;
 
 type Poll = unsafe extern "C" fn(*mut ibv_cq, i32, *mut ibv_wc) -> i32;
-type Notify = unsafe extern "C" fn(*mut ibv_cq, i32) -> i32;
+pub(super) type Notify = unsafe extern "C" fn(*mut ibv_cq, i32) -> i32;
 
 /// A completion queue.
 #[derive(Debug)]
@@ -291,9 +291,7 @@ impl CompletionQueue {
 }
 
 fn functions(context: &Context) -> Result<(Poll, Notify), BackendError> {
-    // SAFETY: the context lives, and nobody changes its table.
-    let operations = unsafe { &(*context.raw()).ops };
-    match (operations.poll_cq, operations.req_notify_cq) {
+    match (context.operations().poll_cq, cancel::notify(context)) {
         (Some(poll), Some(notify)) => Ok((poll, notify)),
         _ => Err(BackendError::NotSupported),
     }

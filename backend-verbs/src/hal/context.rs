@@ -7,12 +7,12 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use dat_core::backend::BackendError;
 use rdma_sys::{
-    ibv_atomic_cap, ibv_close_device, ibv_context, ibv_device, ibv_device_attr,
+    ibv_atomic_cap, ibv_close_device, ibv_context, ibv_context_ops, ibv_device, ibv_device_attr,
     ibv_device_cap_flags, ibv_free_device_list, ibv_get_device_list, ibv_get_device_name,
     ibv_gid_entry, ibv_open_device, ibv_query_device, ibv_query_port, ibv_transport_type,
 };
 
-use super::refusal;
+use super::{cancel, refusal};
 use crate::device::lacks_descriptors;
 
 unsafe extern "C" {
@@ -33,6 +33,8 @@ const ADDRESSES: [usize; 2] = [32, 8192];
 #[derive(Debug)]
 pub(crate) struct Context {
     raw: NonNull<ibv_context>,
+    /// Whether posts and requests for notifications may call the system.
+    calls_the_system: bool,
 }
 
 // SAFETY: libibverbs lets any thread use a context and what is made from it.
@@ -164,7 +166,10 @@ impl Context {
     /// A context that nobody opened: it must not be dropped.
     #[cfg(any(test, feature = "fake"))]
     pub(super) fn borrowed(raw: NonNull<ibv_context>) -> Self {
-        Self { raw }
+        Self {
+            raw,
+            calls_the_system: false,
+        }
     }
 
     /// Opens the device of this name.
@@ -176,9 +181,21 @@ impl Context {
             .ok_or(BackendError::Device)?;
         // SAFETY: a device of a list that is still there.
         let raw = unsafe { ibv_open_device(device) };
-        NonNull::new(raw)
-            .map(|raw| Self { raw })
-            .ok_or_else(refusal::last)
+        let mut context = Self {
+            raw: NonNull::new(raw).ok_or_else(refusal::last)?,
+            calls_the_system: true,
+        };
+        context.calls_the_system = cancel::may_call_the_system(context.limits()?.vendor);
+        Ok(context)
+    }
+
+    pub(super) fn operations(&self) -> &ibv_context_ops {
+        // SAFETY: the context lives as long as `self`, and nobody changes its table.
+        unsafe { &(*self.raw()).ops }
+    }
+
+    pub(super) fn calls_the_system(&self) -> bool {
+        self.calls_the_system
     }
 
     pub(super) fn raw(&self) -> *mut ibv_context {

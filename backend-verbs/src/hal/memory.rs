@@ -11,6 +11,7 @@ use rdma_sys::{
     ibv_mw_type, ibv_pd, ibv_reg_mr,
 };
 
+use super::cancel::uncancelled;
 use super::{Context, refusal};
 
 /// A protection domain.
@@ -45,9 +46,12 @@ impl Domain {
         self.raw.as_ptr()
     }
 
+    pub(super) fn context(&self) -> &Context {
+        &self.context
+    }
+
     pub(super) fn operations(&self) -> &ibv_context_ops {
-        // SAFETY: the context lives as long as `self`, and nobody changes its table.
-        unsafe { &(*self.context.raw()).ops }
+        self.context.operations()
     }
 }
 
@@ -274,7 +278,7 @@ impl Window {
             WindowType::Two => ibv_mw_type::IBV_MW_TYPE_2,
         };
         // SAFETY: the domain lives, and the function is its device's.
-        let raw = unsafe { allocate(domain.raw(), wanted) };
+        let raw = uncancelled(|| unsafe { allocate(domain.raw(), wanted) });
         Ok(Self {
             raw: NonNull::new(raw).ok_or_else(refusal::last)?,
             domain: Arc::clone(domain),
@@ -312,7 +316,7 @@ impl Drop for Window {
     fn drop(&mut self) {
         if let Some(free) = self.domain.operations().dealloc_mw {
             // SAFETY: made by `new`, and dropped once. An open window is closed by that.
-            unsafe { free(self.raw()) };
+            uncancelled(|| unsafe { free(self.raw()) });
         }
     }
 }

@@ -8,6 +8,7 @@
 
 mod address;
 mod again;
+mod cancel;
 mod channel;
 mod completion_queue;
 mod connection;

@@ -14,11 +14,13 @@ use rdma_sys::{
     ibv_send_wr, ibv_sge, ibv_wr_opcode, rdma_t,
 };
 
+use super::cancel;
 use super::segments::{NO_SEGMENT, SegmentCursor};
 use super::{Access, QueuePair, Region, Window};
 
-type Post = unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> i32;
-type Bind = unsafe extern "C" fn(*mut ibv_qp, *mut ibv_mw, *mut ibv_mw_bind) -> i32;
+pub(super) type Post =
+    unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> i32;
+pub(super) type Bind = unsafe extern "C" fn(*mut ibv_qp, *mut ibv_mw, *mut ibv_mw_bind) -> i32;
 
 /// Requests that are gathered before they have to be handed over.
 const ROOM: usize = 64;
@@ -128,9 +130,9 @@ impl SendList {
         depth: u32,
         segments: u32,
     ) -> Result<Self, BackendError> {
-        let operations = owner.domain().operations();
-        let post = operations.post_send.ok_or(BackendError::NotSupported)?;
-        let bind = operations.bind_mw;
+        let context = owner.domain().context();
+        let post = cancel::post(context).ok_or(BackendError::NotSupported)?;
+        let bind = cancel::bind(context);
         let queue_pair = NonNull::new(owner.raw()).ok_or(BackendError::Device)?;
         let mut list = Self::over(post, bind, queue_pair, Some(owner), depth, segments);
         list.inline_below = below(list.owner.as_ref().map_or(0, |owner| owner.inline()));

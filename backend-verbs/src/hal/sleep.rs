@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use dat_core::backend::BackendError;
 
+use super::cancel::uncancelled;
 use super::refusal;
 
 /// Makes reads of a file descriptor return when there is nothing.
@@ -59,14 +60,14 @@ impl EventFd {
     /// Wakes who sleeps on it, or who will.
     pub(crate) fn raise(&self) {
         // It fails only when the counter is as high as it goes, and then it is raised.
-        let _raised = (&self.0).write(&1_u64.to_ne_bytes());
+        let _raised = uncancelled(|| (&self.0).write(&1_u64.to_ne_bytes()));
     }
 
     /// Lowers it; whether it was raised.
     pub(crate) fn lower(&self) -> bool {
         let mut count = [0; 8];
         // It fails only when it is not raised.
-        (&self.0).read(&mut count).is_ok()
+        uncancelled(|| (&self.0).read(&mut count).is_ok())
     }
 }
 

@@ -194,6 +194,22 @@ fn threads_are_cancelled_while_they_wait() {
     run_built(&build("cancel", &[]));
 }
 
+/// The packaged registry opens its files by itself, and may be cancelled there.
+///
+/// Spec: GEN-01, IAO-01, IAC-01, EPS-01, EPW-01, EPB-01, EPV-01, RMB-01
+#[test]
+fn no_thread_is_cancelled_in_a_call_that_does_not_wait() {
+    run_with_ours(&build("cancelled", &[]), &[]);
+}
+
+/// On the mock a wait needs no file; a job of the guest runs the program on a device.
+///
+/// Spec: EVW-01, CNW-01
+#[test]
+fn waits_go_on_while_no_file_can_be_opened() {
+    run_built(&build("starved", &[]));
+}
+
 /// Spec: CNC-02, CNW-05, CNF-01, IAC-01, IAC-02
 #[test]
 fn agents_are_called_once_and_not_after_the_free() {
@@ -238,6 +254,14 @@ fn our_registry_finds_our_provider_without_a_line_for_it() {
 fn a_child_is_refused_what_its_parent_has_open() {
     // The sanitizer's allocator does not open its locks in a child.
     run_built(&build("fork", &[]));
+}
+
+/// The packaged registry has locks of its own.
+///
+/// Spec: GEN-03, GEN-04, IAO-01
+#[test]
+fn a_child_waits_for_no_thread_of_its_parent() {
+    run_with_ours(&build("forks", &[]), &[]);
 }
 
 const VALGRIND: &[&str] = &[

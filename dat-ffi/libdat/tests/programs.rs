@@ -217,6 +217,24 @@ fn calls_are_refused_while_the_heap_is_exhausted() {
     assert!(missing.is_empty(), "not swept: {missing:?}");
 }
 
+/// Spec: GEN-01, IAO-01, IAC-01, EPS-01, EPW-01, EPB-01, EPV-01, RMB-01
+#[test]
+fn no_thread_is_cancelled_in_a_call_that_does_not_wait() {
+    Program::new(BOTH, "cancelled", PLAIN).run(&[], &[]);
+}
+
+/// Spec: GEN-03, GEN-04, IAO-01
+#[test]
+fn a_child_is_refused_what_its_parent_has_open() {
+    Program::new(BOTH, "fork", PLAIN).run(&[], &[]);
+}
+
+/// Spec: GEN-03, GEN-04, IAO-01
+#[test]
+fn a_child_waits_for_no_thread_of_its_parent() {
+    Program::new(BOTH, "forks", PLAIN).run(&[], &[]);
+}
+
 /// Spec: GEN-03, GEN-04, IAO-06
 #[test]
 fn any_value_may_be_given_for_any_handle() {

@@ -14,19 +14,19 @@ static HEAP: dat_ffi::Heap = dat_ffi::Heap;
 
 /// Exports functions of the module under the names that C knows.
 macro_rules! functions {
-    ($abi:literal: $($(#[$doc:meta])* $name:ident($($argument:ident: $type:ty),*) = $call:expr;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident($($argument:ident: $type:ty),*) = $call:expr;)*) => {$(
         $(#[$doc])*
         #[expect(unsafe_code, reason = "C programs find the function by its name")]
         #[unsafe(no_mangle)]
-        pub extern $abi fn $name($($argument: $type),*) -> Code {
+        pub extern "C-unwind" fn $name($($argument: $type),*) -> Code {
             use dat_ffi::rsm::*;
             $call
         }
     )*};
 }
 
+// A thread that is cancelled in a wait, or as a call ends, leaves by these, which have nothing to drop.
 functions! {
-    "C":
     #[doc = include_str!("../../manual/rsm_get_controller.md")]
     rsm_get_controller(name: Text, controller: Out<CHandle>) = get_controller(name, controller);
     #[doc = include_str!("../../manual/rsm_get_controller_attr.md")]
@@ -105,11 +105,6 @@ functions! {
     rsm_memseg_get_pollfd(segment: CHandle, entry: Out<PollEntry>) = get_pollfd(segment, entry);
     #[doc = include_str!("../../manual/rsm_memseg_release_pollfd.md")]
     rsm_memseg_release_pollfd(segment: CHandle) = release_pollfd(segment);
-}
-
-// A thread that is cancelled leaves by these.
-functions! {
-    "C-unwind":
     #[doc = include_str!("../../manual/rsm_intr_signal_wait.md")]
     rsm_intr_signal_wait(segment: CHandle, timeout: i32) = signal_wait(segment, timeout);
     #[doc = include_str!("../../manual/rsm_intr_signal_wait_pollfd.md")]

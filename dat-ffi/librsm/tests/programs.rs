@@ -141,6 +141,18 @@ fn threads_are_cancelled_while_they_wait() {
     run(&build("cancel", &[]));
 }
 
+/// Spec: RSMGEN-01, RSMCT-01, RSMIM-01, RSMPV-40, RSMSG-01
+#[test]
+fn no_thread_is_cancelled_in_a_call_that_does_not_wait() {
+    run(&build("cancelled", &[]));
+}
+
+/// Spec: RSMSG-02, RSMSG-07
+#[test]
+fn waits_go_on_while_no_file_can_be_opened() {
+    run(&build("starved", &[]));
+}
+
 /// Spec: RSMGEN-06, RSMCT-01, RSMCT-05, RSMEX-01, RSMEX-02, RSMEX-03, RSMEX-20, RSMEX-22, RSMEX-23, RSMPB-01, RSMPB-02, RSMPB-03
 /// Spec: RSMPB-04, RSMPB-06, RSMPB-10, RSMPB-20, RSMIM-01, RSMIM-02, RSMIM-06, RSMIM-10, RSMGP-01, RSMGP-02, RSMGP-05, RSMGP-06
 /// Spec: RSMGP-07, RSMST-05, RSMLH-03, RSMLH-04, RSMLH-11, RSMBR-01, RSMBR-02, RSMBR-10, RSMBR-11, RSMMD-01, RSMST-01, RSMST-03
@@ -164,7 +176,8 @@ fn segments_are_mapped() {
 /// Spec: RSMGEN-03, RSMGEN-04
 #[test]
 fn a_child_has_nothing_of_its_parent() {
-    run(&build("fork", &[]));
+    let built = build("fork", &[]);
+    finish(&built, command(&built, &[]).args(["loopback", "100"]));
 }
 
 /// Spec: RSMGEN-02, RSMPV-84, RSMPV-14, RSMST-04, RSMCT-03, RSMCT-10

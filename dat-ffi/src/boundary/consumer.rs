@@ -2,8 +2,7 @@
 
 use std::ffi::c_void;
 use std::ptr;
-use std::sync::OnceLock;
-use std::sync::atomic::AtomicU8;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use libc::{EINVAL, MADV_POPULATE_READ, MADV_POPULATE_WRITE};
 
@@ -57,21 +56,28 @@ pub(crate) enum Access {
 
 /// Looks what may be done with memory, and has the system provide it, as for a device. Where the system cannot tell, it may be written.
 pub(crate) fn access_to(address: usize, length: usize) -> Access {
-    static TELLS: OnceLock<bool> = OnceLock::new();
-    let here = 0_u8;
-    let tells = || {
-        populate(
-            ptr::from_ref(&here).expose_provenance(),
-            1,
-            MADV_POPULATE_READ,
-        ) != EINVAL
-    };
-    if !*TELLS.get_or_init(tells) || populate(address, length, MADV_POPULATE_WRITE) == 0 {
+    if !system_tells() || populate(address, length, MADV_POPULATE_WRITE) == 0 {
         return Access::Write;
     }
     match populate(address, length, MADV_POPULATE_READ) {
         0 => Access::Read,
         _ => Access::None,
+    }
+}
+
+/// Whether the system can be asked what may be done with memory.
+fn system_tells() -> bool {
+    const UNKNOWN: u8 = 2;
+    static TELLS: AtomicU8 = AtomicU8::new(UNKNOWN);
+    match TELLS.load(Ordering::Relaxed) {
+        UNKNOWN => {
+            let here = 0_u8;
+            let address = ptr::from_ref(&here).expose_provenance();
+            let tells = populate(address, 1, MADV_POPULATE_READ) != EINVAL;
+            TELLS.store(tells.into(), Ordering::Relaxed);
+            tells
+        }
+        known => known != 0,
     }
 }
 
@@ -98,10 +104,9 @@ pub(crate) fn last_error() -> i32 {
 
 /// The page size of this host.
 pub(crate) fn page_size() -> usize {
-    static SIZE: OnceLock<usize> = OnceLock::new();
-    // SAFETY: asks for a number.
-    let ask = || usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) });
-    *SIZE.get_or_init(|| ask().ok().filter(|size| *size != 0).unwrap_or(4096))
+    // SAFETY: asks for a number, which the C library knows.
+    let size = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) });
+    size.ok().filter(|size| *size != 0).unwrap_or(4096)
 }
 
 #[cfg(test)]

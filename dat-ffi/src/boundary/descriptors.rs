@@ -51,6 +51,19 @@ impl Flag {
     }
 }
 
+/// Writes to the error output, as far as it takes it. Takes no lock, which in a child of `fork` may be held for ever.
+pub(crate) fn say(text: &str) {
+    let mut left = text.as_bytes();
+    while !left.is_empty() {
+        // SAFETY: so many bytes are there.
+        let written = unsafe { libc::write(libc::STDERR_FILENO, left.as_ptr().cast(), left.len()) };
+        match usize::try_from(written) {
+            Ok(written @ 1..) => left = left.get(written..).unwrap_or_default(),
+            _ => return,
+        }
+    }
+}
+
 /// Sleeps until something is the matter with one of the descriptors; says with how many. `None` for ever.
 ///
 /// # Errors

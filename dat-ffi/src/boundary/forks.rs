@@ -1,33 +1,139 @@
-//! Which of a line of processes this is.
+//! What a child of `fork` has: values of its own, and those of its parent that no other thread was changing.
+//!
+//! Threads of the parent are not in the child. A lock that one of them held stays held there for ever, and what one of them was about to make
+//! once is never made. So nothing that lasts as long as the process is behind a plain lock or made on first use: it is [`PerProcess`],
+//! [`Inherited`], or atomic.
 
+use std::cell::Cell;
+use std::mem::ManuallyDrop;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Once, OnceLock};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use dat_core::event::ThreadWait;
 
 static FORKS: AtomicUsize = AtomicUsize::new(0);
-/// Forks are not noticed: the system had no memory for that.
-static UNREGISTERED: AtomicBool = AtomicBool::new(false);
+/// Forks are noticed. They are not where the system had no memory for that.
+static NOTICED: AtomicBool = AtomicBool::new(false);
+
+/// Called by the loader before any call of the library.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOADED: extern "C" fn() = loaded;
+
+extern "C" fn loaded() {
+    // SAFETY: `forked` stores to atomics and opens a lock of its own thread, which is allowed in a child of a process with threads. The
+    // others lock and open that lock. The library stays loaded.
+    let refused =
+        unsafe { libc::pthread_atfork(Some(enter_fork), Some(leave_fork), Some(forked)) != 0 };
+    NOTICED.store(!refused, Ordering::Relaxed);
+    // Notes the moment that it counts from, which it does once.
+    ThreadWait::clock();
+}
+
+extern "C" fn enter_fork() {
+    enter();
+}
+
+extern "C" fn leave_fork() {
+    leave();
+}
 
 extern "C" fn forked() {
     FORKS.fetch_add(1, Ordering::Relaxed);
     crate::adapter::abandon_all();
+    leave();
 }
 
 /// How many forks lie between the process that asked first and this one.
+#[inline(always)]
 pub(crate) fn forks() -> usize {
-    static REGISTERED: Once = Once::new();
-    // SAFETY: the function stores to atomics only, which is allowed in a child of a process with threads; the library stays loaded.
-    REGISTERED.call_once(|| unsafe {
-        let refused = libc::pthread_atfork(None, None, Some(forked)) != 0;
-        UNREGISTERED.store(refused, Ordering::Relaxed);
-    });
     FORKS.load(Ordering::Relaxed)
 }
 
-/// Calls functions of ours in the thread that forks: before, and after in the parent and the child. Without memory for that, a child
-/// may wait for a lock that was held.
-pub(crate) fn around_forks(before: extern "C" fn(), after: extern "C" fn()) {
-    // SAFETY: the functions are safe to call; the library that has them stays loaded.
-    unsafe { libc::pthread_atfork(Some(before), Some(after), Some(after)) };
+/// Held by the one thread that changes inherited values, or that forks.
+static TURN: Mutex<()> = Mutex::new(());
+
+std::thread_local! {
+    /// The turn while this thread has it, which it opens itself: a child has just this thread.
+    static HELD: Cell<Option<ManuallyDrop<MutexGuard<'static, ()>>>> = const { Cell::new(None) };
+    /// How often this thread has entered.
+    static DEPTH: Cell<usize> = const { Cell::new(0) };
+}
+
+fn enter() {
+    if DEPTH.get() == 0 {
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        HELD.set(Some(ManuallyDrop::new(turn)));
+    }
+    DEPTH.set(DEPTH.get() + 1);
+}
+
+fn leave() {
+    DEPTH.set(DEPTH.get() - 1);
+    if DEPTH.get() == 0 {
+        drop(HELD.take().map(ManuallyDrop::into_inner));
+    }
+}
+
+/// A value that a child of `fork` inherits whole: no other thread of the parent has it at the fork.
+///
+/// A thread that has one may have others, and calls nothing that waits, nor other libraries: whoever forks waits for it.
+#[derive(Debug, Default)]
+pub(crate) struct Inherited<T>(Mutex<T>);
+
+impl<T> Inherited<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self(Mutex::new(value))
+    }
+
+    /// The value, for this thread until the guard goes.
+    pub(crate) fn lock(&self) -> InheritedGuard<'_, T> {
+        let section = Section::begin();
+        InheritedGuard {
+            value: self.0.lock().unwrap_or_else(PoisonError::into_inner),
+            _section: section,
+        }
+    }
+}
+
+/// An inherited value while a thread has it.
+#[derive(Debug)]
+pub(crate) struct InheritedGuard<'a, T> {
+    /// Dropped first: fields go in this order.
+    value: MutexGuard<'a, T>,
+    _section: Section,
+}
+
+impl<T> Deref for InheritedGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T> DerefMut for InheritedGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.value
+    }
+}
+
+/// A part of a call in which no other thread forks.
+#[derive(Debug)]
+struct Section;
+
+impl Section {
+    fn begin() -> Self {
+        enter();
+        Self
+    }
+}
+
+impl Drop for Section {
+    fn drop(&mut self) {
+        leave();
+    }
 }
 
 /// Processes in a line of forks that have values of their own.
@@ -52,5 +158,30 @@ impl<T: Default> PerProcess<T> {
 
 /// Whether this process has values of its own, and its children are told from it.
 pub(crate) fn is_told_apart() -> bool {
-    forks() < GENERATIONS - 1 && !UNREGISTERED.load(Ordering::Relaxed)
+    forks() < GENERATIONS - 1 && NOTICED.load(Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: GEN-04
+    #[test]
+    fn the_loader_has_forks_noticed() {
+        assert!(is_told_apart());
+    }
+
+    /// Spec: GEN-04
+    #[test]
+    fn a_thread_has_several_values_and_gives_them_back_in_any_order() {
+        let (first, second) = (Inherited::new(1), Inherited::new(2));
+        let held = first.lock();
+        let other = second.lock();
+        drop(held);
+        assert_eq!((DEPTH.get(), *other), (1, 2));
+        assert!(TURN.try_lock().is_err());
+        drop(other);
+        assert_eq!(DEPTH.get(), 0);
+        assert_eq!(*first.lock(), 1);
+    }
 }

@@ -21,6 +21,9 @@ pub(crate) struct Slot<A> {
     turn: Mutex<()>,
 }
 
+/// More than can ever be inside.
+const ABANDONED: usize = usize::MAX / 4;
+
 impl<A> Slot<A> {
     /// An empty place.
     pub(crate) const fn new() -> Self {
@@ -66,6 +69,8 @@ impl<A> Slot<A> {
     /// thread that is not in this process, and drops nothing.
     pub(crate) fn abandon(&self) {
         self.open.store(ptr::null_mut(), Ordering::Release);
+        // Nobody is ever the last one who leaves, who would take the lock.
+        self.users.fetch_add(ABANDONED, Ordering::Relaxed);
     }
 
     /// Enters, if an open adapter is there.

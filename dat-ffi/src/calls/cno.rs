@@ -5,7 +5,7 @@ use dat_core::id::CnoId;
 use dat_core::{Error, ErrorKind, Result};
 
 use super::edition::{Added, Edition};
-use super::result::{Code, adapter, adapter_of, check_mask, check_memory, code};
+use super::result::{Code, adapter, adapter_of, check_mask, check_memory, code, sheltered};
 use crate::adapter::{Adapter, with_device};
 use crate::agents;
 use crate::boundary::{Agent, CnoParam, Out, held, in_steps, uncancelled};
@@ -15,8 +15,12 @@ use crate::handles::{CHandle, reserve};
 const PROXY_AGENT: u32 = 1;
 
 /// Spec: CNC-01..03
-pub(crate) extern "C" fn create<E: Edition>(ia: CHandle, agent: Agent, cno: Out<CHandle>) -> Code {
-    code::<E>((|| {
+pub(crate) extern "C-unwind" fn create<E: Edition>(
+    ia: CHandle,
+    agent: Agent,
+    cno: Out<CHandle>,
+) -> Code {
+    sheltered::<E>(|| {
         let adapter = adapter(ia)?;
         let place = cno.required(3)?;
         let cell = reserve()?;
@@ -33,19 +37,19 @@ pub(crate) extern "C" fn create<E: Edition>(ia: CHandle, agent: Agent, cno: Out<
         })?;
         place.put(made);
         Ok(())
-    })())
+    })
 }
 
 /// Spec: CNM-01, CNC-02
-pub(crate) extern "C" fn modify_agent<E: Edition>(cno: CHandle, agent: Agent) -> Code {
-    code::<E>((|| {
+pub(crate) extern "C-unwind" fn modify_agent<E: Edition>(cno: CHandle, agent: Agent) -> Code {
+    sheltered::<E>(|| {
         let adapter = adapter_of(cno, HandleKind::Cno)?;
         if agent.is_some() {
             check_memory()?;
             adapter.keep()?;
         }
         associate(&adapter, cno, CnoId::from_handle(cno.named()), agent)
-    })())
+    })
 }
 
 fn associate(adapter: &Adapter, cno: CHandle, id: CnoId, agent: Agent) -> Result<()> {
@@ -56,12 +60,12 @@ fn associate(adapter: &Adapter, cno: CHandle, id: CnoId, agent: Agent) -> Result
 }
 
 /// Spec: CNQ-01
-pub(crate) extern "C" fn query<E: Edition>(
+pub(crate) extern "C-unwind" fn query<E: Edition>(
     cno: CHandle,
     mask: u32,
     param: Out<CnoParam<E>>,
 ) -> Code {
-    code::<E>((|| {
+    sheltered::<E>(|| {
         let adapter = adapter_of(cno, HandleKind::Cno)?;
         let id = CnoId::from_handle(cno.named());
         let told = with_device!(adapter, opened => opened.ia.cno_query(id, CnoFields::empty()))?;
@@ -73,19 +77,19 @@ pub(crate) extern "C" fn query<E: Edition>(
             agent,
         });
         Ok(())
-    })())
+    })
 }
 
 /// Spec: CNF-01
-pub(crate) extern "C" fn free<E: Edition>(cno: CHandle) -> Code {
-    code::<E>((|| {
+pub(crate) extern "C-unwind" fn free<E: Edition>(cno: CHandle) -> Code {
+    sheltered::<E>(|| {
         let adapter = adapter_of(cno, HandleKind::Cno)?;
         let id = CnoId::from_handle(cno.named());
         with_device!(adapter, opened => opened.ia.cno_free(id))?;
         agents::dismiss(cno);
         adapter.retire(id);
         Ok(())
-    })())
+    })
 }
 
 /// When the time is up, or the adapter is closed, the dispatcher is null.
@@ -108,16 +112,17 @@ pub(crate) extern "C-unwind" fn wait<E: Edition>(
     };
     let id = CnoId::from_handle(cno.named());
     held(adapter, |adapter| {
-        with_device!(adapter, opened => match uncancelled(|| opened.ia.cno_wait(id)) {
+        with_device!(adapter, opened => match uncancelled(|| {
+            let waiting = opened.ia.cno_wait(id)?;
+            Ok((waiting, opened.sleeper()?))
+        }) {
             Err(error) => code::<E>(Err(error)),
-            Ok(waiting) => held(waiting, |waiting| in_steps(|| {
+            Ok(begun) => held(begun, |(waiting, sleeper)| in_steps(|| {
                 let slice = opened.slice(deadline);
-                let slept = opened.sleeping(|sleeper| Ok(waiting.sleep_until(Some(slice), sleeper)));
-                let waited = match slept {
-                    Ok(Some(waited)) => waited,
-                    Ok(None) if deadline != Some(slice) => return None,
-                    Ok(None) => Err(Error::queue_empty()),
-                    Err(error) => Err(error),
+                let waited = match waiting.sleep_until(Some(slice), sleeper.get()?) {
+                    Some(waited) => waited,
+                    None if deadline != Some(slice) => return None,
+                    None => Err(Error::queue_empty()),
                 };
                 match waited {
                     Ok(fired) => place.put(adapter.cells.of_some(fired)),

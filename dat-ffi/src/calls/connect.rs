@@ -6,13 +6,13 @@ use dat_core::id::EpId;
 
 use super::cr::ROOM;
 use super::edition::Edition;
-use super::result::{Code, adapter_of, check_memory, code};
+use super::result::{Code, adapter_of, check_memory, sheltered};
 use crate::adapter::with_device;
 use crate::boundary::{Address, List};
 use crate::handles::CHandle;
 
 /// Spec: EPK-01..14
-pub(crate) extern "C" fn connect<E: Edition>(
+pub(crate) extern "C-unwind" fn connect<E: Edition>(
     ep: CHandle,
     address: Address,
     qualifier: u64,
@@ -22,7 +22,7 @@ pub(crate) extern "C" fn connect<E: Edition>(
     quality: u32,
     flags: u32,
 ) -> Code {
-    code::<E>((|| {
+    sheltered::<E>(|| {
         let adapter = adapter_of(ep, HandleKind::Ep)?;
         let id = EpId::from_handle(ep.named());
         let mut data = [0; ROOM];
@@ -37,11 +37,11 @@ pub(crate) extern "C" fn connect<E: Edition>(
         };
         check_memory()?;
         with_device!(adapter, opened => opened.ia.ep_connect(id, &param, opened.now()))
-    })())
+    })
 }
 
 /// Spec: EPU-01..03
-pub(crate) extern "C" fn duplicate<E: Edition>(
+pub(crate) extern "C-unwind" fn duplicate<E: Edition>(
     ep: CHandle,
     model: CHandle,
     timeout: u32,
@@ -49,7 +49,7 @@ pub(crate) extern "C" fn duplicate<E: Edition>(
     private_data: List<u8>,
     quality: u32,
 ) -> Code {
-    code::<E>((|| {
+    sheltered::<E>(|| {
         let adapter = adapter_of(ep, HandleKind::Ep)?;
         let id = EpId::from_handle(ep.named());
         let model = EpId::from_handle(model.named());
@@ -61,15 +61,15 @@ pub(crate) extern "C" fn duplicate<E: Edition>(
         with_device!(adapter, opened => {
             opened.ia.ep_dup_connect(id, model, timeout, data, quality, opened.now())
         })
-    })())
+    })
 }
 
 /// Spec: EPD-01..10
-pub(crate) extern "C" fn disconnect<E: Edition>(ep: CHandle, flags: u32) -> Code {
-    code::<E>((|| {
+pub(crate) extern "C-unwind" fn disconnect<E: Edition>(ep: CHandle, flags: u32) -> Code {
+    sheltered::<E>(|| {
         let adapter = adapter_of(ep, HandleKind::Ep)?;
         let id = EpId::from_handle(ep.named());
         let flags = CloseFlags::try_from(flags).map_err(|unknown| unknown.in_argument(2))?;
         with_device!(adapter, opened => opened.ia.ep_disconnect(id, flags))
-    })())
+    })
 }

@@ -6,7 +6,7 @@ use dat_core::flags::{CrFields, HandleKind};
 use dat_core::id::{CrId, EpId};
 
 use super::edition::Edition;
-use super::result::{Code, adapter_of, check_mask, check_memory, code};
+use super::result::{Code, adapter_of, check_mask, check_memory, sheltered};
 use crate::adapter::with_device;
 use crate::boundary::{CrParam, List, Out, SocketAddress, lent};
 use crate::handles::CHandle;
@@ -17,8 +17,12 @@ pub(crate) const ROOM: usize = PRIVATE_DATA_MAX + 1;
 /// Address and private data stay where the answer points to until the request is accepted, rejected or handed off.
 ///
 /// Spec: CRQ-01
-pub(crate) extern "C" fn query<E: Edition>(cr: CHandle, mask: u32, param: Out<CrParam>) -> Code {
-    code::<E>((|| {
+pub(crate) extern "C-unwind" fn query<E: Edition>(
+    cr: CHandle,
+    mask: u32,
+    param: Out<CrParam>,
+) -> Code {
+    sheltered::<E>(|| {
         let adapter = adapter_of(cr, HandleKind::Cr)?;
         let id = CrId::from_handle(cr.named());
         let told = with_device!(adapter, opened => opened.ia.cr_query(id, CrFields::empty()))?;
@@ -44,17 +48,17 @@ pub(crate) extern "C" fn query<E: Edition>(cr: CHandle, mask: u32, param: Out<Cr
             ep: adapter.cells.of_some(told.local_ep),
         });
         Ok(())
-    })())
+    })
 }
 
 /// Spec: CRA-01..06
-pub(crate) extern "C" fn accept<E: Edition>(
+pub(crate) extern "C-unwind" fn accept<E: Edition>(
     cr: CHandle,
     ep: CHandle,
     private_data_size: i32,
     private_data: List<u8>,
 ) -> Code {
-    code::<E>((|| {
+    sheltered::<E>(|| {
         let adapter = adapter_of(cr, HandleKind::Cr)?;
         let id = CrId::from_handle(cr.named());
         let ep = ep.named_or_none().map(EpId::from_handle);
@@ -65,7 +69,7 @@ pub(crate) extern "C" fn accept<E: Edition>(
         with_device!(adapter, opened => opened.ia.cr_accept(id, ep, data))?;
         adapter.retire(id);
         Ok(())
-    })())
+    })
 }
 
 /// Spec: CRR-01, CRR-02
@@ -78,12 +82,12 @@ pub(crate) fn reject(cr: CHandle, private_data: &[u8]) -> Result<()> {
 }
 
 /// Spec: CRH-01
-pub(crate) extern "C" fn handoff<E: Edition>(cr: CHandle, qualifier: u64) -> Code {
-    code::<E>((|| {
+pub(crate) extern "C-unwind" fn handoff<E: Edition>(cr: CHandle, qualifier: u64) -> Code {
+    sheltered::<E>(|| {
         let adapter = adapter_of(cr, HandleKind::Cr)?;
         let id = CrId::from_handle(cr.named());
         with_device!(adapter, opened => opened.ia.cr_handoff(id, qualifier))?;
         adapter.retire(id);
         Ok(())
-    })())
+    })
 }

@@ -10,7 +10,7 @@ use dat_core::flags::{
 use dat_core::id::{EpId, EvdId, Handle, PzId, SrqId};
 
 use super::edition::{Edition, Length};
-use super::result::{Code, adapter, adapter_of, code};
+use super::result::{Code, adapter, adapter_of, sheltered};
 use crate::adapter::{Adapter, with_device};
 use crate::boundary::{self, In, Out, SocketAddress, lent};
 use crate::handles::{CHandle, reserve};
@@ -127,7 +127,7 @@ fn completed<E: Edition>(
 }
 
 /// Spec: EPC-01..10
-pub(crate) extern "C" fn create<E: Edition>(
+pub(crate) extern "C-unwind" fn create<E: Edition>(
     ia: CHandle,
     pz: CHandle,
     receive: CHandle,
@@ -136,7 +136,7 @@ pub(crate) extern "C" fn create<E: Edition>(
     attributes: In<boundary::EpAttributes<E>>,
     ep: Out<CHandle>,
 ) -> Code {
-    code::<E>((|| {
+    sheltered::<E>(|| {
         let adapter = adapter(ia)?;
         let place = ep.required(7)?;
         let attributes = match attributes.get() {
@@ -151,11 +151,11 @@ pub(crate) extern "C" fn create<E: Edition>(
         })?;
         place.put(adapter.cells.publish(cell, made.into()));
         Ok(())
-    })())
+    })
 }
 
 /// Spec: EPX-01..09
-pub(crate) extern "C" fn create_with_srq<E: Edition>(
+pub(crate) extern "C-unwind" fn create_with_srq<E: Edition>(
     ia: CHandle,
     pz: CHandle,
     receive: CHandle,
@@ -165,7 +165,7 @@ pub(crate) extern "C" fn create_with_srq<E: Edition>(
     attributes: In<boundary::EpAttributes<E>>,
     ep: Out<CHandle>,
 ) -> Code {
-    code::<E>((|| {
+    sheltered::<E>(|| {
         let adapter = adapter(ia)?;
         let place = ep.required(8)?;
         let given = attributes.get().ok_or(Error::invalid_argument(7))?;
@@ -179,22 +179,22 @@ pub(crate) extern "C" fn create_with_srq<E: Edition>(
         })?;
         place.put(adapter.cells.publish(cell, made.into()));
         Ok(())
-    })())
+    })
 }
 
 /// Spec: EPQ-01..03
-pub(crate) extern "C" fn query<E: Edition>(
+pub(crate) extern "C-unwind" fn query<E: Edition>(
     ep: CHandle,
     mask: u64,
     param: Out<boundary::EpParam<E>>,
 ) -> Code {
-    code::<E>((|| {
+    sheltered::<E>(|| {
         let adapter = adapter_of(ep, HandleKind::Ep)?;
         let id = EpId::from_handle(ep.named());
         let told = with_device!(adapter, opened => opened.ia.ep_query(id, E::ep_fields(mask)))?;
         param.required(3)?.put(told_param(&told, id, &adapter));
         Ok(())
-    })())
+    })
 }
 
 fn told_param<E: Edition>(told: &EpParam, ep: EpId, adapter: &Adapter) -> boundary::EpParam<E> {
@@ -227,12 +227,12 @@ fn told_param<E: Edition>(told: &EpParam, ep: EpId, adapter: &Adapter) -> bounda
 }
 
 /// Spec: EPM-01..07
-pub(crate) extern "C" fn modify<E: Edition>(
+pub(crate) extern "C-unwind" fn modify<E: Edition>(
     ep: CHandle,
     mask: u64,
     param: In<boundary::EpParam<E>>,
 ) -> Code {
-    code::<E>((|| {
+    sheltered::<E>(|| {
         let adapter = adapter_of(ep, HandleKind::Ep)?;
         let id = EpId::from_handle(ep.named());
         if mask & E::FIXED_EP_FIELDS != 0 {
@@ -264,17 +264,17 @@ pub(crate) extern "C" fn modify<E: Edition>(
             attributes: attributes_of(&attributes, 3)?,
         };
         with_device!(adapter, opened => opened.ia.ep_modify(id, fields, &wanted))
-    })())
+    })
 }
 
 /// Spec: EPG-01
-pub(crate) extern "C" fn get_status<E: Edition>(
+pub(crate) extern "C-unwind" fn get_status<E: Edition>(
     ep: CHandle,
     state: Out<u32>,
     recv_idle: Out<u32>,
     request_idle: Out<u32>,
 ) -> Code {
-    code::<E>((|| {
+    sheltered::<E>(|| {
         let adapter = adapter_of(ep, HandleKind::Ep)?;
         let id = EpId::from_handle(ep.named());
         let told = with_device!(adapter, opened => {
@@ -285,50 +285,54 @@ pub(crate) extern "C" fn get_status<E: Edition>(
         recv_idle.offer(told.recv_idle.into());
         request_idle.offer(told.request_idle.into());
         Ok(())
-    })())
+    })
 }
 
 /// Spec: EPF-01..03
-pub(crate) extern "C" fn free<E: Edition>(ep: CHandle) -> Code {
-    code::<E>((|| {
+pub(crate) extern "C-unwind" fn free<E: Edition>(ep: CHandle) -> Code {
+    sheltered::<E>(|| {
         let adapter = adapter_of(ep, HandleKind::Ep)?;
         let id = EpId::from_handle(ep.named());
         with_device!(adapter, opened => opened.ia.ep_free(id))?;
         adapter.retire(id);
         Ok(())
-    })())
+    })
 }
 
 /// Spec: EPR-01..03
-pub(crate) extern "C" fn reset<E: Edition>(ep: CHandle) -> Code {
-    code::<E>((|| {
+pub(crate) extern "C-unwind" fn reset<E: Edition>(ep: CHandle) -> Code {
+    sheltered::<E>(|| {
         let adapter = adapter_of(ep, HandleKind::Ep)?;
         let id = EpId::from_handle(ep.named());
         with_device!(adapter, opened => opened.ia.ep_reset(id))
-    })())
+    })
 }
 
 /// Spec: EPY-01..03
-pub(crate) extern "C" fn recv_query<E: Edition>(
+pub(crate) extern "C-unwind" fn recv_query<E: Edition>(
     ep: CHandle,
     allocated: Out<i32>,
     span: Out<i32>,
 ) -> Code {
-    code::<E>((|| {
+    sheltered::<E>(|| {
         let adapter = adapter_of(ep, HandleKind::Ep)?;
         let id = EpId::from_handle(ep.named());
         let told = with_device!(adapter, opened => opened.ia.ep_recv_query(id))?;
         allocated.offer(told.allocated);
         span.offer(told.span);
         Ok(())
-    })())
+    })
 }
 
 /// Spec: EPH-01..05
-pub(crate) extern "C" fn set_watermark<E: Edition>(ep: CHandle, soft: i32, hard: i32) -> Code {
-    code::<E>((|| {
+pub(crate) extern "C-unwind" fn set_watermark<E: Edition>(
+    ep: CHandle,
+    soft: i32,
+    hard: i32,
+) -> Code {
+    sheltered::<E>(|| {
         let adapter = adapter_of(ep, HandleKind::Ep)?;
         let id = EpId::from_handle(ep.named());
         with_device!(adapter, opened => opened.ia.ep_set_watermark(id, soft, hard))
-    })())
+    })
 }

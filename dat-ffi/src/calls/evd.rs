@@ -7,7 +7,7 @@ use dat_core::{Error, Result};
 
 use super::edition::Edition;
 use super::event;
-use super::result::{Code, adapter, adapter_of, check_mask, code, found, named_of};
+use super::result::{Code, adapter, adapter_of, check_mask, code, found, named_of, sheltered};
 use crate::adapter::{Adapter, with_device, with_device_first};
 use crate::boundary::{self, EvdParam, In, Out, Place, held, in_steps, uncancelled};
 use crate::handles::{CHandle, Cell, reserve};
@@ -22,14 +22,14 @@ fn cno_of(cno: CHandle) -> Option<CnoId> {
 }
 
 /// Spec: EVC-01..04
-pub(crate) extern "C" fn create<E: Edition>(
+pub(crate) extern "C-unwind" fn create<E: Edition>(
     ia: CHandle,
     min_qlen: i32,
     cno: CHandle,
     flags: u32,
     evd: Out<CHandle>,
 ) -> Code {
-    code::<E>((|| {
+    sheltered::<E>(|| {
         let adapter = adapter(ia)?;
         let place = evd.required(5)?;
         let cell = reserve()?;
@@ -44,12 +44,16 @@ pub(crate) extern "C" fn create<E: Edition>(
         }
         place.put(made);
         Ok(())
-    })())
+    })
 }
 
 /// Spec: EVQ-01, EVQ-02
-pub(crate) extern "C" fn query<E: Edition>(evd: CHandle, mask: u32, param: Out<EvdParam>) -> Code {
-    code::<E>((|| {
+pub(crate) extern "C-unwind" fn query<E: Edition>(
+    evd: CHandle,
+    mask: u32,
+    param: Out<EvdParam>,
+) -> Code {
+    sheltered::<E>(|| {
         let adapter = adapter_of(evd, HandleKind::Evd)?;
         let id = EvdId::from_handle(evd.named());
         let told = with_device!(adapter, opened => opened.ia.evd_query(id, EvdFields::empty()))?;
@@ -62,19 +66,19 @@ pub(crate) extern "C" fn query<E: Edition>(evd: CHandle, mask: u32, param: Out<E
             flags: told.flags.bits(),
         });
         Ok(())
-    })())
+    })
 }
 
 /// Calls that change a dispatcher and tell nothing.
 macro_rules! changes {
     ($($(#[$attribute:meta])* $name:ident($($argument:ident: $type:ty),*) = $call:ident($($passed:expr),*);)*) => {$(
         $(#[$attribute])*
-        pub(crate) extern "C" fn $name<E: Edition>(evd: CHandle $(, $argument: $type)*) -> Code {
-            code::<E>((|| {
+        pub(crate) extern "C-unwind" fn $name<E: Edition>(evd: CHandle $(, $argument: $type)*) -> Code {
+            sheltered::<E>(|| {
                 let adapter = adapter_of(evd, HandleKind::Evd)?;
                 let id = EvdId::from_handle(evd.named());
                 with_device!(adapter, opened => opened.ia.$call(id $(, $passed)*))
-            })())
+            })
         }
     )*};
 }
@@ -95,24 +99,24 @@ changes! {
 }
 
 /// Spec: EVF-01
-pub(crate) extern "C" fn free<E: Edition>(evd: CHandle) -> Code {
-    code::<E>((|| {
+pub(crate) extern "C-unwind" fn free<E: Edition>(evd: CHandle) -> Code {
+    sheltered::<E>(|| {
         let adapter = adapter_of(evd, HandleKind::Evd)?;
         let id = EvdId::from_handle(evd.named());
         with_device!(adapter, opened => opened.ia.evd_free(id))?;
         adapter.retire(id);
         Ok(())
-    })())
+    })
 }
 
 /// Takes software events only.
 ///
 /// Spec: EVS-01..04
-pub(crate) extern "C" fn post_software_event<E: Edition>(
+pub(crate) extern "C-unwind" fn post_software_event<E: Edition>(
     evd: CHandle,
     event: In<boundary::Event<E>>,
 ) -> Code {
-    code::<E>((|| {
+    sheltered::<E>(|| {
         let adapter = adapter_of(evd, HandleKind::Evd)?;
         let invalid = Error::invalid_argument(2);
         let event = event.get().ok_or(invalid)?;
@@ -121,7 +125,7 @@ pub(crate) extern "C" fn post_software_event<E: Edition>(
         }
         let id = EvdId::from_handle(evd.named());
         with_device!(adapter, opened => opened.ia.evd_post_se(id, event.software_pointer()))
-    })())
+    })
 }
 
 /// Before it says that there is nothing, it looks what has happened at the device.
@@ -221,8 +225,11 @@ fn found_nothing<E: Edition>(
         if opened.ia.is_quiet() {
             Err(Error::queue_empty())
         } else {
-            opened.ia.progress(opened.now());
-            opened.ia.evd_dequeue(EvdId::from_handle(evd.named()))
+            // To read what happened calls the system.
+            uncancelled(|| {
+                opened.ia.progress(opened.now());
+                opened.ia.evd_dequeue(EvdId::from_handle(evd.named()))
+            })
         }
     });
     match found {
@@ -295,17 +302,17 @@ pub(crate) extern "C-unwind" fn wait<E: Edition>(
         Err(error) => return code::<E>(Err(error)),
     };
     held(adapter, |adapter| {
-        with_device!(adapter, opened => match uncancelled(|| opened.ia.evd_wait(id, threshold)) {
+        with_device!(adapter, opened => match uncancelled(|| {
+            let waiting = opened.ia.evd_wait(id, threshold)?;
+            Ok((Some(waiting), opened.sleeper()?))
+        }) {
             Err(error) => code::<E>(Err(error)),
-            Ok(waiting) => held(Some(waiting), |waiting| in_steps(|| {
+            Ok(begun) => held(begun, |(waiting, sleeper)| in_steps(|| {
                 let slice = opened.slice(deadline);
-                let sleeping = waiting.as_mut()?;
-                let slept = opened.sleeping(|sleeper| Ok(sleeping.sleep_until(Some(slice), sleeper)));
-                let waited = match slept {
-                    Ok(Some(waited)) => waited.map(Ok),
-                    Ok(None) if deadline != Some(slice) => return None,
-                    Ok(None) => Ok(waiting.take()?.expire()),
-                    Err(error) => Err(error),
+                let waited = match waiting.as_mut()?.sleep_until(Some(slice), sleeper.get()?) {
+                    Some(waited) => waited.map(Ok),
+                    None if deadline != Some(slice) => return None,
+                    None => Ok(waiting.take()?.expire()),
                 };
                 Some(code::<E>(match waited {
                     Ok(Ok(waited)) => {

@@ -7,7 +7,7 @@ use dat_core::flags::{CloseFlags, HandleKind, IaFields, ProviderFields};
 use dat_core::{Error, Result, Subtype};
 
 use super::edition::{Added, Edition, Length};
-use super::result::{Code, adapter, code};
+use super::result::{Code, adapter, sheltered};
 use super::rmr::SCOPE_ZONE;
 use crate::adapter::{Adapter, Opening, Registered, with_device};
 use crate::boundary::{self, Out, Text, lent, name_of};
@@ -67,18 +67,18 @@ fn seen_async_evd(adapter: &Adapter) -> CHandle {
 }
 
 /// Spec: IAC-01..06
-pub(crate) extern "C" fn close<E: Edition>(ia: CHandle, flags: u32) -> Code {
-    code::<E>((|| {
+pub(crate) extern "C-unwind" fn close<E: Edition>(ia: CHandle, flags: u32) -> Code {
+    sheltered::<E>(|| {
         let adapter = adapter(ia)?;
         let flags = CloseFlags::try_from(flags).map_err(|unknown| unknown.in_argument(2))?;
         Adapter::close(&adapter, flags)
-    })())
+    })
 }
 
 /// What is asked for by an empty mask may have no place; the registry asks so.
 ///
 /// Spec: IAQ-01..12, GEN-08
-pub(crate) extern "C" fn query<E: Edition>(
+pub(crate) extern "C-unwind" fn query<E: Edition>(
     ia: CHandle,
     async_evd: Out<CHandle>,
     ia_mask: u64,
@@ -86,7 +86,7 @@ pub(crate) extern "C" fn query<E: Edition>(
     provider_mask: u64,
     provider_attributes: Out<boundary::ProviderAttributes<E>>,
 ) -> Code {
-    code::<E>((|| {
+    sheltered::<E>(|| {
         let adapter = adapter(ia)?;
         if ia_mask & !E::IA_FIELDS != 0 {
             return Err(Error::invalid_argument(3));
@@ -113,7 +113,7 @@ pub(crate) extern "C" fn query<E: Edition>(
             place.put(provider_of(&told.provider, &adapter));
         }
         Ok(())
-    })())
+    })
 }
 
 /// `DAT_EXTENSION_IB`.

@@ -6,7 +6,7 @@ use dat_core::memory::{LmrMemory, LmrRequest, LmrSource};
 use dat_core::{Error, ErrorKind, Result, Subtype};
 
 use super::edition::{Added, Edition};
-use super::result::{Code, adapter, adapter_of, check_mask, code};
+use super::result::{Code, adapter, adapter_of, check_mask, sheltered};
 use crate::adapter::{Device, with_device};
 use crate::boundary::{Access, LmrParam, Out, RegionDescription, allows, cookie_address, region};
 use crate::handles::{CHandle, reserve};
@@ -115,12 +115,12 @@ fn check_memory(wanted: &Wanted) -> Result<()> {
 /// A cookie stays where the answer points to until the region is freed.
 ///
 /// Spec: LMQ-01
-pub(crate) extern "C" fn query<E: Edition>(
+pub(crate) extern "C-unwind" fn query<E: Edition>(
     lmr: CHandle,
     mask: u32,
     param: Out<LmrParam<E>>,
 ) -> Code {
-    code::<E>((|| {
+    sheltered::<E>(|| {
         let adapter = adapter_of(lmr, HandleKind::Lmr)?;
         let id = LmrId::from_handle(lmr.named());
         let told = with_device!(adapter, opened => opened.ia.lmr_query(id, LmrFields::empty()))?;
@@ -152,16 +152,16 @@ pub(crate) extern "C" fn query<E: Edition>(
             registered_address: told.registered_address,
         });
         Ok(())
-    })())
+    })
 }
 
 /// Spec: LMF-01..04
-pub(crate) extern "C" fn free<E: Edition>(lmr: CHandle) -> Code {
-    code::<E>((|| {
+pub(crate) extern "C-unwind" fn free<E: Edition>(lmr: CHandle) -> Code {
+    sheltered::<E>(|| {
         let adapter = adapter_of(lmr, HandleKind::Lmr)?;
         let id = LmrId::from_handle(lmr.named());
         with_device!(adapter, opened => opened.ia.lmr_free(id))?;
         adapter.retire(id);
         Ok(())
-    })())
+    })
 }

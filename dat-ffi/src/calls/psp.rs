@@ -4,20 +4,20 @@ use dat_core::flags::{HandleKind, PspFields, PspFlags};
 use dat_core::id::{EvdId, PspId};
 
 use super::edition::Edition;
-use super::result::{Code, adapter, adapter_of, check_mask, code};
+use super::result::{Code, adapter, adapter_of, check_mask, sheltered};
 use crate::adapter::with_device;
 use crate::boundary::{Out, PspParam};
 use crate::handles::{CHandle, reserve};
 
 /// Spec: PSC-01..05
-pub(crate) extern "C" fn create<E: Edition>(
+pub(crate) extern "C-unwind" fn create<E: Edition>(
     ia: CHandle,
     qualifier: u64,
     evd: CHandle,
     flags: u32,
     psp: Out<CHandle>,
 ) -> Code {
-    code::<E>((|| {
+    sheltered::<E>(|| {
         let adapter = adapter(ia)?;
         let flags = PspFlags::try_from(flags).map_err(|unknown| unknown.in_argument(4))?;
         let place = psp.required(5)?;
@@ -26,18 +26,18 @@ pub(crate) extern "C" fn create<E: Edition>(
         let made = with_device!(adapter, opened => opened.ia.psp_create(qualifier, evd, flags))?;
         place.put(adapter.cells.publish(cell, made.into()));
         Ok(())
-    })())
+    })
 }
 
 /// Spec: PSA-01
-pub(crate) extern "C" fn create_any<E: Edition>(
+pub(crate) extern "C-unwind" fn create_any<E: Edition>(
     ia: CHandle,
     qualifier: Out<u64>,
     evd: CHandle,
     flags: u32,
     psp: Out<CHandle>,
 ) -> Code {
-    code::<E>((|| {
+    sheltered::<E>(|| {
         let adapter = adapter(ia)?;
         let chosen = qualifier.required(2)?;
         let flags = PspFlags::try_from(flags).map_err(|unknown| unknown.in_argument(4))?;
@@ -49,12 +49,16 @@ pub(crate) extern "C" fn create_any<E: Edition>(
         chosen.put(qualifier);
         place.put(adapter.cells.publish(cell, made.into()));
         Ok(())
-    })())
+    })
 }
 
 /// Spec: PSQ-01
-pub(crate) extern "C" fn query<E: Edition>(psp: CHandle, mask: u32, param: Out<PspParam>) -> Code {
-    code::<E>((|| {
+pub(crate) extern "C-unwind" fn query<E: Edition>(
+    psp: CHandle,
+    mask: u32,
+    param: Out<PspParam>,
+) -> Code {
+    sheltered::<E>(|| {
         let adapter = adapter_of(psp, HandleKind::Psp)?;
         let id = PspId::from_handle(psp.named());
         let told = with_device!(adapter, opened => opened.ia.psp_query(id, PspFields::empty()))?;
@@ -66,16 +70,16 @@ pub(crate) extern "C" fn query<E: Edition>(psp: CHandle, mask: u32, param: Out<P
             flags: told.flags.value(),
         });
         Ok(())
-    })())
+    })
 }
 
 /// Spec: PSF-01
-pub(crate) extern "C" fn free<E: Edition>(psp: CHandle) -> Code {
-    code::<E>((|| {
+pub(crate) extern "C-unwind" fn free<E: Edition>(psp: CHandle) -> Code {
+    sheltered::<E>(|| {
         let adapter = adapter_of(psp, HandleKind::Psp)?;
         let id = PspId::from_handle(psp.named());
         with_device!(adapter, opened => opened.ia.psp_free(id))?;
         adapter.retire(id);
         Ok(())
-    })())
+    })
 }

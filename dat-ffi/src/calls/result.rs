@@ -6,7 +6,7 @@ use dat_core::{Cause, Error, Result, Subtype};
 
 use super::Edition;
 use crate::adapter::Adapter;
-use crate::boundary::{Entered, has_memory};
+use crate::boundary::{Entered, has_memory, uncancelled};
 use crate::handles::{CHandle, Cell};
 
 /// `DAT_RETURN`.
@@ -19,6 +19,13 @@ pub(crate) fn code<E: Edition>(result: Result<()>) -> Code {
         Ok(()) => 0,
         Err(error) => error.code(E::ABI),
     }
+}
+
+/// `DAT_RETURN` of a call whose thread is not cancelled before the call is over.
+///
+/// For every call but posts, dequeues and waits. They see to it where they call the system.
+pub(crate) fn sheltered<E: Edition>(call: impl FnOnce() -> Result<()>) -> Code {
+    uncancelled(|| code::<E>(call()))
 }
 
 /// The adapter of an object of a kind.

@@ -5,7 +5,7 @@ use dat_core::id::{EpId, PzId, RmrId};
 use dat_core::{Error, Result};
 
 use super::edition::{Added, Edition, Triplet};
-use super::result::{Code, adapter_of, check_mask, code};
+use super::result::{Code, adapter_of, check_mask, sheltered};
 use crate::adapter::with_device;
 use crate::boundary::{In, Out, RmrParam};
 use crate::handles::{CHandle, reserve};
@@ -14,8 +14,8 @@ use crate::handles::{CHandle, reserve};
 pub(crate) const SCOPE_ZONE: u32 = 1;
 
 /// Spec: RMC-01
-pub(crate) extern "C" fn create<E: Edition>(pz: CHandle, rmr: Out<CHandle>) -> Code {
-    code::<E>((|| {
+pub(crate) extern "C-unwind" fn create<E: Edition>(pz: CHandle, rmr: Out<CHandle>) -> Code {
+    sheltered::<E>(|| {
         let adapter = adapter_of(pz, HandleKind::Pz)?;
         let place = rmr.required(2)?;
         let cell = reserve()?;
@@ -23,16 +23,16 @@ pub(crate) extern "C" fn create<E: Edition>(pz: CHandle, rmr: Out<CHandle>) -> C
         let made = with_device!(adapter, opened => opened.ia.rmr_create(pz))?;
         place.put(adapter.cells.publish(cell, made.into()));
         Ok(())
-    })())
+    })
 }
 
 /// Spec: RMQ-01
-pub(crate) extern "C" fn query<E: Edition>(
+pub(crate) extern "C-unwind" fn query<E: Edition>(
     rmr: CHandle,
     mask: u32,
     param: Out<RmrParam<E>>,
 ) -> Code {
-    code::<E>((|| {
+    sheltered::<E>(|| {
         let adapter = adapter_of(rmr, HandleKind::Rmr)?;
         let id = RmrId::from_handle(rmr.named());
         let told = with_device!(adapter, opened => opened.ia.rmr_query(id, RmrFields::empty()))?;
@@ -50,7 +50,7 @@ pub(crate) extern "C" fn query<E: Edition>(
             address_type: Added::of(0),
         });
         Ok(())
-    })())
+    })
 }
 
 /// What a window is to be bound to.
@@ -87,12 +87,12 @@ pub(crate) fn bind<E: Edition>(wanted: Binding<E>) -> Result<()> {
 }
 
 /// Spec: RMF-01, RMF-02
-pub(crate) extern "C" fn free<E: Edition>(rmr: CHandle) -> Code {
-    code::<E>((|| {
+pub(crate) extern "C-unwind" fn free<E: Edition>(rmr: CHandle) -> Code {
+    sheltered::<E>(|| {
         let adapter = adapter_of(rmr, HandleKind::Rmr)?;
         let id = RmrId::from_handle(rmr.named());
         with_device!(adapter, opened => opened.ia.rmr_free(id))?;
         adapter.retire(id);
         Ok(())
-    })())
+    })
 }

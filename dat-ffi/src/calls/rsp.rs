@@ -4,20 +4,20 @@ use dat_core::flags::{HandleKind, RspFields};
 use dat_core::id::{EpId, EvdId, RspId};
 
 use super::edition::Edition;
-use super::result::{Code, adapter, adapter_of, check_mask, code};
+use super::result::{Code, adapter, adapter_of, check_mask, sheltered};
 use crate::adapter::with_device;
 use crate::boundary::{Out, RspParam};
 use crate::handles::{CHandle, reserve};
 
 /// Spec: RSC-01..05
-pub(crate) extern "C" fn create<E: Edition>(
+pub(crate) extern "C-unwind" fn create<E: Edition>(
     ia: CHandle,
     qualifier: u64,
     ep: CHandle,
     evd: CHandle,
     rsp: Out<CHandle>,
 ) -> Code {
-    code::<E>((|| {
+    sheltered::<E>(|| {
         let adapter = adapter(ia)?;
         let place = rsp.required(5)?;
         let cell = reserve()?;
@@ -26,12 +26,16 @@ pub(crate) extern "C" fn create<E: Edition>(
         let made = with_device!(adapter, opened => opened.ia.rsp_create(qualifier, ep, evd))?;
         place.put(adapter.cells.publish(cell, made.into()));
         Ok(())
-    })())
+    })
 }
 
 /// Spec: RSQ-01
-pub(crate) extern "C" fn query<E: Edition>(rsp: CHandle, mask: u32, param: Out<RspParam>) -> Code {
-    code::<E>((|| {
+pub(crate) extern "C-unwind" fn query<E: Edition>(
+    rsp: CHandle,
+    mask: u32,
+    param: Out<RspParam>,
+) -> Code {
+    sheltered::<E>(|| {
         let adapter = adapter_of(rsp, HandleKind::Rsp)?;
         let id = RspId::from_handle(rsp.named());
         let told = with_device!(adapter, opened => opened.ia.rsp_query(id, RspFields::empty()))?;
@@ -43,16 +47,16 @@ pub(crate) extern "C" fn query<E: Edition>(rsp: CHandle, mask: u32, param: Out<R
             ep: adapter.cells.of_some(told.ep),
         });
         Ok(())
-    })())
+    })
 }
 
 /// Spec: RSF-01
-pub(crate) extern "C" fn free<E: Edition>(rsp: CHandle) -> Code {
-    code::<E>((|| {
+pub(crate) extern "C-unwind" fn free<E: Edition>(rsp: CHandle) -> Code {
+    sheltered::<E>(|| {
         let adapter = adapter_of(rsp, HandleKind::Rsp)?;
         let id = RspId::from_handle(rsp.named());
         with_device!(adapter, opened => opened.ia.rsp_free(id))?;
         adapter.retire(id);
         Ok(())
-    })())
+    })
 }

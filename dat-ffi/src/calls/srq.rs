@@ -6,19 +6,19 @@ use dat_core::flags::{HandleKind, SrqFields};
 use dat_core::id::{PzId, SrqId};
 
 use super::edition::Edition;
-use super::result::{Code, adapter, adapter_of, code};
+use super::result::{Code, adapter, adapter_of, sheltered};
 use crate::adapter::with_device;
 use crate::boundary::{self, In, Out, SrqParam};
 use crate::handles::{CHandle, reserve};
 
 /// Spec: SRC-01..07
-pub(crate) extern "C" fn create<E: Edition>(
+pub(crate) extern "C-unwind" fn create<E: Edition>(
     ia: CHandle,
     pz: CHandle,
     attributes: In<boundary::SrqAttributes>,
     srq: Out<CHandle>,
 ) -> Code {
-    code::<E>((|| {
+    sheltered::<E>(|| {
         let adapter = adapter(ia)?;
         let given = attributes.get().ok_or(Error::invalid_argument(3))?;
         let place = srq.required(4)?;
@@ -32,12 +32,16 @@ pub(crate) extern "C" fn create<E: Edition>(
         let made = with_device!(adapter, opened => opened.ia.srq_create(pz, &attributes))?;
         place.put(adapter.cells.publish(cell, made.into()));
         Ok(())
-    })())
+    })
 }
 
 /// Spec: SRY-01..03
-pub(crate) extern "C" fn query<E: Edition>(srq: CHandle, mask: u32, param: Out<SrqParam>) -> Code {
-    code::<E>((|| {
+pub(crate) extern "C-unwind" fn query<E: Edition>(
+    srq: CHandle,
+    mask: u32,
+    param: Out<SrqParam>,
+) -> Code {
+    sheltered::<E>(|| {
         let adapter = adapter_of(srq, HandleKind::Srq)?;
         let id = SrqId::from_handle(srq.named());
         let mask = SrqFields::from_bits_retain(mask);
@@ -53,34 +57,37 @@ pub(crate) extern "C" fn query<E: Edition>(srq: CHandle, mask: u32, param: Out<S
             outstanding: told.outstanding,
         });
         Ok(())
-    })())
+    })
 }
 
 /// Spec: SRZ-01..04
-pub(crate) extern "C" fn resize<E: Edition>(srq: CHandle, max_recv_dtos: i32) -> Code {
-    code::<E>((|| {
+pub(crate) extern "C-unwind" fn resize<E: Edition>(srq: CHandle, max_recv_dtos: i32) -> Code {
+    sheltered::<E>(|| {
         let adapter = adapter_of(srq, HandleKind::Srq)?;
         let id = SrqId::from_handle(srq.named());
         with_device!(adapter, opened => opened.ia.srq_resize(id, max_recv_dtos))
-    })())
+    })
 }
 
 /// Spec: SRL-01..05
-pub(crate) extern "C" fn set_low_watermark<E: Edition>(srq: CHandle, low_watermark: i32) -> Code {
-    code::<E>((|| {
+pub(crate) extern "C-unwind" fn set_low_watermark<E: Edition>(
+    srq: CHandle,
+    low_watermark: i32,
+) -> Code {
+    sheltered::<E>(|| {
         let adapter = adapter_of(srq, HandleKind::Srq)?;
         let id = SrqId::from_handle(srq.named());
         with_device!(adapter, opened => opened.ia.srq_set_lw(id, low_watermark))
-    })())
+    })
 }
 
 /// Spec: SRF-01, SRF-02
-pub(crate) extern "C" fn free<E: Edition>(srq: CHandle) -> Code {
-    code::<E>((|| {
+pub(crate) extern "C-unwind" fn free<E: Edition>(srq: CHandle) -> Code {
+    sheltered::<E>(|| {
         let adapter = adapter_of(srq, HandleKind::Srq)?;
         let id = SrqId::from_handle(srq.named());
         with_device!(adapter, opened => opened.ia.srq_free(id))?;
         adapter.retire(id);
         Ok(())
-    })())
+    })
 }

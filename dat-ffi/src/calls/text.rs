@@ -2,20 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
-use std::sync::{Mutex, PoisonError};
 
 use dat_core::{Error, Result, Subtype, strerror};
 
 use super::result::{Code, code};
 use super::{Edition, names};
-use crate::boundary::{Out, StaticText};
+use crate::boundary::{Inherited, Out, StaticText};
 
 /// The words that were asked for, as C has them. There are as many as there are types and subtypes.
-static WORDS: Mutex<Option<BTreeMap<String, &'static CStr>>> = Mutex::new(None);
+static WORDS: Inherited<BTreeMap<String, &'static CStr>> = Inherited::new(BTreeMap::new());
 
 fn as_c(words: String) -> StaticText {
-    let mut known = WORDS.lock().unwrap_or_else(PoisonError::into_inner);
-    let known = known.get_or_insert_default();
+    let mut known = WORDS.lock();
     if let Some(made) = known.get(&words) {
         return StaticText::new(made);
     }

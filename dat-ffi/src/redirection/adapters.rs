@@ -1,17 +1,14 @@
 //! Open adapters, and their numbers.
 
-use std::cell::Cell;
 use std::collections::VecDeque;
-use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 use dat_core::flags::HandleKind;
 use dat_core::{Error, Result, Subtype};
 
 use super::known::Known;
 use super::providers::Used;
-use crate::boundary::{Provider, ProviderPlace, around_forks};
+use crate::boundary::{Inherited, InheritedGuard, Provider, ProviderPlace};
 use crate::calls::check_memory;
 use crate::handles::CHandle;
 
@@ -62,30 +59,12 @@ struct Free {
     returned: VecDeque<(u16, usize)>,
 }
 
-type Locks = (MutexGuard<'static, Free>, MutexGuard<'static, usize>);
-
-std::thread_local! {
-    /// The locks of this module while this thread forks, so that no other thread holds one that the child could not open.
-    /// Nothing to drop with the thread: that would have to be registered, which ends the process where the heap is exhausted.
-    static HELD: Cell<Option<ManuallyDrop<Locks>>> = const { Cell::new(None) };
-}
-
-extern "C" fn before_fork() {
-    HELD.set(Some(ManuallyDrop::new((free(), KNOWN.lock()))));
-}
-
-extern "C" fn after_fork() {
-    drop(HELD.take().map(ManuallyDrop::into_inner));
-}
-
-fn free() -> MutexGuard<'static, Free> {
-    static REGISTERED: Once = Once::new();
-    REGISTERED.call_once(|| around_forks(before_fork, after_fork));
-    static FREE: Mutex<Free> = Mutex::new(Free {
+fn free() -> InheritedGuard<'static, Free> {
+    static FREE: Inherited<Free> = Inherited::new(Free {
         fresh: 0,
         returned: VecDeque::new(),
     });
-    FREE.lock().unwrap_or_else(PoisonError::into_inner)
+    FREE.lock()
 }
 
 /// The number of the adapter of a place. The first ones are small, as in any registry; those of places that were used before are odd,

@@ -9,7 +9,7 @@ use super::arguments::{
     First, Ia, Lmr, Made, Maybe, Object, Psp, Pz, ReceiveEvd, RequestEvd, RequestPlace, Rmr, Rsp,
     Srq, check_description,
 };
-use crate::boundary::{Agent, Out, RegionDescription, StaticText};
+use crate::boundary::{Agent, Out, RegionDescription, StaticText, uncancelled};
 use crate::calls::text;
 use crate::v2::V2;
 
@@ -24,13 +24,19 @@ pub(super) fn code(error: Error) -> Code {
     error.code(Abi::V2_0)
 }
 
+/// Whether the provider sees to it by itself that a thread is not cancelled in the call of a slot, or is where it may: waits,
+/// dequeues and posts.
+const fn is_of_data(slot: usize) -> bool {
+    matches!(slot, 10 | 20 | 23 | 31..=34 | 42 | 57 | 58 | 64)
+}
+
 /// Calls whose arguments go on one by one, with handles checked and adapters as the provider knows them. `gone` are those after
 /// which the first object is no more. A thread that is cancelled in a wait leaves by these, which have nothing to drop.
 macro_rules! redirected {
     ($($name:ident = $slot:literal ($first:ident: $object:ty $(, $argument:ident: $type:ty)*) $($gone:ident)?;)*) => {$(
         #[doc = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/manual/", stringify!($name), ".md"))]
         pub extern "C-unwind" fn $name($first: $object $(, $argument: $type)*) -> Code {
-            let called: Result<Code> = (|| {
+            let call = || -> Result<Code> {
                 let (callee, own) = $first.callee()?;
                 let arguments = (own, $($argument.passed(callee)?,)*);
                 let code = callee.provider.call($slot, arguments).ok_or(Error::not_implemented())?;
@@ -39,7 +45,8 @@ macro_rules! redirected {
                     $($first.$gone(callee);)?
                 }
                 Ok(code)
-            })();
+            };
+            let called = if is_of_data($slot) { call() } else { uncancelled(call) };
             called.unwrap_or_else(code)
         }
     )*};
@@ -125,8 +132,8 @@ redirected! {
 }
 
 #[doc = include_str!("../../manual/dat_cr_query.md")]
-pub extern "C" fn dat_cr_query(cr: Object<Cr>, mask: u32, param: RequestPlace) -> Code {
-    let called: Result<Code> = (|| {
+pub extern "C-unwind" fn dat_cr_query(cr: Object<Cr>, mask: u32, param: RequestPlace) -> Code {
+    let called: Result<Code> = uncancelled(|| {
         let (callee, own) = cr.callee()?;
         let arguments = (own, mask, param.passed(callee)?);
         let called = callee.provider.call(11, arguments);
@@ -135,23 +142,23 @@ pub extern "C" fn dat_cr_query(cr: Object<Cr>, mask: u32, param: RequestPlace) -
             param.told(mask, callee);
         }
         Ok(code)
-    })();
+    });
     called.unwrap_or_else(code)
 }
 
 #[doc = include_str!("../../manual/dat_ep_modify.md")]
-pub extern "C" fn dat_ep_modify(ep: Object<Ep>, mask: u64, param: EndpointParam) -> Code {
-    let called: Result<Code> = (|| {
+pub extern "C-unwind" fn dat_ep_modify(ep: Object<Ep>, mask: u64, param: EndpointParam) -> Code {
+    let called: Result<Code> = uncancelled(|| {
         let (callee, own) = ep.callee()?;
         let param = param.passed(mask, callee)?;
         let called = callee.provider.call(27, (own, mask, param));
         called.ok_or(Error::not_implemented())
-    })();
+    });
     called.unwrap_or_else(code)
 }
 
 #[doc = include_str!("../../manual/dat_lmr_create.md")]
-pub extern "C" fn dat_lmr_create(
+pub extern "C-unwind" fn dat_lmr_create(
     ia: Ia,
     memory_type: u32,
     description: RegionDescription,
@@ -165,7 +172,7 @@ pub extern "C" fn dat_lmr_create(
     registered_size: Address,
     registered_address: Address,
 ) -> Code {
-    let called: Result<Code> = (|| {
+    let called: Result<Code> = uncancelled(|| {
         let (callee, own): (Callee, _) = ia.callee()?;
         check_description(memory_type, description, callee)?;
         let arguments = (
@@ -188,7 +195,7 @@ pub extern "C" fn dat_lmr_create(
             lmr.succeeded(callee);
         }
         Ok(code)
-    })();
+    });
     called.unwrap_or_else(code)
 }
 

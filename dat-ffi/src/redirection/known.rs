@@ -1,12 +1,13 @@
 //! The handles that providers have handed out.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use dat_core::flags::HandleKind;
 use dat_core::{Error, Result, Subtype};
 
 use super::adapters::Place;
+use crate::boundary::{Inherited, InheritedGuard};
 use crate::handles::CHandle;
 
 /// A handle with its kind and its adapter, in one word, so that whoever reads it reads all of it: the address, which is a multiple of
@@ -72,7 +73,7 @@ pub(super) struct Known {
     tables: [OnceLock<Box<[AtomicU64]>>; GROWTHS],
     current: AtomicUsize,
     /// How many handles there are. Held while the table changes.
-    count: Mutex<usize>,
+    count: Inherited<usize>,
 }
 
 impl Known {
@@ -80,12 +81,12 @@ impl Known {
         Self {
             tables: [const { OnceLock::new() }; GROWTHS],
             current: AtomicUsize::new(0),
-            count: Mutex::new(0),
+            count: Inherited::new(0),
         }
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, usize> {
-        self.count.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn lock(&self) -> InheritedGuard<'_, usize> {
+        self.count.lock()
     }
 
     #[inline(always)]

@@ -7,7 +7,7 @@ use super::adapters::{self, KNOWN, provider_at, reserve};
 use super::arguments::Ia;
 use super::calls::{Code, code};
 use super::providers::{Used, find, release};
-use crate::boundary::{Out, Text};
+use crate::boundary::{Out, Text, uncancelled};
 use crate::handles::CHandle;
 use crate::registry::Wanted;
 
@@ -21,7 +21,7 @@ const ABRUPT: u32 = 0;
 const NAME_LENGTH: usize = 255;
 
 #[doc = include_str!("../../manual/dat_ia_openv.md")]
-pub extern "C" fn dat_ia_openv(
+pub extern "C-unwind" fn dat_ia_openv(
     name: Text,
     async_evd_min_qlen: i32,
     async_evd: Out<CHandle>,
@@ -30,7 +30,7 @@ pub extern "C" fn dat_ia_openv(
     minor: u32,
     thread_safe: u32,
 ) -> Code {
-    let opened = (|| {
+    let opened = uncancelled(|| {
         let bad_name = Error::invalid_argument(1);
         let text = name.get().ok_or(bad_name)?;
         if text.as_bytes().len() > NAME_LENGTH {
@@ -50,7 +50,7 @@ pub extern "C" fn dat_ia_openv(
             release(used);
         }
         Ok(opened?.map(|opened| (place, opened)))
-    })();
+    });
     match opened {
         Ok(Ok((place, (number, evd)))) => {
             place.put(number);
@@ -102,8 +102,8 @@ fn open(
 }
 
 #[doc = include_str!("../../manual/dat_ia_close.md")]
-pub extern "C" fn dat_ia_close(ia: Ia, flags: u32) -> Code {
-    let closed: Result<Code> = (|| {
+pub extern "C-unwind" fn dat_ia_close(ia: Ia, flags: u32) -> Code {
+    let closed: Result<Code> = uncancelled(|| {
         let adapter = ia.adapter()?;
         let called = adapter.provider.call(CLOSE, (adapter.own, flags));
         let code = called.ok_or(Error::not_implemented())?;
@@ -113,7 +113,7 @@ pub extern "C" fn dat_ia_close(ia: Ia, flags: u32) -> Code {
             release(used);
         }
         Ok(code)
-    })();
+    });
     closed.unwrap_or_else(code)
 }
 

@@ -3,7 +3,7 @@
 use dat_core::{Error, Result};
 
 use super::calls::{Code, code};
-use crate::boundary::{FUNCTIONS, In, List, Out, Provider, ProviderInfo};
+use crate::boundary::{FUNCTIONS, In, List, Out, Provider, ProviderInfo, uncancelled};
 use crate::registry::{Configuration, Entry, Found, Providers, Rules, Wanted};
 
 /// Those of other versions have other tables and structures.
@@ -43,30 +43,30 @@ pub(super) fn release(used: Used) {
 }
 
 #[doc = include_str!("../../manual/dat_registry_add_provider.md")]
-pub extern "C" fn dat_registry_add_provider(
+pub extern "C-unwind" fn dat_registry_add_provider(
     provider: Option<Provider>,
     info: In<ProviderInfo>,
 ) -> Code {
     if info.get().is_some_and(|info| info.major != MAJOR) {
         return code(Error::invalid_argument(2));
     }
-    PROVIDERS.add(provider, info).map_or_else(code, |()| 0)
+    uncancelled(|| PROVIDERS.add(provider, info)).map_or_else(code, |()| 0)
 }
 
 #[doc = include_str!("../../manual/dat_registry_remove_provider.md")]
-pub extern "C" fn dat_registry_remove_provider(
+pub extern "C-unwind" fn dat_registry_remove_provider(
     provider: Option<Provider>,
     info: In<ProviderInfo>,
 ) -> Code {
-    PROVIDERS.remove(provider, info).map_or_else(code, |()| 0)
+    uncancelled(|| PROVIDERS.remove(provider, info)).map_or_else(code, |()| 0)
 }
 
 #[doc = include_str!("../../manual/dat_registry_list_providers.md")]
-pub extern "C" fn dat_registry_list_providers(
+pub extern "C-unwind" fn dat_registry_list_providers(
     most: i32,
     count: Out<i32>,
     list: List<Out<ProviderInfo>>,
 ) -> Code {
-    let told = PROVIDERS.list(most, count, list);
+    let told = uncancelled(|| PROVIDERS.list(most, count, list));
     told.map_or_else(code, |()| 0)
 }

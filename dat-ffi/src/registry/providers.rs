@@ -2,14 +2,15 @@
 
 use std::ffi::{CStr, CString};
 use std::path::{Path, PathBuf};
-use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use dat_core::{Cause, Error, ErrorKind, Result, Subtype};
 
 use super::{Candidate, Configuration, Entry, Problem, Reason, Wanted};
 use crate::adapter::Registered;
 use crate::boundary::{
-    In, Library, List, Out, Provider, ProviderInfo, begin, end, system_has_memory,
+    In, Inherited, InheritedGuard, Library, List, Out, PerProcess, Provider, ProviderInfo, begin,
+    end, system_has_memory,
 };
 use crate::calls::result::check_memory;
 use crate::complaint::complain;
@@ -109,10 +110,10 @@ struct All<const N: usize> {
 /// All providers of a registry, whose tables have so many functions.
 pub(crate) struct Providers<const N: usize> {
     rules: Rules,
-    all: Mutex<All<N>>,
+    all: Inherited<All<N>>,
     /// Held while a provider is found, loaded, or told to go; not while it opens an adapter.
-    turn: Mutex<()>,
-    read: OnceLock<std::result::Result<Read, Problem>>,
+    turn: PerProcess<Mutex<()>>,
+    read: PerProcess<OnceLock<std::result::Result<Read, Problem>>>,
 }
 
 /// A provider whose adapter is about to be opened, or is open.
@@ -137,13 +138,15 @@ enum Choice<'a> {
 }
 
 /// Why nothing is known while no file can be opened.
-static NOT_NOW: LazyLock<Problem> = LazyLock::new(|| Problem {
-    file: PathBuf::new(),
-    line: None,
-    library: None,
-    symbol: None,
-    reason: Reason::NotNow,
-});
+fn not_now() -> Problem {
+    Problem {
+        file: PathBuf::new(),
+        line: None,
+        library: None,
+        symbol: None,
+        reason: Reason::NotNow,
+    }
+}
 
 const INITIALIZE: &CStr = c"dat_provider_init";
 const FINISH: &CStr = c"dat_provider_fini";
@@ -152,37 +155,43 @@ impl<const N: usize> Providers<N> {
     pub(crate) const fn new(rules: Rules) -> Self {
         Self {
             rules,
-            all: Mutex::new(All {
+            all: Inherited::new(All {
                 last: 0,
                 entered: Vec::new(),
             }),
-            turn: Mutex::new(()),
-            read: OnceLock::new(),
+            turn: PerProcess::new(),
+            read: PerProcess::new(),
         }
     }
 
-    fn all(&self) -> MutexGuard<'_, All<N>> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    fn all(&self) -> InheritedGuard<'_, All<N>> {
+        self.all.lock()
     }
 
     fn turn(&self) -> MutexGuard<'_, ()> {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+        let turn = self.turn.this().lock();
+        turn.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What there is in this process; read once.
-    fn known(&self) -> std::result::Result<&[Known], &Problem> {
+    fn known(&self) -> std::result::Result<&[Known], Problem> {
         self.read().map(|read| read.known.as_slice())
     }
 
-    fn read(&self) -> std::result::Result<&Read, &Problem> {
-        if let Some(read) = self.read.get() {
-            return read.as_ref();
+    fn read(&self) -> std::result::Result<&Read, Problem> {
+        let known = self.read.this();
+        if known.get().is_none() {
+            match self.read_now() {
+                // What cannot be read now is not gone for good.
+                Err(problem) if problem.reason == Reason::NotNow => return Err(problem),
+                read => {
+                    let _known = known.set(read);
+                }
+            }
         }
-        let read = self.read_now();
-        match &read {
-            // What cannot be read now is not gone for good.
-            Err(problem) if problem.reason == Reason::NotNow => Err(&NOT_NOW),
-            _ => self.read.get_or_init(|| read).as_ref(),
+        match known.get() {
+            Some(read) => read.as_ref().map_err(Problem::clone),
+            None => Err(not_now()),
         }
     }
 
@@ -206,7 +215,7 @@ impl<const N: usize> Providers<N> {
             let names: Vec<CString> = entries.iter().map(|entry| entry.name.clone()).collect();
             entries.extend(added.into_iter().filter(|it| !names.contains(&it.name)));
         }
-        let known = self.look(entries).map_err(|_| NOT_NOW.clone())?;
+        let known = self.look(entries).map_err(|_| not_now())?;
         Ok(Read { file, known })
     }
 
@@ -258,7 +267,7 @@ impl<const N: usize> Providers<N> {
         found.ok_or_else(|| {
             let mut is_for_want = may_open_nothing();
             if let Err(problem) = self.known() {
-                self.explain(problem);
+                self.explain(&problem);
                 is_for_want |= problem.reason == Reason::NotNow;
             }
             if is_for_want {
@@ -273,12 +282,13 @@ impl<const N: usize> Providers<N> {
     }
 
     fn choose(&self, wanted: Wanted<'_>) -> Result<Vec<Choice<'_>>> {
+        let known = self.known().unwrap_or_default();
         let all = self.all();
         let entered = all
             .entered
             .iter()
             .map(|one| (one.candidate(), Choice::Entered(one.number)));
-        let known = self.known().unwrap_or_default().iter().map(|known| {
+        let known = known.iter().map(|known| {
             let registered = match known.source {
                 Source::Entry(_) => known.registered,
                 Source::Device(_) => Registered {
@@ -417,9 +427,10 @@ impl<const N: usize> Providers<N> {
         let is_same = |candidate: Candidate<'_>| candidate == registered.candidate(&name);
         let is_device =
             |known: &Known| matches!(known.source, Source::Device(_)) && is_same(known.candidate());
+        let known = self.known().unwrap_or_default();
         let mut all = self.all();
-        let is_taken = all.entered.iter().any(|one| is_same(one.candidate()))
-            || self.known().unwrap_or_default().iter().any(is_device);
+        let is_taken =
+            all.entered.iter().any(|one| is_same(one.candidate())) || known.iter().any(is_device);
         if is_taken {
             let kind = ErrorKind::ProviderAlreadyRegistered;
             return Err(Error::new(kind, Subtype::NoSubtype));

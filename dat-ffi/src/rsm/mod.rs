@@ -36,11 +36,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use dat_rsm::{Handle, Result, RsmError};
 
-use crate::boundary::has_memory;
 pub use crate::boundary::{
     AccessEntry, BarrierStorage, Consumer, ControllerAttributes, IoVector, List, Out,
     ScatterGather, Text,
 };
+use crate::boundary::{has_memory, uncancelled};
 pub use crate::handles::CHandle;
 pub use barrier::{close_barrier, destroy_barrier, init_barrier, open_barrier, order_barrier};
 pub use controller::{get_controller, get_controller_attributes, release_controller};
@@ -66,10 +66,13 @@ pub type Code = i32;
 /// `RSM_SUCCESS`.
 const SUCCESS: Code = 0;
 
-/// What C is told of a call. Nothing unwinds into C: a panic, which would be a fault of ours, is an internal error.
+/// What C is told of a call, whose thread is not cancelled before the call is over. Nothing unwinds into C: a panic, which would be
+/// a fault of ours, is an internal error.
 fn code(call: impl FnOnce() -> Result<()>) -> Code {
-    let outcome = catch_unwind(AssertUnwindSafe(call)).unwrap_or(Err(RsmError::InternalError));
-    outcome.map_or_else(RsmError::code, |()| SUCCESS)
+    uncancelled(|| {
+        let outcome = catch_unwind(AssertUnwindSafe(call)).unwrap_or(Err(RsmError::InternalError));
+        outcome.map_or_else(RsmError::code, |()| SUCCESS)
+    })
 }
 
 /// As `code`, of a call that makes something: it is refused while the heap is exhausted.

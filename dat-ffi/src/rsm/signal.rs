@@ -1,6 +1,7 @@
 //! Posting signals, and waiting for them.
 
 use std::collections::BTreeMap;
+use std::os::fd::RawFd;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,7 @@ use dat_rsm::{Result, RsmError, SegmentHandle, SignalFlags};
 use super::process::{Opened, site_of, with_site};
 use super::site::locked;
 use super::{Code, code, code_of_making, named};
-use crate::boundary::{Flag, in_steps, wait_for};
+use crate::boundary::{Flag, held, in_steps, wait_for};
 use crate::handles::CHandle;
 
 /// A segment on either side, and its site.
@@ -46,19 +47,22 @@ pub fn signal_post(handle: CHandle, flags: u32) -> Code {
 /// Spec: RSMSG-02, RSMSG-07, RSMSG-08
 pub extern "C-unwind" fn signal_wait(handle: CHandle, timeout: i32) -> Code {
     let until = until(timeout);
-    in_steps(|| {
-        let slice = slice(until);
-        let returned = code(|| {
-            let (opened, segment) = segment(handle)?;
-            with_site!(opened, site => {
-                site.hurry();
-                let taken = site.waiters.wait(Some(slice), || site.engine.signal_take(segment));
-                // What was pending is not any more.
-                site.look_at(segment);
-                taken
-            })
-        });
-        ends(returned, slice, until).then_some(returned)
+    held(None, |watch| {
+        in_steps(|| {
+            let slice = slice(until);
+            let returned = code(|| {
+                let (opened, segment) = segment(handle)?;
+                with_site!(opened, site => {
+                    site.hurry();
+                    let take = || site.engine.signal_take(segment);
+                    let taken = site.waiters.wait(watch, Some(slice), take);
+                    // What was pending is not any more.
+                    site.look_at(segment);
+                    taken
+                })
+            });
+            ends(returned, slice, until).then_some(returned)
+        })
     })
 }
 
@@ -95,57 +99,85 @@ impl Waiters {
         }
     }
 
-    /// Sleeps until there is a signal to take.
+    /// Something to sleep on.
     ///
     /// # Errors
-    /// TIMEOUT: the time is over. INTERRUPTED: a signal of the system came. INSUFFICIENT_RESOURCES: there are no descriptors left.
-    /// And those of `take`.
-    fn wait(&self, until: Option<Instant>, take: impl Fn() -> Result<bool>) -> Result<()> {
+    /// INSUFFICIENT_RESOURCES: there are no descriptors left.
+    fn watch(&self) -> Result<Watch<'_>> {
+        let mut flags = locked(&self.0);
+        let flag = match flags.idle.pop() {
+            Some(flag) => flag,
+            None => Flag::new().map_err(|_| RsmError::InsufficientResources)?,
+        };
+        flags.last = flags.last.wrapping_add(1);
+        let number = flags.last;
+        let descriptor = flag.descriptor();
+        flags.waiting.insert(number, flag);
+        Ok(Watch {
+            waiters: self,
+            number,
+            descriptor,
+        })
+    }
+
+    /// Sleeps until there is a signal to take. What it sleeps on is in `watch` from the first sleep on.
+    ///
+    /// # Errors
+    /// TIMEOUT: the time is over. INTERRUPTED: a signal of the system came. INSUFFICIENT_RESOURCES: there are no descriptors left
+    /// for a first sleep. And those of `take`.
+    fn wait<'w>(
+        &'w self,
+        watch: &mut Option<Watch<'w>>,
+        until: Option<Instant>,
+        take: impl Fn() -> Result<bool>,
+    ) -> Result<()> {
         if take()? {
             return Ok(());
         }
-        let (number, descriptor) = {
-            let mut flags = locked(&self.0);
-            let flag = match flags.idle.pop() {
-                Some(flag) => flag,
-                None => Flag::new().map_err(|_| RsmError::InsufficientResources)?,
-            };
-            flags.last = flags.last.wrapping_add(1);
-            let number = flags.last;
-            let descriptor = flag.descriptor();
-            flags.waiting.insert(number, flag);
-            (number, descriptor)
+        let watch = match watch {
+            Some(watch) => watch,
+            None => watch.insert(self.watch()?),
         };
-        let lower = || {
-            let mut flags = locked(&self.0);
-            if let Some(flag) = flags.waiting.get_mut(&number) {
-                flag.set(false);
-            }
-        };
-        let outcome = loop {
+        loop {
             // Before the look: what comes after it is told.
-            lower();
-            match take() {
-                Ok(true) => break Ok(()),
-                Ok(false) => {}
-                Err(error) => break Err(error),
+            watch.lower();
+            if take()? {
+                return Ok(());
             }
-            match wait_for(descriptor, until) {
+            match wait_for(watch.descriptor, until) {
                 Ok(true) => {}
-                Ok(false) => {
-                    break match take() {
-                        Ok(true) => Ok(()),
-                        Ok(false) => Err(RsmError::TimedOut),
-                        Err(error) => Err(error),
-                    };
-                }
-                Err(_) => break Err(RsmError::Interrupted),
+                Ok(false) if take()? => return Ok(()),
+                Ok(false) => return Err(RsmError::TimedOut),
+                Err(_) => return Err(RsmError::Interrupted),
             }
-        };
-        lower();
-        let mut flags = locked(&self.0);
-        let flag = flags.waiting.remove(&number);
-        flags.idle.extend(flag);
-        outcome
+        }
+    }
+}
+
+/// What a thread sleeps on, which it is told on of signals until this is dropped: the process may have no descriptors for another one
+/// later.
+#[derive(Debug)]
+struct Watch<'w> {
+    waiters: &'w Waiters,
+    number: u64,
+    descriptor: RawFd,
+}
+
+impl Watch<'_> {
+    fn lower(&self) {
+        let mut flags = locked(&self.waiters.0);
+        if let Some(flag) = flags.waiting.get_mut(&self.number) {
+            flag.set(false);
+        }
+    }
+}
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        let mut flags = locked(&self.waiters.0);
+        if let Some(mut flag) = flags.waiting.remove(&self.number) {
+            flag.set(false);
+            flags.idle.push(flag);
+        }
     }
 }

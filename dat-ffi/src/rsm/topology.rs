@@ -2,21 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::ptr;
-use std::sync::{LazyLock, Mutex};
 
 use dat_core::attributes::IaAddress;
 use dat_rsm::{ConnectionState, Result, RsmError};
 
 use super::process::{Controller, Process, with_site};
-use super::site::locked;
 use super::{Code, code_of_making, handle_place};
 use crate::boundary::{
-    ConnectionsHeader, Consumer, NAME_BYTES, Out, RemoteController, TopologyHeader,
+    ConnectionsHeader, Consumer, Inherited, NAME_BYTES, Out, RemoteController, TopologyHeader,
 };
 use crate::handles::CHandle;
 
 /// Pictures that were given out, by their addresses: what is not among them is not freed.
-static GIVEN: LazyLock<Mutex<BTreeMap<usize, Box<[u64]>>>> = LazyLock::new(Mutex::default);
+static GIVEN: Inherited<BTreeMap<usize, Box<[u64]>>> = Inherited::new(BTreeMap::new());
 
 /// A controller and what it reaches.
 struct Local {
@@ -166,7 +164,7 @@ pub fn get_topology(topology: Out<CHandle>) -> Code {
         for (word, place) in words.iter_mut().skip(1).zip(places) {
             *word = base.wrapping_add(place) as u64;
         }
-        locked(&GIVEN).insert(base, words);
+        GIVEN.lock().insert(base, words);
         place.put(CHandle::from_address(base));
         Ok(())
     })
@@ -177,6 +175,6 @@ pub fn get_topology(topology: Out<CHandle>) -> Code {
 /// Spec: RSMTP-04
 pub fn free_topology(topology: Consumer) {
     if !topology.is_null() {
-        locked(&GIVEN).remove(&topology.address());
+        drop(GIVEN.lock().remove(&topology.address()));
     }
 }

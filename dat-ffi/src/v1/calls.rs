@@ -39,7 +39,7 @@ macro_rules! define {
         )*
         $(
             #[doc = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/manual/", stringify!($own), ".md"))]
-            pub extern "C" fn $own($($own_argument: $own_type),*) -> Code {
+            pub extern "C-unwind" fn $own($($own_argument: $own_type),*) -> Code {
                 $does($($own_argument),*)
             }
         )*

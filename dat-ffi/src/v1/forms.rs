@@ -3,12 +3,12 @@
 use super::edition::V1;
 use crate::boundary::{In, LongTriplet, Out, RegionDescription};
 use crate::calls::lmr::{Places, Wanted};
-use crate::calls::result::{Code, code};
+use crate::calls::result::{Code, code, sheltered};
 use crate::calls::rmr::Binding;
 use crate::calls::{cr, lmr, rmr};
 use crate::handles::CHandle;
 
-pub(super) extern "C" fn lmr_create(
+pub(super) extern "C-unwind" fn lmr_create(
     ia: CHandle,
     memory_type: u32,
     description: RegionDescription,
@@ -37,7 +37,7 @@ pub(super) extern "C" fn lmr_create(
         registered_size,
         registered_address,
     };
-    code::<V1>(lmr::create::<V1>(wanted, places))
+    sheltered::<V1>(|| lmr::create::<V1>(wanted, places))
 }
 
 pub(super) extern "C" fn rmr_bind(
@@ -62,6 +62,6 @@ pub(super) extern "C" fn rmr_bind(
 }
 
 /// Carries no data to the peer.
-pub(super) extern "C" fn cr_reject(cr: CHandle) -> Code {
-    code::<V1>(cr::reject(cr, &[]))
+pub(super) extern "C-unwind" fn cr_reject(cr: CHandle) -> Code {
+    sheltered::<V1>(|| cr::reject(cr, &[]))
 }

@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use dat_core::{Cause, Error, Result};
 
@@ -12,9 +11,12 @@ use super::edition::V1;
 use super::foreign;
 use super::types::Guest;
 use crate::adapter::Registered;
-use crate::boundary::{FUNCTIONS_1_2, In, List, Out, ProviderInfo, StaticText, Text};
+use crate::boundary::{
+    FUNCTIONS_1_2, In, Inherited, InheritedGuard, List, Out, ProviderInfo, StaticText, Text,
+    uncancelled,
+};
 use crate::calls::ia;
-use crate::calls::result::{Code, code};
+use crate::calls::result::{Code, code, sheltered};
 use crate::devices;
 use crate::handles::CHandle;
 use crate::registry::{Configuration, Discovered, Found, Level, Providers, Rules, Used, Wanted};
@@ -52,10 +54,9 @@ fn found() -> Result<Vec<Discovered>> {
 
 /// The open adapters of guests, by their handles, with the number of the guest for each time that one was opened: guests may give
 /// the same handle for several.
-fn open_adapters() -> MutexGuard<'static, BTreeMap<usize, Vec<u64>>> {
-    static OPEN: OnceLock<Mutex<BTreeMap<usize, Vec<u64>>>> = OnceLock::new();
-    let open = OPEN.get_or_init(Mutex::default);
-    open.lock().unwrap_or_else(PoisonError::into_inner)
+fn open_adapters() -> InheritedGuard<'static, BTreeMap<usize, Vec<u64>>> {
+    static OPEN: Inherited<BTreeMap<usize, Vec<u64>>> = Inherited::new(BTreeMap::new());
+    OPEN.lock()
 }
 
 /// An adapter of a guest is open, once more perhaps.
@@ -89,7 +90,7 @@ pub(super) fn open(
     minor: u32,
     is_thread_safe: u32,
 ) -> Code {
-    let returned = (|| {
+    let opened = || {
         let text = name.get().ok_or(Error::invalid_argument(1))?;
         if text.as_bytes().len() > LONGEST {
             return Err(Error::invalid_argument(1));
@@ -114,8 +115,8 @@ pub(super) fn open(
             }
             Found::Used(used) => open_guest(used, name, async_evd_min_qlen, async_evd, ia),
         }
-    })();
-    returned.unwrap_or_else(|error| code::<V1>(Err(error)))
+    };
+    uncancelled(|| opened().unwrap_or_else(|error| code::<V1>(Err(error))))
 }
 
 fn open_guest(
@@ -147,14 +148,16 @@ pub(super) fn close(ia: CHandle, flags: u32) -> Code {
     };
     // Taken out before the guest is asked: another adapter may be at this address as soon as it is closed. Until the release below the
     // guest stays.
-    let number = closing(ia);
-    let returned = guest.call(CLOSE, (ia, flags));
-    match (number, returned) {
-        (Some(number), Some(0)) => PROVIDERS.release(number),
-        (Some(number), _) => opened(ia, number),
-        (None, _) => {}
-    }
-    returned.unwrap_or_else(|| code::<V1>(Err(Error::not_implemented())))
+    uncancelled(|| {
+        let number = closing(ia);
+        let returned = guest.call(CLOSE, (ia, flags));
+        match (number, returned) {
+            (Some(number), Some(0)) => PROVIDERS.release(number),
+            (Some(number), _) => opened(ia, number),
+            (None, _) => {}
+        }
+        returned.unwrap_or_else(|| code::<V1>(Err(Error::not_implemented())))
+    })
 }
 
 /// Whose table is at an address.
@@ -164,7 +167,7 @@ pub(super) fn entered_at(address: usize) -> Option<Guest> {
 
 /// Spec: REGL-01..05
 pub(super) fn list(most: i32, count: Out<i32>, places: List<Out<ProviderInfo>>) -> Code {
-    code::<V1>(PROVIDERS.list(most, count, places))
+    sheltered::<V1>(|| PROVIDERS.list(most, count, places))
 }
 
 /// Refuses those of other editions, whose tables and structures are others.
@@ -175,12 +178,12 @@ pub(super) fn add(provider: Option<Guest>, info: In<ProviderInfo>) -> Code {
         return code::<V1>(Err(Error::invalid_argument(2)));
     }
     foreign::expect();
-    code::<V1>(PROVIDERS.add(provider, info))
+    sheltered::<V1>(|| PROVIDERS.add(provider, info))
 }
 
 /// Spec: REGR-01
 pub(super) fn remove(provider: Option<Guest>, info: In<ProviderInfo>) -> Code {
-    code::<V1>(PROVIDERS.remove(provider, info))
+    sheltered::<V1>(|| PROVIDERS.remove(provider, info))
 }
 
 /// Why a line of `dat.conf` with our library opens no adapter; null if it may open one. `dat registry --check` asks.

@@ -12,29 +12,29 @@ use crate::boundary::{In, List, Out, RegionDescription, ShortTriplet, Text};
 use crate::calls::cr::ROOM;
 use crate::calls::edition::Triplet;
 use crate::calls::lmr::{Places, Wanted};
-use crate::calls::result::{Code, adapter, adapter_of, code};
+use crate::calls::result::{Code, adapter, adapter_of, code, sheltered};
 use crate::calls::rmr::Binding;
 use crate::calls::{cr, ia, lmr, rmr};
 use crate::handles::CHandle;
 
 /// `dat_ia_open` of a provider that is registered as thread-safe.
-pub(super) extern "C" fn open_thread_safe(
+pub(super) extern "C-unwind" fn open_thread_safe(
     name: Text,
     async_evd_min_qlen: i32,
     async_evd: Out<CHandle>,
     ia: Out<CHandle>,
 ) -> Code {
-    code::<V2>(open(name, async_evd_min_qlen, async_evd, ia, true))
+    sheltered::<V2>(|| open(name, async_evd_min_qlen, async_evd, ia, true))
 }
 
 /// `dat_ia_open` of a provider that is registered as not thread-safe. It is, all the same.
-pub(super) extern "C" fn open_for_one_thread(
+pub(super) extern "C-unwind" fn open_for_one_thread(
     name: Text,
     async_evd_min_qlen: i32,
     async_evd: Out<CHandle>,
     ia: Out<CHandle>,
 ) -> Code {
-    code::<V2>(open(name, async_evd_min_qlen, async_evd, ia, false))
+    sheltered::<V2>(|| open(name, async_evd_min_qlen, async_evd, ia, false))
 }
 
 fn open(
@@ -53,12 +53,12 @@ fn open(
 }
 
 /// No two adapters of ours take each other's connections over.
-pub(super) extern "C" fn ha_related(ia: CHandle, _name: In<u8>, answer: Out<u32>) -> Code {
-    code::<V2>((|| {
+pub(super) extern "C-unwind" fn ha_related(ia: CHandle, _name: In<u8>, answer: Out<u32>) -> Code {
+    sheltered::<V2>(|| {
         adapter(ia)?;
         answer.required(3)?.put(0);
         Ok(())
-    })())
+    })
 }
 
 /// Refuses addresses in regions that begin with zero, which no backend has, and unknown kinds of addresses.
@@ -87,7 +87,7 @@ fn without_atomics(adapter: &Adapter, privileges: u32) -> Result<u32> {
     }
 }
 
-pub(super) extern "C" fn lmr_create(
+pub(super) extern "C-unwind" fn lmr_create(
     ia: CHandle,
     memory_type: u32,
     description: RegionDescription,
@@ -101,7 +101,7 @@ pub(super) extern "C" fn lmr_create(
     registered_size: Out<u64>,
     registered_address: Out<u64>,
 ) -> Code {
-    code::<V2>((|| {
+    sheltered::<V2>(|| {
         let adapter = adapter(ia)?;
         check_address_type(address_type, 7)?;
         let privileges = without_atomics(&adapter, privileges)?;
@@ -122,7 +122,7 @@ pub(super) extern "C" fn lmr_create(
             registered_address,
         };
         lmr::create::<V2>(wanted, places)
-    })())
+    })
 }
 
 /// Positions of arguments are those of 1.2 in the calls of both; 2.0 has the region and the kind of address in between.
@@ -180,15 +180,15 @@ pub(super) extern "C" fn rmr_bind(
 }
 
 /// Carries private data to the peer.
-pub(super) extern "C" fn cr_reject(
+pub(super) extern "C-unwind" fn cr_reject(
     cr: CHandle,
     private_data_size: i32,
     private_data: List<u8>,
 ) -> Code {
-    code::<V2>((|| {
+    sheltered::<V2>(|| {
         adapter_of(cr, HandleKind::Cr)?;
         let mut data = [0; ROOM];
         let size = private_data.copy(private_data_size, 2, &mut data)?;
         cr::reject(cr, data.get(..size).unwrap_or_default())
-    })())
+    })
 }

@@ -1,11 +1,12 @@
 //! Entering ourselves into the registry that has loaded us.
 
 use std::ffi::{CStr, CString};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::table;
 use crate::adapter::Registered;
-use crate::boundary::{In, ProviderInfo, Registry, StaticText, Table, Text};
+use crate::boundary::{
+    In, Inherited, InheritedGuard, ProviderInfo, Registry, StaticText, Table, Text,
+};
 use crate::devices::{Named, explanation};
 
 /// A line of `dat.conf` that we were called for.
@@ -35,9 +36,9 @@ impl Entry {
     }
 }
 
-fn entries() -> MutexGuard<'static, Vec<Entry>> {
-    static ENTRIES: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
-    ENTRIES.lock().unwrap_or_else(PoisonError::into_inner)
+fn entries() -> InheritedGuard<'static, Vec<Entry>> {
+    static ENTRIES: Inherited<Vec<Entry>> = Inherited::new(Vec::new());
+    ENTRIES.lock()
 }
 
 /// Enters the provider of a line of `dat.conf` into the registry that calls; if the registry does not want it, nothing happens.

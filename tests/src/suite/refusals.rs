@@ -337,6 +337,7 @@ pub fn queues_refuse_as_their_traits_state<T: Testbed>(bed: &T) {
         length: 8,
         privileges: MemoryPrivileges::REMOTE_READ,
         flags: SendFlags::empty(),
+        is_only: true,
     };
     assert_eq!(send.bind(&bind), Err(Rejected), "no such window");
     assert_eq!(requests.poll(), Ok(None));

@@ -269,7 +269,7 @@ fn format(workspace: &Workspace) -> Result<()> {
 
 /// Runs the jobs of the guest, in short forms of those that `cargo xtask harden` runs for long. Their seeds are the same each time.
 fn check_in_guests(workspace: &Workspace) -> Result<()> {
-    const JOBS: [&str; 13] = [
+    const JOBS: [&str; 14] = [
         "smoke",
         "copy",
         "perf",
@@ -278,6 +278,7 @@ fn check_in_guests(workspace: &Workspace) -> Result<()> {
         "hosts",
         "conformance",
         "dapl",
+        "processes -- 1",
         "hostile -- 1 7",
         "limits -- 1 7 servers commands programs files",
         "faults -- 1 7 network few link modules overrun",

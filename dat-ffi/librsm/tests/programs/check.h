@@ -64,17 +64,22 @@ struct pair {
     size_t length;
 };
 
-static inline struct pair open_pair(size_t count, unsigned int flags, rsm_permission_t permission)
+static inline struct pair open_pair_of(const char *controller, size_t count, unsigned int flags, rsm_permission_t permission)
 {
     struct pair pair;
     memset(&pair, 0, sizeof pair);
     pair.length = count * PAGE;
     pair.memory = pages(count);
-    OK(rsm_get_controller("loopback", &pair.controller));
+    OK(rsm_get_controller((char *)controller, &pair.controller));
     OK(rsm_memseg_export_create(pair.controller, &pair.export, pair.memory, pair.length, flags));
     OK(rsm_memseg_export_publish(pair.export, &pair.id, NULL, 0));
     OK(rsm_memseg_import_connect(pair.controller, own_node(), pair.id, permission, &pair.import));
     return pair;
+}
+
+static inline struct pair open_pair(size_t count, unsigned int flags, rsm_permission_t permission)
+{
+    return open_pair_of("loopback", count, flags, permission);
 }
 
 static inline void close_pair(struct pair *pair)

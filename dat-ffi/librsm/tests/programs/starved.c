@@ -1,0 +1,60 @@
+/* Waits for a signal that go on while no file can be opened: none ends before its signal, though others wait as well. RSMSG-07, RSMSG-08 */
+#include "check.h"
+#include <stdatomic.h>
+#include <sys/resource.h>
+
+static struct pair pair, other;
+static atomic_int begun, over;
+
+static void *wait_for_signal(void *unused)
+{
+    (void)unused;
+    begun++;
+    OK(rsm_intr_signal_wait(pair.export, -1));
+    return NULL;
+}
+
+/* Waits again and again, and takes what the waits above give back. */
+static void *wait_often(void *unused)
+{
+    (void)unused;
+    while (!over) {
+        int code = rsm_intr_signal_wait(other.export, 1);
+        CHECK(code == RSMERR_TIMEOUT || code == RSMERR_INSUFFICIENT_RESOURCES);
+    }
+    return NULL;
+}
+
+int main(void)
+{
+    pthread_t waiters[2], hammers[2];
+    struct rlimit before, none;
+    int at;
+    pair = open_pair(1, 0, RSM_PERM_RDWR);
+    other = open_pair(1, 0, RSM_PERM_RDWR);
+    for (at = 0; at < 2; at++)
+        CHECK(pthread_create(&waiters[at], NULL, wait_for_signal, NULL) == 0);
+    for (at = 0; at < 20000 && begun < 2; at++)
+        usleep(1000);
+    CHECK(begun == 2);
+    /* Both sleep by then, most likely; a wait that has not begun may be refused. */
+    usleep(500000);
+    CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0);
+    none = before;
+    none.rlim_cur = 3;
+    CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    for (at = 0; at < 2; at++)
+        CHECK(pthread_create(&hammers[at], NULL, wait_often, NULL) == 0);
+    sleep(3);
+    over = 1;
+    for (at = 0; at < 2; at++)
+        CHECK(pthread_join(hammers[at], NULL) == 0);
+    for (at = 0; at < 2; at++)
+        OK(rsm_intr_signal_post(pair.import, 0));
+    for (at = 0; at < 2; at++)
+        CHECK(pthread_join(waiters[at], NULL) == 0);
+    CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
+    close_pair(&other);
+    close_pair(&pair);
+    return 0;
+}
