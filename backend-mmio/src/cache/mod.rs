@@ -38,7 +38,7 @@ pub use aarch64::Aarch64Hal;
     target_arch = "riscv32",
     target_arch = "riscv64"
 ))]
-pub(crate) use platform::CoherentHal;
+pub use platform::CoherentHal;
 #[cfg(any(target_arch = "riscv32", target_arch = "riscv64"))]
 pub use riscv::RiscvHal;
 

@@ -76,7 +76,12 @@ macro_rules! platform {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CoherentHal;
 
-platform!(CoherentHal, true, |_: &Self, _, _, _| complete());
+/// Waits for what is under way: there is nothing to maintain.
+fn wait(_coherent: &CoherentHal, _direction: SyncDirection, _address: u64, _length: u64) {
+    complete();
+}
+
+platform!(CoherentHal, true, wait);
 #[cfg(target_arch = "aarch64")]
 platform!(super::Aarch64Hal, false, maintain);
 #[cfg(not(target_arch = "aarch64"))]
