@@ -30,6 +30,8 @@ pub(crate) fn adapter(limits: &Limits, tables: &Tables<'_>, address: IaAddress) 
     };
     let requests = limits.work_requests.min(QUEUE_ENTRIES / blocks.max(1));
     let entries = QUEUE_ENTRIES - 1;
+    // One window is left for the renewal of another.
+    let windows = count(limits.windows, tables.windows.len());
     // A transfer may be of one piece.
     let transfer = limits.transfer.min(u64::from(LONGEST_PIECE));
     IaAttributes {
@@ -53,7 +55,7 @@ pub(crate) fn adapter(limits: &Limits, tables: &Tables<'_>, address: IaAddress) 
         max_pzs: count(limits.domains, any),
         max_message_size: transfer,
         max_rdma_size: transfer,
-        max_rmrs: count(limits.windows, tables.windows.len()),
+        max_rmrs: if windows > 1 { windows - 1 } else { windows },
         max_rmr_target_address: u64::MAX,
         max_srqs: count(
             limits.shared_receive_queues,

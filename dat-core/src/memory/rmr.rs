@@ -171,6 +171,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 })
             })
             .ok_or(exhausted)?;
+            if !serves(control.backend()?, index) {
+                return Err(exhausted);
+            }
             let slot = self
                 .shared
                 .remote_regions
@@ -278,4 +281,14 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
         Err(rmr.refused(self.shared.instance))
     }
+}
+
+/// Returns true if the device serves a remote region with this index.
+///
+/// A device may keep windows beyond its `max_rmrs`, to replace those whose keys are used up. One
+/// without windows refuses to make one.
+#[inline(never)]
+fn serves<B: Backend>(backend: &B, index: u16) -> bool {
+    let most = backend.ia_attributes().max_rmrs;
+    most == 0 || i32::from(index) < most
 }

@@ -2,8 +2,9 @@
 
 use super::bind::{IN_USE, PEERS, Setting, refused_as, with_setting};
 use super::*;
+use crate::attributes::IaAttributes;
 use crate::backend::{BINDS_UNDER_WAY, BackendError, WindowKey};
-use crate::testing::Work;
+use crate::testing::{IA_ATTRIBUTES, PROVIDER_ATTRIBUTES, TestBackend, TestStorage, Work, open};
 
 const NONE: CompletionFlags = CompletionFlags::empty();
 /// Binds of a window, one after the other, before it has to be replaced.
@@ -205,4 +206,33 @@ fn binds_under_way_are_of_one_endpoint() {
         assert_eq!(on.ia.lmr_free(on.lmr.lmr), Ok(()));
         assert_eq!(refusal(on.ia.lmr_free(rest.lmr)), IN_USE);
     });
+}
+
+/// A device keeps the windows beyond its `max_rmrs`, to replace those whose keys are used up.
+///
+/// Spec: RMC-01, IAQ-03
+#[test]
+fn regions_beyond_the_devices_number_are_refused() {
+    let attributes = IaAttributes {
+        max_rmrs: 2,
+        ..IA_ATTRIBUTES
+    };
+    let backend = TestBackend::new(attributes, PROVIDER_ATTRIBUTES);
+    let mut storage = TestStorage::new();
+    let ia = open(&mut storage, &backend);
+    let pz = ia.pz_create().unwrap();
+    let first = ia.rmr_create(pz).unwrap();
+    let second = ia.rmr_create(pz).unwrap();
+    assert_ne!(first, second);
+    assert_eq!(
+        refusal(ia.rmr_create(pz)),
+        refused_as(
+            ErrorKind::InsufficientResources,
+            Subtype::ResourceMemoryRegion,
+            Cause::TableFull
+        )
+    );
+    assert_eq!(backend.objects()[2], 2);
+    ia.rmr_free(first).unwrap();
+    ia.rmr_create(pz).unwrap();
 }
