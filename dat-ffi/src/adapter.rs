@@ -332,8 +332,6 @@ static OPEN: AtomicUsize = AtomicUsize::new(0);
 
 /// Shuts the adapters of the parent in a process that was just forked: their threads and devices are the parent's.
 /// Drops nothing, takes no lock and allocates nothing.
-///
-/// Spec: GEN-04
 pub(crate) fn abandon_all() {
     let reached = REACHED.load(Ordering::Relaxed);
     for slot in ADAPTERS.iter().take(reached) {

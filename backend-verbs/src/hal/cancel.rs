@@ -115,7 +115,6 @@ unsafe extern "C" fn notify_uncancelled(queue: *mut ibv_cq, solicited_only: c_in
 mod tests {
     use super::*;
 
-    /// Spec: GEN-04
     #[test]
     fn what_is_unknown_is_sheltered() {
         assert!(may_call_the_system(0xFF_FFFF), "soft-RoCE");
@@ -123,7 +122,6 @@ mod tests {
         assert!(!may_call_the_system(0x02C9));
     }
 
-    /// Spec: GEN-04
     #[test]
     fn the_state_is_as_it_was() {
         let state = || {

@@ -165,13 +165,11 @@ pub(crate) fn is_told_apart() -> bool {
 mod tests {
     use super::*;
 
-    /// Spec: GEN-04
     #[test]
     fn the_loader_has_forks_noticed() {
         assert!(is_told_apart());
     }
 
-    /// Spec: GEN-04
     #[test]
     fn a_thread_has_several_values_and_gives_them_back_in_any_order() {
         let (first, second) = (Inherited::new(1), Inherited::new(2));
