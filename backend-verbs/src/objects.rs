@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::mem;
 use std::sync::Arc;
 
 use dat_core::backend::{BINDS_UNDER_WAY, BackendError, Rejected};
 
-use crate::hal::{CallAgain, Domain, Guarded, Region, RequestsAgain, Share, Window, WindowType};
+use crate::hal::{
+    CallAgain, Domain, Guarded, Region, RequestsAgain, Share, Window, WindowType, random_byte,
+};
 use crate::supply::Supply;
 use crate::table::Table;
 
@@ -372,8 +373,7 @@ impl Drop for Objects {
 
 /// A key whose next one is a random one that is not the device's own, which no bind may name (type 2).
 fn random_key(of_device: u32) -> u32 {
-    let [random, ..] = RandomState::new().build_hasher().finish().to_le_bytes();
-    let key = of_device & !0xFF | u32::from(random);
+    let key = of_device & !0xFF | u32::from(random_byte());
     if next_key(key) == of_device {
         of_device
     } else {

@@ -388,10 +388,10 @@ impl Watcher {
             let (sources, signal) = (Arc::clone(&sources), Arc::clone(signal));
             let is_over = Arc::clone(&is_over);
             move || {
+                // Also after a panic of a callback.
+                let _over = Over(is_over);
                 watch(&sources, &signal);
                 drop((sources, signal));
-                *is_over.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
-                is_over.1.notify_all();
             }
         };
         start_thread(c"dat-verbs", Box::new(body)).map_err(|_| BackendError::Resources)?;
@@ -400,6 +400,17 @@ impl Watcher {
             end,
             is_over,
         })
+    }
+}
+
+/// Tells at its end that the thread is over.
+struct Over(Arc<(Mutex<bool>, Condvar)>);
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        let (is_over, changed) = &*self.0;
+        *is_over.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        changed.notify_all();
     }
 }
 

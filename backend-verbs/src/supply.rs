@@ -3,7 +3,7 @@
 //! A device may give the index of a window that is gone to the next one, whose keys are those of the old one then. With
 //! windows made ahead it takes as many of them as there are before an index comes again.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use dat_core::backend::BackendError;
@@ -18,7 +18,7 @@ pub(crate) const AHEAD: usize = 32;
 #[derive(Debug, Default)]
 pub(crate) struct Supply {
     /// By the addresses of their domains, oldest first.
-    ahead: HashMap<usize, VecDeque<BoundWindow>>,
+    ahead: BTreeMap<usize, VecDeque<BoundWindow>>,
     /// A window went back to the device, so that an index can come again.
     has_given_back: bool,
 }

@@ -334,7 +334,9 @@ static OPEN: AtomicUsize = AtomicUsize::new(0);
 /// Drops nothing, takes no lock and allocates nothing.
 pub(crate) fn abandon_all() {
     let reached = REACHED.load(Ordering::Relaxed);
-    for slot in ADAPTERS.iter().take(reached) {
+    // Those before the first were abandoned by the parent: a count that is raised again overflows.
+    let first = FIRST.load(Ordering::Relaxed);
+    for slot in ADAPTERS.iter().take(reached).skip(first) {
         slot.abandon();
     }
     FIRST.store(reached, Ordering::Relaxed);

@@ -31,14 +31,12 @@ pub(super) fn uncancelled<R>(call: impl FnOnce() -> R) -> R {
 }
 
 /// Vendors all of whose devices are rung through registers that the process maps. Soft-RoCE, soft iWARP and unknown ones are rung by `write`.
-const RUNG_BY_REGISTERS: [u32; 7] = [
+const RUNG_BY_REGISTERS: [u32; 5] = [
     0x02C9, // Mellanox, NVIDIA
     0x14E4, // Broadcom
-    0x1425, // Chelsio
     0x15AD, // VMware
     0x1D0F, // Amazon
     0x1DED, // Alibaba
-    0x19E5, // Huawei
 ];
 
 /// Whether the devices of a vendor may be rung by a call of the system.

@@ -23,6 +23,7 @@ mod memory;
 #[cfg(any(test, feature = "fake"))]
 mod pretend;
 mod queue_pair;
+mod random;
 mod receive_list;
 mod refusal;
 mod segments;
@@ -45,6 +46,7 @@ pub(crate) use events::AsyncEvent;
 pub(crate) use guarded::{Guard, Guarded, Share};
 pub(crate) use memory::{Access, Domain, Region, Window, WindowType};
 pub(crate) use queue_pair::{QueuePair, QueuePairPlan, Step};
+pub(crate) use random::random_byte;
 pub(crate) use receive_list::{ReceiveList, ReceivePlace};
 pub(crate) use refusal::is_for_descriptors;
 pub(crate) use send_list::{NotBound, Opening, SendList, SendPlace};

@@ -88,7 +88,7 @@ pub struct BindRequest {
     /// `FENCE` or nothing.
     pub flags: SendFlags,
     /// Whether no other bind of the window is under way. Only such a bind can be followed by a renewal of the window,
-    /// so it is refused unless the keys suffice for [`BINDS_UNDER_WAY`] binds.
+    /// so one that opens it is refused unless the keys suffice for [`BINDS_UNDER_WAY`] binds.
     pub is_only: bool,
 }
 

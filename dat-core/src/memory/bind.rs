@@ -408,22 +408,31 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             let zone = control.protection_zones.get(usize::from(zone));
             let domain = zone.map(|zone| zone.domain).ok_or_else(not_ready)?;
             let backend = control.backend()?;
-            let mut surplus = None;
-            if (sequence == NO_BIND || sequence == MISSED)
-                && backend.needs_renewal(window, sequence == MISSED)
-            {
-                let fresh = backend.create_window(domain);
-                surplus = Some(
-                    fresh.map_err(|error| backend_refused(error, Subtype::ResourceMemoryRegion))?,
-                );
-            } else if sequence != MISSED {
+            let needs_renewal = (sequence == NO_BIND || sequence == MISSED)
+                && backend.needs_renewal(window, sequence == MISSED);
+            if !needs_renewal && sequence != MISSED {
                 return Err(refused_by_device());
             }
+            let (mut surplus, refusal) = match needs_renewal.then(|| backend.create_window(domain))
+            {
+                Some(Ok(fresh)) => (Some(fresh), None),
+                Some(Err(error)) => (
+                    None,
+                    Some(backend_refused(error, Subtype::ResourceMemoryRegion)),
+                ),
+                None => (None, None),
+            };
             let mut over = Binding::NONE;
             let outcome = self.with_both(bind, |endpoint, region| {
-                // Another thread may have bound it meanwhile.
+                // Another thread has bound it meanwhile, perhaps by another window.
                 if region.sequence != sequence {
-                    return Err(refused_by_device());
+                    return self.shared.bind(endpoint, region, bind);
+                }
+                // Where there is no connection the bind is flushed, so that the old window will do.
+                if let Some(error) = refusal
+                    && endpoint.state == EndpointState::Connected
+                {
+                    return Err(error);
                 }
                 region.sequence = NO_BIND;
                 region.window = surplus.unwrap_or(window);

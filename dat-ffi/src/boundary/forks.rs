@@ -4,8 +4,7 @@
 //! once is never made. So nothing that lasts as long as the process is behind a plain lock or made on first use: it is [`PerProcess`],
 //! [`Inherited`], or atomic.
 
-use std::cell::Cell;
-use std::mem::ManuallyDrop;
+use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -52,28 +51,55 @@ pub(crate) fn forks() -> usize {
 }
 
 /// Held by the one thread that changes inherited values, or that forks.
-static TURN: Mutex<()> = Mutex::new(());
+static TURN: Turn = Turn {
+    lock: UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER),
+    owner: AtomicUsize::new(0),
+    depth: AtomicUsize::new(0),
+};
 
-std::thread_local! {
-    /// The turn while this thread has it, which it opens itself: a child has just this thread.
-    static HELD: Cell<Option<ManuallyDrop<MutexGuard<'static, ()>>>> = const { Cell::new(None) };
-    /// How often this thread has entered.
-    static DEPTH: Cell<usize> = const { Cell::new(0) };
+/// A lock that its owner may enter again, and that the child of a fork owns as its parent did.
+///
+/// It has no thread-local values: the system makes those of a library that was loaded late when a
+/// thread first uses them, and ends the process where the heap is exhausted.
+struct Turn {
+    lock: UnsafeCell<libc::pthread_mutex_t>,
+    /// The thread that has the lock, or 0. A thread keeps its number in a child of fork.
+    owner: AtomicUsize,
+    /// How often the owner has entered; only it looks.
+    depth: AtomicUsize,
+}
+
+// SAFETY: threads reach the lock through the functions of the system only.
+unsafe impl Sync for Turn {}
+
+impl Turn {
+    fn enter(&self) {
+        // SAFETY: tells which thread it is.
+        let this = unsafe { libc::pthread_self() } as usize;
+        // A thread finds its own number only if it wrote it, and has the lock.
+        if self.owner.load(Ordering::Relaxed) != this {
+            // SAFETY: the lock is static, was made by its initializer, and this thread does not have it.
+            unsafe { libc::pthread_mutex_lock(self.lock.get()) };
+            self.owner.store(this, Ordering::Relaxed);
+        }
+        self.depth.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn leave(&self) {
+        if self.depth.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.owner.store(0, Ordering::Relaxed);
+            // SAFETY: this thread has the lock, or is the copy in a child of the thread that had it.
+            unsafe { libc::pthread_mutex_unlock(self.lock.get()) };
+        }
+    }
 }
 
 fn enter() {
-    if DEPTH.get() == 0 {
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        HELD.set(Some(ManuallyDrop::new(turn)));
-    }
-    DEPTH.set(DEPTH.get() + 1);
+    TURN.enter();
 }
 
 fn leave() {
-    DEPTH.set(DEPTH.get() - 1);
-    if DEPTH.get() == 0 {
-        drop(HELD.take().map(ManuallyDrop::into_inner));
-    }
+    TURN.leave();
 }
 
 /// A value that a child of `fork` inherits whole: no other thread of the parent has it at the fork.
@@ -176,10 +202,22 @@ mod tests {
         let held = first.lock();
         let other = second.lock();
         drop(held);
-        assert_eq!((DEPTH.get(), *other), (1, 2));
-        assert!(TURN.try_lock().is_err());
+        let turn = Turn {
+            lock: UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER),
+            owner: AtomicUsize::new(0),
+            depth: AtomicUsize::new(0),
+        };
+        assert_eq!(*other, 2);
         drop(other);
-        assert_eq!(DEPTH.get(), 0);
         assert_eq!(*first.lock(), 1);
+        turn.enter();
+        turn.enter();
+        turn.leave();
+        // SAFETY: the lock lives.
+        let taken = || unsafe { libc::pthread_mutex_trylock(turn.lock.get()) };
+        assert_eq!(taken(), libc::EBUSY);
+        turn.leave();
+        assert_eq!(turn.owner.load(Ordering::Relaxed), 0);
+        assert_eq!(taken(), 0);
     }
 }

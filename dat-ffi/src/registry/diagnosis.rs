@@ -7,7 +7,7 @@ use dat_core::{Abi, Error, Subtype};
 use super::configuration::Configuration;
 use super::entry::Entry;
 use super::problem::{Problem, Reason};
-use crate::boundary::{self, Library, ProviderInfo, explanation};
+use crate::boundary::{self, Library, ProviderInfo, explanation, trusted_variable};
 use crate::calls::names;
 
 /// What registries would make of a file.
@@ -153,6 +153,12 @@ pub fn look(entry: &Entry) -> Result<Whose, Fault> {
 pub fn open(entry: &Entry) -> Result<(), Fault> {
     let name = registry(entry.major);
     let unable = |said: String| Fault::of_library(Reason::NoOpener(said));
+    // A registry ignores the variable in a privileged process, and would open something else.
+    if trusted_variable(Configuration::VARIABLE).is_none() {
+        return Err(unable(
+            "does not read a dat.conf of a privileged process".to_owned(),
+        ));
+    }
     let library = Library::load(name).map_err(unable)?;
     let find = |symbol: &CStr| {
         let lacking = || {

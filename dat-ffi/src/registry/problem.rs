@@ -93,7 +93,7 @@ impl fmt::Display for Reason {
             Self::Line(said) => f.write_str(said),
             Self::NoOpener(said) => write!(
                 f,
-                "it loads; whether its device exists is not known, since the registry that would open it cannot be loaded: {said}"
+                "it loads; whether its device exists is not known, since the registry that would open it is of no use here: {said}"
             ),
             Self::Device(said) => {
                 write!(

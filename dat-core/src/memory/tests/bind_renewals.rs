@@ -119,6 +119,29 @@ fn a_spent_window_stays_where_there_is_no_connection() {
     });
 }
 
+/// On a broken connection binds are flushed, not refused, whether or not the device has another window.
+///
+/// Spec: RMB-32
+#[test]
+fn a_missed_bind_needs_no_window_where_there_is_no_connection() {
+    with_setting(|on| {
+        on.backend.limit_binds(100);
+        let first = bound(&on);
+        let before = on.bound();
+        on.endpoint.enter(on.ia, EndpointState::Disconnected);
+        on.backend.break_pair(on.endpoint.key);
+        for round in 0..3 {
+            if round > 0 {
+                on.backend.refuse_next(BackendError::Resources);
+            }
+            on.bind(&piece(&on.lmr, 0, 8), NONE).unwrap();
+            on.endpoint.next_event(on.ia).expect("it is flushed");
+            assert!(on.backend.has_window(first));
+            assert_eq!(on.bound(), before);
+        }
+    });
+}
+
 /// After a bind that was not carried out nobody knows what the device counted: the next one gets another window.
 ///
 /// Spec: RMB-22, RMB-42
