@@ -13,8 +13,6 @@ pub(crate) struct Shared<'s, B: Backend, L: RawLock> {
     pub(crate) instance: u16,
     /// The provider needs no cache maintenance around RDMA.
     pub(crate) coherent: bool,
-    /// Remote regions that the device serves; it may keep more windows, to replace spent ones.
-    pub(crate) max_rmrs: u16,
     /// What the device can beyond the interface.
     pub(crate) extensions: Extensions,
     /// Whether the end of a connection with shared receives is an asynchronous event too.

@@ -111,7 +111,6 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         };
         let instance = tag.get();
         let coherent = !backend.provider_attributes().lmr_sync_req;
-        let max_rmrs = most_remote_regions(&backend);
         let extensions = backend.extensions();
         Ok(Self {
             control: Mutex::new(Control {
@@ -133,7 +132,6 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
                 extensions,
                 tells_shared_ends: AtomicBool::new(false),
                 coherent,
-                max_rmrs,
                 local_regions: storage.local_regions,
                 remote_regions: storage.remote_regions,
                 event_dispatchers: storage.event_dispatchers,
@@ -161,12 +159,4 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     pub fn handle(&self) -> Handle {
         Handle::new(self.shared.instance, HandleKind::Ia, 1, 0)
     }
-}
-
-/// The number of remote regions that a device serves, as indices have it. Apart, so that the
-/// attributes are not on the stack of the caller.
-#[inline(never)]
-fn most_remote_regions<B: Backend>(backend: &B) -> u16 {
-    let most = backend.ia_attributes().max_rmrs.max(0);
-    u16::try_from(most).unwrap_or(u16::MAX)
 }

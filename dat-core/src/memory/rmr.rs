@@ -171,9 +171,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 })
             })
             .ok_or(exhausted)?;
-            // A device without windows refuses to make one.
-            let most = self.shared.max_rmrs;
-            if most != 0 && index >= most {
+            if !serves(control.backend()?, index) {
                 return Err(exhausted);
             }
             let slot = self
@@ -283,4 +281,14 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
         Err(rmr.refused(self.shared.instance))
     }
+}
+
+/// Returns true if the device serves a remote region with this index.
+///
+/// A device may keep windows beyond its `max_rmrs`, to replace those whose keys are used up. One
+/// without windows refuses to make one.
+#[inline(never)]
+fn serves<B: Backend>(backend: &B, index: u16) -> bool {
+    let most = backend.ia_attributes().max_rmrs;
+    most == 0 || i32::from(index) < most
 }

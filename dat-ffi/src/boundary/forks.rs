@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use dat_core::event::ThreadWait;
 
 static FORKS: AtomicUsize = AtomicUsize::new(0);
-/// Forks are noticed. They are not where the system had no memory for that.
+/// Forks are noticed. They are not while the system has no memory for that.
 static NOTICED: AtomicBool = AtomicBool::new(false);
 
 /// Called by the loader before any call of the library.
@@ -21,13 +21,18 @@ static NOTICED: AtomicBool = AtomicBool::new(false);
 static LOADED: extern "C" fn() = loaded;
 
 extern "C" fn loaded() {
+    notice();
+    // Notes the moment that it counts from, which it does once.
+    ThreadWait::clock();
+}
+
+/// Has the system call us at each fork from now on.
+fn notice() {
     // SAFETY: `forked` stores to atomics and opens a lock of its own thread, which is allowed in a child of a process with threads. The
     // others lock and open that lock. The library stays loaded.
     let refused =
         unsafe { libc::pthread_atfork(Some(enter_fork), Some(leave_fork), Some(forked)) != 0 };
     NOTICED.store(!refused, Ordering::Relaxed);
-    // Notes the moment that it counts from, which it does once.
-    ThreadWait::clock();
 }
 
 extern "C" fn enter_fork() {
@@ -184,6 +189,13 @@ impl<T: Default> PerProcess<T> {
 
 /// Whether this process has values of its own, and its children are told from it.
 pub(crate) fn is_told_apart() -> bool {
+    if !NOTICED.load(Ordering::Relaxed) {
+        // There was no memory when the library was loaded. Until now nothing was open that a child could share.
+        let _section = Section::begin();
+        if !NOTICED.load(Ordering::Relaxed) {
+            notice();
+        }
+    }
     forks() < GENERATIONS - 1 && NOTICED.load(Ordering::Relaxed)
 }
 
