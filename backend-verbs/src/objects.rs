@@ -49,7 +49,9 @@ impl BoundWindow {
         })
     }
 
-    /// Whether a bind is refused for want of keys: one that may be followed by others under way, or one of these.
+    /// Returns true if too few keys are left for the next bind.
+    ///
+    /// A bind that is the only one under way needs keys for those that may follow it.
     #[inline(always)]
     pub(crate) fn is_spent(&self, is_only: bool) -> bool {
         let needed = if is_only { BINDS_UNDER_WAY } else { 1 };
@@ -261,7 +263,9 @@ impl Objects {
         }
     }
 
-    /// Whether the window under this key has to be replaced before its next bind, the last one of which was `missed`.
+    /// Returns true if the window under this key must be replaced before its next bind.
+    ///
+    /// `missed`: its last bind was posted and not carried out.
     ///
     /// libibverbs counts a key for each bind of a window of type 1, also if that was flushed. The device names the window
     /// by another one then, and no further bind of it succeeds.

@@ -173,7 +173,7 @@ impl Sink {
         WindowKey(key.expect("there is room"))
     }
 
-    /// Whether a window has to be replaced before its next bind; see `Backend::needs_renewal`.
+    /// Returns true if a window must be replaced before its next bind; see `Backend::needs_renewal`.
     #[must_use]
     pub fn needs_renewal(&self, window: WindowKey, missed: bool) -> bool {
         self.objects.needs_renewal(window.0, missed)

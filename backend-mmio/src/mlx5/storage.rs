@@ -628,7 +628,9 @@ impl WindowSlot {
         (ahead != 0).then(|| (self.domain.load(Ordering::Relaxed), ahead))
     }
 
-    /// Whether it does not take the next bind: one that may be followed by others under way, or one of these.
+    /// Returns true if too few keys are left for the next bind.
+    ///
+    /// A bind that is the only one under way needs keys for those that may follow it.
     #[inline(always)]
     pub(crate) fn is_spent(&self, is_only: bool) -> bool {
         let keys = Keys::of_word(self.keys.load(Ordering::Relaxed));

@@ -30,7 +30,8 @@ pub(super) fn uncancelled<R>(call: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Vendors all of whose devices are rung through registers that the process maps. Soft-RoCE, soft iWARP and unknown ones are rung by `write`.
+/// Vendors whose doorbells are mapped registers. Soft-RoCE, soft iWARP and unknown devices use
+/// `write`.
 const RUNG_BY_REGISTERS: [u32; 5] = [
     0x02C9, // Mellanox, NVIDIA
     0x14E4, // Broadcom
@@ -39,7 +40,7 @@ const RUNG_BY_REGISTERS: [u32; 5] = [
     0x1DED, // Alibaba
 ];
 
-/// Whether the devices of a vendor may be rung by a call of the system.
+/// Returns true if a doorbell of this vendor's devices may be a system call.
 pub(super) fn may_call_the_system(vendor: u32) -> bool {
     !RUNG_BY_REGISTERS.contains(&vendor)
 }

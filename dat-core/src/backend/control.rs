@@ -425,7 +425,7 @@ pub unsafe trait Backend {
     /// Gives a memory window back; if it is bound, the remote key dies at once.
     fn destroy_window(&mut self, window: WindowKey);
 
-    /// Whether a window has to be replaced by another one before its next bind.
+    /// Returns true if a window must be replaced by another one before its next bind.
     ///
     /// A device counts the keys of a window in a few bits, and none may come again. `missed`: the last bind of the window
     /// was posted and not carried out, so that the device may have another key than the driver. The core asks when a bind

@@ -87,8 +87,10 @@ pub struct BindRequest {
     pub privileges: MemoryPrivileges,
     /// `FENCE` or nothing.
     pub flags: SendFlags,
-    /// Whether no other bind of the window is under way. Only such a bind can be followed by a renewal of the window,
-    /// so one that opens it is refused unless the keys suffice for [`BINDS_UNDER_WAY`] binds.
+    /// Set if no other bind of the window is under way.
+    ///
+    /// The window can be renewed before such a bind only. So one that opens it is refused unless
+    /// the keys suffice for [`BINDS_UNDER_WAY`] binds.
     pub is_only: bool,
 }
 

@@ -6,7 +6,7 @@ use super::Abi;
 const NOT_IMPLEMENTED_2_0: u16 = 0x3FFF;
 
 numbered! {
-    /// What went wrong: every DAT return type except success.
+    /// Kind of an error: every DAT return type except success.
     ///
     /// The discriminant is the 1.2 type value shifted right by 16.
     #[repr(u16)]

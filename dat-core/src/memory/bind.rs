@@ -724,7 +724,7 @@ const fn next_sequence(last: u32) -> u32 {
 const _: () =
     assert!(next_sequence(MISSED - 1) == FIRST_BIND && next_sequence(NO_BIND) == FIRST_BIND);
 
-/// Whether a call was refused for this cause.
+/// Returns true if a call was refused for this cause.
 fn is_because<T>(outcome: &Result<T>, cause: Cause) -> bool {
     matches!(outcome, Err(error) if error.cause() == cause)
 }
