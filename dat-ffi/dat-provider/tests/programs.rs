@@ -267,6 +267,8 @@ fn a_child_waits_for_no_thread_of_its_parent() {
 const VALGRIND: &[&str] = &[
     "valgrind",
     "--quiet",
+    // Without this a thread that spins may keep all others from running for minutes.
+    "--fair-sched=yes",
     "--error-exitcode=9",
     "--leak-check=full",
     "--show-leak-kinds=definite",

@@ -127,6 +127,8 @@ fn run(programs: &str, name: &'static str, arguments: &[&str]) {
 const VALGRIND: &[&str] = &[
     "valgrind",
     "--quiet",
+    // Without this a thread that spins may keep all others from running for minutes.
+    "--fair-sched=yes",
     "--error-exitcode=9",
     "--leak-check=full",
     "--show-leak-kinds=definite",
