@@ -7,12 +7,13 @@
 mod setup;
 
 use std::hint::black_box;
-use std::task::{Poll, Waker};
+use std::task::Waker;
 
 use dat_bench::{RingDevice, Rings, World};
-use dat_core::event::{Event, Waited};
+use dat_core::event::{Event, Wait, Waited, WakeReason};
 use dat_core::id::SrqId;
 use dat_core::sync::SpinLock;
+use dat_core::time::Instant;
 use dat_core::{Ia, Result};
 use gungraun::{library_benchmark, library_benchmark_group, main};
 use setup::{Segments, completed, post, post_shared, rdma};
@@ -45,15 +46,10 @@ fn write((world, segments): (&'static World, Segments)) {
 }
 
 #[library_benchmark]
-#[bench::one(warm())]
-fn read(world: &'static World) {
-    let segments = &world.segments[..1];
-    rdma(
-        Adapter::post_rdma_read,
-        world,
-        segments,
-        &world.small_remote,
-    );
+#[bench::one(with_segments(1))]
+fn read((world, segments): (&'static World, Segments)) {
+    let remote = &world.small_remote;
+    rdma(Adapter::post_rdma_read, world, segments, remote);
 }
 
 #[library_benchmark]
@@ -108,10 +104,30 @@ fn dequeue_empty(world: &'static World) -> Result<Event> {
 
 #[library_benchmark]
 #[bench::one(completed(warm(), 4, 0))]
-fn wait_ready(world: &'static World) -> Poll<Result<Waited>> {
-    match world.ia.evd_wait(world.evd, 1) {
-        Ok(mut wait) => wait.poll(Waker::noop()),
-        Err(error) => Poll::Ready(Err(error)),
+fn wait_ready(world: &'static World) -> Option<Waited> {
+    world.ia.evd_wait_now(world.evd, 1)
+}
+
+#[library_benchmark]
+#[bench::one(completed(warm(), 4, 0))]
+fn blocking_wait_ready(world: &'static World) -> Result<Waited> {
+    world.ia.evd_wait_until(world.evd, 1, None, &mut Ready)
+}
+
+/// A wait that ends without a sleep.
+struct Ready;
+
+impl Wait for Ready {
+    fn now(&mut self) -> Instant {
+        Instant::ZERO
+    }
+
+    fn waker(&self) -> Waker {
+        Waker::noop().clone()
+    }
+
+    fn wait(&mut self, _until: Option<Instant>) -> WakeReason {
+        panic!("an event is ready")
     }
 }
 
@@ -145,7 +161,7 @@ fn posted() -> &'static World {
 
 library_benchmark_group!(
     name = paths;
-    benchmarks = write, caller_rdma, caller, caller_shared, read, send, receive, shared_receive, dequeue_one, dequeue_empty, wait_ready,
+    benchmarks = write, caller_rdma, caller, caller_shared, read, send, receive, shared_receive, dequeue_one, dequeue_empty, wait_ready, blocking_wait_ready,
         software, pair, device_only
 );
 

@@ -377,6 +377,10 @@ unsafe impl<Q: Queues> Backend for LoopDevice<Q> {
         })
     }
 
+    fn is_quiet(&self) -> bool {
+        self.established.is_none()
+    }
+
     fn next_deadline(&self) -> Option<Instant> {
         None
     }

@@ -3,8 +3,8 @@
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use dat_core::backend::{
-    Armed, BindRequest, Completion, CompletionQueue, DeviceFailure, Glance, ReceiveRequest,
-    Rejected, Segment, SendOperation, SendQueue, SendRequest, WorkQueue, WorkSlot,
+    Armed, BindRequest, Completion, CompletionQueue, DeviceFailure, Peek, ReceiveRequest, Rejected,
+    RemoteRange, Segment, SendOperation, SendQueue, SendRequest, WorkQueue, WorkSlot,
 };
 use dat_core::flags::DtoStatus;
 
@@ -146,11 +146,10 @@ impl Producer {
     #[inline(always)]
     fn reserve(&mut self) -> Option<Descriptor<'_>> {
         let place = (self.next % DESCRIPTORS) as usize;
-        let [header, remote, segments @ ..] = self.descriptors.get(place)?;
+        let entries = self.descriptors.get(place)?;
         Some(Descriptor {
-            header,
-            remote,
-            segments: segments.iter(),
+            entries,
+            filled: 2,
             next: &mut self.next,
         })
     }
@@ -163,25 +162,41 @@ impl Producer {
 
 /// A descriptor under construction.
 struct Descriptor<'a> {
-    header: &'static Entry,
-    remote: &'static Entry,
-    segments: core::slice::Iter<'static, Entry>,
+    entries: &'static [Entry; ENTRIES],
+    /// Entries that were written, the two before the segments included.
+    filled: usize,
     next: &'a mut u32,
 }
 
 impl Descriptor<'_> {
+    /// What is known before the segments; `what` has 16 bits.
     #[inline(always)]
-    fn segment(&mut self, segment: Segment) {
-        if let Some(entry) = self.segments.next() {
-            entry.put(segment.address, segment.length, segment.key);
+    fn begin(&mut self, token: u64, remote: Option<RemoteRange>, what: u32) {
+        let [header, to, ..] = self.entries;
+        header.wide.store(token, Ordering::Relaxed);
+        if let Some(range) = remote {
+            to.wide.store(range.address, Ordering::Relaxed);
         }
+        let [key, kind] = &to.narrow;
+        key.store(remote.map_or(0, |range| range.key), Ordering::Relaxed);
+        kind.store(what, Ordering::Relaxed);
     }
 
-    /// Writes the header and takes the descriptor into the ring; `what` has 16 bits.
     #[inline(always)]
-    fn publish(self, token: u64, length: u32, what: u32) {
-        let unused = self.segments.len() as u32;
-        self.header.put(token, length, what | unused << 16);
+    fn segment(&mut self, segment: Segment) {
+        if let Some(entry) = self.entries.get(self.filled % ENTRIES) {
+            entry.put(segment.address, segment.length, segment.key);
+        }
+        self.filled = self.filled.wrapping_add(1);
+    }
+
+    /// Takes the descriptor into the ring.
+    #[inline(always)]
+    fn publish(self, length: u32) {
+        let [header, ..] = self.entries;
+        let [bytes, filled] = &header.narrow;
+        bytes.store(length, Ordering::Relaxed);
+        filled.store(self.filled as u32, Ordering::Relaxed);
         *self.next = self.next.wrapping_add(1);
     }
 }
@@ -203,25 +218,14 @@ impl RingSends {
 pub struct SendPlace<'a>(Descriptor<'a>);
 
 impl WorkSlot for SendPlace<'_> {
-    type Request = SendRequest;
-
     #[inline(always)]
     fn segment(&mut self, segment: Segment) {
         self.0.segment(segment);
     }
 
     #[inline(always)]
-    fn commit(self, request: &SendRequest) -> Result<(), Rejected> {
-        let (opcode, remote) = match request.operation {
-            SendOperation::Send => (1, None),
-            SendOperation::RdmaWrite(range) => (2, Some(range)),
-            SendOperation::RdmaRead(range) => (3, Some(range)),
-        };
-        if let Some(range) = remote {
-            self.0.remote.put(range.address, range.key, 0);
-        }
-        let what = opcode | u32::from(request.flags.bits()) << 8;
-        self.0.publish(request.token, request.length, what);
+    fn commit(self, length: u32) -> Result<(), Rejected> {
+        self.0.publish(length);
         Ok(())
     }
 }
@@ -231,8 +235,16 @@ impl WorkQueue for RingSends {
     type Slot<'a> = SendPlace<'a>;
 
     #[inline(always)]
-    fn reserve(&mut self, _segments: usize) -> Option<SendPlace<'_>> {
-        self.0.reserve().map(SendPlace)
+    fn reserve(&mut self, request: &SendRequest, _segments: usize) -> Option<SendPlace<'_>> {
+        let mut place = self.0.reserve()?;
+        let (opcode, remote) = match request.operation {
+            SendOperation::Send => (1, None),
+            SendOperation::RdmaWrite(range) => (2, Some(range)),
+            SendOperation::RdmaRead(range) => (3, Some(range)),
+        };
+        let what = opcode | u32::from(request.flags.bits()) << 8;
+        place.begin(request.token, remote, what);
+        Some(SendPlace(place))
     }
 
     #[inline(always)]
@@ -254,12 +266,13 @@ impl SendQueue for RingSends {
             length: request.length as u32,
             key: request.region.local,
         });
-        place.remote.put(
-            request.window.0 as u64,
+        let window = RemoteRange {
+            address: request.window.0 as u64,
             key,
-            u32::from(request.privileges.bits() as u16),
-        );
-        place.publish(request.token, 0, 4);
+        };
+        let what = 4 | u32::from(request.privileges.bits() as u16) << 8;
+        place.begin(request.token, Some(window), what);
+        place.publish(0);
         self.0.ring();
         Ok(key)
     }
@@ -282,16 +295,14 @@ impl RingReceives {
 pub struct ReceivePlace<'a>(Descriptor<'a>);
 
 impl WorkSlot for ReceivePlace<'_> {
-    type Request = ReceiveRequest;
-
     #[inline(always)]
     fn segment(&mut self, segment: Segment) {
         self.0.segment(segment);
     }
 
     #[inline(always)]
-    fn commit(self, request: &ReceiveRequest) -> Result<(), Rejected> {
-        self.0.publish(request.token, 0, 0);
+    fn commit(self, length: u32) -> Result<(), Rejected> {
+        self.0.publish(length);
         Ok(())
     }
 }
@@ -301,8 +312,11 @@ impl WorkQueue for RingReceives {
     type Slot<'a> = ReceivePlace<'a>;
 
     #[inline(always)]
-    fn reserve(&mut self, _segments: usize) -> Option<ReceivePlace<'_>> {
-        self.0.reserve().map(ReceivePlace)
+    fn reserve(&mut self, request: &ReceiveRequest, _segments: usize) -> Option<ReceivePlace<'_>> {
+        let place = self.0.reserve()?;
+        let [header, ..] = place.entries;
+        header.wide.store(request.token, Ordering::Relaxed);
+        Some(ReceivePlace(place))
     }
 
     #[inline(always)]
@@ -376,19 +390,21 @@ impl CompletionQueue for RingCompletions {
     }
 
     #[inline(always)]
-    fn glance(&mut self) -> Glance {
+    fn peek(&mut self) -> Peek {
         match self.first() {
-            None => Glance::Nothing,
+            None => Peek::Empty,
             // A status or a mark, which `poll` handles.
-            Some((_, rest)) if rest >> 32 != 0 => Glance::Unclear,
-            Some((token, rest)) => {
-                self.drop_first();
-                Glance::Success {
-                    token,
-                    length: rest as u32,
-                }
-            }
+            Some((_, rest)) if rest >> 32 != 0 => Peek::Other,
+            Some((token, rest)) => Peek::Success {
+                token,
+                length: rest as u32,
+            },
         }
+    }
+
+    #[inline(always)]
+    fn skip(&mut self) {
+        self.drop_first();
     }
 
     fn arm(&mut self, _solicited_only: bool) -> Armed {

@@ -221,14 +221,26 @@ pub(crate) struct Finished {
 }
 
 impl FreeRecord<'_> {
-    /// Fills in the record of a request that goes to the device; returns the token to send along.
+    /// Fills in the record of a request but for its length; returns the token for the device.
     #[inline(always)]
-    pub(crate) fn post(self, posting: Posting, cookie: u64, length: u32) -> u64 {
+    pub(crate) fn begin(self, posting: Posting, cookie: u64) -> u64 {
         let tag = self.tag.wrapping_add(posting.0);
         self.record.cookie.store(cookie);
-        self.record.length.store(length, Ordering::Relaxed);
         self.record.tag.store(tag, Ordering::Release);
         u64::from(tag) << 32 | u64::from(self.index)
+    }
+
+    /// Adds the length, in bytes, of a request that was begun.
+    #[inline(always)]
+    pub(crate) fn set_length(self, length: u32) {
+        self.record.length.store(length, Ordering::Relaxed);
+    }
+
+    /// Fills in the record of a request; returns the token for the device.
+    #[inline(always)]
+    pub(crate) fn post(self, posting: Posting, cookie: u64, length: u32) -> u64 {
+        self.set_length(length);
+        self.begin(posting, cookie)
     }
 
     /// Takes back a post that the device did not accept.

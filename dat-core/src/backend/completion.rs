@@ -24,35 +24,21 @@ pub struct Completion {
     pub solicited: bool,
 }
 
-impl Completion {
-    /// A success, not solicited, that needs no queue pair.
-    pub(crate) const fn success(token: u64, length: u32) -> Self {
-        Self {
-            token,
-            status: DtoStatus::Success,
-            length,
-            queue_pair: 0,
-            solicited: false,
-        }
-    }
-}
-
-/// What a short look at a completion queue found.
+/// The head of a completion queue, as [`CompletionQueue::peek`] sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Glance {
-    /// The next completion, which was taken: a success, of which there is no more to say.
+pub enum Peek {
+    /// A success about which there is no more to say: no receive from a shared queue, and no
+    /// number with it. [`skip`](CompletionQueue::skip) takes it.
     Success {
         /// The token of the request.
         token: u64,
         /// Bytes received, for receives; `u32::MAX` for requests.
         length: u32,
     },
-    /// There are no completions.
-    Nothing,
-    /// From `glance`: none is at hand, the device has to be asked. From `ask`: it was, and `glance` tells.
-    Again,
-    /// It takes [`poll`](CompletionQueue::poll) to tell; nothing was taken.
-    Unclear,
+    /// The queue is empty.
+    Empty,
+    /// Any other completion, or a failure: [`poll`](CompletionQueue::poll) tells.
+    Other,
 }
 
 /// The device or one of its queues is broken beyond repair.
@@ -87,24 +73,21 @@ pub trait CompletionQueue {
     /// [`ControlEvent::DeviceFailed`](super::ControlEvent::DeviceFailed), and the completions here.
     fn poll(&mut self) -> Result<Option<Completion>, DeviceFailure>;
 
-    /// Takes the next completion if it is plain: a success, and no receive from a shared queue. Whoever glances is
-    /// not waiting for solicited ones, so that it makes no difference whether it is one.
+    /// Returns the head of the queue and takes nothing.
     ///
-    /// The way of most dequeues; a backend without one for them alone leaves everything to `poll`. One for which it
-    /// takes a call to ask the device only looks at what it has, and says [`Glance::Again`] if that is nothing.
+    /// The common way of a dequeue. A backend without it leaves everything to `poll`. The caller
+    /// does not wait for solicited completions, so a success is one whether it is solicited or not.
     #[inline(always)]
-    fn glance(&mut self) -> Glance {
-        Glance::Unclear
+    fn peek(&mut self) -> Peek {
+        Peek::Other
     }
 
-    /// As `glance`, which has just said `Again`: asks the device.
+    /// Takes the success that the last `peek` returned.
     #[inline(always)]
-    fn ask(&mut self) -> Glance {
-        Glance::Unclear
-    }
+    fn skip(&mut self) {}
 
-    /// The number that the peer sent along with what the last `poll` took, a receive of an endpoint's own queue: of an RDMA
-    /// Write that tells so. `glance` leaves such ones.
+    /// The number that came with the receive which the last `poll` took: the peer wrote with
+    /// immediate data.
     #[inline(always)]
     fn immediate(&mut self) -> Option<u32> {
         None

@@ -10,7 +10,7 @@ mod direct;
 mod extended;
 mod work;
 
-pub use completion::{Armed, Completion, CompletionQueue, DeviceFailure, Glance};
+pub use completion::{Armed, Completion, CompletionQueue, DeviceFailure, Peek};
 pub use control::{
     Backend, BackendError, ConnectFailure, ConnectRequest, ControlEvent, DisconnectMode, DomainKey,
     ListenerKey, PRIVATE_DATA_MAX, PrivateData, QueuePair, QueuePairKey, QueuePairRequest,

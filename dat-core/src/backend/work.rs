@@ -54,8 +54,6 @@ pub struct SendRequest {
     pub token: u64,
     /// What to do.
     pub operation: SendOperation,
-    /// Bytes to move: the sum of the segments.
-    pub length: u32,
     /// How.
     pub flags: SendFlags,
 }
@@ -98,22 +96,24 @@ pub struct BindRequest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rejected;
 
-/// A reserved slot of a work queue. Dropping it leaves no trace.
+/// A reserved slot of a work queue, with a request that lacks its segments.
+///
+/// Dropping it leaves no trace.
 pub trait WorkSlot {
-    /// What the queue takes.
-    type Request;
-
     /// Adds the next segment; called at most as often as was reserved.
     ///
-    /// Segments are put down before they are checked: only if the request gets committed is each of them a piece
-    /// of a live region, with the right key and a length other than 0. Else the slot is dropped.
+    /// The segment was checked: it lies in a live region, has the right key and is not empty. The
+    /// sum of the lengths is checked before the commit only.
     fn segment(&mut self, segment: Segment);
 
-    /// Publishes the request. The device may start on it now, and must once `ring` was called.
+    /// Publishes the request, which moves `length` bytes.
+    ///
+    /// The device may start on it now, and must once `ring` was called.
     ///
     /// # Errors
-    /// [`Rejected`]: the device refused it. The queue is as before the reservation, and no completion comes.
-    fn commit(self, request: &Self::Request) -> Result<(), Rejected>;
+    /// [`Rejected`]: the device refused it. The queue is as before the reservation, and no
+    /// completion comes.
+    fn commit(self, length: u32) -> Result<(), Rejected>;
 }
 
 /// A queue of work requests, owned by the core and called under the queue's lock.
@@ -134,27 +134,14 @@ pub trait WorkQueue {
     /// What the queue takes.
     type Request;
     /// A reserved place.
-    type Slot<'a>: WorkSlot<Request = Self::Request>
+    type Slot<'a>: WorkSlot
     where
         Self: 'a;
 
-    /// Reserves a slot for one request of up to `segments` segments; `None` if the queue is full.
+    /// Reserves a slot for a request of up to `segments` segments; `None` if the queue is full.
     ///
     /// `None` changes nothing.
-    fn reserve(&mut self, segments: usize) -> Option<Self::Slot<'_>>;
-
-    /// Posts one request of one segment: reserves, fills, commits and rings, where nothing else is committed that the
-    /// device was not told about. A backend may have a shorter way.
-    ///
-    /// # Errors
-    /// [`Rejected`]: the queue is full, or the device refused it. Nothing was consumed, and no completion comes.
-    #[inline(always)]
-    fn post_one(&mut self, segment: Segment, request: &Self::Request) -> Result<(), Rejected> {
-        let mut slot = self.reserve(1).ok_or(Rejected)?;
-        slot.segment(segment);
-        slot.commit(request)?;
-        self.ring().map_err(|_| Rejected)
-    }
+    fn reserve(&mut self, request: &Self::Request, segments: usize) -> Option<Self::Slot<'_>>;
 
     /// Tells the device about everything committed since the last call.
     ///
@@ -179,19 +166,6 @@ pub trait SendQueue: WorkQueue<Request = SendRequest> {
     /// ([`Backend::needs_renewal`](super::Backend::needs_renewal)), the range is longer than the
     /// device binds, or the device refused it. Nothing changed, and no completion comes.
     fn bind(&mut self, request: &BindRequest) -> Result<u32, Rejected>;
-
-    /// The same, if the queue has a shorter way to bind this window to this region; not for an unbind, and only while no
-    /// other bind of the window is under way. The request has the object of the region and not the keys, and of the
-    /// privileges only the remote ones count.
-    ///
-    /// `None`: nothing was done, and `bind` is called.
-    ///
-    /// # Errors
-    /// As `bind`.
-    #[inline(always)]
-    fn bind_again(&mut self, _request: &BindRequest) -> Option<Result<u32, Rejected>> {
-        None
-    }
 
     /// Queues and publishes an operation beyond the interface, doorbell included; only those are asked for that
     /// [`Backend::extensions`](super::Backend::extensions) has.

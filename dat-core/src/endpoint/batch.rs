@@ -3,6 +3,7 @@
 use core::fmt;
 
 use super::post::{NO_REMOTE, Refusal, Request};
+use super::receive::Receive;
 use super::{Endpoint, ReceiveSide};
 use crate::backend::{Backend, WorkQueue};
 use crate::error::Error;
@@ -162,7 +163,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         match (stopped, receives.get(posted)) {
             (Some(refusal), Some(receive)) => Err(BatchRefused {
                 posted,
-                error: self.explain_receive(ep, receive.segments, receive.flags, &refusal),
+                error: self.explain_receive(&receive.alone(ep), &refusal),
             }),
             _ => Ok(()),
         }
@@ -180,7 +181,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             stopped: None,
         };
         for request in requests {
-            if let Err(refusal) = self.try_request::<false>(endpoint, &request.alone(ep)) {
+            if let Err(refusal) = self.place_any(endpoint, &request.alone(ep), false) {
                 reached.stopped = Some(refusal);
                 break;
             }
@@ -190,7 +191,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             && let Some(queue) = &mut endpoint.send
             && let Err(refused) = queue.ring()
         {
-            endpoint.ring.retreat(&self.shared.records, refused);
+            endpoint.ring.rollback(&self.shared.records, refused);
             reached.refused_by_device(refused);
         }
         reached
@@ -208,14 +209,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             stopped: None,
         };
         for receive in receives {
-            let committed = self.try_receive::<false>(
-                side,
-                ep,
-                receive.segments,
-                receive.cookie,
-                receive.flags,
-            );
-            if let Err(refusal) = committed {
+            if let Err(refusal) = self.place_any_receive(side, &receive.alone(ep), false) {
                 reached.stopped = Some(refusal);
                 break;
             }
@@ -225,7 +219,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             && let Some(queue) = &mut side.queue
             && let Err(refused) = queue.ring()
         {
-            side.ring.retreat(&self.shared.records, refused);
+            side.ring.rollback(&self.shared.records, refused);
             reached.refused_by_device(refused);
         }
         reached
@@ -248,6 +242,19 @@ impl<'a> BatchRequest<'a> {
             remote,
             flags: self.flags,
             operation,
+        }
+    }
+}
+
+impl<'a> BatchReceive<'a> {
+    /// The same receive as a post of its own.
+    #[inline]
+    fn alone(&self, ep: EpId) -> Receive<'a> {
+        Receive {
+            ep,
+            segments: self.segments,
+            cookie: self.cookie,
+            flags: self.flags,
         }
     }
 }

@@ -87,10 +87,10 @@ impl<S, R, L> EndpointSlot<S, R, L> {
 pub(crate) struct WorkRing {
     pub(crate) base: u32,
     pub(crate) capacity: u32,
-    /// Index of the record for the next post.
-    next: u32,
-    /// Index behind the last record.
+    /// Index after the last record.
     end: u32,
+    /// Records from that of the next post to the end.
+    left: u32,
 }
 
 impl WorkRing {
@@ -102,35 +102,38 @@ impl WorkRing {
         Self {
             base,
             capacity,
-            next: base,
             end: base.wrapping_add(capacity),
+            left: capacity,
         }
     }
 
     /// The record for the next post; `None` if the queue is full.
     #[inline(always)]
     pub(crate) fn next<'r>(&self, records: &'r Table<'_, RecordSlot>) -> Option<FreeRecord<'r>> {
-        records.get(self.next as usize)?.free(self.next)
+        let next = self.end.wrapping_sub(self.left);
+        records.get(next as usize)?.free(next)
     }
 
     /// Moves past the record that was just posted.
     #[inline(always)]
-    pub(crate) fn advance(&mut self, posted: &FreeRecord<'_>) {
-        let next = posted.index.wrapping_add(1);
-        self.next = if next == self.end { self.base } else { next };
+    pub(crate) fn advance(&mut self) {
+        self.left = self.left.wrapping_sub(1);
+        if self.left == 0 {
+            self.left = self.capacity;
+        }
     }
 
-    /// Takes the newest posts back that the device did not take.
+    /// Takes back the newest `count` posts, which the device did not take.
     #[cold]
-    pub(crate) fn retreat(&mut self, records: &Table<'_, RecordSlot>, count: u32) {
+    pub(crate) fn rollback(&mut self, records: &Table<'_, RecordSlot>, count: u32) {
         for _ in 0..count.min(self.capacity) {
-            let from = if self.next == self.base {
-                self.end
+            self.left = if self.left == self.capacity {
+                1
             } else {
-                self.next
+                self.left.wrapping_add(1)
             };
-            self.next = from.wrapping_sub(1);
-            if let Some(record) = records.get(self.next as usize) {
+            let index = self.end.wrapping_sub(self.left);
+            if let Some(record) = records.get(index as usize) {
                 record.release();
             }
         }
@@ -149,11 +152,6 @@ impl WorkRing {
 
 /// What the record of a receive is for.
 pub(super) const RECEIVE: RecordKind = RecordKind::Dto(DtoOperation::Receive);
-
-/// A request as a number that types can have.
-pub(super) const SEND: u8 = 0;
-pub(super) const WRITE: u8 = 1;
-pub(super) const READ: u8 = 2;
 
 /// How much a request may ask for.
 #[derive(Clone, Copy, Debug)]
@@ -179,22 +177,27 @@ impl RequestLimits {
     };
 
     #[inline(always)]
-    pub(super) const fn segments(&self, path: u8) -> usize {
-        match path {
-            SEND => self.send_segments,
-            WRITE => self.write_segments,
-            _ => self.read_segments,
+    pub(super) const fn segments(&self, operation: DtoOperation) -> usize {
+        match operation {
+            DtoOperation::Send | DtoOperation::Receive => self.send_segments,
+            DtoOperation::RdmaWrite => self.write_segments,
+            DtoOperation::RdmaRead => self.read_segments,
         }
     }
 
     /// Bytes that move if the segments have `total`: a read takes the whole remote range, the others
     /// all segments. `None` if that is too much for the endpoint or for the other side.
     #[inline(always)]
-    pub(super) fn extent(&self, path: u8, total: u64, remote: &RmrTriplet) -> Option<u32> {
-        let (length, most) = match path {
-            SEND => (total, self.send_size),
-            WRITE if total <= remote.length => (total, self.write_size),
-            READ if remote.length <= total => (remote.length, self.read_size),
+    pub(super) fn extent(
+        &self,
+        operation: DtoOperation,
+        total: u64,
+        remote: &RmrTriplet,
+    ) -> Option<u32> {
+        let (length, most) = match operation {
+            DtoOperation::Send => (total, self.send_size),
+            DtoOperation::RdmaWrite if total <= remote.length => (total, self.write_size),
+            DtoOperation::RdmaRead if remote.length <= total => (remote.length, self.read_size),
             _ => return None,
         };
         (length <= most).then_some(length as u32)
@@ -209,8 +212,8 @@ pub(crate) struct Endpoint<S> {
     pub(crate) postable: EpId,
     /// The same for binds.
     pub(crate) bindable: EpId,
-    /// The zone's tag as in a region's `meta` word.
-    pub(crate) zone_tag: u64,
+    /// The zone as in a region's seals; 0 without a zone.
+    pub(crate) zone_seal: u64,
     /// Completion flags that a request post must not carry.
     pub(crate) refused_flags: CompletionFlags,
     pub(crate) limits: RequestLimits,
@@ -269,7 +272,7 @@ impl<S> Endpoint<S> {
     pub(crate) const EMPTY: Self = Self {
         postable: EpId::NULL,
         bindable: EpId::NULL,
-        zone_tag: 0,
+        zone_seal: 0,
         refused_flags: CompletionFlags::empty(),
         limits: RequestLimits::NONE,
         ring: WorkRing::EMPTY,
@@ -360,11 +363,9 @@ impl<S> Endpoint<S> {
 pub(crate) struct ReceiveSide<R> {
     /// The handle while receives may be posted, else one that nobody can ask for.
     pub(crate) postable: EpId,
-    pub(crate) zone_tag: u64,
+    pub(crate) zone_seal: u64,
     pub(crate) refused_flags: CompletionFlags,
-    pub(crate) max_segments: u32,
-    /// The longest segment that a receive may have; 0 where it can have none.
-    pub(crate) max_piece: u64,
+    pub(crate) max_segments: usize,
     /// What a post makes of a record, but for its flag.
     pub(crate) posting: Posting,
     pub(crate) ring: WorkRing,
@@ -375,10 +376,9 @@ pub(crate) struct ReceiveSide<R> {
 impl<R> ReceiveSide<R> {
     pub(crate) const EMPTY: Self = Self {
         postable: EpId::NULL,
-        zone_tag: 0,
+        zone_seal: 0,
         refused_flags: CompletionFlags::empty(),
         max_segments: 0,
-        max_piece: 0,
         posting: Posting::new(RECEIVE, Report::NOTIFY),
         ring: WorkRing::EMPTY,
         queue: None,

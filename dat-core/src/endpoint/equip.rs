@@ -15,7 +15,7 @@ use crate::event::{EvdConfig, backend_refused};
 use crate::flags::{CompletionFlags, EvdFlags};
 use crate::ia::{Control, Ia};
 use crate::id::{EvdId, PzId};
-use crate::memory::zone_tag;
+use crate::memory::zone_seal;
 use crate::record::{self, Owner, Posting, Report};
 use crate::sync::RawLock;
 
@@ -624,7 +624,7 @@ pub(super) fn set_limits<S, R>(
 ) {
     let attributes = &endpoint.attributes;
     let segments = count(attributes.max_request_iov) as usize;
-    endpoint.zone_tag = zone.map_or(0, zone_tag);
+    endpoint.zone_seal = zone.map_or(0, zone_seal);
     endpoint.refused_flags = refused_request_flags(attributes);
     let write_segments = segments.min(count(attributes.max_rdma_write_iov) as usize);
     let read_segments = if endpoint.reads_nothing() {
@@ -644,10 +644,9 @@ pub(super) fn set_limits<S, R>(
         write_size: most(write_segments, attributes.max_rdma_size),
         read_size: most(read_segments, attributes.max_rdma_size),
     };
-    side.zone_tag = endpoint.zone_tag;
+    side.zone_seal = endpoint.zone_seal;
     side.refused_flags = refused_receive_flags(attributes);
-    side.max_segments = count(attributes.max_recv_iov);
-    side.max_piece = most(side.max_segments as usize, u64::MAX);
+    side.max_segments = count(attributes.max_recv_iov) as usize;
     side.posting = Posting::new(RECEIVE, receive_report(attributes));
     let postable = legal(Call::PostReceive, endpoint.state) != Legal::Invalid;
     side.postable = if postable && side.queue.is_some() {

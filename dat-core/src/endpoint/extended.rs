@@ -1,15 +1,15 @@
 //! Posting what is beyond the interface.
 
 use super::endpoint::Endpoint;
-use super::post::{Refusal, Request, copy_segments};
+use super::post::{Refusal, Request, add_segments};
 use super::send_flags;
 use crate::backend::{
     Backend, ExtendedRequest, ExtendedSend, Extensions, Rejected, RemoteRange, Segment, SendQueue,
-    SendRequest, WorkSlot,
+    WorkSlot,
 };
 use crate::error::{Cause, Error, Result};
 use crate::event::{DtoOperation, ExtendedOperation};
-use crate::flags::{CompletionFlags, MemoryPrivileges};
+use crate::flags::CompletionFlags;
 use crate::ia::Ia;
 use crate::id::EpId;
 use crate::memory::{LmrTriplet, LocalAccess, RmrTriplet};
@@ -74,8 +74,6 @@ struct Gathered {
 }
 
 impl WorkSlot for &mut Gathered {
-    type Request = SendRequest;
-
     fn segment(&mut self, segment: Segment) {
         if let Some(place) = self.segments.get_mut(self.count) {
             *place = segment;
@@ -83,7 +81,7 @@ impl WorkSlot for &mut Gathered {
         }
     }
 
-    fn commit(self, _request: &SendRequest) -> core::result::Result<(), Rejected> {
+    fn commit(self, _length: u32) -> core::result::Result<(), Rejected> {
         Ok(())
     }
 }
@@ -182,17 +180,18 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             count: 0,
         };
         let access = LocalAccess {
-            zone: endpoint.zone_tag,
-            privilege: if is_write {
-                MemoryPrivileges::LOCAL_READ
-            } else {
-                MemoryPrivileges::LOCAL_WRITE
-            },
+            zone_seal: endpoint.zone_seal,
+            writes: !is_write,
         };
         let regions = self.shared.local_regions;
-        // What is behind the number that an atomic operation brings stays untouched.
-        let place = &mut &mut gathered;
-        let total = copy_segments::<true>(regions, request.segments, access, room, place)?;
+        // An empty segment names nothing.
+        let segments = request
+            .segments
+            .iter()
+            .filter(|segment| segment.length != 0);
+        // Bytes after the number that an atomic operation brings stay untouched.
+        let slot = &mut &mut gathered;
+        let total = add_segments(slot, segments, regions, access, Some(room))?;
         let total = if is_write {
             let longest = room.min(request.remote.length);
             Some(total).filter(|total| *total <= longest)
@@ -216,7 +215,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             free.withdraw();
             return Err(Refusal::Device);
         }
-        endpoint.ring.advance(&free);
+        endpoint.ring.advance();
         Ok(())
     }
 

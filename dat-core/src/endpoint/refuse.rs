@@ -1,12 +1,13 @@
 //! Why a post was refused, found out after the fact in the order of DTO-07.
 
 use super::post::{Refusal, Request};
+use super::receive::Receive;
 use crate::backend::Backend;
 use crate::error::{Cause, Error, Subtype};
 use crate::event::DtoOperation;
-use crate::flags::{CompletionFlags, EndpointState, MemoryPrivileges};
+use crate::flags::{CompletionFlags, EndpointState};
 use crate::ia::Ia;
-use crate::id::{EpId, SrqId};
+use crate::id::SrqId;
 use crate::memory::{LmrTriplet, LocalAccess, explain};
 use crate::sync::RawLock;
 
@@ -21,7 +22,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let Some(slot) = self.shared.endpoints.get(request.ep.index()) else {
             return request.ep.refused(self.shared.instance);
         };
-        let write = request.operation == DtoOperation::RdmaRead;
         slot.main.with(|endpoint| {
             if endpoint.id != request.ep || request.ep.is_null() {
                 return request.ep.refused(self.shared.instance);
@@ -49,12 +49,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 return Error::invalid_argument(COUNT_ARGUMENT).because(Cause::NoReads);
             }
             let access = LocalAccess {
-                zone: endpoint.zone_tag,
-                privilege: if write {
-                    MemoryPrivileges::LOCAL_WRITE
-                } else {
-                    MemoryPrivileges::LOCAL_READ
-                },
+                zone_seal: endpoint.zone_seal,
+                writes: request.operation == DtoOperation::RdmaRead,
             };
             if let Some(error) = self.refused_segments(request.segments, limit, access) {
                 return error;
@@ -86,13 +82,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     #[cold]
-    pub(super) fn explain_receive(
-        &self,
-        ep: EpId,
-        segments: &[LmrTriplet],
-        flags: CompletionFlags,
-        refusal: &Refusal,
-    ) -> Error {
+    pub(super) fn explain_receive(&self, receive: &Receive<'_>, refusal: &Refusal) -> Error {
+        let Receive {
+            ep,
+            segments,
+            flags,
+            ..
+        } = *receive;
         let Some(slot) = self.shared.endpoints.get(ep.index()) else {
             return ep.refused(self.shared.instance);
         };
@@ -118,7 +114,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             if let Some(error) = refused_flags(flags, side.refused_flags, 5) {
                 return error;
             }
-            self.refused_buffer(segments, side.max_segments, side.zone_tag)
+            self.refused_buffer(segments, side.max_segments, side.zone_seal)
                 .unwrap_or_else(|| out_of_room(refusal, Subtype::ResourceTep))
         })
     }
@@ -137,23 +133,26 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             if queue.id != srq || srq.is_null() {
                 return srq.refused(self.shared.instance);
             }
-            self.refused_buffer(segments, queue.max_segments, queue.zone_tag)
+            self.refused_buffer(segments, queue.max_segments, queue.zone_seal)
                 .unwrap_or_else(|| out_of_room(refusal, Subtype::ResourceSrq))
         })
     }
 
     /// What is wrong with a receive buffer.
-    fn refused_buffer(&self, segments: &[LmrTriplet], limit: u32, zone: u64) -> Option<Error> {
+    fn refused_buffer(
+        &self,
+        segments: &[LmrTriplet],
+        limit: usize,
+        zone_seal: u64,
+    ) -> Option<Error> {
         let access = LocalAccess {
-            zone,
-            privilege: MemoryPrivileges::LOCAL_WRITE,
+            zone_seal,
+            writes: true,
         };
-        self.refused_segments(segments, limit as usize, access)
-            .or_else(|| {
-                (total(segments) > u64::from(u32::MAX)).then_some(
-                    Error::invalid_argument(COUNT_ARGUMENT).because(Cause::MessageTooLong),
-                )
-            })
+        self.refused_segments(segments, limit, access).or_else(|| {
+            (total(segments) > u64::from(u32::MAX))
+                .then_some(Error::invalid_argument(COUNT_ARGUMENT).because(Cause::MessageTooLong))
+        })
     }
 
     /// What is wrong with a segment list: first its length, then its pieces in order.

@@ -9,7 +9,7 @@ use crate::event::{
 use crate::flags::{SRQ_LOW_WATERMARK_DEFAULT, SrqFields, SrqState};
 use crate::ia::{Control, Ia};
 use crate::id::{Handle, PzId, SrqId, next_generation};
-use crate::memory::zone_tag;
+use crate::memory::zone_seal;
 use crate::record::{self, FreeRecord, NO_RECORD, Owner, RecordSlot};
 use crate::storage::find_slot;
 use crate::sync::atomic::{AtomicU32, Ordering};
@@ -57,8 +57,8 @@ impl<Q, L: RawLock> SrqSlot<Q, L> {
 #[derive(Debug)]
 pub(crate) struct SharedReceives<Q> {
     pub(crate) id: SrqId,
-    pub(crate) zone_tag: u64,
-    pub(crate) max_segments: u32,
+    pub(crate) zone_seal: u64,
+    pub(crate) max_segments: usize,
     /// Buffers the consumer may have outstanding; exactly as many records are its own.
     pub(crate) max_receives: u32,
     /// Free records at hand: head of a list that only the holder of the lock touches.
@@ -84,7 +84,7 @@ pub(crate) struct SharedReceives<Q> {
 impl<Q> SharedReceives<Q> {
     pub(crate) const EMPTY: Self = Self {
         id: SrqId::NULL,
-        zone_tag: 0,
+        zone_seal: 0,
         max_segments: 0,
         max_receives: 0,
         free_first: NO_RECORD,
@@ -120,18 +120,9 @@ impl<Q> SharedReceives<Q> {
         record.free(self.free_first)
     }
 
-    /// As `free_record`, of those at hand.
-    #[inline(always)]
-    pub(crate) fn free_at_hand<'r>(
-        &self,
-        records: &'r Table<'_, RecordSlot>,
-    ) -> Option<FreeRecord<'r>> {
-        records.get(self.free_first as usize)?.free(self.free_first)
-    }
-
     /// Takes the newest post back, which the device did not take.
     #[cold]
-    pub(crate) fn retreat(&mut self, records: &Table<'_, RecordSlot>) {
+    pub(crate) fn rollback(&mut self, records: &Table<'_, RecordSlot>) {
         if let Some(record) = records.get(self.latest as usize) {
             record.release();
             self.free_first = self.latest;
@@ -248,8 +239,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             slot.main.with(|shared| {
                 *shared = SharedReceives {
                     id,
-                    zone_tag: zone_tag(zone),
-                    max_segments: segments,
+                    zone_seal: zone_seal(zone),
+                    max_segments: segments as usize,
                     max_receives: receives,
                     free_first: free,
                     queue: Some(queue),
@@ -353,7 +344,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     state: queue.state,
                     pz: PzId::NULL,
                     max_recv_dtos: count(queue.max_receives),
-                    max_recv_iov: count(queue.max_segments),
+                    max_recv_iov: count(queue.max_segments as u32),
                     low_watermark: count(queue.low_watermark),
                     available: count(not_completed(records.made(), srq)),
                     outstanding: count(outstanding(records.made(), srq)),

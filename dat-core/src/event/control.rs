@@ -1,6 +1,5 @@
 //! Making, changing and freeing event dispatchers.
 
-use super::dequeue::HeldQueue;
 use super::queue::EvdQueue;
 use super::{Aftermath, slot};
 use crate::backend::{Backend, BackendError};
@@ -9,7 +8,7 @@ use crate::flags::{EvdFields, EvdFlags, EvdState};
 use crate::ia::{Control, Ia};
 use crate::id::{CnoId, EvdId, Handle, next_generation};
 use crate::storage::find_slot;
-use crate::sync::RawLock;
+use crate::sync::{Guard, RawLock};
 
 /// What a query of an event dispatcher tells (EVQ-01).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -357,7 +356,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     #[inline(never)]
-    fn hold_evd(&self, evd: EvdId) -> Result<HeldQueue<'_, B, L>> {
+    fn hold_evd(&self, evd: EvdId) -> Result<Guard<'_, L, EvdQueue<B::CompletionQueue>>> {
         if let Some(slot) = self.shared.event_dispatchers.get(evd.index()) {
             let queue = slot.queue.hold();
             if queue.id == evd && !evd.is_null() {

@@ -5,13 +5,13 @@ use core::task::Waker;
 use super::event::{DtoCompletion, Event};
 use super::slot::{self, EventSlot};
 use super::{Aftermath, Owed};
-use crate::backend::{Armed, Completion, CompletionQueue, DeviceFailure, Glance};
+use crate::backend::{Armed, Completion, CompletionQueue, DeviceFailure, Peek};
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::flags::{EvdFlags, EvdState};
 use crate::id::EvdId;
 use crate::record::NO_RECORD;
 use crate::shared::Shared;
-use crate::sync::{Mutex, RawLock, Table};
+use crate::sync::{Mutex, RawLock};
 
 /// Tries to arm a completion queue that completions keep slipping into, before giving way.
 const ARMING_ROUNDS: u32 = 16;
@@ -58,21 +58,15 @@ pub(crate) struct Waiter {
     pub(crate) notified: bool,
 }
 
-/// What came of a look for one completion.
+/// The first event of a dispatcher, as the common way of a dequeue sees it.
 #[derive(Debug)]
-pub(crate) enum Asked {
-    /// The success of a plain data transfer, which is an event as it stands.
-    Plain(DtoCompletion),
-    Nothing,
-    /// The device has to be asked, or has been.
-    Again,
-    /// The success of something else, which was taken and is still to be looked at.
-    Aside {
-        token: u64,
-        length: u32,
-    },
-    /// It takes a poll to tell.
-    Unclear,
+pub(crate) enum Head {
+    /// The success of a plain data transfer, which was taken.
+    Success(DtoCompletion),
+    /// No event is queued, and the device has no completion.
+    Empty,
+    /// Anything else; nothing was taken.
+    Other,
 }
 
 /// An event dispatcher behind its lock.
@@ -115,10 +109,7 @@ pub(crate) struct EvdQueue<C> {
     pub(crate) waker: Option<Waker>,
     /// Numbers decide on waits, and nobody else is told of events: a wait may begin without much ado.
     pub(crate) quick: bool,
-    /// Serial number of the wait that takes the next event there is, whatever it is, and of which
-    /// nobody else is to be told; 0 = none. One compare on the way of its poll.
-    pub(crate) quick_wait: u32,
-    /// Serial number of the last wait in this slot; odd, so that none is ever 0.
+    /// Serial number of the last wait in this slot.
     pub(crate) waits: u32,
     /// The completion queue will tell of its next completion, or has told and was not heard yet.
     pub(crate) armed: bool,
@@ -157,8 +148,7 @@ impl<C> EvdQueue<C> {
         waiter: None,
         waker: None,
         quick: false,
-        quick_wait: 0,
-        waits: 1,
+        waits: 0,
         armed: false,
         overflowed: false,
         failure: None,
@@ -182,7 +172,7 @@ impl<C> EvdQueue<C> {
         self.ring_length.saturating_add(self.ready_length)
     }
 
-    /// Brings `open` and `quick_wait` up to date after a change of what they stand for: waiter,
+    /// Brings `open` and `quick` up to date after a change of what they stand for: waiter,
     /// failure, configuration, notification object.
     #[inline(always)]
     pub(crate) fn refresh(&mut self) {
@@ -193,10 +183,6 @@ impl<C> EvdQueue<C> {
             self.id.unaskable()
         };
         self.quick = self.waitable && self.is_simple();
-        self.quick_wait = match self.waiter {
-            Some(waiter) if sound && waiter.threshold == 1 && self.is_simple() => waiter.serial,
-            _ => 0,
-        };
     }
 
     /// Whether numbers decide on waits and no notification object is to be told of events.
@@ -260,39 +246,25 @@ impl<C> EvdQueue<C> {
     }
 
     /// Lets a waiter in; returns its serial number.
-    #[inline(always)]
     pub(crate) fn begin_wait(&mut self, threshold: u32) -> u32 {
-        let serial = self.admit_waiter(threshold);
-        self.refresh();
-        serial
-    }
-
-    /// As `begin_wait` with a threshold of 1, on an `open` dispatcher that is `quick`.
-    #[inline(always)]
-    pub(crate) fn begin_quick_wait(&mut self) -> u32 {
-        let serial = self.admit_waiter(1);
-        self.open = self.id.unaskable();
-        self.quick_wait = serial;
-        serial
-    }
-
-    #[inline(always)]
-    fn admit_waiter(&mut self, threshold: u32) -> u32 {
-        self.waits = self.waits.wrapping_add(2);
+        self.waits = self.waits.wrapping_add(1);
         self.waiter = Some(Waiter {
             serial: self.waits,
             threshold,
             notified: false,
         });
+        self.refresh();
         self.waits
     }
 
-    /// Ends such a wait, which nothing has changed and which has no waker.
-    #[inline(always)]
-    pub(crate) fn end_quick_wait(&mut self) {
-        self.waiter = None;
-        self.open = self.id;
-        self.quick_wait = 0;
+    /// Returns true if the waiter with this serial number takes the next event, whatever it is, and
+    /// nobody else is told of it.
+    pub(crate) fn takes_next(&self, serial: u32) -> bool {
+        self.failure.is_none()
+            && self.is_simple()
+            && self
+                .waiter
+                .is_some_and(|waiter| waiter.serial == serial && waiter.threshold == 1)
     }
 
     /// Whether the waiter with this serial number is still there.
@@ -365,51 +337,29 @@ impl<C> EvdQueue<C> {
 }
 
 impl<C: CompletionQueue> EvdQueue<C> {
-    /// Looks for the first event of a dispatcher on which nothing is queued; `None` where there is more to
-    /// look at than the device. Meant for `open` dispatchers.
+    /// Takes the first event if it is the success of a plain data transfer; for `open` dispatchers.
     #[inline(always)]
-    pub(crate) fn look<B, L>(&mut self, shared: &Shared<'_, B, L>) -> Option<Asked>
+    pub(crate) fn take_success<B, L>(&mut self, shared: &Shared<'_, B, L>) -> Head
     where
         B: crate::backend::Backend<CompletionQueue = C>,
         L: RawLock,
     {
         if self.ring_length | self.ready_length != 0 {
-            return None;
+            return Head::Other;
         }
-        let glance = self.completions.as_mut()?.glance();
-        Some(Self::understand(glance, shared))
-    }
-
-    /// As `look`, which has just said `Again`.
-    #[inline(always)]
-    pub(crate) fn ask<B, L>(&mut self, shared: &Shared<'_, B, L>) -> Asked
-    where
-        B: crate::backend::Backend<CompletionQueue = C>,
-        L: RawLock,
-    {
-        match &mut self.completions {
-            Some(completions) => {
-                let glance = completions.ask();
-                Self::understand(glance, shared)
-            }
-            None => Asked::Unclear,
-        }
-    }
-
-    #[inline(always)]
-    fn understand<B, L>(glance: Glance, shared: &Shared<'_, B, L>) -> Asked
-    where
-        B: crate::backend::Backend<CompletionQueue = C>,
-        L: RawLock,
-    {
-        match glance {
-            Glance::Success { token, length } => match shared.deliver_plain(token, length) {
-                Some(event) => Asked::Plain(event),
-                None => Asked::Aside { token, length },
+        let Some(completions) = &mut self.completions else {
+            return Head::Other;
+        };
+        match completions.peek() {
+            Peek::Success { token, length } => match shared.deliver_plain(token, length) {
+                Some(completion) => {
+                    completions.skip();
+                    Head::Success(completion)
+                }
+                None => Head::Other,
             },
-            Glance::Nothing => Asked::Nothing,
-            Glance::Again => Asked::Again,
-            Glance::Unclear => Asked::Unclear,
+            Peek::Empty => Head::Empty,
+            Peek::Other => Head::Other,
         }
     }
 
@@ -424,34 +374,18 @@ impl<C: CompletionQueue> EvdQueue<C> {
         if self.queued() != 0 {
             return self.take_queued(shared);
         }
-        self.dequeue_polled(None, shared)
-    }
-
-    /// Removes the first event that the device has; `first` is a completion that was taken already.
-    pub(crate) fn dequeue_polled<B, L>(
-        &mut self,
-        first: Option<Completion>,
-        shared: &Shared<'_, B, L>,
-    ) -> Result<Event>
-    where
-        B: crate::backend::Backend<CompletionQueue = C>,
-        L: RawLock,
-    {
-        let mut polled = first.map(Ok);
-        let mut immediate = None;
         // Completions without an event (suppressed, stale) are skipped; a device that delivers
         // nothing else for as long as its queue is deep gets another chance at the next call.
         for _ in 0..self.depth {
-            if polled.is_none()
-                && self.failure.is_none()
-                && let Some(queue) = &mut self.completions
-            {
-                polled = queue.poll().transpose();
-                immediate = queue.immediate();
+            let Some(queue) = &mut self.completions else {
+                break;
+            };
+            if self.failure.is_some() {
+                break;
             }
-            match polled.take() {
+            match queue.poll().transpose() {
                 Some(Ok(completion)) => {
-                    if let Some(event) = shared.deliver(&completion, immediate) {
+                    if let Some(event) = shared.deliver(&completion, queue.immediate()) {
                         return Ok(event);
                     }
                 }
@@ -465,17 +399,6 @@ impl<C: CompletionQueue> EvdQueue<C> {
         }
         self.overflowed = false;
         Err(Error::queue_empty())
-    }
-
-    /// Removes the first event that is no completion, if it is a software event; its pointer.
-    #[inline(always)]
-    pub(crate) fn take_software(&mut self, events: &Table<'_, EventSlot>) -> Option<u64> {
-        if self.ring_length == 0 {
-            return None;
-        }
-        let pointer = self.ring_slot(events, 0)?.software()?;
-        self.drop_other();
-        Some(pointer)
     }
 
     /// Removes the first event that needs no asking of the device.

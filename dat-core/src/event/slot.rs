@@ -87,13 +87,6 @@ impl EventSlot {
         first.store(u64::from(after) << 32 | (first.load() & u64::from(u32::MAX)));
     }
 
-    /// The pointer of a software event; `None` for other events.
-    #[inline(always)]
-    pub(super) fn software(&self) -> Option<u64> {
-        let [first, pointer, ..] = &self.words;
-        (first.load() as u32 == SOFTWARE).then(|| pointer.load())
-    }
-
     /// The event; `None` only if the slot never held one.
     pub(super) fn load(&self) -> Option<Event> {
         let [first, second, third, fourth] = &self.words;

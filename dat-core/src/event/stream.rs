@@ -177,7 +177,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let waker = slot.filter(|_| own.evd == queue).and_then(|slot| {
             let mut queue = slot.queue.hold();
             // Another wait may have come in its place, which is to be told.
-            (queue.quick_wait == own.serial).then(|| {
+            queue.takes_next(own.serial).then(|| {
                 queue.armed = false;
                 queue.change_waker(None)
             })

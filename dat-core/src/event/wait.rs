@@ -5,11 +5,11 @@ use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
 
-use super::dequeue::{HeldQueue, failed};
+use super::dequeue::failed;
 use super::event::Event;
-use super::queue::{Asked, EvdConfig, EvdSlot};
+use super::queue::{EvdConfig, EvdSlot, Head};
 use super::{Aftermath, OwnWait};
-use crate::backend::{Backend, Completion};
+use crate::backend::Backend;
 use crate::error::{Cause, Error, ErrorKind, Result, Subtype};
 use crate::ia::{EVENTS_PER_CALL, Ia};
 use crate::id::EvdId;
@@ -110,15 +110,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         let Some(slot) = self.shared.event_dispatchers.get(evd.index()) else {
             return Err(evd.refused(self.shared.instance));
         };
-        let quick = {
-            let mut queue = slot.queue.hold();
-            // Where numbers decide, it makes no difference what was queued when the wait began.
-            (queue.open == evd && queue.quick && threshold == 1).then(|| queue.begin_quick_wait())
-        };
-        let serial = match quick {
-            Some(serial) => serial,
-            None => self.begin_wait(evd, threshold)?,
-        };
+        let serial = self.begin_wait(evd, threshold)?;
         Ok(EvdWait {
             ia: self,
             slot,
@@ -128,49 +120,30 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         })
     }
 
-    /// What a wait for one event returns at once, if that is the success of a transfer which the device has ready or says now; `None` if it takes a
-    /// wait to tell. Does not call `progress`.
+    /// Returns what a wait for one event returns at once if the device has the success of a transfer.
+    ///
+    /// The common way of a wait. `None`: begin one, which also tells if it is refused. Does not call
+    /// `progress`.
     ///
     /// Spec: EVW-01, EVW-05
     #[inline]
     pub fn evd_wait_now(&self, evd: EvdId, threshold: i32) -> Option<Waited> {
         let slot = self.shared.event_dispatchers.get(evd.index())?;
         let mut queue = slot.queue.hold();
-        if queue.open != evd || !queue.quick || threshold != 1 {
-            return None;
-        }
-        let asked = match queue.look(&self.shared)? {
-            Asked::Again => queue.ask(&self.shared),
-            asked => asked,
-        };
-        let asked = match asked {
-            Asked::Again => queue.look(&self.shared)?,
-            asked => asked,
-        };
-        match asked {
-            Asked::Plain(completion) => Some(Waited {
+        if queue.open == evd
+            && queue.quick
+            && threshold == 1
+            && let Head::Success(completion) = queue.take_success(&self.shared)
+        {
+            return Some(Waited {
                 event: Event::Dto(completion),
                 more: 0,
-            }),
-            Asked::Aside { token, length } => {
-                self.take_in_aside(queue, token, length);
-                None
-            }
-            Asked::Nothing | Asked::Again | Asked::Unclear => None,
+            });
         }
+        None
     }
 
-    /// Queues something else than a plain success that a look took.
-    #[inline(never)]
-    fn take_in_aside(&self, mut queue: HeldQueue<'_, B, L>, token: u64, length: u32) {
-        let mut aftermath = Aftermath::default();
-        let completion = Completion::success(token, length);
-        queue.take_in(Ok(completion), None, &self.shared, &mut aftermath);
-        drop(queue);
-        self.settle(&mut aftermath);
-    }
-
-    /// Begins a wait of any sort, if it may begin; returns its serial number.
+    /// Begins a wait, if it may begin; returns its serial number.
     #[inline(never)]
     fn begin_wait(&self, evd: EvdId, threshold: i32) -> Result<u32> {
         self.on_evd(evd, |queue, aftermath| {
@@ -218,6 +191,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     /// - ABORT: the dispatcher was destroyed with its adapter.
     ///
     /// Spec: EVW-01..14
+    #[inline]
     pub fn evd_wait_until<W: Wait>(
         &self,
         evd: EvdId,
@@ -235,7 +209,27 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     /// - [`Expired`], inside: the deadline has passed; nothing was dequeued.
     ///
     /// Spec: EVW-01..14
+    #[inline]
     pub fn evd_wait_counted<W: Wait>(
+        &self,
+        evd: EvdId,
+        threshold: i32,
+        deadline: Option<Instant>,
+        wait: &mut W,
+    ) -> Result<core::result::Result<Waited, Expired>> {
+        // Else connections have to go on even if there is always a completion.
+        if self.is_quiet()
+            && let Some(waited) = self.evd_wait_now(evd, threshold)
+        {
+            return Ok(Ok(waited));
+        }
+        self.evd_wait_slow(evd, threshold, deadline, wait)
+    }
+
+    /// Begins a wait and sleeps until it is over.
+    #[cold]
+    #[inline(never)]
+    fn evd_wait_slow<W: Wait>(
         &self,
         evd: EvdId,
         threshold: i32,
@@ -326,47 +320,7 @@ impl<B: Backend, L: RawLock> EvdWait<'_, '_, B, L> {
     /// - ABORT: the dispatcher was destroyed, or the wait is over.
     ///
     /// Spec: EVW-01, EVW-05, EVW-07, EVW-09, EVW-10, EVW-11
-    #[inline]
     pub fn poll(&mut self, waker: &Waker) -> Poll<Result<Waited>> {
-        let mut queue = self.slot.queue.hold();
-        if !self.finished && queue.quick_wait == self.serial && queue.waker.is_none() {
-            let asked = match queue.look(&self.ia.shared) {
-                Some(Asked::Again) => Some(queue.ask(&self.ia.shared)),
-                asked => asked,
-            };
-            let asked = match asked {
-                Some(Asked::Again) => queue.look(&self.ia.shared),
-                asked => asked,
-            };
-            match asked {
-                Some(Asked::Plain(completion)) => {
-                    queue.end_quick_wait();
-                    drop(queue);
-                    self.finished = true;
-                    return Poll::Ready(Ok(Waited {
-                        event: Event::Dto(completion),
-                        more: 0,
-                    }));
-                }
-                Some(Asked::Aside { token, length }) => {
-                    self.ia.take_in_aside(queue, token, length);
-                }
-                Some(Asked::Nothing) => {
-                    drop(queue);
-                    return self.poll_otherwise(waker, true);
-                }
-                Some(Asked::Again | Asked::Unclear) | None => drop(queue),
-            }
-        } else {
-            drop(queue);
-        }
-        self.poll_otherwise(waker, false)
-    }
-
-    /// A poll that finds something queued, more to wait for, or the wait over. Whoever has `asked` the device and was told that there is nothing does not
-    /// ask again before it is armed.
-    #[inline(never)]
-    fn poll_otherwise(&mut self, waker: &Waker, asked: bool) -> Poll<Result<Waited>> {
         let shared = &self.ia.shared;
         if self.finished {
             return Poll::Ready(Err(Error::abort()));
@@ -385,9 +339,7 @@ impl<B: Backend, L: RawLock> EvdWait<'_, '_, B, L> {
                 )));
             }
             former = queue.change_waker(None);
-            if !asked || queue.armed {
-                queue.harvest(shared, &mut aftermath);
-            }
+            queue.harvest(shared, &mut aftermath);
             if !queue.is_due() && !queue.is_in_error() {
                 // First the waker, then the arming: what arrives from here on wakes it.
                 queue.change_waker(fresh.take());

@@ -7,10 +7,10 @@
 //! The binds of a window that are under way are all of one endpoint, whose queue is in order. A device may carry out those
 //! of two queues in either order: what was bound last would be anybody's guess, and so would be the region that may go.
 
-use super::lookup::{bind_asks, slot_index, zone_of_tag};
+use super::lookup::{slot_index, zone_of_seal, zone_seal};
 use super::rmr::{Binding, MISSED, NO_BIND, RemoteRegion, RmrSlot};
 use super::{LmrSlot, LmrTriplet};
-use crate::backend::{Backend, BindRequest, RegionKeys, Rejected, SendQueue};
+use crate::backend::{Backend, BindRequest, RegionKeys, SendQueue};
 use crate::endpoint::{Endpoint, not_ready, refused_flags, send_flags};
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::event::backend_refused;
@@ -19,7 +19,7 @@ use crate::ia::Ia;
 use crate::id::{EpId, RmrId};
 use crate::record::{Posting, RecordKind, RecordSlot, Report};
 use crate::shared::Shared;
-use crate::sync::{Guard, RawLock};
+use crate::sync::RawLock;
 
 /// Position of the triplet in the call.
 const PIECE_ARGUMENT: u8 = 2;
@@ -28,25 +28,8 @@ const PRIVILEGES_ARGUMENT: u8 = 3;
 /// Position of the completion flags.
 const FLAGS_ARGUMENT: u8 = 6;
 
-/// An endpoint that may be posted to, locked.
-type HeldEndpoint<'a, B, L> = Guard<'a, L, Endpoint<<B as Backend>::SendQueue>>;
-
-/// A remote region, locked.
-type HeldRegion<'a, L> = Guard<'a, L, RemoteRegion>;
-
-/// What came of trying the common case.
-enum Bound {
-    /// The context for peers.
-    Posted(u32),
-    /// The device refused.
-    Refused,
-    /// All but the device's part is done; the token.
-    Placed(u64),
-    /// Nothing was done: it is another case, or one to be refused.
-    Unusual,
-}
-
 /// A bind as the consumer asked for it.
+#[derive(Clone, Copy)]
 struct Bind<'a> {
     rmr: RmrId,
     piece: &'a LmrTriplet,
@@ -86,7 +69,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///   with the feature `compact`; or it needs new keys and the device has none.
     ///
     /// Spec: RMB-01..45, DTO-04..07, DTO-10, EVC-05
-    #[inline(never)]
     pub fn rmr_bind(
         &self,
         rmr: RmrId,
@@ -96,287 +78,40 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         cookie: u64,
         flags: CompletionFlags,
     ) -> Result<u32> {
+        let bind = Bind {
+            rmr,
+            piece,
+            privileges,
+            ep,
+            cookie,
+            flags,
+        };
+        let mut refused_by_device = false;
         if !cfg!(feature = "compact")
-            && let Some(place) = self.shared.endpoints.get(ep.index())
-            && let Some(slot) = self.shared.remote_regions.get(rmr.index())
-            && let Some(endpoint) = place.main.try_hold()
+            && let Some(endpoint) = self.shared.endpoints.get(ep.index())
+            && let Some(region) = self.shared.remote_regions.get(rmr.index())
         {
-            let Some(mut region) = slot.main.try_hold() else {
-                return self
-                    .bind_elsewhere(rmr, piece, privileges, ep, cookie, flags, endpoint, None);
-            };
-            // A null handle passes for the region of a free slot, whose zone tag is no endpoint's.
-            if endpoint.bindable != ep || region.id != rmr || region.sequence != NO_BIND {
-                let region = Some(region);
-                return self
-                    .bind_elsewhere(rmr, piece, privileges, ep, cookie, flags, endpoint, region);
+            let endpoint = &mut endpoint.main.hold();
+            let region = &mut region.main.hold();
+            if let Some(slot) = self.shared.admitted(endpoint, region, bind) {
+                let posted = self.shared.post_bind(endpoint, region, bind, Some(slot));
+                if posted.is_ok() {
+                    return posted;
+                }
+                refused_by_device = is_because(&posted, Cause::DeviceRefused);
             }
-            // In a place that means nothing as long as it has no number.
-            let [pending, ..] = &mut region.pending;
-            pending.endpoint = ep.index() as u16;
-            return if flags.is_empty() {
-                self.bind_plainly::<true>(region, piece, privileges, endpoint, cookie, flags)
-            } else {
-                self.bind_with_flags(region, piece, privileges, endpoint, cookie, flags)
-            };
         }
-        self.bind_unfound(rmr, piece, privileges, ep, cookie, flags)
+        if refused_by_device {
+            return self.bind_renewed(&{ bind });
+        }
+        self.bind_slow(&{ bind })
     }
 
-    /// A bind on an endpoint and of a remote region that were found and locked, the only one of its region under way. A
-    /// function of its own, which gets the addresses that all of it starts from; `BARE` is one without flags.
-    ///
-    /// The region, which was locked last, is released first.
-    #[inline(always)]
-    fn bind_plainly<const BARE: bool>(
-        &self,
-        mut region: HeldRegion<'_, L>,
-        piece: &LmrTriplet,
-        privileges: MemoryPrivileges,
-        mut endpoint: HeldEndpoint<'_, B, L>,
-        cookie: u64,
-        flags: CompletionFlags,
-    ) -> Result<u32> {
-        let meant = if BARE {
-            CompletionFlags::empty()
-        } else {
-            flags
-        };
-        match self.place_bind(&mut endpoint, &mut region, piece, privileges, cookie, meant) {
-            Bound::Posted(rmr_context) => {
-                drop(region);
-                drop(endpoint);
-                Ok(rmr_context)
-            }
-            Bound::Refused => self.bind_refused(region, piece, privileges, endpoint, cookie, meant),
-            Bound::Placed(token) => self.bind_first(region, endpoint, token, cookie, meant),
-            Bound::Unusual => self.bind_unusual(region, piece, privileges, endpoint, cookie, meant),
-        }
-    }
-
-    #[inline(never)]
-    fn bind_with_flags(
-        &self,
-        region: HeldRegion<'_, L>,
-        piece: &LmrTriplet,
-        privileges: MemoryPrivileges,
-        endpoint: HeldEndpoint<'_, B, L>,
-        cookie: u64,
-        flags: CompletionFlags,
-    ) -> Result<u32> {
-        self.bind_plainly::<false>(region, piece, privileges, endpoint, cookie, flags)
-    }
-
-    /// Looks and posts. What the bind is to be is in the first place for pending ones, which nobody sees while the
-    /// remote region is locked, before the device has it.
-    #[inline(always)]
-    fn place_bind(
-        &self,
-        from: &mut Endpoint<B::SendQueue>,
-        to: &mut RemoteRegion,
-        piece: &LmrTriplet,
-        privileges: MemoryPrivileges,
-        cookie: u64,
-        flags: CompletionFlags,
-    ) -> Bound {
-        let [pending, ..] = &mut to.pending;
-        let Some(asks) = bind_asks(privileges) else {
-            return Bound::Unusual;
-        };
-        if flags.intersects(from.refused_flags) || to.zone_tag != from.zone_tag {
-            return Bound::Unusual;
-        }
-        let regions = self.shared.local_regions;
-        let Some(slot) = regions.get(slot_index(piece.context)) else {
-            return Bound::Unusual;
-        };
-        if !slot.admits(piece, from.zone_tag, asks, || {}) {
-            return Bound::Unusual;
-        }
-        let Some(free) = from.ring.next(&self.shared.records) else {
-            return Bound::Unusual;
-        };
-        let Some(queue) = &mut from.send else {
-            return Bound::Unusual;
-        };
-        // Where freeing and making regions waits for the lock of the endpoint, the slot has no other one by now.
-        let held = if B::READS_AT_POST {
-            slot.hold_window_again::<true>(piece.context)
-        } else {
-            slot.hold_window_again::<false>(piece.context)
-        };
-        if !held {
-            return Bound::Unusual;
-        }
-        let posting = Posting::new(RecordKind::Bind, Report::of_request(flags));
-        let token = free.post(posting, cookie, to.id.index() as u32);
-        from.ring.advance(&free);
-        to.sequence = FIRST_BIND;
-        free.record.set_extra(to.generation);
-        free.record.set_next(FIRST_BIND);
-        pending.piece.context = piece.context;
-        pending.piece.address = piece.address;
-        pending.piece.length = piece.length;
-        pending.sequence = FIRST_BIND;
-        pending.privileges = privileges;
-        let request = BindRequest {
-            token,
-            window: to.window,
-            region: slot.region_object(),
-            address: piece.address,
-            length: piece.length,
-            privileges,
-            flags: send_flags(flags, false),
-            is_only: true,
-        };
-        match queue.bind_again(&request) {
-            Some(Ok(rmr_context)) => {
-                pending.rmr_context = rmr_context;
-                Bound::Posted(rmr_context)
-            }
-            Some(Err(Rejected)) => Bound::Refused,
-            None => Bound::Placed(token),
-        }
-    }
-
-    /// Hands a bind to the device that is all placed, and that the queue has no short way for.
-    #[inline(never)]
-    fn bind_first(
-        &self,
-        mut region: HeldRegion<'_, L>,
-        mut endpoint: HeldEndpoint<'_, B, L>,
-        token: u64,
-        cookie: u64,
-        flags: CompletionFlags,
-    ) -> Result<u32> {
-        let window = region.window;
-        let [pending, ..] = &mut region.pending;
-        let (piece, privileges) = (pending.piece, pending.privileges);
-        let slot = self.shared.local_regions.get(slot_index(piece.context));
-        let (Some(slot), Some(queue)) = (slot, &mut endpoint.send) else {
-            self.take_back(region, endpoint);
-            return Err(refused_by_device());
-        };
-        let request = BindRequest {
-            token,
-            window,
-            region: slot.region_keys(),
-            address: piece.address,
-            length: piece.length,
-            privileges: pending.privileges.intersection(REMOTE),
-            flags: send_flags(flags, false),
-            is_only: true,
-        };
-        let Ok(rmr_context) = queue.bind(&request) else {
-            return self.bind_refused(region, &piece, privileges, endpoint, cookie, flags);
-        };
-        pending.rmr_context = rmr_context;
-        drop(region);
-        drop(endpoint);
-        Ok(rmr_context)
-    }
-
-    /// Takes back a bind that the device refused, and tries another window if that is what it wants.
+    /// Posts a bind that unbinds, that is not the only one of its region under way, that needs
+    /// another window or room in its queue; else finds out why it is refused.
     #[cold]
     #[inline(never)]
-    fn bind_refused(
-        &self,
-        region: HeldRegion<'_, L>,
-        piece: &LmrTriplet,
-        privileges: MemoryPrivileges,
-        endpoint: HeldEndpoint<'_, B, L>,
-        cookie: u64,
-        flags: CompletionFlags,
-    ) -> Result<u32> {
-        let (rmr, ep) = (region.id, endpoint.bindable);
-        self.take_back(region, endpoint);
-        self.bind_renewed(&Bind {
-            rmr,
-            piece,
-            privileges,
-            ep,
-            cookie,
-            flags,
-        })
-    }
-
-    /// Takes back what `place_bind` counted and put down for a bind that the device refused.
-    #[cold]
-    #[inline(never)]
-    fn take_back(&self, mut region: HeldRegion<'_, L>, mut endpoint: HeldEndpoint<'_, B, L>) {
-        let [pending, ..] = &mut region.pending;
-        self.shared.release_binding(pending);
-        *pending = Binding::NONE;
-        region.sequence = NO_BIND;
-        endpoint.ring.retreat(&self.shared.records, 1);
-        drop(region);
-        drop(endpoint);
-    }
-
-    /// As `bind_otherwise`, where locks are held: releasing them is left to it, so that the common case need not keep its
-    /// arguments for what comes behind that. What was found is known from what is locked.
-    #[cold]
-    #[inline(never)]
-    fn bind_unusual(
-        &self,
-        region: HeldRegion<'_, L>,
-        piece: &LmrTriplet,
-        privileges: MemoryPrivileges,
-        endpoint: HeldEndpoint<'_, B, L>,
-        cookie: u64,
-        flags: CompletionFlags,
-    ) -> Result<u32> {
-        let (rmr, ep) = (region.id, endpoint.bindable);
-        let region = Some(region);
-        self.bind_elsewhere(rmr, piece, privileges, ep, cookie, flags, endpoint, region)
-    }
-
-    /// As `bind_otherwise`, where locks are held.
-    #[expect(clippy::too_many_arguments, reason = "as they are at hand")]
-    #[cold]
-    #[inline(never)]
-    fn bind_elsewhere(
-        &self,
-        rmr: RmrId,
-        piece: &LmrTriplet,
-        privileges: MemoryPrivileges,
-        ep: EpId,
-        cookie: u64,
-        flags: CompletionFlags,
-        endpoint: HeldEndpoint<'_, B, L>,
-        region: Option<HeldRegion<'_, L>>,
-    ) -> Result<u32> {
-        drop(region);
-        drop(endpoint);
-        self.bind_unfound(rmr, piece, privileges, ep, cookie, flags)
-    }
-
-    /// As `bind_otherwise`, with the arguments as the consumer gave them.
-    #[cold]
-    #[inline(never)]
-    fn bind_unfound(
-        &self,
-        rmr: RmrId,
-        piece: &LmrTriplet,
-        privileges: MemoryPrivileges,
-        ep: EpId,
-        cookie: u64,
-        flags: CompletionFlags,
-    ) -> Result<u32> {
-        self.bind_otherwise(&Bind {
-            rmr,
-            piece,
-            privileges,
-            ep,
-            cookie,
-            flags,
-        })
-    }
-
-    /// A bind that is refused, that unbinds, that is not the only one of its region under way, or for which room has
-    /// to be made.
-    #[inline(never)]
-    fn bind_otherwise(&self, bind: &Bind<'_>) -> Result<u32> {
+    fn bind_slow(&self, bind: &Bind<'_>) -> Result<u32> {
         let mut outcome = self.try_bind(bind);
         if is_because(&outcome, Cause::QueueFull) {
             self.reclaim_requests(bind.ep);
@@ -402,7 +137,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         self.control.with(|control| {
             // Windows are replaced under the control lock only.
             let (window, zone, sequence) = self.with_remote_region(bind.rmr, |region| {
-                let zone = zone_of_tag(region.zone_tag);
+                let zone = zone_of_seal(region.zone_seal);
                 (region.window, zone, region.sequence)
             })?;
             let zone = control.protection_zones.get(usize::from(zone));
@@ -531,7 +266,34 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 }
 
 impl<B: Backend, L: RawLock> Shared<'_, B, L> {
+    /// Returns the slot of the local region if nothing is wrong with a bind that is the only one of
+    /// its remote region under way and opens it.
+    #[inline(always)]
+    fn admitted(
+        &self,
+        endpoint: &Endpoint<B::SendQueue>,
+        region: &RemoteRegion,
+        bind: Bind<'_>,
+    ) -> Option<&LmrSlot> {
+        // A null handle names a free slot, which has the seal of no zone.
+        if endpoint.bindable != bind.ep
+            || region.id != bind.rmr
+            || region.sequence != NO_BIND
+            || region.zone_seal != endpoint.zone_seal
+            || bind.flags.intersects(endpoint.refused_flags)
+            || MemoryPrivileges::from_bits(bind.privileges.bits()).is_none()
+            || !bind.privileges.intersects(REMOTE)
+        {
+            return None;
+        }
+        let slot = self.local_regions.get(slot_index(bind.piece.context))?;
+        slot.admits(bind.piece, endpoint.zone_seal, bind.privileges)
+            .then_some(slot)
+    }
+
     /// Checks in the order of DTO-07, then posts.
+    #[cold]
+    #[inline(never)]
     fn bind(
         &self,
         endpoint: &mut Endpoint<B::SendQueue>,
@@ -563,12 +325,12 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         if MemoryPrivileges::from_bits(bind.privileges.bits()).is_none() {
             return Err(Error::invalid_argument(PRIVILEGES_ARGUMENT).because(Cause::UnknownFlags));
         }
-        let zone = region.zone_tag;
+        let zone = region.zone_seal;
         if bind.piece.length == 0 {
-            if endpoint.zone_tag != zone {
+            if endpoint.zone_seal != zone {
                 return Err(zone_mismatch(bind.privileges));
             }
-            return self.post_bind(endpoint, region, bind, None);
+            return self.post_bind(endpoint, region, *bind, None);
         }
         let Some(slot) = self.local_regions.get(slot_index(bind.piece.context)) else {
             return Err(unknown(bind.privileges, Cause::UnknownContext));
@@ -579,20 +341,21 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         if !slot.is_named(bind.piece.context) {
             return Err(gone());
         }
-        match check_piece(slot, bind, zone, endpoint.zone_tag) {
-            Ok(()) => self.post_bind(endpoint, region, bind, Some(slot)),
+        match check_piece(slot, bind, zone, endpoint.zone_seal) {
+            Ok(()) => self.post_bind(endpoint, region, *bind, Some(slot)),
             Err(error) if slot.is_named(bind.piece.context) => Err(error),
             Err(_) => Err(gone()),
         }
     }
 
-    /// Takes record and queue slot of a bind that is right, and counts its window on the region in
-    /// `slot`, if it is to have one.
+    /// Posts a valid bind: takes a record, counts the window on the region in `slot` (`None` to
+    /// unbind), and hands it to the device.
+    #[inline(always)]
     fn post_bind(
         &self,
         endpoint: &mut Endpoint<B::SendQueue>,
         region: &mut RemoteRegion,
-        bind: &Bind<'_>,
+        bind: Bind<'_>,
         slot: Option<&LmrSlot>,
     ) -> Result<u32> {
         let full = |resource| Error::insufficient_resources(resource).because(Cause::QueueFull);
@@ -600,17 +363,15 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
             return Err(full(Subtype::ResourceTep));
         };
         let index = bind.ep.index() as u16;
-        if region.under_way().any(|binding| binding.endpoint != index) {
+        let is_only = region.sequence == NO_BIND;
+        if !is_only && region.under_way().any(|binding| binding.endpoint != index) {
             return Err(full(Subtype::ResourceMemoryRegion));
         }
         if region.sequence == MISSED {
             return Err(refused_by_device());
         }
-        let Some(place) = region
-            .pending
-            .iter_mut()
-            .find(|binding| binding.sequence == NO_BIND)
-        else {
+        let mut places = region.pending.iter_mut();
+        let Some(place) = places.find(|binding| is_only || binding.sequence == NO_BIND) else {
             return Err(full(Subtype::ResourceMemoryRegion));
         };
         let Some(queue) = &mut endpoint.send else {
@@ -637,7 +398,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
             length: bind.piece.length,
             privileges: bind.privileges.intersection(REMOTE),
             flags: send_flags(bind.flags, false),
-            is_only: region.sequence == NO_BIND,
+            is_only,
         };
         let Ok(rmr_context) = queue.bind(&request) else {
             free.withdraw();
@@ -646,7 +407,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
             }
             return Err(refused_by_device());
         };
-        endpoint.ring.advance(&free);
+        endpoint.ring.advance();
         region.sequence = sequence;
         *place = Binding {
             piece: *bind.piece,
@@ -709,20 +470,17 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
     }
 }
 
-/// The number of a bind of which no other one of its region is under way.
-const FIRST_BIND: u32 = NO_BIND + 1;
-
 /// The number of the bind after this one: neither `NO_BIND` nor `MISSED`.
 #[inline(always)]
 const fn next_sequence(last: u32) -> u32 {
     match last.wrapping_add(1) {
-        NO_BIND | MISSED => FIRST_BIND,
+        NO_BIND | MISSED => NO_BIND + 1,
         next => next,
     }
 }
 
 const _: () =
-    assert!(next_sequence(MISSED - 1) == FIRST_BIND && next_sequence(NO_BIND) == FIRST_BIND);
+    assert!(next_sequence(MISSED - 1) == NO_BIND + 1 && next_sequence(NO_BIND) == NO_BIND + 1);
 
 /// Returns true if a call was refused for this cause.
 fn is_because<T>(outcome: &Result<T>, cause: Cause) -> bool {
@@ -738,8 +496,8 @@ fn refused_by_device() -> Error {
 const REMOTE: MemoryPrivileges =
     MemoryPrivileges::REMOTE_READ.union(MemoryPrivileges::REMOTE_WRITE);
 
-/// Zone, privileges and bounds of the piece, read one by one: the caller finds out whether the region
-/// stood still.
+/// Checks zone, privileges and bounds of the piece, read one by one; the caller checks whether the
+/// region stood still.
 fn check_piece(
     slot: &LmrSlot,
     bind: &Bind<'_>,
@@ -747,6 +505,7 @@ fn check_piece(
     endpoint_zone: u64,
 ) -> Result<()> {
     let (zone, privileges) = slot.protection();
+    let zone = zone_seal(zone);
     if zone != region_zone || zone != endpoint_zone {
         return Err(zone_mismatch(bind.privileges));
     }

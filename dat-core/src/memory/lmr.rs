@@ -191,28 +191,16 @@ impl LmrSlot {
         context != 0 && self.identity.context() == context
     }
 
-    /// Counts one more window on the region that `context` names; false if there is none.
+    /// Counts one more window on the region that `context` names; false if another is here by now.
     ///
-    /// As long as the window is counted the region cannot be freed, so its fields stand still; what was
-    /// read of them since `is_named` said yes is true. A context that names nothing leaves the count
-    /// alone, so it keeps nobody from freeing what lives here by now.
-    pub(super) fn hold_window(&self, context: u32) -> bool {
-        self.is_named(context) && self.hold_window_again::<false>(context)
-    }
-
-    /// As `hold_window`, for a context that has just been found to name the region, and so is not 0.
-    ///
-    /// A count that succeeds keeps the region that is here, or came behind the making of another one: the look after it
-    /// sees which, unless no other can have been made (`ALONE`).
+    /// As long as the window is counted the region cannot be freed, so its fields stand still. What
+    /// was read of them since `context` was last seen here is true.
     #[inline(always)]
-    pub(super) fn hold_window_again<const ALONE: bool>(&self, context: u32) -> bool {
-        let open = (self.windows.fetch_add(1, Ordering::SeqCst) as i32) >= 0;
-        open && (ALONE || self.identity.context() == context) || self.was_freed_meanwhile()
-    }
-
-    /// The region was freed while a window was counted; no.
-    #[cold]
-    fn was_freed_meanwhile(&self) -> bool {
+    pub(super) fn hold_window(&self, context: u32) -> bool {
+        let is_open = (self.windows.fetch_add(1, Ordering::SeqCst) as i32) >= 0;
+        if is_open && self.is_named(context) {
+            return true;
+        }
         self.release_window();
         false
     }
@@ -235,15 +223,6 @@ impl LmrSlot {
 
     fn id(&self, instance: u16, index: u16) -> LmrId {
         LmrId::new(instance, self.generation.load(Ordering::Relaxed), index)
-    }
-
-    /// As `region_keys`, without the keys of the device.
-    #[inline(always)]
-    pub(super) fn region_object(&self) -> RegionKeys {
-        RegionKeys {
-            object: self.object.load(Ordering::Relaxed),
-            ..RegionKeys::default()
-        }
     }
 
     pub(super) fn region_keys(&self) -> RegionKeys {

@@ -2,23 +2,24 @@
 
 use super::LmrTriplet;
 use super::identity::{self, Identity};
-use crate::backend::{Segment, WorkSlot};
 use crate::error::{Cause, Error, Subtype};
 use crate::flags::MemoryPrivileges;
 use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 
-/// Place for one local memory region. Bytes that are all zero are a free one.
+/// Slot of one local memory region. A slot of zero bytes is free.
 ///
 /// The writer (under the control lock) clears the identity, changes the fields, and sets an identity
-/// that was never there before. A post reads the fields, then the identity: if that is the one it was
-/// asked for, no later registration has touched the fields, and no earlier one was met, because who
-/// knows a context has it from the registration that set it. (A context that was guessed, or carried
-/// to another core past all synchronisation, may meet fields of the registration before: its device key,
-/// which is dead, or its range with the new key, which reaches its own region and nothing else. The device
-/// refuses either; where the processor may read what a request names, no post on which that could happen is
-/// under way when a region is made or freed.)
+/// that was never there before. A post reads the fields, then the identity. If the identity is the
+/// expected one, no later registration has touched the fields, and none of an earlier registration
+/// was met: the consumer has the context from the registration that set it. (A context that was
+/// guessed, or carried to another core past all synchronisation, may meet fields of the registration
+/// before: its dead device key, or its range with the new key, which reaches the new region only.
+/// The device refuses either. Where the processor may read what a request names, no post on which
+/// that could happen is under way when a region is made or freed.)
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub struct LmrSlot {
+    // What a post reads, in one cache line.
     pub(super) identity: Identity,
     pub(super) base: AtomicUsize,
     pub(super) length: AtomicUsize,
@@ -57,13 +58,10 @@ impl LmrSlot {
 }
 
 impl LmrSlot {
-    /// Zone tag and privileges of the region: the caller knows that it stands still, or finds out.
-    pub(super) fn protection(&self) -> (u64, MemoryPrivileges) {
+    /// Returns zone and privileges; the caller knows, or checks after, that the region stands still.
+    pub(super) fn protection(&self) -> (u16, MemoryPrivileges) {
         let meta = self.identity.meta();
-        (
-            zone_tag(zone_of(meta)),
-            MemoryPrivileges::from_bits_truncate(meta),
-        )
+        (zone_of(meta), MemoryPrivileges::from_bits_truncate(meta))
     }
 
     /// Why a piece reaches outside the region; read as `protection`.
@@ -78,32 +76,33 @@ impl LmrSlot {
             .then_some(Cause::OutsideRegion)
     }
 
-    /// Whether the piece, which is not empty, lies in the region, and the region is the one it names, in the zone of
-    /// this tag, and has what is `relevant` of that tag. What else is wanted from the slot must be read before its
-    /// identity: `read` does.
+    /// Returns true if the segment, which is not empty, lies in the region that it names, and the
+    /// region of this zone has the local privileges that these remote ones need.
     #[inline(always)]
     pub(super) fn admits(
         &self,
-        piece: &LmrTriplet,
-        zone: u64,
-        relevant: u64,
-        read: impl FnOnce(),
+        segment: &LmrTriplet,
+        zone_seal: u64,
+        remote: MemoryPrivileges,
     ) -> bool {
-        let expected = identity::word(piece.context, 0) | zone;
-        // Each word is done with before the next is read, which keeps few of them alive at a time.
+        let expected = zone_seal | u64::from(segment.context);
+        let reads = remote.contains(MemoryPrivileges::REMOTE_READ);
+        let writes = remote.contains(MemoryPrivileges::REMOTE_WRITE);
+        self.contains(segment)
+            && (!reads || self.identity.seal(false) == expected)
+            && (!writes || self.identity.seal(true) == expected)
+    }
+
+    /// Returns true if the segment lies in the range of this slot and is not empty.
+    #[inline(always)]
+    fn contains(&self, segment: &LmrTriplet) -> bool {
         let base = self.base.load(Ordering::Relaxed) as u64;
-        let offset = piece.address.wrapping_sub(base);
+        let offset = segment.address.wrapping_sub(base);
         let length = self.length.load(Ordering::Relaxed) as u64;
-        let Some(room) = length.checked_sub(offset) else {
-            return false;
-        };
-        // An empty piece is longer than any room here.
-        if piece.length.wrapping_sub(1) >= room {
-            return false;
-        }
-        read();
-        let differs = self.identity.settled() ^ expected;
-        differs & relevant == 0
+        // The length of an empty segment, less one, exceeds any room.
+        length
+            .checked_sub(offset)
+            .is_some_and(|room| segment.length.wrapping_sub(1) < room)
     }
 
     /// Why a context that leads here names no region.
@@ -116,52 +115,14 @@ impl LmrSlot {
     }
 }
 
-/// What the lower word of an identity is compared with: the zone, and all local privileges, of which
-/// the comparison picks those that are asked for.
-pub(crate) const fn zone_tag(zone: u16) -> u64 {
-    let local = MemoryPrivileges::LOCAL_READ.union(MemoryPrivileges::LOCAL_WRITE);
-    identity::word(0, zone_part(zone) | local.bits() | NO_PRIVILEGE)
+/// Returns the part of a seal that stands for a zone; 0 is the seal of no zone.
+pub(crate) const fn zone_seal(zone: u16) -> u64 {
+    identity::seal(0, zone_part(zone))
 }
 
-/// A bit of all tags that no identity has: who asks for it is refused.
-const NO_PRIVILEGE: u32 = 1 << 3;
-
-/// The zone of a tag.
-pub(super) const fn zone_of_tag(tag: u64) -> u16 {
-    zone_of(tag as u32)
-}
-
-/// What is relevant of a tag to who asks for these privileges: the context, the zone, and they.
-const fn relevant(privileges: u32) -> i32 {
-    (0xFFFF_0000 | privileges) as i32
-}
-
-/// `relevant` for the local privileges that binds with each privilege ask for; for `NO_PRIVILEGE` where a bind asks for
-/// no remote one, or for what there is not.
-const BIND_ASKS: [i32; 64] = {
-    let remote = MemoryPrivileges::REMOTE_READ.union(MemoryPrivileges::REMOTE_WRITE);
-    let mut asks = [relevant(NO_PRIVILEGE); 64];
-    let mut privileges = 0;
-    while privileges < asks.len() {
-        let asked = privileges as u32 & remote.bits();
-        if asked != 0 && privileges as u32 & !MemoryPrivileges::all().bits() == 0 {
-            #[expect(clippy::indexing_slicing, reason = "done by the compiler")]
-            {
-                // Each local privilege is the bit before the remote one.
-                asks[privileges] = relevant(asked >> 1);
-            }
-        }
-        privileges += 1;
-    }
-    asks
-};
-
-/// What is relevant of a tag to a bind with these privileges; `None`, or what no region has, if they are not right.
-#[inline(always)]
-pub(super) fn bind_asks(privileges: MemoryPrivileges) -> Option<u64> {
-    let asks = *BIND_ASKS.get(privileges.bits() as usize)?;
-    // The highest bit is set, and so are all of the context above it.
-    Some(i64::from(asks) as u64)
+/// Returns the zone of a `zone_seal`.
+pub(super) const fn zone_of_seal(seal: u64) -> u16 {
+    (seal >> 32) as u16
 }
 
 /// The zone's part of the lower word of an identity.
@@ -174,57 +135,29 @@ pub(super) const fn zone_of(meta: u32) -> u16 {
     (meta >> 16) as u16
 }
 
-/// Which zone and which privilege a local segment must have.
+/// Zone and local privilege that a post asks of its segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LocalAccess {
-    /// `zone_tag` of the zone.
-    pub(crate) zone: u64,
-    /// One local privilege.
-    pub(crate) privilege: MemoryPrivileges,
+    /// `zone_seal` of the zone.
+    pub(crate) zone_seal: u64,
+    /// LOCAL_WRITE if set, else LOCAL_READ.
+    pub(crate) writes: bool,
 }
 
 impl LocalAccess {
-    /// Adds the first `length` bytes of a piece to a request and says whether the device may have the
-    /// piece, which is so if it is not empty, and all of it lies in a live region that allows the access.
-    ///
-    /// After a no the request must be dropped. Putting the piece down before it is looked at keeps few values alive at
-    /// a time; `explain` finds out what was wrong.
+    /// Returns the device's key of a segment that is not empty, lies in a live region of the zone,
+    /// and may be accessed.
     #[inline(always)]
-    pub(crate) fn add(
-        self,
-        regions: &[LmrSlot],
-        piece: &LmrTriplet,
-        length: u32,
-        place: &mut impl WorkSlot,
-    ) -> bool {
-        let Some(region) = regions.get(slot_index(piece.context)) else {
-            return false;
-        };
-        place.segment(Segment {
-            address: piece.address,
-            length,
-            key: region.local_key.load(Ordering::Relaxed),
-        });
-        self.admits(region, piece, || {})
-    }
-
-    /// The device's key for a piece that could be added.
-    #[inline(always)]
-    pub(crate) fn check(self, regions: &[LmrSlot], piece: &LmrTriplet) -> Option<u32> {
-        let region = regions.get(slot_index(piece.context))?;
-        let mut key = 0;
-        self.admits(region, piece, || {
-            key = region.local_key.load(Ordering::Relaxed)
-        })
-        .then_some(key)
-    }
-
-    /// As the slot's `admits`.
-    #[inline(always)]
-    fn admits(self, region: &LmrSlot, piece: &LmrTriplet, read: impl FnOnce()) -> bool {
-        // One privilege is asked for, whatever others the region has.
-        let relevant = identity::word(u32::MAX, 0xFFFF_0000 | self.privilege.bits());
-        region.admits(piece, self.zone, relevant, read)
+    pub(crate) fn check(self, regions: &[LmrSlot], segment: &LmrTriplet) -> Option<u32> {
+        let region = regions.get(slot_index(segment.context))?;
+        // First, so that one value is kept instead of two.
+        let expected = self.zone_seal | u64::from(segment.context);
+        if !region.contains(segment) {
+            return None;
+        }
+        let key = region.local_key.load(Ordering::Relaxed);
+        // Last: fields of another region come with another seal.
+        (region.identity.seal(self.writes) == expected).then_some(key)
     }
 }
 
@@ -245,11 +178,18 @@ pub(crate) fn explain(
     access: LocalAccess,
     argument: u8,
 ) -> Option<Error> {
-    let write = access.privilege == MemoryPrivileges::LOCAL_WRITE;
-    let (privileges, protection) = if write {
-        (Subtype::PrivilegesWrite, Subtype::ProtectionWrite)
+    let (privilege, privileges, protection) = if access.writes {
+        (
+            MemoryPrivileges::LOCAL_WRITE,
+            Subtype::PrivilegesWrite,
+            Subtype::ProtectionWrite,
+        )
     } else {
-        (Subtype::PrivilegesRead, Subtype::ProtectionRead)
+        (
+            MemoryPrivileges::LOCAL_READ,
+            Subtype::PrivilegesRead,
+            Subtype::ProtectionRead,
+        )
     };
     let unknown = |cause| Some(Error::privileges_violation(privileges).because(cause));
     if piece.length == 0 {
@@ -262,10 +202,10 @@ pub(crate) fn explain(
         return unknown(slot.absence(piece.context));
     }
     let meta = slot.identity.meta();
-    if zone_tag(zone_of(meta)) != access.zone {
+    if zone_seal(zone_of(meta)) != access.zone_seal {
         return Some(Error::protection_violation(protection).because(Cause::ZoneMismatch));
     }
-    if meta & access.privilege.bits() != access.privilege.bits() {
+    if meta & privilege.bits() == 0 {
         return unknown(Cause::MissingPrivilege);
     }
     slot.outside(piece)

@@ -16,7 +16,7 @@ mod triplet;
 
 pub use lmr::{LmrCreated, LmrMemory, LmrParam, LmrRequest, LmrSource};
 pub use lookup::LmrSlot;
-pub(crate) use lookup::{LocalAccess, explain, zone_tag};
+pub(crate) use lookup::{LocalAccess, explain, zone_seal};
 pub use pz::{PzParam, PzSlot};
 pub use region::Region;
 pub use rmr::{RmrBinding, RmrParam, RmrSlot};

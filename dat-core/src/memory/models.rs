@@ -4,7 +4,7 @@ use loom::thread;
 use std::sync::Arc;
 
 use super::lmr::{Origin, Registered};
-use super::lookup::{outside_any, zone_tag};
+use super::lookup::{outside_any, zone_seal};
 use super::{LmrSlot, LmrTriplet, LocalAccess};
 use crate::backend::RegionKeys;
 use crate::flags::MemoryPrivileges;
@@ -20,8 +20,8 @@ const SECOND_BASE: usize = 0x1020;
 const LENGTH: usize = 0x40;
 
 const ACCESS: LocalAccess = LocalAccess {
-    zone: zone_tag(3),
-    privilege: MemoryPrivileges::LOCAL_READ,
+    zone_seal: zone_seal(3),
+    writes: false,
 };
 
 fn registered(base: usize, key: u32) -> Registered {
@@ -208,9 +208,8 @@ fn a_region_stays_while_a_quick_bind_holds_it() {
         });
         let slot = &bench.regions[0];
         let place = piece(FIRST, FIRST_BASE);
-        if ACCESS.check(&bench.regions, &place).is_some() && slot.hold_window_again::<false>(FIRST)
-        {
-            assert_eq!(slot.region_object().object, 1);
+        if ACCESS.check(&bench.regions, &place).is_some() && slot.hold_window(FIRST) {
+            assert_eq!(slot.region_keys().object, 1);
             object.read();
             slot.release_window();
         }

@@ -1,13 +1,13 @@
 //! Remote memory regions: making, querying and freeing them.
 
-use super::lookup::zone_of_tag;
+use super::lookup::zone_of_seal;
 use crate::backend::{BINDS_UNDER_WAY, Backend, WindowKey};
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::event::backend_refused;
 use crate::flags::{MemoryPrivileges, RmrFields};
 use crate::ia::{Control, Ia};
 use crate::id::{Handle, PzId, RmrId, next_generation};
-use crate::memory::{LmrTriplet, zone_tag};
+use crate::memory::{LmrTriplet, zone_seal};
 use crate::storage::find_slot;
 use crate::sync::{Guard, Mutex, RawLock};
 
@@ -46,8 +46,8 @@ impl<L: RawLock> RmrSlot<L> {
 pub(crate) struct RemoteRegion {
     pub(crate) id: RmrId,
     pub(crate) generation: u32,
-    /// `zone_tag` of its zone.
-    pub(super) zone_tag: u64,
+    /// `zone_seal` of its zone.
+    pub(super) zone_seal: u64,
     pub(crate) window: WindowKey,
     /// Result of the last bind that completed; length 0 = unbound.
     pub(super) bound: Binding,
@@ -62,7 +62,7 @@ impl RemoteRegion {
     pub(crate) const EMPTY: Self = Self {
         id: RmrId::NULL,
         generation: 0,
-        zone_tag: 0,
+        zone_seal: 0,
         window: WindowKey(0),
         bound: Binding::NONE,
         pending: [Binding::NONE; BINDS_UNDER_WAY],
@@ -189,7 +189,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 *region = RemoteRegion {
                     id: RmrId::new(self.shared.instance, generation, index),
                     generation,
-                    zone_tag: zone_tag(zone),
+                    zone_seal: zone_seal(zone),
                     window,
                     ..RemoteRegion::EMPTY
                 };
@@ -208,7 +208,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub fn rmr_query(&self, rmr: RmrId, mask: RmrFields) -> Result<RmrParam> {
         self.control.with(|control| {
             let (zone, latest) = self.with_remote_region(rmr, |region| {
-                (zone_of_tag(region.zone_tag), region.latest())
+                (zone_of_seal(region.zone_seal), region.latest())
             })?;
             if RmrFields::from_bits(mask.bits()).is_none() {
                 return Err(Error::invalid_argument(2).because(Cause::UnknownMask));
@@ -256,7 +256,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         for binding in region.under_way() {
             self.shared.release_binding(binding);
         }
-        self.release_zone(control, zone_of_tag(region.zone_tag));
+        self.release_zone(control, zone_of_seal(region.zone_seal));
     }
 
     /// Runs `f` on a live remote region, under its lock.

@@ -57,20 +57,6 @@ impl<L: RawLock, T> Mutex<L, T> {
             state: ManuallyDrop::new(state),
         }
     }
-
-    /// As `hold`, if nobody else does: a path that ends in another function where somebody does need not keep its
-    /// values over a wait.
-    #[inline(always)]
-    #[cfg_attr(loom, track_caller)]
-    pub(crate) fn try_hold(&self) -> Option<Guard<'_, L, T>> {
-        #[expect(unsafe_code)]
-        // SAFETY: as in `hold`.
-        let state = unsafe { self.lock.try_acquire() }?;
-        Some(Guard {
-            mutex: self,
-            state: ManuallyDrop::new(state),
-        })
-    }
 }
 
 /// The value, as long as the lock is held.

@@ -120,7 +120,6 @@ unsafe impl Backend for TestBackend {
             backend: self.clone(),
             number,
             last: 0,
-            at_hand: 0,
         })
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::vec::Vec;
 
-use super::device::{Call, Device, Glances, Posted, Step};
+use super::device::{Call, Device, Posted, Step};
 use super::{IA_ATTRIBUTES, PROVIDER_ATTRIBUTES};
 use crate::attributes::{EpAttributes, IaAttributes, ProviderAttributes};
 use crate::backend::{
@@ -46,7 +46,7 @@ impl TestBackend {
             doorbells: 0,
             deadline: None,
             before_destroy: Step::default(),
-            glances: Glances::Never,
+            peeks: false,
             plain: BTreeMap::new(),
             immediates: BTreeMap::new(),
             extensions: Extensions::empty(),
@@ -265,8 +265,8 @@ impl TestBackend {
     }
 
     /// Whether plain successes can be taken otherwise than by polls.
-    pub(crate) fn set_glances(&self, glances: Glances) {
-        self.device().glances = glances;
+    pub(crate) fn set_peeks(&self, peeks: bool) {
+        self.device().peeks = peeks;
     }
 
     /// The device cannot tell how many buffers a shared receive queue has.

@@ -89,20 +89,6 @@ pub(crate) enum Call {
     Disconnect(QueuePairKey, DisconnectMode),
 }
 
-/// How plain successes are taken from the device.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Glances {
-    /// By polls, as all others.
-    #[default]
-    Never,
-    /// By a look.
-    Look,
-    /// By asking, and the others by looks.
-    Ask,
-    /// By looks, once the device was asked.
-    AskAndLook,
-}
-
 #[derive(Debug, Default)]
 pub(super) struct Completions {
     pub(super) depth: u32,
@@ -159,7 +145,8 @@ pub(super) struct Device {
     pub(super) doorbells: usize,
     pub(super) deadline: Option<Instant>,
     pub(super) before_destroy: Step,
-    pub(super) glances: Glances,
+    /// `peek` sees plain successes.
+    pub(super) peeks: bool,
     /// What looks tell of successes, by their tokens: bytes received, or `u32::MAX`.
     pub(super) plain: BTreeMap<u64, u32>,
     /// Numbers that come with completions, by their tokens.

@@ -10,7 +10,7 @@ mod queues;
 mod wait;
 
 pub(crate) use command::TestBackend;
-pub(crate) use device::{Call, Glances, Posted, Work};
+pub(crate) use device::{Call, Posted, Work};
 pub(crate) use wait::{ScriptedWait, WakeCount};
 
 use crate::attributes::{IaAddress, IaAttributes, ProviderAttributes};

@@ -3,9 +3,9 @@
 use std::vec::Vec;
 
 use super::TestBackend;
-use super::device::{Glances, Posted, Work};
+use super::device::{Posted, Work};
 use crate::backend::{
-    Armed, BindRequest, Completion, CompletionQueue, DeviceFailure, ExtendedRequest, Glance,
+    Armed, BindRequest, Completion, CompletionQueue, DeviceFailure, ExtendedRequest, Peek,
     QueuePairKey, ReceiveRequest, Rejected, Segment, SendOperation, SendQueue, SendRequest,
     SharedReceiveQueueKey, WorkQueue, WorkSlot,
 };
@@ -17,38 +17,6 @@ pub(crate) struct TestCompletionQueue {
     pub(super) number: u16,
     /// The token of what was polled last.
     pub(super) last: u64,
-    /// How many completions the device has told of, where it has to be asked.
-    pub(super) at_hand: usize,
-}
-
-impl TestCompletionQueue {
-    /// Takes the next completion if looks tell all of it.
-    fn take_plain(&mut self) -> Glance {
-        let mut device = self.backend.device();
-        let device = &mut *device;
-        let Some(completions) = device.completions.get_mut(&self.number) else {
-            return Glance::Unclear;
-        };
-        let Some(first) = completions.queued.front() else {
-            return match completions.failure {
-                Some(_) => Glance::Unclear,
-                None => Glance::Nothing,
-            };
-        };
-        let token = first.token;
-        let Some(length) = device.plain.remove(&token) else {
-            return Glance::Unclear;
-        };
-        completions.queued.pop_front();
-        self.at_hand = self.at_hand.saturating_sub(1);
-        Glance::Success { token, length }
-    }
-
-    fn queued(&self) -> usize {
-        let device = self.backend.device();
-        let completions = device.completions.get(&self.number);
-        completions.map_or(0, |completions| completions.queued.len())
-    }
 }
 
 impl CompletionQueue for TestCompletionQueue {
@@ -62,7 +30,6 @@ impl CompletionQueue for TestCompletionQueue {
             (Some(completion), _) => {
                 self.last = completion.token;
                 device.plain.remove(&completion.token);
-                self.at_hand = self.at_hand.saturating_sub(1);
                 Ok(Some(completion))
             }
             (None, Some(failure)) => Err(failure),
@@ -70,22 +37,35 @@ impl CompletionQueue for TestCompletionQueue {
         }
     }
 
-    fn glance(&mut self) -> Glance {
-        let glances = self.backend.device().glances;
-        match glances {
-            Glances::Never => Glance::Unclear,
-            Glances::Ask | Glances::AskAndLook if self.at_hand == 0 => Glance::Again,
-            _ => self.take_plain(),
+    fn peek(&mut self) -> Peek {
+        let device = self.backend.device();
+        let Some(completions) = device.completions.get(&self.number) else {
+            return Peek::Other;
+        };
+        let Some(first) = completions.queued.front() else {
+            return match completions.failure {
+                Some(_) => Peek::Other,
+                None if device.peeks => Peek::Empty,
+                None => Peek::Other,
+            };
+        };
+        match device.plain.get(&first.token) {
+            Some(&length) if device.peeks => Peek::Success {
+                token: first.token,
+                length,
+            },
+            _ => Peek::Other,
         }
     }
 
-    fn ask(&mut self) -> Glance {
-        self.at_hand = self.queued();
-        let looks = self.backend.device().glances == Glances::AskAndLook;
-        if looks && self.at_hand != 0 {
-            return Glance::Again;
+    fn skip(&mut self) {
+        let mut device = self.backend.device();
+        let device = &mut *device;
+        if let Some(completions) = device.completions.get_mut(&self.number)
+            && let Some(first) = completions.queued.pop_front()
+        {
+            device.plain.remove(&first.token);
         }
-        self.take_plain()
     }
 
     fn immediate(&mut self) -> Option<u32> {
@@ -241,16 +221,15 @@ fn ring(backend: &TestBackend, place: Place) -> Result<(), u32> {
 
 /// A reserved place of a send queue.
 #[derive(Debug)]
-pub(crate) struct TestSendSlot<'a>(TestSlot<'a>);
+pub(crate) struct TestSendSlot<'a>(TestSlot<'a>, SendRequest);
 
 impl WorkSlot for TestSendSlot<'_> {
-    type Request = SendRequest;
-
     fn segment(&mut self, segment: Segment) {
         self.0.add(segment);
     }
 
-    fn commit(self, request: &SendRequest) -> Result<(), Rejected> {
+    fn commit(self, length: u32) -> Result<(), Rejected> {
+        let request = self.1;
         let local: u64 = self
             .0
             .segments
@@ -261,27 +240,25 @@ impl WorkSlot for TestSendSlot<'_> {
         if !matches!(request.operation, SendOperation::RdmaRead(_)) {
             assert_eq!(
                 local,
-                u64::from(request.length),
+                u64::from(length),
                 "the length is the sum of the segments"
             );
         }
-        self.0.publish(Work::Send(*request))
+        self.0.publish(Work::Send(request))
     }
 }
 
 /// A reserved place of a receive queue.
 #[derive(Debug)]
-pub(crate) struct TestReceiveSlot<'a>(TestSlot<'a>);
+pub(crate) struct TestReceiveSlot<'a>(TestSlot<'a>, ReceiveRequest);
 
 impl WorkSlot for TestReceiveSlot<'_> {
-    type Request = ReceiveRequest;
-
     fn segment(&mut self, segment: Segment) {
         self.0.add(segment);
     }
 
-    fn commit(self, request: &ReceiveRequest) -> Result<(), Rejected> {
-        self.0.publish(Work::Receive(*request))
+    fn commit(self, _length: u32) -> Result<(), Rejected> {
+        self.0.publish(Work::Receive(self.1))
     }
 }
 
@@ -289,8 +266,9 @@ impl WorkQueue for TestSendQueue {
     type Request = SendRequest;
     type Slot<'a> = TestSendSlot<'a>;
 
-    fn reserve(&mut self, segments: usize) -> Option<TestSendSlot<'_>> {
-        TestSlot::reserve(&self.backend, Place::Requests(self.key), segments).map(TestSendSlot)
+    fn reserve(&mut self, request: &SendRequest, segments: usize) -> Option<TestSendSlot<'_>> {
+        TestSlot::reserve(&self.backend, Place::Requests(self.key), segments)
+            .map(|slot| TestSendSlot(slot, *request))
     }
 
     fn ring(&mut self) -> Result<(), u32> {
@@ -340,8 +318,13 @@ impl WorkQueue for TestReceiveQueue {
     type Request = ReceiveRequest;
     type Slot<'a> = TestReceiveSlot<'a>;
 
-    fn reserve(&mut self, segments: usize) -> Option<TestReceiveSlot<'_>> {
-        TestSlot::reserve(&self.backend, self.place, segments).map(TestReceiveSlot)
+    fn reserve(
+        &mut self,
+        request: &ReceiveRequest,
+        segments: usize,
+    ) -> Option<TestReceiveSlot<'_>> {
+        TestSlot::reserve(&self.backend, self.place, segments)
+            .map(|slot| TestReceiveSlot(slot, *request))
     }
 
     fn ring(&mut self) -> Result<(), u32> {

@@ -3,6 +3,7 @@
 mod asked;
 mod batch;
 mod changes;
+mod common_and_slow;
 mod connect;
 mod extended;
 mod life;
@@ -10,5 +11,4 @@ mod machine;
 mod parameters;
 mod refusals;
 mod segments;
-mod short_ways;
 mod told;

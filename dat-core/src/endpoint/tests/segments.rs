@@ -231,7 +231,8 @@ fn every_count_of_segments_is_treated_alike() {
                     let Work::Send(sent) = request.work else {
                         panic!("{request:?}");
                     };
-                    assert_eq!(u64::from(sent.length), remote);
+                    let moved = request.segments.iter().map(|piece| u64::from(piece.length));
+                    assert_eq!(moved.sum::<u64>(), remote);
                     assert!(matches!(
                         (operation, sent.operation),
                         (0, SendOperation::Send)

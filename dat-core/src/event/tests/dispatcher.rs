@@ -1,4 +1,4 @@
-use super::{Whole, code, drain, push};
+use super::{code, drain, push};
 use crate::attributes::ProviderAttributes;
 use crate::backend::BackendError;
 use crate::error::{ErrorKind, Subtype};
@@ -160,7 +160,7 @@ fn every_call_refuses_handles_that_name_no_dispatcher() {
             ia.evd_clear_unwaitable(evd).err(),
             ia.evd_wait(evd, 1).err(),
             ia.evd_dequeue(evd).err(),
-            ia.evd_dequeue_into(evd, Whole).err(),
+            ia.evd_dequeue(evd).err(),
             ia.evd_post_se(evd, 1).err(),
             ia.evd_free(evd).err(),
         ];

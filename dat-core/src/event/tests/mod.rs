@@ -18,8 +18,8 @@ mod streams;
 mod waits;
 mod wake_ups;
 
-use super::{Aftermath, DtoCompletion, Event, EventSink};
-use crate::error::{Error, ErrorKind, Result, Subtype};
+use super::{Aftermath, Event};
+use crate::error::{Error, ErrorKind, Subtype};
 use crate::ia::Ia;
 use crate::id::EvdId;
 use crate::sync::NoLock;
@@ -37,21 +37,6 @@ fn push(ia: &TestIa<'_>, evd: EvdId, event: &Event) {
     let mut aftermath = Aftermath::default();
     ia.push_event(evd, event, &mut aftermath);
     ia.settle(&mut aftermath);
-}
-
-/// Takes what a dequeue finds as `evd_dequeue` returns it.
-struct Whole;
-
-impl EventSink for Whole {
-    type Output = Result<Event>;
-
-    fn transfer(self, completion: DtoCompletion) -> Self::Output {
-        Ok(Event::Dto(completion))
-    }
-
-    fn otherwise(self, found: Result<Event>) -> Self::Output {
-        found
-    }
 }
 
 /// Dequeues everything; software events are told by their value, others by their number.

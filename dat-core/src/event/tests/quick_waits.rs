@@ -4,7 +4,7 @@ use core::task::Poll;
 use std::vec::Vec;
 
 use super::connected::*;
-use super::{Whole, drain};
+use super::drain;
 use crate::attributes::EpAttributes;
 use crate::backend::ControlEvent;
 use crate::error::ErrorKind;
@@ -14,20 +14,15 @@ use crate::flags::{CompletionFlags, DtoStatus, EvdFlags, MemoryPrivileges};
 use crate::ia::EVENTS_PER_CALL;
 use crate::id::{EpId, Handle};
 use crate::memory::{LmrMemory, LmrRequest, LmrTriplet, Region};
-use crate::testing::{Glances, ScriptedWait, TestStorage, WakeCount};
+use crate::testing::{ScriptedWait, TestStorage, WakeCount};
 use crate::time::Instant;
 
-/// Devices that let plain successes be taken in any way.
-const WAYS: [Glances; 4] = [
-    Glances::Never,
-    Glances::Look,
-    Glances::Ask,
-    Glances::AskAndLook,
-];
+/// Devices without `peek`, and with it.
+const WAYS: [bool; 2] = [false, true];
 
-fn bench(storage: &mut TestStorage, glances: Glances) -> Bench<'_> {
+fn bench(storage: &mut TestStorage, peeks: bool) -> Bench<'_> {
     let bench = Bench::new(storage);
-    bench.device.set_glances(glances);
+    bench.device.set_peeks(peeks);
     bench
 }
 
@@ -51,13 +46,13 @@ fn cookie(waited: Option<Waited>) -> Option<(u64, u32)> {
 /// Spec: EVW-01, EVW-05
 #[test]
 fn what_the_device_has_is_there_at_once() {
-    for glances in WAYS {
+    for peeks in WAYS {
         let mut storage = TestStorage::new();
-        let bench = bench(&mut storage, glances);
+        let bench = bench(&mut storage, peeks);
         let (ia, evd) = (&bench.ia, bench.data);
         assert_eq!(ia.evd_wait_now(evd, 1), None);
         with_successes(&bench, 2);
-        if glances != Glances::Never {
+        if peeks {
             assert_eq!(cookie(ia.evd_wait_now(evd, 1)), Some((1, 0)));
             assert_eq!(cookie(ia.evd_wait_now(evd, 1)), Some((2, 0)));
             with_successes(&bench, 2);
@@ -79,16 +74,16 @@ fn what_the_device_has_is_there_at_once() {
     }
 }
 
-/// Dequeues, of either form, take what is there in its order, and say once that there is nothing.
+/// Dequeues take the completions in their order, with `peek` and without it.
 ///
 /// Spec: EVG-01, EVG-03
 #[test]
 fn dequeues_take_what_the_device_has_however_it_tells() {
-    for glances in WAYS {
+    for peeks in WAYS {
         let mut storage = TestStorage::new();
-        let bench = bench(&mut storage, glances);
+        let bench = bench(&mut storage, peeks);
         let (ia, evd) = (&bench.ia, bench.data);
-        for into in [false, true] {
+        for _ in 0..2 {
             let ep = with_successes(&bench, 3);
             for cookie in [7, 8] {
                 bench.receive(ep, cookie);
@@ -96,15 +91,9 @@ fn dequeues_take_what_the_device_has_however_it_tells() {
                     .device
                     .complete_receive(bench.pair(ep), DtoStatus::Success, 0, false);
             }
-            let dequeue = || {
-                if into {
-                    ia.evd_dequeue_into(evd, Whole)
-                } else {
-                    ia.evd_dequeue(evd)
-                }
-            };
+            let dequeue = || ia.evd_dequeue(evd);
             let taken: Vec<u64> = core::iter::from_fn(|| dequeue().ok()).map(tag).collect();
-            assert_eq!(taken, [1, 2, 3, 7, 8], "{glances:?}");
+            assert_eq!(taken, [1, 2, 3, 7, 8], "{peeks}");
             assert_eq!(dequeue().unwrap_err().kind(), ErrorKind::QueueEmpty);
             ia.ep_free(ep).unwrap();
         }
@@ -116,9 +105,9 @@ fn dequeues_take_what_the_device_has_however_it_tells() {
 /// Spec: EVW-01, EVW-02, EVW-04, CNW-01
 #[test]
 fn nothing_is_taken_at_once_where_it_takes_a_wait_to_tell() {
-    for glances in WAYS {
+    for peeks in WAYS {
         let mut storage = TestStorage::new();
-        let bench = bench(&mut storage, glances);
+        let bench = bench(&mut storage, peeks);
         let ia = &bench.ia;
         let flags = EvdFlags::DTO;
         let earlier = ia.evd_create(8, None, flags).unwrap();
@@ -153,9 +142,9 @@ fn nothing_is_taken_at_once_where_it_takes_a_wait_to_tell() {
 /// Spec: EVW-01, EVW-05, RMB-30
 #[test]
 fn what_is_no_transfer_waits_in_the_queue() {
-    for glances in WAYS {
+    for peeks in WAYS {
         let mut storage = TestStorage::new();
-        let bench = bench(&mut storage, glances);
+        let bench = bench(&mut storage, peeks);
         let ia = &bench.ia;
         let ep = bench.connected();
         let region = ia
@@ -203,9 +192,9 @@ fn what_is_no_transfer_waits_in_the_queue() {
 /// Spec: EVW-01
 #[test]
 fn one_event_ends_no_wait_for_two() {
-    for glances in WAYS {
+    for peeks in WAYS {
         let mut storage = TestStorage::new();
-        let bench = bench(&mut storage, glances);
+        let bench = bench(&mut storage, peeks);
         let (_, waker) = WakeCount::new();
         let mut wait = bench.ia.evd_wait(bench.data, 2).unwrap();
         let ep = with_successes(&bench, 1);
@@ -221,9 +210,9 @@ fn one_event_ends_no_wait_for_two() {
 /// Spec: EVW-10, EVF-01, GEN-03
 #[test]
 fn a_wait_takes_nothing_of_the_next_life() {
-    for glances in WAYS {
+    for peeks in WAYS {
         let mut storage = TestStorage::new();
-        let bench = bench(&mut storage, glances);
+        let bench = bench(&mut storage, peeks);
         let ia = &bench.ia;
         let (_, waker) = WakeCount::new();
         let life = || ia.evd_create(8, None, EvdFlags::DTO).unwrap();

@@ -11,7 +11,7 @@ use crate::flags::{CompletionFlags, DtoStatus, MemoryPrivileges};
 use crate::id::EpId;
 use crate::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
 use crate::record::{self, Owner, RecordSlot};
-use crate::testing::{Glances, TestBackend, TestStorage, open};
+use crate::testing::{TestBackend, TestStorage, open};
 
 /// The success of whatever has a token.
 fn success(token: u64, ep: EpId) -> Completion {
@@ -35,14 +35,10 @@ fn every_transfer_completes_as_what_it_was_posted_as() {
         address: 0x8000,
         length: 8,
     };
-    for (glances, kept) in [
-        (Glances::Never, false),
-        (Glances::Look, false),
-        (Glances::Never, true),
-    ] {
+    for (peeks, kept) in [(false, false), (true, false), (false, true)] {
         let mut storage = TestStorage::new();
         let bench = Bench::new(&mut storage);
-        bench.device.set_glances(glances);
+        bench.device.set_peeks(peeks);
         let ia = &bench.ia;
         let region = ia.lmr_create(&LmrRequest {
             memory: LmrMemory::Virtual(Region::pretend(0x1000, 64)),

@@ -1,6 +1,7 @@
 //! The identity of a region where the processor stores 32 bits at once.
 
-use super::{FIRST_CONTEXT, word};
+use super::seal_with;
+use crate::flags::MemoryPrivileges;
 use crate::sync::atomic::{AtomicU32, Ordering, fence};
 
 /// The identity as two halves, of which the context is written last and read last.
@@ -23,18 +24,19 @@ impl Identity {
         context: AtomicU32::new(0),
     };
 
-    /// The word, read after everything that was read before.
+    /// Returns the seal for a local access, read after everything that was read before.
     ///
-    /// Nothing while only one half of it is written: such a word has privileges, which would pass who
-    /// asks for no context.
+    /// While only one half is written it is 0, or the seal of a context that nobody was told yet.
     #[inline(always)]
-    pub(in crate::memory) fn settled(&self) -> u64 {
+    pub(in crate::memory) fn seal(&self, writes: bool) -> u64 {
         let meta = self.meta.load(Ordering::Relaxed);
         fence(Ordering::Acquire);
-        match self.context.load(Ordering::Relaxed) {
-            0..FIRST_CONTEXT => 0,
-            context => word(context, meta),
-        }
+        let privilege = if writes {
+            MemoryPrivileges::LOCAL_WRITE
+        } else {
+            MemoryPrivileges::LOCAL_READ
+        };
+        seal_with(privilege, self.context.load(Ordering::Relaxed), meta)
     }
 
     /// The context, below `FIRST_CONTEXT` if no region is here; ordered among all of its kind.

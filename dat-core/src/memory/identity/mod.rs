@@ -1,5 +1,9 @@
-//! What a post compares to know that a region is the one it names and may be used: context, zone and
-//! privileges of the region in a slot, or nothing.
+//! Identity of the region in a slot: context, zone and privileges, or none.
+//!
+//! A post compares one number, the seal, to know that the region is the one it names, is in its zone
+//! and may be accessed.
+
+use crate::flags::MemoryPrivileges;
 
 #[cfg(any(not(target_has_atomic = "64"), halves))]
 mod halves;
@@ -21,9 +25,18 @@ impl Identity {
     }
 }
 
-/// An identity as one number: context above, zone and privileges below. A word without privileges
-/// passes no check, whatever context is asked for.
+/// Returns what a check compares: a bit that no empty slot has, the zone, and the context.
 #[inline(always)]
-pub(super) const fn word(context: u32, meta: u32) -> u64 {
-    (context as u64) << 32 | meta as u64
+pub(super) const fn seal(context: u32, meta: u32) -> u64 {
+    1 << 63 | (meta as u64 >> 16) << 32 | context as u64
+}
+
+/// Returns the seal of a live region if it has the privilege, else 0.
+#[inline(always)]
+const fn seal_with(privilege: MemoryPrivileges, context: u32, meta: u32) -> u64 {
+    if context >= FIRST_CONTEXT && meta & privilege.bits() != 0 {
+        seal(context, meta)
+    } else {
+        0
+    }
 }

@@ -1,11 +1,17 @@
 //! The identity of a region where the processor stores 64 bits at once.
 
-use super::word;
+use super::seal_with;
+use crate::flags::MemoryPrivileges;
 use crate::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// The identity as one word.
+/// The identity, with the seal of each local privilege ready for comparison.
 #[derive(Debug)]
 pub(in crate::memory) struct Identity {
+    /// The seal if the region may be read locally, else 0.
+    read: AtomicU64,
+    /// The seal if it may be written locally, else 0.
+    write: AtomicU64,
+    /// The context in the upper half, zone and privileges in the lower.
     whole: AtomicU64,
 }
 
@@ -16,14 +22,17 @@ impl Identity {
         reason = "a value to build slots from"
     )]
     pub(in crate::memory) const NONE: Self = Self {
+        read: AtomicU64::new(0),
+        write: AtomicU64::new(0),
         whole: AtomicU64::new(0),
     };
 
-    /// The word, read after everything that was read before.
+    /// Returns the seal for a local access, read after everything that was read before.
     #[inline(always)]
-    pub(in crate::memory) fn settled(&self) -> u64 {
+    pub(in crate::memory) fn seal(&self, writes: bool) -> u64 {
         fence(Ordering::Acquire);
-        self.whole.load(Ordering::Relaxed)
+        let seal = if writes { &self.write } else { &self.read };
+        seal.load(Ordering::Relaxed)
     }
 
     /// The context, below `FIRST_CONTEXT` if no region is here; ordered among all of its kind.
@@ -38,12 +47,20 @@ impl Identity {
 
     /// Makes the slot the region's; what was written before is seen by who sees this.
     pub(in crate::memory) fn set(&self, context: u32, meta: u32) {
-        self.whole.store(word(context, meta), Ordering::SeqCst);
+        let (read, write) = (MemoryPrivileges::LOCAL_READ, MemoryPrivileges::LOCAL_WRITE);
+        self.read
+            .store(seal_with(read, context, meta), Ordering::Release);
+        self.write
+            .store(seal_with(write, context, meta), Ordering::Release);
+        let whole = u64::from(context) << 32 | u64::from(meta);
+        self.whole.store(whole, Ordering::SeqCst);
     }
 
     /// No region any more; what is written afterwards is seen only by who sees this.
     pub(in crate::memory) fn clear(&self) {
         self.whole.store(0, Ordering::SeqCst);
+        self.read.store(0, Ordering::Relaxed);
+        self.write.store(0, Ordering::Relaxed);
         fence(Ordering::Release);
     }
 }

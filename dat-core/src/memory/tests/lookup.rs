@@ -6,10 +6,10 @@ use std::{format, println, thread};
 use portable_atomic::{AtomicU32, Ordering};
 
 use super::*;
-use crate::backend::{RegionKeys, Rejected, Segment, WorkSlot};
+use crate::backend::RegionKeys;
 use crate::flags::LMR_COOKIE_SIZE;
 use crate::memory::lmr::{Origin, Registered};
-use crate::memory::lookup::{bind_asks, zone_of};
+use crate::memory::lookup::zone_of;
 use crate::memory::{LmrSlot, LocalAccess, explain};
 
 /// The seed of a random test: `DAT_TEST_SEED`, or a new one; printed, so that a failure can be repeated.
@@ -32,6 +32,14 @@ struct Known {
     privileges: MemoryPrivileges,
 }
 
+fn privilege_of(access: LocalAccess) -> MemoryPrivileges {
+    if access.writes {
+        MemoryPrivileges::LOCAL_WRITE
+    } else {
+        MemoryPrivileges::LOCAL_READ
+    }
+}
+
 /// What the requirements say about a piece, in numbers too large to overflow.
 fn model(
     known: &[Known],
@@ -42,10 +50,10 @@ fn model(
         .iter()
         .find(|region| region.context == piece.context)
         .ok_or(ErrorKind::PrivilegesViolation)?;
-    if region.zone != access.zone {
+    if region.zone != access.zone_seal {
         return Err(ErrorKind::ProtectionViolation);
     }
-    if !region.privileges.contains(access.privilege) {
+    if !region.privileges.contains(privilege_of(access)) {
         return Err(ErrorKind::PrivilegesViolation);
     }
     let start = u128::from(piece.address);
@@ -105,7 +113,7 @@ fn check_and_explanation_agree_with_a_model() {
                         context: made.lmr_context,
                         base,
                         length,
-                        zone: zone_tag(zone as u16),
+                        zone: zone_seal(zone as u16),
                         privileges,
                     },
                 ));
@@ -126,15 +134,11 @@ fn check_and_explanation_agree_with_a_model() {
                 length: near(&mut random, &lengths).max(1),
             };
             let access = LocalAccess {
-                zone: match random.u8(..4) {
-                    0 => zone_tag(random.u16(..3)),
+                zone_seal: match random.u8(..4) {
+                    0 => zone_seal(random.u16(..3)),
                     _ => target.zone,
                 },
-                privilege: if random.bool() {
-                    MemoryPrivileges::LOCAL_READ
-                } else {
-                    MemoryPrivileges::LOCAL_WRITE
-                },
+                writes: random.bool(),
             };
             let table = ia.shared.local_regions;
             let expected = model(&regions, access, &piece);
@@ -152,92 +156,6 @@ fn check_and_explanation_agree_with_a_model() {
     });
 }
 
-/// What is put down of a request.
-#[derive(Default)]
-struct Put(Vec<Segment>);
-
-impl WorkSlot for Put {
-    type Request = ();
-
-    fn segment(&mut self, segment: Segment) {
-        self.0.push(segment);
-    }
-
-    fn commit(self, _request: &()) -> core::result::Result<(), Rejected> {
-        Ok(())
-    }
-}
-
-/// A piece is put down as far as it was asked for, with the key of its region, whether it may be used or not.
-///
-/// Spec: DTO-06
-#[test]
-fn a_piece_is_put_down_with_its_key() {
-    let slots = [LmrSlot::EMPTY];
-    publish(&slots[0], 1, 0x1000, 0x100, 7);
-    let access = LocalAccess {
-        zone: zone_tag(1),
-        privilege: MemoryPrivileges::LOCAL_READ,
-    };
-    let piece = LmrTriplet {
-        context: 1 << 16,
-        address: 0x1010,
-        length: 0x20,
-    };
-    let longer = LmrTriplet {
-        length: 0x100,
-        ..piece
-    };
-    let nowhere = LmrTriplet {
-        context: 1 << 16 | 1,
-        ..piece
-    };
-    let mut put = Put::default();
-    assert!(access.add(&slots, &piece, 0x18, &mut put));
-    assert!(!access.add(&slots, &longer, 0x100, &mut put));
-    assert!(!access.add(&slots, &nowhere, 0x20, &mut put));
-    let segment = |length| Segment {
-        address: 0x1010,
-        length,
-        key: 7,
-    };
-    assert_eq!(put.0, [segment(0x18), segment(0x100)]);
-}
-
-/// The short way of a bind asks for just the local privileges that the remote ones need, and leaves whatever opens nothing, or is no
-/// privilege, to the long one.
-///
-/// Spec: RMB-25, RMB-26, RMB-45
-#[test]
-fn a_bind_asks_for_what_its_remote_privileges_need() {
-    let needs = [
-        (MemoryPrivileges::REMOTE_READ, MemoryPrivileges::LOCAL_READ),
-        (
-            MemoryPrivileges::REMOTE_WRITE,
-            MemoryPrivileges::LOCAL_WRITE,
-        ),
-    ];
-    // Zone and context; and of the tag what no region has, which is none of the privileges.
-    let whole = 0xFFFF_FFFF_FFFF_0000;
-    let privileges = u64::from(MemoryPrivileges::all().bits());
-    let never = zone_tag(0) & !privileges;
-    assert_ne!(never, 0);
-    for bits in 0..=u32::from(u8::MAX) {
-        let asked = MemoryPrivileges::from_bits_retain(bits);
-        let needed = needs
-            .iter()
-            .filter(|(remote, _)| asked.contains(*remote))
-            .fold(MemoryPrivileges::empty(), |all, (_, local)| all | *local);
-        let asks = bind_asks(asked);
-        if needed.is_empty() || MemoryPrivileges::from_bits(bits).is_none() {
-            assert!(asks.is_none_or(|asks| asks & never != 0), "{bits:#x}");
-        } else {
-            let expected = whole | u64::from(needed.bits());
-            assert_eq!(asks, Some(expected), "{bits:#x}");
-        }
-    }
-}
-
 /// Spec: DTO-06
 #[test]
 fn empty_pieces_need_no_explanation() {
@@ -247,8 +165,8 @@ fn empty_pieces_need_no_explanation() {
         length: 0,
     };
     let access = LocalAccess {
-        zone: 0,
-        privilege: MemoryPrivileges::LOCAL_READ,
+        zone_seal: 0,
+        writes: false,
     };
     assert_eq!(explain(&[], &piece, access, 3), None);
     let slots = [LmrSlot::EMPTY];
@@ -295,10 +213,10 @@ fn a_slot_without_a_region_passes_no_check() {
                 address: slots[0].base.load(Ordering::Relaxed) as u64,
                 length: 1,
             };
-            for privilege in [MemoryPrivileges::LOCAL_READ, MemoryPrivileges::LOCAL_WRITE] {
+            for writes in [false, true] {
                 for zone in [0, 1, zone_of(slots[0].identity.meta())] {
-                    let zone = zone_tag(zone);
-                    let access = LocalAccess { zone, privilege };
+                    let zone_seal = zone_seal(zone);
+                    let access = LocalAccess { zone_seal, writes };
                     assert_eq!(access.check(&slots, &piece), None, "{piece:?} {access:?}");
                 }
             }
@@ -367,8 +285,8 @@ fn a_check_never_mixes_two_registrations() {
     const ROUNDS: u32 = 20_000;
     let slots = [LmrSlot::EMPTY];
     let access = LocalAccess {
-        zone: zone_tag(1),
-        privilege: MemoryPrivileges::LOCAL_READ,
+        zone_seal: zone_seal(1),
+        writes: false,
     };
     // Odd generations: at 0x1000, 0x100 long, key 1. Even ones: at 0x8000, 0x10 long, key 2.
     let shape = |generation: u32| -> (usize, usize, u32) {

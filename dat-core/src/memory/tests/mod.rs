@@ -18,7 +18,7 @@ mod zone;
 
 use std::vec::Vec;
 
-use super::{LmrCreated, LmrMemory, LmrRequest, LmrTriplet, Region, zone_tag};
+use super::{LmrCreated, LmrMemory, LmrRequest, LmrTriplet, Region, zone_seal};
 use crate::attributes::EpAttributes;
 use crate::backend::{Backend, Completion, QueuePairKey, QueuePairRequest};
 use crate::endpoint::{Endpoint, RequestLimits, WorkRing};
@@ -131,7 +131,7 @@ impl TestEndpoint {
                     id: ep,
                     generation: 1,
                     zone: Some(zone),
-                    zone_tag: zone_tag(zone),
+                    zone_seal: zone_seal(zone),
                     refused_flags: refused,
                     limits: RequestLimits {
                         send_segments: 4,

@@ -1,5 +1,6 @@
 //! Local memory regions.
 
+use core::mem::offset_of;
 use core::sync::atomic::AtomicU8;
 
 use super::*;
@@ -7,6 +8,7 @@ use crate::attributes::{IaAttributes, ProviderAttributes};
 use crate::backend::BackendError;
 use crate::flags::{LMR_COOKIE_SIZE, LmrFields, MemoryType, MemoryTypes};
 use crate::id::LmrId;
+use crate::memory::identity::Identity;
 use crate::memory::lookup::zone_part;
 use crate::memory::{LmrSlot, LmrSource};
 use crate::testing::{Call, IA_ATTRIBUTES, PROVIDER_ATTRIBUTES};
@@ -29,10 +31,20 @@ fn create(ia: &TestIa<'_>, memory: LmrMemory, pz: PzId) -> Result<LmrCreated> {
     })
 }
 
-/// A post checks a region by touching one cache line.
+/// A post touches one cache line of a region.
 #[test]
-fn a_slot_is_one_cache_line() {
-    assert!(size_of::<LmrSlot>() <= 64);
+fn a_post_reads_one_cache_line_of_a_slot() {
+    assert_eq!(align_of::<LmrSlot>(), 64);
+    assert!(size_of::<LmrSlot>() <= 128);
+    let fields = [
+        offset_of!(LmrSlot, identity) + size_of::<Identity>(),
+        offset_of!(LmrSlot, base) + size_of::<usize>(),
+        offset_of!(LmrSlot, length) + size_of::<usize>(),
+        offset_of!(LmrSlot, local_key) + size_of::<u32>(),
+        offset_of!(LmrSlot, object) + size_of::<usize>(),
+        offset_of!(LmrSlot, windows) + size_of::<u32>(),
+    ];
+    assert!(fields.into_iter().all(|end| end <= 64), "{fields:?}");
 }
 
 /// Spec: LMC-01, LMC-02, LMC-04, LMC-06, LMC-08, LMQ-01
