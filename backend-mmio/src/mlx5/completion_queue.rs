@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use dat_core::backend::{Armed, Completion, CompletionQueue, DeviceFailure, Glance};
+use dat_core::backend::{Armed, Completion, CompletionQueue, DeviceFailure, Peek};
 use dat_core::flags::DtoStatus;
 
 use super::defs::{
@@ -11,7 +11,8 @@ use super::defs::{
 };
 use super::objects::{Held, Record};
 use super::storage::{
-    CompletionQueueSlot, NO_QUEUE, QueuePairSlot, RequestSlot, Tables, Whereabouts, life_of,
+    CompletionQueueSlot, NO_QUEUE, QueueCell, QueuePairSlot, RequestSlot, Tables, Whereabouts,
+    life_of,
 };
 use crate::fault::DeviceFault;
 use crate::hal::{DeviceUnit, DeviceWord, Hal};
@@ -38,6 +39,19 @@ pub struct MmioCompletionQueue<'s, H, R> {
     pub(crate) next: u32,
     /// The place of the queue pair that is flushed next, once the device is given up.
     pub(crate) flushing: usize,
+    /// The success that the last `peek` returned.
+    pub(crate) seen: Option<Success<'s>>,
+}
+
+/// A success at the head of a completion queue, checked against what is posted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Success<'s> {
+    token: u64,
+    /// Bytes received; `u32::MAX` for requests.
+    length: u32,
+    queue: &'s QueueCell,
+    /// Index of the descriptor after it.
+    tail: u32,
 }
 
 /// What a short look is enough for.
@@ -109,14 +123,16 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
         self.tables.is_faulty() || written(self.next) || written(self.next.wrapping_add(1))
     }
 
-    /// Takes a plain success, reading it once and checking it against what is posted; nothing is taken if anything is wrong
-    /// with it, or if it is of a shared queue.
+    /// Checks a plain success against what is posted, reading it once.
+    ///
+    /// Returns token, length and the step past its descriptor; `None` if anything is wrong with it
+    /// or if it is of a shared queue.
     #[inline(always)]
-    fn take<const RECEIVED: bool>(
-        &mut self,
+    fn check<const RECEIVED: bool>(
+        &self,
         entry: &Entry,
         tail: CompletionTail,
-    ) -> Option<(u64, u32)> {
+    ) -> Option<Success<'s>> {
         H::from_device();
         let user_index = read(entry, defs::Completion::USER_INDEX) & COUNTER;
         let number = read(entry, defs::Completion::QUEUE_PAIR) & COUNTER;
@@ -151,10 +167,12 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
         if RECEIVED && length > extent {
             return None;
         }
-        let token = slot.token();
-        queue.set_tail(index.wrapping_add(step));
-        self.advance();
-        Some((token, length))
+        Some(Success {
+            token: slot.token(),
+            length,
+            queue,
+            tail: index.wrapping_add(step),
+        })
     }
 
     /// Takes the oldest entry, of whatever kind; reads it anew, once.
@@ -406,20 +424,29 @@ impl<H: Hal, R: RegisterIo> CompletionQueue for MmioCompletionQueue<'_, H, R> {
     }
 
     #[inline(always)]
-    fn glance(&mut self) -> Glance {
+    fn peek(&mut self) -> Peek {
         let Some(entry) = self.entry(self.next) else {
-            return Glance::Nothing;
+            return Peek::Empty;
         };
         let tail = CompletionTail(read(entry, defs::Completion::TAIL));
-        let taken = match tail.in_turn(self.lap(self.next)) {
-            REQUEST => self.take::<false>(entry, tail),
-            RECEIVE => self.take::<true>(entry, tail),
+        let success = match tail.in_turn(self.lap(self.next)) {
+            REQUEST => self.check::<false>(entry, tail),
+            RECEIVE => self.check::<true>(entry, tail),
             _ if self.is_unclear() => None,
-            _ => return Glance::Nothing,
+            _ => return Peek::Empty,
         };
-        match taken {
-            Some((token, length)) => Glance::Success { token, length },
-            None => Glance::Unclear,
+        self.seen = success;
+        match success {
+            Some(Success { token, length, .. }) => Peek::Success { token, length },
+            None => Peek::Other,
+        }
+    }
+
+    #[inline(always)]
+    fn skip(&mut self) {
+        if let Some(Success { queue, tail, .. }) = self.seen {
+            queue.set_tail(tail);
+            self.advance();
         }
     }
 

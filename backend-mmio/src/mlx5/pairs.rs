@@ -323,11 +323,9 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
             life: made.life,
             places: receive_entries,
             units: receive_units,
-            ended: false,
             head: 0,
             tail: 0,
         });
-        queue.end_places();
     }
 
     /// The send queue of a queue pair.

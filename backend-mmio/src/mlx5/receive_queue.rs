@@ -20,24 +20,11 @@ pub struct MmioReceiveQueue<'s, H> {
     pub(crate) places: u32,
     /// Units of a place.
     pub(crate) units: u32,
-    /// Whether all places end behind their first unit, but for those that are posted.
-    pub(crate) ended: bool,
     pub(crate) head: u32,
     pub(crate) tail: u32,
 }
 
 impl<'s, H: Hal> MmioReceiveQueue<'s, H> {
-    /// Puts an end behind the first unit of each place, so that a receive of one segment need not.
-    pub(crate) fn end_places(&mut self) {
-        if self.units > 1 {
-            let places = self.ring.chunks_exact(self.units as usize);
-            for end in places.filter_map(|place| place.get(1)) {
-                end.put(Data::END.encode());
-            }
-        }
-        self.ended = true;
-    }
-
     #[inline(always)]
     fn has_room(&mut self) -> bool {
         self.head.wrapping_sub(self.tail) < self.places || self.has_room_now()
@@ -73,26 +60,6 @@ impl<'s, H: Hal> MmioReceiveQueue<'s, H> {
         self.life.receives.set_head(head);
     }
 
-    /// Posts one segment where places may end elsewhere; in words, which go in registers.
-    #[inline(never)]
-    fn post_otherwise(
-        &mut self,
-        address: u64,
-        length: u32,
-        key: u32,
-        token: u64,
-    ) -> Result<(), Rejected> {
-        let mut place = self.reserve(1).ok_or(Rejected)?;
-        place.segment(Segment {
-            address,
-            length,
-            key,
-        });
-        place.commit(&ReceiveRequest { token })?;
-        self.tell_device();
-        Ok(())
-    }
-
     /// Takes over the receives that were posted on another queue, the oldest at `tail`, which the device does not use any more.
     pub(crate) fn take_over(&mut self, other: &Self, tail: u32) -> Result<(), Rejected> {
         let mut index = tail;
@@ -107,18 +74,21 @@ impl<'s, H: Hal> MmioReceiveQueue<'s, H> {
                 Some(Data::decode(unit.each_ref().map(DeviceWord::load)))
             });
             let room = self.units;
-            let mut place = self.reserve(0).ok_or(Rejected)?;
+            let request = ReceiveRequest { token };
+            let mut place = self.reserve(&request, 0).ok_or(Rejected)?;
+            let mut length = 0_u32;
             for piece in pieces.take_while(|piece| *piece != Data::END) {
                 if place.segments >= room {
                     return Err(Rejected);
                 }
+                length = length.saturating_add(piece.length);
                 place.segment(Segment {
                     address: piece.address,
                     length: piece.length,
                     key: piece.key,
                 });
             }
-            place.commit(&ReceiveRequest { token })?;
+            place.commit(length)?;
             index = index.wrapping_add(1);
         }
         self.tell_device();
@@ -132,53 +102,45 @@ impl<'s, H: Hal> MmioReceiveQueue<'s, H> {
     }
 }
 
-/// A reserved place of a receive queue.
+/// A reserved slot of a receive queue.
 #[derive(Debug)]
 pub struct MmioReceiveSlot<'a, 's, H> {
     queue: &'a mut MmioReceiveQueue<'s, H>,
+    token: u64,
     segments: u32,
-    length: u32,
-    /// All lengths laid over each other: a bit is in it that is in one of them.
+    /// The bitwise or of all lengths.
     lengths: u32,
 }
 
-impl<H: Hal> WorkSlot for MmioReceiveSlot<'_, '_, H> {
-    type Request = ReceiveRequest;
-
+impl<H: Hal> MmioReceiveSlot<'_, '_, H> {
+    /// Writes the unit after the last segment, if the slot has room for it.
     #[inline(always)]
-    fn segment(&mut self, segment: Segment) {
+    fn put(&self, data: Data) {
         let index = self.queue.first_unit().wrapping_add(self.segments);
         if self.segments < self.queue.units
             && let Some(unit) = self.queue.ring.get(index as usize)
         {
-            unit.put(data(segment).encode());
+            unit.put(data.encode());
         }
-        if self.segments == 1 {
-            self.queue.ended = false;
-        }
+    }
+}
+
+impl<H: Hal> WorkSlot for MmioReceiveSlot<'_, '_, H> {
+    #[inline(always)]
+    fn segment(&mut self, segment: Segment) {
+        self.put(data(segment));
         self.segments = self.segments.wrapping_add(1);
-        self.length = self.length.saturating_add(segment.length);
         self.lengths |= segment.length;
     }
 
     #[inline(always)]
-    fn commit(self, request: &ReceiveRequest) -> Result<(), Rejected> {
-        let Self {
-            queue,
-            segments,
-            length,
-            lengths,
-        } = self;
-        if lengths > LONGEST_PIECE {
+    fn commit(self, length: u32) -> Result<(), Rejected> {
+        if self.lengths > LONGEST_PIECE {
             return Err(Rejected);
         }
-        let end = queue.first_unit().wrapping_add(segments);
-        if segments < queue.units
-            && let Some(unit) = queue.ring.get(end as usize)
-        {
-            unit.put(Data::END.encode());
-        }
-        queue.publish((queue.place(), queue.head), request.token, length);
+        self.put(Data::END);
+        let queue = self.queue;
+        queue.publish((queue.place(), queue.head), self.token, length);
         Ok(())
     }
 }
@@ -191,38 +153,20 @@ impl<'s, H: Hal> WorkQueue for MmioReceiveQueue<'s, H> {
         Self: 'a;
 
     #[inline(always)]
-    fn reserve(&mut self, _segments: usize) -> Option<MmioReceiveSlot<'_, 's, H>> {
+    fn reserve(
+        &mut self,
+        request: &ReceiveRequest,
+        _segments: usize,
+    ) -> Option<MmioReceiveSlot<'_, 's, H>> {
         if !self.has_room() {
             return None;
         }
         Some(MmioReceiveSlot {
             queue: self,
+            token: request.token,
             segments: 0,
-            length: 0,
             lengths: 0,
         })
-    }
-
-    #[inline(always)]
-    fn post_one(&mut self, segment: Segment, request: &ReceiveRequest) -> Result<(), Rejected> {
-        if !self.ended {
-            let Segment {
-                address,
-                length,
-                key,
-            } = segment;
-            return self.post_otherwise(address, length, key, request.token);
-        }
-        if !self.has_room() || segment.length > LONGEST_PIECE {
-            return Err(Rejected);
-        }
-        let head = self.head;
-        let place = head & self.places.wrapping_sub(1);
-        let unit = self.ring.get(place.wrapping_mul(self.units) as usize);
-        unit.ok_or(Rejected)?.put(data(segment).encode());
-        self.publish((place, head), request.token, segment.length);
-        self.tell_device();
-        Ok(())
     }
 
     #[inline(always)]

@@ -199,28 +199,24 @@ impl<'s, H: Hal, R: RegisterIo> MmioSendQueue<'s, H, R> {
 
     /// Posts a request of one segment with its data in the descriptor, if there is room for that.
     ///
-    /// The core vouches for the segment, and has looked at it: this is after its checks, and before it lets go of the endpoint.
+    /// `before` units precede the data. The core vouches for the segment, and has looked at it: this is after its checks, and before it lets go of the endpoint.
     #[inline(never)]
     fn post_inline(
         &mut self,
         segment: Segment,
         opcode: Opcode,
-        remote: Option<RemoteRange>,
+        before: u32,
         (token, flags): (u64, ControlFlags),
     ) -> bool {
         let Segment {
             address, length, ..
         } = segment;
         let inline = InlineData { length };
-        let before = 1 + u32::from(remote.is_some());
         let units = before.saturating_add(inline.units());
         let blocks = blocks_of(units);
         let Some(block) = self.first_block().filter(|_| self.has_room(blocks)) else {
             return false;
         };
-        if let Some(RemoteRange { address, key }) = remote {
-            self.fill(1, RemoteAddress { address, key }.encode());
-        }
         // Words of data that were read, behind the one that says how much there is.
         let mut header = Some(inline.encode());
         let mut read = 0;
@@ -256,7 +252,7 @@ impl<'s, H: Hal, R: RegisterIo> MmioSendQueue<'s, H, R> {
             immediate: 0,
         };
         self.publish(block, token, control);
-        // An index that is called none is told of as ever.
+        // Index `NO_BLOCK` uses the normal doorbell.
         self.burst = if self.takes_blocks && blocks == 1 {
             index as u16
         } else {
@@ -266,99 +262,66 @@ impl<'s, H: Hal, R: RegisterIo> MmioSendQueue<'s, H, R> {
     }
 }
 
-/// A reserved place of a send queue.
+/// A reserved slot of a send queue.
 #[derive(Debug)]
 pub struct MmioSendSlot<'a, 's, H, R> {
     queue: &'a mut MmioSendQueue<'s, H, R>,
-    segments: u32,
-    /// The first segment, which is put down last: where it goes depends on the request. The others are where they would
-    /// be behind a remote side.
-    first: Segment,
-    /// All lengths laid over each other: a bit is in it that is in one of them.
+    token: u64,
+    opcode: Opcode,
+    flags: SendFlags,
+    /// Units that precede the segments.
+    before: u32,
+    /// Units that are filled.
+    units: u32,
+    /// The last segment.
+    last: Segment,
+    /// The bitwise or of all lengths.
     lengths: u32,
 }
 
-impl<H: Hal, R: RegisterIo> MmioSendSlot<'_, '_, H, R> {
-    /// Of a request without a remote side: the segments behind the first move up.
-    #[inline(never)]
-    fn move_up(&self) {
-        for place in BEFORE_SEGMENTS..=self.segments {
-            let units = (
-                self.queue.unit(place),
-                self.queue.unit(place.wrapping_add(1)),
-            );
-            if let (Some(to), Some(from)) = units {
-                to.put(from.each_ref().map(DeviceWord::load));
-            }
-        }
-    }
-}
-
 impl<H: Hal, R: RegisterIo> WorkSlot for MmioSendSlot<'_, '_, H, R> {
-    type Request = SendRequest;
-
     #[inline(always)]
     fn segment(&mut self, segment: Segment) {
-        if self.segments == 0 {
-            self.first = segment;
-        } else {
-            let place = BEFORE_SEGMENTS.wrapping_add(self.segments);
-            self.queue.fill(place, data(segment).encode());
-        }
-        self.segments = self.segments.wrapping_add(1);
+        self.queue.fill(self.units, data(segment).encode());
+        self.units = self.units.wrapping_add(1);
         self.lengths |= segment.length;
+        self.last = segment;
     }
 
     #[inline(always)]
-    fn commit(self, request: &SendRequest) -> Result<(), Rejected> {
+    fn commit(self, _length: u32) -> Result<(), Rejected> {
+        let Self {
+            queue,
+            token,
+            opcode,
+            before,
+            units,
+            ..
+        } = self;
         if self.lengths > LONGEST_PIECE {
             return Err(Rejected);
         }
-        let (opcode, before, remote) = match request.operation {
-            SendOperation::RdmaWrite(range) => (Opcode::RDMA_WRITE, BEFORE_SEGMENTS, Some(range)),
-            SendOperation::RdmaRead(range) => (Opcode::RDMA_READ, BEFORE_SEGMENTS, Some(range)),
-            SendOperation::Send => (Opcode::SEND, 1, None),
-        };
-        let mut flags = self.queue.flags(request.flags);
-        if request.flags.contains(SendFlags::SOLICITED) {
+        let mut flags = queue.flags(self.flags);
+        if self.flags.contains(SendFlags::SOLICITED) {
             flags = flags.with(ControlFlags::SOLICITED);
         }
-        if self.segments == 1
+        if self.lengths < queue.inline_below
+            && units == before.wrapping_add(1)
             && opcode != Opcode::RDMA_READ
-            && self.lengths < self.queue.inline_below
+            && queue.post_inline(self.last, opcode, before, (token, flags))
         {
-            let how = (request.token, flags);
-            if self.queue.post_inline(self.first, opcode, remote, how) {
-                return Ok(());
-            }
+            return Ok(());
         }
-        let head = self.queue.head;
-        let first_block = self.queue.first_block().ok_or(Rejected)?;
-        let (_, [_, second, third, _]) = first_block;
-        let first = match remote {
-            Some(RemoteRange { address, key }) => {
-                second.put(RemoteAddress { address, key }.encode());
-                third
-            }
-            None => {
-                if self.segments > 1 {
-                    self.move_up();
-                }
-                second
-            }
-        };
-        if self.segments != 0 {
-            first.put(data(self.first).encode());
-        }
+        let block = queue.first_block().ok_or(Rejected)?;
         let control = Control {
-            index: head as u16,
+            index: queue.head as u16,
             opcode,
-            queue_pair: self.queue.number,
-            units: before.wrapping_add(self.segments) as u8,
+            queue_pair: queue.number,
+            units: units as u8,
             flags,
             immediate: 0,
         };
-        self.queue.publish(first_block, request.token, control);
+        queue.publish(block, token, control);
         Ok(())
     }
 }
@@ -371,14 +334,34 @@ impl<'s, H: Hal, R: RegisterIo> WorkQueue for MmioSendQueue<'s, H, R> {
         Self: 'a;
 
     #[inline(always)]
-    fn reserve(&mut self, segments: usize) -> Option<MmioSendSlot<'_, 's, H, R>> {
+    fn reserve(
+        &mut self,
+        request: &SendRequest,
+        segments: usize,
+    ) -> Option<MmioSendSlot<'_, 's, H, R>> {
         if !self.has_room(blocks_for(segments as u32)) {
             return None;
         }
+        let (opcode, remote) = match request.operation {
+            SendOperation::RdmaWrite(range) => (Opcode::RDMA_WRITE, Some(range)),
+            SendOperation::RdmaRead(range) => (Opcode::RDMA_READ, Some(range)),
+            SendOperation::Send => (Opcode::SEND, None),
+        };
+        let before = match remote {
+            Some(RemoteRange { address, key }) => {
+                self.fill(1, RemoteAddress { address, key }.encode());
+                BEFORE_SEGMENTS
+            }
+            None => 1,
+        };
         Some(MmioSendSlot {
             queue: self,
-            segments: 0,
-            first: Segment {
+            token: request.token,
+            opcode,
+            flags: request.flags,
+            before,
+            units: before,
+            last: Segment {
                 address: 0,
                 length: 0,
                 key: 0,

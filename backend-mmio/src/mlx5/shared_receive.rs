@@ -112,31 +112,27 @@ impl<'s, H: Hal> MmioSharedReceiveQueue<'s, H> {
 #[derive(Debug)]
 pub struct MmioSharedReceivePlace<'a, 's, H> {
     queue: &'a mut MmioSharedReceiveQueue<'s, H>,
+    token: u64,
     segments: u32,
-    length: u32,
     /// All lengths laid over each other: a bit is in it that is in one of them.
     lengths: u32,
 }
 
 impl<H: Hal> WorkSlot for MmioSharedReceivePlace<'_, '_, H> {
-    type Request = ReceiveRequest;
-
     fn segment(&mut self, segment: Segment) {
         self.segments = self.segments.wrapping_add(1);
         if self.segments < self.queue.units {
             self.queue
                 .put(self.queue.next, self.segments, data(segment));
         }
-        self.length = self.length.saturating_add(segment.length);
         self.lengths |= segment.length;
     }
 
-    fn commit(self, request: &ReceiveRequest) -> Result<(), Rejected> {
+    fn commit(self, length: u32) -> Result<(), Rejected> {
         if self.lengths > LONGEST_PIECE {
             return Err(Rejected);
         }
-        self.queue
-            .publish(request.token, self.segments, self.length);
+        self.queue.publish(self.token, self.segments, length);
         Ok(())
     }
 }
@@ -148,7 +144,11 @@ impl<'s, H: Hal> WorkQueue for MmioSharedReceiveQueue<'s, H> {
     where
         Self: 'a;
 
-    fn reserve(&mut self, _segments: usize) -> Option<MmioSharedReceivePlace<'_, 's, H>> {
+    fn reserve(
+        &mut self,
+        request: &ReceiveRequest,
+        _segments: usize,
+    ) -> Option<MmioSharedReceivePlace<'_, 's, H>> {
         if self.next == self.last {
             self.gather();
             if self.next == self.last {
@@ -157,8 +157,8 @@ impl<'s, H: Hal> WorkQueue for MmioSharedReceiveQueue<'s, H> {
         }
         Some(MmioSharedReceivePlace {
             queue: self,
+            token: request.token,
             segments: 0,
-            length: 0,
             lengths: 0,
         })
     }

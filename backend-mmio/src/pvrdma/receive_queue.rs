@@ -13,37 +13,29 @@ pub struct PvrdmaReceiveQueue<'s, H, W> {
     pub(crate) work: WorkRing<'s, H, W>,
 }
 
-/// A reserved place of a receive queue.
+/// A reserved slot of a receive queue.
 #[derive(Debug)]
 pub struct PvrdmaReceiveSlot<'a, 's, H, W> {
     work: &'a mut WorkRing<'s, H, W>,
+    token: u64,
     segments: u32,
-    length: u32,
 }
 
 impl<H: Hal, W: RegisterWords> WorkSlot for PvrdmaReceiveSlot<'_, '_, H, W> {
-    type Request = ReceiveRequest;
-
     #[inline(always)]
     fn segment(&mut self, segment: Segment) {
         self.work.ring.piece(self.segments, segment);
         self.segments = self.segments.wrapping_add(1);
-        self.length = self.length.saturating_add(segment.length);
     }
 
     #[inline(always)]
-    fn commit(self, request: &ReceiveRequest) -> Result<(), Rejected> {
-        let Self {
-            work,
-            segments,
-            length,
-        } = self;
+    fn commit(self, length: u32) -> Result<(), Rejected> {
         let header = Receive {
-            token: work.next_name(),
-            segments,
+            token: self.work.next_name(),
+            segments: self.segments,
             length,
         };
-        work.post(&header, request.token, length);
+        self.work.post(&header, self.token, length);
         Ok(())
     }
 }
@@ -56,11 +48,15 @@ impl<'s, H: Hal, W: RegisterWords> WorkQueue for PvrdmaReceiveQueue<'s, H, W> {
         Self: 'a;
 
     #[inline(always)]
-    fn reserve(&mut self, segments: usize) -> Option<PvrdmaReceiveSlot<'_, 's, H, W>> {
+    fn reserve(
+        &mut self,
+        request: &ReceiveRequest,
+        segments: usize,
+    ) -> Option<PvrdmaReceiveSlot<'_, 's, H, W>> {
         self.work.has_room(segments).then_some(PvrdmaReceiveSlot {
             work: &mut self.work,
+            token: request.token,
             segments: 0,
-            length: 0,
         })
     }
 

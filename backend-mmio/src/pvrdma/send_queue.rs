@@ -21,25 +21,50 @@ pub struct PvrdmaSendQueue<'s, H, W> {
     pub(crate) work: WorkRing<'s, H, W>,
 }
 
-/// A reserved place of a send queue.
+/// A reserved slot of a send queue.
 #[derive(Debug)]
 pub struct PvrdmaSendSlot<'a, 's, H, W> {
     work: &'a mut WorkRing<'s, H, W>,
-    segments: u32,
+    /// The beginning of the descriptor, which lacks its length.
+    header: Request,
+    token: u64,
 }
 
 impl<H: Hal, W: RegisterWords> WorkSlot for PvrdmaSendSlot<'_, '_, H, W> {
-    type Request = SendRequest;
-
     #[inline(always)]
     fn segment(&mut self, segment: Segment) {
-        self.work.ring.piece(self.segments, segment);
-        self.segments = self.segments.wrapping_add(1);
+        self.work.ring.piece(self.header.segments, segment);
+        self.header.segments = self.header.segments.wrapping_add(1);
     }
 
     #[inline(always)]
-    fn commit(self, request: &SendRequest) -> Result<(), Rejected> {
-        let Self { work, segments } = self;
+    fn commit(self, length: u32) -> Result<(), Rejected> {
+        let header = Request {
+            length,
+            ..self.header
+        };
+        self.work.post(&header, self.token, 1);
+        Ok(())
+    }
+}
+
+impl<'s, H: Hal, W: RegisterWords> WorkQueue for PvrdmaSendQueue<'s, H, W> {
+    type Request = SendRequest;
+    type Slot<'a>
+        = PvrdmaSendSlot<'a, 's, H, W>
+    where
+        Self: 'a;
+
+    #[inline(always)]
+    fn reserve(
+        &mut self,
+        request: &SendRequest,
+        segments: usize,
+    ) -> Option<PvrdmaSendSlot<'_, 's, H, W>> {
+        let work = &mut self.work;
+        if !work.has_room(segments) {
+            return None;
+        }
         let (opcode, address, key) = match request.operation {
             SendOperation::Send => (opcode::SEND, 0, 0),
             SendOperation::RdmaWrite(range) => (opcode::RDMA_WRITE, range.address, range.key),
@@ -54,8 +79,8 @@ impl<H: Hal, W: RegisterWords> WorkSlot for PvrdmaSendSlot<'_, '_, H, W> {
         }
         let header = Request {
             token: work.next_name(),
-            segments,
-            length: request.length,
+            segments: 0,
+            length: 0,
             opcode,
             flags,
             extra: [0; 2],
@@ -63,23 +88,10 @@ impl<H: Hal, W: RegisterWords> WorkSlot for PvrdmaSendSlot<'_, '_, H, W> {
             key,
             other: [0; 9],
         };
-        work.post(&header, request.token, 1);
-        Ok(())
-    }
-}
-
-impl<'s, H: Hal, W: RegisterWords> WorkQueue for PvrdmaSendQueue<'s, H, W> {
-    type Request = SendRequest;
-    type Slot<'a>
-        = PvrdmaSendSlot<'a, 's, H, W>
-    where
-        Self: 'a;
-
-    #[inline(always)]
-    fn reserve(&mut self, segments: usize) -> Option<PvrdmaSendSlot<'_, 's, H, W>> {
-        self.work.has_room(segments).then_some(PvrdmaSendSlot {
-            work: &mut self.work,
-            segments: 0,
+        Some(PvrdmaSendSlot {
+            work,
+            header,
+            token: request.token,
         })
     }
 

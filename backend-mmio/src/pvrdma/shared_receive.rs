@@ -51,29 +51,26 @@ impl<H, W> PvrdmaSharedReceiveQueue<'_, H, W> {
 #[derive(Debug)]
 pub struct PvrdmaSharedReceivePlace<'a, 's, H, W> {
     queue: &'a mut PvrdmaSharedReceiveQueue<'s, H, W>,
+    token: u64,
     place: u32,
     segments: u32,
-    length: u32,
 }
 
 impl<H: Hal, W: RegisterWords> WorkSlot for PvrdmaSharedReceivePlace<'_, '_, H, W> {
-    type Request = ReceiveRequest;
-
     fn segment(&mut self, segment: Segment) {
         self.queue.ring.piece(self.segments, segment);
         self.segments = self.segments.wrapping_add(1);
-        self.length = self.length.saturating_add(segment.length);
     }
 
-    fn commit(self, request: &ReceiveRequest) -> Result<(), Rejected> {
+    fn commit(self, length: u32) -> Result<(), Rejected> {
         let Self {
             queue,
+            token,
             place,
             segments,
-            length,
         } = self;
         let slot = queue.slots.get(place as usize).ok_or(Rejected)?;
-        slot.put(request.token, length);
+        slot.put(token, length);
         slot.now(Whereabouts::Posted);
         queue.ring.complete(&Receive {
             token: queue.name | u64::from(place),
@@ -92,16 +89,20 @@ impl<'s, H: Hal, W: RegisterWords> WorkQueue for PvrdmaSharedReceiveQueue<'s, H,
     where
         Self: 'a;
 
-    fn reserve(&mut self, segments: usize) -> Option<PvrdmaSharedReceivePlace<'_, 's, H, W>> {
+    fn reserve(
+        &mut self,
+        request: &ReceiveRequest,
+        segments: usize,
+    ) -> Option<PvrdmaSharedReceivePlace<'_, 's, H, W>> {
         if segments > self.segments as usize {
             return None;
         }
         let place = self.free_place()?;
         Some(PvrdmaSharedReceivePlace {
             queue: self,
+            token: request.token,
             place,
             segments: 0,
-            length: 0,
         })
     }
 
