@@ -124,7 +124,7 @@ numbered! {
         DeviceRefused = 56,
         /// The device failed or was removed.
         DeviceGone = 57,
-        /// The device reported a request that was never posted.
+        /// The device reported an impossible completion, or a table is inconsistent.
         CorruptCompletion = 58,
         /// Another execution context changed an object while the call checked it.
         Contended = 59,
