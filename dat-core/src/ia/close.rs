@@ -47,8 +47,9 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     /// Closes the adapter and returns the backend.
     ///
     /// An abrupt close destroys all objects, ends connections and releases waiters: those of
-    /// dispatchers with ABORT, those of notification objects with `None`. A graceful close succeeds
-    /// only if the consumer has freed all objects; the asynchronous dispatcher does not count.
+    /// dispatchers with ABORT, those of notification objects with `None`, or with ABORT once the
+    /// object is destroyed. A graceful close succeeds only if the consumer has freed all objects;
+    /// the asynchronous dispatcher does not count.
     ///
     /// # Errors
     /// INVALID_STATE (IA_IN_USE), graceful only: objects are left, which [`CloseError::left`]
