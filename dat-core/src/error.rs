@@ -38,7 +38,7 @@ pub enum Abi {
     V2_0,
 }
 
-/// Defines an enumeration with fixed numbers, its list of values and the conversion from a number.
+/// Defines an enumeration with fixed numbers, a list of values and the reverse conversion.
 macro_rules! numbered {
     (
         $(#[$attribute:meta])*
@@ -120,7 +120,7 @@ impl Error {
         Self::new(ErrorKind::InsufficientResources, subtype)
     }
 
-    /// The provider found a fault of its own; not for faults of the consumer (`Spec: GEN-02`).
+    /// The provider found a fault of its own, not of the consumer (`Spec: GEN-02`).
     pub const fn internal(cause: Cause) -> Self {
         Self::new(ErrorKind::InternalError, Subtype::NoSubtype).because(cause)
     }

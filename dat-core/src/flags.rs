@@ -34,7 +34,7 @@ pub const NAME_MAX_LENGTH: usize = 256;
 /// Length of a shared memory cookie in bytes (`Spec: LMC-03`).
 pub const LMR_COOKIE_SIZE: usize = 40;
 
-/// Prints the bits of a flag word to defmt, without its formatting tables on the target.
+/// Prints the bits of a flag word to defmt, without formatting tables on the target.
 macro_rules! format_bits {
     ($($name:ident)+) => {
         $(

@@ -143,7 +143,7 @@ macro_rules! typed_handles {
                 self.0.index()
             }
 
-            /// Returns the error for a handle that names no live object of this kind in `instance`.
+            /// Returns the error for a handle without a live object of this kind in `instance`.
             #[cold]
             pub(crate) fn refused(self, instance: u16) -> Error {
                 self.0.refused(HandleKind::$kind, instance, Subtype::$subtype)
@@ -192,10 +192,11 @@ typed_handles! {
 }
 
 impl EpId {
-    /// Returns a value that never matches a handle of this endpoint's slot: it has another index.
+    /// Returns a value that never matches a handle of this endpoint's slot.
     ///
-    /// Comparing with it fails where the endpoint's own handle would let a call pass. The null
-    /// handle would not do: in slot 0 it would let null handles pass.
+    /// It has the index of another slot. Comparing with it fails where the endpoint's own handle
+    /// would let a call pass. The null handle would not do: in slot 0 it would let null handles
+    /// pass.
     pub(crate) const fn unaskable(self) -> Self {
         Self(Handle::from_raw(self.0.to_raw() ^ 1))
     }

@@ -6,7 +6,7 @@
 //!
 //! ```
 //! # use core::sync::atomic::AtomicU8;
-//! // Whatever implements `Backend` takes the place of `B`.
+//! // `B` is any type that implements `Backend`.
 //! use dat_core::{Ia, IaStorage, Result, backend::Backend, sync::NoLock};
 //!
 //! fn open<B: Backend>(backend: B, storage: &mut IaStorage<B, NoLock, 4, 4, 1, 8, 64, 128>) -> Result<()> {

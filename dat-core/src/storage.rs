@@ -40,7 +40,7 @@ pub struct Storage<'s, B: Backend, L: RawLock> {
     pub fresh: bool,
 }
 
-/// Defines the two bundles of all kinds of slots, from the number and type of each kind.
+/// Defines the two bundles of all kinds of slots, from each kind's number and type.
 macro_rules! bundles {
     ($($kind:ident: $count:ident of $slot:ty;)*) => {
         /// Arrays for the storage of one interface adapter, sized by six numbers.
@@ -185,7 +185,7 @@ bundles! {
     records: RECORDS of RecordSlot;
 }
 
-/// Finds the first run of `count` free slots and makes those that are not made yet.
+/// Finds the first run of `count` free slots, and makes those not made yet.
 ///
 /// Slots that are not made yet count as free.
 pub(crate) fn find_run<T>(

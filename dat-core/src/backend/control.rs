@@ -142,8 +142,9 @@ impl Registration {
 pub enum SyncDirection {
     /// Makes earlier local stores visible to later incoming RDMA Reads (LSR-01).
     RdmaRead,
-    /// Makes completed incoming RDMA Writes visible to local loads (LSW-02), and orders earlier
-    /// local stores before later incoming RDMA Writes (LSW-23).
+    /// Makes completed incoming RDMA Writes visible to local loads (LSW-02).
+    ///
+    /// Also orders earlier local stores before later incoming RDMA Writes (LSW-23).
     RdmaWrite,
 }
 
@@ -210,7 +211,7 @@ pub struct QueuePair<S, R> {
     pub receive: Option<R>,
 }
 
-/// How to end a connection.
+/// Mode of ending a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DisconnectMode {
     /// For use once all requests have completed; the peer sees a disconnect.
@@ -388,7 +389,7 @@ pub unsafe trait Backend {
     /// `is_quiet` returns true, and after a sleep they pass an arbitrary time.
     const EVENT_DRIVEN: bool = false;
 
-    /// Set if send queues read the data of a request at post, to send it inline.
+    /// Set if send queues read a request's data at post, to send it inline.
     ///
     /// A send queue may read the data of a Send or RDMA Write from `commit` to the return of
     /// `ring`, if its queue pair [may read at post](QueuePairRequest::may_read_at_post). The

@@ -25,15 +25,14 @@ bitflags! {
 /// refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExtendedSend {
-    /// Writes the local data to the peer's memory, and completes a receive of the peer with the
-    /// number.
+    /// Writes local data to the peer's memory, and completes a receive with the number.
     WriteImmediate {
         /// Memory to write to.
         remote: RemoteRange,
         /// The number; its bytes travel in memory order.
         immediate: u32,
     },
-    /// Adds to the 64-bit number at the peer, and returns its old value in the local segment.
+    /// Adds to the 64-bit number at the peer; returns its old value in the local segment.
     FetchAndAdd {
         /// Location of the number, at a multiple of 8.
         remote: RemoteRange,

@@ -1,4 +1,4 @@
-//! The contract of a backend: queues and doorbells for the data path, plain values for control.
+//! The contract of a backend: queues for the data path, plain values for control.
 //!
 //! The core validates each call; a backend only executes it. A backend never sees an invalid work
 //! request and never calls back into the core. An error that it returns means that it consumed

@@ -89,7 +89,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         announced
     }
 
-    /// Returns the endpoint for a request at a service point, and true if it was made for it.
+    /// Returns the endpoint for a request, and true if this call made it.
     #[inline(never)]
     fn endpoint_for(
         &self,

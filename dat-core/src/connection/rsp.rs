@@ -159,7 +159,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// Frees the reserved service point at an index, if there is one, and releases its endpoint.
+    /// Frees the reserved service point at an index, if any, and releases its endpoint.
     pub(crate) fn destroy_rsp_at(&self, control: &mut Control<'_, B>, index: u16) {
         if let Some(ep) = self.end_reserved(control, index) {
             // A forced close may have destroyed the endpoint already.

@@ -15,7 +15,9 @@ use crate::flags::{
 use crate::id::{CrId, EpId, EvdId, PspId, RspId};
 use crate::testing::{Call as Asked, IA_ATTRIBUTES, PROVIDER_ATTRIBUTES, TestStorage};
 
-/// Returns the requests that the core rejected since the last call, and true for the consumer's.
+/// Returns the requests that the core rejected since the last call.
+///
+/// The flag is true if the consumer rejected the request.
 fn rejections(bench: &Bench<'_>) -> Vec<(RequestKey, bool)> {
     let calls = bench.device.take_calls().into_iter();
     calls
@@ -426,7 +428,7 @@ fn requests_beyond_the_storage_are_refused() {
     assert_eq!(rejections(&bench), [(refused, false)]);
 }
 
-/// An endpoint made by the provider has no zone or dispatchers; once it has, it can be accepted.
+/// An endpoint made by the provider gets zone and dispatchers, and is then accepted.
 ///
 /// Spec: PSC-03, CRA-01, EPM-02, EPM-03
 #[test]
@@ -567,7 +569,7 @@ fn a_refused_request_does_not_use_up_the_service_point() {
     assert_eq!(bench.state(ep), EndpointState::PassiveConnectionPending);
 }
 
-/// A request is handed off to another service point with a new handle; its endpoint is released.
+/// A handoff creates a new handle at the other service point, and releases the endpoint.
 ///
 /// Spec: CRH-01, CRR-02, RSC-03, PSC-03
 #[test]
@@ -601,7 +603,7 @@ fn a_request_is_handed_off() {
     let param = ia.cr_query(moved, CrFields::all()).unwrap();
     assert_eq!(param.private_data.as_slice(), b"please");
     assert_eq!((param.local_ep, param.remote_port), (None, 5));
-    // Handed off to a reserved service point, only whose endpoint can then accept.
+    // Handed off to a reserved service point: then only its endpoint can accept.
     let (ep, _) = bench.reserved(9);
     ia.cr_handoff(moved, 9).unwrap();
     let cr = bench.request_event().unwrap();

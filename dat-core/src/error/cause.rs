@@ -112,7 +112,7 @@ numbered! {
         EventSlotsExhausted = 50,
         /// The table of this object kind is full.
         TableFull = 51,
-        /// The lent records are used up: one for each request or receive that may be outstanding.
+        /// The lent records are used up, one for each request or receive outstanding.
         RecordsExhausted = 52,
         /// A slot or context has used all its generations.
         GenerationExhausted = 53,

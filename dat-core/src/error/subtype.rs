@@ -3,7 +3,7 @@
 use super::Abi;
 
 numbered! {
-    /// Object, argument, state or resource of an error: the DAT subtypes of 1.2 and 2.0 together.
+    /// DAT subtypes of 1.2 and 2.0: object, argument, state or resource of an error.
     ///
     /// The discriminant is the 1.2 value. The two subtypes that only 2.0 has lie above the 1.2
     /// range.

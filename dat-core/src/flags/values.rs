@@ -78,8 +78,8 @@ values! {
     pub enum CloseFlags {
         /// Closes at once, with objects or requests left; the default.
         Abrupt = 0,
-        /// Disconnects after pending requests complete; closes an adapter only if the consumer has
-        /// freed its objects.
+        /// Ends after pending requests complete; an adapter closes only without objects of the
+        /// consumer.
         Graceful = 1,
     }
 }

@@ -58,7 +58,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     /// Spec: IAC-01..06, GEN-15
     #[expect(
         clippy::result_large_err,
-        reason = "the adapter comes back whole, and there is no allocator to box it with"
+        reason = "returns the adapter by value, since no allocator can box it"
     )]
     pub fn close(self, flags: CloseFlags) -> core::result::Result<B, CloseError<'s, B, L>> {
         self.shut(flags).map_err(|error| CloseError {

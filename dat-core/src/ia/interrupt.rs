@@ -37,7 +37,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
-    /// Returns the interrupts since the last call; at 0 a driver may sleep until the next one.
+    /// Returns the interrupts since the last call.
+    ///
+    /// At 0 a driver may sleep until the next one.
     pub fn take_interrupts(&self) -> u32 {
         self.interrupts.swap(0, Ordering::Acquire)
     }

@@ -49,7 +49,7 @@ impl ObjectsLeft {
         self.iter().next().is_none()
     }
 
-    /// Returns the kinds that are left with their counts, in an order in which they can be freed.
+    /// Returns the kinds that are left with their counts, in order of freeing.
     pub fn iter(&self) -> impl Iterator<Item = (HandleKind, u32)> {
         let counted = KINDS.into_iter().zip(self.counts);
         counted.filter(|&(_, count)| count != 0)

@@ -57,7 +57,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Returns true if `progress` would do nothing at any time.
     ///
     /// The device then has no event, and no endpoint is watched. Always false if the backend cannot
-    /// tell. Ignores completions that a waiter has armed for: with a waiter by waker, call
+    /// tell. Ignores completions for which a waiter armed a queue: if a wait uses a waker, call
     /// `progress` without this test.
     #[inline]
     pub fn is_quiet(&self) -> bool {
@@ -384,7 +384,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 queue.harvest(&self.shared, &mut aftermath);
                 let failed = queue.failure.is_some();
                 let Some(completions) = queue.completions.as_mut().filter(|_| !failed) else {
-                    // The queue will return no completion any more.
+                    // The queue returns no further completions.
                     return true;
                 };
                 if completions.arm(false) == Armed::Armed {
@@ -402,7 +402,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 }
 
-/// Polls the next control event; not inlined, so that its stack is free when the event is handled.
+/// Polls the next control event.
+///
+/// Not inlined, so that its stack is free when the event is handled.
 #[inline(never)]
 fn poll<B: Backend>(backend: &mut B, now: Instant) -> Option<ControlEvent> {
     backend.poll_control(now)

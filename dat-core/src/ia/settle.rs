@@ -38,7 +38,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
-    /// Reports what dispatchers kept because `aftermath` was full; it is empty by now.
+    /// Reports what dispatchers kept because `aftermath` was full; it is empty now.
     #[cold]
     fn settle_owed(&self, aftermath: &mut Aftermath) {
         for slot in self.shared.event_dispatchers.made() {

@@ -2,7 +2,7 @@
 
 use portable_atomic::{AtomicU16, AtomicU32, Ordering};
 
-/// Words of the bitmap of tags in use: one bit per tag on hosts, 1/256 of that elsewhere.
+/// Words of the bitmap of tags: one bit per tag on hosts, else 1/256 of that.
 const WORDS: usize = if cfg!(feature = "std") { 2048 } else { 8 };
 
 /// The tags of all adapters, with a bitmap of those in use.
@@ -99,7 +99,7 @@ mod tests {
         assert!((0..64).all(|_| tags.take().is_some()));
     }
 
-    /// No handle of an open adapter is valid in another one, even after 65,536 more were opened.
+    /// Handles of an open adapter stay foreign to another, even after 65,536 more were opened.
     ///
     /// Spec: GEN-11, IAO-06
     #[test]

@@ -36,7 +36,9 @@ fn region(ia: &TestIa<'_>, pz: PzId) -> LmrId {
     ia.lmr_create(&request).unwrap().lmr
 }
 
-/// Creates four objects of a kind and frees all but the last, in a slot that only this kind used.
+/// Creates four objects of a kind and frees all but the last.
+///
+/// The last is in a slot that only this kind used.
 fn last_of_four<T>(mut make: impl FnMut(u64) -> T, free: impl Fn(T)) -> T {
     let [first, second, third, last] = [0, 1, 2, 3].map(&mut make);
     [first, second, third].into_iter().for_each(free);

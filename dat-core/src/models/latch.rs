@@ -39,7 +39,7 @@ fn an_interrupt_is_not_slept_through() {
     });
 }
 
-/// A wait ends if the completion arrives before the poll, between poll and arming, or afterwards.
+/// A wait ends if the completion arrives before the poll, before arming, or afterwards.
 ///
 /// Spec: EVW-01, EVW-05
 #[test]
@@ -64,7 +64,7 @@ fn a_completion_ends_a_wait() {
     });
 }
 
-/// When one of two waits leaves as the driver, the other takes over, and neither sleeps forever.
+/// When the driving one of two waits leaves, the other takes over; neither sleeps forever.
 ///
 /// Spec: EVW-01, EVW-05
 #[test]

@@ -1,9 +1,10 @@
-//! Loom tests of concurrent calls: each explores all interleavings, and all values that the memory
-//! model allows a load to return.
+//! Loom tests of concurrent calls.
 //!
-//! `cargo xtask harden --only models` builds and runs them with `--cfg loom`. Each is an ordinary test.
-//! With the environment variable `DAT_CORE_CHANGED` it runs with one access of the core changed,
-//! and must fail then.
+//! Each explores all interleavings, and all values that the memory model allows a load to return.
+//!
+//! `cargo xtask harden --only models` builds and runs them with `--cfg loom`. Each is an ordinary
+//! test. With the environment variable `DAT_CORE_CHANGED` it runs with one access of the core
+//! changed, and must fail then.
 
 mod bench;
 mod latch;

@@ -117,7 +117,7 @@ fn an_event_tells_of_its_own_post() {
     });
 }
 
-/// Of two threads that poll the same completion one claims it, and sees the whole post.
+/// Of two threads that poll one completion, one claims it and sees the whole post.
 #[test]
 fn a_completion_has_one_taker() {
     prove(None, || {
@@ -147,7 +147,7 @@ fn a_completion_has_one_taker() {
     });
 }
 
-/// Buffers that two threads return to a shared queue all arrive there, once, with their data.
+/// Buffers that two threads return to a shared queue arrive there once, with their data.
 #[test]
 fn nothing_handed_back_is_lost() {
     prove(None, || {

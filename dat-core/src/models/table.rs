@@ -34,7 +34,7 @@ fn table() -> Arc<Table<'static, Slot>> {
     Arc::new(table)
 }
 
-/// A slot that is found, by index or in the list, has the values that it was made with.
+/// A slot found by index or in the list has the values it was made with.
 #[test]
 fn a_slot_is_found_whole_or_not_at_all() {
     prove(None, || {

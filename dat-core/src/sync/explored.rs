@@ -164,7 +164,9 @@ fn reads_in_total(order: Ordering) {
     }
 }
 
-/// Starts a write; earlier writes of the total order must not order a write outside of it.
+/// Starts a write.
+///
+/// Earlier writes of the total order must not order a write outside of it.
 fn writes(order: Ordering) {
     if order != Ordering::SeqCst {
         WRITTEN.with(|written| written.set(false));
@@ -445,14 +447,16 @@ impl Condvar {
     }
 }
 
-/// The lock of loom tests: loom's own, since the tests are about the code that it protects.
+/// The lock of loom tests.
+///
+/// It is loom's own, since the tests are about the code that it protects.
 #[derive(Debug)]
 pub(crate) struct ModelLock(Late<loom::sync::Mutex<()>>);
 
 #[expect(unsafe_code)]
 // SAFETY: loom's mutex is held from `acquire` until the state, which is its guard, is dropped. A
-// run that skips a lock has to fail: one thread of the process runs at a time, and loom is told of
-// each access to a protected value before it is made.
+// run that skips a lock has to fail: one thread of the process runs at a time, and `Guard` reports
+// each access to a protected value to loom before it makes it.
 unsafe impl super::RawLock for ModelLock {
     const INIT: Self = Self(Late::new());
 

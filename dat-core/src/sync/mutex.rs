@@ -44,8 +44,9 @@ impl<L: RawLock, T> Mutex<L, T> {
         f(&mut self.hold())
     }
 
-    /// Locks the mutex until the guard is dropped; for paths where a closure costs one call too
-    /// many.
+    /// Locks the mutex until the guard is dropped.
+    ///
+    /// For paths where a closure costs one call too many.
     ///
     /// Guards are dropped in the opposite order of their creation.
     #[inline(always)]

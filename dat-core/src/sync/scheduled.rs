@@ -14,8 +14,9 @@ pub enum Access {
     Word,
     /// Takes a spin lock.
     Lock,
-    /// Tries again to take a spin lock that is held; the thread does nothing else until the holder
-    /// runs.
+    /// Tries again to take a held spin lock.
+    ///
+    /// The thread does nothing else until the holder runs.
     Again,
 }
 

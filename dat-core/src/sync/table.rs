@@ -27,7 +27,7 @@ pub struct Table<'s, T> {
 /// State of the slots that are made on demand.
 #[cfg(feature = "std")]
 struct Late<T> {
-    /// Number of slots at the start of the table that hold values, the early ones included.
+    /// Number of slots at the start of the table that hold values, including early ones.
     made: AtomicUsize,
     /// Set while a thread makes slots.
     making: AtomicBool,
@@ -63,10 +63,10 @@ impl<'s, T> From<&'s mut [T]> for Table<'s, T> {
 
 #[cfg(feature = "std")]
 impl<'s, T> Table<'s, T> {
-    /// Creates a table that makes up to `early` slots now and the others on demand, by `empty`.
+    /// Creates a table with up to `early` slots made now and the others on demand.
     ///
-    /// Touches no other memory. Access to early slots takes the fewest instructions. The table
-    /// drops its slots.
+    /// `empty` makes each slot. Touches no other memory. Access to early slots takes the fewest
+    /// instructions. The table drops its slots.
     pub fn unmade(slots: &'s mut [MaybeUninit<T>], early: usize, empty: fn() -> T) -> Self {
         let early = early.min(slots.len());
         for slot in slots.iter_mut().take(early) {
@@ -97,7 +97,7 @@ impl<'s, T> Table<'s, T> {
         }
     }
 
-    /// Returns true if the slot at an index beyond the early ones was made on demand.
+    /// Returns true if the slot at an index beyond `early` is made.
     #[inline(always)]
     fn is_late(&self, index: usize) -> bool {
         if cfg!(loom) && self.late.empty.is_none() {

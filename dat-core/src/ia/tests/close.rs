@@ -1,4 +1,4 @@
-//! Objects that keep an adapter open, the effects of a close, and storage of a leaked adapter.
+//! Objects that keep an adapter open, effects of a close, storage of a leaked adapter.
 
 use std::string::ToString;
 use std::vec::Vec;

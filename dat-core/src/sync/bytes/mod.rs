@@ -1,4 +1,4 @@
-//! Copies to, from and between memory that a device or a peer may change at any time.
+//! Copies to, from and between memory that a device or peer may change.
 //!
 //! # Why this is sound, and why it is assembly
 //! All accesses to shared memory behave like relaxed atomic accesses of single bytes, in no
@@ -40,7 +40,7 @@ mod tests;
 
 use core::sync::atomic::AtomicU8;
 
-/// Copies the start of `from` into shared memory, as far as it fits; returns the byte count.
+/// Copies the start of `from` into shared memory; returns the number of bytes that fit.
 ///
 /// Each byte is stored as if by a relaxed atomic store, in no particular order.
 pub fn store_bytes(memory: &[AtomicU8], from: &[u8]) -> usize {
@@ -55,7 +55,7 @@ pub fn store_bytes(memory: &[AtomicU8], from: &[u8]) -> usize {
     length
 }
 
-/// Copies the start of shared memory into `into`, as far as it fits; returns the byte count.
+/// Copies the start of shared memory into `into`; returns the number of bytes that fit.
 ///
 /// Each byte is loaded as if by a relaxed atomic load, in no particular order.
 pub fn load_bytes(memory: &[AtomicU8], into: &mut [u8]) -> usize {
@@ -130,7 +130,7 @@ pub unsafe fn copy_shared(from: *const u8, to: *mut u8, length: usize) {
     }
 }
 
-/// Copies from the first byte to the last; `FROM` and `TO` tell which sides are shared.
+/// Copies bytes in ascending order; `FROM` and `TO` tell which sides are shared.
 ///
 /// # Safety
 /// As for the callers. If the ranges overlap, `to` is not above `from`.

@@ -2,7 +2,7 @@ use super::*;
 use core::sync::atomic::Ordering;
 use std::vec::Vec;
 
-/// Offsets that cover whole blocks, their ends, and each alignment in a word and cache line.
+/// Offsets that cover blocks, their ends, and each alignment in a word and cache line.
 #[cfg(not(miri))]
 const PLACES: [usize; 17] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16];
 #[cfg(miri)]
@@ -108,7 +108,7 @@ fn bytes_that_are_lent_for_reading_are_copied() {
     }
 }
 
-/// Copies within one range, as an adapter that writes to itself does, and compares all of it.
+/// Copies within one range, as an adapter does that writes to itself; compares all bytes.
 fn copies_within(memory: &[AtomicU8], from: usize, to: usize, length: usize) {
     let mut expected: Vec<u8> = (0..memory.len()).map(mark).collect();
     store_bytes(memory, &expected);
@@ -116,7 +116,7 @@ fn copies_within(memory: &[AtomicU8], from: usize, to: usize, length: usize) {
     assert!(from.max(to) + length <= memory.len());
     let base = memory.as_ptr().cast::<u8>().cast_mut();
     #[expect(unsafe_code)]
-    // SAFETY: both ranges are within the slice, as asserted, whose bytes are atomics.
+    // SAFETY: both ranges are within the slice of atomics, as asserted.
     unsafe {
         copy_shared(base.wrapping_add(from), base.wrapping_add(to), length);
     }
@@ -168,7 +168,7 @@ fn large_copies_apart_and_overlapping() {
     }
 }
 
-/// Bytes that the consumer changes during the copy arrive as an old or a new value.
+/// Bytes that the consumer changes during a copy arrive with an old or new value.
 #[test]
 #[cfg(not(miri))]
 fn copies_race_with_byte_atomics() {

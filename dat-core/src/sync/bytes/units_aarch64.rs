@@ -1,4 +1,6 @@
-//! Copies in units of up to 16 bytes in pairs of general registers, without floating point.
+//! Copies in units of up to 16 bytes by pairs of general registers.
+//!
+//! They need no floating-point unit.
 
 use core::arch::asm;
 
@@ -69,7 +71,7 @@ pub(super) unsafe fn move_unit<const FROM: bool, const TO: bool>(
 #[expect(unsafe_code)]
 pub(super) unsafe fn move_blocks(from: *const u8, to: *mut u8, left: usize) -> usize {
     let blocks = left / BLOCK;
-    // SAFETY: promised by the caller; the loop runs once per block, of which there is at least one,
+    // SAFETY: promised by the caller; the loop runs once per block, there is at least one block,
     // and a block is read before it is written.
     unsafe {
         asm!(

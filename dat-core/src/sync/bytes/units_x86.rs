@@ -10,7 +10,7 @@ pub(super) const ANYWHERE: bool = true;
 pub(super) const LARGEST: usize = 16;
 /// Size from which on blocks are moved, in bytes.
 pub(super) const BLOCK: usize = 64;
-/// Size from which on `rep movsb` is at least as fast as the loop, in bytes.
+/// Size in bytes from which on `rep movsb` is as fast as the loop, or faster.
 #[cfg(target_arch = "x86_64")]
 const STRING: usize = 2048;
 
@@ -105,7 +105,7 @@ pub(super) unsafe fn move_blocks(from: *const u8, to: *mut u8, left: usize) -> u
         return left;
     }
     #[cfg(target_feature = "sse2")]
-    // SAFETY: promised by the caller; the loop runs once per block, of which there is at least one,
+    // SAFETY: promised by the caller; the loop runs once per block, there is at least one block,
     // and a block is read before it is written.
     unsafe {
         asm!(
