@@ -29,9 +29,9 @@
 //! [`Ia`] is generic over a [`sync::RawLock`]: [`sync::NoLock`] for one thread, `SpinLock`,
 //! `CriticalSectionLock` or `HostLock` by feature, or a `SplitLock` of two of them: one for the
 //! data path, one for calls that take device time. A post takes one lock, that of its queue.
-//! Interrupt handlers get an [`InterruptHandle`], which only sets a bit and wakes a waker. It takes
-//! no lock, so a spin lock is safe next to it. With the critical-section lock a handler may make
-//! any call.
+//! Interrupt handlers get an [`InterruptHandle`], which only counts an interrupt and wakes wakers.
+//! It takes no lock, so a handler can notify an adapter with a spin lock. With the critical-section
+//! lock a handler may make any call.
 //!
 //! # Why posting is safe
 //! Every post is a safe function, because an accepted request can only name memory inside live

@@ -10,7 +10,7 @@ use crate::sync::{Places, RawLock, Table};
 
 /// The storage of one interface adapter; the lengths of the slices are its limits.
 ///
-/// At most 65,536 slots of a kind are used.
+/// At most 65,536 slots of each kind of object are used. Events and records have no such limit.
 pub struct Storage<'s, B: Backend, L: RawLock> {
     /// Protection zones.
     pub protection_zones: Table<'s, PzSlot>,
