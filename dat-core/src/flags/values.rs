@@ -78,8 +78,7 @@ values! {
     pub enum CloseFlags {
         /// Closes at once, with objects or requests left; the default.
         Abrupt = 0,
-        /// Ends after pending requests complete; an adapter closes only without objects of the
-        /// consumer.
+        /// Disconnects after pending requests; closes an adapter only if its objects are freed.
         Graceful = 1,
     }
 }
