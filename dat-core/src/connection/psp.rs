@@ -76,7 +76,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// As [`psp_create`](Self::psp_create), on a free qualifier, which it also returns.
     ///
     /// # Errors
-    /// Those of `psp_create`. CONN_QUAL_UNAVAILABLE: no qualifier is free.
+    /// - Those of `psp_create`.
+    /// - CONN_QUAL_UNAVAILABLE: no qualifier is free.
     ///
     /// Spec: PSA-01
     pub fn psp_create_any(&self, evd: EvdId, flags: PspFlags) -> Result<(PspId, u64)> {
