@@ -1,7 +1,7 @@
-//! What adapters, providers, endpoints and shared receive queues can do, in the meaning of 1.2.
+//! Attributes of adapters, providers, endpoints and shared receive queues, as 1.2 defines them.
 //!
-//! Counts are signed as in the interface, so that a negative one can be seen and refused (`Spec: GEN-07`). Sizes and
-//! addresses are in bytes.
+//! Counts are signed as in the interface, so that the core can refuse a negative one (`Spec:
+//! GEN-07`). Sizes and addresses are in bytes.
 
 use crate::flags::{
     CompletionFlags, EpCreator, EvdFlags, IovOwnership, MemoryTypes, PzSupport, QualityOfService,
@@ -20,7 +20,7 @@ const STREAMS: [EvdFlags; 6] = [
     EvdFlags::ASYNC,
 ];
 
-/// The address of an interface adapter, with the port where the family has one.
+/// Address of an interface adapter, with the port where the family has one.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum IaAddress {
@@ -28,12 +28,12 @@ pub enum IaAddress {
     V4([u8; 4], u16),
     /// IPv6: address in network order, port, scope.
     V6([u8; 16], u16, u32),
-    /// A fabric without sockets: the number of the node.
+    /// Node number, on a fabric without sockets.
     Node(u64),
 }
 
 impl IaAddress {
-    /// The socket address, unless this is a node number.
+    /// Returns the socket address; `None` for a node number.
     pub const fn socket_address(self) -> Option<SocketAddr> {
         match self {
             Self::V4([a, b, c, d], port) => Some(SocketAddr::V4(SocketAddrV4::new(
@@ -52,7 +52,7 @@ impl IaAddress {
 }
 
 impl From<SocketAddr> for IaAddress {
-    /// Takes address, port and scope; the flow information of IPv6 has no meaning here.
+    /// Takes address, port and scope; drops the flow information of IPv6.
     fn from(address: SocketAddr) -> Self {
         match address {
             SocketAddr::V4(address) => Self::V4(address.ip().octets(), address.port()),
@@ -73,7 +73,7 @@ impl fmt::Display for IaAddress {
     }
 }
 
-/// A name and a value that only the provider can explain (`Spec: IAQ-11`).
+/// A name and value that the provider defines (`Spec: IAQ-11`).
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct NamedAttribute {
@@ -83,7 +83,7 @@ pub struct NamedAttribute {
     pub value: &'static str,
 }
 
-/// What an interface adapter is and can do, for all its users together (`Spec: IAQ-03, IAQ-04`).
+/// Attributes of an interface adapter, for all its users together (`Spec: IAQ-03, IAQ-04`).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct IaAttributes {
@@ -99,63 +99,63 @@ pub struct IaAttributes {
     pub firmware_version_major: u32,
     /// Minor version of the firmware.
     pub firmware_version_minor: u32,
-    /// Where peers reach the adapter.
+    /// Address at which peers reach the adapter.
     pub ia_address: IaAddress,
-    /// Endpoints, in any state.
+    /// Maximum number of endpoints, in any state.
     pub max_eps: i32,
-    /// Data transfers outstanding per endpoint and direction.
+    /// Maximum data transfers outstanding per endpoint and direction.
     pub max_dto_per_ep: i32,
-    /// RDMA Reads coming in at once, per endpoint.
+    /// Maximum simultaneous incoming RDMA Reads per endpoint.
     pub max_rdma_read_per_ep_in: i32,
-    /// RDMA Reads going out at once, per endpoint.
+    /// Maximum simultaneous outgoing RDMA Reads per endpoint.
     pub max_rdma_read_per_ep_out: i32,
-    /// Event dispatchers.
+    /// Maximum number of event dispatchers.
     pub max_evds: i32,
-    /// Events per dispatcher.
+    /// Maximum events per dispatcher.
     pub max_evd_qlen: i32,
-    /// Segments per data transfer.
+    /// Maximum segments per data transfer.
     pub max_iov_segments_per_dto: i32,
-    /// Local memory regions.
+    /// Maximum number of local memory regions.
     pub max_lmrs: i32,
-    /// Bytes per local memory region.
+    /// Maximum bytes per local memory region.
     pub max_lmr_block_size: u64,
     /// Highest address that a local memory region may hold.
     pub max_lmr_virtual_address: u64,
-    /// Protection zones.
+    /// Maximum number of protection zones.
     pub max_pzs: i32,
-    /// Bytes per message.
+    /// Maximum bytes per message.
     pub max_message_size: u64,
-    /// Bytes per RDMA transfer.
+    /// Maximum bytes per RDMA transfer.
     pub max_rdma_size: u64,
-    /// Remote memory regions.
+    /// Maximum number of remote memory regions.
     pub max_rmrs: i32,
     /// Highest address that a remote memory region may hold.
     pub max_rmr_target_address: u64,
-    /// Shared receive queues.
+    /// Maximum number of shared receive queues.
     pub max_srqs: i32,
-    /// Endpoints per shared receive queue.
+    /// Maximum endpoints per shared receive queue.
     pub max_ep_per_srq: i32,
-    /// Buffers per shared receive queue.
+    /// Maximum buffers per shared receive queue.
     pub max_recv_per_srq: i32,
-    /// Segments per RDMA Read.
+    /// Maximum segments per RDMA Read.
     pub max_iov_segments_per_rdma_read: i32,
-    /// Segments per RDMA Write.
+    /// Maximum segments per RDMA Write.
     pub max_iov_segments_per_rdma_write: i32,
-    /// RDMA Reads coming in at once, over all endpoints.
+    /// Maximum simultaneous incoming RDMA Reads, over all endpoints.
     pub max_rdma_read_in: i32,
-    /// RDMA Reads going out at once, over all endpoints.
+    /// Maximum simultaneous outgoing RDMA Reads, over all endpoints.
     pub max_rdma_read_out: i32,
-    /// Whether every endpoint can have its full incoming depth at the same time.
+    /// Set if every endpoint can have its full incoming depth at the same time.
     pub max_rdma_read_per_ep_in_guaranteed: bool,
-    /// Whether every endpoint can have its full outgoing depth at the same time.
+    /// Set if every endpoint can have its full outgoing depth at the same time.
     pub max_rdma_read_per_ep_out_guaranteed: bool,
-    /// What the transport adds.
+    /// Attributes that the transport adds.
     pub transport_attributes: &'static [NamedAttribute],
-    /// What the vendor adds.
+    /// Attributes that the vendor adds.
     pub vendor_attributes: &'static [NamedAttribute],
 }
 
-/// What a provider does, for one open instance of an adapter (`Spec: IAQ-05` to `IAQ-10`).
+/// Attributes of a provider, for one open instance of an adapter (`Spec: IAQ-05` to `IAQ-10`).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct ProviderAttributes {
@@ -169,46 +169,48 @@ pub struct ProviderAttributes {
     pub dapl_version_major: u32,
     /// Minor version of the interface.
     pub dapl_version_minor: u32,
-    /// The kinds of memory that can be registered.
+    /// Kinds of memory that can be registered.
     pub lmr_mem_types_supported: MemoryTypes,
-    /// Who owns the segment list of a post until its completion.
+    /// Owner of the segment list of a post until its completion.
     pub iov_ownership_on_return: IovOwnership,
-    /// Qualities of service an endpoint may ask for.
+    /// Qualities of service that an endpoint may request.
     pub qos_supported: QualityOfService,
-    /// Completion flags; at least [`CompletionFlags::MANDATORY`].
+    /// Supported completion flags; at least [`CompletionFlags::MANDATORY`].
     pub completion_flags_supported: CompletionFlags,
-    /// Whether calls may be made from several threads.
+    /// Set if several threads may make calls.
     pub is_thread_safe: bool,
     /// Bytes of private data carried by connection calls; at least 64.
     pub max_private_data_size: i32,
-    /// Whether a connection may use several paths.
+    /// Set if a connection may use several paths.
     pub supports_multipath: bool,
-    /// Who makes the endpoints for public service points.
+    /// Conditions under which the provider makes endpoints for public service points.
     pub ep_creator: EpCreator,
-    /// How endpoints may use protection zones.
+    /// Rules for the protection zones of endpoints.
     pub pz_support: PzSupport,
-    /// Alignment of buffers, in bytes, that serves best; a divisor of 256.
+    /// Best alignment of buffers, in bytes; a divisor of 256.
     pub optimal_buffer_alignment: u32,
-    /// Which two streams may feed one dispatcher; rows and columns are software, connection request, data transfer,
-    /// connection, bind, asynchronous. The diagonal is true.
+    /// Pairs of streams that may feed one dispatcher.
+    ///
+    /// Rows and columns are software, connection request, data transfer, connection, bind,
+    /// asynchronous. The diagonal is true.
     pub evd_stream_merging_supported: [[bool; 6]; 6],
-    /// Whether there are shared receive queues.
+    /// Set if the provider has shared receive queues.
     pub srq_supported: bool,
     /// Number of watermarks supported on shared receive queues.
     pub srq_watermarks_supported: i32,
-    /// Whether an endpoint and its shared receive queue may be of different protection zones.
+    /// Set if an endpoint and its shared receive queue may be of different protection zones.
     pub srq_ep_pz_difference_supported: bool,
-    /// Which counts a query of a shared receive queue can give.
+    /// Counts that a query of a shared receive queue can return.
     pub srq_info_supported: i32,
-    /// Which counts a receive query of an endpoint can give.
+    /// Counts that a receive query of an endpoint can return.
     pub ep_recv_info_supported: i32,
-    /// Whether regions must be synchronised around RDMA.
+    /// Set if regions must be synchronised around RDMA.
     pub lmr_sync_req: bool,
-    /// Whether a remote fault is always reported by an event and never by the call.
+    /// Set if an event always reports a remote fault and the call never does.
     pub dto_async_return_guaranteed: bool,
-    /// Whether the local buffer of an RDMA Read needs the remote write privilege.
+    /// Set if the local buffer of an RDMA Read needs the remote write privilege.
     pub rdma_write_for_rdma_read_req: bool,
-    /// What the provider adds.
+    /// Attributes that the provider adds.
     pub provider_specific_attributes: &'static [NamedAttribute],
 }
 
@@ -216,7 +218,9 @@ impl ProviderAttributes {
     /// A merging matrix in which all streams may share a dispatcher.
     pub const MERGE_ALL: [[bool; 6]; 6] = [[true; 6]; 6];
 
-    /// Whether one dispatcher may be fed by all of these streams: every pair of them can be merged (`Spec: IAQ-09`).
+    /// Returns true if one dispatcher may take all of these streams.
+    ///
+    /// That needs every pair of them to merge (`Spec: IAQ-09`).
     pub fn may_merge(&self, streams: EvdFlags) -> bool {
         STREAMS
             .iter()
@@ -228,50 +232,56 @@ impl ProviderAttributes {
     }
 }
 
-/// What an endpoint is made for.
+/// Parameters of an endpoint.
 ///
-/// The named transport and provider attributes of the interface are absent: none are defined. Of attributes that are refused the
-/// [cause](crate::error::Error::cause) names one, but for the quality of service.
+/// The named transport and provider attributes of the interface are absent: none are defined. If
+/// attributes are refused, the [cause](crate::error::Error::cause) names one of them, except for
+/// the quality of service.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct EpAttributes {
-    /// The service.
+    /// Service type.
     pub service_type: ServiceType,
-    /// Bytes per message.
+    /// Maximum bytes per message.
     pub max_message_size: u64,
-    /// Bytes per RDMA transfer.
+    /// Maximum bytes per RDMA transfer.
     pub max_rdma_size: u64,
-    /// The quality of service.
+    /// Quality of service.
     pub qos: QualityOfService,
-    /// How receives complete: empty, unsignalled, solicited wait or threshold (`Spec: EPM-04`).
+    /// Completion of receives: empty, unsignalled, solicited wait or threshold (`Spec: EPM-04`).
     pub recv_completion_flags: CompletionFlags,
-    /// How requests complete: empty, unsignalled or threshold (`Spec: EPM-04`).
+    /// Completion of requests: empty, unsignalled or threshold (`Spec: EPM-04`).
     pub request_completion_flags: CompletionFlags,
-    /// Receives outstanding.
+    /// Maximum receives outstanding.
     pub max_recv_dtos: i32,
-    /// Requests outstanding: sends, RDMA and binds together.
+    /// Maximum requests outstanding: sends, RDMA and binds together.
     pub max_request_dtos: i32,
-    /// Segments per receive.
+    /// Maximum segments per receive.
     pub max_recv_iov: i32,
-    /// Segments per request.
+    /// Maximum segments per request.
     pub max_request_iov: i32,
-    /// RDMA Reads of the peer at once; with 0 a read of the peer breaks the connection (`Spec: EPB-05`).
+    /// Maximum simultaneous RDMA Reads of the peer.
+    ///
+    /// With 0, a read of the peer breaks the connection (`Spec: EPB-05`).
     pub max_rdma_read_in: i32,
-    /// RDMA Reads to the peer at once, others wait; with 0 posts of reads are refused. No more than the peer's `max_rdma_read_in`.
+    /// Maximum simultaneous RDMA Reads to the peer; more of them wait.
+    ///
+    /// With 0, posts of reads are refused. Must not exceed the peer's `max_rdma_read_in`.
     pub max_rdma_read_out: i32,
     /// Soft high watermark on buffers taken from a shared receive queue.
     pub srq_soft_hw: i32,
-    /// Segments per RDMA Read.
+    /// Maximum segments per RDMA Read.
     pub max_rdma_read_iov: i32,
-    /// Segments per RDMA Write.
+    /// Maximum segments per RDMA Write.
     pub max_rdma_write_iov: i32,
 }
 
 impl EpAttributes {
-    /// The attributes of an endpoint made without any, whatever the adapter (`Spec: EPC-03`).
+    /// Attributes of an endpoint created without any, before the adapter's limits (`Spec: EPC-03`).
     ///
-    /// Reliable, best effort, signalled; messages and transfers up to 1 GiB, which every RDMA transport carries; 16 receives
-    /// and 16 requests of 4 segments each; no RDMA Reads, the recommended depth (`Spec: EPC-10`); watermark off.
+    /// Reliable, best effort, signalled; messages and transfers up to 1 GiB, which every RDMA
+    /// transport carries; 16 receives and 16 requests of 4 segments each; no RDMA Reads, the
+    /// recommended depth (`Spec: EPC-10`); watermark off.
     pub const DEFAULT: Self = Self {
         service_type: ServiceType::ReliableConnected,
         max_message_size: 1 << 30,
@@ -290,7 +300,7 @@ impl EpAttributes {
         max_rdma_write_iov: 4,
     };
 
-    /// [`EpAttributes::DEFAULT`], lowered where the adapter cannot do as much.
+    /// Returns [`EpAttributes::DEFAULT`], lowered to the adapter's limits.
     pub fn default_for(adapter: &IaAttributes) -> Self {
         let all = Self::DEFAULT;
         let transfers = adapter.max_dto_per_ep;
@@ -319,13 +329,13 @@ impl Default for EpAttributes {
     }
 }
 
-/// What a shared receive queue is made for (`Spec: SRC-01` to `SRC-03`).
+/// Parameters of a shared receive queue (`Spec: SRC-01` to `SRC-03`).
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct SrqAttributes {
-    /// Buffers outstanding.
+    /// Maximum buffers outstanding.
     pub max_recv_dtos: i32,
-    /// Segments per buffer.
+    /// Maximum segments per buffer.
     pub max_recv_iov: i32,
     /// Number of buffers below which an event is raised; 0 is off.
     pub low_watermark: i32,

@@ -1,7 +1,8 @@
-//! Why a call failed: the DAT return type and subtype, and a finer cause.
+//! Errors of calls: the DAT return type and subtype, and a finer cause.
 //!
-//! An [`Error`] takes four bytes and knows no ABI. [`Error::code`] is the one place where the 32-bit `DAT_RETURN` of either
-//! ABI is put together, so that the error class bit cannot be forgotten (`Spec: GEN-01`).
+//! An [`Error`] takes four bytes and is independent of the ABI. [`Error::code`] is the only place
+//! that builds the 32-bit `DAT_RETURN` of an ABI, so no caller can forget the error class bit
+//! (`Spec: GEN-01`).
 
 use core::fmt;
 use core::num::NonZeroU32;
@@ -9,25 +10,25 @@ use core::num::NonZeroU32;
 /// Result of every fallible call of this crate.
 pub type Result<T> = core::result::Result<T, Error>;
 
-/// The class bits of an error in a `DAT_RETURN`.
+/// Class bits of an error in a `DAT_RETURN`.
 const CLASS_ERROR: u32 = 0x8000_0000;
 /// All class bits.
 const CLASS_MASK: u32 = 0xC000_0000;
-/// The type bits.
+/// Mask of the type.
 const TYPE_MASK: u32 = 0x3FFF_0000;
-/// The subtype bits.
+/// Mask of the subtype.
 const SUBTYPE_MASK: u32 = 0x0000_FFFF;
-/// Where the type starts.
+/// Position of the type.
 const TYPE_SHIFT: u32 = 16;
-/// Where the kind starts in an [`Error`], which has the cause in its lowest byte.
+/// Position of the kind in an [`Error`], whose lowest byte is the cause.
 const KIND_SHIFT: u32 = 16;
 const CAUSE_MASK: u32 = 0xFF;
-/// Where the subtype starts there.
+/// Position of the subtype in an [`Error`].
 const SUBTYPE_SHIFT: u32 = 8;
 
-/// Which binary interface a return code is meant for.
+/// Binary interface that a return code is for.
 ///
-/// The two number their subtypes differently from `INVALID_HANDLE_CSP` on.
+/// From `INVALID_HANDLE_CSP` on, the two number their subtypes differently.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Abi {
@@ -37,7 +38,7 @@ pub enum Abi {
     V2_0,
 }
 
-/// An enumeration with fixed numbers, a list of its values, and the way back from the number.
+/// Defines an enumeration with fixed numbers, a list of values and the reverse conversion.
 macro_rules! numbered {
     (
         $(#[$attribute:meta])*
@@ -53,10 +54,10 @@ macro_rules! numbered {
         }
 
         impl $name {
-            /// Every value, in the order of the numbers.
+            /// All values, in the order of the numbers.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
 
-            /// The value with this discriminant.
+            /// Returns the value with this discriminant.
             pub(super) const fn from_discriminant(number: $number) -> Option<Self> {
                 match number {
                     $($value => Some(Self::$variant),)+
@@ -75,19 +76,20 @@ pub use cause::Cause;
 pub use kind::ErrorKind;
 pub use subtype::Subtype;
 
-/// Why a call failed: DAT type, DAT subtype and the cause behind them. Four bytes, also inside `Result<(), Error>`.
+/// The error of a call: DAT type, DAT subtype and a finer cause.
 ///
-/// `==` compares the cause too; [`Error::same_code`] compares only what DAT can express.
+/// Takes four bytes, also inside `Result<(), Error>`. `==` compares the cause too;
+/// [`Error::same_code`] compares type and subtype only, as DAT expresses them.
 #[derive(Copy, Clone, PartialEq, Eq, Hash)]
 pub struct Error(NonZeroU32);
 
 impl Error {
-    /// An error of this type and subtype, with no finer cause.
+    /// Creates an error of this type and subtype, without a cause.
     pub const fn new(kind: ErrorKind, subtype: Subtype) -> Self {
         Self::packed(kind, subtype, Cause::None)
     }
 
-    /// One number, in one register: what may fail returns it or 0.
+    /// Packs an error into one register; a `Result<(), Error>` is this number or 0.
     const fn packed(kind: ErrorKind, subtype: Subtype, cause: Cause) -> Self {
         let word = (kind as u32) << KIND_SHIFT | (subtype as u32) << SUBTYPE_SHIFT | cause as u32;
         match NonZeroU32::new(word) {
@@ -97,7 +99,7 @@ impl Error {
         }
     }
 
-    /// The same error with its cause set.
+    /// Returns the error with another cause.
     #[must_use]
     pub const fn because(self, cause: Cause) -> Self {
         let word = self.0.get() & !CAUSE_MASK | cause as u32;
@@ -108,35 +110,38 @@ impl Error {
         }
     }
 
-    /// The call was abandoned: the object or its adapter went away meanwhile.
+    /// The object or its adapter went away during the call.
     pub const fn abort() -> Self {
         Self::new(ErrorKind::Abort, Subtype::NoSubtype)
     }
 
-    /// A resource limit was reached; `subtype` is one of the `Resource...` ones.
+    /// A resource limit was reached; `subtype` is one of the `Resource...` values.
     pub const fn insufficient_resources(subtype: Subtype) -> Self {
         Self::new(ErrorKind::InsufficientResources, subtype)
     }
 
-    /// The provider found a fault of its own. Not for faults of the consumer (`Spec: GEN-02`).
+    /// The provider found a fault of its own, not of the consumer (`Spec: GEN-02`).
     pub const fn internal(cause: Cause) -> Self {
         Self::new(ErrorKind::InternalError, Subtype::NoSubtype).because(cause)
     }
 
-    /// A handle is bad; `subtype` is one of the `InvalidHandle...` ones and names the object or its role (`Spec: GEN-03`).
+    /// A handle is bad (`Spec: GEN-03`).
+    ///
+    /// `subtype` is one of the `InvalidHandle...` values and names the object or its role.
     pub const fn invalid_handle(subtype: Subtype) -> Self {
         Self::new(ErrorKind::InvalidHandle, subtype)
     }
 
-    /// The argument at this position is bad (`Spec: GEN-04`). Positions are those of the call in C, which counts the handle that a
-    /// method here is called on, and what it returns: `dat_evd_create` has its length at 2.
+    /// The argument at this position is bad (`Spec: GEN-04`).
     ///
-    /// A position outside 1 to 10 gives no subtype.
+    /// Positions are those of the C function. They count the adapter handle, on which a method is
+    /// called here, and the pointer for the result: `dat_evd_create` has its length at 2. A
+    /// position outside 1 to 10 gives no subtype.
     pub const fn invalid_argument(position: u8) -> Self {
         Self::new(ErrorKind::InvalidParameter, Subtype::argument(position))
     }
 
-    /// The state of an object forbids the call; `subtype` is one of the `InvalidState...` ones.
+    /// The state of an object forbids the call; `subtype` is one of the `InvalidState...` values.
     pub const fn invalid_state(subtype: Subtype) -> Self {
         Self::new(ErrorKind::InvalidState, subtype)
     }
@@ -151,17 +156,17 @@ impl Error {
         Self::new(ErrorKind::ModelNotSupported, Subtype::NoSubtype)
     }
 
-    /// The operation is not there (yet).
+    /// The operation is not implemented.
     pub const fn not_implemented() -> Self {
         Self::new(ErrorKind::NotImplemented, Subtype::NoSubtype)
     }
 
-    /// A region is unknown or lacks a privilege; `subtype` is one of the `Privileges...` ones.
+    /// A region is unknown or lacks a privilege; `subtype` is one of the `Privileges...` values.
     pub const fn privileges_violation(subtype: Subtype) -> Self {
         Self::new(ErrorKind::PrivilegesViolation, subtype)
     }
 
-    /// Protection zones differ; `subtype` is one of the `Protection...` ones.
+    /// Protection zones differ; `subtype` is one of the `Protection...` values.
     pub const fn protection_violation(subtype: Subtype) -> Self {
         Self::new(ErrorKind::ProtectionViolation, subtype)
     }
@@ -176,21 +181,21 @@ impl Error {
         Self::new(ErrorKind::QueueFull, Subtype::NoSubtype)
     }
 
-    /// The time ran out.
+    /// The time limit has passed.
     pub const fn timeout_expired() -> Self {
         Self::new(ErrorKind::TimeoutExpired, Subtype::NoSubtype)
     }
 
-    /// The DAT return type.
+    /// Returns the DAT return type.
     pub const fn kind(self) -> ErrorKind {
         match ErrorKind::from_discriminant((self.0.get() >> KIND_SHIFT) as u16) {
             Some(kind) => kind,
-            // It was made from one.
+            // Every error is made from a kind.
             None => ErrorKind::InternalError,
         }
     }
 
-    /// The DAT subtype.
+    /// Returns the DAT subtype.
     pub const fn subtype(self) -> Subtype {
         match Subtype::from_discriminant((self.0.get() >> SUBTYPE_SHIFT) as u8) {
             Some(subtype) => subtype,
@@ -198,7 +203,7 @@ impl Error {
         }
     }
 
-    /// The cause behind both.
+    /// Returns the finer cause.
     pub const fn cause(self) -> Cause {
         match Cause::from_discriminant(self.0.get() as u8) {
             Some(cause) => cause,
@@ -206,26 +211,27 @@ impl Error {
         }
     }
 
-    /// Whether type and subtype agree, whatever the causes.
+    /// Returns true if type and subtype are equal; ignores the causes.
     pub const fn same_code(self, other: Self) -> bool {
         (self.0.get() ^ other.0.get()) >> SUBTYPE_SHIFT == 0
     }
 
-    /// The `DAT_RETURN` of this error in an ABI: error class, type, subtype.
+    /// Returns the `DAT_RETURN` of this error in an ABI: error class, type, subtype.
     ///
-    /// A subtype that the ABI does not have becomes `NO_SUBTYPE`, a type that it does not have its nearest relative
-    /// (`RESERVED_LMR` is `PRIVILEGES_VIOLATION`, `PORT_IN_USE` is `CONN_QUAL_IN_USE`, `COMM_NOT_SUPPORTED` is
-    /// `MODEL_NOT_SUPPORTED`). `Spec: GEN-01`
+    /// A subtype that the ABI lacks becomes `NO_SUBTYPE`. A type that it lacks becomes its nearest
+    /// relative (`RESERVED_LMR` is `PRIVILEGES_VIOLATION`, `PORT_IN_USE` is `CONN_QUAL_IN_USE`,
+    /// `COMM_NOT_SUPPORTED` is `MODEL_NOT_SUPPORTED`). `Spec: GEN-01`
     pub const fn code(self, abi: Abi) -> u32 {
         CLASS_ERROR
             | (self.kind().number(abi) as u32) << TYPE_SHIFT
             | self.subtype().number(abi) as u32
     }
 
-    /// What a `DAT_RETURN` says: success, an error without cause, or `None` for a code the ABI does not define.
+    /// Decodes a `DAT_RETURN`: success, an error without cause, or `None` for an undefined code.
     ///
-    /// A type without the error class bit is taken as the error it names, because existing providers forget the bit
-    /// and the type constants of the headers lack it. Any other class is undefined. `Spec: GEN-01`
+    /// Accepts a type without the error class bit as the error it names, because existing providers
+    /// forget the bit and the type constants of the headers lack it. Any other class is undefined.
+    /// `Spec: GEN-01`
     pub const fn from_code(code: u32, abi: Abi) -> Option<Result<()>> {
         if code == 0 {
             return Some(Ok(()));
@@ -234,7 +240,7 @@ impl Error {
         if class != CLASS_ERROR && class != 0 {
             return None;
         }
-        // Fourteen and sixteen bits, so the casts lose nothing.
+        // 14 and 16 bits, so the casts lose nothing.
         let kind = ErrorKind::from_number(((code & TYPE_MASK) >> TYPE_SHIFT) as u16, abi);
         let subtype = Subtype::from_number((code & SUBTYPE_MASK) as u16, abi);
         match (kind, subtype) {

@@ -1,13 +1,13 @@
-//! Text for return codes: what `dat_strerror` answers, and the words behind `Display`.
+//! Texts of return codes, for `dat_strerror` and `Display`.
 
 use crate::error::{Abi, Cause, Error, ErrorKind, Result, Subtype};
 
-/// Major and minor text of a `DAT_RETURN`: for the type and for the subtype.
+/// Returns the texts of the type and the subtype of a `DAT_RETURN`.
 ///
-/// Success is accepted. `Spec: STR-01, STR-02, STR-03`
+/// Accepts success. `Spec: STR-01, STR-02, STR-03`
 ///
 /// # Errors
-/// `INVALID_PARAMETER` (`INVALID_ARG1`) when the ABI does not define the code.
+/// `INVALID_PARAMETER` (`INVALID_ARG1`): the ABI does not define the code.
 pub fn strerror(code: u32, abi: Abi) -> Result<(&'static str, &'static str)> {
     match Error::from_code(code, abi) {
         Some(Ok(())) => Ok(("success", Subtype::NoSubtype.text())),
@@ -17,7 +17,7 @@ pub fn strerror(code: u32, abi: Abi) -> Result<(&'static str, &'static str)> {
 }
 
 impl ErrorKind {
-    /// The words for this type.
+    /// Returns the text of this type.
     pub const fn text(self) -> &'static str {
         match self {
             ErrorKind::Abort => "call aborted",
@@ -49,7 +49,7 @@ impl ErrorKind {
 }
 
 impl Subtype {
-    /// The words for this subtype.
+    /// Returns the text of this subtype.
     pub const fn text(self) -> &'static str {
         match self {
             Subtype::NoSubtype => "no further detail",
@@ -175,7 +175,7 @@ impl Subtype {
 }
 
 impl Cause {
-    /// The words for this cause.
+    /// Returns the text of this cause.
     pub const fn text(self) -> &'static str {
         match self {
             Cause::None => "no finer reason",
@@ -436,7 +436,7 @@ mod tests {
         }
     }
 
-    /// What is used up is what the adapter was opened with: the words say so, and what to do.
+    /// A limit of the lent storage is reported with the remedy.
     #[test]
     fn a_limit_that_is_reached_says_what_to_do() {
         let error = Error::insufficient_resources(Subtype::ResourceTevd);

@@ -1,4 +1,4 @@
-//! An adapter on the test backend with what most tests need: a zone, dispatchers, endpoints in any state.
+//! An adapter on the test backend, with a zone, dispatchers and endpoints in any state.
 
 use std::vec::Vec;
 
@@ -20,11 +20,11 @@ use crate::sync::NoLock;
 use crate::testing::{IA_ATTRIBUTES, PROVIDER_ATTRIBUTES, TestBackend, TestStorage};
 use crate::time::Instant;
 
-/// The qualifier service points of the tests listen on.
+/// Connection qualifier of the tests' service points.
 pub(crate) const QUALIFIER: u64 = 77;
-/// Where the peer is.
+/// Address of the peer.
 pub(crate) const PEER: IaAddress = IaAddress::Node(2);
-/// Small endpoints.
+/// Attributes of a small endpoint.
 pub(crate) const SMALL: EpAttributes = EpAttributes {
     max_recv_dtos: 4,
     max_request_dtos: 4,
@@ -32,7 +32,7 @@ pub(crate) const SMALL: EpAttributes = EpAttributes {
     ..EpAttributes::DEFAULT
 };
 
-/// Whether an adapter has so many records left, which are taken then.
+/// Returns true if an adapter has `count` free records; takes them.
 pub(crate) fn has_records(ia: &Ia<'_, TestBackend, NoLock>, count: u32) -> bool {
     let owner = Owner::Requests(EpId::new(0, 1, 7));
     record::allocate_list(&ia.shared.records, owner, count, NO_RECORD).is_some()
@@ -43,7 +43,7 @@ pub(crate) struct Bench<'s> {
     pub(crate) ia: Ia<'s, TestBackend, NoLock>,
     pub(crate) device: TestBackend,
     pub(crate) pz: PzId,
-    /// Data transfers and binds.
+    /// Dispatcher of data transfers and binds.
     pub(crate) data: EvdId,
     pub(crate) connections: EvdId,
     pub(crate) requests: EvdId,
@@ -63,7 +63,7 @@ impl<'s> Bench<'s> {
         Self::on(TestBackend::new(adapter, provider), storage)
     }
 
-    /// Of a device with operations beyond the interface.
+    /// Creates an adapter on a device with extended operations.
     pub(crate) fn extended(storage: &'s mut TestStorage, extensions: Extensions) -> Self {
         let device = TestBackend::new(IA_ATTRIBUTES, PROVIDER_ATTRIBUTES);
         device.set_extensions(extensions);
@@ -89,7 +89,7 @@ impl<'s> Bench<'s> {
         }
     }
 
-    /// An unconnected endpoint with everything it needs.
+    /// Creates an unconnected endpoint with zone and dispatchers.
     pub(crate) fn endpoint(&self) -> EpId {
         self.ia
             .ep_create(
@@ -102,12 +102,12 @@ impl<'s> Bench<'s> {
             .unwrap()
     }
 
-    /// The device's queue pair of an endpoint.
+    /// Returns the device's queue pair of an endpoint.
     pub(crate) fn pair(&self, ep: EpId) -> QueuePairKey {
         self.device.pair(ep.handle().to_raw()).unwrap()
     }
 
-    /// The device reports something, and the core takes it in.
+    /// Raises an event of the device and lets the core handle it.
     pub(crate) fn happen(&self, event: ControlEvent) {
         self.device.push_control(event);
         self.ia.progress(Instant::ZERO);
@@ -131,7 +131,7 @@ impl<'s> Bench<'s> {
             .unwrap();
     }
 
-    /// The peer accepted.
+    /// Reports that the peer accepted the connection of `ep`.
     pub(crate) fn establish(&self, ep: EpId) {
         self.happen(ControlEvent::Established {
             queue_pair: ep.handle().to_raw(),
@@ -139,7 +139,7 @@ impl<'s> Bench<'s> {
         });
     }
 
-    /// A connected endpoint; its ESTABLISHED event is dequeued.
+    /// Creates a connected endpoint and dequeues its ESTABLISHED event.
     pub(crate) fn connected(&self) -> EpId {
         let ep = self.endpoint();
         self.connect(ep);
@@ -151,7 +151,7 @@ impl<'s> Bench<'s> {
         ep
     }
 
-    /// A peer asks at the service point with this handle; tells the backend's name of the request.
+    /// Raises a connection request at a service point; returns the backend's key of the request.
     pub(crate) fn ask(&self, service_point: Handle) -> RequestKey {
         let request = RequestKey(self.next_request.get());
         self.next_request.set(request.0 + 1);
@@ -166,7 +166,7 @@ impl<'s> Bench<'s> {
         request
     }
 
-    /// The next connection request event.
+    /// Dequeues the next connection request event.
     pub(crate) fn request_event(&self) -> Option<CrId> {
         match self.ia.evd_dequeue(self.requests) {
             Ok(Event::ConnectionRequest { cr, .. }) => Some(cr),
@@ -175,7 +175,7 @@ impl<'s> Bench<'s> {
         }
     }
 
-    /// An endpoint reserved for a service point.
+    /// Creates an endpoint that is reserved for a service point.
     pub(crate) fn reserved(&self, qualifier: u64) -> (EpId, RspId) {
         let ep = self.endpoint();
         let rsp = self
@@ -185,7 +185,7 @@ impl<'s> Bench<'s> {
         (ep, rsp)
     }
 
-    /// An endpoint in a state, and its connection request if it has one.
+    /// Creates an endpoint in a state, with its connection request if the state has one.
     pub(crate) fn in_state(&self, state: EndpointState) -> (EpId, Option<CrId>) {
         self.in_state_at(QUALIFIER, state)
     }

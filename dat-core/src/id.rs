@@ -11,10 +11,12 @@ use crate::flags::HandleKind;
 /// A handle of any kind, as one word; zero is the null handle.
 ///
 /// From the top: 16 bits instance tag, 4 bits kind + 1, 28 bits generation, 16 bits index.
-/// In the storage it was made in, a handle never becomes valid again once its object is gone: a slot whose
-/// generations are used up is retired, and generations outlive the adapter. In other storage the tag tells
-/// it apart: adapters that are open have different tags, and a closed one's tag comes back when 65,536 more
-/// have been given out. A handle kept for so long may name an object of another adapter.
+///
+/// In the storage that it was made in, a handle never becomes valid again once its object is gone:
+/// a slot retires after its last generation, and generations outlive the adapter. In other storage
+/// the tag tells handles apart. Open adapters have different tags. The tag of a closed adapter is
+/// reused after 65,536 more tags were given out, so a handle kept that long may name an object of
+/// another adapter.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Handle(u64);
@@ -41,28 +43,28 @@ impl Handle {
         )
     }
 
-    /// The handle as a word, for storage outside of Rust.
+    /// Returns the handle as a word, for storage outside of Rust.
     pub const fn to_raw(self) -> u64 {
         self.0
     }
 
-    /// The handle a word stands for; any word is accepted here and checked where it is used.
+    /// Returns the handle of a word; accepts any word, since each use checks the handle.
     pub const fn from_raw(raw: u64) -> Self {
         Self(raw)
     }
 
-    /// Whether this is the null handle.
+    /// Returns true for the null handle.
     pub const fn is_null(self) -> bool {
         self.0 == 0
     }
 
-    /// The kind of object, or `None` for a null or malformed handle.
+    /// Returns the kind of object, or `None` for a null or malformed handle.
     pub fn kind(self) -> Option<HandleKind> {
         let kind = (self.0 >> KIND_SHIFT & 0xF) as u32;
         HandleKind::try_from(kind.checked_sub(1)?).ok()
     }
 
-    /// The slot the handle names.
+    /// Returns the index of the slot.
     #[inline]
     pub(crate) const fn index(self) -> usize {
         (self.0 & 0xFFFF) as usize
@@ -76,7 +78,7 @@ impl Handle {
         (self.0 >> INSTANCE_SHIFT) as u16
     }
 
-    /// Says why this handle does not name the live object whose handle is `expected`.
+    /// Returns the error for a handle that names no live object of `kind` in `instance`.
     #[cold]
     #[inline(never)]
     pub(crate) fn refused(self, kind: HandleKind, instance: u16, subtype: Subtype) -> Error {
@@ -121,17 +123,17 @@ macro_rules! typed_handles {
             /// The null handle of this kind.
             pub const NULL: Self = Self(Handle::NULL);
 
-            /// Takes any handle for one of this kind; what it really names is checked where it is used.
+            /// Converts any handle; each use checks that the object is of this kind.
             pub const fn from_handle(handle: Handle) -> Self {
                 Self(handle)
             }
 
-            /// The handle without its kind in the type.
+            /// Returns the untyped handle.
             pub const fn handle(self) -> Handle {
                 self.0
             }
 
-            /// Whether this is the null handle.
+            /// Returns true for the null handle.
             pub const fn is_null(self) -> bool {
                 self.0.is_null()
             }
@@ -141,7 +143,7 @@ macro_rules! typed_handles {
                 self.0.index()
             }
 
-            /// The error for a handle of this kind that names nothing live in `instance`.
+            /// Returns the error for a handle without a live object of this kind in `instance`.
             #[cold]
             pub(crate) fn refused(self, instance: u16) -> Error {
                 self.0.refused(HandleKind::$kind, instance, Subtype::$subtype)
@@ -190,8 +192,11 @@ typed_handles! {
 }
 
 impl EpId {
-    /// A value that nobody can ask this endpoint's slot for: its index is another slot's. To be compared
-    /// with where the endpoint's own handle would let a call pass; the null handle would let null handles pass slot 0.
+    /// Returns a value that never matches a handle of this endpoint's slot.
+    ///
+    /// It has the index of another slot. Comparing with it fails where the endpoint's own handle
+    /// would let a call pass. The null handle would not do: in slot 0 it would let null handles
+    /// pass.
     pub(crate) const fn unaskable(self) -> Self {
         Self(Handle::from_raw(self.0.to_raw() ^ 1))
     }
@@ -203,14 +208,14 @@ impl EvdId {
         Self(Handle::from_raw(self.0.to_raw() ^ 1))
     }
 
-    /// As `refused`, with the subtype of the role the event dispatcher was named for (GEN-03).
+    /// As `refused`, with the subtype of the argument that named the event dispatcher (GEN-03).
     #[cold]
     pub(crate) fn refused_as(self, instance: u16, role: Subtype) -> Error {
         self.handle().refused(HandleKind::Evd, instance, role)
     }
 }
 
-/// Steps a slot to its next generation, or says that the slot is used up.
+/// Returns the next generation of a slot, or an error after the last one.
 pub(crate) fn next_generation(generation: u32) -> Result<u32> {
     if generation >= LAST_GENERATION {
         return Err(

@@ -1,12 +1,12 @@
 //! The Direct Access Transport (uDAPL 1.2) as a `no_std`, no-alloc state machine.
 //!
-//! The core is the law: it knows endpoint states, privileges, protection zones, segment bounds,
-//! flags and events, and checks all that can be known locally before a backend hears of a request. A
-//! [`backend`] only carries: it supplies queues and doorbells.
+//! The core validates: it keeps endpoint states, privileges, protection zones, segment bounds,
+//! flags and events. It checks every condition that can be known locally before it passes a request
+//! to a backend. A [`backend`] only executes: it supplies queues and doorbells.
 //!
 //! ```
 //! # use core::sync::atomic::AtomicU8;
-//! // Whatever implements `Backend` takes the place of `B`.
+//! // `B` is any type that implements `Backend`.
 //! use dat_core::{Ia, IaStorage, Result, backend::Backend, sync::NoLock};
 //!
 //! fn open<B: Backend>(backend: B, storage: &mut IaStorage<B, NoLock, 4, 4, 1, 8, 64, 128>) -> Result<()> {
@@ -16,50 +16,58 @@
 //! }
 //! ```
 //!
-//! Whole programs, from opening to closing, are the examples of `backend-mock`: `write`, `bind`, `shared_receive` and `firmware`.
+//! Whole programs, from opening to closing, are the examples of `backend-mock`: `write`, `bind`,
+//! `shared_receive` and `firmware`.
 //!
 //! # Storage
 //! The caller lends slices of empty slots ([`Storage`]), or an [`IaStorage`] that bundles them and
-//! can be a `static`. Nothing is allocated; a full table is an error value. Handles ([`id`]) carry
-//! kind, generation and instance, so a stale, foreign or mistaken one is told apart and refused.
+//! can be a `static`. The core allocates nothing; a full table is an error value. Handles ([`id`])
+//! carry kind, generation and instance, so the core detects and refuses a handle that is stale,
+//! foreign or of another kind.
 //!
 //! # Locks and interrupts
-//! [`Ia`] is generic over a [`sync::RawLock`]: [`sync::NoLock`] for one thread,
-//! `SpinLock`, `CriticalSectionLock` or `HostLock` by feature, or a `SplitLock` of two of them: one for the data path, one
-//! for calls that take device time. A post takes one lock, that of its queue.
-//! Interrupt handlers get an [`InterruptHandle`], which sets a bit and wakes a waker and can do nothing else, so
-//! a spin lock is safe beside it; with the critical-section lock any call may come from a handler.
+//! [`Ia`] is generic over a [`sync::RawLock`]: [`sync::NoLock`] for one thread, `SpinLock`,
+//! `CriticalSectionLock` or `HostLock` by feature, or a `SplitLock` of two of them: one for the
+//! data path, one for calls that take device time. A post takes one lock, that of its queue.
+//! Interrupt handlers get an [`InterruptHandle`], which only counts an interrupt and wakes wakers.
+//! It takes no lock, so a handler can notify an adapter with a spin lock. With the critical-section
+//! lock a handler may make any call.
 //!
 //! # Why posting is safe
 //! Every post is a safe function, because an accepted request can only name memory inside live
 //! registrations:
-//! 1. Memory enters through [`memory::Region`]: from a `'static` slice of atomics, or by the one unsafe step
-//!    `Region::from_raw_parts`, whose caller promises that the memory stays and tolerates device accesses.
-//! 2. A post copies a segment into the device's queue only after context, zone, privilege and bounds were
-//!    checked against one consistent reading of the region's slot; the device gets that region's own key.
-//! 3. `lmr_free` returns after the backend took the region from the device
-//!    ([`backend::Backend::deregister`] promises that neither device nor peer touches it afterwards); a post that
-//!    races with it hands the device a key that is dead. Dropping the adapter frees all regions; forgetting it
-//!    leaves them registered, which the promise of `from_raw_parts` and `'static` both allow for.
-//! 4. What a device or a peer reports is never trusted: a completion must carry the token of a request that is
-//!    posted now, lengths are clamped, and tables are reached by checked indices only.
+//! 1. Memory enters through [`memory::Region`]: from a `'static` slice of atomics, or by the unsafe
+//!    function `Region::from_raw_parts`, whose caller promises that the memory stays and tolerates
+//!    device accesses.
+//! 2. A post copies a segment into the device's queue only after it has checked context, zone,
+//!    privilege and bounds against one consistent reading of the region's slot. The device gets
+//!    that region's own key.
+//! 3. `lmr_free` returns after the backend has deregistered the region
+//!    ([`backend::Backend::deregister`] promises that neither the device nor a peer accesses it
+//!    afterwards). A post that races with it hands the device an invalid key. Dropping the adapter
+//!    frees all regions. Forgetting the adapter leaves them registered, which both the promise of
+//!    `from_raw_parts` and `'static` allow.
+//! 4. The core never trusts a device or a peer: a completion must carry the token of a request that
+//!    is posted now, lengths are clamped, and tables are indexed with bounds checks only.
 //!
 //! # Features
-//! None is default. All are additive but `compact`, which is for images: it takes limits from every crate of the program.
+//! No feature is on by default. All are additive except `compact`, which is for firmware images: it
+//! lowers limits for every crate of the program.
 //!
 //! | feature | adds |
 //! |---|---|
 //! | `std` | `HostLock`, blocking waits on host threads |
-//! | `compact` | less memory: one way for all posts and all dequeues, private data of 64 bytes, one bind under way per window |
+//! | `compact` | less memory: one path for posts and dequeues, 64 B private data, 1 pending bind per window |
 //! | `spin` | `SpinLock` |
 //! | `critical-section` | `CriticalSectionLock`, and atomics for cores without compare-and-swap |
 //! | `defmt` | `defmt::Format` on public types, notices to defmt |
 //! | `log` | notices to `log` |
-//! | `scheduled` | for the fuzz targets, without any promise: a function of the host's hears of each access to a shared word or a spin lock (`sync::on_access`) |
+//! | `scheduled` | for fuzz targets, unstable: a hook before shared accesses (`sync::on_access`) |
 //!
 //! # Unsafe code
-//! Only in [`sync`] (locks, copies of shared bytes). Two promises are asked of others: of whoever makes a [`memory::Region`] from raw
-//! parts, and of whoever writes a [`backend::Backend`].
+//! Only in [`sync`] (locks, copies of shared bytes). Two promises come from outside: from the
+//! caller that makes a [`memory::Region`] from raw parts, and from the author of a
+//! [`backend::Backend`].
 #![no_std]
 #![cfg_attr(
     miri,

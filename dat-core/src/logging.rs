@@ -1,6 +1,6 @@
-//! One macro for what an operator may want to know; it goes to `log` and to `defmt` as features ask.
+//! The macro for messages to an operator, written to `log` and to `defmt` by feature.
 //!
-//! Never on the data path. Without a feature the arguments are still type-checked.
+//! Not for the data path. Without a feature the arguments are still type-checked.
 
 macro_rules! notice {
     ($format:literal $(, $argument:expr)* $(,)?) => {{

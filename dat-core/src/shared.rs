@@ -8,14 +8,14 @@ use crate::record::RecordSlot;
 use crate::sync::atomic::AtomicBool;
 use crate::sync::{RawLock, Table};
 
-/// Slices of slots that carry their own locks or are made of atomic words.
+/// Tables whose slots carry their own locks or consist of atomic words.
 pub(crate) struct Shared<'s, B: Backend, L: RawLock> {
     pub(crate) instance: u16,
-    /// The provider needs no cache maintenance around RDMA.
+    /// Set if the provider needs no cache maintenance around RDMA.
     pub(crate) coherent: bool,
-    /// What the device can beyond the interface.
+    /// Extended operations of the device.
     pub(crate) extensions: Extensions,
-    /// Whether the end of a connection with shared receives is an asynchronous event too.
+    /// Set if the end of a connection with shared receives also raises an asynchronous event.
     pub(crate) tells_shared_ends: AtomicBool,
     pub(crate) local_regions: &'s [LmrSlot],
     pub(crate) remote_regions: Table<'s, RmrSlot<L>>,

@@ -1,4 +1,4 @@
-//! Memory the caller lends: one slice of empty slots for each kind of object.
+//! Memory that the caller lends: one slice of empty slots for each kind of object.
 
 use crate::backend::Backend;
 use crate::connection::{CrSlot, PspSlot, RspSlot};
@@ -10,7 +10,7 @@ use crate::sync::{Places, RawLock, Table};
 
 /// The storage of one interface adapter; the lengths of the slices are its limits.
 ///
-/// At most 65,536 slots of a kind are used.
+/// At most 65,536 slots of each kind of object are used. Events and records have no such limit.
 pub struct Storage<'s, B: Backend, L: RawLock> {
     /// Protection zones.
     pub protection_zones: Table<'s, PzSlot>,
@@ -30,27 +30,28 @@ pub struct Storage<'s, B: Backend, L: RawLock> {
     pub public_service_points: Table<'s, PspSlot>,
     /// Reserved service points.
     pub reserved_service_points: Table<'s, RspSlot>,
-    /// Connection requests that were neither accepted nor rejected yet.
+    /// Connection requests that are neither accepted nor rejected yet.
     pub connection_requests: Table<'s, CrSlot>,
-    /// Queued events that are no completions, of all event dispatchers together.
+    /// Queued events other than completions, of all event dispatchers together.
     pub events: Table<'s, EventSlot>,
     /// Posted requests and receives, of all queues together.
     pub records: Table<'s, RecordSlot>,
-    /// Nothing was ever made of all that, so that nothing has to be looked for that an adapter left behind which was forgotten instead of closed.
+    /// Set if all slots are new; `Ia::open` then skips the clean-up of a leaked adapter.
     pub fresh: bool,
 }
 
-/// The two bundles of all kinds of slots: how many of which slot there are of each kind.
+/// Defines the two bundles of all kinds of slots, from each kind's number and type.
 macro_rules! bundles {
     ($($kind:ident: $count:ident of $slot:ty;)*) => {
-        /// Arrays for the storage of one interface adapter, sized by the six numbers that matter.
+        /// Arrays for the storage of one interface adapter, sized by six numbers.
         ///
-        /// `EPS` endpoints (and as many service points and connection requests), `EVDS` event dispatchers
-        /// and notification objects, `SRQS` shared receive queues, `REGIONS` local regions, remote regions
-        /// and protection zones, `EVENTS` and `RECORDS` as in [`Storage`].
+        /// `EPS` endpoints (and as many service points and connection requests), `EVDS` event
+        /// dispatchers and notification objects, `SRQS` shared receive queues, `REGIONS` local
+        /// regions, remote regions and protection zones, `EVENTS` and `RECORDS` as in [`Storage`].
         ///
-        /// It lies where it is made: one of more than some 100 KiB belongs into a `static`, since a stack has no room for it, nor has
-        /// `Box::new`, which makes it there first. A host that wants thousands of objects lends a [`Storage`] of slices of `Vec`s.
+        /// Storage of more than some 100 KiB belongs into a `static`. It overflows a stack, and so
+        /// does `Box::new`, which builds it on the stack first. A host that needs thousands of
+        /// objects lends a [`Storage`] of slices of `Vec`s.
         pub struct IaStorage<
             B: Backend,
             L: RawLock,
@@ -75,7 +76,7 @@ macro_rules! bundles {
             const RECORDS: usize,
         > IaStorage<B, L, EPS, EVDS, SRQS, REGIONS, EVENTS, RECORDS>
         {
-            /// Empty storage; usable in a `static`.
+            /// Creates empty storage; usable in a `static`.
             pub const fn new() -> Self {
                 Self {
                     $($kind: [const { <$slot>::EMPTY }; $count],)*
@@ -107,8 +108,10 @@ macro_rules! bundles {
             }
         }
 
-        /// As [`IaStorage`], without first values: a `static` of it takes memory, but none of the image that the memory is filled
-        /// from. It is lent once, and gets its values then.
+        /// As [`IaStorage`], without initial values.
+        ///
+        /// A `static` of it takes no space in the program image. It can be lent once, and `lend`
+        /// writes the initial values.
         pub struct IaPlaces<
             B: Backend,
             L: RawLock,
@@ -133,14 +136,14 @@ macro_rules! bundles {
             const RECORDS: usize,
         > IaPlaces<B, L, EPS, EVDS, SRQS, REGIONS, EVENTS, RECORDS>
         {
-            /// Memory of which nothing is known.
+            /// Creates uninitialised storage; usable in a `static`.
             pub const fn new() -> Self {
                 Self {
                     $($kind: Places::new(),)*
                 }
             }
 
-            /// Makes all slots empty, and lends them to an interface adapter.
+            /// Initialises all slots as empty, and lends them to an interface adapter.
             pub fn lend(&'static mut self) -> Storage<'static, B, L> {
                 Storage {
                     $($kind: self.$kind.fill(|| <$slot>::EMPTY).as_mut_slice().into(),)*
@@ -182,7 +185,9 @@ bundles! {
     records: RECORDS of RecordSlot;
 }
 
-/// The first run of `count` slots, made or not, for all of which that are there `is_free` holds; all of it is there then.
+/// Finds the first run of `count` free slots, and makes those not made yet.
+///
+/// Slots that are not made yet count as free.
 pub(crate) fn find_run<T>(
     slots: &Table<'_, T>,
     count: u32,
@@ -207,8 +212,9 @@ pub(crate) fn find_run<T>(
     (slots.make(end)).then(|| u32::try_from(start).ok())?
 }
 
-/// The index of the first slot of a table that `is_free` accepts, and which `reached` is past then. A slot that was never used is
-/// made if all others are taken.
+/// Finds the first free slot of a table and raises `reached` above its index.
+///
+/// Makes a new slot if all others are taken.
 pub(crate) fn find_slot<T>(
     slots: &Table<'_, T>,
     reached: &mut u32,
@@ -224,7 +230,7 @@ pub(crate) fn find_slot<T>(
     Some(index)
 }
 
-/// A slot is taken.
+/// Raises `reached` above the index of a taken slot.
 pub(crate) fn reach(reached: &mut u32, index: u16) {
     *reached = u32::from(index).saturating_add(1).max(*reached);
 }
@@ -236,7 +242,7 @@ mod tests {
 
     use super::*;
 
-    /// A number of a slot has sixteen bits: no slot is made beyond, which nobody could name.
+    /// A slot index has 16 bits: no slot is made beyond it.
     #[test]
     fn no_slot_is_made_that_has_no_number() {
         let slots = Box::leak(vec![const { core::mem::MaybeUninit::uninit() }; 65_537].into());

@@ -1,9 +1,9 @@
-//! Time as the caller tells it; the core reads no clock.
+//! Time as the caller passes it; the core reads no clock.
 
 #[cfg(test)]
 mod tests;
 
-/// A moment, in microseconds since an epoch of the caller's choice.
+/// A point in time, in microseconds since an epoch of the caller's choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Instant(u64);
@@ -12,17 +12,17 @@ impl Instant {
     /// The epoch.
     pub const ZERO: Self = Self(0);
 
-    /// The moment `micros` microseconds after the epoch.
+    /// Returns the time `micros` microseconds after the epoch.
     pub const fn from_micros(micros: u64) -> Self {
         Self(micros)
     }
 
-    /// Microseconds since the epoch.
+    /// Returns the microseconds since the epoch.
     pub const fn as_micros(self) -> u64 {
         self.0
     }
 
-    /// The moment a DAT timeout runs out: `None` for an infinite one (GEN-09).
+    /// Returns the time at which a DAT timeout expires; `None` for an infinite one (GEN-09).
     pub fn after(self, timeout: u32) -> Option<Self> {
         if timeout == crate::flags::TIMEOUT_INFINITE {
             return None;
@@ -31,7 +31,7 @@ impl Instant {
     }
 }
 
-/// The first of two moments that may or may not come.
+/// Returns the earlier of two optional times.
 pub(crate) fn first(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.min(other)),

@@ -1,4 +1,7 @@
-//! The control path: values in, values out, answers by polling.
+//! The control path: device objects, connections and asynchronous events.
+//!
+//! Calls exchange plain values. Outcomes that depend on a peer arrive later, through
+//! [`Backend::poll_control`].
 
 use super::{CompletionQueue, DirectAccess, Extensions, ReceiveQueue, SendQueue};
 use crate::attributes::{EpAttributes, IaAddress, IaAttributes, ProviderAttributes};
@@ -6,17 +9,17 @@ use crate::flags::{MemoryPrivileges, QualityOfService};
 use crate::memory::Region;
 use crate::time::Instant;
 
-/// Most private data that the core carries with a connection; a provider may allow less.
+/// Largest private data that the core carries, in bytes; a provider may allow less.
 pub const PRIVATE_DATA_MAX: usize = if cfg!(feature = "compact") { 64 } else { 256 };
 
-/// Private data of a connection request or an answer.
+/// Private data of a connection request or its answer.
 pub type PrivateData = heapless::Vec<u8, PRIVATE_DATA_MAX>;
 
 macro_rules! keys {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(
         $(#[$doc])*
         ///
-        /// Chosen by the backend; the core only keeps it.
+        /// The backend chooses the value; the core only stores it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
         #[cfg_attr(feature = "defmt", derive(defmt::Format))]
         pub struct $name(pub usize);
@@ -24,47 +27,47 @@ macro_rules! keys {
 }
 
 keys! {
-    /// The backend's protection domain behind a protection zone.
+    /// Key of a protection domain, the device object of a protection zone.
     DomainKey;
-    /// The backend's memory window.
+    /// Key of a memory window.
     WindowKey;
-    /// The backend's queue pair.
+    /// Key of a queue pair.
     QueuePairKey;
-    /// The backend's shared receive queue.
+    /// Key of a shared receive queue.
     SharedReceiveQueueKey;
-    /// The backend's listener.
+    /// Key of a listener.
     ListenerKey;
-    /// The backend's incoming connection request.
+    /// Key of an incoming connection request.
     RequestKey;
 }
 
-/// The backend's registered region: its object and the device's two keys.
+/// Keys of a registered region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct RegionKeys {
-    /// The backend's object.
+    /// The backend's own key of the region.
     pub object: usize,
     /// Key for local segments.
     pub local: u32,
-    /// Key for peers (the RMR context); 0 if no remote right was asked for.
+    /// Key for peers (the RMR context); 0 if the region grants no remote privilege.
     pub remote: u32,
 }
 
-/// The backend could not do it; nothing changed.
+/// The reason a backend refused a call; the call changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[non_exhaustive]
 pub enum BackendError {
-    /// Out of memory or device objects.
+    /// Memory or device objects are exhausted, or a size exceeds the device's limit.
     Resources,
-    /// The device cannot do that at all.
+    /// The device lacks the operation.
     NotSupported,
-    /// The connection qualifier is taken.
+    /// Another listener holds the connection qualifier.
     QualifierInUse,
     /// No connection qualifier is free.
     QualifierUnavailable,
-    /// The address cannot be used.
+    /// The transport cannot use the address or the connection qualifier.
     Address,
-    /// Not in this state (for example: change a queue pair with posted requests).
+    /// The object's state forbids the call, as when a change would lose posted receives.
     State,
     /// The device failed.
     Device,
@@ -72,8 +75,8 @@ pub enum BackendError {
 
 /// Memory to register.
 ///
-/// Only a [`Region`] becomes one, so that safe code cannot have a device reach memory that nobody
-/// promised for it:
+/// Outside the core, only a [`Region`] yields one, so safe code cannot expose arbitrary addresses
+/// to a device:
 ///
 /// ```compile_fail,E0451
 /// # use dat_core::{backend::{DomainKey, Registration}, flags::MemoryPrivileges};
@@ -93,12 +96,12 @@ pub struct Registration {
 }
 
 impl Registration {
-    /// Asks for a region to be registered in a domain, with rights to grant.
+    /// Describes the registration of `region` in `domain`.
     pub fn new(domain: DomainKey, region: &Region, privileges: MemoryPrivileges) -> Self {
         Self::of(domain, region.base(), region.len(), privileges)
     }
 
-    /// As `new`, for memory that a live region holds.
+    /// As [`new`](Self::new), for memory that a live region already covers.
     pub(crate) fn of(
         domain: DomainKey,
         base: *mut u8,
@@ -113,39 +116,41 @@ impl Registration {
         }
     }
 
-    /// The domain it belongs to.
+    /// Protection domain of the region.
     pub fn domain(&self) -> DomainKey {
         self.domain
     }
 
-    /// First byte.
+    /// Address of the first byte.
     pub fn base(&self) -> *mut u8 {
         self.base
     }
 
-    /// Bytes, at least 1 from the core.
+    /// Length in bytes; the core passes at least 1.
     pub fn length(&self) -> usize {
         self.length
     }
 
-    /// Rights to grant.
+    /// Privileges that the region grants.
     pub fn privileges(&self) -> MemoryPrivileges {
         self.privileges
     }
 }
 
-/// Which cache maintenance is asked for.
+/// The operation that cache maintenance prepares or follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncDirection {
-    /// Local stores become visible to incoming RDMA Reads (LSR-01).
+    /// Makes earlier local stores visible to later incoming RDMA Reads (LSR-01).
     RdmaRead,
-    /// Incoming RDMA Writes become visible locally; local stores are ordered before later ones (LSW-02, LSW-23).
+    /// Makes completed incoming RDMA Writes visible to local loads (LSW-02).
+    ///
+    /// Also orders earlier local stores before later incoming RDMA Writes (LSW-23).
     RdmaWrite,
 }
 
-/// What a queue pair is made from.
+/// Parameters of a queue pair.
 ///
-/// Whoever is not the core makes one by [`new`](Self::new), and cannot vouch for segments:
+/// Outside the core, only [`new`](Self::new) makes one, and it never permits reads at post:
 ///
 /// ```compile_fail,E0451
 /// # use dat_core::{attributes::EpAttributes, backend::{DomainKey, QueuePairRequest}};
@@ -158,21 +163,21 @@ pub enum SyncDirection {
 pub struct QueuePairRequest {
     /// Names the queue pair in completions and control events.
     pub token: u64,
-    /// Domain for requests and remote access.
+    /// Protection domain of local segments and of remote access.
     pub domain: DomainKey,
-    /// Number of the completion queue for requests (its `number` at creation), if wanted.
+    /// Number of the completion queue for requests, if any.
     pub request_queue: Option<u16>,
-    /// Number of the completion queue for receives, if wanted.
+    /// Number of the completion queue for receives, if any.
     pub receive_queue: Option<u16>,
-    /// The shared receive queue, if any.
+    /// Key of the shared receive queue, if any.
     pub shared_receive_queue: Option<SharedReceiveQueueKey>,
-    /// Sizes and depths; all counts were checked to be non-negative and within the adapter's limits.
+    /// Queue sizes; the core passes non-negative counts within the adapter's limits.
     pub attributes: EpAttributes,
     pub(crate) vouched: bool,
 }
 
 impl QueuePairRequest {
-    /// A queue pair without queues for its completions, to be driven by somebody other than the core.
+    /// Creates a request without completion queues, for callers other than the core.
     pub const fn new(token: u64, domain: DomainKey, attributes: EpAttributes) -> Self {
         Self {
             token,
@@ -185,20 +190,20 @@ impl QueuePairRequest {
         }
     }
 
-    /// Whether the send queue may read the memory of a Send or an RDMA Write while it is posted, on the
-    /// processor.
+    /// Returns true if the send queue may read the data of a request at post.
     ///
-    /// Yes only from the core to a backend with [`Backend::READS_AT_POST`]: then segments lie in regions that
-    /// stay until the request was posted. Whoever else drives a queue can name any address.
+    /// Applies to Sends and RDMA Writes. True only if the core made the request for a backend with
+    /// [`Backend::READS_AT_POST`]: the core then keeps the regions of all segments registered until
+    /// the post returns. Other callers can put any address into a segment.
     pub const fn may_read_at_post(&self) -> bool {
         self.vouched
     }
 }
 
-/// A queue pair in its parts.
+/// A new queue pair: its key and its queues.
 #[derive(Debug)]
 pub struct QueuePair<S, R> {
-    /// The backend's object.
+    /// Key of the queue pair.
     pub key: QueuePairKey,
     /// The send queue.
     pub send: S,
@@ -206,23 +211,23 @@ pub struct QueuePair<S, R> {
     pub receive: Option<R>,
 }
 
-/// How to end a connection.
+/// Mode of ending a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DisconnectMode {
-    /// All requests have completed: end the connection in order, the peer sees a disconnect.
+    /// For use once all requests have completed; the peer sees a disconnect.
     Graceful,
-    /// End it now; what has not completed is flushed; the peer sees a disconnect.
+    /// Flushes pending requests; the peer sees a disconnect.
     Abrupt,
-    /// The connection failed: end it now; the peer sees a broken connection.
+    /// Flushes pending requests; the peer sees a broken connection if the transport can say so.
     Broken,
 }
 
-/// A connection to set up.
+/// Parameters of an outgoing connection.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectRequest<'a> {
-    /// Where to.
+    /// Address of the peer.
     pub address: IaAddress,
-    /// The connection qualifier the peer listens on.
+    /// Connection qualifier that the peer listens on.
     pub qualifier: u64,
     /// Private data for the peer.
     pub private_data: &'a [u8],
@@ -230,217 +235,234 @@ pub struct ConnectRequest<'a> {
     pub quality: QualityOfService,
 }
 
-/// Why a connection attempt failed.
+/// The reason a connection attempt failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(
     not(feature = "compact"),
     expect(
         clippy::large_enum_variant,
-        reason = "there is no allocator to box the data with, and the event around it carries as much elsewhere"
+        reason = "no allocator to box the data; other control events are as large"
     )
 )]
 pub enum ConnectFailure {
-    /// The peer's consumer said no.
+    /// The peer's consumer rejected the request, with this private data.
     PeerRejected(PrivateData),
-    /// Nobody listens, backlog full, or a transport reason.
+    /// The peer has no listener or a full backlog, or the transport refused.
     NonPeerRejected,
-    /// The host cannot be reached.
+    /// The peer's host cannot be reached.
     Unreachable,
-    /// The transport gave up in the middle.
+    /// The transport gave up before the attempt was complete.
     TimedOut,
 }
 
-/// Something happened at the device. Queue pairs, listeners and queues are named by the tokens the core gave.
+/// An event of the device.
+///
+/// Events name queue pairs, listeners and shared receive queues by the core's tokens, and
+/// completion queues by number. The core ignores an event whose token is stale.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ControlEvent {
-    /// A connection request came in.
+    /// A connection request arrived.
     ConnectionRequest {
-        /// The token of the listener.
+        /// Token of the listener.
         listener: u64,
-        /// For `accept` or `reject`.
+        /// Key for [`Backend::accept`] or [`Backend::reject`].
         request: RequestKey,
-        /// Who asks.
+        /// Address of the peer.
         remote: IaAddress,
-        /// The peer's port qualifier.
+        /// Port qualifier of the peer.
         remote_port: u64,
-        /// The local address it came to.
+        /// Local address that received the request.
         local: IaAddress,
-        /// The peer's private data.
+        /// Private data of the peer.
         private_data: PrivateData,
     },
-    /// The peer gave a sign of life; the connection is not there yet.
+    /// The peer's host answered; the connection attempt is still pending.
+    ///
+    /// Makes the core report TIMED_OUT, not UNREACHABLE, if the attempt's deadline passes.
     Answered {
-        /// The token of the queue pair.
+        /// Token of the queue pair.
         queue_pair: u64,
     },
-    /// The connection stands (both sides). It must be there to be polled before the first completion
-    /// of a receive that it brought: a transport that delivers data first has to report this on that
-    /// completion.
+    /// A connection is established; each side reports its own.
+    ///
+    /// [`Backend::poll_control`] must be able to return this before the core polls the connection's
+    /// first receive completion. A transport whose data can overtake the handshake raises the event
+    /// when that completion is polled.
     Established {
-        /// The token of the queue pair.
+        /// Token of the queue pair.
         queue_pair: u64,
-        /// The accept's private data, on the active side.
+        /// Private data of the accept; only the active side uses it.
         private_data: PrivateData,
     },
-    /// The attempt, active or passive, failed; the queue pair is in error.
+    /// An active or passive connection attempt failed; the queue pair is in error.
     ConnectFailed {
-        /// The token of the queue pair.
+        /// Token of the queue pair.
         queue_pair: u64,
-        /// Why.
+        /// Why the attempt failed.
         failure: ConnectFailure,
     },
-    /// The peer ended the connection, or a local graceful or abrupt disconnect is done; the queue pair is in error.
+    /// The peer ended the connection; the queue pair is in error.
     Disconnected {
-        /// The token of the queue pair.
+        /// Token of the queue pair.
         queue_pair: u64,
     },
     /// The connection broke; the queue pair is in error.
     Broken {
-        /// The token of the queue pair.
+        /// Token of the queue pair.
         queue_pair: u64,
     },
     /// An armed completion queue has completions.
     Completions {
-        /// The number of the completion queue.
+        /// Number of the completion queue.
         queue: u16,
     },
-    /// As `Completions`, of a queue that was armed for solicited completions: one of them was taken already, and its
-    /// [`solicited`](super::Completion::solicited) did not say so. From devices that tell only so much.
+    /// As `Completions`; a solicited completion may already have been polled as unsolicited.
+    ///
+    /// For devices that notify of solicited completions but do not mark them (see
+    /// [`Completion::solicited`](super::Completion::solicited)).
     SolicitedCompletions {
-        /// The number of the completion queue.
+        /// Number of the completion queue.
         queue: u16,
     },
     /// An armed shared receive queue fell below its limit.
     SharedReceiveLimit {
-        /// The token of the shared receive queue.
+        /// Token of the shared receive queue.
         queue: u64,
     },
-    /// A shared receive queue failed: it goes on taking buffers, and gives none to queue pairs any more.
+    /// A shared receive queue failed; it still accepts buffers but hands none to queue pairs.
     SharedReceiveFailed {
-        /// The token of the shared receive queue.
+        /// Token of the shared receive queue.
         queue: u64,
     },
     /// A queue pair holds more receive buffers than its soft high watermark.
     SoftHighWatermark {
-        /// The token of the queue pair.
+        /// Token of the queue pair.
         queue_pair: u64,
     },
-    /// The device failed for good.
+    /// The device failed permanently.
     DeviceFailed,
 }
 
-/// Receive buffers a queue pair holds for arriving messages (EPY-01).
+/// Receive buffers that a queue pair holds for arriving messages (EPY-01).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ReceiveInfo {
-    /// Buffers held, if the device can tell.
+    /// Number of buffers; `None` if the device cannot tell.
     pub allocated: Option<u32>,
-    /// Span of message numbers, if the device can tell.
+    /// Span of their message numbers; `None` if the device cannot tell.
     pub span: Option<u32>,
 }
 
 /// A device and its connection management, called under the adapter's control lock.
 ///
-/// Nothing here is on the data path; calls may be slow but never wait for a peer.
+/// No call is on the data path. A call may wait for the device but never for a peer.
 ///
-/// A refused call changes nothing. Each call that can be refused may return [`BackendError::Device`]
-/// when the device has failed, and [`BackendError::State`] for an object that the backend does not
-/// know, which the core never names. `# Errors` lists the others.
+/// A refused call changes nothing. Each call that can be refused returns [`BackendError::Device`]
+/// if the device has failed. It returns [`BackendError::State`] for an object that the backend does
+/// not know, which the core never names. `# Errors` lists the others.
 ///
 /// # Safety
-/// Whoever registers memory may reuse it once its registration is undone, and relies on the backend:
-/// - The device and its peers touch registered memory only inside of [`Registration`]s and as far as their
-///   privileges and those of bound windows allow, whatever the queues of this backend are asked for.
-/// - When `deregister` returns neither touches that memory any more. A backend that is dropped has
-///   deregistered everything.
-/// - The processor reads none of it on their behalf, but for what
-///   [`may_read_at_post`](QueuePairRequest::may_read_at_post) allows. A backend that hands requests on to another
-///   one keeps none of their segments longer than the call.
+/// A consumer reuses its memory after deregistration and relies on the backend for the following:
+///
+/// 1. The device and its peers access memory only through a live [`Registration`] or a window bound
+///    to it, and only as its privileges permit. This holds for every request that safe code can
+///    post to this backend's queues.
+/// 2. After [`deregister`](Self::deregister) returns, neither the device nor a peer accesses the
+///    region. Dropping the backend deregisters all regions.
+/// 3. Without a check of keys, the backend reads consumer memory only at post, and only on queue
+///    pairs with [`may_read_at_post`](QueuePairRequest::may_read_at_post). A backend that forwards
+///    requests to another backend keeps no segment after the call.
 #[expect(unsafe_code)]
-// UNSAFETY: what a device does to memory is beyond the compiler.
+// UNSAFETY: the compiler cannot check a device's memory accesses.
 pub unsafe trait Backend {
-    /// Its completion queues.
+    /// The completion queue type.
     type CompletionQueue: CompletionQueue;
-    /// Its send queues.
+    /// The send queue type.
     type SendQueue: SendQueue;
-    /// Its receive queues.
+    /// The receive queue type.
     type ReceiveQueue: ReceiveQueue;
-    /// Its shared receive queues.
+    /// The shared receive queue type.
     type SharedReceiveQueue: ReceiveQueue;
 
-    /// `is_quiet` tells whether anything has happened, and `poll_control` says what there is whatever the time: a blocking wait asks the one before it calls
-    /// the other, and reads no clock for it.
+    /// Set if `is_quiet` is implemented and `poll_control` ignores the time.
+    ///
+    /// Blocking waits then avoid the clock: before the first sleep they skip `poll_control` if
+    /// `is_quiet` returns true, and after a sleep they pass an arbitrary time.
     const EVENT_DRIVEN: bool = false;
 
-    /// Its send queues may read the memory of Sends and RDMA Writes on the processor while they are posted
-    /// (between `commit` and the return of `ring`, never before), where [`QueuePairRequest::may_read_at_post`] says so.
+    /// Set if send queues read a request's data at post, to send it inline.
     ///
-    /// The processor asks no key, so the core sees to it that such a post reaches live regions alone: making and
-    /// freeing a region passes through the lock of every endpoint once, which takes as long as the posts that are
-    /// under way there. Others do not pay for that.
+    /// A send queue may read the data of a Send or RDMA Write from `commit` to the return of
+    /// `ring`, if its queue pair [may read at post](QueuePairRequest::may_read_at_post). The
+    /// processor checks no key, so the core keeps regions alive across posts: creating or freeing a
+    /// region takes the lock of every endpoint once, and so waits for the posts in progress. Other
+    /// backends do not pay for this.
     const READS_AT_POST: bool = false;
 
-    /// What the adapter is and how much of everything it has.
+    /// Returns the adapter's attributes and limits.
     fn ia_attributes(&self) -> IaAttributes;
 
-    /// What this provider can do.
+    /// Returns the provider's capabilities.
     fn provider_attributes(&self) -> ProviderAttributes;
 
-    /// The operations beyond the interface that its send queues take.
+    /// Returns the extended operations that the send queues accept.
     fn extensions(&self) -> Extensions {
         Extensions::empty()
     }
 
-    /// Makes a protection domain.
+    /// Creates a protection domain.
     ///
     /// # Errors
     /// - [`BackendError::Resources`]: out of memory or device objects.
     fn create_domain(&mut self) -> Result<DomainKey, BackendError>;
 
-    /// Gives a protection domain back; nothing uses it any more.
+    /// Destroys a protection domain that no object uses.
     fn destroy_domain(&mut self, domain: DomainKey);
 
-    /// Registers memory. Its owner promised that it stays accessible until `deregister` returns.
+    /// Registers memory, which stays accessible until `deregister` returns.
     ///
     /// # Errors
     /// - [`BackendError::Resources`]: out of memory or device objects.
-    /// - [`BackendError::NotSupported`]: the device cannot reach such memory, or grant such rights.
+    /// - [`BackendError::NotSupported`]: the device cannot reach such memory, or grant such
+    ///   privileges.
     fn register(&mut self, registration: &Registration) -> Result<RegionKeys, BackendError>;
 
-    /// Takes a region away from the device: when this returns neither the device nor a peer touches it.
+    /// Deregisters a region; on return neither the device nor a peer accesses it.
     fn deregister(&mut self, region: RegionKeys);
 
-    /// Does the cache maintenance that `direction` asks for; complete on return.
+    /// Performs the cache maintenance for `direction`, complete on return.
     ///
-    /// The core asks for ranges inside of live regions; maintenance that could harm what lies
-    /// elsewhere must not be done for other ranges.
+    /// The core passes ranges inside live regions. For any other range, the backend must skip
+    /// maintenance that could damage adjacent memory.
     fn sync(&mut self, direction: SyncDirection, address: u64, length: u64);
 
-    /// Makes an unbound memory window.
+    /// Creates an unbound memory window.
     ///
     /// # Errors
     /// - [`BackendError::NotSupported`]: the device has no windows.
     /// - [`BackendError::Resources`]: out of memory or device objects.
     fn create_window(&mut self, domain: DomainKey) -> Result<WindowKey, BackendError>;
 
-    /// Gives a memory window back; if it is bound, the remote key dies at once.
+    /// Destroys a memory window; on return its remote key is invalid.
     fn destroy_window(&mut self, window: WindowKey);
 
     /// Returns true if a window must be replaced by another one before its next bind.
     ///
-    /// A device counts the keys of a window in a few bits, and none may come again. `missed`: the last bind of the window
-    /// was posted and not carried out, so that the device may have another key than the driver. The core asks when a bind
-    /// was refused or missed, while none of the window is under way. It makes another window, binds that, and destroys
-    /// this one once the queue has the bind.
+    /// A device counts the keys of a window in a few bits, and no key may come again. `missed` is
+    /// true if the last bind of the window was posted and not carried out, so that the device and
+    /// the driver may differ about the current key. The core asks when a bind was refused or
+    /// missed, while no bind of the window is pending. If the answer is true, the core creates
+    /// another window, binds it, and destroys this one once the queue has the bind.
     fn needs_renewal(&self, _window: WindowKey, _missed: bool) -> bool {
         false
     }
 
-    /// Makes a completion queue for at least `depth` completions, named `number`.
+    /// Creates completion queue `number` for at least `depth` completions.
     ///
-    /// The core calls this while it holds the lock of the dispatcher that gets the queue: it must not call back into the core.
+    /// The core holds the event dispatcher's lock: do not call back into the core.
     ///
     /// # Errors
-    /// - [`BackendError::Resources`]: out of memory or device objects, or `depth` is above the limit.
+    /// - [`BackendError::Resources`]: out of memory or device objects, or `depth` exceeds the
+    ///   limit.
     /// - [`BackendError::State`]: a queue of this number exists.
     fn create_completion_queue(
         &mut self,
@@ -448,27 +470,29 @@ pub unsafe trait Backend {
         depth: u32,
     ) -> Result<Self::CompletionQueue, BackendError>;
 
-    /// Makes room for at least `depth` completions; loses nothing. A smaller depth than before may
-    /// leave the queue as it is, and is never refused for the completions that are in it.
+    /// Makes room for at least `depth` completions and keeps those in the queue.
+    ///
+    /// May ignore a smaller depth than before. Never refuses a depth because of the completions in
+    /// the queue.
     ///
     /// # Errors
     /// A refusal leaves the queue as it was.
-    /// - [`BackendError::Resources`]: out of memory or device objects, `depth` is above the limit, or the
-    ///   device cannot enlarge the queue.
+    /// - [`BackendError::Resources`]: out of memory or device objects, `depth` exceeds the limit,
+    ///   or the device cannot enlarge the queue.
     fn resize_completion_queue(
         &mut self,
         queue: &mut Self::CompletionQueue,
         depth: u32,
     ) -> Result<(), BackendError>;
 
-    /// Gives a completion queue back; no queue pair uses it any more.
+    /// Destroys a completion queue that no queue pair uses.
     fn destroy_completion_queue(&mut self, queue: Self::CompletionQueue);
 
-    /// Makes a shared receive queue named `token`.
+    /// Creates a shared receive queue; `token` names it in control events.
     ///
     /// # Errors
     /// - [`BackendError::NotSupported`]: the device has no shared receive queues.
-    /// - [`BackendError::Resources`]: out of memory or device objects, or a size is above the limit.
+    /// - [`BackendError::Resources`]: out of memory or device objects, or a size exceeds the limit.
     fn create_shared_receive_queue(
         &mut self,
         token: u64,
@@ -477,14 +501,14 @@ pub unsafe trait Backend {
         segments: u32,
     ) -> Result<(SharedReceiveQueueKey, Self::SharedReceiveQueue), BackendError>;
 
-    /// Changes the depth of a shared receive queue; loses nothing.
+    /// Changes the depth of a shared receive queue; keeps its buffers.
     ///
     /// # Errors
     /// A refusal leaves the queue as it was.
     /// - [`BackendError::State`]: more buffers are posted than `depth`.
     /// - [`BackendError::NotSupported`]: the device cannot resize shared receive queues.
-    /// - [`BackendError::Resources`]: out of memory or device objects, `depth` is above the limit, or the
-    ///   device cannot enlarge this one as far.
+    /// - [`BackendError::Resources`]: out of memory or device objects, `depth` exceeds the limit,
+    ///   or the device cannot enlarge this queue as far.
     fn resize_shared_receive_queue(
         &mut self,
         key: SharedReceiveQueueKey,
@@ -492,11 +516,11 @@ pub unsafe trait Backend {
         depth: u32,
     ) -> Result<(), BackendError>;
 
-    /// Arms one [`ControlEvent::SharedReceiveLimit`] for when fewer than `limit` buffers are left; 0 disarms.
+    /// Arms one [`ControlEvent::SharedReceiveLimit`] for fewer than `limit` buffers; 0 disarms.
     ///
-    /// An arming ends the one before: if that one's event is there and was not polled yet, it is withdrawn
-    /// and the answer is true. So an event that is polled later belongs to this arming. A refused call
-    /// changes nothing.
+    /// Replaces the previous arming. If its event is raised but not yet polled, removes the event
+    /// and returns true. An event polled later belongs to this arming. A refused call leaves the
+    /// previous arming in force.
     ///
     /// # Errors
     /// - [`BackendError::NotSupported`]: the device has no such limit.
@@ -506,34 +530,35 @@ pub unsafe trait Backend {
         limit: u32,
     ) -> Result<bool, BackendError>;
 
-    /// Buffers that queue pairs can still take, if the device can tell.
+    /// Returns the number of buffers left for queue pairs; `None` if the device cannot tell.
     fn shared_receive_available(&self, key: SharedReceiveQueueKey) -> Option<u32>;
 
-    /// Gives a shared receive queue back, with the buffers still on it.
+    /// Destroys a shared receive queue and drops its buffers.
     fn destroy_shared_receive_queue(
         &mut self,
         key: SharedReceiveQueueKey,
         queue: Self::SharedReceiveQueue,
     );
 
-    /// Makes an unconnected queue pair that takes receives.
+    /// Creates an unconnected queue pair that accepts receives.
     ///
     /// # Errors
-    /// - [`BackendError::Resources`]: out of memory or device objects, or a depth or a number of segments
-    ///   is above the limit.
-    /// - [`BackendError::NotSupported`]: the device cannot do what an attribute asks for.
+    /// - [`BackendError::Resources`]: out of memory or device objects, or a depth or a number of
+    ///   segments exceeds the limit.
+    /// - [`BackendError::NotSupported`]: the device cannot provide an attribute.
     fn create_queue_pair(
         &mut self,
         request: &QueuePairRequest,
     ) -> Result<QueuePair<Self::SendQueue, Self::ReceiveQueue>, BackendError>;
 
-    /// As `create_queue_pair`, with the queues put where they are to stay.
+    /// As [`create_queue_pair`](Self::create_queue_pair), with the queues built in place.
     ///
-    /// Both places are empty when it is called. Success fills `send`, and `receive` where `create_queue_pair` returns such a queue.
-    /// A backend whose queues are long makes them there, so that no copy of them takes its stack.
+    /// The core passes two `None`s. On success `send` is filled, and `receive` too unless the queue
+    /// pair uses a shared receive queue. Override this if the queues are large: the default copies
+    /// them over the stack.
     ///
     /// # Errors
-    /// As `create_queue_pair`; a refusal leaves both places empty.
+    /// Those of `create_queue_pair`; `send` and `receive` stay `None`.
     fn create_queue_pair_at(
         &mut self,
         request: &QueuePairRequest,
@@ -546,12 +571,13 @@ pub unsafe trait Backend {
         Ok(made.key)
     }
 
-    /// Changes an unconnected queue pair in place, keeping posted receives.
+    /// Changes an unconnected queue pair in place; keeps posted receives.
     ///
     /// # Errors
     /// A refusal leaves the queue pair as it was.
-    /// - [`BackendError::State`]: it is connected, or receives are posted that the device cannot keep.
-    /// - Else as `create_queue_pair`.
+    /// - [`BackendError::State`]: the queue pair is connected, or receives are posted that the
+    ///   device cannot keep.
+    /// - Those of `create_queue_pair`.
     fn modify_queue_pair(
         &mut self,
         key: QueuePairKey,
@@ -560,11 +586,12 @@ pub unsafe trait Backend {
         request: &QueuePairRequest,
     ) -> Result<(), BackendError>;
 
-    /// Brings a queue pair in error back to unconnected, both queues empty; what had not been
-    /// polled of it need not be delivered.
+    /// Returns a queue pair in error to unconnected, with both queues empty.
+    ///
+    /// The backend may drop completions of the queue pair that are not polled yet.
     ///
     /// # Errors
-    /// - [`BackendError::State`]: it is connected.
+    /// - [`BackendError::State`]: the queue pair is connected.
     /// - [`BackendError::Resources`]: out of memory or device objects.
     fn reset_queue_pair(
         &mut self,
@@ -573,7 +600,7 @@ pub unsafe trait Backend {
         receive: Option<&mut Self::ReceiveQueue>,
     ) -> Result<(), BackendError>;
 
-    /// Destroys a queue pair, ending a connection first (the peer sees a disconnect).
+    /// Destroys a queue pair; ends its connection first, which the peer sees as a disconnect.
     fn destroy_queue_pair(
         &mut self,
         key: QueuePairKey,
@@ -581,8 +608,10 @@ pub unsafe trait Backend {
         receive: Option<Self::ReceiveQueue>,
     );
 
-    /// Limits on receive buffers a queue pair may hold; `None` = no limit (EPH-01). The soft one raises
-    /// one [`ControlEvent::SoftHighWatermark`], the hard one breaks the connection.
+    /// Limits the receive buffers that a queue pair may hold; `None` means no limit (EPH-01).
+    ///
+    /// Exceeding `soft` raises one [`ControlEvent::SoftHighWatermark`]. Exceeding `hard` breaks the
+    /// connection.
     ///
     /// # Errors
     /// - [`BackendError::NotSupported`]: the device cannot count the buffers.
@@ -593,15 +622,15 @@ pub unsafe trait Backend {
         hard: Option<u32>,
     ) -> Result<(), BackendError>;
 
-    /// Receive buffers a queue pair holds now.
+    /// Returns the receive buffers that a queue pair holds.
     fn receive_info(&self, key: QueuePairKey) -> ReceiveInfo;
 
-    /// Listens on a connection qualifier, or on a free one; returns which.
+    /// Listens on `qualifier`, or on a free one if `None`; returns the qualifier in use.
     ///
     /// # Errors
-    /// - [`BackendError::QualifierInUse`]: somebody listens on `qualifier`.
-    /// - [`BackendError::QualifierUnavailable`]: no qualifier is free.
-    /// - [`BackendError::Address`]: the transport has no such qualifier.
+    /// - [`BackendError::QualifierInUse`]: another listener holds `qualifier`.
+    /// - [`BackendError::QualifierUnavailable`]: `qualifier` is `None` and none is free.
+    /// - [`BackendError::Address`]: the transport cannot express `qualifier`.
     /// - [`BackendError::Resources`]: out of memory or device objects.
     fn listen(
         &mut self,
@@ -609,15 +638,18 @@ pub unsafe trait Backend {
         qualifier: Option<u64>,
     ) -> Result<(ListenerKey, u64), BackendError>;
 
-    /// Stops listening; later requests are refused as if nobody listened.
+    /// Stops listening; later requests fail as if nobody listened.
     fn stop_listening(&mut self, listener: ListenerKey);
 
-    /// Starts a connection; the answer is a control event.
+    /// Starts a connection and returns its local port qualifier.
+    ///
+    /// A control event reports the outcome.
     ///
     /// # Errors
-    /// - [`BackendError::Address`]: the transport has no such address or qualifier.
+    /// - [`BackendError::Address`]: the transport cannot express the address or the qualifier.
     /// - [`BackendError::State`]: the queue pair is not unconnected.
-    /// - [`BackendError::Resources`]: out of memory or device objects, or the private data is too long.
+    /// - [`BackendError::Resources`]: out of memory or device objects, or the private data is too
+    ///   long.
     fn connect(
         &mut self,
         key: QueuePairKey,
@@ -628,7 +660,8 @@ pub unsafe trait Backend {
     ///
     /// # Errors
     /// - [`BackendError::State`]: the request is gone, or the queue pair is not unconnected.
-    /// - [`BackendError::Resources`]: out of memory or device objects, or the private data is too long.
+    /// - [`BackendError::Resources`]: out of memory or device objects, or the private data is too
+    ///   long.
     fn accept(
         &mut self,
         request: RequestKey,
@@ -636,30 +669,37 @@ pub unsafe trait Backend {
         private_data: &[u8],
     ) -> Result<(), BackendError>;
 
-    /// Refuses a connection request: in the consumer's name, or as if nobody listened (`by_consumer` false).
+    /// Rejects a connection request.
+    ///
+    /// The peer sees a rejection by the consumer if `by_consumer`, else that nobody listens.
     fn reject(&mut self, request: RequestKey, by_consumer: bool, private_data: &[u8]);
 
-    /// Ends a connection or an attempt: the queue pair is in error on return and flushes; no control
-    /// event follows for it.
+    /// Ends a connection or an attempt.
     ///
-    /// `mode` is what the peer is told, as far as the messages of the transport tell them apart. A
-    /// transport that cannot reports every end as a disconnect to a peer whose queue pair did not fail.
+    /// On return the queue pair is in error and flushes its requests. No control event follows.
+    ///
+    /// The peer sees the end that `mode` names, if the messages of the transport tell the modes
+    /// apart. Otherwise a peer whose queue pair did not fail always sees a disconnect.
     fn disconnect(&mut self, key: QueuePairKey, mode: DisconnectMode);
 
-    /// The next control event, if there is one by `now`.
+    /// Returns the next control event that is due by `now`.
     fn poll_control(&mut self, now: Instant) -> Option<ControlEvent>;
 
-    /// Whether `poll_control` would say nothing now, but for notifications of completion queues that were armed: whoever sleeps
-    /// until one comes calls it, and it is not quiet as long as there may be one of which whoever sleeps is not told any more. False where that takes as
-    /// much as to call it.
+    /// Returns true if `poll_control` would return `None` at any time.
+    ///
+    /// Ignores notifications of armed completion queues, since they wake the sleeping caller by
+    /// themselves. Returns false while one may be pending that no longer wakes it. A backend for
+    /// which the test costs as much as `poll_control` always returns false.
     fn is_quiet(&self) -> bool {
         false
     }
 
-    /// When `poll_control` should be called again even if nothing else happens.
+    /// Returns the time of the next `poll_control` if nothing else happens first.
     fn next_deadline(&self) -> Option<Instant>;
 
-    /// Loads and stores on registered memory of peers, if the backend sees it: always or never.
+    /// Returns access by load and store to the registered memory of peers, if supported.
+    ///
+    /// The answer never changes between `Some` and `None`.
     fn direct_access(&mut self) -> Option<&mut dyn DirectAccess> {
         None
     }

@@ -3,18 +3,20 @@
 use super::{BackendError, RemoteRange};
 use crate::attributes::IaAddress;
 
-/// Access to registered memory of peers without a request: for backends that see it, such as shared memory and windows
-/// of a bus.
+/// Access to registered memory of peers without a request.
 ///
-/// A key gives here what it gives to RDMA, and no longer: after the peer's `deregister` returned, no access that names
-/// the key touches the memory.
+/// For backends that can address that memory, such as shared memory and windows of a bus.
+///
+/// A key grants the same access as to RDMA, for the same time: after the peer's `deregister`
+/// returns, no access by this key touches the memory.
 pub trait DirectAccess {
-    /// Copies from the memory of the peer at an address; the key must let peers read.
+    /// Copies from the memory of the peer at an address; the key must permit reads.
     ///
     /// # Errors
     /// A refused load copies nothing.
-    /// - [`BackendError::Address`]: the key does not open this range for reading, or nobody can be reached there.
-    /// - [`BackendError::NotSupported`]: that peer's memory cannot be seen.
+    /// - [`BackendError::Address`]: the key does not permit reads of this range, or no peer can be
+    ///   reached at the address.
+    /// - [`BackendError::NotSupported`]: the memory of that peer cannot be addressed.
     /// - [`BackendError::Device`]: the device failed.
     fn load(
         &mut self,
@@ -23,10 +25,12 @@ pub trait DirectAccess {
         into: &mut [u8],
     ) -> Result<(), BackendError>;
 
-    /// Copies to the memory of the peer at an address; the key must let peers write. It is visible there on return.
+    /// Copies to the memory of the peer at an address; the key must permit writes.
+    ///
+    /// The peer sees the data on return.
     ///
     /// # Errors
-    /// As `load`, for writing. A refused store writes nothing.
+    /// Those of `load`, with writes in place of reads. A refused store writes nothing.
     fn store(
         &mut self,
         peer: IaAddress,

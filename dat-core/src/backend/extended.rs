@@ -1,56 +1,59 @@
-//! Operations beyond the interface, which some devices have.
+//! Operations of some devices that DAT does not define.
 
 use bitflags::bitflags;
 
 use super::{RemoteRange, SendFlags};
 
 bitflags! {
-    /// Operations beyond the interface that a device has.
+    /// Operations that a device has and DAT does not define.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Extensions: u8 {
-        /// RDMA Writes that tell the peer, with a number.
+        /// RDMA Writes that complete a receive of the peer, with a number.
         const WRITE_IMMEDIATE = 1;
-        /// Adding to a number at the peer.
+        /// Addition to a number in the peer's memory.
         const FETCH_AND_ADD = 2;
-        /// Exchanging a number at the peer if it is an expected one.
+        /// Conditional exchange of a number in the peer's memory.
         const COMPARE_AND_SWAP = 4;
     }
 }
 
-/// What a send queue is asked to do beyond the interface.
+/// An operation that DAT does not define, for a send queue.
 ///
-/// What is wrong with the remote side shows in the completion, as for RDMA: `RemoteAccess`, or
-/// `RemoteResponder` for a number that is not at a multiple of 8. The queue refuses such a request only
-/// as [`SendQueue::post_extended`](super::SendQueue::post_extended) states.
+/// The completion reports errors of the remote side, as for RDMA: `RemoteAccess`, or
+/// `RemoteResponder` for a number that is not at a multiple of 8.
+/// [`SendQueue::post_extended`](super::SendQueue::post_extended) states which requests the queue
+/// refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExtendedSend {
-    /// Write the local data to the peer's memory, and complete a receive of the peer with the number.
+    /// Writes local data to the peer's memory, and completes a receive with the number.
     WriteImmediate {
-        /// Where to.
+        /// Memory to write to.
         remote: RemoteRange,
-        /// The number, of which the bytes go as they are in memory.
+        /// The number; its bytes travel in memory order.
         immediate: u32,
     },
-    /// Add to the 64-bit number at the peer, and put what was there into the local segment.
+    /// Adds to the 64-bit number at the peer; returns its old value in the local segment.
     FetchAndAdd {
-        /// The number, at a multiple of 8.
+        /// Location of the number, at a multiple of 8.
         remote: RemoteRange,
-        /// What is added, modulo 2^64.
+        /// Addend, modulo 2^64.
         add: u64,
     },
-    /// Put what is in the 64-bit number at the peer into the local segment, and store another there if it is the expected one.
+    /// Replaces the 64-bit number at the peer if it equals `compare`.
+    ///
+    /// Returns its old value in the local segment.
     CompareAndSwap {
-        /// The number, at a multiple of 8.
+        /// Location of the number, at a multiple of 8.
         remote: RemoteRange,
-        /// What is expected.
+        /// Expected value.
         compare: u64,
-        /// What is stored then.
+        /// New value.
         swap: u64,
     },
 }
 
 impl ExtendedSend {
-    /// What a device has to have for it.
+    /// Returns the capability that the operation needs.
     pub const fn extension(&self) -> Extensions {
         match self {
             Self::WriteImmediate { .. } => Extensions::WRITE_IMMEDIATE,
@@ -60,15 +63,15 @@ impl ExtendedSend {
     }
 }
 
-/// One request beyond the interface for a send queue.
+/// An extended request for a send queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExtendedRequest {
-    /// Comes back in the completion.
+    /// Token that the completion returns.
     pub token: u64,
-    /// What to do.
+    /// The operation.
     pub operation: ExtendedSend,
-    /// Bytes to move: the sum of the segments.
+    /// Length in bytes: the sum of the segments.
     pub length: u32,
-    /// How.
+    /// Flags of the request.
     pub flags: SendFlags,
 }

@@ -1,8 +1,8 @@
-//! What a backend supplies: queues and doorbells for the data path, values in and out for control.
+//! The contract of a backend: queues for the data path, plain values for control.
 //!
-//! The core validates; a backend only carries. It never sees an invalid work request, never calls
-//! back into the core, and an error it returns means that nothing was consumed. How the three
-//! backends fit these traits is sketched in `docs/backends.md`.
+//! The core validates each call; a backend only executes it. A backend never sees an invalid work
+//! request and never calls back into the core. An error that it returns means that it consumed
+//! nothing. `docs/backends.md` describes how the three backends implement these traits.
 
 mod completion;
 mod control;

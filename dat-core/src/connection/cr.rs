@@ -11,7 +11,7 @@ use crate::ia::{Control, Ia};
 use crate::id::{CrId, EpId};
 use crate::sync::RawLock;
 
-/// Place for one connection request; behind the control lock.
+/// Slot of one connection request; protected by the control lock.
 #[derive(Debug)]
 pub struct CrSlot {
     pub(crate) id: CrId,
@@ -22,7 +22,7 @@ pub struct CrSlot {
     pub(crate) remote_port: u64,
     pub(crate) qualifier: u64,
     pub(crate) private_data: PrivateData,
-    /// The endpoint its service point brought along.
+    /// Endpoint that the service point provided.
     pub(crate) ep: Option<EpId>,
     pub(crate) context: u64,
 }
@@ -42,7 +42,7 @@ impl CrSlot {
         context: 0,
     };
 
-    /// Makes it a place of no request.
+    /// Clears the slot and keeps its generation.
     #[inline(never)]
     pub(crate) fn vacate(&mut self) {
         *self = Self {
@@ -52,28 +52,28 @@ impl CrSlot {
     }
 }
 
-/// What a query of a connection request tells.
+/// Result of [`Ia::cr_query`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CrParam {
-    /// Who asks.
+    /// Address of the peer.
     pub remote_address: Option<IaAddress>,
-    /// The peer's port qualifier.
+    /// Port qualifier of the peer.
     pub remote_port: u64,
-    /// The local address the request came to.
+    /// Local address that received the request.
     pub local_address: Option<IaAddress>,
-    /// The connection qualifier asked for.
+    /// Connection qualifier that the peer asked for.
     pub qualifier: u64,
-    /// The peer's private data.
+    /// Private data of the peer.
     pub private_data: PrivateData,
-    /// The endpoint its service point brought along; `None`: name one to accept.
+    /// Endpoint that the service point provided; if `None`, the accept must name one.
     pub local_ep: Option<EpId>,
 }
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
-    /// Parameters of a connection request.
+    /// Returns the parameters of a connection request.
     ///
     /// # Errors
-    /// - INVALID_HANDLE (CR): not a live connection request of this adapter.
+    /// - INVALID_HANDLE (CR): `cr` is not a live connection request of this adapter.
     /// - INVALID_PARAMETER (ARG2): unknown bits in `fields`.
     ///
     /// Spec: CRQ-01, GEN-08
@@ -94,19 +94,21 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// Accepts a connection request on `ep`, or on the endpoint it brought along.
+    /// Accepts a connection request on `ep`, or on the endpoint that its service point provided.
     ///
-    /// The endpoint is COMPLETION_PENDING and the request gone; ESTABLISHED or
+    /// On success the endpoint is COMPLETION_PENDING and the request ends. ESTABLISHED or
     /// ACCEPT_COMPLETION_ERROR follows on the endpoint's connection dispatcher.
     ///
     /// # Errors
-    /// - INVALID_HANDLE (CR, EP): not live objects of this adapter; no endpoint where one is needed.
-    /// - INVALID_PARAMETER (ARG2): an endpoint given though the request has its own.
-    /// - INVALID_STATE (EP state): the endpoint is not UNCONNECTED. (EP_NOTREADY): it has no zone yet.
-    /// - INVALID_PARAMETER (ARG3): more private data than `max_private_data_size`.
-    /// - INSUFFICIENT_RESOURCES (TEP), INTERNAL_ERROR: the device cannot.
+    /// - INVALID_HANDLE (CR, EP): `cr` or `ep` is not a live object of this adapter, or `ep` is
+    ///   missing and the request has no endpoint.
+    /// - INVALID_PARAMETER (ARG2): `ep` is given and the request has its own endpoint.
+    /// - INVALID_STATE (EP state): `ep` is not UNCONNECTED.
+    /// - INVALID_STATE (EP_NOTREADY): the endpoint has no zone or dispatchers yet.
+    /// - INVALID_PARAMETER (ARG3): the private data is longer than `max_private_data_size`.
+    /// - INSUFFICIENT_RESOURCES (TEP), INTERNAL_ERROR: the device refused or failed.
     ///
-    /// On an error neither endpoint, request nor peer notice anything.
+    /// An error changes neither endpoint, request nor peer.
     ///
     /// Spec: CRA-01..05, GEN-10, GEN-06
     pub fn cr_accept(&self, cr: CrId, ep: Option<EpId>, private_data: &[u8]) -> Result<()> {
@@ -135,26 +137,26 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 endpoint.link.remote = remote;
                 endpoint.link.remote_port = remote_port;
                 endpoint.link.local_port = qualifier;
-                // Where a duplicate of the connection would have to go.
+                // Destination of a duplicate of this connection.
                 endpoint.link.qualifier = remote_port;
                 Ok(())
             })?;
             control.forget_request(cr);
             Ok(())
         })?;
-        // The device may want to be asked earlier than whoever drives `progress` sleeps.
+        // The device may need `progress` earlier than its caller plans to wake up.
         self.wake_progress();
         Ok(())
     }
 
-    /// Rejects a connection request; the peer learns that it was the consumer.
+    /// Rejects a connection request; the peer sees a rejection by the consumer.
     ///
-    /// An endpoint that came with a reserved service point is UNCONNECTED again; one that the
-    /// provider made is gone.
+    /// The endpoint of a reserved service point becomes UNCONNECTED. An endpoint that the provider
+    /// made is destroyed.
     ///
     /// # Errors
-    /// - INVALID_HANDLE (CR): not a live connection request of this adapter.
-    /// - INVALID_PARAMETER (ARG2): more private data than `max_private_data_size`.
+    /// - INVALID_HANDLE (CR): `cr` is not a live connection request of this adapter.
+    /// - INVALID_PARAMETER (ARG2): the private data is longer than `max_private_data_size`.
     ///
     /// Spec: CRR-01, CRR-02, GEN-10
     pub fn cr_reject(&self, cr: CrId, private_data: &[u8]) -> Result<()> {
@@ -172,15 +174,15 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         outcome
     }
 
-    /// Passes a connection request on to the service point of this adapter that listens on `qualifier`.
+    /// Hands a connection request to the service point of this adapter that listens on `qualifier`.
     ///
-    /// The request is gone; a new one, with its event, is at the other service point. An endpoint
-    /// the old one brought along goes back as after a rejection.
+    /// The request ends. A new one, with its event, arrives at the other service point. An endpoint
+    /// of the old request is released as after a rejection.
     ///
     /// # Errors
-    /// - INVALID_HANDLE (CR): not a live connection request of this adapter.
-    /// - INVALID_PARAMETER (ARG2): nobody listens on `qualifier`.
-    /// - INSUFFICIENT_RESOURCES: no room at the other service point; nothing changed.
+    /// - INVALID_HANDLE (CR): `cr` is not a live connection request of this adapter.
+    /// - INVALID_PARAMETER (ARG2): no service point listens on `qualifier`.
+    /// - INSUFFICIENT_RESOURCES: the other service point has no room; nothing changed.
     ///
     /// Spec: CRH-01, PSC-02
     pub fn cr_handoff(&self, cr: CrId, qualifier: u64) -> Result<()> {
@@ -188,7 +190,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let outcome = self.control.with(|control| {
             let slot = control.connection_request(cr)?;
             let ep = slot.ep;
-            // The request that takes its place is written over it.
+            // The new request overwrites the slot.
             let private_data = slot.private_data.clone();
             let (Some(remote), Some(local)) = (slot.remote, slot.local) else {
                 return Err(Error::internal(Cause::CorruptCompletion));
@@ -202,7 +204,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             };
             let target = Self::listening(control, qualifier)
                 .ok_or(Error::invalid_argument(2).because(Cause::UnknownValue))?;
-            // The new request takes the slot of the old one, whose handle dies by that.
+            // The new request takes the slot of the old one, whose handle becomes stale.
             self.offer(
                 control,
                 target,
@@ -217,7 +219,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         outcome
     }
 
-    /// Refuses and forgets whatever connection request lives at an index.
+    /// Refuses and clears the connection request at an index, if there is one.
     pub(crate) fn destroy_cr_at(
         &self,
         control: &mut Control<'_, B>,
@@ -238,7 +240,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         self.give_back_endpoint(control, ep, aftermath);
     }
 
-    /// The endpoint of a request that came to nothing: back to the consumer, or to the provider.
+    /// Releases the endpoint of a failed request, to the consumer or the provider.
     fn give_back_endpoint(
         &self,
         control: &mut Control<'_, B>,
@@ -280,7 +282,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 }
 
 impl<B> Control<'_, B> {
-    /// Ends a connection request; its private data goes with it (CRA-04).
+    /// Clears a connection request and its private data (CRA-04).
     fn forget_request(&mut self, cr: CrId) {
         if let Some(slot) = self.connection_requests.get_mut(cr.index()) {
             slot.vacate();

@@ -1,4 +1,4 @@
-//! Connection requests on their way to a service point: from a peer, or handed off.
+//! Incoming connection requests, from a peer or by a handoff.
 
 use crate::attributes::IaAddress;
 use crate::backend::{Backend, PrivateData, RequestKey};
@@ -22,7 +22,7 @@ pub(crate) struct Incoming<'a> {
     pub(crate) private_data: &'a PrivateData,
 }
 
-/// A service point that requests can come to.
+/// A service point that receives requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     Public(PspId),
@@ -41,7 +41,7 @@ impl Target {
 }
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
-    /// A request came in: it becomes the consumer's, or is refused as if nobody listened (PSC-02).
+    /// Delivers an incoming request, or refuses it as if nobody listened (PSC-02).
     #[inline(never)]
     pub(crate) fn request_arrived(
         &self,
@@ -66,8 +66,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
-    /// Makes the connection request in slot `index` (which may hold one that is handed off), with
-    /// its event at the service point. On an error nothing changed.
+    /// Creates the connection request in slot `index`, with its event at the service point.
+    ///
+    /// The slot may hold the request that is handed off. An error changes nothing.
     pub(super) fn offer(
         &self,
         control: &mut Control<'_, B>,
@@ -76,7 +77,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         incoming: &Incoming<'_>,
         aftermath: &mut Aftermath,
     ) -> Result<CrId> {
-        // One step after the other: what the first keeps on the stack is gone when the second begins.
+        // Two calls in sequence: the stack frame of the first is gone when the second starts.
         let (ep, made) = self.endpoint_for(control, target)?;
         let announced = self.announce(control, target, index, ep, incoming, aftermath);
         if announced.is_err()
@@ -88,7 +89,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         announced
     }
 
-    /// The endpoint that a request at a service point brings along, and whether it was made for it.
+    /// Returns the endpoint for a request, and true if this call made it.
     #[inline(never)]
     fn endpoint_for(
         &self,
@@ -112,7 +113,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
-    /// Makes the request, with its event; `ep` goes with it.
+    /// Writes the request with its endpoint `ep`, and queues its event.
     #[inline(never)]
     fn announce(
         &self,
@@ -148,7 +149,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             qualifier,
             cr,
         };
-        // The queue of the dispatcher is the backlog.
+        // The dispatcher's queue is the backlog.
         let queued = self
             .shared
             .event_dispatchers
@@ -169,15 +170,15 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             write_request(slot, cr, qualifier, ep, incoming);
         }
         if let Target::Reserved(rsp) = target {
-            // It yields one request; its endpoint goes with the request (RSC-03).
+            // A reserved service point yields one request, which takes its endpoint (RSC-03).
             self.end_reserved(control, rsp.index() as u16);
         }
         Ok(cr)
     }
 
-    /// What the endpoint of a request knows of its peer; a reserved one is pending now (E5).
+    /// Notes the peer in the endpoint of a request; a reserved endpoint becomes pending (E5).
     fn note_request(&self, ep: EpId, qualifier: u64, incoming: &Incoming<'_>) {
-        // The endpoint lives: it is reserved for this service point, or was just made.
+        // The endpoint is live: it is reserved for this service point or was just made.
         let _noted = self.with_endpoint(ep, |_, endpoint| {
             endpoint.step(Trigger::Request);
             endpoint.link.remote = Some(*incoming.remote);
@@ -187,7 +188,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         });
     }
 
-    /// The reserved service point stops listening; what becomes of its endpoint is the caller's matter.
+    /// Ends a reserved service point and returns its endpoint, unchanged.
     pub(super) fn end_reserved(&self, control: &mut Control<'_, B>, index: u16) -> Option<EpId> {
         let slot = control
             .reserved_service_points
@@ -207,7 +208,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         ep
     }
 
-    /// The service point of this adapter that listens on a qualifier.
+    /// Returns the service point of this adapter that listens on a qualifier.
     pub(super) fn listening(control: &Control<'_, B>, qualifier: u64) -> Option<Target> {
         let public = control
             .public_service_points
@@ -226,7 +227,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 }
 
-/// Makes a place one of a request, whatever it was. A function of its own: both are long.
+/// Writes a connection request over a slot.
+///
+/// Not inlined: request and slot are large.
 #[inline(never)]
 fn write_request(
     slot: &mut CrSlot,

@@ -9,7 +9,7 @@ use crate::id::{EvdId, Handle, PspId, next_generation};
 use crate::storage::find_slot;
 use crate::sync::RawLock;
 
-/// Place for one public service point; behind the control lock.
+/// Slot of one public service point; protected by the control lock.
 #[derive(Debug)]
 pub struct PspSlot {
     pub(crate) id: PspId,
@@ -34,35 +34,37 @@ impl PspSlot {
     };
 }
 
-/// What a query of a public service point tells.
+/// Result of [`Ia::psp_query`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct PspParam {
     /// The adapter.
     pub ia: Handle,
-    /// The connection qualifier it listens on.
+    /// Connection qualifier of the service point.
     pub qualifier: u64,
-    /// Where its requests go.
+    /// Dispatcher of its connection requests.
     pub evd: EvdId,
-    /// Who makes the endpoints.
+    /// Creator of the endpoints for its requests.
     pub flags: PspFlags,
 }
 
-/// Position of the qualifier in the calls that make service points.
+/// Position of the qualifier in the calls that create service points.
 const QUALIFIER: u8 = 2;
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
-    /// Listens on a connection qualifier; every request becomes a connection request and an event on `evd`.
+    /// Listens on a connection qualifier; each request raises an event on `evd`.
     ///
-    /// The queue of `evd` is the backlog: requests that find it full are refused. With
-    /// [`PspFlags::Provider`] each request brings an endpoint along.
+    /// The queue of `evd` is the backlog: a request that finds it full is refused. With
+    /// [`PspFlags::Provider`] each request comes with an endpoint.
     ///
     /// # Errors
-    /// - INVALID_HANDLE (EVD_CR): not a live dispatcher of this adapter, or not one for requests.
-    /// - MODEL_NOT_SUPPORTED: the provider does not make endpoints this way.
-    /// - CONN_QUAL_IN_USE: somebody listens there.
-    /// - INVALID_PARAMETER (ARG2): not a qualifier of this transport; without subtype: `evd` may not be shared.
-    /// - INSUFFICIENT_RESOURCES (MEMORY): storage or device are used up.
+    /// - INVALID_HANDLE (EVD_CR): `evd` is not a live dispatcher of this adapter, or takes no
+    ///   requests.
+    /// - MODEL_NOT_SUPPORTED: the provider does not support `flags`.
+    /// - CONN_QUAL_IN_USE: another service point listens on `qualifier`.
+    /// - INVALID_PARAMETER (ARG2): the transport cannot express `qualifier`.
+    /// - INVALID_PARAMETER (no subtype): the streams of `evd` cannot be combined with requests.
+    /// - INSUFFICIENT_RESOURCES (MEMORY): the storage or the device is exhausted.
     /// - INVALID_HANDLE (IA): the adapter is being closed.
     ///
     /// Spec: PSC-01..05, EVC-05
@@ -71,20 +73,21 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             .map(|(psp, _)| psp)
     }
 
-    /// As `psp_create`, on a free qualifier that the provider chooses; returns it too.
+    /// As [`psp_create`](Self::psp_create), on a free qualifier, which it also returns.
     ///
     /// # Errors
-    /// As `psp_create`; CONN_QUAL_UNAVAILABLE if no qualifier is free.
+    /// - Those of `psp_create`.
+    /// - CONN_QUAL_UNAVAILABLE: no qualifier is free.
     ///
     /// Spec: PSA-01
     pub fn psp_create_any(&self, evd: EvdId, flags: PspFlags) -> Result<(PspId, u64)> {
         self.new_public(None, evd, flags)
     }
 
-    /// Parameters of a public service point.
+    /// Returns the parameters of a public service point.
     ///
     /// # Errors
-    /// - INVALID_HANDLE (PSP): not a live public service point of this adapter.
+    /// - INVALID_HANDLE (PSP): `psp` is not a live public service point of this adapter.
     /// - INVALID_PARAMETER (ARG2): unknown bits in `fields`.
     ///
     /// Spec: PSQ-01, GEN-08
@@ -103,10 +106,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// Stops listening; connection requests and events that are there stay good.
+    /// Stops listening; queued requests and events stay valid.
     ///
     /// # Errors
-    /// - INVALID_HANDLE (PSP): not a live public service point of this adapter.
+    /// - INVALID_HANDLE (PSP): `psp` is not a live public service point of this adapter.
     ///
     /// Spec: PSF-01
     pub fn psp_free(&self, psp: PspId) -> Result<()> {
@@ -117,7 +120,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// Frees whatever public service point lives at an index.
+    /// Frees the public service point at an index, if there is one.
     pub(crate) fn destroy_psp_at(&self, control: &mut Control<'_, B>, index: u16) {
         let Some(slot) = control.public_service_points.get_mut(usize::from(index)) else {
             return;
@@ -188,7 +191,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// Public and reserved service points share one space of qualifiers.
+    /// Refuses a qualifier in use; public and reserved service points share one space.
     pub(super) fn check_unused(control: &Control<'_, B>, qualifier: u64) -> Result<()> {
         if Self::listening(control, qualifier).is_some() {
             return Err(Error::new(ErrorKind::ConnQualInUse, Subtype::NoSubtype)
@@ -197,7 +200,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         Ok(())
     }
 
-    /// Attaches a service point to its dispatcher and has the backend listen.
+    /// Attaches a service point to its dispatcher and starts the backend's listener.
     pub(super) fn start_listening(
         &self,
         control: &mut Control<'_, B>,

@@ -9,14 +9,14 @@ use crate::id::{EpId, EvdId, Handle, RspId, next_generation};
 use crate::storage::find_slot;
 use crate::sync::RawLock;
 
-/// Place for one reserved service point; behind the control lock.
+/// Slot of one reserved service point; protected by the control lock.
 #[derive(Debug)]
 pub struct RspSlot {
     pub(crate) id: RspId,
     pub(crate) generation: u32,
     pub(crate) qualifier: u64,
     pub(crate) evd: u16,
-    /// The endpoint tied to it; `None`: the provider makes one.
+    /// Reserved endpoint; if `None`, the provider makes one.
     pub(crate) ep: Option<EpId>,
     pub(crate) listener: ListenerKey,
     pub(crate) context: u64,
@@ -35,30 +35,34 @@ impl RspSlot {
     };
 }
 
-/// What a query of a reserved service point tells.
+/// Result of [`Ia::rsp_query`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct RspParam {
     /// The adapter.
     pub ia: Handle,
-    /// The connection qualifier it listens on.
+    /// Connection qualifier of the service point.
     pub qualifier: u64,
-    /// Where its request goes.
+    /// Dispatcher of its connection request.
     pub evd: EvdId,
-    /// The endpoint tied to it; `None`: the provider makes one.
+    /// Reserved endpoint; if `None`, the provider makes one.
     pub ep: Option<EpId>,
 }
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
-    /// Listens for one request, which `ep` alone can accept; without `ep` the provider makes an endpoint.
+    /// Listens for one request, which only `ep` can accept.
+    ///
+    /// Without `ep` the provider makes an endpoint.
     ///
     /// # Errors
-    /// - INVALID_HANDLE (EP, EVD_CR): not live objects of this adapter, or not a dispatcher for requests.
-    /// - INVALID_STATE (EP state): the endpoint is not UNCONNECTED.
-    /// - MODEL_NOT_SUPPORTED: no endpoint given, and the provider makes none.
-    /// - CONN_QUAL_IN_USE: somebody listens there.
-    /// - INVALID_PARAMETER (ARG2): not a qualifier of this transport; without subtype: `evd` may not be shared.
-    /// - INSUFFICIENT_RESOURCES (MEMORY): storage or device are used up.
+    /// - INVALID_HANDLE (EP, EVD_CR): `ep` or `evd` is not a live object of this adapter, or `evd`
+    ///   takes no requests.
+    /// - INVALID_STATE (EP state): `ep` is not UNCONNECTED.
+    /// - MODEL_NOT_SUPPORTED: `ep` is missing and the provider makes no endpoints.
+    /// - CONN_QUAL_IN_USE: another service point listens on `qualifier`.
+    /// - INVALID_PARAMETER (ARG2): the transport cannot express `qualifier`.
+    /// - INVALID_PARAMETER (no subtype): the streams of `evd` cannot be combined with requests.
+    /// - INSUFFICIENT_RESOURCES (MEMORY): the storage or the device is exhausted.
     /// - INVALID_HANDLE (IA): the adapter is being closed.
     ///
     /// Spec: RSC-01..05
@@ -108,7 +112,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 };
             }
             if let Some(ep) = ep {
-                // Under the control lock since it was found to be UNCONNECTED.
+                // The control lock is held since the endpoint was found UNCONNECTED.
                 let _reserved = self.with_endpoint(ep, |_, endpoint| {
                     endpoint.link.local_port = qualifier;
                     Ok(endpoint.step(Trigger::Reserve))
@@ -118,11 +122,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// Parameters of a reserved service point.
+    /// Returns the parameters of a reserved service point.
     ///
     /// # Errors
-    /// - INVALID_HANDLE (RSP): not a live reserved service point of this adapter; the arrival of its
-    ///   request ends it.
+    /// - INVALID_HANDLE (RSP): `rsp` is not a live reserved service point of this adapter; it ends
+    ///   when its request arrives.
     /// - INVALID_PARAMETER (ARG2): unknown bits in `fields`.
     ///
     /// Spec: RSQ-01, GEN-08
@@ -141,10 +145,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// Stops listening; the endpoint is UNCONNECTED again.
+    /// Stops listening; the endpoint becomes UNCONNECTED.
     ///
     /// # Errors
-    /// - INVALID_HANDLE (RSP): not a live reserved service point of this adapter.
+    /// - INVALID_HANDLE (RSP): `rsp` is not a live reserved service point of this adapter.
     ///
     /// Spec: RSF-01
     pub fn rsp_free(&self, rsp: RspId) -> Result<()> {
@@ -155,10 +159,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// Frees whatever reserved service point lives at an index; its endpoint is free again.
+    /// Frees the reserved service point at an index, if any, and releases its endpoint.
     pub(crate) fn destroy_rsp_at(&self, control: &mut Control<'_, B>, index: u16) {
         if let Some(ep) = self.end_reserved(control, index) {
-            // A forced close may have destroyed the endpoint before.
+            // A forced close may have destroyed the endpoint already.
             let _freed = self.with_endpoint(ep, |_, endpoint| {
                 if endpoint.step(Trigger::Unreserve) {
                     endpoint.link.clear();

@@ -15,7 +15,9 @@ use crate::flags::{
 use crate::id::{CrId, EpId, EvdId, PspId, RspId};
 use crate::testing::{Call as Asked, IA_ATTRIBUTES, PROVIDER_ATTRIBUTES, TestStorage};
 
-/// How the core answered requests since the last look: request and whether the consumer said no.
+/// Returns the requests that the core rejected since the last call.
+///
+/// The flag is true if the consumer rejected the request.
 fn rejections(bench: &Bench<'_>) -> Vec<(RequestKey, bool)> {
     let calls = bench.device.take_calls().into_iter();
     calls
@@ -35,7 +37,7 @@ fn listeners(bench: &Bench<'_>) -> usize {
     listeners
 }
 
-/// Listening: what a service point has, what is refused, and that nothing is left of a refusal.
+/// Creation, query, refusals and freeing of public service points; a refusal leaves nothing behind.
 ///
 /// Spec: PSC-01, PSC-04, PSC-05, PSA-01, PSQ-01, PSF-01, GEN-06, GEN-08
 #[test]
@@ -80,14 +82,14 @@ fn public_service_points_come_and_go() {
         ia.psp_query(psp, mask).unwrap_err().subtype(),
         Subtype::InvalidArg2
     );
-    // Public and reserved service points share the qualifiers.
+    // Public and reserved service points share one space of qualifiers.
     for taken in [1, qualifier] {
         let refused = ia.psp_create(taken, bench.requests, consumer).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::ConnQualInUse);
         let refused = ia.rsp_create(taken, None, bench.requests).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::ConnQualInUse);
     }
-    // That is known without the device, which has something else to say.
+    // The core refuses without the device, which would report another error.
     bench.device.refuse_next(BackendError::Resources);
     let refused = ia.psp_create(1, bench.requests, consumer).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::ConnQualInUse);
@@ -109,7 +111,7 @@ fn public_service_points_come_and_go() {
     ia.evd_free(bench.requests).unwrap();
 }
 
-/// A place that is used again has another handle, and the old one names nothing.
+/// A reused slot has a new handle, and the old handle stays stale.
 ///
 /// Spec: GEN-11, PSF-01, RSF-01, RSC-03, CRR-01
 #[test]
@@ -155,7 +157,7 @@ fn handles_of_places_that_are_used_again_stay_stale() {
     ia.rsp_free(live).unwrap();
 }
 
-/// Reserved service points that there are at a time have a place each.
+/// Two reserved service points have two slots.
 ///
 /// Spec: RSC-01, RSQ-01
 #[test]
@@ -171,7 +173,7 @@ fn reserved_service_points_do_not_share_a_place() {
     }
 }
 
-/// A provider that makes endpoints never, or always, says so.
+/// A provider that never or always makes endpoints refuses the other kind of service point.
 ///
 /// Spec: IAQ-08, PSC-04, RSC-02
 #[test]
@@ -231,7 +233,7 @@ fn a_request_is_accepted() {
     let mask = CrFields::from_bits_retain(0x20);
     let refused = bench.ia.cr_query(cr, mask).unwrap_err();
     assert_eq!(refused.subtype(), Subtype::InvalidArg2);
-    // The service point may go; the request stays good.
+    // The service point may be freed; the request stays valid.
     bench.ia.psp_free(psp).unwrap();
     let ep = bench.endpoint();
     bench.device.take_calls();
@@ -260,7 +262,7 @@ fn a_request_is_accepted() {
     assert_eq!(bench.state(ep), EndpointState::Connected);
 }
 
-/// An accept that cannot be completed ends in its own event, whatever the device calls it.
+/// A failure after the accept raises ACCEPT_COMPLETION_ERROR, for each event of the device.
 ///
 /// Spec: CRA-03, PSF-01
 #[test]
@@ -284,7 +286,7 @@ fn an_accept_can_fail_later() {
     }
 }
 
-/// An accept that is refused leaves endpoint, request and peer as they were.
+/// A refused accept leaves endpoint, request and peer unchanged.
 ///
 /// Spec: CRA-01, CRA-02, CRA-05, GEN-06, GEN-10
 #[test]
@@ -320,7 +322,7 @@ fn a_refused_accept_changes_nothing() {
     assert_eq!(bench.device.take_calls(), []);
     assert_eq!(bench.state(ep), EndpointState::Unconnected);
     ia.cr_accept(cr, Some(ep), &[1; 64]).unwrap();
-    // A request with an endpoint of its own takes no other.
+    // A request with its own endpoint accepts no other.
     let (_, own) = bench.in_state_at(8, EndpointState::PassiveConnectionPending);
     let spare = bench.endpoint();
     assert_eq!(
@@ -334,7 +336,7 @@ fn a_refused_accept_changes_nothing() {
     ia.cr_accept(own.unwrap(), None, &[]).unwrap();
 }
 
-/// A reject is the consumer's word, private data included; endpoints go back where they came from.
+/// A reject carries the consumer's private data; endpoints return to their owners.
 ///
 /// Spec: CRR-01, CRR-02, RSC-04, GEN-10
 #[test]
@@ -358,12 +360,13 @@ fn rejects_give_endpoints_back() {
     assert_eq!(dead.subtype(), Subtype::InvalidHandleEp);
     let gone = bench.ia.cr_reject(cr.unwrap(), &[]).unwrap_err();
     assert_eq!(gone.subtype(), Subtype::InvalidHandleCr);
-    // The reserved endpoint is good for anything again.
+    // The reserved endpoint is usable again.
     bench.connect(reserved);
 }
 
-/// The queue of the dispatcher is the backlog: what does not fit is refused as if nobody listened,
-/// and is no overflow.
+/// The queue of the dispatcher is the backlog.
+///
+/// A request that does not fit is refused as if nobody listened, and is no overflow.
 ///
 /// Spec: PSC-02, EPK-08
 #[test]
@@ -385,7 +388,7 @@ fn the_backlog_is_the_event_queue() {
         bench.ask(psp.handle());
         assert_eq!(rejections(&bench), []);
         bench.ia.cr_reject(first, &[]).unwrap();
-        // Requests nobody listens for, or for no service point at all, are refused too.
+        // Requests for a stale service point, or for another object, are refused too.
         bench.ia.psp_free(psp).unwrap();
         bench.device.take_calls();
         let late = bench.ask(psp.handle());
@@ -394,7 +397,7 @@ fn the_backlog_is_the_event_queue() {
     }
 }
 
-/// Requests beyond the storage are refused; nothing of the try is left.
+/// Requests beyond the storage are refused and leave nothing behind.
 ///
 /// Spec: PSC-02
 #[test]
@@ -420,12 +423,12 @@ fn requests_beyond_the_storage_are_refused() {
     let eight: Vec<_> = (0..8).map(|_| bench.endpoint()).collect();
     assert_eq!(eight.len(), 8);
     bench.device.take_calls();
-    // No endpoint is left to lend.
+    // No free endpoint is left.
     let refused = bench.ask(psp.handle());
     assert_eq!(rejections(&bench), [(refused, false)]);
 }
 
-/// A lent endpoint has neither zone nor dispatchers; once it has, it is accepted as any other.
+/// An endpoint made by the provider gets zone and dispatchers, and is then accepted.
 ///
 /// Spec: PSC-03, CRA-01, EPM-02, EPM-03
 #[test]
@@ -464,7 +467,7 @@ fn a_lent_endpoint_is_set_up_and_accepted() {
     bench.ia.ep_free(ep).unwrap();
 }
 
-/// A reserved service point: one request for one endpoint, and it is gone.
+/// A reserved service point yields one request for one endpoint, then ends.
 ///
 /// Spec: RSC-01..05, RSQ-01, RSF-01, GEN-15
 #[test]
@@ -519,11 +522,11 @@ fn a_reserved_service_point_yields_one_request() {
     let gone = ia.rsp_query(rsp, RspFields::all()).unwrap_err();
     assert_eq!(gone.subtype(), Subtype::InvalidHandleRsp);
     assert_eq!(listeners(&bench), 0);
-    // Nothing feeds the dispatcher any more.
+    // No stream feeds the dispatcher.
     ia.evd_free(bench.requests).unwrap();
 }
 
-/// Without an endpoint, a reserved service point has the provider make one.
+/// For a reserved service point without an endpoint the provider makes one.
 ///
 /// Spec: RSC-02, PSC-03
 #[test]
@@ -543,7 +546,7 @@ fn a_reserved_service_point_may_have_no_endpoint() {
     );
 }
 
-/// A full queue refuses the request of a reserved service point, which goes on listening.
+/// A full queue refuses the request of a reserved service point, which keeps listening.
 ///
 /// Spec: PSC-02, RSC-03
 #[test]
@@ -566,7 +569,7 @@ fn a_refused_request_does_not_use_up_the_service_point() {
     assert_eq!(bench.state(ep), EndpointState::PassiveConnectionPending);
 }
 
-/// A request is handed off to another service point, with a new handle there; its endpoint goes back.
+/// A handoff creates a new handle at the other service point, and releases the endpoint.
 ///
 /// Spec: CRH-01, CRR-02, RSC-03, PSC-03
 #[test]
@@ -600,18 +603,18 @@ fn a_request_is_handed_off() {
     let param = ia.cr_query(moved, CrFields::all()).unwrap();
     assert_eq!(param.private_data.as_slice(), b"please");
     assert_eq!((param.local_ep, param.remote_port), (None, 5));
-    // On to a reserved service point, whose endpoint is then the only one that can accept.
+    // Handed off to a reserved service point: then only its endpoint can accept.
     let (ep, _) = bench.reserved(9);
     ia.cr_handoff(moved, 9).unwrap();
     let cr = bench.request_event().unwrap();
     assert_eq!(bench.state(ep), EndpointState::PassiveConnectionPending);
     assert_eq!(ia.cr_query(cr, CrFields::all()).unwrap().local_ep, Some(ep));
-    // The peer notices nothing of all that.
+    // The handoffs are invisible to the peer.
     assert_eq!(rejections(&bench), []);
     ia.cr_accept(cr, None, &[]).unwrap();
 }
 
-/// A handoff that finds no room leaves the request, and its lent endpoint, where they are.
+/// A handoff without room leaves the request and its endpoint unchanged.
 ///
 /// Spec: CRH-01, GEN-06
 #[test]
@@ -631,13 +634,12 @@ fn a_handoff_needs_room() {
     bench.ia.cr_handoff(cr, 8).unwrap();
     let dead = bench.ia.ep_query(lent, EpFields::all()).unwrap_err();
     assert_eq!(dead.subtype(), Subtype::InvalidHandleEp);
-    // One for the first request, one for the moved one; the old one's slot is free.
+    // One for the first request, one for the moved one; the slot of the old one is free.
     let six: Vec<_> = (0..6).map(|_| bench.endpoint()).collect();
     assert_eq!(six.len(), 6);
 }
 
-/// Two dispatchers of one kind of stream: a request dispatcher with completions of another kind than
-/// threshold is refused.
+/// A service point is refused on a dispatcher whose completions are not by threshold.
 ///
 /// Spec: EPC-05, PSC-04
 #[test]

@@ -1,8 +1,10 @@
-//! Two endpoints and a network that loses and repeats: every order of calls and deliveries up to a depth, on the real core.
+//! State exploration of two endpoints over a network that loses and repeats messages.
 //!
-//! The states of the core cannot be copied, so a state is the list of steps that leads to it, done anew; two lists are one state if what
-//! they lead to looks the same. A message arrives as the control event that a backend makes of it. What a backend owes the
-//! core is kept: events are about the connection that the queue pair is in, and none follows its disconnecting.
+//! Explores every order of calls and deliveries up to a depth. The core's state cannot be copied,
+//! so a state is the list of steps that leads to it, run again from the start. Two lists are one
+//! state if their results look the same. A message arrives as the control event that a backend
+//! would raise. The device keeps the contract of a backend: events concern the current connection
+//! of the queue pair, and none follows a disconnect.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::format;
@@ -22,18 +24,18 @@ use crate::id::{CrId, EpId, Handle, RspId};
 use crate::testing::{Call as Asked, TestStorage};
 use crate::time::Instant;
 
-/// The side that connects, and the side that is asked.
+/// Index of the side that connects; the other side accepts.
 const ACTIVE: usize = 0;
 const PASSIVE: usize = 1;
-/// How long an attempt may take.
+/// Timeout of an attempt, in microseconds.
 const PATIENCE: u32 = 1000;
 
-/// Who provides the endpoint of the side that is asked.
+/// Source of the accepting side's endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Listener {
-    /// The consumer names one when it accepts.
+    /// The consumer names it in the accept.
     Consumer,
-    /// It is reserved for the service point.
+    /// A reserved service point provides it.
     Reserved,
 }
 
@@ -67,15 +69,15 @@ enum Step {
     Deliver(usize),
     Repeat(usize),
     Lose(usize),
-    /// The device tells of a connection that broke.
+    /// The device reports a broken connection.
     Break(usize),
-    /// The device gives up an acceptance that nothing follows.
+    /// The device gives up an accepted connection.
     GiveUp,
-    /// The time of the attempt is up.
+    /// The timeout of the attempt passes.
     Wait,
 }
 
-/// What may go wrong, and how often.
+/// Limits on attempts, faults and posts.
 #[derive(Clone, Copy, Debug)]
 struct Allowed {
     attempts: u32,
@@ -85,7 +87,7 @@ struct Allowed {
     posts: u32,
 }
 
-/// What may go wrong unless a test says less.
+/// Default limits.
 const ALLOWED: Allowed = Allowed {
     attempts: 2,
     repeats: 1,
@@ -97,11 +99,11 @@ const ALLOWED: Allowed = Allowed {
 struct Side<'s> {
     bench: Bench<'s>,
     ep: EpId,
-    /// The attempt that the queue pair takes part in, as the device knows it.
+    /// Current attempt of the queue pair, as the device knows it.
     attempt: Option<u32>,
-    /// That attempt came to its end, as the device knows it.
+    /// Set if that attempt has ended, as the device knows it.
     over: bool,
-    /// Connection events since the endpoint was reset last.
+    /// Connection events since the last reset of the endpoint.
     events: Vec<ConnectionEventKind>,
     posted: u32,
     completed: u32,
@@ -114,17 +116,17 @@ struct World<'s> {
     messages: Vec<Message>,
     left: Allowed,
     attempts: u32,
-    /// Of each request that the device offered: the attempt.
+    /// Attempt of each request that the device offered.
     requests: BTreeMap<usize, u32>,
-    /// Requests that wait for an answer.
+    /// Requests without an answer.
     waiting: VecDeque<(CrId, u32)>,
     service_point: Option<Handle>,
     reserved: Option<RspId>,
-    /// Attempts of which something was lost, or which the device ended.
+    /// Attempts with a lost message or a failure.
     disturbed: BTreeSet<u32>,
-    /// Changes of state that were seen.
+    /// State changes so far.
     changes: BTreeSet<(String, String)>,
-    /// How it came here.
+    /// Steps so far.
     taken: Vec<Step>,
 }
 
@@ -185,7 +187,7 @@ impl<'s> World<'s> {
         side.bench.state(side.ep)
     }
 
-    /// Everything that can be tried next.
+    /// Returns all possible next steps.
     fn steps(&self) -> Vec<Step> {
         let mut steps = Vec::new();
         if self.left.attempts != 0 {
@@ -239,7 +241,7 @@ impl<'s> World<'s> {
         !side.bench.device.posted(pair).0.is_empty()
     }
 
-    /// Does a step, and checks what has to hold behind each. A call may be refused, by the state alone.
+    /// Runs a step and checks the invariants; only the state may refuse a call.
     fn take(&mut self, step: Step) {
         let before = [ACTIVE, PASSIVE].map(|side| self.state(side));
         let (seen, kept) = (self.look(), self.kept());
@@ -367,7 +369,7 @@ impl<'s> World<'s> {
         Ok(())
     }
 
-    /// What the device at the other end makes of a message.
+    /// Delivers a message to the device of its receiver.
     fn deliver(&mut self, message: Message) {
         let Message { to, attempt, word } = message;
         let side = &mut self.sides[to];
@@ -399,7 +401,7 @@ impl<'s> World<'s> {
                     .messages
                     .push(answer(Word::Refusal { by_consumer: false })),
             },
-            // Whoever is not in that connection any more says so.
+            // A reply to an attempt that has ended is answered with Bye.
             Word::Reply if !stands => self.messages.push(answer(Word::Bye)),
             Word::Reply | Word::Ready if stands => {
                 device.push_control(ControlEvent::Established {
@@ -428,7 +430,7 @@ impl<'s> World<'s> {
         }
     }
 
-    /// Both cores take in what there is, and say what they want said.
+    /// Runs both cores until they have no events and no messages left.
     fn settle(&mut self) {
         loop {
             let mut busy = false;
@@ -443,7 +445,7 @@ impl<'s> World<'s> {
         }
     }
 
-    /// Takes the events of one side out.
+    /// Dequeues the events of one side.
     fn hear(&mut self, at: usize) {
         let side = &mut self.sides[at];
         for (kind, ep, _) in side.bench.connection_events() {
@@ -457,14 +459,14 @@ impl<'s> World<'s> {
             let latest = *self.requests.values().last().unwrap();
             self.waiting.push_back((cr, latest));
             if self.listener == Listener::Reserved {
-                // It listens no more.
+                // Its service point has ended.
                 self.reserved = None;
                 self.service_point = None;
             }
         }
     }
 
-    /// Makes messages of what the core asks its device for; true if there were any.
+    /// Turns the core's device calls into messages; returns true if there were any.
     fn speak(&mut self, at: usize) -> bool {
         let mut spoke = false;
         let side = &mut self.sides[at];
@@ -506,7 +508,7 @@ impl<'s> World<'s> {
         spoke
     }
 
-    /// What makes this state another one than others.
+    /// Returns the text that identifies this state.
     fn look(&self) -> String {
         let sides = [ACTIVE, PASSIVE].map(|at| {
             let side = &self.sides[at];
@@ -531,7 +533,7 @@ impl<'s> World<'s> {
         )
     }
 
-    /// What a refused call must leave as it is beside that: deadlines, and the device's objects.
+    /// Returns further values that a refused call must not change: deadlines and device objects.
     fn kept(&self) -> [(Option<Instant>, [usize; 7]); 2] {
         [ACTIVE, PASSIVE].map(|at| {
             let bench = &self.sides[at].bench;
@@ -541,14 +543,15 @@ impl<'s> World<'s> {
 
     fn note_change(&mut self, from: State, to: State) {
         let leads = |from| TRIGGERS.iter().filter_map(move |&by| next(from, by));
-        // A call that finds nothing outstanding drains at once; a bye and its answer may arrive together.
+        // A graceful disconnect without pending requests drains at once; a Bye and its answer may
+        // arrive together.
         let lawful = leads(from).any(|one| one == to || leads(one).any(|two| two == to));
         assert!(lawful, "{from:?} became {to:?}");
         self.changes
             .insert((format!("{from:?}"), format!("{to:?}")));
     }
 
-    /// What has to hold in every state.
+    /// Checks the invariants of every state.
     fn check(&self) {
         for at in [ACTIVE, PASSIVE] {
             let state = self.state(at);
@@ -567,7 +570,7 @@ impl<'s> World<'s> {
                     at == ACTIVE && state == State::Disconnected
                 }
                 [AcceptCompletionError] => at == PASSIVE && state == State::Disconnected,
-                // Given up by the consumer, or ended behind ESTABLISHED, once.
+                // Disconnected by the consumer, or ended once after ESTABLISHED.
                 [Disconnected] | [Established, Disconnected | Broken] => {
                     state == State::Disconnected
                 }
@@ -582,7 +585,7 @@ impl<'s> World<'s> {
         self.check_ends();
     }
 
-    /// Where nothing was lost and nothing is under way, nobody is in a connection that the other one has left.
+    /// Checks that both sides agree about a connection without losses and pending messages.
     fn check_ends(&self) {
         for at in [ACTIVE, PASSIVE] {
             let Some(attempt) = self.sides[at].attempt else {
@@ -614,7 +617,7 @@ impl<'s> World<'s> {
         }
     }
 
-    /// From wherever it is, both consumers get back to the beginning, and everything can be freed.
+    /// From any state, both sides return to UNCONNECTED and all objects can be freed.
     fn finish(mut self) {
         while !self.waiting.is_empty() {
             self.take(Step::Reject);
@@ -655,16 +658,16 @@ const TRIGGERS: [Trigger; 14] = [
     Trigger::Reset,
 ];
 
-/// What was explored.
+/// Result of an exploration.
 struct Explored {
     states: usize,
     steps: u64,
-    /// Whether there was nothing left to try.
+    /// Set if no step was left to try.
     complete: bool,
     changes: BTreeSet<(String, String)>,
 }
 
-/// Tries every list of at most `depth` steps behind `first`, but none from a state that was met before.
+/// Explores all lists of at most `depth` steps after `first`, skipping known states.
 fn explore(listener: Listener, allowed: Allowed, first: &[Step], depth: usize) -> Explored {
     let mut explored = Explored {
         states: 0,
@@ -701,7 +704,7 @@ fn explore(listener: Listener, allowed: Allowed, first: &[Step], depth: usize) -
     explored
 }
 
-/// How deep the tests look, unless told otherwise by the environment.
+/// Returns the depth of exploration, from the environment if set there.
 fn depth(usual: usize) -> usize {
     std::env::var("DAT_CORE_DEPTH")
         .ok()
@@ -721,8 +724,10 @@ fn report(name: &str, depth: usize, explored: &Explored) {
     );
 }
 
-/// No event comes twice or in no lawful place, no disconnect is lost, no request completes twice or never, refused calls change
-/// nothing, and there is always a way back.
+/// The two peers agree in every state, despite losses and repetitions.
+///
+/// No event comes twice or in an unlawful order, no disconnect is lost, no request completes twice
+/// or never, refused calls change nothing, and every state leads back to the start.
 ///
 /// Spec: EPK-06, EPK-11, CRA-03, EPD-01, EPD-02, EPD-05, EPD-10, EPR-01, GEN-06
 #[test]
@@ -737,7 +742,7 @@ fn two_peers_agree_whatever_the_network_does() {
     assert!(led("CompletionPending", "Connected"));
 }
 
-/// The same of the next connection of two endpoints, where what was said at the end of the one before is still on its way.
+/// The same for a second connection, while messages of the first are still in flight.
 ///
 /// Spec: EPK-06, EPK-11, CRA-03, EPD-01, EPD-05, EPR-01
 #[test]
@@ -761,7 +766,7 @@ fn two_peers_agree_on_their_next_connection() {
     assert!(led("Disconnected", "Unconnected"));
 }
 
-/// The same where an endpoint is reserved for the service point.
+/// The same with an endpoint that is reserved for the service point.
 ///
 /// Spec: RSC-03, RSF-01, CRR-01, CRA-03, EPD-01, EPR-01
 #[test]

@@ -1,9 +1,9 @@
-//! Causes, finer than DAT can say.
+//! Causes of errors, finer than DAT subtypes.
 
 numbered! {
-    /// Why exactly: finer than DAT can say, for logs and for Rust callers.
+    /// Cause of an error, finer than a DAT subtype, for logs and for Rust callers.
     ///
-    /// A cause never reaches a return code.
+    /// A return code never carries a cause.
     #[repr(u8)]
     #[non_exhaustive]
     pub enum Cause: u8 {
@@ -13,7 +13,8 @@ numbered! {
         NullHandle = 1,
         /// The handle names an object of another kind.
         WrongKind = 2,
-        /// The handle points outside the table.
+        /// The value is outside its range: a connection qualifier that the transport cannot
+        /// express.
         OutOfRange = 3,
         /// The object was destroyed.
         Stale = 4,
@@ -23,19 +24,19 @@ numbered! {
         NullPointer = 6,
         /// A count or size is negative.
         NegativeCount = 7,
-        /// A count or size is zero where one is needed.
+        /// A count or size is zero where one above zero is needed.
         ZeroCount = 8,
-        /// A value is above what the adapter or the object allows.
+        /// A value exceeds the limit of the adapter or the object.
         AboveLimit = 9,
-        /// A value is below what the adapter or the object allows.
+        /// A value is below the limit of the adapter or the object.
         BelowLimit = 10,
-        /// More segments than the object was made for.
+        /// The post has more segments than the object allows.
         TooManySegments = 11,
         /// A flag word has undefined bits.
         UnknownFlags = 12,
-        /// A defined flag has no meaning on this call.
+        /// A defined flag is not allowed here, or the dispatcher lacks the stream.
         FlagNotAllowed = 13,
-        /// Flags or streams that exclude each other.
+        /// Flags, streams or arguments exclude each other.
         FlagCombination = 14,
         /// Unsignalled completions were not configured for this direction.
         UnsignalledNotConfigured = 15,
@@ -45,11 +46,11 @@ numbered! {
         FieldNotModifiable = 17,
         /// A number names no value of its enumeration.
         UnknownValue = 18,
-        /// The timeout is not usable.
+        /// The timeout is 0, which is not usable.
         BadTimeout = 19,
         /// A name is empty, too long or not terminated.
         BadName = 20,
-        /// The event is not one that can be posted.
+        /// The event is not one that a consumer can post.
         BadEvent = 21,
         /// An address lacks the alignment it needs.
         Misaligned = 22,
@@ -57,7 +58,7 @@ numbered! {
         UnknownContext = 23,
         /// The context named a region that is gone.
         StaleContext = 24,
-        /// Objects of different protection zones.
+        /// The objects are of different protection zones.
         ZoneMismatch = 25,
         /// The endpoint has no protection zone yet.
         ZoneMissing = 26,
@@ -65,17 +66,17 @@ numbered! {
         DispatcherMissing = 27,
         /// The region lacks the privilege.
         MissingPrivilege = 28,
-        /// More privileges asked for than the region has.
+        /// A call requests more privileges than the region has.
         PrivilegeExceeded = 29,
         /// A range leaves its region.
         OutsideRegion = 30,
-        /// Address plus length is beyond the address space.
+        /// Address plus length exceeds the address space.
         AddressOverflow = 31,
-        /// The sum of lengths does not fit.
+        /// The sum of lengths overflows.
         LengthOverflow = 32,
-        /// The total is above the message or RDMA limit.
+        /// The total length exceeds the message or RDMA limit.
         MessageTooLong = 33,
-        /// More private data than the provider carries.
+        /// The private data exceeds the provider's limit.
         PrivateDataTooLong = 34,
         /// The remote range is shorter than the local one.
         RemoteTooShort = 35,
@@ -89,9 +90,9 @@ numbered! {
         NoSharedReceiveQueue = 39,
         /// The state of the endpoint forbids the call.
         EndpointState = 40,
-        /// Another waiter owns the dispatcher.
+        /// Another waiter uses the dispatcher or the notification object.
         WaiterPresent = 41,
-        /// A threshold with a stream that notifies selectively.
+        /// A threshold is not allowed with a stream that notifies selectively.
         ThresholdNotAllowed = 42,
         /// An event stream still feeds the dispatcher.
         StreamFeeding = 43,
@@ -99,11 +100,11 @@ numbered! {
         StillReferenced = 44,
         /// The adapter still holds objects.
         ChildrenLeft = 45,
-        /// More is outstanding than the new size.
+        /// More requests or buffers are outstanding than the new size allows.
         BelowOutstanding = 46,
         /// The new size is below the low watermark.
         BelowWatermark = 47,
-        /// The memory is not shared as the cookie says.
+        /// The memory is not shared as the cookie claims.
         SharedMemoryRefused = 48,
         /// The queue has no free slot.
         QueueFull = 49,
@@ -111,43 +112,49 @@ numbered! {
         EventSlotsExhausted = 50,
         /// The table of this object kind is full.
         TableFull = 51,
-        /// The lent records, one for each request or receive that may be outstanding, are used up.
+        /// The lent records are used up, one for each request or receive outstanding.
         RecordsExhausted = 52,
-        /// A slot or context can not be reused any more.
+        /// A slot or context has used all its generations.
         GenerationExhausted = 53,
         /// Another service point holds the qualifier.
         QualifierTaken = 54,
-        /// The provider cannot do this.
+        /// The provider does not support this.
         Unsupported = 55,
         /// The device refused the request.
         DeviceRefused = 56,
         /// The device failed or was removed.
         DeviceGone = 57,
-        /// The device reported something that was never posted.
+        /// The device reported an impossible completion, or a table is inconsistent.
         CorruptCompletion = 58,
-        /// Another execution context is inside the object.
+        /// Another execution context changed an object while the call checked it.
         Contended = 59,
         /// A signal or interrupt ended the call.
         Interrupted = 60,
         /// The adapter is being closed.
         Closing = 61,
-        /// The endpoint has a read depth of 0.
+        /// The endpoint has an outgoing RDMA Read depth of 0.
         NoReads = 62,
         /// `max_recv_dtos` of an endpoint is negative, or above the adapter's `max_dto_per_ep`.
         MaxRecvDtos = 63,
         /// `max_request_dtos` of an endpoint is negative, or above the adapter's `max_dto_per_ep`.
         MaxRequestDtos = 64,
-        /// `max_recv_iov` of an endpoint is negative, or above the adapter's `max_iov_segments_per_dto`.
+        /// `max_recv_iov` of an endpoint is negative, or above the adapter's
+        /// `max_iov_segments_per_dto`.
         MaxRecvIov = 65,
-        /// `max_request_iov` of an endpoint is negative, or above the adapter's `max_iov_segments_per_dto`.
+        /// `max_request_iov` of an endpoint is negative, or above the adapter's
+        /// `max_iov_segments_per_dto`.
         MaxRequestIov = 66,
-        /// `max_rdma_read_in` of an endpoint is negative, or above the adapter's `max_rdma_read_per_ep_in`.
+        /// `max_rdma_read_in` of an endpoint is negative, or above the adapter's
+        /// `max_rdma_read_per_ep_in`.
         MaxRdmaReadIn = 67,
-        /// `max_rdma_read_out` of an endpoint is negative, or above the adapter's `max_rdma_read_per_ep_out`.
+        /// `max_rdma_read_out` of an endpoint is negative, or above the adapter's
+        /// `max_rdma_read_per_ep_out`.
         MaxRdmaReadOut = 68,
-        /// `max_rdma_read_iov` of an endpoint is negative, or above the adapter's `max_iov_segments_per_rdma_read`.
+        /// `max_rdma_read_iov` of an endpoint is negative, or above the adapter's
+        /// `max_iov_segments_per_rdma_read`.
         MaxRdmaReadIov = 69,
-        /// `max_rdma_write_iov` of an endpoint is negative, or above the adapter's `max_iov_segments_per_rdma_write`.
+        /// `max_rdma_write_iov` of an endpoint is negative, or above the adapter's
+        /// `max_iov_segments_per_rdma_write`.
         MaxRdmaWriteIov = 70,
         /// `max_message_size` of an endpoint is above the adapter's.
         MaxMessageSize = 71,
@@ -155,15 +162,15 @@ numbered! {
         MaxRdmaSize = 72,
         /// `srq_soft_hw` of an endpoint is negative, and not `WATERMARK_INFINITE`.
         SrqSoftHw = 73,
-        /// `recv_completion_flags` of an endpoint are none that receives may have.
+        /// `recv_completion_flags` of an endpoint are not allowed for receives.
         RecvCompletionFlags = 74,
-        /// `request_completion_flags` of an endpoint are none that requests may have.
+        /// `request_completion_flags` of an endpoint are not allowed for requests.
         RequestCompletionFlags = 75,
     }
 }
 
 impl Cause {
-    /// The cause with this number, for tracing that stored it as a byte.
+    /// Returns the cause with this number, for traces that store it as a byte.
     pub const fn from_number(number: u8) -> Option<Self> {
         Self::from_discriminant(number)
     }

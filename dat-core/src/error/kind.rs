@@ -2,7 +2,7 @@
 
 use super::Abi;
 
-/// The 2.0 type number of [`ErrorKind::NotImplemented`].
+/// Type number of [`ErrorKind::NotImplemented`] in 2.0.
 const NOT_IMPLEMENTED_2_0: u16 = 0x3FFF;
 
 numbered! {
@@ -13,7 +13,7 @@ numbered! {
     pub enum ErrorKind: u16 {
         /// The call was abandoned.
         Abort = 1,
-        /// The connection qualifier is taken.
+        /// Another listener holds the connection qualifier.
         ConnQualInUse = 2,
         /// A resource limit was reached.
         InsufficientResources = 3,
@@ -23,7 +23,7 @@ numbered! {
         InvalidHandle = 5,
         /// An argument is bad; the subtype names its position.
         InvalidParameter = 6,
-        /// The object is in a state in which the call is illegal.
+        /// The state of the object forbids the call.
         InvalidState = 7,
         /// The lengths of source and destination do not fit.
         LengthError = 8,
@@ -39,7 +39,7 @@ numbered! {
         QueueEmpty = 13,
         /// The event queue has no room.
         QueueFull = 14,
-        /// The time ran out.
+        /// The time limit has passed.
         TimeoutExpired = 15,
         /// The provider is registered already.
         ProviderAlreadyRegistered = 0x10,
@@ -53,19 +53,19 @@ numbered! {
         ConnQualUnavailable = 0x14,
         /// The context is the reserved local region; 2.0 only.
         ReservedLmr = 0x15,
-        /// The port is taken; 2.0 only.
+        /// The port is in use; 2.0 only.
         PortInUse = 0x16,
         /// The communication type is not supported; 2.0 only.
         CommNotSupported = 0x17,
-        /// The operation is not there (yet); the number is the 1.2 one.
+        /// The operation is not implemented; the number is the 1.2 one.
         NotImplemented = 0x0FFF,
     }
 }
 
 impl ErrorKind {
-    /// The type number in an ABI, unshifted.
+    /// Returns the type number in an ABI, unshifted.
     ///
-    /// The three types that only 2.0 knows are sent to 1.2 callers as their nearest relatives.
+    /// For 1.2 the three types that only 2.0 defines become their nearest relatives.
     pub(super) const fn number(self, abi: Abi) -> u16 {
         match (abi, self) {
             (Abi::V2_0, Self::NotImplemented) => NOT_IMPLEMENTED_2_0,
@@ -76,7 +76,7 @@ impl ErrorKind {
         }
     }
 
-    /// The type with this number in an ABI.
+    /// Returns the type with this number in an ABI.
     pub(super) const fn from_number(number: u16, abi: Abi) -> Option<Self> {
         let kind = match (abi, number) {
             (Abi::V2_0, NOT_IMPLEMENTED_2_0) => return Some(Self::NotImplemented),

@@ -3,9 +3,10 @@
 use super::Abi;
 
 numbered! {
-    /// Which object, argument, state or resource an error is about: the DAT subtypes of 1.2 and 2.0 together.
+    /// DAT subtypes of 1.2 and 2.0: object, argument, state or resource of an error.
     ///
-    /// The discriminant is the 1.2 value; the two that only 2.0 has lie above the 1.2 range.
+    /// The discriminant is the 1.2 value. The two subtypes that only 2.0 has lie above the 1.2
+    /// range.
     #[repr(u8)]
     pub enum Subtype: u8 {
         /// No further detail.
@@ -208,19 +209,19 @@ numbered! {
         InvalidAddressUnreachable = 96,
         /// Address malformed.
         InvalidAddressMalformed = 97,
-        /// No provider of this name.
+        /// No provider has this name.
         NameNotRegistered = 98,
-        /// No provider of this major version.
+        /// No provider has this major version.
         MajorNotFound = 99,
-        /// No provider of this minor version.
+        /// No provider has this minor version.
         MinorNotFound = 100,
-        /// No provider of this thread safety.
+        /// No provider has this thread safety.
         ThreadSafetyNotFound = 101,
     }
 }
 
 impl Subtype {
-    /// The number of the subtype in an ABI; 0 where the ABI has no such subtype.
+    /// Returns the number of the subtype in an ABI; 0 if the ABI lacks it.
     pub(super) const fn number(self, abi: Abi) -> u16 {
         let number = self as u16;
         match (abi, self) {
@@ -234,7 +235,7 @@ impl Subtype {
         }
     }
 
-    /// The subtype with this number in an ABI.
+    /// Returns the subtype with this number in an ABI.
     pub(super) const fn from_number(number: u16, abi: Abi) -> Option<Self> {
         if number > Self::ThreadSafetyNotFound.number(abi) {
             return None;
@@ -250,7 +251,7 @@ impl Subtype {
         Self::from_discriminant(number_1_2 as u8)
     }
 
-    /// `INVALID_ARGn` for n = 1 to 10; `NO_SUBTYPE` for any other position.
+    /// Returns `INVALID_ARGn` for n = 1 to 10; `NO_SUBTYPE` for any other position.
     pub const fn argument(position: u8) -> Self {
         match position {
             1 => Self::InvalidArg1,

@@ -1,4 +1,4 @@
-//! The numbers of both ABIs against tables of literals.
+//! Compares the numbers of both ABIs with tables of literals.
 
 use super::*;
 use core::mem::size_of;
@@ -236,7 +236,8 @@ fn success_is_zero_and_a_missing_class_bit_is_forgiven() {
 #[test]
 fn undefined_codes_are_refused() {
     for abi in [Abi::V1_2, Abi::V2_0] {
-        // A class without type, a subtype without type, warnings, both class bits, types and subtypes nobody defined.
+        // A class without type, a subtype without type, warnings, both class bits, undefined types
+        // and undefined subtypes.
         for code in [
             0x8000_0000,
             1,
@@ -255,7 +256,7 @@ fn undefined_codes_are_refused() {
             assert_eq!(Error::from_code(code, abi), None, "{code:#010x} {abi:?}");
         }
     }
-    // Each defined in the other ABI only.
+    // Each is defined in the other ABI only.
     for (code, undefined) in [
         (0x8005_0066, Abi::V1_2),
         (0x8005_0067, Abi::V1_2),

@@ -1,6 +1,6 @@
-//! Field masks of query and modify calls, 1.2 values (`Spec: GEN-08`).
+//! Field masks of query and modify calls, with their 1.2 values (`Spec: GEN-08`).
 //!
-//! `all()` of each is the `..._FIELD_ALL` of its object; `from_bits` refuses everything beyond it.
+//! `all()` of each mask is the `..._FIELD_ALL` of its object; `from_bits` refuses all other bits.
 
 use super::format_bits;
 use bitflags::bitflags;
@@ -95,9 +95,9 @@ bitflags! {
         const MAX_RECV_IOV = 0x10_0000;
         /// Segments per request.
         const MAX_REQUEST_IOV = 0x20_0000;
-        /// Incoming RDMA Reads at once.
+        /// Simultaneous incoming RDMA Reads.
         const MAX_RDMA_READ_IN = 0x40_0000;
-        /// Outgoing RDMA Reads at once.
+        /// Simultaneous outgoing RDMA Reads.
         const MAX_RDMA_READ_OUT = 0x80_0000;
         /// Soft high watermark on shared receive buffers.
         const SRQ_SOFT_HW = 0x100_0000;
@@ -186,7 +186,7 @@ bitflags! {
         const CONN_QUAL = 0x2;
         /// Connection request dispatcher.
         const EVD = 0x4;
-        /// Who makes the endpoint.
+        /// Creator of the endpoint.
         const FLAGS = 0x8;
     }
 }
@@ -285,9 +285,9 @@ bitflags! {
         const MAX_RDMA_READ_IN = 0x800_0000;
         /// Outgoing RDMA Reads of the adapter.
         const MAX_RDMA_READ_OUT = 0x1000_0000;
-        /// Whether the incoming depth is guaranteed.
+        /// Guarantee of the incoming depth.
         const MAX_RDMA_READ_PER_EP_IN_GUARANTEED = 0x2000_0000;
-        /// Whether the outgoing depth is guaranteed.
+        /// Guarantee of the outgoing depth.
         const MAX_RDMA_READ_PER_EP_OUT_GUARANTEED = 0x4000_0000;
         /// Number of transport attributes.
         const NUM_TRANSPORT_ATTR = 0x8000_0000;
@@ -316,7 +316,7 @@ bitflags! {
         const DAPL_VERSION_MINOR = 0x10;
         /// Memory types.
         const LMR_MEM_TYPES_SUPPORTED = 0x20;
-        /// Who owns the segment list after a post.
+        /// Owner of the segment list after a post.
         const IOV_OWNERSHIP = 0x40;
         /// Qualities of service.
         const QOS_SUPPORTED = 0x80;
@@ -328,9 +328,9 @@ bitflags! {
         const MAX_PRIVATE_DATA_SIZE = 0x400;
         /// Multipath.
         const SUPPORTS_MULTIPATH = 0x800;
-        /// Who makes endpoints for service points.
+        /// Creator of endpoints for service points.
         const EP_CREATOR = 0x1000;
-        /// How zones relate to endpoints.
+        /// Rules for zones of endpoints.
         const PZ_SUPPORT = 0x2000;
         /// Buffer alignment.
         const OPTIMAL_BUFFER_ALIGNMENT = 0x4000;
@@ -346,11 +346,11 @@ bitflags! {
         const SRQ_INFO_SUPPORTED = 0x8_0000;
         /// Receive counts of endpoints.
         const EP_RECV_INFO_SUPPORTED = 0x10_0000;
-        /// Whether regions need synchronising.
+        /// Need to synchronise regions.
         const LMR_SYNC_REQ = 0x20_0000;
-        /// Whether remote faults are always reported later.
+        /// Guarantee that events report remote faults.
         const DTO_ASYNC_RETURN_GUARANTEED = 0x40_0000;
-        /// Whether an RDMA Read needs remote write on its sink.
+        /// Need for remote write on the sink of an RDMA Read.
         const RDMA_WRITE_FOR_RDMA_READ_REQ = 0x80_0000;
         /// Number of provider attributes.
         const NUM_PROVIDER_SPECIFIC_ATTR = 0x100_0000;
@@ -364,6 +364,6 @@ format_bits! {
 }
 
 impl EpFields {
-    /// The attribute fields: everything an [`EpAttributes`](crate::attributes::EpAttributes) holds.
+    /// The attribute fields: all fields of an [`EpAttributes`](crate::attributes::EpAttributes).
     pub const ATTRIBUTES: Self = Self::from_bits_truncate(0x7FFF_F000);
 }

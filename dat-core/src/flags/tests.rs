@@ -1,10 +1,10 @@
-//! Every number against the tables of the specification.
+//! Compares each number with the tables of the specification.
 
 use super::*;
 use crate::error::{Abi, Cause, Error};
 use bitflags::Flags;
 
-/// Checks the numbers of single flags, the sum of them all, and that every other bit is refused.
+/// Checks single flags and their sum, and that all other bits are refused.
 fn check<F>(single: &[(F, u64)], all: u64)
 where
     F: Flags + Copy,
@@ -22,7 +22,7 @@ where
     }
 }
 
-/// Checks that exactly these numbers are accepted and come back out.
+/// Checks that exactly these numbers are accepted, and convert back.
 fn check_values<T>(expected: &[(T, u32)], all: &[T])
 where
     T: TryFrom<u32, Error = UnknownValue> + Into<u32> + Copy + PartialEq + core::fmt::Debug,

@@ -9,7 +9,7 @@ use core::fmt;
 pub struct UnknownValue(pub u32);
 
 impl UnknownValue {
-    /// The error for having found the number in the argument at this position, counted from 1 (`Spec: GEN-04`).
+    /// Returns the error for this number in an argument; positions count from 1 (`Spec: GEN-04`).
     pub const fn in_argument(self, position: u8) -> Error {
         Error::invalid_argument(position).because(Cause::UnknownValue)
     }
@@ -23,7 +23,7 @@ impl fmt::Display for UnknownValue {
 
 impl core::error::Error for UnknownValue {}
 
-/// An enumeration with fixed numbers that is only ever made from a number by checking it.
+/// Defines an enumeration with fixed numbers and checked conversion from a number.
 macro_rules! values {
     (
         $(#[$attribute:meta])*
@@ -40,10 +40,10 @@ macro_rules! values {
         }
 
         impl $name {
-            /// Every value, in the order of the numbers.
+            /// All values, in the order of the numbers.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
 
-            /// The value with this number.
+            /// Returns the value with this number.
             pub const fn from_value(value: u32) -> Option<Self> {
                 match value {
                     $($value => Some(Self::$variant),)+
@@ -51,7 +51,7 @@ macro_rules! values {
                 }
             }
 
-            /// The 1.2 number.
+            /// Returns the 1.2 number.
             pub const fn value(self) -> u32 {
                 self as u32
             }
@@ -74,17 +74,17 @@ macro_rules! values {
 }
 
 values! {
-    /// How to close an adapter (`Spec: IAC-01, IAC-03`) or to disconnect an endpoint.
+    /// Mode of closing an adapter (`Spec: IAC-01, IAC-03`) or disconnecting an endpoint.
     pub enum CloseFlags {
-        /// At once, whatever is left; the default.
+        /// Closes at once, with objects or requests left; the default.
         Abrupt = 0,
-        /// In order, after what is pending; an adapter only if nothing is left.
+        /// Disconnects after pending requests; closes an adapter only if its objects are freed.
         Graceful = 1,
     }
 }
 
 values! {
-    /// Who makes the endpoint for a request at a public service point (`Spec: IAQ-08`).
+    /// Creator of the endpoint for a request at a public service point (`Spec: IAQ-08`).
     pub enum PspFlags {
         /// The consumer.
         Consumer = 0,
@@ -94,7 +94,7 @@ values! {
 }
 
 values! {
-    /// What a local memory region is made of (`Spec: IAQ-05`).
+    /// Source of a local memory region (`Spec: IAQ-05`).
     pub enum MemoryType {
         /// An address range of the caller.
         Virtual = 0,
@@ -106,7 +106,7 @@ values! {
 }
 
 values! {
-    /// The kinds of objects (`Spec: HTY-01`).
+    /// Kinds of objects (`Spec: HTY-01`).
     pub enum HandleKind {
         /// Connection request.
         Cr = 0,
@@ -134,23 +134,24 @@ values! {
 }
 
 values! {
-    /// The states of an endpoint.
+    /// States of an endpoint.
     ///
-    /// 1, 3, 5 and 8 are the numbers of the header's unconfigured states; they are never entered and never reported.
+    /// 1, 3, 5 and 8 are the numbers of the header's unconfigured states; the core never enters or
+    /// reports them.
     pub enum EndpointState {
         /// Created or reset; quiescent.
         Unconnected = 0,
         /// Tied to a reserved service point; no request yet.
         Reserved = 2,
-        /// Its reserved service point got a request: accept or reject it.
+        /// Its reserved service point received a request, to be accepted or rejected.
         PassiveConnectionPending = 4,
         /// Connecting.
         ActiveConnectionPending = 6,
         /// Made by the provider for a request and lent to the consumer.
         TentativeConnectionPending = 7,
-        /// Data flows.
+        /// Connected; data flows.
         Connected = 9,
-        /// A graceful disconnect is under way.
+        /// A graceful disconnect is in progress.
         DisconnectPending = 10,
         /// The connection is over; posts are flushed.
         Disconnected = 11,
@@ -160,9 +161,9 @@ values! {
 }
 
 values! {
-    /// The states of a shared receive queue.
+    /// States of a shared receive queue.
     pub enum SrqState {
-        /// Buffers are taken and delivered.
+        /// The queue accepts and delivers buffers.
         Operational = 0,
         /// The queue failed.
         Error = 1,
@@ -170,7 +171,7 @@ values! {
 }
 
 values! {
-    /// The service an endpoint gives.
+    /// Service of an endpoint.
     pub enum ServiceType {
         /// Reliable, in order, between two endpoints.
         ReliableConnected = 0,
@@ -178,23 +179,23 @@ values! {
 }
 
 values! {
-    /// Who owns the segment list of a post until its completion (`Spec: DTO-09`).
+    /// Owner of the segment list of a post until its completion (`Spec: DTO-09`).
     pub enum IovOwnership {
         /// The consumer: the list was copied.
         Consumer = 0,
-        /// The provider, which leaves it unchanged.
+        /// The provider, which does not change the list.
         ProviderNoModify = 1,
-        /// The provider, which may change it.
+        /// The provider, which may change the list.
         ProviderModify = 2,
     }
 }
 
 values! {
-    /// Whether a provider makes endpoints for public service points (`Spec: IAQ-08`).
+    /// Conditions for a provider to make endpoints for public service points (`Spec: IAQ-08`).
     pub enum EpCreator {
         /// Never; the consumer does.
         Never = 0,
-        /// When the service point asks for it.
+        /// If the service point requests it.
         IfAsked = 1,
         /// Always.
         Always = 2,
@@ -202,35 +203,35 @@ values! {
 }
 
 values! {
-    /// How the endpoints of a provider may use protection zones.
+    /// Rules for the protection zones of a provider's endpoints.
     pub enum PzSupport {
         /// Each endpoint needs a zone of its own.
         Unique = 0,
         /// All endpoints need the same zone.
         Same = 1,
-        /// Endpoints share zones as they like.
+        /// Endpoints may share zones freely.
         Shareable = 2,
     }
 }
 
 values! {
-    /// How a data transfer or a window bind ended (`Spec: DTO-03`).
+    /// Result of a data transfer or a window bind (`Spec: DTO-03`).
     pub enum DtoStatus {
-        /// It succeeded.
+        /// Success.
         Success = 0,
-        /// The endpoint is disconnected; nothing was done.
+        /// The endpoint is disconnected; the operation was not done.
         Flushed = 1,
         /// The message is longer than the receive buffer.
         LocalLength = 2,
-        /// The endpoint cannot do the operation.
+        /// The endpoint does not support the operation.
         LocalEndpoint = 3,
         /// A local context, privilege, zone or bound was violated.
         LocalProtection = 4,
-        /// The answer was unexpected.
+        /// The response was unexpected.
         BadResponse = 5,
         /// A remote context, privilege or bound was violated.
         RemoteAccess = 6,
-        /// The peer failed to carry it out.
+        /// The peer failed to carry out the operation.
         RemoteResponder = 7,
         /// Retries are exhausted or the link is down.
         Transport = 8,
@@ -246,7 +247,7 @@ values! {
 }
 
 impl EndpointState {
-    /// The subtype that reports a call made illegal by this state.
+    /// Returns the subtype that reports a call made illegal by this state.
     pub const fn subtype(self) -> Subtype {
         match self {
             Self::Unconnected => Subtype::InvalidStateEpUnconnected,
@@ -261,17 +262,17 @@ impl EndpointState {
         }
     }
 
-    /// The error of a call that this state forbids.
+    /// Returns the error of a call that this state forbids.
     pub const fn forbids(self) -> Error {
         Error::invalid_state(self.subtype()).because(Cause::EndpointState)
     }
 }
 
 impl HandleKind {
-    /// The subtype that reports a bad handle of this kind (`Spec: GEN-03`).
+    /// Returns the subtype that reports a bad handle of this kind (`Spec: GEN-03`).
     ///
-    /// Event dispatchers have no subtype as such, only one per role; where the role is unknown, the handle is reported by
-    /// its position as the first argument.
+    /// Event dispatchers have no subtype of their own, only one per role. If the role is unknown,
+    /// the subtype is that of the first argument's handle.
     pub const fn subtype(self) -> Subtype {
         match self {
             Self::Cr => Subtype::InvalidHandleCr,

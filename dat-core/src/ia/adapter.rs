@@ -14,29 +14,29 @@ use crate::storage::Storage;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicWaker};
 use crate::sync::{Mutex, RawLock};
 
-/// An open interface adapter: owner of every object made from it, and of the backend.
+/// An open interface adapter; owns its backend and all objects created from it.
 ///
-/// All calls take `&self`; with a lock that is `Sync` and a backend that is `Send` they may come
-/// from any thread. Dropping it closes it abruptly.
+/// All calls take `&self`. With a lock that is `Sync` and a backend that is `Send`, any thread may
+/// make them. Dropping the adapter closes it abruptly.
 pub struct Ia<'s, B: Backend, L: RawLock> {
     pub(crate) control: Mutex<L::Control, Control<'s, B>>,
     pub(crate) shared: Shared<'s, B, L>,
     pub(crate) async_evd: EvdId,
-    /// Interrupts that `take_interrupts` has not told of yet.
+    /// Interrupts since the last `take_interrupts`.
     pub(crate) interrupts: AtomicU32,
-    /// The waker of a consumer who drives `progress`.
+    /// Waker of a consumer that drives `progress`.
     pub(crate) progress_waker: AtomicWaker,
-    /// The blocking wait that drives `progress`.
+    /// Selection of the blocking wait that drives `progress`.
     pub(crate) driver: Driver,
-    /// The failure of the device was reported.
+    /// Set once the failure of the device is reported.
     pub(crate) catastrophe: AtomicBool,
-    /// Keeps other adapters from `shared.instance` for as long as this one is open.
+    /// Keeps other open adapters from `shared.instance`.
     _tag: InstanceTag,
 }
 
-/// An adapter that could not be opened; the backend comes back.
+/// The error of a failed open; returns the backend.
 pub struct OpenError<B> {
-    /// Why.
+    /// The error.
     pub error: Error,
     /// The backend, unused.
     pub backend: B,
@@ -59,15 +59,16 @@ impl<B> fmt::Display for OpenError<B> {
 impl<B> core::error::Error for OpenError<B> {}
 
 impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
-    /// Opens an adapter on a backend, with an asynchronous event dispatcher of its own.
+    /// Opens an adapter on a backend and creates its asynchronous event dispatcher.
     ///
-    /// `async_evd_min_qlen` is the least number of events that dispatcher holds.
+    /// That dispatcher holds at least `async_evd_min_qlen` events.
     ///
     /// # Errors
-    /// As `evd_create`: INVALID_PARAMETER for a length below 1, INSUFFICIENT_RESOURCES if the
-    /// storage or the device has no room for the asynchronous event dispatcher; and INSUFFICIENT_RESOURCES
-    /// (MEMORY) if more adapters are open than handles can tell apart: 65,536 with the feature `std`, 256
-    /// without it.
+    /// - INVALID_PARAMETER: `async_evd_min_qlen` is below 1.
+    /// - INSUFFICIENT_RESOURCES: the storage or the device has no room for the asynchronous event
+    ///   dispatcher.
+    /// - INSUFFICIENT_RESOURCES (MEMORY): more adapters are open than handles can tell apart:
+    ///   65,536 with the feature `std`, 256 without it.
     ///
     /// Spec: IAO-01, IAO-02, IAO-06
     pub fn open(
@@ -76,7 +77,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         async_evd_min_qlen: i32,
     ) -> core::result::Result<Self, OpenError<B>> {
         let fresh = storage.fresh;
-        // One value from here on, where the caller wants it: it is long, and each copy takes its stack.
+        // The result is built in place: it is large, and each copy takes stack.
         let mut opened = Self::assemble(backend, storage);
         if let Ok(ia) = &mut opened {
             if !fresh {
@@ -84,7 +85,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
             }
             match ia.make_evd(async_evd_min_qlen, None, EvdFlags::ASYNC) {
                 Ok(evd) => ia.async_evd = evd,
-                // The backend was put there above, and nothing takes it but a close.
+                // `assemble` stored the backend, and only a close takes it.
                 Err(error) => {
                     let backend = ia.control.with(|control| control.backend.take());
                     if let Some(backend) = backend {
@@ -96,7 +97,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         opened
     }
 
-    /// An adapter without a dispatcher, unless too many are open.
+    /// Builds an adapter without a dispatcher, unless too many adapters are open.
     #[inline(never)]
     fn assemble(
         backend: B,
@@ -150,12 +151,12 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         })
     }
 
-    /// The dispatcher of asynchronous events.
+    /// Returns the dispatcher of asynchronous events.
     pub fn async_evd(&self) -> EvdId {
         self.async_evd
     }
 
-    /// The adapter's own handle.
+    /// Returns the adapter's own handle.
     pub fn handle(&self) -> Handle {
         Handle::new(self.shared.instance, HandleKind::Ia, 1, 0)
     }

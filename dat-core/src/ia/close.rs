@@ -1,4 +1,4 @@
-//! Closing an adapter, and clearing what one that was never closed left behind.
+//! Closing an adapter, and clean-up after a leaked one.
 
 use core::fmt;
 
@@ -12,11 +12,11 @@ use crate::flags::CloseFlags;
 use crate::memory::PzSlot;
 use crate::sync::RawLock;
 
-/// An adapter that could not be closed; it comes back as it was.
+/// The error of a failed close; returns the adapter unchanged.
 pub struct CloseError<'s, B: Backend, L: RawLock> {
-    /// Why.
+    /// The error.
     pub error: Error,
-    /// Objects that keep it open.
+    /// Objects that keep the adapter open.
     pub left: ObjectsLeft,
     /// The adapter, unchanged.
     pub ia: Ia<'s, B, L>,
@@ -44,20 +44,21 @@ impl<B: Backend, L: RawLock> fmt::Display for CloseError<'_, B, L> {
 impl<B: Backend, L: RawLock> core::error::Error for CloseError<'_, B, L> {}
 
 impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
-    /// Closes the adapter and gives the backend back.
+    /// Closes the adapter and returns the backend.
     ///
-    /// Abruptly: every object is destroyed, connections end, waiters are released (of dispatchers
-    /// with ABORT, of notification objects with no dispatcher). Gracefully: only if nothing but the
-    /// asynchronous dispatcher is left.
+    /// An abrupt close destroys all objects, ends connections and releases waiters: those of
+    /// dispatchers with ABORT, those of notification objects with `None`, or with ABORT once the
+    /// object is destroyed. A graceful close succeeds only if the consumer has freed all objects;
+    /// the asynchronous dispatcher does not count.
     ///
     /// # Errors
-    /// INVALID_STATE (IA_IN_USE), graceful only: the consumer has not freed all it made, of which
-    /// [`CloseError::left`] counts the kinds; nothing is destroyed.
+    /// INVALID_STATE (IA_IN_USE), graceful only: objects are left, which [`CloseError::left`]
+    /// counts by kind. Nothing is destroyed.
     ///
     /// Spec: IAC-01..06, GEN-15
     #[expect(
         clippy::result_large_err,
-        reason = "the adapter comes back whole, and there is no allocator to box it with"
+        reason = "returns the adapter by value, since no allocator can box it"
     )]
     pub fn close(self, flags: CloseFlags) -> core::result::Result<B, CloseError<'s, B, L>> {
         self.shut(flags).map_err(|error| CloseError {
@@ -67,13 +68,13 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         })
     }
 
-    /// As `close`, while other threads may be in calls, or wait: whatever they ask for afterwards is refused.
+    /// As [`close`](Self::close), while other threads make calls or wait; their later calls fail.
     ///
-    /// For those who cannot know when the last call is over, as the C libraries.
+    /// For callers that cannot know when the last call ends, such as the C libraries.
     ///
     /// # Errors
-    /// - INVALID_STATE (IA_IN_USE), graceful only: the consumer has not freed all it made; nothing is destroyed.
-    /// - INVALID_HANDLE (IA): it was shut before.
+    /// - INVALID_STATE (IA_IN_USE), graceful only: objects are left. Nothing is destroyed.
+    /// - INVALID_HANDLE (IA): the adapter is already shut.
     ///
     /// Spec: IAC-01..06, GEN-15
     pub fn shut(&self, flags: CloseFlags) -> Result<B> {
@@ -93,7 +94,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
             .ok_or(Error::invalid_handle(Subtype::InvalidHandleIa).because(Cause::Closing))
     }
 
-    /// Destroys all objects, users before what they use (IAC-01).
+    /// Destroys all objects, each before the objects that it uses (IAC-01).
     fn destroy_everything(&self) {
         let shared = &self.shared;
         let mut aftermath = Aftermath::default();
@@ -150,8 +151,10 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         );
     }
 
-    /// Calls `destroy` under the control lock with the index of each object of a table, of whose slots `is_live` tells; what follows from
-    /// that is settled without it.
+    /// Destroys each live object of a table under the control lock.
+    ///
+    /// `is_live` tests the slot at an index and returns `None` past the end of the table. After
+    /// each object, runs the deferred effects without the lock.
     fn each(
         &self,
         aftermath: &mut Aftermath,
@@ -161,7 +164,8 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         let mut next = 0;
         loop {
             let found = self.control.with(|control| {
-                // Nobody makes objects any more, and no slot from there on was ever taken.
+                // No call creates objects after a close has begun, and no slot from `reached` on
+                // was ever taken.
                 let live = (next..control.reached)
                     .map_while(|index| Some((index, is_live(control, index as usize)?)))
                     .find(|&(_, is_live)| is_live);
@@ -179,8 +183,9 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
 }
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
-    /// Clears what an adapter that was forgotten instead of closed left in the storage. Generations
-    /// stay, so its handles stay stale.
+    /// Clears the objects that a leaked adapter left in the storage.
+    ///
+    /// Generations stay, so handles of that adapter stay stale.
     pub(super) fn forget_leftovers(&self) {
         let shared = &self.shared;
         self.control.with(|control| {
@@ -210,7 +215,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         for slot in shared.local_regions {
             slot.forget();
         }
-        // Free ones are as they should be: most are that, and they are many.
+        // Skips free slots: they are clean, and most slots are free.
         for slot in shared.remote_regions.made() {
             slot.main.with(|region| {
                 if !region.id.is_null() {
@@ -266,7 +271,7 @@ impl<B: Backend, L: RawLock> Drop for Ia<'_, B, L> {
     }
 }
 
-/// The first slots of a table.
+/// Returns the first `count` slots of a table.
 pub(super) fn first<T>(table: &[T], count: usize) -> impl Iterator<Item = &T> {
     table.iter().take(count)
 }

@@ -1,4 +1,4 @@
-//! What only the holder of the control lock may touch.
+//! State that the control lock protects.
 
 use crate::backend::Backend;
 use crate::connection::{CrSlot, PspSlot, RspSlot};
@@ -17,22 +17,22 @@ pub(crate) struct Control<'s, B> {
     pub(crate) public_service_points: Table<'s, PspSlot>,
     pub(crate) reserved_service_points: Table<'s, RspSlot>,
     pub(crate) connection_requests: Table<'s, CrSlot>,
-    /// No slot from here on, of whatever table of objects, was ever taken.
+    /// Upper bound of taken slots: no object table ever used an index from here on.
     pub(crate) reached: u32,
-    /// A close has begun: nothing is made any more.
+    /// Set once a close has begun; no call creates objects then.
     pub(crate) closing: bool,
     pub(crate) context: u64,
-    /// An endpoint may be draining or have a deadline.
+    /// Set if an endpoint may be draining or have a deadline.
     pub(crate) watching: bool,
-    /// The first deadline of an endpoint, or an earlier moment.
+    /// Earliest deadline of an endpoint, or an earlier time.
     pub(crate) earliest: Option<Instant>,
-    /// Steps when there is something new to look after, and when somebody begins to look at all endpoints.
+    /// Serial number of scans, stepped by each scan and by each new endpoint to watch.
     pub(crate) looks: u32,
 }
 
 macro_rules! tables {
     ($($find:ident, $id:ident, $slot:ident, $table:ident;)*) => {$(
-        /// The live object of a handle.
+        /// Returns the live object of a handle.
         pub(crate) fn $find(&mut self, id: $id) -> Result<&mut $slot> {
             let instance = self.instance;
             match self.$table.get_mut(id.index()) {
@@ -51,7 +51,7 @@ impl<B: Backend> Control<'_, B> {
         connection_request, CrId, CrSlot, connection_requests;
     }
 
-    /// Has `progress` look after an endpoint that drains or has a deadline.
+    /// Makes `progress` watch an endpoint that drains or has a deadline.
     pub(crate) fn watch(&mut self, deadline: Option<Instant>) {
         self.looks = self.looks.wrapping_add(1);
         self.keep_watching(deadline);
@@ -62,9 +62,10 @@ impl<B: Backend> Control<'_, B> {
         self.earliest = first(self.earliest, deadline);
     }
 
-    /// Begins a look at all endpoints, if there is something to look for; tells its number.
+    /// Starts a scan of all endpoints if any is watched; returns its serial number.
     ///
-    /// What is known stays until the look is over: whoever asks meanwhile sleeps past nothing.
+    /// `watching` and `earliest` stay until the scan ends, so a caller that asks for the next
+    /// deadline meanwhile does not sleep past one.
     pub(super) fn begin_look(&mut self) -> Option<u32> {
         self.watching.then(|| {
             self.looks = self.looks.wrapping_add(1);
@@ -72,8 +73,11 @@ impl<B: Backend> Control<'_, B> {
         })
     }
 
-    /// Ends the look of that number: `left` is the first deadline of those that are to be looked after
-    /// still, if there are any. The look that began last, with nothing new since, has seen all there is.
+    /// Ends the scan `number`.
+    ///
+    /// `left` is the earliest deadline of the endpoints that need watching still, if there are any.
+    /// Resets the state first if no scan and no new endpoint followed, since this scan has seen all
+    /// endpoints.
     pub(super) fn end_look(&mut self, number: u32, left: Option<Option<Instant>>) {
         if self.looks == number {
             self.watching = false;
@@ -84,7 +88,7 @@ impl<B: Backend> Control<'_, B> {
         }
     }
 
-    /// Objects may be made: no close has begun that would not find them.
+    /// Refuses the creation of objects after a close has begun, which would not find them.
     pub(crate) fn may_make(&self) -> Result<()> {
         if self.closing {
             return Err(Error::invalid_handle(Subtype::InvalidHandleIa).because(Cause::Closing));
@@ -92,7 +96,7 @@ impl<B: Backend> Control<'_, B> {
         Ok(())
     }
 
-    /// The backend.
+    /// Returns the backend, unless the adapter is closed.
     pub(crate) fn backend(&mut self) -> Result<&mut B> {
         self.backend
             .as_mut()

@@ -1,4 +1,4 @@
-//! Loads and stores on the memory of peers, for interfaces beside this one.
+//! Loads and stores on the memory of peers, for interfaces other than DAT.
 
 use super::Ia;
 use crate::backend::{Backend, DirectAccess};
@@ -6,9 +6,9 @@ use crate::error::Result;
 use crate::sync::RawLock;
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
-    /// Hands the backend's direct access to `act`, or `None` if it has none; the control lock is held meanwhile.
+    /// Calls `act` with the backend's direct access, or `None`, under the control lock.
     ///
-    /// Not part of DAT: Remote Shared Memory maps segments by it.
+    /// Not part of DAT: Remote Shared Memory uses it to map segments.
     ///
     /// # Errors
     /// INVALID_HANDLE (IA): the adapter is being closed.

@@ -1,4 +1,4 @@
-//! Which of the threads that block drives `progress`, and is woken when the device has something to say.
+//! Selection of the blocking thread that drives `progress` and that the device wakes.
 
 use core::task::Waker;
 
@@ -7,14 +7,15 @@ use crate::backend::Backend;
 use crate::sync::RawLock;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicWaker, Ordering};
 
-/// The one blocking wait that the device wakes, and how many others rely on it.
+/// The blocking wait that the device wakes, and the number of other waits.
 ///
-/// Whoever blocks waits with its own object's waker as well. The driver takes in what the device says, which
-/// wakes those it concerns. When it leaves it wakes all that wait on an object, and one of them is the next.
+/// Each wait also stores its waker with its own object. The driver handles the events of the
+/// device, which wakes the waits they concern. When the driver leaves, it wakes all waits, and one
+/// of them becomes the next driver.
 #[derive(Debug)]
 pub(crate) struct Driver {
     taken: AtomicBool,
-    /// Blocking waits that are not the driver.
+    /// Number of blocking waits other than the driver.
     followers: AtomicU32,
     pub(super) waker: AtomicWaker,
 }
@@ -29,7 +30,7 @@ impl Driver {
     }
 }
 
-/// The part of one blocking wait; given up when it is dropped.
+/// The role of a blocking wait; dropping it gives the role up.
 pub(crate) struct Part<'a, 's, B: Backend, L: RawLock> {
     ia: &'a Ia<'s, B, L>,
     role: Role,
@@ -43,7 +44,7 @@ enum Role {
 }
 
 impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
-    /// A blocking wait begins.
+    /// Starts a blocking wait, without a role yet.
     pub(crate) fn take_part(&self) -> Part<'_, 's, B, L> {
         Part {
             ia: self,
@@ -51,14 +52,14 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         }
     }
 
-    /// There is more to do than whoever drives `progress` knows: an earlier deadline, or work at once.
+    /// Wakes the driver of `progress` for an earlier deadline or for immediate work.
     #[inline(never)]
     pub(crate) fn wake_progress(&self) {
         self.progress_waker.wake();
         self.driver.waker.wake();
     }
 
-    /// Wakes everybody who waits on a dispatcher or a notification object; no lock may be held.
+    /// Wakes all waiters of dispatchers and notification objects; no lock may be held.
     #[cold]
     fn wake_waiters(&self) {
         for slot in self.shared.event_dispatchers.made() {
@@ -77,14 +78,15 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
 }
 
 impl<B: Backend, L: RawLock> Part<'_, '_, B, L> {
-    /// Whether this wait drives `progress` from here on; the device wakes it then.
+    /// Makes this wait the driver if there is none; returns true if it drives.
     ///
-    /// One that does not is woken when the driver leaves, provided that its waker was with its object
-    /// before this was asked.
+    /// The device then wakes `waker`. A wait that does not drive is woken when the driver leaves,
+    /// if it stored its waker with its object before this call.
     pub(crate) fn drives(&mut self, waker: &Waker) -> bool {
         let driver = &self.ia.driver;
         if self.role == Role::None {
-            // Counted before the look at `taken`: a driver that leaves sees the one or is seen gone.
+            // Counted before the test of `taken`: a driver that leaves sees this wait, or this wait
+            // sees that it left.
             driver.followers.fetch_add(1, Ordering::SeqCst);
             self.role = Role::Follower;
         }

@@ -1,4 +1,4 @@
-//! What can be asked of any handle: its kind and the consumer's context.
+//! Calls for all handles: kind and consumer context.
 
 use super::Ia;
 use crate::backend::Backend;
@@ -8,30 +8,30 @@ use crate::id::{CrId, Handle, LmrId, PspId, PzId, RmrId, RspId};
 use crate::sync::RawLock;
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
-    /// Keeps one opaque word with an object; 0 clears it.
+    /// Stores a word with an object; 0 clears it.
     ///
     /// # Errors
-    /// INVALID_HANDLE: the handle names nothing live in this adapter.
+    /// INVALID_HANDLE: `handle` names no live object of this adapter.
     ///
     /// Spec: CTX-01..03
     pub fn set_consumer_context(&self, handle: Handle, context: u64) -> Result<()> {
         self.with_context(handle, |_| context).map(|_| ())
     }
 
-    /// The word kept with an object; 0 if none was.
+    /// Returns the word stored with an object; 0 if none was.
     ///
     /// # Errors
-    /// INVALID_HANDLE: the handle names nothing live in this adapter.
+    /// INVALID_HANDLE: `handle` names no live object of this adapter.
     ///
     /// Spec: CTX-02, CTX-04
     pub fn get_consumer_context(&self, handle: Handle) -> Result<u64> {
         self.with_context(handle, |context| context)
     }
 
-    /// The kind of object a handle names.
+    /// Returns the kind of object that a handle names.
     ///
     /// # Errors
-    /// INVALID_HANDLE: the handle names nothing live in this adapter.
+    /// INVALID_HANDLE: `handle` names no live object of this adapter.
     ///
     /// Spec: HTY-01
     pub fn get_handle_type(&self, handle: Handle) -> Result<HandleKind> {
@@ -45,7 +45,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// Replaces the context of an object by what `change` makes of it; tells the old one.
+    /// Replaces the context of an object by `change(context)`; returns the old one.
     fn with_context(&self, handle: Handle, change: impl FnOnce(u64) -> u64) -> Result<u64> {
         let shared = &self.shared;
         let control = &self.control;
@@ -91,7 +91,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                         .context,
                 )
             }),
-            // Regions are atomic words; the control lock keeps two changes apart.
+            // Regions are atomic words; the control lock serialises changes of the context.
             HandleKind::Lmr => control.with(|_| match shared.local_regions.get(index) {
                 Some(slot) if slot.is(LmrId::from_handle(handle), shared.instance) => {
                     let mut context = slot.consumer_context();

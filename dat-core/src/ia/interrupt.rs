@@ -1,4 +1,4 @@
-//! What an interrupt handler may do.
+//! Calls for interrupt handlers.
 
 use core::task::Waker;
 
@@ -7,10 +7,10 @@ use crate::backend::Backend;
 use crate::sync::RawLock;
 use crate::sync::atomic::{AtomicU32, AtomicWaker, Ordering};
 
-/// The part of an adapter that is safe in an interrupt handler: set a bit, wake a waker.
+/// The part of an adapter that is safe in an interrupt handler: counts and wakes.
 ///
-/// It takes no lock and touches no table. It wakes the blocking wait that drives `progress`, if there is
-/// one; another driver registers a waker with [`Ia::register_progress_waker`], or looks at
+/// It takes no lock and touches no table. It wakes the blocking wait that drives `progress`, if
+/// there is one. Other drivers register a waker with [`Ia::register_progress_waker`] or poll
 /// [`Ia::take_interrupts`].
 #[derive(Clone, Copy, Debug)]
 pub struct InterruptHandle<'a> {
@@ -19,7 +19,7 @@ pub struct InterruptHandle<'a> {
 }
 
 impl InterruptHandle<'_> {
-    /// Notes that the device wants attention and wakes whoever drives `progress`.
+    /// Counts an interrupt and wakes the driver of `progress`.
     pub fn notify(&self) {
         self.interrupts.fetch_add(1, Ordering::Release);
         for waker in self.wakers {
@@ -29,7 +29,7 @@ impl InterruptHandle<'_> {
 }
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
-    /// The part of the adapter to hand to an interrupt handler.
+    /// Returns the handle for an interrupt handler.
     pub fn interrupt_handle(&self) -> InterruptHandle<'_> {
         InterruptHandle {
             interrupts: &self.interrupts,
@@ -37,14 +37,17 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
-    /// Interrupts since the last call; 0 means that sleeping is safe until the next one.
+    /// Returns the interrupts since the last call.
+    ///
+    /// At 0 a driver may sleep until the next one.
     pub fn take_interrupts(&self) -> u32 {
         self.interrupts.swap(0, Ordering::Acquire)
     }
 
-    /// Sets the waker of a consumer who drives `progress`; look at `take_interrupts` once more before sleeping.
+    /// Sets the waker of a consumer that drives `progress`.
     ///
-    /// There is one. Blocking waits have their own, and need nobody else to drive.
+    /// Check `take_interrupts` once more before sleeping. Only one waker is kept. Blocking waits
+    /// have their own and need no other driver.
     pub fn register_progress_waker(&self, waker: &Waker) {
         self.progress_waker.register(waker);
     }

@@ -1,4 +1,4 @@
-//! What keeps an adapter from a graceful close.
+//! Objects that prevent a graceful close.
 
 use core::fmt;
 
@@ -12,7 +12,7 @@ use crate::flags::HandleKind;
 use crate::memory::{LmrSlot, RmrSlot};
 use crate::sync::RawLock;
 
-/// Kinds of objects that a consumer frees, users before what they use.
+/// Kinds of objects that a consumer frees, each before the kinds that it uses.
 const KINDS: [HandleKind; 10] = [
     HandleKind::Psp,
     HandleKind::Rsp,
@@ -28,7 +28,8 @@ const KINDS: [HandleKind; 10] = [
 
 /// Objects that the consumer has not freed, counted by kind.
 ///
-/// Shown as text it names the kinds in an order in which they can be freed: "2 endpoints, 1 protection zone".
+/// As text it lists the kinds in an order in which they can be freed: "2 endpoints, 1 protection
+/// zone".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct ObjectsLeft {
@@ -36,19 +37,19 @@ pub struct ObjectsLeft {
 }
 
 impl ObjectsLeft {
-    /// Objects of one kind; 0 for adapters.
+    /// Returns the number of objects of one kind; 0 for adapters.
     pub fn count(&self, kind: HandleKind) -> u32 {
         self.iter()
             .find_map(|(other, count)| (other == kind).then_some(count))
             .unwrap_or(0)
     }
 
-    /// Whether nothing is left.
+    /// Returns true if no object is left.
     pub fn is_empty(&self) -> bool {
         self.iter().next().is_none()
     }
 
-    /// The kinds that are left, with their counts, in an order in which they can be freed.
+    /// Returns the kinds that are left with their counts, in order of freeing.
     pub fn iter(&self) -> impl Iterator<Item = (HandleKind, u32)> {
         let counted = KINDS.into_iter().zip(self.counts);
         counted.filter(|&(_, count)| count != 0)
@@ -87,7 +88,7 @@ const fn name(kind: HandleKind) -> &'static str {
 }
 
 impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
-    /// Counts the objects that the consumer has not freed: those that refuse a graceful close.
+    /// Counts the objects that the consumer has not freed and that prevent a graceful close.
     ///
     /// Spec: IAC-03
     pub fn objects_left(&self) -> ObjectsLeft {

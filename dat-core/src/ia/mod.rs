@@ -1,4 +1,4 @@
-//! The interface adapter: everything hangs on it.
+//! The interface adapter, which owns all other objects.
 
 mod adapter;
 mod close;

@@ -1,4 +1,4 @@
-//! What happens by itself: the backend's control events, deadlines, draining endpoints.
+//! Asynchronous work: the backend's control events, deadlines and draining endpoints.
 
 use super::{Control, Ia};
 use crate::backend::{
@@ -14,30 +14,30 @@ use crate::id::EpId;
 use crate::sync::RawLock;
 use crate::time::{Instant, first};
 
-/// Control events that one call handles at most, so that its time is bounded.
+/// Maximum control events per call, which bounds its time.
 pub(crate) const EVENTS_PER_CALL: usize = 64;
 
-/// Tries to arm a completion queue that completions keep slipping into, before giving way.
+/// Maximum attempts to arm a completion queue into which completions keep arriving.
 const ARMING_ROUNDS: u32 = 16;
 
-/// What is left of a control event once the control lock is released.
+/// Part of a control event to handle after the control lock is released.
 enum Rest {
     Nothing,
     Completions {
         queue: u16,
-        /// A solicited one among them was taken for another.
+        /// A solicited completion was polled as unsolicited.
         solicited: bool,
     },
     DeviceFailed,
 }
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
-    /// Takes in what happened since the last call: answers and requests of peers, ended
-    /// connections, completions somebody waits for, watermarks, and deadlines that passed by `now`.
+    /// Handles events since the last call, and deadlines that passed by `now`.
     ///
-    /// Handles at most 64 control events and says how many things it did; call it again while
-    /// that is not 0. Call it regularly, and before looking for connection or asynchronous events.
-    /// An answer that is there counts even if its deadline passed meanwhile.
+    /// Events are replies and requests of peers, ends of connections, completions with a waiter,
+    /// and watermarks. Handles at most 64 control events and returns the number of things done;
+    /// call it again until that is 0. Call it regularly, and before dequeuing connection or
+    /// asynchronous events. A reply that has arrived counts even if its deadline has passed.
     ///
     /// Spec: EPK-06..11, CRA-03, EPD-02, EPD-05, EPD-10, PSC-01, PSC-02, EPH-02, GEN-09
     pub fn progress(&self, now: Instant) -> usize {
@@ -50,12 +50,15 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 quiet = true;
             }
         }
-        // Unhandled events may be answers, so nobody's time is up before they were looked at.
+        // An unhandled event may be a reply, so no deadline expires before all events are handled.
         handled.saturating_add(self.watch_endpoints(quiet.then_some(now)))
     }
 
-    /// Whether `progress` would find nothing to do, at whatever time: the device has nothing to say, and no endpoint is looked after. True only where the
-    /// backend can tell. Completions that a waiter asked to be told of do not count: where one waits by a waker, call `progress` without asking.
+    /// Returns true if `progress` would do nothing at any time.
+    ///
+    /// The device then has no event, and no endpoint is watched. Always false if the backend cannot
+    /// tell. Ignores completions for which a waiter armed a queue: if a wait uses a waker, call
+    /// `progress` without this test.
     #[inline]
     pub fn is_quiet(&self) -> bool {
         self.control.with(|control| {
@@ -63,7 +66,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// When `progress` has something to do even if nothing else happens.
+    /// Returns the time of the next `progress` if nothing else happens first.
     ///
     /// Spec: GEN-09
     pub fn next_deadline(&self) -> Option<Instant> {
@@ -77,15 +80,17 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// Takes in one control event; false if there is none. `own` is the caller's wait on a dispatcher, if it looks there next.
+    /// Handles one control event; returns false if there is none.
+    ///
+    /// `own` is the caller's wait on a dispatcher, if it polls that dispatcher next.
     #[inline(never)]
     pub(crate) fn handle_next(&self, now: Instant, own: Option<OwnWait>) -> bool {
         let mut aftermath = None;
         let rest = self.control.with(|control| {
             let event = poll(control.backend().ok()?, now);
-            // Looked at where it is: a copy takes its stack.
+            // Inspected in place: a copy takes stack.
             Some(match event.as_ref()? {
-                // Most of those that wake somebody; there is nothing to settle.
+                // The most frequent events; they have no deferred effects.
                 ControlEvent::Completions { queue } => Rest::Completions {
                     queue: *queue,
                     solicited: false,
@@ -112,7 +117,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         true
     }
 
-    /// Tokens of objects that are gone are ignored.
+    /// Handles an event other than completions; ignores tokens of stale objects.
     #[inline(never)]
     fn take_in(
         &self,
@@ -167,7 +172,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 ConnectionEventKind::Broken,
                 aftermath,
             ),
-            // Looked at before.
+            // `handle_next` handles them.
             ControlEvent::Completions { .. } | ControlEvent::SolicitedCompletions { .. } => {}
             ControlEvent::SharedReceiveLimit { queue } => {
                 self.shared_receive_limit_reached(queue, aftermath);
@@ -240,7 +245,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         });
     }
 
-    /// The device reports the end of a connection; that of an attempt counts as its failure.
+    /// Handles the end of a connection; the end of an attempt counts as its failure.
     #[inline(never)]
     fn connection_over(
         &self,
@@ -263,7 +268,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
-    /// The device is gone: everything that was connected, or about to be, is not any more.
+    /// Reports the failure of the device and breaks all connections and attempts.
     #[inline(never)]
     fn device_failed(&self) {
         let mut aftermath = Aftermath::default();
@@ -288,7 +293,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
-    /// Looks after endpoints that drain, and, if told the time, those whose time is up.
+    /// Drains endpoints and, with `now`, ends attempts whose deadline has passed.
     #[inline(never)]
     fn watch_endpoints(&self, now: Option<Instant>) -> usize {
         let Some(look) = self.control.with(Control::begin_look) else {
@@ -317,7 +322,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         handled
     }
 
-    /// Ends an attempt whose deadline passed; false if it is not there any more.
+    /// Ends an attempt whose deadline passed; returns false if it ended before.
     fn give_up(&self, ep: EpId, deadline: Instant) -> bool {
         let mut aftermath = Aftermath::default();
         let ended = self.control.with(|control| {
@@ -342,7 +347,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         ended.unwrap_or(false)
     }
 
-    /// Completes a graceful disconnect if all requests have; no lock may be held.
+    /// Completes a graceful disconnect if no request is pending; no lock may be held.
     ///
     /// Spec: EPD-02, EPD-05
     pub(crate) fn drain(&self, ep: EpId) -> bool {
@@ -368,7 +373,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         ended.unwrap_or(false)
     }
 
-    /// Takes in completions and asks to be told of the next one, whoever else wants to know.
+    /// Polls the completions of a dispatcher and arms its completion queue.
     fn harvest_and_arm(&self, evd: u16) {
         let Some(slot) = self.shared.event_dispatchers.get(usize::from(evd)) else {
             return;
@@ -379,7 +384,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 queue.harvest(&self.shared, &mut aftermath);
                 let failed = queue.failure.is_some();
                 let Some(completions) = queue.completions.as_mut().filter(|_| !failed) else {
-                    // Nothing more is coming.
+                    // The queue returns no further completions.
                     return true;
                 };
                 if completions.arm(false) == Armed::Armed {
@@ -391,13 +396,15 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         });
         self.settle(&mut aftermath);
         if !armed {
-            // Too busy to be armed: whoever drives `progress` looks again at once.
+            // Not armed, because completions keep arriving: the driver of `progress` polls again.
             self.wake_progress();
         }
     }
 }
 
-/// What a device has to say next. A function of its own: what it looks at is gone when that is taken in.
+/// Polls the next control event.
+///
+/// Not inlined, so that its stack is free when the event is handled.
 #[inline(never)]
 fn poll<B: Backend>(backend: &mut B, now: Instant) -> Option<ControlEvent> {
     backend.poll_control(now)

@@ -1,4 +1,4 @@
-//! What an adapter is and what its provider can do.
+//! Attributes of an adapter and its provider.
 
 use super::{Control, Ia};
 use crate::attributes::{IaAttributes, ProviderAttributes};
@@ -8,25 +8,25 @@ use crate::flags::{IaFields, ProviderFields};
 use crate::id::EvdId;
 use crate::sync::RawLock;
 
-/// The answer of [`Ia::ia_query`].
+/// Result of [`Ia::ia_query`].
 #[derive(Clone, Copy, Debug)]
 pub struct IaParam {
     /// The dispatcher of asynchronous events.
     pub async_evd: EvdId,
-    /// The adapter; all users share its limits.
+    /// Attributes of the adapter; all users share its limits.
     pub ia: IaAttributes,
-    /// The provider behind this open adapter.
+    /// Attributes of the provider for this open adapter.
     pub provider: ProviderAttributes,
 }
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
-    /// Tells the attributes of the adapter and of its provider, the limits being the smaller of
-    /// what the device has and what the lent storage holds.
+    /// Returns the attributes of the adapter and of its provider.
     ///
-    /// Masks select fields in the C interface; here they are only checked.
+    /// Each limit is the smaller of the device's and the lent storage's. Masks select fields in the
+    /// C interface; here they are only checked.
     ///
     /// # Errors
-    /// INVALID_PARAMETER (ARG3, ARG5): bits outside the mask's `..._FIELD_ALL`.
+    /// INVALID_PARAMETER (ARG3, ARG5): a mask has bits outside its `..._FIELD_ALL`.
     ///
     /// Spec: IAQ-01..12, GEN-08
     pub fn ia_query(&self, ia: IaFields, provider: ProviderFields) -> Result<IaParam> {
@@ -45,7 +45,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// The attributes of the adapter as a query tells them; what is beyond them is refused.
+    /// Returns the attributes as a query reports them; calls refuse values above these limits.
     #[inline(never)]
     pub(crate) fn limits(&self, control: &mut Control<'_, B>) -> Result<IaAttributes> {
         let zones = control.protection_zones.len();
@@ -54,11 +54,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         Ok(limits)
     }
 
-    /// Lowers what a device has to what the lent storage holds.
+    /// Lowers the device's limits to those of the lent storage.
     pub(crate) fn lower(&self, limits: &mut IaAttributes, zones: usize) {
         let shared = &self.shared;
         let records = shared.records.len();
-        // Each by itself: a list of them takes its stack.
+        // One call for each limit: a list of them takes stack.
         let lower = |limit: &mut i32, slots| *limit = least(*limit, slots);
         lower(&mut limits.max_eps, shared.endpoints.len());
         lower(&mut limits.max_dto_per_ep, records);
@@ -72,7 +72,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 }
 
-/// The smaller of a device limit and a number of slots.
+/// Returns the smaller of a device limit and a number of slots.
 fn least(device: i32, slots: usize) -> i32 {
     i32::try_from(slots).map_or(device, |slots| device.min(slots))
 }

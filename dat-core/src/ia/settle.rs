@@ -1,4 +1,4 @@
-//! What follows a call once its locks are released: wake-ups, agents, overflow reports.
+//! Deferred effects of a call, once its locks are released: wake-ups, agents, overflow reports.
 
 use super::Ia;
 use crate::backend::{Backend, DeviceFailure};
@@ -9,7 +9,7 @@ use crate::sync::RawLock;
 use crate::sync::atomic::Ordering;
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
-    /// Carries an aftermath out; no lock may be held.
+    /// Runs all deferred effects; no lock may be held.
     #[inline(never)]
     pub(crate) fn settle(&self, aftermath: &mut Aftermath) {
         self.settle_once(aftermath);
@@ -38,7 +38,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
-    /// Reports what dispatchers owe because it found no room in an aftermath; that was emptied since.
+    /// Reports what dispatchers kept because `aftermath` was full; it is empty now.
     #[cold]
     fn settle_owed(&self, aftermath: &mut Aftermath) {
         for slot in self.shared.event_dispatchers.made() {
@@ -62,7 +62,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
-    /// Reports that the completion queue of a dispatcher failed.
+    /// Reports the failure of a dispatcher's completion queue.
     fn report_failure(&self, evd: EvdId, failure: DeviceFailure, aftermath: &mut Aftermath) {
         match failure {
             DeviceFailure::CompletionQueueOverrun => self.report_overflow(evd, aftermath),
@@ -70,7 +70,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
-    /// Reports that the adapter failed for good, whichever part of it says so first. It is told once, so that it must not find a full queue.
+    /// Reports the permanent failure of the adapter, once.
+    ///
+    /// The event must not be lost: in a full queue it replaces the youngest event.
     pub(crate) fn report_catastrophe(&self, aftermath: &mut Aftermath) {
         if self.catastrophe.swap(true, Ordering::Relaxed) {
             return;
@@ -89,7 +91,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
-    /// Reports an overflow on the asynchronous dispatcher; its own overflow has nowhere to go.
+    /// Reports an overflow on the asynchronous dispatcher, whose own overflow is only logged.
     fn report_overflow(&self, evd: EvdId, aftermath: &mut Aftermath) {
         notice!("an event was lost: {:?} is full", evd);
         if evd == self.async_evd {
@@ -106,7 +108,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         );
     }
 
-    /// Queues an event nobody asked for on a dispatcher, if it still lives.
+    /// Queues an unsolicited event on a dispatcher, if it is live.
     pub(crate) fn push_event(&self, evd: EvdId, event: &Event, aftermath: &mut Aftermath) {
         if let Some(slot) = self.shared.event_dispatchers.get(evd.index()) {
             slot.queue.with(|queue| {
@@ -117,7 +119,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
-    /// As `push_event`, by the index an object keeps; objects hold their dispatchers alive.
+    /// As `push_event`, by index: an object keeps its dispatcher alive.
     pub(crate) fn push_event_at(&self, evd: u16, event: &Event, aftermath: &mut Aftermath) {
         if let Some(slot) = self.shared.event_dispatchers.get(usize::from(evd)) {
             slot.queue
@@ -125,7 +127,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
-    /// Takes in the completions there are for a dispatcher; no lock may be held.
+    /// Polls the completions of a dispatcher; no lock may be held.
     pub(crate) fn harvest_at(&self, evd: u16) {
         if let Some(slot) = self.shared.event_dispatchers.get(usize::from(evd)) {
             let mut aftermath = Aftermath::default();

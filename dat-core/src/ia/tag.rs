@@ -1,14 +1,14 @@
-//! Tags that tell adapters apart.
+//! Instance tags of adapters.
 
 use portable_atomic::{AtomicU16, AtomicU32, Ordering};
 
-/// Words of the table of tags in use: one bit for each tag on hosts, a 256th of that elsewhere.
+/// Words of the bitmap of tags: one bit per tag on hosts, else 1/256 of that.
 const WORDS: usize = if cfg!(feature = "std") { 2048 } else { 8 };
 
-/// All tags, and which may not be given out.
+/// The tags of all adapters, with a bitmap of those in use.
 ///
-/// Tags are given out in turn. Those that are equal modulo 32 times the number of words share a bit, and
-/// at most one of them is in use.
+/// Tags are given out in turn. Tags that are equal modulo 32 times the number of words share a bit,
+/// so at most one of them is in use.
 struct Tags<const WORDS: usize> {
     next: AtomicU16,
     in_use: [AtomicU32; WORDS],
@@ -16,18 +16,20 @@ struct Tags<const WORDS: usize> {
 
 static TAGS: Tags<WORDS> = Tags::new();
 
-/// The tag of an open adapter; no other one has it until this is dropped.
+/// The tag of an open adapter; no other adapter gets it until this is dropped.
 #[derive(Debug)]
 pub(crate) struct InstanceTag(u16);
 
 impl InstanceTag {
-    /// The next tag in turn that no open adapter has; `None` if more adapters are open than can be told
-    /// apart. An adapter that is forgotten instead of closed keeps its tag.
+    /// Takes the next tag in turn that no open adapter has.
+    ///
+    /// Returns `None` if more adapters are open than tags can tell apart. A leaked adapter keeps
+    /// its tag.
     pub(super) fn take() -> Option<Self> {
         TAGS.take().map(Self)
     }
 
-    /// The tag as handles carry it.
+    /// Returns the tag as handles carry it.
     pub(super) const fn get(&self) -> u16 {
         self.0
     }
@@ -97,7 +99,7 @@ mod tests {
         assert!((0..64).all(|_| tags.take().is_some()));
     }
 
-    /// However many adapters were opened meanwhile, no handle of one that is open is known to another.
+    /// Handles of an open adapter stay foreign to another, even after 65,536 more were opened.
     ///
     /// Spec: GEN-11, IAO-06
     #[test]

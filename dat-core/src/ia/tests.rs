@@ -1,4 +1,4 @@
-//! What a close and an opening find, wherever in its table it is.
+//! Closing and opening adapters, with objects at any index of a table.
 
 mod close;
 mod contexts;
@@ -20,7 +20,7 @@ use crate::time::Instant;
 
 type TestIa<'s> = Ia<'s, TestBackend, NoLock>;
 
-/// A queue of one buffer of one segment.
+/// Attributes of a queue of one buffer with one segment.
 const SHORT: SrqAttributes = SrqAttributes {
     max_recv_dtos: 1,
     max_recv_iov: 1,
@@ -36,7 +36,9 @@ fn region(ia: &TestIa<'_>, pz: PzId) -> LmrId {
     ia.lmr_create(&request).unwrap().lmr
 }
 
-/// Makes four objects of a kind one after the other, and frees all but the last: it stays in a slot that only its own kind reached.
+/// Creates four objects of a kind and frees all but the last.
+///
+/// The last is in a slot that only this kind used.
 fn last_of_four<T>(mut make: impl FnMut(u64) -> T, free: impl Fn(T)) -> T {
     let [first, second, third, last] = [0, 1, 2, 3].map(&mut make);
     [first, second, third].into_iter().for_each(free);
@@ -151,7 +153,7 @@ fn a_close_finds_the_one_object_of_a_kind_behind_free_slots() {
     }
 }
 
-/// An adapter that nobody closed has left its objects in the storage that it was lent.
+/// Opening clears the objects that a leaked adapter left in the storage.
 ///
 /// Spec: IAO-01, GEN-03
 #[test]
@@ -182,7 +184,7 @@ fn an_opening_finds_storage_empty_that_another_adapter_left_full() {
         ErrorKind::InvalidHandle
     );
     assert!(ia.evd_dequeue(evd).is_err());
-    // As much fits into it as into new storage.
+    // The storage has as much room as new storage.
     let pz = ia.pz_create().unwrap();
     let mut new = TestStorage::new();
     let other = open(&mut new, &device);
@@ -198,7 +200,7 @@ fn an_opening_finds_storage_empty_that_another_adapter_left_full() {
     assert!(closed.is_ok(), "nothing is there");
 }
 
-/// Makes as many objects as there is room for; how many of each kind.
+/// Creates as many objects as fit; returns the number of each kind.
 fn fill(ia: &TestIa<'_>, pz: PzId) -> [usize; 7] {
     let count = |make: &dyn Fn() -> bool| (0..100).take_while(|_| make()).count();
     let request = LmrRequest {
@@ -217,7 +219,7 @@ fn fill(ia: &TestIa<'_>, pz: PzId) -> [usize; 7] {
     ]
 }
 
-/// Whoever makes objects while others close the adapter is refused: nothing would destroy what came behind the close.
+/// Objects cannot be created during a close, which would not destroy them.
 ///
 /// Spec: IAC-01, IAC-05, GEN-15
 #[test]

@@ -1,4 +1,4 @@
-//! The word that a handle is.
+//! The bits of a handle.
 
 use std::format;
 
@@ -70,7 +70,7 @@ fn a_refusal_says_what_the_handle_is_instead() {
     );
 }
 
-/// What stands for a handle that nobody was given is another one, and the way back is the same.
+/// The never-matching value differs from the handle, and applying it twice gives the handle back.
 #[test]
 fn what_nobody_can_ask_for_is_no_handle_of_anybody() {
     for index in [0, 1, 6, 7] {

@@ -1,4 +1,4 @@
-//! An adapter on the test device for models: one connected endpoint, little storage.
+//! An adapter on the test device for loom tests: one connected endpoint, little storage.
 
 use core::task::Waker;
 use loom::sync::{Condvar, Mutex};
@@ -20,7 +20,7 @@ use crate::time::Instant;
 
 type ModelStorage = IaStorage<TestBackend, ModelLock, 2, 3, 0, 1, 6, 4>;
 
-/// The adapter and its device; what threads of a model share.
+/// The adapter and its device, shared by the threads of a test.
 pub(super) struct Bench {
     pub(super) ia: Ia<'static, TestBackend, ModelLock>,
     pub(super) device: TestBackend,
@@ -30,11 +30,12 @@ pub(super) struct Bench {
 impl Bench {
     pub(super) fn new() -> Self {
         let device = TestBackend::default();
-        // As long as the adapter lives, which is as long as the threads of a model do: not longer than the process.
+        // Leaked: the adapter needs it as long as the threads of the test run, which is at most as
+        // long as the process.
         let storage = Box::leak(Box::new(ModelStorage::new()));
         let ia = Ia::open(device.clone(), storage.lend(), 2).unwrap();
         let pz = ia.pz_create().unwrap();
-        // What is used here is there before any thread is.
+        // Creates the atomics that the test uses before any thread starts.
         ia.interrupt_handle().notify();
         assert_eq!(ia.take_interrupts(), 1);
         let past = Some(Instant::ZERO);
@@ -43,13 +44,13 @@ impl Bench {
         Self { ia, device, pz }
     }
 
-    /// A dispatcher of requests.
+    /// Creates a dispatcher for completions of requests.
     pub(super) fn dispatcher(&self) -> EvdId {
         let flags = EvdFlags::DTO | EvdFlags::RMR_BIND;
         self.ia.evd_create(2, None, flags).unwrap()
     }
 
-    /// A connected endpoint for one request at a time.
+    /// Creates a connected endpoint for one request at a time.
     pub(super) fn connected(&self, evd: EvdId) -> EpId {
         let attributes = EpAttributes {
             max_recv_dtos: 0,
@@ -78,7 +79,7 @@ impl Bench {
     }
 }
 
-/// A thread of a model that sleeps until it is woken.
+/// The sleep of a test thread until it is woken.
 #[derive(Clone, Default)]
 pub(super) struct Sleeper(Arc<Bed>);
 

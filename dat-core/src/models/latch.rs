@@ -1,4 +1,4 @@
-//! Waits that meet what they wait for: an event is never slept through.
+//! Waits that race with their event: no wake-up is lost.
 
 use loom::thread;
 use std::sync::Arc;
@@ -9,7 +9,9 @@ use crate::event::{Event, Wait as _};
 use crate::flags::{CompletionFlags, DtoStatus};
 use crate::sync::explored::set_under_way;
 
-/// Who registers, looks and sleeps is woken by an interrupt, whenever it comes; and it sees what was there before that.
+/// An interrupt at any time wakes a driver that registers, checks and sleeps.
+///
+/// The driver sees the writes that came before the interrupt.
 #[test]
 fn an_interrupt_is_not_slept_through() {
     prove(None, || {
@@ -37,7 +39,7 @@ fn an_interrupt_is_not_slept_through() {
     });
 }
 
-/// A wait ends with the completion, whether the device says it before the look, between look and arming, or afterwards.
+/// A wait ends if the completion arrives before the poll, before arming, or afterwards.
 ///
 /// Spec: EVW-01, EVW-05
 #[test]
@@ -62,7 +64,7 @@ fn a_completion_ends_a_wait() {
     });
 }
 
-/// Two wait, one of them looks after the device for both; when it leaves the other one takes over, and neither sleeps on.
+/// When the driving one of two waits leaves, the other takes over; neither sleeps forever.
 ///
 /// Spec: EVW-01, EVW-05
 #[test]
@@ -77,7 +79,7 @@ fn who_leaves_hands_the_device_over() {
         for (_, ep) in [first, second] {
             bench.ia.post_send(ep, &[], 5, flags).unwrap();
             let pair = bench.device.pair(ep.handle().to_raw()).unwrap();
-            // Each is armed by its wait, so each completion is an interrupt of its own.
+            // Each wait arms its own queue, so each completion raises its own interrupt.
             if ep == first.1 {
                 assert!(bench.device.complete_request(pair, DtoStatus::Success));
             }

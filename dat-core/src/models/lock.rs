@@ -7,7 +7,7 @@ use super::prove;
 use crate::sync::explored::set_under_way;
 use crate::sync::{HostLock, Mutex};
 
-/// Two that meet exclude each other, each sees what the other wrote, and both come to an end.
+/// Two holders exclude each other, see each other's writes and both finish.
 #[test]
 fn two_holders_exclude_each_other() {
     prove(None, || {
@@ -22,7 +22,7 @@ fn two_holders_exclude_each_other() {
     });
 }
 
-/// Of three nobody sleeps on, however they go to sleep.
+/// Of three threads none sleeps forever, in any order of going to sleep.
 #[test]
 fn nobody_sleeps_on() {
     prove(Some(3), || {

@@ -1,8 +1,10 @@
-//! What is proved of threads that meet: every interleaving of each model is run, and every value that the memory model
-//! allows a load to see.
+//! Loom tests of concurrent calls.
 //!
-//! Built and run by `cargo xtask harden models`, with `--cfg loom`. A model is a test like any other; told so by the
-//! environment it runs with one access of the core changed, and has to fail then.
+//! Each explores all interleavings, and all values that the memory model allows a load to return.
+//!
+//! `cargo xtask harden --only models` builds and runs them with `--cfg loom`. Each is an ordinary
+//! test. With the environment variable `DAT_CORE_CHANGED` it runs with one access of the core
+//! changed, and must fail then.
 
 mod bench;
 mod latch;
@@ -21,13 +23,15 @@ use std::vec::Vec;
 
 use crate::sync::explored::{self, Change, Mutant};
 
-/// Names the access to be changed: file, line, column and change.
+/// Environment variable with the access to change: file, line, column and change.
 const CHANGED: &str = "DAT_CORE_CHANGED";
-/// Asks for the accesses that can be changed.
+/// Environment variable that makes a test list the accesses that can be changed.
 const LISTED: &str = "DAT_CORE_LISTED";
 
-/// Runs a model in all ways; `bound` is the number of times that a thread is interrupted where it could go on, if not all
-/// are tried.
+/// Runs a loom test in all interleavings.
+///
+/// `bound` limits the preemptions, which are the interruptions of a thread that could continue;
+/// `None` tries all.
 pub(crate) fn prove(bound: Option<usize>, model: impl Fn() + Send + Sync + 'static) {
     explored::change(changed());
     let runs = Arc::new(AtomicU64::new(0));

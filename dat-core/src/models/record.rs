@@ -1,4 +1,5 @@
-//! In-flight records between who posts, who polls and a device that says anything.
+//! In-flight records between posting threads, polling threads and a device with arbitrary
+//! completions.
 
 use loom::thread;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ const COOKIES: [u64; 2] = [0x1111, 0x2222];
 
 struct Bench {
     records: [RecordSlot; 2],
-    /// What the device was told last; it orders nothing.
+    /// Token of the last post, as the device sees it; orders no other access.
     doorbell: Word64,
     returned: AtomicU32,
 }
@@ -49,8 +50,9 @@ impl Bench {
     }
 }
 
-/// A completion, whenever it is polled, is that of the request that its token names: with its cookie and its length. And a
-/// record that was given back can be posted again at once.
+/// A completion has the cookie and length of the request that its token names.
+///
+/// It does so whenever it is polled, and a record that was given back can be posted again at once.
 #[test]
 fn a_completion_tells_of_its_own_post() {
     prove(None, || {
@@ -83,7 +85,7 @@ fn a_completion_tells_of_its_own_post() {
     });
 }
 
-/// The same where the completion is kept as an event, and dequeued afterwards.
+/// The same for a completion that is kept as an event and dequeued later.
 #[test]
 fn an_event_tells_of_its_own_post() {
     prove(None, || {
@@ -115,7 +117,7 @@ fn an_event_tells_of_its_own_post() {
     });
 }
 
-/// A completion that a device tells two cores at a time has one taker, who sees the whole of the post.
+/// Of two threads that poll one completion, one claims it and sees the whole post.
 #[test]
 fn a_completion_has_one_taker() {
     prove(None, || {
@@ -145,7 +147,7 @@ fn a_completion_has_one_taker() {
     });
 }
 
-/// Buffers that two hand back to a shared queue are all there for the one that takes them, once, with what they say.
+/// Buffers that two threads return to a shared queue arrive there once, with their data.
 #[test]
 fn nothing_handed_back_is_lost() {
     prove(None, || {

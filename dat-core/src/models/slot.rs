@@ -1,4 +1,4 @@
-//! Objects that go while others look them up.
+//! Objects that are destroyed while other threads look them up.
 
 use loom::thread;
 use std::sync::Arc;
@@ -13,7 +13,9 @@ use crate::sync::explored::set_under_way;
 
 const BASE: usize = 0x1000;
 
-/// A post on an endpoint that goes is refused, or goes to that endpoint: never to the one that takes its slot.
+/// A post races with freeing its endpoint: it is refused, or goes to that endpoint.
+///
+/// It never goes to the endpoint that takes the slot.
 ///
 /// Spec: EPF-01, GEN-06
 #[test]
@@ -22,7 +24,7 @@ fn a_post_meets_the_endpoint_that_it_names() {
         let bench = Arc::new(Bench::new());
         let evd = bench.dispatcher();
         let flags = CompletionFlags::empty();
-        // Of the two slots one is left.
+        // One of the two slots is left.
         bench.connected(evd);
         let ep = bench.connected(evd);
         let other = bench.clone();
@@ -38,12 +40,14 @@ fn a_post_meets_the_endpoint_that_it_names() {
         assert_eq!(next.index(), ep.index());
         let pair = bench.device.pair(next.handle().to_raw()).unwrap();
         assert_eq!(bench.device.posted(pair).0, []);
-        // The record that the late post may have taken is there for the next life.
+        // The record that the late post may have taken is free for the next generation.
         bench.ia.post_send(next, &[], 6, flags).unwrap();
     });
 }
 
-/// A completion that is polled while its endpoint goes is that of the old endpoint, or nothing; none is told of the next one.
+/// A completion that races with freeing its endpoint belongs to that endpoint, or is dropped.
+///
+/// The next endpoint in the slot never gets it.
 ///
 /// Spec: EPF-01, DTO-12
 #[test]
@@ -79,8 +83,9 @@ fn a_completion_does_not_outlive_its_endpoint() {
     });
 }
 
-/// Where the processor reads at the post what a request names, freeing the region waits for the post: the test device
-/// refuses to read with a key that is dead.
+/// With a device that reads data at post, freeing the region waits for the post.
+///
+/// The test device refuses to read with a dead key.
 ///
 /// Spec: LMF-03
 #[test]

@@ -1,4 +1,4 @@
-//! Slots that are made while others look for them.
+//! Slots that one thread makes while others look for them.
 
 use core::mem::MaybeUninit;
 use loom::thread;
@@ -11,7 +11,7 @@ use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::explored::{Accesses, set_under_way};
 
 struct Slot {
-    /// Written where the slot is made, without any order of its own.
+    /// Written when the slot is made, without an order of its own.
     made: Accesses,
     users: AtomicU32,
 }
@@ -34,7 +34,7 @@ fn table() -> Arc<Table<'static, Slot>> {
     Arc::new(table)
 }
 
-/// Who finds a slot, by its number or among all, finds it as it was made.
+/// A slot found by index or in the list has the values it was made with.
 #[test]
 fn a_slot_is_found_whole_or_not_at_all() {
     prove(None, || {
@@ -55,13 +55,13 @@ fn a_slot_is_found_whole_or_not_at_all() {
     });
 }
 
-/// Of two that need the same slot one makes it, and neither makes it anew under the other.
+/// Of two threads that need the same slot one makes it, and neither overwrites it.
 #[test]
 fn a_slot_is_made_once() {
     prove(None, || {
         let table = table();
         let take = |table: &Table<'_, Slot>| {
-            // Refused while the other one makes it.
+            // Refused while the other thread makes slots.
             let made = table.make(2);
             if made {
                 let slot = table.get(1).unwrap();
@@ -76,7 +76,7 @@ fn a_slot_is_made_once() {
         let users = mine + thread.join().unwrap();
         assert!(users != 0);
         assert_eq!(table.made()[1].users.load(Ordering::Relaxed), users);
-        // Whoever made it is done with that.
+        // The thread that made the slot has finished.
         assert!(table.make(3));
         assert!(!table.make(4));
     });

@@ -1,5 +1,7 @@
-//! The atomics of the crate: those of the target; under `cfg(loom)` ones whose every interleaving is explored, with the feature `scheduled` ones that a
-//! fuzzer's scheduler hears of.
+//! The atomics of the crate: those of the target, or replacements for tests.
+//!
+//! Under `cfg(loom)`, loom's atomics, which explore all interleavings. With the feature
+//! `scheduled`, atomics that call a fuzzer's scheduler before each access.
 
 #[cfg(not(loom))]
 pub(crate) use atomic_waker::AtomicWaker;

@@ -1,8 +1,9 @@
-//! Atomics for the model checker: loom's, made when they are first used, because those of the crate live in constants.
+//! Atomics for loom tests, created on first use because the crate's atomics live in constants.
 //!
-//! Each place in the sources where an order is asked for can be weakened or left out, and each where a lock is held or a waker is used can be left
-//! out, so that a proof can be asked whether it would notice (`models`). Loom knows a total order of fences alone. Here there is one between a sequentially consistent
-//! write and a sequentially consistent read that follows it without another write in between: less than the language promises.
+//! A mutant weakens or omits one access of the core, or skips one lock or waker, to show that a
+//! test in `models` then fails. Loom has a total order of fences only. Here a fence orders a
+//! sequentially consistent write and a sequentially consistent read that follows it without another
+//! write in between: less than the language promises.
 
 use core::panic::Location;
 use core::task::Waker;
@@ -13,23 +14,23 @@ use std::sync::OnceLock;
 
 use portable_atomic::Ordering;
 
-/// What is done to an access.
+/// Change to an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Change {
-    /// Nothing is ordered.
+    /// Makes the access relaxed.
     Relaxed,
-    /// It is part of no order of all.
+    /// Takes the access out of the total order.
     Partial,
-    /// It does nothing, and answers as if it had.
+    /// Omits a write; the access returns as if it were done.
     Omitted,
-    /// A step that is no access of the core's own is left out.
+    /// Skips a lock or a wake-up, which is no access of the core's own.
     Skipped,
 }
 
 impl Change {
     pub(crate) const ALL: [Self; 4] = [Self::Relaxed, Self::Partial, Self::Omitted, Self::Skipped];
 
-    /// As it is named between processes.
+    /// Returns the name that processes exchange.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Relaxed => "relaxed",
@@ -40,7 +41,7 @@ impl Change {
     }
 }
 
-/// A place in the sources, and what may be done to it.
+/// A change to one place in the sources.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Mutant {
     pub(crate) file: String,
@@ -56,27 +57,27 @@ std::thread_local! {
     static UNDER_WAY: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What is changed from here on.
+/// Sets the change of the accesses from here on.
 pub(crate) fn change(mutant: Option<Mutant>) {
     CHANGED.set(mutant);
 }
 
-/// A model begins, or what it needs is there: accesses before that are not changed.
+/// Starts or ends the test proper; accesses before it are not changed.
 pub(crate) fn set_under_way(under_way: bool) {
     UNDER_WAY.set(under_way);
 }
 
-/// Every change that would have made a difference so far.
+/// Returns all changes that were possible so far.
 pub(crate) fn seen() -> BTreeSet<Mutant> {
     SEEN.with_borrow(Clone::clone)
 }
 
-/// Accesses so far.
+/// Returns the number of accesses so far.
 pub(crate) fn accesses() -> u64 {
     ACCESSES.get()
 }
 
-/// How an access is done.
+/// Execution of an access.
 enum Way {
     With(Ordering),
     NotAtAll(Ordering),
@@ -85,7 +86,7 @@ enum Way {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Access {
     Load,
-    /// A store, or an exchange.
+    /// A store or an exchange.
     Write,
     Fence,
 }
@@ -111,12 +112,12 @@ fn way(place: &Location<'_>, order: Ordering, access: Access) -> Way {
     }
 }
 
-/// Whether a step is done: the holding of a lock, or what a waker is for.
+/// Returns false for a step that the mutant skips: a lock or a wake-up.
 fn is_done(place: &Location<'_>) -> bool {
     changed(place, &[Change::Skipped]).is_none()
 }
 
-/// What is to be changed here, of what may be.
+/// Returns the mutant's change at this place, if it is one of `possible`.
 fn changed(place: &Location<'_>, possible: &[Change]) -> Option<Change> {
     if !UNDER_WAY.get() {
         return None;
@@ -135,7 +136,7 @@ fn changed(place: &Location<'_>, possible: &[Change]) -> Option<Change> {
     })
 }
 
-/// The part of an order that a load has.
+/// Returns the part of an ordering that a load has.
 fn of_load(order: Ordering) -> Ordering {
     match order {
         Ordering::Relaxed | Ordering::Release => Ordering::Relaxed,
@@ -143,7 +144,7 @@ fn of_load(order: Ordering) -> Ordering {
     }
 }
 
-/// The part of an order that a store has.
+/// Returns the part of an ordering that a store has.
 fn of_store(order: Ordering) -> Ordering {
     match order {
         Ordering::Relaxed | Ordering::Acquire => Ordering::Relaxed,
@@ -152,18 +153,20 @@ fn of_store(order: Ordering) -> Ordering {
 }
 
 loom::thread_local! {
-    /// The last write of the thread was in the order of all, and it has not read in it since.
+    /// Set if the thread's last write was sequentially consistent and no such read followed.
     static WRITTEN: Cell<bool> = Cell::new(false);
 }
 
-/// A read begins: it comes behind what was written before in the order of all.
+/// Starts a read; a fence puts it after earlier writes in the total order.
 fn reads_in_total(order: Ordering) {
     if order == Ordering::SeqCst && WRITTEN.with(|written| written.replace(false)) {
         loom::sync::atomic::fence(order);
     }
 }
 
-/// A write begins: what is not part of the order of all must not be ordered by those before that are.
+/// Starts a write.
+///
+/// Earlier writes of the total order must not order a write outside of it.
 fn writes(order: Ordering) {
     if order != Ordering::SeqCst {
         WRITTEN.with(|written| written.set(false));
@@ -326,7 +329,7 @@ impl AtomicU32 {
     }
 }
 
-/// A value that is made when it is first used.
+/// A value that is created on first use.
 pub(crate) struct Late<T>(OnceLock<T>);
 
 impl<T> core::fmt::Debug for Late<T> {
@@ -345,7 +348,7 @@ impl<T: Default> Late<T> {
     }
 }
 
-/// Accesses to a value that must not be at a time.
+/// Detects simultaneous accesses to a value.
 #[derive(Debug)]
 pub(crate) struct Accesses(Late<loom::cell::UnsafeCell<()>>);
 
@@ -363,7 +366,7 @@ impl Accesses {
     }
 }
 
-/// A waker that is set by one and used by many.
+/// A waker that one thread sets and many use.
 pub(crate) struct AtomicWaker(Late<loom::sync::Mutex<Option<Waker>>>);
 
 impl core::fmt::Debug for AtomicWaker {
@@ -405,7 +408,7 @@ impl AtomicWaker {
     }
 }
 
-/// What `HostLock` sleeps in.
+/// The mutex in which `HostLock` sleeps.
 #[cfg(feature = "std")]
 #[derive(Debug)]
 pub(crate) struct Mutex<T>(Late<loom::sync::Mutex<T>>);
@@ -421,7 +424,7 @@ impl Mutex<()> {
     }
 }
 
-/// What wakes it.
+/// The condition variable that wakes a sleeper of `HostLock`.
 #[cfg(feature = "std")]
 #[derive(Debug)]
 pub(crate) struct Condvar(Late<loom::sync::Condvar>);
@@ -444,13 +447,16 @@ impl Condvar {
     }
 }
 
-/// The lock of the models: loom's own, so that what is proved is what is behind it.
+/// The lock of loom tests.
+///
+/// It is loom's own, since the tests are about the code that it protects.
 #[derive(Debug)]
 pub(crate) struct ModelLock(Late<loom::sync::Mutex<()>>);
 
 #[expect(unsafe_code)]
-// SAFETY: loom's mutex is held from `acquire` until the state, which is its guard, is dropped. A run in which a lock is left out
-// has to fail: one thread of the process runs at a time, and every access to what the lock is for is told to loom before it is made.
+// SAFETY: loom's mutex is held from `acquire` until the state, which is its guard, is dropped. A
+// run that skips a lock has to fail: one thread of the process runs at a time, and `Guard` reports
+// each access to a protected value to loom before it makes it.
 unsafe impl super::RawLock for ModelLock {
     const INIT: Self = Self(Late::new());
 

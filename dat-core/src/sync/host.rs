@@ -13,28 +13,29 @@ use super::atomic::{AtomicU32, Ordering};
 use super::explored::{Condvar, Mutex};
 
 const FREE: u32 = 0;
-/// The bit of who holds it.
+/// Bit that is set while a thread holds the lock.
 const HELD: u32 = 1;
-/// The bit of those who sleep until it is released, of whom there may be none any more.
+/// Bit that is set if a thread may sleep until the release.
 const AWAITED: u32 = 2;
 
-/// How often a thread looks again before it goes to sleep.
+/// Number of polls before a thread sleeps.
 const LOOKS: u32 = if cfg!(loom) { 1 } else { 100 };
 
-/// The host's lock: waiters sleep instead of spinning.
+/// The lock of a host: waiters sleep instead of spinning.
 ///
-/// The standard mutex looks for panics whenever it is taken and released, which would be a tenth of a post.
+/// The standard mutex checks for panics at each acquire and release, which costs a tenth of a post.
 #[derive(Debug)]
 #[repr(C)]
 pub struct HostLock {
     word: AtomicU32,
-    /// Held by whoever goes to sleep, from marking the word until it sleeps.
+    /// Held by a thread that goes to sleep, from setting `AWAITED` until it sleeps.
     bedroom: Mutex<()>,
     released: Condvar,
 }
 
 #[expect(unsafe_code)]
-// SAFETY: only one thread sets `HELD`, with acquire ordering, until it is cleared with release ordering.
+// SAFETY: only one thread sets `HELD`, with acquire ordering, until it is cleared with release
+// ordering.
 unsafe impl RawLock for HostLock {
     const INIT: Self = Self {
         word: AtomicU32::new(FREE),
@@ -60,7 +61,7 @@ unsafe impl RawLock for HostLock {
 
     #[inline(always)]
     unsafe fn release(&self, _state: Self::State<'_>) {
-        // One bit less: nothing is left unless somebody may sleep.
+        // Clears `HELD`; other bits are left only if a thread may sleep.
         if self.word.fetch_sub(HELD, Ordering::Release) != HELD {
             self.wake();
         }
@@ -68,7 +69,7 @@ unsafe impl RawLock for HostLock {
 }
 
 impl HostLock {
-    /// Sets `HELD`, and what else is in `bits`; true if it was not held.
+    /// Sets `HELD` and the other `bits`; returns true if it was not held.
     #[inline(always)]
     fn take(&self, bits: u32) -> bool {
         self.word.fetch_or(bits, Ordering::Acquire) & HELD == 0
@@ -83,7 +84,8 @@ impl HostLock {
             core::hint::spin_loop();
         }
         let mut asleep = self.bedroom.lock().unwrap_or_else(PoisonError::into_inner);
-        // Others may sleep too, so whoever slept leaves the mark when it takes the lock.
+        // Other threads may sleep too, so a thread that slept sets `AWAITED` again when it takes
+        // the lock.
         while !self.take(HELD | AWAITED) {
             asleep = self
                 .released
@@ -92,8 +94,9 @@ impl HostLock {
         }
     }
 
-    /// Whoever marked the word sleeps by the time the bedroom can be had, or has taken the lock. The mark goes: who
-    /// wakes sets it again.
+    /// Wakes one sleeper and clears `AWAITED`, which a woken thread sets again.
+    ///
+    /// Once `bedroom` can be locked, each thread that set `AWAITED` sleeps or has taken the lock.
     #[cold]
     fn wake(&self) {
         let bedroom = self.bedroom.lock().unwrap_or_else(PoisonError::into_inner);
@@ -124,7 +127,7 @@ mod tests {
                         counted.with(|counted| {
                             let before = *counted;
                             if turn % 100 == 0 {
-                                // Long enough for the others to go to sleep.
+                                // Long enough for the other threads to go to sleep.
                                 thread::yield_now();
                                 thread::sleep(std::time::Duration::from_micros(20));
                             }

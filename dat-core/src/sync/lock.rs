@@ -1,58 +1,60 @@
-//! The raw locks the core can be built on.
+//! Raw locks for the core.
 
 use core::cell::Cell;
 use core::marker::PhantomData;
 
 /// Mutual exclusion.
 ///
-/// Locks are never held across a call out of the core, are taken in the order
-/// interface adapter < endpoint < receive queue < event dispatcher < notification object < remote
-/// region, are released in the opposite order, and are never taken twice by one context; an
-/// implementation may dead-lock if they are.
+/// The core never holds a lock across a call out of the core. It takes locks in the order interface
+/// adapter < endpoint < receive queue < event dispatcher < notification object < remote region, and
+/// releases them in the opposite order. It never takes a lock twice in one context; an
+/// implementation may deadlock then.
 ///
 /// # Safety
-/// From the return of `acquire` to the call of `release` no other `acquire` of the same lock may
-/// return, on any thread or interrupt level, and what the holder wrote must be visible to the next one.
+/// From the return of `acquire` to the call of `release`, no other `acquire` of the same lock may
+/// return, on any thread or interrupt level. The writes of a holder must be visible to the next
+/// holder.
 #[expect(unsafe_code)]
-// UNSAFETY: the `Mutex` hands out `&mut` on the strength of this promise.
+// UNSAFETY: `Mutex` relies on this promise to hand out `&mut`.
 pub unsafe trait RawLock {
     /// An unlocked lock.
     const INIT: Self;
 
-    /// The lock of control calls, which hold it for as long as the device takes; most often the same.
-    /// [`SplitLock`] chooses another one.
+    /// The lock of control calls, which hold it for as long as the device takes.
+    ///
+    /// Most implementations use the same type; [`SplitLock`] uses another one.
     type Control: RawLock;
 
-    /// What `release` needs to know.
+    /// State that `release` needs.
     type State<'a>
     where
         Self: 'a;
 
-    /// Waits until nobody holds the lock, and holds it.
+    /// Waits until the lock is free, and acquires it.
     ///
     /// # Safety
-    /// The caller passes the state to `release`, once, in the same context, after all locks it
-    /// acquired later were released.
+    /// The caller passes the state to `release`, once, in the same context, after it has released
+    /// all locks that it acquired later.
     unsafe fn acquire(&self) -> Self::State<'_>;
 
-    /// As `acquire`, or nothing at once if that would take long: somebody holds the lock.
+    /// As [`acquire`](Self::acquire), but may return `None` at once if the lock is held.
     ///
     /// # Safety
-    /// As for `acquire`, if there is a state.
+    /// As for `acquire`, if a state is returned.
     #[inline(always)]
     unsafe fn try_acquire(&self) -> Option<Self::State<'_>> {
-        // SAFETY: as the caller promises.
+        // SAFETY: promised by the caller.
         Some(unsafe { self.acquire() })
     }
 
-    /// Gives the lock back.
+    /// Releases the lock.
     ///
     /// # Safety
     /// `state` came from `acquire` of this lock, under the conditions stated there.
     unsafe fn release(&self, state: Self::State<'_>);
 }
 
-/// Marks a lock as held; entering twice never returns, as a dead-lock does.
+/// Marks a lock as held; entering twice never returns, like a deadlock.
 #[derive(Debug)]
 struct Held(Cell<bool>);
 
@@ -74,7 +76,7 @@ impl Held {
     }
 }
 
-/// No lock: for an interface adapter that stays on one thread. It makes the adapter `!Sync`.
+/// No lock, for an interface adapter that stays on one thread; makes the adapter `!Sync`.
 #[derive(Debug)]
 pub struct NoLock(Held);
 
@@ -99,7 +101,9 @@ unsafe impl RawLock for NoLock {
     }
 }
 
-/// A spin lock, for threads that do not preempt each other for long. Never share it with an interrupt handler.
+/// A spin lock, for threads that do not preempt each other for long.
+///
+/// Never share it with an interrupt handler.
 #[cfg(feature = "spin")]
 #[derive(Debug)]
 pub struct SpinLock(spin::mutex::SpinMutex<()>);
@@ -113,7 +117,7 @@ unsafe impl RawLock for SpinLock {
 
     type Control = Self;
 
-    // Not the guard: a lock is where its holder knows it to be, so there is nothing to remember.
+    // Not the guard: the lock is reached by its address, so there is no state to keep.
     type State<'a> = ();
 
     #[inline(always)]
@@ -144,7 +148,7 @@ unsafe impl RawLock for SpinLock {
 impl SpinLock {
     #[cold]
     fn contend(&self) {
-        // Whoever holds it has to be let go on.
+        // The scheduler must let the holder continue.
         #[cfg(all(feature = "scheduled", not(loom)))]
         while self.0.is_locked() {
             super::scheduled::tell(super::Access::Again);
@@ -153,7 +157,9 @@ impl SpinLock {
     }
 }
 
-/// Masks interrupts (and takes whatever the `critical-section` implementation takes on several cores).
+/// Masks interrupts, by the `critical-section` implementation.
+///
+/// On several cores it also takes the lock of that implementation.
 #[cfg(feature = "critical-section")]
 #[derive(Debug)]
 pub struct CriticalSectionLock(Held);
@@ -174,7 +180,8 @@ unsafe impl RawLock for CriticalSectionLock {
 
     type State<'a> = critical_section::RestoreState;
 
-    // Out of line: every call has several of these, and the processors that need them have little memory.
+    // Not inlined: each call of the core contains several, and the processors that need this lock
+    // have little memory.
     #[inline(never)]
     unsafe fn acquire(&self) -> Self::State<'_> {
         // SAFETY: the caller keeps the state for `release`, in the same context, in nesting order.
@@ -186,20 +193,22 @@ unsafe impl RawLock for CriticalSectionLock {
     #[inline(never)]
     unsafe fn release(&self, state: Self::State<'_>) {
         self.0.leave();
-        // SAFETY: the state came from `acquire`, and all later sections are over, as the caller says.
+        // SAFETY: the state came from `acquire`, and the caller has ended all later sections.
         unsafe { critical_section::release(state) };
     }
 }
 
-/// One lock for the data path, `D`, and another one for control calls, `C`.
+/// One lock for the data path, `D`, and another for control calls, `C`.
 ///
-/// Where `D` masks interrupts or spins, a control call that waits for the device, such as a registration,
-/// does so without: it holds `C`, and `D` only where it touches what posts and dequeues use. Queue pairs
-/// and completion queues are made and changed under the locks of their endpoint and dispatcher even so.
+/// Use it if `D` masks interrupts or spins. A control call that waits for the device, such as a
+/// registration, then holds only `C`, and takes `D` only to access state that posts and dequeues
+/// use. Queue pairs and completion queues are still created and changed under the locks of their
+/// endpoint and dispatcher.
 ///
-/// Whoever may interrupt the holder of `C` and needs it too must be able to wait for it: between threads
-/// that preempt each other a spin lock is no `C` on one processor. An interrupt handler that only notifies,
-/// or posts, needs none; a dequeue needs it when a completion failed.
+/// A context that interrupts the holder of `C` and needs `C` too must be able to wait for it:
+/// between threads that preempt each other on one processor, `C` cannot be a spin lock. An
+/// interrupt handler that only notifies or posts needs no `C`. A dequeue needs it when a completion
+/// failed.
 #[derive(Debug)]
 pub struct SplitLock<D, C>(D, PhantomData<fn() -> C>);
 
@@ -217,19 +226,19 @@ unsafe impl<D: RawLock, C: RawLock> RawLock for SplitLock<D, C> {
 
     #[inline(always)]
     unsafe fn acquire(&self) -> Self::State<'_> {
-        // SAFETY: as the caller promises.
+        // SAFETY: promised by the caller.
         unsafe { self.0.acquire() }
     }
 
     #[inline(always)]
     unsafe fn try_acquire(&self) -> Option<D::State<'_>> {
-        // SAFETY: as the caller promises.
+        // SAFETY: promised by the caller.
         unsafe { self.0.try_acquire() }
     }
 
     #[inline(always)]
     unsafe fn release(&self, state: D::State<'_>) {
-        // SAFETY: as the caller promises; the state came from `acquire` of `D`.
+        // SAFETY: promised by the caller; the state came from `acquire` of `D`.
         unsafe { self.0.release(state) }
     }
 }
@@ -246,7 +255,7 @@ mod tests {
     use crate::time::Instant;
     use core::sync::atomic::{AtomicU32, Ordering};
 
-    /// Counts how often it is taken, in the counter of its number.
+    /// Counts its acquisitions in `TAKEN[NUMBER]`.
     struct Counted<const NUMBER: usize>(NoLock);
 
     static TAKEN: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
@@ -262,17 +271,17 @@ mod tests {
 
         unsafe fn acquire(&self) -> Self::State<'_> {
             TAKEN[NUMBER].fetch_add(1, Ordering::Relaxed);
-            // SAFETY: as the caller promises.
+            // SAFETY: promised by the caller.
             unsafe { self.0.acquire() }
         }
 
         unsafe fn release(&self, state: Self::State<'_>) {
-            // SAFETY: as the caller promises.
+            // SAFETY: promised by the caller.
             unsafe { self.0.release(state) }
         }
     }
 
-    /// How often the data lock and the control lock were taken since the last look.
+    /// Returns the acquisitions of the data lock and the control lock since the last call.
     fn taken() -> (u32, u32) {
         let [data, control] = &TAKEN;
         (
@@ -297,9 +306,10 @@ mod tests {
             .unwrap();
         ia.lmr_free(made.lmr).unwrap();
         ia.progress(Instant::ZERO);
-        // Making and freeing wait for the posts of the one endpoint there may be, not for the device, under its lock.
+        // Registration and deregistration wait under its lock for the posts of the only endpoint
+        // slot, not for the device.
         assert!(matches!(taken(), (2, control) if control >= 3));
-        // The data path knows nothing of the control lock.
+        // The data path does not take the control lock.
         let evd = ia.evd_create(4, None, EvdFlags::DTO).unwrap();
         let attributes = EpAttributes {
             max_request_dtos: 0,

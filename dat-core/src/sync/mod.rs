@@ -1,4 +1,6 @@
-//! Locks, words and bytes shared between threads and with devices. All of the crate's `unsafe` is in this module.
+//! Locks, words and bytes shared between threads and with devices.
+//!
+//! All `unsafe` code of the crate is in this module.
 
 pub(crate) mod atomic;
 mod bytes;

@@ -1,4 +1,4 @@
-//! A value behind a raw lock.
+//! A value protected by a raw lock.
 
 use core::cell::UnsafeCell;
 use core::mem::ManuallyDrop;
@@ -6,25 +6,25 @@ use core::ops::{Deref, DerefMut};
 
 use super::RawLock;
 
-/// A value that only the holder of the lock can reach.
+/// A value that only the holder of the lock can access.
 ///
-/// The lock is where the mutex is, so that one address leads to both.
+/// Lock and value are next to each other, so one address leads to both.
 #[repr(C)]
 pub struct Mutex<L, T> {
     lock: L,
-    /// Accesses to the value, for the model checker to find those at a time.
+    /// Accesses to the value, for loom to detect simultaneous ones.
     #[cfg(loom)]
     accesses: super::explored::Accesses,
     value: UnsafeCell<T>,
 }
 
 #[expect(unsafe_code)]
-// SAFETY: the value is reached through a guard alone, one guard at a time (contract of `RawLock`),
-// so sharing the mutex only ever moves access to the value from thread to thread.
+// SAFETY: the value is accessed only through a guard, and one guard exists at a time (contract of
+// `RawLock`), so sharing the mutex only moves access to the value from thread to thread.
 unsafe impl<L: RawLock + Sync, T: Send> Sync for Mutex<L, T> {}
 
 impl<L: RawLock, T> Mutex<L, T> {
-    /// A value behind an unlocked lock.
+    /// Creates a mutex with an unlocked lock.
     pub const fn new(value: T) -> Self {
         Self {
             lock: L::INIT,
@@ -36,21 +36,26 @@ impl<L: RawLock, T> Mutex<L, T> {
 
     /// Runs `f` on the value while holding the lock.
     ///
-    /// `f` must not come back to the same mutex, directly or by a waker or an agent: that is a dead-lock.
+    /// `f` must not lock the same mutex again, directly or through a waker or an agent: that is a
+    /// deadlock.
     #[inline]
     #[cfg_attr(loom, track_caller)]
     pub fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         f(&mut self.hold())
     }
 
-    /// Holds the lock until the guard is dropped; for paths on which a closure would be one call too
-    /// many. Guards are dropped in the opposite order of their making.
+    /// Locks the mutex until the guard is dropped.
+    ///
+    /// For paths where a closure costs one call too many.
+    ///
+    /// Guards are dropped in the opposite order of their creation.
     #[inline(always)]
     #[cfg_attr(loom, track_caller)]
     pub(crate) fn hold(&self) -> Guard<'_, L, T> {
         #[expect(unsafe_code)]
-        // SAFETY: the guard releases the lock once, when it is dropped; guards go from the function that
-        // made them to functions it calls at most, and drop in the opposite order of their making.
+        // SAFETY: the guard releases the lock once, when it is dropped. Guards are passed at most
+        // to functions that their creator calls, and are dropped in the opposite order of their
+        // creation.
         let state = unsafe { self.lock.acquire() };
         Guard {
             mutex: self,
@@ -59,7 +64,7 @@ impl<L: RawLock, T> Mutex<L, T> {
     }
 }
 
-/// The value, as long as the lock is held.
+/// Access to the value while the lock is held.
 pub(crate) struct Guard<'a, L: RawLock, T> {
     mutex: &'a Mutex<L, T>,
     state: ManuallyDrop<L::State<'a>>,
@@ -73,8 +78,8 @@ impl<L: RawLock, T> Deref for Guard<'_, L, T> {
         #[cfg(loom)]
         self.mutex.accesses.read();
         #[expect(unsafe_code)]
-        // SAFETY: the lock is held as long as the guard lives, so no other guard, and with it no
-        // other reference to the value, exists but those borrowed from this guard.
+        // SAFETY: the lock is held as long as the guard lives, so no other guard exists, and no
+        // reference to the value except those borrowed from this guard.
         unsafe {
             &*self.mutex.value.get()
         }
@@ -87,7 +92,7 @@ impl<L: RawLock, T> DerefMut for Guard<'_, L, T> {
         #[cfg(loom)]
         self.mutex.accesses.write();
         #[expect(unsafe_code)]
-        // SAFETY: as in `deref`; `&mut self` keeps other borrows of this guard away.
+        // SAFETY: as in `deref`; `&mut self` excludes other borrows of this guard.
         unsafe {
             &mut *self.mutex.value.get()
         }
@@ -98,7 +103,7 @@ impl<L: RawLock, T> Drop for Guard<'_, L, T> {
     #[inline(always)]
     fn drop(&mut self) {
         #[expect(unsafe_code)]
-        // SAFETY: the state is taken here only, and came from `acquire` of this lock.
+        // SAFETY: the state is taken only here, and came from `acquire` of this lock.
         unsafe {
             self.mutex.lock.release(ManuallyDrop::take(&mut self.state));
         }

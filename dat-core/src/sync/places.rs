@@ -1,24 +1,27 @@
-//! Memory for values that are made where they stay.
+//! Uninitialised memory for values that are built in place.
 
 use core::mem::MaybeUninit;
 
-/// Room for an array, without values. A `static` of it lies where memory has no first contents.
+/// Memory for an array, without values.
+///
+/// A `static` of it is in uninitialised memory, not in the program image.
 pub struct Places<T, const N: usize>([MaybeUninit<T>; N]);
 
 impl<T, const N: usize> Places<T, N> {
-    /// Room, and nothing in it.
+    /// Creates uninitialised memory.
     pub const fn new() -> Self {
         Self([const { MaybeUninit::uninit() }; N])
     }
 
-    /// Makes a value in each place, one after the other; a former one is forgotten.
+    /// Writes a value to each slot in order; forgets former values.
     #[inline(never)]
     pub fn fill(&mut self, make: impl Fn() -> T) -> &mut [T; N] {
         for place in &mut self.0 {
             place.write(make());
         }
         #[expect(unsafe_code)]
-        // SAFETY: every place was written just now, and an array of values lies in memory as one of places for them.
+        // SAFETY: all slots were just written, and an array of values has the layout of an array of
+        // slots.
         unsafe {
             &mut *(&raw mut self.0).cast::<[T; N]>()
         }

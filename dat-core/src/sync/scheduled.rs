@@ -1,33 +1,35 @@
-//! Atomics and spin locks that tell of each access before it is made, so that a fuzzer decides which thread goes on: with the
-//! feature `scheduled`.
+//! Atomics and spin locks that call a hook before each access, with the feature `scheduled`.
 //!
-//! Wakers, fences and the tags of adapters are not told of: what a thread does with these is done at once. One thread goes on at a time, so that each sees what
-//! the others stored; weaker orders are for the models.
+//! By the hook a fuzzer decides which thread continues. Wakers, fences and the tags of adapters
+//! call no hook: their operations happen at once. One thread runs at a time, so each thread sees
+//! all earlier stores; the loom tests cover weaker orders.
 
 use core::ops::Deref;
 use std::sync::OnceLock;
 
-/// What a thread is about to do.
+/// The next operation of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// It looks at a word that others may change, or changes it.
+    /// Reads or writes a word that others may change.
     Word,
-    /// It takes a spin lock.
+    /// Takes a spin lock.
     Lock,
-    /// It tries again to take one that somebody holds: until that one goes on it does nothing else.
+    /// Tries again to take a held spin lock.
+    ///
+    /// The thread does nothing else until the holder runs.
     Again,
 }
 
 static TOLD: OnceLock<fn(Access)> = OnceLock::new();
 
-/// Has a function called before every access, by the thread that makes it; the first such function stays.
+/// Sets the hook before each access, called by the accessing thread; the first hook stays.
 ///
-/// It may hold the thread up for as long as it likes, and must not call an adapter.
+/// The hook may block as long as it likes, and must not call an adapter.
 pub fn on_access(told: fn(Access)) {
     let _first = TOLD.set(told);
 }
 
-/// An access is about to be made.
+/// Calls the hook before an access.
 #[inline]
 pub(super) fn tell(access: Access) {
     if let Some(told) = TOLD.get() {
@@ -35,7 +37,7 @@ pub(super) fn tell(access: Access) {
     }
 }
 
-/// An atomic of the processor, told of.
+/// An atomic of the target that calls the hook.
 #[derive(Debug)]
 #[repr(transparent)]
 pub(crate) struct Watched<T>(T);

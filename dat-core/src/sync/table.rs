@@ -1,4 +1,6 @@
-//! Slots that a caller lends: made before, or where the system gives memory that costs nothing until it is touched, when they are needed.
+//! Tables of slots that a caller lends, with all slots made or made on demand.
+//!
+//! Slots on demand save memory if the system assigns pages on first use.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -12,34 +14,34 @@ use super::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// The slots of one kind of object, lent to an adapter.
 ///
-/// A slice of slots becomes one by `into`.
+/// A slice of slots converts with `into`.
 pub struct Table<'s, T> {
     slots: NonNull<T>,
-    /// Slots that were there from the beginning, so that nothing has to be asked about them.
+    /// Slots made at creation; accesses to them need no check of `late`.
     early: usize,
     #[cfg(feature = "std")]
     late: Late<T>,
     _lent: PhantomData<&'s mut [T]>,
 }
 
-/// What is known of slots that were not there from the beginning.
+/// State of the slots that are made on demand.
 #[cfg(feature = "std")]
 struct Late<T> {
-    /// The first slots, so many, hold values, the early ones included.
+    /// Number of slots at the start of the table that hold values, including early ones.
     made: AtomicUsize,
-    /// Somebody makes slots.
+    /// Set while a thread makes slots.
     making: AtomicBool,
-    /// Places for slots.
+    /// Capacity of the table.
     length: usize,
-    /// What a slot is made by; `None` if all were made by the lender, who has them back.
+    /// Makes an empty slot; `None` if the lender made all slots and keeps them.
     empty: Option<fn() -> T>,
 }
 
 #[expect(unsafe_code)]
-// SAFETY: the table has its slots to itself, like a mutable slice.
+// SAFETY: the table accesses its slots exclusively, like a mutable slice.
 unsafe impl<T: Send + Sync> Send for Table<'_, T> {}
 #[expect(unsafe_code)]
-// SAFETY: who shares the table shares its slots, and may make some that others drop.
+// SAFETY: threads that share the table share its slots, and may make slots that another drops.
 unsafe impl<T: Send + Sync> Sync for Table<'_, T> {}
 
 impl<'s, T> From<&'s mut [T]> for Table<'s, T> {
@@ -61,10 +63,10 @@ impl<'s, T> From<&'s mut [T]> for Table<'s, T> {
 
 #[cfg(feature = "std")]
 impl<'s, T> Table<'s, T> {
-    /// A table whose first slots, at most `early`, are made now, and the others when they are needed, by `empty`. Nothing else of the memory
-    /// is touched.
+    /// Creates a table with up to `early` slots made now and the others on demand.
     ///
-    /// The early ones are found with the fewest instructions. Slots are dropped with the table.
+    /// `empty` makes each slot. Touches no other memory. Access to early slots takes the fewest
+    /// instructions. The table drops its slots.
     pub fn unmade(slots: &'s mut [MaybeUninit<T>], early: usize, empty: fn() -> T) -> Self {
         let early = early.min(slots.len());
         for slot in slots.iter_mut().take(early) {
@@ -83,7 +85,10 @@ impl<'s, T> Table<'s, T> {
         }
     }
 
-    /// How many slots hold values. They do for as long as there is the table, and what their makers wrote is seen by who asks.
+    /// Returns the number of slots that hold values.
+    ///
+    /// They hold them as long as the table lives. The caller sees the writes of the threads that
+    /// made them.
     #[inline(always)]
     fn count(&self) -> usize {
         match self.late.empty {
@@ -92,22 +97,25 @@ impl<'s, T> Table<'s, T> {
         }
     }
 
-    /// Whether the slot of this number, none of the early ones, was made since.
+    /// Returns true if the slot at an index beyond `early` is made.
     #[inline(always)]
     fn is_late(&self, index: usize) -> bool {
         if cfg!(loom) && self.late.empty.is_none() {
-            // The checker has no word that two threads look at first at a time. This one would say the same.
+            // Loom's atomics cannot be created by two threads at once; this one would give the same
+            // answer.
             return false;
         }
         index < self.late.made.load(Ordering::Acquire)
     }
 
-    /// How many slots there can be.
+    /// Returns the capacity.
     pub(crate) fn len(&self) -> usize {
         self.late.length
     }
 
-    /// Makes slots until there are `count`. False: there is no room for them, or somebody else is making some.
+    /// Makes slots until there are `count`.
+    ///
+    /// Returns false if the capacity is too small, or another thread is making slots.
     pub(crate) fn make(&self, count: usize) -> bool {
         let late = &self.late;
         if count <= self.count() {
@@ -122,8 +130,9 @@ impl<'s, T> Table<'s, T> {
         let made = late.made.load(Ordering::Relaxed);
         for index in made..count {
             #[expect(unsafe_code)]
-            // SAFETY: the place is one of `length`, and nobody looks at it yet: it is not counted. Nobody else writes to it: only
-            // who has set `making` does, and sees what those counted who had before.
+            // SAFETY: the index is below `length`, and no thread reads the slot, which is not
+            // counted yet. No other thread writes to it: only the thread that set `making` does,
+            // and it sees the count of the threads that set it before.
             unsafe {
                 self.slots.add(index).write(empty());
             }
@@ -146,13 +155,13 @@ impl<T> Table<'_, T> {
         false
     }
 
-    /// How many slots there are.
+    /// Returns the number of slots.
     #[inline(always)]
     pub(crate) fn len(&self) -> usize {
         self.early
     }
 
-    /// Whether there are so many slots.
+    /// Returns true if there are `count` slots.
     #[inline(always)]
     pub(crate) fn make(&self, count: usize) -> bool {
         count <= self.early
@@ -160,23 +169,23 @@ impl<T> Table<'_, T> {
 }
 
 impl<T> Table<'_, T> {
-    /// The slot of this number, if there is one by now.
+    /// Returns the slot at an index, if it is made.
     #[inline(always)]
     pub(crate) fn get(&self, index: usize) -> Option<&T> {
         if index >= self.early && !self.is_late(index) {
             return None;
         }
         #[expect(unsafe_code)]
-        // SAFETY: so many slots hold values, and are only shared while the table is.
+        // SAFETY: the slot at this index holds a value, and is only shared while the table is.
         Some(unsafe { self.slots.add(index).as_ref() })
     }
 
-    /// The slot of this number, to change it.
+    /// Returns the slot at an index, mutably.
     pub(crate) fn get_mut(&mut self, index: usize) -> Option<&mut T> {
         self.made_mut().get_mut(index)
     }
 
-    /// All slots that there are by now.
+    /// Returns all slots that are made.
     #[inline(always)]
     pub(crate) fn made(&self) -> &[T] {
         #[expect(unsafe_code)]
@@ -186,10 +195,10 @@ impl<T> Table<'_, T> {
         }
     }
 
-    /// All slots that there are by now, to change them.
+    /// Returns all slots that are made, mutably.
     pub(crate) fn made_mut(&mut self) -> &mut [T] {
         #[expect(unsafe_code)]
-        // SAFETY: so many slots hold values, and the table is the only way to them.
+        // SAFETY: that many slots hold values, and the table is the only access to them.
         unsafe {
             slice::from_raw_parts_mut(self.slots.as_ptr(), self.count())
         }
@@ -201,7 +210,7 @@ impl<T> Drop for Table<'_, T> {
     fn drop(&mut self) {
         if mem::needs_drop::<T>() && self.late.empty.is_some() {
             #[expect(unsafe_code)]
-            // SAFETY: they were made for this table, and go with it.
+            // SAFETY: the table made these slots, and nothing accesses them afterwards.
             unsafe {
                 core::ptr::drop_in_place(self.made_mut());
             }
@@ -256,7 +265,7 @@ mod tests {
         assert!(Table::<u32>::from(&mut [][..]).made().is_empty());
     }
 
-    /// Those that were made, and nothing else of the memory.
+    /// A table drops the slots that it made, and touches no other memory.
     #[test]
     fn slots_go_with_their_table() {
         std::thread_local! {

@@ -6,10 +6,10 @@ use super::atomic::AtomicU32;
 use super::atomic::AtomicU64;
 use super::atomic::Ordering;
 
-/// A 64-bit word; on 32-bit targets it is two halves.
+/// A 64-bit word; on targets without 64-bit atomics two halves.
 ///
-/// Who may read and who may write at a given moment is settled elsewhere (a lock, or the ownership
-/// protocol of the record that holds the word), so a torn pair is never observed.
+/// A lock, or the ownership protocol of the record that holds the word, orders reads and writes, so
+/// no reader sees halves of two values.
 #[derive(Debug)]
 pub struct Word64 {
     #[cfg(all(target_has_atomic = "64", not(halves)))]
@@ -19,7 +19,7 @@ pub struct Word64 {
 }
 
 impl Word64 {
-    /// A word of this value.
+    /// Creates a word with this value.
     #[cfg(all(target_has_atomic = "64", not(halves)))]
     pub const fn new(value: u64) -> Self {
         Self {
@@ -27,7 +27,7 @@ impl Word64 {
         }
     }
 
-    /// A word of this value.
+    /// Creates a word with this value.
     #[cfg(any(not(target_has_atomic = "64"), halves))]
     pub const fn new(value: u64) -> Self {
         Self {
@@ -38,14 +38,14 @@ impl Word64 {
         }
     }
 
-    /// Its value.
+    /// Returns the value.
     #[cfg(all(target_has_atomic = "64", not(halves)))]
     #[inline(always)]
     pub fn load(&self) -> u64 {
         self.whole.load(Ordering::Relaxed)
     }
 
-    /// Its value.
+    /// Returns the value.
     #[cfg(any(not(target_has_atomic = "64"), halves))]
     #[inline(always)]
     pub fn load(&self) -> u64 {
@@ -53,14 +53,14 @@ impl Word64 {
         u64::from(low.load(Ordering::Relaxed)) | u64::from(high.load(Ordering::Relaxed)) << 32
     }
 
-    /// Gives it another value.
+    /// Sets the value.
     #[cfg(all(target_has_atomic = "64", not(halves)))]
     #[inline(always)]
     pub fn store(&self, value: u64) {
         self.whole.store(value, Ordering::Relaxed);
     }
 
-    /// Gives it another value.
+    /// Sets the value.
     #[cfg(any(not(target_has_atomic = "64"), halves))]
     #[inline(always)]
     pub fn store(&self, value: u64) {

@@ -1,4 +1,4 @@
-//! Moments, and when a timeout runs out.
+//! Points in time, and the expiry of timeouts.
 
 use super::{Instant, first};
 use crate::flags::TIMEOUT_INFINITE;

@@ -1,4 +1,4 @@
-//! What keeps an adapter open, what a close destroys, and what one that was never closed leaves.
+//! Objects that keep an adapter open, effects of a close, storage of a leaked adapter.
 
 use std::string::ToString;
 use std::vec::Vec;
@@ -11,8 +11,10 @@ use crate::testing::{Call, TestBackend, TestStorage, open};
 
 use super::{SHORT, region};
 
-/// A request whose service point and dispatcher are gone, and an endpoint that is in no zone yet, hold nothing else; each by
-/// itself keeps the adapter open.
+/// An object without users or dependencies keeps the adapter open.
+///
+/// Tested with a connection request whose service point and dispatcher are freed, and with an
+/// endpoint without a zone.
 ///
 /// Spec: IAC-03
 #[test]
@@ -45,7 +47,7 @@ fn what_holds_nothing_else_keeps_an_adapter_open() {
     }
 }
 
-/// What was there, of any kind, and is free by now does not.
+/// A freed object of any kind does not keep the adapter open.
 ///
 /// Spec: IAC-03, IAC-05
 #[test]
@@ -80,7 +82,7 @@ fn what_was_freed_keeps_no_adapter_open() {
     assert_eq!(bench.device.objects(), [0; 7]);
 }
 
-/// Nobody listens any more at a reserved service point of an adapter that was closed.
+/// A close stops the listeners of reserved service points.
 ///
 /// Spec: IAC-01
 #[test]
@@ -99,7 +101,7 @@ fn a_close_stops_listening_at_reserved_service_points() {
     assert_eq!(bench.device.objects(), [0; 7]);
 }
 
-/// An adapter that goes out of scope is closed; one whose backend was taken by a close is not closed once more.
+/// Dropping an adapter closes it, unless a close has already taken the backend.
 ///
 /// Spec: IAC-01
 #[test]
@@ -113,7 +115,7 @@ fn an_adapter_that_goes_out_of_scope_is_closed() {
     assert_eq!(device.objects(), [0; 7]);
 }
 
-/// A refusal says why, and what it could not do.
+/// A failed close reports the error and the objects that are left.
 ///
 /// Spec: IAC-03
 #[test]
@@ -134,8 +136,10 @@ fn a_refused_close_says_why() {
     assert!(debug.contains("CloseError") && debug.contains("error"));
 }
 
-/// The numbers of lives go on in storage whose adapter was forgotten: a handle of then names nothing that is made later, whatever
-/// else tells the two adapters apart. And as many requests fit in as into new storage.
+/// Generations continue in the storage of a leaked adapter.
+///
+/// So an old handle names no newer object, even if instance, kind and index are equal. The storage
+/// has room for as many connection requests as before.
 ///
 /// Spec: GEN-03, IAO-01
 #[test]
@@ -160,7 +164,7 @@ fn lives_are_counted_on_in_storage_that_was_left() {
             ia.srq_create(bench.pz, &SHORT).unwrap().handle(),
         ]
     };
-    // Of those there is room for eight.
+    // There is room for eight connection requests.
     let requests = |bench: &Bench<'_>| {
         let arrivals = bench.ia.evd_create(16, None, EvdFlags::CR).unwrap();
         let psp = bench

@@ -1,4 +1,4 @@
-//! The consumer's word at every kind of object, and what a handle says of itself.
+//! Consumer contexts of all kinds of objects, and kinds of handles.
 
 use crate::error::{Cause, ErrorKind, Subtype};
 use crate::fixture::{Bench, QUALIFIER};
@@ -8,7 +8,7 @@ use crate::testing::TestStorage;
 
 use super::{SHORT, region};
 
-/// One object of each kind, with the subtype of a refusal that names the kind.
+/// Creates one object of each kind; returns each with the subtype that refuses its handle.
 fn objects(bench: &Bench<'_>) -> [(Handle, HandleKind, Subtype); 11] {
     let ia = &bench.ia;
     let ep = bench.endpoint();
@@ -77,7 +77,7 @@ fn every_object_keeps_a_word_of_its_own() {
     }
 }
 
-/// A handle of another life of the same place, of another place and of another adapter each name nothing, whatever its kind.
+/// A handle of another generation, index or adapter names no object, whatever its kind.
 ///
 /// Spec: CTX-01, CTX-02, HTY-01
 #[test]

@@ -1,4 +1,4 @@
-//! What an adapter says that it has, and why one cannot be opened.
+//! Reported limits and attributes, and errors of opening.
 
 use std::format;
 use std::string::ToString;
@@ -9,7 +9,7 @@ use crate::flags::{IaFields, ProviderFields};
 use crate::sync::NoLock;
 use crate::testing::{IA_ATTRIBUTES, PROVIDER_ATTRIBUTES, TestBackend, TestStorage, open};
 
-/// A device that has so many of everything that storage has, too.
+/// Returns attributes of a device with the same limit for each object that storage has.
 fn device(many: i32) -> IaAttributes {
     IaAttributes {
         max_eps: many,
@@ -25,7 +25,7 @@ fn device(many: i32) -> IaAttributes {
     }
 }
 
-/// There is as much as the device has and the storage holds, of each kind by itself.
+/// Each limit is the smaller of the device's and the storage's.
 ///
 /// Spec: IAQ-01, GEN-08
 #[test]
@@ -59,7 +59,7 @@ fn an_adapter_has_what_device_and_storage_have() {
     }
 }
 
-/// A refusal says why, and gives the backend back unused.
+/// A failed open reports the error and returns the backend unused.
 ///
 /// Spec: IAO-01
 #[test]
@@ -78,7 +78,7 @@ fn an_adapter_that_cannot_be_opened_says_why() {
     assert_eq!(device.objects(), [0; 7]);
 }
 
-/// A query returns the pairs of the provider themselves, in place of a copy that the consumer would own.
+/// A query returns the provider's own attribute pairs, not a copy for the consumer.
 ///
 /// Spec: IAQ-11
 #[test]

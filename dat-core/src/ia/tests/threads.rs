@@ -10,7 +10,7 @@ use crate::storage::IaStorage;
 use crate::sync::HostLock;
 use crate::testing::TestBackend;
 
-/// However the two meet, a close leaves nothing behind of what another thread makes.
+/// A close destroys all objects that another thread creates meanwhile, in any interleaving.
 ///
 /// Spec: IAC-01, IAC-05
 #[test]

@@ -1,16 +1,19 @@
-//! Copies to, from and between memory that a device or a peer may change at any moment.
+//! Copies to, from and between memory that a device or peer may change.
 //!
 //! # Why this is sound, and why it is assembly
-//! Shared memory is only ever accessed as if by relaxed atomic accesses of single bytes, in no particular order, each byte
-//! once; whoever else uses it does so through byte atomics too, or from outside of the language. To go faster than a byte at
-//! a time takes wider accesses, and in Rust these would be undefined even as atomics: atomic accesses of different sizes
-//! that overlap must not race. An assembly block may do whatever a chain of operations of the language may, seen from
-//! outside: a load and a store of 16 bytes are 16 relaxed loads and stores of a byte between which nothing else happened to
-//! be seen. So the wide accesses are in assembly (`units`); where there is none for the target, and under Miri, they are byte
-//! atomics in Rust.
+//! All accesses to shared memory behave like relaxed atomic accesses of single bytes, in no
+//! particular order, each byte once. Other users of the memory access it by byte atomics too, or
+//! from outside of the language.
 //!
-//! Each byte is loaded and stored once: a tail that overlapped the part before it, as block copies like to do, could
-//! overwrite what a peer or the consumer stored there in between.
+//! Faster copies need wider accesses. In Rust these would be undefined even as atomics, since
+//! atomic accesses of different sizes that overlap must not race. An assembly block may do anything
+//! that a sequence of operations of the language may do, as seen from outside: a load and a store
+//! of 16 bytes are 16 relaxed loads and stores of a byte during which no other change was observed.
+//! So the wide accesses are in assembly (`units`). On targets without assembly here, and under
+//! Miri, they are byte atomics in Rust.
+//!
+//! Each byte is loaded and stored once. A block copy whose tail overlaps the previous block could
+//! overwrite bytes that a peer or the consumer stored there in between.
 
 #[cfg_attr(
     all(
@@ -37,21 +40,22 @@ mod tests;
 
 use core::sync::atomic::AtomicU8;
 
-/// Copies the start of `from` into shared memory, as much as fits; returns the number of bytes.
+/// Copies the start of `from` into shared memory; returns the number of bytes that fit.
 ///
 /// Each byte is stored as if by a relaxed atomic store, in no particular order.
 pub fn store_bytes(memory: &[AtomicU8], from: &[u8]) -> usize {
     let length = memory.len().min(from.len());
     let to = memory.as_ptr().cast::<u8>().cast_mut();
     #[expect(unsafe_code)]
-    // SAFETY: both slices have at least `length` bytes; atomics may be written through a shared reference.
+    // SAFETY: both slices have at least `length` bytes; a shared reference permits writes to
+    // atomics.
     unsafe {
         copy_to_shared(from.as_ptr(), to, length);
     }
     length
 }
 
-/// Copies the start of shared memory into `into`, as much as fits; returns the number of bytes.
+/// Copies the start of shared memory into `into`; returns the number of bytes that fit.
 ///
 /// Each byte is loaded as if by a relaxed atomic load, in no particular order.
 pub fn load_bytes(memory: &[AtomicU8], into: &mut [u8]) -> usize {
@@ -64,23 +68,30 @@ pub fn load_bytes(memory: &[AtomicU8], into: &mut [u8]) -> usize {
     length
 }
 
-/// Copies plain memory to shared memory, which backends in software know by its address.
+/// Copies plain memory to shared memory; for software backends, which have its address.
 ///
 /// # Safety
-/// `from` is valid for reads of `length` bytes that nobody changes meanwhile, `to` for atomic writes of them, and the two do
-/// not overlap. Others access what is at `to` meanwhile by byte atomics or from outside of the language, if at all.
+/// - `from` is valid for reads of `length` bytes, which nothing changes during the call.
+/// - `to` is valid for atomic writes of `length` bytes.
+/// - The two ranges do not overlap.
+/// - During the call, others access the range at `to` only by byte atomics or from outside of the
+///   language.
 #[expect(unsafe_code)]
-// UNSAFETY: registered memory is known by its address, and whether it is still registered cannot be checked here.
+// UNSAFETY: this function gets registered memory by address, and cannot check that it is still
+// registered.
 pub unsafe fn copy_to_shared(from: *const u8, to: *mut u8, length: usize) {
     // SAFETY: promised by the caller.
     unsafe { forwards::<false, true>(from, to, length) }
 }
 
-/// Copies shared memory, which backends in software know by its address, to plain memory.
+/// Copies shared memory to plain memory; for software backends, which have its address.
 ///
 /// # Safety
-/// `from` is valid for atomic reads of `length` bytes, `to` for writes of them that nobody else accesses meanwhile, and the
-/// two do not overlap. Others access what is at `from` meanwhile by byte atomics or from outside of the language, if at all.
+/// - `from` is valid for atomic reads of `length` bytes.
+/// - `to` is valid for writes of `length` bytes, which nothing else accesses during the call.
+/// - The two ranges do not overlap.
+/// - During the call, others access the range at `from` only by byte atomics or from outside of the
+///   language.
 #[expect(unsafe_code)]
 // UNSAFETY: as `copy_to_shared`.
 pub unsafe fn copy_from_shared(from: *const u8, to: *mut u8, length: usize) {
@@ -88,39 +99,41 @@ pub unsafe fn copy_from_shared(from: *const u8, to: *mut u8, length: usize) {
     unsafe { forwards::<true, false>(from, to, length) }
 }
 
-/// Copies shared memory to shared memory, both of which backends in software know by address; the two may overlap, and `to`
-/// gets what `from` held before.
+/// Copies shared memory to shared memory; for software backends, which have both addresses.
+///
+/// The ranges may overlap; `to` gets the earlier contents of `from`.
 ///
 /// # Safety
-/// `from` is valid for atomic reads of `length` bytes and `to` for atomic writes of them. Others access both meanwhile by
-/// byte atomics or from outside of the language, if at all.
+/// - `from` is valid for atomic reads of `length` bytes, and `to` for atomic writes of them.
+/// - During the call, others access both ranges only by byte atomics or from outside of the
+///   language.
 #[expect(unsafe_code)]
 // UNSAFETY: as `copy_to_shared`.
 pub unsafe fn copy_shared(from: *const u8, to: *mut u8, length: usize) {
     let distance = to.addr().wrapping_sub(from.addr());
     if distance >= length {
-        // SAFETY: promised by the caller; where the two overlap, the destination begins first.
+        // SAFETY: promised by the caller; if the ranges overlap, the destination starts first.
         unsafe { forwards::<true, true>(from, to, length) }
         return;
     }
     if distance == 0 {
         return;
     }
-    // The destination begins inside of the source: pieces that do not overlap, the last one first, or bytes would be
-    // overwritten before they are read.
+    // The destination starts inside the source. Copies segments that do not overlap, the last one
+    // first, so that no byte is overwritten before it is read.
     let mut left = length;
     while left > 0 {
         let count = distance.min(left);
         left = left.wrapping_sub(count);
-        // SAFETY: `left + count` is at most `length`, and `to` is at least `count` behind `from`.
+        // SAFETY: `left + count` is at most `length`, and `to` is at least `count` above `from`.
         unsafe { forwards::<true, true>(from.wrapping_add(left), to.wrapping_add(left), count) }
     }
 }
 
-/// Copies from the first byte to the last. `FROM` and `TO` say which sides are shared.
+/// Copies bytes in ascending order; `FROM` and `TO` tell which sides are shared.
 ///
 /// # Safety
-/// As of the callers. If the two overlap, `to` is not behind `from`.
+/// As for the callers. If the ranges overlap, `to` is not above `from`.
 #[expect(unsafe_code)]
 unsafe fn forwards<const FROM: bool, const TO: bool>(
     mut from: *const u8,
@@ -128,7 +141,8 @@ unsafe fn forwards<const FROM: bool, const TO: bool>(
     length: usize,
 ) {
     let mut left = length;
-    // Units have to be at multiples of their sizes where the processor wants it so, and should if there are many.
+    // Some processors need units at multiples of their sizes; on all others this is faster for long
+    // copies.
     let align = !units::ANYWHERE || length >= units::BLOCK.saturating_mul(32);
     while left > 0 {
         let mut unit = units::LARGEST;
@@ -138,14 +152,15 @@ unsafe fn forwards<const FROM: bool, const TO: bool>(
             unit = bits & bits.wrapping_neg();
         }
         let count = if unit == units::LARGEST && left >= units::BLOCK {
-            // SAFETY: both sides have `left` bytes more, and are at multiples of the largest unit if need be. Blocks are
-            // read before they are written, as units are, so that nothing unread is overwritten.
+            // SAFETY: both sides have at least `left` bytes, at multiples of the largest unit if
+            // the target needs that. A block is read before it is written, as a unit is, so no
+            // unread byte is overwritten.
             unsafe { units::move_blocks(from, to, left) }
         } else {
             while unit > left {
                 unit >>= 1;
             }
-            // SAFETY: the same, and `unit` is a power of two that is at most `left` and `LARGEST`.
+            // SAFETY: as above, and `unit` is a power of two of at most `left` and `LARGEST`.
             unsafe { units::move_unit::<FROM, TO>(from, to, unit) };
             unit
         };

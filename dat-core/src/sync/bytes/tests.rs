@@ -2,7 +2,7 @@ use super::*;
 use core::sync::atomic::Ordering;
 use std::vec::Vec;
 
-/// Whole blocks, the ends around them, and every placement in a word or cache line that differs.
+/// Offsets that cover blocks, their ends, and each alignment in a word and cache line.
 #[cfg(not(miri))]
 const PLACES: [usize; 17] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16];
 #[cfg(miri)]
@@ -17,16 +17,16 @@ fn lengths() -> impl Iterator<Item = usize> {
     [0, 1, 2, 7, 16, 33].into_iter()
 }
 
-/// A byte that tells its place, and is no value that is there before.
+/// Returns a byte that identifies its index and differs from `BEFORE`.
 fn mark(at: usize) -> u8 {
     ((at.wrapping_mul(31) ^ (at >> 8)) % 251) as u8
 }
 
 const BEFORE: u8 = 0xFE;
-/// Bytes around what is copied that must stay.
+/// Bytes around the copied range that must not change.
 const MARGIN: usize = 80;
 
-/// Memory that begins at a multiple of 64, and the offset of its beginning.
+/// Returns memory and the offset of its first multiple of 64.
 fn shared(length: usize) -> (Vec<AtomicU8>, usize) {
     let memory: Vec<AtomicU8> = (0..length + 64).map(|_| AtomicU8::new(BEFORE)).collect();
     let offset = memory.as_ptr().addr().wrapping_neg() % 64;
@@ -79,7 +79,7 @@ fn plain_memory_in_and_out_at_every_place_and_length() {
     }
 }
 
-/// The source may be lent for reading only, or be a constant that cannot be written.
+/// A source that is borrowed for reading, or a constant, can be copied.
 ///
 /// Miri checks the kind of the load.
 #[test]
@@ -92,7 +92,8 @@ fn bytes_that_are_lent_for_reading_are_copied() {
             let (memory, start) = shared(40);
             let to = memory[start..].as_ptr().cast::<u8>().cast_mut();
             #[expect(unsafe_code)]
-            // SAFETY: both destinations have 40 bytes, one plain and one of atomics, and so has the source.
+            // SAFETY: both destinations have 40 bytes, one plain and one of atomics, and so has the
+            // source.
             unsafe {
                 copy_from_shared(source.as_ptr(), out.as_mut_ptr(), length);
                 copy_shared(source.as_ptr(), to, length);
@@ -107,7 +108,7 @@ fn bytes_that_are_lent_for_reading_are_copied() {
     }
 }
 
-/// Copies within one piece of memory, as an adapter that writes to itself does, and compares all of it.
+/// Copies within one range, as an adapter does that writes to itself; compares all bytes.
 fn copies_within(memory: &[AtomicU8], from: usize, to: usize, length: usize) {
     let mut expected: Vec<u8> = (0..memory.len()).map(mark).collect();
     store_bytes(memory, &expected);
@@ -115,7 +116,7 @@ fn copies_within(memory: &[AtomicU8], from: usize, to: usize, length: usize) {
     assert!(from.max(to) + length <= memory.len());
     let base = memory.as_ptr().cast::<u8>().cast_mut();
     #[expect(unsafe_code)]
-    // SAFETY: both ranges are within the slice, as asserted, whose bytes are atomics.
+    // SAFETY: both ranges are within the slice of atomics, as asserted.
     unsafe {
         copy_shared(base.wrapping_add(from), base.wrapping_add(to), length);
     }
@@ -167,7 +168,7 @@ fn large_copies_apart_and_overlapping() {
     }
 }
 
-/// The consumer looks at bytes and changes them while they are copied: each byte of the copy is one that was there.
+/// Bytes that the consumer changes during a copy arrive with an old or new value.
 #[test]
 #[cfg(not(miri))]
 fn copies_race_with_byte_atomics() {

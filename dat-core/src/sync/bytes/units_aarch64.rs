@@ -1,18 +1,23 @@
-//! Units of up to 16 bytes in pairs of general registers, which need no floating-point unit.
+//! Copies in units of up to 16 bytes by pairs of general registers.
+//!
+//! They need no floating-point unit.
 
 use core::arch::asm;
 
-/// Whether units may be at any address: not without an operating system, which may have left the memory unit off.
+/// Set if a unit may be at any address.
+///
+/// Not without an operating system, which may have left the memory management unit off.
 pub(super) const ANYWHERE: bool = !cfg!(target_os = "none");
-/// The largest unit.
+/// Size of the largest unit, in bytes.
 pub(super) const LARGEST: usize = 16;
-/// The size from which on blocks are moved.
+/// Size from which on blocks are moved, in bytes.
 pub(super) const BLOCK: usize = 64;
 
-/// Moves a unit: one load, one store.
+/// Moves a unit by one load and one store.
 ///
 /// # Safety
-/// Both sides are valid for `unit` bytes, which is a power of two and at most `LARGEST`, and aligned to it unless `ANYWHERE`.
+/// Both sides are valid for `unit` bytes, which is a power of two and at most `LARGEST`, and
+/// aligned to it unless `ANYWHERE`.
 #[inline]
 #[expect(unsafe_code)]
 pub(super) unsafe fn move_unit<const FROM: bool, const TO: bool>(
@@ -57,17 +62,17 @@ pub(super) unsafe fn move_unit<const FROM: bool, const TO: bool>(
     }
 }
 
-/// Moves as many bytes as blocks hold, in ascending order; returns how many.
+/// Moves all whole blocks in ascending order; returns the byte count.
 ///
 /// # Safety
-/// Both sides are valid for `left` bytes, which is at least `BLOCK`, and aligned to `LARGEST` unless `ANYWHERE`. If they
-/// overlap, `to` is not behind `from`.
+/// Both sides are valid for `left` bytes, which is at least `BLOCK`, and aligned to `LARGEST`
+/// unless `ANYWHERE`. If they overlap, `to` is not above `from`.
 #[inline]
 #[expect(unsafe_code)]
 pub(super) unsafe fn move_blocks(from: *const u8, to: *mut u8, left: usize) -> usize {
     let blocks = left / BLOCK;
-    // SAFETY: promised by the caller; the loop runs as often as there are blocks, at least once, and a block is read before
-    // it is written.
+    // SAFETY: promised by the caller; the loop runs once per block, there is at least one block,
+    // and a block is read before it is written.
     unsafe {
         asm!(
             "2:",

@@ -1,15 +1,15 @@
-//! Units of up to a register, at multiples of their sizes: Arm and RISC-V.
+//! Copies in aligned units of up to a register: Arm and RISC-V.
 
 use core::arch::asm;
 
-/// Whether units may be at any address.
+/// Set if a unit may be at any address.
 pub(super) const ANYWHERE: bool = false;
-/// The largest unit: a register.
+/// Size of the largest unit, in bytes: a register.
 pub(super) const LARGEST: usize = size_of::<usize>();
-/// The size from which on blocks are moved.
+/// Size from which on blocks are moved, in bytes.
 pub(super) const BLOCK: usize = 4 * LARGEST;
 
-/// Loads from `from` and stores to `to` by the instructions given.
+/// Loads from `from` and stores to `to` by the given instructions.
 #[cfg(target_arch = "arm")]
 macro_rules! load_store {
     ($load:literal, $store:literal, $from:expr, $to:expr) => {
@@ -22,7 +22,7 @@ macro_rules! load_store {
     };
 }
 
-/// Loads from `from` and stores to `to` by the instructions given.
+/// Loads from `from` and stores to `to` by the given instructions.
 #[cfg(not(target_arch = "arm"))]
 macro_rules! load_store {
     ($load:literal, $store:literal, $from:expr, $to:expr) => {
@@ -35,10 +35,11 @@ macro_rules! load_store {
     };
 }
 
-/// Moves a unit: one load, one store.
+/// Moves a unit by one load and one store.
 ///
 /// # Safety
-/// Both sides are valid for and aligned to `unit` bytes, which is a power of two and at most `LARGEST`.
+/// Both sides are valid for and aligned to `unit` bytes, which is a power of two and at most
+/// `LARGEST`.
 #[inline]
 #[expect(unsafe_code)]
 pub(super) unsafe fn move_unit<const FROM: bool, const TO: bool>(
@@ -65,11 +66,11 @@ pub(super) unsafe fn move_unit<const FROM: bool, const TO: bool>(
     }
 }
 
-/// Moves as many bytes as blocks hold, in ascending order; returns how many.
+/// Moves all whole blocks in ascending order; returns the byte count.
 ///
 /// # Safety
-/// Both sides are valid for `left` bytes, which is at least `BLOCK`, and aligned to `LARGEST`. If they overlap, `to` is not
-/// behind `from`.
+/// Both sides are valid for `left` bytes, which is at least `BLOCK`, and aligned to `LARGEST`. If
+/// they overlap, `to` is not above `from`.
 #[inline]
 #[expect(unsafe_code)]
 pub(super) unsafe fn move_blocks(from: *const u8, to: *mut u8, left: usize) -> usize {
@@ -77,7 +78,8 @@ pub(super) unsafe fn move_blocks(from: *const u8, to: *mut u8, left: usize) -> u
     let mut at = 0;
     while at < count {
         let (from, to) = (from.wrapping_add(at), to.wrapping_add(at));
-        // SAFETY: promised by the caller; `at + BLOCK` is at most `left`, and the block is read before it is written.
+        // SAFETY: promised by the caller; `at + BLOCK` is at most `left`, and a block is read
+        // before it is written.
         unsafe { move_block(from, to) };
         at = at.wrapping_add(BLOCK);
     }

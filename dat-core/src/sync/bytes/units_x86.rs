@@ -1,18 +1,20 @@
-//! Units of up to 16 bytes, with SSE2 where the target has it. All the move instructions take any address.
+//! Copies in units of up to 16 bytes, with SSE2 if the target has it.
+//!
+//! All the move instructions accept any address.
 
 use core::arch::asm;
 
-/// Whether units may be at any address.
+/// Set if a unit may be at any address.
 pub(super) const ANYWHERE: bool = true;
-/// The largest unit.
+/// Size of the largest unit, in bytes.
 pub(super) const LARGEST: usize = 16;
-/// The size from which on blocks are moved.
+/// Size from which on blocks are moved, in bytes.
 pub(super) const BLOCK: usize = 64;
-/// From this size on the processor's own block move is as fast as the loop, or faster.
+/// Size in bytes from which on `rep movsb` is as fast as the loop, or faster.
 #[cfg(target_arch = "x86_64")]
 const STRING: usize = 2048;
 
-/// Moves a unit: one load, one store.
+/// Moves a unit by one load and one store.
 ///
 /// # Safety
 /// Both sides are valid for `unit` bytes, which is a power of two and at most `LARGEST`.
@@ -78,20 +80,21 @@ pub(super) unsafe fn move_unit<const FROM: bool, const TO: bool>(
     }
 }
 
-/// Moves as many bytes as blocks hold, in ascending order; returns how many.
+/// Moves all whole blocks in ascending order; returns the byte count.
 ///
 /// # Safety
-/// Both sides are valid for `left` bytes, which is at least `BLOCK`. If they overlap, `to` is not behind `from`.
+/// Both sides are valid for `left` bytes, which is at least `BLOCK`. If they overlap, `to` is not
+/// above `from`.
 #[inline]
 #[expect(unsafe_code)]
 pub(super) unsafe fn move_blocks(from: *const u8, to: *mut u8, left: usize) -> usize {
     let blocks = left / BLOCK;
     #[cfg(target_arch = "x86_64")]
-    // The block move of the processor wants both sides at the same place of a cache line: on some, others take ten times
-    // as long.
+    // `rep movsb` needs both sides at the same offset in a cache line: otherwise it takes ten times
+    // as long on some processors.
     if left >= STRING && (from.addr() ^ to.addr()).is_multiple_of(BLOCK) {
-        // SAFETY: promised by the caller. An assembly block is entered with the direction flag clear, and the
-        // instruction changes no flag.
+        // SAFETY: promised by the caller. The direction flag is clear at the start of an assembly
+        // block, and the instruction changes no flag.
         unsafe {
             asm!(
                 "rep movsb",
@@ -102,8 +105,8 @@ pub(super) unsafe fn move_blocks(from: *const u8, to: *mut u8, left: usize) -> u
         return left;
     }
     #[cfg(target_feature = "sse2")]
-    // SAFETY: promised by the caller; the loop runs as often as there are blocks, at least once, and a block is read before
-    // it is written.
+    // SAFETY: promised by the caller; the loop runs once per block, there is at least one block,
+    // and a block is read before it is written.
     unsafe {
         asm!(
             "2:",
