@@ -27,19 +27,19 @@ use crate::testing::TestBackend;
 
 type TestIa<'s> = Ia<'s, TestBackend, NoLock>;
 
-/// Type and subtype of an error, which is what a caller sees.
+/// Returns the kind and the subtype of an error.
 fn code(error: Error) -> (ErrorKind, Subtype) {
     (error.kind(), error.subtype())
 }
 
-/// An event arrives for a dispatcher, as those do that nobody asked for.
+/// Pushes an unsolicited event on a dispatcher.
 fn push(ia: &TestIa<'_>, evd: EvdId, event: &Event) {
     let mut aftermath = Aftermath::default();
     ia.push_event(evd, event, &mut aftermath);
     ia.settle(&mut aftermath);
 }
 
-/// Takes what a dequeue finds as `evd_dequeue` returns it.
+/// Returns the result of a dequeue as `evd_dequeue` does.
 struct Whole;
 
 impl EventSink for Whole {
@@ -54,7 +54,7 @@ impl EventSink for Whole {
     }
 }
 
-/// Dequeues everything; software events are told by their value, others by their number.
+/// Dequeues all events; returns the pointers of software events and the numbers of others.
 fn drain(ia: &TestIa<'_>, evd: EvdId) -> std::vec::Vec<u64> {
     let mut events = std::vec::Vec::new();
     while let Ok(event) = ia.evd_dequeue(evd) {
