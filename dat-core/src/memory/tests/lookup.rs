@@ -1,4 +1,4 @@
-//! The check of a post against a plain model, and against registrations that come and go.
+//! The check of a post's segments, compared with an oracle and under concurrent registrations.
 
 use std::sync::atomic::AtomicBool;
 use std::{format, println, thread};
@@ -12,7 +12,7 @@ use crate::memory::lmr::{Origin, Registered};
 use crate::memory::lookup::{bind_asks, zone_of};
 use crate::memory::{LmrSlot, LocalAccess, explain};
 
-/// The seed of a random test: `DAT_TEST_SEED`, or a new one; printed, so that a failure can be repeated.
+/// Seeds a random test from `DAT_TEST_SEED` or anew, and prints the seed for a repetition.
 pub(super) fn seeded(test: &str) -> fastrand::Rng {
     let seed = std::env::var("DAT_TEST_SEED")
         .ok()
@@ -22,7 +22,7 @@ pub(super) fn seeded(test: &str) -> fastrand::Rng {
     fastrand::Rng::with_seed(seed)
 }
 
-/// A region as the model knows it.
+/// A region as the oracle knows it.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     context: u32,
@@ -32,7 +32,7 @@ struct Known {
     privileges: MemoryPrivileges,
 }
 
-/// What the requirements say about a piece, in numbers too large to overflow.
+/// Checks a segment as the requirements say, in numbers too large to overflow.
 fn model(
     known: &[Known],
     access: LocalAccess,
@@ -59,7 +59,7 @@ fn model(
     }
 }
 
-/// A number near one of the interesting ones.
+/// Returns a number near one of the centres.
 fn near(random: &mut fastrand::Rng, centres: &[u64]) -> u64 {
     let centre = centres[random.usize(..centres.len())];
     centre
@@ -67,7 +67,7 @@ fn near(random: &mut fastrand::Rng, centres: &[u64]) -> u64 {
         .wrapping_sub(random.u64(..4))
 }
 
-/// The fast check and the slow explanation agree with each other and with the model.
+/// The fast check, the explanation of a refusal and the oracle agree.
 ///
 /// Spec: DTO-06, DTO-07, EPS-03, EPW-27, EPW-31, EPW-33, SRQR-27..29
 #[test]
@@ -152,7 +152,7 @@ fn check_and_explanation_agree_with_a_model() {
     });
 }
 
-/// What is put down of a request.
+/// Records the segments of a request.
 #[derive(Default)]
 struct Put(Vec<Segment>);
 
@@ -168,7 +168,7 @@ impl WorkSlot for Put {
     }
 }
 
-/// A piece is put down as far as it was asked for, with the key of its region, whether it may be used or not.
+/// A segment is added with the requested length and its region's key, allowed or not.
 ///
 /// Spec: DTO-06
 #[test]
@@ -204,8 +204,9 @@ fn a_piece_is_put_down_with_its_key() {
     assert_eq!(put.0, [segment(0x18), segment(0x100)]);
 }
 
-/// The short way of a bind asks for just the local privileges that the remote ones need, and leaves whatever opens nothing, or is no
-/// privilege, to the long one.
+/// The fast path of a bind requires exactly the local privileges that the remote ones need.
+///
+/// It leaves binds without a remote privilege, and undefined privileges, to the slow path.
 ///
 /// Spec: RMB-25, RMB-26, RMB-45
 #[test]
@@ -217,7 +218,7 @@ fn a_bind_asks_for_what_its_remote_privileges_need() {
             MemoryPrivileges::LOCAL_WRITE,
         ),
     ];
-    // Zone and context; and of the tag what no region has, which is none of the privileges.
+    // Zone and context. `never` is the bit of the tag that no region has and that is no privilege.
     let whole = 0xFFFF_FFFF_FFFF_0000;
     let privileges = u64::from(MemoryPrivileges::all().bits());
     let never = zone_tag(0) & !privileges;
@@ -255,7 +256,7 @@ fn empty_pieces_need_no_explanation() {
     assert_eq!(explain(&slots, &piece, access, 3), None);
 }
 
-/// Makes a region of a slot, as a registration does; its context is the generation.
+/// Publishes a region in a slot, as a registration does; its context is the generation.
 fn publish(slot: &LmrSlot, generation: u32, base: usize, length: usize, key: u32) {
     let region = Registered {
         zone: 1,
@@ -273,8 +274,7 @@ fn publish(slot: &LmrSlot, generation: u32, base: usize, length: usize, key: u32
     slot.publish(generation << 16, &region);
 }
 
-/// A free slot, and one that keeps a cookie instead of a region, pass for no region whatever is asked
-/// of them: a guessed context, or none, reaches nothing.
+/// A slot that is free or holds a cookie passes no check, with a guessed context or with 0.
 ///
 /// Spec: DTO-06, DTO-07
 #[test]
@@ -309,8 +309,9 @@ fn a_slot_without_a_region_passes_no_check() {
     }
 }
 
-/// Binds come and go while the region they name is freed and made anew: no free succeeds while a
-/// window is counted, and no window is counted on a region that was freed.
+/// Concurrent binds and frees of a region exclude each other.
+///
+/// No free succeeds while a window is counted, and no window is counted on a freed region.
 ///
 /// Spec: LMF-01
 #[test]
@@ -358,8 +359,10 @@ fn no_bind_slips_into_a_region_that_is_freed() {
     assert!(slot.close());
 }
 
-/// Two registrations take turns in one slot while others check pieces that only a mixture of both
-/// would let through; and what is let through carries the key that goes with its range.
+/// A check that runs during registrations never mixes the fields of two of them.
+///
+/// Two registrations alternate in one slot. Threads check segments that only a mixture of both
+/// would allow. An allowed segment gets the key of its own range.
 ///
 /// Spec: DTO-06, DTO-07
 #[test]
@@ -388,7 +391,7 @@ fn a_check_never_mixes_two_registrations() {
                 while !done.load(Ordering::Relaxed) || checked == 0 {
                     let generation = current.load(Ordering::Acquire);
                     if generation < 2 {
-                        // A context that nobody was told of yet would be a guess.
+                        // A context that is not yet known to the consumer would be a guess.
                         std::hint::spin_loop();
                         continue;
                     }
@@ -400,12 +403,13 @@ fn a_check_never_mixes_two_registrations() {
                             address: address as u64,
                             length: length as u64,
                         };
-                        // All of it, if it is there.
+                        // The whole region, if it is registered.
                         if let Some(found) = access.check(&slots, &piece(base, length)) {
                             assert_eq!(found, key);
                             hits.fetch_add(1, Ordering::Relaxed);
                         }
-                        // The base of this one with the length of the other, and the other way round.
+                        // The base of this region with the length of the other one, and the
+                        // reverse.
                         let (other_base, other_length, _) = shape(generation + 1);
                         let too_long = piece(base, length.max(other_length) + 1);
                         assert_eq!(access.check(&slots, &too_long), None);
@@ -414,7 +418,8 @@ fn a_check_never_mixes_two_registrations() {
                             let mixed = piece(base, other_length);
                             assert_eq!(access.check(&slots, &mixed), None);
                         }
-                        // No context at all leads to this slot too, whichever half of it was written last.
+                        // Context 0 leads to this slot too, whichever half of the identity was
+                        // written last.
                         let nameless = LmrTriplet {
                             context: 0,
                             ..piece(base, 1)

@@ -1,18 +1,18 @@
-//! The place of a region by itself: who may count windows on it, and until when.
+//! The slot of a region: counting windows and closing.
 
 use super::*;
 use crate::backend::RegionKeys;
 use crate::memory::LmrSlot;
 use crate::memory::lmr::{Origin, Registered};
 
-/// What the device calls the region.
+/// Device keys of the region.
 const KEYS: RegionKeys = RegionKeys {
     object: 5,
     local: 6,
     remote: 7,
 };
 
-/// Puts a region into the slot, under a context of this generation.
+/// Publishes a region in the slot; returns its context.
 fn publish(slot: &LmrSlot, generation: u32) -> u32 {
     let region = Registered {
         zone: 1,
@@ -28,7 +28,8 @@ fn publish(slot: &LmrSlot, generation: u32) -> u32 {
     context
 }
 
-/// What a bind tells the device of a region: all it calls it, or, where the queue bound the two before, its object alone.
+/// A bind gets all device keys of the region, or only its object if the queue has bound both
+/// before.
 ///
 /// Spec: RMB-11
 #[test]
@@ -43,7 +44,9 @@ fn a_bind_tells_the_device_which_region_it_means() {
     assert_eq!(slot.region_object(), object);
 }
 
-/// A region on which a window is counted cannot be closed; one that is closed takes no window, whoever just saw it open.
+/// A region with a counted window cannot be closed; a closed one counts no window.
+///
+/// This holds for a bind that just saw the region open, too.
 ///
 /// Spec: LMF-01, RMB-11
 #[test]
@@ -62,14 +65,14 @@ fn a_region_is_closed_to_windows_or_held_by_them() {
     assert!(!slot.hold_window(context));
     assert!(!slot.hold_window_again::<false>(context));
     assert!(!slot.hold_window_again::<true>(context));
-    // What was not counted is not left behind either.
+    // A refused count leaves nothing behind.
     let next = publish(&slot, 2);
     assert!(slot.close());
     let _open = publish(&slot, 2);
     assert!(slot.hold_window(next));
 }
 
-/// A context that names nothing here, or nothing any more, holds nobody.
+/// A context that names no region here, or no longer does, holds none.
 ///
 /// Spec: LMF-01, LMF-02
 #[test]
@@ -81,7 +84,7 @@ fn a_stale_context_holds_no_region() {
     let new = publish(&slot, 2);
     assert!(!slot.hold_window(old));
     assert!(!slot.hold_window(0));
-    // Seen alive, and gone by the time it is counted.
+    // The region was seen alive and is freed before the window is counted.
     assert!(!slot.hold_window_again::<false>(old));
     assert!(slot.close());
     let _open = publish(&slot, 3);
@@ -89,7 +92,7 @@ fn a_stale_context_holds_no_region() {
     assert!(slot.close());
 }
 
-/// A window that ends twice, or on a region that is gone, leaves the count as it is.
+/// A window that is released twice, or on a freed region, does not change the count.
 ///
 /// Spec: LMF-01
 #[test]
