@@ -200,8 +200,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         Ok(())
     }
 
-    /// Checks the handles of a call and the streams of its dispatchers (EVC-05), before any other
-    /// argument.
+    /// Checks the handles of a call and the streams of its dispatchers (EVC-05).
+    ///
+    /// This comes before the check of any other argument.
     pub(super) fn check_handles(
         &self,
         control: &mut Control<'_, B>,
@@ -281,7 +282,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         Ok((index, slot))
     }
 
-    /// Puts a new endpoint into a free slot, with its shared receive queue if it has one.
+    /// Puts a new endpoint into a free slot, optionally with a shared receive queue.
     fn move_in(
         &self,
         slot: &SlotOf<B, L>,

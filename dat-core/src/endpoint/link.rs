@@ -123,8 +123,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         self.shared.tells_shared_ends.store(true, Ordering::Relaxed);
     }
 
-    /// Queues a connection event, after the completions that can be polled, if the endpoint has a
-    /// connection dispatcher.
+    /// Queues a connection event after the completions that can be polled.
+    ///
+    /// Without a connection dispatcher, no event is queued.
     pub(crate) fn tell_connection(
         &self,
         endpoint: &EndpointOf<B>,

@@ -58,7 +58,8 @@ pub struct EpStatus {
 pub struct RecvQuery {
     /// Number of buffers held; [`VALUE_UNKNOWN`] if the provider cannot tell.
     pub allocated: i32,
-    /// Number of the newest message with a buffer, minus that of the newest completed message;
+    /// Distance in messages from the newest completed one to the newest with a buffer.
+    ///
     /// [`VALUE_UNKNOWN`] if the provider cannot tell.
     pub span: i32,
 }

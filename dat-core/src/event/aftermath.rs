@@ -14,8 +14,10 @@ use crate::id::EvdId;
 /// all dispatchers.
 #[derive(Debug, Default)]
 pub(crate) struct Aftermath {
-    /// Wakers of a dispatcher's waiter, or of all waiters of a notification object that loses its
-    /// last dispatcher. `Ia::settle` empties the list, so it needs no drop.
+    /// Wakers of waiters to wake.
+    ///
+    /// A dispatcher has one waiter; a notification object that loses its last dispatcher releases
+    /// all of its waiters. `Ia::settle` empties the list, so it needs no drop.
     pub(crate) wakers: ManuallyDrop<heapless::Vec<Waker, { room(12, 4) }>>,
     /// Indices of notification objects, with the dispatchers that fired.
     pub(crate) notifications: heapless::Vec<(u16, EvdId), { room(8, 2) }>,

@@ -445,8 +445,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
-    /// Handles a notification by a dispatcher: wakes one waiter or stays pending; calls the agent
-    /// once.
+    /// Handles a notification by a dispatcher: wakes a waiter or stays pending, calls the agent.
     pub(crate) fn trigger(&self, cno: u16, evd: EvdId) {
         let Some(slot) = self.shared.notification_objects.get(usize::from(cno)) else {
             return;

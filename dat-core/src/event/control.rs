@@ -197,8 +197,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         changed
     }
 
-    /// Changes the number of events that a dispatcher holds to at least `min_qlen`; no event is
-    /// lost.
+    /// Changes the number of events that a dispatcher holds; no event is lost.
+    ///
+    /// The new number is at least `min_qlen`.
     ///
     /// # Errors
     /// - INVALID_HANDLE: `evd` is not a live dispatcher of this adapter.
@@ -417,7 +418,9 @@ fn exhausted(cause: Cause) -> Error {
     Error::insufficient_resources(Subtype::ResourceTevd).because(cause)
 }
 
-/// Creates the completion queue of a dispatcher in place: it is large, and each copy takes stack.
+/// Creates the completion queue of a dispatcher in place, as it is large.
+///
+/// Each copy would take stack.
 #[inline(never)]
 fn make_completions<B: Backend>(
     backend: &mut B,

@@ -74,8 +74,9 @@ pub struct ExtendedCompletion {
     pub cookie: u64,
     /// Result of the operation.
     pub status: DtoStatus,
-    /// Number of bytes moved, for a receive those that the peer wrote; valid for
-    /// [`DtoStatus::Success`] only.
+    /// Number of bytes moved; valid for [`DtoStatus::Success`] only.
+    ///
+    /// For a receive, the bytes that the peer wrote.
     pub transferred_length: u64,
     /// Operation that completed.
     pub operation: ExtendedOperation,
@@ -142,8 +143,9 @@ pub enum Event {
     Extended(ExtendedCompletion),
     /// A peer requests a connection.
     ConnectionRequest {
-        /// Public service point of the request; `None` for a reserved one, which the request used
-        /// up (RSC-03).
+        /// Public service point of the request.
+        ///
+        /// `None` for a reserved one, which the request used up (RSC-03).
         service_point: Option<PspId>,
         /// Connection qualifier of the request.
         qualifier: u64,

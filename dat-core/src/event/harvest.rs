@@ -237,7 +237,9 @@ struct Booked<'s, B: Backend, L> {
     endpoint: &'s EndpointSlot<B::SendQueue, B::ReceiveQueue, L>,
 }
 
-/// Returns the number of bytes moved: for requests as posted, for receives as arrived but at most
+/// Returns the number of bytes moved.
+///
+/// For a request, this is the length as posted; for a receive, the length that arrived, but at most
 /// as posted.
 #[inline]
 fn moved(record: &RecordSlot, completion: &Completion) -> u32 {

@@ -180,7 +180,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
         }
     }
 
-    /// Reports an event that was not queued, unless one was reported since the queue was empty.
+    /// Reports a lost event, unless one was reported since the queue was empty.
     pub(crate) fn note_overflow(&mut self, queued: bool, aftermath: &mut Aftermath) {
         if !queued && !self.overflowed {
             self.overflowed = true;
@@ -188,7 +188,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
         }
     }
 
-    /// Returns the slot of a queued event, or of the next one if the ring has room.
+    /// Returns the slot of a queued event, or of the next one if it fits.
     #[inline(always)]
     pub(super) fn ring_slot<'s>(
         &self,

@@ -11,8 +11,7 @@ use crate::sync::{Table, Word64};
 #[derive(Debug)]
 pub struct EventSlot {
     words: [Word64; 4],
-    /// Index of the event dispatcher that owns the slot, plus one; changed under the control lock
-    /// only.
+    /// Index of the owning event dispatcher, plus one; changed under the control lock only.
     owner: AtomicU32,
 }
 

@@ -121,8 +121,10 @@ pub struct LmrParam {
     pub registered_address: u64,
 }
 
-/// Set in a slot's `windows` while it takes no binds: its region is being freed, or it holds none.
-/// The bits below may count binds that have not seen it yet.
+/// Set in a slot's `windows` while it takes no binds.
+///
+/// Its region is being freed, or it holds none. The bits below may count binds that have not seen
+/// it yet.
 const CLOSED: u32 = 1 << 31;
 /// Set in a slot's `generation` while it holds a cookie instead of a region.
 const HOLDS_COOKIE: u32 = 1 << 31;
@@ -155,8 +157,9 @@ impl Origin {
     }
 }
 
-/// Part of the slot that only the holder of the control lock changes, except for the window count.
-/// Binds read it too.
+/// Part of the slot that only the holder of the control lock changes.
+///
+/// The window count is an exception. Binds read this part too.
 impl LmrSlot {
     /// Returns true if the slot holds a region.
     pub(crate) fn is_live(&self) -> bool {
@@ -201,7 +204,7 @@ impl LmrSlot {
         self.is_named(context) && self.hold_window_again::<false>(context)
     }
 
-    /// As `hold_window`, for a context that just named the region, so that it is not 0.
+    /// As `hold_window`, for a context that just named the region and is not 0.
     ///
     /// A successful count holds the region in the slot, which may already be the next one. The
     /// check after it detects that. With `ALONE`, no other region can have been created, so the

@@ -79,7 +79,10 @@ impl Bench {
     }
 }
 
-/// A post gets the key of the region that it names, for addresses inside it, or is refused.
+/// A post gets the key of the region that it names, or is refused.
+///
+/// It gets the key for addresses inside the region only. This holds while the region is freed and
+/// another one takes its slot.
 ///
 /// This holds while the region is freed and another one takes its slot.
 ///
@@ -103,7 +106,7 @@ fn a_post_meets_the_region_that_it_names() {
     }
 }
 
-/// A consumer that knows the new region's context gets that region, and nothing of the old one.
+/// A consumer that knows the new region's context gets nothing of the old one.
 ///
 /// Spec: LMC-01, DTO-07
 #[test]
@@ -192,7 +195,7 @@ fn a_region_stays_while_a_bind_holds_it() {
     });
 }
 
-/// The fast path of a bind: one check of the region, one count, one more check.
+/// The fast path of a bind: check of the region, count, second check.
 ///
 /// Spec: LMF-01, RMB-39
 #[test]
@@ -221,7 +224,9 @@ fn a_region_stays_while_a_quick_bind_holds_it() {
     });
 }
 
-/// A bind that guesses the context of a region in creation is refused or gets that region.
+/// A bind that guesses the context of a new region gets that region.
+///
+/// It may also be refused. It gets nothing of the region before.
 ///
 /// It gets nothing of the region before.
 ///

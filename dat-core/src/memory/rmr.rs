@@ -14,8 +14,9 @@ use crate::sync::{Guard, Mutex, RawLock};
 /// Sequence number that stands for no bind.
 pub(super) const NO_BIND: u32 = 0;
 
-/// Last sequence number of a region whose last bind was flushed or failed: its window may need
-/// renewal.
+/// Last sequence number of a region whose last bind was flushed or failed.
+///
+/// Its window may need renewal.
 pub(super) const MISSED: u32 = u32::MAX;
 
 /// Slot for one remote memory region.
@@ -55,8 +56,7 @@ pub(crate) struct RemoteRegion {
     /// Accepted binds without a known completion, all of one endpoint. Each counts as a window on
     /// its region.
     pub(super) pending: [Binding; BINDS_UNDER_WAY],
-    /// Sequence number of the last posted bind while it is under way; otherwise `NO_BIND` or
-    /// `MISSED`.
+    /// Sequence number of the newest bind under way; otherwise `NO_BIND` or `MISSED`.
     pub(super) sequence: u32,
     pub(crate) context: u64,
 }
@@ -101,7 +101,7 @@ impl RemoteRegion {
     }
 }
 
-/// Segment of a local region that a remote region is bound to, or that a bind asks for.
+/// Segment of a local region in a binding or in a pending bind.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Binding {
     /// LMR context, address and length; length 0 means unbound.

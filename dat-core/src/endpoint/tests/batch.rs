@@ -189,7 +189,9 @@ fn a_batch_that_is_longer_than_the_queue_fills_it() {
     assert_eq!(completed(&bench, ep), [0, 1, 2, 3, 4, 5, 6, 7]);
 }
 
-/// Completions without an event free records for the rest of a batch, as for a single post.
+/// Completions without an event free records for the rest of a batch.
+///
+/// A single post frees them in the same way.
 ///
 /// Spec: DTO-05
 #[test]
@@ -267,7 +269,9 @@ fn what_the_device_refuses_is_not_posted_and_nothing_is_lost() {
     assert_eq!(completed(&bench, ep), []);
 }
 
-/// A refusal by the device is reported before a later invalid request in the same batch.
+/// A refusal by the device is reported before a later invalid request.
+///
+/// Both are in one batch.
 ///
 /// Spec: DTO-07
 #[test]

@@ -12,7 +12,7 @@ use crate::testing::{Call as Asked, TestStorage};
 /// Sets one parameter; returns its field.
 type Change = fn(&Bench<'_>, &mut EpParam) -> EpFields;
 
-/// Changes of one parameter each that the queue pair depends on, and one that it does not.
+/// Changes of one parameter each; the queue pair depends on all but the last.
 const CHANGES: [(&str, Change); 5] = [
     ("zone", |bench, wanted| {
         wanted.pz = Some(bench.ia.pz_create().unwrap());
@@ -310,7 +310,7 @@ fn completions_that_nobody_looked_for_survive_a_change() {
     assert!(cookies.into_iter().eq(0..10));
 }
 
-/// A queue that grew keeps the old records that hold receives, and no other old record.
+/// A queue that grew keeps only those old records that hold receives.
 ///
 /// All new records are its own.
 ///

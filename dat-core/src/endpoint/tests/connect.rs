@@ -205,8 +205,9 @@ fn a_duplicate_goes_where_its_model_is() {
     assert_eq!(bench.state(ep), EndpointState::ActiveConnectionPending);
 }
 
-/// Each failure of an attempt has its own event; receives are flushed, and a reset allows a new
-/// attempt.
+/// Each failure of an attempt has its own event and flushes the receives.
+///
+/// A reset allows a new attempt.
 ///
 /// Spec: EPK-06..11, EPR-01, EVW-13
 #[test]
@@ -348,7 +349,9 @@ fn deadlines_end_attempts() {
     assert_eq!(bench.state(patient), EndpointState::ActiveConnectionPending);
 }
 
-/// One call handles at most 64 control events; no attempt times out while more are pending.
+/// One call handles at most 64 control events.
+///
+/// No attempt times out while more events are pending.
 ///
 /// Spec: EPK-10, EVW-01
 #[test]

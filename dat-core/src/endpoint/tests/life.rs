@@ -179,7 +179,7 @@ fn a_graceful_disconnect_drains() {
     assert_eq!(bench.state(ep), EndpointState::Disconnected);
 }
 
-/// A drain is cut short by an abrupt disconnect, by the peer or by a broken connection.
+/// An abrupt disconnect, the peer or a broken connection cuts a drain short.
 ///
 /// Spec: EPD-03, EPD-10
 #[test]
@@ -243,7 +243,9 @@ fn attempts_are_given_up() {
     }
 }
 
-/// A failed operation breaks the connection once; the device is told unless it reported the break.
+/// A failed operation breaks the connection once.
+///
+/// The core disconnects at the device, unless the device reported the break.
 ///
 /// Spec: DTO-12, RMB-22, EPD-10
 #[test]
@@ -576,7 +578,9 @@ fn a_drain_that_is_too_busy_is_not_slept_over() {
     assert_eq!(bench.state(ep), EndpointState::Disconnected);
 }
 
-/// A dequeue on another thread during a free returns events with the endpoint's handle, or none.
+/// A dequeue during a free on another thread returns events with the endpoint's handle.
+///
+/// It may also find none.
 ///
 /// Spec: DTO-03, EPF-02
 #[cfg(feature = "std")]
@@ -633,7 +637,7 @@ fn events_of_a_dying_endpoint_name_it() {
     assert!(ia.evd_dequeue(evd).is_err());
 }
 
-/// A completion that a broken device put into a foreign queue is dropped with its endpoint.
+/// A broken device's completion in a foreign queue is dropped with its endpoint.
 ///
 /// The next post that uses its record produces no event of the earlier one.
 ///

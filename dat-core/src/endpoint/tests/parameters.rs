@@ -23,7 +23,7 @@ pub(super) fn make(bench: &Bench<'_>, attributes: &EpAttributes) -> Result<EpId,
     )
 }
 
-/// Asserts that failed calls left nothing: no queue pair, and dispatchers and zone can be freed.
+/// Asserts that no queue pair is left and that dispatchers and zone can be freed.
 fn nothing_left(bench: &Bench<'_>) {
     let [.., pairs, _, _] = bench.device.objects();
     assert_eq!(pairs, 0);
@@ -731,7 +731,7 @@ fn endpoints_tie_to_a_shared_queue() {
     nothing_left(&bench);
 }
 
-/// Watermarks are checked and set at the device, or kept until there is a queue pair.
+/// Watermarks are checked, then set at the device, or kept until a queue pair exists.
 ///
 /// Spec: EPH-01, EPH-03, EPH-04, EPY-02, EPY-03
 #[test]

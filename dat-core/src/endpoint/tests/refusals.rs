@@ -1,4 +1,4 @@
-//! Posts that the device refuses, on commit or at the doorbell, and posts at the limits.
+//! Posts that the device refuses on commit or at the doorbell; posts at the limits.
 
 use super::parameters::make;
 use crate::attributes::{EpAttributes, SrqAttributes};
@@ -114,7 +114,7 @@ fn a_post_that_the_device_refuses_leaves_no_trace() {
     ia.lmr_free(lmr.lmr).unwrap();
 }
 
-/// Receives on a freed endpoint or queue, or on a null handle, are refused by the handle.
+/// Receives on freed or null handles are refused by the handle.
 ///
 /// Spec: GEN-01, EPF-01, SRQR-01
 #[test]

@@ -27,7 +27,7 @@ fn byte(bench: &Bench<'_>) -> LmrTriplet {
     }
 }
 
-/// The segment limit of an operation is the smaller of its own and the general one.
+/// An operation's segment limit is the smaller of its own and the general one.
 ///
 /// Sizes beyond 32 bits are capped at the largest that a work request can carry.
 ///
@@ -329,7 +329,7 @@ fn every_count_of_segments_is_treated_alike() {
     assert_eq!(posted(&[], 0, 0).unwrap_err().cause(), Cause::QueueFull);
 }
 
-/// Sends and writes need read access to their segments, reads need write access, for any count.
+/// Sends and writes need read access to all their segments, reads need write access.
 ///
 /// The device gets the fence for all operations, and the solicited event for Sends only.
 ///
@@ -409,7 +409,7 @@ fn each_operation_asks_for_its_own_right_and_its_own_flags() {
     }
 }
 
-/// With a segment limit of 0, any segment is one too many, even an empty or invalid one.
+/// With a segment limit of 0, any segment is refused, even an empty one.
 ///
 /// A post without segments is accepted.
 ///

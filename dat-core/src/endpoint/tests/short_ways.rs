@@ -1,4 +1,4 @@
-//! Posts of one segment on the fast path, compared with the same post on the slow path.
+//! Posts of one segment: the fast path compared with the slow path.
 //!
 //! An empty second segment, which adds no bytes, selects the slow path.
 
@@ -77,7 +77,9 @@ fn outcome<R>(bench: &Bench<'_>, ep: EpId, post: impl FnOnce() -> R) -> Outcome<
     }
 }
 
-/// Returns segments: one valid, the others invalid in one way each, or valid for some operations.
+/// Returns segments that are valid, or invalid in one way each.
+///
+/// Some are valid for some operations only.
 fn pieces(bench: &Bench<'_>, other_zone: PzId) -> Vec<LmrTriplet> {
     let region = |pz, privileges| {
         bench
@@ -139,8 +141,9 @@ fn flags() -> impl Iterator<Item = CompletionFlags> {
     core::iter::once(NONE).chain(single)
 }
 
-/// Both paths give the same result, device work and events for any endpoint, segment, flags and
-/// remote range.
+/// Both paths give the same result, device work and events.
+///
+/// This holds for any endpoint, segment, flags and remote range.
 ///
 /// An attempt on the fast path posts nothing, or exactly what the slow path posts.
 ///

@@ -8,7 +8,7 @@ use crate::fixture::{Bench, SMALL};
 use crate::flags::VALUE_UNKNOWN;
 use crate::testing::{IA_ATTRIBUTES, PROVIDER_ATTRIBUTES, TestStorage};
 
-/// A count that the device cannot tell is unknown; if it can tell neither, the call fails.
+/// A count that the device cannot tell is unknown; without both counts, the call fails.
 ///
 /// Spec: EPY-01, EPY-02, EPY-03
 #[test]
@@ -60,7 +60,7 @@ fn a_bare_endpoint_holds_no_receives() {
     }
 }
 
-/// An endpoint on a shared queue is not idle while it holds buffers of that queue.
+/// An endpoint is not idle while it holds buffers of a shared queue.
 ///
 /// Only the device knows these buffers. For an endpoint with its own receive queue, the device's
 /// count is ignored.

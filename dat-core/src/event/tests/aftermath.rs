@@ -163,7 +163,7 @@ fn every_overflow_and_every_failure_is_reported() {
     assert_eq!(error.kind(), ErrorKind::QueueEmpty);
 }
 
-/// A report notifies the object of the asynchronous dispatcher, even if the call's lists are full.
+/// A report notifies the asynchronous dispatcher's object, even if the call's lists are full.
 ///
 /// Spec: CNW-01, DTO-13
 #[test]

@@ -46,7 +46,7 @@ impl Wait for Sleeper<'_> {
     }
 }
 
-/// A second wait that begins and ends during the first one's sleep leaves the first one's waker.
+/// A second wait, during the first one's sleep, leaves the first one's waker in place.
 ///
 /// Spec: EVW-01, CNW-01
 #[test]
@@ -131,7 +131,9 @@ fn a_deadline_that_comes_up_wakes_the_driver() {
     assert_eq!(wait.asked, [None, Some(Instant::from_micros(100))]);
 }
 
-/// A leaving driver wakes the waits of futures if other waits rely on it; no event is lost.
+/// A leaving driver wakes the waits of futures if other waits rely on it.
+///
+/// No event is lost.
 ///
 /// Spec: EVW-01, CNW-06
 #[test]

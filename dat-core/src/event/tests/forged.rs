@@ -12,7 +12,9 @@ use crate::storage::IaStorage;
 use crate::sync::HostLock;
 use crate::testing::TestBackend;
 
-/// A completion that two cores poll at the same time gives one event and frees its record once.
+/// A completion that two cores poll at once gives one event.
+///
+/// It frees its record once. A list of records that gets one record twice would never end.
 ///
 /// A list of records that gets one record twice would never end.
 ///

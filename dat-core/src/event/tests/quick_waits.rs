@@ -1,4 +1,4 @@
-//! Waits for one event on the fast path, with an event that the device has ready.
+//! Waits for one event on the fast path, with the event ready at the device.
 
 use core::task::Poll;
 use std::vec::Vec;
@@ -111,8 +111,9 @@ fn dequeues_take_what_the_device_has_however_it_tells() {
     }
 }
 
-/// Returns nothing for a stale handle, a threshold other than 1, with a notification object or a
-/// waiter.
+/// `evd_wait_now` takes nothing if it cannot tell without a wait.
+///
+/// So it is with a stale handle, a threshold other than 1, a notification object or a waiter.
 ///
 /// Spec: EVW-01, EVW-02, EVW-04, CNW-01
 #[test]
@@ -245,7 +246,9 @@ fn a_wait_takes_nothing_of_the_next_life() {
     }
 }
 
-/// A wait that leaves after a full `progress` call wakes others to handle the remaining events.
+/// A wait that leaves after a full `progress` call wakes others.
+///
+/// They handle the remaining events.
 ///
 /// Spec: EVW-01, EVW-06
 #[test]

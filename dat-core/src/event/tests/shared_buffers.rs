@@ -16,7 +16,7 @@ const SIZE: SrqAttributes = SrqAttributes {
     low_watermark: 0,
 };
 
-/// Creates a zone and a shared queue in it; returns the device's key of the queue too.
+/// Creates a zone and a shared queue in it; returns its device key too.
 fn shared_queue(ia: &TestIa<'_>) -> (PzId, SrqId, SharedReceiveQueueKey) {
     let pz = ia.pz_create().unwrap();
     let srq = ia.srq_create(pz, &SIZE).unwrap();
@@ -66,7 +66,7 @@ fn an_unsolicited_message_in_a_shared_buffer_wakes_nobody() {
     assert_eq!(tags(&ia, evd), [1]);
 }
 
-/// A write with an immediate value leaves no data in a shared buffer, whatever its length.
+/// A write with an immediate value leaves a shared buffer empty, whatever its length.
 ///
 /// Spec: DTO-03, DTO-12, SRQR-06
 #[test]

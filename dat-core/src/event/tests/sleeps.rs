@@ -101,7 +101,7 @@ fn who_finds_no_event_sleeps_on() {
     assert_eq!(wait.asked.len(), 3);
 }
 
-/// A sleeper whose wait has ended does not take the notification of the wait that replaced it.
+/// A sleeper whose wait has ended leaves the notification to the wait after it.
 ///
 /// Spec: EVW-04, EVN-04
 #[test]

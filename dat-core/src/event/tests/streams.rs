@@ -22,7 +22,7 @@ fn attach(
     })
 }
 
-/// A stale handle attaches no stream to the next dispatcher in the slot, a null handle none at all.
+/// Stale and null handles attach no stream to the next dispatcher in the slot.
 ///
 /// Spec: GEN-03, EVC-05
 #[test]

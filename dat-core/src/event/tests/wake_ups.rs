@@ -72,7 +72,7 @@ fn the_device_is_not_armed_for_a_waiter_that_has_what_it_waits_for() {
     assert_eq!(ready(wait.poll(&waker)), (2, 1));
 }
 
-/// The queue is not armed for a wait that fails, or for a wait that was never polled.
+/// The queue is not armed for a failing wait or for one never polled.
 ///
 /// The first fails because events were lost; the end of an endpoint does not arm for the second.
 ///
@@ -360,8 +360,9 @@ fn solicited_dispatchers_hear_of_solicited_receives_only() {
     assert!(cno_fired(&ia, cno));
 }
 
-/// A receive that a device reports late as solicited notifies, even if it was polled as
-/// unsolicited.
+/// A solicited receive notifies, even if it was polled as unsolicited.
+///
+/// The device reports only that one of the receives was solicited.
 ///
 /// Spec: EVW-08, EVW-11
 #[test]

@@ -550,7 +550,7 @@ fn an_endpoint_that_dies_takes_no_bind_of_another() {
     });
 }
 
-/// The completion of a freed window's bind does not affect the next window in its slot.
+/// The completion of a freed window's bind leaves the next window in its slot alone.
 ///
 /// Spec: RMF-01, RMB-42
 #[test]

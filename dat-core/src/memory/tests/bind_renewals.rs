@@ -44,7 +44,7 @@ fn with_spent(test: impl FnOnce(&Setting<'_, '_>, WindowKey)) {
     });
 }
 
-/// A window without keys is replaced at the next bind, and destroyed once that is posted.
+/// A window without keys is replaced at the next bind, then destroyed.
 ///
 /// Spec: RMB-10, RMB-11, RMB-21, RMB-42
 #[test]
@@ -66,8 +66,9 @@ fn a_spent_window_is_replaced() {
     });
 }
 
-/// A refused bind leaves the old window bound, if the device has no other window or the queue is
-/// full.
+/// A refused bind leaves the old window bound.
+///
+/// The device has no other window, or the queue is full.
 ///
 /// Spec: GEN-06, RMB-34, RMB-42
 #[test]
@@ -120,7 +121,7 @@ fn a_spent_window_stays_where_there_is_no_connection() {
     });
 }
 
-/// Without a connection, binds are flushed, not refused, even if the device has no other window.
+/// Without a connection, binds are flushed, even if the device has no other window.
 ///
 /// Spec: RMB-32
 #[test]
@@ -167,7 +168,7 @@ fn a_missed_bind_is_followed_by_another_window() {
     }
 }
 
-/// Consecutive binds use one window if no bind was under way at the first of them.
+/// Consecutive binds use one window if the first found none under way.
 ///
 /// Spec: RMB-34, RMB-42
 #[cfg(not(feature = "compact"))]
@@ -198,7 +199,7 @@ fn a_window_is_replaced_only_while_no_bind_is_under_way() {
     });
 }
 
-/// While a bind is under way on one endpoint, binds of the window on another one are refused.
+/// Binds of a window are refused while one is under way on another endpoint.
 ///
 /// A device may carry out the two in either order.
 ///

@@ -204,7 +204,7 @@ fn a_piece_is_put_down_with_its_key() {
     assert_eq!(put.0, [segment(0x18), segment(0x100)]);
 }
 
-/// The fast path of a bind requires exactly the local privileges that the remote ones need.
+/// A bind's fast path requires exactly the local privileges that the remote ones need.
 ///
 /// It leaves binds without a remote privilege, and undefined privileges, to the slow path.
 ///
@@ -274,7 +274,9 @@ fn publish(slot: &LmrSlot, generation: u32, base: usize, length: usize, key: u32
     slot.publish(generation << 16, &region);
 }
 
-/// A slot that is free or holds a cookie passes no check, with a guessed context or with 0.
+/// A slot that is free or holds a cookie passes no check.
+///
+/// The check may ask for a guessed context or for 0.
 ///
 /// Spec: DTO-06, DTO-07
 #[test]

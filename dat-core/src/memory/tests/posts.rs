@@ -22,7 +22,7 @@ fn make(ia: &Threaded<'_>, pz: PzId) -> LmrCreated {
     .unwrap()
 }
 
-/// Runs `call` on another thread during a post; returns true if it did not wait for the post.
+/// Runs `call` on another thread during a post; returns true if it overtook the post.
 ///
 /// The post gives the call 200 ms to finish.
 fn overtakes(call: impl Fn(&Threaded<'_>, PzId, &LmrCreated) + Sync) -> bool {
@@ -70,7 +70,7 @@ fn a_region_outlives_the_posts_that_saw_it() {
     assert!(!overtakes(|ia, _, made| ia.lmr_free(made.lmr).unwrap()));
 }
 
-/// A context becomes valid only after the posts that may have read the slot's former fields.
+/// A context becomes valid only after posts that may have read the slot's former fields.
 ///
 /// Spec: DTO-06
 #[test]
@@ -140,7 +140,9 @@ fn no_post_reads_a_region_that_was_given_back() {
     assert!(posted.into_inner() != 0);
 }
 
-/// A caller of a backend outside the core cannot permit reads at post: it could name any address.
+/// Callers of a backend outside the core cannot permit reads at post.
+///
+/// They could name any address.
 #[test]
 fn only_the_core_vouches_for_segments() {
     let asked = QueuePairRequest::new(1, crate::backend::DomainKey(1), EpAttributes::DEFAULT);

@@ -405,7 +405,7 @@ fn a_cookie_stays_as_long_as_a_region_has_it() {
     });
 }
 
-/// A cookie with the words of a valid region is not taken for one: no context leads to it.
+/// A cookie that looks like a valid region is not one: no context names it.
 ///
 /// Spec: LMC-03, DTO-06, DTO-07
 #[test]

@@ -28,8 +28,9 @@ fn publish(slot: &LmrSlot, generation: u32) -> u32 {
     context
 }
 
-/// A bind gets all device keys of the region, or only its object if the queue has bound both
-/// before.
+/// A bind gets all device keys of the region, or only the region's object.
+///
+/// The object is enough for a queue that has bound the two before.
 ///
 /// Spec: RMB-11
 #[test]
@@ -92,7 +93,7 @@ fn a_stale_context_holds_no_region() {
     assert!(slot.close());
 }
 
-/// A window that is released twice, or on a freed region, does not change the count.
+/// A second release of a window, or one on a freed region, changes no count.
 ///
 /// Spec: LMF-01
 #[test]

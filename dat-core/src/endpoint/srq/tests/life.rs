@@ -198,7 +198,7 @@ fn the_adapter_limits_endpoints_on_a_queue() {
     });
 }
 
-/// A queue references the zone that it was created in, and no other, until it is freed.
+/// A queue references only the zone that it was created in, until it is freed.
 ///
 /// Spec: SRC-01, SRF-02, PZF-02
 #[test]

@@ -176,7 +176,7 @@ fn a_queue_may_be_as_small_as_its_watermark() {
     });
 }
 
-/// A device that cannot shrink leaves the queue as it is; a failed device is an error.
+/// A device that cannot shrink leaves the queue unchanged; a failed device is an error.
 ///
 /// Spec: SRZ-03, GEN-06
 #[test]

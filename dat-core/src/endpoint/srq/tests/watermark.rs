@@ -147,7 +147,7 @@ fn the_low_watermark_can_be_off_or_wrong_or_missing() {
     });
 }
 
-/// The device is armed with the limit, or with 0 if the call itself raises the event.
+/// The device is armed with the limit, or 0 if the call raises the event.
 ///
 /// Spec: SRL-02, SRL-04
 #[test]
@@ -171,7 +171,7 @@ fn the_device_tells_only_what_the_call_does_not() {
     });
 }
 
-/// A device that cannot count is armed first, and disarmed if too few buffers are left.
+/// A device that cannot count is armed first, then disarmed if few buffers are left.
 ///
 /// Spec: SRL-02, SRL-04
 #[test]
