@@ -13,9 +13,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Ends a connection or aborts a connection attempt.
     ///
     /// An abrupt disconnect leaves the endpoint DISCONNECTED on return; outstanding work completes,
-    /// flushed unless it was done. A graceful one leaves it DISCONNECT_PENDING until `progress`
-    /// finds all requests complete; outside of CONNECTED, both act alike. DISCONNECTED is queued on
-    /// the connection dispatcher, after the successful completions that share it.
+    /// flushed unless it was done. A graceful one leaves a CONNECTED endpoint DISCONNECT_PENDING
+    /// until `progress` finds all requests complete. It aborts an attempt as an abrupt one does and
+    /// changes nothing if the endpoint is DISCONNECT_PENDING. DISCONNECTED is queued on the
+    /// connection dispatcher, after the successful completions that share it.
     ///
     /// # Errors
     /// - INVALID_HANDLE (EP): `ep` is not a live endpoint of this adapter.

@@ -17,8 +17,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// # Errors
     /// - INVALID_HANDLE (EP): `ep` is not a live endpoint of this adapter.
-    /// - INVALID_PARAMETER (ARG2, ARG3): the limit is negative.
-    /// - MODEL_NOT_SUPPORTED: the provider has no high watermarks.
+    /// - INVALID_PARAMETER (ARG2, ARG3): the limit is negative and not [`WATERMARK_INFINITE`].
+    /// - MODEL_NOT_SUPPORTED: the provider has no high watermarks. Without a queue pair, the call
+    ///   that creates it fails instead.
     ///
     /// Spec: EPH-01..05
     pub fn ep_set_watermark(&self, ep: EpId, soft: i32, hard: i32) -> Result<()> {

@@ -114,9 +114,10 @@ pub enum AsyncEventKind {
     EvdOverflow = 0x8001,
     /// The adapter failed for good.
     IaCatastrophic = 0x8002,
-    /// An endpoint or a shared receive queue is in error.
+    /// An endpoint or a shared receive queue needs attention.
     ///
-    /// Both watermark events use this number too; the handle and the reason tell them apart.
+    /// An endpoint's connection ended (see `Ia::report_shared_ends`), a shared receive queue
+    /// failed, or a watermark was passed. The handle and the reason tell these apart.
     EpBroken = 0x8003,
     /// A timeout passed.
     TimedOut = 0x8004,

@@ -121,8 +121,8 @@ impl<C: CompletionQueue> EvdQueue<C> {
             after = after.wrapping_add(1);
             index = record.next();
         }
-        // Ring events are ordered by the number of completions before them: later ones move up by
-        // one.
+        // Ring events are ordered by the number of completions before them: those with a higher
+        // number move one slot towards the end.
         let mut position = self.ring_length.wrapping_sub(1);
         while let (Some(slot), Some(before)) = (
             self.ring_slot(&shared.events, position),
@@ -158,7 +158,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
         queued
     }
 
-    /// As `push_unsolicited`, for an event that makes later ones meaningless.
+    /// As `push_unsolicited`, for an event that makes the others irrelevant.
     ///
     /// If the queue is full, it replaces the newest ring event.
     #[cold]

@@ -84,8 +84,6 @@ impl Bench {
 /// It gets the key for addresses inside the region only. This holds while the region is freed and
 /// another one takes its slot.
 ///
-/// This holds while the region is freed and another one takes its slot.
-///
 /// Spec: LMF-03, DTO-07
 #[test]
 fn a_post_meets_the_region_that_it_names() {
@@ -224,9 +222,7 @@ fn a_region_stays_while_a_quick_bind_holds_it() {
     });
 }
 
-/// A bind that guesses the context of a new region gets that region.
-///
-/// It may also be refused. It gets nothing of the region before.
+/// A bind that guesses a new region's context gets that region or is refused.
 ///
 /// It gets nothing of the region before.
 ///

@@ -12,9 +12,7 @@ use crate::storage::IaStorage;
 use crate::sync::HostLock;
 use crate::testing::TestBackend;
 
-/// A completion that two cores poll at once gives one event.
-///
-/// It frees its record once. A list of records that gets one record twice would never end.
+/// A completion that two cores poll at once gives one event and one free record.
 ///
 /// A list of records that gets one record twice would never end.
 ///
