@@ -1,4 +1,4 @@
-//! Connecting to a peer.
+//! Connects an endpoint to a peer.
 
 use super::limits::check_quality;
 use super::{Call, Trigger, not_ready, permit};
@@ -12,20 +12,21 @@ use crate::id::EpId;
 use crate::sync::RawLock;
 use crate::time::Instant;
 
-/// What `ep_connect` asks for.
+/// Parameters of `ep_connect`.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectParam<'a> {
-    /// The peer's adapter.
+    /// Address of the peer's adapter.
     pub address: IaAddress,
-    /// The connection qualifier it listens on.
+    /// Connection qualifier that the peer listens on.
     pub qualifier: u64,
-    /// Microseconds, at least 1; [`TIMEOUT_INFINITE`](crate::flags::TIMEOUT_INFINITE) for no limit.
+    /// Timeout in microseconds, at least 1; [`TIMEOUT_INFINITE`](crate::flags::TIMEOUT_INFINITE)
+    /// for no limit.
     pub timeout: u32,
-    /// For the peer's consumer, at most `max_private_data_size` bytes.
+    /// Private data for the peer's consumer, at most `max_private_data_size` bytes.
     pub private_data: &'a [u8],
     /// Quality of service.
     pub quality: QualityOfService,
-    /// How to connect.
+    /// Connection flags.
     pub flags: ConnectFlags,
 }
 
@@ -51,31 +52,35 @@ const DUPLICATE: Positions = Positions {
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Starts a connection; the endpoint is ACTIVE_CONNECTION_PENDING until the answer arrives.
     ///
-    /// ESTABLISHED, PEER_REJECTED, NON_PEER_REJECTED, UNREACHABLE or TIMED_OUT follows on the
-    /// endpoint's connection dispatcher, found by `progress`. `now` is when the timeout starts.
+    /// Later, `progress` queues ESTABLISHED, PEER_REJECTED, NON_PEER_REJECTED, UNREACHABLE or
+    /// TIMED_OUT on the endpoint's connection dispatcher. The timeout starts at `now`.
     ///
     /// # Errors
-    /// - INVALID_HANDLE (EP): not a live endpoint of this adapter.
-    /// - INVALID_STATE (EP state): not UNCONNECTED. (EP_NOTREADY): the endpoint has no zone yet.
-    /// - INVALID_PARAMETER (ARG4): timeout 0. (ARG5): too much private data. (ARG7): more than one, or an
-    ///   unknown, quality of service. (ARG8): unknown flags.
-    /// - INVALID_ADDRESS: no address of a peer, or not one of this fabric.
-    /// - MODEL_NOT_SUPPORTED: quality of service or multipath.
-    /// - INSUFFICIENT_RESOURCES (TEP), INTERNAL_ERROR: the device cannot.
+    /// - INVALID_HANDLE (EP): `ep` is not a live endpoint of this adapter.
+    /// - INVALID_STATE (EP state): the endpoint is not UNCONNECTED.
+    /// - INVALID_STATE (EP_NOTREADY): the endpoint has no queue pair, as its zone is missing.
+    /// - INVALID_PARAMETER (ARG4): the timeout is 0.
+    /// - INVALID_PARAMETER (ARG5): the private data is too long.
+    /// - INVALID_PARAMETER (ARG7): the quality of service is unknown or more than one.
+    /// - INVALID_PARAMETER (ARG8): the flags are unknown.
+    /// - INVALID_ADDRESS: the address is not that of one peer on this fabric.
+    /// - MODEL_NOT_SUPPORTED: the provider lacks the quality of service or multipath.
+    /// - INSUFFICIENT_RESOURCES (TEP), INTERNAL_ERROR: the device refused.
     ///
     /// Spec: EPK-01..05, EPK-12, EPK-14, GEN-09, GEN-10, EPC-09
     pub fn ep_connect(&self, ep: EpId, param: &ConnectParam<'_>, now: Instant) -> Result<()> {
         self.control
             .with(|control| self.start_connection(control, ep, param, now, &CONNECT))?;
-        // There may be an earlier deadline than whoever drives `progress` sleeps towards.
+        // The thread that drives `progress` may sleep towards a later deadline.
         self.wake_progress();
         Ok(())
     }
 
-    /// As `ep_connect`, to where the connected endpoint `model` is connected.
+    /// As `ep_connect`, to the peer of the connected endpoint `model`.
     ///
     /// # Errors
-    /// As `ep_connect` with INVALID_PARAMETER (ARG3) for the timeout, (ARG4) private data, (ARG6) quality; and
+    /// As `ep_connect`, with INVALID_PARAMETER (ARG3) for the timeout, (ARG4) for the private data
+    /// and (ARG6) for the quality; and
     /// - INVALID_HANDLE (EP): `model` is not a live endpoint of this adapter.
     /// - INVALID_STATE (EP state): `model` is not CONNECTED.
     ///
@@ -160,7 +165,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 }
 
-/// Refuses what cannot be the address of one peer on the fabric of `own` (EPK-05).
+/// Refuses an address that cannot be one peer on the fabric of `own` (EPK-05).
 fn check_address(peer: IaAddress, own: IaAddress) -> Result<()> {
     let refused = |subtype| Err(Error::new(ErrorKind::InvalidAddress, subtype));
     let node = |address| matches!(address, IaAddress::Node(_));

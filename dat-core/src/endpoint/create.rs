@@ -1,4 +1,4 @@
-//! Making endpoints.
+//! Creates endpoints.
 
 use super::ReceiveSide;
 use super::equip::{Wanted, receive_report, set_limits};
@@ -22,21 +22,22 @@ const ATTRIBUTES_WITH_SRQ: u8 = 7;
 const ZONE: u8 = 2;
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
-    /// Makes an unconnected endpoint.
+    /// Creates an unconnected endpoint.
     ///
     /// Receive completions go to `receive`, request and bind completions to `request`, connection
-    /// events to `connect`; a missing dispatcher means no interest, and nothing can be posted on
-    /// the queue it belongs to. A request dispatcher made without the bind stream takes transfers, and binds
-    /// are refused then. Without a zone, or with the defaults of the adapter instead of
-    /// `attributes`, the rest can be set with `ep_modify`.
+    /// events to `connect`. Without a dispatcher, those events are not reported; without `receive`
+    /// or `request`, nothing can be posted to that queue. A request dispatcher without the bind
+    /// stream takes transfers, but binds are refused. `None` for `attributes` means the adapter's
+    /// defaults; `ep_modify` can set the attributes and a missing zone later.
     ///
     /// # Errors
-    /// - INVALID_HANDLE (PZ, EVD_RECV, EVD_REQUEST, EVD_CONN): not live objects of this adapter, or
-    ///   a dispatcher without the stream.
-    /// - INVALID_PARAMETER (ARG6): an attribute is negative, beyond the adapter or not legal, or asks for
-    ///   places in a queue without dispatcher; without subtype: streams that may not share a dispatcher.
-    /// - MODEL_NOT_SUPPORTED: the quality of service.
-    /// - INSUFFICIENT_RESOURCES (TEP, TEVD): storage or device are used up.
+    /// - INVALID_HANDLE (PZ, EVD_RECV, EVD_REQUEST, EVD_CONN): a handle is not live on this
+    ///   adapter, or the dispatcher lacks the stream.
+    /// - INVALID_PARAMETER (ARG6): an attribute is negative, illegal or above the adapter's limit,
+    ///   or a queue without a dispatcher has a depth above 0.
+    /// - INVALID_PARAMETER (no subtype): the streams may not share a dispatcher.
+    /// - MODEL_NOT_SUPPORTED: the provider lacks the quality of service.
+    /// - INSUFFICIENT_RESOURCES (TEP, TEVD): storage or device resources are exhausted.
     /// - INVALID_HANDLE (IA): the adapter is being closed.
     ///
     /// Spec: EPC-01..10, DTO-01, DTO-02, GEN-06, GEN-07
@@ -72,15 +73,16 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// Makes an unconnected endpoint that takes its receive buffers from a shared queue.
+    /// Creates an unconnected endpoint that takes its receive buffers from a shared receive queue.
     ///
-    /// The tie lasts until the endpoint is freed. `max_recv_iov` is ignored; a soft high watermark
-    /// of 0 or infinity is off.
+    /// The endpoint keeps the queue until it is freed. `max_recv_iov` is ignored; a soft high
+    /// watermark of 0 or infinity is off.
     ///
     /// # Errors
-    /// As `ep_create` with the attributes at ARG7; and
-    /// - INVALID_HANDLE (SRQ): not a live shared receive queue of this adapter.
-    /// - INVALID_PARAMETER (ARG2): the zone is not that of the queue, and the provider needs it to be.
+    /// As `ep_create`, with the attributes at ARG7; and
+    /// - INVALID_HANDLE (SRQ): `srq` is not a live shared receive queue of this adapter.
+    /// - INVALID_PARAMETER (ARG2): the zone differs from the queue's, and the provider requires
+    ///   equality.
     ///
     /// Spec: EPX-01..07, EPX-09, SRQR-33..36, GEN-06
     pub fn ep_create_with_srq(
@@ -113,7 +115,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// Checks what is asked of an endpoint against what adapter and provider can do.
+    /// Checks requested attributes against the limits of the adapter and the provider.
     #[inline(never)]
     pub(super) fn check_asked(
         &self,
@@ -127,8 +129,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         check_attributes(asked, &adapter, &provider, shared, argument)
     }
 
-    /// Makes the endpoint that a request at a providing service point brings along (PSC-03). It has neither zone nor dispatchers, so
-    /// that nothing of the device or of the records is needed for it.
+    /// Creates the endpoint of a connection request at a public service point (PSC-03).
+    ///
+    /// It has no zone and no dispatchers, so it needs neither device objects nor records.
     #[inline(never)]
     pub(crate) fn new_tentative_endpoint(&self, control: &mut Control<'_, B>) -> Result<EpId> {
         let (index, slot) = self.free_place(control)?;
@@ -149,7 +152,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// Frees the endpoint that was just made for a request, of which nobody heard.
+    /// Frees an endpoint that was created for a request and never reported to the consumer.
     #[cold]
     #[inline(never)]
     pub(crate) fn forget_tentative_endpoint(&self, ep: EpId) {
@@ -164,7 +167,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
-    /// Makes an endpoint of which nothing is asked but its zone and its dispatchers. A function of its own: attributes are long.
+    /// Creates an endpoint with default attributes. Outlined: the attributes take much stack.
     #[inline(never)]
     fn new_default_endpoint(
         &self,
@@ -181,8 +184,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         self.new_endpoint(control, &wanted, None, state)
     }
 
-    /// The attributes of an endpoint of which none are asked. A function of its own: those of the adapter are longer still, and gone
-    /// from the stack when the endpoint is made.
+    /// Writes the default attributes. Outlined: the adapter's attributes take more stack still,
+    /// which is free again when the endpoint is created.
     #[inline(never)]
     fn default_attributes(
         &self,
@@ -190,15 +193,16 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         attributes: &mut EpAttributes,
     ) -> Result<()> {
         let zones = control.protection_zones.len();
-        // As `limits`, without the copy of its answer.
+        // As `limits`, without copying its result.
         let mut adapter = control.backend()?.ia_attributes();
         self.lower(&mut adapter, zones);
         *attributes = EpAttributes::default_for(&adapter);
         Ok(())
     }
 
-    /// Checks the handles of a call, and that the dispatchers take their streams (EVC-05), before
-    /// anything else is looked at.
+    /// Checks the handles of a call and the streams of its dispatchers (EVC-05).
+    ///
+    /// This comes before the check of any other argument.
     pub(super) fn check_handles(
         &self,
         control: &mut Control<'_, B>,
@@ -224,7 +228,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         )
     }
 
-    /// Whether a dispatcher lives and takes a stream; `role` is the subtype that names it in an error.
+    /// Checks that a dispatcher is live and has a stream; `role` is the error's subtype.
     pub(crate) fn check_dispatcher(
         &self,
         evd: EvdId,
@@ -259,7 +263,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
-    /// A place that no endpoint is in.
+    /// Returns a free slot and its index.
     #[inline(never)]
     fn free_place(&self, control: &mut Control<'_, B>) -> Result<(u16, &SlotOf<B, L>)> {
         control.may_make()?;
@@ -278,7 +282,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         Ok((index, slot))
     }
 
-    /// Makes a free place one of an endpoint that has nothing yet but a shared queue, maybe.
+    /// Puts a new endpoint into a free slot, optionally with a shared receive queue.
     fn move_in(
         &self,
         slot: &SlotOf<B, L>,

@@ -1,4 +1,4 @@
-//! Ending a connection.
+//! Disconnects endpoints.
 
 use super::{Call, Ending, Legal, Trigger, permit};
 use crate::backend::{Backend, DisconnectMode};
@@ -10,16 +10,18 @@ use crate::id::EpId;
 use crate::sync::RawLock;
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
-    /// Ends a connection, or gives an attempt up.
+    /// Ends a connection or aborts a connection attempt.
     ///
-    /// Abruptly the endpoint is DISCONNECTED on return and everything outstanding completes,
-    /// flushed unless it was done. Gracefully it is DISCONNECT_PENDING until all requests have completed,
-    /// which `progress` sees to; outside of CONNECTED both mean the same. DISCONNECTED is raised on
-    /// the connection dispatcher, behind the successful completions that share it.
+    /// An abrupt disconnect leaves the endpoint DISCONNECTED on return; outstanding work completes,
+    /// flushed unless it was done. A graceful one leaves a CONNECTED endpoint DISCONNECT_PENDING
+    /// until `progress` finds all requests complete. It aborts an attempt as an abrupt one does and
+    /// changes nothing if the endpoint is DISCONNECT_PENDING. DISCONNECTED is queued on the
+    /// connection dispatcher, after the successful completions that share it.
     ///
     /// # Errors
-    /// - INVALID_HANDLE (EP): not a live endpoint of this adapter.
-    /// - INVALID_STATE (EP state): UNCONNECTED, RESERVED, or a passive or tentative connection is pending.
+    /// - INVALID_HANDLE (EP): `ep` is not a live endpoint of this adapter.
+    /// - INVALID_STATE (EP state): the endpoint is UNCONNECTED or RESERVED, or a passive or
+    ///   tentative connection is pending.
     ///
     /// Spec: EPD-01..10
     pub fn ep_disconnect(&self, ep: EpId, flags: CloseFlags) -> Result<()> {
@@ -50,7 +52,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         });
         self.settle(&mut aftermath);
         if drains? {
-            // Most often nothing is outstanding; else `progress` tries again.
+            // Usually no request is outstanding; otherwise, `progress` retries.
             self.drain(ep);
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Freeing and resetting endpoints.
+//! Frees and resets endpoints.
 
 use super::link::SlotOf;
 use super::{Call, EndpointSlot, Legal, ReceiveSide, Trigger, WorkRing, permit};
@@ -11,7 +11,7 @@ use crate::id::EpId;
 use crate::record::{self, Owner, Reach};
 use crate::sync::RawLock;
 
-/// What an endpoint that is gone leaves to be given back.
+/// Resources of a freed endpoint, to give back.
 struct Left {
     id: EpId,
     ring: WorkRing,
@@ -26,14 +26,14 @@ struct Left {
 }
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
-    /// Frees an endpoint; a connection or an attempt is ended first, without an event.
+    /// Frees an endpoint; first ends its connection or connection attempt, without an event.
     ///
     /// Completions that were not dequeued are dropped.
     ///
     /// # Errors
-    /// - INVALID_HANDLE (EP): not a live endpoint of this adapter.
-    /// - INVALID_STATE (EP_RESERVED, EP_PASSCONNPENDING, EP_TENTCONNPENDING): free the reserved service
-    ///   point, or answer the connection request, first.
+    /// - INVALID_HANDLE (EP): `ep` is not a live endpoint of this adapter.
+    /// - INVALID_STATE (EP_RESERVED, EP_PASSCONNPENDING, EP_TENTCONNPENDING): free the reserved
+    ///   service point, or answer the connection request, first.
     ///
     /// Spec: EPF-01..03, GEN-15
     pub fn ep_free(&self, ep: EpId) -> Result<()> {
@@ -47,15 +47,14 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         outcome
     }
 
-    /// Brings a disconnected endpoint back to UNCONNECTED with both queues empty.
+    /// Resets a disconnected endpoint to UNCONNECTED and empties both queues.
     ///
-    /// Nothing happens to an endpoint that is UNCONNECTED already. Completions that were not
-    /// dequeued are dropped.
+    /// An UNCONNECTED endpoint is left unchanged. Completions that were not dequeued are dropped.
     ///
     /// # Errors
-    /// - INVALID_HANDLE (EP): not a live endpoint of this adapter.
-    /// - INVALID_STATE (EP state): neither DISCONNECTED nor UNCONNECTED.
-    /// - INSUFFICIENT_RESOURCES (TEP), INTERNAL_ERROR: the device cannot.
+    /// - INVALID_HANDLE (EP): `ep` is not a live endpoint of this adapter.
+    /// - INVALID_STATE (EP state): the endpoint is neither DISCONNECTED nor UNCONNECTED.
+    /// - INSUFFICIENT_RESOURCES (TEP), INTERNAL_ERROR: the device refused.
     ///
     /// Spec: EPR-01..03, EPX-03
     pub fn ep_reset(&self, ep: EpId) -> Result<()> {
@@ -66,8 +65,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     return Ok(());
                 }
                 slot.receive.with(|side| {
-                    // A reset may drop what was not polled, and with it how a bind ended or which
-                    // buffers of a shared queue came back.
+                    // A reset may drop unpolled completions, and with them the result of a bind or
+                    // the return of a shared queue's buffers.
                     self.harvest_both(endpoint.request_evd, endpoint.receive_evd, &mut aftermath);
                     if let (Some(key), Some(send)) = (endpoint.queue_pair, &mut endpoint.send) {
                         control
@@ -75,7 +74,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                             .reset_queue_pair(key, send, side.queue.as_mut())
                             .map_err(|error| backend_refused(error, Subtype::ResourceTep))?;
                     }
-                    // Or it may keep it: then it would take up places that the next life needs.
+                    // If the reset keeps them instead, they would occupy entries that later posts
+                    // need.
                     self.harvest_both(endpoint.request_evd, endpoint.receive_evd, &mut aftermath);
                     self.abandon_binds(endpoint.ring.records(self.shared.records.made()));
                     self.forget_work(ep, endpoint.reach, side.reach);
@@ -92,7 +92,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         outcome
     }
 
-    /// Takes back all records of a queue and gives it its run again.
+    /// Takes back all records of a queue and gives it its run of records anew.
     #[inline(never)]
     fn renew_ring(&self, owner: Owner, ring: &mut WorkRing, reach: &mut Reach) {
         let records = &self.shared.records;
@@ -103,10 +103,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         reach.extend(ring.base, ring.capacity);
     }
 
-    /// Drops what one endpoint has posted, and its completions that wait to be dequeued, wherever a
-    /// device put them. Once a record is free no completion of it is recognised; a dispatcher that
-    /// recognised one just before has it in its queue by the time its lock is free. So nobody else
-    /// touches the records afterwards.
+    /// Drops an endpoint's posted work and its undequeued completions, on all dispatchers.
+    ///
+    /// Completions of a freed record are not recognised. A dispatcher that recognised one before
+    /// has queued it by the time its lock is free, so afterwards this call is the only user of the
+    /// records.
     fn forget_work(&self, ep: EpId, requests: Reach, receives: Reach) {
         let records = &self.shared.records;
         record::withdraw_all(requests.of(records.made()), Owner::Requests(ep));
@@ -117,7 +118,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
-    /// Frees an endpoint in any state, with everything it holds.
+    /// Frees an endpoint in any state, with everything that it holds.
     pub(crate) fn destroy_endpoint_at(
         &self,
         control: &mut Control<'_, B>,
@@ -131,11 +132,12 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let Some(left) = Self::vacate(control, slot) else {
             return;
         };
-        // What is left in the completion queues would take up places that go to others now.
+        // Completions left in the completion queues would occupy entries that other endpoints get
+        // now.
         self.harvest_both(left.request_evd, left.receive_evd, aftermath);
         self.abandon_binds(left.ring.records(self.shared.records.made()));
         self.forget_work(left.id, left.reach, left.receive_reach);
-        // Until here events of the endpoint may be dequeued, and name it.
+        // Until here, events of the endpoint may be dequeued; they carry its handle.
         slot.handle.store(0);
         let records = &self.shared.records;
         record::give_back_all(left.reach.of(records.made()), Owner::Requests(left.id));
@@ -143,7 +145,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             left.receive_reach.of(records.made()),
             Owner::Receives(left.id),
         );
-        // The size of a shared queue may have changed since the endpoint was tied to it.
+        // The shared queue may have been resized since the endpoint was created.
         let places = left.srq.map_or(left.receive_places, |srq| {
             self.detach_endpoint_from_srq(srq)
         });
@@ -161,8 +163,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
-    /// Empties an endpoint's place and destroys its queue pair; what else goes with it. A function of its own, so that queues, which
-    /// are long, are on the stack no longer than this takes.
+    /// Clears an endpoint's slot, destroys its queue pair and returns its other resources.
+    ///
+    /// Outlined, so that the queues, which are large, leave the stack on return.
     #[inline(never)]
     fn vacate(control: &mut Control<'_, B>, slot: &SlotOf<B, L>) -> Option<Left> {
         let (left, queue_pair, send, receive) = slot.main.with(|endpoint| {
@@ -194,9 +197,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         Some(left)
     }
 
-    /// Ends what an endpoint has of a connection without a word, and takes in what completed, so
-    /// that buffers of a shared queue find their way back before their taker is gone, and that a bind
-    /// the device carried out counts as carried out although nobody will hear of it.
+    /// Ends an endpoint's connection without an event and polls its completions.
+    ///
+    /// Polling returns the buffers of a shared queue while the endpoint still exists. A bind that
+    /// the device carried out counts as carried out, although its completion is dropped.
     #[inline(never)]
     fn end_quietly(
         &self,
@@ -224,7 +228,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         self.harvest_both(requests, receives, aftermath);
     }
 
-    /// Takes in the completions there are for the dispatchers of an endpoint.
+    /// Polls the completion queues of both dispatchers of an endpoint.
     fn harvest_both(
         &self,
         requests: Option<u16>,
@@ -235,7 +239,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         self.harvest_under_lock(receives.filter(|_| receives != requests), aftermath);
     }
 
-    /// As `harvest_at`, for holders of locks.
+    /// As `harvest_at`, for callers that hold locks.
     fn harvest_under_lock(&self, evd: Option<u16>, aftermath: &mut Aftermath) {
         let slot = evd.and_then(|evd| self.shared.event_dispatchers.get(usize::from(evd)));
         if let Some(slot) = slot {

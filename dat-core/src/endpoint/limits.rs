@@ -1,10 +1,10 @@
-//! What endpoint attributes may ask for.
+//! Limits of endpoint attributes.
 
 use crate::attributes::{EpAttributes, IaAttributes, ProviderAttributes};
 use crate::error::{Cause, Error, Result};
 use crate::flags::{CompletionFlags, QualityOfService, WATERMARK_INFINITE};
 
-/// What is wrong with each of the counts that are checked, in their order there. Apart from them, so that they take no stack.
+/// Causes for the counts in `check_attributes`, in the same order. A static, to save stack.
 static COUNTS: [Cause; 8] = [
     Cause::MaxRecvDtos,
     Cause::MaxRequestDtos,
@@ -21,9 +21,9 @@ static COUNTS: [Cause; 8] = [
 /// The segment limit of receives is ignored for endpoints on a shared receive queue (EPX-05).
 ///
 /// # Errors
-/// - INVALID_PARAMETER: a negative count, a value beyond the adapter, an undefined or illegal flag; the cause names the attribute, but for
-///   the quality of service.
-/// - MODEL_NOT_SUPPORTED: a quality of service that the provider does not give.
+/// - INVALID_PARAMETER: a count is negative, a value exceeds the adapter's limit, or a flag is
+///   undefined or illegal. The cause names the attribute, except for the quality of service.
+/// - MODEL_NOT_SUPPORTED: the provider lacks the quality of service.
 ///
 /// Spec: EPC-08, EPM-04, EPX-05, EPX-09, GEN-07
 pub(super) fn check_attributes(
@@ -85,8 +85,8 @@ pub(super) fn check_attributes(
 /// Checks a quality of service; `argument` is its position in the consumer's call.
 ///
 /// # Errors
-/// - INVALID_PARAMETER: undefined bits, or more than one quality.
-/// - MODEL_NOT_SUPPORTED: the provider does not give it.
+/// - INVALID_PARAMETER: `asked` has undefined bits or more than one quality.
+/// - MODEL_NOT_SUPPORTED: the provider lacks the quality.
 ///
 /// Spec: EPK-04
 pub(super) fn check_quality(
@@ -106,7 +106,7 @@ pub(super) fn check_quality(
     Ok(())
 }
 
-/// The flags that a request post on such an endpoint must not carry (DTO-05, EPW-37).
+/// Returns the flags that a request post on such an endpoint must not carry (DTO-05, EPW-37).
 pub(super) fn refused_request_flags(attributes: &EpAttributes) -> CompletionFlags {
     let allowed = if attributes.request_completion_flags == CompletionFlags::UNSIGNALLED {
         CompletionFlags::MANDATORY
@@ -116,7 +116,7 @@ pub(super) fn refused_request_flags(attributes: &EpAttributes) -> CompletionFlag
     CompletionFlags::from_bits_retain(!allowed.bits())
 }
 
-/// The flags that a receive post on such an endpoint must not carry (EPV-01).
+/// Returns the flags that a receive post on such an endpoint must not carry (EPV-01).
 pub(super) fn refused_receive_flags(attributes: &EpAttributes) -> CompletionFlags {
     let allowed = if attributes.recv_completion_flags == CompletionFlags::UNSIGNALLED {
         CompletionFlags::UNSIGNALLED
@@ -126,12 +126,12 @@ pub(super) fn refused_receive_flags(attributes: &EpAttributes) -> CompletionFlag
     CompletionFlags::from_bits_retain(!allowed.bits())
 }
 
-/// A checked count, which is not negative.
+/// Converts a checked count, which is not negative.
 pub(super) fn count(checked: i32) -> u32 {
     u32::try_from(checked).unwrap_or(0)
 }
 
-/// A size as far as one work request can carry it.
+/// Converts a size, capped at the largest that one work request can carry.
 pub(super) fn size(asked: u64) -> u32 {
     u32::try_from(asked).unwrap_or(u32::MAX)
 }

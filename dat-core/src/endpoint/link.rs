@@ -1,4 +1,4 @@
-//! The ends of a connection as every part needs them: finding the endpoint, ending, telling.
+//! Access to endpoints, and the end and the events of their connections.
 
 use super::endpoint::Link;
 use super::{Endpoint, EndpointSlot, Trigger};
@@ -10,22 +10,22 @@ use crate::id::{EpId, Handle};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Guard, RawLock};
 
-/// The slot of an endpoint on a backend.
+/// Slot of an endpoint on backend `B`.
 pub(crate) type SlotOf<B, L> =
     EndpointSlot<<B as Backend>::SendQueue, <B as Backend>::ReceiveQueue, L>;
-/// The endpoint of a backend.
+/// Endpoint of backend `B`.
 pub(crate) type EndpointOf<B> = Endpoint<<B as Backend>::SendQueue>;
-/// The place of an endpoint, and the endpoint locked.
+/// Slot of an endpoint, and the endpoint, locked.
 type HeldEndpoint<'a, B, L> = (&'a SlotOf<B, L>, Guard<'a, L, EndpointOf<B>>);
 
-/// How a connection, or an attempt, comes to its end.
+/// The end of a connection or connection attempt.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ending {
-    /// What it is to the endpoint's state.
+    /// Trigger for the endpoint's state.
     pub(crate) trigger: Trigger,
-    /// How to end it at the device, unless the device reported it.
+    /// Disconnect mode for the device; `None` if the device reported the end.
     pub(crate) mode: Option<DisconnectMode>,
-    /// What the consumer is told.
+    /// Event for the consumer.
     pub(crate) kind: ConnectionEventKind,
 }
 
@@ -33,7 +33,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Runs `f` on a live endpoint under its main lock.
     ///
     /// # Errors
-    /// - INVALID_HANDLE (EP): not a live endpoint of this adapter.
+    /// - INVALID_HANDLE (EP): `ep` is not a live endpoint of this adapter.
     pub(crate) fn with_endpoint<R>(
         &self,
         ep: EpId,
@@ -43,7 +43,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         f(slot, &mut endpoint)
     }
 
-    /// A live endpoint, locked. A function of its own, for all the calls that begin with it.
+    /// Locks a live endpoint. Outlined: many calls begin with it.
     #[inline(never)]
     fn hold_endpoint(&self, ep: EpId) -> Result<HeldEndpoint<'_, B, L>> {
         if let Some(slot) = self.shared.endpoints.get(ep.index()) {
@@ -55,7 +55,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         Err(ep.refused(self.shared.instance))
     }
 
-    /// Runs `f` on the endpoint that a backend's token names, if it still lives.
+    /// Runs `f` on the endpoint that a backend's token names, if the endpoint is live.
     pub(crate) fn with_token<R>(
         &self,
         token: u64,
@@ -66,7 +66,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             .ok()
     }
 
-    /// Ends a connection or an attempt; false if the endpoint has none that could end this way.
+    /// Ends a connection or attempt; returns false if the state has no transition for it.
     pub(crate) fn end_connection(
         &self,
         control: &mut Control<'_, B>,
@@ -93,7 +93,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         true
     }
 
-    /// Queues the asynchronous event for the end of a connection whose endpoint takes from a shared queue, if it was asked for.
+    /// Queues EP_BROKEN for a connection that ended, if the endpoint uses a shared queue.
+    ///
+    /// Does so only after `report_shared_ends`.
     fn tell_shared_end(
         &self,
         endpoint: &EndpointOf<B>,
@@ -112,14 +114,18 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
-    /// Has the end of every connection whose endpoint takes from a shared queue be an asynchronous event of the endpoint as well,
-    /// [`AsyncEventKind::EpBroken`]: devices of InfiniBand say so when such an endpoint takes no more buffers, and programs for them
-    /// wait for it before they free it.
+    /// Makes the core report EP_BROKEN for each ended connection that uses a shared receive queue.
+    ///
+    /// The event, [`AsyncEventKind::EpBroken`], comes in addition to the connection event.
+    /// InfiniBand devices raise it when such an endpoint takes no more buffers, and programs wait
+    /// for it before they free the endpoint.
     pub fn report_shared_ends(&self) {
         self.shared.tells_shared_ends.store(true, Ordering::Relaxed);
     }
 
-    /// Queues a connection event, if the consumer wants them; completions that are there precede it.
+    /// Queues a connection event after the completions that can be polled.
+    ///
+    /// Without a connection dispatcher, no event is queued.
     pub(crate) fn tell_connection(
         &self,
         endpoint: &EndpointOf<B>,
@@ -139,7 +145,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         self.push_event_at(evd, &event, aftermath);
     }
 
-    /// Queues ESTABLISHED ahead of the connection's data (order rules of the event design).
+    /// Queues ESTABLISHED before the connection's data (order rules of the event design).
     pub(crate) fn tell_established(
         &self,
         endpoint: &EndpointOf<B>,
@@ -164,13 +170,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
-    /// A request or receive of the endpoint failed: its connection is broken, once.
+    /// Breaks the connection of an endpoint whose request or receive failed, once.
     ///
     /// Spec: DTO-12, RMB-22
     pub(crate) fn connection_failed(&self, ep: EpId) {
         let mut aftermath = Aftermath::default();
         self.control.with(|control| {
-            // An endpoint that is gone has no connection left to break.
+            // A freed endpoint has no connection to break.
             let _broken = self.with_endpoint(ep, |_, endpoint| {
                 Ok(self.end_connection(
                     control,
@@ -187,13 +193,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         self.settle(&mut aftermath);
     }
 
-    /// The private data that came with the connection, or with its rejection.
+    /// Copies the private data that came with the connection or with its rejection.
     ///
-    /// Copies as much as fits into `into` and tells how many bytes there are. The data stays until
-    /// the endpoint is freed or UNCONNECTED again.
+    /// Copies as much as fits into `into` and returns the full length in bytes. The data stays
+    /// until the endpoint is freed or UNCONNECTED again.
     ///
     /// # Errors
-    /// - INVALID_HANDLE (EP): not a live endpoint of this adapter.
+    /// - INVALID_HANDLE (EP): `ep` is not a live endpoint of this adapter.
     ///
     /// Spec: EPK-06, GEN-10, EVW-13
     pub fn ep_private_data(&self, ep: EpId, into: &mut [u8]) -> Result<usize> {
@@ -208,7 +214,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 }
 
 impl Link {
-    /// Forgets the peer.
+    /// Clears the peer and everything else known of a connection.
     pub(crate) fn clear(&mut self) {
         *self = Self::NONE;
     }

@@ -1,4 +1,4 @@
-//! Changing an endpoint before it is connected.
+//! Modifies endpoints before they are connected.
 
 use super::equip::{ReceiveSideOf, Wanted};
 use super::link::EndpointOf;
@@ -12,9 +12,9 @@ use crate::ia::{Control, Ia};
 use crate::id::{EpId, PzId};
 use crate::sync::RawLock;
 
-/// Position of the mask.
+/// Position of the mask in `ep_modify`.
 const MASK: u8 = 2;
-/// Position of the parameters.
+/// Position of the parameters in `ep_modify`.
 const PARAMETERS: u8 = 3;
 
 /// Fields that no call changes (EPM-01, EPM-06).
@@ -25,28 +25,30 @@ const FIXED: EpFields = EpFields::IA
     .union(EpFields::REMOTE_IA_ADDRESS)
     .union(EpFields::REMOTE_PORT)
     .union(EpFields::SRQ);
-/// Fields for UNCONNECTED only (EPM-05).
+/// Fields that change in UNCONNECTED only (EPM-05).
 const PROVIDER: EpFields = EpFields::NUM_TRANSPORT_ATTR
     .union(EpFields::TRANSPORT_SPECIFIC_ATTR)
     .union(EpFields::NUM_PROVIDER_ATTR)
     .union(EpFields::PROVIDER_SPECIFIC_ATTR);
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
-    /// Changes the parameters of an endpoint that `fields` select to those in `wanted`: all or none.
+    /// Sets the parameters that `fields` selects to their values in `wanted`: all or none.
     ///
     /// The zone can change in UNCONNECTED and TENTATIVE_CONNECTION_PENDING; dispatchers, counts,
-    /// sizes, flags, quality and depths before connect or accept. Posted receives stay posted. There
-    /// are no transport and provider attributes, so selecting them changes nothing.
+    /// sizes, flags, quality and depths before connect or accept. Posted receives stay posted. No
+    /// transport or provider attributes exist, so selecting them changes nothing.
     ///
     /// # Errors
-    /// - INVALID_HANDLE (EP, PZ, EVD roles): not live objects of this adapter, a null zone, or a
-    ///   dispatcher without the stream.
-    /// - INVALID_PARAMETER (ARG2): unknown bits in `fields`, or a field that nobody can change.
-    /// - INVALID_STATE (EP state): a field cannot change in this state, or receive completion flags
-    ///   after a receive was posted, or the device cannot keep the posted receives.
-    /// - INVALID_PARAMETER (ARG3): as the attributes of `ep_create`; a zone unlike the shared receive queue's.
-    /// - MODEL_NOT_SUPPORTED: quality of service, or a soft high watermark, that the provider does not have.
-    /// - INSUFFICIENT_RESOURCES (TEP, TEVD): storage or device are used up.
+    /// - INVALID_HANDLE (EP, PZ, EVD roles): a handle is not live on this adapter, the zone is
+    ///   null, or the dispatcher lacks the stream.
+    /// - INVALID_PARAMETER (ARG2): `fields` has unknown bits or selects a field that no call can
+    ///   change.
+    /// - INVALID_STATE (EP state): a selected field cannot change in this state, receive completion
+    ///   flags change after a receive was posted, or the device cannot keep the posted receives.
+    /// - INVALID_PARAMETER (ARG3): as for the attributes of `ep_create`; or the zone differs from
+    ///   the shared receive queue's.
+    /// - MODEL_NOT_SUPPORTED: the provider lacks the quality of service or soft high watermarks.
+    /// - INSUFFICIENT_RESOURCES (TEP, TEVD): storage or device resources are exhausted.
     ///
     /// Spec: EPM-01..07, EPX-02, DTO-02, GEN-06, GEN-07
     pub fn ep_modify(&self, ep: EpId, fields: EpFields, wanted: &EpParam) -> Result<()> {
@@ -112,7 +114,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                         endpoint.soft_high_watermark = before;
                         if let (Some(key), Ok(backend)) = (had, control.backend()) {
                             let soft = u32::try_from(before).ok();
-                            // It was set so before.
+                            // Restores a value that the device accepted before.
                             let _back = backend.set_high_watermarks(key, soft, hard);
                         }
                     }
@@ -122,7 +124,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// The attributes as they are to be.
+    /// Returns the attributes with the selected ones replaced, after checking them.
     #[inline(never)]
     fn merged(
         &self,
@@ -134,7 +136,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ) -> Result<EpAttributes> {
         let old = &endpoint.attributes;
         let attributes = merge(old, &wanted.attributes, selected);
-        // What was posted before there is a connection stays posted.
+        // Receives posted before the connection stay posted.
         let posted = !side.ring.is_idle(self.shared.records.made());
         if posted && attributes.recv_completion_flags != old.recv_completion_flags {
             return Err(endpoint.state.forbids());
@@ -144,8 +146,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         Ok(attributes)
     }
 
-    /// The fields that are selected, and the zone if it is one of them. A function of its own: what it looks at is not needed
-    /// while the endpoint is changed.
+    /// Returns the selected fields, and the zone if it is selected. Outlined: its locals are not
+    /// needed while the endpoint changes.
     #[inline(never)]
     fn check_fields(
         &self,
@@ -160,7 +162,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             return Err(Error::invalid_argument(MASK).because(Cause::FieldNotModifiable));
         }
         let with = |field: EpFields| selected.contains(field);
-        // A zone can be set, not taken away.
+        // A zone can be set, but not removed.
         let zone = with(EpFields::PZ).then_some(wanted.pz.unwrap_or(PzId::NULL));
         let named = Wanted {
             pz: zone,
@@ -183,7 +185,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 }
 
-/// The watermark that an attribute asks for: 0, as a cleared structure has it, is off too.
+/// Returns the watermark for an attribute; 0, as in a zeroed structure, means off too.
 pub(super) fn soft_watermark(attribute: i32) -> i32 {
     if attribute > 0 {
         attribute
@@ -192,7 +194,7 @@ pub(super) fn soft_watermark(attribute: i32) -> i32 {
     }
 }
 
-/// The attributes with the selected ones replaced.
+/// Returns `old` with the selected attributes from `wanted`.
 fn merge(old: &EpAttributes, wanted: &EpAttributes, selected: EpFields) -> EpAttributes {
     let mut merged = *old;
     macro_rules! take {

@@ -1,4 +1,4 @@
-//! What an endpoint tells about itself.
+//! Queries of endpoints.
 
 use super::{Call, permit};
 use crate::attributes::{EpAttributes, IaAddress};
@@ -14,9 +14,9 @@ use crate::sync::RawLock;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct EpParam {
-    /// The adapter.
+    /// Handle of the adapter.
     pub ia: Handle,
-    /// The state.
+    /// State of the endpoint.
     pub state: EndpointState,
     /// Address of the adapter.
     pub local_address: IaAddress,
@@ -28,15 +28,15 @@ pub struct EpParam {
     pub remote_port: Option<u64>,
     /// Protection zone.
     pub pz: Option<PzId>,
-    /// Where receive completions go.
+    /// Dispatcher for receive completions.
     pub recv_evd: Option<EvdId>,
-    /// Where request and bind completions go.
+    /// Dispatcher for request and bind completions.
     pub request_evd: Option<EvdId>,
-    /// Where connection events go.
+    /// Dispatcher for connection events.
     pub connect_evd: Option<EvdId>,
-    /// The shared receive queue.
+    /// Shared receive queue.
     pub srq: Option<SrqId>,
-    /// The attributes. Queue lengths take effect once the queue has a dispatcher.
+    /// Attributes; a queue's depth takes effect once the queue has a dispatcher.
     pub attributes: EpAttributes,
 }
 
@@ -44,11 +44,11 @@ pub struct EpParam {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct EpStatus {
-    /// The state.
+    /// State of the endpoint.
     pub state: EndpointState,
-    /// No receive is outstanding.
+    /// Set if no receive is outstanding.
     pub recv_idle: bool,
-    /// No request is outstanding.
+    /// Set if no request is outstanding.
     pub request_idle: bool,
 }
 
@@ -56,18 +56,20 @@ pub struct EpStatus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct RecvQuery {
-    /// Buffers held; [`VALUE_UNKNOWN`] if the provider cannot tell.
+    /// Number of buffers held; [`VALUE_UNKNOWN`] if the provider cannot tell.
     pub allocated: i32,
-    /// Newest message number with a buffer minus newest completed one; [`VALUE_UNKNOWN`] likewise.
+    /// Distance in messages from the newest completed one to the newest with a buffer.
+    ///
+    /// [`VALUE_UNKNOWN`] if the provider cannot tell.
     pub span: i32,
 }
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
-    /// Parameters of an endpoint.
+    /// Returns the parameters of an endpoint.
     ///
     /// # Errors
-    /// - INVALID_HANDLE (EP): not a live endpoint of this adapter.
-    /// - INVALID_PARAMETER (ARG2): unknown bits in `fields`.
+    /// - INVALID_HANDLE (EP): `ep` is not a live endpoint of this adapter.
+    /// - INVALID_PARAMETER (ARG2): `fields` has unknown bits.
     ///
     /// Spec: EPQ-01..03, GEN-08
     pub fn ep_query(&self, ep: EpId, fields: EpFields) -> Result<EpParam> {
@@ -103,12 +105,12 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// State of an endpoint, and whether its queues have nothing outstanding.
+    /// Returns the state of an endpoint and the idleness of its queues.
     ///
-    /// Completions that are there by now count, dequeued or not.
+    /// Work counts as complete once its completion can be polled, dequeued or not.
     ///
     /// # Errors
-    /// - INVALID_HANDLE (EP): not a live endpoint of this adapter.
+    /// - INVALID_HANDLE (EP): `ep` is not a live endpoint of this adapter.
     ///
     /// Spec: EPG-01
     pub fn ep_get_status(&self, ep: EpId) -> Result<EpStatus> {
@@ -120,7 +122,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
         let held = self.control.with(|control| {
             self.with_endpoint(ep, |_, endpoint| {
-                // Buffers taken from a shared queue are known to the device alone.
+                // Only the device knows the buffers taken from a shared queue.
                 let key = endpoint.queue_pair.filter(|_| endpoint.srq.is_some());
                 Ok(match key {
                     Some(key) => control.backend()?.receive_info(key).allocated.unwrap_or(0),
@@ -131,7 +133,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         self.with_endpoint(ep, |slot, endpoint| {
             permit(Call::Inspect, endpoint.state)?;
             let records = self.shared.records.made();
-            // Receives posted before the queue changed its length keep their old records.
+            // Receives posted before the queue changed its depth keep their old records.
             let received = slot.receive.with(|side| {
                 let own = side.reach.of(records);
                 !record::all_of(own, Owner::Receives(ep)).any(RecordSlot::is_posted)
@@ -144,10 +146,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// Receive buffers the endpoint holds for arriving messages.
+    /// Returns the number of receive buffers that an endpoint holds for arriving messages.
     ///
     /// # Errors
-    /// - INVALID_HANDLE (EP): not a live endpoint of this adapter.
+    /// - INVALID_HANDLE (EP): `ep` is not a live endpoint of this adapter.
     /// - MODEL_NOT_SUPPORTED: the provider can tell neither value.
     ///
     /// Spec: EPY-01..03
@@ -158,7 +160,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 let backend = control.backend()?;
                 let unsupported = || Err(Error::model_not_supported().because(Cause::Unsupported));
                 let Some(key) = endpoint.queue_pair else {
-                    // Nothing arrives without a queue pair.
+                    // Without a queue pair, no message arrives.
                     if backend.provider_attributes().ep_recv_info_supported == 0 {
                         return unsupported();
                     }
@@ -184,7 +186,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 }
 
-/// Whether a state has a local port, and a peer.
+/// Returns whether a state has a local port, and whether it has a peer.
 fn known_ends(state: EndpointState) -> (bool, bool) {
     match state {
         EndpointState::Unconnected | EndpointState::Disconnected => (false, false),

@@ -1,22 +1,22 @@
-//! The endpoint machine as data: which call is legal in which state, and where triggers lead.
+//! State machine of endpoints, as data: legal calls per state, and transitions.
 //!
-//! Both tables are law; every change of an endpoint's state goes through [`next`].
+//! All state changes of an endpoint go through [`next`].
 
 use crate::error::Result;
 use crate::flags::EndpointState;
 
-/// What a call asks of an endpoint, as far as its state decides.
+/// A call on an endpoint, as far as the endpoint's state decides about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Call {
     /// `ep_connect`, and `ep_dup_connect` for the endpoint to connect.
     Connect,
-    /// `ep_dup_connect` for the connected model.
+    /// `ep_dup_connect`, for the connected model.
     ConnectModel,
     /// `rsp_create`.
     Reserve,
-    /// `cr_accept` naming the endpoint.
+    /// `cr_accept` that names the endpoint.
     AcceptNamed,
-    /// `cr_accept` on the endpoint that the request brought along.
+    /// `cr_accept` on the endpoint that the request created.
     AcceptOwn,
     /// `ep_disconnect`, abrupt.
     DisconnectAbrupt,
@@ -40,43 +40,43 @@ pub(crate) enum Call {
     ModifyProvider,
 }
 
-/// What a state says to a call.
+/// Legality of a call in a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Legal {
-    /// Do it.
+    /// The call is legal.
     Yes,
-    /// Do it; it is flushed at once.
+    /// The call is legal; the posted work is flushed at once.
     Flushed,
-    /// Succeed without doing anything.
+    /// The call succeeds and changes nothing.
     NoOp,
-    /// Give the connection attempt up.
+    /// The call aborts the connection attempt.
     Aborts,
-    /// INVALID_STATE.
+    /// The call fails with INVALID_STATE.
     Invalid,
 }
 
-/// What changes the state of an endpoint.
+/// A trigger of a state change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trigger {
-    /// A reserved service point was tied to it (E3).
+    /// A reserved service point was created on the endpoint (E3).
     Reserve,
-    /// That service point was freed before a request came (E4).
+    /// The reserved service point was freed without a request (E4).
     Unreserve,
-    /// A request came to that service point (E5).
+    /// A request arrived at the reserved service point (E5).
     Request,
-    /// A connection request was accepted on it (E6, E7).
+    /// A connection request was accepted on the endpoint (E6, E7).
     Accept,
-    /// Its connection request was rejected or handed off (E8; E9 is the end of the endpoint).
+    /// The connection request was rejected or handed off (E8; E9 frees the endpoint).
     Reject,
     /// A connection attempt was started (E10).
     Connect,
-    /// The connection stands (E11, E13).
+    /// The connection is established (E11, E13).
     Establish,
     /// The attempt failed (E12, E14).
     AttemptFailure,
-    /// The consumer disconnected at once (E15, E16, E19).
+    /// The consumer disconnected abruptly (E15, E16, E19).
     DisconnectAbruptly,
-    /// The consumer asked for a graceful disconnect (E17).
+    /// The consumer started a graceful disconnect (E17).
     Drain,
     /// The request queue has drained (E18).
     Drained,
@@ -84,7 +84,7 @@ pub(crate) enum Trigger {
     PeerDisconnect,
     /// The connection broke (E22).
     Break,
-    /// The consumer reset it (E23).
+    /// The consumer reset the endpoint (E23).
     Reset,
 }
 
@@ -95,7 +95,7 @@ use EndpointState::{
 };
 use Legal::{Aborts as A, Flushed as F, Invalid as N, NoOp as O, Yes as Y};
 
-/// One row for each call, in the order of [`Call`]; columns as [`column()`] numbers them.
+/// Legality per call (rows, in the order of [`Call`]) and state (columns, see [`column()`]).
 const LEGAL: [[Legal; 9]; 15] = [
     [Y, N, N, N, N, N, N, N, N], // Connect
     [N, N, N, N, N, N, Y, N, N], // ConnectModel
@@ -128,7 +128,7 @@ const fn column(state: EndpointState) -> usize {
     }
 }
 
-/// Every change of state there is.
+/// All state changes.
 const TRANSITIONS: [(EndpointState, Trigger, EndpointState); 23] = [
     (Unconnected, Trigger::Reserve, Reserved),
     (Reserved, Trigger::Unreserve, Unconnected),
@@ -155,7 +155,7 @@ const TRANSITIONS: [(EndpointState, Trigger, EndpointState); 23] = [
     (Disconnected, Trigger::Reset, Unconnected),
 ];
 
-/// What `state` says to `call`.
+/// Returns the legality of `call` in `state`.
 pub(crate) fn legal(call: Call, state: EndpointState) -> Legal {
     LEGAL
         .get(call as usize)
@@ -164,7 +164,7 @@ pub(crate) fn legal(call: Call, state: EndpointState) -> Legal {
         .unwrap_or(N)
 }
 
-/// As [`legal`], with the error of a forbidden call.
+/// Returns the legality of a call, or the error of a forbidden one.
 ///
 /// # Errors
 /// - INVALID_STATE: the subtype of the state.
@@ -175,7 +175,7 @@ pub(crate) fn permit(call: Call, state: EndpointState) -> Result<Legal> {
     }
 }
 
-/// Where `trigger` leads from `state`; `None` if it means nothing there.
+/// Returns the state after `trigger`; `None` if the trigger has no effect in `state`.
 pub(crate) fn next(state: EndpointState, trigger: Trigger) -> Option<EndpointState> {
     TRANSITIONS
         .iter()

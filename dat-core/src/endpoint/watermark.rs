@@ -1,4 +1,4 @@
-//! Limits on the receive buffers an endpoint may hold.
+//! High watermarks: limits on the receive buffers that an endpoint holds.
 
 use super::{Call, permit};
 use crate::backend::Backend;
@@ -10,14 +10,16 @@ use crate::id::EpId;
 use crate::sync::RawLock;
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
-    /// Limits the receive buffers that the endpoint may have taken; [`WATERMARK_INFINITE`] is no limit.
+    /// Limits the receive buffers that the endpoint holds; [`WATERMARK_INFINITE`] means no limit.
     ///
-    /// Exceeding `soft` raises one asynchronous event per call; exceeding `hard` breaks the connection.
+    /// Exceeding `soft` raises one asynchronous event per call; exceeding `hard` breaks the
+    /// connection.
     ///
     /// # Errors
-    /// - INVALID_HANDLE (EP): not a live endpoint of this adapter.
-    /// - INVALID_PARAMETER (ARG2, ARG3): a negative limit.
-    /// - MODEL_NOT_SUPPORTED: the provider has no high watermarks.
+    /// - INVALID_HANDLE (EP): `ep` is not a live endpoint of this adapter.
+    /// - INVALID_PARAMETER (ARG2, ARG3): the limit is negative and not [`WATERMARK_INFINITE`].
+    /// - MODEL_NOT_SUPPORTED: the provider has no high watermarks. Without a queue pair, the call
+    ///   that creates it fails instead.
     ///
     /// Spec: EPH-01..05
     pub fn ep_set_watermark(&self, ep: EpId, soft: i32, hard: i32) -> Result<()> {
@@ -29,7 +31,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                         return Err(Error::invalid_argument(argument).because(Cause::NegativeCount));
                     }
                 }
-                // Without a queue pair the limits wait for it.
+                // Without a queue pair, its creation sets the limits.
                 if let Some(key) = endpoint.queue_pair {
                     let limit = |value: i32| u32::try_from(value).ok();
                     control

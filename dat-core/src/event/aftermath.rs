@@ -1,4 +1,4 @@
-//! What remains to be done once the locks of a call are released.
+//! Effects that a call defers until its locks are released.
 
 use core::mem::ManuallyDrop;
 use core::task::Waker;
@@ -9,39 +9,42 @@ use crate::id::EvdId;
 
 /// Wake-ups, notifications, failures and overflows that a call caused under its locks.
 ///
-/// A call touches few dispatchers, and frees one dispatcher or notification object. What finds no room here stays with the dispatcher, as what it owes;
-/// `owing` says that some dispatcher owes something, and `Ia::settle` asks them all.
+/// A call touches few dispatchers, and frees one dispatcher or notification object. Entries beyond
+/// the capacity are kept in their dispatcher's `owed`; `owing` is then set, and `Ia::settle` checks
+/// all dispatchers.
 #[derive(Debug, Default)]
 pub(crate) struct Aftermath {
-    /// Of a dispatcher's waiter, and of all waiters of a notification object that loses its last one.
-    /// `Ia::settle` takes them out; nothing else has to look whether there are any left.
+    /// Wakers of waiters to wake.
+    ///
+    /// A dispatcher has one waiter; a notification object that loses its last dispatcher releases
+    /// all of its waiters. `Ia::settle` empties the list, so it needs no drop.
     pub(crate) wakers: ManuallyDrop<heapless::Vec<Waker, { room(12, 4) }>>,
-    /// Index of a notification object and the dispatcher that fired.
+    /// Indices of notification objects, with the dispatchers that fired.
     pub(crate) notifications: heapless::Vec<(u16, EvdId), { room(8, 2) }>,
     pub(crate) overflowed: heapless::Vec<EvdId, { room(4, 2) }>,
     /// Dispatchers whose completion queue failed.
     pub(crate) failed: heapless::Vec<(EvdId, DeviceFailure), { room(4, 1) }>,
-    /// Agents of notification objects that have no dispatcher any more (CNW-05).
+    /// Agents of notification objects without a dispatcher (CNW-05).
     pub(crate) released: heapless::Vec<ProxyAgent, { room(4, 1) }>,
     pub(crate) owing: bool,
 }
 
-/// So many, or so many with the feature `compact`.
+/// Returns the capacity: `few` with the feature `compact`, otherwise `most`.
 const fn room(most: usize, few: usize) -> usize {
     if cfg!(feature = "compact") { few } else { most }
 }
 
-/// What a dispatcher has to report, because no call had room for it.
+/// Effects that a dispatcher keeps because no `Aftermath` had room for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Owed(u8);
 
 impl Owed {
     pub(crate) const NOTHING: Self = Self(0);
-    /// Its notification object is to be triggered.
+    /// A trigger of the dispatcher's notification object.
     pub(crate) const NOTIFICATION: Self = Self(1);
-    /// It overflowed.
+    /// An overflow of the dispatcher.
     pub(crate) const OVERFLOW: Self = Self(2);
-    /// Its completion queue failed.
+    /// A failure of the dispatcher's completion queue.
     pub(crate) const FAILURE: Self = Self(4);
 
     pub(crate) const fn contains(self, what: Self) -> bool {
@@ -51,13 +54,13 @@ impl Owed {
 
 impl Aftermath {
     pub(crate) fn wake(&mut self, waker: Waker) {
-        // A waker that finds no room is woken at once: early is harmless, never is not.
+        // A waker without room is woken at once: an early wake-up is harmless, a lost one is not.
         if let Err(waker) = self.wakers.push(waker) {
             waker.wake();
         }
     }
 
-    /// The dispatcher fired.
+    /// Adds a notification by dispatcher `evd`.
     pub(super) fn notify(&mut self, cno: u16, evd: EvdId, owed: &mut Owed) {
         if self.notifications.contains(&(cno, evd)) {
             return;
@@ -67,14 +70,14 @@ impl Aftermath {
         }
     }
 
-    /// The completion queue of a dispatcher failed.
+    /// Adds a failure of a dispatcher's completion queue.
     pub(super) fn failure(&mut self, evd: EvdId, failure: DeviceFailure, owed: &mut Owed) {
         if self.failed.push((evd, failure)).is_err() {
             self.owe(owed, Owed::FAILURE);
         }
     }
 
-    /// An event found no room in a dispatcher.
+    /// Adds an overflow of a dispatcher.
     pub(super) fn overflow(&mut self, evd: EvdId, owed: &mut Owed) {
         if self.overflowed.push(evd).is_err() {
             self.owe(owed, Owed::OVERFLOW);
@@ -88,7 +91,7 @@ impl Aftermath {
     }
 
     pub(crate) fn release(&mut self, agent: ProxyAgent) {
-        // A call frees one dispatcher or notification object.
+        // Cannot fail: a call frees one dispatcher or notification object.
         let _fits = self.released.push(agent);
     }
 }

@@ -11,25 +11,26 @@ use crate::id::{CnoId, EvdId, Handle, next_generation};
 use crate::storage::find_slot;
 use crate::sync::{Guard, Mutex, RawLock};
 
-/// Called once when a notification object is triggered, after every lock is released (CNC-02).
+/// Function that the next trigger of a notification object calls, once, without locks (CNC-02).
 #[derive(Clone, Copy, Debug)]
 pub struct ProxyAgent {
-    /// Called with `instance_data` and the dispatcher that fired, or `None` when the object dies (CNW-05).
+    /// Gets `instance_data` and the dispatcher that fired, or `None` if the waiters are released
+    /// (CNW-05).
     pub function: fn(u64, Option<EvdId>),
-    /// The consumer's value.
+    /// Value that the consumer chose.
     pub instance_data: u64,
 }
 
-/// What a query of a notification object tells (CNQ-01).
+/// Result of a notification object query (CNQ-01).
 #[derive(Clone, Copy, Debug)]
 pub struct CnoParam {
-    /// The adapter it belongs to.
+    /// Handle of the adapter.
     pub ia: Handle,
-    /// The agent that the next trigger will call.
+    /// Agent for the next trigger.
     pub agent: Option<ProxyAgent>,
 }
 
-/// Place for one notification object.
+/// Slot for one notification object.
 pub struct CnoSlot<L> {
     pub(crate) main: Mutex<L, Cno>,
 }
@@ -44,35 +45,36 @@ impl<L: RawLock> CnoSlot<L> {
         main: Mutex::new(Cno::EMPTY),
     };
 
-    /// Whether an object lives here.
+    /// Returns true if the slot holds an object.
     pub(crate) fn is_live(&self) -> bool {
         self.main.with(|object| !object.id.is_null())
     }
 }
 
-/// Wakers a notification object keeps; further waiters take turns.
+/// Number of wakers that a notification object keeps; further waiters take turns.
 const WAKERS: usize = if cfg!(feature = "compact") { 4 } else { 8 };
 
-/// Names one wait on a notification object.
+/// Identity of a wait on a notification object.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WaitTicket {
     serial: u32,
-    /// How often waiters had been released when it began.
+    /// Value of `releases` when the wait began.
     release: u32,
 }
 
-/// Wakers that leave a notification object. To wake and to drop them runs the consumer's code, which
-/// no lock may be held for.
+/// Wakers removed from a notification object.
+///
+/// Waking and dropping them runs the consumer's code, so no lock may be held.
 #[derive(Debug, Default)]
 pub(super) struct Wakers {
-    /// To be woken.
+    /// Waker to wake.
     due: Option<Waker>,
-    /// Of nobody any more: a wait that is over or has another one now.
+    /// Waker to drop: its wait has ended or has another waker.
     former: Option<Waker>,
 }
 
 impl Wakers {
-    /// Wakes whoever is due; no lock may be held.
+    /// Drops the former waker and wakes the due one; no lock may be held.
     pub(super) fn settle(self) {
         drop(self.former);
         if let Some(due) = self.due {
@@ -81,24 +83,24 @@ impl Wakers {
     }
 }
 
-/// A notification object behind its lock.
+/// Notification object, protected by its lock.
 #[derive(Debug)]
 pub(crate) struct Cno {
     pub(crate) id: CnoId,
     pub(crate) generation: u32,
     pub(crate) agent: Option<ProxyAgent>,
-    /// The dispatcher that fired last, while a notification is pending.
+    /// Dispatcher that fired last, while a notification is pending.
     triggered: Option<EvdId>,
-    /// Notifications that no waiter has taken yet: one is remembered, and one for each waiter.
+    /// Number of untaken notifications: at most one per waiter, and one without a waiter.
     pending: u32,
-    /// Dispatchers attached.
+    /// Number of attached dispatchers.
     dispatchers: u32,
     waiters: u32,
-    /// How often all waiters were released because no dispatcher was left.
+    /// Number of times that all waiters were released because no dispatcher was left.
     releases: u32,
-    /// Waits that ever began; tells them apart.
+    /// Number of waits begun; gives each its serial number.
     waits: u32,
-    /// The waits with a waker, longest wait first.
+    /// Serial numbers and wakers of waits, longest wait first.
     wakers: heapless::Deque<(u32, Waker), WAKERS>,
     pub(crate) context: u64,
 }
@@ -118,7 +120,7 @@ impl Cno {
         context: 0,
     };
 
-    /// Frees the slot; its generation stays.
+    /// Clears the slot; keeps the generation.
     pub(crate) fn vacate(&mut self) {
         *self = Self {
             generation: self.generation,
@@ -126,7 +128,7 @@ impl Cno {
         };
     }
 
-    /// One more waits.
+    /// Adds a waiter.
     pub(super) fn begin_wait(&mut self) -> WaitTicket {
         self.waiters = self.waiters.saturating_add(1);
         self.waits = self.waits.wrapping_add(1);
@@ -136,12 +138,12 @@ impl Cno {
         }
     }
 
-    /// Whether a waiter was not released since it began.
+    /// Returns true if the waiter was not released since it began.
     pub(super) fn is_waiting(&self, ticket: WaitTicket) -> bool {
         self.releases == ticket.release
     }
 
-    /// One waiter leaves; a notification it was woken for and did not take goes to another one.
+    /// Removes a waiter; passes an untaken notification on to another waiter.
     pub(super) fn end_wait(&mut self, ticket: WaitTicket) -> Wakers {
         let former = self.remove_waker(ticket);
         self.waiters = self.waiters.saturating_sub(1);
@@ -154,7 +156,7 @@ impl Cno {
         Wakers { due, former }
     }
 
-    /// Takes one notification, if one is pending.
+    /// Takes a notification, if one is pending.
     pub(super) fn take_notification(&mut self) -> Option<EvdId> {
         let fired = self.triggered?;
         self.pending = self.pending.saturating_sub(1);
@@ -164,7 +166,7 @@ impl Cno {
         Some(fired)
     }
 
-    /// Keeps the waker of a wait, in place of its former one.
+    /// Stores the waker of a wait; replaces its former one.
     pub(super) fn keep_waker(&mut self, ticket: WaitTicket, waker: Waker) -> Wakers {
         let own = |entry: &&mut (u32, Waker)| entry.0 == ticket.serial;
         if let Some((_, known)) = self.wakers.iter_mut().find(own) {
@@ -173,7 +175,7 @@ impl Cno {
                 former: Some(core::mem::replace(known, waker)),
             };
         }
-        // Whoever waited longest looks again and comes to the end of the line.
+        // The longest waiter is woken, polls again and joins the end of the queue.
         let displaced = if self.wakers.is_full() {
             self.next_waker()
         } else {
@@ -191,7 +193,7 @@ impl Cno {
         }
     }
 
-    /// Takes all wakers out: whoever waits looks again.
+    /// Removes all wakers, to be woken.
     pub(crate) fn take_wakers(&mut self) -> heapless::Deque<(u32, Waker), WAKERS> {
         core::mem::take(&mut self.wakers)
     }
@@ -200,14 +202,14 @@ impl Cno {
         self.wakers.pop_front().map(|(_, waker)| waker)
     }
 
-    /// Takes the waker of one wait out; the others keep their order.
+    /// Removes the waker of one wait; the others keep their order.
     fn remove_waker(&mut self, ticket: WaitTicket) -> Option<Waker> {
         let mut found = None;
         for _ in 0..self.wakers.len() {
             match self.wakers.pop_front() {
                 Some((serial, waker)) if serial == ticket.serial => found = Some(waker),
                 Some(other) => {
-                    // One was taken out just before.
+                    // Cannot fail: one entry was just removed.
                     let _room = self.wakers.push_back(other);
                 }
                 None => break,
@@ -216,7 +218,7 @@ impl Cno {
         found
     }
 
-    /// A dispatcher fired: one more waiter may go on, and the agent is due.
+    /// Records a notification; returns the next waker and the agent.
     fn fire(&mut self, evd: EvdId) -> (Option<Waker>, Option<ProxyAgent>) {
         if self.id.is_null() {
             return (None, None);
@@ -226,7 +228,7 @@ impl Cno {
         (self.next_waker(), self.agent.take())
     }
 
-    /// Lets every waiter and the agent go (CNW-05).
+    /// Releases all waiters and the agent (CNW-05).
     fn release_all(&mut self, aftermath: &mut Aftermath) {
         self.releases = self.releases.wrapping_add(1);
         self.waiters = 0;
@@ -242,10 +244,10 @@ impl Cno {
 }
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
-    /// Makes a notification object, with an agent that the first notification calls.
+    /// Creates a notification object, with an agent for its first notification.
     ///
-    /// The agent runs in whatever context caused the event, and must not call back into the adapter
-    /// for longer than posting or dequeueing takes.
+    /// The agent runs in the context that caused the event. It may call back into the adapter only
+    /// for as long as a post or a dequeue takes.
     ///
     /// # Errors
     /// - INSUFFICIENT_RESOURCES (MEMORY): the storage has no free slot.
@@ -285,11 +287,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// Replaces the agent of a notification object; `None` dissociates it. Returns the former one, which is not called any more: none if it was called, or is about
-    /// to be.
+    /// Replaces the agent of a notification object; `None` removes it.
+    ///
+    /// Returns the former agent, which is no longer called. `None` means that there was none, or
+    /// that it was called or is about to be.
     ///
     /// # Errors
-    /// INVALID_HANDLE (CNO): not a live notification object of this adapter.
+    /// INVALID_HANDLE (CNO): `cno` is not a live notification object of this adapter.
     ///
     /// Spec: CNM-01, CNC-02
     pub fn cno_modify_agent(
@@ -302,11 +306,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// Tells what a notification object is; all fields are filled in.
+    /// Queries a notification object; all fields are filled in.
     ///
     /// # Errors
-    /// - INVALID_HANDLE (CNO): not a live notification object of this adapter.
-    /// - INVALID_PARAMETER (ARG2): unknown bits in the mask.
+    /// - INVALID_HANDLE (CNO): `cno` is not a live notification object of this adapter.
+    /// - INVALID_PARAMETER (ARG2): `fields` has unknown bits.
     ///
     /// Spec: CNQ-01, GEN-08
     pub fn cno_query(&self, cno: CnoId, fields: CnoFields) -> Result<CnoParam> {
@@ -324,8 +328,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Frees a notification object; the agent is not called.
     ///
     /// # Errors
-    /// - INVALID_HANDLE (CNO): not a live notification object of this adapter.
-    /// - INVALID_STATE (CNO_IN_USE): a dispatcher is attached, or somebody waits.
+    /// - INVALID_HANDLE (CNO): `cno` is not a live notification object of this adapter.
+    /// - INVALID_STATE (CNO_IN_USE): a dispatcher is attached, or the object has a waiter.
     ///
     /// Spec: CNF-01
     pub fn cno_free(&self, cno: CnoId) -> Result<()> {
@@ -344,7 +348,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// Runs `f` on a live notification object.
+    /// Runs `f` on a live notification object under its lock.
     pub(super) fn with_cno<R>(
         &self,
         cno: CnoId,
@@ -364,7 +368,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         Err(cno.refused(self.shared.instance))
     }
 
-    /// Attaches a dispatcher; tells the index to keep. Called under the control lock.
+    /// Attaches a dispatcher; returns the object's index. Needs the control lock.
     pub(super) fn attach_to_cno(&self, cno: CnoId) -> Result<u16> {
         self.with_cno(cno, |object| {
             object.dispatchers = object.dispatchers.saturating_add(1);
@@ -372,8 +376,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// Detaches a dispatcher that goes on without the notification object, or is freed: if it was
-    /// the last one then, all that wait are released (CNW-05, EVF-04). Called under the control lock.
+    /// Detaches a dispatcher, which is freed or continues without the notification object.
+    ///
+    /// If the last dispatcher is freed, all waiters are released (CNW-05, EVF-04). Needs the
+    /// control lock.
     pub(super) fn detach_from_cno(&self, cno: u16, freed: bool, aftermath: &mut Aftermath) {
         let Some(slot) = self.shared.notification_objects.get(usize::from(cno)) else {
             return;
@@ -386,8 +392,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         });
     }
 
-    /// The dispatcher to look at for a notification: the one that fired last, or where that is gone by now, one that is attached. What others
-    /// told before it is there all the same. `None` if none is attached. No lock may be held.
+    /// Returns the dispatcher to report for a notification: the last one that fired.
+    ///
+    /// If that one is freed, returns an attached dispatcher, with preference for enabled ones
+    /// without a waiter and for ones with queued events. `None` if none is attached. No lock may be
+    /// held.
     pub(super) fn told_by(&self, cno: CnoId, fired: EvdId) -> Option<EvdId> {
         let index = cno.index() as u16;
         let dispatchers = &self.shared.event_dispatchers;
@@ -411,15 +420,17 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         best.map(|(_, evd)| evd)
     }
 
-    /// The handle of the notification object that lives at an index.
+    /// Returns the handle of the notification object at an index.
     pub(super) fn cno_id_at(&self, cno: u16) -> Option<CnoId> {
         let slot = self.shared.notification_objects.get(usize::from(cno))?;
         let id = slot.main.with(|object| object.id);
         (!id.is_null()).then_some(id)
     }
 
-    /// Destroys whatever lives at an index: waiters return ABORT, the agent is called with `None`
-    /// (IAC-02). Settle `aftermath` when the control lock is released.
+    /// Destroys the object at an index: waiters return ABORT, the agent is called with `None`
+    /// (IAC-02).
+    ///
+    /// Settle `aftermath` after releasing the control lock.
     pub(crate) fn destroy_cno_at(
         &self,
         _control: &mut Control<'_, B>,
@@ -434,7 +445,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
-    /// A dispatcher fired: one waiter is released, or the trigger is kept; the agent runs once.
+    /// Handles a notification by a dispatcher: wakes a waiter or stays pending, calls the agent.
     pub(crate) fn trigger(&self, cno: u16, evd: EvdId) {
         let Some(slot) = self.shared.notification_objects.get(usize::from(cno)) else {
             return;

@@ -1,4 +1,4 @@
-//! Making, changing and freeing event dispatchers.
+//! Creates, modifies and frees event dispatchers.
 
 use super::queue::EvdQueue;
 use super::{Aftermath, slot};
@@ -10,32 +10,34 @@ use crate::id::{CnoId, EvdId, Handle, next_generation};
 use crate::storage::find_slot;
 use crate::sync::{Guard, RawLock};
 
-/// What a query of an event dispatcher tells (EVQ-01).
+/// Result of an event dispatcher query (EVQ-01).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct EvdParam {
-    /// The adapter it belongs to.
+    /// Handle of the adapter.
     pub ia: Handle,
-    /// Events it holds.
+    /// Number of events that the dispatcher holds.
     pub qlen: i32,
-    /// Enabled or disabled, waitable or unwaitable, and what its endpoint streams are configured for.
+    /// Enabled or disabled, waitable or unwaitable, and the configuration of its endpoint streams.
     pub state: EvdState,
-    /// The notification object it is attached to.
+    /// Attached notification object.
     pub cno: Option<CnoId>,
     /// Streams that may feed it.
     pub flags: EvdFlags,
 }
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
-    /// Makes an event dispatcher for at least `min_qlen` events, enabled and waitable.
+    /// Creates an event dispatcher for at least `min_qlen` events, enabled and waitable.
     ///
-    /// `flags` are the streams that may feed it; `cno`, if given, is notified of events.
+    /// `flags` are the streams that may feed it. Events notify `cno`, if given.
     ///
     /// # Errors
-    /// - INVALID_PARAMETER (ARG2): `min_qlen` below 1. (ARG4): no stream, unknown bits, or streams
-    ///   that the provider cannot merge.
-    /// - INVALID_HANDLE (CNO): not a live notification object of this adapter.
-    /// - INSUFFICIENT_RESOURCES (TEVD): longer than `max_evd_qlen`, or storage or device are used up.
+    /// - INVALID_PARAMETER (ARG2): `min_qlen` is below 1.
+    /// - INVALID_PARAMETER (ARG4): `flags` is empty, has unknown bits, or has streams that the
+    ///   provider cannot merge.
+    /// - INVALID_HANDLE (CNO): `cno` is not a live notification object of this adapter.
+    /// - INSUFFICIENT_RESOURCES (TEVD): `min_qlen` is above `max_evd_qlen`, or storage or device
+    ///   resources are exhausted.
     /// - INVALID_HANDLE (IA): the adapter is being closed.
     ///
     /// Spec: EVC-01..04
@@ -73,7 +75,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         self.make_checked_evd(length, cno, flags)
     }
 
-    /// The same, of what the device can do. A function of its own: what a backend says of itself takes as much stack as this.
+    /// Creates a dispatcher from checked arguments. Outlined: a backend's attributes take much
+    /// stack.
     #[inline(never)]
     fn make_checked_evd(&self, length: u32, cno: Option<CnoId>, flags: EvdFlags) -> Result<EvdId> {
         let mut aftermath = Aftermath::default();
@@ -137,11 +140,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         made
     }
 
-    /// Tells what a dispatcher is; all fields are filled in.
+    /// Queries a dispatcher; all fields are filled in.
     ///
     /// # Errors
-    /// - INVALID_HANDLE: not a live dispatcher of this adapter.
-    /// - INVALID_PARAMETER (ARG2): unknown bits in the mask.
+    /// - INVALID_HANDLE: `evd` is not a live dispatcher of this adapter.
+    /// - INVALID_PARAMETER (ARG2): `fields` has unknown bits.
     ///
     /// Spec: EVQ-01, EVQ-02, GEN-08
     pub fn evd_query(&self, evd: EvdId, fields: EvdFields) -> Result<EvdParam> {
@@ -151,7 +154,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             }
             let param = EvdParam {
                 ia: self.handle(),
-                // Bounded by `max_evd_qlen` when it was set.
+                // `evd_create` and `evd_resize` limit it to `max_evd_qlen`.
                 qlen: i32::try_from(queue.queue_length).unwrap_or(i32::MAX),
                 state: queue.state(),
                 cno: None,
@@ -167,11 +170,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     /// Attaches a dispatcher to another notification object, or to none.
     ///
-    /// Events that are queued already need not notify the new one: drain the dispatcher afterwards.
+    /// Queued events may not notify the new object: drain the dispatcher afterwards.
     ///
     /// # Errors
-    /// - INVALID_HANDLE: not a live dispatcher of this adapter.
-    /// - INVALID_HANDLE (CNO): not a live notification object of this adapter.
+    /// - INVALID_HANDLE: `evd` is not a live dispatcher of this adapter.
+    /// - INVALID_HANDLE (CNO): `cno` is not a live notification object of this adapter.
     ///
     /// Spec: EVM-01, EVM-02
     pub fn evd_modify_cno(&self, evd: EvdId, cno: Option<CnoId>) -> Result<()> {
@@ -193,13 +196,17 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         changed
     }
 
-    /// Changes how many events a dispatcher holds to at least `min_qlen`; no event is lost.
+    /// Changes the number of events that a dispatcher holds; no event is lost.
+    ///
+    /// The new number is at least `min_qlen`.
     ///
     /// # Errors
-    /// - INVALID_HANDLE: not a live dispatcher of this adapter.
-    /// - INVALID_PARAMETER (ARG2): `min_qlen` below 1.
-    /// - INVALID_STATE: more events are queued than that. (EVD_WAITER): somebody waits for more.
-    /// - INSUFFICIENT_RESOURCES (TEVD): longer than `max_evd_qlen`, or storage or device are used up.
+    /// - INVALID_HANDLE: `evd` is not a live dispatcher of this adapter.
+    /// - INVALID_PARAMETER (ARG2): `min_qlen` is below 1.
+    /// - INVALID_STATE (no subtype): more than `min_qlen` events are queued.
+    /// - INVALID_STATE (EVD_WAITER): a waiter's threshold is above `min_qlen`.
+    /// - INSUFFICIENT_RESOURCES (TEVD): `min_qlen` is above `max_evd_qlen`, or storage or device
+    ///   resources are exhausted.
     ///
     /// Spec: EVZ-01
     pub fn evd_resize(&self, evd: EvdId, min_qlen: i32) -> Result<()> {
@@ -228,7 +235,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     return Err(exhausted(Cause::AboveLimit));
                 }
                 let ring = slot::allocate(&self.shared.events, evd.index() as u16, length);
-                // A shorter queue can stay where it is.
+                // A shorter queue can keep its slots.
                 if ring.is_none() && length > queue.ring_capacity {
                     return Err(exhausted(Cause::EventSlotsExhausted));
                 }
@@ -253,10 +260,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         resized
     }
 
-    /// Lets events notify the notification object again.
+    /// Enables notifications of the notification object.
     ///
     /// # Errors
-    /// INVALID_HANDLE: not a live dispatcher of this adapter.
+    /// INVALID_HANDLE: `evd` is not a live dispatcher of this adapter.
     ///
     /// Spec: EVN-01, EVN-03
     pub fn evd_enable(&self, evd: EvdId) -> Result<()> {
@@ -267,10 +274,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// Keeps events from notifying the notification object; a notification under way may still arrive.
+    /// Disables notifications of the notification object; a concurrent one may still arrive.
     ///
     /// # Errors
-    /// INVALID_HANDLE: not a live dispatcher of this adapter.
+    /// INVALID_HANDLE: `evd` is not a live dispatcher of this adapter.
     ///
     /// Spec: EVN-02
     pub fn evd_disable(&self, evd: EvdId) -> Result<()> {
@@ -280,10 +287,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// Makes waits on a dispatcher fail with INVALID_STATE, one under way included.
+    /// Makes waits on a dispatcher fail with INVALID_STATE, including a pending one.
     ///
     /// # Errors
-    /// INVALID_HANDLE: not a live dispatcher of this adapter.
+    /// INVALID_HANDLE: `evd` is not a live dispatcher of this adapter.
     ///
     /// Spec: EVN-04, EVW-05
     pub fn evd_set_unwaitable(&self, evd: EvdId) -> Result<()> {
@@ -300,7 +307,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Allows waits on a dispatcher again.
     ///
     /// # Errors
-    /// INVALID_HANDLE: not a live dispatcher of this adapter.
+    /// INVALID_HANDLE: `evd` is not a live dispatcher of this adapter.
     ///
     /// Spec: EVN-05
     pub fn evd_clear_unwaitable(&self, evd: EvdId) -> Result<()> {
@@ -311,15 +318,16 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// Destroys a dispatcher; the events in it are lost, connection requests among them refused.
+    /// Frees a dispatcher; its events are lost, and its connection requests are refused.
     ///
-    /// If it was the last one of its notification object, everybody who waits there is released and
-    /// its agent called, both without a dispatcher.
+    /// If it was the last dispatcher of its notification object, the object's waiters are released
+    /// and its agent is called, both without a dispatcher.
     ///
     /// # Errors
-    /// - INVALID_HANDLE: not a live dispatcher of this adapter.
-    /// - INVALID_STATE (EVD_IN_USE): an endpoint, a service point or the adapter feeds it.
-    ///   (EVD_WAITER): somebody waits on it.
+    /// - INVALID_HANDLE: `evd` is not a live dispatcher of this adapter.
+    /// - INVALID_STATE (EVD_IN_USE): an endpoint, a service point or the adapter feeds the
+    ///   dispatcher.
+    /// - INVALID_STATE (EVD_WAITER): the dispatcher has a waiter.
     ///
     /// Spec: EVF-01..04, CNW-05
     pub fn evd_free(&self, evd: EvdId) -> Result<()> {
@@ -332,7 +340,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 }
                 queue.check_no_waiter()
             })?;
-            // Nobody will ever hear of the requests in it, so their peers get an answer.
+            // The consumer can no longer answer the queued requests, so their peers get a refusal.
             while let Ok(Some(cr)) = self.with_evd(evd, &mut aftermath, |queue, _| {
                 Ok(queue.take_request(&self.shared.events))
             }) {
@@ -345,7 +353,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         freed
     }
 
-    /// Runs `f` on a live dispatcher.
+    /// Runs `f` on a live dispatcher under its lock.
     pub(super) fn with_evd<R>(
         &self,
         evd: EvdId,
@@ -366,7 +374,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         Err(evd.refused(self.shared.instance))
     }
 
-    /// As `with_evd`, where no other lock is held: settles by itself.
+    /// As `with_evd`, for callers without a lock: settles the effects too.
     pub(super) fn on_evd<R>(
         &self,
         evd: EvdId,
@@ -378,8 +386,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         outcome
     }
 
-    /// Destroys whatever lives at an index, fed or waited on or not: waiters return ABORT (IAC-02,
-    /// EVW-10). Settle `aftermath` when the control lock is released.
+    /// Destroys the dispatcher at an index, in use or not: waiters return ABORT (IAC-02, EVW-10).
+    ///
+    /// Settle `aftermath` after releasing the control lock.
     pub(crate) fn destroy_evd_at(
         &self,
         control: &mut Control<'_, B>,
@@ -408,7 +417,9 @@ fn exhausted(cause: Cause) -> Error {
     Error::insufficient_resources(Subtype::ResourceTevd).because(cause)
 }
 
-/// Makes the completion queue of a dispatcher where it is to stay: it is long, and each copy takes its stack.
+/// Creates the completion queue of a dispatcher in place, as it is large.
+///
+/// Each copy would take stack.
 #[inline(never)]
 fn make_completions<B: Backend>(
     backend: &mut B,
@@ -423,20 +434,21 @@ fn make_completions<B: Backend>(
     Ok(())
 }
 
-/// Whether these streams may share a dispatcher. A function of its own, like the next one: what the backend says of
-/// itself is long.
+/// Returns true if these streams may share a dispatcher.
+///
+/// Outlined, as `longest` is: the backend's attributes are large.
 #[inline(never)]
 fn merges<B: Backend>(backend: &B, streams: EvdFlags) -> bool {
     backend.provider_attributes().may_merge(streams)
 }
 
-/// The most events that a dispatcher of the device can hold.
+/// Returns the device's limit for the number of events in a dispatcher.
 #[inline(never)]
 fn longest<B: Backend>(backend: &B) -> i32 {
     backend.ia_attributes().max_evd_qlen
 }
 
-/// The number of events asked for in argument 2 (EVC-03, GEN-07).
+/// Checks the number of events in argument 2 (EVC-03, GEN-07).
 fn checked_length(min_qlen: i32) -> Result<u32> {
     let invalid = |cause| Error::invalid_argument(2).because(cause);
     match u32::try_from(min_qlen) {
@@ -446,7 +458,7 @@ fn checked_length(min_qlen: i32) -> Result<u32> {
     }
 }
 
-/// The DAT error of a refusal by the backend; `resource` names what was asked for.
+/// Converts a refusal by the backend to a DAT error; `resource` names the exhausted resource.
 pub(crate) fn backend_refused(error: BackendError, resource: Subtype) -> Error {
     match error {
         BackendError::Resources => {

@@ -1,9 +1,9 @@
-//! Events as the consumer gets them.
+//! Events for the consumer.
 
 use crate::flags::DtoStatus;
 use crate::id::{CrId, EpId, Handle, PspId, RmrId};
 
-/// The operation of a completed data transfer.
+/// Operation of a completed data transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum DtoOperation {
@@ -17,118 +17,122 @@ pub enum DtoOperation {
     Receive,
 }
 
-/// A data transfer completed (DTO-03).
+/// Completion of a data transfer (DTO-03).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct DtoCompletion {
-    /// The endpoint it ran on; for a shared buffer the one that took it.
+    /// Endpoint of the transfer; for a shared buffer, the endpoint that took it.
     pub ep: EpId,
-    /// The cookie of the post.
+    /// Cookie of the post.
     pub cookie: u64,
-    /// How it ended.
+    /// Result of the transfer.
     pub status: DtoStatus,
-    /// Bytes moved; meaningful for [`DtoStatus::Success`] only.
+    /// Number of bytes moved; valid for [`DtoStatus::Success`] only.
     pub transferred_length: u64,
-    /// What it was.
+    /// Operation of the transfer.
     pub operation: DtoOperation,
 }
 
-/// A remote memory region bind completed.
+/// Completion of a remote memory region bind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct RmrBindCompletion {
-    /// The region.
+    /// Remote memory region.
     pub rmr: RmrId,
-    /// The endpoint it was posted to.
+    /// Endpoint that the bind was posted to.
     pub ep: EpId,
-    /// The cookie of the bind.
+    /// Cookie of the bind.
     pub cookie: u64,
-    /// How it ended.
+    /// Result of the bind.
     pub status: DtoStatus,
 }
 
-/// What an operation beyond the interface was.
+/// Extended operation of a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum ExtendedOperation {
-    /// An RDMA Write that tells the peer, with a number.
+    /// An RDMA Write that also delivers an immediate value.
     WriteImmediate,
-    /// An addition to a number at the peer.
+    /// An atomic addition at the peer.
     FetchAndAdd,
-    /// An exchange of a number at the peer.
+    /// An atomic compare and swap at the peer.
     CompareAndSwap,
-    /// A receive that an RDMA Write of the peer has completed, which has put nothing into its buffer.
+    /// A receive that an RDMA Write of the peer completed; its buffer has no data.
     ReceiveImmediate {
-        /// The number that came.
+        /// Immediate value of the write.
         immediate: u32,
     },
 }
 
-/// An operation beyond the interface completed, of this side or of the peer.
+/// Completion of an extended operation, posted by this side or by the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct ExtendedCompletion {
-    /// The endpoint it ran on.
+    /// Endpoint of the operation.
     pub ep: EpId,
-    /// The cookie of the post.
+    /// Cookie of the post.
     pub cookie: u64,
-    /// How it ended.
+    /// Result of the operation.
     pub status: DtoStatus,
-    /// Bytes moved; for a receive those that the peer wrote. Meaningful for [`DtoStatus::Success`] only.
+    /// Number of bytes moved; valid for [`DtoStatus::Success`] only.
+    ///
+    /// For a receive, the bytes that the peer wrote.
     pub transferred_length: u64,
-    /// What it was.
+    /// Operation that completed.
     pub operation: ExtendedOperation,
 }
 
-/// What happened to a connection; the values are the DAT event numbers.
+/// Kind of a connection event; the values are the DAT event numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[repr(u32)]
 pub enum ConnectionEventKind {
-    /// It stands.
+    /// The connection is established.
     Established = 0x4001,
-    /// The peer's consumer rejected it.
+    /// The peer's consumer rejected the connection.
     PeerRejected = 0x4002,
-    /// It was refused without the peer's consumer.
+    /// The connection was refused without the peer's consumer.
     NonPeerRejected = 0x4003,
     /// An accept could not be completed.
     AcceptCompletionError = 0x4004,
-    /// It was ended, here or there.
+    /// One side ended the connection.
     Disconnected = 0x4005,
-    /// It failed.
+    /// The connection failed.
     Broken = 0x4006,
-    /// The timeout ran out before it stood.
+    /// The timeout passed before the connection was established.
     TimedOut = 0x4007,
     /// The peer's host cannot be reached.
     Unreachable = 0x4008,
 }
 
-/// What went wrong apart from any call; the values are the DAT event numbers.
+/// Kind of an asynchronous event; the values are the DAT event numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 #[repr(u32)]
 pub enum AsyncEventKind {
-    /// An event was lost: its dispatcher was full.
+    /// An event was lost because its dispatcher was full.
     EvdOverflow = 0x8001,
     /// The adapter failed for good.
     IaCatastrophic = 0x8002,
-    /// An endpoint or shared receive queue wants attention; the two watermark events carry this
-    /// number too, told apart by handle and reason.
+    /// An endpoint or a shared receive queue needs attention.
+    ///
+    /// An endpoint's connection ended (see `Ia::report_shared_ends`), a shared receive queue
+    /// failed, or a watermark was passed. The handle and the reason tell these apart.
     EpBroken = 0x8003,
-    /// Something took too long.
+    /// A timeout passed.
     TimedOut = 0x8004,
-    /// The provider found a fault of its own.
+    /// The provider found an internal error.
     ProviderInternalError = 0x8005,
 }
 
 /// Reason of an asynchronous event on an endpoint: the soft high watermark was exceeded (EPH-02).
 pub const REASON_SOFT_HIGH_WATERMARK: u32 = 2;
-/// Reason of an asynchronous event on a shared receive queue: the low watermark was passed (SRL-03).
+/// Reason of an asynchronous event on a shared receive queue: too few buffers are left (SRL-03).
 pub const REASON_LOW_WATERMARK: u32 = 2;
-/// Reason 0 of every handle type: overflow, catastrophic error, transfer to error.
+/// Reason 0 of every handle kind: overflow, catastrophic error, transition to error.
 pub const REASON_PRIMARY: u32 = 0;
 
-/// One event.
+/// An event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum Event {
@@ -138,47 +142,49 @@ pub enum Event {
     RmrBind(RmrBindCompletion),
     /// An operation beyond the interface completed.
     Extended(ExtendedCompletion),
-    /// A peer asks for a connection.
+    /// A peer requests a connection.
     ConnectionRequest {
-        /// The public service point it came to; `None` for a reserved one, which is gone by now (RSC-03).
+        /// Public service point of the request.
+        ///
+        /// `None` for a reserved one, which the request used up (RSC-03).
         service_point: Option<PspId>,
-        /// The connection qualifier asked for.
+        /// Connection qualifier of the request.
         qualifier: u64,
-        /// To query, accept, reject or hand off.
+        /// Connection request to query, accept, reject or hand off.
         cr: CrId,
     },
-    /// Something happened to a connection.
+    /// A connection changed state.
     Connection {
-        /// What.
+        /// Kind of the event.
         kind: ConnectionEventKind,
-        /// The endpoint.
+        /// Endpoint of the connection.
         ep: EpId,
-        /// Bytes of private data that `Ia::ep_private_data` gives.
+        /// Length in bytes of the private data that `Ia::ep_private_data` returns.
         private_data_size: u16,
     },
-    /// Something happened apart from any call.
+    /// An error or a watermark, independent of any call.
     Async {
-        /// What.
+        /// Kind of the event.
         kind: AsyncEventKind,
-        /// To which object.
+        /// Object of the event.
         handle: Handle,
-        /// Why; the meaning depends on the handle's kind.
+        /// Reason; its meaning depends on the handle's kind.
         reason: u32,
     },
-    /// The consumer posted it.
+    /// An event that the consumer posted.
     Software {
-        /// The consumer's value.
+        /// Value that the consumer posted.
         pointer: u64,
     },
 }
 
 impl Event {
-    /// The DAT event number.
+    /// Returns the DAT event number.
     pub const fn number(&self) -> u32 {
         match self {
             Self::Dto(_) => 0x0_0001,
             Self::RmrBind(_) => 0x0_1001,
-            // The number that DAT 2.0 has for operations of InfiniBand.
+            // DAT 2.0's number for InfiniBand extensions.
             Self::Extended(_) => 0x4_0000,
             Self::ConnectionRequest { .. } => 0x0_2001,
             Self::Connection { kind, .. } => *kind as u32,

@@ -1,4 +1,4 @@
-//! From a device's completion to an event: token, record, queue, endpoint.
+//! Conversion of device completions to events: token, record, queue, endpoint.
 
 use super::event::{
     DtoCompletion, DtoOperation, Event, ExtendedCompletion, ExtendedOperation, RmrBindCompletion,
@@ -12,8 +12,9 @@ use crate::shared::Shared;
 use crate::sync::RawLock;
 
 impl<B: Backend, L: RawLock> Shared<'_, B, L> {
-    /// Finds the record of a completion and books it out of its queue; `None` for a completion of
-    /// something that is not posted (an earlier life, or a device's invention).
+    /// Claims the record of a completion; `None` if the token names nothing that is posted.
+    ///
+    /// Such a token is stale, or the device made it up.
     #[inline]
     fn book(&self, completion: &Completion, immediate: Option<u32>) -> Option<Booked<'_, B, L>> {
         let index = completion.token as u32;
@@ -41,7 +42,8 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
                 match self.endpoints.get(taker.index()) {
                     Some(endpoint) if endpoint.is_taker(completion.queue_pair, queue) => endpoint,
                     _ => {
-                        // The taker is gone (or never was one): nobody is left to be told, the buffer's place is free.
+                        // The named endpoint is freed or was never on the queue, so no event is
+                        // due.
                         self.free(record, index, owner);
                         return None;
                     }
@@ -56,8 +58,10 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         })
     }
 
-    /// Turns the success of a plain data transfer straight into its event; `None` for the success of whatever else
-    /// was posted, which stays to be looked at. `received` is `u32::MAX` for requests.
+    /// Turns the success of a plain data transfer into its event.
+    ///
+    /// Returns `None` for anything else, which stays unclaimed. `received` is `u32::MAX` for
+    /// requests.
     #[inline(always)]
     pub(crate) fn deliver_plain(&self, token: u64, received: u32) -> Option<DtoCompletion> {
         let record = self.records.get(token as u32 as usize)?;
@@ -74,7 +78,8 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         })
     }
 
-    /// Turns a completion straight into an event; `None` if it makes none. `immediate` is the number that came with a receive.
+    /// Turns a completion into its event; `None` if it has none. `immediate` is the immediate value
+    /// of a receive.
     pub(crate) fn deliver(&self, completion: &Completion, immediate: Option<u32>) -> Option<Event> {
         if completion.status == DtoStatus::Success
             && immediate.is_none()
@@ -86,8 +91,10 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         self.deliver_unusual(completion, immediate)
     }
 
-    /// What a completion says. A write with a number takes a buffer and leaves nothing in it; where the buffer is a shared one, whose
-    /// event cannot tell the number, that is no message that arrived.
+    /// Corrects a completion: an immediate value in a shared buffer is BadResponse.
+    ///
+    /// A write with an immediate value takes a buffer and leaves no data in it. The event of a
+    /// shared buffer cannot carry the value, so the completion must not look like a message.
     fn understood(&self, completion: &Completion, immediate: Option<u32>) -> Completion {
         let record = self.records.get(completion.token as u32 as usize);
         let shared = || matches!(record.and_then(RecordSlot::owner), Some(Owner::Shared(_)));
@@ -101,7 +108,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         *completion
     }
 
-    /// Failures, suppressed ones, binds, shared buffers, and what a device made up.
+    /// Delivers failed and suppressed completions, binds, shared buffers and made-up completions.
     fn deliver_unusual(&self, completion: &Completion, immediate: Option<u32>) -> Option<Event> {
         let completion = &self.understood(completion, immediate);
         let booked = self.book(completion, immediate)?;
@@ -122,8 +129,9 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         Some(self.event(&finished, booked.endpoint.handle.load()))
     }
 
-    /// Keeps a completion in its record, as an event to be dequeued later; tells the record and
-    /// whether the event is a notification. `None` if it makes no event.
+    /// Keeps a completion in its record as an event; `None` if it has no event.
+    ///
+    /// Returns the record's index, and whether the event is a notification.
     pub(crate) fn keep(
         &self,
         completion: &Completion,
@@ -165,7 +173,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         Some(event)
     }
 
-    /// The endpoint slot that a ready record's event speaks of.
+    /// Returns the index of the endpoint that a ready record's event names.
     pub(crate) fn endpoint_of(&self, record: &RecordSlot) -> Option<u16> {
         Some(match record.owner()? {
             Owner::Requests(ep) | Owner::Receives(ep) => ep.index() as u16,
@@ -229,12 +237,15 @@ struct Booked<'s, B: Backend, L> {
     endpoint: &'s EndpointSlot<B::SendQueue, B::ReceiveQueue, L>,
 }
 
-/// Bytes moved: what was posted for requests, what arrived (never more than was posted) for receives.
+/// Returns the number of bytes moved.
+///
+/// For a request, this is the length as posted; for a receive, the length that arrived, but at most
+/// as posted.
 #[inline]
 fn moved(record: &RecordSlot, completion: &Completion) -> u32 {
     match record.kind() {
         RecordKind::Dto(DtoOperation::Receive) => completion.length.min(record.length()),
-        // It went elsewhere.
+        // The data went to the address of the peer's write.
         RecordKind::Extended(ExtendedOperation::ReceiveImmediate { .. }) => completion.length,
         _ => record.length(),
     }

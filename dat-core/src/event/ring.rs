@@ -1,4 +1,4 @@
-//! The ring of those events of a dispatcher that are no completions, in the order in which they and completions came.
+//! Ring of a dispatcher's events other than completions, each with its place among the completions.
 
 use super::Aftermath;
 use super::event::Event;
@@ -10,14 +10,14 @@ use crate::shared::Shared;
 use crate::sync::{RawLock, Table};
 
 impl<C: CompletionQueue> EvdQueue<C> {
-    /// Removes the first event that is no completion, which has been looked at.
+    /// Drops the first event of the ring, which the caller has read.
     #[inline(always)]
     pub(super) fn drop_other(&mut self) {
         self.ring_head = wrap(self.ring_head, 1, self.ring_capacity);
         self.ring_length = self.ring_length.wrapping_sub(1);
     }
 
-    /// Moves the ring to another run of slots, which has room for what is queued.
+    /// Moves the ring to another run of slots, which has room for the queued events.
     pub(crate) fn move_ring(&mut self, events: &Table<'_, EventSlot>, base: u32, capacity: u32) {
         for offset in 0..self.ring_length {
             let from = self.ring_slot(events, offset);
@@ -32,7 +32,8 @@ impl<C: CompletionQueue> EvdQueue<C> {
         self.ring_head = 0;
     }
 
-    /// Takes other events out until one is a connection request; for a queue that is to be emptied.
+    /// Removes ring events up to the first connection request and returns it. For a dispatcher that
+    /// is being freed.
     pub(crate) fn take_request(&mut self, events: &Table<'_, EventSlot>) -> Option<CrId> {
         while self.ring_length != 0 {
             let event = self.ring_slot(events, 0).and_then(EventSlot::load);
@@ -44,9 +45,9 @@ impl<C: CompletionQueue> EvdQueue<C> {
         None
     }
 
-    /// Queues an event that is no completion, behind all completions there are by now.
+    /// Queues an event other than a completion, after all completions that can be polled.
     ///
-    /// False: the queue is full and the event was not queued; what that means is the caller's matter.
+    /// Returns false if the queue is full; the event is then not queued, and the caller reports it.
     pub(crate) fn push<B, L>(
         &mut self,
         event: &Event,
@@ -61,8 +62,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
         self.push_ahead(event, shared, aftermath)
     }
 
-    /// As `push`, but ahead of completions that nobody has asked the device for yet: ESTABLISHED
-    /// precedes all data of its connection.
+    /// As `push`, but before unpolled completions: ESTABLISHED precedes all data of its connection.
     pub(crate) fn push_ahead<B, L>(
         &mut self,
         event: &Event,
@@ -80,7 +80,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
         queued
     }
 
-    /// As `push_ahead`, where nobody is to be told.
+    /// As `push_ahead`, without an announcement.
     #[inline(always)]
     pub(crate) fn append(&mut self, event: &Event, events: &Table<'_, EventSlot>) -> bool {
         if self.ring_length >= self.queue_length {
@@ -94,7 +94,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
         true
     }
 
-    /// Queues ESTABLISHED of an endpoint ahead of all its completions, polled ones included.
+    /// Queues an endpoint's ESTABLISHED before all its completions, polled ones included.
     pub(crate) fn push_established<B, L>(
         &mut self,
         event: &Event,
@@ -121,7 +121,8 @@ impl<C: CompletionQueue> EvdQueue<C> {
             after = after.wrapping_add(1);
             index = record.next();
         }
-        // Other events stay in the order of what precedes them, so those behind the place give way.
+        // Ring events are ordered by the number of completions before them: those with a higher
+        // number move one slot towards the end.
         let mut position = self.ring_length.wrapping_sub(1);
         while let (Some(slot), Some(before)) = (
             self.ring_slot(&shared.events, position),
@@ -141,7 +142,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
         true
     }
 
-    /// As `push`, for events nobody asked for: a full queue is an overflow, reported once (DTO-13).
+    /// As `push`, for unsolicited events: a full queue is an overflow, reported once (DTO-13).
     pub(crate) fn push_unsolicited<B, L>(
         &mut self,
         event: &Event,
@@ -157,8 +158,9 @@ impl<C: CompletionQueue> EvdQueue<C> {
         queued
     }
 
-    /// As `push_unsolicited`, for an event after which the others say nothing any more: where there is no room the youngest of them is lost in
-    /// its place.
+    /// As `push_unsolicited`, for an event that makes the others irrelevant.
+    ///
+    /// If the queue is full, it replaces the newest ring event.
     #[cold]
     pub(crate) fn push_final<B, L>(
         &mut self,
@@ -178,7 +180,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
         }
     }
 
-    /// Reports an event that was not queued, unless one was reported since the queue was empty.
+    /// Reports a lost event, unless one was reported since the queue was empty.
     pub(crate) fn note_overflow(&mut self, queued: bool, aftermath: &mut Aftermath) {
         if !queued && !self.overflowed {
             self.overflowed = true;
@@ -186,7 +188,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
         }
     }
 
-    /// The slot of a queued event, or of the next one where there is room for it.
+    /// Returns the slot of a queued event, or of the next one if it fits.
     #[inline(always)]
     pub(super) fn ring_slot<'s>(
         &self,
@@ -198,7 +200,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
     }
 }
 
-/// `position + step` in a ring; both are at most `capacity`.
+/// Returns `position + step` in a ring; both are at most `capacity`.
 #[inline(always)]
 fn wrap(position: u32, step: u32, capacity: u32) -> u32 {
     let sum = position.wrapping_add(step);

@@ -1,17 +1,17 @@
-//! Places for events that no posted request pays for: connection, request, asynchronous, software.
+//! Slots for events without a record: connection, request, asynchronous, software.
 
 use super::event::{AsyncEventKind, ConnectionEventKind, Event};
 use crate::id::{CrId, EpId, Handle, PspId};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{Table, Word64};
 
-/// Place for one queued event; lend as many as all event dispatchers together may queue.
+/// Slot for one queued event; lend as many as all event dispatchers together may queue.
 ///
 /// The words belong to the holder of the lock of the dispatcher that owns the slot.
 #[derive(Debug)]
 pub struct EventSlot {
     words: [Word64; 4],
-    /// The event dispatcher the slot was given to, plus one; changed under the control lock only.
+    /// Index of the owning event dispatcher, plus one; changed under the control lock only.
     owner: AtomicU32,
 }
 
@@ -34,8 +34,9 @@ impl EventSlot {
         owner: AtomicU32::new(0),
     };
 
-    /// Stores an event that arrived after `after` completions; false for a completion, which has
-    /// its place in a record.
+    /// Stores an event that arrived after `after` completions; returns false for a completion.
+    ///
+    /// Completions are kept in records.
     #[inline(always)]
     pub(super) fn store(&self, event: &Event, after: u32) -> bool {
         let (tag, a, b, c) = match *event {
@@ -75,19 +76,19 @@ impl EventSlot {
         true
     }
 
-    /// How many completions had arrived before the event.
+    /// Returns the number of completions that arrived before the event.
     pub(super) fn after(&self) -> u32 {
         let [first, ..] = &self.words;
         (first.load() >> 32) as u32
     }
 
-    /// Changes how many completions had arrived before the event.
+    /// Sets the number of completions that arrived before the event.
     pub(super) fn set_after(&self, after: u32) {
         let [first, ..] = &self.words;
         first.store(u64::from(after) << 32 | (first.load() & u64::from(u32::MAX)));
     }
 
-    /// The event; `None` only if the slot never held one.
+    /// Returns the event; `None` only if the slot never held one.
     pub(super) fn load(&self) -> Option<Event> {
         let [first, second, third, fourth] = &self.words;
         let tag = first.load() as u32;
@@ -127,12 +128,12 @@ impl EventSlot {
         })
     }
 
-    /// Takes the slot from whatever dispatcher had it.
+    /// Removes the slot from its dispatcher.
     pub(crate) fn disown(&self) {
         self.owner.store(0, Ordering::Relaxed);
     }
 
-    /// Moves the content of another slot here.
+    /// Copies the content of another slot.
     pub(super) fn copy_from(&self, other: &Self) {
         for (to, from) in self.words.iter().zip(&other.words) {
             to.store(from.load());
@@ -140,7 +141,7 @@ impl EventSlot {
     }
 }
 
-/// Gives a run of `count` unowned slots to event dispatcher `evd`; called under the control lock.
+/// Gives a run of `count` unowned slots to event dispatcher `evd`. Needs the control lock.
 pub(super) fn allocate(slots: &Table<'_, EventSlot>, evd: u16, count: u32) -> Option<u32> {
     let base =
         crate::storage::find_run(slots, count, |slot| slot.owner.load(Ordering::Relaxed) == 0)?;
@@ -151,7 +152,7 @@ pub(super) fn allocate(slots: &Table<'_, EventSlot>, evd: u16, count: u32) -> Op
     Some(base)
 }
 
-/// Takes a run of slots back.
+/// Takes back a run of slots.
 pub(super) fn give_back(slots: &[EventSlot], base: u32, count: u32) {
     for slot in run(slots, base, count) {
         slot.disown();

@@ -1,4 +1,4 @@
-//! Streams that feed event dispatchers, and the notices of their completion queues.
+//! Streams that feed event dispatchers, and the events of their completion queues.
 
 use super::Aftermath;
 use super::control::backend_refused;
@@ -10,7 +10,7 @@ use crate::ia::Ia;
 use crate::id::EvdId;
 use crate::sync::RawLock;
 
-/// A wait that looks at its dispatcher next.
+/// A wait that polls its dispatcher next.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OwnWait {
     pub(crate) evd: u16,
@@ -18,14 +18,15 @@ pub(crate) struct OwnWait {
 }
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
-    /// Lets a stream feed a dispatcher; returns the index the object keeps. Called under the control lock.
+    /// Attaches a stream to a dispatcher; returns the dispatcher's index. Needs the control lock.
     ///
-    /// `stream` are the kinds that must be among the dispatcher's flags, `role` is the subtype that
-    /// names the dispatcher in an error. For a completion stream `endpoint` says how it shapes waits
-    /// and how many completions it may have outstanding; the completion queue grows with them.
+    /// The dispatcher's flags must contain all of `stream`; `role` is the subtype that names the
+    /// dispatcher in an error. For a completion stream, `endpoint` gives the configuration for
+    /// waits and the number of completions that may be outstanding; the completion queue grows by
+    /// that number.
     ///
     /// # Errors
-    /// - INVALID_HANDLE (`role`): not a live dispatcher, or not one for this stream (EVC-05).
+    /// - INVALID_HANDLE (`role`): `evd` is not a live dispatcher, or lacks the stream (EVC-05).
     /// - INVALID_PARAMETER: the streams may not share a dispatcher (EPC-04..06, EPX-06).
     /// - INSUFFICIENT_RESOURCES (TEVD): the completion queue cannot grow.
     pub(crate) fn attach_stream(
@@ -53,7 +54,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 .because(Cause::FlagCombination);
             match endpoint {
                 None => {
-                    // Only threshold completions go together with other streams (EPC-05, EPC-06).
+                    // Other streams may share a dispatcher only with threshold completions (EPC-05,
+                    // EPC-06).
                     if !matches!(queue.config, None | Some(EvdConfig::Threshold)) {
                         return Err(clash);
                     }
@@ -88,8 +90,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// Changes how many completions an attached completion stream may have outstanding. Called under
-    /// the control lock; cannot fail where `new` is below `old`.
+    /// Changes the number of completions that an attached completion stream may have outstanding.
+    ///
+    /// Needs the control lock. Cannot fail if `new` is below `old`.
     ///
     /// # Errors
     /// - INSUFFICIENT_RESOURCES (TEVD): the completion queue cannot grow.
@@ -118,7 +121,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// Ends a stream; for a completion stream `endpoint_places` is what it was attached with.
+    /// Detaches a stream; `endpoint_places` is the number that a completion stream was attached
+    /// with.
     ///
     /// The object's completions must have been dropped before (`EvdQueue::forget_endpoint`).
     pub(crate) fn detach_stream(&self, evd: u16, endpoint_places: Option<u32>) {
@@ -136,7 +140,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
-    /// Whether the dispatcher at an index was made for a stream.
+    /// Returns true if the dispatcher at an index has these streams.
     pub(crate) fn takes(&self, evd: u16, stream: EvdFlags) -> bool {
         self.shared
             .event_dispatchers
@@ -144,7 +148,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             .is_some_and(|slot| slot.queue.with(|queue| queue.flags.contains(stream)))
     }
 
-    /// The handle of the dispatcher that lives at an index; null if none does.
+    /// Returns the handle of the dispatcher at an index; null if the slot is free.
     pub(crate) fn evd_id_at(&self, evd: u16) -> EvdId {
         self.shared
             .event_dispatchers
@@ -152,16 +156,17 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             .map_or(EvdId::NULL, |slot| slot.queue.with(|queue| queue.id))
     }
 
-    /// The backend told of completions in an armed completion queue: takes them in, tells whoever
-    /// waits for them and arms the queue again. `solicited`: one that was taken in before notifies, whichever it
-    /// was. No lock may be held.
+    /// Handles the event of an armed completion queue: polls it, announces and arms it again.
+    ///
+    /// `solicited`: an earlier polled completion may have been the solicited one, so any queued
+    /// event notifies. No lock may be held.
     pub(crate) fn completions_arrived(&self, queue: u16, solicited: bool) {
         if let Some(slot) = self.shared.event_dispatchers.get(usize::from(queue)) {
             let mut aftermath = Aftermath::default();
             slot.queue.with(|queue| {
                 queue.armed = false;
                 queue.harvest(&self.shared, &mut aftermath);
-                // Once it is dequeued there is nothing left to tell of.
+                // A dequeued event needs no notification.
                 if solicited && queue.queued() != 0 {
                     queue.announce(true, &mut aftermath);
                 }
@@ -171,18 +176,21 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
-    /// As `completions_arrived`, called by a wait that looks at its dispatcher next: one for whatever comes first takes it from the device by itself.
+    /// As `completions_arrived`, for the wait `own`, which polls its dispatcher next.
+    ///
+    /// If `own` is a quick wait on this queue, it polls the device itself. So this only marks the
+    /// queue unarmed and removes the waker.
     pub(crate) fn completions_arrived_for(&self, own: OwnWait, queue: u16, solicited: bool) {
         let slot = self.shared.event_dispatchers.get(usize::from(queue));
         let waker = slot.filter(|_| own.evd == queue).and_then(|slot| {
             let mut queue = slot.queue.hold();
-            // Another wait may have come in its place, which is to be told.
+            // Another wait may have replaced it and needs the announcement.
             queue.takes_next(own.serial).then(|| {
                 queue.armed = false;
                 queue.change_waker(None)
             })
         });
-        // A waker is dropped outside of the lock: that runs the consumer's code.
+        // Drops the waker outside the lock: that runs the consumer's code.
         if waker.is_none() {
             self.completions_arrived(queue, solicited);
         }

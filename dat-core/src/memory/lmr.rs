@@ -1,4 +1,4 @@
-//! Local memory regions: making, querying and freeing them.
+//! Local memory regions: creation, queries, freeing.
 
 use core::ptr;
 
@@ -16,20 +16,20 @@ use crate::storage::reach;
 use crate::sync::RawLock;
 use crate::sync::atomic::{Ordering, fence};
 
-/// What to make a local memory region of.
+/// Memory to create a local memory region from.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LmrMemory {
     /// A range of memory.
     Virtual(Region),
-    /// The memory of an existing region, once more: with another zone or other privileges.
+    /// The memory of an existing region, with another zone or other privileges.
     Lmr(LmrId),
-    /// Memory shared with others who register it under the same cookie.
+    /// Memory shared with others, who register it under the same cookie.
     SharedVirtual(Region, [u8; LMR_COOKIE_SIZE]),
 }
 
 impl LmrMemory {
-    /// The DAT memory type.
+    /// Returns the DAT memory type.
     pub const fn memory_type(&self) -> MemoryType {
         match self {
             Self::Virtual(_) => MemoryType::Virtual,
@@ -39,55 +39,55 @@ impl LmrMemory {
     }
 }
 
-/// A local memory region to make.
+/// Parameters of a local memory region to create.
 #[derive(Debug)]
 pub struct LmrRequest {
-    /// What of.
+    /// Memory of the region.
     pub memory: LmrMemory,
-    /// The zone whose endpoints and shared receive queues may use it.
+    /// Zone whose endpoints and shared receive queues may use the region.
     pub pz: PzId,
-    /// Who may do what to it.
+    /// Privileges of local and remote access.
     pub privileges: MemoryPrivileges,
 }
 
-/// A local memory region that was made.
+/// Result of creating a local memory region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct LmrCreated {
-    /// The region.
+    /// Handle of the region.
     pub lmr: LmrId,
-    /// Names it in local segments and binds; never 0.
+    /// Context for local segments and binds; never 0.
     pub lmr_context: u32,
-    /// Names it for peers; 0 if no remote privilege was asked for (LMC-05).
+    /// Context for peers; 0 without a remote privilege (LMC-05).
     pub rmr_context: u32,
-    /// First registered byte.
+    /// Address of the first registered byte.
     pub registered_address: u64,
-    /// Registered bytes.
+    /// Number of registered bytes.
     pub registered_size: u64,
 }
 
-/// What a local memory region was made of, as a query tells it.
+/// Memory that a region was created from, as a query reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum LmrSource {
     /// A range of memory.
     Virtual {
-        /// First byte.
+        /// Address of the first byte.
         address: u64,
     },
-    /// The memory of another region, which may be gone by now (LMF-04).
+    /// The memory of another region, which may have been freed since (LMF-04).
     Lmr(LmrId),
     /// Shared memory.
     SharedVirtual {
-        /// First byte.
+        /// Address of the first byte.
         address: u64,
-        /// The cookie.
+        /// Cookie of the shared memory.
         cookie: [u8; LMR_COOKIE_SIZE],
     },
 }
 
 impl LmrSource {
-    /// The DAT memory type.
+    /// Returns the DAT memory type.
     pub const fn memory_type(&self) -> MemoryType {
         match self {
             Self::Virtual { .. } => MemoryType::Virtual,
@@ -97,47 +97,49 @@ impl LmrSource {
     }
 }
 
-/// What a query tells of a local memory region.
+/// Result of a local memory region query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct LmrParam {
-    /// The adapter.
+    /// Handle of the adapter.
     pub ia: Handle,
-    /// What it was made of.
+    /// Memory that the region was created from.
     pub source: LmrSource,
-    /// Bytes asked for.
+    /// Length in bytes, as requested.
     pub length: u64,
-    /// The zone.
+    /// Protection zone.
     pub pz: PzId,
-    /// Who may do what.
+    /// Privileges of local and remote access.
     pub privileges: MemoryPrivileges,
-    /// Names it in local segments and binds.
+    /// Context for local segments and binds.
     pub lmr_context: u32,
-    /// Names it for peers, or 0.
+    /// Context for peers; 0 without a remote privilege.
     pub rmr_context: u32,
-    /// Registered bytes.
+    /// Number of registered bytes.
     pub registered_size: u64,
-    /// First registered byte.
+    /// Address of the first registered byte.
     pub registered_address: u64,
 }
 
-/// Set in `windows` of a slot that takes no binds: it is being freed, or holds no region. What is below may count binds
-/// that are about to find out.
+/// Set in a slot's `windows` while it takes no binds.
+///
+/// Its region is being freed, or it holds none. The bits below may count binds that have not seen
+/// it yet.
 const CLOSED: u32 = 1 << 31;
-/// Set in `generation` of a slot that holds a cookie instead of a region.
+/// Set in a slot's `generation` while it holds a cookie instead of a region.
 const HOLDS_COOKIE: u32 = 1 << 31;
 
-/// What `source` of a region's slot says.
+/// Decoded `source` word of a region's slot.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin {
     Virtual,
     Lmr(LmrId),
-    /// Shared; the cookie is in the slot of this index.
+    /// Shared memory; the slot of this index holds the cookie.
     Cookie(u16),
 }
 
 impl Origin {
-    /// Handles are above all cookie indices, because their kind is never 0.
+    /// Encodes the origin. Handles are above all cookie indices, because their kind is never 0.
     const fn to_word(self) -> u64 {
         match self {
             Self::Virtual => 0,
@@ -155,38 +157,40 @@ impl Origin {
     }
 }
 
-/// The slot side that only the holder of the control lock uses, but for the windows count.
+/// Part of the slot that only the holder of the control lock changes.
+///
+/// The window count is an exception. Binds read this part too.
 impl LmrSlot {
-    /// Whether a region lives here.
+    /// Returns true if the slot holds a region.
     pub(crate) fn is_live(&self) -> bool {
         self.identity.is_live()
     }
 
-    /// Whether `lmr` lives here.
+    /// Returns true if the slot holds the region `lmr`.
     pub(crate) fn is(&self, lmr: LmrId, instance: u16) -> bool {
         self.is_live() && self.id(instance, lmr.index() as u16) == lmr
     }
 
-    /// Frees the slot without telling the device: its adapter is gone.
+    /// Frees the slot without a call to the device: its adapter is gone.
     pub(crate) fn forget(&self) {
         self.windows.store(CLOSED, Ordering::SeqCst);
         self.identity.clear();
         self.forget_cookie();
     }
 
-    /// The word the consumer keeps with the region.
+    /// Returns the consumer's context word of the region.
     pub(crate) fn consumer_context(&self) -> u64 {
         self.context.load()
     }
 
-    /// Replaces the word the consumer keeps with the region.
+    /// Replaces the consumer's context word of the region.
     pub(crate) fn set_consumer_context(&self, context: u64) {
         self.context.store(context);
     }
 
-    /// Whether `context` names the region that lives here.
+    /// Returns true if `context` names the region in the slot.
     pub(super) fn is_named(&self, context: u32) -> bool {
-        // What was read of the region before is older than this look.
+        // Orders earlier reads of the region's fields before this check.
         fence(Ordering::Acquire);
         context != 0 && self.identity.context() == context
     }
@@ -205,14 +209,14 @@ impl LmrSlot {
         false
     }
 
-    /// Lets no bind count a window any more; false, and nothing changed, if one is counted.
+    /// Closes the slot for binds; returns false and changes nothing if a window is counted.
     pub(super) fn close(&self) -> bool {
         self.windows
             .compare_exchange(0, CLOSED, Ordering::SeqCst, Ordering::SeqCst)
             .is_ok()
     }
 
-    /// Counts one window less.
+    /// Releases a window.
     pub(super) fn release_window(&self) {
         let _changed = self
             .windows
@@ -237,16 +241,16 @@ impl LmrSlot {
         Origin::from_word(self.source.load())
     }
 
-    /// The generation if the slot can take another region.
+    /// Returns the generation if the slot can take another region.
     fn free_generation(&self) -> Option<u32> {
         let generation = self.generation.load(Ordering::Relaxed);
         (!self.is_live() && generation & HOLDS_COOKIE == 0 && next_generation(generation).is_ok())
             .then_some(generation)
     }
 
-    /// Puts a region into a free slot, where nobody finds it yet.
+    /// Writes a region to a free slot without publishing it.
     pub(super) fn fill(&self, generation: u32, region: &Registered) {
-        // A reader that sees any of the new fields sees the cleared identity as well.
+        // A reader that sees any of the new fields also sees the cleared identity.
         self.identity.clear();
         self.generation.store(generation, Ordering::Relaxed);
         self.base.store(region.base, Ordering::Relaxed);
@@ -258,16 +262,18 @@ impl LmrSlot {
         self.context.store(0);
     }
 
-    /// Makes the region that was put there valid, under its context.
+    /// Makes the written region valid under its context.
     pub(super) fn publish(&self, context: u32, region: &Registered) {
         self.identity
             .set(context, zone_part(region.zone) | region.privileges.bits());
-        // A slot that was never used is open already, maybe with a stale bind passing through.
+        // A slot that was never used is already open, and a stale bind may be counting right now.
         self.windows.fetch_and(!CLOSED, Ordering::SeqCst);
     }
 
-    /// Keeps a cookie in a free slot. All fields of a region without the ones that tell it from a
-    /// free slot have room for exactly the ten words of a cookie, also where addresses have 32 bits.
+    /// Stores a cookie in a free slot.
+    ///
+    /// The fields of a region, without those that distinguish it from a free slot, have room for
+    /// exactly the ten words of a cookie, even if addresses have 32 bits.
     pub(super) fn store_cookie(&self, index: u16, cookie: &[u8; LMR_COOKIE_SIZE]) {
         self.identity.clear();
         let mut words = cookie.chunks_exact(4).map(|bytes| {
@@ -276,7 +282,7 @@ impl LmrSlot {
                 .fold(0_u32, |word, &byte| word << 8 | u32::from(byte))
         });
         let mut next = || words.next().unwrap_or_default();
-        // Whatever the word says, it is no privilege on a region: this context leads to another slot.
+        // The word grants no privilege, whatever its value: this context leads to another slot.
         self.identity.set(u32::from(index ^ 1), next());
         self.local_key.store(next(), Ordering::Relaxed);
         self.remote_key.store(next(), Ordering::Relaxed);
@@ -291,7 +297,7 @@ impl LmrSlot {
         self.generation.fetch_or(HOLDS_COOKIE, Ordering::Relaxed);
     }
 
-    /// The cookie in a slot that holds one.
+    /// Returns the cookie if the slot holds one.
     fn cookie(&self) -> Option<[u8; LMR_COOKIE_SIZE]> {
         if self.generation.load(Ordering::Relaxed) & HOLDS_COOKIE == 0 {
             return None;
@@ -323,7 +329,7 @@ impl LmrSlot {
     }
 }
 
-/// A region as it goes into its slot.
+/// Fields of a region for its slot.
 pub(super) struct Registered {
     pub(super) zone: u16,
     pub(super) privileges: MemoryPrivileges,
@@ -333,10 +339,10 @@ pub(super) struct Registered {
     pub(super) origin: Origin,
 }
 
-/// The context of a region: the generation folded to 1..=65,535, then the index.
+/// Returns the context of a region: the generation folded to 1..=65,535, then the index.
 ///
-/// Regions are made in the free slot that was used least, so a context comes back only after its
-/// slot, and with it every other free one, took 65,535 registrations.
+/// A region is created in the least used free slot. So a context repeats only after 65,535
+/// registrations in its slot and in every other free one.
 fn context_of(generation: u32, index: u16) -> u32 {
     let folded = generation
         .saturating_sub(1)
@@ -348,23 +354,25 @@ fn context_of(generation: u32, index: u16) -> u32 {
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Registers memory, with a zone and privileges.
     ///
-    /// Exactly the memory asked for is registered. A region made from another one has all of its
-    /// memory, whatever the other's zone and privileges, and does not need it any more (LMF-04).
-    /// A region with a cookie takes a second slot of the storage for each cookie in use.
+    /// Registers exactly the requested memory. A region made from another one gets all of its
+    /// memory, whatever the other's zone and privileges, and stays valid without it (LMF-04). Each
+    /// cookie in use takes one more slot of the storage.
     ///
-    /// Shared memory is refused (INVALID_STATE) where this adapter can see that the sharers do not
-    /// speak of the same memory: a range registered under one cookie overlaps one registered under
-    /// another, or one cookie is used with two lengths. One cookie may come with several addresses,
-    /// since memory can be mapped more than once. All 40 bytes of a cookie count.
+    /// Shared memory is refused (INVALID_STATE) if this adapter can see that the sharers mean
+    /// different memory: a range under one cookie overlaps a range under another, or one cookie is
+    /// used with two lengths. One cookie may have several addresses, because memory can be mapped
+    /// more than once. All 40 bytes of a cookie count.
     ///
     /// # Errors
-    /// - INVALID_HANDLE (PZ): not a live zone of this adapter. (LMR): the same for the region to make it from.
-    /// - MODEL_NOT_SUPPORTED: the provider does not take this type of memory.
+    /// - INVALID_HANDLE (PZ): the zone is not a live zone of this adapter.
+    /// - INVALID_HANDLE (LMR): the source region is not a live region of this adapter.
+    /// - MODEL_NOT_SUPPORTED: the provider does not support this type of memory.
     /// - INVALID_PARAMETER (ARG6): privilege bits outside 0x33.
-    /// - INVALID_PARAMETER (ARG4): no bytes, more than `max_lmr_block_size`, or the end is beyond the
-    ///   address space. (ARG3): the end is above `max_lmr_virtual_address`.
+    /// - INVALID_PARAMETER (ARG4): the length is 0 or above `max_lmr_block_size`, or the end is
+    ///   beyond the address space.
+    /// - INVALID_PARAMETER (ARG3): the end is above `max_lmr_virtual_address`.
     /// - INVALID_STATE: the memory is not shared as the cookie says.
-    /// - INSUFFICIENT_RESOURCES (MEMORY_REGION): storage or device have no room for it.
+    /// - INSUFFICIENT_RESOURCES (MEMORY_REGION): storage or device resources are exhausted.
     /// - INVALID_HANDLE (IA): the adapter is being closed.
     ///
     /// Spec: LMC-01..11
@@ -403,7 +411,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 .backend()?
                 .register(&Registration::of(
                     domain,
-                    // The memory is reached through the provenance that its registration exposed.
+                    // The registration exposed the memory's provenance.
                     ptr::with_exposed_provenance_mut(base),
                     length,
                     request.privileges,
@@ -433,7 +441,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 origin,
             };
             slot.fill(generation, &region);
-            // A post that guessed the context may have looked at what the slot held before.
+            // A post that guessed the context may have read the slot's former fields.
             self.outlast_posts();
             slot.publish(lmr_context, &region);
             Ok(LmrCreated {
@@ -446,11 +454,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// Tells how a region was made and what it got.
+    /// Queries a local memory region; all fields are filled in.
     ///
     /// # Errors
-    /// - INVALID_HANDLE (LMR): not a live region of this adapter.
-    /// - INVALID_PARAMETER (ARG2): the mask has undefined bits.
+    /// - INVALID_HANDLE (LMR): `lmr` is not a live region of this adapter.
+    /// - INVALID_PARAMETER (ARG2): `mask` has undefined bits.
     ///
     /// Spec: LMQ-01, GEN-08
     pub fn lmr_query(&self, lmr: LmrId, mask: LmrFields) -> Result<LmrParam> {
@@ -484,21 +492,22 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// Frees a region: its contexts are dead and its memory is the caller's again on return.
+    /// Frees a local memory region.
     ///
-    /// Transfers in flight on it may fail; later local use is a PRIVILEGES_VIOLATION, later remote use
-    /// fails at the peer with REMOTE_ACCESS.
+    /// On return, its contexts are invalid and its memory is the caller's again. Transfers that use
+    /// it may fail. Later local use is a PRIVILEGES_VIOLATION; later remote use fails at the peer
+    /// with REMOTE_ACCESS.
     ///
     /// # Errors
-    /// - INVALID_HANDLE (LMR): not a live region of this adapter.
-    /// - INVALID_STATE (LMR_IN_USE): a remote memory region is bound to it, or a bind that was posted
-    ///   may bind or unbind it still.
+    /// - INVALID_HANDLE (LMR): `lmr` is not a live region of this adapter.
+    /// - INVALID_STATE (LMR_IN_USE): a remote memory region is bound to the region, or a posted
+    ///   bind may still bind or unbind it.
     ///
     /// Spec: LMF-01..04, GEN-15
     pub fn lmr_free(&self, lmr: LmrId) -> Result<()> {
         match self.try_lmr_free(lmr) {
             Err(error) if error.kind() == crate::error::ErrorKind::InvalidState => {
-                // The bind that lets the region go may be done without anybody having polled it.
+                // The bind that releases the region may have completed without being polled.
                 self.harvest_binds();
                 self.try_lmr_free(lmr)
             }
@@ -518,7 +527,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// Destroys the region in a slot, if there is one, whatever is bound to it.
+    /// Destroys the region in a slot, if the slot holds one, bound or not.
     pub(crate) fn destroy_lmr_at(&self, control: &mut Control<'_, B>, index: u16) {
         let Some(slot) = self.shared.local_regions.get(usize::from(index)) else {
             return;
@@ -547,13 +556,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
-    /// Waits until the posts that are under way are over, where they may read what they name; called under the
-    /// control lock.
+    /// Waits for the posts in progress, if the backend reads segments at post. Needs the control
+    /// lock.
     ///
-    /// A post holds the lock of its endpoint from its look at the table of regions until the device has it. So
-    /// one that passed a lock after this held it sees all that was written to the table before, and one that did
-    /// not is over: no post on it mixes the fields of a region with those of the slot's next one, and none that
-    /// saw a region alive still reads it.
+    /// A post holds its endpoint's lock from its check of the region table until the device has the
+    /// work request. A post that takes the lock after this function sees all earlier writes to the
+    /// table; one that took it before has ended. So no post mixes the fields of a region with those
+    /// of the slot's next one, and no post that saw a region alive still reads its memory.
     fn outlast_posts(&self) {
         if B::READS_AT_POST {
             for endpoint in self.shared.endpoints.made() {
@@ -562,7 +571,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
-    /// The slot of a live region; the control lock keeps it alive.
+    /// Returns the slot of a live region; the control lock keeps the region alive.
     fn live_region(&self, lmr: LmrId) -> Result<&LmrSlot> {
         match self.shared.local_regions.get(lmr.index()) {
             Some(slot) if slot.is(lmr, self.shared.instance) => Ok(slot),
@@ -574,7 +583,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         self.shared.local_regions.get(usize::from(index))?.cookie()
     }
 
-    /// Whether the cookie fits what other sharers of this adapter said.
+    /// Checks a cookie against those of this adapter's other shared regions.
     fn check_sharing(
         &self,
         base: usize,
@@ -590,7 +599,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             if self.cookie_at(index).as_ref() == Some(cookie) {
                 return other_length != length;
             }
-            // Neither range wraps, or it would not have been registered.
+            // Neither range wraps: `check_range` refuses such ranges.
             base < other_base.saturating_add(other_length)
                 && other_base < base.saturating_add(length)
         };
@@ -607,7 +616,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         Ok(())
     }
 
-    /// Finds the slots for a region and its cookie.
+    /// Finds free slots for a region and for its cookie.
     fn places(&self, cookie: Option<&[u8; LMR_COOKIE_SIZE]>) -> Result<Places<'_>> {
         let mut free = LeastUsed::default();
         let mut known = None;
@@ -617,7 +626,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             };
             if let Some(generation) = slot.free_generation() {
                 free.offer(generation, (index, slot));
-                // Nothing was used less, and there is nothing else to look for.
+                // No slot is less used, and there is no cookie to look for.
                 if generation == 0 && cookie.is_none() {
                     break;
                 }
@@ -645,7 +654,7 @@ struct Places<'r> {
     cookie: Option<Place<'r>>,
 }
 
-/// The two free slots that were used least.
+/// The two least used free slots.
 #[derive(Default)]
 struct LeastUsed<'r> {
     first: Option<(u32, Place<'r>)>,
@@ -685,7 +694,7 @@ fn check_range(base: usize, length: usize, adapter: &IaAttributes) -> Result<()>
     if length as u64 > adapter.max_lmr_block_size {
         return Err(Error::invalid_argument(4).because(Cause::AboveLimit));
     }
-    // The last byte of the address space is left out, so that ends of ranges are addresses too.
+    // The last byte of the address space is excluded, so that ends of ranges are addresses too.
     let Some(end) = base.checked_add(length) else {
         return Err(Error::invalid_argument(4).because(Cause::AddressOverflow));
     };

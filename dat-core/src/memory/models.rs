@@ -1,4 +1,4 @@
-//! Regions that go while posts and binds name them; see `crate::models`.
+//! Loom tests: regions that are freed while posts and binds name them; see `crate::models`.
 
 use loom::thread;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::sync::explored::{Accesses, set_under_way};
 const FIRST: u32 = 0x1_0000;
 const SECOND: u32 = 0x2_0000;
 const FIRST_BASE: usize = 0x1000;
-/// It overlaps the first one.
+/// The second region overlaps the first one.
 const SECOND_BASE: usize = 0x1020;
 const LENGTH: usize = 0x40;
 
@@ -47,12 +47,12 @@ fn piece(context: u32, address: usize) -> LmrTriplet {
     }
 }
 
-/// Only in the first region, in both, only in the second.
+/// Addresses in the first region only, in both, and in the second only.
 const PLACES: [usize; 3] = [FIRST_BASE, SECOND_BASE, SECOND_BASE + 0x20];
 
 struct Bench {
     regions: [LmrSlot; 1],
-    /// How the consumer hears of the second region's context.
+    /// Publishes the second region's context to the consumer.
     told: AtomicU32,
 }
 
@@ -70,7 +70,7 @@ impl Bench {
         Arc::new(bench)
     }
 
-    /// The slot's next region, once the first one is gone.
+    /// Registers the slot's next region, after the first one is freed.
     fn renew(&self) {
         let region = registered(SECOND_BASE, 2);
         self.regions[0].fill(2, &region);
@@ -79,7 +79,9 @@ impl Bench {
     }
 }
 
-/// A post that names a region gets that region's key for what lies inside of it, or nothing: also while the region goes and
+/// A post gets the key of the region that it names, or is refused.
+///
+/// It gets the key for addresses inside the region only. This holds while the region is freed and
 /// another one takes its slot.
 ///
 /// Spec: LMF-03, DTO-07
@@ -102,7 +104,7 @@ fn a_post_meets_the_region_that_it_names() {
     }
 }
 
-/// Who was told of the new region finds it, and nothing of the one before.
+/// A consumer that knows the new region's context gets nothing of the old one.
 ///
 /// Spec: LMC-01, DTO-07
 #[test]
@@ -124,7 +126,7 @@ fn a_new_region_is_there_for_who_was_told() {
     }
 }
 
-/// A piece to be synchronised is inside of the region that it names, or refused.
+/// A segment to synchronise is inside the region that it names, or is refused.
 ///
 /// Spec: LSW-13
 #[test]
@@ -143,8 +145,10 @@ fn a_piece_is_inside_of_the_region_that_it_names() {
     });
 }
 
-/// A region with a window is not freed: a bind that counted one has the region that it names until it lets go, and its
-/// object at the device; and a bind that is refused leaves nothing that keeps the region.
+/// A region with a window is not freed.
+///
+/// A bind that has counted a window has the region that it names, and the region's device object,
+/// until it releases the window. A refused bind leaves no count on the region.
 ///
 /// Spec: LMF-01, RMB-39
 #[test]
@@ -167,7 +171,7 @@ fn a_region_stays_while_a_bind_holds_it() {
         let mut held = false;
         if slot.is_named(FIRST) {
             let inside = slot.outside(&piece(FIRST, FIRST_BASE)).is_none();
-            // A bind is told that a piece is outside only of the region that it names.
+            // A bind reports "outside" only of the region that it names.
             assert!(inside || !slot.is_named(FIRST));
             if slot.hold_window(FIRST) {
                 held = true;
@@ -189,7 +193,7 @@ fn a_region_stays_while_a_bind_holds_it() {
     });
 }
 
-/// The quick way of a bind: one look at the region, one count, one more look.
+/// The fast path of a bind: check of the region, count, second check.
 ///
 /// Spec: LMF-01, RMB-39
 #[test]
@@ -217,8 +221,9 @@ fn a_region_stays_while_a_quick_bind_holds_it() {
     });
 }
 
-/// A bind that guesses the context of a region that is just being made is refused, or has that region and nothing of the one
-/// before.
+/// A bind that guesses a new region's context gets that region or is refused.
+///
+/// It gets nothing of the region before.
 ///
 /// Spec: LMC-01, RMB-39
 #[test]
@@ -228,7 +233,7 @@ fn a_guessed_region_is_whole() {
         let other = bench.clone();
         let thread = thread::spawn(move || {
             let slot = &other.regions[0];
-            // One that comes too early is counted for a moment.
+            // A bind that comes too early is counted for a moment.
             while !slot.close() {
                 thread::yield_now();
             }

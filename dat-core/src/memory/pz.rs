@@ -9,13 +9,13 @@ use crate::id::{Handle, PzId, next_generation};
 use crate::storage::find_slot;
 use crate::sync::RawLock;
 
-/// Place for one protection zone; behind the control lock.
+/// Slot for one protection zone, protected by the control lock.
 #[derive(Debug)]
 pub struct PzSlot {
     pub(crate) id: PzId,
     pub(crate) generation: u32,
     pub(crate) domain: DomainKey,
-    /// Regions, endpoints and shared receive queues in the zone.
+    /// Number of regions, endpoints and shared receive queues in the zone.
     pub(crate) users: u32,
     pub(crate) context: u64,
 }
@@ -31,19 +31,19 @@ impl PzSlot {
     };
 }
 
-/// What a query tells of a protection zone.
+/// Result of a protection zone query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct PzParam {
-    /// The adapter.
+    /// Handle of the adapter.
     pub ia: Handle,
 }
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
-    /// Makes a protection zone.
+    /// Creates a protection zone.
     ///
     /// # Errors
-    /// - INSUFFICIENT_RESOURCES (PROTECTION_DOMAIN): storage or device have no room for it.
+    /// - INSUFFICIENT_RESOURCES (PROTECTION_DOMAIN): storage or device resources are exhausted.
     /// - INVALID_HANDLE (IA): the adapter is being closed.
     ///
     /// Spec: PZC-01
@@ -76,11 +76,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// Tells what a protection zone is.
+    /// Queries a protection zone.
     ///
     /// # Errors
-    /// - INVALID_HANDLE (PZ): not a live zone of this adapter.
-    /// - INVALID_PARAMETER (ARG2): the mask has undefined bits.
+    /// - INVALID_HANDLE (PZ): `pz` is not a live zone of this adapter.
+    /// - INVALID_PARAMETER (ARG2): `mask` has undefined bits.
     ///
     /// Spec: PZQ-01, GEN-08
     pub fn pz_query(&self, pz: PzId, mask: PzFields) -> Result<PzParam> {
@@ -96,8 +96,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Frees a protection zone.
     ///
     /// # Errors
-    /// - INVALID_HANDLE (PZ): not a live zone of this adapter.
-    /// - INVALID_STATE (PZ_IN_USE): an endpoint, region or shared receive queue is in it.
+    /// - INVALID_HANDLE (PZ): `pz` is not a live zone of this adapter.
+    /// - INVALID_STATE (PZ_IN_USE): an endpoint, region or shared receive queue is in the zone.
     ///
     /// Spec: PZF-01, PZF-02, GEN-15
     pub fn pz_free(&self, pz: PzId) -> Result<()> {
@@ -111,7 +111,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// Destroys the zone in a slot, if there is one, whoever is in it.
+    /// Destroys the zone in a slot, if the slot holds one, in use or not.
     pub(crate) fn destroy_pz_at(&self, control: &mut Control<'_, B>, index: u16) {
         let Some(slot) = control.protection_zones.get_mut(usize::from(index)) else {
             return;
@@ -129,24 +129,24 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
-    /// Counts one more object in a zone; tells the zone's index.
+    /// Adds a user to a zone; returns the zone's index.
     ///
     /// # Errors
-    /// - INVALID_HANDLE (PZ): not a live zone of this adapter.
+    /// - INVALID_HANDLE (PZ): `pz` is not a live zone of this adapter.
     pub(crate) fn hold_zone(&self, control: &mut Control<'_, B>, pz: PzId) -> Result<u16> {
         let slot = control.zone(pz)?;
         slot.users = slot.users.saturating_add(1);
         Ok(pz.index() as u16)
     }
 
-    /// Counts one object less in a zone.
+    /// Removes a user from a zone.
     pub(crate) fn release_zone(&self, control: &mut Control<'_, B>, index: u16) {
         if let Some(slot) = control.protection_zones.get_mut(usize::from(index)) {
             slot.users = slot.users.saturating_sub(1);
         }
     }
 
-    /// The zone in a slot.
+    /// Returns the handle of the zone in a slot.
     pub(crate) fn zone_at(control: &Control<'_, B>, index: u16) -> PzId {
         control
             .protection_zones

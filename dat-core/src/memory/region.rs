@@ -1,11 +1,11 @@
-//! Memory that may be registered.
+//! Memory to register.
 
 use core::sync::atomic::AtomicU8;
 
 /// A contiguous range of memory that devices and peers may access once it is registered.
 ///
-/// Making one from raw parts is the one unsafe step of the interface: everything later, posts
-/// included, only ever reaches memory inside live registrations.
+/// Creating one from raw parts is the only unsafe step of the interface: all later calls, posts
+/// included, reach only memory inside live registrations.
 #[derive(Debug)]
 pub struct Region {
     base: *mut u8,
@@ -13,21 +13,23 @@ pub struct Region {
 }
 
 impl Region {
-    /// Takes memory for registration.
+    /// Creates a region from raw parts.
     ///
     /// # Safety
-    /// From its first registration until the last one is undone (by `lmr_free` of each region made from it,
-    /// directly or of such a region, or the close of the adapter, or the backend's `deregister`), the `length`
-    /// bytes at `base` must stay allocated and readable, and as far as the privileges asked for in any of them
-    /// allow, the device, the processor on its behalf, and connected peers may read and write them at any
-    /// moment, so no Rust reference to them may be relied on in a way that such accesses break.
+    /// The obligations hold from the first registration until the last one is undone: by `lmr_free`
+    /// of each region made from this memory, directly or from such a region, by the close of the
+    /// adapter, or by the backend's `deregister`.
+    /// - The `length` bytes at `base` must stay allocated and readable.
+    /// - As far as the privileges of any of these registrations allow, the device, the processor on
+    ///   its behalf, and connected peers may read and write the bytes at any moment. So no Rust
+    ///   reference to them may be relied on in a way that such accesses break.
     #[expect(unsafe_code)]
     // UNSAFETY: the caller's promise about memory cannot be checked here.
     pub unsafe fn from_raw_parts(base: *mut u8, length: usize) -> Self {
         Self { base, length }
     }
 
-    /// Takes memory that lives for ever and that everybody may change.
+    /// Creates a region from memory that lives forever and that anyone may change.
     pub fn from_static(memory: &'static [AtomicU8]) -> Self {
         Self {
             base: memory.as_ptr().cast_mut().cast(),
@@ -35,7 +37,7 @@ impl Region {
         }
     }
 
-    /// Takes addresses for memory, for a test device that touches none.
+    /// Creates a region from plain addresses, for a test device that accesses no memory.
     #[cfg(test)]
     pub(crate) fn pretend(address: usize, length: usize) -> Self {
         Self {
@@ -44,17 +46,17 @@ impl Region {
         }
     }
 
-    /// First byte.
+    /// Returns the address of the first byte.
     pub fn address(&self) -> u64 {
         self.base.addr() as u64
     }
 
-    /// Bytes.
+    /// Returns the length in bytes.
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// Whether there is nothing in it.
+    /// Returns true if the length is 0.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }

@@ -1,4 +1,4 @@
-//! Remote memory regions: making, querying and freeing them.
+//! Remote memory regions: creation, queries, freeing.
 
 use super::lookup::zone_of_seal;
 use crate::backend::{BINDS_UNDER_WAY, Backend, WindowKey};
@@ -11,16 +11,18 @@ use crate::memory::{LmrTriplet, zone_seal};
 use crate::storage::find_slot;
 use crate::sync::{Guard, Mutex, RawLock};
 
-/// In the place of the number of a bind, where there is none.
+/// Sequence number that stands for no bind.
 pub(super) const NO_BIND: u32 = 0;
 
-/// In the place of the last number of a region whose last bind was flushed or failed: its window may need renewal.
+/// Last sequence number of a region whose last bind was flushed or failed.
+///
+/// Its window may need renewal.
 pub(super) const MISSED: u32 = u32::MAX;
 
-/// Place for one remote memory region.
+/// Slot for one remote memory region.
 ///
-/// Its lock comes after every other one: nothing else is locked while it is held. Freeing takes
-/// the control lock as well.
+/// Its lock is the last in the lock order: no other lock is taken while it is held. Freeing also
+/// takes the control lock.
 pub struct RmrSlot<L> {
     pub(crate) main: Mutex<L, RemoteRegion>,
 }
@@ -35,13 +37,13 @@ impl<L: RawLock> RmrSlot<L> {
         main: Mutex::new(RemoteRegion::EMPTY),
     };
 
-    /// Whether an object lives here.
+    /// Returns true if the slot holds an object.
     pub(crate) fn is_live(&self) -> bool {
         self.main.with(|region| !region.id.is_null())
     }
 }
 
-/// A remote memory region behind its lock.
+/// Remote memory region, protected by its lock.
 #[derive(Debug)]
 pub(crate) struct RemoteRegion {
     pub(crate) id: RmrId,
@@ -49,11 +51,12 @@ pub(crate) struct RemoteRegion {
     /// `zone_seal` of its zone.
     pub(super) zone_seal: u64,
     pub(crate) window: WindowKey,
-    /// Result of the last bind that completed; length 0 = unbound.
+    /// Result of the last completed bind; length 0 means unbound.
     pub(super) bound: Binding,
-    /// Accepted binds whose completion is not known, all of one endpoint; each counts as a window on its region.
+    /// Accepted binds without a known completion, all of one endpoint. Each counts as a window on
+    /// its region.
     pub(super) pending: [Binding; BINDS_UNDER_WAY],
-    /// Number of the last bind that was posted, if there is one under way; else `NO_BIND` or `MISSED`.
+    /// Sequence number of the newest bind under way; otherwise `NO_BIND` or `MISSED`.
     pub(super) sequence: u32,
     pub(crate) context: u64,
 }
@@ -70,7 +73,7 @@ impl RemoteRegion {
         context: 0,
     };
 
-    /// Leaves a free slot behind that keeps its generation.
+    /// Takes the content and leaves a free slot with its generation.
     pub(crate) fn take(&mut self) -> Self {
         let generation = self.generation;
         core::mem::replace(
@@ -82,14 +85,14 @@ impl RemoteRegion {
         )
     }
 
-    /// The binds under way.
+    /// Returns the binds under way.
     pub(super) fn under_way(&self) -> impl Iterator<Item = &Binding> {
         self.pending
             .iter()
             .filter(|binding| binding.sequence != NO_BIND)
     }
 
-    /// What the consumer last asked for and was not told to have failed.
+    /// Returns the last bind that was requested and not reported as failed.
     fn latest(&self) -> Binding {
         self.under_way()
             .find(|binding| binding.sequence == self.sequence)
@@ -98,15 +101,15 @@ impl RemoteRegion {
     }
 }
 
-/// A piece of a local region that a remote region stands for, or is about to.
+/// Segment of a local region in a binding or in a pending bind.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Binding {
-    /// LMR context, address and length; of length 0 = unbound.
+    /// LMR context, address and length; length 0 means unbound.
     pub(super) piece: LmrTriplet,
     pub(super) rmr_context: u32,
-    /// Number of the bind while it is pending, else `NO_BIND`.
+    /// Sequence number of the bind while it is pending; otherwise `NO_BIND`.
     pub(super) sequence: u32,
-    /// Index of the endpoint it was posted to.
+    /// Index of the endpoint that the bind was posted to.
     pub(super) endpoint: u16,
     pub(super) privileges: MemoryPrivileges,
 }
@@ -125,37 +128,37 @@ impl Binding {
     };
 }
 
-/// What a remote memory region is bound to.
+/// Binding of a remote memory region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct RmrBinding {
-    /// The piece of a local region.
+    /// Segment of a local region.
     pub lmr_triplet: LmrTriplet,
-    /// The privileges as asked for.
+    /// Privileges as requested.
     pub privileges: MemoryPrivileges,
-    /// Names it for peers, once the bind has completed.
+    /// Context for peers, valid once the bind has completed.
     pub rmr_context: u32,
 }
 
-/// What a query tells of a remote memory region.
+/// Result of a remote memory region query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct RmrParam {
-    /// The adapter.
+    /// Handle of the adapter.
     pub ia: Handle,
-    /// The zone.
+    /// Protection zone.
     pub pz: PzId,
-    /// The accepted or completed bind, whichever is last; `None` when unbound.
+    /// Binding of the last accepted or completed bind; `None` if unbound.
     pub binding: Option<RmrBinding>,
 }
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
-    /// Makes an unbound remote memory region.
+    /// Creates an unbound remote memory region.
     ///
     /// # Errors
-    /// - INVALID_HANDLE (PZ): not a live zone of this adapter.
+    /// - INVALID_HANDLE (PZ): `pz` is not a live zone of this adapter.
     /// - MODEL_NOT_SUPPORTED: the device has no memory windows (RMB-38).
-    /// - INSUFFICIENT_RESOURCES (MEMORY_REGION): storage or device have no room for it.
+    /// - INSUFFICIENT_RESOURCES (MEMORY_REGION): storage or device resources are exhausted.
     /// - INVALID_HANDLE (IA): the adapter is being closed.
     ///
     /// Spec: RMC-01, RMB-38
@@ -198,11 +201,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// Tells what a remote memory region stands for.
+    /// Queries a remote memory region; all fields are filled in.
     ///
     /// # Errors
-    /// - INVALID_HANDLE (RMR): not a live region of this adapter.
-    /// - INVALID_PARAMETER (ARG2): the mask has undefined bits.
+    /// - INVALID_HANDLE (RMR): `rmr` is not a live region of this adapter.
+    /// - INVALID_PARAMETER (ARG2): `mask` has undefined bits.
     ///
     /// Spec: RMQ-01, GEN-08
     pub fn rmr_query(&self, rmr: RmrId, mask: RmrFields) -> Result<RmrParam> {
@@ -225,10 +228,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// Frees a remote memory region; if it is bound, its context dies at once.
+    /// Frees a remote memory region; if it is bound, its context is invalid at once.
     ///
     /// # Errors
-    /// - INVALID_HANDLE (RMR): not a live region of this adapter.
+    /// - INVALID_HANDLE (RMR): `rmr` is not a live region of this adapter.
     ///
     /// Spec: RMF-01, RMF-02
     pub fn rmr_free(&self, rmr: RmrId) -> Result<()> {
@@ -239,7 +242,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// Destroys the remote region in a slot, if there is one.
+    /// Destroys the remote region in a slot, if the slot holds one.
     pub(crate) fn destroy_rmr_at(&self, control: &mut Control<'_, B>, index: u16) {
         let Some(slot) = self.shared.remote_regions.get(usize::from(index)) else {
             return;
@@ -251,7 +254,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         if let Ok(backend) = control.backend() {
             backend.destroy_window(region.window);
         }
-        // Only now that the device knows of no window may the regions behind it go.
+        // Local regions may be freed only after the device has destroyed the window.
         self.shared.release_binding(&region.bound);
         for binding in region.under_way() {
             self.shared.release_binding(binding);
@@ -259,10 +262,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         self.release_zone(control, zone_of_seal(region.zone_seal));
     }
 
-    /// Runs `f` on a live remote region, under its lock.
+    /// Runs `f` on a live remote region under its lock.
     ///
     /// # Errors
-    /// - INVALID_HANDLE (RMR): not a live region of this adapter.
+    /// - INVALID_HANDLE (RMR): `rmr` is not a live region of this adapter.
     pub(crate) fn with_remote_region<R>(
         &self,
         rmr: RmrId,

@@ -1,4 +1,4 @@
-//! Synchronising local regions with RDMA on machines whose caches need it.
+//! Synchronisation of local regions with RDMA, for machines whose caches need it.
 
 use super::LmrTriplet;
 use super::lookup::outside_any;
@@ -12,14 +12,14 @@ use crate::sync::atomic::{Ordering, fence};
 const LIST_ARGUMENT: u8 = 2;
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
-    /// Makes local stores to the pieces visible to RDMA Reads that peers start later.
+    /// Makes local stores to the segments visible to RDMA Reads that peers start later.
     ///
-    /// Needed only if the provider says so (`lmr_sync_req`); elsewhere the pieces are checked all the
-    /// same and the call is a memory fence. Pieces may be of several regions and zones; empty ones are
-    /// skipped unchecked.
+    /// Needed only if the provider requires it (`lmr_sync_req`); otherwise the call checks the
+    /// segments and acts as a memory fence. The segments may belong to several regions and zones.
+    /// Empty segments are skipped without a check.
     ///
     /// # Errors
-    /// - INVALID_PARAMETER (ARG2): a context names no live region, or a piece reaches outside its
+    /// - INVALID_PARAMETER (ARG2): a context names no live region, or a segment reaches outside its
     ///   region; nothing was synchronised.
     ///
     /// Spec: LSR-01..06, DTO-06
@@ -27,12 +27,12 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         self.synchronise(SyncDirection::RdmaRead, pieces)
     }
 
-    /// Makes RDMA Writes that completed on the pieces visible here, and orders local stores before
-    /// RDMA Writes that peers start later.
+    /// Makes completed RDMA Writes to the segments visible to local loads.
     ///
-    /// Needed only if the provider says so (`lmr_sync_req`): before reading or changing what RDMA Writes
-    /// changed, and after local stores to what they will change. All cache maintenance is complete on
-    /// return. Otherwise as `lmr_sync_rdma_read`.
+    /// Also orders local stores before RDMA Writes that peers start later. Needed only if the
+    /// provider requires it (`lmr_sync_req`): before the consumer reads or changes memory that RDMA
+    /// Writes changed, and after local stores to memory that they will change. All cache
+    /// maintenance is complete on return. Otherwise as `lmr_sync_rdma_read`.
     ///
     /// # Errors
     /// As `lmr_sync_rdma_read`.

@@ -1,27 +1,27 @@
-//! Pieces of memory as the consumer names them.
+//! Segments of memory as the consumer names them.
 
-/// A piece of a local memory region.
+/// A segment of a local memory region.
 ///
-/// A piece of length 0 is legal whatever its context and address say (DTO-06).
+/// A segment of length 0 is valid whatever its context and address (DTO-06).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct LmrTriplet {
-    /// The region's LMR context.
+    /// LMR context of the region.
     pub context: u32,
-    /// First byte.
+    /// Address of the first byte.
     pub address: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u64,
 }
 
-/// A piece of a peer's memory.
+/// A segment of a peer's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct RmrTriplet {
-    /// The RMR context that the peer gave out.
+    /// RMR context from the peer.
     pub context: u32,
-    /// First byte.
+    /// Address of the first byte.
     pub address: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u64,
 }

@@ -1,4 +1,4 @@
-//! What is asked of an endpoint when it is made and changed: what holds where nothing is, what comes first, what goes together.
+//! Attributes and handles that endpoints are created and modified with.
 
 use std::vec::Vec;
 
@@ -16,8 +16,9 @@ const BAD: EpAttributes = EpAttributes {
     ..SMALL
 };
 
-/// Where the adapter can do less than what is asked for by default, the endpoint has what it can do: one that was made
-/// without attributes, and one that came with a request.
+/// Default attributes stay within the adapter's limits.
+///
+/// Applies to an endpoint created without attributes and to one that a connection request brought.
 ///
 /// Spec: EPC-03, PSC-03
 #[test]
@@ -44,8 +45,9 @@ fn what_is_not_asked_for_is_no_more_than_the_adapter_can_do() {
     assert_eq!(attributes(brought), expected);
 }
 
-/// The handle of a dispatcher that is gone is refused as such, whether its place is empty or another's by now, and before
-/// the attributes are looked at.
+/// A stale dispatcher handle is refused by its role, before bad attributes are.
+///
+/// Holds while the slot is free and after another dispatcher reuses it.
 ///
 /// Spec: EPC-08, GEN-03, GEN-06
 #[test]
@@ -53,7 +55,7 @@ fn a_dispatcher_that_is_gone_is_refused_before_anything_else() {
     let mut storage = TestStorage::new();
     let bench = Bench::new(&mut storage);
     let make = || bench.ia.evd_create(1, None, EvdFlags::all());
-    // The last place of the table, so that the next one comes there, too.
+    // Fills the table, so that the next dispatcher gets the same slot.
     let gone = core::iter::from_fn(|| make().ok()).last().unwrap();
     bench.ia.evd_free(gone).unwrap();
     let refused = |attributes| {
@@ -77,7 +79,7 @@ fn a_dispatcher_that_is_gone_is_refused_before_anything_else() {
     bench.ia.evd_free(next).unwrap();
 }
 
-/// So is the handle of a shared receive queue.
+/// A stale or null shared receive queue is refused before bad attributes are.
 ///
 /// Spec: EPX-09, GEN-03, GEN-06
 #[test]
@@ -109,8 +111,10 @@ fn a_shared_queue_that_is_gone_is_refused_before_anything_else() {
     refused(gone, Cause::Stale);
 }
 
-/// Places in a queue are for completions, so that they need its dispatcher: each queue its own, and what is 0 needs none. The
-/// buffers of an endpoint on a shared queue are that queue's.
+/// A queue needs its own dispatcher if its depth is not 0.
+///
+/// Receives on a shared receive queue need none either: the buffers belong to the shared queue. A
+/// refused change leaves the endpoint as it was.
 ///
 /// Spec: EPM-07, EPX-05, DTO-02
 #[test]
@@ -170,8 +174,9 @@ fn places_in_a_queue_need_its_own_dispatcher() {
     assert!(!change(shared, requests, SMALL));
 }
 
-/// The device is told of a watermark when it becomes another one, and only the attribute of an endpoint on a shared queue
-/// makes it one.
+/// A modify sets the device's watermarks only if it changes the soft high watermark.
+///
+/// The attribute takes effect only on an endpoint with a shared receive queue.
 ///
 /// Spec: EPM-03, EPH-01
 #[test]
@@ -212,7 +217,7 @@ fn a_change_tells_the_device_of_a_new_watermark_alone() {
     let (mark, other) = (EpFields::SRQ_SOFT_HW, EpFields::MAX_MESSAGE_SIZE);
     assert_eq!(told(shared, mark, soft(5)), [(Some(5), None)]);
     assert_eq!(told(shared, mark, soft(5)), []);
-    // One that a call of its own has set stays, whatever else is changed.
+    // A change of another field keeps the watermarks of `ep_set_watermark`.
     bench.ia.ep_set_watermark(shared, 7, 8).unwrap();
     assert_eq!(told(shared, other, soft(5)), []);
     assert_eq!(told(shared, mark, soft(0)), [(None, Some(8))]);

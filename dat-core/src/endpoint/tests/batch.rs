@@ -1,4 +1,4 @@
-//! Batches: one doorbell, and what becomes of the rest where one is refused.
+//! Batches: one doorbell each, and refusals within a batch.
 
 use core::error::Error as _;
 use std::string::ToString;
@@ -26,7 +26,7 @@ const OPERATIONS: [BatchOperation; 3] = [
     BatchOperation::RdmaRead(REMOTE),
 ];
 
-/// A piece of memory that any post takes.
+/// Returns a segment that any post accepts.
 fn piece(bench: &Bench<'_>) -> LmrTriplet {
     let lmr = bench
         .ia
@@ -43,7 +43,7 @@ fn piece(bench: &Bench<'_>) -> LmrTriplet {
     }
 }
 
-/// A request for each cookie, the operations in turn.
+/// Returns one request per cookie, cycling through the operations.
 fn requests<'a>(
     segments: &'a [LmrTriplet],
     cookies: core::ops::Range<u64>,
@@ -72,7 +72,7 @@ fn receives<'a>(
         .collect()
 }
 
-/// Everything that is posted completes; the cookies in order.
+/// Completes all posted work; returns the cookies in order.
 fn completed(bench: &Bench<'_>, ep: EpId) -> Vec<u64> {
     let pair = bench.pair(ep);
     let device = &bench.device;
@@ -94,7 +94,7 @@ fn a_batch_rings_once() {
     let bench = Bench::new(&mut storage);
     let ep = bench.connected();
     let one = [piece(&bench)];
-    // As many segments as may be, and one that is empty.
+    // The most segments that a request may have, one of them empty.
     let two = [
         one[0],
         LmrTriplet {
@@ -138,7 +138,7 @@ fn a_batch_ends_at_the_first_post_that_is_not_allowed() {
     for place in 0..4 {
         let mut batch = requests(&good, 0..4);
         batch[place].segments = &bad;
-        // One more behind it is not looked at.
+        // A later bad request is not checked.
         batch[3].segments = &bad;
         let alone = match batch[place].operation {
             BatchOperation::Send => bench.ia.post_send(ep, &bad, 9, NONE),
@@ -189,7 +189,9 @@ fn a_batch_that_is_longer_than_the_queue_fills_it() {
     assert_eq!(completed(&bench, ep), [0, 1, 2, 3, 4, 5, 6, 7]);
 }
 
-/// What completed without an event makes room for the rest of a batch, as it does for a post.
+/// Completions without an event free records for the rest of a batch.
+///
+/// A single post frees them in the same way.
 ///
 /// Spec: DTO-05
 #[test]
@@ -234,7 +236,7 @@ fn what_the_device_refuses_is_not_posted_and_nothing_is_lost() {
         assert_eq!(refused.posted as u32, taken);
         assert_eq!(refused.error.kind(), ErrorKind::InsufficientResources);
         assert_eq!(refused.error.cause(), Cause::DeviceRefused);
-        // Those that were refused have left room.
+        // The refused requests left their records free.
         bench
             .ia
             .post_batch(ep, &requests(&segments, taken.into()..4))
@@ -254,7 +256,7 @@ fn what_the_device_refuses_is_not_posted_and_nothing_is_lost() {
             .unwrap();
         assert_eq!(completed(&bench, ep), [0, 1, 2, 3]);
     }
-    // One that is turned down before the doorbell.
+    // A request that the device refuses before the doorbell.
     bench.device.refuse_next(BackendError::Resources);
     let refused = bench
         .ia
@@ -267,7 +269,9 @@ fn what_the_device_refuses_is_not_posted_and_nothing_is_lost() {
     assert_eq!(completed(&bench, ep), []);
 }
 
-/// What the device refuses comes before what stopped the batch behind it.
+/// A refusal by the device is reported before a later invalid request.
+///
+/// Both are in one batch.
 ///
 /// Spec: DTO-07
 #[test]
@@ -312,7 +316,7 @@ fn a_batch_for_what_is_no_endpoint_is_refused() {
         .unwrap_err();
     let alone = bench.ia.post_recv(EpId::NULL, &segments, 0, NONE);
     assert_eq!((refused.posted, Err(refused.error)), (0, alone));
-    // Receives may be posted before there is a connection.
+    // Receives may be posted before the connection.
     bench
         .ia
         .post_recv_batch(unconnected, &receives(&segments, 0..2))

@@ -1,4 +1,4 @@
-//! Changes of an endpoint one at a time: what reaches the device, what stays held, what is given back.
+//! Single changes of an endpoint: calls to the device, references held, records freed.
 
 use crate::attributes::{EpAttributes, SrqAttributes};
 use crate::backend::BackendError;
@@ -9,10 +9,10 @@ use crate::flags::{CompletionFlags, EpFields, EvdFlags};
 use crate::id::EpId;
 use crate::testing::{Call as Asked, TestStorage};
 
-/// How a change is asked for.
+/// Sets one parameter; returns its field.
 type Change = fn(&Bench<'_>, &mut EpParam) -> EpFields;
 
-/// Changes of one thing each that the queue pair depends on.
+/// Changes of one parameter each; the queue pair depends on all but the last.
 const CHANGES: [(&str, Change); 5] = [
     ("zone", |bench, wanted| {
         wanted.pz = Some(bench.ia.pz_create().unwrap());
@@ -37,7 +37,7 @@ const CHANGES: [(&str, Change); 5] = [
     }),
 ];
 
-/// Gives an endpoint places for 60 receives.
+/// Sets the depth of an endpoint's receive queue to 60.
 fn lengthen(bench: &Bench<'_>, ep: EpId) {
     let mut wanted = bench.ia.ep_query(ep, EpFields::all()).unwrap();
     wanted.attributes.max_recv_dtos = 60;
@@ -45,7 +45,7 @@ fn lengthen(bench: &Bench<'_>, ep: EpId) {
     bench.ia.ep_modify(ep, length, &wanted).unwrap();
 }
 
-/// Asks for a change; whether the queue pair was changed.
+/// Modifies an endpoint; returns true if the queue pair was modified.
 fn reaches_device(bench: &Bench<'_>, ep: EpId, fields: EpFields, wanted: &EpParam) -> bool {
     bench.device.take_calls();
     bench.ia.ep_modify(ep, fields, wanted).unwrap();
@@ -53,7 +53,9 @@ fn reaches_device(bench: &Bench<'_>, ep: EpId, fields: EpFields, wanted: &EpPara
     bench.device.take_calls().contains(&changed)
 }
 
-/// Whatever the queue pair depends on reaches the device by itself; where connection events go, and what is as it was, do not.
+/// Each change that the queue pair depends on reaches the device.
+///
+/// A change of the connection dispatcher does not, nor does a change to the present value.
 ///
 /// Spec: EPM-01, EPM-07
 #[test]
@@ -75,8 +77,9 @@ fn each_change_that_the_queue_pair_depends_on_reaches_it() {
     }
 }
 
-/// What an endpoint has it holds, through changes of something else and through changes that fail, as often as they come; all
-/// of it is free once the endpoint is.
+/// An endpoint keeps its references through other changes and through failed changes.
+///
+/// All referenced objects can be freed once the endpoint is.
 ///
 /// Spec: EPM-07, GEN-06, PZF-02
 #[test]
@@ -118,8 +121,9 @@ fn a_change_leaves_held_what_it_does_not_name() {
     bench.ia.pz_free(bench.pz).unwrap();
 }
 
-/// A change that fails takes no record: queues of all that are left can be asked for afterwards, and the old ones are as long
-/// as they were.
+/// A failed change takes no record.
+///
+/// All remaining records can be requested afterwards; the old queues keep their depth.
 ///
 /// Spec: EPM-07, GEN-06
 #[test]
@@ -136,7 +140,7 @@ fn a_change_that_fails_takes_no_record() {
         bench.ia.ep_modify(ep, counts, &wanted)
     };
     for round in 0..8 {
-        // The dispatcher grows, once and for all, and the queue pair does not.
+        // Round 0 enlarges the dispatcher for good; the queue pair is refused each time.
         if round == 0 {
             bench.device.pass_next();
         }
@@ -149,7 +153,8 @@ fn a_change_that_fails_takes_no_record() {
     let full = bench.ia.post_recv(ep, &[], 4, CompletionFlags::empty());
     assert_eq!(full.unwrap_err().kind(), ErrorKind::InsufficientResources);
     ask(60, 64).unwrap();
-    // Of 256 records it has 124, and 4 that were posted to before: in one piece are 120 more.
+    // Of 256 records, the endpoint owns 124 and 4 old ones that receives use; 120 contiguous ones
+    // are left for another endpoint.
     let large = EpAttributes {
         max_recv_dtos: 60,
         max_request_dtos: 60,
@@ -165,7 +170,7 @@ fn a_change_that_fails_takes_no_record() {
     assert!(other.is_ok());
 }
 
-/// A shared queue and its endpoints are in one zone, whichever of the table it is.
+/// A shared queue and its endpoints must be in one zone, at any zone index.
 ///
 /// Spec: EPX-02, EPX-09
 #[test]
@@ -203,7 +208,7 @@ fn the_zone_of_a_shared_queue_is_its_own() {
     }
 }
 
-/// A queue pair that was made, and whose watermarks the device refuses, is destroyed again.
+/// A new queue pair is destroyed if the device refuses its watermarks.
 ///
 /// Spec: EPH-01, GEN-06
 #[test]
@@ -227,8 +232,9 @@ fn a_queue_pair_without_its_watermarks_is_none() {
     assert_eq!(bench.device.objects()[4], 1);
 }
 
-/// Receives that were posted before their queue became longer keep their old records, but not beyond a reset: what is left then
-/// is the new length.
+/// A reset frees the old records of receives that were posted before their queue grew.
+///
+/// Afterwards the queue has its new depth only.
 ///
 /// Spec: EPR-01, EPM-03, GEN-15
 #[test]
@@ -247,7 +253,7 @@ fn a_reset_gives_back_what_a_longer_queue_left() {
         .ep_disconnect(ep, crate::flags::CloseFlags::Abrupt)
         .unwrap();
     bench.ia.ep_reset(ep).unwrap();
-    // Of 256 records the queues have 64.
+    // Of 256 records, the queues own 64.
     assert!(!has_records(&bench.ia, 193));
     assert!(has_records(&bench.ia, 192));
     for cookie in 0..60 {
@@ -255,15 +261,17 @@ fn a_reset_gives_back_what_a_longer_queue_left() {
     }
 }
 
-/// A device may be done with receives before there is a connection, and nobody may have looked when their queue becomes longer:
-/// as many more fit in as it is long by then, all of them may complete before the first is dequeued, and none is lost.
+/// Completions that were not polled before their queue grew are delivered.
+///
+/// A device may complete receives before the connection. After the change, as many receives as the
+/// new depth can be posted and complete, all before the first is dequeued.
 ///
 /// Spec: EPM-03, EPM-07, DTO-13
 #[test]
 fn completions_that_nobody_looked_for_survive_a_change() {
     let mut storage = TestStorage::new();
     let bench = Bench::new(&mut storage);
-    // No longer than its stream makes it.
+    // Its depth is that of its stream.
     let receives = bench.ia.evd_create(1, None, EvdFlags::DTO).unwrap();
     let ep = bench
         .ia
@@ -302,8 +310,9 @@ fn completions_that_nobody_looked_for_survive_a_change() {
     assert!(cookies.into_iter().eq(0..10));
 }
 
-/// Of its old records a queue that became longer keeps those that receives were posted to, and no other; and all of its new ones
-/// are its own.
+/// A queue that grew keeps only those old records that hold receives.
+///
+/// All new records are its own.
 ///
 /// Spec: EPM-03, EPM-07
 #[test]

@@ -1,4 +1,6 @@
-//! Compares the common way of a post with the slow one, which a list with an empty segment takes.
+//! Posts of one segment: the fast path compared with the slow path.
+//!
+//! An empty second segment, which adds no bytes, selects the slow path.
 
 use std::format;
 use std::vec::Vec;
@@ -19,7 +21,7 @@ const REMOTE: RmrTriplet = RmrTriplet {
     address: 0x100,
     length: 16,
 };
-/// Where all regions begin, and how long they are: longer than one segment may be.
+/// Address and length of all regions; the length exceeds the largest segment.
 const BASE: u64 = 0x1000;
 const LENGTH: u64 = 8 << 30;
 const LARGE: IaAttributes = IaAttributes {
@@ -27,7 +29,7 @@ const LARGE: IaAttributes = IaAttributes {
     ..IA_ATTRIBUTES
 };
 
-/// One post of what is asked.
+/// Arguments of a post.
 struct Asked<'a> {
     ep: EpId,
     segments: &'a [LmrTriplet],
@@ -35,7 +37,7 @@ struct Asked<'a> {
     flags: CompletionFlags,
 }
 
-/// What came of a post: its answer, what the device got without the names of completions, and what the consumer is told.
+/// Effects of a post: its result, the device's work without tokens, and the events.
 #[derive(Debug, PartialEq)]
 struct Outcome<R> {
     answer: R,
@@ -43,7 +45,7 @@ struct Outcome<R> {
     events: Vec<Event>,
 }
 
-/// A request to compare, whatever the completion is called, and without pieces that add nothing.
+/// Returns the work with its token cleared, and its segments.
 fn compared(work: Work, segments: &[Segment]) -> (Work, Vec<Segment>) {
     let work = match work {
         Work::Send(request) => Work::Send(SendRequest {
@@ -56,7 +58,7 @@ fn compared(work: Work, segments: &[Segment]) -> (Work, Vec<Segment>) {
     (work, segments.to_vec())
 }
 
-/// Posts, and completes what was posted to the endpoint.
+/// Posts, completes the endpoint's work and returns the effects.
 fn outcome<R>(bench: &Bench<'_>, ep: EpId, post: impl FnOnce() -> R) -> Outcome<R> {
     let pair = bench.pair(ep);
     let answer = post();
@@ -75,7 +77,9 @@ fn outcome<R>(bench: &Bench<'_>, ep: EpId, post: impl FnOnce() -> R) -> Outcome<
     }
 }
 
-/// Pieces that are right, and wrong in one way each.
+/// Returns segments that are valid, or invalid in one way each.
+///
+/// Some are valid for some operations only.
 fn pieces(bench: &Bench<'_>, other_zone: PzId) -> Vec<LmrTriplet> {
     let region = |pz, privileges| {
         bench
@@ -87,7 +91,7 @@ fn pieces(bench: &Bench<'_>, other_zone: PzId) -> Vec<LmrTriplet> {
             })
             .unwrap()
     };
-    // Its place is that of the first of the others.
+    // The next region reuses its slot.
     let gone = region(bench.pz, MemoryPrivileges::ALL);
     bench.ia.lmr_free(gone.lmr).unwrap();
     let good = region(bench.pz, MemoryPrivileges::ALL);
@@ -120,7 +124,7 @@ fn pieces(bench: &Bench<'_>, other_zone: PzId) -> Vec<LmrTriplet> {
     ])
 }
 
-/// The segment and an empty one, for which a post is left to the slow way.
+/// Adds an empty segment, which selects the slow path.
 fn lengthened(piece: &LmrTriplet) -> [LmrTriplet; 2] {
     [
         *piece,
@@ -131,14 +135,17 @@ fn lengthened(piece: &LmrTriplet) -> [LmrTriplet; 2] {
     ]
 }
 
-/// Flags of each kind, those that do not go for this post and those that there are not.
+/// Returns each flag, including those that a post refuses and undefined ones.
 fn flags() -> impl Iterator<Item = CompletionFlags> {
     let single = (0..8).map(|bit| CompletionFlags::from_bits_retain(1 << bit));
     core::iter::once(NONE).chain(single)
 }
 
-/// Both ways give the same answer, the same request for the device and the same events, for each
-/// endpoint, segment, set of flags and remote range.
+/// Both paths give the same result, device work and events.
+///
+/// This holds for any endpoint, segment, flags and remote range.
+///
+/// An attempt on the fast path posts nothing, or exactly what the slow path posts.
 ///
 /// Spec: DTO-04..07, DTO-10, EPS-03, EPW-27, EPV-02, EPR-01
 #[test]
@@ -171,7 +178,7 @@ fn one_piece_is_posted_as_a_list_is() {
         let mut well = 0;
         let mut check = |endpoint, piece: &LmrTriplet, remote, flags, refused: bool| {
             let told = format!("{name} {endpoint:?} {piece:?} {remote:?} {flags:?} {refused}");
-            // Of an endpoint that is gone there is nothing to look at.
+            // A freed endpoint has no queue pair to watch.
             let watched = if endpoint == gone { ep } else { endpoint };
             let list = lengthened(piece);
             let asked = |segments| Asked {
@@ -191,7 +198,7 @@ fn one_piece_is_posted_as_a_list_is() {
             let short = outcome(&bench, watched, || post(&asked(&list[..1])));
             assert_eq!(short, long, "{told}");
             assert!(!refused || short.answer.is_err(), "{told}");
-            // Of an endpoint that is not connected any more all is flushed at once.
+            // On a disconnected endpoint, the work is flushed at once.
             let nothing = short.posted.is_empty() && short.events.is_empty();
             assert_eq!(nothing, short.answer.is_err(), "{told}");
             well += u32::from(short.answer.is_ok());
@@ -208,8 +215,9 @@ fn one_piece_is_posted_as_a_list_is() {
             }
         }
         check(ep, &pieces[0], REMOTE, NONE, true);
+        // The attempts posted the valid segment each time.
         assert!(well >= 3, "{name}: {well}");
-        // Where no room is left.
+        // With a full queue.
         let list = lengthened(&pieces[0]);
         let asked = |segments| Asked {
             ep,
@@ -248,9 +256,9 @@ fn one_piece_is_a_shared_buffer_as_a_list_is() {
     let mut well = 0;
     for piece in &pieces {
         for (stale, refused) in [(false, false), (true, false), (false, true)] {
-            // What is not asked of the device it cannot refuse.
+            // The device refuses only what the core accepts.
             let refused = refused && piece == &pieces[0];
-            // One of its own for each way, so that what is posted is all that there is.
+            // A new queue per path, so that the count shows this post only.
             let ways = [1, 2].map(|count| {
                 let srq = ia.srq_create(bench.pz, &size).unwrap();
                 assert_eq!(srq.index(), gone.index());

@@ -1,4 +1,4 @@
-//! Connecting: arguments, answers, deadlines.
+//! Connecting: arguments, failures, deadlines.
 
 use super::life::{completions, disconnects};
 use crate::attributes::{IaAddress, ProviderAttributes};
@@ -15,7 +15,7 @@ use crate::id::EpId;
 use crate::testing::{Call as Asked, IA_ATTRIBUTES, PROVIDER_ATTRIBUTES, TestStorage};
 use crate::time::Instant;
 
-/// What connect checks before it asks the device, and in which place each thing is.
+/// `ep_connect` checks its arguments before it calls the device and reports their positions.
 ///
 /// Spec: EPK-01, EPK-03..05, EPK-12, EPK-14, EPU-01..03, GEN-06, GEN-10
 #[test]
@@ -117,7 +117,7 @@ fn connect_checks_its_arguments() {
     assert!(param.local_port.is_some());
 }
 
-/// Addresses of an internet fabric: nobody and everybody are no peers.
+/// On an IP fabric, unspecified and multicast addresses are refused.
 ///
 /// Spec: EPK-05
 #[test]
@@ -152,7 +152,7 @@ fn addresses_that_are_no_peer_are_refused() {
     connect(IaAddress::V6([1; 16], 1, 0)).unwrap();
 }
 
-/// A duplicate goes where its model is connected, with its own arguments in its own places.
+/// A duplicate connects to the peer of its model and reports its own argument positions.
 ///
 /// Spec: EPU-01..03
 #[test]
@@ -205,7 +205,9 @@ fn a_duplicate_goes_where_its_model_is() {
     assert_eq!(bench.state(ep), EndpointState::ActiveConnectionPending);
 }
 
-/// Every way an attempt can fail has its event; receives are flushed, and a reset starts anew.
+/// Each failure of an attempt has its own event and flushes the receives.
+///
+/// A reset allows a new attempt.
 ///
 /// Spec: EPK-06..11, EPR-01, EVW-13
 #[test]
@@ -244,7 +246,7 @@ fn failed_attempts_have_their_events() {
             Ok(size.into())
         );
         assert_eq!(bench.state(ep), EndpointState::Disconnected);
-        // Told twice, heard once.
+        // A second report of the failure is ignored.
         bench.fail_attempt(ep, failure);
         assert_eq!(bench.connection_events(), []);
         assert_eq!(completions(&bench, bench.data), [(1, DtoStatus::Flushed)]);
@@ -256,8 +258,9 @@ fn failed_attempts_have_their_events() {
     }
 }
 
-/// ESTABLISHED carries the accept's private data, as much as the consumer has room for, until the
-/// endpoint is unconnected again.
+/// ESTABLISHED carries the accept's private data, until the endpoint is UNCONNECTED again.
+///
+/// A shorter buffer gets the first part.
 ///
 /// Spec: EPK-06, EVW-13, GEN-10
 #[test]
@@ -281,8 +284,9 @@ fn private_data_of_the_accept_arrives() {
     assert_eq!(gone.subtype(), Subtype::InvalidHandleEp);
 }
 
-/// A silent peer is UNREACHABLE when the time is up, one that answered is TIMED_OUT; an answer
-/// that is there by then still counts.
+/// At the deadline, a silent peer is UNREACHABLE and one that answered is TIMED_OUT.
+///
+/// An ESTABLISHED that is pending at the deadline still counts.
 ///
 /// Spec: EPK-09, EPK-10, EPK-11, GEN-09
 #[test]
@@ -345,7 +349,9 @@ fn deadlines_end_attempts() {
     assert_eq!(bench.state(patient), EndpointState::ActiveConnectionPending);
 }
 
-/// One call handles a bounded number of control events, and no deadline passes over unheard ones.
+/// One call handles at most 64 control events.
+///
+/// No attempt times out while more events are pending.
 ///
 /// Spec: EPK-10, EVW-01
 #[test]
@@ -375,7 +381,7 @@ fn progress_is_bounded() {
     assert_eq!(bench.ia.progress(now), 0);
 }
 
-/// Multipath is taken where the provider has it.
+/// Multipath is accepted if the provider supports it.
 ///
 /// Spec: EPK-12
 #[test]

@@ -1,4 +1,4 @@
-//! Operations beyond the interface.
+//! Extended operations.
 
 use core::task::Poll;
 
@@ -29,7 +29,7 @@ const SWAP: Extended = Extended::CompareAndSwap {
 };
 const WRITE: Extended = Extended::WriteImmediate { immediate: 0x77 };
 
-/// A bench whose device has everything; its second endpoint is not connected.
+/// Returns a bench with these extensions, a connected endpoint and a segment.
 fn bench(storage: &mut TestStorage, extensions: Extensions) -> (Bench<'_>, EpId, LmrTriplet) {
     let bench = Bench::extended(storage, extensions);
     let region = bench.ia.lmr_create(&LmrRequest {
@@ -87,7 +87,7 @@ fn they_go_to_the_device_and_complete_in_their_own_words() {
         let cookie = cookie as u64;
         let fenced = CompletionFlags::BARRIER_FENCE;
         for status in [DtoStatus::Success, DtoStatus::Flushed] {
-            // What is behind the number of an atomic operation stays; a write takes all.
+            // An atomic operation uses the first 8 bytes of its segments; a write uses all.
             let room = if asked == WRITE {
                 piece
             } else {
@@ -124,7 +124,7 @@ fn they_go_to_the_device_and_complete_in_their_own_words() {
             assert_eq!(bench.ia.evd_dequeue(bench.data), Ok(event));
             assert_eq!(event.number(), 0x4_0000);
         }
-        // Kept in its record, it is the same; a suppressed one is none.
+        // A completion polled into its record gives the same event; a suppressed one gives none.
         for flags in [NONE, CompletionFlags::SUPPRESS] {
             bench
                 .ia
@@ -145,7 +145,7 @@ fn they_go_to_the_device_and_complete_in_their_own_words() {
     }
 }
 
-/// A receive that a write of the peer completes tells its number, and how much was written elsewhere.
+/// A receive completed by a peer's write reports the immediate value and the bytes written.
 ///
 /// Spec: DTO-11
 #[test]
@@ -235,7 +235,7 @@ fn refusals_leave_no_trace() {
             refused(ep, asked, &[piece], &odd, NONE),
             argument(5, Cause::Misaligned)
         );
-        // As long as a number: that is not what is wrong.
+        // A long enough remote range is still refused for its alignment.
         let odd = RmrTriplet { length: 8, ..odd };
         assert_eq!(
             refused(ep, asked, &[piece], &odd, NONE),
@@ -254,7 +254,7 @@ fn refusals_leave_no_trace() {
             argument(2, Cause::TooManySegments)
         );
     }
-    // A full queue says so, and has room again once something is out of it.
+    // A full queue refuses the post; after a completion it has room again.
     for _ in 0..SMALL.max_request_dtos {
         bench
             .ia
@@ -321,7 +321,7 @@ fn devices_without_them_refuse_them() {
     }
 }
 
-/// An endpoint with a shared queue ends with an asynchronous event where that is wanted, once.
+/// The end of an endpoint on a shared queue raises one asynchronous event, if requested.
 #[test]
 fn the_end_of_shared_receives_is_told_if_wanted() {
     for wanted in [false, true] {

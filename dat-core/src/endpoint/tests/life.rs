@@ -23,7 +23,7 @@ pub(super) fn disconnects(bench: &Bench<'_>) -> Vec<(QueuePairKey, DisconnectMod
         .collect()
 }
 
-/// The cookies and statuses of the completions that wait on a dispatcher.
+/// Dequeues all completions of a dispatcher; returns their cookies and statuses.
 pub(super) fn completions(bench: &Bench<'_>, evd: EvdId) -> Vec<(u64, DtoStatus)> {
     core::iter::from_fn(|| match bench.ia.evd_dequeue(evd) {
         Ok(Event::Dto(completion)) => Some((completion.cookie, completion.status)),
@@ -33,8 +33,10 @@ pub(super) fn completions(bench: &Bench<'_>, evd: EvdId) -> Vec<(u64, DtoStatus)
     .collect()
 }
 
-/// An abrupt disconnect is over at once; what was done before it comes before its event where both
-/// share a dispatcher, what is flushed comes as it comes.
+/// An abrupt disconnect is complete on return.
+///
+/// On a shared dispatcher, earlier successful completions precede its event; flushed ones come in
+/// any order.
 ///
 /// Spec: EPD-01, EPD-05, EPD-06, EPD-07, DTO-04, DTO-10
 #[test]
@@ -65,7 +67,7 @@ fn an_abrupt_disconnect_is_over_at_once() {
     bench.ia.ep_disconnect(ep, CloseFlags::Abrupt).unwrap();
     assert_eq!(disconnects(&bench), [(pair, DisconnectMode::Abrupt)]);
     assert_eq!(bench.state(ep), EndpointState::Disconnected);
-    // Posts are flushed at once; nothing is sent.
+    // Posts after the disconnect are flushed at once; nothing is sent.
     bench.send(ep, 4);
     let events: Vec<_> = core::iter::from_fn(|| bench.ia.evd_dequeue(evd).ok()).collect();
     let place = |wanted: &dyn Fn(&Event) -> bool| events.iter().position(wanted).unwrap();
@@ -82,11 +84,11 @@ fn an_abrupt_disconnect_is_over_at_once() {
     let over = told(ConnectionEventKind::Disconnected);
     assert!(told(ConnectionEventKind::Established) < completion(1, DtoStatus::Success));
     assert!(completion(1, DtoStatus::Success) < over);
-    // The suppressed one shows, since it failed.
+    // A suppressed request is reported because it failed.
     assert!(completion(2, DtoStatus::Flushed) < completion(4, DtoStatus::Flushed));
     completion(3, DtoStatus::Flushed);
     assert_eq!(events.len(), 6);
-    // Again: nothing happens.
+    // A second disconnect changes nothing.
     bench.ia.ep_disconnect(ep, CloseFlags::Graceful).unwrap();
     assert_eq!(disconnects(&bench), []);
     assert!(bench.ia.evd_dequeue(evd).is_err());
@@ -145,7 +147,7 @@ fn a_graceful_disconnect_drains() {
     assert_eq!(refused.subtype(), Subtype::InvalidStateEpDiscPending);
     bench.ia.ep_disconnect(ep, CloseFlags::Graceful).unwrap();
     assert!(bench.device.complete_request(pair, DtoStatus::Success));
-    // The device tells of the completion, since the drain asked it to.
+    // The drain armed the completion queue, so the device raises an event.
     bench.ia.progress(Instant::ZERO);
     assert_eq!(bench.state(ep), EndpointState::DisconnectPending);
     assert_eq!(disconnects(&bench), []);
@@ -162,12 +164,12 @@ fn a_graceful_disconnect_drains() {
         completions(&bench, bench.data),
         [(1, success), (2, success), (9, flushed)]
     );
-    // With nothing outstanding it is over on return.
+    // With nothing outstanding, the endpoint is disconnected on return.
     let ep = bench.connected();
     bench.ia.ep_disconnect(ep, CloseFlags::Graceful).unwrap();
     assert_eq!(bench.state(ep), EndpointState::Disconnected);
     assert_eq!(bench.connection_events().len(), 1);
-    // What the consumer takes by itself drains too.
+    // Completions that the consumer dequeues count as drained too.
     let ep = bench.connected();
     bench.send(ep, 5);
     bench.ia.ep_disconnect(ep, CloseFlags::Graceful).unwrap();
@@ -177,7 +179,7 @@ fn a_graceful_disconnect_drains() {
     assert_eq!(bench.state(ep), EndpointState::Disconnected);
 }
 
-/// A drain can be cut short: by the consumer, by the peer, by the link.
+/// An abrupt disconnect, the peer or a broken connection cuts a drain short.
 ///
 /// Spec: EPD-03, EPD-10
 #[test]
@@ -210,7 +212,7 @@ fn a_drain_can_be_cut_short() {
     }
 }
 
-/// Attempts of both sides can be given up; what the device says later is not heard.
+/// Both sides can abort a connection attempt; later events of the device are ignored.
 ///
 /// Spec: EPD-04, EPD-08, EPD-09
 #[test]
@@ -241,7 +243,9 @@ fn attempts_are_given_up() {
     }
 }
 
-/// A failed operation breaks the connection, once, and tells the device unless it told us.
+/// A failed operation breaks the connection once.
+///
+/// The core disconnects at the device, unless the device reported the break.
 ///
 /// Spec: DTO-12, RMB-22, EPD-10
 #[test]
@@ -271,8 +275,9 @@ fn a_failure_breaks_the_connection_once() {
     assert_eq!(bench.connection_events(), []);
 }
 
-/// A free ends the connection without an event, drops completions, and gives everything back; the
-/// device's later words about it find nobody.
+/// A free ends the connection without an event, drops completions and frees all resources.
+///
+/// Later events of the device for the endpoint are ignored.
 ///
 /// Spec: EPF-01..03, GEN-03
 #[test]
@@ -289,7 +294,7 @@ fn a_freed_endpoint_is_gone() {
     bench
         .device
         .complete_request(bench.pair(survivor), DtoStatus::Success);
-    // One is taken in, one still at the device.
+    // One completion is polled, the other is still at the device.
     assert!(bench.ia.ep_get_status(ep).unwrap().request_idle);
     bench.device.take_calls();
     bench.ia.ep_free(ep).unwrap();
@@ -331,8 +336,9 @@ fn a_freed_endpoint_is_gone() {
     bench.ia.pz_free(bench.pz).unwrap();
 }
 
-/// A reset empties both queues, drops what was not dequeued, and the endpoint works as a new one;
-/// on UNCONNECTED it leaves posted receives alone.
+/// A reset empties both queues, drops undequeued completions and makes the endpoint usable again.
+///
+/// On an UNCONNECTED endpoint, posted receives stay posted.
 ///
 /// Spec: EPR-01..03, EPG-01
 #[test]
@@ -346,7 +352,7 @@ fn a_reset_starts_anew() {
     }
     bench.ia.ep_disconnect(ep, CloseFlags::Abrupt).unwrap();
     bench.connection_events();
-    // The marker technique: flushed like everything before it.
+    // The marker technique: a request posted now is flushed after all earlier ones.
     assert!(completions(&bench, bench.data).contains(&(14, DtoStatus::Flushed)));
     bench.send(ep, 77);
     assert_eq!(completions(&bench, bench.data), [(77, DtoStatus::Flushed)]);
@@ -381,7 +387,7 @@ fn a_reset_starts_anew() {
     assert_eq!(completions(&bench, bench.data).len(), 8);
 }
 
-/// The device fails for good: one asynchronous event, and the end of every connection and attempt.
+/// A failed device raises one asynchronous event and ends every connection and attempt.
 ///
 /// Spec: EPD-10, EPK-08, CRA-03
 #[test]
@@ -410,7 +416,7 @@ fn a_dead_device_ends_everything() {
     assert_eq!(bench.state(idle), EndpointState::Unconnected);
 }
 
-/// The soft high watermark is an asynchronous event on the endpoint.
+/// Exceeding the soft high watermark raises an asynchronous event of the endpoint.
 ///
 /// Spec: EPH-02
 #[test]
@@ -432,7 +438,7 @@ fn the_soft_watermark_is_reported() {
     assert_eq!(bench.state(ep), EndpointState::Connected);
 }
 
-/// A consumer that dequeues a failed completion finds the connection broken; flushed ones say nothing new.
+/// Dequeuing a failed completion breaks the connection; dequeuing a flushed one does not.
 ///
 /// Spec: DTO-12, EPS-04, EPV-04
 #[test]
@@ -453,8 +459,9 @@ fn a_failed_completion_breaks_the_connection() {
     }
 }
 
-/// Flushed receives that nobody polled take up no places in the completion queue once their
-/// endpoint is reset or gone: the queue is as deep as what is attached to it, no deeper.
+/// Unpolled flushed receives free their completion queue entries with a reset or a free.
+///
+/// The completion queue is no deeper than the attached streams need.
 ///
 /// Spec: EPR-01, EPF-02, DTO-13
 #[test]
@@ -495,8 +502,7 @@ fn what_an_earlier_life_left_does_not_overrun_the_queue() {
     assert!(bench.ia.evd_dequeue(bench.ia.async_evd()).is_err());
 }
 
-/// A drain that finds the completion queue busy while it arms it tries again, so that the last
-/// completion is told of.
+/// A drain retries arming if completions arrive meanwhile, so the last completion raises an event.
 ///
 /// Spec: EPD-02, EPD-05
 #[test]
@@ -524,8 +530,10 @@ fn a_drain_hears_of_the_last_completion() {
     assert_eq!(bench.device.armed(queue), Some(false));
 }
 
-/// A drain that finds a completion queue too busy to be armed has whoever drives `progress` look again at once, as nobody will tell
-/// of the last completion; one that armed it lets everybody sleep.
+/// A drain that cannot arm a busy completion queue wakes the progress driver at once.
+///
+/// Otherwise no event would announce the last completion. Once the queue is armed, nothing is
+/// woken.
 ///
 /// Spec: EPD-02, EPD-05
 #[test]
@@ -542,7 +550,7 @@ fn a_drain_that_is_too_busy_is_not_slept_over() {
         queue_pair: ep.handle().to_raw(),
         solicited: false,
     };
-    // It tells of one, which ends that it is armed, and others slip in each time that it is tried again.
+    // One completion disarms the queue, and others arrive during each attempt to arm it.
     bench.device.inject(queue, unknown);
     for _ in 0..40 {
         bench.device.slip_in(queue, unknown);
@@ -570,7 +578,9 @@ fn a_drain_that_is_too_busy_is_not_slept_over() {
     assert_eq!(bench.state(ep), EndpointState::Disconnected);
 }
 
-/// Another thread that dequeues while an endpoint is being freed gets events that name it, or none.
+/// A dequeue during a free on another thread returns events with the endpoint's handle.
+///
+/// It may also find none.
 ///
 /// Spec: DTO-03, EPF-02
 #[cfg(feature = "std")]
@@ -597,7 +607,7 @@ fn events_of_a_dying_endpoint_name_it() {
             .unwrap();
     }
     let pair = device.pair(ep.handle().to_raw()).unwrap();
-    // One is polled already, the other is not.
+    // One completion is polled, the other is not.
     assert!(device.complete_receive(pair, DtoStatus::Success, 0, false));
     assert!(ia.ep_get_status(ep).is_ok());
     device.before_destroy({
@@ -627,8 +637,9 @@ fn events_of_a_dying_endpoint_name_it() {
     assert!(ia.evd_dequeue(evd).is_err());
 }
 
-/// A completion that a broken device puts into a queue of somebody else goes with its endpoint: its
-/// record is not an event any more when it is posted by the next endpoint.
+/// A broken device's completion in a foreign queue is dropped with its endpoint.
+///
+/// The next post that uses its record produces no event of the earlier one.
 ///
 /// Spec: EPF-02, EPR-01
 #[test]
@@ -652,7 +663,7 @@ fn a_misplaced_completion_goes_with_its_endpoint() {
             solicited: false,
         };
         bench.device.inject(elsewhere.index() as u16, completion);
-        // It is polled, and waits to be dequeued.
+        // The completion is polled and not yet dequeued.
         bench.ia.ep_get_status(other).unwrap();
         bench.ia.ep_disconnect(ep, CloseFlags::Abrupt).unwrap();
         bench.connection_events();
@@ -672,8 +683,7 @@ fn a_misplaced_completion_goes_with_its_endpoint() {
     }
 }
 
-/// ESTABLISHED precedes data of its connection that was polled before anybody knew of it, but not
-/// the data of others.
+/// ESTABLISHED precedes earlier polled data of its connection, but no data of other connections.
 ///
 /// Spec: EPK-06, DTO-11
 #[test]
@@ -698,7 +708,7 @@ fn established_precedes_data_that_was_polled_before() {
         let success = DtoStatus::Success;
         assert!(bench.device.complete_receive(pair, success, 0, false));
     }
-    // Polls both, and is queued behind them.
+    // Polls both completions; the software event is queued after them.
     bench.ia.evd_post_se(evd, 9).unwrap();
     bench.establish(two);
     bench.establish(one);
@@ -711,8 +721,9 @@ fn established_precedes_data_that_was_polled_before() {
     assert_eq!(order, [('e', 0), ('d', 0), ('e', 1), ('d', 1), ('s', 0)]);
 }
 
-/// A free ends what there is of a connection at the device, and there only: nobody is told. Where nothing is under way there is
-/// nothing to end.
+/// A free ends a running connection or attempt at the device, without an event.
+///
+/// Without one, the device is not told to disconnect.
 ///
 /// Spec: EPF-01, EPF-02
 #[test]

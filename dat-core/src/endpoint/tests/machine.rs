@@ -1,4 +1,4 @@
-//! The endpoint machine: its tables, and the calls that follow them.
+//! The endpoint state machine: its tables, and the calls that obey them.
 
 use std::vec::Vec;
 
@@ -18,7 +18,7 @@ use EndpointState::{
     PassiveConnectionPending, Reserved, TentativeConnectionPending, Unconnected,
 };
 
-/// The states in the order of the columns below.
+/// States in the order of the columns of `PRINTED`.
 const COLUMNS: [EndpointState; 9] = [
     Unconnected,
     Reserved,
@@ -31,8 +31,9 @@ const COLUMNS: [EndpointState; 9] = [
     Disconnected,
 ];
 
-/// Which call is legal in which state, as the specification prints it: Y legal, F flushed, N
-/// INVALID_STATE, 0 no-op, A aborts, - cannot happen.
+/// Legality of calls per state, as printed in the specification.
+///
+/// Y legal, F flushed, N INVALID_STATE, 0 no-op, A aborts, - impossible.
 const PRINTED: &[(&[Call], &str)] = &[
     (&[Call::Connect], "Y N N N N N N N N"),
     (&[Call::ConnectModel], "N N N N N N Y N N"),
@@ -68,7 +69,7 @@ const TRIGGERS: [Trigger; 14] = [
     Trigger::Reset,
 ];
 
-/// Where triggers lead, by the rows E3 to E23 of the specification.
+/// Returns the state after a trigger, by rows E3 to E23 of the specification.
 fn printed(state: EndpointState, trigger: Trigger) -> Option<EndpointState> {
     let connection = matches!(state, Connected | DisconnectPending);
     let attempt = matches!(state, ActiveConnectionPending | CompletionPending);
@@ -96,7 +97,7 @@ fn printed(state: EndpointState, trigger: Trigger) -> Option<EndpointState> {
     legal.then_some(to)
 }
 
-/// Every state, call by call and trigger by trigger.
+/// The tables equal those of the specification, for every state, call and trigger.
 ///
 /// Spec: EPK-01, EPU-02, RSC-02, CRA-01, EPD-03, EPD-04, EPD-07, EPD-08, EPR-01, EPR-02, EPF-01, EPS-02,
 /// EPV-03, EPW-23, EPM-02, EPM-03, EPM-05, DTO-10
@@ -132,7 +133,7 @@ fn the_machine_is_the_one_of_the_specification() {
     }
 }
 
-/// What a call needs besides the endpoint.
+/// Objects that a call needs besides the endpoint.
 struct Helpers {
     unconnected: EpId,
     foreign_request: CrId,
@@ -185,8 +186,9 @@ fn perform(bench: &Bench<'_>, call: Call, ep: EpId, helpers: &Helpers) -> Result
     }
 }
 
-/// Every call on an endpoint in every state: forbidden ones say which state it is and change
-/// nothing, neither here nor at the device.
+/// Every call on an endpoint in every state does what the table says.
+///
+/// A forbidden call names the state and changes nothing, neither in the core nor at the device.
 ///
 /// Spec: EPK-01, EPU-02, RSC-02, CRA-05, EPD-03, EPD-04, EPD-07, EPD-08, EPR-01, EPR-02, EPF-01, EPS-02,
 /// EPV-03, EPM-02, EPM-03, EPM-05, EPH-01, DTO-10, GEN-06
@@ -215,7 +217,8 @@ fn one_call_in_one_state(call: Call, state: EndpointState, cell: &str) {
     let foreign_request = bench.request_event().unwrap();
     let (ep, own_request) = bench.in_state(state);
     if state == TentativeConnectionPending {
-        // "Legal" speaks of the state alone; a lent endpoint has no zone and dispatchers yet.
+        // The table assumes a complete endpoint; the one of a request has no zone and no
+        // dispatchers yet.
         let mut param = bench.ia.ep_query(ep, EpFields::all()).unwrap();
         param.pz = Some(bench.pz);
         param.recv_evd = Some(bench.data);
@@ -276,7 +279,7 @@ fn one_call_in_one_state(call: Call, state: EndpointState, cell: &str) {
     }
 }
 
-/// Fields that nobody may change are refused in every state, as are unknown ones.
+/// Fixed and unknown fields are refused in every state.
 ///
 /// Spec: EPM-01, EPM-06, EPM-07, GEN-06, GEN-08
 #[test]

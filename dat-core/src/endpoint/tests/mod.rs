@@ -1,4 +1,4 @@
-//! Endpoints: the machine, their parameters, their life.
+//! Endpoints: state machine, parameters, life cycle and posts.
 
 mod asked;
 mod batch;

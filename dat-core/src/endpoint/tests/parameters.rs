@@ -1,4 +1,4 @@
-//! Making and changing endpoints.
+//! Creating and modifying endpoints.
 
 use crate::attributes::{EpAttributes, SrqAttributes};
 use crate::backend::BackendError;
@@ -23,7 +23,7 @@ pub(super) fn make(bench: &Bench<'_>, attributes: &EpAttributes) -> Result<EpId,
     )
 }
 
-/// Nothing is left of what failed: dispatchers and zone can be freed, the device has no queue pair.
+/// Asserts that no queue pair is left and that dispatchers and zone can be freed.
 fn nothing_left(bench: &Bench<'_>) {
     let [.., pairs, _, _] = bench.device.objects();
     assert_eq!(pairs, 0);
@@ -32,7 +32,7 @@ fn nothing_left(bench: &Bench<'_>) {
     bench.ia.pz_free(bench.pz).unwrap();
 }
 
-/// A new endpoint is unconnected, has what was asked for, and its queue pair.
+/// A new endpoint is unconnected and has the requested parameters and a queue pair.
 ///
 /// Spec: EPC-01, EPC-02, EPQ-01..03, EPG-01, DTO-01
 #[test]
@@ -67,11 +67,11 @@ fn a_new_endpoint_has_what_was_asked_for() {
     bench
         .device
         .complete_receive(pair, DtoStatus::Success, 0, false);
-    // Complete, though nobody has dequeued the event.
+    // Complete, although the event is not dequeued.
     assert!(bench.ia.ep_get_status(ep).unwrap().recv_idle);
 }
 
-/// Without attributes the defaults of the adapter hold, and queues without a dispatcher take nothing.
+/// Without attributes, the adapter's defaults apply; queues without a dispatcher accept no posts.
 ///
 /// Spec: EPC-02, EPC-03, EPC-09, DTO-02
 #[test]
@@ -116,7 +116,7 @@ fn a_bare_endpoint_waits_for_the_rest() {
     bench.connect(ep);
 }
 
-/// Every attribute is checked: signs, limits of the adapter, flags, quality.
+/// Every attribute is checked: sign, adapter limit, flags, quality.
 ///
 /// Spec: EPC-07, EPC-08, EPM-04, EPX-09, GEN-06, GEN-07
 #[test]
@@ -259,7 +259,7 @@ fn attributes_are_checked_one_by_one() {
     nothing_left(&bench);
 }
 
-/// Bad handles are named by kind and role, and come before everything else.
+/// Bad handles are reported by kind and role, before any other error.
 ///
 /// Spec: EPC-08, GEN-03, GEN-06, EVC-05
 #[test]
@@ -287,7 +287,7 @@ fn handles_are_checked_first() {
     assert_eq!(ask(pz, null, data, data), Subtype::InvalidHandleEvdRecv);
     assert_eq!(ask(pz, data, null, data), Subtype::InvalidHandleEvdRequest);
     assert_eq!(ask(pz, data, data, null), Subtype::InvalidHandleEvdConn);
-    // A dispatcher is good only for the streams it was made for.
+    // A dispatcher accepts only the streams that it was created for.
     let other = Some(bench.connections);
     assert_eq!(
         subtype(pz, other, data, None, &SMALL),
@@ -301,7 +301,7 @@ fn handles_are_checked_first() {
         subtype(pz, data, data, data, &SMALL),
         Subtype::InvalidHandleEvdConn
     );
-    // That counts as a handle as well, so it comes before attributes that go with a missing dispatcher.
+    // A dispatcher without the stream is reported before attributes that need a missing dispatcher.
     for (receive, request, connect, role) in [
         (None, other, None, Subtype::InvalidHandleEvdRequest),
         (other, None, None, Subtype::InvalidHandleEvdRecv),
@@ -323,7 +323,7 @@ fn handles_are_checked_first() {
     nothing_left(&bench);
 }
 
-/// Streams that may not share a dispatcher are refused, and leave no trace.
+/// Streams that may not share a dispatcher are refused without a trace.
 ///
 /// Spec: EPC-04..07, GEN-06
 #[test]
@@ -343,10 +343,10 @@ fn streams_that_do_not_go_together_are_refused() {
     assert_eq!(refused.kind(), ErrorKind::InvalidParameter);
     assert_eq!(refused.cause(), Cause::FlagCombination);
     let ep = make(&bench, &quiet).unwrap();
-    // What the dispatcher takes is fixed by its first stream.
+    // The first stream fixes the dispatcher's configuration.
     let refused = make(&bench, &SMALL).unwrap_err();
     assert_eq!(refused.cause(), Cause::FlagCombination);
-    // Both streams change together, or neither does.
+    // Both streams change together, or none does.
     let before = bench.ia.ep_query(ep, EpFields::all()).unwrap();
     let wanted = EpParam {
         attributes: SMALL,
@@ -365,7 +365,7 @@ fn streams_that_do_not_go_together_are_refused() {
     nothing_left(&bench);
 }
 
-/// When storage or device run out half-way, everything taken so far is given back.
+/// A creation that runs out of storage or device resources releases everything it took.
 ///
 /// Spec: EPC-08, GEN-06
 #[test]
@@ -381,7 +381,7 @@ fn a_failed_creation_gives_everything_back() {
         bench.device.refuse_next(error);
         assert_eq!(make(&bench, &SMALL).unwrap_err().kind(), kind);
     }
-    // 256 records are there; three queues of 64 fit, and a half more does not.
+    // Of 256 records, two endpoints with two queues of 64 take all.
     let large = EpAttributes {
         max_recv_dtos: 64,
         max_request_dtos: 64,
@@ -397,7 +397,7 @@ fn a_failed_creation_gives_everything_back() {
     assert_ne!(third, first);
     bench.ia.ep_free(second).unwrap();
     bench.ia.ep_free(third).unwrap();
-    // Handles are not given out twice, slots are.
+    // Slots are reused, handles are not.
     let eight: std::vec::Vec<_> = (0..8).map(|_| make(&bench, &SMALL).unwrap()).collect();
     assert_eq!(make(&bench, &SMALL).unwrap_err().cause(), Cause::TableFull);
     for ep in eight {
@@ -406,7 +406,7 @@ fn a_failed_creation_gives_everything_back() {
     nothing_left(&bench);
 }
 
-/// Posted receives survive every change, with their cookies, in their order.
+/// Posted receives survive every change, with their cookies and their order.
 ///
 /// Spec: EPM-02, EPM-03, EPM-07
 #[test]
@@ -429,7 +429,7 @@ fn posted_receives_survive_a_change() {
         .post_recv(ep, &[], 7, CompletionFlags::empty())
         .unwrap_err();
     assert_eq!(full.kind(), ErrorKind::InsufficientResources);
-    // Down to nothing, and up again.
+    // Down to depth 0, and up again.
     wanted.recv_evd = None;
     bench.ia.ep_modify(ep, EpFields::RECV_EVD, &wanted).unwrap();
     wanted.recv_evd = Some(bench.data);
@@ -452,7 +452,7 @@ fn posted_receives_survive_a_change() {
         bench.send(ep, cookie);
     }
     bench.ia.ep_free(ep).unwrap();
-    // All records are back: two endpoints that need all of them fit.
+    // All records are free: two endpoints that need all of them fit.
     let large = EpAttributes {
         max_recv_dtos: 64,
         max_request_dtos: 64,
@@ -465,8 +465,9 @@ fn posted_receives_survive_a_change() {
     nothing_left(&bench);
 }
 
-/// A device may flush receives before there ever was a connection. Such completions that wait to be
-/// dequeued survive a change too, and their places are nobody else's until then.
+/// Flushed completions that are not dequeued survive a change of the queue's depth.
+///
+/// A device may flush receives before the connection. Their records are not reused until then.
 ///
 /// Spec: EPM-03, EPM-07
 #[test]
@@ -510,7 +511,7 @@ fn flushed_receives_survive_a_change() {
     assert!(bench.ia.evd_dequeue(bench.data).is_err());
 }
 
-/// A change that fails anywhere changes nothing.
+/// A failed change changes nothing, at whatever step it fails.
 ///
 /// Spec: EPM-07, GEN-06
 #[test]
@@ -548,7 +549,7 @@ fn a_failed_change_changes_nothing() {
     ] {
         bench.device.refuse_next(BackendError::Resources);
         assert!(bench.ia.ep_modify(ep, settings, &wanted).is_err());
-        // The first refusal hit the completion queue or the queue pair, as the order has it.
+        // Depending on the order, the first refusal hit the completion queue or the queue pair.
         bench.device.refuse_next(error);
         let grown = EpParam {
             attributes: EpAttributes {
@@ -567,11 +568,11 @@ fn a_failed_change_changes_nothing() {
         .ep_modify(ep, EpFields::PZ, &EpParam { pz: None, ..before })
         .unwrap_err();
     assert_eq!(refused.subtype(), Subtype::InvalidHandlePz);
-    // Nobody holds the new objects.
+    // Nothing references the new objects.
     bench.ia.pz_free(zone).unwrap();
     bench.ia.evd_free(other).unwrap();
     bench.ia.evd_free(connect).unwrap();
-    // The receive is still where it was.
+    // The receive is still posted.
     bench.connect(ep);
     bench.establish(ep);
     let pair = bench.pair(ep);
@@ -588,7 +589,7 @@ fn a_failed_change_changes_nothing() {
     nothing_left(&bench);
 }
 
-/// A good change reaches queue pair, dispatchers and posts.
+/// A successful change applies to the queue pair, the dispatchers and posts.
 ///
 /// Spec: EPM-01..04, DTO-05
 #[test]
@@ -630,7 +631,7 @@ fn a_change_takes_effect() {
     );
     assert_eq!(bench.ia.ep_query(ep, EpFields::all()), Ok(wanted));
     bench.ia.post_recv(ep, &[], 0, unsignalled).unwrap();
-    // Receive flags are fixed by the first receive.
+    // The first receive fixes the receive flags.
     let flags = EpParam {
         attributes: SMALL,
         ..wanted
@@ -640,7 +641,7 @@ fn a_change_takes_effect() {
         .ep_modify(ep, EpFields::RECV_COMPLETION_FLAGS, &flags)
         .unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidState);
-    // The old objects are free, the new ones are not.
+    // The old objects are unreferenced, the new ones are referenced.
     bench.ia.evd_free(bench.data).unwrap();
     bench.ia.evd_free(bench.connections).unwrap();
     bench.ia.pz_free(bench.pz).unwrap();
@@ -653,7 +654,7 @@ fn a_change_takes_effect() {
     assert!(bench.ia.pz_query(zone, PzFields::all()).is_ok());
 }
 
-/// Endpoints on a shared receive queue: the tie, the zone rule, the watermark attribute.
+/// Endpoints on a shared receive queue: reference, zone rule, watermark attribute.
 ///
 /// Spec: EPX-01..05, EPX-09, EPH-01, GEN-06
 #[test]
@@ -691,7 +692,7 @@ fn endpoints_tie_to_a_shared_queue() {
     bench.device.refuse_next(BackendError::Resources);
     assert!(shared(bench.pz, srq, &SMALL).is_err());
     bench.ia.pz_free(zone).unwrap();
-    // The segments of receives are the shared queue's matter.
+    // The shared queue limits the segments of receives.
     let odd = EpAttributes {
         max_recv_iov: 999,
         srq_soft_hw: 3,
@@ -715,7 +716,7 @@ fn endpoints_tie_to_a_shared_queue() {
     assert_eq!(refused.subtype(), Subtype::InvalidStateSrqInUse);
     let in_use = bench.ia.srq_free(srq).unwrap_err();
     assert_eq!(in_use.subtype(), Subtype::InvalidStateSrqInUse);
-    // A watermark the device refuses leaves the old one.
+    // If the device refuses a watermark, the old one stays.
     let mut wanted = param;
     wanted.attributes.srq_soft_hw = 5;
     bench.device.refuse_next(BackendError::NotSupported);
@@ -730,7 +731,7 @@ fn endpoints_tie_to_a_shared_queue() {
     nothing_left(&bench);
 }
 
-/// Watermarks: checked, handed to the device, kept until there is one.
+/// Watermarks are checked, then set at the device, or kept until a queue pair exists.
 ///
 /// Spec: EPH-01, EPH-03, EPH-04, EPY-02, EPY-03
 #[test]
@@ -768,7 +769,7 @@ fn watermarks_and_receive_counts() {
     assert_eq!(null.subtype(), Subtype::InvalidHandleEp);
 }
 
-/// Dispatchers, zones and shared queues of one adapter are foreign to another.
+/// Endpoints and zones of one adapter are foreign to another.
 ///
 /// Spec: GEN-11
 #[test]

@@ -1,4 +1,4 @@
-//! Posts that the device refuses, when they are committed or when the doorbell rings.
+//! Posts that the device refuses on commit or at the doorbell; posts at the limits.
 
 use super::parameters::make;
 use crate::attributes::{EpAttributes, SrqAttributes};
@@ -11,8 +11,10 @@ use crate::id::{EpId, SrqId};
 use crate::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
 use crate::testing::TestStorage;
 
-/// A refused post has no effect: the next one takes its place, completions come for those that were
-/// accepted alone, and a window that was to be bound keeps no region.
+/// A post that the device refuses has no effect.
+///
+/// The next post takes its record, only accepted posts complete, and the window of a refused bind
+/// holds no region.
 ///
 /// Spec: DTO-07, DTO-10, SRQR-41, RMB-42
 #[test]
@@ -46,7 +48,7 @@ fn a_post_that_the_device_refuses_leaves_no_trace() {
         length: 8,
     };
     let none = CompletionFlags::empty();
-    // One segment has a way of its own.
+    // Lists of one and of two segments.
     for segments in [&[piece][..], &[piece, LmrTriplet { length: 0, ..piece }]] {
         let requests: [&dyn Fn(u64) -> Result<()>; 4] = [
             &|cookie| ia.post_send(ep, segments, cookie, none),
@@ -104,7 +106,7 @@ fn a_post_that_the_device_refuses_leaves_no_trace() {
         }
         ia.srq_free(srq).unwrap();
     }
-    // One binding is left, whatever was refused.
+    // The last accepted bind holds the region; refused binds hold nothing.
     ia.lmr_free(lmr.lmr).unwrap_err();
     for rmr in rmrs {
         ia.rmr_free(rmr).unwrap();
@@ -112,7 +114,7 @@ fn a_post_that_the_device_refuses_leaves_no_trace() {
     ia.lmr_free(lmr.lmr).unwrap();
 }
 
-/// Receives on what is gone, or never was, are refused by the handle, whatever else is wrong with them.
+/// Receives on freed or null handles are refused by the handle.
 ///
 /// Spec: GEN-01, EPF-01, SRQR-01
 #[test]
@@ -141,8 +143,9 @@ fn receives_on_what_is_gone_are_refused_by_the_handle() {
     }
 }
 
-/// The longest message and the longest access go, a byte more is told as too long; and where there is no room that is told,
-/// not that the longest is too long.
+/// The longest message and the longest access are accepted; one byte more is too long.
+///
+/// If the queue is full, that is reported for the longest.
 ///
 /// Spec: EPC-10, EPS-03, DTO-07, DTO-10
 #[test]
@@ -195,7 +198,7 @@ fn the_longest_goes_and_a_byte_more_is_too_long() {
     }
 }
 
-/// A receive takes as much as a length can say, and not a byte more; without room that is what is told.
+/// A receive's length is at most `u32::MAX`; a full queue is reported for the longest.
 ///
 /// Spec: SRQR-07, DTO-07
 #[test]

@@ -1,4 +1,4 @@
-//! Segment lists of posts, from none to more than have a way of their own.
+//! Segment lists of posts, from empty to 15 segments.
 
 use std::format;
 use std::vec::Vec;
@@ -13,7 +13,7 @@ use crate::flags::{CompletionFlags, DtoStatus, EpFields, MemoryPrivileges};
 use crate::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
 use crate::testing::{IA_ATTRIBUTES, PROVIDER_ATTRIBUTES, TestStorage, Work};
 
-/// A piece of one byte that any post takes.
+/// Returns a segment of one byte that any post accepts.
 fn byte(bench: &Bench<'_>) -> LmrTriplet {
     let request = LmrRequest {
         memory: LmrMemory::Virtual(Region::pretend(0x1000, 64)),
@@ -27,8 +27,9 @@ fn byte(bench: &Bench<'_>) -> LmrTriplet {
     }
 }
 
-/// The segment limits of a post are the smaller of its own and the general one; sizes beyond 32 bits
-/// mean as much as a work request can carry.
+/// An operation's segment limit is the smaller of its own and the general one.
+///
+/// Sizes beyond 32 bits are capped at the largest that a work request can carry.
 ///
 /// Spec: EPW-38, EPB-07, EPS-03, EPC-10
 #[test]
@@ -84,8 +85,11 @@ fn segment_limits_follow_the_attributes() {
     }
 }
 
-/// An endpoint that may have no read outstanding takes none, of no bytes neither, alone and among others, and no atomic operation, which takes the
-/// place of one; its other requests are done. It is as it was changed last.
+/// An endpoint with `max_rdma_read_out` 0 refuses reads and atomic operations, whatever their
+/// length.
+///
+/// This holds for single posts and in batches; other requests are accepted. The last modify
+/// decides.
 ///
 /// Spec: EPB-05, EPB-07, DTO-10
 #[test]
@@ -148,13 +152,15 @@ fn an_endpoint_without_reads_takes_none() {
         .unwrap();
 }
 
-/// Whatever the number of segments: all of them that are not empty go to the device in list order, a read
-/// cuts them to the remote range, and a wrong one at any place makes the post refused without a trace.
+/// Lists of any length are treated alike.
+///
+/// All segments that are not empty reach the device in list order. A read cuts them to the remote
+/// range. One bad segment at any index refuses the post without a trace.
 ///
 /// Spec: EPW-07, EPW-08, DTO-06, DTO-07
 #[test]
 fn every_count_of_segments_is_treated_alike() {
-    // The first thirteen are added before a loop begins.
+    // More than the thirteen segments that are added without a loop.
     const MOST: usize = 15;
     let mut storage = TestStorage::new();
     let adapter = IaAttributes {
@@ -209,15 +215,15 @@ fn every_count_of_segments_is_treated_alike() {
             .collect();
         let total: u64 = good.iter().map(|piece| piece.length).sum();
         for operation in 0..3 {
-            // All of them, and each of them empty once.
+            // The whole list, then with each segment empty in turn.
             for hole in 0..=count {
                 let mut list = good.clone();
                 if let Some(piece) = list.get_mut(hole) {
-                    // An empty piece names nothing, so nothing of it is looked at.
+                    // The triplet of an empty segment is not checked.
                     *piece = LmrTriplet::default();
                 }
                 let room: u64 = list.iter().map(|piece| piece.length).sum();
-                // A read of less than there is room for ends within some piece.
+                // A shorter read ends within a segment.
                 for remote in if operation == 2 {
                     0..=room
                 } else {
@@ -256,7 +262,7 @@ fn every_count_of_segments_is_treated_alike() {
                     ia.evd_dequeue(bench.data).unwrap();
                 }
             }
-            // Each of them wrong once, in every way.
+            // Each segment wrong in turn, in every way.
             for wrong in 0..count {
                 let faults = [
                     (
@@ -307,7 +313,7 @@ fn every_count_of_segments_is_treated_alike() {
                     assert!(bench.device.posted(pair).0.is_empty());
                 }
             }
-            // Right in themselves, but too short together or for the other side.
+            // Valid segments, whose total does not fit the remote range.
             let (remote, cause) = match operation {
                 1 => (total - 1, Cause::RemoteTooShort),
                 2 => (total + 1, Cause::LocalTooShort),
@@ -317,15 +323,16 @@ fn every_count_of_segments_is_treated_alike() {
             assert!(bench.device.posted(pair).0.is_empty());
         }
     }
-    // Nothing of all that used up a place.
+    // The refused posts used no record.
     for _ in 0..attributes.max_request_dtos {
         posted(&[], 0, 0).unwrap();
     }
     assert_eq!(posted(&[], 0, 0).unwrap_err().cause(), Cause::QueueFull);
 }
 
-/// What is sent or written has to be readable, and where a read goes writable, however many segments there are; the device is told of a fence whatever the
-/// operation is, and of a solicited event for Sends alone.
+/// Sends and writes need read access to all their segments, reads need write access.
+///
+/// The device gets the fence for all operations, and the solicited event for Sends only.
 ///
 /// Spec: EPW-09, EPW-33, EPW-37, EPB-01
 #[test]
@@ -403,7 +410,9 @@ fn each_operation_asks_for_its_own_right_and_its_own_flags() {
     }
 }
 
-/// Where an endpoint may have no segment one is one too many, whatever it names, and however little; a post of none is good.
+/// With a segment limit of 0, any segment is refused, even an empty one.
+///
+/// A post without segments is accepted.
 ///
 /// Spec: EPW-38, EPC-10
 #[test]

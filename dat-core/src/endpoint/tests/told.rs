@@ -1,4 +1,4 @@
-//! What an endpoint tells of its receives, by what the device can tell.
+//! Receive information of endpoints, as far as the device provides it.
 
 use crate::attributes::{EpAttributes, ProviderAttributes, SrqAttributes};
 use crate::backend::ReceiveInfo;
@@ -8,7 +8,7 @@ use crate::fixture::{Bench, SMALL};
 use crate::flags::VALUE_UNKNOWN;
 use crate::testing::{IA_ATTRIBUTES, PROVIDER_ATTRIBUTES, TestStorage};
 
-/// What of the two the device cannot tell is unknown; the call is refused where it can tell neither.
+/// A count that the device cannot tell is unknown; without both counts, the call fails.
 ///
 /// Spec: EPY-01, EPY-02, EPY-03
 #[test]
@@ -26,14 +26,14 @@ fn each_count_is_known_or_not_by_itself() {
     assert_eq!(told(Some(3), None), Ok((3, VALUE_UNKNOWN)));
     assert_eq!(told(None, Some(5)), Ok((VALUE_UNKNOWN, 5)));
     assert_eq!(told(Some(2), Some(5)), Ok((2, 5)));
-    // Each buffer that is held has a number.
+    // Each held buffer has a message number.
     assert_eq!(told(Some(4), Some(2)), Ok((4, 4)));
     assert_eq!(told(Some(u32::MAX), Some(0)), Ok((i32::MAX, i32::MAX)));
     let refused = told(None, None).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::ModelNotSupported);
 }
 
-/// An endpoint that has no queue pair yet holds nothing, where the provider tells of such things at all.
+/// An endpoint without a queue pair holds no buffers, if the provider supports the query.
 ///
 /// Spec: EPY-01, EPY-03
 #[test]
@@ -60,8 +60,10 @@ fn a_bare_endpoint_holds_no_receives() {
     }
 }
 
-/// An endpoint on a shared queue is idle unless it holds buffers of that queue, which the device alone knows; what it says of
-/// one with receives of its own is no news.
+/// An endpoint is not idle while it holds buffers of a shared queue.
+///
+/// Only the device knows these buffers. For an endpoint with its own receive queue, the device's
+/// count is ignored.
 ///
 /// Spec: EPG-01
 #[test]

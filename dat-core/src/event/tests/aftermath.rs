@@ -1,4 +1,4 @@
-//! Calls that cause more than their aftermath has room for.
+//! Calls with more deferred effects than an `Aftermath` has room for.
 
 use std::vec::Vec;
 
@@ -14,12 +14,12 @@ use crate::sync::NoLock;
 use crate::testing::{TestBackend, WakeCount};
 use core::task::Poll;
 
-/// More than an aftermath has room for, of anything.
+/// More entries than any list of an `Aftermath` holds.
 const MANY: usize = 15;
 
 type ManyStorage = IaStorage<TestBackend, NoLock, 1, 16, 1, 1, 64, 8>;
 
-/// Dispatchers with a notification object each, all of them attached.
+/// Creates dispatchers, each attached to a notification object of its own.
 fn many(ia: &TestIa<'_>, flags: EvdFlags, agent: Option<ProxyAgent>) -> Vec<(CnoId, EvdId)> {
     (0..MANY)
         .map(|_| {
@@ -29,7 +29,7 @@ fn many(ia: &TestIa<'_>, flags: EvdFlags, agent: Option<ProxyAgent>) -> Vec<(Cno
         .collect()
 }
 
-/// What was reported on the asynchronous dispatcher.
+/// Dequeues the reports on the asynchronous dispatcher.
 fn reports(ia: &TestIa<'_>) -> Vec<(AsyncEventKind, Handle)> {
     core::iter::from_fn(|| ia.evd_dequeue(ia.async_evd()).ok())
         .map(|event| match event {
@@ -78,12 +78,12 @@ fn every_notification_object_hears_of_its_dispatcher() {
     assert_eq!(CALLS.load(core::sync::atomic::Ordering::Relaxed), MANY);
     for (mut wait, (cno, evd)) in waits.into_iter().zip(pairs) {
         assert_eq!(wait.poll(&waker), Poll::Ready(Ok(Some(evd))));
-        // Once.
+        // Only one notification was pending.
         assert!(ia.cno_wait(cno).unwrap().poll(&waker).is_pending());
     }
 }
 
-/// Two dispatchers of one notification object that fire in one call release two that wait.
+/// Two dispatchers of one notification object that fire in one call release two waiters.
 ///
 /// Spec: CNW-06
 #[test]
@@ -163,8 +163,7 @@ fn every_overflow_and_every_failure_is_reported() {
     assert_eq!(error.kind(), ErrorKind::QueueEmpty);
 }
 
-/// A report finds the notification object of the asynchronous dispatcher, even if the call has nothing
-/// to give away any more when it is made.
+/// A report notifies the asynchronous dispatcher's object, even if the call's lists are full.
 ///
 /// Spec: CNW-01, DTO-13
 #[test]

@@ -1,4 +1,4 @@
-//! What completions of a queue become, and in which order.
+//! Events and event order of completions.
 
 use core::task::Poll;
 use std::vec::Vec;
@@ -14,7 +14,7 @@ use crate::flags::{CompletionFlags, DtoStatus, EvdFlags};
 use crate::id::{PzId, SrqId};
 use crate::testing::{Call, TestBackend, TestStorage, WakeCount, open};
 
-/// A shared queue that holds `length` buffers of one segment each, and what its device knows it by.
+/// Creates a shared queue for `length` buffers of one segment; returns the device's key too.
 fn shared_queue(ia: &TestIa<'_>, pz: PzId, length: i32) -> (SrqId, SharedReceiveQueueKey) {
     let srq = ia
         .srq_create(
@@ -50,7 +50,7 @@ fn completions_and_other_events_come_in_the_order_they_were_taken_in() {
     ia.evd_post_se(evd, 102).unwrap();
     ia.evd_post_se(evd, 103).unwrap();
     succeed(&device, peer.key);
-    // More completions than the queue has places for other events do not crowd these out.
+    // Completions beyond the queue's length leave room for other events.
     ia.evd_post_se(evd, 104).unwrap();
     assert_eq!(
         ia.evd_post_se(evd, 105).unwrap_err().kind(),
@@ -86,14 +86,14 @@ fn freeing_an_endpoint_takes_only_its_own_completions() {
         succeed(&device, two.key);
         ia.evd_post_se(evd, 100 + step).unwrap();
     }
-    // Of the first endpoint one completion is gone already, and one is still at the device.
+    // One completion of the first endpoint is dequeued already, and one is still at the device.
     assert_eq!(tag(ia.evd_dequeue(evd).unwrap()), 0);
     send(&ia, one.ep, 4);
     succeed(&device, one.key);
     ia.ep_free(one.ep).unwrap();
     ia.evd_post_se(evd, 104).unwrap();
     assert_eq!(tags(&ia, evd), [10, 100, 11, 101, 12, 102, 13, 103, 104]);
-    // The records are free for others, and the order still holds.
+    // Other endpoints can use the records, and the order still holds.
     let three = connected(&ia, &device, None, Some(evd), &EpAttributes::DEFAULT);
     send(&ia, three.ep, 20);
     succeed(&device, three.key);
@@ -101,7 +101,7 @@ fn freeing_an_endpoint_takes_only_its_own_completions() {
     send(&ia, two.ep, 14);
     succeed(&device, two.key);
     assert_eq!(tags(&ia, evd), [20, 105, 14]);
-    // An endpoint is the stream that keeps the dispatcher (EVF-02).
+    // Endpoints are the streams that keep the dispatcher in use (EVF-02).
     assert_eq!(
         code(ia.evd_free(evd).unwrap_err()),
         (ErrorKind::InvalidState, Subtype::InvalidStateEvdInUse)
@@ -130,7 +130,7 @@ fn a_shared_buffer_is_reported_by_the_endpoint_that_took_it() {
     for cookie in 0..6 {
         ia.srq_post_recv(srq, &[], cookie).unwrap();
     }
-    // Taken out of order: buffers 2, 0, 3, 1 are left in front, one by one.
+    // Taken out of order: buffers 2, 0, 3, 1.
     let take = |position, taker: &Connected| {
         assert!(device.complete_shared(shared, position, taker.key, DtoStatus::Success, 0));
     };
@@ -159,7 +159,7 @@ fn a_shared_buffer_is_reported_by_the_endpoint_that_took_it() {
         taken(ia.evd_dequeue(evd).unwrap()),
         (one.ep, 0, DtoOperation::Receive)
     );
-    // What an endpoint had taken goes with it, and the places are free again: 2 are in use.
+    // A freed endpoint's taken buffers are dropped and their records freed: two are in use.
     take(0, one);
     ia.ep_free(two.ep).unwrap();
     assert_eq!(
@@ -234,7 +234,7 @@ fn resizing_counts_completions_and_keeps_their_places() {
         ErrorKind::InvalidState
     );
     let _before = device.take_calls();
-    // The completion queue is as deep as the requests need, 16, already.
+    // The completion queue already has the depth that the requests need, 16.
     ia.evd_resize(evd, 6).unwrap();
     assert_eq!(device.take_calls(), []);
     ia.evd_resize(evd, 20).unwrap();
@@ -277,7 +277,7 @@ fn freeing_a_dispatcher_refuses_the_requests_in_it() {
     ia.psp_free(psp).unwrap();
     let _before = device.take_calls();
     ia.evd_free(evd).unwrap();
-    // The one that was handed out is the consumer's to answer.
+    // The consumer answers the request that it dequeued.
     assert_eq!(
         device.take_calls(),
         [Call::Reject {
@@ -288,7 +288,7 @@ fn freeing_a_dispatcher_refuses_the_requests_in_it() {
     );
 }
 
-/// Every event once, those of a stream in order, whatever is mixed with what.
+/// Each event comes once and each stream keeps its order, in any mix of operations.
 ///
 /// Spec: EVW-09, EVG-03, DTO-11, EVW-04, EVZ-01
 #[test]
@@ -309,7 +309,7 @@ fn random_mixes_keep_every_stream_whole() {
         let peers =
             [0, 1].map(|_| connected(&ia, &device, None, Some(evd), &EpAttributes::DEFAULT));
         let (_, waker) = WakeCount::new();
-        // Streams: two endpoints, software. Next to be made, next to be seen.
+        // Streams: two endpoints and software events. Counts of events made and seen.
         let mut made = [0_u64; 3];
         let mut completed = [0_u64; 2];
         let mut seen = [0_u64; 3];
@@ -370,8 +370,10 @@ fn random_mixes_keep_every_stream_whole() {
     }
 }
 
-/// A write with a number takes a shared buffer and puts nothing into it; the event has no place for the number, so it is no
-/// success, whether it is taken from the device or was kept.
+/// A write with an immediate value in a shared buffer is reported as a failure.
+///
+/// It leaves no data in the buffer, and the event has no field for the value. This holds for
+/// completions that are polled into records too.
 ///
 /// Spec: DTO-12, SRQR-06
 #[test]
@@ -405,7 +407,7 @@ fn a_shared_buffer_that_only_a_number_came_for_is_no_message() {
     }
 }
 
-/// A device of which only polls tell: it takes a wait to know, and whatever is there stays.
+/// With a device that must be polled, `evd_wait_now` returns nothing and takes nothing.
 ///
 /// Spec: EVW-01, EVW-03, EVW-04
 #[test]

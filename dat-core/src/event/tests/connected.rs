@@ -1,4 +1,4 @@
-//! A connected endpoint, and what the tests do with it.
+//! A connected endpoint, and helpers of the tests that use it.
 
 use core::task::Poll;
 use std::vec::Vec;
@@ -16,14 +16,14 @@ use crate::time::Instant;
 
 pub(super) const NOW: Instant = Instant::ZERO;
 
-/// A connected endpoint and the device's queue pair under it.
+/// A connected endpoint, its queue pair at the device and its connection dispatcher.
 pub(super) struct Connected {
     pub(super) ep: EpId,
     pub(super) key: QueuePairKey,
     pub(super) connect: EvdId,
 }
 
-/// 16 requests and 16 receives, on dispatchers of the test's choice.
+/// Creates and connects an endpoint for 16 requests and 16 receives, on the given dispatchers.
 pub(super) fn connected(
     ia: &TestIa<'_>,
     device: &TestBackend,
@@ -35,7 +35,7 @@ pub(super) fn connected(
     connected_on(ia, device, (pz, None), receive, request, attributes)
 }
 
-/// As `connected`, in a zone of the test's choice, and with a shared receive queue.
+/// As `connected`, in the given zone, optionally with a shared receive queue.
 pub(super) fn connected_on(
     ia: &TestIa<'_>,
     device: &TestBackend,
@@ -97,7 +97,7 @@ pub(super) fn succeed(device: &TestBackend, key: QueuePairKey) {
     assert!(device.complete_request(key, DtoStatus::Success));
 }
 
-/// The cookie of a completion, or the value of a software event.
+/// Returns the cookie of a completion, or the pointer of a software event.
 #[track_caller]
 pub(super) fn tag(event: Event) -> u64 {
     match event {

@@ -59,7 +59,7 @@ fn creation_checks_everything_and_leaves_no_trace() {
     assert_eq!(code(error), resources);
     assert_eq!(device.objects(), before);
 
-    // The storage for events is whole, too: 64 slots, 4 of them with the asynchronous dispatcher.
+    // No event slot is lost: of 64, the asynchronous dispatcher has 4.
     let one = ia.evd_create(48, Some(cno), EvdFlags::DTO).unwrap();
     let two = ia.evd_create(12, None, EvdFlags::SOFTWARE).unwrap();
     let error = ia.evd_create(1, None, EvdFlags::SOFTWARE).unwrap_err();
@@ -87,7 +87,7 @@ fn creation_ends_where_the_table_ends() {
     ia.evd_free(made[3]).unwrap();
     let again = ia.evd_create(1, None, EvdFlags::SOFTWARE).unwrap();
     assert_ne!(again, made[3]);
-    // The old handle of the slot stays dead (GEN-03).
+    // The old handle stays stale (GEN-03).
     assert_eq!(
         ia.evd_post_se(made[3], 1).unwrap_err().kind(),
         ErrorKind::InvalidHandle
@@ -230,7 +230,7 @@ fn an_overflow_is_reported_once_until_the_queue_is_drained() {
             ia.evd_dequeue(ia.async_evd()).unwrap_err().kind(),
             ErrorKind::QueueEmpty
         );
-        // One place is free again, but the loss is known.
+        // One slot is free again, but the overflow is already reported.
         assert_eq!(ia.evd_dequeue(evd), Ok(event));
         push(3);
         assert_eq!(
@@ -266,7 +266,7 @@ fn waits_drain_an_overflowed_dispatcher_and_then_fail() {
         core::task::Poll::Ready(Err(error)) => assert_eq!(error.kind(), ErrorKind::InvalidState),
         other => panic!("{other:?}"),
     }
-    // A dequeue that finds it empty ends that.
+    // A dequeue that finds the queue empty clears the error.
     assert_eq!(
         ia.evd_dequeue(evd).unwrap_err().kind(),
         ErrorKind::QueueEmpty
@@ -338,7 +338,7 @@ fn resizing_loses_nothing() {
         ErrorKind::QueueFull
     );
     assert_eq!(drain(&ia, evd), [12]);
-    // All slots came back: the largest queue fits again.
+    // All slots are free: the largest queue fits again.
     ia.evd_free(evd).unwrap();
     ia.evd_create(48, None, flags).unwrap();
 }
@@ -455,7 +455,7 @@ fn streams_that_cannot_share_a_dispatcher_are_refused() {
         ia.detach_stream(index, Some(3));
         ia.detach_stream(index, Some(2));
 
-        // The other way round: the connection stream came first.
+        // In the other order: the connection stream is attached first.
         let index = attach(EvdFlags::CONNECTION, None).unwrap();
         let completions = attach(EvdFlags::DTO, Some((config, 1)));
         if config == Threshold {
@@ -497,7 +497,7 @@ fn the_completion_queue_has_a_place_for_every_request() {
         code(attach(1).unwrap_err()),
         (ErrorKind::InsufficientResources, Subtype::ResourceTevd)
     );
-    // A longer event queue still fits the depth there is; a much longer one does not.
+    // A longer event queue does not resize the completion queue if its depth suffices.
     ia.evd_resize(evd, 9).unwrap();
     assert_eq!(device.take_calls(), []);
     ia.detach_stream(number, Some(3));
@@ -524,8 +524,7 @@ fn a_failed_creation_does_not_call_the_agent() {
     ia.cno_free(cno).unwrap();
 }
 
-/// Exactly as many events as are queued, exactly as many as somebody waits for, and exactly as many as the device can hold
-/// are enough and not too many.
+/// Exact sizes are accepted: the events queued, a waiter's threshold, the device's limit.
 ///
 /// Spec: EVZ-01
 #[test]
@@ -553,7 +552,7 @@ fn a_dispatcher_is_resized_to_the_very_number_that_is_needed() {
     assert_eq!(length(), IA_ATTRIBUTES.max_evd_qlen);
 }
 
-/// A queue that is to be as long as the slots that it has stays where it is if there are no others.
+/// A resize to the present length succeeds in place if no other slots are free.
 ///
 /// Spec: EVZ-01
 #[test]

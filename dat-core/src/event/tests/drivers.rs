@@ -1,4 +1,4 @@
-//! Several blocking waits on one adapter: one drives `progress`, and none is slept over.
+//! Several blocking waits on one adapter: one drives `progress`, and all are woken.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::time::Instant;
 use core::task::Waker;
 use std::boxed::Box;
 
-/// A sleep that does one thing at a time, and a waker that counts.
+/// A wait whose sleep runs a closure, with a waker that counts.
 pub(super) struct Sleeper<'a> {
     wakes: Arc<WakeCount>,
     waker: Waker,
@@ -46,7 +46,7 @@ impl Wait for Sleeper<'_> {
     }
 }
 
-/// A second wait comes and goes while the first one sleeps: the device wakes the first one as before.
+/// A second wait, during the first one's sleep, leaves the first one's waker in place.
 ///
 /// Spec: EVW-01, CNW-01
 #[test]
@@ -72,7 +72,7 @@ fn a_wait_that_comes_and_goes_leaves_the_driver_its_waker() {
     assert_eq!(waited.event, Event::Software { pointer: 1 });
 }
 
-/// The consumer's own driver of `progress` is woken beside the blocking wait.
+/// A device interrupt wakes the consumer's own driver of `progress` and the blocking wait.
 ///
 /// Spec: EVW-01
 #[test]
@@ -93,12 +93,13 @@ fn a_blocking_wait_leaves_the_consumer_its_waker() {
     ia.register_progress_waker(&waker);
     ia.interrupt_handle().notify();
     assert_eq!(executor.take(), 1);
-    // Nobody blocks any more.
+    // No wait blocks now.
     assert_eq!(wait.wakes.take(), 0);
 }
 
-/// The driver sleeps no longer than until a deadline that came up while it slept; nobody else is kept
-/// from sleeping as long as it asked for.
+/// A new deadline wakes the driver, which then sleeps no longer than that.
+///
+/// Followers sleep as long as they asked for.
 ///
 /// Spec: EVW-01, GEN-09
 #[test]
@@ -130,7 +131,9 @@ fn a_deadline_that_comes_up_wakes_the_driver() {
     assert_eq!(wait.asked, [None, Some(Instant::from_micros(100))]);
 }
 
-/// Waits of futures are woken when the driver leaves and others rely on it, and lose nothing by it.
+/// A leaving driver wakes the waits of futures if other waits rely on it.
+///
+/// No event is lost.
 ///
 /// Spec: EVW-01, CNW-06
 #[test]
@@ -163,7 +166,7 @@ fn a_driver_that_leaves_wakes_those_who_wait() {
         assert!(follower.drives(&waker));
         ia.interrupt_handle().notify();
         assert_eq!(own.take(), 1);
-        // Nobody relies on this one.
+        // No other wait relies on this driver.
         assert!(pending.poll(&evd_waker).is_pending());
         drop(follower);
         assert_eq!(evd_wakes.take(), 0);
@@ -175,15 +178,16 @@ fn a_driver_that_leaves_wakes_those_who_wait() {
     assert_eq!(cno_wakes.take(), 1);
     ia.evd_post_se(evds[1], 1).unwrap();
     assert_eq!(evd_wakes.take(), 1);
-    // A wait that only polls is no driver when it is over.
+    // A wait that only polls leaves no driver behind.
     let past = Some(Instant::ZERO);
     let mut none = ScriptedWait::at(1);
     assert!(ia.evd_wait_until(evds[0], 1, past, &mut none).is_err());
     assert!(ia.take_part().drives(&waker));
 }
 
-/// Threads that sleep until they are woken, on dispatchers and on notification objects: whoever of them
-/// leaves first, the device reaches the others.
+/// Sleeping threads are all woken by the device, in whatever order they leave.
+///
+/// They wait on dispatchers and on notification objects.
 ///
 /// Spec: EVW-01, CNW-01, CNW-06
 #[cfg(feature = "std")]
@@ -204,14 +208,14 @@ fn every_sleeping_thread_is_reached() {
     let ia = crate::ia::Ia::open(device.clone(), storage.lend(), 1).unwrap();
     let places: Vec<_> = (0..THREADS)
         .map(|number| {
-            // Every other thread waits on a notification object.
+            // Every second thread waits on a notification object.
             let cno = (number % 2 == 1).then(|| ia.cno_create(None).unwrap());
             let evd = ia.evd_create(4, cno, EvdFlags::CR).unwrap();
             let psp = ia.psp_create(number as u64, evd, PspFlags::Consumer);
             (evd, cno, psp.unwrap().handle().to_raw())
         })
         .collect();
-    // A wait that nobody ends would never end.
+    // Without a deadline, a lost wake-up would block forever.
     let deadline = Instant::from_micros(ThreadWait::clock().as_micros() + 60_000_000);
     for round in 0..ROUNDS {
         std::thread::scope(|scope| {
@@ -259,7 +263,7 @@ fn every_sleeping_thread_is_reached() {
     }
 }
 
-/// Counts how often it is woken, and unparks a thread.
+/// Counts its wake-ups and unparks a thread.
 #[cfg(feature = "std")]
 struct Count(std::thread::Thread, std::sync::atomic::AtomicU32);
 
@@ -271,8 +275,9 @@ impl std::task::Wake for Count {
     }
 }
 
-/// A wait that is polled sleeps until somebody calls `progress`; a thread that blocks on a notification object of its own does so
-/// for all of them, until that is notified.
+/// A thread that blocks on its own notification object calls `progress` for all polled waits.
+///
+/// Without it, polled waits are not woken.
 ///
 /// Spec: EVW-01, CNW-01, CNW-06
 #[cfg(feature = "std")]
@@ -316,7 +321,7 @@ fn a_thread_on_a_notification_object_wakes_futures() {
     assert!(first.poll(&waker).is_pending());
     request(0);
     assert_eq!(woken(), 0, "nobody calls `progress`");
-    // A wait that nobody ends would never end.
+    // Without a deadline, a lost wake-up would block forever.
     let deadline = Instant::from_micros(ThreadWait::clock().as_micros() + 60_000_000);
     std::thread::scope(|scope| {
         let helper =
@@ -340,7 +345,7 @@ fn a_thread_on_a_notification_object_wakes_futures() {
     });
 }
 
-/// Stops whoever uses its waker until the test has done what it wants to do meanwhile.
+/// A waker that blocks its user until the test lets it continue.
 #[cfg(feature = "std")]
 struct Gate {
     reached: std::sync::mpsc::Sender<()>,
@@ -355,8 +360,9 @@ impl std::task::Wake for Gate {
     }
 }
 
-/// While one thread looks through the endpoints others know as well what there is to be looked after: none
-/// of them sleeps past a deadline, and none passes over one.
+/// While one thread checks the endpoints, others still know the deadlines.
+///
+/// No thread sleeps past a deadline or skips one.
 ///
 /// Spec: EPK-02, GEN-09, EVW-01
 #[cfg(feature = "std")]
@@ -403,7 +409,7 @@ fn a_deadline_is_known_while_another_thread_looks_for_it() {
     assert!(wait.poll(&waker).is_pending());
     std::thread::scope(|scope| {
         let look = scope.spawn(|| ia.progress(at(150)));
-        // It has given the first attempt up, and not come to the second one yet.
+        // The thread has given up the first attempt and not reached the second one.
         gate_reached.recv().unwrap();
         let known = ia.next_deadline();
         let handled = ia.progress(at(200));

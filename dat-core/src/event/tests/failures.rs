@@ -1,4 +1,4 @@
-//! Failed completions, failed completion queues, failed devices.
+//! Failures of completions, completion queues and devices.
 
 use core::task::Poll;
 
@@ -40,7 +40,7 @@ fn a_failed_completion_breaks_the_connection_once() {
             drain(&ia, peer.connect),
             [ConnectionEventKind::Broken as u64]
         );
-        // The rest is flushed, which is no new failure.
+        // The other requests are flushed; flushed completions are no failures.
         assert_eq!(tags(&ia, evd), [2, 3]);
         assert_eq!(device.take_calls(), []);
         assert_eq!(drain(&ia, peer.connect), []);
@@ -104,7 +104,7 @@ fn a_failed_completion_queue_is_reported_once_and_drained() {
                 );
             }
             assert_eq!(drain(&ia, ia.async_evd()), []);
-            // Other events still find their way.
+            // Other events are still delivered.
             ia.evd_post_se(evd, 9).unwrap();
             assert_eq!(tags(&ia, evd), [9]);
         }
@@ -130,7 +130,7 @@ fn the_failure_of_a_device_is_reported_once_however_many_queues_show_it() {
     );
 }
 
-/// The failure of a device was lost where nobody had taken what the asynchronous dispatcher held, and was not told again.
+/// The failure of a device is reported even if the asynchronous dispatcher is full.
 ///
 /// Spec: DTO-13
 #[test]
@@ -162,7 +162,7 @@ fn the_failure_of_a_device_is_told_where_there_was_no_room_for_it() {
                 AsyncEventKind::IaCatastrophic as u64,
             ];
             assert_eq!(drain(&ia, ia.async_evd()), told);
-            // It is told once.
+            // The failure is reported once.
             device.push_control(ControlEvent::DeviceFailed);
             progress(&ia);
         } else {
@@ -175,7 +175,7 @@ fn the_failure_of_a_device_is_told_where_there_was_no_room_for_it() {
     }
 }
 
-/// A queue that failed is not announced to its notification object each time that somebody asks for the next completion.
+/// A failed queue notifies its object once, not at each dequeue.
 ///
 /// Spec: DTO-13, CNW-01
 #[test]
@@ -198,7 +198,7 @@ fn a_failed_queue_is_announced_once() {
     }
 }
 
-/// A queue that fails while it is armed anew, for streams that are to come, tells of that as any other.
+/// A failure that shows while the queue is armed for later streams is reported.
 ///
 /// Spec: DTO-13, EVW-11
 #[test]

@@ -1,4 +1,4 @@
-//! A device that tells two dispatchers of one completion at once.
+//! A device that reports one completion to two dispatchers at once.
 
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -12,8 +12,9 @@ use crate::storage::IaStorage;
 use crate::sync::HostLock;
 use crate::testing::TestBackend;
 
-/// Two cores that polled it at the same moment make one event of it, and the place of the buffer comes back
-/// once: a list of records that it joined twice would never end.
+/// A completion that two cores poll at once gives one event and one free record.
+///
+/// A list of records that gets one record twice would never end.
 ///
 /// Spec: EVW-09, SRQR-41
 #[test]
@@ -43,7 +44,7 @@ fn a_buffer_completes_once_wherever_it_is_told() {
         let ep = ia.ep_create_with_srq(Some(pz), Some(evd), None, None, srq, &attributes);
         ep.unwrap().handle().to_raw()
     });
-    // The token of the round, and how many have looked at it.
+    // Number and token of the round.
     let (round, token) = (AtomicU64::new(0), AtomicU64::new(0));
     let (events, looks) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let told = |queue_pair| Completion {
@@ -88,7 +89,7 @@ fn a_buffer_completes_once_wherever_it_is_told() {
         }
     });
     assert_eq!(wrong, []);
-    // All places are there, each once.
+    // All records are free, each once.
     for cookie in 0..BUFFERS {
         ia.srq_post_recv(srq, &[], cookie as u64).unwrap();
     }

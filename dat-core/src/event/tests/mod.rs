@@ -27,12 +27,12 @@ use crate::testing::TestBackend;
 
 type TestIa<'s> = Ia<'s, TestBackend, NoLock>;
 
-/// Type and subtype of an error, which is what a caller sees.
+/// Returns the kind and the subtype of an error.
 fn code(error: Error) -> (ErrorKind, Subtype) {
     (error.kind(), error.subtype())
 }
 
-/// An event arrives for a dispatcher, as those do that nobody asked for.
+/// Pushes an unsolicited event on a dispatcher.
 fn push(ia: &TestIa<'_>, evd: EvdId, event: &Event) {
     let mut aftermath = Aftermath::default();
     ia.push_event(evd, event, &mut aftermath);

@@ -1,4 +1,4 @@
-//! Waits that outlive their object and meet the next one in its slot.
+//! Waits that outlive their object and meet the next object in its slot.
 
 use core::task::Poll;
 
@@ -18,7 +18,7 @@ fn aborted<T: core::fmt::Debug>(poll: Poll<Result<T>>) {
     }
 }
 
-/// What a wait left over from an earlier life of a dispatcher may do.
+/// Use of a wait on an earlier dispatcher of the slot.
 type Leftover = fn(EvdWait<'_, '_, TestBackend, NoLock>);
 
 /// Spec: EVW-10, EVW-04, EVF-01, GEN-03
@@ -38,7 +38,7 @@ fn a_wait_has_no_part_in_the_next_dispatcher_of_its_slot() {
     let device = TestBackend::default();
     let mut storage = TestStorage::new();
     let ia = open(&mut storage, &device);
-    // A wait for one event has a way of its own.
+    // A threshold of 1 has a fast path.
     for threshold in [1, 2] {
         for leftover in leftovers {
             let mut stale = std::vec::Vec::new();
@@ -46,7 +46,7 @@ fn a_wait_has_no_part_in_the_next_dispatcher_of_its_slot() {
             for _ in 0..3 {
                 let evd = ia.evd_create(4, None, EvdFlags::SOFTWARE).unwrap();
                 stale.push(ia.evd_wait(evd, threshold).unwrap());
-                // Released, but nobody has looked at the wait since.
+                // Released, but not polled since.
                 ia.evd_set_unwaitable(evd).unwrap();
                 ia.evd_free(evd).unwrap();
                 lives.push(evd);
@@ -63,7 +63,7 @@ fn a_wait_has_no_part_in_the_next_dispatcher_of_its_slot() {
             for old in stale {
                 leftover(old);
             }
-            // The wait of this life is still the one waiter, and both events are its own.
+            // The present wait is still the only waiter, and it gets both events.
             assert!(ia.evd_wait(evd, 1).is_err());
             let Poll::Ready(Ok(waited)) = wait.poll(&waker) else {
                 panic!("the condition holds");
@@ -77,7 +77,7 @@ fn a_wait_has_no_part_in_the_next_dispatcher_of_its_slot() {
     }
 }
 
-/// An event for a dispatcher that is gone does not come to the next one in its place.
+/// An event for a freed dispatcher does not reach the next dispatcher in its slot.
 ///
 /// Spec: EVF-01, GEN-03
 #[test]
@@ -113,7 +113,7 @@ fn a_wait_has_no_part_in_the_next_notification_object_of_its_slot() {
         if polled {
             assert!(wait.poll(&old_waker).is_pending());
         }
-        // The last dispatcher goes and releases the waiter, who has not noticed yet.
+        // The free of the last dispatcher releases the waiter, which has not noticed yet.
         ia.evd_free(evd).unwrap();
         ia.cno_free(cno).unwrap();
         assert_eq!(early.take(), usize::from(polled));
@@ -134,7 +134,7 @@ fn a_wait_has_no_part_in_the_next_notification_object_of_its_slot() {
         }
         drop(old);
     }
-    // Neither the notification nor the place of the waiter is gone.
+    // Both the notification and the waiter are still there.
     assert_eq!((early.take(), wakes.take()), (0, 0));
     ia.evd_modify_cno(evd, None).unwrap();
     assert!(ia.cno_free(cno).is_err());

@@ -19,14 +19,14 @@ fn fired(poll: Poll<Result<Option<EvdId>>>) -> Option<EvdId> {
     }
 }
 
-/// Counts its calls in the address that `instance_data` is: low half with, high half without a dispatcher.
+/// Counts its calls in `COUNTS[instance_data]`: low half with, high half without a dispatcher.
 fn counting(instance_data: u64, evd: Option<EvdId>) {
     let table = &COUNTS[instance_data as usize];
     let step = if evd.is_some() { 1 } else { 1 << 32 };
     table.fetch_add(step, Ordering::Relaxed);
 }
 
-/// One word for each test that uses an agent.
+/// One word per test that uses an agent.
 static COUNTS: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
 
 fn agent(instance_data: u64) -> Option<ProxyAgent> {
@@ -53,7 +53,7 @@ fn a_trigger_is_remembered_and_taken_once() {
     for pointer in [1, 2, 3] {
         ia.evd_post_se(evd, pointer).unwrap();
     }
-    // Three notifications that nobody waited for are one trigger.
+    // Without a waiter, three notifications are one pending notification.
     assert_eq!(fired(ia.cno_wait(cno).unwrap().poll(&waker)), Some(evd));
     assert!(ia.cno_wait(cno).unwrap().poll(&waker).is_pending());
     assert_eq!(drain(&ia, evd), [1, 2, 3]);
@@ -89,7 +89,7 @@ fn each_notification_releases_one_of_several_waiters() {
     let ia = open(&mut storage, &device);
     let cno = ia.cno_create(None).unwrap();
     let evd = ia.evd_create(32, Some(cno), EvdFlags::SOFTWARE).unwrap();
-    // More waiters than wakers have room: they take turns, nobody is forgotten.
+    // More waiters than wakers have room: the waiters take turns, and each is woken in the end.
     let mut waiters: std::vec::Vec<_> = (0..12)
         .map(|_| (ia.cno_wait(cno).unwrap(), WakeCount::new()))
         .collect();
@@ -148,7 +148,7 @@ fn a_dropped_waiter_passes_its_notification_on() {
     assert_eq!(fired(other.poll(&waker)), Some(evd));
 }
 
-/// A waker that nobody listens to any more is not the one a notification wakes.
+/// A notification does not wake a waker whose wait has ended or moved.
 ///
 /// Spec: CNW-06
 #[test]
@@ -220,7 +220,7 @@ fn an_agent_is_called_once_for_each_association() {
     ia.evd_post_se(evd, 2).unwrap();
     assert_eq!(calls(0), (1, 0));
     assert!(query().agent.is_none());
-    // A former one is told only if it will not be called any more.
+    // A former agent is returned only if it will not be called.
     assert!(ia.cno_modify_agent(cno, agent(0)).unwrap().is_none());
     ia.evd_post_se(evd, 3).unwrap();
     assert_eq!(calls(0), (1, 0));
@@ -264,7 +264,7 @@ fn the_last_dispatcher_releases_everybody() {
         assert_eq!(fired(wait.poll(waker)), None);
     }
     assert_eq!(calls(1), (0, 1));
-    // The object lives on, and knows nothing of the past.
+    // The object stays usable, without pending notifications.
     let three = ia.evd_create(8, Some(cno), EvdFlags::SOFTWARE).unwrap();
     let (_, waker) = WakeCount::new();
     assert!(ia.cno_wait(cno).unwrap().poll(&waker).is_pending());
@@ -272,7 +272,9 @@ fn the_last_dispatcher_releases_everybody() {
     assert_eq!(fired(ia.cno_wait(cno).unwrap().poll(&waker)), Some(three));
 }
 
-/// A notification was forgotten with the dispatcher that fired last, also that of another one before it.
+/// A notification survives the free of the dispatcher that fired last.
+///
+/// An earlier notification of another dispatcher must not be lost with it.
 ///
 /// Spec: CNW-01, CNW-02, CNW-03, EVF-04
 #[test]
@@ -294,7 +296,7 @@ fn what_one_dispatcher_told_outlives_another() {
     assert_eq!(drain(&ia, stays), [1]);
     assert!(poll().is_pending());
 
-    // Two that were woken have not looked when the dispatcher that fired last goes.
+    // Two waiters are woken and have not polled when the dispatcher that fired last is freed.
     let mut waits = [(); 2].map(|()| ia.cno_wait(cno).unwrap());
     for wait in &mut waits {
         assert!(wait.poll(&waker).is_pending());
@@ -307,7 +309,7 @@ fn what_one_dispatcher_told_outlives_another() {
     }
     assert_eq!(drain(&ia, stays), [3]);
 
-    // One that has left the object before it was freed is not named either, whether another one is left or none.
+    // A dispatcher that was detached before its free is not reported, with or without another one.
     for (left, hint) in [(true, Some(disabled)), (false, None)] {
         let goes = ia.evd_create(8, Some(cno), EvdFlags::SOFTWARE).unwrap();
         ia.evd_post_se(goes, 5).unwrap();

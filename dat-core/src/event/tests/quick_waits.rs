@@ -1,4 +1,4 @@
-//! Waits for one event that the device has by now: they take it from there, and nothing else.
+//! Waits for one event on the fast path, with the event ready at the device.
 
 use core::task::Poll;
 use std::vec::Vec;
@@ -26,7 +26,7 @@ fn bench(storage: &mut TestStorage, peeks: bool) -> Bench<'_> {
     bench
 }
 
-/// A connected endpoint, and how many of its sends have succeeded.
+/// Connects an endpoint and completes `count` of its sends.
 fn with_successes(bench: &Bench<'_>, count: u64) -> EpId {
     let ep = bench.connected();
     for cookie in 1..=count {
@@ -57,14 +57,14 @@ fn what_the_device_has_is_there_at_once() {
             assert_eq!(cookie(ia.evd_wait_now(evd, 1)), Some((2, 0)));
             with_successes(&bench, 2);
         }
-        // It was no wait: others may begin.
+        // It did not begin a wait: others may begin.
         let (_, waker) = WakeCount::new();
         for cookie in [1, 2] {
             let mut wait = ia.evd_wait(evd, 1).unwrap();
             let (first, more) = ready(wait.poll(&waker));
             assert_eq!(first, cookie);
             assert!(more == 0 || more == 2 - cookie as u32, "{more}");
-            // It is over, and takes nothing more.
+            // The wait has ended and takes nothing more.
             let again = with_successes(&bench, 1);
             assert!(matches!(wait.poll(&waker), Poll::Ready(Err(_))));
             ia.ep_free(again).unwrap();
@@ -74,7 +74,7 @@ fn what_the_device_has_is_there_at_once() {
     }
 }
 
-/// Dequeues take the completions in their order, with `peek` and without it.
+/// Both dequeues take events in order, and then report an empty queue.
 ///
 /// Spec: EVG-01, EVG-03
 #[test]
@@ -100,7 +100,9 @@ fn dequeues_take_what_the_device_has_however_it_tells() {
     }
 }
 
-/// Another dispatcher's name, another number than one, a notification object that is to hear of events, a wait: all that takes a look at more.
+/// `evd_wait_now` takes nothing if it cannot tell without a wait.
+///
+/// So it is with a stale handle, a threshold other than 1, a notification object or a waiter.
 ///
 /// Spec: EVW-01, EVW-02, EVW-04, CNW-01
 #[test]
@@ -187,7 +189,7 @@ fn what_is_no_transfer_waits_in_the_queue() {
     }
 }
 
-/// A wait for two that was never polled before finds one.
+/// One event does not end a wait for two, even at its first poll.
 ///
 /// Spec: EVW-01
 #[test]
@@ -205,7 +207,9 @@ fn one_event_ends_no_wait_for_two() {
     }
 }
 
-/// A wait that was left over has no part in what completes for the next dispatcher in its place, though it was the first one of each.
+/// A stale wait takes no completion of the next dispatcher in its slot.
+///
+/// Each is the first wait on its dispatcher.
 ///
 /// Spec: EVW-10, EVF-01, GEN-03
 #[test]
@@ -231,7 +235,9 @@ fn a_wait_takes_nothing_of_the_next_life() {
     }
 }
 
-/// Who looks for no longer than a call may take, and leaves, has others look for what is left.
+/// A wait that leaves after a full `progress` call wakes others.
+///
+/// They handle the remaining events.
 ///
 /// Spec: EVW-01, EVW-06
 #[test]

@@ -1,4 +1,4 @@
-//! What a completion and the record that its token names say together.
+//! Completions and the records that their tokens name.
 
 use std::vec::Vec;
 
@@ -13,7 +13,7 @@ use crate::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
 use crate::record::{self, Owner, RecordSlot};
 use crate::testing::{TestBackend, TestStorage, open};
 
-/// The success of whatever has a token.
+/// Returns a successful completion with a token.
 fn success(token: u64, ep: EpId) -> Completion {
     Completion {
         token,
@@ -24,7 +24,9 @@ fn success(token: u64, ep: EpId) -> Completion {
     }
 }
 
-/// A transfer is told as what was posted, with the bytes that it moved, whichever way its event goes: those of a request are known from the post.
+/// A completion reports the operation as posted and the bytes moved, on every path.
+///
+/// For a request, the post determines the length.
 ///
 /// Spec: DTO-03
 #[test]
@@ -88,8 +90,9 @@ fn every_transfer_completes_as_what_it_was_posted_as() {
     }
 }
 
-/// A device that knows how often a record was posted, and makes everything else of a token up, gets neither an event out of a record
-/// that is free nor a second one out of one whose event waits to be dequeued.
+/// A forged token completes neither a free record nor one whose event is queued.
+///
+/// The device knows the sequence number of the post; all other bits of the token are made up.
 ///
 /// Spec: GEN-06, DTO-03, EVW-09
 #[test]
@@ -100,7 +103,7 @@ fn no_token_completes_what_the_device_has_not() {
     let evd = ia.evd_create(8, None, SHARED).unwrap();
     let peer = connected(&ia, &device, Some(evd), Some(evd), &EpAttributes::DEFAULT);
     let forge_all = |token: u64| {
-        // The bits below the number of the post.
+        // The bits below the sequence number.
         for low in 0..1_u64 << 10 {
             let forged = success(token & !(0x3FF << 32) | low << 32, peer.ep);
             assert_eq!(ia.shared.deliver(&forged, None), None, "{low:#x}");
@@ -124,14 +127,14 @@ fn no_token_completes_what_the_device_has_not() {
             succeed(&device, peer.key);
         }
         ia.harvest_at(number(evd));
-        // Its event waits.
+        // The record's event is queued.
         forge_all(token);
         assert_eq!(tags(&ia, evd), [5]);
-        // It is free.
+        // The record is free.
         forge_all(token);
         assert_eq!(tags(&ia, evd), []);
     }
-    // All records are there, each once.
+    // All records are free, each once.
     for cookie in 0..16 {
         send(&ia, peer.ep, cookie);
         succeed(&device, peer.key);
@@ -139,8 +142,10 @@ fn no_token_completes_what_the_device_has_not() {
     assert_eq!(tags(&ia, evd), (0..16).collect::<Vec<_>>());
 }
 
-/// From the moment on that the requests of an endpoint are withdrawn they make no events, whatever the device says of them; what was
-/// taken in before, and what it or others have posted elsewhere, does. The records stay with the endpoint until they are given back.
+/// Withdrawn requests of an endpoint give no events, whatever the device reports.
+///
+/// Completions polled before do, and so do receives and the work of other endpoints. The endpoint
+/// keeps the records until they are given back.
 ///
 /// Spec: EPF-02, EVW-09
 #[test]

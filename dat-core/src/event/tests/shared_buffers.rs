@@ -1,4 +1,4 @@
-//! Completions of buffers that several endpoints take from one queue.
+//! Completions of buffers from a shared receive queue.
 
 use super::TestIa;
 use super::connected::*;
@@ -16,7 +16,7 @@ const SIZE: SrqAttributes = SrqAttributes {
     low_watermark: 0,
 };
 
-/// A zone and a shared queue in it, and what the device calls that.
+/// Creates a zone and a shared queue in it; returns its device key too.
 fn shared_queue(ia: &TestIa<'_>) -> (PzId, SrqId, SharedReceiveQueueKey) {
     let pz = ia.pz_create().unwrap();
     let srq = ia.srq_create(pz, &SIZE).unwrap();
@@ -24,8 +24,8 @@ fn shared_queue(ia: &TestIa<'_>) -> (PzId, SrqId, SharedReceiveQueueKey) {
     (pz, srq, slot.main.with(|queue| queue.key))
 }
 
-/// An endpoint that is told of solicited messages only is told of no others when they come in buffers of a shared queue: not
-/// even where somebody takes them in meanwhile.
+/// With SOLICITED_WAIT, unsolicited messages in shared buffers end no wait, even if they are
+/// polled.
 ///
 /// Spec: EVW-11, EPX-06, DTO-04
 #[test]
@@ -66,7 +66,7 @@ fn an_unsolicited_message_in_a_shared_buffer_wakes_nobody() {
     assert_eq!(tags(&ia, evd), [1]);
 }
 
-/// A buffer that has room, and that only a number came for, has no bytes of a message in it, however long the write was.
+/// A write with an immediate value leaves a shared buffer empty, whatever its length.
 ///
 /// Spec: DTO-03, DTO-12, SRQR-06
 #[test]

@@ -1,4 +1,4 @@
-//! Blocking waits that sleep once, and take by themselves what they were woken for.
+//! Blocking waits that sleep once and take the event that woke them.
 
 use core::task::Waker;
 use std::boxed::Box;
@@ -11,7 +11,7 @@ use crate::event::{Wait, WakeReason};
 use crate::testing::{TestBackend, TestStorage, WakeCount, open};
 use crate::time::Instant;
 
-/// A sleep that does one thing at a time. Whoever sets no deadline does not ask what time it is.
+/// A wait whose sleep runs a closure. Its clock panics: without a deadline, the time is not read.
 struct Untimed<'a> {
     wakes: Arc<WakeCount>,
     waker: Waker,
@@ -75,7 +75,7 @@ fn who_is_woken_for_a_completion_takes_it_and_leaves() {
     assert_eq!(tags(&ia, evd), []);
 }
 
-/// Completions that make no event end no wait, and the next one is told of.
+/// Completions without an event end no wait, and the queue is armed again.
 ///
 /// Spec: EVW-01, DTO-04
 #[test]
@@ -101,7 +101,7 @@ fn who_finds_no_event_sleeps_on() {
     assert_eq!(wait.asked.len(), 3);
 }
 
-/// A sleeper whose wait is over does not hear for the one that came in its place.
+/// A sleeper whose wait has ended leaves the notification to the wait after it.
 ///
 /// Spec: EVW-04, EVN-04
 #[test]

@@ -1,4 +1,4 @@
-//! What attaches to a dispatcher, and how deep its completion queue gets.
+//! Attaching streams to a dispatcher, and the depth of its completion queue.
 
 use super::connected::*;
 use super::{TestIa, code};
@@ -22,7 +22,7 @@ fn attach(
     })
 }
 
-/// A handle that named a dispatcher once lets nothing feed the one that has its place now, and a null one nothing at all.
+/// Stale and null handles attach no stream to the next dispatcher in the slot.
 ///
 /// Spec: GEN-03, EVC-05
 #[test]
@@ -40,11 +40,11 @@ fn nothing_feeds_the_next_dispatcher_of_a_place() {
     assert_eq!((code(refused), refused.cause()), (role, Cause::Stale));
     let null = attach(&ia, EvdId::NULL, stream, None).unwrap_err();
     assert_eq!(code(null), role);
-    // None of them is counted as what keeps the dispatcher.
+    // No refused stream keeps the dispatcher in use.
     ia.evd_free(evd).unwrap();
 }
 
-/// A completion queue that is just as deep as what is outstanding is deep enough: the device, which might refuse, is not asked.
+/// A completion queue of exactly the needed depth is not resized.
 ///
 /// Spec: DTO-13, GEN-06
 #[test]
@@ -65,7 +65,9 @@ fn a_queue_that_is_just_deep_enough_stays() {
     assert_eq!(completions(1), [deeper]);
 }
 
-/// As above, where a shared queue gets longer than it was and the buffers of it may all come to one endpoint.
+/// A shared queue that grows does not resize a completion queue of sufficient depth.
+///
+/// All its buffers may complete on one endpoint.
 ///
 /// Spec: DTO-13, GEN-06
 #[test]

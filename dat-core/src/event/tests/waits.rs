@@ -47,7 +47,7 @@ fn a_wait_returns_the_first_event_once_the_threshold_is_reached() {
     assert_eq!(wakes.take(), 1);
     ia.evd_post_se(evd, 4).unwrap();
     assert_eq!(ready(wait.poll(&waker)), (1, 3));
-    // The wait is over, and says so.
+    // The wait has ended; another poll fails.
     assert_eq!(refused(wait.poll(&waker)).0, ErrorKind::Abort);
     let mut wait = ia.evd_wait(evd, 3).unwrap();
     assert_eq!(ready(wait.poll(&waker)), (2, 2));
@@ -121,7 +121,7 @@ fn a_wait_that_ends_early_takes_nothing() {
     assert!(wait.poll(&waker).is_pending());
     ia.evd_post_se(evd, 2).unwrap();
     assert_eq!(wakes.take(), 1);
-    // Dropped between the wake-up and the poll: both events are still there.
+    // Dropped between the wake-up and the poll: both events stay queued.
     drop(wait);
     assert_eq!(drain(&ia, evd), [1, 2]);
 }
@@ -141,9 +141,9 @@ fn making_a_dispatcher_unwaitable_releases_the_waiter() {
     assert_eq!(wakes.take(), 1);
     let unwaitable = (ErrorKind::InvalidState, Subtype::InvalidStateEvdUnwaitable);
     assert_eq!(code(ia.evd_wait(evd, 1).unwrap_err()), unwaitable);
-    // Dequeueing goes on, even before the waiter has noticed.
+    // Dequeues work, even before the waiter has noticed.
     assert_eq!(ia.evd_dequeue(evd), Ok(Event::Software { pointer: 1 }));
-    // Waits are allowed again, but the old one has been released for good.
+    // New waits are allowed, but the released one stays released.
     ia.evd_clear_unwaitable(evd).unwrap();
     let other = ia.evd_wait(evd, 1).unwrap();
     assert_eq!(refused(wait.poll(&waker)), unwaitable);
@@ -171,7 +171,7 @@ fn a_waiter_learns_that_its_dispatcher_was_destroyed() {
     });
     ia.settle(&mut aftermath);
     assert_eq!(wakes.take(), 1);
-    // Another dispatcher in its place, with another waiter, is none of its business.
+    // The old wait does not affect the next dispatcher in the slot or its waiter.
     let next = ia.evd_create(8, None, EvdFlags::SOFTWARE).unwrap();
     ia.evd_post_se(next, 5).unwrap();
     let mut other = ia.evd_wait(next, 1).unwrap();
@@ -209,7 +209,7 @@ fn the_blocking_form_sleeps_until_event_deadline_or_interruption() {
     assert_eq!(error.kind(), ErrorKind::TimeoutExpired);
     assert_eq!(wait.now, deadline);
 
-    // A deadline that has passed makes it a poll: no sleep at all.
+    // A deadline in the past makes the wait a poll: it does not sleep.
     let mut wait = ScriptedWait::at(60);
     let error = ia
         .evd_wait_until(evd, 2, Some(deadline), &mut wait)
@@ -223,7 +223,7 @@ fn the_blocking_form_sleeps_until_event_deadline_or_interruption() {
     assert_eq!(error.kind(), ErrorKind::InterruptedCall);
     assert_eq!(wait.asked, [None]);
 
-    // The device wants to be asked earlier than the deadline.
+    // The device's deadline is earlier than the wait's.
     device.set_deadline(Some(Instant::from_micros(30)));
     let mut wait = ScriptedWait::at(10);
     let error = ia

@@ -1,4 +1,4 @@
-//! Whom completions wake, and whom they leave asleep.
+//! Wake-ups by completions, and completions that wake no waiter.
 
 use core::task::Poll;
 
@@ -30,7 +30,7 @@ fn completions_count_towards_the_threshold_wherever_they_are() {
         succeed(&device, peer.key);
         progress(&ia);
         assert_eq!(wakes.take(), 0);
-        // Not there yet, so the device is to tell of the next one as well.
+        // The threshold is not reached, so the queue is armed again.
         assert_eq!(device.armed(number(evd)), Some(false));
         assert!(wait.poll(&waker).is_pending());
     }
@@ -62,7 +62,7 @@ fn the_device_is_not_armed_for_a_waiter_that_has_what_it_waits_for() {
     assert_eq!(ready(wait.poll(&waker)), (1, 1));
     drop(wait);
     assert_eq!(device.armed(number(evd)), None, "nobody wants to know");
-    // The next one that has to wait is told again.
+    // The next wait that has to sleep arms the queue.
     let mut wait = ia.evd_wait(evd, 2).unwrap();
     assert!(wait.poll(&waker).is_pending());
     assert_eq!(device.armed(number(evd)), Some(false));
@@ -72,7 +72,9 @@ fn the_device_is_not_armed_for_a_waiter_that_has_what_it_waits_for() {
     assert_eq!(ready(wait.poll(&waker)), (2, 1));
 }
 
-/// A wait that fails, since events were lost, arms nothing; nor does the end of an endpoint for a wait that nobody has looked at yet.
+/// The queue is not armed for a failing wait or for one never polled.
+///
+/// The first fails because events were lost; the end of an endpoint does not arm for the second.
 ///
 /// Spec: EVW-10, EVW-11
 #[test]
@@ -156,8 +158,9 @@ fn a_device_too_busy_to_be_armed_keeps_the_waiter_awake() {
     assert_eq!((wakes.take(), device.armed(number(evd))), (0, Some(false)));
 }
 
-/// Nobody who drains a dispatcher for its notification object arms it: completions that slip in one by one, as fast as it
-/// is tried to be armed, must not keep it from being armed for good.
+/// Completions that arrive during each attempt to arm do not keep the queue unarmed.
+///
+/// The consumer that drains a dispatcher for its notification object does not arm it.
 ///
 /// Spec: CNW-01, EVN-01
 #[test]
@@ -171,7 +174,8 @@ fn a_busy_device_is_armed_for_the_notification_object() {
     for cookie in 0..16 {
         send(&ia, peer.ep, cookie);
     }
-    // One that is told of; while it is taken in, some of requests that nobody knows, and all the others.
+    // One completion raises the device's event. While it is handled, ten unknown ones and all
+    // others arrive.
     let posted = device.posted(peer.key).0;
     let others = posted.iter().skip(1).map(|request| request.work.token());
     for token in [u64::MAX; 10].into_iter().chain(others) {
@@ -213,23 +217,23 @@ fn completions_trigger_the_notification_object() {
         assert!(!cno_fired(&ia, cno));
     }
     assert_eq!(tags(&ia, evd), [1, 2, 3]);
-    // Taken before the notice was looked at: there is nothing left to be told of.
+    // Dequeued before the device's event is handled: no notification is due.
     send(&ia, peer.ep, 4);
     succeed(&device, peer.key);
     assert_eq!(tags(&ia, evd), [4]);
     progress(&ia);
     assert!(!cno_fired(&ia, cno));
-    // Disabled, the device tells once more and is not armed again.
+    // While disabled, the device raises one more event and is not armed again.
     ia.evd_disable(evd).unwrap();
     arrive(5);
     assert!(!cno_fired(&ia, cno));
     assert_eq!(device.armed(number(evd)), None);
-    // Enabled, it is: the completion of the meantime may trigger or not, later ones must.
+    // Enabling arms the queue: the completion before it may notify, later ones must.
     ia.evd_enable(evd).unwrap();
     assert_eq!(device.armed(number(evd)), Some(false));
     arrive(6);
     assert!(cno_fired(&ia, cno));
-    // A direct waiter keeps them to itself, and leaves the object as it was.
+    // A direct waiter gets the notifications; the object stays as it was.
     assert_eq!(tags(&ia, evd), [5, 6]);
     let (wakes, waker) = WakeCount::new();
     let mut wait = ia.evd_wait(evd, 1).unwrap();
@@ -288,15 +292,15 @@ fn unsignalled_completions_wake_nobody() {
     succeed(&device, peer.key);
     progress(&ia);
     assert_eq!(wakes.take(), 1);
-    // The unsignalled one is returned with the others, in its place.
+    // The unsignalled completion is returned too, in its order.
     assert_eq!(ready(wait.poll(&waker)), (1, 1));
     drop(wait);
-    // What is there when a wait begins is returned at once.
+    // An event that is queued when a wait begins is returned at once.
     assert_eq!(ready(ia.evd_wait(evd, 1).unwrap().poll(&waker)), (2, 0));
     quiet(3, DtoStatus::Success);
     assert!(!cno_fired(&ia, cno));
     assert_eq!(ready(ia.evd_wait(evd, 1).unwrap().poll(&waker)), (3, 0));
-    // A failure is always a notification.
+    // A failure always notifies.
     quiet(4, DtoStatus::RemoteAccess);
     assert!(cno_fired(&ia, cno));
 }
@@ -339,7 +343,7 @@ fn solicited_dispatchers_hear_of_solicited_receives_only() {
     drop(wait);
     assert_eq!(tags(&ia, evd), [2]);
 
-    // Armed for these, and then there are no such streams any more: the next ones hear of all.
+    // The queue is armed for solicited completions. With the next stream, all completions notify.
     let cno = ia.cno_create(None).unwrap();
     let mut wait = ia.evd_wait(evd, 1).unwrap();
     assert!(wait.poll(&waker).is_pending());
@@ -356,8 +360,9 @@ fn solicited_dispatchers_hear_of_solicited_receives_only() {
     assert!(cno_fired(&ia, cno));
 }
 
-/// A device that tells only that one of the receives was solicited: whoever waits hears of it, also if somebody took that
-/// one in before the device's word was heard.
+/// A solicited receive notifies, even if it was polled as unsolicited.
+///
+/// The device reports only that one of the receives was solicited.
 ///
 /// Spec: EVW-08, EVW-11
 #[test]
@@ -405,7 +410,7 @@ fn a_solicited_receive_that_was_taken_for_another_still_notifies() {
     assert!(cno_fired(&ia, cno));
     assert_eq!(tags(&ia, evd), [2]);
 
-    // Of what was dequeued meanwhile nobody has to be told.
+    // A dequeued receive needs no notification.
     quiet();
     assert_eq!(tags(&ia, evd), [3]);
     heard(ControlEvent::SolicitedCompletions { queue });
@@ -441,7 +446,7 @@ fn suppressed_successes_make_no_event_and_failures_do() {
     assert_eq!(tags(&ia, evd), [3]);
 }
 
-/// A receive is unsignalled if its post says so, and only then; what is said of one is not said of the next.
+/// A receive is unsignalled only if its own post says so.
 ///
 /// Spec: EVW-11, DTO-04, DTO-05
 #[test]

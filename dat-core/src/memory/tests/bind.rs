@@ -1,4 +1,4 @@
-//! Binding remote memory regions and what becomes of it.
+//! Binds of remote memory regions and their results.
 
 use super::lookup::seeded;
 use super::*;
@@ -12,7 +12,7 @@ use crate::testing::{Posted, WakeCount, Work};
 pub(super) const PEERS: MemoryPrivileges =
     MemoryPrivileges::REMOTE_READ.union(MemoryPrivileges::REMOTE_WRITE);
 
-/// One of everything that a bind needs.
+/// The objects that a bind needs.
 pub(super) struct Setting<'a, 's> {
     pub(super) ia: &'a TestIa<'s>,
     pub(super) backend: &'a TestBackend,
@@ -53,7 +53,7 @@ impl Setting<'_, '_> {
         slot.main.with(|endpoint| endpoint.state)
     }
 
-    /// The requests the device holds.
+    /// Returns the requests that the device holds.
     pub(super) fn posted(&self) -> Vec<Posted> {
         self.backend.posted(self.endpoint.key).0
     }
@@ -62,7 +62,7 @@ impl Setting<'_, '_> {
         self.endpoint.complete(self.ia, self.backend, status)
     }
 
-    /// Nothing was posted, and the region is not in use.
+    /// Asserts that nothing is posted and the local region has no windows.
     pub(super) fn untouched(&self) {
         assert_eq!(self.posted(), []);
         assert_eq!(self.bound(), None);
@@ -125,7 +125,7 @@ fn a_bind_is_posted_as_asked_and_completes_with_its_event() {
                 region: keys,
                 address: part.address,
                 length: 0x20,
-                // Only the remote rights concern a window (RMB-03).
+                // A window gets only the remote privileges (RMB-03).
                 privileges: PEERS,
                 flags: SendFlags::FENCE,
                 is_only: true,
@@ -230,7 +230,7 @@ fn a_bind_that_fails_leaves_the_region_unbound_and_ends_the_connection() {
             on.backend
                 .complete_request(on.endpoint.key, DtoStatus::RmrOperationFailed)
         );
-        // Polled, but not reported to anybody yet.
+        // Polled, but not dequeued.
         on.ia.harvest_at(on.endpoint.evd.index() as u16);
         assert_eq!(on.bound(), None);
         let event = on.ia.evd_dequeue(on.endpoint.evd);
@@ -249,7 +249,7 @@ fn a_bind_that_fails_leaves_the_region_unbound_and_ends_the_connection() {
     });
 }
 
-/// A bind that was flushed with one connection says nothing of the next one of its endpoint.
+/// A bind that was flushed with one connection does not break the endpoint's next one.
 ///
 /// Spec: RMB-32, DTO-12
 #[test]
@@ -267,7 +267,7 @@ fn a_flushed_bind_leaves_the_next_connection_alone() {
     });
 }
 
-/// Who names a region that is gone has nothing looked for, and nobody hears of it.
+/// A free of a stale region polls no completions and notifies no object.
 ///
 /// Spec: LMF-01, GEN-06
 #[test]
@@ -306,11 +306,11 @@ fn an_empty_piece_unbinds_whatever_it_names() {
             panic!("one request");
         };
         assert!(matches!(posted.work, Work::Bind(request) if request.length == 0));
-        // The device may not have done it yet.
+        // The device may not have carried out the unbind yet.
         assert_eq!(refusal(on.ia.lmr_free(on.lmr.lmr)), IN_USE);
         on.backend
             .complete_request(on.endpoint.key, DtoStatus::Success);
-        // Nobody polled that silent completion; the free finds it.
+        // The suppressed completion is not polled yet; the free polls it.
         assert_eq!(on.ia.lmr_free(on.lmr.lmr), Ok(()));
         assert_eq!(on.bound(), None);
     });
@@ -328,7 +328,7 @@ fn a_region_is_in_use_from_accept_until_it_is_replaced() {
         assert_eq!(refusal(on.ia.lmr_free(on.lmr.lmr)), IN_USE);
         on.bind(&piece(&other, 0, 1), CompletionFlags::empty())
             .unwrap();
-        // The old binding lives until the new one is there.
+        // The old binding stays until the new one is complete.
         assert_eq!(refusal(on.ia.lmr_free(on.lmr.lmr)), IN_USE);
         assert_eq!(refusal(on.ia.lmr_free(other.lmr)), IN_USE);
         on.complete(DtoStatus::Success);
@@ -348,7 +348,9 @@ fn a_region_is_in_use_from_accept_until_it_is_replaced() {
     });
 }
 
-/// An endpoint ends in whose requests a bind of the window was before: the one that is under way on another endpoint, which has the same number, is not touched.
+/// A freed endpoint does not end a bind under way on another endpoint.
+///
+/// An earlier, completed bind on the freed endpoint has the same sequence number.
 ///
 /// Spec: RMB-42, LMF-01
 #[test]
@@ -364,7 +366,7 @@ fn who_ends_takes_no_bind_of_others_along() {
                     .complete(on.ia, on.backend, DtoStatus::Success)
                     .is_some()
             );
-            // Into all records, that of the bind among them.
+            // Reuses all records, including the bind's.
             let length = on.rmr.index() as u64;
             for _ in 0..sends {
                 let sent = on
@@ -400,7 +402,7 @@ fn a_bound_or_binding_region_may_be_freed() {
         assert_eq!(on.backend.objects()[2], 0);
         assert_eq!(on.ia.lmr_free(on.lmr.lmr), Ok(()));
         assert_eq!(on.ia.lmr_free(other.lmr), Ok(()));
-        // The next region in the slot has nothing to do with the bind that is still under way.
+        // The next region in the slot is not affected by the bind under way.
         let next = on.ia.rmr_create(on.pz).unwrap();
         assert_eq!(next.index(), on.rmr.index());
         let event = on.complete(DtoStatus::RmrOperationFailed);
@@ -422,7 +424,7 @@ fn a_full_queue_takes_in_silent_completions_and_then_refuses() {
             Subtype::ResourceTep,
             Cause::QueueFull,
         );
-        // All that the storage has, but for that of the setting.
+        // With the setting's own region, these are all that the storage holds.
         let regions: Vec<RmrId> = (0..7).map(|_| on.ia.rmr_create(on.pz).unwrap()).collect();
         let regions = [&regions[..], &[on.rmr]].concat();
         let bind = |index: usize, flags| {
@@ -465,11 +467,11 @@ fn four_binds_of_one_region_may_be_under_way() {
                 Cause::QueueFull
             )
         );
-        // One that is done makes room, even if its event waits to be dequeued.
+        // A completed bind makes room, even before its event is dequeued.
         on.backend
             .complete_request(on.endpoint.key, DtoStatus::Success);
         on.bind(&parts[4], CompletionFlags::empty()).unwrap();
-        // The second succeeds, the rest is flushed: the second it is.
+        // The second bind succeeds and the others are flushed: the second binding stays.
         on.backend
             .complete_request(on.endpoint.key, DtoStatus::Success);
         on.backend.break_pair(on.endpoint.key);
@@ -522,7 +524,9 @@ fn binds_of_an_endpoint_that_dies_are_as_never_made() {
     });
 }
 
-/// What an endpoint did with a window before is of no concern when it dies while another one binds that window.
+/// Freeing an endpoint does not end another endpoint's bind of the same window.
+///
+/// The freed endpoint had completed a bind of the window before.
 ///
 /// Spec: RMB-42
 #[test]
@@ -546,7 +550,7 @@ fn an_endpoint_that_dies_takes_no_bind_of_another() {
     });
 }
 
-/// The bind of a window that was freed meanwhile says nothing of the window that has its place.
+/// The completion of a freed window's bind leaves the next window in its slot alone.
 ///
 /// Spec: RMF-01, RMB-42
 #[test]
@@ -573,7 +577,9 @@ fn a_bind_of_a_freed_window_ends_no_bind_of_the_next() {
     });
 }
 
-/// A region can be freed once the device is done with what lets it go, whichever endpoint that was posted to and whoever has looked.
+/// A region can be freed once the device has completed its unbind.
+///
+/// This holds for unbinds on any endpoint, and before their completions are polled.
 ///
 /// Spec: LMF-01, RMB-42
 #[test]
@@ -592,13 +598,13 @@ fn a_region_is_free_when_the_device_has_let_it_go() {
                 assert_eq!(refusal(ia.lmr_free(lmr.lmr)), IN_USE);
                 assert!(backend.complete_request(endpoint.key, DtoStatus::Success));
             }
-            // Nobody has taken the events.
+            // The events are not dequeued.
             assert_eq!(ia.lmr_free(lmr.lmr), Ok(()));
         }
     });
 }
 
-/// A bind's completion frees its record once; a copy of it is of nothing that is posted.
+/// A completion of a bind counts once; a copy of it is ignored.
 ///
 /// Spec: RMB-13, RMB-42
 #[test]
@@ -615,7 +621,7 @@ fn a_completion_that_comes_twice_counts_once() {
     });
 }
 
-/// Random binds, completions, flushes and frees against a plain account of who is bound to what.
+/// Random binds, completions, flushes and frees, compared with a list of bindings.
 ///
 /// Spec: LMF-01, RMB-27, RMB-42, RMF-01, RMQ-01
 #[test]

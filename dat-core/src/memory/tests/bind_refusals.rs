@@ -1,4 +1,4 @@
-//! Binds that are refused, and that they leave no trace.
+//! Refused binds, which leave no trace.
 
 use super::bind::{PEERS, Setting, refused_as, with_setting};
 use super::*;
@@ -258,7 +258,7 @@ fn handles_are_checked_first_and_in_order() {
             bind(on.rmr, EpId::from_handle(on.rmr.handle())),
             ep(Cause::WrongKind)
         );
-        // Then the state is looked at before the parameters, which are all wrong.
+        // The state is checked before the parameters, which are all wrong.
         on.endpoint.enter(on.ia, EndpointState::Unconnected);
         assert_eq!(bind(on.rmr, on.endpoint.ep).0, ErrorKind::InvalidState);
         on.endpoint.enter(on.ia, EndpointState::Connected);
@@ -315,7 +315,7 @@ fn what_the_device_refuses_leaves_no_trace() {
     });
 }
 
-/// What is freed after a refused bind lets go of no window but its own.
+/// A free after a refused bind releases no window but its own.
 ///
 /// Spec: RMB-42, LMF-01, RMF-01
 #[test]
@@ -340,7 +340,8 @@ fn a_refused_bind_counts_for_nobody_when_its_region_is_freed() {
     });
 }
 
-/// An endpoint whose request dispatcher takes transfers only can be made, and makes no bind events.
+/// A request dispatcher for transfers only is accepted at creation; its endpoint's binds are
+/// refused.
 ///
 /// Spec: EVC-05, RMB-13, DTO-01
 #[test]
@@ -374,7 +375,7 @@ fn bind_events_go_only_to_dispatchers_that_take_them() {
     );
     request_at(Some(transfers));
     assert_eq!(refusal(bind()), refused);
-    // The dispatcher decides, not what the endpoint had before.
+    // The present dispatcher decides, not an earlier one.
     request_at(Some(bench.data));
     let error = bind().unwrap_err();
     assert_eq!((error.kind(), error.subtype()), state);

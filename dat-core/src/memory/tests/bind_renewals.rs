@@ -1,4 +1,4 @@
-//! Windows that are replaced by others of the device, and binds of one window on several endpoints.
+//! Replacement of windows at the device, and binds of one window on several endpoints.
 
 use super::bind::{IN_USE, PEERS, Setting, refused_as, with_setting};
 use super::*;
@@ -7,7 +7,7 @@ use crate::backend::{BINDS_UNDER_WAY, BackendError, WindowKey};
 use crate::testing::{IA_ATTRIBUTES, PROVIDER_ATTRIBUTES, TestBackend, TestStorage, Work, open};
 
 const NONE: CompletionFlags = CompletionFlags::empty();
-/// Binds of a window, one after the other, before it has to be replaced.
+/// Binds of a window, one after the other, before it must be replaced.
 const KEYS: usize = 3;
 
 const REFUSED: (ErrorKind, Subtype, Cause) = (
@@ -16,7 +16,7 @@ const REFUSED: (ErrorKind, Subtype, Cause) = (
     Cause::DeviceRefused,
 );
 
-/// The window that the oldest request of the endpoint binds.
+/// Returns the window that the endpoint's oldest request binds.
 fn window(on: &Setting<'_, '_>) -> WindowKey {
     match on.posted()[0].work {
         Work::Bind(request) => request.window,
@@ -24,7 +24,7 @@ fn window(on: &Setting<'_, '_>) -> WindowKey {
     }
 }
 
-/// Binds and completes; the window of the device.
+/// Binds and completes; returns the device's window.
 fn bound(on: &Setting<'_, '_>) -> WindowKey {
     on.bind(&on.whole(), NONE).expect("it is taken");
     let window = window(on);
@@ -32,7 +32,7 @@ fn bound(on: &Setting<'_, '_>) -> WindowKey {
     window
 }
 
-/// A setting whose window is bound and out of keys, and that window.
+/// Runs a test with a bound window whose keys are used up.
 fn with_spent(test: impl FnOnce(&Setting<'_, '_>, WindowKey)) {
     with_setting(|on| {
         on.backend.limit_binds(KEYS + BINDS_UNDER_WAY - 1);
@@ -44,7 +44,7 @@ fn with_spent(test: impl FnOnce(&Setting<'_, '_>, WindowKey)) {
     });
 }
 
-/// A window out of keys is replaced at the next bind, and gone when that has been posted.
+/// A window without keys is replaced at the next bind, then destroyed.
 ///
 /// Spec: RMB-10, RMB-11, RMB-21, RMB-42
 #[test]
@@ -56,7 +56,7 @@ fn a_spent_window_is_replaced() {
         assert!(!on.backend.has_window(first));
         assert_eq!(on.backend.objects()[2], 1);
         assert_eq!(on.bound().map(|bound| bound.rmr_context), Some(context));
-        // Nothing is open on the old region any more.
+        // The old region has no window now.
         assert_eq!(on.ia.lmr_free(on.lmr.lmr), Ok(()));
         assert_eq!(refusal(on.ia.lmr_free(other.lmr)), IN_USE);
         on.complete(DtoStatus::Success).expect("an event");
@@ -66,7 +66,9 @@ fn a_spent_window_is_replaced() {
     });
 }
 
-/// A bind that is refused leaves the old window bound, whether the device has no other window or the queue no room.
+/// A refused bind leaves the old window bound.
+///
+/// The device has no other window, or the queue is full.
 ///
 /// Spec: GEN-06, RMB-34, RMB-42
 #[test]
@@ -100,7 +102,7 @@ fn a_refused_bind_leaves_a_spent_window_bound() {
     });
 }
 
-/// A bind that is going to be flushed, for want of a connection, leaves the old window bound; and so does each one after it.
+/// Without a connection, binds are flushed and leave the old window bound.
 ///
 /// Spec: RMB-32, RMB-42
 #[test]
@@ -119,7 +121,7 @@ fn a_spent_window_stays_where_there_is_no_connection() {
     });
 }
 
-/// On a broken connection binds are flushed, not refused, whether or not the device has another window.
+/// Without a connection, binds are flushed, even if the device has no other window.
 ///
 /// Spec: RMB-32
 #[test]
@@ -142,7 +144,9 @@ fn a_missed_bind_needs_no_window_where_there_is_no_connection() {
     });
 }
 
-/// After a bind that was not carried out nobody knows what the device counted: the next one gets another window.
+/// A bind that was not carried out is followed by another window.
+///
+/// The driver cannot know whether the device counted its key.
 ///
 /// Spec: RMB-22, RMB-42
 #[test]
@@ -164,7 +168,7 @@ fn a_missed_bind_is_followed_by_another_window() {
     }
 }
 
-/// Binds that follow each other at once need no other window on the way, as long as the first of them found none under way.
+/// Consecutive binds use one window if the first found none under way.
 ///
 /// Spec: RMB-34, RMB-42
 #[cfg(not(feature = "compact"))]
@@ -189,13 +193,15 @@ fn a_window_is_replaced_only_while_no_bind_is_under_way() {
             on.backend
                 .complete_request(on.endpoint.key, DtoStatus::Success);
         }
-        // Done, though nobody has polled that.
+        // Completed, but not polled.
         on.bind(&on.whole(), NONE).expect("another window");
         assert!(!on.backend.has_window(second));
     });
 }
 
-/// While a bind is under way on one endpoint none is posted to another: a device may carry out the two in either order.
+/// Binds of a window are refused while one is under way on another endpoint.
+///
+/// A device may carry out the two in either order.
 ///
 /// Spec: RMB-34, RMB-42, LMF-01
 #[test]
@@ -219,7 +225,7 @@ fn binds_under_way_are_of_one_endpoint() {
         assert_eq!(on.backend.posted(other.key).0, []);
         on.backend
             .complete_request(on.endpoint.key, DtoStatus::Success);
-        // Done, though nobody has polled that.
+        // Completed, but not polled.
         let context = bind().unwrap();
         assert_eq!(refusal(on.ia.lmr_free(on.lmr.lmr)), IN_USE);
         other
@@ -231,7 +237,7 @@ fn binds_under_way_are_of_one_endpoint() {
     });
 }
 
-/// A device keeps the windows beyond its `max_rmrs`, to replace those whose keys are used up.
+/// The device's windows beyond `max_rmrs` are reserved to replace those whose keys are used up.
 ///
 /// Spec: RMC-01, IAQ-03
 #[test]

@@ -1,4 +1,4 @@
-//! Binds that are refused while another thread frees the region they name.
+//! Refused binds while another thread frees the region that they name.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
@@ -9,8 +9,9 @@ use super::*;
 use crate::storage::IaStorage;
 use crate::sync::HostLock;
 
-/// A bind that is refused has no effect, not even for a moment on the count of windows: a region that
-/// nothing was ever bound to can be freed at any time.
+/// A refused bind never counts a window, not even for a moment.
+///
+/// So a region that was never bound can be freed at any time.
 ///
 /// Spec: LMF-01, GEN-06, RMB-39
 #[test]
@@ -29,7 +30,7 @@ fn a_refused_bind_keeps_no_region_from_being_freed() {
             let mut refused = 0_u32;
             while !over.load(Ordering::Relaxed) {
                 let named = context.load(Ordering::Relaxed);
-                // The region without a right that the bind asks for, or one that is gone by now.
+                // The region lacks a privilege that the bind needs, or it has been freed.
                 let part = LmrTriplet {
                     context: named,
                     address: BASE as u64,

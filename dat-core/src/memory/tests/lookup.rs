@@ -1,4 +1,4 @@
-//! The check of a post against a plain model, and against registrations that come and go.
+//! The check of a post's segments, compared with an oracle and under concurrent registrations.
 
 use std::sync::atomic::AtomicBool;
 use std::{format, println, thread};
@@ -12,7 +12,7 @@ use crate::memory::lmr::{Origin, Registered};
 use crate::memory::lookup::zone_of;
 use crate::memory::{LmrSlot, LocalAccess, explain};
 
-/// The seed of a random test: `DAT_TEST_SEED`, or a new one; printed, so that a failure can be repeated.
+/// Seeds a random test from `DAT_TEST_SEED` or anew, and prints the seed for a repetition.
 pub(super) fn seeded(test: &str) -> fastrand::Rng {
     let seed = std::env::var("DAT_TEST_SEED")
         .ok()
@@ -22,7 +22,7 @@ pub(super) fn seeded(test: &str) -> fastrand::Rng {
     fastrand::Rng::with_seed(seed)
 }
 
-/// A region as the model knows it.
+/// A region as the oracle knows it.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     context: u32,
@@ -67,7 +67,7 @@ fn model(
     }
 }
 
-/// A number near one of the interesting ones.
+/// Returns a number near one of the centres.
 fn near(random: &mut fastrand::Rng, centres: &[u64]) -> u64 {
     let centre = centres[random.usize(..centres.len())];
     centre
@@ -75,7 +75,7 @@ fn near(random: &mut fastrand::Rng, centres: &[u64]) -> u64 {
         .wrapping_sub(random.u64(..4))
 }
 
-/// The fast check and the slow explanation agree with each other and with the model.
+/// The fast check, the explanation of a refusal and the oracle agree.
 ///
 /// Spec: DTO-06, DTO-07, EPS-03, EPW-27, EPW-31, EPW-33, SRQR-27..29
 #[test]
@@ -173,7 +173,7 @@ fn empty_pieces_need_no_explanation() {
     assert_eq!(explain(&slots, &piece, access, 3), None);
 }
 
-/// Makes a region of a slot, as a registration does; its context is the generation.
+/// Publishes a region in a slot, as a registration does; its context is the generation.
 fn publish(slot: &LmrSlot, generation: u32, base: usize, length: usize, key: u32) {
     let region = Registered {
         zone: 1,
@@ -191,8 +191,9 @@ fn publish(slot: &LmrSlot, generation: u32, base: usize, length: usize, key: u32
     slot.publish(generation << 16, &region);
 }
 
-/// A free slot, and one that keeps a cookie instead of a region, pass for no region whatever is asked
-/// of them: a guessed context, or none, reaches nothing.
+/// A slot that is free or holds a cookie passes no check.
+///
+/// The check may ask for a guessed context or for 0.
 ///
 /// Spec: DTO-06, DTO-07
 #[test]
@@ -227,8 +228,9 @@ fn a_slot_without_a_region_passes_no_check() {
     }
 }
 
-/// Binds come and go while the region they name is freed and made anew: no free succeeds while a
-/// window is counted, and no window is counted on a region that was freed.
+/// Concurrent binds and frees of a region exclude each other.
+///
+/// No free succeeds while a window is counted, and no window is counted on a freed region.
 ///
 /// Spec: LMF-01
 #[test]
@@ -276,8 +278,10 @@ fn no_bind_slips_into_a_region_that_is_freed() {
     assert!(slot.close());
 }
 
-/// Two registrations take turns in one slot while others check pieces that only a mixture of both
-/// would let through; and what is let through carries the key that goes with its range.
+/// A check that runs during registrations never mixes the fields of two of them.
+///
+/// Two registrations alternate in one slot. Threads check segments that only a mixture of both
+/// would allow. An allowed segment gets the key of its own range.
 ///
 /// Spec: DTO-06, DTO-07
 #[test]
@@ -306,7 +310,7 @@ fn a_check_never_mixes_two_registrations() {
                 while !done.load(Ordering::Relaxed) || checked == 0 {
                     let generation = current.load(Ordering::Acquire);
                     if generation < 2 {
-                        // A context that nobody was told of yet would be a guess.
+                        // A context that is not yet known to the consumer would be a guess.
                         std::hint::spin_loop();
                         continue;
                     }
@@ -318,12 +322,13 @@ fn a_check_never_mixes_two_registrations() {
                             address: address as u64,
                             length: length as u64,
                         };
-                        // All of it, if it is there.
+                        // The whole region, if it is registered.
                         if let Some(found) = access.check(&slots, &piece(base, length)) {
                             assert_eq!(found, key);
                             hits.fetch_add(1, Ordering::Relaxed);
                         }
-                        // The base of this one with the length of the other, and the other way round.
+                        // The base of this region with the length of the other one, and the
+                        // reverse.
                         let (other_base, other_length, _) = shape(generation + 1);
                         let too_long = piece(base, length.max(other_length) + 1);
                         assert_eq!(access.check(&slots, &too_long), None);
@@ -332,7 +337,8 @@ fn a_check_never_mixes_two_registrations() {
                             let mixed = piece(base, other_length);
                             assert_eq!(access.check(&slots, &mixed), None);
                         }
-                        // No context at all leads to this slot too, whichever half of it was written last.
+                        // Context 0 leads to this slot too, whichever half of the identity was
+                        // written last.
                         let nameless = LmrTriplet {
                             context: 0,
                             ..piece(base, 1)

@@ -33,25 +33,25 @@ use crate::{Cause, Ia};
 
 pub(crate) type TestIa<'s> = Ia<'s, TestBackend, NoLock>;
 
-/// Where the regions of most tests lie.
+/// Address of the regions of most tests.
 pub(crate) const BASE: usize = 0x1_0000;
-/// How long they are.
+/// Length of these regions in bytes.
 pub(crate) const LENGTH: usize = 0x1000;
 
-/// Runs a test on a fresh adapter.
+/// Runs a test on a new adapter.
 pub(crate) fn with_ia(test: impl FnOnce(&TestIa<'_>, &TestBackend)) {
     let backend = TestBackend::default();
     with_backend(&backend, |ia| test(ia, &backend));
 }
 
-/// As `with_ia`, on a device that the test made.
+/// As `with_ia`, on the test's own device.
 pub(crate) fn with_backend(backend: &TestBackend, test: impl FnOnce(&TestIa<'_>)) {
     let mut storage = TestStorage::new();
     let ia = Ia::open(backend.clone(), storage.lend(), 8).expect("an adapter opens");
     test(&ia);
 }
 
-/// Type, subtype and cause in one comparable piece.
+/// Returns kind, subtype and cause of an error.
 pub(crate) fn refusal<T: core::fmt::Debug>(outcome: Result<T>) -> (ErrorKind, Subtype, Cause) {
     let error: Error = outcome.expect_err("the call must be refused");
     (error.kind(), error.subtype(), error.cause())
@@ -67,7 +67,7 @@ pub(crate) fn region(ia: &TestIa<'_>, pz: PzId, privileges: MemoryPrivileges) ->
     .expect("a region is made")
 }
 
-/// A piece of a region.
+/// Returns a segment of a region.
 pub(crate) fn piece(lmr: &LmrCreated, offset: u64, length: u64) -> LmrTriplet {
     LmrTriplet {
         context: lmr.lmr_context,
@@ -76,7 +76,7 @@ pub(crate) fn piece(lmr: &LmrCreated, offset: u64, length: u64) -> LmrTriplet {
     }
 }
 
-/// An endpoint put into its slot by hand, without the connection machinery.
+/// An endpoint that is written to its slot directly, without a connection.
 pub(crate) struct TestEndpoint {
     pub(crate) ep: EpId,
     pub(crate) key: QueuePairKey,
@@ -84,7 +84,7 @@ pub(crate) struct TestEndpoint {
 }
 
 impl TestEndpoint {
-    /// With a request dispatcher of its own, 8 requests, in `CONNECTED`.
+    /// Creates a connected endpoint with its own request dispatcher, for 8 requests.
     pub(crate) fn new(ia: &TestIa<'_>, index: u16, pz: PzId) -> Self {
         Self::with_flags(ia, index, pz, CompletionFlags::empty())
     }
@@ -153,7 +153,7 @@ impl TestEndpoint {
         Self { ep, key, evd }
     }
 
-    /// Puts the endpoint into a state.
+    /// Sets the endpoint's state.
     pub(crate) fn enter(&self, ia: &TestIa<'_>, state: EndpointState) {
         ia.shared.endpoints.made()[self.ep.index()]
             .main
@@ -163,7 +163,7 @@ impl TestEndpoint {
             });
     }
 
-    /// Takes the endpoint apart without completions, as a free does.
+    /// Destroys the endpoint without completions, as a free does.
     pub(crate) fn destroy(self, ia: &TestIa<'_>) {
         let index = self.ep.index();
         ia.control.with(|control| {
@@ -183,7 +183,7 @@ impl TestEndpoint {
         });
     }
 
-    /// Completes the oldest request and takes its event, if it makes one.
+    /// Completes the oldest request and dequeues its event, if it has one.
     pub(crate) fn complete(
         &self,
         ia: &TestIa<'_>,
@@ -194,7 +194,7 @@ impl TestEndpoint {
         self.next_event(ia)
     }
 
-    /// Takes the next event of the request dispatcher.
+    /// Dequeues the next event of the request dispatcher.
     pub(crate) fn next_event(&self, ia: &TestIa<'_>) -> Option<Event> {
         ia.shared.event_dispatchers.made()[self.evd.index()]
             .queue
@@ -203,12 +203,12 @@ impl TestEndpoint {
     }
 }
 
-/// Every privilege there is.
+/// Returns all valid sets of privileges.
 pub(crate) fn privilege_sets() -> Vec<MemoryPrivileges> {
     (0..=0x33).filter_map(MemoryPrivileges::from_bits).collect()
 }
 
-/// A completion that nobody asked for.
+/// Returns a completion with a token, without a post.
 pub(crate) fn stray(token: u64) -> Completion {
     Completion {
         token,

@@ -1,4 +1,4 @@
-//! Posts during which the device reads what they name, while other threads make and free regions.
+//! Posts whose memory the device reads, while other threads create and free regions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -22,9 +22,9 @@ fn make(ia: &Threaded<'_>, pz: PzId) -> LmrCreated {
     .unwrap()
 }
 
-/// Runs `call` on another thread in the middle of a post, and gives it time to be done before the post goes on.
+/// Runs `call` on another thread during a post; returns true if it overtook the post.
 ///
-/// True: it was done, and did not wait for the post.
+/// The post gives the call 200 ms to finish.
 fn overtakes(call: impl Fn(&Threaded<'_>, PzId, &LmrCreated) + Sync) -> bool {
     let device = TestBackend::default();
     let mut storage = Storage::new();
@@ -62,7 +62,7 @@ fn overtakes(call: impl Fn(&Threaded<'_>, PzId, &LmrCreated) + Sync) -> bool {
     overtaken.load(Ordering::SeqCst)
 }
 
-/// Memory comes back to its owner only once no post reads it any more.
+/// A region is freed only after the posts that may read its memory.
 ///
 /// Spec: LMF-02, EPS-03
 #[test]
@@ -70,7 +70,7 @@ fn a_region_outlives_the_posts_that_saw_it() {
     assert!(!overtakes(|ia, _, made| ia.lmr_free(made.lmr).unwrap()));
 }
 
-/// A context is valid only once no post looks at what the slot held before.
+/// A context becomes valid only after posts that may have read the slot's former fields.
 ///
 /// Spec: DTO-06
 #[test]
@@ -80,7 +80,7 @@ fn a_region_is_made_after_the_posts_that_may_have_guessed_it() {
     }));
 }
 
-/// What has nothing to do with memory does not wait for posts.
+/// Calls that do not concern memory do not wait for posts.
 ///
 /// Spec: LMQ-01
 #[test]
@@ -91,8 +91,9 @@ fn other_calls_wait_for_no_post() {
     }));
 }
 
-/// Regions come and go while another thread posts from them: the device finds alive what it reads. On a busy machine
-/// the other thread may come late, so the rounds go on until it has posted.
+/// While regions are created and freed, a post of another thread reads live memory only.
+///
+/// On a busy machine, the other thread may start late, so the rounds continue until it has posted.
 ///
 /// Spec: LMF-02, EPS-03
 #[test]
@@ -135,11 +136,13 @@ fn no_post_reads_a_region_that_was_given_back() {
         }
         over.store(true, Ordering::Relaxed);
     });
-    // The test device looks whether what it reads is there.
+    // The test device checks that the memory it reads is registered.
     assert!(posted.into_inner() != 0);
 }
 
-/// Whoever drives a backend without the core may not have it read memory: it could name any address.
+/// Callers of a backend outside the core cannot permit reads at post.
+///
+/// They could name any address.
 #[test]
 fn only_the_core_vouches_for_segments() {
     let asked = QueuePairRequest::new(1, crate::backend::DomainKey(1), EpAttributes::DEFAULT);

@@ -31,7 +31,7 @@ fn create(ia: &TestIa<'_>, memory: LmrMemory, pz: PzId) -> Result<LmrCreated> {
     })
 }
 
-/// A post touches one cache line of a region.
+/// A post's check of a region reads one cache line.
 #[test]
 fn a_post_reads_one_cache_line_of_a_slot() {
     assert_eq!(align_of::<LmrSlot>(), 64);
@@ -310,7 +310,7 @@ fn sharers_agree_on_all_bytes_of_the_cookie() {
     with_ia(|ia, _| {
         let pz = ia.pz_create().unwrap();
         let first = create(ia, shared_memory(BASE, LENGTH, COOKIE), pz).unwrap();
-        // The same memory again, and mapped elsewhere.
+        // The same memory again, and mapped at another address.
         let second = create(ia, shared_memory(BASE, LENGTH, COOKIE), pz).unwrap();
         create(ia, shared_memory(0x9_0000, LENGTH, COOKIE), pz).unwrap();
         let refused = (
@@ -327,14 +327,14 @@ fn sharers_agree_on_all_bytes_of_the_cookie() {
                 "byte {position}"
             );
         }
-        // One byte in common is enough, none is fine.
+        // One common byte is refused, none is accepted.
         let other = [0; LMR_COOKIE_SIZE];
         assert_eq!(
             refusal(create(ia, shared_memory(BASE + LENGTH - 1, 8, other), pz)),
             refused
         );
         let beside = create(ia, shared_memory(BASE + LENGTH, 8, other), pz).unwrap();
-        // One cookie, one length.
+        // One cookie means one length.
         assert_eq!(
             refusal(create(ia, shared_memory(BASE, LENGTH - 1, COOKIE), pz)),
             refused
@@ -359,7 +359,7 @@ fn sharers_agree_on_all_bytes_of_the_cookie() {
     });
 }
 
-/// Memory that lies right before or right behind another's has nothing in common with it; one byte less of a distance has.
+/// Shared ranges may touch, but not overlap by one byte.
 ///
 /// Spec: LMC-03
 #[test]
@@ -386,13 +386,13 @@ fn shared_memory_may_touch_what_others_share() {
             let made = create(ia, shared_memory(address, length, other), pz).unwrap();
             ia.lmr_free(made.lmr).unwrap();
         }
-        // What is not shared contradicts nothing, and is not contradicted.
+        // Memory that is not shared never conflicts with shared memory.
         create(ia, virtual_memory(BASE, LENGTH), pz).unwrap();
         create(ia, shared_memory(BASE - 8, 8, other), pz).unwrap();
     });
 }
 
-/// A cookie is kept for the last of those who share it, and goes with that one, whatever else lives.
+/// A cookie is kept until the last region that shares it is freed.
 ///
 /// Spec: LMC-03, LMQ-01
 #[test]
@@ -408,7 +408,7 @@ fn a_cookie_stays_as_long_as_a_region_has_it() {
             cookie: COOKIE,
         };
         assert_eq!(param.source, source);
-        // One of eight slots is for another region; without the cookie all others are free.
+        // Of eight slots, one holds another region; without the cookie, the other seven are free.
         region(ia, pz, MemoryPrivileges::ALL);
         ia.lmr_free(last.lmr).unwrap();
         for _ in 0..7 {
@@ -417,7 +417,7 @@ fn a_cookie_stays_as_long_as_a_region_has_it() {
     });
 }
 
-/// A cookie that reads like a region that everybody may use is none: no context leads to it.
+/// A cookie that looks like a valid region is not one: no context names it.
 ///
 /// Spec: LMC-03, DTO-06, DTO-07
 #[test]
@@ -427,7 +427,7 @@ fn a_cookie_is_never_taken_for_a_region() {
         let endpoint = TestEndpoint::new(ia, 0, pz);
         let meta = zone_part(pz.index() as u16) | MemoryPrivileges::ALL.bits();
         let words = [meta, 1, 1, 0, u32::MAX, 0, 0, 0, 0];
-        // In every second slot.
+        // Cookies go to every second slot.
         for number in 0..4 {
             let mut cookie = [number; LMR_COOKIE_SIZE];
             for (place, word) in cookie.chunks_exact_mut(4).zip(words) {
@@ -461,7 +461,7 @@ fn a_cookie_takes_a_slot_and_gives_it_back() {
         for _ in 0..3 {
             let shared = create(ia, shared_memory(BASE, LENGTH, COOKIE), pz).unwrap();
             let again = create(ia, shared_memory(BASE, LENGTH, COOKIE), pz).unwrap();
-            // Of eight slots three are taken.
+            // Three of eight slots are taken.
             let rest: Vec<_> = (0..5)
                 .map(|_| region(ia, pz, MemoryPrivileges::empty()).lmr)
                 .collect();
@@ -472,7 +472,7 @@ fn a_cookie_takes_a_slot_and_gives_it_back() {
             );
             assert_eq!(refusal(create(ia, virtual_memory(1, 1), pz)), full);
             ia.lmr_free(rest[0]).unwrap();
-            // Room for a region but not for its cookie as well.
+            // One slot is free, but region and cookie need two.
             let other = [7; LMR_COOKIE_SIZE];
             assert_eq!(
                 refusal(create(ia, shared_memory(0x9_0000, 1, other), pz)),
@@ -483,7 +483,7 @@ fn a_cookie_takes_a_slot_and_gives_it_back() {
             }
             assert_eq!(backend.objects()[1], 0);
         }
-        // All eight are free again.
+        // All eight slots are free again.
         for _ in 0..8 {
             region(ia, pz, MemoryPrivileges::empty());
         }
@@ -535,9 +535,9 @@ fn a_freed_region_is_gone_for_the_device_and_for_posts() {
                 Cause::StaleContext
             )
         );
-        // An empty piece names nothing (DTO-06).
+        // An empty segment names no region (DTO-06).
         assert_eq!(post(0), Ok(()));
-        // Nor does the next region in the slot answer to the old context.
+        // The next region in the slot does not get the old context.
         let taken: Vec<_> = (0..8)
             .map(|_| region(ia, pz, MemoryPrivileges::ALL).lmr_context)
             .collect();
@@ -546,8 +546,9 @@ fn a_freed_region_is_gone_for_the_device_and_for_posts() {
     });
 }
 
-/// Contexts are never 0, never shared by two live regions, and come back late: the free slot that
-/// was used least is taken, and each has 65,535 contexts.
+/// Contexts are never 0, never shared by two live regions, and repeat late.
+///
+/// The least used free slot is taken, and each slot has 65,535 contexts.
 ///
 /// Spec: LMC-04, LMC-09
 #[test]
@@ -564,7 +565,7 @@ fn contexts_come_back_only_after_a_slot_wore_out() {
         slots.sort_unstable();
         let thrice: Vec<_> = (0..8).flat_map(|index| [index; 3]).collect();
         assert_eq!(slots, thrice);
-        // Of one slot that is left.
+        // Only one slot is left.
         let kept: Vec<_> = (0..7)
             .map(|_| region(ia, pz, MemoryPrivileges::ALL).lmr_context)
             .collect();
@@ -586,7 +587,7 @@ fn contexts_come_back_only_after_a_slot_wore_out() {
     });
 }
 
-/// A region and its cookie come into the free slots that were used least, wherever these are.
+/// A region and its cookie get the least used free slots, wherever these are.
 ///
 /// Spec: LMC-04, LMC-03
 #[test]
@@ -608,7 +609,7 @@ fn the_slots_that_were_used_least_are_taken() {
         assert_eq!(twice.index(), 3);
         ia.lmr_free(twice).unwrap();
         ia.lmr_free(at(5)).unwrap();
-        // The least of three for the region, and the next one for its cookie.
+        // The least used of three slots for the region, the next one for its cookie.
         let shared = create(ia, shared_memory(BASE, LENGTH, COOKIE), pz).unwrap();
         assert_eq!(shared.lmr.index(), 5);
         assert_eq!(make().index(), 0);

@@ -1,4 +1,4 @@
-//! Making, querying and freeing remote memory regions.
+//! Remote memory regions: creation, queries, freeing.
 
 use super::*;
 use crate::backend::BackendError;

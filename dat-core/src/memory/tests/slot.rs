@@ -1,18 +1,18 @@
-//! The place of a region by itself: who may count windows on it, and until when.
+//! The slot of a region: counting windows and closing.
 
 use super::*;
 use crate::backend::RegionKeys;
 use crate::memory::LmrSlot;
 use crate::memory::lmr::{Origin, Registered};
 
-/// What the device calls the region.
+/// Device keys of the region.
 const KEYS: RegionKeys = RegionKeys {
     object: 5,
     local: 6,
     remote: 7,
 };
 
-/// Puts a region into the slot, under a context of this generation.
+/// Publishes a region in the slot; returns its context.
 fn publish(slot: &LmrSlot, generation: u32) -> u32 {
     let region = Registered {
         zone: 1,
@@ -28,7 +28,9 @@ fn publish(slot: &LmrSlot, generation: u32) -> u32 {
     context
 }
 
-/// A bind hands the device all keys of the region.
+/// A bind gets all device keys of the region, or only the region's object.
+///
+/// The object is enough for a queue that has bound the two before.
 ///
 /// Spec: RMB-11
 #[test]
@@ -38,7 +40,9 @@ fn a_bind_tells_the_device_which_region_it_means() {
     assert_eq!(slot.region_keys(), KEYS);
 }
 
-/// A region on which a window is counted cannot be closed; one that is closed takes no window, whoever just saw it open.
+/// A region with a counted window cannot be closed; a closed one counts no window.
+///
+/// This holds for a bind that just saw the region open, too.
 ///
 /// Spec: LMF-01, RMB-11
 #[test]
@@ -61,7 +65,7 @@ fn a_region_is_closed_to_windows_or_held_by_them() {
     assert!(slot.hold_window(next));
 }
 
-/// A context that names nothing here, or nothing any more, holds nobody.
+/// A context that names no region here, or no longer does, holds none.
 ///
 /// Spec: LMF-01, LMF-02
 #[test]
@@ -79,7 +83,7 @@ fn a_stale_context_holds_no_region() {
     assert!(slot.close());
 }
 
-/// A window that ends twice, or on a region that is gone, leaves the count as it is.
+/// A second release of a window, or one on a freed region, changes no count.
 ///
 /// Spec: LMF-01
 #[test]

@@ -1,11 +1,11 @@
-//! Synchronising regions with RDMA.
+//! Synchronisation of regions with RDMA.
 
 use super::*;
 use crate::attributes::ProviderAttributes;
 use crate::backend::SyncDirection;
 use crate::testing::{Call, IA_ATTRIBUTES, PROVIDER_ATTRIBUTES};
 
-/// A device whose caches need help.
+/// Returns a device that needs cache maintenance.
 fn incoherent() -> TestBackend {
     TestBackend::new(
         IA_ATTRIBUTES,
@@ -16,14 +16,14 @@ fn incoherent() -> TestBackend {
     )
 }
 
-/// The synchronisations among the calls.
+/// Returns the synchronisations among the device's calls.
 fn syncs(backend: &TestBackend) -> Vec<Call> {
     let mut calls = backend.take_calls();
     calls.retain(|call| matches!(call, Call::Sync(..)));
     calls
 }
 
-/// Both calls, and the direction they stand for.
+/// Calls both functions and checks each outcome with its direction.
 fn both(ia: &TestIa<'_>, pieces: &[LmrTriplet], mut check: impl FnMut(SyncDirection, Result<()>)) {
     check(SyncDirection::RdmaRead, ia.lmr_sync_rdma_read(pieces));
     check(SyncDirection::RdmaWrite, ia.lmr_sync_rdma_write(pieces));

@@ -1,4 +1,4 @@
-//! What tests with several threads share.
+//! Helpers of tests with several threads.
 
 use super::*;
 use crate::backend::{ControlEvent, PrivateData};
@@ -7,7 +7,7 @@ use crate::flags::{ConnectFlags, QualityOfService, TIMEOUT_INFINITE};
 use crate::sync::HostLock;
 use crate::time::Instant;
 
-/// A zone, and a connected endpoint in it for requests alone, four at a time.
+/// Creates a zone and a connected endpoint in it, for four requests and no receives.
 pub(super) fn connected(ia: &Ia<'_, TestBackend, HostLock>, device: &TestBackend) -> (PzId, EpId) {
     let pz = ia.pz_create().unwrap();
     let evd = ia

@@ -99,7 +99,7 @@ fn a_zone_in_use_stays() {
     });
 }
 
-/// A remote region keeps its own zone, whichever that is, and no other.
+/// A remote region keeps the zone that it was created in, and no other.
 ///
 /// Spec: PZF-01, RMC-01, RMQ-01
 #[test]

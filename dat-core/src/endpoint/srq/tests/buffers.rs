@@ -1,8 +1,8 @@
-//! Buffers of a shared receive queue: counted, checked, given back.
+//! Buffers of a shared receive queue: counts, checks, completions.
 
 use super::*;
 
-/// The example of the page, and on to the end.
+/// The example of the manual page, continued until the queue is full.
 ///
 /// Spec: SRY-02, SRC-05, SRC-07, SRQR-05, SRQR-09, SRQR-26, SRQR-41
 #[test]
@@ -12,7 +12,7 @@ fn counts_follow_each_buffer() {
             on.post(cookie).unwrap();
         }
         assert_eq!(on.counts(), (3, 3));
-        // Not the first one posted.
+        // The second buffer completes first.
         on.arrive(&on.taker, 1);
         assert_eq!(on.counts(), (2, 3));
         let event = on.ia.evd_dequeue(on.taker.evd).unwrap();
@@ -28,7 +28,7 @@ fn counts_follow_each_buffer() {
         let (kind, subtype, cause) = refusal(on.post(11));
         assert_eq!((kind, subtype), EXHAUSTED);
         assert_eq!(cause, Cause::QueueFull);
-        // Taken and even completed buffers keep their places until dequeued.
+        // Taken and completed buffers keep their records until they are dequeued.
         for _ in 0..10 {
             on.arrive(&on.taker, 0);
         }
@@ -114,7 +114,7 @@ fn one_endpoint_that_ends_leaves_the_others_their_buffers() {
         for cookie in 0..4 {
             on.post(cookie).unwrap();
         }
-        // A message that is too long, one that arrived whole, one that was cut short by the end.
+        // A whole message, a message that is too long, and one that the end cut short.
         for (position, status) in [
             (0, DtoStatus::Success),
             (0, DtoStatus::LocalLength),
@@ -146,7 +146,7 @@ fn one_endpoint_that_ends_leaves_the_others_their_buffers() {
                 .with(|endpoint| endpoint.state)
         };
         assert_eq!(state(other.ep), EndpointState::Unconnected);
-        // The buffer that is left is still there for the other one.
+        // The remaining buffer is available to the other endpoint.
         assert_eq!(on.counts(), (1, 1));
         on.arrive(&other, 0);
         assert!(matches!(
@@ -165,7 +165,7 @@ fn a_failed_queue_takes_buffers_and_gives_them_back_at_the_end() {
         let failed = ControlEvent::SharedReceiveFailed {
             queue: on.srq.handle().to_raw(),
         };
-        // Told once, however often the device says it, and the watermark is not passed any more.
+        // A repeated failure is reported once; after a failure, the watermark raises no event.
         for event in [
             failed.clone(),
             failed,
@@ -195,15 +195,17 @@ fn a_failed_queue_takes_buffers_and_gives_them_back_at_the_end() {
         on.ia.ep_free(on.taker.ep).unwrap();
         on.ia.srq_free(on.srq).unwrap();
         assert!(on.ia.evd_dequeue(on.taker.evd).is_err());
-        // The next one in its slot is sound.
+        // The next queue in the slot is operational.
         let next = on.ia.srq_create(on.pz, &SIZE).unwrap();
         let param = on.ia.srq_query(next, SrqFields::STATE).unwrap();
         assert_eq!(param.state, SrqState::Operational);
     });
 }
 
-/// A completion of an endpoint that is gone gives the place back, and none of a queue that is gone
-/// reaches the next one in its slot.
+/// Late completions free their records and reach no later queue.
+///
+/// A completion of a freed endpoint frees its record. One of a freed queue does not reach the next
+/// queue in the slot.
 ///
 /// Spec: SRF-02, SRQR-41
 #[test]
@@ -235,8 +237,9 @@ fn late_completions_do_no_harm() {
     });
 }
 
-/// A device that names an endpoint which does not take from the queue completes nothing: no event,
-/// and no record that is a buffer of the next queue by the time the event would be dequeued.
+/// A completion that names an endpoint on no shared queue is ignored.
+///
+/// It gives no event, and its record can safely become a buffer of the next queue.
 ///
 /// Spec: SRF-02, SRQR-41, DTO-03
 #[test]
@@ -263,7 +266,7 @@ fn only_an_endpoint_on_the_queue_takes_its_buffers() {
                 ..crate::memory::tests::stray(posted.work.token())
             },
         );
-        // The completion is polled, whatever becomes of it.
+        // Polls the completion.
         on.ia.ep_get_status(stranger).unwrap();
         on.ia.ep_free(on.taker.ep).unwrap();
         on.ia.srq_free(on.srq).unwrap();
@@ -278,7 +281,9 @@ fn only_an_endpoint_on_the_queue_takes_its_buffers() {
     });
 }
 
-/// A device that can count buffers is believed: it alone knows of those that it lost, or that a message is on its way into.
+/// The device's count of available buffers takes precedence.
+///
+/// Only the device knows of lost buffers and of those that a message is arriving in.
 ///
 /// Spec: SRY-02
 #[cfg(feature = "std")]
@@ -292,7 +297,9 @@ fn the_device_tells_what_can_be_taken() {
     });
 }
 
-/// Where the device cannot count, each completion that is there counts, dequeued or not, whatever part is asked about.
+/// If the device cannot count, completed buffers are not available, dequeued or not.
+///
+/// This holds whatever fields the query selects.
 ///
 /// Spec: SRY-02
 #[test]

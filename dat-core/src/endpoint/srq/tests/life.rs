@@ -1,4 +1,4 @@
-//! Making and freeing shared receive queues.
+//! Creating and freeing shared receive queues.
 
 use super::*;
 
@@ -93,7 +93,7 @@ fn queues_run_out_in_table_records_and_device() {
         assert_eq!(failure(), Cause::TableFull);
         ia.srq_free(small).unwrap();
         assert_eq!(refusal(ia.pz_free(pz)).1, Subtype::InvalidStatePzInUse);
-        // Of 256 records 192 are taken.
+        // Of 256 records, 192 are taken.
         ia.srq_free(ia.srq_create(pz, &large).unwrap()).unwrap();
         for _ in 0..6 {
             crate::record::allocate(
@@ -148,7 +148,7 @@ fn a_queue_is_freed_with_its_buffers_but_not_under_an_endpoint() {
         on.ia.ep_free(on.taker.ep).unwrap();
         on.ia.srq_free(on.srq).unwrap();
         assert_eq!(on.backend.objects()[5], 0);
-        // Given back without completion.
+        // The buffers are returned without completions.
         assert!(on.ia.evd_dequeue(on.taker.evd).is_err());
         for (srq, cause) in [
             (on.srq, Cause::Stale),
@@ -198,7 +198,7 @@ fn the_adapter_limits_endpoints_on_a_queue() {
     });
 }
 
-/// A queue is in the zone that it was made in, and in no other: it holds that one as long as it lives.
+/// A queue references only the zone that it was created in, until it is freed.
 ///
 /// Spec: SRC-01, SRF-02, PZF-02
 #[test]
@@ -209,7 +209,7 @@ fn a_queue_holds_its_own_zone() {
         let srq = ia.srq_create(own, &SIZE).unwrap();
         assert_eq!(ia.srq_query(srq, SrqFields::PZ).unwrap().pz, own);
         assert_eq!(refusal(ia.pz_free(own)).1, Subtype::InvalidStatePzInUse);
-        // A region of the zone is where its buffers may be, one of another is not.
+        // Buffers must be in a region of the queue's zone.
         let near = region(ia, own, MemoryPrivileges::ALL);
         let far = region(ia, first, MemoryPrivileges::ALL);
         assert_eq!(ia.srq_post_recv(srq, &[piece(&near, 0, 1)], 0), Ok(()));
@@ -226,7 +226,7 @@ fn a_queue_holds_its_own_zone() {
     });
 }
 
-/// A buffer that the device does not take was never posted: the next one comes into its place.
+/// A buffer that the device refuses uses no record.
 ///
 /// Spec: SRQR-26, GEN-06
 #[test]

@@ -25,7 +25,7 @@ const SIZE: SrqAttributes = SrqAttributes {
     low_watermark: 0,
 };
 
-/// An endpoint that takes from a shared queue, with a receive dispatcher of its own.
+/// An endpoint on a shared queue, with its own receive dispatcher.
 struct Taker {
     ep: EpId,
     key: QueuePairKey,
@@ -67,7 +67,7 @@ impl Setting<'_, '_> {
         key_of(self.ia, self.srq)
     }
 
-    /// An endpoint takes the buffer at a position and is done with it.
+    /// Completes the buffer at `position` on an endpoint.
     fn arrive(&self, taker: &Taker, position: usize) {
         assert!(self.backend.complete_shared(
             self.key(),
@@ -78,14 +78,14 @@ impl Setting<'_, '_> {
         ));
     }
 
-    /// (available, outstanding) as a query tells them.
+    /// Queries the numbers of available and of outstanding buffers.
     fn counts(&self) -> (i32, i32) {
         let mask = SrqFields::AVAILABLE | SrqFields::OUTSTANDING;
         let param = self.ia.srq_query(self.srq, mask).unwrap();
         (param.available, param.outstanding)
     }
 
-    /// The event of the low watermark, if it came.
+    /// Returns true if the event of the low watermark arrived; dequeues it.
     fn alarm(&self) -> bool {
         match self.ia.evd_dequeue(self.ia.async_evd()) {
             Ok(event) => {

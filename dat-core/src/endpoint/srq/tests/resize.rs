@@ -1,4 +1,4 @@
-//! Growing and shrinking a shared receive queue.
+//! Resizing shared receive queues.
 
 use super::*;
 use crate::fixture::has_records;
@@ -30,7 +30,7 @@ fn a_queue_grows_with_its_buffers_and_its_dispatchers() {
             on.post(cookie).unwrap();
         }
         assert!(on.post(20).is_err());
-        // Every buffer may complete on one endpoint.
+        // All buffers may complete on one endpoint.
         for _ in 0..20 {
             on.arrive(&other, 0);
         }
@@ -40,7 +40,7 @@ fn a_queue_grows_with_its_buffers_and_its_dispatchers() {
                 Ok(Event::Dto(done)) if done.cookie == cookie
             ));
         }
-        // Freed endpoints take the places along that they have by now.
+        // A freed endpoint releases the places of the resized queue.
         on.ia.ep_free(other.ep).unwrap();
         on.ia.ep_free(on.taker.ep).unwrap();
         for taker in [&other, &on.taker] {
@@ -89,7 +89,7 @@ fn a_queue_shrinks_down_to_what_is_outstanding() {
         );
         on.ia.srq_set_lw(on.srq, 0).unwrap();
         on.ia.srq_resize(on.srq, 1).unwrap();
-        // What was given up can be used elsewhere: of 256 records one is the queue's.
+        // The released records are free: of 256, the queue owns one.
         assert!(has_records(on.ia, 255));
     });
 }
@@ -115,7 +115,7 @@ fn refused_resizes_change_nothing() {
                 .queue
                 .with(|queue| queue.places)
         };
-        // The first dispatcher grows and the second cannot.
+        // The first dispatcher grows, the second is refused.
         on.backend.take_calls();
         on.backend.refuse_next(BackendError::Resources);
         assert_eq!(
@@ -130,7 +130,7 @@ fn refused_resizes_change_nothing() {
                 .max_recv_dtos
         };
         assert_eq!(size(), 10);
-        // A device that cannot shrink makes no error of it.
+        // A device that cannot shrink the queue causes no error.
         on.backend.refuse_next(BackendError::NotSupported);
         on.ia.srq_resize(on.srq, 5).unwrap();
         assert_eq!((size(), places(&other)), (10, 10));
@@ -142,7 +142,7 @@ fn refused_resizes_change_nothing() {
     });
 }
 
-/// A size that the queue has already is no change: nobody is asked for anything.
+/// A resize to the present size does not call the device.
 ///
 /// Spec: SRZ-01
 #[test]
@@ -150,7 +150,7 @@ fn the_size_that_it_has_asks_nothing_of_the_device() {
     with_setting(|on| {
         on.backend.refuse_next(BackendError::Resources);
         assert_eq!(on.ia.srq_resize(on.srq, 10), Ok(()));
-        // The refusal waits for the next call that asks.
+        // The refusal applies to the next call to the device.
         assert_eq!(
             refusal(on.ia.srq_resize(on.srq, 11)).0,
             ErrorKind::InsufficientResources
@@ -158,7 +158,7 @@ fn the_size_that_it_has_asks_nothing_of_the_device() {
     });
 }
 
-/// Down to the watermark, and not below it; where more is outstanding than shall fit, that is the reason.
+/// A queue shrinks to its watermark, not below; more outstanding buffers are reported first.
 ///
 /// Spec: SRZ-02
 #[test]
@@ -176,7 +176,7 @@ fn a_queue_may_be_as_small_as_its_watermark() {
     });
 }
 
-/// A device that cannot shrink says so, and the queue is as it was; one that is gone is an error.
+/// A device that cannot shrink leaves the queue unchanged; a failed device is an error.
 ///
 /// Spec: SRZ-03, GEN-06
 #[test]

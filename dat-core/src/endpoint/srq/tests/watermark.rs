@@ -1,4 +1,4 @@
-//! The low watermark.
+//! Low watermarks of shared receive queues.
 
 use super::*;
 
@@ -20,11 +20,11 @@ fn the_low_watermark_fires_once_per_setting() {
         on.backend.push_control(limit.clone());
         on.ia.progress(Instant::ZERO);
         assert!(on.alarm());
-        // Once only, even if the device repeats itself.
+        // One event, even if the device repeats itself.
         on.backend.push_control(limit);
         on.ia.progress(Instant::ZERO);
         assert!(!on.alarm());
-        // At once, because only two are left; and then it is disarmed.
+        // Raised by the call itself, as only two buffers are left; the limit is then disarmed.
         on.ia.srq_set_lw(on.srq, 3).unwrap();
         assert!(on.alarm());
         assert_eq!(
@@ -39,7 +39,7 @@ fn the_low_watermark_fires_once_per_setting() {
     });
 }
 
-/// What the device told of an earlier setting and nobody took in yet does not use the next one up.
+/// A late event of an earlier setting leaves the next setting armed.
 ///
 /// Spec: SRL-02
 #[test]
@@ -54,7 +54,7 @@ fn a_late_alarm_leaves_the_next_setting_armed() {
         on.ia.srq_set_lw(on.srq, 3).unwrap();
         on.arrive(&on.taker, 0);
         on.backend.push_control(limit.clone());
-        // It is on its way; meanwhile there are enough buffers again, and the watermark is set anew.
+        // Before the event is polled, buffers are posted and the watermark is set again.
         on.post(3).unwrap();
         on.ia.srq_set_lw(on.srq, 3).unwrap();
         assert!(on.alarm());
@@ -70,8 +70,9 @@ fn a_late_alarm_leaves_the_next_setting_armed() {
     });
 }
 
-/// An alarm that nobody took in before the watermark was turned off is told by that call, and never taken
-/// for one of a later setting.
+/// A call that turns the watermark off raises the pending event.
+///
+/// The event is never taken for one of a later setting.
 ///
 /// Spec: SRL-02, SRL-05
 #[test]
@@ -88,7 +89,7 @@ fn a_late_alarm_is_not_one_of_a_later_setting() {
         on.backend.push_control(limit.clone());
         on.ia.srq_set_lw(on.srq, 0).unwrap();
         assert!(on.alarm());
-        // Three are left, which is enough for the next setting.
+        // Three buffers are left, enough for the next setting.
         on.ia.srq_set_lw(on.srq, 2).unwrap();
         on.ia.progress(Instant::ZERO);
         assert!(!on.alarm());
@@ -98,7 +99,7 @@ fn a_late_alarm_is_not_one_of_a_later_setting() {
         on.backend.push_control(limit.clone());
         on.ia.progress(Instant::ZERO);
         assert!(on.alarm());
-        // An earlier setting and the one that is set now, which is passed already: one event each.
+        // One event each for the earlier setting and for the present one, which is passed already.
         on.post(9).unwrap();
         on.post(10).unwrap();
         on.ia.srq_set_lw(on.srq, 3).unwrap();
@@ -146,7 +147,7 @@ fn the_low_watermark_can_be_off_or_wrong_or_missing() {
     });
 }
 
-/// The device is armed with what it shall tell, and with nothing where the call tells already.
+/// The device is armed with the limit, or 0 if the call raises the event.
 ///
 /// Spec: SRL-02, SRL-04
 #[test]
@@ -164,13 +165,13 @@ fn the_device_tells_only_what_the_call_does_not() {
                 "{low}"
             );
             assert_eq!(on.alarm(), told, "{low}");
-            // One setting, one event.
+            // One event per setting.
             assert!(!on.alarm(), "{low}");
         }
     });
 }
 
-/// Where the device cannot count it is armed first, and disarmed if too few are left by what completed.
+/// A device that cannot count is armed first, then disarmed if few buffers are left.
 ///
 /// Spec: SRL-02, SRL-04
 #[test]
@@ -185,7 +186,7 @@ fn a_device_that_cannot_count_is_armed_first() {
         on.ia.srq_set_lw(on.srq, 3).unwrap();
         assert_eq!(on.backend.take_calls(), [armed(3)]);
         assert!(!on.alarm());
-        // It completed, and nobody looked.
+        // The buffer completed; the completion is not polled.
         on.arrive(&on.taker, 0);
         on.ia.srq_set_lw(on.srq, 3).unwrap();
         assert_eq!(on.backend.take_calls(), [armed(3), armed(0)]);
@@ -194,7 +195,9 @@ fn a_device_that_cannot_count_is_armed_first() {
     });
 }
 
-/// A watermark that was passed when it was set is told of: the device has nothing to add. Nor has one that was never set.
+/// Device events without an armed setting are ignored.
+///
+/// The setting either raised its event already or never existed.
 ///
 /// Spec: SRL-02, SRL-05
 #[test]
