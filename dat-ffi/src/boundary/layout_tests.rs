@@ -85,7 +85,7 @@ macro_rules! layouts {
     )*};
 }
 
-/// Compares the structures that an edition has under the same name as the other.
+/// Adds the structures that an edition has under the same name as the other.
 fn common<E: Form>() -> Both {
     let mut both = Both::default();
     layouts! { both:
@@ -130,7 +130,7 @@ fn common<E: Form>() -> Both {
     both
 }
 
-/// Compares the table, with its slots by their names in C.
+/// Adds the table, with its slots by their names in C.
 fn table<const N: usize>(both: &mut Both, slots: impl Iterator<Item = (usize, String)>) {
     both.size(
         "DAT_PROVIDER",

@@ -9,7 +9,7 @@ use dat_core::{Abi, Error, ErrorKind, Subtype};
 use super::layout_tests::Both;
 use crate::calls::names::{self, in_capitals};
 
-/// Compares values by their names in Rust.
+/// Adds values by their names in Rust.
 fn named<T: Copy + Debug>(
     both: &mut Both,
     prefix: &str,
@@ -23,7 +23,7 @@ fn named<T: Copy + Debug>(
     }
 }
 
-/// Compares values in order by their names in C, then all bits of a mask.
+/// Adds values in the order of their names in C; a mask has its `ALL` last.
 fn listed(both: &mut Both, prefix: &str, names: &str, values: impl IntoIterator<Item = u64>) {
     let mut values = values.into_iter();
     for name in names.split_whitespace() {
@@ -33,7 +33,7 @@ fn listed(both: &mut Both, prefix: &str, names: &str, values: impl IntoIterator<
     assert_eq!(values.next(), None, "{prefix}");
 }
 
-/// Compares all bits of a mask one after the other, and then the mask.
+/// Adds the bits of a mask one after the other, and then the mask.
 macro_rules! mask {
     ($both:ident, $mask:ty, $prefix:literal, $names:literal) => {
         let bits = <$mask>::all().iter().chain([<$mask>::all()]);
@@ -46,7 +46,7 @@ macro_rules! mask {
     };
 }
 
-/// Compares flags by their names in Rust.
+/// Adds flags by their names in Rust.
 macro_rules! flags {
     ($both:ident, $flags:ty, $prefix:literal, $suffix:literal) => {
         for (name, flag) in <$flags>::all().iter_names() {
