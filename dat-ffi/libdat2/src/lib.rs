@@ -3,10 +3,7 @@
 //! All code is in `dat_ffi::redirection`; this library gives it the names. `docs/c-libraries.md` is
 //! for users.
 
-#![expect(
-    unsafe_code,
-    reason = "assembler defines the names, and only jumps"
-)]
+#![expect(unsafe_code, reason = "assembler defines the names, and only jumps")]
 
 use std::arch::global_asm;
 
