@@ -1,4 +1,4 @@
-//! Sets the soname of the library and the version of its exports, and prevents its unloading.
+//! Sets soname and export version of the library, and prevents its unloading.
 
 use std::env;
 

@@ -293,7 +293,7 @@ pub(crate) struct Adapter {
     pub(crate) address: SocketAddress,
     pub(crate) named: NamedAttributes,
     attachments: Mutex<BTreeMap<u64, Box<Attachment>>>,
-    /// State of the thread that drives the adapter outside of calls, one of the constants below.
+    /// State of the thread that drives the adapter outside of calls, a constant below.
     care: AtomicU8,
     /// Wakes the thread that drives the adapter.
     keeper: Mutex<Option<Waker>>,

@@ -59,7 +59,7 @@ impl Host {
 }
 
 impl Named {
-    /// Parses the instance data of a line, or the name of the line if the data is empty.
+    /// Parses the instance data of a line, or its name if the data is empty.
     ///
     /// Examples: `mock`, `mock 7`, `mock 7 extended`, `mock 7 non-coherent`, `rxe0`, `mlx5_0 2`,
     /// `eth2 0`, `10.9.0.1`.

@@ -102,7 +102,7 @@ pub(crate) struct Cell {
     provider: AtomicUsize,
     /// The core's handle of the object; null if there is none.
     object: AtomicU64,
-    /// The core's handle of the object, or else of the former one, for events that name it late.
+    /// The core's handle of the object or else the former one, for late events.
     latest: AtomicU64,
     /// Slot of the object's adapter.
     slot: AtomicU32,
@@ -121,7 +121,7 @@ static ARENA: [Cell; CELLS] = [const {
 }; CELLS];
 
 impl Cell {
-    /// Returns the core's handle of the object, or one that names nothing if it is gone.
+    /// Returns the core's handle of the object; if it is gone, one that names nothing.
     #[inline(always)]
     fn handle(&self) -> Handle {
         match self.object.load(Ordering::Acquire) {
@@ -326,16 +326,16 @@ impl Cells {
         made.c_handle()
     }
 
-    /// Returns true if `said`, a word of a cell, names an object of this adapter with this entry.
+    /// Returns true if `said`, a word of a cell, names an object with this entry.
     ///
-    /// The cell may belong to another adapter by now.
+    /// The cell may belong to another adapter by now; then the result is false.
     fn is_at(&self, cell: &Cell, said: &AtomicU64, entry: &AtomicU32) -> bool {
         let object = Handle::from_raw(said.load(Ordering::Acquire));
         let at = self.entry(object);
         at.is_some_and(|at| ptr::eq(at, entry)) && cell.slot.load(Ordering::Relaxed) == self.slot
     }
 
-    /// Returns the handle of an object that the core names, even if the object is gone.
+    /// Returns the handle of an object of the core, even if it is gone.
     ///
     /// Null if the core names no object, if no cell is free for an object that the provider made,
     /// or if an object that is gone has a successor.
@@ -478,8 +478,7 @@ mod tests {
         assert_eq!(second.named(), NOTHING);
     }
 
-    /// A queued event may name an object that was freed and whose index the core gave to another
-    /// one.
+    /// A queued event may name a freed object whose index now belongs to another one.
     ///
     /// Spec: GEN-03
     #[test]
@@ -495,7 +494,7 @@ mod tests {
         assert_eq!((cells.of(new), next.named()), (next, new));
     }
 
-    /// A peer may connect to a service point before the call that makes it has returned.
+    /// A peer may connect to a service point before the call that makes it returns.
     #[test]
     fn an_event_may_come_before_the_call_returns() {
         let cells = Cells::new(0, 1, |_| 4);

@@ -179,9 +179,9 @@ fn threads_wait_and_are_called() {
     run("waits");
 }
 
-/// In each call, on a thread that has made none yet, every allocation from the nth on fails.
+/// Makes each call as the first one of a thread, with failing allocations.
 ///
-/// This is done for all n. Then all allocations fail, while the program goes on making objects.
+/// Every allocation from the nth on fails, for all n. Then all allocations fail, while the program goes on making objects.
 ///
 /// Spec: IAO-06, PZC-01, LMC-10, RMC-01, CNC-03, EVC-04, EPC-08, EPK-14, EPS-03, EPV-05, EPB-04
 #[test]
@@ -224,7 +224,7 @@ fn what_comes_late_leaves_others_alone() {
     run("late");
 }
 
-/// This project's registry finds the provider by its name if no dat.conf has a line for it.
+/// Without a line in dat.conf, this project's registry finds the provider by its name.
 ///
 /// Spec: IAO-06, REGL-05
 #[test]

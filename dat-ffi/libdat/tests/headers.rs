@@ -1,4 +1,4 @@
-//! The headers of both editions, compiled by all dialects of C and C++ that the compiler has.
+//! The headers of both editions, compiled in every dialect of C and C++.
 //!
 //! Those of 2.0 are also compared with the packaged ones.
 

@@ -1,4 +1,4 @@
-//! C programs of this project, compiled with its header and run with its library on the mock.
+//! C programs of this project, compiled with its header and run on the mock.
 //!
 //! Some also test the provider for 2.0; they are written for both editions.
 
@@ -204,9 +204,9 @@ fn valgrind_finds_nothing() {
     }
 }
 
-/// In each call, on a thread that has made none yet, every allocation from the nth on fails.
+/// Makes each call as the first one of a thread, with failing allocations.
 ///
-/// This is done for all n. Then all allocations fail, while the program goes on making objects.
+/// Every allocation from the nth on fails, for all n. Then all allocations fail, while the program goes on making objects.
 ///
 /// Spec: IAO-06, PZC-01, LMC-10, RMC-01, CNC-03, EVC-04, EPC-08, EPK-14, EPS-03, EPV-05, EPB-04
 #[test]
@@ -244,7 +244,7 @@ fn any_value_may_be_given_for_any_handle() {
     run(BOTH, "any", &[]);
 }
 
-/// A process that may open one more file can read the registry and open the mock.
+/// A process with one file left can read the registry and open the mock.
 ///
 /// Once eight had to be free before the registry was read at all.
 ///

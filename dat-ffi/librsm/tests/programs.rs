@@ -58,7 +58,7 @@ fn build(name: &'static str, arguments: &[&str]) -> Built {
     Built { folder, name }
 }
 
-/// Returns the command of a program, with the folder of its library and files of its own.
+/// Returns the command of a program, with its own library folder and files.
 fn command(built: &Built, under: &[&str]) -> Command {
     let folder = built.folder.path();
     let mut command = Command::new("timeout");
@@ -97,9 +97,9 @@ fn objects_live_and_bytes_move() {
     run(&build("life", &[]));
 }
 
-/// In each call, on a thread that has made none yet, every allocation from the nth on fails.
+/// Makes each call as the first one of a thread, with failing allocations.
 ///
-/// This is done for all n.
+/// Every allocation from the nth on fails, for all n.
 ///
 /// Spec: RSMCT-01, RSMEX-01, RSMIM-01, RSMGP-01
 #[test]
@@ -243,7 +243,7 @@ fn what_is_wrong_with_the_file_of_nodes_is_said_once() {
     assert_eq!(said(&nodes, Some("four"), Some("1")), number);
 }
 
-/// The problem of a file of ids, and the names of the controllers, are printed only on request.
+/// Problems of the file of ids, and names of controllers, are printed only on request.
 ///
 /// Spec: RSMCT-01, RSMCT-05, RSMID-02, RSMID-03
 #[test]

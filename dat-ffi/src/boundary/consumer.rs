@@ -56,7 +56,7 @@ pub(crate) enum Access {
     Write,
 }
 
-/// Returns the access to memory, and has the system provide its pages, as for a device.
+/// Returns the access to memory; has the system provide its pages, as for a device.
 ///
 /// Returns `Write` if the system cannot tell.
 pub(crate) fn access_to(address: usize, length: usize) -> Access {

@@ -195,7 +195,7 @@ impl<T: Default> PerProcess<T> {
     }
 }
 
-/// Returns true if this process has values of its own, and its children can be told from it.
+/// Returns true if this process and its children have values of their own.
 pub(crate) fn is_told_apart() -> bool {
     if !NOTICED.load(Ordering::Relaxed) {
         // The system had no memory when the library was loaded. No object is open yet that a child

@@ -27,7 +27,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Heap;
 
-/// Blocks of one size, a power of two, aligned to their size up to a page.
+/// Blocks of one size, aligned to that size up to a page.
+///
+/// Sizes are powers of two.
 struct Class {
     size: usize,
     /// Offset of its first block in the reserve.
@@ -88,7 +90,7 @@ static FREE: [AtomicU64; 24] = {
 /// Number of blocks in use.
 static USED: AtomicUsize = AtomicUsize::new(0);
 
-/// Memory that must be free in the system's heap for a call to begin while the reserve is in use.
+/// Free memory of the system that a call needs while the reserve is in use.
 const PROBE: Layout = Layout::new::<[u64; 4096]>();
 
 /// Returns true if a call that makes an object may begin.

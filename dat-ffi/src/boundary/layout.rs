@@ -1,4 +1,4 @@
-//! The structures of both editions as C has them on 64-bit machines, and types of any bit pattern.
+//! The structures of both editions as C has them on 64-bit machines.
 //!
 //! The layouts follow the tables of the project's specification of the binary interface. Tests
 //! compare them with the layouts that a C compiler makes of this project's headers of DAT 1.2 and
@@ -86,7 +86,7 @@ impl ProviderInfo {
         }
     }
 
-    /// Returns the name, which ends at the first zero byte or at the end of the field.
+    /// Returns the name, up to the first zero byte or the end of the field.
     pub(crate) fn name(&self) -> Option<CString> {
         let text = self.ia_name.split(|byte| *byte == 0).next()?;
         CString::new(text).ok()
@@ -106,7 +106,7 @@ pub(crate) fn name_of(text: &[u8]) -> Name {
 /// Number of functions that `DAT_PROVIDER` has in 2.0.
 pub(crate) const FUNCTIONS: usize = 79;
 
-/// Number of functions that `DAT_PROVIDER` has in 1.2, the same as the first ones of 2.0.
+/// Number of functions that `DAT_PROVIDER` has in 1.2, the first ones of 2.0.
 pub(crate) const FUNCTIONS_1_2: usize = 68;
 
 /// `DAT_PROVIDER`: the table that a registry calls a provider through.

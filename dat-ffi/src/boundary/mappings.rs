@@ -12,10 +12,10 @@ use super::consumer::{Access, populate};
 /// The file that lists the mappings.
 const MAPPINGS: &str = "/proc/self/maps";
 
-/// Maximum number of bytes that the system is asked to provide in order to learn their access.
+/// Maximum size of memory, in bytes, that is provided to learn its access.
 const PROVIDED: usize = 4 << 20;
 
-/// Returns true if memory may be used as `needed`, or if the system does not tell.
+/// Returns true if memory allows the access, or if the system does not tell.
 ///
 /// Linux 6.11 and later answers queries about the mappings of a range. The cost does not grow with
 /// other mappings, and the memory stays untouched. Earlier systems are asked to provide small
@@ -100,7 +100,9 @@ fn stack_limit() -> usize {
 /// Name of the stack's mapping.
 const STACK: &[u8] = b"[stack]";
 
-/// A query about one mapping and its answer, for `ioctl` on the file in Linux 6.11 and later.
+/// A query about one mapping and its answer, for `ioctl` on the file.
+///
+/// Linux 6.11 and later has it.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 struct Query {
@@ -158,7 +160,9 @@ fn query(file: &File, address: usize) -> Result<Option<Mapping>> {
     }))
 }
 
-/// Queries the mapping at an address or else the next one, with its name if `name` has room.
+/// Queries the mapping at an address, or else the next one.
+///
+/// Gets its name as well if `name` has room.
 fn ask(file: &File, address: usize, name: &mut [u8]) -> Result<Option<Query>> {
     let mut query = Query {
         size: size_of::<Query>() as u64,
@@ -319,7 +323,7 @@ mod tests {
         }
     }
 
-    /// The stack of the first thread may be used as far as it may grow, and no further.
+    /// The stack of the first thread may be used as far as it may grow.
     ///
     /// Spec: LMC-01
     #[test]

@@ -85,7 +85,7 @@ impl<T: Plain> Out<T> {
         Ok(Place(self.0))
     }
 
-    /// Returns the value that the caller stored, for a pointer that passes a value both ways.
+    /// Returns the value that the caller stored, for a pointer used in both directions.
     pub(crate) fn get(self) -> Option<T> {
         In(self.0.cast_const()).get()
     }
@@ -315,7 +315,7 @@ impl Out<ScatterGather> {
 }
 
 impl List<u8> {
-    /// Copies `size` bytes, at most as many as `into` has room for, and returns their number.
+    /// Copies `size` bytes, or as many as `into` has room for; returns their number.
     ///
     /// # Errors
     /// - INVALID_PARAMETER with the position of the size: it is negative.

@@ -51,7 +51,7 @@ unsafe fn by_small_pages(start: *const u8, length: usize) {
     unsafe { libc::madvise(first.cast(), pages * page, libc::MADV_NOHUGEPAGE) };
 }
 
-/// Has the system provide the memory of a table with few used entries by small pages.
+/// Has the system provide a table with few used entries by small pages.
 pub(crate) fn keep_small<T>(table: &'static [T]) {
     // SAFETY: the memory of a reference is mapped.
     unsafe { by_small_pages(table.as_ptr().cast(), size_of_val(table)) };
@@ -111,8 +111,7 @@ pub(crate) struct OwnedIa<B: Host> {
     _memory: Memory,
 }
 
-/// Number of slots that are made when the adapter is opened, of each kind that posts and dequeues
-/// look up.
+/// Number of slots that an open makes, of each kind that posts and dequeues look up.
 ///
 /// Most programs have no more. These slots are found with two instructions less than others.
 const EARLY_ENDPOINTS: usize = 8;

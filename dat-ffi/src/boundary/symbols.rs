@@ -38,7 +38,7 @@ impl Registry {
         unsafe { function(table, info) == 0 }
     }
 
-    /// Returns the handle that the consumer has of an adapter, or `ia` if the registry has none.
+    /// Returns the consumer's handle of an adapter, or `ia` if the registry has none.
     pub(crate) fn consumer_handle(ia: CHandle) -> CHandle {
         let Some(function) = find(c"dats_get_ia_handle") else {
             return ia;

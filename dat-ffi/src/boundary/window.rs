@@ -83,7 +83,7 @@ fn pointer(address: usize) -> *mut c_void {
     ptr::with_exposed_provenance_mut(address)
 }
 
-/// Returns true if all pages of a range are shared ones of one object, in its order.
+/// Returns true if a range consists of consecutive shared pages of one object.
 ///
 /// To map pages a second time, the system looks at the first page only and continues in its object.
 /// Returns false if the mappings cannot be read.

@@ -11,7 +11,7 @@ use crate::adapter::with_device;
 use crate::boundary::{CrParam, List, Out, SocketAddress, lent};
 use crate::handles::CHandle;
 
-/// Bytes of a buffer for private data, one above the limit so that an excess is noticed.
+/// Bytes of a buffer for private data, one above the limit to notice an excess.
 pub(crate) const ROOM: usize = PRIVATE_DATA_MAX + 1;
 
 /// Queries a request; address and private data stay until it is accepted, rejected or handed off.

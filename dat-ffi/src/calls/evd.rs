@@ -151,7 +151,7 @@ pub(crate) extern "C" fn dequeue<E: Edition>(evd: CHandle, event: Out<boundary::
     }
 }
 
-/// Returns the error of a dequeue without a valid handle or without a place for the event.
+/// Returns the error of a dequeue without a valid handle or event place.
 ///
 /// It is an error even if the handle has become valid meanwhile.
 #[cold]

@@ -97,7 +97,7 @@ pub(crate) fn create<E: Edition>(wanted: Wanted, places: Places) -> Result<()> {
     Ok(())
 }
 
-/// Checks that memory exists and may be used as registered, as far as the system tells.
+/// Checks that memory exists and allows the registered access, as far as the system tells.
 fn check_memory(wanted: &Wanted) -> Result<()> {
     let privileges = MemoryPrivileges::from_bits_retain(wanted.privileges);
     let writes = MemoryPrivileges::LOCAL_WRITE | MemoryPrivileges::REMOTE_WRITE;

@@ -1,4 +1,4 @@
-//! The calls, as far as both editions of the interface share them, which is nearly all.
+//! The calls, as far as both editions of the interface share them: nearly all.
 
 pub(crate) mod cno;
 pub(crate) mod connect;

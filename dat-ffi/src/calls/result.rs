@@ -39,7 +39,7 @@ pub(crate) fn adapter_of(handle: CHandle, kind: HandleKind) -> Result<Entered<'s
     named_of(handle, kind).map(|(adapter, _)| adapter)
 }
 
-/// Returns the adapter of an object of a kind, and the core's handle of the object.
+/// Returns the adapter and the core's handle of an object of a kind.
 ///
 /// # Errors
 /// As `adapter_of`.
@@ -55,7 +55,7 @@ pub(crate) fn named_of(
         .ok_or(Error::invalid_handle(kind.subtype()))
 }
 
-/// Returns the adapter of an object of any kind, the core's handle of the object, and the cell.
+/// Returns adapter, core's handle and cell of an object of any kind.
 ///
 /// `None` if the handle is not one, or if the adapter is closed. For the fast path of posts and
 /// dequeues, which compares the core's handle with the one that it looks for, so the kind need not

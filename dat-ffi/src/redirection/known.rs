@@ -10,7 +10,7 @@ use super::adapters::Place;
 use crate::boundary::{Inherited, InheritedGuard};
 use crate::handles::CHandle;
 
-/// A handle with its kind and its adapter in one word, so that a read gets all parts.
+/// A handle with kind and adapter in one word, so that reads get all parts.
 ///
 /// The parts are the address, a multiple of 8 below 2^47, the slot of the adapter, and the kind,
 /// from 1. Zero is no handle.
@@ -337,7 +337,7 @@ mod tests {
         assert_eq!(known.find_any(object), None);
     }
 
-    /// The memory of a freed object may have a new object before the first is removed.
+    /// A freed object's memory may have a new object before the first is removed.
     #[test]
     fn a_successor_at_the_same_address_outlives_what_was_there() {
         let known = Known::new();

@@ -18,7 +18,7 @@ pub enum Reason {
     Fields(usize),
     /// The name has no bytes, or more than 255; has their number.
     Name(usize),
-    /// The version of the interface is not `u` or `k`, a number, a dot and a number.
+    /// The interface version is not `u` or `k`, a number, a dot and a number.
     InterfaceVersion(String),
     /// The field is neither `threadsafe` nor `nonthreadsafe`.
     Threads(String),

@@ -22,8 +22,7 @@ pub(crate) struct Rules {
     pub(crate) library: &'static CStr,
     /// Paths where `dat.conf` may be if no environment variable names it.
     pub(crate) places: &'static [&'static str],
-    /// Lines that are added to a usual `dat.conf` unless it has their names, or that replace a
-    /// missing one.
+    /// Lines added to a usual `dat.conf` unless it has their names, or used without one.
     pub(crate) default: &'static str,
     /// Returns true for an entry that concerns the registry, whether it is used or not.
     pub(crate) concerns: fn(&Entry) -> bool,

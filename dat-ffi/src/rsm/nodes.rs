@@ -92,7 +92,7 @@ fn numbered(text: &str) -> impl Iterator<Item = (usize, Outcome<NodeLine<'_>, Re
 }
 
 impl Nodes {
-    /// Finds the nodes by the file, or without a file by the devices of this host.
+    /// Finds the nodes by the file, or without one by the devices of this host.
     ///
     /// Returns a problem if the file cannot be read, is malformed, or lacks the node that this
     /// process is to be.

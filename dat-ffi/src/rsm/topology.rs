@@ -42,7 +42,7 @@ fn hardware(address: IaAddress) -> u64 {
     }
 }
 
-/// Returns the state of a controller, by its engine if it is open, or else as configured.
+/// Returns the state of a controller, from its engine if open, or else as configured.
 fn look_at(controller: &'static Controller, node: u32) -> Result<Local> {
     if let Some(opened) = controller.opened() {
         let topology = with_site!(opened, site => site.engine.topology())?;

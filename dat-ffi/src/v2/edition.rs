@@ -26,8 +26,9 @@ impl Edition for V2 {
     const PROVIDER_FIELDS: u64 = 0x7FFF_FFFF;
     const LMR_FIELDS: u32 = 0x7FF;
     const RMR_FIELDS: u32 = 0x7F;
-    /// The headers number the fields 1, 2 and 3, and all of them 4, which are no separate bits. So
-    /// every value up to 7 is allowed.
+    /// All values up to 7, because the numbers of the fields are no separate bits.
+    ///
+    /// The headers number them 1, 2 and 3, and all of them 4.
     const CNO_FIELDS: u32 = 0x7;
     const FIXED_EP_FIELDS: u64 = COMMUNICATION;
     const EXTENDED: bool = true;
