@@ -206,7 +206,8 @@ fn valgrind_finds_nothing() {
 
 /// Makes each call as the first one of a thread, with failing allocations.
 ///
-/// Every allocation from the nth on fails, for all n. Then all allocations fail, while the program goes on making objects.
+/// Every allocation from the nth on fails, for all n. Then all allocations fail, while the program
+/// goes on making objects.
 ///
 /// Spec: IAO-06, PZC-01, LMC-10, RMC-01, CNC-03, EVC-04, EPC-08, EPK-14, EPS-03, EPV-05, EPB-04
 #[test]

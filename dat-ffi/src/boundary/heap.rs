@@ -174,7 +174,7 @@ fn class_of(offset: usize) -> Option<&'static Class> {
 
 // SAFETY: memory is the system's, or a block of the reserve. A block is as large and as aligned as
 // requested and has one owner until it is freed. Both go back to their origin. No function here
-// unwinds, or allocates through this allocator.
+// unwinds, or allocates for itself.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as the caller promises.
