@@ -270,7 +270,8 @@ pub(crate) fn aside<R>(call: impl FnOnce() -> R) -> R {
 
 /// Version and thread safety that the registry opened an adapter by.
 ///
-/// They come from the line of `dat.conf`; the registry expects queries to return them again.
+/// They come from the line of `dat.conf` or the discovered device. The registry expects queries to
+/// return them again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Registered {
     pub(crate) major: u32,
