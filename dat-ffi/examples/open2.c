@@ -1,6 +1,7 @@
-/* DAT 2.0: opens an adapter that dat.conf names, and tells what it is.
+/* DAT 2.0: opens an adapter that dat.conf names, and prints its attributes.
  *
- *     cc open2.c $(pkg-config --cflags --libs dat2) -o open2 && DAT_OVERRIDE=dat.conf ./open2 mock0 */
+ *     cc open2.c $(pkg-config --cflags --libs dat2) -o open2 && DAT_OVERRIDE=dat.conf ./open2 mock0
+ */
 #include <dat2/udat.h>
 #include <stdio.h>
 

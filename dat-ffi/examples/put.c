@@ -1,4 +1,4 @@
-/* Remote shared memory: a segment is exported, imported by the same process, and written to.
+/* Remote shared memory: exports a segment, imports it in the same process, and writes to it.
  *
  *     cc put.c $(pkg-config --cflags --libs rsm) -o put && ./put */
 #include <rsmapi.h>
@@ -27,7 +27,7 @@ int main(void)
     rsm_topology_t *topology;
     rsm_node_id_t node;
 
-    /* Segments begin and end at pages. */
+    /* Segments begin and end at page boundaries. */
     if (posix_memalign((void **)&memory, 4096, LENGTH) != 0) {
         return 1;
     }
@@ -35,12 +35,12 @@ int main(void)
     node = topology->topology_hdr.local_nodeid;
     rsm_free_interconnect_topology(topology);
 
-    /* The side that has the memory. */
+    /* The exporter, which has the memory. */
     CHECK(rsm_get_controller(name, &controller));
     CHECK(rsm_memseg_export_create(controller, &segment, memory, LENGTH, 0));
     CHECK(rsm_memseg_export_publish(segment, &id, NULL, 0));
 
-    /* The side that uses it; it needs a barrier before its first put or get. */
+    /* The importer, which needs a barrier before its first put or get. */
     CHECK(rsm_memseg_import_connect(controller, node, id, RSM_PERM_RDWR, &import));
     CHECK(rsm_memseg_import_init_barrier(import, RSM_BARRIER_SEGMENT, &barrier));
     CHECK(rsm_memseg_import_put(import, 100, said, sizeof said));

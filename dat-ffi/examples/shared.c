@@ -1,4 +1,4 @@
-/* DAT 1.2: one shared receive queue feeds two endpoints, and says by its low watermark when it wants more buffers.
+/* DAT 1.2: one shared receive queue feeds two endpoints. Its low watermark requests more buffers.
  *
  *     cc shared.c $(pkg-config --cflags --libs dat) -o shared && ./shared mock0 */
 #include <dat/udat.h>
@@ -11,15 +11,15 @@
 #define CLIENTS 2
 #define BUFFERS 4
 #define BYTES 64
-/* An event says when fewer buffers than these are left. */
+/* An event comes when fewer buffers than this are left. */
 #define FEW 2
 #define MESSAGES 3
 
 static char memory[BYTES * (BUFFERS + 1)];
-/* What is sent, behind the buffers. */
+/* The text to send, stored after the buffers. */
 static char *const text = memory + BYTES * BUFFERS;
 
-/* Ends the program, with the words for its reason, unless a call succeeded. */
+/* Ends the program with the error in words, unless a call succeeded. */
 static void check(DAT_RETURN code, const char *call)
 {
     const char *type = "?", *subtype = "";
@@ -32,7 +32,7 @@ static void check(DAT_RETURN code, const char *call)
 }
 #define CHECK(call) check((call), #call)
 
-/* The next event, which has to be of this kind. */
+/* Waits for the next event, which must have this number. */
 static DAT_EVENT next(DAT_EVD_HANDLE dispatcher, DAT_EVENT_NUMBER expected)
 {
     DAT_EVENT event;
@@ -55,7 +55,7 @@ static DAT_LMR_TRIPLET piece(DAT_LMR_CONTEXT context, char *start, DAT_VLEN leng
     return piece;
 }
 
-/* Gives a buffer to the queue; the cookie is its number. */
+/* Posts a buffer to the queue; the cookie is its number. */
 static void post(DAT_SRQ_HANDLE queue, DAT_LMR_CONTEXT context, int buffer)
 {
     DAT_LMR_TRIPLET where = piece(context, memory + BYTES * buffer, BYTES);
@@ -94,13 +94,15 @@ int main(int count, char **arguments)
     CHECK(dat_lmr_create(adapter, DAT_MEM_TYPE_VIRTUAL, description, sizeof memory, zone,
                          DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_LOCAL_WRITE_FLAG, &region, &context, NULL, NULL, NULL));
 
-    /* The queue. It begins without a watermark: with no buffer in it, there would be an event at once. */
+    /* The queue. It begins without a watermark, because an empty queue would cause an event at
+     * once. */
     wanted.max_recv_dtos = BUFFERS;
     wanted.max_recv_iov = 1;
     wanted.low_watermark = DAT_SRQ_LW_DEFAULT;
     CHECK(dat_srq_create(adapter, zone, &wanted, &queue));
 
-    /* Endpoints that take their buffers from it need all their attributes: those that an endpoint has by itself. */
+    /* Endpoints that take buffers from it need all attributes; these are those of a default
+     * endpoint. */
     CHECK(dat_psp_create(adapter, SERVICE, arrivals, DAT_PSP_CONSUMER_FLAG, &listener));
     for (client = 0; client < CLIENTS; client++) {
         CHECK(dat_ep_create(adapter, zone, requests, requests, connections, NULL, &clients[client]));
@@ -119,7 +121,7 @@ int main(int count, char **arguments)
     }
     CHECK(dat_srq_set_lw(queue, FEW));
 
-    /* A message takes a buffer, whichever endpoint it comes to. The third one leaves a single buffer. */
+    /* A message takes a buffer, for either endpoint. The third one leaves a single buffer. */
     for (message = 0; message < MESSAGES; message++) {
         DAT_LMR_TRIPLET words;
         DAT_DTO_COOKIE cookie;
@@ -140,14 +142,15 @@ int main(int count, char **arguments)
         printf("%s, in buffer %d\n", memory + BYTES * taken[message], taken[message]);
     }
 
-    /* The queue says so, once until the watermark is set again. It is no error, and the reason tells it from those. */
+    /* The queue reports this once, until the watermark is set again. It is no error; the reason
+     * says so. */
     event = next(asynchronous, DAT_ASYNC_ERROR_EP_BROKEN);
     if (event.event_data.asynch_error_event_data.dat_handle != queue
         || event.event_data.asynch_error_event_data.reason != DAT_SRQ_LOW_WATERMARK_EVENT) {
         fprintf(stderr, "an event of something else\n");
         return 1;
     }
-    /* The buffers that were read go back. */
+    /* The buffers that were read are posted again. */
     for (message = 0; message < MESSAGES; message++) {
         post(queue, context, taken[message]);
     }

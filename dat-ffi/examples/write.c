@@ -1,4 +1,4 @@
-/* DAT 1.2: two endpoints of one adapter connect, and one writes into the memory of the other.
+/* DAT 1.2: connects two endpoints of one adapter; one writes into the memory of the other.
  *
  *     cc write.c $(pkg-config --cflags --libs dat) -o write && ./write mock0 */
 #include <dat/udat.h>
@@ -11,7 +11,7 @@
 
 static char memory[4096];
 
-/* Ends the program, with the words for its reason, unless a call succeeded. */
+/* Ends the program with the error in words, unless a call succeeded. */
 static void check(DAT_RETURN code, const char *call)
 {
     const char *type = "?", *subtype = "";
@@ -24,7 +24,7 @@ static void check(DAT_RETURN code, const char *call)
 }
 #define CHECK(call) check((call), #call)
 
-/* The next event, which has to be of this kind. */
+/* Waits for the next event, which must have this number. */
 static DAT_EVENT next(DAT_EVD_HANDLE dispatcher, DAT_EVENT_NUMBER expected)
 {
     DAT_EVENT event;
@@ -55,7 +55,7 @@ int main(int count, char **arguments)
     DAT_DTO_COOKIE cookie;
     DAT_EVENT event;
 
-    /* An adapter, and what everything else is made of: a zone, dispatchers for events, memory. */
+    /* An adapter and the objects that all others need: a zone, event dispatchers, memory. */
     CHECK(dat_ia_open(name, 8, &asynchronous, &adapter));
     CHECK(dat_ia_query(adapter, NULL, DAT_IA_FIELD_IA_ADDRESS_PTR, &attributes, 0, NULL));
     CHECK(dat_pz_create(adapter, &zone));
@@ -78,7 +78,8 @@ int main(int count, char **arguments)
     next(here, DAT_CONNECTION_EVENT_ESTABLISHED);
     next(there, DAT_CONNECTION_EVENT_ESTABLISHED);
 
-    /* The write: from the start of the memory to its middle. A peer elsewhere would have been told address and context. */
+    /* The Write, from the start of the memory to its middle. A remote peer would have got
+     * address and context by a message. */
     strcpy(memory, "written by RDMA");
     memset(&source, 0, sizeof source);
     source.lmr_context = local;

@@ -1,9 +1,10 @@
 /*
- * Remote shared memory: segments of memory that other nodes import, and the calls that move bytes to and from them.
+ * Remote shared memory: segments of memory that other nodes import, and calls that copy bytes to
+ * and from them.
  *
- * Link with -lrsm. Calls return RSM_SUCCESS or the number of an error; errno says nothing. Any call may come from any thread.
- * Define RSM_NO_SOLARIS_TYPES to keep uint_t, ulong_t, uchar_t and offset_t to yourself; define RSM_GUIDE_NAMES for the names
- * HANDLE and VA_IMMEDIATE of the programming guide.
+ * Link with -lrsm. Calls return RSM_SUCCESS or the number of an error; errno has no meaning. Any
+ * thread may make any call. Define RSM_NO_SOLARIS_TYPES to leave out uint_t, ulong_t, uchar_t and
+ * offset_t. Define RSM_GUIDE_NAMES for the names HANDLE and VA_IMMEDIATE of the programming guide.
  */
 #ifndef RSMAPI_H
 #define RSMAPI_H
@@ -21,7 +22,7 @@ extern "C" {
 #define RSM_VERSION 5
 #define RSM_MAXNAMELEN 256
 
-/* What poll.h has for programs that ask for more than the C standard. */
+/* poll.h defines this only for programs that request more than the C standard. */
 #ifndef POLLRDNORM
 #define POLLRDNORM 0x040
 #endif
@@ -40,7 +41,8 @@ typedef uint32_t rsm_node_id_t;
 typedef uint32_t rsm_memseg_id_t;
 typedef uint32_t rsm_permission_t;
 
-/* Handles: NULL is none. Any value may be passed; what is no live handle of the right kind is refused. */
+/* Handles. NULL is no handle. Calls refuse any value that is not a live handle of the right
+ * kind. */
 
 typedef struct rsmapi_controller_handle *rsmapi_controller_handle_t;
 typedef struct rsm_memseg_export_handle *rsm_memseg_export_handle_t;
@@ -98,7 +100,8 @@ typedef struct rsm_localmemory_handle *rsm_localmemory_handle_t;
 #define RSMERR_INTERNAL_ERROR 100
 #define RSMERR_BAD_ARGS_ERRORS 117
 
-/* Permissions of connections; entries of access lists have three octal digits, for user, group and others. */
+/* Permissions of connections. Entries of access lists have three octal digits: user, group,
+ * others. */
 
 #define RSM_PERM_NONE 0
 #define RSM_PERM_READ 0400
@@ -111,7 +114,7 @@ typedef struct rsm_localmemory_handle *rsm_localmemory_handle_t;
 #define RSM_CREATE_SEG_DONTWAIT 0x02
 #define RSM_LOCK_OPS 0x04
 
-/* Types of vector entries, flags of vectors and of signals. */
+/* Types of vector entries, flags of vectors, flags of signals. */
 
 #define RSM_HANDLE_TYPE 0x01
 #define RSM_VA_TYPE 0x02
@@ -124,7 +127,8 @@ typedef struct rsm_localmemory_handle *rsm_localmemory_handle_t;
 #define RSM_SIG_POST_NO_ACCUMULATE RSM_SIGPOST_NO_ACCUMULATE
 #define RSM_MAX_SGIOREQS 16
 
-/* Segment ids: 0 lets the system choose; applications may choose those of HPC and OPS, and up to 0x7FFFFFFF. */
+/* Segment ids. 0 lets the system choose. Applications may choose ids of HPC and OPS, and others
+ * up to 0x7FFFFFFF. */
 
 #define RSM_DRIVER_PRIVATE_ID_BASE 0x000000
 #define RSM_DRIVER_PRIVATE_ID_END 0x0FFFFF
@@ -141,7 +145,7 @@ typedef struct rsm_localmemory_handle *rsm_localmemory_handle_t;
 #define RSM_USER_APP_ID_BASE 0x80000000
 #define RSM_USER_APP_ID_END 0xFFFFFFFF
 
-/* State of a path that may be used. */
+/* State of a path that can be used. */
 
 #define RSM_CONNECTION_ACTIVE 3
 
@@ -179,7 +183,7 @@ typedef struct {
     rsm_permission_t ae_permission;
 } rsmapi_access_entry_t;
 
-/* The storage of a barrier is the program's, what is in it the library's. Zeros are no barrier. */
+/* Storage of a barrier in the program, with contents of the library. Zeros are no barrier. */
 typedef struct {
     void *seg;
     uint16_t gnum;
@@ -204,7 +208,7 @@ typedef struct {
     rsm_barrier_component_t comp[4];
 } rsm_barrier_t;
 
-/* Sizes are in bytes; a limit of 0 is none. */
+/* Sizes are in bytes; 0 means no limit. */
 typedef struct {
     unsigned int attr_direct_access_sizes;
     unsigned int attr_atomic_sizes;
@@ -217,7 +221,7 @@ typedef struct {
     unsigned long attr_max_import_segments;
 } rsmapi_controller_attr_t;
 
-/* One piece of a vector. */
+/* An entry of a vector. */
 typedef struct {
     int io_type; /* RSM_HANDLE_TYPE or RSM_VA_TYPE */
     union {
@@ -238,7 +242,7 @@ typedef struct {
     size_t transfer_length;
 } rsm_iovec_t;
 
-/* A vector; io_residual_count is written by the calls, and nothing else. */
+/* A vector. Calls write io_residual_count only. */
 typedef struct {
     rsm_node_id_t local_nodeid; /* ignored */
     unsigned long io_request_count;
@@ -266,13 +270,13 @@ typedef struct {
     unsigned int connection_state;
 } rsm_remote_cntlr_t;
 
-/* As many remote_cntlr as remote_cntlr_count says. */
+/* remote_cntlr has remote_cntlr_count entries. */
 typedef struct {
     rsm_connections_hdr_t hdr;
     rsm_remote_cntlr_t remote_cntlr[1];
 } rsm_connections_t;
 
-/* As many connections as local_cntlr_count says. */
+/* connections has local_cntlr_count entries. */
 typedef struct {
     rsm_topology_hdr_t topology_hdr;
     rsm_connections_t *connections[1];
@@ -289,7 +293,7 @@ void rsm_free_interconnect_topology(rsm_topology_t *topology);
 
 int rsm_get_segmentid_range(const char *appid, rsm_memseg_id_t *baseid, uint32_t *length);
 
-/* Exporting. */
+/* Exports. */
 
 int rsm_memseg_export_create(rsmapi_controller_handle_t controller, rsm_memseg_export_handle_t *memseg, void *vaddr, size_t length,
                              unsigned int flags);
@@ -301,7 +305,7 @@ int rsm_memseg_export_unpublish(rsm_memseg_export_handle_t memseg);
 int rsm_memseg_export_republish(rsm_memseg_export_handle_t memseg, rsmapi_access_entry_t access_list[],
                                 unsigned int access_list_length);
 
-/* Importing. */
+/* Imports. */
 
 int rsm_memseg_import_connect(rsmapi_controller_handle_t controller, rsm_node_id_t nodeid, rsm_memseg_id_t segment_id,
                               rsm_permission_t perm, rsm_memseg_import_handle_t *memseg);

@@ -1,4 +1,4 @@
-//! Open adapters, whatever their backend.
+//! Open adapters of any backend.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
@@ -34,23 +34,25 @@ pub(crate) trait Host:
         SharedReceiveQueue: 'static,
     > + 'static
 {
-    /// What a thread sleeps on.
+    /// The object that a thread sleeps on.
     type Wait: Wait + Send;
 
-    /// What else is needed to sleep and to know the time.
+    /// Backend state that makes sleepers and tells the time.
     type Ground: Send + Sync;
 
-    /// Whether posts may allocate.
+    /// True if posts may allocate.
     const POSTS_ALLOCATE: bool;
 
-    /// Something to sleep on for one more thread.
+    /// Makes a sleeper for one more thread.
     fn sleeper(ground: &Self::Ground) -> std::result::Result<Self::Wait, BackendError>;
 
-    /// Something to sleep on for a thread that does what no call does: connections of an adapter go on while the program waits in
-    /// another one. `None` for a backend that has a thread for that.
+    /// Makes a sleeper for the thread that handles connections outside of calls.
+    ///
+    /// That thread lets connections of an adapter go on while the program waits in another adapter.
+    /// `None` if the backend has a thread for that, or if the sleeper cannot be made.
     fn attendant(ground: &Self::Ground) -> Option<Self::Wait>;
 
-    /// The time now.
+    /// Returns the current time.
     fn now(ground: &Self::Ground) -> Instant;
 }
 
@@ -93,14 +95,14 @@ impl Host for backend_verbs::VerbsBackend {
     }
 }
 
-/// How long a thread sleeps without a look whether it was cancelled.
+/// Longest sleep, in microseconds, between two checks whether the thread was cancelled.
 const SLICE_MICROS: u64 = 100_000;
 
 /// An open adapter of one backend.
 pub(crate) struct Opened<B: Host> {
     pub(crate) ia: OwnedIa<B>,
     ground: B::Ground,
-    /// Those that no thread sleeps on.
+    /// Sleepers that no thread uses.
     sleepers: Mutex<Vec<B::Wait>>,
 }
 
@@ -119,13 +121,13 @@ impl<B: Host> Opened<B> {
         })
     }
 
-    /// Whether there is memory for what a post may allocate.
+    /// Returns true if there is memory for the allocations of a post.
     #[inline(always)]
     pub(crate) fn may_post(&self) -> bool {
         !B::POSTS_ALLOCATE || has_memory()
     }
 
-    /// Refuses a post that there is no memory for.
+    /// Checks that there is memory for the allocations of a post.
     ///
     /// # Errors
     /// INSUFFICIENT_RESOURCES (MEMORY): the heap is exhausted.
@@ -137,12 +139,12 @@ impl<B: Host> Opened<B> {
         Err(Error::insufficient_resources(Subtype::ResourceMemory))
     }
 
-    /// The time now.
+    /// Returns the current time.
     pub(crate) fn now(&self) -> Instant {
         B::now(&self.ground)
     }
 
-    /// When a sleep with this deadline ends for a look whether its thread was cancelled.
+    /// Returns the earlier of `deadline` and the time of the next check for cancellation.
     pub(crate) fn slice(&self, deadline: Option<Instant>) -> Instant {
         let slice = Instant::from_micros(self.now().as_micros().saturating_add(SLICE_MICROS));
         deadline.map_or(slice, |deadline| deadline.min(slice))
@@ -152,10 +154,12 @@ impl<B: Host> Opened<B> {
         self.sleepers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something to sleep on, for a whole wait: the process may have no descriptors for another one later.
+    /// Takes a sleeper for a whole wait.
+    ///
+    /// The wait keeps it, because the process may have no descriptors for another one later.
     ///
     /// # Errors
-    /// INSUFFICIENT_RESOURCES (DEVICE): there is nothing to sleep on.
+    /// INSUFFICIENT_RESOURCES (DEVICE): no sleeper can be made.
     pub(crate) fn sleeper(&self) -> Result<Sleeper<'_, B>> {
         let known = self.sleepers().pop();
         let wait = match known {
@@ -169,7 +173,7 @@ impl<B: Host> Opened<B> {
         })
     }
 
-    /// Lets the adapter make progress until `care` is another, on a thread that does nothing else.
+    /// Drives the adapter, on a thread of its own, until `care` differs from `mine`.
     fn keep(&self, mine: u8, care: &AtomicU8, keeper: &Mutex<Option<Waker>>) {
         let sleeper = match mine {
             ATTENDED => B::attendant(&self.ground),
@@ -181,7 +185,8 @@ impl<B: Host> Opened<B> {
         let waker = sleeper.waker();
         {
             let mut keeper = keeper.lock().unwrap_or_else(PoisonError::into_inner);
-            // Whoever changes the care looks for the waker after that: either finds it, or is seen here.
+            // A thread that changes `care` takes the waker afterwards. Either it finds this waker,
+            // or this check sees its change.
             if care.load(Ordering::Acquire) != mine {
                 return;
             }
@@ -196,15 +201,15 @@ impl<B: Host> Opened<B> {
     }
 }
 
-/// What a thread sleeps on in a wait; kept for others when it is dropped.
+/// A sleeper that one wait uses; dropping it returns it to the adapter.
 pub(crate) struct Sleeper<'o, B: Host> {
     opened: &'o Opened<B>,
-    /// There until it is dropped.
+    /// Present until the drop.
     wait: Option<B::Wait>,
 }
 
 impl<B: Host> Sleeper<'_, B> {
-    /// What it sleeps on.
+    /// Returns the backend's sleeper.
     pub(crate) fn get(&mut self) -> Option<&mut B::Wait> {
         self.wait.as_mut()
     }
@@ -216,12 +221,12 @@ impl<B: Host> Drop for Sleeper<'_, B> {
     }
 }
 
-/// The backends that can be open.
+/// An open adapter of one of the backends.
 #[cfg_attr(
     feature = "verbs",
     expect(
         clippy::large_enum_variant,
-        reason = "it is a part of an adapter, which is in a box"
+        reason = "each value is a field of an adapter, which is in a box"
     )
 )]
 pub(crate) enum Device {
@@ -230,7 +235,7 @@ pub(crate) enum Device {
     Verbs(Opened<backend_verbs::VerbsBackend>),
 }
 
-/// Evaluates an expression for the open adapter, whatever its backend.
+/// Evaluates an expression for the open adapter of any backend.
 macro_rules! with_device {
     ($adapter:expr, $opened:ident => $result:expr) => {
         match &$adapter.device {
@@ -242,7 +247,9 @@ macro_rules! with_device {
 }
 pub(crate) use with_device;
 
-/// As `with_device`, where each instruction counts: what the expression is for the mock is a function of its own, out of the way of devices.
+/// Evaluates as `with_device`, with the fewest instructions for a device of verbs.
+///
+/// For the mock, the expression is a cold function of its own.
 macro_rules! with_device_first {
     ($adapter:expr, $opened:ident => $result:expr) => {
         match &$adapter.device {
@@ -254,14 +261,17 @@ macro_rules! with_device_first {
 }
 pub(crate) use with_device_first;
 
-/// Calls a function, in a function.
+/// Calls a function in a cold function that is never inlined.
 #[cold]
 #[inline(never)]
 pub(crate) fn aside<R>(call: impl FnOnce() -> R) -> R {
     call()
 }
 
-/// What the line of `dat.conf` said that the registry opened an adapter by, and expects to be told again.
+/// Version and thread safety that the registry opened an adapter by.
+///
+/// They come from the line of `dat.conf` or the discovered device. The registry expects queries to
+/// return them again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Registered {
     pub(crate) major: u32,
@@ -271,40 +281,41 @@ pub(crate) struct Registered {
     pub(crate) provider: usize,
 }
 
-/// An open adapter with everything that C sees of it.
+/// An open adapter with all data that C sees of it.
 pub(crate) struct Adapter {
     pub(crate) device: Device,
     pub(crate) cells: Cells,
     pub(crate) registered: Registered,
-    /// By which it was opened.
+    /// The name that the adapter was opened by.
     pub(crate) name: CString,
     pub(crate) handle: CHandle,
-    /// The consumer did not want the asynchronous event dispatcher.
+    /// Set if the consumer did not want the asynchronous event dispatcher.
     pub(crate) keeps_async_evd: bool,
     pub(crate) address: SocketAddress,
     pub(crate) named: NamedAttributes,
     attachments: Mutex<BTreeMap<u64, Box<Attachment>>>,
-    /// What lets it make progress beside the calls of the program.
+    /// State of the thread that drives the adapter outside of calls, a constant below.
     care: AtomicU8,
-    /// Wakes the thread that does.
+    /// Wakes the thread that drives the adapter.
     keeper: Mutex<Option<Waker>>,
-    /// Dequeues that found nothing.
+    /// Number of dequeues that found nothing.
     found_nothing: AtomicU32,
-    /// Waits that found nothing.
+    /// Record of the waits that found nothing.
     pub(crate) courtesy: Courtesy,
 }
 
-/// Nothing does.
+/// No thread drives the adapter.
 const ALONE: u8 = 0;
-/// A thread takes in what happens to connections and on the device: other adapters are open, and who waits in one of them does not
-/// do that here.
+/// A thread handles connections and device events, but no completions.
+///
+/// Other adapters are open, and a thread that waits in one of them does not drive this one.
 const ATTENDED: u8 = 1;
-/// A thread does all there is, because somebody is to be called.
+/// A thread drives everything, because agents have to be called.
 const KEPT: u8 = 2;
-/// It is closed.
+/// The adapter is closed.
 const CLOSED: u8 = 3;
 
-/// What query structures and events of an object point to.
+/// Data that query structures and events of an object point to.
 #[derive(Clone, Copy)]
 pub(crate) struct Attachment {
     pub(crate) private_data: [u8; PRIVATE_DATA_MAX],
@@ -313,28 +324,30 @@ pub(crate) struct Attachment {
     pub(crate) cookie: [u8; LMR_COOKIE_SIZE],
 }
 
-/// So many dequeues that find nothing come before others go on.
+/// Number of dequeues that find nothing between two yields of the processor.
 const EMPTY_DEQUEUES: u32 = 256;
 
-/// Most adapters that are open at a time.
+/// Maximum number of adapters that are open at a time.
 const MOST: usize = 1 << 15;
 
 static ADAPTERS: [Slot<Adapter>; MOST] = [const { Slot::new() }; MOST];
 
-/// The first place that is this process's; those before it were its parent's.
+/// First slot of this process; the slots below it were its parent's.
 static FIRST: AtomicUsize = AtomicUsize::new(0);
 
-/// Places up to this one were ever used.
+/// End of the slots that were ever tried for an adapter.
 static REACHED: AtomicUsize = AtomicUsize::new(0);
 
-/// Adapters that are open.
+/// Number of open adapters.
 static OPEN: AtomicUsize = AtomicUsize::new(0);
 
-/// Shuts the adapters of the parent in a process that was just forked: their threads and devices are the parent's.
-/// Drops nothing, takes no lock and allocates nothing.
+/// Abandons the adapters of the parent in a process that was just forked.
+///
+/// Their threads and devices are the parent's. Drops nothing, takes no lock and allocates nothing.
 pub(crate) fn abandon_all() {
     let reached = REACHED.load(Ordering::Relaxed);
-    // Those before the first were abandoned by the parent: a count that is raised again overflows.
+    // The parent abandoned the slots below `first` itself. Raising their counts again would
+    // overflow them in time.
     let first = FIRST.load(Ordering::Relaxed);
     for slot in ADAPTERS.iter().take(reached).skip(first) {
         slot.abandon();
@@ -343,7 +356,7 @@ pub(crate) fn abandon_all() {
     OPEN.store(0, Ordering::Relaxed);
 }
 
-/// What can be opened.
+/// A device that can be opened.
 pub(crate) trait Opening {
     /// Opens the device.
     ///
@@ -356,7 +369,7 @@ impl Adapter {
     /// Opens an adapter.
     ///
     /// # Errors
-    /// INSUFFICIENT_RESOURCES (MEMORY): too many are open; and those of the device.
+    /// INSUFFICIENT_RESOURCES (MEMORY): too many adapters are open; and the errors of the device.
     pub(crate) fn open(
         opening: &impl Opening,
         name: &CStr,
@@ -364,7 +377,7 @@ impl Adapter {
         keeps_async_evd: bool,
         async_evd_min_qlen: i32,
     ) -> Result<Entered<'static, Self>> {
-        // One after the other, so that an empty place stays empty until it is filled.
+        // One open at a time, so that an empty slot stays empty until it is filled.
         static TURN: PerProcess<Mutex<()>> = PerProcess::new();
         static SMALL: AtomicBool = AtomicBool::new(false);
         let full = Error::insufficient_resources(Subtype::ResourceMemory);
@@ -380,7 +393,8 @@ impl Adapter {
             .iter()
             .enumerate()
             .skip(FIRST.load(Ordering::Relaxed))
-            // Before the look, which takes a lock: a child that is forked meanwhile begins behind it.
+            // Raised before `is_empty` takes the slot's lock: a child that is forked there starts
+            // after this slot.
             .inspect(|(index, _)| {
                 REACHED.fetch_max(index + 1, Ordering::Relaxed);
             })
@@ -412,7 +426,8 @@ impl Adapter {
             opened.ia.extensions(),
         ));
         if registered.major >= 2 {
-            // Programs for 2.0 wait for it.
+            // Programs for 2.0 wait for the event of a shared queue's endpoint whose connection
+            // ended.
             with_device!(adapter, opened => opened.ia.report_shared_ends());
         }
         adapter.address = SocketAddress::new(told.ia.ia_address);
@@ -425,7 +440,7 @@ impl Adapter {
             adapter.attend();
         }
         if before == 1 {
-            // The one that was alone so far.
+            // The adapter that was the only one so far has no thread yet.
             let mut others = ADAPTERS.iter().filter_map(Slot::enter);
             let other = others.find(|other| other.handle != adapter.handle);
             if let Some(other) = other {
@@ -435,7 +450,9 @@ impl Adapter {
         Ok(adapter)
     }
 
-    /// Connections go on from now on while the program waits in another adapter. Without a thread to be had they do so in calls alone.
+    /// Starts a thread that handles connections while the program waits in another adapter.
+    ///
+    /// If no thread can be started, only calls on this adapter handle them.
     fn attend(&self) {
         let is_for_us = match &self.device {
             Device::Mock(_) => false,
@@ -447,7 +464,7 @@ impl Adapter {
         }
     }
 
-    /// Has a thread care for the adapter if nothing has since `before`.
+    /// Starts a thread for the state `care` if the state is `before`.
     fn care_for(&self, before: u8, care: u8) -> Result<()> {
         let change = self
             .care
@@ -477,19 +494,19 @@ impl Adapter {
         }
     }
 
-    /// The adapter of an object, whatever the object is by now.
+    /// Returns the adapter of an object, even if the object is gone.
     #[inline(always)]
     pub(crate) fn of(handle: CHandle) -> Option<Entered<'static, Self>> {
         Self::at(handle.cell()?.slot())
     }
 
-    /// The adapter in a place.
+    /// Returns the adapter in a slot.
     #[inline(always)]
     pub(crate) fn at(slot: usize) -> Option<Entered<'static, Self>> {
         ADAPTERS.get(slot % MOST)?.enter()
     }
 
-    /// The adapter that a handle names itself. Another one may be in its place by now.
+    /// Returns the adapter that a handle names; `None` if another one has its slot by now.
     pub(crate) fn itself(handle: CHandle) -> Option<Entered<'static, Self>> {
         Self::of(handle).filter(|adapter| adapter.handle == handle)
     }
@@ -497,7 +514,7 @@ impl Adapter {
     /// Closes the adapter.
     ///
     /// # Errors
-    /// As `Ia::shut`; INVALID_HANDLE (IA) if somebody else closes it.
+    /// As `Ia::shut`; INVALID_HANDLE (IA) if another thread closed it first.
     pub(crate) fn close(entered: &Entered<'static, Self>, flags: CloseFlags) -> Result<()> {
         let backend = with_device!(entered, opened => opened.ia.shut(flags).map(drop));
         backend?;
@@ -511,11 +528,13 @@ impl Adapter {
         Ok(())
     }
 
-    /// A dequeue found nothing. Once in a while others go on then: the peer may wait for this processor, and without that would for a slice of the
-    /// scheduler's.
+    /// Counts a dequeue that found nothing, and yields the processor at every `EMPTY_DEQUEUES`th.
+    ///
+    /// The peer may need this processor. Without the yield it would wait for a time slice of the
+    /// scheduler.
     #[inline(always)]
     pub(crate) fn found_nothing(&self) {
-        // No thread has to be counted exactly.
+        // The count need not be exact: an update that another thread overwrites is lost.
         let count = self.found_nothing.load(Ordering::Relaxed).wrapping_add(1);
         self.found_nothing.store(count, Ordering::Relaxed);
         if count.is_multiple_of(EMPTY_DEQUEUES) {
@@ -523,7 +542,7 @@ impl Adapter {
         }
     }
 
-    /// An object is gone, and with it what structures pointed to for it.
+    /// Retires the handle of an object that is gone, and drops its attachment.
     pub(crate) fn retire(&self, object: impl Into<Handle>) {
         let object = object.into();
         self.cells.retire(object);
@@ -536,7 +555,9 @@ impl Adapter {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes what structures point to for an object, and calls `tell` with where it is. It stays there until the object is gone.
+    /// Calls `tell` with the attachment of an object, made on first use.
+    ///
+    /// The attachment keeps its address until the object is gone.
     pub(crate) fn attach<R>(
         &self,
         object: impl Into<Handle>,
@@ -555,12 +576,12 @@ impl Adapter {
         }))
     }
 
-    /// Lets the adapter make progress without calls from now on, because somebody is to be called.
+    /// Starts a thread that drives the adapter, because agents have to be called.
     ///
     /// # Errors
-    /// INSUFFICIENT_RESOURCES: the system has no thread to give.
+    /// INSUFFICIENT_RESOURCES: the system cannot start a thread.
     pub(crate) fn keep(&self) -> Result<()> {
-        // In this order: another thread may take it from alone to attended meanwhile.
+        // In this order: another thread may change the state from `ALONE` to `ATTENDED` in between.
         self.care_for(ALONE, KEPT)?;
         self.care_for(ATTENDED, KEPT)
     }

@@ -1,7 +1,8 @@
 //! Functions of the consumer that notification objects call.
 //!
-//! The core decides that an agent is due under its locks, and calls it after them. What is true of an agent in between, only this table knows: it is called if it
-//! is still there, once, and one that is freed meanwhile is not.
+//! The core decides under its locks that an agent is due, and calls it after it has released them.
+//! In between, only this table has the state of the agent. An agent is called once, if its entry is
+//! still there; one whose object is freed meanwhile is not called.
 
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -19,14 +20,14 @@ struct Enlisted {
     agent: Agent,
     /// Its notification object.
     cno: CHandle,
-    /// The adapter of that.
+    /// The adapter of the notification object.
     ia: CHandle,
-    /// The thread that calls it.
+    /// The thread that calls the agent, if one does.
     caller: Option<Thread>,
 }
 
 impl Enlisted {
-    /// Whether it is of this notification object, or of one of this adapter.
+    /// Returns true for an agent of this notification object, or of any in this adapter.
     fn is_of(&self, owner: CHandle) -> bool {
         self.cno == owner || self.ia == owner
     }
@@ -34,24 +35,26 @@ impl Enlisted {
 
 #[derive(Default)]
 struct Agents {
-    /// The number of the one that came last.
+    /// Number of the latest agent.
     last: u64,
-    /// By number, which the core has.
+    /// Agents by number; the core has the number.
     enlisted: BTreeMap<u64, Enlisted>,
-    /// Threads that wait until calls are over.
+    /// Threads that wait until calls of agents are over.
     waiters: BTreeMap<Thread, Waiter>,
 }
 
-/// What a thread waits for.
+/// The wait of a thread until calls of agents are over.
 struct Waiter {
     /// The notification object or adapter whose agents are not to be called any more.
     owner: CHandle,
-    /// Threads that call them, and that it does not wait for: they waited for this one before.
+    /// Threads that call such agents and are not waited for: they waited for this one before.
     excused: Vec<Thread>,
 }
 
 impl Agents {
-    /// The agent, and its adapter, if this thread is the one to call it.
+    /// Claims the call of an agent for this thread; returns the agent and its adapter.
+    ///
+    /// `None` if the agent is gone, or another thread calls it.
     fn begin(&mut self, number: u64) -> Option<(Agent, CHandle)> {
         let waiting = self.enlisted.get_mut(&number);
         let due = waiting.filter(|enlisted| enlisted.caller.is_none())?;
@@ -59,7 +62,7 @@ impl Agents {
         Some((due.agent, due.ia))
     }
 
-    /// The threads that a thread waits for.
+    /// Returns the threads that a thread waits for.
     fn awaited_by(&self, waiter: Thread) -> impl Iterator<Item = Thread> {
         let waits = self.waiters.get(&waiter);
         let of_waiter = waits.into_iter().flat_map(|waits| {
@@ -72,7 +75,7 @@ impl Agents {
         of_waiter.filter(move |caller| *caller != waiter)
     }
 
-    /// Whether a thread waits for another one, over however many between them.
+    /// Returns true if a thread waits for another one, directly or through others.
     fn waits_for(&self, waiter: Thread, awaited: Thread) -> bool {
         let mut reached = vec![waiter];
         let mut looked_at = 0;
@@ -90,7 +93,9 @@ impl Agents {
         false
     }
 
-    /// Notes that a thread waits. No thread waits for itself then, over however many others, if none did before.
+    /// Notes that a thread waits.
+    ///
+    /// If there was no circle of waiting threads before, there is none afterwards.
     fn begin_to_wait(&mut self, waiter: Thread, owner: CHandle) {
         let excused = Vec::new();
         self.waiters.insert(waiter, Waiter { owner, excused });
@@ -102,7 +107,7 @@ impl Agents {
     }
 }
 
-/// Told when a call is over.
+/// Notified when a call is over.
 static OVER: Condvar = Condvar::new();
 
 fn agents() -> MutexGuard<'static, Agents> {
@@ -110,7 +115,9 @@ fn agents() -> MutexGuard<'static, Agents> {
     AGENTS.this().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes an agent that of a notification object: `give` hands it to the core, and returns the former one.
+/// Makes an agent that of a notification object.
+///
+/// `give` hands it to the core and returns the former one.
 ///
 /// # Errors
 /// Those of `give`; the agent is not called then.
@@ -120,7 +127,8 @@ pub(crate) fn associate(
     ia: CHandle,
     give: impl FnOnce(Option<ProxyAgent>) -> Result<Option<ProxyAgent>>,
 ) -> Result<()> {
-    // Held over `give`: a call that comes at once finds the agent, and a close finds just those that the core took.
+    // Locked across `give`: a call that comes at once finds the agent, and a close finds only
+    // agents that the core took.
     let mut agents = agents();
     let number = agents.last + 1;
     let proxy = agent.is_some().then_some(ProxyAgent {
@@ -145,7 +153,7 @@ pub(crate) fn associate(
     Ok(())
 }
 
-/// The agent that the core has.
+/// Returns the agent for the one that the core has.
 pub(crate) fn known(agent: Option<ProxyAgent>) -> Agent {
     let number = agent.map(|agent| agent.instance_data);
     number
@@ -153,7 +161,9 @@ pub(crate) fn known(agent: Option<ProxyAgent>) -> Agent {
         .unwrap_or(Agent::NONE)
 }
 
-/// The notification object is freed: its agents are not called any more, and none is being called on another thread when this returns.
+/// Ends the calls of agents for a notification object that is freed.
+///
+/// No agent of the object is called later, and when this returns, no other thread is calling one.
 pub(crate) fn dismiss(cno: CHandle) {
     let mut agents = agents();
     let enlisted = &mut agents.enlisted;
@@ -162,9 +172,10 @@ pub(crate) fn dismiss(cno: CHandle) {
     wait(cno);
 }
 
-/// The adapter is closed, its notification objects are gone: agents that the core has not called are called without a dispatcher, and none is being called on
-/// another thread when this returns.
+/// Ends the calls of agents for a closed adapter, whose notification objects are gone.
 ///
+/// Agents that are not called yet are called without a dispatcher. When this returns, no other
+/// thread is calling one.
 /// Spec: IAC-02, CNW-05
 pub(crate) fn release(ia: CHandle) {
     let next = || {
@@ -181,8 +192,10 @@ pub(crate) fn release(ia: CHandle) {
     wait(ia);
 }
 
-/// Waits until no other thread calls an agent of the notification object or adapter: what a consumer frees then is not used any more. Agents that end each
-/// other's objects would wait for ever; the last one of them does not wait for those that wait for it.
+/// Waits until no other thread calls an agent of the notification object or adapter.
+///
+/// The consumer may free memory afterwards that the agents used. Agents that end each other's
+/// objects would wait for ever, so the last one does not wait for those that wait for it.
 fn wait(owner: CHandle) {
     let own = this_thread();
     let mut agents = agents();
@@ -193,7 +206,7 @@ fn wait(owner: CHandle) {
     agents.waiters.remove(&own);
 }
 
-/// Called by the core, with no lock held.
+/// Calls an agent for the core, which holds no lock.
 ///
 /// Spec: CNC-02, CNW-05
 fn call(number: u64, evd: Option<EvdId>) {
@@ -204,9 +217,9 @@ fn call(number: u64, evd: Option<EvdId>) {
     }
 }
 
-/// Does the call that has begun.
+/// Makes the call that `begin` claimed.
 fn finish(number: u64, agent: Agent, evd: CHandle) {
-    // A thread that were cancelled there would leave our frames, too.
+    // A thread that were cancelled in the agent would also unwind through frames of this library.
     uncancelled(|| agent.call(evd));
     agents().enlisted.remove(&number);
     OVER.notify_all();
@@ -222,7 +235,7 @@ mod tests {
 
     use super::*;
 
-    /// Handles of nothing.
+    /// Returns handles that name no object.
     const fn owners(first: usize) -> (CHandle, CHandle) {
         (
             CHandle::from_address(first),
@@ -230,7 +243,7 @@ mod tests {
         )
     }
 
-    /// An agent of its own that counts how often it is called; it is told of no dispatcher.
+    /// Defines an agent that counts its calls and expects a null dispatcher.
     macro_rules! counting {
         ($agent:ident, $calls:ident) => {
             static $calls: AtomicUsize = AtomicUsize::new(0);
@@ -241,7 +254,7 @@ mod tests {
         };
     }
 
-    /// Enlists an agent in place of `former`, and returns what the core has then.
+    /// Makes an agent that of an object in place of `former`; returns the core's agent.
     fn given(
         agent: Agent,
         (cno, ia): (CHandle, CHandle),
@@ -256,7 +269,7 @@ mod tests {
         core
     }
 
-    /// What the core decided is done, however late.
+    /// Makes a call that the core decided on earlier.
     fn do_call(agent: Option<ProxyAgent>) {
         let agent = agent.expect("an agent");
         (agent.function)(agent.instance_data, None);
@@ -303,7 +316,7 @@ mod tests {
         let due = given(Agent::of(first), owners, replaced);
         do_call(replaced);
         assert_eq!(FIRST.load(Ordering::Relaxed), 0);
-        // The core has decided to call it, and so has no former one.
+        // The core has decided on the call, so it returns no former agent.
         let latest = given(Agent::of(second), owners, None);
         do_call(due);
         let none = given(Agent::NONE, owners, latest);

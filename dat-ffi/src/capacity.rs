@@ -1,8 +1,8 @@
-//! How much of everything an adapter holds.
+//! Capacities of an adapter.
 
 use dat_core::flags::HandleKind;
 
-/// The slots of an adapter.
+/// Number of slots of each kind in an adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Capacity {
     pub(crate) endpoints: usize,
@@ -14,17 +14,20 @@ pub(crate) struct Capacity {
     pub(crate) zones: usize,
     pub(crate) local_regions: usize,
     pub(crate) remote_regions: usize,
-    /// Events that are no completions, of all dispatchers together; a dispatcher takes as many as it is long.
+    /// Events that are not completions, of all dispatchers together. A dispatcher takes as many as
+    /// its queue length.
     pub(crate) events: usize,
-    /// Requests and receives, of all queues together.
+    /// Posted requests and receives, of all queues together.
     pub(crate) records: usize,
 }
 
 impl Capacity {
-    /// For the adapter that is opened beside so many others: what a few share is plenty, and what many have must be small, because
-    /// an adapter has room in the process for all that there can be, though it takes memory for what there is alone.
+    /// Returns the capacity of an adapter that is opened while `others` are open.
+    ///
+    /// An adapter reserves address space for all its slots, and takes memory only for those in use.
+    /// A few adapters may be large; many must be small.
     pub(crate) const fn beside(others: usize) -> Self {
-        // Sizes of the small one; the others are multiples.
+        // Multiples of the smallest size.
         let times = match others {
             0..2 => 72,
             2..64 => 8,
@@ -45,7 +48,7 @@ impl Capacity {
         }
     }
 
-    /// How many objects of a kind there can be.
+    /// Returns the maximum number of objects of a kind.
     pub(crate) const fn of(&self, kind: HandleKind) -> usize {
         match kind {
             HandleKind::Cr => self.connection_requests,

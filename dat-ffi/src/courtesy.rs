@@ -1,27 +1,29 @@
-//! Whether who is about to sleep lets others go on first.
+//! Decision whether a thread that is about to sleep yields the processor first.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
-/// So many times in a row it may bring nothing.
+/// Number of yields in a row without a result that are allowed.
 const IN_VAIN: u32 = 4;
-/// So many times it is left out then, before the next try.
+/// Number of yields that are left out then; one more is left out before the next try.
 const LEFT_OUT: u32 = 64;
 
-/// What came of letting others go on.
+/// Record of the results of yielding the processor.
 ///
-/// A peer on the same processor may have ready by then what is waited for, which saves asking to be woken, the sleep, and being woken: five times as much. Where
-/// peers have processors of their own, or the scheduler does not let them go on now, it is a call of the system for nothing.
+/// A peer on the same processor may produce the awaited event during the yield. That saves arming
+/// the wake-up, the sleep and the wake-up, which cost five times as much. The yield is a useless
+/// system call if peers have processors of their own, or if the scheduler does not run them now.
 #[derive(Debug, Default)]
 pub(crate) struct Courtesy {
-    /// Times in a row that it brought nothing, or was left out.
+    /// Number of yields in a row that brought nothing or were left out.
     in_vain: AtomicU32,
 }
 
 impl Courtesy {
-    /// Lets others go on and looks again, unless that brought nothing lately.
+    /// Yields the processor and looks again, unless recent yields brought nothing.
     ///
-    /// Threads that do so at the same time may miss what the other one noted, which is as good.
+    /// Threads that call this at the same time may overwrite each other's count, which does no
+    /// harm.
     pub(crate) fn give_way<R>(&self, look: impl FnOnce() -> Option<R>) -> Option<R> {
         let in_vain = self.in_vain.load(Ordering::Relaxed);
         let note = |times| self.in_vain.store(times, Ordering::Relaxed);
@@ -41,7 +43,7 @@ impl Courtesy {
 mod tests {
     use super::*;
 
-    /// Of so many sleeps, how many were preceded by a look, if looks find that.
+    /// Returns the number of looks in `sleeps` calls, if each look finds `found`.
     fn looks(courtesy: &Courtesy, sleeps: u32, found: Option<u8>) -> u32 {
         let mut looks = 0;
         for _ in 0..sleeps {

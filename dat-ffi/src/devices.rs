@@ -1,4 +1,4 @@
-//! Which device a name means.
+//! Devices by their names in `dat.conf`.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -19,7 +19,7 @@ use crate::complaint::complain;
 pub(crate) enum Named {
     /// A host of the fabric in this process.
     Mock(Host),
-    /// An RDMA device: its name or that of its network interface, or an address, with a port if one was given.
+    /// An RDMA device: its name, its network interface's name or an address, with an optional port.
     Verbs(String),
 }
 
@@ -27,9 +27,9 @@ pub(crate) enum Named {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Host {
     number: u8,
-    /// Whether it has the operations beyond the interface.
+    /// True if the host has the extended operations.
     is_extended: bool,
-    /// Whether its processor and its device see the same memory without `dat_lmr_sync_rdma_*`.
+    /// True if processor and device see the same memory without `dat_lmr_sync_rdma_*`.
     is_coherent: bool,
 }
 
@@ -42,7 +42,7 @@ impl Host {
         }
     }
 
-    /// Reads the words behind the number; `None` if one is unknown.
+    /// Parses the words after the number; `None` if one is unknown.
     fn with<'w>(self, mut words: impl Iterator<Item = &'w str>) -> Option<Self> {
         words.try_fold(self, |host, word| match word {
             "extended" => Some(Self {
@@ -59,8 +59,10 @@ impl Host {
 }
 
 impl Named {
-    /// Reads the instance data of a line: `mock`, `mock 7`, `mock 7 extended`, `mock 7 non-coherent`, `rxe0`, `mlx5_0 2`, `eth2 0`, `10.9.0.1`. If it is empty, the name of the
-    /// line says it.
+    /// Parses the instance data of a line, or its name if the data is empty.
+    ///
+    /// Examples: `mock`, `mock 7`, `mock 7 extended`, `mock 7 non-coherent`, `rxe0`, `mlx5_0 2`,
+    /// `eth2 0`, `10.9.0.1`.
     pub(crate) fn parse(instance_data: &str, ia_name: &str) -> Self {
         let mut words = instance_data.split_whitespace();
         let device = words.next().unwrap_or(ia_name);
@@ -71,14 +73,14 @@ impl Named {
             return Self::Mock(host);
         }
         Self::Verbs(match number {
-            // A port 0 is any.
+            // Port 0 stands for any port.
             None | Some("0") => device.to_owned(),
             Some(port) => format!("{device}:{port}"),
         })
     }
 }
 
-/// As [`explain`], for C.
+/// Returns the text of [`explain`] for C.
 pub(crate) fn explanation(ours: u32, info: In<ProviderInfo>, instance_data: Text) -> StaticText {
     let info = info.get();
     let words = instance_data.get().unwrap_or_default();
@@ -86,7 +88,9 @@ pub(crate) fn explanation(ours: u32, info: In<ProviderInfo>, instance_data: Text
     StaticText::kept(said.and_then(|said| CString::new(said).ok()))
 }
 
-/// Why a line of `dat.conf` with a library of ours opens no adapter; `None` if it may open one.
+/// Explains why a line of `dat.conf` with this library opens no adapter.
+///
+/// `None` if it may open one.
 pub(crate) fn explain(ours: u32, info: &ProviderInfo, instance_data: &CStr) -> Option<String> {
     if info.major != ours {
         let (library, other) = match ours {
@@ -108,7 +112,7 @@ pub(crate) fn explain(ours: u32, info: &ProviderInfo, instance_data: &CStr) -> O
     }
 }
 
-/// Why no RDMA device is known by a name.
+/// Explains why no RDMA device has a name; `None` if one has.
 fn unknown(name: &str) -> Option<String> {
     if name == "mock" || name.starts_with("mock:") {
         return Some("hosts of the mock have the numbers 1 to 254, behind which nothing but `extended` and `non-coherent` may stand".into());
@@ -135,9 +139,9 @@ fn unknown(name: &str) -> Option<String> {
     ))
 }
 
-/// Whether a name is one of the ports, or leads to one.
+/// Returns true if a name is that of a port, or leads to one.
 fn is_known(name: &str, ports: &[String]) -> bool {
-    // A device with one port is listed without its number.
+    // A device with one port is listed without the port's number.
     let (device, port) = name.rsplit_once(':').unwrap_or((name, "1"));
     let is_meant = |known: &String| {
         let (other, number) = known.rsplit_once(':').unwrap_or((known, "1"));
@@ -146,12 +150,12 @@ fn is_known(name: &str, ports: &[String]) -> bool {
     ports.iter().any(is_meant) || leads_to_one(name, device)
 }
 
-/// Whether it is an interface or an address, which tells the port by itself.
+/// Returns true for an interface or an address, which determines the port by itself.
 #[cfg(feature = "verbs")]
 fn leads_to_one(name: &str, device: &str) -> bool {
     let leads = |name: &str| {
         let port = backend_verbs::device_of(name);
-        // Names of devices come back as they are, whatever their port.
+        // `device_of` returns names of devices unchanged, with any port.
         port.is_some_and(|port| port != name)
     };
     leads(name) || leads(device)
@@ -162,23 +166,25 @@ const fn leads_to_one(_name: &str, _device: &str) -> bool {
     false
 }
 
-/// Whether this process may open no file at all any more (`RLIMIT_NOFILE`), which is why a library was not loaded: the loader opens one at a time.
+/// Returns true if this process can open no file (`RLIMIT_NOFILE`).
+///
+/// This explains why a library was not loaded, because the loader opens one file at a time.
 pub(crate) fn may_open_nothing() -> bool {
     File::open("/dev/null").is_err_and(|error| is_for_descriptors(&error))
 }
 
-/// Whether it is for want of descriptors that a file cannot be opened.
+/// Returns true if a file cannot be opened for lack of descriptors.
 pub(crate) fn is_for_descriptors(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
-/// The devices of this host, with names to open them by: RDMA devices, and the mock.
+/// Lists the devices of this host by names that open them: RDMA devices, then the mock.
 ///
 /// # Errors
-/// INSUFFICIENT_RESOURCES (DEVICE): for want of descriptors it cannot be known what there is.
+/// INSUFFICIENT_RESOURCES (DEVICE): there are no descriptors to list the devices with.
 #[cfg_attr(
     not(feature = "verbs"),
-    expect(clippy::unnecessary_wraps, reason = "as where there are devices")
+    expect(clippy::unnecessary_wraps, reason = "it fails only with RDMA devices")
 )]
 pub(crate) fn found() -> Result<Vec<(String, Named)>> {
     let first = Named::Mock(Host::new(1));
@@ -209,7 +215,7 @@ impl Opening for Named {
     }
 }
 
-/// The fabric of this process, with its thread. Both stay as long as the process.
+/// The fabric of this process with its thread. Both stay as long as the process.
 struct Running {
     fabric: Fabric,
     _thread: FabricThread,
@@ -259,7 +265,7 @@ fn verbs(name: &str, capacity: &Capacity, async_evd_min_qlen: i32) -> Result<Dev
         _ => Error::new(ErrorKind::ProviderNotFound, Subtype::NameNotRegistered),
     };
     let known = backend_verbs::device_of(name).or_else(|| {
-        // An interface or an address tells the port by itself.
+        // An interface or an address determines the port by itself.
         let (interface, _port) = name.rsplit_once(':')?;
         backend_verbs::device_of(interface)
     });

@@ -1,7 +1,9 @@
-//! Names with versions, by which programs find the functions of a library.
+//! Versioned names, by which programs find the functions of a library.
 
-/// Exports functions of a module under their own names with a version, which the compiler has no way to give them: each is a jump to
-/// the function. The version has to be defined in a script for the linker.
+/// Exports functions of a module under their own names with a version.
+///
+/// The compiler cannot give versions, so each export is a jump to the function. A script for the
+/// linker has to define the version.
 #[cfg(target_arch = "x86_64")]
 #[macro_export]
 macro_rules! export_with_version {

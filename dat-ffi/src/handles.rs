@@ -1,12 +1,13 @@
-//! Handles as C has them: addresses of cells that are ours.
+//! Handles as C has them: addresses of cells of this library.
 //!
-//! A registry reads the first word behind a handle, the address of the provider's table, before it calls us, so a handle has to be
-//! an address of memory that stays. We ourselves never follow one: a value is a handle if it is the address of one of our cells,
-//! which subtraction tells, and names the object that the cell says. What the cell says is a handle of the core, which carries
-//! kind, generation and adapter, and is checked there.
+//! A registry reads the first word at a handle, the address of the provider's table, before it
+//! calls this library. So a handle must be an address of memory that stays. This library never
+//! follows a handle. A value is a handle if it is the address of a cell, which a subtraction tells,
+//! and it names the object that the cell holds. The cell holds a handle of the core with kind,
+//! generation and adapter, which the core checks.
 //!
-//! A cell whose object is gone is used again only after [`QUARANTINE`] others, so that a stale handle is told from a live one for
-//! as long.
+//! A cell whose object is gone is used again only after [`QUARANTINE`] other cells. Until then a
+//! stale handle differs from all live ones.
 
 use std::collections::VecDeque;
 use std::ptr;
@@ -19,12 +20,12 @@ use dat_core::{Error, Result, Subtype};
 
 use crate::boundary::{self, PerProcess, has_memory};
 
-/// Objects of this process, those in quarantine included.
+/// Maximum number of objects of this process, including the cells in quarantine.
 const CELLS: usize = 1 << 18;
-/// Cells that are free before the first of them is used again.
+/// Number of cells that are free before the first of them is used again.
 const QUARANTINE: usize = 1 << 16;
 
-/// A handle as C has it; any value may come from there.
+/// A handle as C has it; C may pass any value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct CHandle(usize);
@@ -32,17 +33,17 @@ pub struct CHandle(usize);
 impl CHandle {
     /// The null handle.
     pub(crate) const NULL: Self = Self(0);
-    /// In place of an asynchronous event dispatcher: there is one elsewhere, and no other is wanted.
+    /// Stands for an asynchronous event dispatcher that exists elsewhere; no other is wanted.
     pub(crate) const ASYNC_EXISTS: Self = Self(1);
-    /// In place of an asynchronous event dispatcher: there is one that the caller cannot have.
+    /// Stands for an asynchronous event dispatcher that the caller cannot have.
     pub(crate) const OUT_OF_SCOPE: Self = Self(2);
 
-    /// The handle with this value.
+    /// Makes the handle with this value.
     pub(crate) const fn from_address(address: usize) -> Self {
         Self(address)
     }
 
-    /// The value.
+    /// Returns the value.
     pub(crate) const fn address(self) -> usize {
         self.0
     }
@@ -51,7 +52,7 @@ impl CHandle {
         self.0 == 0
     }
 
-    /// The core's handle of what this one names, or one that names nothing.
+    /// Returns the core's handle of the object, or one that names nothing.
     #[inline(always)]
     pub(crate) fn named(self) -> Handle {
         match self.cell() {
@@ -61,22 +62,24 @@ impl CHandle {
         }
     }
 
-    /// As `named`, of a handle that may be absent.
+    /// Returns as `named` does, but `None` for the null handle.
     #[inline(always)]
     pub(crate) fn named_or_none(self) -> Option<Handle> {
         (!self.is_null()).then(|| self.named())
     }
 
-    /// The core's handle of an object of a kind, if that is what this one names, and the place of its adapter.
+    /// Returns the core's handle of an object of `kind`, and the slot of its adapter.
+    ///
+    /// `None` if the handle names no object of that kind.
     #[inline(always)]
     pub(crate) fn object(self, kind: HandleKind) -> Option<(Handle, usize)> {
         let cell = self.cell()?;
-        // A cell without an object has the null handle, which is of no kind.
+        // The null handle of a cell without an object has no kind.
         let object = cell.object();
         (object.kind() == Some(kind)).then(|| (object, cell.slot()))
     }
 
-    /// The cell at this address.
+    /// Returns the cell at this address.
     #[inline(always)]
     pub(crate) fn cell(self) -> Option<&'static Cell> {
         let offset = self.0.wrapping_sub(ptr::from_ref(&ARENA).addr());
@@ -87,22 +90,23 @@ impl CHandle {
     }
 }
 
-/// A handle that names nothing anywhere: there is no such kind.
+/// A handle that names nothing anywhere: no kind has its number.
 const NOTHING: Handle = Handle::from_raw(u64::MAX);
 
-/// What a handle points to. All zero until it is used for the first time.
+/// Memory that a handle points to; all zero until it is first used.
 #[derive(Debug)]
 #[repr(C, align(32))]
 pub(crate) struct Cell {
-    /// The address of the table that a registry calls through. It stays when the object is gone, so that the call still comes to us.
+    /// Address of the table that a registry calls through. It stays when the object is gone, so
+    /// that a call with a stale handle still reaches this library.
     provider: AtomicUsize,
-    /// The core's handle of the object; null when there is none.
+    /// The core's handle of the object; null if there is none.
     object: AtomicU64,
-    /// The same, and of the former object when there is none, for events that name it late.
+    /// The core's handle of the object or else the former one, for late events.
     latest: AtomicU64,
-    /// The adapter of the object.
+    /// Slot of the object's adapter.
     slot: AtomicU32,
-    /// Whatever its maker wants to find again; 0 at first.
+    /// Value set by the creator of the object; 0 at first.
     mark: AtomicU32,
 }
 
@@ -117,7 +121,7 @@ static ARENA: [Cell; CELLS] = [const {
 }; CELLS];
 
 impl Cell {
-    /// The core's handle of the object; one that names nothing if it is gone.
+    /// Returns the core's handle of the object; if it is gone, one that names nothing.
     #[inline(always)]
     fn handle(&self) -> Handle {
         match self.object.load(Ordering::Acquire) {
@@ -126,24 +130,24 @@ impl Cell {
         }
     }
 
-    /// As `handle`, but the null handle if the object is gone.
+    /// Returns the core's handle of the object, or the null handle if it is gone.
     #[inline(always)]
     pub(crate) fn object(&self) -> Handle {
         Handle::from_raw(self.object.load(Ordering::Acquire))
     }
 
-    /// The place of the object's adapter.
+    /// Returns the slot of the object's adapter.
     #[inline(always)]
     pub(crate) fn slot(&self) -> usize {
         self.slot.load(Ordering::Relaxed) as usize
     }
 
-    /// Marks the object, until it is gone.
+    /// Sets the mark of the object, until the object is gone.
     pub(crate) fn set_mark(&self, mark: u32) {
         self.mark.store(mark, Ordering::Relaxed);
     }
 
-    /// The mark of the object.
+    /// Returns the mark of the object.
     #[inline(always)]
     pub(crate) fn mark(&self) -> u32 {
         self.mark.load(Ordering::Relaxed)
@@ -166,17 +170,18 @@ impl Cell {
         }
     }
 
-    /// The object is gone.
+    /// Forgets the object, which is gone, and frees the cell.
     fn retire(&self) {
         self.object.store(0, Ordering::Release);
         self.give_back();
     }
 }
 
-/// Cells from here on were never used, by this process or its parent. Changed by whoever holds the cells that are free.
+/// First cell that neither this process nor its parent ever used. Changed under the lock of
+/// `free_cells`.
 static FRESH: AtomicU32 = AtomicU32::new(0);
 
-/// Cells that had an object, longest free first.
+/// Indices of free cells that were in use before, longest free first.
 type Free = VecDeque<u32>;
 
 fn free_cells() -> MutexGuard<'static, Free> {
@@ -184,12 +189,12 @@ fn free_cells() -> MutexGuard<'static, Free> {
     FREE.this().lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Has cells take memory as they are used.
+/// Keeps the cells on small pages, so that they take memory as they are used.
 pub(crate) fn keep_small() {
     boundary::keep_small(&ARENA);
 }
 
-/// A cell for an object that is about to be made.
+/// A cell for an object that is about to be made; freed if it is dropped.
 #[derive(Debug)]
 pub(crate) struct Reserved(&'static Cell);
 
@@ -199,7 +204,7 @@ impl Drop for Reserved {
     }
 }
 
-/// Takes a cell.
+/// Reserves a cell.
 ///
 /// # Errors
 /// INSUFFICIENT_RESOURCES (MEMORY): there are too many objects, or the heap is exhausted.
@@ -211,7 +216,7 @@ pub(crate) fn reserve() -> Result<Reserved> {
     take_cell().ok_or(exhausted)
 }
 
-/// Takes a cell, also while the heap is exhausted.
+/// Reserves a cell, even if the heap is exhausted.
 fn take_cell() -> Option<Reserved> {
     let mut free = free_cells();
     let fresh = FRESH.load(Ordering::Relaxed);
@@ -226,26 +231,27 @@ fn take_cell() -> Option<Reserved> {
         .map(Reserved)
 }
 
-/// In place of the index of a cell.
+/// Value of a table entry without a cell.
 const NO_CELL: u32 = u32::MAX;
 
-/// From the objects of one adapter to their cells.
+/// Map from the objects of one adapter to their cells.
 #[derive(Debug)]
 pub(crate) struct Cells {
-    /// The address of the provider's table.
+    /// Address of the provider's table.
     provider: usize,
     slot: u32,
-    /// By kind and index of the core's handle: the index of the cell of the latest object there, which may be gone; `NO_CELL` if there was none.
+    /// By kind and index of the core's handle: index of the cell of the latest object there, which
+    /// may be gone, or `NO_CELL`.
     tables: [Box<[AtomicU32]>; HandleKind::ALL.len()],
-    /// Held while a cell comes to an object, or leaves it: a call that makes an object, and an event that names it, may do so at
-    /// a time.
+    /// Held while an object gets its cell or loses it. A call that makes an object and an event
+    /// that names it may run at the same time.
     turn: Mutex<()>,
-    /// By kind: no entry from there on was ever filled in. Changed in turn.
+    /// By kind: end of the entries that were ever filled in. Changed while `turn` is held.
     reached: [AtomicUsize; HandleKind::ALL.len()],
 }
 
 impl Cells {
-    /// For the adapter of a slot, which has up to `lengths(kind)` objects of a kind.
+    /// Makes the map for the adapter of a slot, with `lengths(kind)` entries for each kind.
     pub(crate) fn new(provider: usize, slot: u32, lengths: impl Fn(HandleKind) -> usize) -> Self {
         let table = |kind| {
             let entries = std::iter::repeat_with(|| AtomicU32::new(NO_CELL));
@@ -266,7 +272,7 @@ impl Cells {
         self.entry_of(object.kind()?, object)
     }
 
-    /// The entry of an object whose kind is known.
+    /// Returns the entry of an object whose kind is known.
     #[inline(always)]
     fn entry_of(&self, kind: HandleKind, object: Handle) -> Option<&AtomicU32> {
         // The lowest 16 bits of a handle are its index.
@@ -278,15 +284,16 @@ impl Cells {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The handle of an object that was just made.
+    /// Returns the handle of an object that was just made.
     pub(crate) fn publish(&self, cell: Reserved, object: Handle) -> CHandle {
         let _turn = self.turn();
-        // An event has already named it, or it is gone again.
+        // An event may have named the object already, so that it has a cell. It may even be gone
+        // again.
         self.known(object)
             .unwrap_or_else(|| self.settle(cell, object))
     }
 
-    /// Puts an object into a cell, in its turn.
+    /// Puts an object into a cell; the caller holds `turn`.
     fn settle(&self, cell: Reserved, object: Handle) -> CHandle {
         let Some((entry, index)) = self.entry(object).zip(cell.0.index()) else {
             // The core makes no more objects than it has slots.
@@ -295,10 +302,11 @@ impl Cells {
         let before = cell_of(entry.load(Ordering::Relaxed));
         if let Some(before) = before.filter(|before| self.is_at(before, &before.latest, entry)) {
             if before.latest.load(Ordering::Relaxed) > object.to_raw() {
-                // Generations grow: there is a later object where this one was.
+                // Generations grow: a later object has this index by now.
                 return CHandle::NULL;
             }
-            // Of an object that went without a call: a reserved service point, a request of a peer that left.
+            // The former object went without a call: a reserved service point, or a request of a
+            // peer that left.
             if self.is_at(before, &before.object, entry) {
                 before.retire();
             }
@@ -318,15 +326,19 @@ impl Cells {
         made.c_handle()
     }
 
-    /// Whether what a cell says is an object of ours with this entry; the cell may be somebody else's by now.
+    /// Returns true if `said`, a word of a cell, names an object with this entry.
+    ///
+    /// The cell may belong to another adapter by now; then the result is false.
     fn is_at(&self, cell: &Cell, said: &AtomicU64, entry: &AtomicU32) -> bool {
         let object = Handle::from_raw(said.load(Ordering::Acquire));
         let at = self.entry(object);
         at.is_some_and(|at| ptr::eq(at, entry)) && cell.slot.load(Ordering::Relaxed) == self.slot
     }
 
-    /// The handle of an object that the core names, be it gone; null if the core names none, if there is no cell for one that
-    /// the provider made, or if one that is gone has had a successor.
+    /// Returns the handle of an object of the core, even if it is gone.
+    ///
+    /// Null if the core names no object, if no cell is free for an object that the provider made,
+    /// or if an object that is gone has a successor.
     #[inline(always)]
     pub(crate) fn of(&self, object: Handle) -> CHandle {
         match self.known(object) {
@@ -335,7 +347,7 @@ impl Cells {
         }
     }
 
-    /// As `of`, of an endpoint.
+    /// Returns the handle of an endpoint, as `of` does.
     #[inline(always)]
     pub(crate) fn of_endpoint(&self, endpoint: EpId) -> CHandle {
         let object = endpoint.handle();
@@ -345,7 +357,7 @@ impl Cells {
         }
     }
 
-    /// As `of`, of what may be absent.
+    /// Returns the handle of an object as `of` does, null for `None`.
     pub(crate) fn of_some(&self, object: Option<impl Into<Handle>>) -> CHandle {
         object.map_or(CHandle::NULL, |object| self.of(object.into()))
     }
@@ -374,7 +386,7 @@ impl Cells {
         }
     }
 
-    /// An object is gone.
+    /// Retires the handle of an object that is gone.
     pub(crate) fn retire(&self, object: Handle) {
         let _turn = self.turn();
         let cell = self
@@ -385,7 +397,7 @@ impl Cells {
         }
     }
 
-    /// All objects are gone.
+    /// Retires the handles of all objects, which are gone.
     pub(crate) fn retire_all(&self) {
         let _turn = self.turn();
         let reached = self.reached.iter().map(|end| end.load(Ordering::Relaxed));
@@ -466,7 +478,7 @@ mod tests {
         assert_eq!(second.named(), NOTHING);
     }
 
-    /// A queued event may name an object that was freed, and whose place in the core another one has.
+    /// A queued event may name a freed object whose index now belongs to another one.
     ///
     /// Spec: GEN-03
     #[test]
@@ -482,7 +494,7 @@ mod tests {
         assert_eq!((cells.of(new), next.named()), (next, new));
     }
 
-    /// A peer may ask for a service point before the call that makes it has returned.
+    /// A peer may connect to a service point before the call that makes it returns.
     #[test]
     fn an_event_may_come_before_the_call_returns() {
         let cells = Cells::new(0, 1, |_| 4);
@@ -491,7 +503,7 @@ mod tests {
         assert_eq!(cells.publish(reserve().expect("a cell"), first), told);
         assert_eq!(told.named(), first);
         cells.retire(first);
-        // Also if it has been freed meanwhile, and even been followed by another one.
+        // The same if it was freed meanwhile, and even if it has a successor.
         assert_eq!(cells.publish(reserve().expect("a cell"), first), told);
         let next = cells.of(second);
         assert_eq!(

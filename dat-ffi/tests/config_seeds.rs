@@ -1,6 +1,6 @@
-//! Texts of files that a user writes, as the fuzz target `config` reads them: its seeds, and what it once failed on.
+//! Seeds of the fuzz target `config`: user-written files, and inputs that once failed.
 
-#[expect(unreachable_pub, reason = "a part of the fuzzer")]
+#[expect(unreachable_pub, reason = "the file belongs to the fuzzer")]
 #[path = "../../fuzz/src/config.rs"]
 mod config;
 

@@ -1,11 +1,11 @@
-//! The provider for `libdat2`, the registry of DAT 2.0: a shared library with the two functions that the registry calls,
-//! and one that says what is wrong with a line.
+//! The provider for `libdat2`, the registry of DAT 2.0: a library with three functions.
 //!
-//! Everything else is in `dat-ffi`. Which lines of `dat.conf` load it is written in `docs/c-libraries.md`.
+//! The registry calls two of them, and one explains the problem of a line. All code is in
+//! `dat-ffi`. `docs/c-libraries.md` says which lines of `dat.conf` load the library.
 
 use dat_ffi::v2::{In, ProviderInfo, StaticText, Text};
 
-/// Carries calls to their end when the heap is exhausted.
+/// Carries calls to their end if the heap is exhausted.
 #[global_allocator]
 static HEAP: dat_ffi::Heap = dat_ffi::Heap;
 
@@ -16,14 +16,16 @@ pub extern "C" fn dat_provider_init(info: In<ProviderInfo>, instance_data: Text)
     dat_ffi::v2::register(info, instance_data);
 }
 
-/// Takes the provider of a line of `dat.conf` out of the registry; see [`dat_provider_init`].
+/// Removes the provider of a line of `dat.conf` from the registry; see [`dat_provider_init`].
 #[expect(unsafe_code, reason = "the registry looks the function up by its name")]
 #[unsafe(no_mangle)]
 pub extern "C" fn dat_provider_fini(info: In<ProviderInfo>) {
     dat_ffi::v2::unregister(info);
 }
 
-/// Why a line of `dat.conf` opens no adapter; null if it may open one. `dat registry --check` asks.
+/// Explains why a line of `dat.conf` opens no adapter, for `dat registry --check`.
+///
+/// Null if it may open one.
 #[expect(unsafe_code, reason = "it is looked up by its name")]
 #[unsafe(no_mangle)]
 pub extern "C" fn dat_provider_explain(info: In<ProviderInfo>, instance_data: Text) -> StaticText {

@@ -1,5 +1,6 @@
-//! C programs of ours, compiled against the packaged headers and linked with the packaged registry; they are run with that one and with
-//! ours, which load the provider.
+//! C programs of this project, compiled with the packaged headers and the packaged registry.
+//!
+//! They run with the packaged registry and with this project's; both load the provider.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -7,7 +8,7 @@ use std::{env, fs};
 
 use tempfile::TempDir;
 
-/// A library of ours, beside the tests that cargo built it for.
+/// Returns a library that cargo built for these tests.
 fn library(name: &str) -> PathBuf {
     let test = env::current_exe().expect("the path of this test");
     let library = test.with_file_name(name);
@@ -19,7 +20,7 @@ fn programs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs")
 }
 
-/// Where a program and its `dat.conf` are.
+/// A compiled program in a folder with its `dat.conf`.
 struct Built {
     folder: TempDir,
     name: &'static str,
@@ -59,16 +60,16 @@ fn build(name: &'static str, arguments: &[&str]) -> Built {
     Built { folder, name }
 }
 
-/// What the compiler puts in beside a program: checks of addresses, leaks and undefined behaviour.
+/// Checks that the compiler adds: addresses, leaks and undefined behaviour.
 const SANITIZED: &[&str] = &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
 
-/// Compiles a program with the checks of the compiler, and runs it with the packaged registry, and with ours.
+/// Compiles a program with the compiler's checks; runs it with both registries.
 fn run(name: &'static str) {
     run_built(&build(name, SANITIZED));
 }
 
 fn run_built(built: &Built) {
-    // What the packaged registry keeps is its own matter.
+    // Leaks of the packaged registry are not checked.
     let packaged = run_alone(built, &[("ASAN_OPTIONS", "detect_leaks=0")]);
     show(&packaged);
     assert!(
@@ -80,12 +81,12 @@ fn run_built(built: &Built) {
     run_with_ours(built, &[]);
 }
 
-/// Runs a program with our registry.
+/// Runs a program with this project's registry.
 fn run_with_ours(built: &Built, variables: &[(&str, &str)]) -> Output {
     run_with_ours_by(&[], built, variables)
 }
 
-/// Runs a program with our registry, by whatever is to run it.
+/// Runs a program with this project's registry, under the command `by`.
 fn run_with_ours_by(by: &[&str], built: &Built, variables: &[(&str, &str)]) -> Output {
     let libraries = built.folder.path().join("libraries");
     fs::create_dir_all(&libraries).expect("a folder");
@@ -149,12 +150,12 @@ fn memory_that_is_not_coherent_is_synchronised() {
     run_built(&with_device("sync", SANITIZED, "mock 2 non-coherent"));
 }
 
-/// The program of operations beyond the interface, with a device for it in its dat.conf.
+/// Compiles the program of the extended operations, with a device for it in its dat.conf.
 fn extended(options: &[&str]) -> Built {
     with_device("extended", options, "mock 2 extended")
 }
 
-/// A program with a second device in its dat.conf, named as the program is.
+/// Compiles a program, with a second device in its dat.conf that has the program's name.
 fn with_device(name: &'static str, options: &[&str], device: &str) -> Built {
     let built = build(name, options);
     let file = built.folder.path().join("dat.conf");
@@ -178,8 +179,10 @@ fn threads_wait_and_are_called() {
     run("waits");
 }
 
-/// Every allocation from the nth on fails, for all n, in each of the calls on a thread that has made none yet; and all of them for as
-/// long as the program goes on making things.
+/// Makes each call as the first one of a thread, with failing allocations.
+///
+/// Every allocation from the nth on fails, for all n. Then all allocations fail, while the program
+/// goes on making objects.
 ///
 /// Spec: IAO-06, PZC-01, LMC-10, RMC-01, CNC-03, EVC-04, EPC-08, EPK-14, EPS-03, EPV-05, EPB-04
 #[test]
@@ -190,11 +193,11 @@ fn calls_are_refused_while_the_heap_is_exhausted() {
 /// Spec: EVW-02, EVW-06, CNW-01, CNW-06, GEN-03
 #[test]
 fn threads_are_cancelled_while_they_wait() {
-    // AddressSanitizer takes frames that a thread left by its cancellation to be in use.
+    // AddressSanitizer would still count the frames that a cancelled thread left.
     run_built(&build("cancel", &[]));
 }
 
-/// The packaged registry opens its files by itself, and may be cancelled there.
+/// Not with the packaged registry, which opens its files itself and may be cancelled there.
 ///
 /// Spec: GEN-01, IAO-01, IAC-01, EPS-01, EPW-01, EPB-01, EPV-01, RMB-01
 #[test]
@@ -222,7 +225,7 @@ fn what_comes_late_leaves_others_alone() {
     run("late");
 }
 
-/// Where no dat.conf has a line for it, our registry finds our provider by its name.
+/// Without a line in dat.conf, this project's registry finds the provider by its name.
 ///
 /// Spec: IAO-06, REGL-05
 #[test]
@@ -247,16 +250,16 @@ fn our_registry_finds_our_provider_without_a_line_for_it() {
     assert!(ran.status.success(), "{}", ran.status);
 }
 
-/// The child of a process is refused what the parent has open, and may open what it likes.
+/// Calls of a child on its parent's objects are refused; the child may open its own.
 ///
 /// Spec: GEN-03, GEN-04, IAO-01
 #[test]
 fn a_child_is_refused_what_its_parent_has_open() {
-    // The sanitizer's allocator does not open its locks in a child.
+    // The sanitizer's allocator does not unlock its locks in a child.
     run_built(&build("fork", &[]));
 }
 
-/// The packaged registry has locks of its own.
+/// Not with the packaged registry, which has locks of its own.
 ///
 /// Spec: GEN-03, GEN-04, IAO-01
 #[test]
@@ -267,7 +270,7 @@ fn a_child_waits_for_no_thread_of_its_parent() {
 const VALGRIND: &[&str] = &[
     "valgrind",
     "--quiet",
-    // Without this a thread that spins may keep all others from running for minutes.
+    // A thread that spins could otherwise keep all others from running for minutes.
     "--fair-sched=yes",
     "--error-exitcode=9",
     "--leak-check=full",
@@ -288,7 +291,7 @@ fn valgrind_finds_nothing() {
     run_with_ours_by(VALGRIND, &sync, &[]);
 }
 
-/// What the packaged registry would follow into nowhere, ours refuses.
+/// This project's registry refuses handles that the packaged one would follow to unmapped memory.
 ///
 /// Spec: GEN-03, GEN-04
 #[test]
@@ -311,7 +314,7 @@ fn our_registry_finds_providers_and_says_why_not() {
               one u1.2 nonthreadsafe default libc.so.6 dat.0.1 \"\" \"\"\n\
               kernel k2.0 nonthreadsafe default libc.so.6 dat.0.1 \"\" \"\"\n\
               ofa u2.0 nonthreadsafe default libdaplofa.so.2 dapl.2.0 \"127.0.0.1 0\" \"\"\n";
-    // The one that can be loaded comes second.
+    // The entry whose library can be loaded comes second.
     lines = format!(
         "mock0 u2.0 nonthreadsafe default /nowhere/first.so dat.0.1 \"\" \"\"\n{lines}{far}"
     );
@@ -327,7 +330,7 @@ fn our_registry_finds_providers_and_says_why_not() {
     ] {
         assert!(said.contains(line), "no {line} in\n{said}");
     }
-    // Where nothing can be said, all the rest is as it is.
+    // If messages cannot be written, the results are the same.
     let full = fs::File::options()
         .write(true)
         .open("/dev/full")

@@ -1,4 +1,4 @@
-/* DAT 1.2: what user and kernel interface have in common. Programs include <dat/udat.h>. */
+/* DAT 1.2: common part of the user and kernel interfaces. Programs include <dat/udat.h>. */
 #ifndef DAT_H
 #define DAT_H
 

@@ -1,4 +1,4 @@
-/* DAT 1.2: what calls return. */
+/* DAT 1.2: return values of calls. */
 #ifndef DAT_ERROR_H
 #define DAT_ERROR_H
 

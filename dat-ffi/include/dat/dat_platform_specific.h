@@ -1,4 +1,4 @@
-/* DAT 1.2: what depends on the platform. */
+/* DAT 1.2: definitions that depend on the platform. */
 #ifndef DAT_PLATFORM_SPECIFIC_H
 #define DAT_PLATFORM_SPECIFIC_H
 

@@ -8,7 +8,8 @@
 #define DAT_VERSION_MAJOR 1
 #define DAT_VERSION_MINOR 2
 
-/* What dat_ia_open asks for; a program may define it before. Every call of this library is safe from any thread either way. */
+/* Thread safety that dat_ia_open requests; a program may define it first. This library is
+ * thread-safe with either value. */
 #ifndef DAT_THREADSAFE
 #define DAT_THREADSAFE DAT_FALSE
 #endif

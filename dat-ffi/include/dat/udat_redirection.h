@@ -1,4 +1,4 @@
-/* DAT 1.2: the table of functions by which a provider is called. */
+/* DAT 1.2: the table of functions through which a provider is called. */
 #ifndef UDAT_REDIRECTION_H
 #define UDAT_REDIRECTION_H
 

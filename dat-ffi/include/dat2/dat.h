@@ -1,4 +1,4 @@
-/* DAT 2.0: what user and kernel interface have in common. Programs include <dat2/udat.h>. */
+/* DAT 2.0: common part of the user and kernel interfaces. Programs include <dat2/udat.h>. */
 #ifndef DAT2_DAT_H
 #define DAT2_DAT_H
 
@@ -6,7 +6,7 @@
 #include <dat2/dat_platform_specific.h>
 #include <dat_common/types.h>
 
-/* A number of an operation beyond those of the interface. */
+/* Number of an operation beyond the interface. */
 typedef int DAT_EXTENDED_OP;
 #define DAT_OPEN_EXTENSION_BASE 0x1000
 #define DAT_CLOSE_EXTENSION_BASE 0x2000

@@ -1,4 +1,4 @@
-/* DAT 2.0: what calls return. */
+/* DAT 2.0: return values of calls. */
 #ifndef DAT2_DAT_ERROR_H
 #define DAT2_DAT_ERROR_H
 

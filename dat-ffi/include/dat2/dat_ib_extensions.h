@@ -1,4 +1,4 @@
-/* DAT 2.0: the extensions for InfiniBand. Which of them there are, a provider tells by its attributes. */
+/* DAT 2.0: the extensions for InfiniBand. The attributes of a provider say which it supports. */
 #ifndef DAT2_DAT_IB_EXTENSIONS_H
 #define DAT2_DAT_IB_EXTENSIONS_H
 
@@ -6,7 +6,7 @@
 
 #define DAT_IB_EXTENSION_VERSION 209
 
-/* Names of attributes of a provider: what it can do beside the interface. */
+/* Names of provider attributes, for abilities beyond the interface. */
 #define DAT_IB_ATTR_CMP_AND_SWAP "DAT_IB_CMP_AND_SWAP"
 #define DAT_IB_ATTR_COUNTERS "DAT_COUNTERS"
 #define DAT_IB_ATTR_FETCH_AND_ADD "DAT_IB_FETCH_AND_ADD"
@@ -30,7 +30,7 @@
 #define DAT_IB_COLL_SCATTERV "DAT_COLL_SCATTERV"
 #define DAT_IB_COLL_SET_CLOCK "DAT_COLL_SET_CLOCK"
 
-/* What dat_extension_op is asked for. */
+/* Operations of dat_extension_op. */
 typedef enum dat_ib_op {
     DAT_IB_FETCH_AND_ADD_OP = 0x0,
     DAT_IB_CMP_AND_SWAP_OP = 0x1,
@@ -78,7 +78,7 @@ typedef enum dat_ib_event_number {
     DAT_IB_COLLECTIVE_EVENT = 0x40005
 } DAT_IB_EVENT_NUMBER;
 
-/* What an event of an extension tells of. */
+/* Types of extension events. */
 typedef enum dat_ib_ext_type {
     DAT_IB_FETCH_AND_ADD = 0,
     DAT_IB_CMP_AND_SWAP = 1,
@@ -111,7 +111,7 @@ typedef enum dat_ib_ext_type {
     DAT_IB_COLLECTIVE_BARRIER_STATUS = 28
 } DAT_IB_EXT_TYPE;
 
-/* Behind DAT_DTOS. */
+/* Continues DAT_DTOS. */
 typedef enum dat_ib_dtos {
     DAT_IB_DTO_RDMA_WRITE_IMMED = 8,
     DAT_IB_DTO_RECV_IMMED = 9,
@@ -196,7 +196,7 @@ typedef struct dat_ib_collective_event_data {
     DAT_CONTEXT context;
 } DAT_IB_COLLECTIVE_EVENT_DATA;
 
-/* Where datagrams go. */
+/* Destination of datagrams. */
 typedef struct dat_ib_addr_handle {
     struct ibv_ah *ah;
     DAT_UINT32 qpn;
@@ -207,7 +207,7 @@ typedef struct dat_ib_immed_data {
     DAT_UINT32 data;
 } DAT_IB_IMMED_DATA;
 
-/* What event_extension_data of an event of an extension is. */
+/* Contents of event_extension_data in an extension event. */
 typedef struct dat_ib_extension_event_data {
     DAT_IB_EXT_TYPE type;
     DAT_IB_STATUS status;
@@ -226,7 +226,7 @@ typedef struct dat_ib_extension_event_data {
 
 typedef enum dat_ia_counter_type { DCNT_IA_CM = 0, DCNT_IA_LNK = 1, DCNT_IA_DIAG = 2 } DAT_IA_COUNTER_TYPE;
 
-/* Of adapters. */
+/* Counters of adapters. */
 typedef enum dat_ia_counters {
     DCNT_IA_PZ_CREATE = 0, DCNT_IA_PZ_FREE, DCNT_IA_LMR_CREATE, DCNT_IA_LMR_FREE, DCNT_IA_RMR_CREATE,
     DCNT_IA_RMR_FREE, DCNT_IA_PSP_CREATE, DCNT_IA_PSP_CREATE_ANY, DCNT_IA_PSP_FREE, DCNT_IA_RSP_CREATE,
@@ -249,7 +249,7 @@ typedef enum dat_ia_counters {
     DCNT_IA_DIAG_ERR_SQ_RIRE, DCNT_IA_DIAG_ERR_SQ_RREE, DCNT_IA_DIAG_ERR_SQ_TREE, DCNT_IA_ALL_COUNTERS
 } DAT_IA_COUNTERS;
 
-/* Of endpoints. */
+/* Counters of endpoints. */
 typedef enum dat_ep_counters {
     DCNT_EP_CONNECT = 0, DCNT_EP_DISCONNECT, DCNT_EP_POST_SEND, DCNT_EP_POST_SEND_DATA, DCNT_EP_POST_SEND_UD,
     DCNT_EP_POST_SEND_UD_DATA, DCNT_EP_POST_RECV, DCNT_EP_POST_RECV_DATA, DCNT_EP_POST_WRITE, DCNT_EP_POST_WRITE_DATA,
@@ -259,7 +259,7 @@ typedef enum dat_ep_counters {
     DCNT_EP_ALL_COUNTERS
 } DAT_EP_COUNTERS;
 
-/* Of dispatchers. */
+/* Counters of dispatchers. */
 typedef enum dat_evd_counters {
     DCNT_EVD_WAIT = 0,
     DCNT_EVD_WAIT_BLOCKED = 1,
@@ -274,7 +274,7 @@ typedef enum dat_evd_counters {
     DCNT_EVD_ALL_COUNTERS = 10
 } DAT_EVD_COUNTERS;
 
-/* Transfers. Completions tell of them in an event DAT_IB_DTO_EVENT. */
+/* Transfers, which complete by an event DAT_IB_DTO_EVENT. */
 #define dat_ib_post_fetch_and_add(ep, add, local, cookie, remote, flags) \
     dat_extension_op((DAT_EP_HANDLE)(ep), (int)DAT_IB_FETCH_AND_ADD_OP, (DAT_UINT64)(add), (DAT_LMR_TRIPLET *)(local), \
         (cookie), (DAT_RMR_TRIPLET *)(remote), (DAT_COMPLETION_FLAGS)(flags))
@@ -296,14 +296,14 @@ typedef enum dat_evd_counters {
 #define dat_ib_ud_ah_free(ep, address) \
     dat_extension_op((DAT_EP_HANDLE)(ep), (int)DAT_IB_UD_AH_FREE_OP, (DAT_IB_ADDR_HANDLE *)(address))
 
-/* What an adapter is, by its name, without its being opened for more. */
+/* Attributes of an adapter by its name, which is opened for the query only. */
 #define dat_ib_open_query(name, ia, ia_mask, ia_attributes, provider_mask, provider_attributes) \
     dat_extension_op((DAT_HANDLE)NULL, (int)DAT_IB_OPEN_QUERY_OP, (DAT_NAME_PTR)(name), (DAT_HANDLE *)(ia), \
         (DAT_IA_ATTR_MASK)(ia_mask), (DAT_IA_ATTR *)(ia_attributes), (DAT_PROVIDER_ATTR_MASK)(provider_mask), \
         (DAT_PROVIDER_ATTR *)(provider_attributes))
 #define dat_ib_close_query(ia) dat_extension_op((DAT_HANDLE)(ia), (int)DAT_IB_CLOSE_QUERY_OP)
 
-/* Counters: of adapters, endpoints and dispatchers, by the numbers above. */
+/* Counters of adapters, endpoints and dispatchers, by the numbers above. */
 #define dat_ib_query_counters(handle, counter, values, reset) \
     dat_extension_op((DAT_HANDLE)(handle), (int)DAT_IB_QUERY_COUNTERS_OP, (int)(counter), (DAT_UINT64 *)(values), \
         (int)(reset))
@@ -316,7 +316,7 @@ typedef enum dat_evd_counters {
 #define dat_query_counters dat_ib_query_counters
 #define dat_print_counters dat_ib_print_counters
 
-/* Collective operations: their groups, a clock that a group shares, and transfers. */
+/* Collective operations: groups, the shared clock of a group, and transfers. */
 #define dat_ib_collective_create_member(ia, progress, member, size) \
     dat_extension_op((DAT_IA_HANDLE)(ia), (int)DAT_IB_COLLECTIVE_CREATE_MEMBER_OP, (void *)(progress), \
         (DAT_IB_COLLECTIVE_MEMBER *)(member), (DAT_UINT32 *)(size))
@@ -398,7 +398,7 @@ typedef enum dat_evd_counters {
 #define DAT_IB_INLINE_ static inline
 #endif
 
-/* What a type of an extension means, or a status of its events. */
+/* Texts for the return values of extensions and the statuses of their events. */
 DAT_IB_INLINE_ DAT_RETURN dat_strerror_extension(DAT_IB_RETURN value, const char **message)
 {
     *message = (DAT_GET_TYPE(value) == DAT_EXTENSION_BASE) ? "DAT_IB_ERR" : "DAT_SUCCESS";

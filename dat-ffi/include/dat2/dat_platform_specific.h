@@ -1,4 +1,4 @@
-/* DAT 2.0: what depends on the platform. */
+/* DAT 2.0: definitions that depend on the platform. */
 #ifndef DAT2_DAT_PLATFORM_SPECIFIC_H
 #define DAT2_DAT_PLATFORM_SPECIFIC_H
 
@@ -10,10 +10,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* What a notification object can be waited for with, by poll(). */
+/* Descriptor of a notification object, for poll(). */
 typedef int DAT_FD;
 
-/* Handles of adapters are small numbers here. */
+/* Handles of adapters are small numbers in this implementation. */
 #define DAT_IA_HANDLE_TO_UL(handle) ((unsigned long)(handle))
 #define DAT_UL_TO_IA_HANDLE(number) ((DAT_IA_HANDLE)(number))
 

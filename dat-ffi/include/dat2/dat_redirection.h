@@ -1,4 +1,4 @@
-/* DAT 2.0: calls that go straight to a provider, by the table that its handles lead to. */
+/* DAT 2.0: calls that go straight to a provider, through the table at its handles. */
 #ifndef DAT2_DAT_REDIRECTION_H
 #define DAT2_DAT_REDIRECTION_H
 
@@ -7,7 +7,7 @@
 
 #define DAT_HANDLE_TO_PROVIDER(handle) (*(DAT_PROVIDER **)(handle))
 
-/* The first argument is a handle of the provider, also where it is one of an adapter. It is read twice. */
+/* The first argument is a handle of the provider, even for an adapter. It is evaluated twice. */
 #define DAT_IA_QUERY(ia_handle, async_evd_handle, ia_attr_mask, ia_attributes, provider_attr_mask, \
     provider_attributes) \
     (DAT_HANDLE_TO_PROVIDER(ia_handle)->ia_query_func((ia_handle), (async_evd_handle), (ia_attr_mask), (ia_attributes), \

@@ -1,10 +1,10 @@
-/* DAT 2.0, for providers: how they are found and called. */
+/* DAT 2.0, for providers: registration, and functions that the registry calls. */
 #ifndef DAT2_DAT_REGISTRY_H
 #define DAT2_DAT_REGISTRY_H
 
 #include <dat2/udat_redirection.h>
 
-/* Whether two adapters lead to the same hosts. */
+/* Relation of two adapters: DAT_HA_TRUE if they lead to the same hosts. */
 typedef enum dat_ha_relationship {
     DAT_HA_FALSE = 0,
     DAT_HA_TRUE = 1,
@@ -17,13 +17,14 @@ typedef enum dat_ha_relationship {
 extern "C" {
 #endif
 
-/* The table stays as long as it is registered. */
+/* The table must stay as long as it is registered. */
 DAT_RETURN dat_registry_add_provider(const DAT_PROVIDER *provider, const DAT_PROVIDER_INFO *provider_info);
 DAT_RETURN dat_registry_remove_provider(const DAT_PROVIDER *provider, const DAT_PROVIDER_INFO *provider_info);
 DAT_RETURN dat_registry_providers_related(const DAT_NAME_PTR provider, const DAT_NAME_PTR other,
     DAT_HA_RELATIONSHIP *relationship);
 
-/* What the library of a provider has, for the registry to call: with the line of dat.conf, and its instance data. */
+/* Functions that a provider's library exports. The registry passes the line of dat.conf and its
+ * instance data. */
 void dat_provider_init(const DAT_PROVIDER_INFO *provider_info, const char *instance_data);
 void dat_provider_fini(const DAT_PROVIDER_INFO *provider_info);
 typedef void (*DAT_PROVIDER_INIT_FUNC)(const DAT_PROVIDER_INFO *provider_info, const char *instance_data);

@@ -1,4 +1,4 @@
-/* DAT 2.0: the table of functions by which a provider is called. */
+/* DAT 2.0: the table of functions through which a provider is called. */
 #ifndef DAT2_UDAT_REDIRECTION_H
 #define DAT2_UDAT_REDIRECTION_H
 

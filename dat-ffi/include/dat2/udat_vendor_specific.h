@@ -1,4 +1,4 @@
-/* DAT 2.0: what providers have of their own for user programs. There is nothing. */
+/* DAT 2.0: additions of providers for user programs. This implementation has none. */
 #ifndef DAT2_UDAT_VENDOR_SPECIFIC_H
 #define DAT2_UDAT_VENDOR_SPECIFIC_H
 

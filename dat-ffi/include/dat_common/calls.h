@@ -1,4 +1,4 @@
-/* DAT 1.2 and 2.0: the calls that are the same in both. Those that are not follow in <dat/udat.h> and <dat2/udat.h>. */
+/* DAT 1.2 and 2.0: the calls that both share. <dat/udat.h> and <dat2/udat.h> add the others. */
 #ifndef DAT_COMMON_CALLS_H
 #define DAT_COMMON_CALLS_H
 
@@ -12,7 +12,7 @@ extern "C" {
 DAT_RETURN dat_registry_list_providers(DAT_COUNT max_to_return, DAT_COUNT *entries_returned,
     DAT_PROVIDER_INFO *(dat_provider_list[]));
 
-/* What a return value means: type and subtype. */
+/* Texts for type and subtype of a return value. */
 DAT_RETURN dat_strerror(DAT_RETURN value, const char **major_message, const char **minor_message);
 
 /* Interface adapters. */
@@ -20,7 +20,7 @@ DAT_RETURN dat_ia_query(DAT_IA_HANDLE ia_handle, DAT_EVD_HANDLE *async_evd_handl
     DAT_IA_ATTR *ia_attributes, DAT_PROVIDER_ATTR_MASK provider_attr_mask, DAT_PROVIDER_ATTR *provider_attributes);
 DAT_RETURN dat_ia_close(DAT_IA_HANDLE ia_handle, DAT_CLOSE_FLAGS ia_flags);
 
-/* Any object. */
+/* Objects of any kind. */
 DAT_RETURN dat_set_consumer_context(DAT_HANDLE dat_handle, DAT_CONTEXT context);
 DAT_RETURN dat_get_consumer_context(DAT_HANDLE dat_handle, DAT_CONTEXT *context);
 DAT_RETURN dat_get_handle_type(DAT_HANDLE dat_handle, DAT_HANDLE_TYPE *handle_type);
@@ -123,7 +123,7 @@ DAT_RETURN dat_rmr_free(DAT_RMR_HANDLE rmr_handle);
 #ifdef __cplusplus
 }
 
-/* Flags and masks are put together in C++ as they are in C. */
+/* Flags and masks can be combined by | in C++ as in C. */
 #define DAT_COMBINED_(type) \
     inline type operator|(type one, type other) \
     { \

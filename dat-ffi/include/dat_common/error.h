@@ -1,4 +1,4 @@
-/* DAT 1.2 and 2.0: what calls return. Class, type and subtype of a return value are in bits of their own. */
+/* DAT 1.2 and 2.0: return values of calls. Class, type and subtype have separate bits. */
 #ifndef DAT_COMMON_ERROR_H
 #define DAT_COMMON_ERROR_H
 
@@ -6,7 +6,7 @@
 
 typedef DAT_UINT32 DAT_RETURN;
 
-/* The class: an error is one with this bit, a type and a subtype. */
+/* The class. An error has this bit, a type and a subtype. */
 typedef DAT_UINT32 DAT_RETURN_CLASS;
 #define DAT_CLASS_ERROR ((DAT_RETURN_CLASS)0x80000000U)
 #define DAT_CLASS_WARNING ((DAT_RETURN_CLASS)0x40000000U)
@@ -15,7 +15,7 @@ typedef DAT_UINT32 DAT_RETURN_CLASS;
 #define DAT_TYPE_MASK 0x3FFF0000U
 #define DAT_SUBTYPE_MASK 0x0000FFFFU
 
-/* Compare errors by type: what the subtype is may differ between providers. */
+/* Compare errors by type: subtypes may differ between providers. */
 #define DAT_GET_TYPE(value) ((DAT_UINT32)(value) & DAT_TYPE_MASK)
 #define DAT_GET_SUBTYPE(value) ((DAT_UINT32)(value) & DAT_SUBTYPE_MASK)
 #define DAT_IS_WARNING(value) ((DAT_UINT32)(value) & DAT_CLASS_WARNING)
@@ -59,8 +59,8 @@ typedef enum dat_return_type {
 
 #define DAT_NAME_NOT_FOUND DAT_PROVIDER_NOT_FOUND
 
-/* The subtype: which handle, which argument (the first is 1), which state, what is exhausted. Numbers follow each other from 0; 2.0 has
- * two more, so that those behind them are others than in 1.2. */
+/* The subtype: the handle, the argument (the first is 1), the state, or the exhausted resource.
+ * Numbers count from 0. 2.0 has two more, so that later ones differ from 1.2. */
 typedef enum dat_return_subtype {
     DAT_NO_SUBTYPE = 0,
     DAT_SUB_INTERRUPTED,

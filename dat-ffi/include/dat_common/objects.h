@@ -1,4 +1,4 @@
-/* DAT 1.2 and 2.0: objects of user programs, and what adapters and providers tell of themselves. */
+/* DAT 1.2 and 2.0: objects of user programs, and attributes of adapters and providers. */
 #ifndef DAT_COMMON_OBJECTS_H
 #define DAT_COMMON_OBJECTS_H
 
@@ -6,7 +6,8 @@
 
 typedef DAT_HANDLE DAT_CNO_HANDLE;
 
-/* In place of the dispatcher for asynchronous events: there is one elsewhere; there is one, but not for this consumer. */
+/* Instead of the asynchronous event dispatcher: one exists elsewhere; this consumer cannot have
+ * it. */
 #define DAT_EVD_ASYNC_EXISTS ((DAT_EVD_HANDLE)1)
 #define DAT_EVD_OUT_OF_SCOPE ((DAT_EVD_HANDLE)2)
 
@@ -34,7 +35,7 @@ typedef enum dat_handle_type {
     DAT_HANDLE_TYPE_SRQ = 10
 } DAT_HANDLE_TYPE;
 
-/* One value of each of three bands: enabled or disabled, waitable or not, and what wakes a waiter. */
+/* One value of each of three groups: enabled or disabled, waitable or not, and the wake-up mode. */
 typedef enum dat_evd_state {
     DAT_EVD_STATE_ENABLED = 0x01,
     DAT_EVD_STATE_DISABLED = 0x02,
@@ -62,7 +63,7 @@ typedef enum dat_evd_param_mask {
     DAT_EVD_FIELD_ALL = 0x1F
 } DAT_EVD_PARAM_MASK;
 
-/* Called when a notification object is set, once, on any thread. */
+/* Called once when a notification object is triggered, on any thread. */
 typedef void (*DAT_AGENT_FUNC)(DAT_PVOID instance_data, DAT_EVD_HANDLE evd_handle);
 
 typedef struct dat_os_wait_proxy_agent {
@@ -91,7 +92,7 @@ typedef struct dat_cno_param {
     } proxy;
 } DAT_CNO_PARAM;
 
-/* The last is no mask of the others; programs pass it all the same. */
+/* DAT_CNO_FIELD_ALL is not a mask of the others; programs pass it all the same. */
 typedef enum dat_cno_param_mask {
     DAT_CNO_FIELD_IA_HANDLE = 0x1,
     DAT_CNO_FIELD_PROXY_TYPE = 0x2,
@@ -111,7 +112,7 @@ typedef enum dat_cno_param_mask {
 } DAT_CNO_PARAM_MASK;
 #endif
 
-/* What all who share memory know it by: all bytes count. */
+/* Name of shared memory for all that share it; all bytes are compared. */
 #define DAT_LMR_COOKIE_SIZE 40
 typedef char (*DAT_LMR_COOKIE)[DAT_LMR_COOKIE_SIZE];
 
@@ -120,7 +121,7 @@ typedef struct dat_shared_memory {
     DAT_LMR_COOKIE shared_memory_id;
 } DAT_SHARED_MEMORY;
 
-/* By the memory type. */
+/* The memory type selects the member. */
 typedef union dat_region_description {
     DAT_PVOID for_va;
     DAT_LMR_HANDLE for_lmr_handle;
@@ -167,7 +168,7 @@ typedef enum dat_lmr_param_mask {
 } DAT_LMR_PARAM_MASK;
 
 #if DAT_COMMON_EDITION >= 20
-/* Whose extensions an adapter has. */
+/* Owner of an adapter's extensions. */
 typedef enum dat_extension { DAT_EXTENSION_NONE = 0, DAT_EXTENSION_IB = 1, DAT_EXTENSION_IW = 2 } DAT_EXTENSION;
 #endif
 
@@ -217,7 +218,7 @@ struct dat_ia_attr {
 #if DAT_COMMON_EDITION >= 20
 typedef enum dat_pz_support { DAT_PZ_UNIQUE = 0, DAT_PZ_SHAREABLE = 1 } DAT_PZ_SUPPORT;
 
-/* How adapters that belong together share the load. */
+/* Load balancing between related adapters. */
 typedef unsigned int DAT_HA_LB;
 #define DAT_HA_LB_NONE ((DAT_HA_LB)0)
 #define DAT_HA_LB_INTERCOMM ((DAT_HA_LB)1)
@@ -242,7 +243,8 @@ struct dat_provider_attr {
     DAT_EP_CREATOR_FOR_PSP ep_creator;
     DAT_PZ_SUPPORT pz_support;
     DAT_UINT32 optimal_buffer_alignment;
-    /* Which streams may share a dispatcher: software, requests, transfers, connections, binds, asynchronous. */
+    /* Streams that may share a dispatcher, in this order: software, requests, transfers,
+     * connections, binds, asynchronous. */
     DAT_BOOLEAN evd_stream_merging_supported[6][6];
     DAT_BOOLEAN srq_supported;
     DAT_COUNT srq_watermarks_supported;

@@ -1,4 +1,5 @@
-/* DAT 1.2 and 2.0: what depends on the platform. Programs include <dat/udat.h> or <dat2/udat.h>, which set DAT_COMMON_EDITION. */
+/* DAT 1.2 and 2.0: definitions that depend on the platform. Programs include <dat/udat.h> or
+ * <dat2/udat.h>, which set DAT_COMMON_EDITION. */
 #ifndef DAT_COMMON_PLATFORM_H
 #define DAT_COMMON_PLATFORM_H
 
@@ -8,7 +9,7 @@
 #include <sys/socket.h>
 #include <sys/types.h>
 
-/* Directions of arguments, as the manual pages write them. */
+/* Directions of arguments, as in the manual pages. */
 #ifndef IN
 #define IN
 #endif
@@ -22,7 +23,7 @@
 #define DAT_API
 #define DAT_EXPORT extern
 
-/* Bytes to which buffers are aligned best, on any provider. */
+/* Best alignment of buffers in bytes, for any provider. */
 #define DAT_OPTIMAL_ALIGNMENT 256
 
 typedef uint32_t DAT_UINT32;
@@ -38,7 +39,7 @@ typedef int DAT_COUNT;
 typedef void *DAT_PVOID;
 typedef DAT_UINT64 DAT_PADDR;
 
-/* Addresses of adapters: of the family DAT_AF_INET, or, where more room is needed, of DAT_AF_INET6. */
+/* Addresses of adapters, of the family DAT_AF_INET, or DAT_AF_INET6 for longer addresses. */
 typedef struct sockaddr DAT_SOCK_ADDR;
 typedef struct sockaddr_in6 DAT_SOCK_ADDR6;
 #define DAT_AF_INET AF_INET

@@ -1,11 +1,11 @@
-/* DAT 1.2 and 2.0: the table of functions by which a provider is called. */
+/* DAT 1.2 and 2.0: the table of functions through which a provider is called. */
 #ifndef DAT_COMMON_REDIRECTION_H
 #define DAT_COMMON_REDIRECTION_H
 
 #include <dat_common/calls.h>
 #include <stdarg.h>
 
-/* What the functions of a table take, by the names of the calls. */
+/* Types of the functions in a table, by the names of the calls. */
 typedef DAT_RETURN (*DAT_IA_QUERY_FUNC)(DAT_IA_HANDLE ia_handle, DAT_EVD_HANDLE *async_evd_handle,
     DAT_IA_ATTR_MASK ia_attr_mask, DAT_IA_ATTR *ia_attributes, DAT_PROVIDER_ATTR_MASK provider_attr_mask,
     DAT_PROVIDER_ATTR *provider_attributes);
@@ -166,7 +166,7 @@ typedef DAT_RETURN (*DAT_RMR_BIND_FUNC)(DAT_RMR_HANDLE rmr_handle, const DAT_LMR
     DAT_COMPLETION_FLAGS completion_flags, DAT_RMR_CONTEXT *rmr_context);
 #endif
 
-/* Objects of a provider begin with the address of its table: a handle is the address of an object. */
+/* A provider's handle is the address of an object that begins with the address of the table. */
 typedef struct dat_provider {
     const char *device_name;
     DAT_PVOID extension;

@@ -1,11 +1,11 @@
-/* DAT 1.2 and 2.0: what user and kernel interface have in common. */
+/* DAT 1.2 and 2.0: common part of the user and kernel interfaces. */
 #ifndef DAT_COMMON_TYPES_H
 #define DAT_COMMON_TYPES_H
 
 #include <dat_common/error.h>
 #include <dat_common/platform.h>
 
-/* Names of adapters and attributes: at most so many bytes, with the zero that ends them. */
+/* Maximum number of bytes of an adapter's or attribute's name, with its zero byte. */
 #define DAT_NAME_MAX_LENGTH 256
 typedef char *DAT_NAME_PTR;
 
@@ -16,7 +16,7 @@ typedef struct dat_named_attr {
 
 typedef enum dat_boolean { DAT_FALSE = 0, DAT_TRUE = 1 } DAT_BOOLEAN;
 
-/* 64 bits of the consumer, which come back as they went. */
+/* 64 bits of the consumer, which events and queries return unchanged. */
 typedef union dat_context {
     DAT_PVOID as_ptr;
     DAT_UINT64 as_64;
@@ -26,7 +26,7 @@ typedef union dat_context {
 typedef DAT_CONTEXT DAT_DTO_COOKIE;
 typedef DAT_CONTEXT DAT_RMR_COOKIE;
 
-/* How a transfer or a bind completes; of endpoints: how those of a direction do. */
+/* Completion of a transfer or bind; for endpoints, of all transfers in a direction. */
 typedef enum dat_completion_flags {
     DAT_COMPLETION_DEFAULT_FLAG = 0x00,
     DAT_COMPLETION_SUPPRESS_FLAG = 0x01,
@@ -62,7 +62,7 @@ typedef DAT_HANDLE DAT_CSP_HANDLE;
 
 typedef DAT_SOCK_ADDR *DAT_IA_ADDRESS_PTR;
 #if DAT_COMMON_EDITION >= 20
-/* A way to communicate, as socket() names it. */
+/* A kind of communication, as in the arguments of socket(). */
 typedef struct dat_comm {
     int domain;
     int type;
@@ -97,7 +97,7 @@ typedef enum dat_close_flags {
 } DAT_CLOSE_FLAGS;
 #define DAT_CLOSE_DEFAULT DAT_CLOSE_ABRUPT_FLAG
 
-/* The streams of events that come to a dispatcher. */
+/* Streams of events that a dispatcher receives. */
 typedef enum dat_evd_flags {
     DAT_EVD_SOFTWARE_FLAG = 0x001,
     DAT_EVD_CR_FLAG = 0x010,
@@ -111,7 +111,7 @@ typedef enum dat_evd_flags {
     DAT_EVD_DEFAULT_FLAG = 0x1F0
 } DAT_EVD_FLAGS;
 
-/* Who makes the endpoint for a connection request. */
+/* Creator of the endpoint for a connection request. */
 typedef enum dat_psp_flags {
     DAT_PSP_CONSUMER_FLAG = 0x00,
     DAT_PSP_PROVIDER_FLAG = 0x01
@@ -122,7 +122,7 @@ typedef DAT_UINT32 DAT_RMR_CONTEXT;
 typedef DAT_UINT64 DAT_VLEN;
 typedef DAT_UINT64 DAT_VADDR;
 
-/* Lengths of pieces, and of what one transfer moves. */
+/* Lengths of segments and of transfers. */
 #if DAT_COMMON_EDITION >= 20
 typedef DAT_UINT32 DAT_SEG_LENGTH;
 typedef DAT_SEG_LENGTH DAT_COMMON_LENGTH;
@@ -130,7 +130,8 @@ typedef DAT_SEG_LENGTH DAT_COMMON_LENGTH;
 typedef DAT_VLEN DAT_COMMON_LENGTH;
 #endif
 
-/* A piece of a region of this host, and one of a region of the peer. If the first has no length, the rest of it does not matter. */
+/* A segment of a local region, and one of a remote region. If a local one has no length, its
+ * other fields have no meaning. */
 #if DAT_COMMON_EDITION >= 20
 typedef struct dat_lmr_triplet {
     DAT_VADDR virtual_address;
@@ -174,7 +175,7 @@ typedef enum dat_mem_priv_flags {
 #define DAT_MEM_PRIV_WRITE_FLAG (DAT_MEM_PRIV_LOCAL_WRITE_FLAG | DAT_MEM_PRIV_REMOTE_WRITE_FLAG)
 
 #if DAT_COMMON_EDITION >= 20
-/* Whether addresses of a region are those of this host, or count from zero. */
+/* Addresses of a region: virtual addresses of this host, or offsets from zero. */
 typedef enum dat_va_type { DAT_VA_TYPE_VA = 0, DAT_VA_TYPE_ZB = 1 } DAT_VA_TYPE;
 
 typedef enum dat_rmr_scope { DAT_RMR_SCOPE_EP = 0, DAT_RMR_SCOPE_PZ = 1, DAT_RMR_SCOPE_ANY = 2 } DAT_RMR_SCOPE;
@@ -207,7 +208,8 @@ typedef enum dat_rmr_param_mask {
 #endif
 } DAT_RMR_PARAM_MASK;
 
-/* Whose the list of segments is when a post returns: the consumer's, or the provider's until the completion. */
+/* Owner of the list of segments after a post: the consumer, or the provider until the
+ * completion. */
 typedef enum dat_iov_ownership {
     DAT_IOV_CONSUMER = 0,
     DAT_IOV_PROVIDER_NOMOD = 1,
@@ -399,11 +401,11 @@ typedef DAT_UINT64 DAT_EP_PARAM_MASK;
 #define DAT_EP_FIELD_EP_ATTR_PROVIDER_SPECIFIC_ATTR ((DAT_EP_PARAM_MASK)1 << 30)
 #define DAT_EP_FIELD_EP_ATTR_ALL ((DAT_EP_PARAM_MASK)0x7FFFF000)
 
-/* Of endpoints that share receives: as many as there are. */
+/* No limit, for endpoints with a shared receive queue. */
 #define DAT_WATERMARK_INFINITE ((DAT_COUNT)-1)
 #define DAT_HW_DEFAULT DAT_WATERMARK_INFINITE
 #define DAT_SRQ_LW_DEFAULT 0
-/* A count that the provider does not tell. */
+/* A count that the provider does not report. */
 #define DAT_VALUE_UNKNOWN ((DAT_COUNT)-2)
 
 #if DAT_COMMON_EDITION >= 20
@@ -498,7 +500,8 @@ typedef enum dat_rsp_param_mask {
     DAT_RSP_FIELD_ALL = 0x0F
 } DAT_RSP_PARAM_MASK;
 
-/* Address and private data are the provider's until the request is accepted, rejected or handed off. */
+/* Address and private data belong to the provider until the request is accepted, rejected or
+ * handed off. */
 typedef struct dat_cr_param {
     DAT_IA_ADDRESS_PTR remote_ia_address_ptr;
     DAT_PORT_QUAL remote_port_qual;
@@ -516,7 +519,7 @@ typedef enum dat_cr_param_mask {
     DAT_CR_FIELD_ALL = 0x1F
 } DAT_CR_PARAM_MASK;
 
-/* How a transfer or a bind ended. */
+/* Result of a transfer or a bind. */
 typedef enum dat_dto_completion_status {
     DAT_DTO_SUCCESS = 0,
     DAT_DTO_ERR_FLUSHED = 1,
@@ -542,7 +545,7 @@ typedef enum dat_dto_completion_status {
 #define DAT_RMR_BIND_COMPLETION_STATUS DAT_DTO_COMPLETION_STATUS
 
 #if DAT_COMMON_EDITION >= 20
-/* What completed. */
+/* The operation that completed. */
 typedef enum dat_dtos {
     DAT_DTO_SEND = 0,
     DAT_DTO_RDMA_WRITE = 1,
@@ -556,7 +559,7 @@ typedef enum dat_dtos {
 } DAT_DTOS;
 #endif
 
-/* The length counts if the status is success. */
+/* The length is valid if the status is success. */
 typedef struct dat_dto_completion_event_data {
     DAT_EP_HANDLE ep_handle;
     DAT_DTO_COOKIE user_cookie;
@@ -598,7 +601,7 @@ typedef struct dat_connection_event_data {
     DAT_PVOID private_data;
 } DAT_CONNECTION_EVENT_DATA;
 
-/* What the reason means depends on the kind of the handle; see below. */
+/* The kind of the handle determines the meaning of the reason; see below. */
 typedef struct dat_asynch_error_event_data {
     DAT_HANDLE dat_handle;
     DAT_COUNT reason;
@@ -661,7 +664,7 @@ typedef enum dat_event_number {
     DAT_SOFTWARE_EVENT = 0x10001
 } DAT_EVENT_NUMBER;
 
-/* By the number of the event. */
+/* The number of the event selects the member. */
 typedef union dat_event_data {
     DAT_DTO_COMPLETION_EVENT_DATA dto_completion_event_data;
     DAT_RMR_BIND_COMPLETION_EVENT_DATA rmr_completion_event_data;
@@ -676,7 +679,7 @@ typedef struct dat_event {
     DAT_EVD_HANDLE evd_handle;
     DAT_EVENT_DATA event_data;
 #if DAT_COMMON_EDITION >= 20
-    /* What extensions tell. */
+    /* Data of extensions. */
     DAT_UINT64 event_extension_data[8];
 #endif
 } DAT_EVENT;

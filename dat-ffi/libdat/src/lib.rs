@@ -1,12 +1,13 @@
-//! DAT 1.2 for C programs, `cc program.c -ldat`: the calls of `<dat/udat.h>` and `<dat/dat_registry.h>`.
+//! DAT 1.2 for C programs: the calls of `<dat/udat.h>` and `<dat/dat_registry.h>`.
 //!
-//! Everything is in `dat-ffi`; here the calls get the names by which a linker finds them, with the version `DAT_1.2`, so that a process
-//! that has DAT 2.0 as well takes neither for the other. How to use it is written in `docs/c-libraries.md`.
+//! Programs are linked by `cc program.c -ldat`. All code is in `dat-ffi`. This library gives the
+//! calls their names for the linker, with the version `DAT_1.2`, so that a process with both DAT
+//! 1.2 and DAT 2.0 gets the right functions. `docs/c-libraries.md` is for users.
 
 #[cfg(not(target_arch = "x86_64"))]
 compile_error!("the names of the library are given by assembler for x86-64");
 
-/// Carries calls to their end when the heap is exhausted.
+/// Carries calls to their end if the heap is exhausted.
 #[global_allocator]
 static HEAP: dat_ffi::Heap = dat_ffi::Heap;
 

@@ -1,4 +1,6 @@
-//! The headers of both editions, compiled by every dialect of C and C++ that the compiler has; those of 2.0 compared with the packaged ones.
+//! The headers of both editions, compiled in every dialect of C and C++.
+//!
+//! Those of 2.0 are also compared with the packaged ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -8,7 +10,9 @@ use std::{env, fs};
 
 use tempfile::TempDir;
 
-/// Uses what depends on the dialect: masks of 64 bits, the empty agent, names of older editions, functions.
+/// A program of all that depends on the dialect.
+///
+/// It uses masks of 64 bits, the empty agent, names of older editions, and functions.
 const PROGRAM: &str = r#"
 #include <EDITION/udat.h>
 #include <EDITION/dat_registry.h>
@@ -48,7 +52,7 @@ int main(void)
 }
 "#;
 
-/// What 2.0 has beside that: calls by the table of a provider, and extensions.
+/// Additions of 2.0 for the program: calls by the table of a provider, and extensions.
 const LATER: &str = r#"
 #include <dat2/dat_ib_extensions.h>
 
@@ -117,7 +121,7 @@ fn every_dialect_takes_the_headers() {
     }
 }
 
-/// Whichever of them comes first.
+/// Each header compiles as the first one that a program includes.
 #[test]
 fn every_header_stands_alone() {
     let folder = TempDir::new().expect("a folder");
@@ -136,11 +140,11 @@ fn every_header_stands_alone() {
     assert_eq!(counts, [6, 11]);
 }
 
-/// All headers of 2.0. The packaged ones leave an address of IPv6 to the program.
+/// All headers of 2.0. The packaged ones need `<netinet/in.h>` for IPv6 addresses.
 const ALL: &str = "#include <netinet/in.h>\n#include <dat2/udat.h>\n#include <dat2/dat_redirection.h>\n#include <dat2/dat_registry.h>\n\
     #include <dat2/udat_redirection.h>\n#include <dat2/udat_vendor_specific.h>\n#include <dat2/dat_ib_extensions.h>\n";
 
-/// Whose headers.
+/// The origin of headers.
 #[derive(Clone, Copy)]
 enum Whose {
     Ours,
@@ -148,7 +152,7 @@ enum Whose {
 }
 
 impl Whose {
-    /// The compiler, for its headers of 2.0.
+    /// Returns the compiler, with these headers of 2.0.
     fn compiler(self) -> Command {
         let mut compiler = Command::new("c++");
         compiler.args(["-std=c++17", "-w"]);
@@ -158,7 +162,7 @@ impl Whose {
         compiler
     }
 
-    /// What the preprocessor makes of them, with the definitions of all macros.
+    /// Returns the preprocessed headers, with the definitions of all macros.
     fn preprocessed(self, source: &Path) -> String {
         let mut compiler = self.compiler();
         let out = compiler
@@ -186,7 +190,7 @@ impl Whose {
     }
 }
 
-/// Names in a text, in their order.
+/// Returns the words of a text in order.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
 }
@@ -197,7 +201,7 @@ fn is_of_dat(word: &str) -> bool {
         .any(|prefix| word.starts_with(prefix))
 }
 
-/// The names of the members of a structure, without those of a union inside.
+/// Returns the names of a structure's members, without those of a union inside.
 fn members_of(text: &str) -> Vec<String> {
     let (mut names, mut member, mut depth) = (Vec::new(), String::new(), 0);
     for letter in text.chars() {
@@ -219,17 +223,17 @@ fn members_of(text: &str) -> Vec<String> {
     names
 }
 
-/// What headers have under names of DAT.
+/// Definitions of headers under names of DAT.
 #[derive(Default)]
 struct Contents {
     names: BTreeSet<String>,
-    /// Of constants: macros without parameters, and members of enumerations.
+    /// Names of constants: macros without parameters, and members of enumerations.
     values: Vec<String>,
     types: Vec<String>,
-    /// With their members.
+    /// Names and members.
     structures: Vec<(String, Vec<String>)>,
     functions: Vec<String>,
-    /// Macros with parameters: how many each has.
+    /// Macros with parameters, and the number of these.
     macros: BTreeMap<String, usize>,
 }
 
@@ -250,7 +254,7 @@ impl Contents {
                 None => code = code + line + " ",
             }
         }
-        // Declarations end where no brace is open, and so do functions that have a body.
+        // A declaration ends where no brace is open, and so does a function with a body.
         let (mut declaration, mut depth) = (String::new(), 0);
         for letter in code.chars() {
             declaration.push(letter);
@@ -333,7 +337,7 @@ impl Contents {
         }
     }
 
-    /// A program that prints everything.
+    /// Returns a program that prints all definitions.
     fn program(&self) -> String {
         let mut text = format!(
             "{ALL}#include <stddef.h>\n#include <stdio.h>\n#include <type_traits>\n#include <typeinfo>\n\
@@ -363,9 +367,9 @@ impl Contents {
     }
 }
 
-/// Names that macros of the packaged headers use, and that nothing defines.
+/// Names that macros of the packaged headers use and no header defines.
 const NOT_OURS: [&str; 2] = ["DAT_COUNTER_TYPE", "DAT_IA_FIELD_IA_MAX_DTO_PER_EP_IN"];
-/// What ours have beside them, or define in place of those.
+/// Names that only this project's headers have or define.
 const OURS_ALONE: [&str; 4] = [
     "DAT_RETURN_CLASS",
     "DAT_IA_FIELD_IA_MAX_DTO_PER_OP",

@@ -1,6 +1,6 @@
-//! C programs of ours, compiled against our header and run with our library on the mock.
+//! C programs of this project, compiled with its header and run on the mock.
 //!
-//! Some are those that the provider for 2.0 is tested with; they are written for both editions.
+//! Some also test the provider for 2.0; they are written for both editions.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 /// Programs for both editions.
 const BOTH: &str = "../dat-provider/tests/programs";
-/// Programs that are run in a guest, on a device.
+/// Programs that run in a guest, on a device.
 const GUEST: &str = "../../xtask/vm/programs";
 /// Programs for 1.2.
 const OWN: &str = "tests/programs";
@@ -20,14 +20,14 @@ macro_rules! names {
         providers { $($name:ident($($argument:ident: $type:ty),*) $slot:literal = $ours:path;)* }
         registry { $($own:ident($($own_argument:ident: $own_type:ty),*) = $does:path;)* }
     ) => {
-        /// All calls.
+        /// Names of all calls.
         const CALLS: &[&str] = &[$(stringify!($name),)* $(stringify!($own)),*];
     };
 }
 
 dat_ffi::calls_of_dat_1_2!(names);
 
-/// The library, beside the tests that cargo built it for.
+/// Returns the library that cargo built for these tests.
 fn library() -> PathBuf {
     let test = env::current_exe().expect("the path of this test");
     let library = test.with_file_name("libdat.so");
@@ -39,7 +39,7 @@ fn package() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A folder with the library as it is installed.
+/// Makes a folder with the library as it is installed.
 fn installed() -> TempDir {
     let folder = TempDir::new().expect("a folder");
     for name in ["libdat.so", "libdat.so.1"] {
@@ -48,18 +48,18 @@ fn installed() -> TempDir {
     folder
 }
 
-/// A program that is compiled, and the library beside it.
+/// A compiled program in a folder with the library.
 struct Program {
     folder: TempDir,
     name: &'static str,
     configuration: PathBuf,
 }
 
-/// What the compiler puts in beside the program: nothing, or checks of addresses, leaks and undefined behaviour.
+/// Checks that the compiler adds: none, or addresses, leaks and undefined behaviour.
 const PLAIN: &[&str] = &[];
 const SANITIZED: &[&str] = &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
 
-/// Compiles what is in a folder, with our headers and our library.
+/// Compiles a source of a folder with this project's headers and library.
 fn compile(folder: &TempDir, programs: &str, source: &str, to: &str, options: &[&str]) {
     let compiled = Command::new("cc")
         .args(["-std=c11", "-D_GNU_SOURCE", "-DEDITION_1_2", "-pthread"])
@@ -80,7 +80,7 @@ fn compile(folder: &TempDir, programs: &str, source: &str, to: &str, options: &[
 }
 
 impl Program {
-    /// Compiles a program. The file for the registry has no line for 1.x.
+    /// Compiles a program. Its `dat.conf` has no line for 1.x.
     fn new(programs: &str, name: &'static str, options: &[&str]) -> Self {
         let folder = installed();
         compile(&folder, programs, &format!("{name}.c"), name, options);
@@ -97,7 +97,7 @@ impl Program {
         fs::write(&self.configuration, lines).expect("dat.conf");
     }
 
-    /// Runs it with arguments, by whatever is to run it; what it prints.
+    /// Runs the program under the command `by`; returns its output.
     fn run(&self, by: &[&str], arguments: &[&str]) -> String {
         let ran = Command::new("timeout")
             .arg("120")
@@ -119,7 +119,7 @@ impl Program {
     }
 }
 
-/// Compiles a program with the checks of the compiler and runs it.
+/// Compiles a program with the compiler's checks and runs it.
 fn run(programs: &str, name: &'static str, arguments: &[&str]) {
     Program::new(programs, name, SANITIZED).run(&[], arguments);
 }
@@ -127,7 +127,7 @@ fn run(programs: &str, name: &'static str, arguments: &[&str]) {
 const VALGRIND: &[&str] = &[
     "valgrind",
     "--quiet",
-    // Without this a thread that spins may keep all others from running for minutes.
+    // A thread that spins could otherwise keep all others from running for minutes.
     "--fair-sched=yes",
     "--error-exitcode=9",
     "--leak-check=full",
@@ -153,7 +153,7 @@ fn memory_that_is_not_coherent_is_synchronised() {
     synchronised(SANITIZED).run(&[], &[]);
 }
 
-/// The program of synchronising calls, with devices for it in its dat.conf.
+/// Compiles the program of synchronising calls, with devices for it in its dat.conf.
 fn synchronised(options: &[&str]) -> Program {
     let program = Program::new(BOTH, "sync", options);
     program.configure(
@@ -178,7 +178,7 @@ fn threads_wait_and_are_called() {
 /// Spec: EVW-02, EVW-06, CNW-01, CNW-06, GEN-03
 #[test]
 fn threads_are_cancelled_while_they_wait() {
-    // AddressSanitizer takes frames that a thread left by its cancellation to be in use.
+    // AddressSanitizer would still count the frames that a cancelled thread left.
     Program::new(BOTH, "cancel", PLAIN).run(&[], &[]);
 }
 
@@ -204,8 +204,10 @@ fn valgrind_finds_nothing() {
     }
 }
 
-/// Every allocation from the nth on fails, for all n, in each of the calls on a thread that has made none yet; and all of them for as
-/// long as the program goes on making things.
+/// Makes each call as the first one of a thread, with failing allocations.
+///
+/// Every allocation from the nth on fails, for all n. Then all allocations fail, while the program
+/// goes on making objects.
 ///
 /// Spec: IAO-06, PZC-01, LMC-10, RMC-01, CNC-03, EVC-04, EPC-08, EPK-14, EPS-03, EPV-05, EPB-04
 #[test]
@@ -243,7 +245,10 @@ fn any_value_may_be_given_for_any_handle() {
     run(BOTH, "any", &[]);
 }
 
-/// The registry is read, and the mock opened, by who may open one file more; once eight had to be free before the registry was read at all.
+/// A process with one file left can read the registry and open the mock.
+///
+/// Once eight had to be free before the registry was read at all.
+///
 /// Spec: IAO-06, REGL-05
 #[test]
 fn one_file_that_may_be_open_is_enough_for_the_registry() {

@@ -1,18 +1,16 @@
-//! The registry of DAT 2.0, `libdat2.so.2`: a shared library with the names and the version that programs for DAT 2.0 are linked with.
+//! The registry of DAT 2.0, `libdat2.so.2`: names and version that programs for DAT 2.0 need.
 //!
-//! Everything is in `dat_ffi::redirection`; here it gets its names. What to know of it is written in `docs/c-libraries.md`.
+//! All code is in `dat_ffi::redirection`; this library gives it the names. `docs/c-libraries.md` is
+//! for users.
 
-#![expect(
-    unsafe_code,
-    reason = "the names are given by assembler, which only jumps"
-)]
+#![expect(unsafe_code, reason = "assembler defines the names, and only jumps")]
 
 use std::arch::global_asm;
 
 #[cfg(not(target_arch = "x86_64"))]
 compile_error!("a function with more arguments than it names is written for x86-64");
 
-/// Carries calls to their end when the heap is exhausted.
+/// Carries calls to their end if the heap is exhausted.
 #[global_allocator]
 static HEAP: dat_ffi::Heap = dat_ffi::Heap;
 
@@ -31,8 +29,9 @@ dat_ffi::export_with_version! {
     dat_srq_free, dat_srq_post_recv, dat_srq_query, dat_srq_resize, dat_srq_set_lw, dat_strerror, dats_get_ia_handle,
 }
 
-// A function with more arguments than it names. They are laid out as `va_list` has them on x86-64: those that came in registers at
-// 32 bytes above the stack pointer, the list itself at the stack pointer, and those that came on the stack where they are.
+// A function with variable arguments. It stores them as `va_list` of x86-64 has them: the arguments
+// that came in registers at 32 bytes above the stack pointer, the list at the stack pointer. The
+// arguments on the stack stay where they are.
 global_asm!(
     ".pushsection .text.exported_dat_extension_op,\"ax\",@progbits",
     ".globl exported_dat_extension_op",
@@ -56,7 +55,7 @@ global_asm!(
     "movaps [rsp + 176], xmm6",
     "movaps [rsp + 192], xmm7",
     "2:",
-    // Two arguments in general registers are taken, none in the others.
+    // Named arguments take two general registers and no floating-point register.
     "mov dword ptr [rsp], 16",
     "mov dword ptr [rsp + 4], 48",
     "lea rax, [rsp + 224]",

@@ -1,18 +1,18 @@
 //! Remote shared memory for C: the functions of `<rsmapi.h>`.
 //!
-//! Everything else is in `dat-ffi`. What each function does is written in the folder `manual` there, of which the pages of the manual
-//! are made as well; what a program has to know is written in `docs/c-libraries.md`.
+//! All code is in `dat-ffi`. The files of its folder `manual` document each function, and the
+//! manual pages are made of them too. `docs/c-libraries.md` is for users.
 
 use dat_ffi::rsm::{
     AccessEntry, BarrierStorage, CHandle, Code, Consumer, ControllerAttributes, List, Out,
     PollEntry, ScatterGather, Text,
 };
 
-/// Carries calls to their end when the heap is exhausted.
+/// Carries calls to their end if the heap is exhausted.
 #[global_allocator]
 static HEAP: dat_ffi::Heap = dat_ffi::Heap;
 
-/// Exports functions of the module under the names that C knows.
+/// Exports functions of the module under their C names.
 macro_rules! functions {
     ($($(#[$doc:meta])* $name:ident($($argument:ident: $type:ty),*) = $call:expr;)*) => {$(
         $(#[$doc])*
@@ -25,7 +25,8 @@ macro_rules! functions {
     )*};
 }
 
-// A thread that is cancelled in a wait, or as a call ends, leaves by these, which have nothing to drop.
+// A thread that is cancelled in a wait, or as a call ends, unwinds through these functions, which
+// have nothing to drop.
 functions! {
     #[doc = include_str!("../../manual/rsm_get_controller.md")]
     rsm_get_controller(name: Text, controller: Out<CHandle>) = get_controller(name, controller);

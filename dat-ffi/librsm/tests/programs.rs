@@ -1,4 +1,4 @@
-//! C programs of ours, compiled against our header and run with our library.
+//! C programs of this project, compiled with its header and run with its library.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -7,10 +7,10 @@ use std::{env, fs};
 
 use tempfile::TempDir;
 
-/// The name that the library is looked for by when a program is started.
+/// Name of the library for the loader.
 const SONAME: &str = "librsm.so.2";
 
-/// The library, beside the tests that cargo built it for.
+/// Returns the library that cargo built for these tests.
 fn library() -> PathBuf {
     let test = env::current_exe().expect("the path of this test");
     let library = test.with_file_name("librsm.so");
@@ -22,7 +22,7 @@ fn package() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Where a program is, with the library beside it.
+/// A compiled program in a folder with the library.
 struct Built {
     folder: TempDir,
     name: &'static str,
@@ -58,7 +58,7 @@ fn build(name: &'static str, arguments: &[&str]) -> Built {
     Built { folder, name }
 }
 
-/// A program with the folder of the library, and files of its own to read and write.
+/// Returns the command of a program, with its own library folder and files.
 fn command(built: &Built, under: &[&str]) -> Command {
     let folder = built.folder.path();
     let mut command = Command::new("timeout");
@@ -97,7 +97,9 @@ fn objects_live_and_bytes_move() {
     run(&build("life", &[]));
 }
 
-/// Every allocation from the nth on fails, for all n, in each of the calls on a thread that has made none yet.
+/// Makes each call as the first one of a thread, with failing allocations.
+///
+/// Every allocation from the nth on fails, for all n.
 ///
 /// Spec: RSMCT-01, RSMEX-01, RSMIM-01, RSMGP-01
 #[test]
@@ -203,7 +205,9 @@ fn topology_and_ids_are_told() {
     );
 }
 
-/// A file that is wrong is refused; one that is not there is, if somebody chose it. Whoever sets the variable reads once what it is.
+/// A malformed file is refused, and so is a missing one that the variable names.
+///
+/// With `DAT_DBG_TYPE` set, the problem is printed once.
 ///
 /// Spec: RSMGEN-06, RSMGEN-09, RSMTP-02
 #[test]
@@ -239,7 +243,7 @@ fn what_is_wrong_with_the_file_of_nodes_is_said_once() {
     assert_eq!(said(&nodes, Some("four"), Some("1")), number);
 }
 
-/// What a file of ids has wrong, and which controllers there are, is said to those who ask for it, and to nobody else.
+/// Problems of the file of ids, and names of controllers, are printed only on request.
 ///
 /// Spec: RSMCT-01, RSMCT-05, RSMID-02, RSMID-03
 #[test]
@@ -282,7 +286,7 @@ fn why_there_are_no_ids_and_no_controller_is_said() {
     }
 }
 
-/// The header can be used from every C, and from C++; the names of both the guide and the library work.
+/// All dialects of C and C++ compile the header; the names of both guide and library work.
 ///
 /// Spec: RSMGEN-01
 #[test]
@@ -320,7 +324,7 @@ fn the_header_is_valid_in_every_language() {
     }
 }
 
-/// What the library shows of itself: the functions of the header and nothing else, and its name.
+/// The library exports the functions of the header and no others, and has its soname.
 ///
 /// Spec: RSMGEN-01
 #[test]
@@ -360,7 +364,10 @@ fn the_library_stays_once_it_is_loaded() {
     finish(&built, command(&built, &[]).arg(library));
 }
 
-/// Runs programs under valgrind, which tells of every access to memory that is not there, or was never written. `map` makes such accesses on purpose.
+/// Runs programs under valgrind, which reports every access to memory that is unmapped or
+/// unwritten.
+///
+/// `map` makes such accesses on purpose.
 ///
 /// Spec: RSMGEN-05
 #[test]
@@ -371,7 +378,7 @@ fn valgrind_finds_nothing() {
         ] {
             scope.spawn(move || {
                 let built = build(name, &[]);
-                // A thread that spins may otherwise keep all others from running for minutes.
+                // A thread that spins could otherwise keep all others from running for minutes.
                 let fair = "--fair-sched=yes";
                 let valgrind = ["valgrind", "--quiet", fair, "--error-exitcode=9"];
                 finish(&built, &mut command(&built, &valgrind));
@@ -382,8 +389,8 @@ fn valgrind_finds_nothing() {
 
 /// Runs programs that were compiled with AddressSanitizer.
 ///
-/// `fork` is left to valgrind: the sanitizer's allocator does not open its locks in a child, so the threads of a child that
-/// was made while another thread was being started wait for ever.
+/// `fork` runs under valgrind only. The sanitizer's allocator does not unlock its locks in a child.
+/// If a child was made while another thread was being started, its threads wait for ever.
 ///
 /// Spec: RSMGEN-05
 #[test]

@@ -1,4 +1,4 @@
-//! Addresses as sockets have them.
+//! Socket addresses.
 
 use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -7,25 +7,28 @@ use dat_core::attributes::IaAddress;
 use dat_core::{Error, ErrorKind, Result, Subtype};
 use libc::{AF_INET, AF_INET6, sockaddr_in, sockaddr_in6};
 
-/// A `struct sockaddr` of either family of the internet, or null.
+/// A pointer to a `struct sockaddr` of IPv4 or IPv6, or null.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub struct Address(*const libc::sockaddr);
 
 impl Address {
-    /// The address.
+    /// Reads the address.
     ///
     /// # Errors
-    /// INVALID_PARAMETER with the position if the pointer is null; INVALID_ADDRESS (MALFORMED) for another family.
+    /// - INVALID_PARAMETER with `position`: the pointer is null.
+    /// - INVALID_ADDRESS (MALFORMED): the family is neither IPv4 nor IPv6.
     pub(crate) fn get(self, position: u8) -> Result<IaAddress> {
         if self.0.is_null() {
             return Err(Error::invalid_argument(position));
         }
-        // SAFETY: it is not null, so by the promise of the C caller there is an address, which begins with its family.
+        // SAFETY: the pointer is not null, so the C caller promises that it points to an address.
+        // An address begins with its family.
         let family = unsafe { (&raw const (*self.0).sa_family).read_unaligned() };
         match i32::from(family) {
             AF_INET => {
-                // SAFETY: an address of this family has this layout, of which every bit pattern is one.
+                // SAFETY: an address of this family has this layout, for which every bit pattern is
+                // a value.
                 let address = unsafe { self.0.cast::<sockaddr_in>().read_unaligned() };
                 let host = Ipv4Addr::from_bits(u32::from_be(address.sin_addr.s_addr));
                 let port = u16::from_be(address.sin_port);
@@ -46,7 +49,7 @@ impl Address {
     }
 }
 
-/// An address to be given to C.
+/// A socket address that C gets.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) union SocketAddress {
@@ -55,7 +58,7 @@ pub(crate) union SocketAddress {
 }
 
 impl SocketAddress {
-    /// The address; one of a fabric without sockets has no family and no content.
+    /// Makes a socket address; without family and content for a fabric that has no sockets.
     pub(crate) fn new(address: IaAddress) -> Self {
         // SAFETY: both layouts are made of numbers, for which zero is a value.
         let mut made: Self = unsafe { MaybeUninit::zeroed().assume_init() };

@@ -1,4 +1,4 @@
-//! Memory of the caller that bytes move from and to.
+//! Memory of the caller that bytes are copied from and to.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -8,16 +8,16 @@ use libc::{EINVAL, MADV_POPULATE_READ, MADV_POPULATE_WRITE};
 
 use super::Plain;
 
-/// Where memory of the caller begins, or null; C says how much of it there is.
+/// Start of memory of the caller, or null; the call says how much there is.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub struct Consumer(*mut c_void);
 
-// SAFETY: an address.
+// SAFETY: it is an address.
 unsafe impl Plain for Consumer {}
 
 impl Consumer {
-    /// Where it begins.
+    /// Returns the first address.
     pub(crate) fn address(self) -> usize {
         self.0.expose_provenance()
     }
@@ -26,7 +26,9 @@ impl Consumer {
         self.0.is_null()
     }
 
-    /// `length` bytes from `offset` on, which others may change meanwhile; `None` if there can be no such memory.
+    /// Returns `length` bytes from `offset` on, which other threads may change meanwhile.
+    ///
+    /// `None` if such memory cannot exist.
     pub(crate) fn bytes(&self, offset: usize, length: usize) -> Option<&[AtomicU8]> {
         if length == 0 {
             return Some(&[]);
@@ -37,24 +39,26 @@ impl Consumer {
             return None;
         }
         let first = self.0.wrapping_byte_add(offset).cast::<AtomicU8>();
-        // SAFETY: by the promise of the C caller so much memory is there as long as the call lasts; that others may change it
-        // meanwhile is what atomics are for.
+        // SAFETY: the C caller promises this much memory as long as the call lasts. Other threads
+        // may change it meanwhile, which atomics allow.
         Some(unsafe { std::slice::from_raw_parts(first, length) })
     }
 }
 
-/// What may be done with memory.
+/// Access to a range of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Access {
-    /// Some of it is not there.
+    /// Some of the range is not accessible.
     None,
-    /// It can be read.
+    /// The range can be read.
     Read,
-    /// It can be read and written.
+    /// The range can be read and written.
     Write,
 }
 
-/// Looks what may be done with memory, and has the system provide it, as for a device. Where the system cannot tell, it may be written.
+/// Returns the access to memory; has the system provide its pages, as for a device.
+///
+/// Returns `Write` if the system cannot tell.
 pub(crate) fn access_to(address: usize, length: usize) -> Access {
     if !system_tells() || populate(address, length, MADV_POPULATE_WRITE) == 0 {
         return Access::Write;
@@ -65,7 +69,7 @@ pub(crate) fn access_to(address: usize, length: usize) -> Access {
     }
 }
 
-/// Whether the system can be asked what may be done with memory.
+/// Returns true if the system knows the advice that `access_to` uses.
 fn system_tells() -> bool {
     const UNKNOWN: u8 = 2;
     static TELLS: AtomicU8 = AtomicU8::new(UNKNOWN);
@@ -81,30 +85,30 @@ fn system_tells() -> bool {
     }
 }
 
-/// Has the system provide memory as `advice` says; what it says against it, or 0.
+/// Has the system provide memory by `advice`; returns its error number, or 0.
 pub(super) fn populate(address: usize, length: usize, advice: i32) -> i32 {
     let before = address % page_size();
     let Some(length) = length.checked_add(before) else {
         return EINVAL;
     };
     let first = ptr::without_provenance_mut(address.wrapping_sub(before));
-    // SAFETY: the system looks at the range, provides pages for it, and changes nothing that is in it.
+    // SAFETY: the system checks the range and provides its pages; it changes no contents.
     match unsafe { libc::madvise(first, length, advice) } {
         0 => 0,
         _ => last_error(),
     }
 }
 
-/// What the system said of its last call on this thread.
+/// Returns the error number of this thread's last system call.
 pub(crate) fn last_error() -> i32 {
     std::io::Error::last_os_error()
         .raw_os_error()
         .unwrap_or(EINVAL)
 }
 
-/// The page size of this host.
+/// Returns the page size of this host.
 pub(crate) fn page_size() -> usize {
-    // SAFETY: asks for a number, which the C library knows.
+    // SAFETY: the call returns a number that the C library knows.
     let size = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) });
     size.ok().filter(|size| *size != 0).unwrap_or(4096)
 }

@@ -9,7 +9,7 @@ use libc::{EINTR, POLLIN, nfds_t, pollfd};
 
 use super::consumer::last_error;
 
-/// A descriptor that can be polled for reading, and for normal data, while it is raised.
+/// A descriptor that polls as readable, and as having normal data, while it is raised.
 #[derive(Debug)]
 pub(crate) struct Flag {
     near: UnixStream,
@@ -18,10 +18,10 @@ pub(crate) struct Flag {
 }
 
 impl Flag {
-    /// One that is not raised.
+    /// Makes a flag that is not raised.
     pub(crate) fn new() -> io::Result<Self> {
         let (near, far) = UnixStream::pair()?;
-        // The program has the descriptor, too, and may have read from it.
+        // The program has the descriptor too, and may have read from it.
         near.set_nonblocking(true)?;
         far.set_nonblocking(true)?;
         Ok(Self {
@@ -31,17 +31,17 @@ impl Flag {
         })
     }
 
-    /// What is polled.
+    /// Returns the descriptor that programs poll.
     pub(crate) fn descriptor(&self) -> RawFd {
         self.near.as_raw_fd()
     }
 
-    /// Raises or lowers it.
+    /// Raises or lowers the flag.
     pub(crate) fn set(&mut self, raised: bool) {
         if raised == self.raised {
             return;
         }
-        // Cannot block, and there is room for one byte.
+        // The call cannot block, and the socket has room for one byte.
         let _done = if raised {
             self.far.write(&[0])
         } else {
@@ -51,11 +51,13 @@ impl Flag {
     }
 }
 
-/// Writes to the error output, as far as it takes it. Takes no lock, which in a child of `fork` may be held for ever.
+/// Writes to standard error until a write fails.
+///
+/// Takes no lock, because a child of `fork` may find it held for ever.
 pub(crate) fn say(text: &str) {
     let mut left = text.as_bytes();
     while !left.is_empty() {
-        // SAFETY: so many bytes are there.
+        // SAFETY: `left` has `left.len()` bytes.
         let written = unsafe { libc::write(libc::STDERR_FILENO, left.as_ptr().cast(), left.len()) };
         match usize::try_from(written) {
             Ok(written @ 1..) => left = left.get(written..).unwrap_or_default(),
@@ -64,18 +66,21 @@ pub(crate) fn say(text: &str) {
     }
 }
 
-/// Sleeps until something is the matter with one of the descriptors; says with how many. `None` for ever.
+/// Sleeps until a descriptor is ready or `until` has passed; returns the number of ready ones.
+///
+/// `None` waits for ever.
 ///
 /// # Errors
-/// The number of the system's error: EINTR if a signal came.
+/// The system's error number: EINTR if a signal arrived.
 pub(crate) fn poll(descriptors: &mut [pollfd], until: Option<Instant>) -> Result<usize, i32> {
     loop {
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        // Rounded up, so that the time is over when it says so; a time that is too long is waited for in parts.
+        // Rounded up, so that `until` has passed when the time is over. A time that is too long is
+        // waited for in parts.
         let round = |left: Duration| left.as_micros().div_ceil(1000).min(1 << 30) as i32;
         let timeout = left.map_or(-1, round);
         let count = descriptors.len() as nfds_t;
-        // SAFETY: so many entries are there, and the system writes nothing else.
+        // SAFETY: the array has `count` entries, and the system writes nothing else.
         let ready = unsafe { libc::poll(descriptors.as_mut_ptr(), count, timeout) };
         match usize::try_from(ready) {
             Ok(0) if until.is_none_or(|until| Instant::now() < until) => {}
@@ -85,10 +90,10 @@ pub(crate) fn poll(descriptors: &mut [pollfd], until: Option<Instant>) -> Result
     }
 }
 
-/// Sleeps until a flag is raised; false if the time was over first.
+/// Sleeps until a flag is raised; returns false if `until` passes first.
 ///
 /// # Errors
-/// EINTR: a signal came.
+/// EINTR: a signal arrived.
 pub(crate) fn wait_for(descriptor: RawFd, until: Option<Instant>) -> Result<bool, i32> {
     let mut entry = [pollfd {
         fd: descriptor,
@@ -98,7 +103,8 @@ pub(crate) fn wait_for(descriptor: RawFd, until: Option<Instant>) -> Result<bool
     match poll(&mut entry, until) {
         Ok(ready) => Ok(ready != 0),
         Err(EINTR) => Err(EINTR),
-        // Nothing else can be wrong with one descriptor of ours but a lack of memory, which passes.
+        // The only other error for one descriptor of this library is a lack of memory, which
+        // passes.
         Err(_) => Ok(true),
     }
 }

@@ -1,4 +1,4 @@
-//! What registries do with the libraries and the objects of providers that are not ours.
+//! Calls of registries into libraries of other providers, and reads of their objects.
 
 use std::ffi::{CStr, c_char, c_void};
 
@@ -6,7 +6,7 @@ use super::Symbol;
 use super::layout::ProviderInfo;
 use crate::handles::CHandle;
 
-/// The word that a handle points to; `None` if nothing can be read there. Any value will do.
+/// Reads the word at a handle, which may be any value; `None` if the memory is not readable.
 pub(crate) fn first_word(handle: CHandle) -> Option<usize> {
     let mut word = 0usize;
     let local = libc::iovec {
@@ -17,41 +17,44 @@ pub(crate) fn first_word(handle: CHandle) -> Option<usize> {
         iov_base: std::ptr::with_exposed_provenance_mut::<c_void>(handle.address()),
         iov_len: size_of::<usize>(),
     };
-    // SAFETY: the kernel copies into `word`, for which there is room, and refuses addresses of no memory.
+    // SAFETY: the kernel copies into `word`, which has room, and refuses addresses without memory.
     let copied = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
     (copied == size_of::<usize>().cast_signed()).then_some(word)
 }
 
-/// Calls `dat_provider_init` of a library, which has been found by its name.
+/// Calls `dat_provider_init` of a library; `init` was found by that name.
 pub(crate) fn begin(init: Symbol, info: &ProviderInfo, instance_data: &CStr) {
     type Init = extern "C" fn(*const ProviderInfo, *const c_char);
-    // SAFETY: a function of this name has this signature, by the contract between registry and providers.
+    // SAFETY: a function of this name has this signature, by the contract between registry and
+    // providers.
     let init = unsafe { std::mem::transmute::<*mut c_void, Init>(init.pointer()) };
     init(info, instance_data.as_ptr());
 }
 
-/// Calls `dat_provider_explain` of a library of ours, which has been found by its name.
+/// Calls `dat_provider_explain` of a library of this project; `explain` was found by that name.
 pub(crate) fn explanation(
     explain: Symbol,
     info: &ProviderInfo,
     instance_data: &CStr,
 ) -> Option<String> {
     type Explain = extern "C" fn(*const ProviderInfo, *const c_char) -> *const c_char;
-    // SAFETY: a function of this name is ours, and has this signature.
+    // SAFETY: a function of this name is this project's, and has this signature.
     let explain = unsafe { std::mem::transmute::<*mut c_void, Explain>(explain.pointer()) };
     let said = explain(info, instance_data.as_ptr());
     if said.is_null() {
         return None;
     }
-    // SAFETY: it is text that is kept.
+    // SAFETY: it is text that stays as long as the process.
     let said = unsafe { CStr::from_ptr(said) };
     Some(said.to_string_lossy().into_owned())
 }
 
-/// Calls `dat_ia_openv` of a registry, which has been found by its name; the adapter, or the code of the refusal.
+/// Calls `dat_ia_openv` of a registry; returns the adapter or the code of the error.
+///
+/// `openv` was found by that name.
 pub(crate) fn open(openv: Symbol, info: &ProviderInfo) -> Result<CHandle, u32> {
     type Openv = extern "C" fn(*const u8, i32, *mut CHandle, *mut CHandle, u32, u32, u32) -> u32;
-    /// Events that the dispatcher for asynchronous events has room for.
+    /// Minimum queue length of the asynchronous event dispatcher.
     const EVENTS: i32 = 8;
     // SAFETY: a function of this name has this signature, in both versions of the interface.
     let openv = unsafe { std::mem::transmute::<*mut c_void, Openv>(openv.pointer()) };
@@ -72,7 +75,9 @@ pub(crate) fn open(openv: Symbol, info: &ProviderInfo) -> Result<CHandle, u32> {
     }
 }
 
-/// Calls `dat_ia_close` of a registry, which has been found by its name, with `DAT_CLOSE_ABRUPT_FLAG`.
+/// Calls `dat_ia_close` of a registry with `DAT_CLOSE_ABRUPT_FLAG`.
+///
+/// `close` was found by that name.
 pub(crate) fn close(close: Symbol, adapter: CHandle) {
     type Close = extern "C" fn(CHandle, u32) -> u32;
     const ABRUPT: u32 = 0;
@@ -81,10 +86,10 @@ pub(crate) fn close(close: Symbol, adapter: CHandle) {
     let _code: u32 = close(adapter, ABRUPT);
 }
 
-/// Calls `dat_provider_fini` of a library, which has been found by its name.
+/// Calls `dat_provider_fini` of a library; `fini` was found by that name.
 pub(crate) fn end(fini: Symbol, info: &ProviderInfo) {
     type Fini = extern "C" fn(*const ProviderInfo);
-    // SAFETY: as above.
+    // SAFETY: as for `dat_provider_init`.
     let fini = unsafe { std::mem::transmute::<*mut c_void, Fini>(fini.pointer()) };
     fini(info);
 }

@@ -1,7 +1,9 @@
-//! What a child of `fork` has: values of its own, and those of its parent that no other thread was changing.
+//! State of a child of `fork`: its own values, and values of its parent that no other thread was
+//! changing.
 //!
-//! Threads of the parent are not in the child. A lock that one of them held stays held there for ever, and what one of them was about to make
-//! once is never made. So nothing that lasts as long as the process is behind a plain lock or made on first use: it is [`PerProcess`],
+//! Threads of the parent are not in the child. A lock that one of them held stays held there for
+//! ever, and a value that one of them was about to make once is never made. So no value that lasts
+//! as long as the process is under a plain lock or made on first use: it is [`PerProcess`],
 //! [`Inherited`], or atomic.
 
 use std::cell::UnsafeCell;
@@ -12,7 +14,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use dat_core::event::ThreadWait;
 
 static FORKS: AtomicUsize = AtomicUsize::new(0);
-/// Forks are noticed. They are not while the system has no memory for that.
+/// Set if forks are noticed. They are not as long as the system has no memory for the handlers.
 static NOTICED: AtomicBool = AtomicBool::new(false);
 
 /// Called by the loader before any call of the library.
@@ -22,14 +24,15 @@ static LOADED: extern "C" fn() = loaded;
 
 extern "C" fn loaded() {
     notice();
-    // Notes the moment that it counts from, which it does once.
+    // The first call notes the start of the clock.
     ThreadWait::clock();
 }
 
-/// Has the system call us at each fork from now on.
+/// Registers handlers for every later fork.
 fn notice() {
-    // SAFETY: `forked` stores to atomics and opens a lock of its own thread, which is allowed in a child of a process with threads. The
-    // others lock and open that lock. The library stays loaded.
+    // SAFETY: `forked` stores to atomics and unlocks a lock that its own thread holds, which is
+    // allowed in a child of a process with threads. The other handlers lock and unlock that lock.
+    // The library stays loaded.
     let refused =
         unsafe { libc::pthread_atfork(Some(enter_fork), Some(leave_fork), Some(forked)) != 0 };
     NOTICED.store(!refused, Ordering::Relaxed);
@@ -49,7 +52,7 @@ extern "C" fn forked() {
     leave();
 }
 
-/// How many forks lie between the process that asked first and this one.
+/// Returns the number of forks between the first process with this library and this one.
 #[inline(always)]
 pub(crate) fn forks() -> usize {
     FORKS.load(Ordering::Relaxed)
@@ -62,28 +65,29 @@ static TURN: Turn = Turn {
     depth: AtomicUsize::new(0),
 };
 
-/// A lock that its owner may enter again, and that the child of a fork owns as its parent did.
+/// A recursive lock that the child of a fork owns as its parent did.
 ///
-/// It has no thread-local values: the system makes those of a library that was loaded late when a
-/// thread first uses them, and ends the process where the heap is exhausted.
+/// It has no thread-local values. For a library that was loaded late, the system makes them when a
+/// thread first uses them, and ends the process if the heap is exhausted.
 struct Turn {
     lock: UnsafeCell<libc::pthread_mutex_t>,
-    /// The thread that has the lock, or 0. A thread keeps its number in a child of fork.
+    /// The thread that holds the lock, or 0. A thread keeps its number in a child of fork.
     owner: AtomicUsize,
-    /// How often the owner has entered; only it looks.
+    /// Number of entries of the owner; only the owner reads it.
     depth: AtomicUsize,
 }
 
-// SAFETY: threads reach the lock through the functions of the system only.
+// SAFETY: threads access the lock through functions of the system only.
 unsafe impl Sync for Turn {}
 
 impl Turn {
     fn enter(&self) {
-        // SAFETY: tells which thread it is.
+        // SAFETY: the call only returns the number of this thread.
         let this = unsafe { libc::pthread_self() } as usize;
-        // A thread finds its own number only if it wrote it, and has the lock.
+        // A thread finds its own number only if it wrote it, and holds the lock.
         if self.owner.load(Ordering::Relaxed) != this {
-            // SAFETY: the lock is static, was made by its initializer, and this thread does not have it.
+            // SAFETY: the lock is static, was made by its initializer, and this thread does not
+            // hold it.
             unsafe { libc::pthread_mutex_lock(self.lock.get()) };
             self.owner.store(this, Ordering::Relaxed);
         }
@@ -93,7 +97,8 @@ impl Turn {
     fn leave(&self) {
         if self.depth.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.owner.store(0, Ordering::Relaxed);
-            // SAFETY: this thread has the lock, or is the copy in a child of the thread that had it.
+            // SAFETY: this thread holds the lock, or is the copy, in a child, of the thread that
+            // held it.
             unsafe { libc::pthread_mutex_unlock(self.lock.get()) };
         }
     }
@@ -109,7 +114,8 @@ fn leave() {
 
 /// A value that a child of `fork` inherits whole: no other thread of the parent has it at the fork.
 ///
-/// A thread that has one may have others, and calls nothing that waits, nor other libraries: whoever forks waits for it.
+/// A thread that has one may take others. It calls no function that waits and no other library,
+/// because a thread that forks waits for it.
 #[derive(Debug, Default)]
 pub(crate) struct Inherited<T>(Mutex<T>);
 
@@ -118,7 +124,7 @@ impl<T> Inherited<T> {
         Self(Mutex::new(value))
     }
 
-    /// The value, for this thread until the guard goes.
+    /// Locks the value for this thread until the guard is dropped.
     pub(crate) fn lock(&self) -> InheritedGuard<'_, T> {
         let section = Section::begin();
         InheritedGuard {
@@ -128,10 +134,10 @@ impl<T> Inherited<T> {
     }
 }
 
-/// An inherited value while a thread has it.
+/// A guard of an inherited value.
 #[derive(Debug)]
 pub(crate) struct InheritedGuard<'a, T> {
-    /// Dropped first: fields go in this order.
+    /// Dropped first: fields are dropped in this order.
     value: MutexGuard<'a, T>,
     _section: Section,
 }
@@ -150,7 +156,7 @@ impl<T> DerefMut for InheritedGuard<'_, T> {
     }
 }
 
-/// A part of a call in which no other thread forks.
+/// A part of a call during which no other thread forks.
 #[derive(Debug)]
 struct Section;
 
@@ -167,30 +173,33 @@ impl Drop for Section {
     }
 }
 
-/// Processes in a line of forks that have values of their own.
+/// Number of processes in a line of forks that have values of their own.
 const GENERATIONS: usize = 64;
 
-/// A value for each of a line of processes: other threads held the parent's locks, and are not in the child.
+/// A value for each process in a line of forks.
+///
+/// A child does not use the value of its parent, whose locks other threads may have held.
 #[derive(Debug)]
 pub(crate) struct PerProcess<T>([OnceLock<T>; GENERATIONS]);
 
 impl<T: Default> PerProcess<T> {
-    /// No process has its value yet.
+    /// Makes the value of no process yet.
     pub(crate) const fn new() -> Self {
         Self([const { OnceLock::new() }; GENERATIONS])
     }
 
-    /// The value of this process. Those beyond the last generation have one with it.
+    /// Returns the value of this process. Processes past the last generation share its value.
     pub(crate) fn this(&self) -> &T {
         let [others @ .., last] = &self.0;
         others.get(forks()).unwrap_or(last).get_or_init(T::default)
     }
 }
 
-/// Whether this process has values of its own, and its children are told from it.
+/// Returns true if this process and its children have values of their own.
 pub(crate) fn is_told_apart() -> bool {
     if !NOTICED.load(Ordering::Relaxed) {
-        // There was no memory when the library was loaded. Until now nothing was open that a child could share.
+        // The system had no memory when the library was loaded. No object is open yet that a child
+        // could share.
         let _section = Section::begin();
         if !NOTICED.load(Ordering::Relaxed) {
             notice();

@@ -1,19 +1,19 @@
-//! The allocator of the C libraries: that of the system, and a reserve for when it refuses.
+//! The allocator of the C libraries: the system's, with a reserve for when the system refuses.
 //!
 //! A collection of the standard library and the thread of the mock cannot report that there is no
 //! memory: they end the process, which is the consumer's. The reserve carries them to the end of
-//! the call. Calls that make something ask first ([`has_memory`]), and are refused while the
-//! reserve is in use and the system still refuses, so that it is not used up.
+//! the call. Calls that make an object ask [`has_memory`] first. They are refused while the reserve
+//! is in use and the system still refuses, so that the reserve is not used up.
 //!
 //! # Size
 //!
-//! What one call takes is bounded; how many threads are inside calls when the system begins to
-//! refuse is not. `dat_ia_open` takes most small blocks: three of 4 KiB and seven of 512 bytes, so
-//! that 36 threads may open adapters at a time. Large blocks are for dispatchers of the mock (40
-//! bytes for each of 4,096 events at most) and for its queues that grow, which have an old and a
-//! new block for a moment: there are two pairs of 256 KiB, for the thread of the mock and one that
-//! posts. The reserve is zeros in the library's data: a page takes memory when it is first used,
-//! or when the program locks all of its memory (`mlockall`).
+//! The memory that one call takes is bounded. The number of threads that are inside calls when the
+//! system begins to refuse is not. `dat_ia_open` takes most small blocks: three of 4 KiB and seven
+//! of 512 bytes, so that 36 threads may open adapters at a time. Large blocks are for dispatchers
+//! of the mock (40 bytes for each of 4,096 events at most) and for its growing queues, which have
+//! an old and a new block for a moment. There are two pairs of 256 KiB, for the thread of the mock
+//! and one thread that posts. The reserve is zeros in the library's data: a page takes memory when
+//! it is first used, or when the program locks all of its memory (`mlockall`).
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::UnsafeCell;
@@ -21,22 +21,24 @@ use std::ops::Range;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// The allocator of a C library, which makes it its global one.
+/// The allocator of a C library, which sets it as its global allocator.
 ///
-/// Takes no lock, so that a forked process finds none held.
+/// Takes no lock, so no lock is held in a forked process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Heap;
 
-/// Blocks of one size. Sizes are powers of two, and blocks are aligned to theirs up to a page.
+/// Blocks of one size, aligned to that size up to a page.
+///
+/// Sizes are powers of two.
 struct Class {
     size: usize,
-    /// Where its blocks begin.
+    /// Offset of its first block in the reserve.
     first: usize,
-    /// The words that say which of its blocks are free.
+    /// Words of `FREE` with the bits of its blocks.
     words: Range<usize>,
 }
 
-/// Smallest first, without a gap.
+/// The classes in ascending order of size, without a gap.
 static CLASSES: [Class; 5] = [
     Class {
         size: 64,
@@ -72,12 +74,12 @@ const PAGE: usize = 4096;
 #[repr(C, align(4096))]
 struct Arena(UnsafeCell<[u8; RESERVE]>);
 
-// SAFETY: a byte is touched by the owner of its block alone, of whom there is one by `FREE`.
+// SAFETY: only the owner of a block touches its bytes, and `FREE` gives a block to one owner.
 unsafe impl Sync for Arena {}
 
 static ARENA: Arena = Arena(UnsafeCell::new([0; RESERVE]));
 
-/// A bit for each block that is free.
+/// One bit for each block, set if the block is free.
 static FREE: [AtomicU64; 24] = {
     let mut free = [const { AtomicU64::new(u64::MAX) }; 24];
     free[22] = AtomicU64::new(0xFFFF);
@@ -85,24 +87,25 @@ static FREE: [AtomicU64; 24] = {
     free
 };
 
-/// Blocks in use.
+/// Number of blocks in use.
 static USED: AtomicUsize = AtomicUsize::new(0);
 
-/// What has to be free in the system's heap for a call to begin while the reserve is in use.
+/// Free memory of the system that a call needs while the reserve is in use.
 const PROBE: Layout = Layout::new::<[u64; 4096]>();
 
-/// Whether a call that makes something may begin: the reserve is whole, or the system has memory
-/// again.
+/// Returns true if a call that makes an object may begin.
+///
+/// The reserve is whole, or the system has memory again.
 pub(crate) fn has_memory() -> bool {
     USED.load(Ordering::Relaxed) == 0 || system_has_memory()
 }
 
-/// Whether the system's heap has memory, whatever the reserve has.
+/// Returns true if the system's heap has memory; ignores the reserve.
 #[cold]
 pub(crate) fn system_has_memory() -> bool {
-    // SAFETY: the layout has a size; what is allocated is freed with the same layout.
+    // SAFETY: the size of the layout is not 0; the memory is freed with the same layout.
     unsafe {
-        // The compiler leaves out an allocation that it sees freed unused.
+        // The compiler would remove an allocation that it sees freed unused.
         let probe = std::hint::black_box(System.alloc(PROBE));
         if !probe.is_null() {
             System.dealloc(probe, PROBE);
@@ -112,7 +115,7 @@ pub(crate) fn system_has_memory() -> bool {
 }
 
 impl Class {
-    /// Takes a block; where it begins in the reserve.
+    /// Takes a block; returns its offset in the reserve.
     fn take(&self) -> Option<usize> {
         let words = FREE.get(self.words.clone())?;
         for (index, word) in words.iter().enumerate() {
@@ -131,7 +134,7 @@ impl Class {
         None
     }
 
-    /// Gives a block back.
+    /// Frees a block.
     fn give_back(&self, offset: usize) {
         let block = (offset - self.first) / self.size;
         let words = FREE.get(self.words.clone());
@@ -142,7 +145,7 @@ impl Class {
     }
 }
 
-/// A block of the reserve; null if there is none.
+/// Takes a block of the reserve; null if none fits.
 #[cold]
 fn reserved(layout: Layout) -> *mut u8 {
     if layout.align() > PAGE {
@@ -157,21 +160,21 @@ fn reserved(layout: Layout) -> *mut u8 {
     })
 }
 
-/// Where memory lies in the reserve.
+/// Returns the offset of memory in the reserve; `None` if it lies elsewhere.
 #[inline(always)]
 fn offset(memory: *mut u8) -> Option<usize> {
     let offset = memory.addr().wrapping_sub(ARENA.0.get().addr());
     (offset < RESERVE).then_some(offset)
 }
 
-/// The class of the block at an offset of the reserve.
+/// Returns the class of the block at an offset in the reserve.
 fn class_of(offset: usize) -> Option<&'static Class> {
     CLASSES.iter().rfind(|class| class.first <= offset)
 }
 
-// SAFETY: memory is the system's, or a block of the reserve, which is as large and as aligned as
-// was asked for and is nobody else's until it is given back; each goes back to where it came from.
-// Nothing here allocates or unwinds.
+// SAFETY: memory is the system's, or a block of the reserve. A block is as large and as aligned as
+// requested and has one owner until it is freed. Both go back to their origin. No function here
+// unwinds, or allocates for itself.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as the caller promises.
@@ -190,7 +193,7 @@ unsafe impl GlobalAlloc for Heap {
         }
         let memory = reserved(layout);
         if !memory.is_null() {
-            // SAFETY: the block is as large as the layout.
+            // SAFETY: the block is at least as large as the layout.
             unsafe { ptr::write_bytes(memory, 0, layout.size()) };
         }
         memory
@@ -203,7 +206,8 @@ unsafe impl GlobalAlloc for Heap {
                     class.give_back(offset);
                 }
             }
-            // SAFETY: it is not of the reserve, so it is the system's; and as the caller promises.
+            // SAFETY: it is not in the reserve, so it is the system's; the rest is as the caller
+            // promises.
             None => unsafe { System.dealloc(memory, layout) },
         }
     }
@@ -214,19 +218,19 @@ unsafe impl GlobalAlloc for Heap {
                 return memory;
             }
         } else {
-            // SAFETY: it is the system's; and as the caller promises.
+            // SAFETY: it is the system's; the rest is as the caller promises.
             let grown = unsafe { System.realloc(memory, layout, size) };
             if !grown.is_null() {
                 return grown;
             }
         }
-        // SAFETY: the caller promises that the size is one of a layout with this alignment.
+        // SAFETY: the caller promises a size that is valid with this alignment.
         let new = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
-        // SAFETY: the caller promises a size that is not zero.
+        // SAFETY: the caller promises a size that is not 0.
         let moved = unsafe { self.alloc(new) };
         if !moved.is_null() {
-            // SAFETY: both are as long as what is copied, and apart; the caller gives the old one
-            // up.
+            // SAFETY: both blocks are at least as long as the copy and do not overlap; the caller
+            // gives up the old one.
             unsafe {
                 ptr::copy_nonoverlapping(memory, moved, layout.size().min(size));
                 self.dealloc(memory, layout);
@@ -245,7 +249,8 @@ mod tests {
         let layout = Layout::new::<[u64; 9]>();
         let memory = reserved(layout);
         assert!(!memory.is_null());
-        // SAFETY: the memory is a block of this layout, and is given back with the last one.
+        // SAFETY: the memory is a block of this layout, and is freed with the layout of its last
+        // size.
         unsafe {
             assert_eq!(Heap.realloc(memory, layout, 512), memory);
             let layout = Layout::from_size_align(512, layout.align()).expect("a layout");

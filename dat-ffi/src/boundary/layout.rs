@@ -1,7 +1,8 @@
-//! The structures of both editions as C has them on 64-bit machines, and what may be read from anywhere.
+//! The structures of both editions as C has them on 64-bit machines.
 //!
-//! From the tables of the project's specification of the binary interface; tests compare them with what a C compiler makes of our
-//! headers of DAT 1.2, and of the packaged ones of 2.0.
+//! The layouts follow the tables of the project's specification of the binary interface. Tests
+//! compare them with the layouts that a C compiler makes of this project's headers of DAT 1.2 and
+//! the packaged headers of DAT 2.0.
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr;
@@ -14,7 +15,7 @@ use crate::calls::Form;
 use crate::calls::edition::Triplet;
 use crate::handles::CHandle;
 
-/// What may be copied from any memory that is large enough: every bit pattern is a value.
+/// A type that may be copied from any memory that is large enough.
 ///
 /// # Safety
 /// Every bit pattern is a value of the type, which has no owner and no references in it.
@@ -32,26 +33,27 @@ plain! {
     CrParam,
 }
 
-// SAFETY: several of what every bit pattern is a value of.
+// SAFETY: an array of values for which every bit pattern is a value.
 unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
 
 /// Structures whose fields differ between editions.
 macro_rules! plain_editions {
     ($($type:ident),* $(,)?) => {$(
-        // SAFETY: made of numbers, addresses, optional functions, and what an edition has, which is plain.
+        // SAFETY: made of numbers, addresses, optional functions, and fields of an edition, which
+        // are plain.
         unsafe impl<E: Form> Plain for $type<E> {}
     )*};
 }
 
 plain_editions! { Event, IaAttributes, ProviderAttributes, EpAttributes, EpParam, LmrParam, RmrParam, CnoParam }
 
-/// Structures that are made with all bits zero, the spaces between their fields included.
+/// Structures that are made with all bits zero, including their padding.
 macro_rules! zeroed {
     ($($type:ident),* $(,)?) => {$(
         impl<E: Form> $type<E> {
-            /// Zero in every field.
+            /// Returns the structure with zero in every byte.
             pub(crate) fn zeroed() -> Self {
-                // SAFETY: every bit pattern is a value, as `Plain` says.
+                // SAFETY: every bit pattern is a value, by `Plain`.
                 unsafe { std::mem::zeroed() }
             }
         }
@@ -74,7 +76,7 @@ pub struct ProviderInfo {
 }
 
 impl ProviderInfo {
-    /// A line; of the name as much as there is room for.
+    /// Makes a line; a name that is too long is cut off.
     pub(crate) fn new(name: &CStr, major: u32, minor: u32, is_thread_safe: bool) -> Self {
         Self {
             ia_name: name_of(name.to_bytes()),
@@ -84,14 +86,14 @@ impl ProviderInfo {
         }
     }
 
-    /// The text of the name, which ends with a zero byte or the place for it.
+    /// Returns the name, up to the first zero byte or the end of the field.
     pub(crate) fn name(&self) -> Option<CString> {
         let text = self.ia_name.split(|byte| *byte == 0).next()?;
         CString::new(text).ok()
     }
 }
 
-/// A text with a zero byte behind it; as much as there is room for.
+/// Returns a text with zero bytes after it; a text that is too long is cut off.
 pub(crate) fn name_of(text: &[u8]) -> Name {
     let mut name = [0; 256];
     // The last byte stays zero.
@@ -101,13 +103,13 @@ pub(crate) fn name_of(text: &[u8]) -> Name {
     name
 }
 
-/// How many functions `DAT_PROVIDER` has in 2.0.
+/// Number of functions that `DAT_PROVIDER` has in 2.0.
 pub(crate) const FUNCTIONS: usize = 79;
 
-/// How many it has in 1.2, the same as the first ones of 2.0.
+/// Number of functions that `DAT_PROVIDER` has in 1.2, the first ones of 2.0.
 pub(crate) const FUNCTIONS_1_2: usize = 68;
 
-/// `DAT_PROVIDER`: what a registry calls a provider through.
+/// `DAT_PROVIDER`: the table that a registry calls a provider through.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Table<const N: usize = FUNCTIONS> {
@@ -116,7 +118,7 @@ pub(crate) struct Table<const N: usize = FUNCTIONS> {
     pub(crate) functions: [*const (); N],
 }
 
-// SAFETY: it is made once, and nothing in it changes.
+// SAFETY: a table is made once, and nothing in it changes.
 unsafe impl Send for Table {}
 // SAFETY: as above.
 unsafe impl Sync for Table {}
@@ -129,7 +131,7 @@ pub(crate) struct NamedAttribute {
     pub(crate) value: *const c_char,
 }
 
-// SAFETY: the strings that it points to live and stay as long as it.
+// SAFETY: the strings that it points to live as long as the value, and their addresses stay.
 unsafe impl Send for NamedAttribute {}
 // SAFETY: as above.
 unsafe impl Sync for NamedAttribute {}
@@ -139,7 +141,7 @@ unsafe impl Sync for NamedAttribute {}
 #[repr(C)]
 pub struct LongTriplet {
     pub(crate) context: u32,
-    /// `pad`, which has no meaning.
+    /// `pad`: unused.
     pub(crate) nothing: u32,
     pub(crate) address: u64,
     pub(crate) length: u64,
@@ -179,7 +181,7 @@ impl Triplet for ShortTriplet {
     fn of(piece: &LmrTriplet) -> Self {
         Self {
             address: piece.address,
-            // What is told of was given in a triplet of the same width.
+            // The length was given in a triplet of the same width, so it fits.
             length: u32::try_from(piece.length).unwrap_or(u32::MAX),
             context: piece.context,
         }
@@ -209,15 +211,15 @@ pub(crate) union EventData<E: Form> {
 }
 
 impl<E: Form> Event<E> {
-    /// The connection request of its arrival.
+    /// Returns the connection request of its arrival.
     pub(crate) fn arrived(&self) -> CHandle {
-        // SAFETY: whatever the event is, the bits there are a number.
+        // SAFETY: any bits at this place are a handle, for every kind of event.
         unsafe { self.data.arrival.cr }
     }
 
-    /// The pointer of a software event.
+    /// Returns the pointer of a software event.
     pub(crate) fn software_pointer(&self) -> u64 {
-        // SAFETY: whatever the event is, its bits are a number.
+        // SAFETY: any bits at this place are a number, for every kind of event.
         unsafe { self.data.software }
     }
 }
@@ -403,7 +405,7 @@ pub struct EpParam<E: Form> {
 pub struct LmrParam<E: Form> {
     pub(crate) ia: CHandle,
     pub(crate) memory_type: u32,
-    /// An address or a handle, and the place of a cookie.
+    /// An address or a handle, and the address of a cookie.
     pub(crate) region: [usize; 2],
     pub(crate) length: u64,
     pub(crate) pz: CHandle,
@@ -509,12 +511,12 @@ pub struct CrParam {
     pub(crate) ep: CHandle,
 }
 
-/// The address of something that is given to C to look at, or null.
+/// Returns the address of a value that C reads, or null.
 pub(crate) fn lent<T>(what: Option<&T>) -> *const c_void {
     what.map_or(ptr::null(), |what| ptr::from_ref(what).cast())
 }
 
-/// The address of a cookie.
+/// Returns the address of a cookie.
 pub(crate) fn cookie_address(cookie: &[u8; LMR_COOKIE_SIZE]) -> usize {
     ptr::from_ref(cookie).expose_provenance()
 }

@@ -1,5 +1,7 @@
-//! Layouts, values and the order of the tables, compared with what a C compiler makes of our headers, and for DAT 2.0 of the packaged ones
-//! as well.
+//! Layouts, values and the order of the tables, compared with those that a C compiler makes of the
+//! headers.
+//!
+//! The headers are this project's; for DAT 2.0 also the packaged ones.
 
 use std::mem::{offset_of, size_of};
 use std::process::Command;
@@ -12,7 +14,7 @@ use crate::v1::types::V1;
 use crate::v2::V2;
 use crate::v2::table::NAMES;
 
-/// What Rust says, line by line, and the C statements that print the same lines.
+/// Lines of Rust's numbers, and the C statements that print the same lines.
 #[derive(Default)]
 pub(super) struct Both {
     rust: String,
@@ -20,7 +22,7 @@ pub(super) struct Both {
 }
 
 impl Both {
-    /// A number, and the C expression for it.
+    /// Adds a number and the C expression for it.
     pub(super) fn same(&mut self, name: &str, rust: u64, c: &str) {
         self.rust += &format!("{name} {rust}\n");
         self.c += &format!("    printf(\"{name} %llu\\n\", (unsigned long long)({c}));\n");
@@ -30,7 +32,7 @@ impl Both {
         self.same(name, rust as u64, c);
     }
 
-    /// Compiles the C statements with our headers, and runs them.
+    /// Compiles the C statements with this project's headers and runs them.
     pub(super) fn check(&self, includes: &[&str]) {
         self.check_with(
             &[concat!("-I", env!("CARGO_MANIFEST_DIR"), "/include")],
@@ -38,7 +40,7 @@ impl Both {
         );
     }
 
-    /// The same with the headers that the system has.
+    /// Compiles the C statements with the headers of the system and runs them.
     fn check_packaged(&self, includes: &[&str]) {
         self.check_with(&[], includes);
     }
@@ -83,7 +85,7 @@ macro_rules! layouts {
     )*};
 }
 
-/// What an edition has under the same name as the other.
+/// Adds the structures that an edition has under the same name as the other.
 fn common<E: Form>() -> Both {
     let mut both = Both::default();
     layouts! { both:
@@ -128,7 +130,7 @@ fn common<E: Form>() -> Both {
     both
 }
 
-/// The table, and its slots by their names in C.
+/// Adds the table, with its slots by their names in C.
 fn table<const N: usize>(both: &mut Both, slots: impl Iterator<Item = (usize, String)>) {
     both.size(
         "DAT_PROVIDER",

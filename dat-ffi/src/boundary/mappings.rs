@@ -1,4 +1,4 @@
-//! The mappings of this process, and what may be done with memory by them.
+//! The mappings of this process, and the access to memory that they allow.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Error, Result};
@@ -9,18 +9,18 @@ use libc::{MADV_POPULATE_READ, MADV_POPULATE_WRITE};
 
 use super::consumer::{Access, populate};
 
-/// The file that has them.
+/// The file that lists the mappings.
 const MAPPINGS: &str = "/proc/self/maps";
 
-/// Most memory that the system is asked to provide, in bytes, so that it says what may be done with
-/// it.
+/// Maximum size of memory, in bytes, that is provided to learn its access.
 const PROVIDED: usize = 4 << 20;
 
-/// Whether memory may be used as `needed`; true where the system does not say.
+/// Returns true if memory allows the access, or if the system does not tell.
 ///
-/// Linux 6.11 and later tells of the mappings of that memory: the cost grows with no others, and
-/// the memory stays untouched. Before, small memory is provided, as for a device that pins it; the
-/// list of all mappings is read for large memory, and before a refusal.
+/// Linux 6.11 and later answers queries about the mappings of a range. The cost does not grow with
+/// other mappings, and the memory stays untouched. Earlier systems are asked to provide small
+/// memory, as for a device that pins it. For large memory, and before small memory is refused, the
+/// list of all mappings is read.
 pub(crate) fn allows(address: usize, length: usize, needed: Access) -> bool {
     let Ok(file) = File::open(MAPPINGS) else {
         return true;
@@ -39,21 +39,20 @@ pub(crate) fn allows(address: usize, length: usize, needed: Access) -> bool {
     listed_access(file, limit, address, length).map_or(true, |access| access >= needed)
 }
 
-/// Memory with the same rights.
+/// A range of memory with the same access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Mapping {
     first: usize,
     /// The first byte after it.
     end: usize,
     access: Access,
-    /// Whether it is the stack of the first thread, which grows downwards.
+    /// True for the stack of the first thread, which grows downwards.
     is_stack: bool,
 }
 
-/// What may be done with memory. `find` tells the mapping that an address lies in, or else the next
-/// one.
+/// Returns the access to a range; `find` returns the mapping at an address, or else the next one.
 ///
-/// The stack is as long as it may become: what was never touched of it is not mapped yet.
+/// The stack counts as long as it may become, because its untouched part is not mapped yet.
 fn access_by(
     mut find: impl FnMut(usize) -> Result<Option<Mapping>>,
     stack_limit: usize,
@@ -82,15 +81,15 @@ fn access_by(
     Ok(access)
 }
 
-/// How large the stack of the first thread may become.
+/// Returns the maximum size of the stack of the first thread.
 fn stack_limit() -> usize {
-    /// Nobody has more, and what lies further below is something else.
+    /// Upper bound of the result; memory further below is taken for other mappings.
     const MOST: usize = 1 << 30;
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
     };
-    // SAFETY: there is room for the answer.
+    // SAFETY: `limit` has room for the answer.
     let answer = unsafe { libc::getrlimit(libc::RLIMIT_STACK, &raw mut limit) };
     match usize::try_from(limit.rlim_cur) {
         Ok(limit) if answer == 0 => limit.min(MOST),
@@ -98,11 +97,12 @@ fn stack_limit() -> usize {
     }
 }
 
-/// The name of the stack.
+/// Name of the stack's mapping.
 const STACK: &[u8] = b"[stack]";
 
-/// A question about one mapping, and the answer, as Linux 6.11 and later has it for `ioctl` on the
-/// file.
+/// A query about one mapping and its answer, for `ioctl` on the file.
+///
+/// Linux 6.11 and later has it.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 struct Query {
@@ -116,24 +116,26 @@ struct Query {
     offset: u64,
     inode: u64,
     device: [u32; 2],
-    /// Room for the name, and then how long it is, with the zero byte at its end.
+    /// Bytes of the buffer for the name; in the answer, length of the name with its zero byte.
     name_size: u32,
     build_id_size: u32,
     name: u64,
     build_id: u64,
 }
 
-/// The number of the question: `_IOWR('f', 17, Query)`.
+/// Request code of the query: `_IOWR('f', 17, Query)`.
 const ASK: libc::Ioctl = libc::_IOWR::<Query>(b'f' as u32, 17);
-/// The address lies in the mapping, or the mapping is the next one.
+/// Flag: if no mapping contains the address, the answer is the next one.
 const OR_NEXT: u64 = 0x10;
 const READABLE: u64 = 0x01;
 const WRITABLE: u64 = 0x02;
 
-/// The mapping that an address lies in, or else the next one, with its name if it is the next one.
+/// Returns the mapping at an address, or else the next one.
+///
+/// Only the next one is checked for the name of the stack.
 ///
 /// # Errors
-/// The system does not know the question.
+/// The system does not know the query.
 fn query(file: &File, address: usize) -> Result<Option<Mapping>> {
     let Some(found) = ask(file, address, &mut [])? else {
         return Ok(None);
@@ -143,10 +145,10 @@ fn query(file: &File, address: usize) -> Result<Option<Mapping>> {
         (true, false) => Access::Read,
         (false, _) => Access::None,
     };
-    // Addresses of this process fit.
+    // Addresses of this process fit in `usize`.
     let (first, end) = (found.start as usize, found.end as usize);
     let mut name = [0; STACK.len() + 1];
-    // A name that is longer is an error.
+    // A longer name is an error of the call.
     let is_stack = first > address
         && ask(file, first, &mut name).is_ok_and(|found| found.is_some())
         && name.starts_with(STACK);
@@ -158,7 +160,9 @@ fn query(file: &File, address: usize) -> Result<Option<Mapping>> {
     }))
 }
 
-/// Asks for the mapping at an address or after it, and for its name if there is room for one.
+/// Queries the mapping at an address, or else the next one.
+///
+/// Gets its name as well if `name` has room.
 fn ask(file: &File, address: usize, name: &mut [u8]) -> Result<Option<Query>> {
     let mut query = Query {
         size: size_of::<Query>() as u64,
@@ -170,8 +174,8 @@ fn ask(file: &File, address: usize, name: &mut [u8]) -> Result<Option<Query>> {
         query.name_size = name.len() as u32;
         query.name = ptr::from_mut(name).cast::<u8>().expose_provenance() as u64;
     }
-    // SAFETY: the system reads and writes as much as `size` says, and writes as much of the name as
-    // there is room for.
+    // SAFETY: the system reads and writes as many bytes as `size` says, and writes at most as much
+    // of the name as the buffer has room for.
     if unsafe { libc::ioctl(file.as_raw_fd(), ASK, &raw mut query) } == 0 {
         return Ok(Some(query));
     }
@@ -184,11 +188,11 @@ fn ask(file: &File, address: usize, name: &mut [u8]) -> Result<Option<Query>> {
 
 #[cfg(test)]
 std::thread_local! {
-    /// How often this thread has read the list of mappings.
+    /// Number of times that this thread has read the list of mappings.
     static LISTED: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
 }
 
-/// What the list of all mappings says that may be done with memory.
+/// Returns the access to a range by the list of all mappings.
 ///
 /// # Errors
 /// The list cannot be read.
@@ -199,7 +203,7 @@ fn listed_access(file: File, limit: usize, address: usize, length: usize) -> Res
     access_by(|from| list.find(from), limit, address, length)
 }
 
-/// The list of all mappings, in the order of their addresses: `first-end rwxp ... name`, in
+/// The list of all mappings in the order of their addresses: `first-end rwxp ... name`, in
 /// hexadecimal digits.
 struct List<R> {
     lines: R,
@@ -212,8 +216,7 @@ impl<R: BufRead> List<R> {
         Self { lines, line }
     }
 
-    /// The mapping that an address lies in, or else the next one. Addresses grow from one call to
-    /// the next.
+    /// Returns the mapping at an address, or else the next one; addresses grow with each call.
     fn find(&mut self, address: usize) -> Result<Option<Mapping>> {
         loop {
             self.line.clear();
@@ -228,7 +231,7 @@ impl<R: BufRead> List<R> {
     }
 }
 
-/// A line of the list.
+/// Parses a line of the list.
 fn parse(line: &[u8]) -> Option<Mapping> {
     let mut words = line.split(|byte| matches!(byte, b' ' | b'-'));
     let mut number = || usize::from_str_radix(str::from_utf8(words.next()?).ok()?, 16).ok();
@@ -254,10 +257,10 @@ mod tests {
 
     static CONSTANT: [u8; 64] = [7; 64];
 
-    /// Whether the release of the system has the question: 6.11 or later.
+    /// Returns true if the release of the system has the query: 6.11 or later.
     fn can_be_asked() -> bool {
         let mut name = std::mem::MaybeUninit::<libc::utsname>::zeroed();
-        // SAFETY: there is room for the answer, all of whose bits may be zero; the release ends
+        // SAFETY: `name` has room for the answer, and all its bits may be zero; the release ends
         // with a zero byte.
         let release = unsafe {
             assert_eq!(libc::uname(name.as_mut_ptr()), 0);
@@ -269,7 +272,7 @@ mod tests {
         (number(), number()) >= (6, 11)
     }
 
-    /// Both ways, where there are two.
+    /// Returns the access by both ways, which agree, where the system has both.
     fn told(address: usize, length: usize) -> Access {
         let file = || File::open(MAPPINGS).expect("the mappings");
         let limit = stack_limit();
@@ -281,10 +284,10 @@ mod tests {
         listed
     }
 
-    /// Memory of pages without rights, with `rights` from its second page on.
+    /// Maps pages without access, with `rights` from the second page on.
     fn mapped(pages: usize, rights: i32) -> usize {
-        // SAFETY: asks for memory of its own wherever there is room, and changes the rights of some
-        // of it.
+        // SAFETY: maps new memory at an address that the system chooses, and changes the access of
+        // a part of it.
         unsafe {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
             let start = libc::mmap(ptr::null_mut(), pages << 12, libc::PROT_NONE, flags, -1, 0);
@@ -320,7 +323,7 @@ mod tests {
         }
     }
 
-    /// The stack of the first thread may be used as far as it may grow, and no further.
+    /// The stack of the first thread may be used as far as it may grow.
     ///
     /// Spec: LMC-01
     #[test]
@@ -353,7 +356,7 @@ mod tests {
             assert_eq!(allows(address, length, needed), is_allowed);
             LISTED.get() - before
         };
-        // A system that cannot be asked reads the list.
+        // A system without the query reads the list.
         let expected = u32::from(!can_be_asked());
         assert_eq!(lists(true, large, 64 << 20, Access::Write), expected);
         assert_eq!(lists(false, large - 1, 64 << 20, Access::Write), expected);

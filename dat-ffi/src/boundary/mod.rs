@@ -1,9 +1,11 @@
-//! What C hands over and what it gets: the only unsafe code of this crate.
+//! Pointers from C and values for C: the only unsafe code of this crate.
 //!
-//! Pointers from C have types of their own ([`In`], [`Out`], [`List`], [`Text`], [`Address`]) that Rust code cannot make. So a
-//! value of such a type came from a C caller, who promises by the interface that it is null or points to what the call says, for
-//! as long as the call lasts. Everything behind this room is safe code that relies on nothing else: numbers are checked where they
-//! are used, handles are compared with what is known and never followed.
+//! Pointers from C have types of their own ([`In`], [`Out`], [`List`], [`Text`], [`Address`]) that
+//! Rust code outside of this module cannot make. So a value of such a type came from a C caller.
+//! The interface has the caller promise that it is null or points to the object that the call
+//! names, as long as the call lasts. All code outside of this module is safe code that relies on
+//! nothing else: numbers are checked where they are used, handles are compared with known ones and
+//! never followed.
 
 mod address;
 mod cancel;

@@ -7,7 +7,7 @@ use dat_core::backend::Extensions;
 
 use super::layout::NamedAttribute;
 
-/// A list with the strings that it points to.
+/// A list that owns the strings that it points to.
 #[derive(Debug, Default)]
 pub(crate) struct NamedList {
     entries: Box<[NamedAttribute]>,
@@ -16,7 +16,7 @@ pub(crate) struct NamedList {
 
 impl NamedList {
     fn new(attributes: &[Named]) -> Self {
-        // Neither names nor values have zero bytes; what would is left empty.
+        // No name or value has a zero byte; a text with one would become empty.
         let text = |text: &str| CString::new(text).unwrap_or_default();
         let strings: Box<[(CString, CString)]> = attributes
             .iter()
@@ -35,12 +35,12 @@ impl NamedList {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of attributes.
     pub(crate) fn count(&self) -> i32 {
         i32::try_from(self.entries.len()).unwrap_or(0)
     }
 
-    /// The first of them.
+    /// Returns the address of the first attribute; null for an empty list.
     pub(crate) fn first(&self) -> *const NamedAttribute {
         match self.entries.first() {
             Some(first) => first,
@@ -58,8 +58,11 @@ pub(crate) struct NamedAttributes {
 }
 
 impl NamedAttributes {
-    /// Those that adapter and provider tell of, and what the device can under the names that programs look for: without
-    /// `DAT_IB_RDMA_READ`, `dtest` leaves half of its test out, and its peers wait for it. Programs for 1.2 know none of that.
+    /// Makes the lists from the attributes of adapter and provider, and adds the device's
+    /// abilities.
+    ///
+    /// Abilities have the names that programs look up. Without `DAT_IB_RDMA_READ`, `dtest` skips
+    /// half of its test while its peers wait for it. Programs for 1.2 know none of these names.
     pub(crate) fn new(
         ia: &IaAttributes,
         provider: &ProviderAttributes,

@@ -8,7 +8,7 @@ use super::{Event, Plain, ScatterGather, TransferData};
 use crate::calls::edition::Form;
 use crate::handles::CHandle;
 
-/// A value to read, or null.
+/// A pointer to a value to read, or null.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct In<T>(*const T);
@@ -22,24 +22,25 @@ impl<T> Clone for In<T> {
 impl<T> Copy for In<T> {}
 
 impl<T> In<T> {
-    /// Of an address that came from C among others.
+    /// Wraps an address that is an argument from C, read from its list.
     pub(super) const fn at(address: *const T) -> Self {
         Self(address)
     }
 }
 
 impl<T: Plain> In<T> {
-    /// A copy of the value; `None` if the pointer is null.
+    /// Returns a copy of the value; `None` if the pointer is null.
     pub(crate) fn get(self) -> Option<T> {
         if self.0.is_null() {
             return None;
         }
-        // SAFETY: it is not null, so by the promise of the C caller it points to a `T`, of which every bit pattern is one.
+        // SAFETY: the pointer is not null, so the C caller promises that it points to a `T`. Every
+        // bit pattern is a `T`.
         Some(unsafe { self.0.read_unaligned() })
     }
 }
 
-/// A place for a value, or null.
+/// A pointer to a place for a value, or null.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Out<T>(*mut T);
@@ -52,30 +53,31 @@ impl<T> Clone for Out<T> {
 
 impl<T> Copy for Out<T> {}
 
-// SAFETY: an address.
+// SAFETY: it is an address.
 unsafe impl<T: Copy> Plain for Out<T> {}
 
 impl<T> Out<T> {
-    /// A place of ours, for a call that is over before the place is gone.
+    /// Wraps a place of this library, for a call that ends before the place does.
     pub(super) const fn to(place: *mut T) -> Self {
         Self(place)
     }
 }
 
 impl<E: Form> Out<Event<E>> {
-    /// The number of the event there.
+    /// Returns the number of the event in the place; `None` if the pointer is null.
     #[inline(always)]
     pub(crate) fn event_number(self) -> Option<u32> {
-        // SAFETY: it is null, or by the promise of the C caller there is an event, which begins with its number.
+        // SAFETY: it is null, or the C caller promises that it points to an event. An event begins
+        // with its number.
         (!self.0.is_null()).then(|| unsafe { (&raw const (*self.0).number).read_unaligned() })
     }
 }
 
 impl<T: Plain> Out<T> {
-    /// The place, which has to be there.
+    /// Returns the place, or an error if the pointer is null.
     ///
     /// # Errors
-    /// INVALID_PARAMETER with the position, counted from 1, if it is null.
+    /// INVALID_PARAMETER with `position`, counted from 1: the pointer is null.
     pub(crate) fn required(self, position: u8) -> Result<Place<T>> {
         if self.0.is_null() {
             return Err(Error::invalid_argument(position));
@@ -83,12 +85,12 @@ impl<T: Plain> Out<T> {
         Ok(Place(self.0))
     }
 
-    /// What the caller put there, of a pointer for both ways.
+    /// Returns the value that the caller stored, for a pointer used in both directions.
     pub(crate) fn get(self) -> Option<T> {
         In(self.0.cast_const()).get()
     }
 
-    /// Stores a value unless the caller does not want it.
+    /// Stores a value if the pointer is not null.
     pub(crate) fn offer(self, value: T) {
         if let Ok(place) = self.required(0) {
             place.put(value);
@@ -96,7 +98,7 @@ impl<T: Plain> Out<T> {
     }
 }
 
-/// A place for a value.
+/// A place for a value; not null.
 #[derive(Debug)]
 pub(crate) struct Place<T>(*mut T);
 
@@ -111,16 +113,19 @@ impl<T> Copy for Place<T> {}
 impl<T: Plain> Place<T> {
     /// Stores the value.
     pub(crate) fn put(self, value: T) {
-        // SAFETY: only made of pointers from C that are not null, so by the caller's promise there is room for a `T`.
+        // SAFETY: places are made only of pointers from C that are not null, so the caller promises
+        // room for a `T`.
         unsafe { self.0.write_unaligned(value) }
     }
 }
 
 impl<E: Form> Place<Event<E>> {
-    /// Stores the event of a transfer. Of an event's data only as much as that is has a meaning, and nothing else is written.
+    /// Stores the event of a transfer.
+    ///
+    /// Writes only the fields that have a meaning for a transfer.
     #[inline(always)]
     pub(crate) fn put_transfer(self, number: u32, evd: CHandle, transfer: TransferData<E>) {
-        // SAFETY: as in `put`; all three are parts of what there is room for.
+        // SAFETY: as in `put`; all three are parts of the event that there is room for.
         unsafe {
             (&raw mut (*self.0).number).write_unaligned(number);
             (&raw mut (*self.0).evd).write_unaligned(evd);
@@ -129,7 +134,7 @@ impl<E: Form> Place<Event<E>> {
     }
 }
 
-/// The first of several values, or null.
+/// A pointer to the first of several values, or null.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct List<T>(*const T);
@@ -143,28 +148,32 @@ impl<T> Clone for List<T> {
 impl<T> Copy for List<T> {}
 
 impl<T> List<T> {
-    /// Of an address that came from C among others.
+    /// Wraps an address that is an argument from C, read from its list.
     pub(super) const fn at(address: *const T) -> Self {
         Self(address)
     }
 }
 
-/// Values that are kept on the stack. More segments than that no device takes in one request.
+/// Maximum number of values that are kept on the stack. No device takes more segments in one
+/// request.
 const MOST: usize = 256;
-/// Values that a request has at most, most of the time.
+/// Number of values that most requests do not exceed.
 const FEW: usize = 8;
 
-/// Whether memory can have so many bytes.
+/// Returns true if an object in memory can have `bytes` bytes.
 fn is_possible(bytes: usize) -> bool {
     isize::try_from(bytes).is_ok()
 }
 
 impl<T: Plain> List<T> {
-    /// Calls `with` on a slice of what `convert` makes of the `count` values.
+    /// Converts `count` values and calls `with` on a slice of the results.
     ///
     /// # Errors
-    /// INVALID_PARAMETER with the position of the count if it is negative or above what any device takes, with that of the list if
-    /// there are values to read and the pointer is null; and those of `with`.
+    /// - INVALID_PARAMETER with the position of the count: it is negative, or above the number that
+    ///   any device takes.
+    /// - INVALID_PARAMETER with the position of the list: the pointer is null, and `count` is not
+    ///   0.
+    /// - Those of `with`.
     #[inline(always)]
     pub(crate) fn with<U: Copy + Default, R>(
         self,
@@ -174,24 +183,26 @@ impl<T: Plain> List<T> {
         with: impl FnOnce(&[U]) -> Result<R>,
     ) -> Result<R> {
         if count == 1 && !self.0.is_null() {
-            // SAFETY: it is not null, so by the promise of the C caller `count` values follow.
+            // SAFETY: the pointer is not null, so the C caller promises that `count` values follow.
             let only = unsafe { self.0.read_unaligned() };
             return with(&[convert(only)]);
         }
         self.with_several(count, (at_count, at_list), convert, with)
     }
 
-    /// The value, if there is one only.
+    /// Returns the value if `count` is 1 and the pointer is not null.
     #[inline(always)]
     pub(crate) fn only(self, count: i32) -> Option<T> {
-        // SAFETY: it is not null, so by the promise of the C caller `count` values follow.
+        // SAFETY: the pointer is not null, so the C caller promises that `count` values follow.
         (count == 1 && !self.0.is_null()).then(|| unsafe { self.0.read_unaligned() })
     }
 
-    /// As `with`, but for as many values as memory can have: what is too much for a stack is kept on the heap.
+    /// Converts values as `with` does, with no limit but that of memory.
+    ///
+    /// Values that are too many for the stack are kept on the heap.
     ///
     /// # Errors
-    /// As `with`; INSUFFICIENT_RESOURCES (MEMORY): there is no memory for so many.
+    /// As `with`; INSUFFICIENT_RESOURCES (MEMORY): there is no memory for the results.
     pub(crate) fn with_any_number<U: Copy + Default, R>(
         self,
         count: u64,
@@ -213,7 +224,8 @@ impl<T: Plain> List<T> {
             .try_reserve_exact(number)
             .map_err(|_| Error::insufficient_resources(Subtype::ResourceMemory))?;
         for index in 0..number {
-            // SAFETY: it is not null, so by the promise of the C caller `count` values follow, and `index` is below that.
+            // SAFETY: the pointer is not null, so the C caller promises that `count` values follow.
+            // `index` is below `count`.
             values.push(convert(unsafe { self.0.add(index).read_unaligned() }));
         }
         with(&values)
@@ -234,7 +246,7 @@ impl<T: Plain> List<T> {
         if count != 0 && self.0.is_null() {
             return Err(Error::invalid_argument(at_list));
         }
-        // Few take little room, which is cleared for them.
+        // A small array for few values, because the whole array is cleared.
         if count <= FEW {
             let mut values = [U::default(); FEW];
             with(self.converted(count, convert, &mut values))
@@ -244,11 +256,11 @@ impl<T: Plain> List<T> {
         }
     }
 
-    /// The first `count` values, in a place that has room for them.
+    /// Stores the first `count` values, converted, in `place`, which has room for them.
     fn converted<U>(self, count: usize, convert: impl Fn(T) -> U, place: &mut [U]) -> &[U] {
         for (index, value) in place.iter_mut().enumerate().take(count) {
-            // SAFETY: the pointer is not null if `count` is not 0, so by the promise of the C caller `count` values follow, and `index`
-            // is below that.
+            // SAFETY: the pointer is not null if `count` is not 0, so the C caller promises that
+            // `count` values follow. `index` is below `count`.
             *value = convert(unsafe { self.0.add(index).read_unaligned() });
         }
         place.get(..count).unwrap_or_default()
@@ -256,12 +268,15 @@ impl<T: Plain> List<T> {
 }
 
 impl<T: Plain> List<T> {
-    /// One of the values, of which the caller has promised more than `index`; `None` if the pointer is null.
+    /// Returns the value at `index`; `None` if the pointer is null.
+    ///
+    /// The caller promises that the list has more than `index` values.
     pub(crate) fn nth(self, index: usize) -> Option<T> {
         if self.0.is_null() {
             return None;
         }
-        // SAFETY: it is not null, so by the promise of the C caller there are as many values as the call says.
+        // SAFETY: the pointer is not null, so the C caller promises as many values as the call
+        // says.
         Some(unsafe { self.0.add(index).read_unaligned() })
     }
 
@@ -271,37 +286,40 @@ impl<T: Plain> List<T> {
 }
 
 impl<T: Plain> Out<T> {
-    /// Stores one of several values, if the pointer is not null. The caller of the C function said that there is room for more than so
-    /// many.
+    /// Stores one of several values if the pointer is not null.
+    ///
+    /// The caller of the C function said that there is room for more than `index` values.
     pub(crate) fn put_at(self, index: usize, value: T) {
         if !self.0.is_null() {
-            // SAFETY: it is not null, so by the promise of the C caller there is room for several values, this one among them.
+            // SAFETY: the pointer is not null, so the C caller promises room for several values,
+            // this one among them.
             unsafe { self.0.wrapping_add(index).write_unaligned(value) }
         }
     }
 
-    /// The same place, for several values to read.
+    /// Returns the place as a list of values to read.
     pub(crate) fn list(self) -> List<T> {
         List(self.0.cast_const())
     }
 }
 
 impl Out<ScatterGather> {
-    /// Stores the number of entries that are left, and touches nothing else.
+    /// Stores the number of entries that are left, and touches no other field.
     pub(crate) fn put_residual(self, residual: u64) {
         if !self.0.is_null() {
-            // SAFETY: it is not null, so by the promise of the C caller the structure is there.
+            // SAFETY: the pointer is not null, so the C caller promises that it points to the
+            // structure.
             unsafe { (&raw mut (*self.0).residual_count).write_unaligned(residual) }
         }
     }
 }
 
 impl List<u8> {
-    /// Copies `size` bytes, but not more than there is room for; tells how many.
+    /// Copies `size` bytes, or as many as `into` has room for; returns their number.
     ///
     /// # Errors
-    /// INVALID_PARAMETER with the position of the size if it is negative, with the one behind it if the pointer is null where there
-    /// are bytes to read.
+    /// - INVALID_PARAMETER with the position of the size: it is negative.
+    /// - INVALID_PARAMETER with the next position: the pointer is null, and `size` is not 0.
     pub(crate) fn copy(self, size: i32, position: u8, into: &mut [u8]) -> Result<usize> {
         let size = usize::try_from(size).map_err(|_| Error::invalid_argument(position))?;
         if size != 0 && self.0.is_null() {
@@ -309,51 +327,53 @@ impl List<u8> {
         }
         let size = size.min(into.len());
         for (index, byte) in into.iter_mut().enumerate().take(size) {
-            // SAFETY: it is not null, so by the promise of the C caller `size` bytes follow, and `index` is below that.
+            // SAFETY: the pointer is not null, so the C caller promises that `size` bytes follow.
+            // `index` is below `size`.
             *byte = unsafe { self.0.add(index).read() };
         }
         Ok(size)
     }
 }
 
-/// A string that ends with a zero byte, or null.
+/// A pointer to a string that ends with a zero byte, or null.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub struct Text(*const c_char);
 
 impl Text {
-    /// A copy of the string, which may be in any encoding; `None` if the pointer is null.
+    /// Returns a copy of the string, in any encoding; `None` if the pointer is null.
     pub(crate) fn get(self) -> Option<CString> {
         if self.0.is_null() {
             return None;
         }
-        // SAFETY: it is not null, so by the promise of the C caller it points to a string with its end.
+        // SAFETY: the pointer is not null, so the C caller promises that it points to a string with
+        // its end.
         let text = unsafe { CStr::from_ptr(self.0) };
         Some(text.to_owned())
     }
 }
 
-/// Text that is given to C, and stays as long as the process.
+/// Text for C that stays as long as the process.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub struct StaticText(*const c_char);
 
-// SAFETY: an address, or null.
+// SAFETY: it is an address, or null.
 unsafe impl Plain for StaticText {}
 
 impl StaticText {
-    /// The address of a text.
+    /// Returns the address of a text.
     pub(crate) const fn new(text: &'static CStr) -> Self {
         Self(text.as_ptr())
     }
 
-    /// The address of a text that is kept from now on; null for none.
+    /// Leaks a text and returns its address; null for `None`.
     pub(crate) fn kept(text: Option<CString>) -> Self {
         Self(text.map_or(std::ptr::null(), |text| text.into_raw().cast_const()))
     }
 }
 
-/// A function of the consumer and what to call it with; the agent of a notification object.
+/// A function of the consumer with its argument: the agent of a notification object.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Agent {
@@ -361,17 +381,18 @@ pub struct Agent {
     function: Option<extern "C" fn(*mut c_void, CHandle)>,
 }
 
-// SAFETY: the consumer promises by the interface that the function may be called with its data on any thread.
+// SAFETY: by the interface, the consumer promises that the function may be called with its data on
+// any thread.
 unsafe impl Send for Agent {}
 
 impl Agent {
-    /// No agent.
+    /// The absence of an agent.
     pub(crate) const NONE: Self = Self {
         instance_data: std::ptr::null_mut(),
         function: None,
     };
 
-    /// A function that is called with nothing.
+    /// Makes an agent whose argument is null.
     #[cfg(test)]
     pub(crate) const fn of(function: extern "C" fn(*mut c_void, CHandle)) -> Self {
         Self {
@@ -380,12 +401,12 @@ impl Agent {
         }
     }
 
-    /// Whether there is a function to call.
+    /// Returns true if there is a function to call.
     pub(crate) fn is_some(self) -> bool {
         self.function.is_some()
     }
 
-    /// Calls the function.
+    /// Calls the function, if there is one.
     pub(crate) fn call(self, evd: CHandle) {
         if let Some(function) = self.function {
             function(self.instance_data, evd);

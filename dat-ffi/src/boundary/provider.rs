@@ -1,4 +1,4 @@
-//! Providers of others, as a registry calls them.
+//! Providers outside of this library, as a registry calls them.
 
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -7,9 +7,10 @@ use super::layout::{FUNCTIONS, Table};
 use super::{Address, Agent, In, List, Out, RegionDescription, Text, VariableArguments};
 use crate::handles::CHandle;
 
-/// The table of a provider that has entered itself into the registry.
+/// The table of a provider that has registered itself.
 ///
-/// Only a provider makes one, which promises that the table stays until it takes itself out, and that its adapters are closed then.
+/// Only a provider makes one. It promises that the table stays until it removes itself, and that
+/// its adapters are closed then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Provider<const N: usize = FUNCTIONS>(NonNull<Table<N>>);
@@ -19,10 +20,10 @@ unsafe impl<const N: usize> Send for Provider<N> {}
 // SAFETY: as above.
 unsafe impl<const N: usize> Sync for Provider<N> {}
 
-/// What calls of providers take: numbers, addresses, and structures that the interface passes by value.
+/// An argument of a provider's call: a number, an address, or a structure passed by value.
 ///
 /// # Safety
-/// It is passed to C as the interface says.
+/// The type is passed to C as the interface says.
 pub(crate) unsafe trait Passed: Copy {}
 
 macro_rules! passed {
@@ -34,23 +35,23 @@ macro_rules! passed {
 
 passed! { i32, u32, u64, usize, CHandle, RegionDescription, Agent, VariableArguments }
 
-// SAFETY: an address.
+// SAFETY: it is an address.
 unsafe impl<T> Passed for Out<T> {}
-// SAFETY: an address.
+// SAFETY: it is an address.
 unsafe impl<T> Passed for In<T> {}
-// SAFETY: an address.
+// SAFETY: it is an address.
 unsafe impl<T> Passed for List<T> {}
-// SAFETY: an address.
+// SAFETY: it is an address.
 unsafe impl Passed for Text {}
-// SAFETY: an address.
+// SAFETY: it is an address.
 unsafe impl Passed for Address {}
 
 /// The arguments of a call.
 pub(crate) trait Arguments {
-    /// Calls a function with them.
+    /// Calls a function with the arguments.
     ///
     /// # Safety
-    /// It is a function that takes these arguments, and returns a `DAT_RETURN`.
+    /// The function takes these arguments and returns a `DAT_RETURN`.
     unsafe fn call(self, function: *const ()) -> u32;
 }
 
@@ -83,33 +84,37 @@ arguments! { A B C D F G H I J K L }
 arguments! { A B C D F G H I J K L M }
 
 impl<const N: usize> Provider<N> {
-    /// Where the table is.
+    /// Returns the address of the table.
     pub(crate) fn address(self) -> usize {
         self.0.as_ptr().expose_provenance()
     }
 
     /// Calls the function of a slot; `None` if the provider has none there.
     ///
-    /// The arguments are those that the headers have for the slot: this is only called by the calls of the registry, each of which
-    /// passes on what it is called with.
+    /// The arguments are those that the headers have for the slot. Only the calls of the registry
+    /// use this function, and each passes on its own arguments.
     #[inline(always)]
     pub(crate) fn call(self, slot: usize, arguments: impl Arguments) -> Option<u32> {
-        // SAFETY: the table stays as long as the provider is entered or has adapters, by the contract between registry and providers.
+        // SAFETY: the table stays as long as the provider is registered or has adapters, by the
+        // contract between registry and providers.
         let function = unsafe { (*self.0.as_ptr()).functions.get(slot).copied() };
         match function {
-            // SAFETY: a function of this slot has the arguments of the interface, by the same contract.
+            // SAFETY: a function of this slot has the arguments of the interface, by the same
+            // contract.
             Some(function) if !function.is_null() => Some(unsafe { arguments.call(function) }),
             _ => None,
         }
     }
 }
 
-/// Where `dat_ia_open` is.
+/// Slot of `dat_ia_open`.
 const OPEN: usize = 0;
 
 impl<const N: usize> Provider<N> {
-    /// Opens an adapter: the dispatcher for asynchronous events and the adapter, or what the provider says against it; `None` if the
-    /// provider opens none.
+    /// Opens an adapter; returns its asynchronous event dispatcher and the adapter, or the
+    /// provider's error.
+    ///
+    /// `None` if the provider has no function for this.
     pub(crate) fn open(
         self,
         name: Text,
@@ -118,7 +123,7 @@ impl<const N: usize> Provider<N> {
     ) -> Option<Result<(CHandle, CHandle), u32>> {
         let mut evd = wanted_evd;
         let mut ia = CHandle::NULL;
-        // Both places are there until the call is over, which keeps none.
+        // Both places outlive the call, which keeps neither.
         let places = (Out::to(&raw mut evd), Out::to(&raw mut ia));
         match self.call(OPEN, (name, async_evd_min_qlen, places.0, places.1))? {
             0 => Some(Ok((evd, ia))),
@@ -127,12 +132,12 @@ impl<const N: usize> Provider<N> {
     }
 }
 
-/// A place for a provider, or none.
+/// An atomic place for a provider, or none.
 #[derive(Debug)]
 pub(crate) struct ProviderPlace(AtomicPtr<Table>);
 
 impl ProviderPlace {
-    /// No provider.
+    /// Makes an empty place.
     pub(crate) const fn new() -> Self {
         Self(AtomicPtr::new(ptr::null_mut()))
     }

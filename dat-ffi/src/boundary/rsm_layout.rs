@@ -1,7 +1,7 @@
 //! The structures of `<rsmapi.h>` as C has them on 64-bit machines.
 //!
-//! From the tables of the project's specification of the binary interface; a test compares them with what a C compiler makes of the
-//! header.
+//! The layouts follow the tables of the project's specification of the binary interface. A test
+//! compares them with the layouts that a C compiler makes of the header.
 
 use super::{Consumer, Plain};
 use crate::handles::CHandle;
@@ -49,7 +49,7 @@ pub struct AccessEntry {
     pub(crate) permission: u32,
 }
 
-/// `rsmapi_barrier_t`: the caller's storage, what is in it is ours.
+/// `rsmapi_barrier_t`: storage of the caller with contents of this library.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct BarrierStorage {
@@ -73,7 +73,7 @@ pub struct ControllerAttributes {
     pub(crate) max_import_segments: u64,
 }
 
-/// Bytes of the name of a controller.
+/// Bytes of a controller's name.
 pub(crate) const NAME_BYTES: usize = 256;
 
 /// `rsm_topology_hdr_t`.

@@ -1,4 +1,4 @@
-//! Layouts and values of `<rsmapi.h>`: what Rust has, and what a C compiler makes of the header.
+//! Layouts and values of `<rsmapi.h>` in Rust, compared with those of a C compiler.
 
 use std::mem::{align_of, offset_of, size_of};
 use std::path::Path;
@@ -12,7 +12,7 @@ use dat_rsm::{
 use super::rsm_layout::*;
 use crate::handles::CHandle;
 
-/// A C expression, and the value that Rust has for it.
+/// A C expression and Rust's value for it.
 struct Same(String, u64);
 
 macro_rules! layouts {
@@ -27,7 +27,7 @@ macro_rules! layouts {
     )*};
 }
 
-/// The names of the errors, in the order of their numbers.
+/// Names of the errors, in the order of their numbers.
 const ERRORS: &[&str] = &[
     "BAD_LIBRARY_VERSION",
     "BAD_TOPOLOGY_PTR",
@@ -78,7 +78,7 @@ const ERRORS: &[&str] = &[
     "BAD_ARGS_ERRORS",
 ];
 
-/// Everything that both sides have, the numbers of the specification first.
+/// Lists all numbers that both sides have, those of the specification first.
 fn all() -> Vec<Same> {
     let mut list = Vec::new();
     for (c, size) in [

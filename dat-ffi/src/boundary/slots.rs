@@ -1,31 +1,33 @@
-//! Places for open adapters, which calls enter and which are closed under them.
+//! Slots for open adapters, which calls enter and which can be closed during calls.
 
 use std::ops::Deref;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A place for one open adapter.
+/// A slot for one open adapter.
 ///
-/// Whoever enters holds the adapter until the guard goes. Closing takes the adapter out of the place, so that nobody enters any
-/// more; the last who leaves drops it. No call waits for another one.
+/// A thread that enters holds the adapter until it drops its guard. Closing takes the adapter out
+/// of the slot, so that no thread enters any more. The last thread that leaves drops the adapter.
+/// No call waits for another one.
 #[derive(Debug)]
 pub(crate) struct Slot<A> {
-    /// Those inside, and one more while the adapter is open.
+    /// Number of guards, plus 1 while the adapter is open.
     users: AtomicUsize,
     /// The adapter while it is open.
     open: AtomicPtr<A>,
-    /// The adapter from its close until the last one leaves.
+    /// The adapter from its close until the last thread leaves.
     closed: AtomicPtr<A>,
-    /// Held while the adapter comes, is closed, or goes. Nobody holds it who only enters an open adapter.
+    /// Held while an adapter is put in, closed or dropped. Entering an open adapter does not take
+    /// it.
     turn: Mutex<()>,
 }
 
-/// More than can ever be inside.
+/// Added to the users of an abandoned slot: more than there can ever be guards.
 const ABANDONED: usize = usize::MAX / 4;
 
 impl<A> Slot<A> {
-    /// An empty place.
+    /// Makes an empty slot.
     pub(crate) const fn new() -> Self {
         Self {
             users: AtomicUsize::new(0),
@@ -39,23 +41,24 @@ impl<A> Slot<A> {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether an adapter can be put there.
+    /// Returns true if an adapter can be put into the slot.
     pub(crate) fn is_empty(&self) -> bool {
         self.is_empty_now(&self.turn())
     }
 
     fn is_empty_now(&self, _turn: &MutexGuard<'_, ()>) -> bool {
-        // Somebody with a stale handle may be looking in, so that only what keeps the adapter counts.
+        // A thread with a stale handle may be in `enter`, so `users` tells nothing; only a present
+        // adapter counts.
         self.open.load(Ordering::Acquire).is_null() && self.closed.load(Ordering::Acquire).is_null()
     }
 
-    /// Puts an adapter there, and enters; the adapter comes back if the place is taken.
+    /// Puts an adapter into the slot and enters it; returns the adapter if the slot is taken.
     pub(crate) fn fill(&self, adapter: Box<A>) -> Result<Entered<'_, A>, Box<A>> {
         let turn = self.turn();
         if !self.is_empty_now(&turn) {
             return Err(adapter);
         }
-        // One for being open, one for the guard.
+        // One for the open adapter, one for the guard.
         self.users.fetch_add(2, Ordering::AcqRel);
         let adapter = NonNull::from(Box::leak(adapter));
         self.open.store(adapter.as_ptr(), Ordering::Release);
@@ -65,15 +68,16 @@ impl<A> Slot<A> {
         })
     }
 
-    /// Shuts the place for good in a process that was forked: the adapter in it is the parent's. Takes no lock, whose holder may be a
-    /// thread that is not in this process, and drops nothing.
+    /// Shuts the slot for good in a process that was just forked: its adapter is the parent's.
+    ///
+    /// Takes no lock, whose holder may be a thread that is not in this process, and drops nothing.
     pub(crate) fn abandon(&self) {
         self.open.store(ptr::null_mut(), Ordering::Release);
-        // Nobody is ever the last one who leaves, who would take the lock.
+        // No thread is ever the last one that leaves, which would take the lock.
         self.users.fetch_add(ABANDONED, Ordering::Relaxed);
     }
 
-    /// Enters, if an open adapter is there.
+    /// Enters the slot, if it has an open adapter.
     #[inline(always)]
     pub(crate) fn enter(&self) -> Option<Entered<'_, A>> {
         self.users.fetch_add(1, Ordering::AcqRel);
@@ -100,23 +104,27 @@ impl<A> Slot<A> {
     #[inline(never)]
     fn drop_closed(&self) {
         let turn = self.turn();
-        // Whoever is counted now looks here again when leaving.
+        // A thread that is counted now comes here itself when it leaves.
         if self.users.load(Ordering::Acquire) != 0 {
             return;
         }
         let adapter = self.closed.swap(ptr::null_mut(), Ordering::AcqRel);
         drop(turn);
         if !adapter.is_null() {
-            // SAFETY: it came from the box of `fill`, by `close`, and only one swap gets it. Who entered is counted, and nobody was
-            // when it was taken; whoever counts later comes after the close in the order of the counts, and finds `open` null, as
-            // `fill`, which alone changes that, takes turns with this and refuses while there is a closed adapter.
+            // SAFETY: the adapter came from the box of `fill`, by `close`, and only one swap gets
+            // it. Threads that entered it are counted, and the count was 0 when it was taken. A
+            // thread that is counted later comes after the close in the order of the counts and
+            // finds `open` null: only `fill` changes that, which takes the same lock and fails
+            // while there is a closed adapter.
             drop(unsafe { Box::from_raw(adapter) });
         }
     }
 }
 
 impl<A: Sync> Entered<'_, A> {
-    /// Takes the adapter out: nobody enters any more, and the last who leaves drops it. False if somebody else did.
+    /// Takes the adapter out of the slot; returns false if another thread did.
+    ///
+    /// No thread enters any more, and the last one that leaves drops the adapter.
     pub(crate) fn close(&self) -> bool {
         let slot = self.slot;
         let adapter = self.adapter.as_ptr();
@@ -132,14 +140,15 @@ impl<A: Sync> Entered<'_, A> {
     }
 }
 
-/// An adapter that stays until this is dropped.
+/// A guard that keeps an adapter until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Entered<'a, A> {
     slot: &'a Slot<A>,
     adapter: NonNull<A>,
 }
 
-// SAFETY: it lends the adapter to the thread that has it, and to drop it anywhere may drop the adapter there.
+// SAFETY: the guard lends the adapter to its thread, and dropping the guard may drop the adapter on
+// that thread.
 unsafe impl<A: Send + Sync> Send for Entered<'_, A> {}
 
 impl<A> Deref for Entered<'_, A> {
@@ -147,7 +156,8 @@ impl<A> Deref for Entered<'_, A> {
 
     #[inline(always)]
     fn deref(&self) -> &A {
-        // SAFETY: found while it was open, after this guard was counted; it is dropped by the last who is counted.
+        // SAFETY: the adapter was found open after this guard was counted; the last thread that is
+        // counted drops it.
         unsafe { self.adapter.as_ref() }
     }
 }
@@ -204,7 +214,7 @@ mod tests {
                 });
             }
             for _ in 0..20_000 {
-                // Full as long as somebody is inside.
+                // `fill` fails as long as a thread is inside.
                 if let Ok(filled) = slot.fill(Box::new(Arc::clone(&adapter))) {
                     assert!(filled.close());
                 }

@@ -18,39 +18,42 @@ use super::page_size;
 use crate::adapter::Host;
 use crate::capacity::Capacity;
 
-/// Memory from the system, all zero, of which it gives each page when that is touched.
+/// Zeroed memory of the system, which provides each page when it is first touched.
 struct Memory {
     start: NonNull<u8>,
     length: usize,
 }
 
-// SAFETY: it owns the memory, and gives no access to it.
+// SAFETY: it owns the memory and gives no access to it.
 unsafe impl Send for Memory {}
 // SAFETY: a shared reference gives no access to it at all.
 unsafe impl Sync for Memory {}
 
 #[cfg(test)]
 std::thread_local! {
-    /// Memories that this thread has mapped, less those that it has unmapped.
+    /// Number of memories that this thread has mapped and not unmapped.
     static MAPPED: std::cell::Cell<isize> = const { std::cell::Cell::new(0) };
 }
 
-/// Has the system give memory by small pages: large ones would be given, and cleared, for a few slots each.
+/// Has the system provide memory by small pages.
+///
+/// Large pages would be provided, and cleared, for a few slots each.
 ///
 /// # Safety
-/// The whole pages in there are memory of the caller's.
+/// The whole pages in the range are memory of the caller.
 unsafe fn by_small_pages(start: *const u8, length: usize) {
     let page = page_size();
     let skipped = start.addr().next_multiple_of(page) - start.addr();
     let pages = length.saturating_sub(skipped) / page;
     let first = start.wrapping_add(skipped).cast_mut();
-    // SAFETY: mapped, as the caller promises; this changes no contents. Without it all is well, and slower.
+    // SAFETY: the pages are mapped, as the caller promises; the call changes no contents. If it
+    // fails, only speed and memory are lost.
     unsafe { libc::madvise(first.cast(), pages * page, libc::MADV_NOHUGEPAGE) };
 }
 
-/// Has the system give the memory of a table, of which few places are used, by small pages.
+/// Has the system provide a table with few used entries by small pages.
 pub(crate) fn keep_small<T>(table: &'static [T]) {
-    // SAFETY: what a reference leads to is there.
+    // SAFETY: the memory of a reference is mapped.
     unsafe { by_small_pages(table.as_ptr().cast(), size_of_val(table)) };
 }
 
@@ -58,7 +61,7 @@ impl Memory {
     /// # Errors
     /// INSUFFICIENT_RESOURCES (MEMORY): there is no memory.
     fn map(length: usize) -> Result<Self> {
-        // SAFETY: asks for memory wherever there is room for it.
+        // SAFETY: the call asks for new memory at an address that the system chooses.
         let start = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -73,7 +76,7 @@ impl Memory {
         if start == libc::MAP_FAILED {
             return Err(exhausted);
         }
-        // SAFETY: the memory that was just mapped.
+        // SAFETY: the memory was just mapped.
         unsafe { by_small_pages(start.cast(), length) };
         let start = NonNull::new(start.cast()).ok_or(exhausted)?;
         #[cfg(test)]
@@ -81,43 +84,45 @@ impl Memory {
         Ok(Self { start, length })
     }
 
-    /// Lends places for values, from an offset in bytes on.
+    /// Lends places for values from an offset in bytes on.
     ///
     /// # Safety
-    /// They lie in the memory, aligned, and are lent once; the loan is over when the memory is dropped.
+    /// The places lie in the memory, are aligned, and are lent once. The loan ends before the
+    /// memory is dropped.
     unsafe fn lend<T>(&self, offset: usize, count: usize) -> &'static mut [MaybeUninit<T>] {
-        // SAFETY: the caller promises the place; it has no values yet, which is what these are places for.
+        // SAFETY: the caller promises the range; its elements need no values yet.
         unsafe { slice::from_raw_parts_mut(self.start.add(offset).cast().as_ptr(), count) }
     }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: mapped by `map`, and whoever lent of it promised that the loan is over.
+        // SAFETY: mapped by `map`, and all borrowers promised that the loan is over.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
         #[cfg(test)]
         MAPPED.set(MAPPED.get() - 1);
     }
 }
 
-/// An open adapter, whose storage goes with it.
+/// An open adapter that owns its storage.
 pub(crate) struct OwnedIa<B: Host> {
-    /// Dropped first: fields go in this order.
+    /// Dropped first: fields are dropped in this order.
     ia: Ia<'static, B, HostLock>,
     _memory: Memory,
 }
 
-/// Slots that are made when the adapter is opened, of those that each post or dequeue looks for: as many as most programs have. They are
-/// found with two instructions less than others.
+/// Number of slots that an open makes, of each kind that posts and dequeues look up.
+///
+/// Most programs have no more. These slots are found with two instructions less than others.
 const EARLY_ENDPOINTS: usize = 8;
 const EARLY_DISPATCHERS: usize = 16;
 const EARLY_RECORDS: usize = 128;
 
-/// Where the slots of each kind lie, one kind behind the other.
+/// Layout of the slots of all kinds, one kind after the other.
 struct Layouts(Layout);
 
 impl Layouts {
-    /// The place of the slots of the next kind.
+    /// Adds the slots of the next kind; returns their offset.
     fn next<T>(&mut self, count: usize) -> Result<usize> {
         let exhausted = |_| Error::insufficient_resources(Subtype::ResourceMemory);
         let slots = Layout::array::<T>(count).map_err(exhausted)?;
@@ -127,13 +132,13 @@ impl Layouts {
     }
 }
 
-/// Maps storage, and lends it.
+/// Maps storage and lends it.
 ///
 /// # Errors
 /// INSUFFICIENT_RESOURCES (MEMORY): there is no memory for it.
 ///
 /// # Safety
-/// The loan is over when the memory is dropped.
+/// The loan ends before the memory is dropped.
 unsafe fn lend<B: Host>(capacity: &Capacity) -> Result<(Memory, Storage<'static, B, HostLock>)> {
     let mut layouts = Layouts(Layout::new::<()>());
     let zones = layouts.next::<PzSlot>(capacity.zones)?;
@@ -152,14 +157,15 @@ unsafe fn lend<B: Host>(capacity: &Capacity) -> Result<(Memory, Storage<'static,
     let events = layouts.next::<EventSlot>(capacity.events)?;
     let records = layouts.next::<RecordSlot>(capacity.records)?;
     let memory = Memory::map(layouts.0.size())?;
-    /// A table of the slots that lie there, some of them made now.
+    /// Makes a table of the slots at an offset, `$early` of them made now.
     macro_rules! table {
         ($offset:expr, $count:expr, $early:expr, $empty:expr) => {
-            // SAFETY: laid out above for as many of them, in memory that starts with a page; lent once, and the caller promises the rest.
+            // SAFETY: laid out above for `$count` slots, in memory that starts with a page; lent
+            // once. The caller promises the end of the loan.
             Table::unmade(unsafe { memory.lend($offset, $count) }, $early, || $empty)
         };
     }
-    // SAFETY: as for the tables; and bytes that are all zero are free slots, which stay where they are.
+    // SAFETY: as for the tables. Zero bytes are free slots, which stay where they are.
     let local_regions = unsafe {
         let places = memory.lend::<LmrSlot>(local_regions, capacity.local_regions);
         &mut *(ptr::from_mut(places) as *mut [LmrSlot])
@@ -220,8 +226,9 @@ unsafe fn lend<B: Host>(capacity: &Capacity) -> Result<(Memory, Storage<'static,
 impl<B: Host> OwnedIa<B> {
     /// Opens an adapter on a backend, as `Ia::open`.
     pub(crate) fn open(backend: B, capacity: &Capacity, async_evd_min_qlen: i32) -> Result<Self> {
-        // SAFETY: the adapter that borrows it either is not made, or is dropped before it, being the first field of the same
-        // structure; it lends itself, but nothing that lives longer than the structure.
+        // SAFETY: the adapter that borrows the memory is not made, or is dropped before it as the
+        // first field of the same structure. It lends itself, but nothing that lives longer than
+        // the structure.
         let (memory, storage) = unsafe { lend(capacity) }?;
         let ia = Ia::open(backend, storage, async_evd_min_qlen).map_err(|refused| refused.error)?;
         Ok(Self {
@@ -231,11 +238,14 @@ impl<B: Host> OwnedIa<B> {
     }
 }
 
-/// Makes an engine on an adapter that is opened for it. Its storage stays as long as the process if the engine is made, and is given
-/// back if not.
+/// Makes an engine on an adapter that is opened for it.
+///
+/// If the engine is made, its storage stays as long as the process; otherwise it is unmapped.
 ///
 /// # Errors
-/// INSUFFICIENT_MEM: there is no memory for its storage. CTLR_NOT_PRESENT: the adapter cannot be opened; and those of `Rsm::new`.
+/// - INSUFFICIENT_MEM: there is no memory for the storage.
+/// - CTLR_NOT_PRESENT: the adapter cannot be opened.
+/// - Those of `Rsm::new`.
 pub(crate) fn engine_of<B: Host>(
     backend: B,
     capacity: &Capacity,
@@ -244,7 +254,8 @@ pub(crate) fn engine_of<B: Host>(
     config: impl FnOnce(Ia<'static, B, HostLock>) -> ControllerConfig<'static, B, HostLock>,
 ) -> std::result::Result<Rsm<'static, B, HostLock>, RsmError> {
     let absent = RsmError::ControllerNotPresent;
-    // SAFETY: the memory is dropped only where there is no adapter: it was not made, or was dropped with the engine that was not.
+    // SAFETY: the memory is dropped only if no adapter borrows it: none was made, or it was dropped
+    // with the configuration of the failed engine.
     let (memory, storage) = unsafe { lend(capacity) }.map_err(|_| RsmError::InsufficientMemory)?;
     let ia = Ia::open(backend, storage, async_evd_min_qlen).map_err(|_| absent)?;
     let engine = Rsm::new(options, vec![config(ia)])?;
@@ -268,10 +279,10 @@ mod tests {
     use super::*;
 
     impl Memory {
-        /// Pages of it that the system gave.
+        /// Returns the number of its pages that the system has provided.
         fn resident(&self) -> usize {
             let mut pages = vec![0_u8; self.length.div_ceil(4096)];
-            // SAFETY: the memory is mapped, and there is a byte for each of its pages.
+            // SAFETY: the memory is mapped, and `pages` has a byte for each of its pages.
             let told = unsafe {
                 libc::mincore(self.start.as_ptr().cast(), self.length, pages.as_mut_ptr())
             };
@@ -280,18 +291,19 @@ mod tests {
         }
     }
 
-    /// What the storage of an adapter relies on.
+    /// The storage of an adapter relies on this.
     #[test]
     fn zero_bytes_are_a_free_slot_of_a_local_region() {
         let slot = LmrSlot::EMPTY;
-        // SAFETY: the bytes of a slot, which has no padding: its fields are words, those of 32 bits in pairs.
+        // SAFETY: the bytes of a slot without padding: its fields are words, those of 32 bits in
+        // pairs.
         let bytes = unsafe {
             slice::from_raw_parts(ptr::from_ref(&slot).cast::<u8>(), size_of::<LmrSlot>())
         };
         assert!(bytes.iter().all(|&byte| byte == 0));
     }
 
-    /// Opening takes memory for what there is, not for all that there can be; and closing gives it back.
+    /// Opening an adapter takes memory for the slots in use, not for all slots.
     ///
     /// Spec: IAO-01, IAC-05
     #[test]

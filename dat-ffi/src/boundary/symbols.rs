@@ -1,4 +1,4 @@
-//! The registry that has loaded us.
+//! Functions of the registry that has loaded this provider.
 
 use std::ffi::{CStr, c_void};
 
@@ -10,16 +10,18 @@ type ConvertIa = unsafe extern "C" fn(CHandle, *mut CHandle) -> u32;
 
 /// The functions of the registry that providers call.
 ///
-/// Looked for when they are needed: naming the registry as a dependency would bind us to one.
+/// They are looked up at run time. A link dependency on the registry would bind the provider to one
+/// of them.
 pub(crate) struct Registry;
 
 impl Registry {
-    /// Tells the registry of a provider; false if there is no registry, or it does not want it.
+    /// Registers a provider; returns false if there is no registry, or if it refuses.
     pub(crate) fn add(table: &'static Table, info: &ProviderInfo) -> bool {
         Self::tell(c"dat_registry_add_provider", table, info)
     }
 
-    /// Takes a provider back; false if there is no registry, or it does not know it.
+    /// Removes a provider; returns false if there is no registry, or if it does not know the
+    /// provider.
     pub(crate) fn remove(table: &'static Table, info: &ProviderInfo) -> bool {
         Self::tell(c"dat_registry_remove_provider", table, info)
     }
@@ -28,13 +30,15 @@ impl Registry {
         let Some(function) = find(name) else {
             return false;
         };
-        // SAFETY: a function of this name has this signature, by the contract between registry and providers.
+        // SAFETY: a function of this name has this signature, by the contract between registry and
+        // providers.
         let function: Enter = unsafe { std::mem::transmute(function) };
-        // SAFETY: the table lives as long as the process; the registry copies what it keeps of the rest.
+        // SAFETY: the table lives as long as the process; the registry copies all that it keeps of
+        // `info`.
         unsafe { function(table, info) == 0 }
     }
 
-    /// The handle by which the consumer knows an adapter; ours if the registry has none.
+    /// Returns the consumer's handle of an adapter, or `ia` if the registry has none.
     pub(crate) fn consumer_handle(ia: CHandle) -> CHandle {
         let Some(function) = find(c"dats_get_ia_handle") else {
             return ia;
@@ -42,7 +46,7 @@ impl Registry {
         // SAFETY: as above.
         let function: ConvertIa = unsafe { std::mem::transmute(function) };
         let mut known = CHandle::NULL;
-        // SAFETY: there is room for the answer.
+        // SAFETY: `known` has room for the answer.
         match unsafe { function(ia, &raw mut known) } {
             0 => known,
             _ => ia,
@@ -50,8 +54,10 @@ impl Registry {
     }
 }
 
-/// Where a function of the registry is: in the global scope of the process, or in a registry that was loaded without putting its
-/// names there.
+/// Returns the address of a function of the registry.
+///
+/// It is in the global scope of the process, or in a registry that was loaded into a scope of its
+/// own.
 fn find(name: &CStr) -> Option<*mut c_void> {
     // SAFETY: the name ends with a zero byte.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
@@ -59,14 +65,14 @@ fn find(name: &CStr) -> Option<*mut c_void> {
         return Some(found);
     }
     let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
-    // SAFETY: the name ends with a zero byte; nothing is loaded, so no code of the library runs.
+    // SAFETY: the name ends with a zero byte. No library is loaded, so none of its code runs.
     let library = unsafe { libc::dlopen(c"libdat2.so.2".as_ptr(), flags) };
     if library.is_null() {
         return None;
     }
-    // SAFETY: the library is there, and the name ends with a zero byte.
+    // SAFETY: the library is loaded, and the name ends with a zero byte.
     let found = unsafe { libc::dlsym(library, name.as_ptr()) };
-    // SAFETY: opened just before; whoever loaded it still has it.
+    // SAFETY: opened above; the program that loaded it still has it open.
     unsafe { libc::dlclose(library) };
     (!found.is_null()).then_some(found)
 }

@@ -1,8 +1,8 @@
 //! Threads of the library.
 //!
-//! They are not threads of the standard library. Those take memory from the system that cannot be
-//! refused: the process ends where the heap is exhausted, when such a thread starts and when any
-//! thread first asks the standard library who it is.
+//! They are not threads of the standard library, which cannot do without some of the system's
+//! memory. The process ends if the heap is exhausted when such a thread starts, or when any thread
+//! first asks the standard library for its identity.
 
 use std::ffi::{CStr, c_void};
 use std::io;
@@ -16,45 +16,47 @@ use libc::{
     pthread_sigmask, pthread_t, sigfillset, sigset_t,
 };
 
-/// What a thread does.
+/// The function of a thread.
 type Body = Box<dyn FnOnce() + Send>;
 
-/// Bytes of a stack, as a thread of the standard library has them.
+/// Bytes of a stack, as many as the standard library's default.
 const STACK: usize = 2 << 20;
 
-/// A thread; equal to another as long as both run.
+/// A thread; equal to no other thread that runs at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Thread(pthread_t);
 
-/// The thread that calls.
+/// Returns the calling thread.
 pub(crate) fn this_thread() -> Thread {
-    // SAFETY: tells which thread it is.
+    // SAFETY: the call only returns the number of this thread.
     Thread(unsafe { pthread_self() })
 }
 
-/// Starts a thread that gets no signals: a program that waits for one with all its own threads does
-/// not know ours, to which the system could give it, and its handlers shall not run while we hold
-/// locks.
+/// Starts a thread that gets no signals.
+///
+/// A program that waits for a signal with all its own threads does not know of this one, and the
+/// system could deliver the signal to it. The program's handlers must not run while the library
+/// holds locks.
 ///
 /// # Errors
-/// What the system says, for want of memory as well.
+/// The error of the system, also for lack of memory.
 pub(crate) fn start_thread(name: &'static CStr, body: Body) -> io::Result<()> {
     let begun = Box::into_raw(Box::new((name, body)));
     match without_signals(|| create(begun.cast())) {
         0 => Ok(()),
         code => {
-            // SAFETY: it was made above, and no thread has it.
+            // SAFETY: it was made above, and no thread got it.
             drop(unsafe { Box::from_raw(begun) });
             Err(io::Error::from_raw_os_error(code))
         }
     }
 }
 
-/// Starts a detached thread with what `start_thread` made.
+/// Starts a detached thread that runs the body from `start_thread`.
 fn create(begun: *mut c_void) -> i32 {
     let mut attributes = MaybeUninit::<pthread_attr_t>::uninit();
     let mut thread = MaybeUninit::<pthread_t>::uninit();
-    // SAFETY: the attributes are made by the first call, and used by the others if there are any.
+    // SAFETY: the first call makes the attributes, and the others use them only if it succeeds.
     unsafe {
         let attributes = attributes.as_mut_ptr();
         let code = pthread_attr_init(attributes);
@@ -70,28 +72,29 @@ fn create(begun: *mut c_void) -> i32 {
 }
 
 extern "C" fn run(begun: *mut c_void) -> *mut c_void {
-    // SAFETY: `start_thread` made it, for this thread only.
+    // SAFETY: `start_thread` made it for this thread only.
     let (name, body) = *unsafe { Box::from_raw(begun.cast::<(&'static CStr, Body)>()) };
-    // SAFETY: the thread is this one, and the name a string. A name that is too long is not given.
+    // SAFETY: the thread is this one, and the name a string. The system ignores a name that is too
+    // long.
     unsafe { pthread_setname_np(pthread_self(), name.as_ptr()) };
-    // A panic was printed; there is nothing to add.
+    // A panic has printed its message; nothing else is done.
     let _ended = catch_unwind(AssertUnwindSafe(body));
     ptr::null_mut()
 }
 
-/// Calls `start`, whose threads get no signals.
+/// Calls `start` with all signals blocked, so that threads started by it get none.
 fn without_signals<R>(start: impl FnOnce() -> R) -> R {
     let mut all = MaybeUninit::<sigset_t>::uninit();
     let mut before = MaybeUninit::<sigset_t>::uninit();
-    // SAFETY: the first call makes the set that the second one reads; that writes the other one, or
-    // fails and changes nothing.
+    // SAFETY: the first call makes the set that the second one reads. The second one writes the
+    // former mask, or fails and changes nothing.
     let blocked = unsafe {
         sigfillset(all.as_mut_ptr());
         pthread_sigmask(SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) == 0
     };
     let result = start();
     if blocked {
-        // SAFETY: the call above wrote the set.
+        // SAFETY: the call above wrote the mask.
         unsafe { pthread_sigmask(SIG_SETMASK, before.as_ptr(), ptr::null_mut()) };
     }
     result

@@ -1,4 +1,5 @@
-//! Values of DAT 1.2: the numbers that the core has, compared with what a C compiler makes of our headers.
+//! Values of DAT 1.2: numbers of the core compared with those that a C compiler makes of our
+//! headers.
 
 use std::fmt::Debug;
 
@@ -8,7 +9,7 @@ use dat_core::{Abi, Error, ErrorKind, Subtype};
 use super::layout_tests::Both;
 use crate::calls::names::{self, in_capitals};
 
-/// Values by the names that they have in Rust.
+/// Adds values by their names in Rust.
 fn named<T: Copy + Debug>(
     both: &mut Both,
     prefix: &str,
@@ -22,7 +23,7 @@ fn named<T: Copy + Debug>(
     }
 }
 
-/// Values in an order, by their names in C, and what all of a mask are.
+/// Adds values in the order of their names in C; a mask has its `ALL` last.
 fn listed(both: &mut Both, prefix: &str, names: &str, values: impl IntoIterator<Item = u64>) {
     let mut values = values.into_iter();
     for name in names.split_whitespace() {
@@ -32,7 +33,7 @@ fn listed(both: &mut Both, prefix: &str, names: &str, values: impl IntoIterator<
     assert_eq!(values.next(), None, "{prefix}");
 }
 
-/// All bits of a mask one after the other, and then the mask.
+/// Adds the bits of a mask one after the other, and then the mask.
 macro_rules! mask {
     ($both:ident, $mask:ty, $prefix:literal, $names:literal) => {
         let bits = <$mask>::all().iter().chain([<$mask>::all()]);
@@ -45,7 +46,7 @@ macro_rules! mask {
     };
 }
 
-/// Flags by the names that they have in Rust.
+/// Adds flags by their names in Rust.
 macro_rules! flags {
     ($both:ident, $flags:ty, $prefix:literal, $suffix:literal) => {
         for (name, flag) in <$flags>::all().iter_names() {
@@ -208,7 +209,7 @@ fn numbers_of_kinds_and_states_are_those_of_our_headers() {
     );
     listed(b, "DAT_PSP_CREATES_EP_", "NEVER IFASKED ALWAYS", numbers(3));
     listed(b, "DAT_SERVICE_TYPE_", "RC", numbers(1));
-    // The last is for the kernel, in 2.0.
+    // DAT 2.0 adds a last status, for the kernel.
     let statuses = DtoStatus::ALL.iter().take(12);
     let statuses = statuses.map(|status| status.value().into());
     listed(

@@ -1,37 +1,40 @@
-//! Lists of arguments whose number and kinds only their order tells: `va_list` of x86-64.
+//! Variable arguments of C: `va_list` of x86-64.
 
 use std::ffi::c_void;
 use std::ptr;
 
 use super::{In, List};
 
-/// A list of arguments, as C passes `va_list`: where it is.
+/// A list of arguments as C passes `va_list`: its address.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub struct VariableArguments(*mut c_void);
 
-/// What is there.
+/// The `va_list` of the processor's binary interface.
 #[repr(C)]
 struct Reader {
-    /// How far the general registers are read, in bytes.
+    /// Offset of the next argument in the saved general registers, in bytes.
     general: u32,
     _floating: u32,
-    /// The next argument that came on the stack.
+    /// The next argument on the stack.
     stack: *const u64,
-    /// Where the registers were put.
+    /// Start of the saved registers.
     registers: *const u64,
 }
 
-/// Bytes of the general registers that arguments come in.
+/// Bytes of the general registers that pass arguments.
 const GENERAL: u32 = 6 * 8;
 
 impl VariableArguments {
-    /// The next argument, which is a number of at most 64 bits or an address; of a shorter one the upper bits mean nothing.
+    /// Takes the next argument, a number of at most 64 bits or an address.
+    ///
+    /// The upper bits of a shorter argument have no meaning.
     pub(crate) fn number(self) -> u64 {
         let list = self.0.cast::<Reader>();
-        // SAFETY: by the promise of the C caller there is a list with as many arguments as the operation takes, none of which is a
-        // floating-point number or larger than a register. So it is laid out as the interface of the processor says: the arguments
-        // that came in registers are where `registers` says, up to the end of the six, and the others follow each other on the stack.
+        // SAFETY: the C caller promises a list with all arguments of the operation. None of them is
+        // a floating-point number or larger than a register. So the layout is that of the
+        // processor's binary interface: the arguments that came in the six general registers are at
+        // `registers`, and the others follow each other on the stack.
         unsafe {
             let read = (*list).general;
             if read < GENERAL {
@@ -44,12 +47,12 @@ impl VariableArguments {
         }
     }
 
-    /// The next argument, which is the address of a value, or null.
+    /// Takes the next argument, the address of a value, or null.
     pub(crate) fn place<T>(self) -> In<T> {
         In::at(ptr::with_exposed_provenance(self.number() as usize))
     }
 
-    /// The next argument, which is the address of several values, or null.
+    /// Takes the next argument, the address of several values, or null.
     pub(crate) fn list<T>(self) -> List<T> {
         List::at(ptr::with_exposed_provenance(self.number() as usize))
     }

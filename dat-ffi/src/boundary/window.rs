@@ -1,4 +1,4 @@
-//! Other addresses of memory of this process.
+//! Second mappings of memory of this process.
 
 use std::ffi::c_void;
 use std::{fs, ptr};
@@ -8,7 +8,7 @@ use libc::{
     PROT_READ, PROT_WRITE,
 };
 
-/// Pages at another address; gone when it is dropped.
+/// Pages at a second address, unmapped on drop.
 #[derive(Debug)]
 pub(crate) struct Window {
     address: usize,
@@ -17,8 +17,10 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Shows shared memory at another address, a chosen one if one is given, for reading or writing or both. `None` if the system
-    /// refuses, as for memory that is not shared, or that is of several objects.
+    /// Maps shared memory a second time, at a chosen address if one is given.
+    ///
+    /// `None` if the system refuses, as for memory that is not shared or that belongs to several
+    /// objects.
     pub(crate) fn new(
         memory: usize,
         length: usize,
@@ -33,30 +35,30 @@ impl Window {
             length,
             protection,
         };
-        // SAFETY: these pages are the window's, which nobody uses yet.
+        // SAFETY: the pages are the window's, and are not used yet.
         let done = unsafe { libc::mprotect(pointer(address), length, protection) };
         (done == 0).then_some(window)
     }
 
-    /// Where it begins.
+    /// Returns the first address.
     pub(crate) fn address(&self) -> usize {
         self.address
     }
 
-    /// Shows other memory from now on; false if the system refuses, then it is as it was.
+    /// Maps other memory from now on; returns false and changes nothing if the system refuses.
     pub(crate) fn turn_to(&mut self, memory: usize) -> bool {
         if show(memory, self.length, Some(self.address)).is_none() {
             return false;
         }
-        // SAFETY: these pages are the window's, and keep the protection that they had.
+        // SAFETY: the pages are the window's, and get the protection that they had.
         unsafe { libc::mprotect(pointer(self.address), self.length, self.protection) };
         true
     }
 
-    /// Shows nothing from now on: stores vanish, loads find zeros.
+    /// Maps private zeros from now on: stores have no effect on the memory, loads find zeros.
     pub(crate) fn blind(&mut self) {
         let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
-        // SAFETY: these pages are the window's; who uses them finds others there, as the interface says.
+        // SAFETY: the pages are the window's; by the interface, their users find other pages there.
         unsafe {
             libc::mmap(
                 pointer(self.address),
@@ -72,7 +74,7 @@ impl Window {
 
 impl Drop for Window {
     fn drop(&mut self) {
-        // SAFETY: these pages are the window's, and the program has said that it does not use them any more.
+        // SAFETY: the pages are the window's, and the program has said that it no longer uses them.
         unsafe { libc::munmap(pointer(self.address), self.length) };
     }
 }
@@ -81,8 +83,10 @@ fn pointer(address: usize) -> *mut c_void {
     ptr::with_exposed_provenance_mut(address)
 }
 
-/// Whether all pages of a range are shared ones of the same object, one behind the other there as well: to show pages a second time,
-/// the system looks at the first one only and goes on behind it in the object. What it cannot be asked about is not.
+/// Returns true if a range consists of consecutive shared pages of one object.
+///
+/// To map pages a second time, the system looks at the first page only and continues in its object.
+/// Returns false if the mappings cannot be read.
 fn is_of_one_object(memory: usize, length: usize) -> bool {
     let Ok(maps) = fs::read_to_string("/proc/self/maps") else {
         return false;
@@ -103,7 +107,7 @@ fn lies_in_one_object(maps: &str, memory: usize, length: usize) -> bool {
         if next >= end || mapping.begin > next || !mapping.is_shared {
             break;
         }
-        // Where the page is in the object, less where it is in memory, is the same for all of them.
+        // Offset in the object less the address is the same for all of them.
         let place = (mapping.object, mapping.shift);
         if *first.get_or_insert(place) != place {
             break;
@@ -118,9 +122,9 @@ struct Mapping<'m> {
     begin: usize,
     end: usize,
     is_shared: bool,
-    /// Device and number of what is mapped.
+    /// Device and inode number of the mapped object.
     object: (&'m str, &'m str),
-    /// The offset there, less the address.
+    /// Offset in the object less the address.
     shift: u64,
 }
 
@@ -142,13 +146,14 @@ impl<'m> Mapping<'m> {
     }
 }
 
-/// Shows shared pages a second time.
+/// Maps shared pages a second time.
 fn show(memory: usize, length: usize, at: Option<usize>) -> Option<usize> {
     if !is_of_one_object(memory, length) {
         return None;
     }
-    // SAFETY: with an old length of zero nothing is moved or unmapped there: shared pages are shown a second time, others are refused.
-    // Where they go is chosen by the system, or by the program, which says so what may be replaced.
+    // SAFETY: with an old length of 0 nothing is moved or unmapped at `memory`: shared pages are
+    // mapped a second time, others are refused. The system chooses the new address; or the program
+    // does, and says so which pages may be replaced.
     let shown = unsafe {
         match at {
             None => libc::mremap(pointer(memory), 0, length, MREMAP_MAYMOVE),
@@ -180,7 +185,7 @@ mod tests {
             (0x1000, 0x1000, true),
             (0x1000, 0x2000, true),
             (0x2000, 0x2000, true),
-            // A part of the object is left out; another object; not shared; not there.
+            // A part of the object is left out; another object; not shared; not mapped.
             (0x3000, 0x2000, false),
             (0x4000, 0x2000, false),
             (0x5000, 0x2000, false),

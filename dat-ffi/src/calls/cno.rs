@@ -29,7 +29,7 @@ pub(crate) extern "C-unwind" fn create<E: Edition>(
         }
         let id = with_device!(adapter, opened => opened.ia.cno_create(None))?;
         let made = adapter.cells.publish(cell, id.into());
-        // Nothing can notify the object yet, and it is gone only with its adapter.
+        // No event can notify the object yet, and it is gone only if its adapter is closed.
         let closed = Error::invalid_handle(HandleKind::Ia.subtype());
         associate(&adapter, made, id, agent).map_err(|_| {
             adapter.retire(id);
@@ -92,7 +92,7 @@ pub(crate) extern "C-unwind" fn free<E: Edition>(cno: CHandle) -> Code {
     })
 }
 
-/// When the time is up, or the adapter is closed, the dispatcher is null.
+/// Waits; stores a null dispatcher if the time runs out or the adapter is closed.
 ///
 /// Spec: CNW-01..07
 pub(crate) extern "C-unwind" fn wait<E: Edition>(
@@ -135,7 +135,7 @@ pub(crate) extern "C-unwind" fn wait<E: Edition>(
     })
 }
 
-/// Whether a waiter is let go without a dispatcher.
+/// Returns true for an error that ends a wait with a null dispatcher.
 fn releases(error: Error) -> bool {
     matches!(error.kind(), ErrorKind::QueueEmpty | ErrorKind::Abort)
 }

@@ -1,4 +1,4 @@
-//! Endpoints: connecting and disconnecting.
+//! Endpoints: connect and disconnect.
 
 use dat_core::endpoint::ConnectParam;
 use dat_core::flags::{CloseFlags, ConnectFlags, HandleKind, QualityOfService};

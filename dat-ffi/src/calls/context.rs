@@ -1,4 +1,4 @@
-//! What can be asked of any handle.
+//! Calls for a handle of any kind.
 
 use super::edition::Edition;
 use super::result::{Code, adapter_of_any, sheltered};

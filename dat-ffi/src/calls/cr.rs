@@ -11,10 +11,10 @@ use crate::adapter::with_device;
 use crate::boundary::{CrParam, List, Out, SocketAddress, lent};
 use crate::handles::CHandle;
 
-/// Room for one byte more than is allowed, so that too much is seen.
+/// Bytes of a buffer for private data, one above the limit to notice an excess.
 pub(crate) const ROOM: usize = PRIVATE_DATA_MAX + 1;
 
-/// Address and private data stay where the answer points to until the request is accepted, rejected or handed off.
+/// Queries a request; address and private data stay until it is accepted, rejected or handed off.
 ///
 /// Spec: CRQ-01
 pub(crate) extern "C-unwind" fn query<E: Edition>(

@@ -1,4 +1,4 @@
-//! What differs between the editions of the interface: DAT 1.2 and DAT 2.0.
+//! Differences between the editions of the interface: DAT 1.2 and DAT 2.0.
 
 use std::fmt::Debug;
 
@@ -10,11 +10,11 @@ use crate::adapter::Adapter;
 use crate::boundary::Plain;
 use crate::handles::CHandle;
 
-/// How structures are laid out in an edition.
+/// Types in the structures of an edition.
 pub trait Form: Copy + Debug + 'static {
-    /// Sizes of memory and messages.
+    /// The type of sizes of memory and messages.
     type Length: Length;
-    /// A field that 2.0 has and 1.2 has not.
+    /// A field that 2.0 has and 1.2 lacks.
     type Added<T: Plain + Debug>: Added<T>;
     /// `DAT_LMR_TRIPLET` and `DAT_RMR_TRIPLET`.
     type Triplet: Triplet;
@@ -22,7 +22,7 @@ pub trait Form: Copy + Debug + 'static {
 
 /// An edition: its form, masks and numbers that differ.
 pub(crate) trait Edition: Form {
-    /// Whose return codes calls give.
+    /// Edition of the return codes.
     const ABI: Abi;
     /// `DAT_IA_FIELD_ALL`.
     const IA_FIELDS: u64;
@@ -32,30 +32,30 @@ pub(crate) trait Edition: Form {
     const LMR_FIELDS: u32;
     /// `DAT_RMR_FIELD_ALL`.
     const RMR_FIELDS: u32;
-    /// What masks of notification objects may have.
+    /// Bits that masks of notification objects may have.
     const CNO_FIELDS: u32;
-    /// Fields of endpoints that can be asked for and not changed, beside those of 1.2.
+    /// Fields of endpoints, not in 1.2, that can be queried but not changed.
     const FIXED_EP_FIELDS: u64;
-    /// Whether there are operations beyond the interface, and events of them.
+    /// True if the edition has extended operations and their events.
     const EXTENDED: bool;
-    /// What registered memory is good for, whether that was asked for or not.
+    /// Privileges that registered memory gets in addition to the requested ones.
     const GRANTED: MemoryPrivileges;
 
-    /// The adapter as the consumer knows it.
+    /// Returns the handle of an adapter that the consumer has.
     fn ia_of(adapter: &Adapter) -> CHandle;
-    /// The fields of an endpoint that a mask selects; unknown bits stay unknown.
+    /// Returns the endpoint fields that a mask selects; unknown bits stay unknown.
     fn ep_fields(mask: u64) -> EpFields;
-    /// The number of a state of shared receive queues.
+    /// Returns the number of a state of shared receive queues.
     fn srq_state(state: SrqState) -> u32;
-    /// The number of how zones are supported.
+    /// Returns the number of a kind of support for zones.
     fn zone_support(support: PzSupport) -> u32;
-    /// What the registration of no memory at all is.
+    /// Returns the error for the registration of zero bytes.
     fn no_memory() -> Error;
 }
 
 /// A size in bytes.
 pub trait Length: Plain + Debug + Into<u64> {
-    /// The size, or the largest that there is room for.
+    /// Returns the size, or the largest value of the type if it is larger.
     fn of(length: u64) -> Self;
 }
 
@@ -73,9 +73,9 @@ impl Length for u32 {
     }
 }
 
-/// A value, or nothing in its place.
+/// A field that holds a value, or has no bytes.
 pub trait Added<T>: Plain + Debug {
-    /// The value, if there is a place.
+    /// Makes the field; drops the value if it has no bytes.
     fn of(value: T) -> Self;
 }
 
@@ -86,15 +86,15 @@ impl<T: Plain + Debug, const N: usize> Added<T> for [T; N] {
     }
 }
 
-/// A piece of a region, local or remote.
+/// A segment of a region, local or remote.
 pub trait Triplet: Plain + Debug {
-    /// Context, address and length.
+    /// Returns context, address and length.
     fn parts(self) -> (u32, u64, u64);
 
-    /// The triplet of a piece.
+    /// Makes the triplet of a segment.
     fn of(piece: &LmrTriplet) -> Self;
 
-    /// The piece of a local region.
+    /// Returns the segment of a local region.
     #[inline(always)]
     fn local(self) -> LmrTriplet {
         let (context, address, length) = self.parts();
@@ -105,7 +105,7 @@ pub trait Triplet: Plain + Debug {
         }
     }
 
-    /// The piece of a remote region.
+    /// Returns the segment of a remote region.
     #[inline(always)]
     fn remote(self) -> RmrTriplet {
         let (context, address, length) = self.parts();

@@ -1,4 +1,4 @@
-//! Endpoints: making, changing and asking.
+//! Endpoints: creation, changes and queries.
 
 use dat_core::Error;
 use dat_core::attributes::{EpAttributes, IaAddress, IaAttributes};
@@ -23,7 +23,7 @@ fn pz_of(pz: CHandle) -> Option<PzId> {
     pz.named_or_none().map(PzId::from_handle)
 }
 
-/// The attributes for the core; `position` is that of the argument.
+/// Converts attributes for the core; `position` is that of the argument.
 fn attributes_of<E: Edition>(
     given: &boundary::EpAttributes<E>,
     position: u8,
@@ -65,12 +65,12 @@ fn told_attributes<E: Edition>(told: &EpAttributes) -> boundary::EpAttributes<E>
         srq_soft_hw: told.srq_soft_hw,
         max_rdma_read_iov: told.max_rdma_read_iov,
         max_rdma_write_iov: told.max_rdma_write_iov,
-        // No attributes of transports or providers are defined.
+        // Transports and providers define no attributes.
         ..boundary::EpAttributes::zeroed()
     }
 }
 
-/// RDMA Reads at once in each direction, of endpoints that are made without attributes.
+/// Concurrent RDMA Reads in each direction, for endpoints that are made without attributes.
 const READS: i32 = 16;
 
 fn limits_of(adapter: &Adapter) -> Result<IaAttributes, Error> {
@@ -80,8 +80,10 @@ fn limits_of(adapter: &Adapter) -> Result<IaAttributes, Error> {
     Ok(told.ia)
 }
 
-/// The attributes of an endpoint that is made without any. Programs read by RDMA through such endpoints, which EPC-10 does not
-/// promise them.
+/// Returns the attributes of an endpoint that is made without any.
+///
+/// Programs post RDMA Reads to such endpoints, though EPC-10 does not promise that these are
+/// allowed.
 fn defaults(adapter: &Adapter) -> Result<EpAttributes, Error> {
     let limits = limits_of(adapter)?;
     Ok(EpAttributes {
@@ -91,8 +93,10 @@ fn defaults(adapter: &Adapter) -> Result<EpAttributes, Error> {
     })
 }
 
-/// The attributes of an endpoint that is made with some. Programs leave those at zero that they do not know: sizes, segments of RDMA
-/// transfers, the watermark. They mean the default, or what other requests may have.
+/// Completes the attributes that an endpoint is made with.
+///
+/// Programs leave unknown ones at zero: sizes, segments of RDMA transfers, the watermark. Zero
+/// means the default, or the limit of other requests.
 fn completed<E: Edition>(
     given: &boundary::EpAttributes<E>,
     position: u8,
@@ -105,7 +109,7 @@ fn completed<E: Edition>(
         wanted.max_message_size = default.max_message_size;
     }
     if E::EXTENDED {
-        // Programs for 2.0 give any number there, and move more.
+        // Programs for 2.0 pass any number here and transfer more.
         wanted.max_rdma_size = wanted.max_rdma_size.max(limits.max_rdma_size);
     } else if wanted.max_rdma_size == 0 {
         wanted.max_rdma_size = default.max_rdma_size;
@@ -221,7 +225,7 @@ fn told_param<E: Edition>(told: &EpParam, ep: EpId, adapter: &Adapter) -> bounda
         connect_evd: adapter.cells.of_some(told.connect_evd),
         srq: adapter.cells.of_some(told.srq),
         attributes: told_attributes(&told.attributes),
-        // Endpoints are not made for a kind of communication.
+        // Endpoints are not made for a `DAT_COMM`, so it stays zero.
         ..boundary::EpParam::zeroed()
     }
 }
@@ -244,7 +248,7 @@ pub(crate) extern "C-unwind" fn modify<E: Edition>(
             true => given,
             false => else_one,
         };
-        // What is not selected may be anything.
+        // A field that is not selected may have any value.
         let attributes = boundary::EpAttributes {
             service_type: with(EpFields::SERVICE_TYPE, given.attributes.service_type, 0),
             ..given.attributes

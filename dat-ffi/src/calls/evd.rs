@@ -12,9 +12,9 @@ use crate::adapter::{Adapter, with_device, with_device_first};
 use crate::boundary::{self, EvdParam, In, Out, Place, held, in_steps, uncancelled};
 use crate::handles::{CHandle, Cell, reserve};
 
-/// Mark of dispatchers that completions may come to.
+/// Mark of dispatchers that can get completions.
 const HAS_COMPLETIONS: u32 = 1;
-/// `DAT_QUEUE_EMPTY` without the class of errors.
+/// `DAT_QUEUE_EMPTY` without the error class.
 const EMPTY_WITHOUT_CLASS: Code = 0x000D_0000;
 
 fn cno_of(cno: CHandle) -> Option<CnoId> {
@@ -69,7 +69,7 @@ pub(crate) extern "C-unwind" fn query<E: Edition>(
     })
 }
 
-/// Calls that change a dispatcher and tell nothing.
+/// Calls that change a dispatcher and return no data.
 macro_rules! changes {
     ($($(#[$attribute:meta])* $name:ident($($argument:ident: $type:ty),*) = $call:ident($($passed:expr),*);)*) => {$(
         $(#[$attribute])*
@@ -109,7 +109,7 @@ pub(crate) extern "C-unwind" fn free<E: Edition>(evd: CHandle) -> Code {
     })
 }
 
-/// Takes software events only.
+/// Posts an event, which must be a software event.
 ///
 /// Spec: EVS-01..04
 pub(crate) extern "C-unwind" fn post_software_event<E: Edition>(
@@ -128,10 +128,10 @@ pub(crate) extern "C-unwind" fn post_software_event<E: Edition>(
     })
 }
 
-/// Before it says that there is nothing, it looks what has happened at the device.
+/// Dequeues an event; checks the device before it returns that the queue is empty.
 ///
-/// Of a dispatcher that completions may come to it says so without the class of errors, as OFA's provider does: programs that
-/// poll, `dtest` among them, compare with the type alone.
+/// For a dispatcher that can get completions, `DAT_QUEUE_EMPTY` comes without the error class, as
+/// from OFA's provider: programs that poll, `dtest` among them, compare with the type only.
 ///
 /// Spec: EVG-01..04
 pub(crate) extern "C" fn dequeue<E: Edition>(evd: CHandle, event: Out<boundary::Event<E>>) -> Code {
@@ -151,7 +151,9 @@ pub(crate) extern "C" fn dequeue<E: Edition>(evd: CHandle, event: Out<boundary::
     }
 }
 
-/// A dequeue without a handle of anything, or without a place for the event: refused, also if the handle names something by now.
+/// Returns the error of a dequeue without a valid handle or event place.
+///
+/// It is an error even if the handle has become valid meanwhile.
 #[cold]
 #[inline(never)]
 fn dequeue_refused<E: Edition>(evd: CHandle, event: Out<boundary::Event<E>>) -> Code {
@@ -160,7 +162,7 @@ fn dequeue_refused<E: Edition>(evd: CHandle, event: Out<boundary::Event<E>>) -> 
     code::<E>(Err(refusal.err().unwrap_or(invalid)))
 }
 
-/// Whoever dequeues, and where the event is to be stored.
+/// A call that dequeues, and the place for its event.
 struct Caller<'a, E: Edition> {
     adapter: &'a Adapter,
     evd: CHandle,
@@ -196,7 +198,7 @@ impl<E: Edition> EventSink for Caller<'_, E> {
     }
 }
 
-/// A dequeue that finds something else than a transfer, or nothing.
+/// Completes a dequeue that found no transfer.
 #[inline(never)]
 fn dequeued_otherwise<E: Edition>(
     found: Result<Event>,
@@ -214,7 +216,7 @@ fn dequeued_otherwise<E: Edition>(
     }
 }
 
-/// A dequeue that finds nothing, unless something has happened at the device.
+/// Completes a dequeue that found no event: makes progress and tries once more.
 #[inline(always)]
 fn found_nothing<E: Edition>(
     adapter: &Adapter,
@@ -225,7 +227,7 @@ fn found_nothing<E: Edition>(
         if opened.ia.is_quiet() {
             Err(Error::queue_empty())
         } else {
-            // To read what happened calls the system.
+            // `progress` may make system calls.
             uncancelled(|| {
                 opened.ia.progress(opened.now());
                 opened.ia.evd_dequeue(EvdId::from_handle(evd.named()))
@@ -248,7 +250,7 @@ fn found_nothing<E: Edition>(
     }
 }
 
-/// When the time is up, the last argument says how many events there are.
+/// Waits; if the time runs out, the last argument gets the number of queued events.
 ///
 /// Spec: EVW-01..14
 pub(crate) extern "C-unwind" fn wait<E: Edition>(
@@ -265,7 +267,7 @@ pub(crate) extern "C-unwind" fn wait<E: Edition>(
         let more = more.required(5)?;
         let look = || {
             with_device!(adapter, opened => {
-                // Connections go on even if there is always a transfer that is done.
+                // Connections must go on even if every wait finds a completed transfer.
                 if !opened.ia.is_quiet() {
                     opened.ia.progress(opened.now());
                 }
@@ -275,7 +277,8 @@ pub(crate) extern "C-unwind" fn wait<E: Edition>(
         let mut ready = look();
         let mut deadline = None;
         if ready.is_none() {
-            // The time runs while others go on, if it runs: a look at the clock is no small part of a wait.
+            // The time starts before the yield, and only if it is limited: reading the clock is a
+            // large part of a wait.
             if timeout != TIMEOUT_INFINITE {
                 deadline = with_device!(adapter, opened => opened.now().after(timeout));
             }

@@ -12,12 +12,12 @@ use crate::boundary::{
 use crate::handles::CHandle;
 use crate::v2::extension::told_of;
 
-/// The number of a software event.
+/// Number of a software event.
 pub(crate) const SOFTWARE: u32 = 0x1_0001;
-/// The number of a completed transfer.
+/// Number of a completed transfer.
 const TRANSFER: u32 = 1;
 
-/// An event of a dispatcher.
+/// Makes the event of a dispatcher.
 #[inline(always)]
 pub(crate) fn made_of<E: Edition>(
     event: &Event,
@@ -35,8 +35,9 @@ pub(crate) fn made_of<E: Edition>(
     }
 }
 
-/// An operation beyond the interface; what an edition without them has of it is a transfer that only peers can bring about, by completing
-/// a receive.
+/// Makes the event of an extended operation.
+///
+/// In an edition without such operations it is a transfer: a peer has completed a receive by one.
 #[cold]
 fn extended<E: Edition>(
     completion: &ExtendedCompletion,
@@ -129,7 +130,7 @@ fn other_data_of<E: Edition>(event: &Event, adapter: &Adapter) -> EventData<E> {
             ..
         } => {
             let mut data = [0; PRIVATE_DATA_MAX];
-            // Of an endpoint that is gone there is none, and nothing is kept for it.
+            // An endpoint that is gone has no private data, and no attachment is made for it.
             let size = if private_data_size == 0 {
                 None
             } else {

@@ -13,7 +13,7 @@ use crate::adapter::{Adapter, Opening, Registered, with_device};
 use crate::boundary::{self, Out, Text, lent, name_of};
 use crate::handles::CHandle;
 
-/// Opens what `find` finds for a name.
+/// Opens the device that `find` returns for a name.
 ///
 /// Spec: IAO-01, IAO-02, IAO-04, IAO-06
 pub(crate) fn open<O: Opening>(
@@ -29,7 +29,7 @@ pub(crate) fn open<O: Opening>(
     let keeps_async_evd = match wanted {
         CHandle::NULL => false,
         CHandle::ASYNC_EXISTS | CHandle::OUT_OF_SCOPE => true,
-        // Events of one adapter do not go to a dispatcher of another one.
+        // Events of one adapter cannot go to a dispatcher of another one.
         other if is_dispatcher(other) => return Err(Error::model_not_supported()),
         _ => {
             let subtype = Subtype::InvalidHandleEvdAsync;
@@ -57,7 +57,7 @@ fn is_dispatcher(handle: CHandle) -> bool {
     })
 }
 
-/// The asynchronous event dispatcher as the consumer has it.
+/// Returns the handle of the asynchronous event dispatcher that the consumer has.
 fn seen_async_evd(adapter: &Adapter) -> CHandle {
     if adapter.keeps_async_evd {
         return CHandle::OUT_OF_SCOPE;
@@ -75,7 +75,7 @@ pub(crate) extern "C-unwind" fn close<E: Edition>(ia: CHandle, flags: u32) -> Co
     })
 }
 
-/// What is asked for by an empty mask may have no place; the registry asks so.
+/// Queries attributes; the pointer of an empty mask may be null, as in calls of the registry.
 ///
 /// Spec: IAQ-01..12, GEN-08
 pub(crate) extern "C-unwind" fn query<E: Edition>(
@@ -118,7 +118,7 @@ pub(crate) extern "C-unwind" fn query<E: Edition>(
 
 /// `DAT_EXTENSION_IB`.
 const INFINIBAND: u32 = 1;
-/// The first version, with writes that carry a number and atomic operations.
+/// The first version, with RDMA Writes with immediate data and atomic operations.
 const EXTENSION_VERSION: i32 = 201;
 
 fn attributes_of<E: Edition>(told: &IaAttributes, adapter: &Adapter) -> boundary::IaAttributes<E> {
@@ -165,7 +165,7 @@ fn attributes_of<E: Edition>(told: &IaAttributes, adapter: &Adapter) -> boundary
         } else {
             EXTENSION_VERSION
         }),
-        // Addresses in regions are those of memory.
+        // Zero-based addresses are not supported.
         ..boundary::IaAttributes::zeroed()
     }
 }
@@ -205,7 +205,8 @@ fn provider_of<E: Edition>(
         rmr_scope_supported: Added::of(SCOPE_ZONE),
         provider_attributes_count: adapter.named.provider.count(),
         provider_attributes: adapter.named.provider.first(),
-        // Contexts of regions are not exposed by reads, calls are not for signal handlers, and nothing fails over.
+        // Reads expose no contexts of regions, signal handlers may not call, and connections do not
+        // fail over.
         ..boundary::ProviderAttributes::zeroed()
     }
 }

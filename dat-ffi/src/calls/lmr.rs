@@ -11,10 +11,10 @@ use crate::adapter::{Device, with_device};
 use crate::boundary::{Access, LmrParam, Out, RegionDescription, allows, cookie_address, region};
 use crate::handles::{CHandle, reserve};
 
-/// `DAT_MEM_TYPE_SO_VIRTUAL`, a type that one system has and no header of ours.
+/// `DAT_MEM_TYPE_SO_VIRTUAL`, a type of one system that is not in this project's headers.
 const SOLARIS_VIRTUAL: u32 = 3;
 
-/// What a region is to be made of.
+/// The arguments of a registration.
 pub(crate) struct Wanted {
     pub(crate) ia: CHandle,
     pub(crate) memory_type: u32,
@@ -24,10 +24,10 @@ pub(crate) struct Wanted {
     pub(crate) privileges: u32,
 }
 
-/// Where the answers of a registration go; all but the handle where there is a place.
+/// Places for the results of a registration; all but the one for the handle may be null.
 pub(crate) struct Places {
     pub(crate) lmr: Out<CHandle>,
-    /// Which argument the handle is.
+    /// Argument position of the handle.
     pub(crate) position: u8,
     pub(crate) lmr_context: Out<u32>,
     pub(crate) rmr_context: Out<u32>,
@@ -35,7 +35,7 @@ pub(crate) struct Places {
     pub(crate) registered_address: Out<u64>,
 }
 
-/// Registers memory, with the privileges that were asked for and those that the edition grants.
+/// Registers memory with the requested privileges and those that the edition grants.
 ///
 /// Spec: LMC-01..11
 pub(crate) fn create<E: Edition>(wanted: Wanted, places: Places) -> Result<()> {
@@ -51,7 +51,8 @@ pub(crate) fn create<E: Edition>(wanted: Wanted, places: Places) -> Result<()> {
         let length = usize::try_from(wanted.length).map_err(|_| Error::invalid_argument(4))?;
         match length {
             0 => Err(E::no_memory()),
-            // No memory is longer, and none is at null: peers would be let in to memory that is not there.
+            // No memory is longer, and none is at null. Peers would get access to memory that does
+            // not exist.
             length if length > isize::MAX as usize => Err(Error::invalid_argument(4)),
             _ if description.address() == 0 => Err(Error::invalid_argument(3)),
             length => Ok(region(description.address(), length)),
@@ -73,12 +74,12 @@ pub(crate) fn create<E: Edition>(wanted: Wanted, places: Places) -> Result<()> {
     };
     let made = with_device!(adapter, opened => opened.ia.lmr_create(&request)).map_err(
         |error| match error.subtype() {
-            // The system knows why, where the device says no more than that it could not.
+            // The device only says that it failed; the mappings of the process may tell why.
             Subtype::ResourceMemoryRegion => checked().err().unwrap_or(error),
             _ => error,
         },
     )?;
-    // What a device finds out when it pins the memory, behind all else that may be wrong.
+    // A device of verbs checks this when it pins the memory, after all other errors.
     let pinned = match adapter.device {
         Device::Mock(_) => checked(),
         #[cfg(feature = "verbs")]
@@ -96,7 +97,7 @@ pub(crate) fn create<E: Edition>(wanted: Wanted, places: Places) -> Result<()> {
     Ok(())
 }
 
-/// Whether memory is there, and may be used as it is to be registered, as far as the system tells.
+/// Checks that memory exists and allows the registered access, as far as the system tells.
 fn check_memory(wanted: &Wanted) -> Result<()> {
     let privileges = MemoryPrivileges::from_bits_retain(wanted.privileges);
     let writes = MemoryPrivileges::LOCAL_WRITE | MemoryPrivileges::REMOTE_WRITE;
@@ -112,7 +113,7 @@ fn check_memory(wanted: &Wanted) -> Result<()> {
     Ok(())
 }
 
-/// A cookie stays where the answer points to until the region is freed.
+/// Queries a region; a cookie keeps its address until the region is freed.
 ///
 /// Spec: LMQ-01
 pub(crate) extern "C-unwind" fn query<E: Edition>(

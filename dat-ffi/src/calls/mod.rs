@@ -1,4 +1,4 @@
-//! The calls, in whichever edition of the interface: what the editions share, and that is nearly all.
+//! The calls, as far as both editions of the interface share them: nearly all.
 
 pub(crate) mod cno;
 pub(crate) mod connect;

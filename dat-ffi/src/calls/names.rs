@@ -1,10 +1,10 @@
-//! What the headers call types and subtypes.
+//! Names of types and subtypes in the headers.
 
 use std::fmt::Debug;
 
 use dat_core::{ErrorKind, Subtype};
 
-/// `CamelCase` as the headers write it: `CAMEL_CASE`.
+/// Converts `CamelCase` to the capitals of the headers: `CAMEL_CASE`.
 pub(crate) fn in_capitals(value: impl Debug) -> String {
     let mut text = String::new();
     for letter in format!("{value:?}").chars() {
@@ -16,12 +16,12 @@ pub(crate) fn in_capitals(value: impl Debug) -> String {
     text
 }
 
-/// The name of a type.
+/// Returns the name of a type.
 pub(crate) fn of_kind(kind: ErrorKind) -> String {
     format!("DAT_{}", in_capitals(kind))
 }
 
-/// The name of a subtype. Those of states are one word each.
+/// Returns the name of a subtype; an endpoint state in it is one word.
 pub(crate) fn of_subtype(subtype: Subtype) -> String {
     const STATE: &str = "INVALID_STATE_EP_";
     let name = in_capitals(subtype);

@@ -1,4 +1,4 @@
-//! Posting.
+//! Posts.
 
 use dat_core::flags::{CompletionFlags, HandleKind};
 use dat_core::id::{EpId, SrqId};
@@ -11,7 +11,7 @@ use crate::adapter::{aside, with_device, with_device_first};
 use crate::boundary::{In, List};
 use crate::handles::CHandle;
 
-/// Where the posts of endpoints and queues have the number of segments and their list.
+/// Argument positions of the number of segments and their list, in posts.
 const SEGMENTS: (u8, u8) = (2, 3);
 
 #[inline(always)]
@@ -20,7 +20,7 @@ fn remote<T: Triplet>(piece: In<T>) -> Result<RmrTriplet> {
     Ok(piece.remote())
 }
 
-/// Posts one segment as it is, and several after they were copied; `$segments` is what the post calls them.
+/// Posts one segment directly, and several from a copy; the post calls them `$segments`.
 macro_rules! posted {
     ($adapter:ident, $list:expr, $count:expr, $segments:ident, $opened:ident => $post:expr) => {
         match $list.only($count) {
@@ -39,7 +39,9 @@ macro_rules! posted {
     };
 }
 
-/// A post to an endpoint as it was asked for. It is in memory, so that the way of most posts, which does not need it, has the registers to itself.
+/// The arguments of a post to an endpoint.
+///
+/// They are in memory, so that the fast path, which does not need them there, has all registers.
 struct Asked<E: Edition, P = ()> {
     ep: CHandle,
     count: i32,
@@ -49,8 +51,9 @@ struct Asked<E: Edition, P = ()> {
     flags: CompletionFlags,
 }
 
-/// Tries the way of most posts, which is to take the fewest instructions: that of one segment, between an endpoint and a device that have nothing
-/// against it. Where it is another way, nothing was done.
+/// Tries the fast path: one segment, and an endpoint and a device in their usual state.
+///
+/// It takes the fewest instructions. If it does not apply, nothing was posted.
 macro_rules! try_first {
     ($asked:ident, |$opened:ident, $id:ident, $segment:ident $(, $remote:ident of $piece:ident)?| $post:expr) => {
         if let Some((adapter, id, _)) = found($asked.ep)
@@ -68,7 +71,7 @@ macro_rules! try_first {
     };
 }
 
-/// Posts several segments, or none.
+/// Posts several segments, or none, from a copy.
 #[cold]
 #[inline(never)]
 fn several<T: Triplet>(
@@ -101,7 +104,7 @@ pub(crate) extern "C" fn send<E: Edition>(
     send_unusual(&asked)
 }
 
-/// As `send`, whatever it is.
+/// Posts any send, with all checks.
 #[cold]
 #[inline(never)]
 fn send_unusual<E: Edition>(asked: &Asked<E>) -> Code {
@@ -136,7 +139,7 @@ pub(crate) extern "C" fn receive<E: Edition>(
     receive_unusual(&asked)
 }
 
-/// As `receive`, whatever it is.
+/// Posts any receive, with all checks.
 #[cold]
 #[inline(never)]
 fn receive_unusual<E: Edition>(asked: &Asked<E>) -> Code {
@@ -172,7 +175,7 @@ pub(crate) extern "C" fn rdma_read<E: Edition>(
     rdma_read_unusual(&asked)
 }
 
-/// As `rdma_read`, whatever it is.
+/// Posts any RDMA Read, with all checks.
 #[cold]
 #[inline(never)]
 fn rdma_read_unusual<E: Edition>(asked: &Asked<E, In<E::Triplet>>) -> Code {
@@ -209,7 +212,7 @@ pub(crate) extern "C" fn rdma_write<E: Edition>(
     rdma_write_unusual(&asked)
 }
 
-/// As `rdma_write`, whatever it is.
+/// Posts any RDMA Write, with all checks.
 #[cold]
 #[inline(never)]
 fn rdma_write_unusual<E: Edition>(asked: &Asked<E, In<E::Triplet>>) -> Code {
@@ -239,7 +242,7 @@ pub(crate) extern "C" fn receive_shared<E: Edition>(
     })())
 }
 
-/// Where the synchronising calls have the number of segments and their list.
+/// Argument positions of the number of segments and their list, in synchronising calls.
 const PIECES: (u8, u8) = (3, 2);
 
 /// Spec: LSR-01..06

@@ -1,4 +1,4 @@
-//! What calls return.
+//! Return values of calls, and checks that many calls share.
 
 use dat_core::flags::HandleKind;
 use dat_core::id::Handle;
@@ -12,7 +12,7 @@ use crate::handles::{CHandle, Cell};
 /// `DAT_RETURN`.
 pub(crate) type Code = u32;
 
-/// `DAT_RETURN` of a call.
+/// Returns the `DAT_RETURN` of a result.
 #[inline(always)]
 pub(crate) fn code<E: Edition>(result: Result<()>) -> Code {
     match result {
@@ -21,23 +21,25 @@ pub(crate) fn code<E: Edition>(result: Result<()>) -> Code {
     }
 }
 
-/// `DAT_RETURN` of a call whose thread is not cancelled before the call is over.
+/// Runs a call whose thread is not cancelled before it is over; returns its `DAT_RETURN`.
 ///
-/// For every call but posts, dequeues and waits. They see to it where they call the system.
+/// For all calls but posts, binds, dequeues, waits and synchronising calls, which protect their
+/// system calls themselves.
 pub(crate) fn sheltered<E: Edition>(call: impl FnOnce() -> Result<()>) -> Code {
     uncancelled(|| code::<E>(call()))
 }
 
-/// The adapter of an object of a kind.
+/// Returns the adapter of an object of a kind.
 ///
 /// # Errors
-/// INVALID_HANDLE with the subtype of the kind: the handle is not that of such an object, or its adapter is closed.
+/// INVALID_HANDLE with the subtype of the kind: the handle names no such object, or its adapter is
+/// closed.
 #[inline(always)]
 pub(crate) fn adapter_of(handle: CHandle, kind: HandleKind) -> Result<Entered<'static, Adapter>> {
     named_of(handle, kind).map(|(adapter, _)| adapter)
 }
 
-/// The adapter of an object of a kind, and what the core calls the object.
+/// Returns the adapter and the core's handle of an object of a kind.
 ///
 /// # Errors
 /// As `adapter_of`.
@@ -46,17 +48,18 @@ pub(crate) fn named_of(
     handle: CHandle,
     kind: HandleKind,
 ) -> Result<(Entered<'static, Adapter>, Handle)> {
-    // Other arguments are looked at after this, and before the core sees the handle.
+    // Other arguments are checked after this, and before the core checks the handle.
     handle
         .object(kind)
         .and_then(|(object, slot)| Some((Adapter::at(slot)?, object)))
         .ok_or(Error::invalid_handle(kind.subtype()))
 }
 
-/// The adapter of whatever object a handle names, what the core calls the object, and the cell; `None` if the handle is none or the adapter is closed.
+/// Returns adapter, core's handle and cell of an object of any kind.
 ///
-/// For the way of most posts and dequeues, which compare what the core calls the object with what they look for, so that the kind need not
-/// be looked at here. What they find to be another way is begun anew by `named_of`.
+/// `None` if the handle is not one, or if the adapter is closed. For the fast path of posts and
+/// dequeues, which compares the core's handle with the one that it looks for, so the kind need not
+/// be checked here. If the fast path does not apply, the call starts again with `named_of`.
 #[inline(always)]
 pub(crate) fn found(handle: CHandle) -> Option<(Entered<'static, Adapter>, Handle, &'static Cell)> {
     let cell = handle.cell()?;
@@ -64,7 +67,7 @@ pub(crate) fn found(handle: CHandle) -> Option<(Entered<'static, Adapter>, Handl
     Some((Adapter::at(cell.slot())?, object, cell))
 }
 
-/// The adapter of an object of any kind.
+/// Returns the adapter of an object of any kind.
 ///
 /// # Errors
 /// INVALID_HANDLE (HANDLE1): the handle was never one of an object, or its adapter is closed.
@@ -72,25 +75,25 @@ pub(crate) fn adapter_of_any(handle: CHandle) -> Result<Entered<'static, Adapter
     Adapter::of(handle).ok_or(Error::invalid_handle(Subtype::InvalidHandle1))
 }
 
-/// The adapter that a handle names itself.
+/// Returns the adapter that a handle names.
 ///
 /// # Errors
-/// INVALID_HANDLE (IA): it is no handle of an open adapter.
+/// INVALID_HANDLE (IA): the handle names no open adapter.
 pub(crate) fn adapter(ia: CHandle) -> Result<Entered<'static, Adapter>> {
     Adapter::itself(ia).ok_or(Error::invalid_handle(HandleKind::Ia.subtype()))
 }
 
-/// Refuses what makes something while the heap is exhausted.
+/// Checks that there is memory, for a call that makes an object.
 ///
 /// # Errors
-/// INSUFFICIENT_RESOURCES (MEMORY): it is.
+/// INSUFFICIENT_RESOURCES (MEMORY): the heap is exhausted.
 pub(crate) fn check_memory() -> Result<()> {
     has_memory()
         .then_some(())
         .ok_or(Error::insufficient_resources(Subtype::ResourceMemory))
 }
 
-/// Refuses bits of a mask that no field has; the mask is the second argument of all queries.
+/// Checks that a mask has no unknown bits; it is the second argument of all queries.
 pub(crate) fn check_mask(mask: u32, all: u32) -> Result<()> {
     if mask & !all == 0 {
         Ok(())

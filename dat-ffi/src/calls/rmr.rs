@@ -10,7 +10,7 @@ use crate::adapter::with_device;
 use crate::boundary::{In, Out, RmrParam};
 use crate::handles::{CHandle, reserve};
 
-/// `DAT_RMR_SCOPE` of regions that open to a zone.
+/// `DAT_RMR_SCOPE` of windows that are open to a zone.
 pub(crate) const SCOPE_ZONE: u32 = 1;
 
 /// Spec: RMC-01
@@ -53,7 +53,7 @@ pub(crate) extern "C-unwind" fn query<E: Edition>(
     })
 }
 
-/// What a window is to be bound to.
+/// The arguments of a bind.
 pub(crate) struct Binding<E: Edition> {
     pub(crate) rmr: CHandle,
     pub(crate) piece: In<E::Triplet>,
@@ -64,7 +64,7 @@ pub(crate) struct Binding<E: Edition> {
     pub(crate) context: Out<u32>,
 }
 
-/// Positions in errors are those of 1.2.
+/// Binds a window; positions in errors are those of 1.2.
 ///
 /// Spec: RMB-01..45
 pub(crate) fn bind<E: Edition>(wanted: Binding<E>) -> Result<()> {

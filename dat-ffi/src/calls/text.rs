@@ -1,4 +1,4 @@
-//! What codes mean.
+//! Texts for return codes.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
@@ -9,7 +9,7 @@ use super::result::{Code, code};
 use super::{Edition, names};
 use crate::boundary::{Inherited, Out, StaticText};
 
-/// The words that were asked for, as C has them. There are as many as there are types and subtypes.
+/// Texts that were asked for, as C strings; at most one for each type and each subtype.
 static WORDS: Inherited<BTreeMap<String, &'static CStr>> = Inherited::new(BTreeMap::new());
 
 fn as_c(words: String) -> StaticText {
@@ -17,14 +17,14 @@ fn as_c(words: String) -> StaticText {
     if let Some(made) = known.get(&words) {
         return StaticText::new(made);
     }
-    // No words have a zero byte.
+    // No text has a zero byte.
     let made = CString::new(words.as_str()).unwrap_or_default();
     let made = Box::leak(made.into_boxed_c_str());
     known.insert(words, made);
     StaticText::new(made)
 }
 
-/// Stores both texts. The second place may be null.
+/// Stores both texts; the second place may be null.
 fn put(
     (major, minor): (Out<StaticText>, Out<StaticText>),
     texts: impl FnOnce() -> Result<(String, String)>,
@@ -36,7 +36,7 @@ fn put(
     Ok(())
 }
 
-/// In words.
+/// Returns type and subtype of a code in words.
 ///
 /// Spec: STR-01..03
 pub(crate) extern "C" fn of<E: Edition>(
@@ -50,7 +50,9 @@ pub(crate) extern "C" fn of<E: Edition>(
     }))
 }
 
-/// As the headers call them: what programs for 2.0 have printed so far. Without a subtype the second text is empty.
+/// Returns type and subtype of a code by their names in the headers.
+///
+/// Programs for 2.0 have printed these so far. Without a subtype the second text is empty.
 ///
 /// Spec: STR-01..03
 pub(crate) extern "C" fn named<E: Edition>(

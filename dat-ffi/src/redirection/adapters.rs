@@ -1,4 +1,4 @@
-//! Open adapters, and their numbers.
+//! Open adapters and their numbers.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use crate::boundary::{Inherited, InheritedGuard, Provider, ProviderPlace};
 use crate::calls::check_memory;
 use crate::handles::CHandle;
 
-/// Where an open adapter is.
+/// Index of the slot of an open adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place(u16);
 
@@ -26,16 +26,16 @@ impl Place {
     }
 }
 
-/// Places for open adapters.
+/// Number of slots for open adapters.
 const PLACES: usize = 1 << 16;
 
 struct Slot {
-    /// The number by which the consumer knows the adapter; 0 if there is none.
+    /// Number by which the consumer knows the adapter; 0 if there is none.
     consumer: AtomicUsize,
-    /// The provider's own handle of it.
+    /// The provider's own handle of the adapter.
     own: AtomicUsize,
     provider: ProviderPlace,
-    /// What the registry knows the provider by.
+    /// Number of the provider in the registry.
     entered: AtomicU64,
 }
 
@@ -48,14 +48,14 @@ static SLOTS: [Slot; PLACES] = [const {
     }
 }; PLACES];
 
-/// The handles of everything that providers have made.
+/// Handles of all objects that providers have made.
 pub(super) static KNOWN: Known = Known::new();
 
-/// Places without an adapter.
+/// Slots without an adapter.
 struct Free {
-    /// Those from here on were never used.
+    /// Slots from here on were never used.
     fresh: usize,
-    /// Place and generation of the next adapter there, longest free first.
+    /// Slot and generation of its next adapter, longest free first.
     returned: VecDeque<(u16, usize)>,
 }
 
@@ -67,8 +67,10 @@ fn free() -> InheritedGuard<'static, Free> {
     FREE.lock()
 }
 
-/// The number of the adapter of a place. The first ones are small, as in any registry; those of places that were used before are odd,
-/// so that they are no address of an object.
+/// Returns the number of the adapter in a slot.
+///
+/// Numbers of the first generation are small, as in other registries. Later ones are odd, so that
+/// they are no addresses of objects.
 const fn number(place: Place, generation: usize) -> usize {
     let place = place.0 as usize;
     match generation {
@@ -77,7 +79,7 @@ const fn number(place: Place, generation: usize) -> usize {
     }
 }
 
-/// The place of the adapter of a number, and the generation, if it is one.
+/// Returns slot and generation of a number, if it is one of an adapter.
 const fn place_of(number: usize) -> (Place, usize) {
     match number {
         0..=PLACES => (Place(number.wrapping_sub(1) as u16), 0),
@@ -90,17 +92,17 @@ const fn place_of(number: usize) -> (Place, usize) {
 pub(super) struct Adapter {
     pub(super) place: Place,
     pub(super) provider: Provider,
-    /// The provider's own handle of it.
+    /// The provider's own handle of the adapter.
     pub(super) own: CHandle,
 }
 
-/// The provider of the adapter at a place; none if that is closed.
+/// Returns the provider of the adapter in a slot; `None` if the adapter is closed.
 #[inline(always)]
 pub(super) fn provider_at(place: Place) -> Option<Provider> {
     SLOTS.get(usize::from(place.0))?.provider.get()
 }
 
-/// The adapter that the consumer knows by this number.
+/// Returns the adapter that the consumer knows by this number.
 pub(super) fn find(ia: CHandle) -> Option<Adapter> {
     let (place, _) = place_of(ia.address());
     let slot = SLOTS.get(usize::from(place.0))?;
@@ -114,7 +116,7 @@ pub(super) fn find(ia: CHandle) -> Option<Adapter> {
     })
 }
 
-/// The number by which the consumer knows what a provider calls so.
+/// Returns the number by which the consumer knows a provider's adapter.
 pub(super) fn consumer_handle(own: CHandle) -> Option<CHandle> {
     let place = KNOWN.find(own, HandleKind::Ia)?;
     let slot = SLOTS.get(usize::from(place.0))?;
@@ -122,7 +124,7 @@ pub(super) fn consumer_handle(own: CHandle) -> Option<CHandle> {
     (number != 0).then_some(CHandle::from_address(number))
 }
 
-/// A place for an adapter that is about to be opened; it is free again if that comes to nothing.
+/// A slot for an adapter that is about to be opened; free again if it is dropped.
 #[derive(Debug)]
 pub(super) struct Reserved {
     place: Place,
@@ -136,7 +138,7 @@ impl Drop for Reserved {
     }
 }
 
-/// Takes a place.
+/// Reserves a slot.
 ///
 /// # Errors
 /// INSUFFICIENT_RESOURCES (MEMORY): too many adapters are open, or the heap is exhausted.
@@ -165,7 +167,7 @@ impl Reserved {
         self.place
     }
 
-    /// The adapter is open; tells the number for the consumer.
+    /// Notes that the adapter is open; returns its number for the consumer.
     pub(super) fn settle(self, used: Used, own: CHandle) -> Result<CHandle> {
         KNOWN.add(own, HandleKind::Ia, self.place)?;
         let number = number(self.place, self.generation);
@@ -180,7 +182,9 @@ impl Reserved {
     }
 }
 
-/// The adapter is closed, and everything of it is gone. Tells whose it was, unless somebody else has been told.
+/// Frees the slot of a closed adapter and its handles; returns its provider.
+///
+/// `None` if the number is none of an open adapter, or another thread freed the slot.
 pub(super) fn retire(ia: CHandle) -> Option<Used> {
     let (place, generation) = place_of(ia.address());
     let slot = SLOTS.get(usize::from(place.0)).filter(|_| !ia.is_null())?;

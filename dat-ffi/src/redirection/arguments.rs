@@ -1,4 +1,4 @@
-//! The arguments of calls: which of them are handles, and of what.
+//! The arguments of calls: the handles among them, and their kinds.
 
 use dat_core::flags::HandleKind;
 use dat_core::{Error, Result, Subtype};
@@ -10,13 +10,13 @@ use crate::boundary::{
 use crate::handles::CHandle;
 use crate::v2::V2;
 
-/// What a handle stands for in a call.
+/// The role of a handle in a call.
 pub(super) trait Role {
-    /// The kind of the object.
+    /// Kind of the object.
     const KIND: HandleKind;
-    /// What is said of a wrong one.
+    /// Subtype of the error for a wrong handle.
     const SUBTYPE: Subtype;
-    /// What is said of none.
+    /// Subtype of the error for a null handle.
     const NONE: Subtype = Self::SUBTYPE;
 }
 
@@ -39,13 +39,13 @@ roles! {
     Ep: Ep, InvalidHandleEp;
     /// An event dispatcher.
     Evd: Evd, InvalidHandle1, InvalidHandleEvdRequest;
-    /// Where connection requests arrive.
+    /// A dispatcher for connection requests.
     ArrivalEvd: Evd, InvalidHandleEvdCr;
-    /// Where requests complete.
+    /// A dispatcher for completions of requests.
     RequestEvd: Evd, InvalidHandleEvdRequest;
-    /// Where receives complete.
+    /// A dispatcher for completions of receives.
     ReceiveEvd: Evd, InvalidHandleEvdRecv;
-    /// Where connections are told of.
+    /// A dispatcher for connection events.
     ConnectionEvd: Evd, InvalidHandleEvdConn;
     /// A local region.
     Lmr: Lmr, InvalidHandleLmr;
@@ -65,26 +65,26 @@ roles! {
     Srq: Srq, InvalidHandleSrq;
 }
 
-/// Whose call it is.
+/// The provider that a call goes to, and the slot of the adapter.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Callee {
     pub(super) place: Place,
     pub(super) provider: Provider,
 }
 
-/// The first argument of a call, which says whose it is.
+/// The first argument of a call, which determines the provider.
 pub(super) trait First: Copy {
-    /// Finds the provider, and what that calls the object.
+    /// Returns the provider, and the provider's handle of the object.
     ///
     /// # Errors
-    /// INVALID_HANDLE.
+    /// INVALID_HANDLE: the handle is none of this kind, or is gone.
     fn callee(self) -> Result<(Callee, CHandle)>;
 
-    /// The object is gone.
+    /// Notes that the object is gone.
     fn gone(self, _callee: Callee) {}
 }
 
-/// A handle of an object.
+/// The handle of an object.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Object<R>(CHandle, std::marker::PhantomData<R>);
@@ -131,10 +131,10 @@ fn refused<R: Role>(handle: CHandle) -> Error {
 pub struct Ia(CHandle);
 
 impl Ia {
-    /// The adapter.
+    /// Returns the adapter.
     ///
     /// # Errors
-    /// INVALID_HANDLE (IA).
+    /// INVALID_HANDLE (IA): no open adapter has this number.
     pub(super) fn adapter(self) -> Result<Adapter> {
         adapters::find(self.0).ok_or(Error::invalid_handle(Subtype::InvalidHandleIa))
     }
@@ -155,7 +155,7 @@ impl First for Ia {
     }
 }
 
-/// A handle of anything.
+/// A handle of any kind.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub struct Any(CHandle);
@@ -168,24 +168,25 @@ impl First for Any {
         });
         let adapter = || Ia(self.0).callee();
         object.map_or_else(adapter, Ok).map_err(|_| {
-            // It is not said of what it should be.
+            // The call does not say which kind the handle should have.
             Error::invalid_handle(Subtype::InvalidHandle1)
         })
     }
 }
 
-/// Any other argument.
+/// Any argument but the first.
 pub(super) trait Argument: Copy {
-    /// What the provider gets.
+    /// Type of the argument for the provider.
     type Passed: Passed;
 
-    /// What the provider gets.
+    /// Returns the argument for the provider.
     ///
     /// # Errors
-    /// INVALID_HANDLE: it is, or has, a handle that the provider has not handed out, or that is gone.
+    /// INVALID_HANDLE: the argument is or has a handle that the provider has not returned, or that
+    /// is gone.
     fn passed(self, callee: Callee) -> Result<Self::Passed>;
 
-    /// The call has succeeded, with whatever that has changed.
+    /// Notes the results of a call that succeeded.
     fn succeeded(self, _callee: Callee) {}
 }
 
@@ -204,7 +205,7 @@ macro_rules! plain_arguments {
 
 plain_arguments! { i32, u32, u64, usize, Agent }
 
-/// Refuses a handle that the provider has not handed out as one of this role.
+/// Checks that the provider has returned a handle for this role.
 fn check<R: Role>(handle: CHandle, callee: Callee) -> Result<CHandle> {
     let place = KNOWN.find(handle, R::KIND);
     match place.and_then(provider_at) {
@@ -221,7 +222,7 @@ impl<R: Role> Argument for Object<R> {
     }
 }
 
-/// A handle of an object, or none; whether there has to be one, the provider says.
+/// The handle of an object, or null; the provider decides whether null is allowed.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Maybe<R>(CHandle, std::marker::PhantomData<R>);
@@ -245,7 +246,7 @@ impl<R: Role> Argument for Maybe<R> {
     }
 }
 
-/// Where the handle of a new object goes.
+/// The place for the handle of a new object.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Made<R>(Out<CHandle>, std::marker::PhantomData<R>);
@@ -267,7 +268,7 @@ impl<R: Role> Argument for Made<R> {
 
     fn succeeded(self, callee: Callee) {
         if let Some(made) = self.0.get() {
-            // If it cannot be noted, it is refused later.
+            // A handle that cannot be noted is refused later.
             let _noted: Result<()> = KNOWN.add(made, R::KIND, callee.place);
         }
     }
@@ -276,7 +277,7 @@ impl<R: Role> Argument for Made<R> {
 /// `DAT_CONNECTION_REQUEST_EVENT`.
 const ARRIVAL: u32 = 0x2001;
 
-/// Where an event goes; a connection request comes in it.
+/// The place for an event, which may carry a connection request.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct EventPlace(Out<Event<V2>>);
@@ -294,14 +295,16 @@ impl Argument for EventPlace {
         if self.0.event_number() == Some(ARRIVAL)
             && let Some(event) = self.0.get()
         {
-            // Each arrival is another request, also where an earlier one was and is not taken out yet. If it cannot be noted, it is
-            // refused later.
+            // Each arrival is a new request, even if the handle of an earlier one is not removed
+            // yet. A handle that cannot be noted is refused later.
             let _noted: Result<()> = KNOWN.add(event.arrived(), HandleKind::Cr, callee.place);
         }
     }
 }
 
-/// Where it goes what is known of a connection request; providers that make endpoints themselves tell of theirs there.
+/// The place for the parameters of a connection request.
+///
+/// Providers that make endpoints themselves store the endpoint there.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub struct RequestPlace(Out<CrParam>);
@@ -315,7 +318,7 @@ impl Argument for RequestPlace {
 }
 
 impl RequestPlace {
-    /// The provider has told what the mask asks for; whatever else is there, it has not.
+    /// Notes the endpoint if the mask selects it; the provider has not stored other fields.
     pub(super) fn told(self, mask: u32, callee: Callee) {
         /// `DAT_CR_FIELD_LOCAL_EP_HANDLE`.
         const ENDPOINT: u32 = 0x10;
@@ -327,16 +330,16 @@ impl RequestPlace {
     }
 }
 
-/// What an endpoint is changed to.
+/// The new parameters of an endpoint.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub struct EndpointParam(In<EpParam<V2>>);
 
 impl EndpointParam {
-    /// Refuses handles that the provider has not handed out, where the mask asks for them.
+    /// Checks that the provider has returned the handles that the mask selects.
     pub(super) fn passed(self, mask: u64, callee: Callee) -> Result<In<EpParam<V2>>> {
         let Some(param) = self.0.get() else {
-            // The provider says what it thinks of that.
+            // The provider returns its error for this.
             return Ok(self.0);
         };
         let checked = |bit: u64, handle: CHandle, check: fn(CHandle, Callee) -> Result<CHandle>| {
@@ -354,7 +357,7 @@ impl EndpointParam {
     }
 }
 
-/// Refuses a description with a handle that the provider has not handed out, if it is made of a region.
+/// Checks the handle in the description of a region that is made of another one.
 pub(super) fn check_description(
     memory_type: u32,
     description: RegionDescription,

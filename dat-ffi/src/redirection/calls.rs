@@ -1,6 +1,6 @@
-//! The calls that go on to the provider of their first handle.
+//! The calls that are passed on to the provider of their first handle.
 //!
-//! What each does is written in the folder `manual`, of which the pages of the manual are made as well.
+//! The files of the folder `manual` document each call, and the manual pages are made of them too.
 
 use dat_core::{Abi, Error, Result};
 
@@ -16,7 +16,7 @@ use crate::v2::V2;
 /// `DAT_RETURN`.
 pub type Code = u32;
 
-/// Addresses that go on as they come.
+/// An address that is passed on unchanged.
 type Address = usize;
 
 #[cold]
@@ -24,14 +24,17 @@ pub(super) fn code(error: Error) -> Code {
     error.code(Abi::V2_0)
 }
 
-/// Whether the provider sees to it by itself that a thread is not cancelled in the call of a slot, or is where it may: waits,
-/// dequeues and posts.
+/// Returns true for slots whose calls handle cancellation in the provider.
+///
+/// These are waits, dequeues, posts, binds and synchronising calls.
 const fn is_of_data(slot: usize) -> bool {
     matches!(slot, 10 | 20 | 23 | 31..=34 | 42 | 57 | 58 | 64)
 }
 
-/// Calls whose arguments go on one by one, with handles checked and adapters as the provider knows them. `gone` are those after
-/// which the first object is no more. A thread that is cancelled in a wait leaves by these, which have nothing to drop.
+/// Calls whose arguments are passed on one by one: handles are checked, adapters converted.
+///
+/// `gone` marks calls that end their first object. A thread that is cancelled in a wait unwinds
+/// through these functions, which have nothing to drop.
 macro_rules! redirected {
     ($($name:ident = $slot:literal ($first:ident: $object:ty $(, $argument:ident: $type:ty)*) $($gone:ident)?;)*) => {$(
         #[doc = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/manual/", stringify!($name), ".md"))]

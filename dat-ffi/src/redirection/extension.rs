@@ -6,12 +6,12 @@ use super::arguments::{Any, First};
 use super::calls::{Code, code};
 use crate::boundary::VariableArguments;
 
-/// The slot of a provider.
+/// Slot in a provider's table.
 const EXTENSION: usize = 78;
 
 #[doc = include_str!("../../manual/dat_extension_op.md")]
 ///
-/// Here the further arguments come as a list, which what C calls makes.
+/// Here the further arguments come as a list, which the function that C calls makes.
 pub extern "C" fn dat_extension_op(
     handle: Any,
     operation: u32,

@@ -1,4 +1,4 @@
-//! The handles that providers have handed out.
+//! The handles that providers have returned.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -10,8 +10,10 @@ use super::adapters::Place;
 use crate::boundary::{Inherited, InheritedGuard};
 use crate::handles::CHandle;
 
-/// A handle with its kind and its adapter, in one word, so that whoever reads it reads all of it: the address, which is a multiple of
-/// 8 below 2^47, the place of the adapter, and the kind, from 1. Zero is none.
+/// A handle with kind and adapter in one word, so that reads get all parts.
+///
+/// The parts are the address, a multiple of 8 below 2^47, the slot of the adapter, and the kind,
+/// from 1. Zero is no handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Word(u64);
 
@@ -51,28 +53,31 @@ fn kind_number(kind: HandleKind) -> u64 {
     u64::from(kind.value()) + 1
 }
 
-/// The address as words have it; `None` if no object can be there.
+/// Returns the address as words have it; `None` if no object can be there.
 #[inline(always)]
 fn shortened(address: usize) -> Option<u64> {
     let address = (address as u64).rotate_right(3);
     (address >> ADDRESS_BITS == 0 && address != 0).then_some(address)
 }
 
-/// Words before the table grows for the first time.
+/// Number of words of the first table.
 const FIRST: usize = 1 << 10;
-/// How often it can grow, by twice as much each time.
+/// Number of tables; each is twice as long as the one before.
 const GROWTHS: usize = 20;
 
-/// All handles: a table that is searched from the place that the address says. Those who look for a handle take no lock; what
-/// changes it does. While entries are moved a search may miss one, so that a miss is searched again with the lock.
+/// All handles: a hash table that is searched from the index of the address.
 ///
-/// An address may be there twice for a short time: when its object has been freed, and another one made there by another thread
-/// before the first one is taken out.
+/// Searches take no lock; changes do. While entries are moved, a search may miss one, so it is
+/// repeated with the lock.
+///
+/// An address may be there twice for a short time: its object was freed, and another thread made an
+/// object there before the first entry was removed.
 pub(super) struct Known {
-    /// Each twice as long as the one before; those before the current one are not used any more, but by who looks there still.
+    /// Each is twice as long as the one before. Tables before the current one are only used by
+    /// searches that began there.
     tables: [OnceLock<Box<[AtomicU64]>>; GROWTHS],
     current: AtomicUsize,
-    /// How many handles there are. Held while the table changes.
+    /// Number of handles. Locked while the table changes.
     count: Inherited<usize>,
 }
 
@@ -98,7 +103,7 @@ impl Known {
         }
     }
 
-    /// The adapter of a handle of this kind.
+    /// Returns the adapter of a handle of this kind.
     #[inline(always)]
     pub(super) fn find(&self, handle: CHandle, kind: HandleKind) -> Option<Place> {
         let address = shortened(handle.address())?;
@@ -109,7 +114,7 @@ impl Known {
         }
     }
 
-    /// Beyond the first look.
+    /// Continues `find` after its first entry.
     #[inline(never)]
     fn search(&self, address: u64, kind: HandleKind) -> Option<Place> {
         let is_it = |word: &Word| word.address() == address && word.is_of(kind);
@@ -121,7 +126,7 @@ impl Known {
         found.map(Word::place)
     }
 
-    /// The adapter of a handle of whatever kind.
+    /// Returns the adapter of a handle of any kind.
     pub(super) fn find_any(&self, handle: CHandle) -> Option<Place> {
         let address = shortened(handle.address())?;
         let _count = self.lock();
@@ -129,10 +134,11 @@ impl Known {
         found.map(Word::place)
     }
 
-    /// Notes a handle.
+    /// Adds a handle.
     ///
     /// # Errors
-    /// INSUFFICIENT_RESOURCES (MEMORY): there are too many, or no object can be at this address.
+    /// INSUFFICIENT_RESOURCES (MEMORY): there are too many handles, or no object can be at this
+    /// address.
     pub(super) fn add(&self, handle: CHandle, kind: HandleKind, place: Place) -> Result<()> {
         let full = Error::insufficient_resources(Subtype::ResourceMemory);
         let word = Word::new(handle.address(), kind, place).ok_or(full)?;
@@ -140,7 +146,7 @@ impl Known {
         self.put(&mut count, word).ok_or(full)
     }
 
-    /// `None` if there is no memory.
+    /// Adds a word; `None` if there is no memory.
     fn put(&self, count: &mut usize, word: Word) -> Option<()> {
         // At most half full, so that searches are short.
         if (*count + 1) * 2 > self.table().len() {
@@ -151,8 +157,10 @@ impl Known {
         Some(())
     }
 
-    /// As `add`, unless it is noted already: for what providers tell of more than once. What is told of once is added, since it may
-    /// be at the address of a predecessor that has not been taken out yet.
+    /// Adds a handle unless it is there, for handles that providers return more than once.
+    ///
+    /// A handle that is returned once is added by `add`, because its predecessor at the same
+    /// address may not be removed yet.
     pub(super) fn adopt(&self, handle: CHandle, kind: HandleKind, place: Place) {
         let Some(word) = Word::new(handle.address(), kind, place) else {
             return;
@@ -160,12 +168,12 @@ impl Known {
         let mut count = self.lock();
         let is_it = |known: Word| known.address() == word.address() && known.is_of(kind);
         if !probe(self.table(), word.address()).any(is_it) {
-            // If it cannot be noted, it is refused later.
+            // A handle that cannot be noted is refused later.
             let _noted: Option<()> = self.put(&mut count, word);
         }
     }
 
-    /// Moves everything into a table of twice the length.
+    /// Moves all words into a table of twice the length.
     fn grow(&self) -> Option<()> {
         let before = self.table();
         let next = match before.len() {
@@ -185,7 +193,7 @@ impl Known {
         Some(())
     }
 
-    /// The object of a handle is gone.
+    /// Removes a handle, whose object is gone.
     pub(super) fn remove(&self, handle: CHandle, kind: HandleKind, place: Place) {
         if let Some(word) = Word::new(handle.address(), kind, place) {
             let mut count = self.lock();
@@ -195,7 +203,7 @@ impl Known {
         }
     }
 
-    /// All objects of an adapter are gone.
+    /// Removes all handles of an adapter, whose objects are gone.
     pub(super) fn remove_all(&self, place: Place) {
         let mut count = self.lock();
         let table = self.table();
@@ -213,15 +221,16 @@ fn words(table: &[AtomicU64]) -> impl Iterator<Item = Word> {
     all.filter(|word| *word != Word::NONE)
 }
 
-/// Where the search for an address begins. The length is a power of two, or zero.
+/// Returns the index where the search for an address begins; the length is a power of two, or 0.
 #[inline(always)]
 fn start(length: usize, address: u64) -> usize {
-    // The golden ratio spreads what has a pattern; the upper half of the product is the better one.
+    // The golden ratio spreads addresses with a pattern; the upper half of the product is spread
+    // better.
     let spread = address.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
     spread as usize & length.wrapping_sub(1)
 }
 
-/// The words from where the address belongs up to the first gap.
+/// Returns the words from the index of the address up to the first gap.
 #[inline(always)]
 fn probe(table: &[AtomicU64], address: u64) -> impl Iterator<Item = Word> {
     let mask = table.len().wrapping_sub(1);
@@ -232,7 +241,7 @@ fn probe(table: &[AtomicU64], address: u64) -> impl Iterator<Item = Word> {
         .take_while(|word| *word != Word::NONE)
 }
 
-/// Puts a word into the first gap. There is one.
+/// Puts a word into the first gap, which exists.
 fn store(table: &[AtomicU64], word: Word) {
     let mask = table.len().wrapping_sub(1);
     let begin = start(table.len(), word.address());
@@ -244,7 +253,7 @@ fn store(table: &[AtomicU64], word: Word) {
     }
 }
 
-/// Takes a word out, and moves those behind it up that would be behind a gap otherwise.
+/// Removes a word, and moves up later words that a gap would hide from searches.
 fn remove(table: &[AtomicU64], word: Word) -> bool {
     let mask = table.len().wrapping_sub(1);
     let at = |index: usize| table.get(index & mask);
@@ -264,7 +273,7 @@ fn remove(table: &[AtomicU64], word: Word) -> bool {
             break;
         }
         let home = start(table.len(), moved.address());
-        // How far behind its home it is, and would be in the gap.
+        // Its distance from the index of its address, now and in the gap.
         let now = index.wrapping_sub(home) & mask;
         let there = gap.wrapping_sub(home) & mask;
         if there < now {
@@ -328,7 +337,7 @@ mod tests {
         assert_eq!(known.find_any(object), None);
     }
 
-    /// The memory of a freed object may be another one's before the first is taken out.
+    /// A freed object's memory may have a new object before the first is removed.
     #[test]
     fn a_successor_at_the_same_address_outlives_what_was_there() {
         let known = Known::new();
@@ -354,7 +363,9 @@ mod tests {
         }
     }
 
-    /// A connection request may be at the address of one that was accepted and is taken out late; each takes out its own.
+    /// A request may have the address of one that was accepted and is removed late.
+    ///
+    /// Each removal removes one entry.
     ///
     /// Spec: CRA-01
     #[test]
@@ -367,7 +378,7 @@ mod tests {
         assert_eq!(known.find(request, HandleKind::Cr), Some(place));
         known.remove(request, HandleKind::Cr, place);
         assert_eq!(known.find(request, HandleKind::Cr), None);
-        // What is told of many times is there once.
+        // A handle that is adopted many times is there once.
         for _ in 0..3 {
             known.adopt(request, HandleKind::Ep, place);
         }
@@ -412,7 +423,7 @@ mod tests {
         }
     }
 
-    /// Nobody misses a handle because others come and go, nor while the table grows.
+    /// No search misses a handle because others come and go, or while the table grows.
     #[test]
     fn what_stays_is_always_found() {
         let known = Known::new();

@@ -1,13 +1,14 @@
-//! The registry of DAT 2.0, `libdat2`: which provider a call is for.
+//! The registry of DAT 2.0, `libdat2`, which finds the provider of each call.
 //!
 //! ```text
-//! a C program -> the calls of this module -> the table of the provider -> whatever the provider is
+//! a C program -> the calls of this module -> the table of the provider -> any provider
 //! ```
 //!
-//! Handles are the providers' own, but for those of adapters, which are numbers of ours. What a provider hands out is noted with its
-//! kind and adapter (`known`) until it is freed; so the provider of a handle is looked up, and no handle is ever followed. Those
-//! that were never handed out, are gone, or are of another kind than the call takes are refused before any provider sees them, in
-//! whichever argument they come.
+//! Handles are the providers' own, except those of adapters, which are numbers of this registry. A
+//! handle that a provider returns is noted with its kind and adapter (`known`) until it is freed.
+//! So the provider of a handle is looked up, and no handle is followed. In every argument, a handle
+//! that was never returned, is gone, or has another kind than the call takes is refused before a
+//! provider sees it.
 
 mod adapters;
 mod arguments;

@@ -1,4 +1,4 @@
-//! Opening and closing adapters.
+//! Opening and closing of adapters.
 
 use dat_core::flags::HandleKind;
 use dat_core::{Error, Result, Subtype};
@@ -11,13 +11,13 @@ use crate::boundary::{Out, Text, uncancelled};
 use crate::handles::CHandle;
 use crate::registry::Wanted;
 
-/// A slot of a provider.
+/// Slot of `dat_ia_close` in a provider's table.
 const CLOSE: usize = 2;
 
 /// `DAT_CLOSE_ABRUPT_FLAG`.
 const ABRUPT: u32 = 0;
 
-/// The longest name.
+/// Bytes of the longest name.
 const NAME_LENGTH: usize = 255;
 
 #[doc = include_str!("../../manual/dat_ia_openv.md")]
@@ -62,7 +62,9 @@ pub extern "C-unwind" fn dat_ia_openv(
     }
 }
 
-/// The number of the open adapter and its dispatcher for asynchronous events, or what the provider says against it.
+/// Opens an adapter; returns its number and its asynchronous event dispatcher.
+///
+/// The inner error is the provider's.
 fn open(
     used: Used,
     name: Text,

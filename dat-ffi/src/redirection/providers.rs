@@ -1,4 +1,4 @@
-//! Which providers there are: those of `dat.conf`, and those that have entered themselves.
+//! Providers of the registry: those of `dat.conf`, and those that registered themselves.
 
 use dat_core::{Error, Result};
 
@@ -6,13 +6,13 @@ use super::calls::{Code, code};
 use crate::boundary::{FUNCTIONS, In, List, Out, Provider, ProviderInfo, uncancelled};
 use crate::registry::{Configuration, Entry, Found, Providers, Rules, Wanted};
 
-/// Those of other versions have other tables and structures.
+/// Providers of other versions have other tables and structures.
 const MAJOR: u32 = 2;
 
 static PROVIDERS: Providers<FUNCTIONS> = Providers::new(Rules {
     library: c"libdat2.so.2",
     places: &[Configuration::USUAL],
-    // Programs ask for either.
+    // Programs ask for either entry.
     default: "mock0 u2.0 nonthreadsafe default libdat_provider.so.2 dat.0.1 \"mock\" \"\"\n\
               mock0 u2.0 threadsafe default libdat_provider.so.2 dat.0.1 \"mock\" \"\"\n",
     concerns: |entry| Entry::is_usable(entry) && entry.major == MAJOR,
@@ -21,10 +21,11 @@ static PROVIDERS: Providers<FUNCTIONS> = Providers::new(Rules {
 
 pub(super) type Used = crate::registry::Used<FUNCTIONS>;
 
-/// Finds a provider, and loads it if it is not there yet. It stays until it is released.
+/// Finds a provider, and loads it if needed; it stays until it is released.
 ///
 /// # Errors
-/// PROVIDER_NOT_FOUND, with what was missing.
+/// PROVIDER_NOT_FOUND, with the missing part; INSUFFICIENT_RESOURCES for lack of descriptors or
+/// memory.
 ///
 /// Spec: IAO-06, REGL-05
 pub(super) fn find(wanted: Wanted<'_>) -> Result<Used> {
@@ -35,7 +36,7 @@ pub(super) fn find(wanted: Wanted<'_>) -> Result<Used> {
     }
 }
 
-/// An adapter is closed, or could not be opened.
+/// Releases a provider whose adapter is closed or could not be opened.
 ///
 /// Spec: IAO-07, IAC-07
 pub(super) fn release(used: Used) {

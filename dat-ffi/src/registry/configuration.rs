@@ -9,22 +9,24 @@ use super::tokens::fields;
 use crate::boundary::trusted_variable;
 use crate::devices::is_for_descriptors;
 
-/// A file with its entries and what is wrong with it. Lines with problems have no entry; the others are as good as without them.
+/// A file with its entries and its problems.
+///
+/// A line with an error has no entry; the other lines are not affected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Configuration {
     /// The file.
     pub file: PathBuf,
-    /// All entries in their order, also those that are not for programs or not of the default section.
+    /// All entries in order, including those for the kernel or of other sections.
     pub entries: Vec<Entry>,
-    /// What is wrong, in the order of the lines.
+    /// The problems, in the order of the lines.
     pub problems: Vec<Problem>,
 }
 
 impl Configuration {
-    /// The variable of the environment that names the file.
+    /// The environment variable that names the file.
     pub const VARIABLE: &str = "DAT_OVERRIDE";
 
-    /// Where the file is without the variable.
+    /// Path of the file if the variable is not set.
     pub const USUAL: &str = "/etc/dat.conf";
 
     /// Reads the content of a file.
@@ -79,13 +81,14 @@ impl Configuration {
         }
     }
 
-    /// Reads the file for this process: the one that [`VARIABLE`](Self::VARIABLE) names, or else the first of `places` that is there.
-    /// `None`: none of them is.
+    /// Reads the file for this process.
     ///
-    /// The variable counts for nothing in a process with more privileges than whoever started it: any library could be named there.
+    /// This is the file that [`VARIABLE`](Self::VARIABLE) names, or else the first of `places` that
+    /// exists; `None` if none exists. The variable is ignored in a process with more privileges
+    /// than its starter, because the file could name any library.
     ///
     /// # Errors
-    /// That file cannot be read. No other one takes its place.
+    /// The file cannot be read. No other one is read instead.
     pub fn of_process(places: &[&str]) -> Result<Option<Self>, Problem> {
         if let Some(file) = trusted_variable(Self::VARIABLE).filter(|file| !file.is_empty()) {
             return Self::read(Path::new(&file)).map(Some);
@@ -98,7 +101,7 @@ impl Configuration {
         place.map(|place| Self::read(Path::new(place))).transpose()
     }
 
-    /// The entries that a registry for programs takes.
+    /// Returns the entries that a registry for programs uses.
     pub fn usable(&self) -> impl Iterator<Item = &Entry> {
         self.entries.iter().filter(|entry| entry.is_usable())
     }
@@ -320,7 +323,7 @@ mod tests {
         fs::write(&second, "").expect("is written");
         let read = Configuration::of_process(&places).expect("can be read");
         assert_eq!(read.expect("is there").file, Path::new(&second));
-        // A folder is there and cannot be read.
+        // A folder exists and cannot be read as a file.
         fs::create_dir(&first).expect("is made");
         let problem = Configuration::of_process(&places).expect_err("is a folder");
         assert_eq!(problem.file, Path::new(&first));

@@ -1,4 +1,4 @@
-//! What would go wrong with a `dat.conf`.
+//! Diagnosis of a `dat.conf`: the problems that registries would find.
 
 use std::ffi::CStr;
 
@@ -10,17 +10,17 @@ use super::problem::{Problem, Reason};
 use crate::boundary::{self, Library, ProviderInfo, explanation, trusted_variable};
 use crate::calls::names;
 
-/// What registries would make of a file.
+/// The result that registries would get from a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnosis {
     /// The file as it was read, with its own problems.
     pub configuration: Configuration,
-    /// For each usable entry, in their order, what is wrong with its library.
+    /// Problem of each usable entry's library, in the order of the entries.
     pub libraries: Vec<Option<Problem>>,
 }
 
 impl Diagnosis {
-    /// All that is wrong, in the order of the lines.
+    /// Returns all problems in the order of the lines.
     pub fn problems(&self) -> Vec<&Problem> {
         let own = self.configuration.problems.iter();
         let mut all: Vec<&Problem> = own.chain(self.libraries.iter().flatten()).collect();
@@ -29,17 +29,17 @@ impl Diagnosis {
     }
 }
 
-/// What is wrong with what a line names.
+/// A fault of the library or device that a line names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The symbol of the library.
     pub symbol: Option<String>,
-    /// What it is.
+    /// The kind of the fault.
     pub reason: Reason,
 }
 
 impl Fault {
-    /// Of a library as such.
+    /// Makes a fault of the whole library.
     pub const fn of_library(reason: Reason) -> Self {
         Self {
             symbol: None,
@@ -48,21 +48,23 @@ impl Fault {
     }
 }
 
-/// The functions that a registry calls.
+/// The functions of a provider that a registry calls.
 const SYMBOLS: [&CStr; 2] = [c"dat_provider_init", c"dat_provider_fini"];
 
 /// The functions of a registry that open and close adapters.
 const OPEN: &CStr = c"dat_ia_openv";
 const CLOSE: &CStr = c"dat_ia_close";
 
-/// A function of our libraries, which says what is wrong with a line.
+/// A function of this project's libraries that explains the problem of a line.
 const EXPLAIN: &CStr = c"dat_provider_explain";
 
-/// Our library for 1.2, which is its own provider.
+/// This project's library for 1.2, which is its own provider.
 const OURS_1: &CStr = c"libdat.so.1";
 
-/// Has the libraries of all entries that programs could use looked at. [`look`] does it in this process, where libraries do what they
-/// like when they are loaded: a registry may end the process if the environment names a file that it cannot read.
+/// Checks the libraries of all entries that programs could use.
+///
+/// [`look`] checks in this process, where a library may run any code when it is loaded. A registry
+/// may end the process if the environment names a file that it cannot read.
 pub fn diagnose(
     configuration: Configuration,
     mut look: impl FnMut(&Entry) -> Result<(), Fault>,
@@ -77,7 +79,7 @@ pub fn diagnose(
     }
 }
 
-/// What is wrong with the library of one entry that programs could use; [`diagnose`] does this for all of them.
+/// Checks the library of one entry that programs could use; [`diagnose`] does so for all.
 pub fn diagnose_entry(
     configuration: &Configuration,
     entry: &Entry,
@@ -94,23 +96,26 @@ pub fn diagnose_entry(
     })
 }
 
-/// Whose a library is.
+/// The origin of a library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
-    /// One of ours, which has said that the device exists.
+    /// A library of this project, which has confirmed that the device exists.
     Ours,
-    /// Another provider, whose device only [`open`] can find.
+    /// Another provider; only [`open`] can find its device.
     Others,
 }
 
-/// Loads the library of an entry and looks for what a registry calls there; libraries of ours are asked about the line as well. The
-/// library stays loaded as long as the process: what it starts when it is loaded need not stand to be unloaded.
+/// Loads the library of an entry and looks up the functions that a registry calls.
+///
+/// A library of this project also checks the line. The library stays loaded as long as the process,
+/// because it may have started code that does not allow unloading.
 ///
 /// # Errors
-/// No program gets an adapter by the line, and why; or, of our own library for 1.2, that the loader does not find it.
+/// The reason why no program gets an adapter by the line; or, for this project's library for 1.2,
+/// that the loader does not find it.
 pub fn look(entry: &Entry) -> Result<Whose, Fault> {
     let is_own = entry.major == 1 && *entry.library == *OURS_1;
-    // Providers leave the names of the registry open, which has loaded them otherwise.
+    // Providers leave symbols of the registry undefined, because the registry loads them otherwise.
     let loaded =
         Library::load(&entry.library).or_else(|said| match Library::load(registry(entry.major)) {
             Ok(_) => Library::load(&entry.library),
@@ -118,7 +123,7 @@ pub fn look(entry: &Entry) -> Result<Whose, Fault> {
         });
     let library = match loaded {
         Ok(library) => library,
-        // The program that reads the line has it already, if it was told where that is.
+        // A program that reads the line has loaded the library, if it was told where that is.
         Err(said) if is_own => return Err(Fault::of_library(Reason::OwnLibrary(said))),
         Err(said) => return Err(Fault::of_library(Reason::Library(said))),
     };
@@ -145,15 +150,17 @@ pub fn look(entry: &Entry) -> Result<Whose, Fault> {
     }
 }
 
-/// Opens the device of an entry as programs do, by the registry that the loader finds, and closes it. The registry reads its `dat.conf`, which
-/// the caller has the environment name, and which has this entry only.
+/// Opens the device of an entry as programs do, and closes it.
+///
+/// The registry is the one that the loader finds. It reads the `dat.conf` that the environment
+/// names. The caller sets that variable to a file with this entry only.
 ///
 /// # Errors
-/// The registry cannot be loaded, or refuses; and why.
+/// The reason why the registry cannot be loaded, or does not open the device.
 pub fn open(entry: &Entry) -> Result<(), Fault> {
     let name = registry(entry.major);
     let unable = |said: String| Fault::of_library(Reason::NoOpener(said));
-    // A registry ignores the variable in a privileged process, and would open something else.
+    // A registry ignores the variable in a privileged process and would open another device.
     if trusted_variable(Configuration::VARIABLE).is_none() {
         return Err(unable(
             "does not read a dat.conf of a privileged process".to_owned(),
@@ -181,7 +188,7 @@ pub fn open(entry: &Entry) -> Result<(), Fault> {
     }
 }
 
-/// The names of a code in the headers.
+/// Returns the names of a code in the headers.
 fn refusal(code: u32, major: u32) -> String {
     let abi = match major {
         1 => Abi::V1_2,
@@ -198,7 +205,7 @@ fn refusal(code: u32, major: u32) -> String {
     }
 }
 
-/// The library with the registry of a version of the interface.
+/// Returns the library with the registry of a version of the interface.
 const fn registry(major: u32) -> &'static CStr {
     match major {
         1 => OURS_1,
@@ -248,7 +255,8 @@ mod tests {
             .iter()
             .map(|one| (one.line, one.is_error()))
             .collect();
-        // Programs that are linked with it may have been told where it is, where the loader of this host was not.
+        // Programs linked with the library may know its path where the loader of this host does
+        // not.
         let lacks_it = Library::load(OURS_1).is_err();
         let own = lacks_it.then_some((Some(2), false));
         let expected: Vec<_> = [Some((Some(1), true)), own, Some((Some(3), true))]

@@ -5,12 +5,12 @@ use std::ffi::{CStr, CString};
 use super::problem::Reason;
 use super::wanted::Candidate;
 
-/// Whom a provider is for.
+/// The users of a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     /// Programs: `u` before the version.
     User,
-    /// The kernel: `k` before the version. Not for any registry of ours.
+    /// The kernel: `k` before the version. No registry of this project uses it.
     Kernel,
 }
 
@@ -19,38 +19,38 @@ pub enum Level {
 pub struct Entry {
     /// The line of the file, from 1.
     pub line: usize,
-    /// What consumers give to `dat_ia_open`, at most 255 bytes.
+    /// The name that consumers pass to `dat_ia_open`, at most 255 bytes.
     pub name: CString,
-    /// Whom it is for.
+    /// The users of the provider.
     pub level: Level,
     /// The major version of the interface.
     pub major: u32,
     /// The minor version of the interface.
     pub minor: u32,
-    /// Whether the provider says that it is safe for threads.
+    /// True if the provider declares itself thread-safe.
     pub is_thread_safe: bool,
-    /// Entries of other sections than the default one are ignored.
+    /// True for the default section; entries of other sections are ignored.
     pub is_default: bool,
-    /// What the loader is asked for: a path, or a name that it looks for.
+    /// Path or name of the library for the loader.
     pub library: CString,
     /// The vendor and the version of the provider, such as `dapl.2.0`.
     pub provider_version: CString,
-    /// What the provider is told.
+    /// The text that the provider gets.
     pub instance_data: CString,
-    /// Used by nobody.
+    /// Unused.
     pub platform_data: CString,
 }
 
-/// The bytes of a name, with the zero that ends it.
+/// Bytes of a name with its zero byte.
 const NAME_BYTES: usize = 256;
 
 impl Entry {
-    /// Whether a registry for programs takes it.
+    /// Returns true if a registry for programs uses the entry.
     pub fn is_usable(&self) -> bool {
         self.level == Level::User && self.is_default
     }
 
-    /// What consumers choose by.
+    /// Returns the properties that consumers choose by.
     pub fn candidate(&self) -> Candidate<'_> {
         Candidate {
             name: &self.name,
@@ -60,7 +60,7 @@ impl Entry {
         }
     }
 
-    /// An entry of the fields of a line.
+    /// Makes an entry of the fields of a line.
     pub(super) fn new(line: usize, fields: Vec<Vec<u8>>) -> Result<Self, Reason> {
         let count = fields.len();
         let texts: Vec<CString> = fields
@@ -116,7 +116,7 @@ impl Entry {
     }
 }
 
-/// `u1.2`, `k2.0`.
+/// Parses `u1.2` or `k2.0`.
 fn interface_version(text: &CStr) -> Option<(Level, u32, u32)> {
     let (level, numbers) = text.to_str().ok()?.split_at_checked(1)?;
     let level = match level {
@@ -128,13 +128,13 @@ fn interface_version(text: &CStr) -> Option<(Level, u32, u32)> {
     Some((level, number(major)?, number(minor)?))
 }
 
-/// Digits only, where `parse` takes a sign as well.
+/// Parses digits only; `parse` would also accept a sign.
 fn number(text: &str) -> Option<u32> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|_| digits)
 }
 
-/// `dapl.2.0`: an identifier and two numbers.
+/// Returns true for an identifier and two numbers, such as `dapl.2.0`.
 fn is_provider_version(text: &[u8]) -> bool {
     let mut parts = text.rsplitn(3, |byte| *byte == b'.');
     let mut is_number = || {

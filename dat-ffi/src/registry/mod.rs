@@ -1,15 +1,17 @@
-//! `dat.conf`: the file that says which library is the provider of an interface adapter.
+//! `dat.conf`: the file that names the provider library of each interface adapter.
 //!
 //! ```text
-//! # name  API   threads        section  library               version  instance data  platform data
-//! mock0   u2.0  nonthreadsafe  default  libdat_provider.so.2  dat.0.1  "mock"         ""
+//! # name  API   threads        section  library              version  instance data  platform data
+//! mock0   u2.0  nonthreadsafe  default  libdat_provider.so.2 dat.0.1  "mock"         ""
 //! ```
 //!
-//! One entry a line, eight fields between white space; a field in double quotes may have spaces, and `\"` and `\\`. What follows a
-//! `#` outside of quotes is a comment. Files of DAT 1.2 differ in what the fields say, not in their form.
+//! Each line is one entry of eight fields, separated by white space. A field in double quotes may
+//! have spaces, and `\"` and `\\`. A `#` outside of quotes begins a comment. Files of DAT 1.2 have
+//! the same form and other field values.
 //!
-//! [`Configuration`] has the entries of a file and what is wrong with it, [`Wanted`] finds the entry that a consumer asks for, and
-//! [`diagnose`] has the libraries looked at as well. A [`Problem`] says in which file, line, library and symbol it is, and what it is.
+//! [`Configuration`] has the entries and the problems of a file. [`Wanted`] finds the entry that a
+//! consumer asks for. [`diagnose`] also checks the libraries. A [`Problem`] names file, line,
+//! library and symbol, and the reason.
 
 mod configuration;
 mod diagnosis;

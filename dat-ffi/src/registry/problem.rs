@@ -1,52 +1,55 @@
-//! What is wrong with a `dat.conf`.
+//! Problems of a `dat.conf`.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// What is wrong.
+/// The reason of a problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// The file cannot be read: what the system says.
+    /// The file cannot be read; has the system's message.
     Unreadable(String),
-    /// The file cannot be read now: this process may have no more files open.
+    /// The file cannot be read now: this process cannot open more files.
     NotNow,
     /// A quote has no end on its line.
     Quote,
-    /// There is a zero byte.
+    /// The line has a zero byte.
     ZeroByte,
-    /// There are not eight fields, but so many.
+    /// The line does not have eight fields; has their number.
     Fields(usize),
-    /// The name has no bytes, or more than 255.
+    /// The name has no bytes, or more than 255; has their number.
     Name(usize),
-    /// The version of the interface is not `u` or `k`, a number, a dot and a number.
+    /// The interface version is not `u` or `k`, a number, a dot and a number.
     InterfaceVersion(String),
-    /// It is said neither `threadsafe` nor `nonthreadsafe`.
+    /// The field is neither `threadsafe` nor `nonthreadsafe`.
     Threads(String),
-    /// It is said neither `default` nor `nondefault`.
+    /// The field is neither `default` nor `nondefault`.
     Section(String),
     /// The library has no name.
     NoLibrary,
-    /// The version of the provider is not an identifier and two numbers with dots.
+    /// The provider's version is not an identifier and two numbers, separated by dots.
     ProviderVersion(String),
-    /// The entry of this line has the same name, version and thread safety, and comes first.
+    /// The entry of an earlier line has the same name, version and thread safety; has that line.
     Repeated(usize),
-    /// The library cannot be loaded: what the loader says.
+    /// The library cannot be loaded; has the loader's message.
     Library(String),
-    /// Our own library for 1.2 cannot be loaded: what the loader says. Whoever reads the line is linked with that library, and may have been told where it is.
+    /// This project's library for 1.2 cannot be loaded; has the loader's message.
+    ///
+    /// Programs that read the line are linked with the library, and may have been told where it is.
     OwnLibrary(String),
-    /// The library has no such symbol, so that it is no provider.
+    /// The library does not have the symbol, so it is no provider.
     Symbol,
-    /// No registry is for this major version of the interface.
+    /// There is no registry for this major version of the interface.
     NoRegistry(u32),
-    /// What the library itself says of the line.
+    /// The library's own message about the line.
     Line(String),
-    /// The library loads, but no registry to open its device by: what the loader says.
+    /// The library loads, but no registry that would open its device does; has the loader's
+    /// message.
     NoOpener(String),
-    /// The library loads, but its device does not open: how the registry names the refusal.
+    /// The library loads, but its device does not open; has the registry's names of the error.
     Device(String),
-    /// The library loads, but opens no device: what became of the process that tried.
+    /// The library loads, but opens no device; has the end of the process that tried.
     Opening(String),
-    /// The library cannot be looked at: what became of the process that loaded it.
+    /// The library cannot be checked; has the end of the process that loaded it.
     Looking(String),
 }
 
@@ -109,7 +112,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// What is wrong, and where.
+/// A problem and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The file.
@@ -120,12 +123,12 @@ pub struct Problem {
     pub library: Option<String>,
     /// The symbol of the library.
     pub symbol: Option<String>,
-    /// What it is.
+    /// The reason.
     pub reason: Reason,
 }
 
 impl Problem {
-    /// Of a file as such.
+    /// Makes a problem of a whole file.
     pub(super) fn of_file(file: &Path, reason: Reason) -> Self {
         Self {
             file: file.to_owned(),
@@ -136,7 +139,7 @@ impl Problem {
         }
     }
 
-    /// Of a line of a file.
+    /// Makes a problem of a line.
     pub(super) fn of_line(file: &Path, line: usize, reason: Reason) -> Self {
         Self {
             line: Some(line),
@@ -144,8 +147,10 @@ impl Problem {
         }
     }
 
-    /// Whether entries are lost by it. An entry that is there twice is used all the same, if there is need; and one with our own library, or without a registry
-    /// here, is good for programs that have that from elsewhere.
+    /// Returns true if the problem makes an entry useless.
+    ///
+    /// A repeated entry is still used if the first one fails. An entry with this project's own
+    /// library, or without a registry on this host, serves programs that find those elsewhere.
     pub fn is_error(&self) -> bool {
         !matches!(
             self.reason,
@@ -154,7 +159,7 @@ impl Problem {
     }
 }
 
-/// `FILE:LINE: LIBRARY: SYMBOL: REASON`, without what does not apply.
+/// Prints `FILE:LINE: LIBRARY: SYMBOL: REASON` without the parts that do not apply.
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.file.display())?;

@@ -1,4 +1,4 @@
-//! The providers of a registry: those of `dat.conf`, devices of our own, and those that have entered themselves.
+//! The providers of a registry: those of `dat.conf`, own devices, and self-registered ones.
 
 use std::ffi::{CStr, CString};
 use std::path::{Path, PathBuf};
@@ -16,32 +16,33 @@ use crate::calls::result::check_memory;
 use crate::complaint::complain;
 use crate::devices::{Named, may_open_nothing};
 
-/// What registries differ in.
+/// The differences between the registries.
 pub(crate) struct Rules {
-    /// Our library, as the loader knows it.
+    /// Name of this library for the loader.
     pub(crate) library: &'static CStr,
-    /// Where `dat.conf` may be, if no variable says it.
+    /// Paths where `dat.conf` may be if no environment variable names it.
     pub(crate) places: &'static [&'static str],
-    /// Lines that stand behind those of a usual `dat.conf`, if it names others, and in place of one that is not there.
+    /// Lines added to a usual `dat.conf` unless it has their names, or used without one.
     pub(crate) default: &'static str,
-    /// Whether an entry concerns the registry, be it used or not.
+    /// Returns true for an entry that concerns the registry, whether it is used or not.
     pub(crate) concerns: fn(&Entry) -> bool,
-    /// The devices that are there when no entry concerns the registry. Whose registry has such devices, of that entries may name the
-    /// library itself.
+    /// Lists the devices for the case that no entry concerns the registry.
+    ///
+    /// Entries may name this library itself only if this is set.
     pub(crate) devices: Option<fn() -> Result<Vec<Discovered>>>,
 }
 
-/// A device of this host: what it is registered as, by which name, and which it is.
+/// A device of this host: registered version and thread safety, name, and the device itself.
 pub(crate) type Discovered = (Registered, CString, Named);
 
-/// What there is without anybody having entered.
+/// The names that are known without any registration.
 struct Read {
-    /// The `dat.conf`, if there is one.
+    /// The `dat.conf`; empty if there is none.
     file: PathBuf,
     known: Vec<Known>,
 }
 
-/// A name of that.
+/// A name of `dat.conf` or of a device.
 struct Known {
     name: CString,
     registered: Registered,
@@ -51,7 +52,8 @@ struct Known {
 enum Source {
     /// A line of `dat.conf`.
     Entry(Entry),
-    /// A device that was found. Nobody has said whether it is safe for threads: it is, and those who want the other are served as well.
+    /// A discovered device. Nothing states its thread safety: it is thread-safe, and consumers may
+    /// ask for either.
     Device(Named),
 }
 
@@ -85,14 +87,14 @@ impl Registered {
     }
 }
 
-/// A provider that has entered itself.
+/// A provider that has registered itself.
 struct Entered<const N: usize> {
-    /// Different for all that ever were.
+    /// Number that no other provider ever had.
     number: u64,
     name: CString,
     registered: Registered,
     provider: Provider<N>,
-    /// How many adapters are open or about to be.
+    /// Number of adapters that are open or about to be.
     adapters: usize,
 }
 
@@ -107,11 +109,11 @@ struct All<const N: usize> {
     entered: Vec<Entered<N>>,
 }
 
-/// All providers of a registry, whose tables have so many functions.
+/// All providers of a registry, whose tables have `N` functions.
 pub(crate) struct Providers<const N: usize> {
     rules: Rules,
     all: Inherited<All<N>>,
-    /// Held while a provider is found, loaded, or told to go; not while it opens an adapter.
+    /// Held while a provider is found, loaded or told to end; not while it opens an adapter.
     turn: PerProcess<Mutex<()>>,
     read: PerProcess<OnceLock<std::result::Result<Read, Problem>>>,
 }
@@ -123,21 +125,21 @@ pub(crate) struct Used<const N: usize> {
     pub(crate) number: u64,
 }
 
-/// Who opens what a consumer wants.
+/// The opener of the adapter that a consumer wants.
 pub(crate) enum Found<const N: usize> {
     /// A provider, which stays until it is released.
     Used(Used<N>),
-    /// We, a device.
+    /// A device of this library.
     Device(Named, Registered),
 }
 
-/// What will do for a consumer.
+/// A provider or device that fits the request of a consumer.
 enum Choice<'a> {
     Entered(u64),
     Known(&'a Known, Registered),
 }
 
-/// Why nothing is known while no file can be opened.
+/// Returns the problem of a process that can open no file now.
 fn not_now() -> Problem {
     Problem {
         file: PathBuf::new(),
@@ -173,7 +175,7 @@ impl<const N: usize> Providers<N> {
         turn.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What there is in this process; read once.
+    /// Returns the known names of this process, read once.
     fn known(&self) -> std::result::Result<&[Known], Problem> {
         self.read().map(|read| read.known.as_slice())
     }
@@ -182,7 +184,7 @@ impl<const N: usize> Providers<N> {
         let known = self.read.this();
         if known.get().is_none() {
             match self.read_now() {
-                // What cannot be read now is not gone for good.
+                // A failure for lack of descriptors may pass, so it is not kept.
                 Err(problem) if problem.reason == Reason::NotNow => return Err(problem),
                 read => {
                     let _known = known.set(read);
@@ -198,11 +200,11 @@ impl<const N: usize> Providers<N> {
     fn read_now(&self) -> std::result::Result<Read, Problem> {
         let configuration = Configuration::of_process(self.rules.places)?;
         if let Some(configuration) = &configuration {
-            // Whoever asks for what an entry says that is lost hears of a name only that is not registered.
+            // A consumer that asks for a lost entry is only told that the name is not registered.
             let problems = configuration.problems.iter();
             problems.for_each(|problem| self.explain(problem));
         }
-        // Whoever names a file in the environment wants just that.
+        // A file that the environment names is used without additions.
         let is_usual = configuration.as_ref().is_none_or(|read| {
             let mut places = self.rules.places.iter();
             places.any(|place| read.file == Path::new(place))
@@ -220,7 +222,7 @@ impl<const N: usize> Providers<N> {
     }
 
     /// # Errors
-    /// INSUFFICIENT_RESOURCES (DEVICE): for want of descriptors it cannot be known what there is.
+    /// INSUFFICIENT_RESOURCES (DEVICE): there are no descriptors to list the devices with.
     fn look(&self, entries: Vec<Entry>) -> Result<Vec<Known>> {
         let mut ours = entries.into_iter().filter(self.rules.concerns).peekable();
         if let (None, Some(devices)) = (ours.peek(), self.rules.devices) {
@@ -246,11 +248,13 @@ impl<const N: usize> Providers<N> {
         Ok(known.collect())
     }
 
-    /// Finds a provider, and loads it if it is not there yet.
+    /// Finds a provider, and loads it if needed.
     ///
     /// # Errors
-    /// PROVIDER_NOT_FOUND, with what was missing; what is wrong with `dat.conf` is said on the error output if `DAT_DBG_TYPE` is set
-    /// and not 0. INSUFFICIENT_RESOURCES (DEVICE, MEMORY): it is for want of descriptors or memory that nothing was found.
+    /// - PROVIDER_NOT_FOUND, with the missing part. The problem of `dat.conf` is printed on
+    ///   standard error if `DAT_DBG_TYPE` is set and not 0.
+    /// - INSUFFICIENT_RESOURCES (DEVICE, MEMORY): no provider was found for lack of descriptors or
+    ///   memory.
     ///
     /// Spec: IAO-06, REGL-05
     pub(crate) fn find(&self, wanted: Wanted<'_>) -> Result<Found<N>> {
@@ -313,7 +317,7 @@ impl<const N: usize> Providers<N> {
         }))
     }
 
-    /// A device, or the provider that the library of an entry enters.
+    /// Returns a device, or the provider that the library of an entry registers.
     fn take(&self, known: &Known, registered: &Registered) -> Option<Found<N>> {
         let entry = match &known.source {
             Source::Device(device) => return Some(Found::Device(device.clone(), *registered)),
@@ -329,7 +333,9 @@ impl<const N: usize> Providers<N> {
         }
     }
 
-    /// Loads the library of an entry, and lets it enter its provider; if the library is ours, the entry names a device.
+    /// Loads the library of an entry, which registers its provider.
+    ///
+    /// Returns the device if the library is this one.
     fn load(&self, entry: &Entry) -> std::result::Result<Option<Named>, Problem> {
         let problem = |symbol: Option<&CStr>, reason| Problem {
             library: Some(entry.library.to_string_lossy().into_owned()),
@@ -338,7 +344,8 @@ impl<const N: usize> Providers<N> {
         };
         let library = Library::load(&entry.library)
             .or_else(|said| {
-                // A program may have loaded us without our names in the scope of all; providers need them there.
+                // A program may have loaded this library without its names in the global scope,
+                // where providers need them.
                 Library::load(self.rules.library)
                     .map_err(|_| said)
                     .and_then(|_| Library::load(&entry.library))
@@ -363,21 +370,22 @@ impl<const N: usize> Providers<N> {
         Ok(None)
     }
 
-    /// The `dat.conf`.
+    /// Returns the path of `dat.conf`.
     fn file(&self) -> PathBuf {
         self.read()
             .map(|read| read.file.clone())
             .unwrap_or_default()
     }
 
-    /// Says what is wrong with `dat.conf`, if that is wanted.
+    /// Prints the problem of `dat.conf`, if that is wanted.
     fn explain(&self, problem: &Problem) {
         complain(self.rules.library.to_string_lossy(), problem);
     }
 
-    /// An adapter is closed, or could not be opened; with the last one the provider goes, if `dat.conf` has it.
+    /// Releases a provider after its adapter was closed or could not be opened.
     ///
-    /// Its library stays loaded, whose threads may not have ended.
+    /// After the last adapter, a provider of `dat.conf` is told to end. Its library stays loaded,
+    /// because its threads may not have ended.
     ///
     /// Spec: IAO-07, IAC-07
     pub(crate) fn release(&self, number: u64) {
@@ -391,7 +399,7 @@ impl<const N: usize> Providers<N> {
             return;
         }
         let (name, registered) = (entered.name.clone(), entered.registered);
-        // The provider takes itself out.
+        // `dat_provider_fini` removes the provider, for which it needs the lock.
         drop(all);
         let mut known = self.known().unwrap_or_default().iter();
         let known = known.find(|known| known.candidate() == registered.candidate(&name));
@@ -403,18 +411,20 @@ impl<const N: usize> Providers<N> {
         }
     }
 
-    /// Whether a provider with its table at this address has entered.
+    /// Returns the registered provider with its table at this address.
     pub(crate) fn entered_at(&self, address: usize) -> Option<Provider<N>> {
         let all = self.all();
         let mut providers = all.entered.iter().map(|entered| entered.provider);
         providers.find(|provider| provider.address() == address)
     }
 
-    /// Enters a provider.
+    /// Registers a provider.
     ///
     /// # Errors
-    /// INVALID_PARAMETER: a null argument (ARG1, ARG2), no name (ARG2); PROVIDER_ALREADY_REGISTERED: there is one of this name,
-    /// version and thread safety, or a device of ours. INSUFFICIENT_RESOURCES (MEMORY): the heap is exhausted.
+    /// - INVALID_PARAMETER: an argument is null (ARG1, ARG2), or there is no name (ARG2).
+    /// - PROVIDER_ALREADY_REGISTERED: a provider or a device has this name, version and thread
+    ///   safety.
+    /// - INSUFFICIENT_RESOURCES (MEMORY): the heap is exhausted.
     ///
     /// Spec: REGA-01, REGA-02
     pub(crate) fn add(&self, provider: Option<Provider<N>>, info: In<ProviderInfo>) -> Result<()> {
@@ -447,10 +457,12 @@ impl<const N: usize> Providers<N> {
         Ok(())
     }
 
-    /// Takes a provider out.
+    /// Removes a provider.
     ///
     /// # Errors
-    /// INVALID_PARAMETER: a null argument, or it is not there (ARG2); PROVIDER_IN_USE: an adapter is open.
+    /// - INVALID_PARAMETER: an argument is null (ARG1, ARG2), or the provider is not registered
+    ///   (ARG2).
+    /// - PROVIDER_IN_USE: an adapter is open.
     ///
     /// Spec: REGR-01
     pub(crate) fn remove(
@@ -475,11 +487,14 @@ impl<const N: usize> Providers<N> {
         Ok(())
     }
 
-    /// Tells of as many providers as there is room for: those of `dat.conf` or the devices, and those that have entered themselves
-    /// beside them. If it fails, the count is that of all.
+    /// Lists providers, as many as there is room for.
+    ///
+    /// First come those of `dat.conf` or the devices, then other ones that registered themselves.
+    /// If the call fails, the count is that of all.
     ///
     /// # Errors
-    /// INVALID_PARAMETER with the position: there is no room, or a place is null. INTERNAL_ERROR: `dat.conf` cannot be read.
+    /// - INVALID_PARAMETER with the position: there is no room, or a place is null.
+    /// - INTERNAL_ERROR: `dat.conf` cannot be read.
     ///
     /// Spec: REGL-01..05
     pub(crate) fn list(

@@ -2,7 +2,9 @@
 
 use super::problem::Reason;
 
-/// Splits a line into its fields, of which quotes and escapes are taken off. There are none on a line that is blank or a comment.
+/// Splits a line into its fields, without quotes and escapes.
+///
+/// A blank line or a comment has no fields.
 pub(super) fn fields(line: &[u8]) -> Result<Vec<Vec<u8>>, Reason> {
     let mut fields = Vec::new();
     let mut field: Option<Vec<u8>> = None;

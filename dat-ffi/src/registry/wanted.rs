@@ -1,32 +1,36 @@
-//! Which registered provider a consumer asks for.
+//! Choice of the registered provider that a consumer asks for.
 
 use std::ffi::CStr;
 
 use dat_core::{Error, ErrorKind, Result, Subtype};
 
-/// A provider, as registries tell providers apart: by all four.
+/// The four properties by which registries distinguish providers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate<'a> {
-    /// What consumers give to `dat_ia_open`.
+    /// The name that consumers pass to `dat_ia_open`.
     pub name: &'a CStr,
     /// The major version of the interface.
     pub major: u32,
     /// The minor version of the interface.
     pub minor: u32,
-    /// Whether the provider says that it is safe for threads.
+    /// True if the provider declares itself thread-safe.
     pub is_thread_safe: bool,
 }
 
-/// What a consumer asks for; the same four.
+/// The request of a consumer, with the same properties.
 pub type Wanted<'a> = Candidate<'a>;
 
 impl Wanted<'_> {
-    /// The candidates that will do, the best first: those with just this version, then those with a later minor one, in their
+    /// Returns the candidates that fit, best first.
+    ///
+    /// Those with exactly this version come first, then those with later minor versions, in their
     /// order.
     ///
     /// # Errors
-    /// PROVIDER_NOT_FOUND: no candidate has the name (NAME_NOT_REGISTERED); of those none has the major version (MAJOR_NOT_FOUND), a
-    /// minor one at least as late (MINOR_NOT_FOUND), the thread safety (THREAD_SAFETY_NOT_FOUND).
+    /// - PROVIDER_NOT_FOUND (NAME_NOT_REGISTERED): no candidate has the name.
+    /// - PROVIDER_NOT_FOUND (MAJOR_NOT_FOUND): none of these has the major version.
+    /// - PROVIDER_NOT_FOUND (MINOR_NOT_FOUND): none of these has the minor version or a later one.
+    /// - PROVIDER_NOT_FOUND (THREAD_SAFETY_NOT_FOUND): none of these has the thread safety.
     ///
     /// Spec: IAO-06, REGL-05
     pub fn choose<T>(

@@ -1,4 +1,4 @@
-//! Barriers, in storage of the caller.
+//! Barriers in storage of the caller.
 
 use dat_rsm::{BarrierId, BarrierScope, Handle, ImportId, Result, RsmError};
 
@@ -7,13 +7,14 @@ use super::{Code, code, named, place, told};
 use crate::boundary::{BarrierStorage, Out};
 use crate::handles::CHandle;
 
-/// What storage says in which a barrier was made.
+/// Mark of storage in which a barrier was made.
 const MARK: u16 = 0x5242;
 
-/// The barrier in some storage. Whatever else is there names none: it is looked up.
+/// Returns the barrier in storage of the caller; it is looked up, so any contents are safe.
 ///
 /// # Errors
-/// BAD_BARRIER_PTR: there is no storage. BARRIER_UNINITIALIZED: there is no barrier in it.
+/// - BAD_BARRIER_PTR: the pointer is null.
+/// - BARRIER_UNINITIALIZED: the storage has no barrier.
 fn barrier_in(storage: Out<BarrierStorage>) -> Result<(&'static Opened, BarrierId)> {
     let found = storage.get().ok_or(RsmError::BadBarrierPointer)?;
     let none = RsmError::BarrierUninitialized;
@@ -35,7 +36,7 @@ pub fn init_barrier(import: CHandle, _kind: u32, storage: Out<BarrierStorage>) -
         with_site!(opened, site => {
             site.engine.import_state(connection)?;
             let place = place(storage, RsmError::BadBarrierPointer)?;
-            // What is covered is as wide as any type asks for.
+            // The default scope covers as much as the widest type.
             let made = site.engine.init_barrier(connection, BarrierScope::default())?;
             place.put(BarrierStorage {
                 segment: import,

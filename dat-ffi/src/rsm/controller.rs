@@ -1,4 +1,4 @@
-//! Getting, describing and releasing controllers.
+//! Calls that get, describe and release controllers.
 
 use dat_rsm::{ControllerId, RsmError};
 
@@ -52,7 +52,7 @@ pub fn get_controller_attributes(
         let opened = site_of(controller, RsmError::BadControllerHandle)?;
         let controller = ControllerId::from_handle(controller);
         let known = with_site!(opened, site => site.engine.controller_attributes(controller))?;
-        // What is more than an address can count is no limit for anybody.
+        // A size above `usize::MAX` is no limit on this host.
         let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         place(attributes, RsmError::BadAddress)?.put(ControllerAttributes {
             direct_access_sizes: known.direct_access_sizes,

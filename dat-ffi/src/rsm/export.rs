@@ -1,4 +1,4 @@
-//! Segments on the side of their exporter.
+//! Exported segments.
 
 use dat_rsm::{
     AccessEntry as Access, ControllerId, ExportFlags, ExportId, Handle, Result, RsmError,
@@ -9,10 +9,11 @@ use super::{Code, code, code_of_making, handle_place, named, place, told};
 use crate::boundary::{self, AccessEntry, Consumer, List, Out, access_to, page_size, region};
 use crate::handles::CHandle;
 
-/// The site of an exported segment, for calls that its creator alone may make.
+/// Returns the site of an exported segment, for calls that only its creator may make.
 ///
 /// # Errors
-/// NOT_CREATOR: it is that of a process that this one was forked from. BAD_SEG_HNDL: it is none.
+/// - NOT_CREATOR: a process that this one was forked from created the segment.
+/// - BAD_SEG_HNDL: the handle is not that of an exported segment.
 ///
 /// Spec: RSMGEN-03
 fn created(segment: Handle) -> Result<&'static Opened> {
@@ -29,7 +30,7 @@ fn created(segment: Handle) -> Result<&'static Opened> {
     })
 }
 
-/// Whether memory can be exported, as far as the system knows it.
+/// Checks that memory can be exported, as far as the system tells.
 fn check_memory(address: usize, length: usize) -> Result<()> {
     match access_to(address, length) {
         boundary::Access::Write => Ok(()),
@@ -38,7 +39,7 @@ fn check_memory(address: usize, length: usize) -> Result<()> {
     }
 }
 
-/// Says why a device refused memory: the system knows, where the device says no more than that it could not.
+/// Finds the reason why a device refused memory, where the device only reports a failure.
 fn refused(error: RsmError, address: usize, length: usize) -> RsmError {
     match error {
         RsmError::BadAddress | RsmError::InternalError | RsmError::InsufficientResources => {
@@ -76,7 +77,7 @@ pub fn export_create(
                 return Err(RsmError::BadMemoryAlignment);
             }
             if site.loopback {
-                // What a device would find out when it pins the memory.
+                // A device checks this when it pins the memory.
                 check_memory(address, length)?;
             }
             let flags = ExportFlags::from_bits_retain(flags);
@@ -110,7 +111,7 @@ pub fn export_destroy(segment: CHandle) -> Code {
 ///
 /// Spec: RSMEX-20, RSMEX-22, RSMEX-23, RSMGEN-03
 pub fn export_rebind(segment: CHandle, memory: Consumer, _offset: i64, length: usize) -> Code {
-    /// No segment begins here.
+    /// An address at which no segment begins.
     const UNALIGNED: usize = 1;
     code_of_making(|| {
         let segment = named(segment);
@@ -127,7 +128,7 @@ pub fn export_rebind(segment: CHandle, memory: Consumer, _offset: i64, length: u
             } else {
                 Ok(())
             };
-            // What cannot be used is refused in its turn, behind what else is wrong.
+            // The engine refuses this address in place of unusable memory, after all other errors.
             let given = region(usable.map_or(UNALIGNED, |()| address), length);
             let bound = site.sleeping(|wait| site.engine.export_rebind(export, given, wait));
             site.look();
@@ -139,7 +140,7 @@ pub fn export_rebind(segment: CHandle, memory: Consumer, _offset: i64, length: u
     })
 }
 
-/// The entries of an access list. Of one that is longer than any may be no more is read than shows that.
+/// Reads an access list; at most one entry more than a valid list has.
 fn access_list(list: List<AccessEntry>, length: u32, nodes: usize) -> Result<Vec<Access>> {
     let count = (length as usize).min(nodes.saturating_add(1));
     let entry = |index| {
@@ -169,7 +170,7 @@ pub fn export_publish(
         with_site!(opened, site => {
             site.engine.export_length(export)?;
             let list = access_list(list, length, site.nodes)?;
-            // Refused where another process of this node has the place where importers look.
+            // Fails if another process of this node has the qualifier that importers use.
             site.engine.listen(export, site.qualifier)?;
             let wanted = id.get().unwrap_or_default();
             let given = site.engine.export_publish(export, wanted, &list)?;
@@ -192,7 +193,7 @@ pub fn export_republish(segment: CHandle, list: List<AccessEntry>, length: u32) 
         with_site!(opened, site => {
             site.engine.export_length(export)?;
             let entries = access_list(list, length, site.nodes);
-            // A list that is not there is refused in its turn, as one that no list can be.
+            // A null list is refused in its turn: the engine gets an entry that is never valid.
             let none = Access {
                 node: 0,
                 permission: u32::MAX,

@@ -26,7 +26,7 @@ pub fn create_local_memory(
             if length == 0 || length as u64 > limits.max_export_segment_size {
                 return Err(RsmError::BadLength);
             }
-            // As a device that pins it.
+            // A device checks this when it pins the memory.
             let access = match access_to(memory.address(), length) {
                 _ if memory.is_null() => return Err(RsmError::BadAddress),
                 Access::None => return Err(RsmError::BadAddress),

@@ -1,7 +1,8 @@
-//! Mappings: addresses by which the program reaches a segment without a call.
+//! Mappings: addresses at which the program reaches a segment without a call.
 //!
-//! The backend that can be mapped has the exporter in this process. Memory that is shared is shown at an address of its own, so
-//! that the mapping has the rights that were asked for and outlives the segment; other memory is told by the address that it has.
+//! The backend that can be mapped has the exporter in this process. Shared memory is mapped a
+//! second time, so that the mapping has the requested rights and outlives the segment. Other memory
+//! is reached at its own address.
 
 use dat_core::sync::HostLock;
 use dat_rsm::{ImportId, ImportState, Permission, Result, Rsm, RsmError};
@@ -19,15 +20,15 @@ const FIXED: u32 = 1;
 #[derive(Debug)]
 pub(super) struct Mapped {
     import: ImportId,
-    /// What the program sees it by; `None` if it is the memory itself.
+    /// The window that the program uses; `None` if it uses the memory itself.
     window: Option<Window>,
-    /// Where the segment was when the window was turned to it; `None` once it is gone.
+    /// Address of the segment when the window was last moved; `None` if it is gone.
     base: Option<u64>,
     offset: u64,
 }
 
 impl Mapped {
-    /// Turns to where the segment is by now; false if there is no mapping to turn.
+    /// Moves the window to the segment's current memory. Always returns true.
     pub(super) fn follow<B: Host>(&mut self, engine: &Rsm<'static, B, HostLock>) -> bool {
         let Some(window) = &mut self.window else {
             return true;
@@ -49,7 +50,7 @@ impl Mapped {
     }
 }
 
-/// Makes a mapping that the engine has granted, and says by which address.
+/// Makes a mapping that the engine has granted; returns its address.
 fn show(
     (import, base): (ImportId, u64),
     at: Option<usize>,
@@ -101,7 +102,8 @@ pub fn import_map(
         with_site!(opened, site => {
             site.engine.import_state(import)?;
             let place = place(address, RsmError::BadAddress)?;
-            // No right is what the engine refuses in its turn; a negative offset is behind every end.
+            // The engine refuses empty permissions in its turn. A negative offset lies past every
+            // end.
             let permission = Permission::from_bits(permission).unwrap_or_default();
             let offset = offset as u64;
             let mut known = site.mapped();

@@ -1,19 +1,20 @@
 //! The calls of remote shared memory, over `dat-rsm`.
 //!
 //! ```text
-//! a C program -> librsm -> a call here -> the site that a handle is of -> dat-rsm -> dat-core -> a backend
+//! a C program -> librsm -> a call here -> the site of a handle -> dat-rsm -> dat-core -> a backend
 //! ```
 //!
-//! | module | has |
+//! | module | contents |
 //! |---|---|
-//! | `process` | the controllers of this process, and of those that it was forked from |
-//! | `nodes`, `nodes_problem` | the file that says which nodes there are, and what is wrong with it |
-//! | `site` | an open controller: its engine, the thread that serves it, those who wait |
-//! | `topology`, `controller`, `segment_id` | the calls that concern controllers and names |
-//! | `export`, `import`, `map`, `barrier`, `signal`, `poll` | the calls that concern segments |
-//! | `transfer`, `vector`, `local` | the calls that move bytes |
+//! | `process` | the controllers of this process, and of the processes it was forked from |
+//! | `nodes`, `nodes_problem` | the file of nodes and its problems |
+//! | `site` | an open controller: its engine, the thread that serves it, its waiters |
+//! | `topology`, `controller`, `segment_id` | the calls for controllers and names |
+//! | `export`, `import`, `map`, `barrier`, `signal`, `poll` | the calls for segments |
+//! | `transfer`, `vector`, `local` | the calls that transfer bytes |
 //!
-//! A handle is the word of the engine's handle: it is looked up and never followed, so that any value may come.
+//! A handle is the word of the engine's handle. It is looked up and never followed, so C may pass
+//! any value.
 
 mod barrier;
 mod controller;
@@ -60,14 +61,15 @@ pub use topology::{free_topology, get_topology};
 pub use transfer::{get, get_items, put, put_items};
 pub use vector::{getv, putv};
 
-/// What every call returns but one.
+/// Return value of every call but one.
 pub type Code = i32;
 
 /// `RSM_SUCCESS`.
 const SUCCESS: Code = 0;
 
-/// What C is told of a call, whose thread is not cancelled before the call is over. Nothing unwinds into C: a panic, which would be
-/// a fault of ours, is an internal error.
+/// Runs a call whose thread is not cancelled before it is over; returns its code.
+///
+/// Nothing unwinds into C: a panic, a bug of this library, becomes INTERNAL_ERROR.
 fn code(call: impl FnOnce() -> Result<()>) -> Code {
     uncancelled(|| {
         let outcome = catch_unwind(AssertUnwindSafe(call)).unwrap_or(Err(RsmError::InternalError));
@@ -75,7 +77,7 @@ fn code(call: impl FnOnce() -> Result<()>) -> Code {
     })
 }
 
-/// As `code`, of a call that makes something: it is refused while the heap is exhausted.
+/// Runs a call that needs memory, as `code`; refuses it while the heap is exhausted.
 fn code_of_making(call: impl FnOnce() -> Result<()>) -> Code {
     code(|| match has_memory() {
         true => call(),
@@ -83,18 +85,18 @@ fn code_of_making(call: impl FnOnce() -> Result<()>) -> Code {
     })
 }
 
-/// The engine's handle of a value that came from C.
+/// Returns the engine's handle of a value from C.
 fn named(handle: CHandle) -> Handle {
     Handle::from_raw(handle.address() as u64)
 }
 
-/// The value by which C knows a handle.
+/// Returns the value of a handle for C.
 fn told(handle: impl Into<Handle>) -> CHandle {
-    // A word is as wide as an address, which the layouts insist on.
+    // A word is as wide as an address, which the layouts assert.
     CHandle::from_address(handle.into().to_raw() as usize)
 }
 
-/// The place for a result, which has to be there.
+/// Returns the place for a result, or `missing` if the pointer is null.
 fn place<T: crate::boundary::Plain>(
     out: Out<T>,
     missing: RsmError,
@@ -102,7 +104,7 @@ fn place<T: crate::boundary::Plain>(
     out.required(1).map_err(|_| missing)
 }
 
-/// The place for a handle, which has to be there; it holds null from here on until there is a handle.
+/// Returns the place for a handle, or `missing`; stores null in it until there is a handle.
 ///
 /// Spec: RSMGEN-06
 fn handle_place(out: Out<CHandle>, missing: RsmError) -> Result<crate::boundary::Place<CHandle>> {

@@ -1,4 +1,4 @@
-//! Which nodes there are: the file `rsm.nodes`.
+//! The nodes of the interconnect: the file `rsm.nodes`.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -13,29 +13,29 @@ use super::nodes_problem::{Problem, Reason};
 use crate::boundary::trusted_variable;
 use crate::devices::is_for_descriptors;
 
-/// The variable that says which node this process is.
+/// The environment variable with the number of this process's node.
 const NODE: &str = "RSM_NODE";
-/// The variable that names the file.
+/// The environment variable that names the file.
 const FILE: &str = "RSM_NODES";
-/// The file without it.
+/// Path of the file if the variable is not set.
 const CUSTOMARY: &str = "/etc/rsm/rsm.nodes";
-/// The number of a node that nothing gives another one.
+/// Number of a node without a file or variable.
 const ALONE: u32 = 1;
 
 /// A device of this host that is a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Known {
-    /// The name of the controller.
+    /// Name of the controller.
     pub(super) controller: &'static str,
-    /// The name by which the device is opened.
+    /// Name that opens the device.
     pub(super) name: String,
     /// The connection qualifier to listen on.
     pub(super) qualifier: u64,
-    /// Whether its port is up.
+    /// True if its port is up.
     pub(super) active: bool,
 }
 
-/// This node, and what it reaches.
+/// This node, and the nodes that it reaches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Nodes {
     /// This node.
@@ -53,27 +53,27 @@ impl Default for Nodes {
     }
 }
 
-/// A device as this host has it.
+/// A device of this host.
 struct Device {
     name: String,
     addresses: Vec<IpAddr>,
     active: bool,
 }
 
-/// A line of the file: a node, and where one of its controllers is reached.
+/// A line of the file: a node, and the address of one of its controllers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeLine<'t> {
-    /// The number of the node.
+    /// Number of the node.
     pub node: u32,
-    /// The name of the controller.
+    /// Name of the controller.
     pub controller: &'t str,
-    /// Its address.
+    /// Address of the controller.
     pub address: IpAddr,
-    /// The port that it listens on, never 0.
+    /// Port that the controller listens on, never 0.
     pub port: u16,
 }
 
-/// Reads the text of an `rsm.nodes` file; lines that are empty or a comment say nothing.
+/// Parses the text of an `rsm.nodes` file; skips empty lines and comments.
 ///
 /// # Errors
 /// BAD_CONF: a line is malformed.
@@ -84,7 +84,7 @@ pub fn read_nodes(text: &str) -> Result<Vec<NodeLine<'_>>> {
     lines.map_err(|_| RsmError::BadConfiguration)
 }
 
-/// What the lines of a file say, each with its number.
+/// Parses the lines of a file; returns each with its number.
 fn numbered(text: &str) -> impl Iterator<Item = (usize, Outcome<NodeLine<'_>, Reason>)> {
     (1..)
         .zip(text.lines())
@@ -92,11 +92,13 @@ fn numbered(text: &str) -> impl Iterator<Item = (usize, Outcome<NodeLine<'_>, Re
 }
 
 impl Nodes {
-    /// Finds out by the file, or without one by the devices of this host; or what is wrong: the file cannot be read or is malformed, or
-    /// does not have the node that this process is to be.
+    /// Finds the nodes by the file, or without one by the devices of this host.
+    ///
+    /// Returns a problem if the file cannot be read, is malformed, or lacks the node that this
+    /// process is to be.
     ///
     /// # Errors
-    /// INSUFFICIENT_RESOURCES: for want of descriptors it cannot be known what there is.
+    /// INSUFFICIENT_RESOURCES: there are no descriptors to find the nodes with.
     pub(super) fn find() -> Result<Outcome<Self, Problem>> {
         let chosen = trusted_variable(FILE);
         let is_chosen = chosen.is_some();
@@ -124,7 +126,7 @@ impl Nodes {
         })
     }
 
-    /// Each device reaches this node alone.
+    /// Makes nodes without a file: each device reaches this node only.
     fn of_devices(own: u32, devices: &[Device]) -> Self {
         let mut controllers = Vec::new();
         for device in devices {
@@ -201,7 +203,7 @@ impl Nodes {
     }
 }
 
-/// What a line says; nothing if it is empty or a comment.
+/// Parses a line; `None` if it is empty or a comment.
 fn parse(line: &str) -> Outcome<Option<NodeLine<'_>>, Reason> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let (node, controller, address, port) = match words[..] {
@@ -218,7 +220,7 @@ fn parse(line: &str) -> Outcome<Option<NodeLine<'_>>, Reason> {
         },
         None => DEFAULT_QUALIFIER as u16,
     };
-    // A name of a controller is the same as itself, and `loopback` is there already.
+    // A valid name is the same as itself; `loopback` exists without a line.
     if !dat_rsm::is_same_controller(controller, controller) {
         return Err(Reason::Controller(controller.to_owned()));
     }
@@ -234,7 +236,7 @@ fn parse(line: &str) -> Outcome<Option<NodeLine<'_>>, Reason> {
     }))
 }
 
-/// The number of a node: decimal, or hexadecimal with `0x`.
+/// Parses the number of a node: decimal, or hexadecimal with `0x`.
 fn number(text: &str) -> Outcome<u32, Reason> {
     let number = match text.strip_prefix("0x") {
         Some(digits) => u32::from_str_radix(digits, 16),
@@ -243,7 +245,7 @@ fn number(text: &str) -> Outcome<u32, Reason> {
     number.map_err(|_| Reason::Node(text.to_owned()))
 }
 
-/// A name that stays: each is read once in the life of a process.
+/// Leaks a name; a process reads each name once.
 fn lasting(name: &str) -> &'static str {
     name.to_owned().leak()
 }
@@ -263,7 +265,7 @@ fn devices() -> Result<Vec<Device>> {
 }
 
 #[cfg(not(feature = "verbs"))]
-#[expect(clippy::unnecessary_wraps, reason = "as where there are devices")]
+#[expect(clippy::unnecessary_wraps, reason = "it fails only with RDMA devices")]
 fn devices() -> Result<Vec<Device>> {
     Ok(Vec::new())
 }
@@ -310,7 +312,7 @@ mod tests {
         assert_eq!(told(&first), both);
         let second = of(FILE, Some(2), &devices).expect("a file");
         assert_eq!(told(&second), [("rxe0".to_owned(), 21076, nodes)]);
-        // A host that the file does not have has no controllers by it.
+        // A host that is not in the file gets no controllers from it.
         let stranger = of(FILE, None, &[]).expect("a file");
         assert_eq!(stranger, Nodes::default());
     }

@@ -1,26 +1,26 @@
-//! What is wrong with the file `rsm.nodes`, or with the variables that go with it.
+//! Problems of the file `rsm.nodes`, or of its environment variables.
 
 use std::fmt;
 use std::path::Path;
 
-/// What is wrong.
+/// The reason of a problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
-    /// The file cannot be read: what the system says.
+    /// The file cannot be read; has the system's message.
     Unreadable(String),
-    /// There are not three or four words, but so many.
+    /// The line has neither three nor four words; has their number.
     Words(usize),
-    /// It is no number of a node.
+    /// The word is not the number of a node.
     Node(String),
-    /// It is no name of a controller.
+    /// The word is not the name of a controller.
     Controller(String),
-    /// `loopback` is there without a line.
+    /// `loopback` exists without a line.
     Loopback,
-    /// It is no address.
+    /// The word is not an address.
     Address(String),
-    /// It is no port.
+    /// The word is not a port.
     Port(String),
-    /// This line has the same controller of the same node, which is this one.
+    /// An earlier line has the same controller of this node; has that line.
     Repeated(usize),
     /// No line has the node that this process is to be.
     NoSuchNode(u32),
@@ -53,19 +53,19 @@ impl fmt::Display for Reason {
     }
 }
 
-/// What is wrong, and where.
+/// A problem and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Problem {
-    /// The file, or a variable.
+    /// The file, or an environment variable.
     place: String,
     /// The line, from 1.
     line: Option<usize>,
-    /// What it is.
+    /// The reason.
     pub(super) reason: Reason,
 }
 
 impl Problem {
-    /// Of a file as such.
+    /// Makes a problem of a whole file.
     pub(super) fn of_file(file: &Path, reason: Reason) -> Self {
         Self {
             place: file.display().to_string(),
@@ -74,7 +74,7 @@ impl Problem {
         }
     }
 
-    /// Of a line of a file.
+    /// Makes a problem of a line.
     pub(super) fn of_line(file: &Path, line: usize, reason: Reason) -> Self {
         Self {
             line: Some(line),
@@ -82,7 +82,7 @@ impl Problem {
         }
     }
 
-    /// Of a variable of the environment.
+    /// Makes a problem of an environment variable.
     pub(super) fn of_variable(name: &str, reason: Reason) -> Self {
         Self {
             place: name.to_owned(),
@@ -92,7 +92,7 @@ impl Problem {
     }
 }
 
-/// `FILE:LINE: REASON`, as with `dat.conf`.
+/// Prints `FILE:LINE: REASON`, as for `dat.conf`.
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.place)?;

@@ -15,10 +15,10 @@ use crate::adapter::Host;
 use crate::boundary::{Flag, Out, in_steps, poll};
 use crate::handles::CHandle;
 
-/// Descriptors in one call at most; the system has its own limit below.
+/// Maximum number of descriptors in a call; the system's own limit is lower.
 const MOST: u64 = 1 << 20;
 
-/// A segment that is polled.
+/// A polled segment.
 #[derive(Debug)]
 pub(super) struct Polled {
     segment: SegmentHandle,
@@ -27,7 +27,8 @@ pub(super) struct Polled {
 }
 
 impl Polled {
-    /// Raises or lowers the descriptor as the segment is; false if the segment is gone.
+    /// Raises or lowers the descriptor by the segment's state; returns false if the segment is
+    /// gone.
     pub(super) fn follow<B: Host>(&mut self, engine: &Rsm<'static, B, HostLock>) -> bool {
         let pending = engine.signal_pending(self.segment);
         self.flag.set(pending == Ok(true));
@@ -89,7 +90,7 @@ pub fn release_pollfd(handle: CHandle) -> Code {
     })
 }
 
-/// The segments that are polled in this process, by their descriptors.
+/// Returns the polled segments of this process, by their descriptors.
 fn segments(process: Option<&'static Process>) -> BTreeMap<i32, (&'static Opened, SegmentHandle)> {
     let sites = process.into_iter().flat_map(Process::sites);
     sites
@@ -153,7 +154,7 @@ fn wait(entries: Out<pollfd>, count: u64, until: Instant) -> Result<usize> {
             if entry.revents & POLLRDNORM != 0
                 && let Some(segment) = known.remove(&entry.fd)
             {
-                // One signal of a segment, and none if another thread was faster.
+                // One signal of a segment is taken, or none if another thread took it first.
                 entry.revents = if take(segment) { POLLRDNORM } else { 0 };
             }
             found += usize::from(entry.revents != 0);

@@ -15,25 +15,25 @@ use super::site::{Shape, Site};
 use crate::boundary::{forks, page_size, start_thread};
 use crate::complaint::complain;
 
-/// This library, as the loader knows it.
+/// Name of this library for the loader.
 pub(super) const LIBRARY: &str = "librsm.so.2";
-/// The controller that reaches the own node only.
+/// The controller that reaches its own node only.
 pub(super) const LOOPBACK: &str = "loopback";
-/// Where the engine of `loopback` listens on its fabric.
+/// Connection qualifier of `loopback` on its fabric.
 const LOOPBACK_QUALIFIER: u64 = 1;
-/// Microseconds that a node may take to answer. It is a thread of a process that may have to wait for a processor.
+/// Microseconds that a node may take to answer. Its thread may have to wait for a processor.
 const CONNECT_TIMEOUT: u32 = 10_000_000;
-/// Microseconds that importers may take to let go of a segment.
+/// Microseconds that importers may take to release a segment.
 const REVOCATION_GRACE: u32 = 1_000_000;
 
-/// A controller that was opened once.
+/// An open controller of one of the backends.
 pub(super) enum Opened {
     Loopback(Box<Site<MockBackend>>),
     #[cfg(feature = "verbs")]
     Verbs(Box<Site<backend_verbs::VerbsBackend>>),
 }
 
-/// Evaluates an expression for the site of a controller, whatever its backend.
+/// Evaluates an expression for the site of a controller with any backend.
 macro_rules! with_site {
     ($opened:expr, $site:ident => $result:expr) => {
         match $opened {
@@ -45,7 +45,7 @@ macro_rules! with_site {
 }
 pub(super) use with_site;
 
-/// A controller that there is.
+/// A controller of this process, open or not.
 pub(super) struct Controller {
     pub(super) name: &'static str,
     pub(super) nodes: Vec<NodeEntry>,
@@ -56,17 +56,17 @@ pub(super) struct Controller {
 }
 
 impl Controller {
-    /// Whether the port of its device is up.
+    /// Returns true if the port of its device is up, and for `loopback`.
     pub(super) fn active(&self) -> bool {
         self.device.as_ref().is_none_or(|device| device.active)
     }
 
-    /// The site, if it was opened once.
+    /// Returns the site, if the controller was opened.
     pub(super) fn opened(&'static self) -> Option<&'static Opened> {
         self.opened.get()
     }
 
-    /// The site, opened if it was not.
+    /// Returns the site, opened on first use.
     fn open(&'static self, node: u32) -> Result<&'static Opened> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(opened) = self.opened.get() {
@@ -138,12 +138,12 @@ fn loopback(name: &'static str, node: u32, nodes: &[NodeEntry]) -> Result<Opened
         loopback: true,
     };
     let site = Site::open(backend, fabric, options(node), shape)?;
-    // The fabric's thread runs as long as the process, as the site does.
+    // The fabric's thread runs as long as the process, like the site.
     std::mem::forget(thread);
     Ok(Opened::Loopback(Box::new(site)))
 }
 
-/// The properties of an engine of this process.
+/// Returns the options of an engine of this process.
 fn options(node: u32) -> Options {
     let begin = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let begin = begin.map_or(0, |time| time.as_nanos() as u64);
@@ -161,7 +161,7 @@ fn options(node: u32) -> Options {
     }
 }
 
-/// The file mode creation mask, which is not changed to be asked.
+/// Returns the file mode creation mask, read from `/proc` because the system call changes it.
 fn umask() -> u32 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     status
@@ -174,22 +174,22 @@ fn umask() -> u32 {
 /// The controllers of one process.
 pub(super) struct Process {
     pub(super) node: u32,
-    /// That of the own node alone is always there, and the last.
+    /// `loopback` is always there, as the last one.
     pub(super) controllers: Vec<Controller>,
-    /// The file of nodes cannot be used.
+    /// The error of a file of nodes that cannot be used.
     pub(super) fault: Option<RsmError>,
 }
 
-/// Processes in a line of forks that have controllers of their own.
+/// Number of processes in a line of forks that have controllers of their own.
 const GENERATIONS: usize = 64;
 static PROCESSES: [OnceLock<Process>; GENERATIONS] = [const { OnceLock::new() }; GENERATIONS];
 
 impl Process {
-    /// This process.
+    /// Returns the controllers of this process.
     ///
     /// # Errors
-    /// INSUFFICIENT_RESOURCES: too many forks lie between this process and the first one that used the library; or for want of descriptors it
-    /// cannot be known now which controllers there are.
+    /// INSUFFICIENT_RESOURCES: too many forks lie between this process and the first one that used
+    /// the library; or there are no descriptors to find the controllers with.
     pub(super) fn this() -> Result<&'static Self> {
         let process = PROCESSES.get(forks());
         let process = process.ok_or(RsmError::InsufficientResources)?;
@@ -198,7 +198,7 @@ impl Process {
         }
         let (found, problem) = Self::find()?;
         Ok(process.get_or_init(|| {
-            // Here, of threads that look at the same time, one says it.
+            // Of several threads that come here, one prints the problem.
             if let Some(problem) = problem {
                 complain(LIBRARY, problem);
             }
@@ -206,7 +206,7 @@ impl Process {
         }))
     }
 
-    /// What there is, and what is wrong with the file of nodes.
+    /// Finds the controllers, and the problem of the file of nodes.
     fn find() -> Result<(Self, Option<Problem>)> {
         let (nodes, problem) = match Nodes::find()? {
             Ok(nodes) => (nodes, None),
@@ -241,20 +241,22 @@ impl Process {
         Ok((process, problem))
     }
 
-    /// The controller of a name, opened.
+    /// Opens the controller with this name.
     ///
     /// # Errors
-    /// CTLR_NOT_PRESENT: there is none, or its device is gone. INSUFFICIENT_RESOURCES: it cannot be opened for want of memory or descriptors. BAD_CONF: there is none, and the file of nodes cannot be used.
+    /// - CTLR_NOT_PRESENT: there is none, or its device is gone.
+    /// - INSUFFICIENT_RESOURCES: it cannot be opened for lack of memory, threads or descriptors.
+    /// - BAD_CONF: there is none, and the file of nodes cannot be used.
     pub(super) fn open(&'static self, name: &str) -> Result<&'static Opened> {
         let mut known = self.controllers.iter();
         match known.find(|known| is_same_controller(known.name, name)) {
             Some(controller) => controller.open(self.node),
-            // What is wrong with the file of nodes was said when it was found.
+            // The problem of the file was printed when it was found.
             None => Err(self.fault.unwrap_or_else(|| self.absent(name))),
         }
     }
 
-    /// Says that there is no controller of a name, and which there are.
+    /// Prints that no controller has this name, with all names; returns the error.
     pub(super) fn absent(&self, name: &str) -> RsmError {
         let known: Vec<&str> = self.controllers.iter().map(|known| known.name).collect();
         let devices = match self.controllers.iter().any(|known| known.device.is_some()) {
@@ -274,7 +276,7 @@ impl Process {
         RsmError::ControllerNotPresent
     }
 
-    /// The sites that are open.
+    /// Returns the open sites.
     pub(super) fn sites(&'static self) -> impl Iterator<Item = &'static Opened> {
         self.controllers.iter().filter_map(Controller::opened)
     }
@@ -285,12 +287,12 @@ impl Process {
     }
 }
 
-/// The site whose engine gave out a handle.
+/// Returns the site whose engine returned a handle.
 ///
 /// # Errors
-/// `otherwise`: none did in this process.
+/// `otherwise`: no engine of this process returned it.
 pub(super) fn site_of(handle: Handle, otherwise: RsmError) -> Result<&'static Opened> {
-    // Nobody has a handle before the first controller was got.
+    // No handle exists before the first controller was got.
     let process = PROCESSES.get(forks()).and_then(OnceLock::get);
     process
         .filter(|_| !handle.is_null())
@@ -298,8 +300,10 @@ pub(super) fn site_of(handle: Handle, otherwise: RsmError) -> Result<&'static Op
         .ok_or(otherwise)
 }
 
-/// Whether a process that this one was forked from gave out a handle. Nothing there may be touched: others held its locks, who are not
-/// here.
+/// Returns true if a process that this one was forked from returned the handle.
+///
+/// Objects of such a process must not be touched, because threads that are not in this process may
+/// have held its locks.
 ///
 /// Spec: RSMGEN-03
 pub(super) fn is_inherited(handle: Handle) -> bool {

@@ -1,4 +1,4 @@
-//! Ids that are reserved for applications: the file `rsm.segmentid`.
+//! Segment ids that are reserved for applications: the file `rsm.segmentid`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,9 +11,9 @@ use super::{Code, code, place};
 use crate::boundary::{Out, Text, trusted_variable};
 use crate::complaint::complain;
 
-/// The variable that names the file.
+/// The environment variable that names the file.
 const FILE: &str = "RSM_SEGMENTID";
-/// The file without it.
+/// Path of the file if the variable is not set.
 const CUSTOMARY: &str = "/etc/rsm/rsm.segmentid";
 
 /// `rsm_get_segmentid_range`.
@@ -35,10 +35,11 @@ pub fn segment_id_range(application: Text, base: Out<u32>, length: Out<u32>) -> 
     })
 }
 
-/// Finds the ids of an application, and says what is wrong with the file if that is wanted.
+/// Finds the ids of an application; prints the problem of the file if that is wanted.
 ///
 /// # Errors
-/// BAD_APPID: the file does not have the application. BAD_CONF: it cannot be read, or a line is in the way.
+/// - BAD_APPID: the file does not have the application.
+/// - BAD_CONF: the file cannot be read, or a line is malformed.
 fn range_in(file: &Path, application: &str) -> Result<SegmentIdRange> {
     let place = file.display();
     let text = fs::read_to_string(file).map_err(|error| {

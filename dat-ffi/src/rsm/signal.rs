@@ -1,4 +1,4 @@
-//! Posting signals, and waiting for them.
+//! Signals: posts and waits.
 
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;
@@ -13,17 +13,17 @@ use super::{Code, code, code_of_making, named};
 use crate::boundary::{Flag, held, in_steps, wait_for};
 use crate::handles::CHandle;
 
-/// A segment on either side, and its site.
+/// Returns a segment, exported or imported, and its site.
 ///
 /// # Errors
-/// BAD_SEG_HNDL: the handle is not that of a segment of this process.
+/// BAD_SEG_HNDL: the handle names no segment of this process.
 pub(super) fn segment(handle: CHandle) -> Result<(&'static Opened, SegmentHandle)> {
     let handle = named(handle);
     let segment = SegmentHandle::from_handle(handle).ok_or(RsmError::BadSegmentHandle)?;
     Ok((site_of(handle, RsmError::BadSegmentHandle)?, segment))
 }
 
-/// When a number of milliseconds will be over; `None` for a negative one, which is for ever.
+/// Returns the end of a timeout in milliseconds; `None`, for ever, if it is negative.
 pub(super) fn until(timeout: i32) -> Option<Instant> {
     let milliseconds = u64::try_from(timeout).ok()?;
     Instant::now().checked_add(Duration::from_millis(milliseconds))
@@ -56,7 +56,7 @@ pub extern "C-unwind" fn signal_wait(handle: CHandle, timeout: i32) -> Code {
                     site.hurry();
                     let take = || site.engine.signal_take(segment);
                     let taken = site.waiters.wait(watch, Some(slice), take);
-                    // What was pending is not any more.
+                    // The signal that was taken is no longer pending.
                     site.look_at(segment);
                     taken
                 })
@@ -66,21 +66,23 @@ pub extern "C-unwind" fn signal_wait(handle: CHandle, timeout: i32) -> Code {
     })
 }
 
-/// How long a thread sleeps without a look whether it was cancelled.
+/// Longest sleep between two checks whether the thread was cancelled.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// When a sleep until a moment ends for a look whether its thread was cancelled.
+/// Returns the earlier of `until` and the time of the next check for cancellation.
 pub(super) fn slice(until: Option<Instant>) -> Instant {
     let slice = Instant::now() + SLICE;
     until.map_or(slice, |until| until.min(slice))
 }
 
-/// Whether a wait is over with what a slice of it returned.
+/// Returns true if a wait is over after a slice of it returned this code.
 pub(super) fn ends(returned: Code, slice: Instant, until: Option<Instant>) -> bool {
     returned != RsmError::TimedOut.code() || until == Some(slice)
 }
 
-/// Threads that wait for signals. Each sleeps on a descriptor of its own, so that a signal of the system ends the sleep.
+/// Threads that wait for signals.
+///
+/// Each sleeps on a descriptor of its own, so that a signal of the system ends the sleep.
 #[derive(Debug, Default)]
 pub(super) struct Waiters(Mutex<Flags>);
 
@@ -92,14 +94,14 @@ struct Flags {
 }
 
 impl Waiters {
-    /// Something may have changed that somebody waits for.
+    /// Wakes all waiting threads after a possible change.
     pub(super) fn tell(&self) {
         for flag in locked(&self.0).waiting.values_mut() {
             flag.set(true);
         }
     }
 
-    /// Something to sleep on.
+    /// Takes a descriptor to sleep on.
     ///
     /// # Errors
     /// INSUFFICIENT_RESOURCES: there are no descriptors left.
@@ -120,11 +122,13 @@ impl Waiters {
         })
     }
 
-    /// Sleeps until there is a signal to take. What it sleeps on is in `watch` from the first sleep on.
+    /// Sleeps until there is a signal to take; the first sleep fills in `watch`.
     ///
     /// # Errors
-    /// TIMEOUT: the time is over. INTERRUPTED: a signal of the system came. INSUFFICIENT_RESOURCES: there are no descriptors left
-    /// for a first sleep. And those of `take`.
+    /// - TIMEOUT: the time is over.
+    /// - INTERRUPTED: a signal of the system arrived.
+    /// - INSUFFICIENT_RESOURCES: there is no descriptor left for the first sleep.
+    /// - Those of `take`.
     fn wait<'w>(
         &'w self,
         watch: &mut Option<Watch<'w>>,
@@ -139,7 +143,7 @@ impl Waiters {
             None => watch.insert(self.watch()?),
         };
         loop {
-            // Before the look: what comes after it is told.
+            // Lowered before `take`: a signal that arrives afterwards raises it again.
             watch.lower();
             if take()? {
                 return Ok(());
@@ -154,8 +158,9 @@ impl Waiters {
     }
 }
 
-/// What a thread sleeps on, which it is told on of signals until this is dropped: the process may have no descriptors for another one
-/// later.
+/// The descriptor that a thread sleeps on, kept until this is dropped.
+///
+/// The process may have no descriptors for another one later.
 #[derive(Debug)]
 struct Watch<'w> {
     waiters: &'w Waiters,

@@ -1,4 +1,4 @@
-//! A controller that was opened: its engine, the thread that serves it, and those who wait for signals.
+//! An open controller: its engine, the thread that serves it, and the waiters for signals.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,14 +21,15 @@ use crate::capacity::Capacity;
 
 /// Connections to nodes that an adapter has endpoints for.
 const LINKS: usize = 64;
-/// Requests and receives of a connection.
+/// Posted requests and receives of a connection.
 const RECORDS_PER_LINK: usize = 160;
-/// Registrations: several for each segment, one for each local memory handle, each immediate entry and each connection.
+/// Registrations: several for each segment, one for each local memory handle, each immediate entry
+/// and each connection.
 const REGIONS: usize = 2048;
 const EVENTS: usize = 4096;
 const DISPATCHERS: usize = 8;
 
-/// What an adapter holds. Controllers are opened once in the life of a process.
+/// Capacity of an adapter. A process opens each controller once.
 const CAPACITY: Capacity = Capacity {
     endpoints: LINKS + 2,
     dispatchers: DISPATCHERS,
@@ -43,35 +44,35 @@ const CAPACITY: Capacity = Capacity {
     records: (LINKS + 2) * RECORDS_PER_LINK,
 };
 
-/// What a site is made from.
+/// The parameters of a site.
 pub(super) struct Shape {
     /// The name of the controller.
     pub(super) name: &'static str,
-    /// The connection qualifier to listen on from the first segment on that is published.
+    /// Connection qualifier to listen on once the first segment is published.
     pub(super) qualifier: u64,
-    /// What it reaches, the own node included.
+    /// The nodes that it reaches, its own included.
     pub(super) nodes: Vec<NodeEntry>,
-    /// Whether it is the one that reaches the own node alone.
+    /// Set for the controller that reaches its own node only.
     pub(super) loopback: bool,
 }
 
-/// A controller that was opened. It stays as long as the process.
+/// An open controller, which stays as long as the process.
 pub(super) struct Site<B: Host> {
     pub(super) engine: Rsm<'static, B, HostLock>,
     pub(super) name: &'static str,
     pub(super) loopback: bool,
-    /// Where importers connect to.
+    /// Connection qualifier for importers.
     pub(super) qualifier: u64,
-    /// Nodes that it reaches.
+    /// Number of nodes that it reaches.
     pub(super) nodes: usize,
     ground: B::Ground,
-    /// What no thread sleeps on.
+    /// Sleepers that no thread uses.
     idle: Mutex<Vec<B::Wait>>,
-    /// The controller that has a thread to serve it.
+    /// The controller that a thread serves.
     served: Mutex<Option<ControllerId>>,
-    /// What programs poll, by the word of the segment's handle.
+    /// Polled segments, by the word of the segment's handle.
     polled: Mutex<BTreeMap<u64, Polled>>,
-    /// What programs load from and store to, by the word of the connection's handle.
+    /// Mappings, by the word of the connection's handle.
     mapped: Mutex<BTreeMap<u64, Mapped>>,
     pub(super) waiters: Waiters,
 }
@@ -91,7 +92,7 @@ impl<B: Host> Site<B> {
         let config = |ia| ControllerConfig {
             name: shape.name,
             ia,
-            // Of the processes of a node the one listens that publishes first; `loopback` is this process alone.
+            // The first process of a node that publishes listens. `loopback` has this process only.
             qualifier: if shape.loopback { shape.qualifier } else { 0 },
             nodes: shape.nodes,
         };
@@ -115,10 +116,10 @@ impl<B: Host> Site<B> {
         })
     }
 
-    /// Something to sleep on.
+    /// Takes a sleeper.
     ///
     /// # Errors
-    /// INSUFFICIENT_RESOURCES: the system has nothing more.
+    /// INSUFFICIENT_RESOURCES: the system cannot make one.
     fn sleeper(&self) -> Result<B::Wait> {
         let known = locked(&self.idle).pop();
         match known {
@@ -127,10 +128,12 @@ impl<B: Host> Site<B> {
         }
     }
 
-    /// Calls `sleep` with something to sleep on, that signals of the system do not end: for calls that have no error for that.
+    /// Calls `sleep` with a sleeper that a signal of the system does not end.
+    ///
+    /// For calls that have no error for an interruption.
     ///
     /// # Errors
-    /// INSUFFICIENT_RESOURCES: there is nothing; and those of `sleep`.
+    /// INSUFFICIENT_RESOURCES: there is no sleeper; and those of `sleep`.
     pub(super) fn sleeping<R>(
         &self,
         sleep: impl FnOnce(&mut Sound<'_, B::Wait>) -> Result<R>,
@@ -138,10 +141,10 @@ impl<B: Host> Site<B> {
         self.sleeping_lightly(|wait| sleep(&mut Sound(wait)))
     }
 
-    /// Calls `sleep` with something to sleep on.
+    /// Calls `sleep` with a sleeper.
     ///
     /// # Errors
-    /// INSUFFICIENT_RESOURCES: there is nothing; and those of `sleep`.
+    /// INSUFFICIENT_RESOURCES: there is no sleeper; and those of `sleep`.
     pub(super) fn sleeping_lightly<R, E: From<RsmError>>(
         &self,
         sleep: impl FnOnce(&mut B::Wait) -> std::result::Result<R, E>,
@@ -152,15 +155,17 @@ impl<B: Host> Site<B> {
         result
     }
 
-    /// Gets the controller, and has a thread serve it from the first time on: importers are served whatever the program does.
+    /// Gets the controller; the first time, starts a thread that serves it.
+    ///
+    /// The thread serves importers while the program makes no calls.
     ///
     /// # Errors
-    /// As `Rsm::get_controller`; INSUFFICIENT_RESOURCES: there is no thread to be had.
+    /// As `Rsm::get_controller`; INSUFFICIENT_RESOURCES: the system cannot start a thread.
     pub(super) fn get(&'static self) -> Result<ControllerId>
     where
         Self: Sync,
     {
-        // Behind whoever releases it: what is half released cannot be got.
+        // Waits for a release under way, because a controller that is half released cannot be got.
         let mut served = locked(&self.served);
         self.hurry();
         let controller = self.engine.get_controller(Some(self.name))?;
@@ -208,7 +213,7 @@ impl<B: Host> Site<B> {
         start_thread(c"rsm", Box::new(serve)).map_err(|_| RsmError::InsufficientResources)
     }
 
-    /// Something may have changed: whoever waits or polls is told, and mappings follow their segments.
+    /// Wakes waiters, updates polled descriptors and moves mappings after a possible change.
     pub(super) fn look(&self) {
         self.waiters.tell();
         self.polled()
@@ -217,14 +222,14 @@ impl<B: Host> Site<B> {
             .retain(|_, mapped| mapped.follow(&self.engine));
     }
 
-    /// A signal of a segment was taken: who polls it sees that.
+    /// Updates the polled descriptor of a segment after one of its signals was taken.
     pub(super) fn look_at(&self, segment: SegmentHandle) {
         if let Some(polled) = self.polled().get_mut(&segment.handle().to_raw()) {
             polled.follow(&self.engine);
         }
     }
 
-    /// Takes in what has happened by now, but no endless stream of it.
+    /// Makes progress up to four times, as long as there is something to handle.
     pub(super) fn hurry(&self) {
         let mut looks = 0..4;
         while looks.next().is_some() && self.engine.progress(B::now(&self.ground)) != 0 {}
@@ -239,7 +244,7 @@ impl<B: Host> Site<B> {
     }
 }
 
-/// A sleep that goes on when a signal of the system comes.
+/// A sleeper that a signal of the system does not end.
 pub(super) struct Sound<'w, W>(&'w mut W);
 
 impl<W: Wait> Wait for Sound<'_, W> {
@@ -263,7 +268,7 @@ impl<W: Wait> Wait for Sound<'_, W> {
     }
 }
 
-/// A lock is good after a panic as well: nothing is left half done under it.
+/// Locks a mutex, also after a panic: no code leaves data half changed under a lock.
 pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! Pictures of the interconnect.
+//! Topologies of the interconnect, as copies for C.
 
 use std::collections::BTreeMap;
 use std::ptr;
@@ -13,10 +13,10 @@ use crate::boundary::{
 };
 use crate::handles::CHandle;
 
-/// Pictures that were given out, by their addresses: what is not among them is not freed.
+/// Topologies that were returned, by address; no others are freed.
 static GIVEN: Inherited<BTreeMap<usize, Box<[u64]>>> = Inherited::new(BTreeMap::new());
 
-/// A controller and what it reaches.
+/// A controller and the nodes that it reaches.
 struct Local {
     name: &'static str,
     address: u64,
@@ -30,7 +30,7 @@ struct Remote {
     state: ConnectionState,
 }
 
-/// The hardware address, as one number.
+/// Returns the hardware address as one number.
 fn hardware(address: IaAddress) -> u64 {
     match address {
         IaAddress::V4(address, _) => u32::from_be_bytes(address).into(),
@@ -42,7 +42,7 @@ fn hardware(address: IaAddress) -> u64 {
     }
 }
 
-/// A controller as it is: by its engine if it was opened, else by what is known of it.
+/// Returns the state of a controller, from its engine if open, or else as configured.
 fn look_at(controller: &'static Controller, node: u32) -> Result<Local> {
     if let Some(opened) = controller.opened() {
         let topology = with_site!(opened, site => site.engine.topology())?;
@@ -82,7 +82,7 @@ fn look_at(controller: &'static Controller, node: u32) -> Result<Local> {
     })
 }
 
-/// Bytes in the order of fields, each at its alignment.
+/// Bytes of fields in their order, each aligned to its size.
 #[derive(Default)]
 struct Record(Vec<u8>);
 
@@ -94,18 +94,21 @@ impl Record {
 
     fn name(&mut self, name: &str) {
         let end = self.0.len() + NAME_BYTES;
-        // A name is shorter than its place, so that it ends with a zero.
+        // A name is shorter than its field, so that it ends with a zero byte.
         self.0.extend(name.bytes().take(NAME_BYTES - 1));
         self.0.resize(end, 0);
     }
 
-    /// Fills up to a whole structure that began at some place.
+    /// Pads a structure that began at `begin` to its size.
     fn end(&mut self, begin: usize, size: usize) {
         self.0.resize(begin + size, 0);
     }
 }
 
-/// Everything in one piece. The places of the controllers follow the header; they are offsets until it is known where the piece is.
+/// Builds a topology as one block; also returns the offsets of the controllers.
+///
+/// Addresses of the controllers follow the header. They are stored once the address of the block is
+/// known.
 ///
 /// Spec: RSMTP-01, RSMTP-02
 fn picture(node: u32, controllers: &[Local]) -> (Record, Vec<usize>) {
@@ -170,7 +173,7 @@ pub fn get_topology(topology: Out<CHandle>) -> Code {
     })
 }
 
-/// `rsm_free_interconnect_topology`. What was not given out is left alone.
+/// `rsm_free_interconnect_topology`. Ignores an address that was not returned.
 ///
 /// Spec: RSMTP-04
 pub fn free_topology(topology: Consumer) {

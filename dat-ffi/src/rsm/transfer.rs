@@ -1,4 +1,4 @@
-//! Single buffers and items.
+//! Transfers of single buffers and items.
 
 use std::sync::atomic::AtomicU8;
 
@@ -14,10 +14,12 @@ use crate::handles::CHandle;
 
 type Engine<B> = Rsm<'static, B, HostLock>;
 
-/// Bytes of items that are moved at a time.
+/// Bytes of items that are transferred at a time.
 const CHUNK: usize = 512;
 
-/// Whether the memory of a call can be used, where it is to be looked at here because no device does.
+/// Returns true if the memory of a call can be used.
+///
+/// `looked_at`: the system is asked, because no device checks the memory.
 pub(super) fn usable(
     looked_at: bool,
     memory: Consumer,
@@ -28,7 +30,7 @@ pub(super) fn usable(
     !memory.is_null() && (!looked_at || length == 0 || access_to(address, length) >= needed)
 }
 
-/// Says why a device refused to take memory for a call: the system knows, where the device says no more than that it could not.
+/// Finds the reason why a device refused memory, where the device only reports a failure.
 pub(super) fn refused(
     error: RsmError,
     memory: Consumer,
@@ -43,8 +45,9 @@ pub(super) fn refused(
     }
 }
 
-/// The memory of a single access, if it can be there and lies within the segment; else what is wrong.
-/// Memory that the processor itself reads or writes is to be looked at, whatever the controller.
+/// Returns the memory of a single access that lies within the segment, or the error.
+///
+/// Memory that the processor itself reads or writes must be looked at, with any controller.
 fn buffer<'m, B: Host, W: Wait>(
     (engine, import, wait): (&Engine<B>, ImportId, &mut W),
     offset: u64,
@@ -62,7 +65,8 @@ fn buffer<'m, B: Host, W: Wait>(
         return Err(RsmError::BadAddress);
     }
     let Some(length) = inside else {
-        // What else is wrong comes first, but for a missing barrier. Nothing is moved, whichever way.
+        // All other errors come first, except that of a missing barrier. This transfer has no
+        // bytes.
         let asked = match needed {
             Access::Write => engine.get_shared(import, offset, &[], wait),
             _ => engine.put_shared(import, offset, &[], wait),
@@ -86,7 +90,7 @@ pub fn put(import: CHandle, offset: i64, source: Consumer, length: usize) -> Cod
         let import = named(import);
         let opened = site_of(import, RsmError::BadSegmentHandle)?;
         let import = ImportId::from_handle(import);
-        // A negative offset is behind every end.
+        // A negative offset lies past every end.
         let offset = offset as u64;
         with_site!(opened, site => site.sleeping(|wait| {
             let parts = (&site.engine, import, &mut *wait);
@@ -115,7 +119,7 @@ pub fn get(import: CHandle, offset: i64, target: Consumer, length: usize) -> Cod
     })
 }
 
-/// Whether items may be where they are said to be.
+/// Checks that segment offset and memory are aligned for items of `T`.
 fn check_alignment<T: Item>(offset: u64, memory: Consumer) -> Result<()> {
     let aligned = offset.is_multiple_of(T::SIZE as u64) && memory.address().is_multiple_of(T::SIZE);
     if aligned || memory.is_null() {

@@ -1,4 +1,4 @@
-//! Vectors: putv and getv.
+//! Vector transfers: putv and getv.
 
 use std::sync::atomic::AtomicU8;
 
@@ -20,11 +20,11 @@ const ADDRESS: i32 = 2;
 /// `RSM_MAX_SGIOREQS`.
 const MOST: usize = 16;
 
-/// Where the bytes of an entry are here.
+/// The local side of an entry.
 #[derive(Clone, Copy)]
 enum Local<'m> {
     Handle(LocalMemoryId),
-    /// From the offset on, as many as move.
+    /// Exactly the bytes to transfer, from the offset on.
     Bytes(&'m [AtomicU8]),
 }
 
@@ -39,8 +39,9 @@ struct Entry<'m> {
 
 impl<'m> Entry<'m> {
     /// # Errors
-    /// BAD_SGIO: there is no such type. BAD_ADDR: the memory is not there, or may not be used like that. BAD_LENGTH: it would go
-    /// beyond all memory.
+    /// - BAD_SGIO: there is no such type.
+    /// - BAD_ADDR: the memory does not exist, or does not allow the access.
+    /// - BAD_LENGTH: the range does not fit in the address space.
     fn new(given: &'m IoVector, loopback: bool, needed: Access) -> Result<Self> {
         let (offset, length) = (given.local_offset, given.length);
         let remote_offset = given.remote_offset as u64;
@@ -77,7 +78,7 @@ impl<'m> Entry<'m> {
         }
     }
 
-    /// One that moves nothing.
+    /// Returns an entry that transfers nothing.
     const fn nothing() -> Self {
         Self {
             local: Local::Bytes(&[]),
@@ -112,7 +113,7 @@ impl<'m> Entry<'m> {
     }
 }
 
-/// Which way.
+/// Direction of a transfer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Direction {
     Put,
@@ -140,12 +141,12 @@ fn run(vector: Out<ScatterGather>, direction: Direction) -> Result<()> {
         Ok(()) => 0,
         Err((_, residual)) => *residual,
     };
-    // Nothing but the residual is the callee's to write (RSMPV-09, RSMPV-58).
+    // Only the residual is written (RSMPV-09, RSMPV-58).
     vector.put_residual(residual);
     outcome.map_err(|(error, _)| error)
 }
 
-/// Says why it failed, and how many entries are left.
+/// Transfers the entries; on failure returns the error and the number of entries left.
 fn moved(asked: &ScatterGather, direction: Direction) -> std::result::Result<(), (RsmError, u64)> {
     let count = asked.request_count;
     let before = |error| (error, count);
@@ -167,7 +168,7 @@ fn moved(asked: &ScatterGather, direction: Direction) -> std::result::Result<(),
         .map_err(Outcome::from));
         let length = usize::try_from(count).ok().filter(|count| (1..=MOST).contains(count));
         let Some(length) = length.filter(|_| !asked.vector.is_null()) else {
-            // What concerns the handle comes first; without entries the engine says nothing else.
+            // Errors of the handle come first; without entries the engine reports no others.
             let refusal = go(&[], VectorFlags::empty()).map_err(|outcome| outcome.error);
             let refusal = refusal.err().unwrap_or(RsmError::BadScatterGather);
             let bad_address = refusal == RsmError::BadScatterGather && length.is_some();
@@ -189,7 +190,7 @@ fn moved(asked: &ScatterGather, direction: Direction) -> std::result::Result<(),
                 }
             }
         }
-        // A device says no more of memory than that it could not take it.
+        // A device only reports that it could not take the memory.
         let explained = |outcome: &Outcome, begun: usize| {
             let failed = given.get(begun.saturating_sub(outcome.residual));
             match failed.filter(|failed| failed.kind == ADDRESS) {
@@ -207,7 +208,7 @@ fn moved(asked: &ScatterGather, direction: Direction) -> std::result::Result<(),
                 (error, outcome.residual.min(length) as u64)
             });
         };
-        // Those before it are moved as if it were not there; nobody is signalled.
+        // The entries before it are transferred as if it were not there; no signal is posted.
         let good = entries.len();
         if good == 0 {
             entries.push(Entry::nothing());
@@ -223,7 +224,7 @@ fn moved(asked: &ScatterGather, direction: Direction) -> std::result::Result<(),
     })
 }
 
-/// How a vector failed, or why it was not begun.
+/// A failure of a vector, or the reason why it was not started.
 struct Outcome {
     error: RsmError,
     residual: usize,
@@ -240,7 +241,7 @@ impl From<VectorError> for Outcome {
 
 impl From<RsmError> for Outcome {
     fn from(error: RsmError) -> Self {
-        // Longer than any vector: none of it is done.
+        // Larger than any vector: no entry was transferred.
         Self {
             error,
             residual: MOST,
@@ -248,5 +249,5 @@ impl From<RsmError> for Outcome {
     }
 }
 
-/// The handle by which entries name local memory.
+/// An entry's field for local memory has room for a handle.
 const _: () = assert!(size_of::<CHandle>() == size_of::<crate::boundary::Consumer>());

@@ -1,6 +1,6 @@
-//! The calls, under the names that C has for them: each goes to the provider whose handle its first argument is.
+//! The calls under their C names; each goes to the provider of its first argument's handle.
 //!
-//! What each does is written in the folder `manual`, of which the pages of the manual are made as well.
+//! The files of the folder `manual` document each call, and the manual pages are made of them too.
 
 use dat_core::Error;
 
@@ -15,7 +15,7 @@ use crate::calls_of_dat_1_2;
 /// A return value.
 pub type Code = u32;
 
-// A thread that is cancelled in a wait leaves by these, which have nothing to drop.
+// A thread that is cancelled in a wait unwinds through these functions, which have nothing to drop.
 macro_rules! define {
     (
         providers {
@@ -44,7 +44,7 @@ macro_rules! define {
             }
         )*
 
-        /// Slots of the table and the calls that are made through them.
+        /// Slots of the table, and the calls that use them.
         #[cfg(test)]
         pub(crate) const SLOTS: &[(usize, &str)] = &[$(($slot, stringify!($name))),*];
     };

@@ -1,4 +1,4 @@
-//! What is so in 1.2.
+//! Numbers and types of DAT 1.2.
 
 use std::fmt::Debug;
 

@@ -1,4 +1,4 @@
-//! Whose a handle is: ours, or of a provider that registered itself.
+//! The owner of a handle: this library, or a provider that registered itself.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,15 +7,15 @@ use super::types::Guest;
 use crate::boundary::first_word;
 use crate::handles::CHandle;
 
-/// Whether anybody ever registered.
+/// Set once a provider has registered.
 static ANYBODY: AtomicBool = AtomicBool::new(false);
 
-/// Somebody is registered from now on.
+/// Notes that a provider registers.
 pub(super) fn expect() {
     ANYBODY.store(true, Ordering::Relaxed);
 }
 
-/// The provider whose handle this is; `None` if it is ours or nobody's.
+/// Returns the provider of a handle; `None` if it is this library's or not a handle.
 #[inline(always)]
 pub(super) fn provider_of(handle: CHandle) -> Option<Guest> {
     if ANYBODY.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! Calls that 1.2 has in another form than 2.0.
+//! Calls that have another form in 1.2 than in 2.0.
 
 use super::edition::V1;
 use crate::boundary::{In, LongTriplet, Out, RegionDescription};
@@ -61,7 +61,7 @@ pub(super) extern "C" fn rmr_bind(
     code::<V1>(rmr::bind(wanted))
 }
 
-/// Carries no data to the peer.
+/// Rejects a request, without data for the peer.
 pub(super) extern "C-unwind" fn cr_reject(cr: CHandle) -> Code {
     sheltered::<V1>(|| cr::reject(cr, &[]))
 }

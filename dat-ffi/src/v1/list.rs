@@ -1,7 +1,9 @@
-//! The calls of DAT 1.2, once.
+//! The list of the calls of DAT 1.2.
 
-/// Gives the list of all calls to a macro: name and arguments; for those that a provider has, the slot of its table and what ours
-/// does; for the others, what the registry does.
+/// Passes the list of all calls to a macro.
+///
+/// Each entry has name and arguments. Entries of `providers` have the slot in a provider's table
+/// and the function of this library. Entries of `registry` have the function of the registry.
 #[macro_export]
 macro_rules! calls_of_dat_1_2 {
     ($with:ident) => {

@@ -1,8 +1,9 @@
 //! DAT 1.2: the library `libdat`, with a registry of its own.
 //!
-//! A handle that is not ours is that of a provider that registered itself, or nothing: its first word is read by the kernel, and has
-//! to be the address of a registered table. So any value is safe to pass while all providers are ours; a stale handle of a guest that
-//! still begins with its table goes to the guest.
+//! A foreign handle is that of a provider that registered itself, or not a handle. The kernel reads
+//! its first word, which must be the address of a registered table. So any value may be passed
+//! while no other provider is registered. A stale handle of another provider goes to that provider
+//! if it still begins with its table.
 
 pub(crate) mod calls;
 mod edition;
@@ -14,7 +15,7 @@ mod registry;
 pub use calls::*;
 pub use registry::dat_provider_explain;
 
-/// What the arguments of the calls are, under the names that the list of them uses.
+/// Types of the arguments, under the names in the list of calls.
 pub mod types {
     pub use super::edition::V1;
     pub use crate::boundary::{

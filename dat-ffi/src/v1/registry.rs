@@ -1,6 +1,7 @@
-//! The registry: who provides the adapter of a name.
+//! The registry: the provider of each adapter name.
 //!
-//! The lines of `dat.conf` that are for 1.x, or, if there is no such line, the devices that are found; and whoever registers itself.
+//! Providers are the lines of `dat.conf` for 1.x, or the discovered devices if there is no such
+//! line, and providers that register themselves.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -31,19 +32,19 @@ static PROVIDERS: Providers<FUNCTIONS_1_2> = Providers::new(Rules {
 
 /// Bytes of the longest name.
 const LONGEST: usize = 255;
-/// A slot of the table.
+/// Slot of `dat_ia_close` in a provider's table.
 const CLOSE: usize = 2;
 
-/// The devices of this host.
+/// Lists the devices of this host.
 ///
 /// # Errors
-/// INSUFFICIENT_RESOURCES (DEVICE): for want of descriptors it cannot be known what there is.
+/// INSUFFICIENT_RESOURCES (DEVICE): there are no descriptors to list the devices with.
 fn found() -> Result<Vec<Discovered>> {
     let registered = Registered {
         major: 1,
         minor: 2,
         is_thread_safe: false,
-        // Nobody calls through a table.
+        // No call goes through a table.
         provider: 0,
     };
     let devices = devices::found()?.into_iter();
@@ -52,14 +53,16 @@ fn found() -> Result<Vec<Discovered>> {
     Ok(registered.collect())
 }
 
-/// The open adapters of guests, by their handles, with the number of the guest for each time that one was opened: guests may give
-/// the same handle for several.
+/// Open adapters of other providers, by handle.
+///
+/// A handle has the number of its provider once for each open, because a provider may return the
+/// same handle several times.
 fn open_adapters() -> InheritedGuard<'static, BTreeMap<usize, Vec<u64>>> {
     static OPEN: Inherited<BTreeMap<usize, Vec<u64>>> = Inherited::new(BTreeMap::new());
     OPEN.lock()
 }
 
-/// An adapter of a guest is open, once more perhaps.
+/// Notes an open of another provider's adapter.
 fn opened(ia: CHandle, number: u64) {
     open_adapters()
         .entry(ia.address())
@@ -67,7 +70,7 @@ fn opened(ia: CHandle, number: u64) {
         .push(number);
 }
 
-/// Whose adapter it is, which is open once less.
+/// Removes one open of an adapter; returns the number of its provider.
 fn closing(ia: CHandle) -> Option<u64> {
     let mut all = open_adapters();
     let numbers = all.get_mut(&ia.address())?;
@@ -78,7 +81,7 @@ fn closing(ia: CHandle) -> Option<u64> {
     number
 }
 
-/// A library that cannot be loaded, or is no provider, leaves the turn to the next that will do.
+/// Opens an adapter; tries the next fitting entry if a library does not load or is no provider.
 ///
 /// Spec: IAO-01..08, REGL-05
 pub(super) fn open(
@@ -146,8 +149,8 @@ pub(super) fn close(ia: CHandle, flags: u32) -> Code {
     let Some(guest) = foreign::provider_of(ia) else {
         return ia::close::<V1>(ia, flags);
     };
-    // Taken out before the guest is asked: another adapter may be at this address as soon as it is closed. Until the release below the
-    // guest stays.
+    // Removed before the provider closes it, because another adapter may get this handle as soon as
+    // it is closed. The provider stays until the release below.
     uncancelled(|| {
         let number = closing(ia);
         let returned = guest.call(CLOSE, (ia, flags));
@@ -160,7 +163,7 @@ pub(super) fn close(ia: CHandle, flags: u32) -> Code {
     })
 }
 
-/// Whose table is at an address.
+/// Returns the provider whose table is at an address.
 pub(super) fn entered_at(address: usize) -> Option<Guest> {
     PROVIDERS.entered_at(address)
 }
@@ -170,7 +173,7 @@ pub(super) fn list(most: i32, count: Out<i32>, places: List<Out<ProviderInfo>>) 
     sheltered::<V1>(|| PROVIDERS.list(most, count, places))
 }
 
-/// Refuses those of other editions, whose tables and structures are others.
+/// Registers a provider; refuses one of another edition, whose table and structures differ.
 ///
 /// Spec: REGA-01, REGA-02
 pub(super) fn add(provider: Option<Guest>, info: In<ProviderInfo>) -> Code {
@@ -186,7 +189,9 @@ pub(super) fn remove(provider: Option<Guest>, info: In<ProviderInfo>) -> Code {
     sheltered::<V1>(|| PROVIDERS.remove(provider, info))
 }
 
-/// Why a line of `dat.conf` with our library opens no adapter; null if it may open one. `dat registry --check` asks.
+/// Explains why a line with this library opens no adapter, for `dat registry --check`.
+///
+/// Null if it may open one.
 pub extern "C" fn dat_provider_explain(info: In<ProviderInfo>, instance_data: Text) -> StaticText {
     devices::explanation(1, info, instance_data)
 }

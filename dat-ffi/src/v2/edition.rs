@@ -1,4 +1,4 @@
-//! What is so in 2.0.
+//! Numbers and types of DAT 2.0.
 
 use std::fmt::Debug;
 
@@ -26,11 +26,13 @@ impl Edition for V2 {
     const PROVIDER_FIELDS: u64 = 0x7FFF_FFFF;
     const LMR_FIELDS: u32 = 0x7FF;
     const RMR_FIELDS: u32 = 0x7F;
-    /// The fields are 1, 2 and 3, and all of them 4, which is no mask; so every value up to 7 is one.
+    /// All values up to 7, because the numbers of the fields are no separate bits.
+    ///
+    /// The headers number them 1, 2 and 3, and all of them 4.
     const CNO_FIELDS: u32 = 0x7;
     const FIXED_EP_FIELDS: u64 = COMMUNICATION;
     const EXTENDED: bool = true;
-    /// Its programs send from memory that they asked to write alone.
+    /// Programs for 2.0 send from memory that they registered for writing only.
     const GRANTED: MemoryPrivileges = MemoryPrivileges::LOCAL_READ;
 
     fn ia_of(adapter: &Adapter) -> CHandle {
@@ -42,7 +44,7 @@ impl Edition for V2 {
         EpFields::from_bits_retain(stayed & BEFORE | (mask & MOVED) >> 1 | stayed & !BEFORE)
     }
 
-    /// The other way round than in 1.2.
+    /// The numbers are swapped, compared with 1.2.
     fn srq_state(state: SrqState) -> u32 {
         match state {
             SrqState::Error => 0,
@@ -50,7 +52,7 @@ impl Edition for V2 {
         }
     }
 
-    /// Counts without the support of one zone for all.
+    /// 2.0 has no number for `Same`, which gets that of `Shareable`.
     fn zone_support(support: PzSupport) -> u32 {
         match support {
             PzSupport::Unique => 0,
@@ -58,17 +60,18 @@ impl Edition for V2 {
         }
     }
 
-    /// Programs rely on it.
+    /// Programs rely on this error.
     fn no_memory() -> Error {
         Error::length()
     }
 }
 
-/// `DAT_EP_FIELD_COMM`, which 1.2 does not have: all fields behind it have moved up by one bit, as far as there was room.
+/// `DAT_EP_FIELD_COMM`, which 1.2 lacks. In 2.0, the fields above it are one bit higher, as far as
+/// there was room.
 const COMMUNICATION: u64 = 0x4;
-/// The fields before it.
+/// The fields below `COMMUNICATION`.
 const BEFORE: u64 = COMMUNICATION - 1;
-/// The fields that have moved, where they are now.
+/// The fields that have moved, at their bits in 2.0.
 const MOVED: u64 = 0xFF8;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The extensions for InfiniBand, as far as they are there: RDMA Writes with a number, and atomic operations.
+//! The extensions for InfiniBand that are supported: RDMA Writes with immediate data, atomics.
 
 use dat_core::Error;
 use dat_core::backend::Extensions;
@@ -19,7 +19,7 @@ const FETCH_AND_ADD: u32 = 0;
 const COMPARE_AND_SWAP: u32 = 1;
 const WRITE_IMMEDIATE: u32 = 2;
 
-/// A call of `dat_extension_op`. Arguments are read only of operations that the device has.
+/// Runs a call of `dat_extension_op`; reads arguments only of operations that the device has.
 ///
 /// Spec: DTO-04..07
 pub(super) extern "C" fn operation(
@@ -70,7 +70,7 @@ pub(super) extern "C" fn operation(
     })())
 }
 
-/// What an event tells of an operation beside what those of others do: `DAT_IB_DTOS`, and `DAT_IB_EXTENSION_EVENT_DATA`.
+/// Returns the data of an extended event: `DAT_IB_DTOS` and `DAT_IB_EXTENSION_EVENT_DATA`.
 pub(crate) fn told_of(completion: &ExtendedCompletion) -> (u32, [u64; 8]) {
     let (operation, kind, number) = match completion.operation {
         ExtendedOperation::WriteImmediate => (8, 2, 0),

@@ -1,4 +1,4 @@
-//! Calls that 2.0 has in another form than 1.2.
+//! Calls that have another form in 2.0 than in 1.2.
 
 use dat_core::backend::Extensions;
 use dat_core::flags::{HandleKind, LmrFields, MemoryPrivileges};
@@ -27,7 +27,9 @@ pub(super) extern "C-unwind" fn open_thread_safe(
     sheltered::<V2>(|| open(name, async_evd_min_qlen, async_evd, ia, true))
 }
 
-/// `dat_ia_open` of a provider that is registered as not thread-safe. It is, all the same.
+/// `dat_ia_open` of a provider that is registered as not thread-safe.
+///
+/// It is thread-safe all the same.
 pub(super) extern "C-unwind" fn open_for_one_thread(
     name: Text,
     async_evd_min_qlen: i32,
@@ -52,7 +54,7 @@ fn open(
     })
 }
 
-/// No two adapters of ours take each other's connections over.
+/// Answers that no adapter takes over the connections of another one.
 pub(super) extern "C-unwind" fn ha_related(ia: CHandle, _name: In<u8>, answer: Out<u32>) -> Code {
     sheltered::<V2>(|| {
         adapter(ia)?;
@@ -61,7 +63,7 @@ pub(super) extern "C-unwind" fn ha_related(ia: CHandle, _name: In<u8>, answer: O
     })
 }
 
-/// Refuses addresses in regions that begin with zero, which no backend has, and unknown kinds of addresses.
+/// Refuses zero-based addresses, which no backend has, and unknown address types.
 fn check_address_type(address_type: u32, position: u8) -> Result<()> {
     match address_type {
         0 => Ok(()),
@@ -73,7 +75,10 @@ fn check_address_type(address_type: u32, position: u8) -> Result<()> {
 /// `DAT_IB_MEM_PRIV_REMOTE_ATOMIC`.
 const ATOMIC: u32 = 0x40;
 
-/// The privileges without the one for atomic operations, which peers have who may both read and write.
+/// Returns the privileges without the one for atomic operations.
+///
+/// Peers that may both read and write may use atomics; without both, the privilege is refused.
+/// Unchanged if the device has no atomics.
 fn without_atomics(adapter: &Adapter, privileges: u32) -> Result<u32> {
     let known = with_device!(adapter, opened => opened.ia.extensions());
     if privileges & ATOMIC == 0 || !known.contains(Extensions::FETCH_AND_ADD) {
@@ -125,7 +130,9 @@ pub(super) extern "C-unwind" fn lmr_create(
     })
 }
 
-/// Positions of arguments are those of 1.2 in the calls of both; 2.0 has the region and the kind of address in between.
+/// Converts the argument position in an error from 1.2 to 2.0.
+///
+/// 2.0 has the region and the address type as additional arguments.
 fn moved(error: Error) -> Error {
     let position = match (error.kind(), error.subtype()) {
         (ErrorKind::InvalidParameter, Subtype::InvalidArg2) => 3,
@@ -139,8 +146,9 @@ fn moved(error: Error) -> Error {
     Error::invalid_argument(position).because(error.cause())
 }
 
-/// The region is named twice, by handle and by the context of the piece; both have to name the same. To unbind, with a piece of no
-/// length, it need not be named.
+/// Binds a window; the region's handle and the segment's context must name the same region.
+///
+/// To unbind, with a segment of length 0, no region need be named.
 pub(super) extern "C" fn rmr_bind(
     rmr: CHandle,
     lmr: CHandle,
@@ -179,7 +187,7 @@ pub(super) extern "C" fn rmr_bind(
     })())
 }
 
-/// Carries private data to the peer.
+/// Rejects a request, with private data for the peer.
 pub(super) extern "C-unwind" fn cr_reject(
     cr: CHandle,
     private_data_size: i32,

@@ -1,4 +1,4 @@
-//! DAT 2.0: what it has beside the calls that it shares with 1.2, and the provider that a registry loads.
+//! DAT 2.0: calls that differ from 1.2, and the provider that a registry loads.
 
 mod edition;
 pub(crate) mod extension;
@@ -11,7 +11,7 @@ pub use crate::boundary::{In, Plain, ProviderInfo, StaticText, Text};
 pub(crate) use edition::V2;
 pub use registry::{explain, register, unregister};
 
-/// What the arguments of the calls are.
+/// Types of the arguments.
 pub mod types {
     pub use super::edition::V2;
     pub use crate::boundary::{

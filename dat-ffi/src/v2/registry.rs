@@ -1,4 +1,4 @@
-//! Entering ourselves into the registry that has loaded us.
+//! Registration of this provider with the registry that loaded it.
 
 use std::ffi::{CStr, CString};
 
@@ -9,10 +9,10 @@ use crate::boundary::{
 };
 use crate::devices::{Named, explanation};
 
-/// A line of `dat.conf` that we were called for.
+/// A line of `dat.conf` that the registry loaded this provider for.
 #[derive(Clone)]
 pub(super) struct Entry {
-    /// In whatever encoding: the registry compares bytes.
+    /// Text of any encoding: the registry compares bytes.
     name: CString,
     info: ProviderInfo,
     pub(super) device: Named,
@@ -20,7 +20,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// What adapters opened by this entry are to tell of it.
+    /// Returns the data that adapters of this entry report about it.
     pub(super) fn registered(&self) -> Registered {
         Registered {
             major: self.info.major,
@@ -41,9 +41,9 @@ fn entries() -> InheritedGuard<'static, Vec<Entry>> {
     ENTRIES.lock()
 }
 
-/// Enters the provider of a line of `dat.conf` into the registry that calls; if the registry does not want it, nothing happens.
+/// Registers the provider of a line of `dat.conf`; does nothing more if the registry refuses.
 pub fn register(info: In<ProviderInfo>, instance_data: Text) {
-    // The table is that of 2.0; a registry of another edition would call it with other structures.
+    // The table is that of 2.0; a registry of another edition would pass other structures to it.
     let Some(info) = info.get().filter(|info| info.major == 2) else {
         return;
     };
@@ -53,7 +53,8 @@ pub fn register(info: In<ProviderInfo>, instance_data: Text) {
     let words = instance_data.get().unwrap_or_default();
     let device = Named::parse(&words.to_string_lossy(), &name.to_string_lossy());
     let mut entries = entries();
-    // A line whose last adapter was closed comes again; its table stays, because handles lead to it.
+    // A line whose last adapter was closed is loaded again. Its table stays, because handles lead
+    // to it.
     let known = entries.iter_mut().find(|entry| entry.is_of(&info));
     let table = match known {
         Some(entry) => {
@@ -75,12 +76,12 @@ pub fn register(info: In<ProviderInfo>, instance_data: Text) {
     let _wanted: bool = Registry::add(table, &info);
 }
 
-/// Why a line of `dat.conf` opens no adapter by this provider; null if it may open one.
+/// Explains why a line of `dat.conf` opens no adapter by this provider; null if it may.
 pub fn explain(info: In<ProviderInfo>, instance_data: Text) -> StaticText {
     explanation(2, info, instance_data)
 }
 
-/// Takes the provider of a line of `dat.conf` out of the registry.
+/// Removes the provider of a line of `dat.conf` from the registry.
 pub fn unregister(info: In<ProviderInfo>) {
     let Some(info) = info.get() else {
         return;
@@ -94,8 +95,10 @@ pub fn unregister(info: In<ProviderInfo>) {
     }
 }
 
-/// The entry of a name that is registered as thread-safe or not. The registry does not say for which line an adapter is opened, so of
-/// lines that differ in version alone the first stands for all.
+/// Returns the entry with this name and thread safety.
+///
+/// The registry does not tell which line an adapter is opened for. So the first of the lines that
+/// differ only in version stands for all.
 pub(super) fn find(name: &CStr, is_thread_safe: bool) -> Option<Entry> {
     let is_meant =
         |entry: &&Entry| *entry.name == *name && (entry.info.is_thread_safe != 0) == is_thread_safe;

@@ -9,10 +9,10 @@ use super::{extension, forms};
 use crate::boundary::{FUNCTIONS, Table};
 use crate::calls::{cno, connect, context, cr, ep, evd, ia, lmr, post, psp, pz, rmr, rsp, srq};
 
-/// Casts functions of whatever signature to addresses, in the order of `DAT_PROVIDER`.
+/// Casts functions of any signature to addresses, in the order of `DAT_PROVIDER`.
 macro_rules! functions {
     ($($slot:ident = $function:expr,)*) => {
-        /// The names of the slots, as the headers have them without `_func`.
+        /// Names of the slots in the headers, without `_func`.
         #[cfg(test)]
         pub(crate) const NAMES: [&str; FUNCTIONS] = [$(stringify!($slot)),*];
 

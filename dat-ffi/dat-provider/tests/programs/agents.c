@@ -1,5 +1,5 @@
-/* Agents of notification objects: who frees one waits for its calls and for no others, and an agent is called once or, if its object is
- * freed first, not at all. */
+/* Agents of notification objects. A free waits for the calls of its object's agent and for no
+ * others. An agent is called once, or not at all if its object is freed first. */
 #include "check.h"
 
 #include <sched.h>
@@ -36,7 +36,7 @@ static DAT_IA_HANDLE opened(void)
     return ia;
 }
 
-/* A notification object with an agent, and a dispatcher of it. */
+/* A notification object with an agent, and a dispatcher that notifies it. */
 struct object {
     DAT_CNO_HANDLE cno;
     DAT_EVD_HANDLE evd;
@@ -51,7 +51,7 @@ static void make(struct object *object, DAT_IA_HANDLE ia, void (*function)(DAT_P
     OK(dat_evd_create(ia, 8, object->cno, DAT_EVD_SOFTWARE_FLAG, &object->evd));
 }
 
-/* The object alone; its dispatcher stays. */
+/* Frees the object, but not its dispatcher. */
 static void free_object(struct object *object)
 {
     OK(dat_evd_modify_cno(object->evd, DAT_HANDLE_NULL));
@@ -73,7 +73,7 @@ static void patient(DAT_PVOID data, DAT_EVD_HANDLE evd)
     ended++;
 }
 
-/* While an agent is called, objects of others are freed; its own is freed when the call is over. */
+/* Frees another object during a call of an agent; frees the agent's own object after the call. */
 static void other_objects_are_freed_meanwhile(void)
 {
     DAT_IA_HANDLE ia = opened();
@@ -103,7 +103,7 @@ static void freeing(DAT_PVOID data, DAT_EVD_HANDLE evd)
     ended++;
 }
 
-/* All are being called, and each agent frees the object of the next one. */
+/* All agents are called at once, and each frees the object of the next one. */
 static void agents_free_each_other(int count)
 {
     DAT_IA_HANDLE ia = opened();
@@ -179,7 +179,7 @@ static void counting(DAT_PVOID data, DAT_EVD_HANDLE evd)
     begun++;
 }
 
-/* When the close has returned each agent has been called, be it for an event or for the close. */
+/* When the close has returned, each agent has been called once, for an event or for the close. */
 static void closed_while_it_is_about_to_be_called(void)
 {
     pthread_t thread;

@@ -1,4 +1,5 @@
-/* Any value for any handle, in whichever argument: refused by our registry, and nothing is followed. */
+/* Any value for any handle, in every argument: the registry of this project refuses it and
+ * follows none. */
 #include "check.h"
 
 #include <netinet/in.h>
@@ -23,7 +24,7 @@ static DAT_RMR_TRIPLET rmr_piece;
 
 #define REFUSED(call) EXPECT(DAT_INVALID_HANDLE, call)
 
-/* All calls with the handle as their first one. */
+/* Makes all calls with the handle as their first argument. */
 static void as_first(DAT_HANDLE h)
 {
     static char room[1024];
@@ -117,7 +118,7 @@ static void as_first(DAT_HANDLE h)
     CHECK(made == NULL);
 }
 
-/* All other places for handles. */
+/* Passes the handle in all other arguments. */
 static void beside(DAT_HANDLE h)
 {
     DAT_HANDLE made = NULL, ia = NULL;
@@ -187,7 +188,7 @@ int main(void)
     struct side closed = open_side("mock0", DAT_MEM_PRIV_ALL_FLAG);
     DAT_PZ_HANDLE freed;
 #ifdef EDITION_1_2
-    /* With somebody else registered, whose a handle is has to be looked up behind it. */
+    /* With another provider registered, the library reads the word at each handle. */
     static DAT_PROVIDER table;
     static DAT_PROVIDER_INFO info = {"other", 1, 2, DAT_FALSE};
 #else
@@ -223,7 +224,8 @@ int main(void)
         beside((void *)(state >> (index % 40)));
     }
 
-    /* Of another kind: the adapter's number where there should be an object, and its own handle where there should be a number. */
+    /* Wrong kinds: the adapter's number in place of an object, its own handle in place of a
+     * number. */
     beside(side.ia);
 #ifndef EDITION_1_2
     OK(dats_get_ia_handle(side.ia, &own));
@@ -241,7 +243,7 @@ int main(void)
         EXPECT_CODE(DAT_INVALID_HANDLE, NULL_EVD, dat_evd_query(NULL, DAT_EVD_FIELD_ALL, &evd));
     }
 
-    /* Everything still works. */
+    /* All objects still work. */
     OK(dat_ep_free(side.endpoint));
     free_side(&side);
     return 0;

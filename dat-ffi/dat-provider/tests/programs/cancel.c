@@ -1,4 +1,4 @@
-/* Threads that are cancelled while they wait: they end, and leave nothing behind. */
+/* Threads that are cancelled in waits: they end, and hold nothing afterwards. */
 #include "check.h"
 #include "waiter.h"
 
@@ -9,7 +9,7 @@ static atomic_int cleaned;
 static void clean(void *unused)
 {
     (void)unused;
-    /* The wait is over before what the program put there runs. */
+    /* The wait is over before the cleanup handler of the program runs. */
     OK(dat_evd_set_unwaitable(evd));
     OK(dat_evd_clear_unwaitable(evd));
     cleaned++;
@@ -47,7 +47,7 @@ static void *wait_for_notification(void *unused)
     return NULL;
 }
 
-/* May not be cancelled, in two ways, and ends by an event. */
+/* Disables cancellation in two ways and ends by an event. */
 static void *wait_undisturbed(void *unused)
 {
     DAT_EVENT event;
@@ -85,7 +85,7 @@ int main(void)
     OK(dat_cno_create(side.ia, DAT_OS_WAIT_PROXY_AGENT_NULL, &cno));
     OK(dat_evd_create(side.ia, 4, cno, DAT_EVD_SOFTWARE_FLAG, &evd));
 
-    /* Of two that are waited for one comes, and stays. */
+    /* Of two events that the wait needs, one comes, and stays queued. */
     for (round = 1; round <= 3; round++) {
         waiter = begin(wait_for_two);
         post();
@@ -99,7 +99,8 @@ int main(void)
     }
     cancel(begin(wait_again_and_again));
 
-    /* A wait of several slices is one wait: nobody else waits in between, and it keeps its threshold. */
+    /* A wait of several slices is one wait: no other wait begins meanwhile, and its threshold
+     * stays. */
     waiter = begin(wait_for_two);
     post();
     for (round = 0; round < 400; round++) {
@@ -119,7 +120,7 @@ int main(void)
     CHECK(result == &begun);
     OK(dat_evd_dequeue(evd, &event));
 
-    /* A notification object: what notifies it after that is for the next one who waits. */
+    /* A notification object: after the cancellation, the next waiter gets the notification. */
     (void)dat_cno_wait(cno, 0, &fired);
     EXPECT(DAT_QUEUE_EMPTY, dat_cno_wait(cno, 1000, &fired));
     for (round = 0; round < 3; round++) {
@@ -130,7 +131,7 @@ int main(void)
         OK(dat_evd_dequeue(evd, &event));
     }
 
-    /* Nothing keeps the objects, nor the adapter. */
+    /* No wait holds the objects or the adapter any more. */
     OK(dat_evd_free(evd));
     OK(dat_cno_free(cno));
     free_side(&side);

@@ -1,11 +1,12 @@
-/* A thread whose cancellation is pending in every call but waits, `cancelled [ADAPTER]`: no call ends it, and each does its work. GEN-01 */
+/* A cancellation is pending in every call but waits, `cancelled [ADAPTER]`: all calls complete.
+ * GEN-01 */
 #include "check.h"
 
 #include <sched.h>
 
 static const char *name = "mock0";
 
-/* The call that the thread is in, and whether it got to the end of all. */
+/* The current call of the thread, and a flag that it made them all. */
 static const char *volatile now = "none";
 static volatile int ended;
 #define DONE(call)                                                                                                      \
@@ -14,7 +15,7 @@ static volatile int ended;
         OK(call);                                                                                                       \
     } while (0)
 
-/* The next event, without a wait. */
+/* Polls for the next event. */
 static DAT_EVENT polled(DAT_EVD_HANDLE evd, DAT_EVENT_NUMBER number)
 {
     DAT_EVENT event;

@@ -1,5 +1,5 @@
-/* What the test programs share: checks that name their line, and the first adapter. With EDITION_1_2 they are programs for DAT 1.2, and
- * what they write in the form of 2.0 is put into that of 1.2. */
+/* Shared by the test programs: checks that print their line, and the first adapter. With
+ * EDITION_1_2 they are programs for DAT 1.2, and macros convert the calls of 2.0. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -9,10 +9,10 @@
 #define DAT_TARGET target_address
 typedef DAT_VLEN DAT_SEG_LENGTH;
 
-/* 1.2 does not say in completions what was done. */
+/* Completions of 1.2 do not name the operation. */
 typedef enum { DAT_DTO_SEND, DAT_DTO_RDMA_WRITE, DAT_DTO_RDMA_READ, DAT_DTO_RECEIVE } DAT_DTOS;
 
-/* Arguments that 1.2 does not have. */
+/* Arguments that 1.2 lacks. */
 #define dat_lmr_create(ia, type, description, length, zone, privileges, address_type, ...) \
     (dat_lmr_create)(ia, type, description, length, zone, privileges, __VA_ARGS__)
 #define dat_rmr_bind(window, region, piece, privileges, address_type, ...) \
@@ -32,7 +32,7 @@ typedef enum { DAT_DTO_SEND, DAT_DTO_RDMA_WRITE, DAT_DTO_RDMA_READ, DAT_DTO_RECE
 
 #define SECOND 1000000u
 
-/* Ends the program unless a call returned the type, or, for a whole return code, just that. */
+/* Ends the program unless a call returned this type; a whole return code must match exactly. */
 #define EXPECT(type, call)                                                                                              \
     do {                                                                                                                \
         DAT_RETURN returned_ = (call);                                                                                  \
@@ -61,7 +61,7 @@ typedef enum { DAT_DTO_SEND, DAT_DTO_RDMA_WRITE, DAT_DTO_RDMA_READ, DAT_DTO_RECE
         }                                                                                                               \
     } while (0)
 
-/* An event of the number comes within seconds; others may not come. */
+/* Waits up to some seconds for an event, which must have this number. */
 static inline DAT_EVENT next_event(DAT_EVD_HANDLE evd, DAT_EVENT_NUMBER number)
 {
     DAT_EVENT event;
@@ -107,7 +107,8 @@ static inline struct side open_side(const char *name, DAT_MEM_PRIV_FLAGS privile
     OK(dat_evd_create(side.ia, 16, DAT_HANDLE_NULL, DAT_EVD_CONNECTION_FLAG, &side.connections));
     OK(dat_evd_create(side.ia, 16, DAT_HANDLE_NULL, DAT_EVD_CR_FLAG, &side.arrivals));
     side.memory = calloc(1, BYTES);
-    /* What is closed abruptly is not freed; it is no leak as long as somebody knows it. */
+    /* An abrupt close does not free this memory. The array keeps leak checkers from reporting
+     * it. */
     CHECK(sides < MOST_SIDES);
     memory_of_sides[sides++] = side.memory;
     description.for_va = side.memory;
@@ -156,7 +157,7 @@ static inline DAT_DTO_COOKIE cookie(DAT_UINT64 value)
     return cookie;
 }
 
-/* The next completion is a success of that cookie, endpoint, operation and length. */
+/* The next completion is a success with this cookie, endpoint, operation and length. */
 static inline void completed(DAT_EVD_HANDLE evd, DAT_EP_HANDLE ep, DAT_UINT64 value, DAT_DTOS operation, DAT_SEG_LENGTH length)
 {
     DAT_EVENT event = next_event(evd, DAT_DTO_COMPLETION_EVENT);
@@ -172,7 +173,7 @@ static inline void completed(DAT_EVD_HANDLE evd, DAT_EP_HANDLE ep, DAT_UINT64 va
     CHECK(data->transfered_length == length);
 }
 
-/* Connects an endpoint of one side to one of the other, whose service point listens there. */
+/* Connects an endpoint of one side to one of the other, whose service point has the qualifier. */
 static inline void connect_sides(struct side *near, struct side *far, DAT_CONN_QUAL qualifier)
 {
     DAT_IA_ATTR attributes;

@@ -1,5 +1,6 @@
-/* Calls while the heap is exhausted: each one succeeds or says INSUFFICIENT_RESOURCES and changes nothing, the process goes on, and when
- * there is memory again the call succeeds. The argument names the call to sweep; without one, all are, one after the other. */
+/* Calls while the heap is exhausted. Each one succeeds, or returns INSUFFICIENT_RESOURCES and
+ * changes nothing. The process goes on, and the call succeeds once there is memory again. The
+ * argument names the call to sweep; without one, all calls are swept in turn. */
 #include "exhausted.h"
 
 static const struct call CALLS[] = {
@@ -89,7 +90,7 @@ static const struct call CALLS[] = {
     {"dat_ep_recv_query", nothing, query_receives, nothing},
 };
 
-/* Calls that a process can begin with. */
+/* Calls that can be the first one of a process. */
 static const struct call FIRST[] = {
     {"dat_ia_openv", nothing, open_adapter, after_open},
     {"dat_strerror", nothing, strerror_of, nothing},
@@ -97,7 +98,7 @@ static const struct call FIRST[] = {
     {"dat_registry_add_provider", nothing, add_provider, after_add},
 };
 
-/* Whether a call made something while nothing can be allocated; it may be refused for that reason only. */
+/* Returns true if a call succeeded while no allocation does; only lack of memory may refuse it. */
 static int made_it(const char *name, DAT_RETURN code)
 {
     if (code != DAT_SUCCESS && DAT_GET_TYPE(code) != DAT_INSUFFICIENT_RESOURCES) {
@@ -113,7 +114,7 @@ static int made_it(const char *name, DAT_RETURN code)
 
 static void close_one(void) { OK(close_opened()); }
 
-/* The heap is exhausted for long, and the program makes whatever it can, again and again; then there is memory again, and all goes. */
+/* Makes objects again and again with an exhausted heap; once there is memory, all calls succeed. */
 static void go_on_without_memory(void)
 {
     static const struct {
@@ -133,7 +134,7 @@ static void go_on_without_memory(void)
     atomic_store(&is_scarce, 1);
     for (round = 0; round < ROUNDS; round++) {
         for (kind = 0; kind < KINDS; kind++) {
-            /* One service point has the qualifier, and one provider the name. */
+            /* Only one service point can have the qualifier, and only one provider the name. */
             if ((KIND[kind].make == make_psp || KIND[kind].make == add_provider) && number[kind] != 0) {
                 continue;
             }
@@ -157,7 +158,7 @@ static void go_on_without_memory(void)
         made = modified;
         made_it("an agent", give_agent());
     }
-    /* What exists can be freed without memory. */
+    /* Objects can be freed without memory. */
     for (kind = 0; kind < KINDS; kind++) {
         while (number[kind] != 0) {
             made = opened = all[kind][--number[kind]];
@@ -182,14 +183,14 @@ static void go_on_without_memory(void)
     opened = made = DAT_HANDLE_NULL;
 }
 
-/* Connections are asked for, handed off, accepted, rejected and ended without memory, as far as that goes. */
+/* Connects, hands off, accepts, rejects and disconnects without memory, as far as that succeeds. */
 static void connect_without_memory(void)
 {
     unsigned round, asked = 0;
     make_asker();
     OK(dat_ep_create(there.ia, there.zone, there.receives, there.requests, there.connections, NULL, &answerer));
     for (round = 0; round < 200; round++) {
-        /* Now and then there is memory between two rounds. */
+        /* In every third round some allocations succeed. */
         atomic_store(&left, round % 3 == 0 ? (long)round : 0);
         atomic_store(&is_scarce, 1);
         if (made_it("dat_ep_connect", connect_asker())) {

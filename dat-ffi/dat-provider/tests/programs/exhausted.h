@@ -1,4 +1,5 @@
-/* The calls that `exhausted.c` makes without memory, what prepares and undoes them, and what they could change. */
+/* Calls that `exhausted.c` makes without memory, their preparation and undoing, and the state
+ * that they could change. */
 #ifndef EXHAUSTED_H
 #define EXHAUSTED_H
 
@@ -17,7 +18,7 @@
 #include "sweep.h"
 
 static struct side here, there;
-/* What a call makes, or what is made for it. */
+/* The object that a call makes or uses. */
 static DAT_HANDLE made;
 /* An endpoint here that connects, and one there that accepts. */
 static DAT_EP_HANDLE asker, answerer;
@@ -27,7 +28,7 @@ static DAT_PSP_HANDLE listener, other_listener;
 static DAT_CNO_HANDLE cno;
 static DAT_OS_WAIT_PROXY_AGENT no_agent = DAT_OS_WAIT_PROXY_AGENT_NULL;
 static atomic_int agent_calls;
-/* Nobody has waited on the adapter of `made` yet, nor shall. */
+/* Set if no thread has waited on the adapter of `made` yet, and none may. */
 static int is_unwaited;
 
 static void count_call(DAT_PVOID data, DAT_EVD_HANDLE evd)
@@ -57,7 +58,7 @@ static void look_at_evd(char *text, DAT_EVD_HANDLE evd)
     DAT_COUNT count = -1;
     OK(dat_evd_query(evd, DAT_EVD_FIELD_ALL, &param));
     if (param.evd_state & DAT_EVD_STATE_WAITABLE && !(is_unwaited && evd == made)) {
-        /* A wait for more than there is counts what there is. */
+        /* A wait for more events than are queued returns their number. */
         EXPECT(DAT_TIMEOUT_EXPIRED, dat_evd_wait(evd, 0, param.evd_qlen, &event, &count));
     }
     tell(text, "dispatcher %p: %d %#x %p %#x, %d\n", evd, param.evd_qlen, param.evd_state, param.cno_handle, param.evd_flags, count);
@@ -105,7 +106,7 @@ static void look_at_queue(char *text)
          param.available_dto_count, param.outstanding_dto_count);
 }
 
-/* Everything that rows have in hand, and how many events wait. */
+/* Describes the objects that rows use, and the numbers of queued events. */
 static void look(char *text)
 {
     DAT_EP_HANDLE endpoints[] = {here.endpoint, there.endpoint, asker, answerer};
@@ -160,7 +161,7 @@ static void look(char *text)
     }
 }
 
-/* Defines a function that makes a call which succeeds, and forgets what it freed. */
+/* Defines a function for a call that succeeds; FREE also clears `made`. */
 #define DO(name, call) \
     static void name(void) { OK(call); }
 #define FREE(name, call) \
@@ -189,7 +190,8 @@ static void after_open(void)
     OK(close_opened());
     forget_opened();
 }
-/* An adapter with objects of all kinds that an abrupt close ends, an agent that it calls among them. */
+/* An adapter with objects of all kinds for an abrupt close, including an agent that the close
+ * calls. */
 static void before_abrupt_close(void)
 {
     DAT_OS_WAIT_PROXY_AGENT agent = {NULL, count_call};
@@ -301,7 +303,7 @@ static void after_bind(void)
     free_window();
 }
 
-/* Dispatchers and notification objects. */
+/* Event dispatchers and notification objects. */
 CALL(make_evd, dat_evd_create(here.ia, 200, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG | DAT_EVD_CONNECTION_FLAG, &made))
 FREE(free_evd, dat_evd_free(made))
 static void before_software(void) { OK(dat_evd_create(here.ia, 8, cno, DAT_EVD_SOFTWARE_FLAG, &made)); }
@@ -392,7 +394,7 @@ static DAT_RETURN wait_cno(void)
     DAT_RETURN code = dat_cno_wait(made, 1000, &evd);
     return DAT_GET_TYPE(code) == DAT_QUEUE_EMPTY || DAT_GET_TYPE(code) == DAT_TIMEOUT_EXPIRED ? DAT_SUCCESS : code;
 }
-/* An event whose notification object has an agent. */
+/* A dispatcher whose notification object has an agent. */
 static DAT_CNO_HANDLE called;
 static int calls_before;
 static void before_agent(void)
@@ -412,7 +414,7 @@ static void after_agent(void)
     OK(dat_cno_free(called));
 }
 
-/* Any object. */
+/* Objects of any kind. */
 static DAT_RETURN set_context(void)
 {
     DAT_CONTEXT context = {0};
@@ -580,7 +582,7 @@ static void before_request(void)
     OK(connect_asker());
     take_arrival();
 }
-/* A request that was never queried: `made` would be. */
+/* A request that was never queried; `look` would query `made`. */
 static DAT_CR_HANDLE unqueried;
 static void before_query(void)
 {
@@ -666,7 +668,7 @@ static void after_reset(void)
     free_answerer();
 }
 CALL(destroy_asker, dat_ep_free(asker))
-/* A connected endpoint that is freed: the other one is told. */
+/* A free of a connected endpoint, whose peer gets an event. */
 static void after_connected_free(void)
 {
     asker = DAT_HANDLE_NULL;

@@ -1,10 +1,11 @@
-/* The extensions for InfiniBand: a write whose number completes a receive, and atomic operations; where nobody asked for them there are none. */
+/* The extensions for InfiniBand: RDMA Writes with immediate data and atomics. Adapters without
+ * the option have none. */
 #include "check.h"
 #include <netinet/in.h>
 
 #include <dat2/dat_ib_extensions.h>
 
-/* The next event is of an operation beyond the interface: with that cookie, endpoint, operation and length, and of that kind. */
+/* The next event is extended, with this cookie, endpoint, operation, length and type. */
 static DAT_IB_EXTENSION_EVENT_DATA extended(DAT_EVD_HANDLE evd, DAT_EP_HANDLE ep, DAT_UINT64 value, unsigned operation,
                                             DAT_SEG_LENGTH length, DAT_IB_EXT_TYPE kind)
 {
@@ -33,7 +34,7 @@ static void put_number(char *memory, uint64_t number)
     memcpy(memory, &number, sizeof number);
 }
 
-/* Whether an attribute of the provider has that name. */
+/* Returns true if an attribute of the provider has this name. */
 static int has(DAT_IA_HANDLE ia, const char *name)
 {
     DAT_PROVIDER_ATTR attributes;
@@ -66,7 +67,7 @@ static void connected(void)
                 dat_ib_post_fetch_and_add(near.endpoint, 1, pieces, cookie(1), &remote, DAT_COMPLETION_DEFAULT_FLAG));
     connect_sides(&near, &far, 4711);
 
-    /* A write from two places, whose number completes the peer's receive. */
+    /* A write of two segments, whose immediate data completes a receive of the peer. */
     memcpy(near.memory, "to be", 5);
     memcpy(near.memory + 100, " written", 8);
     receive = piece(&far, 4000, 64);
@@ -81,7 +82,7 @@ static void connected(void)
     CHECK(memcmp(far.memory + 1000, "to be written", 13) == 0);
     CHECK(far.memory[4000] == 0);
 
-    /* Each atomic operation brings what was there before. */
+    /* Each atomic operation returns the former value. */
     put_number(far.memory + 64, 40);
     pieces[0] = piece(&near, 200, 8);
     remote = target(&far, 64, 8);
@@ -95,7 +96,7 @@ static void connected(void)
     extended(near.requests, near.endpoint, 14, DAT_IB_DTO_CMP_SWAP, 8, DAT_IB_CMP_AND_SWAP);
     CHECK(number_at(near.memory + 200) == 42 && number_at(far.memory + 64) == 7);
 
-    /* What may not be done is refused at once, and leaves everything as it is. */
+    /* Invalid operations are refused at once and change nothing. */
     remote = target(&far, 68, 8);
     EXPECT(DAT_INVALID_PARAMETER,
            dat_ib_post_fetch_and_add(near.endpoint, 1, pieces, cookie(1), &remote, DAT_COMPLETION_DEFAULT_FLAG));

@@ -1,4 +1,5 @@
-/* What a child has of its parent's adapters, and for itself, `fork [ADAPTER]`. GEN-03, GEN-04 */
+/* A child's access to its parent's adapters, and adapters of its own, `fork [ADAPTER]`. GEN-03,
+ * GEN-04 */
 #include "check.h"
 
 #include <stdatomic.h>
@@ -9,7 +10,7 @@ static DAT_CNO_HANDLE notifier;
 static DAT_RMR_HANDLE window;
 static const char *name = "mock0";
 
-/* Every call on what the parent has open is refused. */
+/* Every call on an open object of the parent is refused. */
 static void refused(void)
 {
     DAT_REGION_DESCRIPTION description;
@@ -69,7 +70,7 @@ static void refused(void)
     REFUSED(dat_ia_close(near.ia, DAT_CLOSE_ABRUPT_FLAG));
 }
 
-/* A message and a Write go from one side to the other, with other bytes each time. */
+/* Transfers a message and a Write from one side to the other, with other bytes each time. */
 static void move(struct side *from, struct side *to)
 {
     static int round;
@@ -111,7 +112,7 @@ static void child(int talks)
     DAT_COUNT more;
     refused();
     own = open_side(name, DAT_MEM_PRIV_ALL_FLAG);
-    /* No handle of one's own is one of the parent's. */
+    /* No handle of the child equals one of the parent. */
     CHECK(own.ia != near.ia && own.zone != near.zone && own.region != near.region);
     EXPECT(DAT_INVALID_HANDLE, dat_ia_close(near.ia, DAT_CLOSE_ABRUPT_FLAG));
     EXPECT(DAT_TIMEOUT_EXPIRED, dat_evd_wait(own.requests, 1000, 1, &event, &more));
@@ -128,7 +129,7 @@ static void child(int talks)
 
 static atomic_int over;
 
-/* Holds whatever locks calls hold. */
+/* Holds the locks of calls. */
 static void *busy(void *unused)
 {
     DAT_PZ_HANDLE zone;
@@ -143,7 +144,7 @@ static void *busy(void *unused)
     return NULL;
 }
 
-/* A child, and with a depth its own children, that ends with or without what a process does at its exit. */
+/* Forks a child, which forks its own for a greater depth; `ends` is `exit` or `_exit`. */
 static void forked(int depth, int talks, void (*ends)(int))
 {
     int status;
@@ -186,7 +187,7 @@ int main(int count, char **arguments)
             child(0);
             (round % 2 ? _exit : exit)(0);
         }
-        /* Bytes move while the child lives, and when it is gone. */
+        /* Bytes are transferred while the child lives, and after its end. */
         move(&near, &far);
         CHECK(waitpid(process, &status, 0) == process && status == 0);
         move(&far, &near);

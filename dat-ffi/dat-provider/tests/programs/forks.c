@@ -1,4 +1,5 @@
-/* Children of a process whose other threads are in calls of every kind: no call of a child waits for a thread that is not there. GEN-03, GEN-04, IAO-01 */
+/* Children of a process whose other threads are in all kinds of calls: no call of a child waits
+ * for a thread of its parent. GEN-03, GEN-04, IAO-01 */
 #include "check.h"
 
 #include <signal.h>
@@ -11,7 +12,7 @@
 static struct side side;
 static atomic_int over;
 
-/* The call that a child is in. */
+/* The current call of a child. */
 static const char *volatile now = "none";
 #define NOW(call) (now = #call, call)
 

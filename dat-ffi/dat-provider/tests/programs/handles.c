@@ -1,5 +1,6 @@
-/* Wrong handles: null, freed, of another kind, of another adapter, of a closed one. All of them are refused, none crashes. What the
- * registry follows before the provider is asked are its own matter: addresses that nobody handed out are not tried here. */
+/* Wrong handles: null, freed, of another kind, of another or closed adapter. All are refused,
+ * and none crashes. Handles that no provider returned are not tested here: the packaged registry
+ * follows them. */
 #include "check.h"
 
 #include <netinet/in.h>
@@ -10,7 +11,7 @@
 #define NO_MEMORY DAT_LENGTH_ERROR
 #endif
 
-/* Calls on a handle of one kind, whatever they need beside it. */
+/* Calls on a handle of one kind, with valid other arguments. */
 static DAT_RETURN on_pz(DAT_HANDLE handle)
 {
     DAT_PZ_PARAM param;
@@ -199,7 +200,7 @@ int main(void)
         CHECK(context.as_64 == (DAT_UINT64)(1000 + kind));
     }
 
-    /* What objects say of themselves, in handles that the consumer knows. */
+    /* Queries return handles that the consumer has. */
     OK(dat_pz_query(made[PZ], DAT_PZ_FIELD_ALL, &pz_param));
     CHECK(pz_param.ia_handle == side.ia);
     OK(dat_evd_query(made[EVD], DAT_EVD_FIELD_ALL, &evd_param));
@@ -222,7 +223,7 @@ int main(void)
     EXPECT(DAT_INVALID_PARAMETER, dat_pz_query(made[PZ], (DAT_PZ_PARAM_MASK)2, &pz_param));
     EXPECT(DAT_INVALID_PARAMETER, dat_pz_query(made[PZ], DAT_PZ_FIELD_ALL, NULL));
 
-    /* Of another kind, every call on every kind; and null. */
+    /* Null, and every kind of handle in every call for another kind. */
     for (kind = 0; kind < KINDS; kind++) {
         for (call = 0; call < KINDS; call++) {
             if (kind != call) {
@@ -236,7 +237,8 @@ int main(void)
     EXPECT(DAT_INVALID_HANDLE, on_srq(DAT_HANDLE_NULL));
     EXPECT(DAT_INVALID_HANDLE, on_evd(DAT_HANDLE_NULL));
 
-    /* Beside the first argument: of another kind, of another adapter, and any number at all, since nobody follows it. */
+    /* In other arguments: of another kind, of another adapter, and any number, because none is
+     * followed. */
     description.for_va = side.memory;
     for (round = 0; round < 4; round++) {
         pz = round == 0 ? other.zone : round == 1 ? made[EP] : round == 2 ? (DAT_PZ_HANDLE)1 : (DAT_PZ_HANDLE)0xDEAD0BEEF8;
@@ -263,7 +265,7 @@ int main(void)
                                                  DAT_VA_TYPE_VA, &lmr, NULL, NULL, NULL, NULL));
     EXPECT(DAT_INVALID_HANDLE, dat_pz_create(DAT_HANDLE_NULL, &pz));
 
-    /* Memory is synchronised for an adapter; there is nothing to do on this one but to check. */
+    /* Memory is synchronised for an adapter; on this one the calls only check their arguments. */
     {
         DAT_LMR_TRIPLET pieces[2] = {piece(&side, 0, 64), piece(&side, 128, 64)};
         OK(dat_lmr_sync_rdma_write(side.ia, pieces, 2));
@@ -277,7 +279,7 @@ int main(void)
         EXPECT(DAT_INVALID_PARAMETER, dat_lmr_sync_rdma_read(side.ia, pieces, 2));
     }
 
-    /* Freed, which keeps them what they are used by from going first. */
+    /* Freed handles; objects in use cannot be freed first. */
     EXPECT(DAT_INVALID_STATE, dat_pz_free(made[PZ]));
     EXPECT(DAT_INVALID_STATE, dat_cno_free(made[CNO]));
     EXPECT(DAT_INVALID_STATE, dat_ia_close(side.ia, DAT_CLOSE_GRACEFUL_FLAG));
@@ -294,7 +296,8 @@ int main(void)
         EXPECT(DAT_INVALID_HANDLE, dat_get_handle_type(made[kind], &type));
     }
 
-    /* Of an adapter that was closed with everything in it, and still when there is another one, with as much in it. */
+    /* Handles of a closed adapter with open objects, also after another adapter has as many
+     * objects. */
     make(&other, closed, 200);
     OK(dat_ia_close(other.ia, DAT_CLOSE_ABRUPT_FLAG));
     EXPECT_CODE(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA, dat_lmr_sync_rdma_write(other.ia, NULL, 0));

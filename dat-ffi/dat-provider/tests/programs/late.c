@@ -1,4 +1,5 @@
-/* What comes late: events of freed endpoints, events before a call has returned, threads of closed adapters, signals. */
+/* Late events and threads: events of freed endpoints, events before a call returns, threads of
+ * closed adapters, signals. */
 #include "check.h"
 #include <signal.h>
 #include <time.h>
@@ -24,7 +25,7 @@ static int threads(void)
     return count;
 }
 
-/* An endpoint is freed while events of it are queued, and others take its place in the adapter. */
+/* An endpoint is freed while its events are queued, and other endpoints get its slot. */
 static void events_of_a_freed_endpoint(void)
 {
     struct side near = open_side("mock0", DAT_MEM_PRIV_ALL_FLAG), far = open_side("mock0", DAT_MEM_PRIV_ALL_FLAG);
@@ -45,7 +46,7 @@ static void events_of_a_freed_endpoint(void)
         OK(dat_ep_get_status(freed, &state, NULL, NULL));
     while (state != DAT_EP_STATE_DISCONNECTED);
     OK(dat_ep_free(freed));
-    /* The first event comes while nothing is in its place, and still has its handle. */
+    /* The first event comes while the slot is empty, and still has its handle. */
     OK(dat_evd_dequeue(near.connections, &event));
     CHECK(event.event_number == DAT_CONNECTION_EVENT_DISCONNECTED);
     CHECK(event.event_data.connect_event_data.ep_handle == freed);
@@ -73,7 +74,7 @@ struct asking {
     volatile int done;
 };
 
-/* Asks for service points that may not be there yet, again and again. */
+/* Connects to a service point that may not exist yet, again and again. */
 static void *connecting(void *argument)
 {
     struct asking *asking = argument;
@@ -89,7 +90,8 @@ static void *connecting(void *argument)
     return NULL;
 }
 
-/* A peer asks for a service point before the call that makes it has returned; both say the same of it. */
+/* A peer connects before the call that makes the service point returns; both give the same
+ * handle. */
 static void requests_before_the_call_returns(void)
 {
     struct side near = open_side("mock0", DAT_MEM_PRIV_ALL_FLAG), far = open_side("mock0", DAT_MEM_PRIV_ALL_FLAG);
@@ -122,7 +124,7 @@ static void requests_before_the_call_returns(void)
     free_side(&far);
 }
 
-/* The threads that call agents end with their adapters, also if these are closed before they have begun. */
+/* Threads that call agents end with their adapters, even if the close comes before their start. */
 static void threads_of_closed_adapters(void)
 {
     DAT_OS_WAIT_PROXY_AGENT proxy = { NULL, agent };
@@ -140,7 +142,8 @@ static void threads_of_closed_adapters(void)
     CHECK(threads() == before);
 }
 
-/* A signal that all threads of the program block is not given to one of ours, which would end the program. */
+/* A signal that all threads of the program block must not reach a thread of the library, where
+ * it would end the program. */
 static void signals_of_the_program(void)
 {
     DAT_OS_WAIT_PROXY_AGENT proxy = { NULL, agent };

@@ -1,4 +1,4 @@
-/* An adapter is opened, asked and closed by the registry, as often as one likes. */
+/* Opens, queries and closes an adapter through the registry, many times. */
 #include "check.h"
 
 int main(void)
@@ -44,7 +44,7 @@ int main(void)
                 CHECK(provider.evd_stream_merging_supported[row][column] <= 1);
             }
         }
-        /* What is not asked for needs no place. */
+        /* A pointer may be null if its mask is empty. */
         OK(dat_ia_query(ia, NULL, 0, NULL, 0, NULL));
         EXPECT(DAT_INVALID_PARAMETER, dat_ia_query(ia, NULL, DAT_IA_FIELD_ALL, NULL, 0, NULL));
         EXPECT(DAT_INVALID_PARAMETER, dat_ia_query(ia, NULL, DAT_IA_FIELD_ALL + 1, &attributes, 0, NULL));
@@ -61,7 +61,7 @@ int main(void)
         OK(dat_get_consumer_context(async, &context));
         CHECK(context.as_64 == 0);
 
-        /* A second one beside the first, without a dispatcher of its own for asynchronous events. */
+        /* A second adapter, without an asynchronous event dispatcher of its own. */
         other = DAT_EVD_ASYNC_EXISTS;
         OK(dat_ia_open("mock0", 8, &other, &second));
         CHECK(other == DAT_EVD_OUT_OF_SCOPE && second != ia);

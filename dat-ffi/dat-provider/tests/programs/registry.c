@@ -1,4 +1,4 @@
-/* The registry itself: which providers there are, what is refused and why, what providers do there. */
+/* The registry itself: its list of providers, its errors, and self-registered providers. */
 #include "check.h"
 
 #include <dat2/dat_registry.h>
@@ -41,7 +41,8 @@ int main(void)
         list[index] = &infos[index];
     }
 
-    /* Two lines with the same name, one whose library is not there, one with none that is a provider, OFA's, and one with a device that is not there. */
+    /* Two lines with the same name, a missing library, a library that is no provider, OFA's
+     * provider, and a missing device. */
     OK(dat_registry_list_providers(8, &count, list));
     CHECK(count == 6);
     CHECK(strcmp(infos[0].ia_name, "mock0") == 0 && strcmp(infos[1].ia_name, "mock0") == 0);
@@ -55,7 +56,7 @@ int main(void)
     EXPECT(DAT_INVALID_PARAMETER, dat_registry_list_providers(8, NULL, list));
     EXPECT(DAT_INVALID_PARAMETER, dat_registry_list_providers(8, &count, NULL));
 
-    /* What was missing. */
+    /* The subtype names the missing part. */
     EXPECT_CODE(DAT_PROVIDER_NOT_FOUND, DAT_NAME_NOT_REGISTERED, open_as("mock1", 2, 0, DAT_FALSE));
     EXPECT_CODE(DAT_PROVIDER_NOT_FOUND, DAT_NAME_NOT_REGISTERED, open_as("kernel", 2, 0, DAT_FALSE));
     EXPECT_CODE(DAT_PROVIDER_NOT_FOUND, DAT_NAME_NOT_REGISTERED, open_as("one", 1, 2, DAT_FALSE));
@@ -76,13 +77,13 @@ int main(void)
     EXPECT_CODE(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_IA, dat_ia_openv("mock0", 8, &async, NULL, 2, 0, DAT_FALSE));
     EXPECT_CODE(DAT_INVALID_PARAMETER, DAT_INVALID_ARG3, dat_ia_openv("mock0", 8, NULL, &ia, 2, 0, DAT_FALSE));
 
-    /* The provider of OFA is loaded, and finds no device. */
+    /* OFA's provider is loaded and finds no device. */
     {
         DAT_RETURN code = open_as("ofa", 2, 0, DAT_FALSE);
         CHECK(code != DAT_SUCCESS && DAT_GET_TYPE(code) != DAT_PROVIDER_NOT_FOUND);
     }
 
-    /* Opened again after the last one was closed, many times; a closed adapter is none. */
+    /* Opens again after the last close, many times; the handle of a closed adapter is invalid. */
     first = DAT_HANDLE_NULL;
     for (round = 0; round < 20; round++) {
         async = DAT_HANDLE_NULL;
@@ -95,7 +96,7 @@ int main(void)
         first = ia;
     }
 
-    /* Both handles of an adapter lead to each other. */
+    /* Each handle of an adapter leads to the other one. */
     async = DAT_HANDLE_NULL;
     OK(dat_ia_openv("mock0", 8, &async, &ia, 2, 0, DAT_FALSE));
     OK(dats_get_ia_handle(ia, &own));
@@ -107,7 +108,7 @@ int main(void)
     EXPECT(DAT_INVALID_HANDLE, dats_get_ia_handle(first, &back));
     CHECK(back == NULL);
 
-    /* What a call beyond the interface comes to. */
+    /* Results of extended operations. */
     {
         struct side side = open_side("mock0", DAT_MEM_PRIV_ALL_FLAG);
         DAT_EP_HANDLE ep;
@@ -120,7 +121,7 @@ int main(void)
     }
     OK(dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG));
 
-    /* A provider that enters itself. */
+    /* A provider that registers itself. */
     memset(&provider, 0, sizeof provider);
     memset(&mine, 0, sizeof mine);
     strcpy(mine.ia_name, "mine");

@@ -1,4 +1,4 @@
-/* Allocators of a program, for its libraries as well, that fail when they are told to. */
+/* Allocators for the program and its libraries that fail on request. */
 #ifndef SCARCE_H
 #define SCARCE_H
 
@@ -11,7 +11,7 @@ extern void *__libc_calloc(size_t count, size_t size);
 extern void *__libc_realloc(void *memory, size_t size);
 extern void *__libc_memalign(size_t alignment, size_t size);
 
-/* Allocations that still succeed; those of all threads count. */
+/* Number of allocations that still succeed, in all threads together. */
 static atomic_long left = -1;
 static atomic_int is_scarce, failed;
 

@@ -54,7 +54,8 @@ int main(void)
     OK(dat_ep_free(far.endpoint));
     OK(dat_srq_free(queue));
 
-    /* A service point for one request, and one that chooses its qualifier and whose request is rejected. */
+    /* A service point for one request, and one that chooses its qualifier and whose request is
+     * rejected. */
     OK(dat_ep_create(far.ia, far.zone, far.receives, far.requests, far.connections, NULL, &far.endpoint));
     OK(dat_ep_reset(near.endpoint));
     OK(dat_ia_query(far.ia, NULL, DAT_IA_FIELD_IA_ADDRESS_PTR, &adapter, 0, NULL));

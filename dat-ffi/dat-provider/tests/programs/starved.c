@@ -1,4 +1,5 @@
-/* Waits that go on while no file can be opened, `starved [ADAPTER]`: none ends before what it waits for, though others wait as well. EVW-01, CNW-01 */
+/* Waits while no file can be opened, `starved [ADAPTER]`: none ends early, though other threads
+ * wait too. EVW-01, CNW-01 */
 #include "check.h"
 
 #include <stdatomic.h>
@@ -29,7 +30,7 @@ static void *wait_for_notification(void *unused)
     return NULL;
 }
 
-/* Waits again and again, and takes what the waits above give back. */
+/* Waits again and again, and takes the sleepers that the waits above return. */
 static void *wait_often(void *evd)
 {
     DAT_EVENT event;
@@ -67,7 +68,7 @@ int main(int count, char **arguments)
     for (at = 0; at < 20000 && begun < 2; at++)
         usleep(1000);
     CHECK(begun == 2);
-    /* Both sleep by then, most likely; a wait that has not begun may be refused. */
+    /* Both waits most likely sleep by now; a wait that has not begun may be refused. */
     usleep(500000);
     CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0);
     none = before;

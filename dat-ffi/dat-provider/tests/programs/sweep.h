@@ -1,7 +1,8 @@
-/* Calls whose allocations fail from the nth on, for n = 0, 1, 2 ... until a call makes no more than n. A refused call changes nothing, and
- * succeeds when it is repeated with memory. The includer has CHECK, and defines CODE, the type of return values; DONE(code), whether a
- * call succeeded; REFUSED(code), whether it was refused for want of memory; and look(text), which describes what a
- * program can see of its objects in at most STATE bytes. */
+/* Calls whose allocations fail from the nth on, for n = 0, 1, 2 ... until a call makes at most
+ * n. A refused call changes nothing, and succeeds when it is repeated with memory. The includer
+ * has CHECK and defines: CODE, the type of return values; DONE(code), true for success;
+ * REFUSED(code), true for lack of memory; look(text), which describes the visible state of the
+ * program's objects in at most STATE bytes. */
 #ifndef SWEEP_H
 #define SWEEP_H
 
@@ -52,7 +53,7 @@ static void *make_call(void *it)
     return NULL;
 }
 
-/* Makes the call as the first one of a thread, while only so many allocations succeed. */
+/* Makes the call as the first one of a thread, with this number of allocations that succeed. */
 static CODE call_without_memory(const struct call *it, long allocations)
 {
     pthread_t thread;
@@ -69,7 +70,7 @@ static CODE call_without_memory(const struct call *it, long allocations)
     return returned;
 }
 
-/* Whether an allocation of the call failed. */
+/* Tries a call; returns true if an allocation of the call failed. */
 static int try(const struct call *it, long allocations)
 {
     static char before[STATE], after[STATE];
@@ -99,7 +100,7 @@ static int try(const struct call *it, long allocations)
     return was_short;
 }
 
-/* The same in a process that has made no call yet. */
+/* Tries a call in a process that has made none yet. */
 static int try_first(const struct call *it, long allocations)
 {
     int status = -1;
@@ -116,7 +117,7 @@ static int try_first(const struct call *it, long allocations)
     return WEXITSTATUS(status) == 2;
 }
 
-/* Sweeps the calls, or those of a name, and prints how many allocations each makes. */
+/* Sweeps all calls, or those with a name, and prints the allocations of each. */
 static void sweep(const struct call *calls, size_t count, const char *name, int (*attempt)(const struct call *, long))
 {
     size_t index;

@@ -1,4 +1,5 @@
-/* A host whose processor and device see different memory: without the synchronising calls old bytes are read, with them the new ones. */
+/* A host whose processor and device see different memory: reads without the synchronising calls
+ * get old bytes, reads with them new ones. */
 #include "check.h"
 
 #define LENGTH 1000
@@ -12,7 +13,7 @@ static DAT_BOOLEAN must_synchronise(const struct side *side)
     return attributes.lmr_sync_req;
 }
 
-/* Whether the bytes at an offset are all the same one. */
+/* Returns true if all bytes of a range have this value. */
 static int holds(const struct side *side, size_t offset, size_t length, char byte)
 {
     size_t i;
@@ -24,7 +25,7 @@ static int holds(const struct side *side, size_t offset, size_t length, char byt
     return 1;
 }
 
-/* Writes into the far side's memory, and tells it so by a message. */
+/* Writes into the far side's memory, then sends a message. */
 static void write_and_tell(struct side *near, struct side *far, size_t offset, char byte)
 {
     DAT_LMR_TRIPLET source = piece(near, 0, LENGTH), empty = piece(far, 0, 0);
@@ -79,7 +80,7 @@ int main(void)
     OK(dat_ep_create(far.ia, far.zone, far.receives, far.requests, far.connections, NULL, &far.endpoint));
     connect_sides(&near, &far, 4712);
 
-    /* What a peer wrote is not seen until the call, whatever comes before it. */
+    /* A peer's write is not visible before the call, whatever other calls come first. */
     write_and_tell(&near, &far, WRITTEN, 'a');
     CHECK(holds(&far, WRITTEN, LENGTH, 0));
     refusals(&far);
@@ -90,7 +91,7 @@ int main(void)
     CHECK(holds(&far, WRITTEN, LENGTH, 'a'));
     CHECK(holds(&far, 0, WRITTEN, 0) && holds(&far, WRITTEN + LENGTH, STORED - WRITTEN - LENGTH, 0));
 
-    /* A call that names one byte makes that one seen. */
+    /* A call that names one byte makes this one visible. */
     write_and_tell(&near, &far, WRITTEN, 'b');
     pieces[0] = piece(&far, WRITTEN + 500, 1);
     OK(dat_lmr_sync_rdma_write(far.ia, pieces, 1));
@@ -100,7 +101,7 @@ int main(void)
     OK(dat_lmr_sync_rdma_write(far.ia, pieces, 2));
     CHECK(holds(&far, WRITTEN, LENGTH, 'b'));
 
-    /* What is stored before a write, with the call behind it, stays beside what is written. */
+    /* Bytes stored and synchronised before a write stay next to the written ones. */
     memset(far.memory, 'c', 3 * LENGTH);
     pieces[0] = piece(&far, 0, 3 * LENGTH);
     OK(dat_lmr_sync_rdma_write(far.ia, pieces, 1));
@@ -108,7 +109,7 @@ int main(void)
     OK(dat_lmr_sync_rdma_write(far.ia, pieces, 1));
     CHECK(holds(&far, 0, LENGTH, 'c') && holds(&far, LENGTH, LENGTH, 'd') && holds(&far, 2 * LENGTH, LENGTH, 'c'));
 
-    /* What is stored is not read by a peer until the call. */
+    /* A peer does not read stored bytes before the call. */
     memset(far.memory + STORED, 'e', LENGTH);
     read_back(&near, &far, STORED);
     CHECK(holds(&near, 0, LENGTH, 0));

@@ -1,4 +1,5 @@
-/* Two adapters of one process: connection, messages, RDMA both ways, a window, the end. */
+/* Two adapters of one process: connection, messages, RDMA in both directions, a window, and the
+ * end. */
 #include "check.h"
 
 int main(void)
@@ -18,7 +19,7 @@ int main(void)
 
     memset(&attributes, 0, sizeof attributes);
     attributes.service_type = DAT_SERVICE_TYPE_RC;
-    /* Of the others zero is the default. */
+    /* Zero is the default of the other attributes. */
     attributes.max_rdma_size = BYTES;
     attributes.max_recv_dtos = attributes.max_request_dtos = 8;
     attributes.max_recv_iov = attributes.max_request_iov = 2;
@@ -49,11 +50,11 @@ int main(void)
 #ifdef EDITION_1_2
     CHECK(param.ep_attr.max_rdma_size == BYTES);
 #else
-    /* What is asked for is the least. */
+    /* The endpoint has at least the requested size. */
     CHECK(param.ep_attr.max_rdma_size >= 1 << 20);
 #endif
 
-    /* A message, from two places. */
+    /* A message of two segments. */
     strcpy(near.memory, "hello, ");
     strcpy(near.memory + 100, "world");
     pieces[0] = piece(&far, 200, 64);
@@ -67,7 +68,7 @@ int main(void)
     completed(near.requests, near.endpoint, 11, DAT_DTO_SEND, 13);
     CHECK(strcmp(far.memory + 200, "hello, world") == 0);
 
-    /* Writing there and reading back. */
+    /* A Write, and a Read of the same bytes. */
     pieces[0] = piece(&near, 0, 7);
     remote = target(&far, 1000, 7);
     OK(dat_ep_post_rdma_write(near.endpoint, 1, pieces, cookie(12), &remote, DAT_COMPLETION_DEFAULT_FLAG));
@@ -79,7 +80,7 @@ int main(void)
     completed(near.requests, near.endpoint, 13, DAT_DTO_RDMA_READ, 8);
     CHECK(strcmp(near.memory + 2000, "hello, ") == 0);
 
-    /* What may not be done is refused at once. */
+    /* Invalid transfers are refused at once. */
     remote = target(&far, 0, 8);
     pieces[0] = piece(&near, BYTES - 4, 8);
     EXPECT(DAT_INVALID_PARAMETER,
@@ -103,7 +104,7 @@ int main(void)
     EXPECT(DAT_INVALID_PARAMETER,
            dat_ep_post_rdma_write(near.endpoint, 1, pieces, cookie(1), NULL, DAT_COMPLETION_DEFAULT_FLAG));
 
-    /* A window on eight bytes of the far side. */
+    /* A window of eight bytes on the far side. */
     OK(dat_rmr_create(far.zone, &window));
     pieces[0] = piece(&far, 4000, 8);
 #ifndef EDITION_1_2
@@ -131,14 +132,14 @@ int main(void)
     OK(dat_rmr_free(window));
     EXPECT_CODE(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_RMR, dat_rmr_free(window));
 
-    /* Nothing is there, and nothing comes. */
+    /* The queues are empty, and no event comes. */
     CHECK(dat_evd_dequeue(near.requests, &event) == DAT_QUEUE_EMPTY);
     EXPECT(DAT_QUEUE_EMPTY, dat_evd_dequeue(near.connections, &event));
     more = -1;
     EXPECT(DAT_TIMEOUT_EXPIRED, dat_evd_wait(near.requests, 1000, 1, &event, &more));
     CHECK(more == 0);
 
-    /* What was posted comes back when it is over. */
+    /* A posted receive is flushed when the connection ends. */
     pieces[0] = piece(&far, 200, 64);
     OK(dat_ep_post_recv(far.endpoint, 1, pieces, cookie(30), DAT_COMPLETION_DEFAULT_FLAG));
     OK(dat_ep_disconnect(near.endpoint, DAT_CLOSE_GRACEFUL_FLAG));

@@ -1,4 +1,4 @@
-/* Threads that wait in a call and are cancelled there. The includer has CHECK. */
+/* Threads that are cancelled while they wait in a call. The includer has CHECK. */
 #ifndef WAITER_H
 #define WAITER_H
 
@@ -9,7 +9,7 @@
 /* Set by a thread right before it waits. */
 static atomic_int begun;
 
-/* Starts a thread and returns once it has begun. */
+/* Starts a thread, and returns once it has begun. */
 static inline pthread_t begin(void *(*wait)(void *))
 {
     pthread_t waiter;
@@ -19,7 +19,7 @@ static inline pthread_t begin(void *(*wait)(void *))
     for (rounds = 0; rounds < 20000 && !begun; rounds++)
         usleep(1000);
     CHECK(begun);
-    /* Most likely it sleeps by now; what is checked holds before that as well. */
+    /* The thread most likely sleeps by now; the checks hold before that as well. */
     usleep(20000);
     return waiter;
 }

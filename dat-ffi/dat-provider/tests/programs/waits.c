@@ -1,4 +1,5 @@
-/* Threads: who waits is released, notification objects wake and call, and a close under calls harms nobody. */
+/* Threads: waiters are released, notification objects wake waiters and call agents, and a close
+ * during calls does no harm. */
 #include "check.h"
 
 #include <stdatomic.h>
@@ -38,7 +39,7 @@ static void agent(DAT_PVOID data, DAT_EVD_HANDLE evd)
 
 static atomic_int begun, finished;
 
-/* Takes its time. */
+/* An agent whose call takes long. */
 static void slow_agent(DAT_PVOID data, DAT_EVD_HANDLE evd)
 {
     (void)data;
@@ -74,7 +75,7 @@ static void *wait_for_the_end(void *unused)
 
 static atomic_int stop;
 
-/* Asks whatever is there, until told to stop; the adapter may be gone at any moment. */
+/* Dequeues until it is told to stop; the adapter may be closed at any time. */
 static void *ask(void *given)
 {
     DAT_EVD_HANDLE evd = given;
@@ -87,7 +88,7 @@ static void *ask(void *given)
     return NULL;
 }
 
-/* Waits until a number is what it shall be. */
+/* Waits until a number has this value. */
 static void becomes(atomic_int *number, int value)
 {
     int round;
@@ -100,7 +101,8 @@ static void becomes(atomic_int *number, int value)
 static DAT_EVD_HANDLE shared_evd;
 static atomic_int timeouts;
 
-/* Waits in turn with another thread: refused while that one waits, and told how many events there are when the time is up. */
+/* Waits in turn with another thread: refused while the other one waits, or timed out with the
+ * number of events. */
 static void *wait_in_turn(void *unused)
 {
     int round;
@@ -131,7 +133,7 @@ int main(void)
     pthread_t waiter, askers[3];
     int round, thread;
 
-    /* Two threads whose time is up while the other one begins to wait. */
+    /* Two threads whose time runs out while the other one begins to wait. */
     OK(dat_evd_create(side.ia, 4, DAT_HANDLE_NULL, DAT_EVD_SOFTWARE_FLAG, &shared_evd));
     memset(&event, 0, sizeof event);
     event.event_number = DAT_SOFTWARE_EVENT;
@@ -144,7 +146,7 @@ int main(void)
     OK(dat_evd_dequeue(shared_evd, &event));
     OK(dat_evd_free(shared_evd));
 
-    /* A notification object that somebody waits on. */
+    /* A notification object with a waiter. */
     OK(dat_cno_create(side.ia, DAT_OS_WAIT_PROXY_AGENT_NULL, &cno));
     OK(dat_evd_create(side.ia, 4, cno, DAT_EVD_SOFTWARE_FLAG, &evd));
     fired = side.async;
@@ -172,7 +174,8 @@ int main(void)
     CHECK(more == 2);
     EXPECT(DAT_INVALID_PARAMETER, dat_evd_wait(evd, 0, 0, &event, &more));
 
-    /* One with an agent, which is called once for each time that it is set, from events of the device as well. */
+    /* A notification object with an agent, which is called once for each trigger, also for
+     * events of the device. */
     OK(dat_cno_create(side.ia, calling, &with_agent));
     OK(dat_cno_query(with_agent, DAT_CNO_FIELD_ALL, &param));
 #ifdef EDITION_1_2
@@ -194,12 +197,12 @@ int main(void)
         OK(dat_psp_create(side.ia, 55, side.arrivals, DAT_PSP_CONSUMER_FLAG, &listener));
         OK(dat_ia_query(side.ia, NULL, DAT_IA_FIELD_IA_ADDRESS_PTR, &attributes, 0, NULL));
         OK(dat_ep_connect(side.endpoint, attributes.ia_address_ptr, 55, DAT_TIMEOUT_INFINITE, 0, NULL, DAT_QOS_BEST_EFFORT, 0));
-        /* Nobody makes a call. */
+        /* The program makes no call. */
         becomes(&calls, 2);
         CHECK(called_with == side.arrivals);
     }
 
-    /* Made unwaitable, and closed, under a waiter. */
+    /* A dispatcher becomes unwaitable, and its adapter is closed, during waits. */
     OK(dat_evd_create(side.ia, 4, DAT_HANDLE_NULL, DAT_EVD_SOFTWARE_FLAG, &other));
     waited_on = other;
     CHECK(pthread_create(&waiter, NULL, wait_for_unwaitable, NULL) == 0);
@@ -210,13 +213,13 @@ int main(void)
     OK(dat_evd_clear_unwaitable(other));
     CHECK(pthread_create(&waiter, NULL, wait_for_abort, NULL) == 0);
     do {
-        /* Until the other one waits. */
+        /* Until the other thread waits. */
         usleep(1000);
     } while (DAT_GET_TYPE(dat_evd_wait(other, 0, 1, &event, &more)) == DAT_TIMEOUT_EXPIRED);
-    /* The agent waits, and somebody on the object that has none: both are released without a dispatcher. */
+    /* An agent waits, and so does a thread on an object without one: both get a null dispatcher. */
     OK(dat_cno_modify_agent(with_agent, calling));
     called_with = evd;
-    /* Not the first one, which was notified when nobody waited. */
+    /* Not the first object, which was notified while no thread waited. */
     OK(dat_cno_create(side.ia, DAT_OS_WAIT_PROXY_AGENT_NULL, &notified_by));
     posted_to = evd;
     CHECK(pthread_create(&askers[0], NULL, wait_for_the_end, NULL) == 0);
@@ -227,7 +230,8 @@ int main(void)
     CHECK(pthread_join(waiter, NULL) == 0);
     CHECK(pthread_join(askers[0], NULL) == 0);
 
-    /* An agent that is being called when the adapter is closed has ended when the close has. */
+    /* If an agent is being called when the adapter is closed, the call ends before the close
+     * does. */
     for (round = 0; round < 3; round++) {
         DAT_OS_WAIT_PROXY_AGENT slow = {NULL, slow_agent};
         side = open_side("mock0", DAT_MEM_PRIV_ALL_FLAG);
@@ -241,7 +245,7 @@ int main(void)
         CHECK(begun == round + 1);
     }
 
-    /* Many threads ask while adapters come and go. */
+    /* Many threads dequeue while adapters are opened and closed. */
     for (round = 0; round < 30; round++) {
         side = open_side("mock0", DAT_MEM_PRIV_ALL_FLAG);
         stop = 0;

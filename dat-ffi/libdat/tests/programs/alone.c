@@ -1,4 +1,5 @@
-/* One thread with two adapters, `alone ADAPTER`: while it waits in one of them, connections of the other go on.
+/* One thread with two adapters, `alone ADAPTER`: while it waits in one, connections of the other
+ * go on.
  *
  * EPK-06, CRA-03, EPD-02, EVW-01 */
 #define EDITION_1_2
@@ -19,7 +20,8 @@ int main(int count, char **arguments)
         OK(dat_ep_create(far.ia, far.zone, far.receives, far.requests, far.connections, NULL, &far.endpoint));
         room = piece(&far, 0, 64);
         OK(dat_ep_post_recv(far.endpoint, 1, &room, cookie(1), DAT_COMPLETION_DEFAULT_FLAG));
-        /* It looks for the address of the peer in the first, while the thread waits for the request in the other. */
+        /* The first adapter resolves the peer's address while the thread waits in the second one
+         * for the request. */
         connect_sides(&near, &far, QUALIFIER);
         strcpy(near.memory + 100, "sent");
         room = piece(&near, 100, 64);

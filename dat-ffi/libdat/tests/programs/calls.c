@@ -1,4 +1,4 @@
-/* Every call of DAT 1.2, at least once with success and once refused, with the code that the manual pages give. */
+/* Every call of DAT 1.2 succeeds once and is refused once, with the code in its manual page. */
 #include "each.h"
 
 #undef dat_lmr_create
@@ -121,8 +121,8 @@ static void nothing(DAT_PVOID data, DAT_EVD_HANDLE evd)
     (void)data, (void)evd;
 }
 
-/* CNC-01..03, CNM-01, CNQ-01, CNF-01, CNW-01, CNW-04, EVC-01..04, EVQ-01, EVM-01, EVZ-01, EVN-01..05, EVW-01..08, EVG-01, EVS-01..03,
- * EVF-01..03 */
+/* CNC-01..03, CNM-01, CNQ-01, CNF-01, CNW-01, CNW-04, EVC-01..04, EVQ-01, EVM-01, EVZ-01,
+ * EVN-01..05, EVW-01..08, EVG-01, EVS-01..03, EVF-01..03 */
 static void events(void)
 {
     DAT_OS_WAIT_PROXY_AGENT none = DAT_OS_WAIT_PROXY_AGENT_NULL, agent = {NULL, nothing};
@@ -194,7 +194,7 @@ static void events(void)
     GOOD(dat_evd_set_unwaitable, evd);
     EXPECT(DAT_INVALID_STATE, dat_evd_wait(evd, 0, 1, &event, &more));
     GOOD(dat_evd_clear_unwaitable, evd);
-    /* Set by what was posted above. */
+    /* The events posted above have triggered it. */
     OK(dat_cno_wait(cno, 0, &fired));
     GOOD(dat_evd_disable, evd);
     OK(dat_evd_post_se(evd, &event));
@@ -214,7 +214,8 @@ static void events(void)
     BAD(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_CNO, dat_cno_free, cno);
 }
 
-/* PZC-01, PZQ-01, PZF-01, LMC-01, LMC-02, LMC-05, LMC-07, LMC-10, LMC-11, LMQ-01, LMF-01, LSR-05, LSW-17..20, LSW-28, RMC-01, RMQ-01, RMF-01 */
+/* PZC-01, PZQ-01, PZF-01, LMC-01, LMC-02, LMC-05, LMC-07, LMC-10, LMC-11, LMQ-01, LMF-01,
+ * LSR-05, LSW-17..20, LSW-28, RMC-01, RMQ-01, RMF-01 */
 static void memory(void)
 {
     static char bytes[4096], cookie_bytes[DAT_LMR_COOKIE_SIZE] = "a cookie";
@@ -255,7 +256,7 @@ static void memory(void)
         (DAT_MEM_PRIV_FLAGS)0x40, &shared, NULL, NULL, NULL, NULL);
     BAD(DAT_INVALID_PARAMETER, DAT_INVALID_ARG7, dat_lmr_create, near.ia, DAT_MEM_TYPE_VIRTUAL, description, 64, zone,
         DAT_MEM_PRIV_ALL_FLAG, NULL, NULL, NULL, NULL, NULL);
-    /* Memory that is not there, and memory that may only be read. */
+    /* Memory that is not mapped, and memory that is read-only. */
     description.for_va = (DAT_PVOID)(uintptr_t)64;
     BAD(DAT_INVALID_PARAMETER, DAT_INVALID_ARG3, dat_lmr_create, near.ia, DAT_MEM_TYPE_VIRTUAL, description, 64, zone,
         DAT_MEM_PRIV_LOCAL_READ_FLAG, &shared, NULL, NULL, NULL, NULL);
@@ -267,7 +268,7 @@ static void memory(void)
     OK(dat_lmr_create(near.ia, DAT_MEM_TYPE_VIRTUAL, description, sizeof constant, zone, DAT_MEM_PRIV_REMOTE_READ_FLAG, &shared, NULL,
                       NULL, NULL, NULL));
     OK(dat_lmr_free(shared));
-    /* A part of the stack that nobody has touched yet. */
+    /* A part of the stack that is not touched yet. */
     description.for_va = untouched;
     OK(dat_lmr_create(near.ia, DAT_MEM_TYPE_VIRTUAL, description, sizeof untouched, zone, DAT_MEM_PRIV_ALL_FLAG, &shared, NULL, NULL,
                       NULL, NULL));
@@ -300,7 +301,7 @@ static void memory(void)
     GOOD(dat_lmr_sync_rdma_write, near.ia, &piece, 1);
     OK(dat_lmr_sync_rdma_write(near.ia, NULL, 0));
     {
-        /* As many as one likes; one that is wrong is found wherever it is. */
+        /* Any number of segments; an invalid one is found at any place. */
         DAT_LMR_TRIPLET many[1000];
         int index;
         for (index = 0; index < 1000; index++)
@@ -332,8 +333,9 @@ static void memory(void)
     GOOD(dat_pz_free, zone);
 }
 
-/* EPC-01..10, EPQ-01, EPM-01, EPM-07, EPG-01, EPF-01, EPR-02, EPD-07, EPD-09, EPK-01, EPK-03, EPK-05, EPU-02, EPY-03, EPH-01, EPH-04,
- * PSC-01..05, PSA-01, PSQ-01, PSF-01, RSC-01..05, RSQ-01, RSF-01 */
+/* EPC-01..10, EPQ-01, EPM-01, EPM-07, EPG-01, EPF-01, EPR-02, EPD-07, EPD-09, EPK-01, EPK-03,
+ * EPK-05, EPU-02, EPY-03, EPH-01, EPH-04, PSC-01..05, PSA-01, PSQ-01, PSF-01, RSC-01..05,
+ * RSQ-01, RSF-01 */
 static void unconnected(void)
 {
     DAT_EP_HANDLE ep = NULL, reserved;
@@ -447,7 +449,7 @@ static void connections(void)
     BAD(DAT_INVALID_STATE, DAT_INVALID_STATE_EP_UNCONNECTED, dat_ep_dup_connect, second, near.endpoint, SECOND, 0, NULL,
         DAT_QOS_BEST_EFFORT);
 
-    /* Refused. */
+    /* A rejected connection. */
     GOOD(dat_ep_connect, second, adapter.ia_address_ptr, 4711, DAT_TIMEOUT_INFINITE, 0, NULL, DAT_QOS_BEST_EFFORT,
          DAT_CONNECT_DEFAULT_FLAG);
     BAD(DAT_INVALID_STATE, DAT_INVALID_STATE_EP_ACTCONNPENDING, dat_ep_connect, second, adapter.ia_address_ptr, 4711,
@@ -459,7 +461,7 @@ static void connections(void)
     next_event(near.connections, DAT_CONNECTION_EVENT_PEER_REJECTED);
     OK(dat_ep_reset(second));
 
-    /* Handed to another service point, and accepted there. */
+    /* A connection that is handed to another service point and accepted there. */
     OK(dat_ep_connect(near.endpoint, adapter.ia_address_ptr, 4711, DAT_TIMEOUT_INFINITE, sizeof greeting, greeting,
                       DAT_QOS_BEST_EFFORT, DAT_CONNECT_DEFAULT_FLAG));
     event = next_event(far.arrivals, DAT_CONNECTION_REQUEST_EVENT);
@@ -482,7 +484,7 @@ static void connections(void)
     next_event(near.connections, DAT_CONNECTION_EVENT_ESTABLISHED);
     next_event(far.connections, DAT_CONNECTION_EVENT_ESTABLISHED);
 
-    /* As the first one went; nobody answers, and it is given up. */
+    /* A second connection to the same peer, which does not answer; it is given up. */
     GOOD(dat_ep_dup_connect, second, near.endpoint, DAT_TIMEOUT_INFINITE, 0, NULL, DAT_QOS_BEST_EFFORT);
     event = next_event(far.arrivals, DAT_CONNECTION_REQUEST_EVENT);
     OK(dat_ep_disconnect(second, DAT_CLOSE_ABRUPT_FLAG));
@@ -554,11 +556,12 @@ static void transfers(void)
         (DAT_COMPLETION_FLAGS)0x10, &context);
     BAD(DAT_INVALID_PARAMETER, DAT_INVALID_ARG7, dat_rmr_bind, window, pieces, DAT_MEM_PRIV_NONE_FLAG, far.endpoint, cookie(5),
         DAT_COMPLETION_DEFAULT_FLAG, NULL);
-    /* To unbind, with no place for the context, which there is none of. */
+    /* An unbind needs no place for the context, because it returns none. */
     pieces[0].segment_length = 0;
     OK(dat_rmr_bind(window, pieces, DAT_MEM_PRIV_NONE_FLAG, far.endpoint, cookie(6), DAT_COMPLETION_DEFAULT_FLAG, NULL));
     next_event(far.requests, DAT_RMR_BIND_COMPLETION_EVENT);
-    /* Memory that may be written alone is read by nobody: not by posts, nor by peers through a window. */
+    /* Memory registered for writing only cannot be read, neither by posts nor by peers through a
+     * window. */
     description.for_va = written;
     OK(dat_lmr_create(far.ia, DAT_MEM_TYPE_VIRTUAL, description, sizeof written, far.zone, DAT_MEM_PRIV_LOCAL_WRITE_FLAG, &lmr,
                       &pieces[0].lmr_context, NULL, NULL, NULL));
@@ -579,7 +582,8 @@ static void transfers(void)
     OK(dat_ep_free(far.endpoint));
 }
 
-/* SRC-01..06, SRF-01, SRY-01, SRY-02, SRZ-01, SRZ-02, SRL-05, SRQR-24..29, SRQR-41, EPX-01, EPX-04, EPX-09 */
+/* SRC-01..06, SRF-01, SRY-01, SRY-02, SRZ-01, SRZ-02, SRL-05, SRQR-24..29, SRQR-41, EPX-01,
+ * EPX-04, EPX-09 */
 static void shared_receives(void)
 {
     DAT_SRQ_ATTR attributes = {8, 1, DAT_SRQ_LW_DEFAULT};
@@ -627,7 +631,7 @@ static void shared_receives(void)
     BAD(DAT_INVALID_HANDLE, DAT_INVALID_HANDLE_SRQ, dat_srq_free, srq);
 }
 
-/* What the second dispatcher fed by an endpoint says when it is to be freed. EVF-02, LMF-01 */
+/* Frees of a dispatcher and a zone that an endpoint uses are refused. EVF-02, LMF-01 */
 static void what_is_in_use(void)
 {
     DAT_EP_HANDLE ep;

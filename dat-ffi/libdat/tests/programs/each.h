@@ -1,4 +1,4 @@
-/* Calls that are counted: each of them has to succeed once and to be refused once. */
+/* Counts calls: each of them must succeed once and be refused once. */
 #ifndef EACH_H
 #define EACH_H
 
@@ -13,7 +13,7 @@ static struct {
 
 static int count_of_calls;
 
-/* Where a call is counted; its name may be anything but new beyond the room. */
+/* Returns the index of a call; a new name must fit in the table. */
 static int counted(const char *name)
 {
     int index;
@@ -38,7 +38,7 @@ static int counted(const char *name)
         made[counted(#function)].refused++;                                                                             \
     } while (0)
 
-/* The names that the program was started with are the calls that there are. */
+/* Checks the calls that the program's arguments name. */
 static int all_were_made(int count, char **names)
 {
     int index, missing = 0;

@@ -5,7 +5,7 @@
 
 int guest_began, guest_ended;
 
-/* The line says in its instance data whether it wants to be registered. */
+/* The instance data of the line says if the provider registers itself. */
 void dat_provider_init(const DAT_PROVIDER_INFO *info, const char *instance_data)
 {
     guest_began++;

@@ -1,11 +1,11 @@
-/* A provider in C, which has adapters and protection zones and little else. */
+/* A provider in C, with adapters, protection zones and few other objects. */
 #ifndef GUEST_H
 #define GUEST_H
 
 #include <dat/dat_registry.h>
 #include <stdlib.h>
 
-/* What handles point to: as the interface wants it, the address of the table comes first. */
+/* The object of a handle: by the interface, the address of the table comes first. */
 struct guest_object {
     DAT_PROVIDER *provider;
     DAT_HANDLE_TYPE type;
@@ -23,7 +23,7 @@ static struct guest_object *guest_make(DAT_HANDLE_TYPE type, struct guest_object
     return object;
 }
 
-/* The adapter that every open with a length of 14 gives, and how often it is open. */
+/* The adapter that every open with a queue length of 14 returns, and its number of opens. */
 static struct guest_object *guest_shared;
 static int guest_shares;
 
@@ -50,7 +50,7 @@ static DAT_RETURN guest_close(DAT_IA_HANDLE ia, DAT_CLOSE_FLAGS flags)
         return DAT_ERROR(DAT_INVALID_STATE, DAT_INVALID_STATE_IA_IN_USE);
     if (object == guest_shared && --guest_shares > 0)
         return DAT_SUCCESS;
-    /* Nobody finds the adapter by what is left of it. */
+    /* The rest of the object no longer leads to the provider. */
     object->provider = NULL;
     return DAT_SUCCESS;
 }
@@ -76,7 +76,7 @@ static DAT_RETURN guest_type(DAT_HANDLE handle, DAT_HANDLE_TYPE *type)
     return DAT_SUCCESS;
 }
 
-/* Gives back the sum of its numbers, so that it is seen that all of them come through. */
+/* Returns the sum of its numbers, which shows that all arguments arrive. */
 static DAT_RETURN guest_connect(DAT_EP_HANDLE ep, DAT_IA_ADDRESS_PTR address, DAT_CONN_QUAL qualifier, DAT_TIMEOUT timeout,
     DAT_COUNT size, const void *data, DAT_QOS quality, DAT_CONNECT_FLAGS flags)
 {

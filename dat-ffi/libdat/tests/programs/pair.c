@@ -1,4 +1,5 @@
-/* Two processes on a device: `pair ADAPTER` waits, `pair ADAPTER ADDRESS` connects, writes there, sends, and gets an answer.
+/* Two processes on a device. `pair ADAPTER` waits. `pair ADAPTER ADDRESS` connects, writes,
+ * sends, and gets an answer.
  *
  * EPK-06, CRA-03, EPW-10, EPS-01, EPV-01, LSW-22, EPD-02, EPD-05 */
 #define EDITION_1_2
@@ -10,7 +11,7 @@
 #define QUALIFIER 4711
 #define WRITES 1000
 
-/* Where the peer may write, in the private data of an acceptance. */
+/* Memory that the peer may write, sent in the private data of an acceptance. */
 struct offer {
     DAT_RMR_CONTEXT context;
     DAT_VADDR address;

@@ -1,6 +1,8 @@
-/* The registry: devices that are found, lines of dat.conf, providers in libraries and in the program itself.
+/* The registry: discovered devices, lines of dat.conf, providers in libraries and in the
+ * program.
  *
- * The first argument says what dat.conf there is. IAO-06, REGL-01..05, REGA-01, REGA-02, REGR-01, PINI-01..03, GEN-03, GEN-12 */
+ * The first argument names the kind of dat.conf. IAO-06, REGL-01..05, REGA-01, REGA-02, REGR-01,
+ * PINI-01..03, GEN-03, GEN-12 */
 #include "check.h"
 #include "guest.h"
 
@@ -11,7 +13,7 @@
 
 static DAT_PROVIDER_INFO infos[ROOM], *places[ROOM];
 
-/* How many there are; all of them are in `infos`. */
+/* Lists the providers in `infos` and returns their number. */
 static DAT_COUNT listed(void)
 {
     DAT_COUNT count = -1;
@@ -45,7 +47,7 @@ static DAT_RETURN opened(const char *name, DAT_BOOLEAN is_thread_safe, DAT_IA_HA
     return dat_ia_openv(name, 8, &async, ia, 1, 2, is_thread_safe);
 }
 
-/* The last byte of the address of an adapter. */
+/* Returns the last byte of an adapter's address. */
 static int host_of(DAT_IA_HANDLE ia)
 {
     DAT_IA_ATTR attributes;
@@ -53,7 +55,7 @@ static int host_of(DAT_IA_HANDLE ia)
     return ntohl(((struct sockaddr_in *)attributes.ia_address_ptr)->sin_addr.s_addr) & 0xFF;
 }
 
-/* No line for 1.x: the devices of the host, for whoever wants thread safety and whoever does not. */
+/* No line for 1.x: the devices of the host, for requests with and without thread safety. */
 static void found(void)
 {
     DAT_IA_HANDLE ia, other;
@@ -67,7 +69,7 @@ static void found(void)
     OK(dat_ia_close(other, DAT_CLOSE_GRACEFUL_FLAG));
 }
 
-/* Everything that goes to a provider that is not ours. */
+/* All calls on objects of another provider. */
 static void of_a_guest(DAT_IA_HANDLE ia)
 {
     DAT_PZ_HANDLE zone = NULL;
@@ -96,13 +98,13 @@ static void of_a_guest(DAT_IA_HANDLE ia)
                         &size, &address));
     CHECK(lmr == zone && local == DAT_MEM_TYPE_SHARED_VIRTUAL && remote == DAT_MEM_PRIV_ALL_FLAG && size == 5000000000u);
     CHECK(address == (DAT_VADDR)(uintptr_t)&where);
-    /* Slots that it has left empty. */
+    /* Slots that the provider left empty. */
     EXPECT(DAT_NOT_IMPLEMENTED, dat_evd_dequeue(zone, &event));
     EXPECT(DAT_NOT_IMPLEMENTED, dat_pz_free(zone));
     free(zone);
 }
 
-/* Lines of dat.conf. The library of the guest is given. */
+/* Lines of dat.conf; `library` is the one of the other provider. */
 static void configured(const char *library)
 {
     DAT_IA_HANDLE ia = NULL, second = NULL;
@@ -115,13 +117,14 @@ static void configured(const char *library)
     CHECK(info && info->dapl_version_major == 1 && info->dapl_version_minor == 2 && info->is_thread_safe == DAT_TRUE);
     info = info_of("guest");
     CHECK(info && !info->is_thread_safe && info->dapl_version_minor == 1);
-    /* Of another edition, not of the default section, of the kernel. */
+    /* Lines for another edition, of another section, for the kernel. */
     CHECK(!info_of("two") && !info_of("other") && !info_of("kernel"));
     EXPECT_CODE(DAT_PROVIDER_NOT_FOUND, DAT_NAME_NOT_REGISTERED, opened("two", DAT_FALSE, &ia));
     EXPECT_CODE(DAT_PROVIDER_NOT_FOUND, DAT_NAME_NOT_REGISTERED, opened("mock0", DAT_FALSE, &ia));
     EXPECT_CODE(DAT_PROVIDER_NOT_FOUND, DAT_THREAD_SAFETY_NOT_FOUND, opened("ours", DAT_FALSE, &ia));
     EXPECT_CODE(DAT_PROVIDER_NOT_FOUND, DAT_MINOR_NOT_FOUND, opened("guest", DAT_FALSE, &ia));
-    /* Cannot be loaded, is no provider, does not register itself. */
+    /* A library that cannot be loaded, one that is no provider, one that does not register
+     * itself. */
     EXPECT_CODE(DAT_PROVIDER_NOT_FOUND, DAT_NAME_NOT_REGISTERED, opened("nowhere", DAT_FALSE, &ia));
     EXPECT_CODE(DAT_PROVIDER_NOT_FOUND, DAT_NAME_NOT_REGISTERED, opened("none", DAT_FALSE, &ia));
     EXPECT_CODE(DAT_PROVIDER_NOT_FOUND, DAT_NAME_NOT_REGISTERED, opened("silent", DAT_FALSE, &ia));
@@ -130,7 +133,7 @@ static void configured(const char *library)
     OK(opened("ours", DAT_TRUE, &ia));
     CHECK(host_of(ia) == 7);
     OK(dat_ia_close(ia, DAT_CLOSE_GRACEFUL_FLAG));
-    /* The first line of the name cannot be loaded, the second one can. */
+    /* The library of the first line with the name cannot be loaded; the second one can. */
     OK(opened("twice", DAT_FALSE, &ia));
     CHECK(host_of(ia) == 9);
     OK(dat_ia_close(ia, DAT_CLOSE_GRACEFUL_FLAG));
@@ -146,7 +149,7 @@ static void configured(const char *library)
         OK(dat_ia_openv("guest", 8, &async, &second, 1, 0, DAT_FALSE));
         CHECK(second != ia && *began == 1 + round);
         of_a_guest(ia);
-        /* Its own refusal, and it stays open. */
+        /* The provider's own error; the adapter stays open. */
         EXPECT(DAT_INVALID_STATE, dat_ia_close(ia, DAT_CLOSE_GRACEFUL_FLAG));
         EXPECT(DAT_INTERNAL_ERROR, dat_ia_openv("guest", 13, &async, &ia, 1, 1, DAT_FALSE));
         OK(dat_ia_close(second, DAT_CLOSE_ABRUPT_FLAG));
@@ -157,7 +160,8 @@ static void configured(const char *library)
         free(ia);
         free(second);
     }
-    /* The same handle for two opens: the guest goes after the second close. A refused close is none. */
+    /* The same handle for two opens: the provider ends after the second close. A refused close
+     * does not count. */
     OK(dat_ia_openv("guest", 14, &async, &ia, 1, 1, DAT_FALSE));
     OK(dat_ia_openv("guest", 14, &async, &second, 1, 1, DAT_FALSE));
     CHECK(second == ia && *began == 5 && *ended == 3);
@@ -172,7 +176,7 @@ static void configured(const char *library)
     CHECK(info_of("guest"));
 }
 
-/* A file that was asked for and cannot be read: nobody takes its place. */
+/* A configured file that cannot be read has no replacement. */
 static void unreadable(void)
 {
     DAT_COUNT count = -1;
@@ -205,7 +209,7 @@ static void own(void)
     OK(dat_registry_remove_provider(&guest_table, &info));
     CHECK(listed() == before);
     EXPECT_CODE(DAT_PROVIDER_NOT_FOUND, DAT_NAME_NOT_REGISTERED, opened("own", DAT_FALSE, &ia));
-    /* The device of a name is not to be had by somebody else. */
+    /* No other provider can register the name of a device. */
     if (info_of("mock0")) {
         info = *info_of("mock0");
         EXPECT(DAT_PROVIDER_ALREADY_REGISTERED, dat_registry_add_provider(&guest_table, &info));
@@ -225,7 +229,7 @@ static void *opens(void *unused)
     return NULL;
 }
 
-/* Threads that begin with the registry at a time. */
+/* Threads that use the registry for the first time at once. */
 static void at_a_time(void)
 {
     pthread_t threads[4];

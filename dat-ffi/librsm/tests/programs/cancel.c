@@ -1,4 +1,4 @@
-/* Threads that are cancelled while they wait for signals: they end, and take none with them. */
+/* Threads that are cancelled in waits for signals: they end, and take no signal. */
 #include "check.h"
 #include "waiter.h"
 
@@ -23,7 +23,7 @@ static void *wait_for_descriptor(void *unused)
     return NULL;
 }
 
-/* May not be cancelled, and ends by a signal. */
+/* Disables cancellation and ends by a signal. */
 static void *wait_undisturbed(void *unused)
 {
     int before;
@@ -55,7 +55,7 @@ int main(void)
     OK(rsm_intr_signal_post(pair.import, 0));
     CHECK(pthread_join(waiter, &result) == 0);
     CHECK(result == &begun);
-    /* Each of the threads that polled had got the descriptor. */
+    /* Each thread that polled had got the descriptor. */
     for (round = 0; round < 3; round++)
         OK(rsm_memseg_release_pollfd(pair.export));
     OK(rsm_memseg_import_disconnect(pair.import));

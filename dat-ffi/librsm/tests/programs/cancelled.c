@@ -1,9 +1,10 @@
-/* A thread whose cancellation is pending in every call but waits, `cancelled [CONTROLLER]`: no call ends it, and each does its work. RSMGEN-01 */
+/* A cancellation is pending in every call but waits, `cancelled [CONTROLLER]`: all calls
+ * complete. RSMGEN-01 */
 #include "check.h"
 
 static const char *name = "loopback";
 
-/* The call that the thread is in, and whether it got to the end of all. */
+/* The current call of the thread, and a flag that it made them all. */
 static const char *volatile now = "none";
 static volatile int ended;
 #define DONE(call)                                                                                                      \

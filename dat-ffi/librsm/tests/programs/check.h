@@ -1,4 +1,5 @@
-/* What the test programs share: checks that name their line, memory, and a segment with a connection to it. */
+/* Shared by the test programs: checks that print their line, memory, and a segment with a
+ * connection. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -10,11 +11,11 @@
 #include <unistd.h>
 
 #define PAGE 4096
-/* Where nothing is, and nothing comes: the system maps nothing so low by itself. */
+/* Unmapped memory that stays so: the system maps no pages so low by itself. */
 #define HOLE ((unsigned char *)(uintptr_t)PAGE)
 #define SEGMENT 0x400000
 
-/* Ends the program unless a call returned this. */
+/* Ends the program unless a call returned this code. */
 #define EXPECT(code, call)                                                                                              \
     do {                                                                                                                \
         int returned_ = (call);                                                                                         \
@@ -34,7 +35,7 @@
         }                                                                                                               \
     } while (0)
 
-/* Pages, all bytes zero. */
+/* Returns pages of zeros. */
 static inline unsigned char *pages(size_t count)
 {
     void *memory = NULL;
@@ -43,7 +44,7 @@ static inline unsigned char *pages(size_t count)
     return memory;
 }
 
-/* The number of this node. */
+/* Returns the number of this node. */
 static inline rsm_node_id_t own_node(void)
 {
     rsm_topology_t *topology = NULL;
@@ -54,7 +55,7 @@ static inline rsm_node_id_t own_node(void)
     return node;
 }
 
-/* A segment, and a connection to it in the same process. */
+/* A segment and a connection to it in the same process. */
 struct pair {
     rsmapi_controller_handle_t controller;
     rsm_memseg_export_handle_t export;

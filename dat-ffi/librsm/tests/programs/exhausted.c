@@ -1,5 +1,6 @@
-/* Calls while the heap is exhausted: each one succeeds or says INSUFFICIENT_MEM and changes nothing, the process goes on, and when there
- * is memory again the call succeeds. The argument names the call to sweep; without one, all are, one after the other. */
+/* Calls while the heap is exhausted. Each one succeeds, or returns INSUFFICIENT_MEM and changes
+ * nothing. The process goes on, and the call succeeds once there is memory again. The argument
+ * names the call to sweep; without one, all calls are swept in turn. */
 #include "check.h"
 
 #include <poll.h>
@@ -17,7 +18,7 @@ static rsmapi_controller_handle_t controller;
 static rsm_memseg_export_handle_t segment;
 static rsm_memseg_import_handle_t import;
 static rsm_localmemory_handle_t local;
-/* The first one is that of the implicit mode. */
+/* The first one is for the implicit mode. */
 static rsmapi_barrier_t implicit, barrier;
 static rsm_topology_t *topology;
 static unsigned char *memory, bytes[64];
@@ -25,7 +26,7 @@ static rsm_node_id_t node;
 static rsm_memseg_id_t id;
 static struct pollfd polled;
 
-/* A sum of bytes by their places. */
+/* Returns a sum of bytes, weighted by their offsets. */
 static unsigned long sum(const unsigned char *of, size_t length)
 {
     unsigned long all = 0;
@@ -76,7 +77,7 @@ static int range_of_ids(void)
     return rsm_get_segmentid_range("web", &base, &length);
 }
 
-/* Exporting. */
+/* Exports. */
 CALL(create, rsm_memseg_export_create(pair.controller, &segment, memory, PAGE, RSM_ALLOW_REBIND))
 CALL(destroy, rsm_memseg_export_destroy(segment))
 CALL(rebind, rsm_memseg_export_rebind(segment, memory + PAGE, 0, PAGE))
@@ -109,7 +110,7 @@ static void after_published(void)
     OK(destroy());
 }
 
-/* Importing. */
+/* Imports. */
 CALL(join, rsm_memseg_import_connect(pair.controller, node, pair.id, RSM_PERM_RDWR, &import))
 CALL(leave, rsm_memseg_import_disconnect(import))
 DO(before_leave, join())
@@ -146,7 +147,7 @@ CALL(create_local, rsm_create_localmemory_handle(pair.controller, &local, (char 
 CALL(free_local, rsm_free_localmemory_handle(pair.controller, local))
 DO(before_local, create_local())
 DO(after_local, free_local())
-/* Other bytes than those that are there. */
+/* Stores other bytes than those in the segment. */
 static void differ(void)
 {
     static unsigned char seed;
@@ -158,7 +159,7 @@ static void before_vector(void)
     differ();
     OK(create_local());
 }
-/* One entry by a handle, one by an address, and a signal. */
+/* One entry with a handle, one with an address, and a signal. */
 static int move(int (*mover)(rsm_scat_gath_t *))
 {
     rsm_iovec_t entries[2];
@@ -296,7 +297,7 @@ static const struct call CALLS[] = {
 };
 #define COUNT (sizeof CALLS / sizeof *CALLS)
 
-/* Calls that a process can begin with. */
+/* Calls that can be the first one of a process. */
 static const struct call FIRST[] = {
     {"rsm_get_controller", nothing, take_controller, release_controller},
     {"rsm_get_interconnect_topology", nothing, take_topology, free_topology},

@@ -1,4 +1,5 @@
-/* What a child has of its parent, and for itself, whatever calls other threads of its parent are in, `fork [CONTROLLER]`. RSMGEN-03, RSMGEN-04 */
+/* A child's access to its parent's objects, and objects of its own, with other threads of the
+ * parent in any call, `fork [CONTROLLER]`. RSMGEN-03, RSMGEN-04 */
 #include "check.h"
 #include <signal.h>
 #include <sys/wait.h>
@@ -7,7 +8,7 @@
 
 static const char *name = "loopback";
 
-/* The call that a child is in. */
+/* The current call of a child. */
 static const char *volatile now = "none";
 
 static void hangs(int unused)
@@ -25,7 +26,8 @@ static void hangs(int unused)
         EXPECT(code, call);                                                                                             \
     } while (0)
 
-/* On a device one process of a node listens, which is the parent: its segment is imported by a controller of the child's own. */
+/* On a device only one process of a node listens, here the parent. A controller of the child
+ * imports its segment. */
 static void import_of_parent(const struct pair *pair)
 {
     rsmapi_controller_handle_t controller;
@@ -102,7 +104,7 @@ static void *busy(void *argument)
     return NULL;
 }
 
-/* Bytes go to the segment and back. */
+/* Transfers bytes to the segment and back. */
 static void move(struct pair *pair, int round)
 {
     unsigned char bytes[64], back[64];
@@ -127,7 +129,7 @@ int main(int count, char **arguments)
     for (at = 0; at < 2; at++)
         CHECK(pthread_create(&threads[at], NULL, busy, &pair) == 0);
     CHECK(pthread_create(&threads[2], NULL, asks, NULL) == 0);
-    /* While other threads hold whatever they hold. */
+    /* Other threads may hold any lock. */
     for (round = 0; round < rounds; round++) {
         pid_t process = fork();
         CHECK(process >= 0);
@@ -153,7 +155,7 @@ int main(int count, char **arguments)
     over = 1;
     for (at = 0; at < 3; at++)
         CHECK(pthread_join(threads[at], NULL) == 0);
-    /* Nothing of the parent's has gone. */
+    /* The parent still has all its objects. */
     OK(rsm_memseg_import_destroy_barrier(&barrier));
     OK(rsm_memseg_export_rebind(pair.export, pair.memory, 0, PAGE));
     close_pair(&pair);

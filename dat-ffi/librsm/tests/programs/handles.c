@@ -1,4 +1,5 @@
-/* Every call with every value that is no handle of its kind: null, freed, of another kind, garbage, addresses. */
+/* Every call with every value that is no handle of its kind: null, freed, of another kind,
+ * garbage, addresses. */
 #include "check.h"
 
 #define VALUES 40
@@ -121,7 +122,8 @@ int main(void)
     OK(rsm_create_localmemory_handle(pair.controller, &local, (char *)pair.memory, PAGE));
     OK(rsm_create_localmemory_handle(pair.controller, &freed, (char *)pair.memory, PAGE));
     OK(rsm_free_localmemory_handle(pair.controller, freed));
-    /* Nothing works before the first controller is got, or after the last one is released; that is in other programs. */
+    /* Other programs test calls before the first controller is got and after the last one is
+     * released. */
     add(NULL);
     add((void *)1);
     add((void *)-1);

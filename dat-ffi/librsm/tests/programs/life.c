@@ -1,4 +1,4 @@
-/* Every object from its beginning to its end, and bytes that move in between. */
+/* Every object from creation to destruction, with transfers in between. */
 #include "check.h"
 
 /* RSMCT-01..03, RSMCT-10, RSMCT-20, RSMCT-21 */
@@ -25,7 +25,8 @@ static void controllers(void)
     OK(rsm_release_controller(second));
 }
 
-/* RSMEX-01, RSMPB-01, RSMPB-02, RSMPB-10, RSMPB-20, RSMIM-01, RSMIM-04, RSMIM-06, RSMMD-01, RSMGP-01, RSMGP-05 */
+/* RSMEX-01, RSMPB-01, RSMPB-02, RSMPB-10, RSMPB-20, RSMIM-01, RSMIM-04, RSMIM-06, RSMMD-01,
+ * RSMGP-01, RSMGP-05 */
 static void bytes(void)
 {
     struct pair pair = open_pair(2, 0, RSM_PERM_RDWR);
@@ -43,7 +44,7 @@ static void bytes(void)
     CHECK(pair.memory[4000] == 0 && pair.memory[5001] == 0);
     OK(rsm_memseg_import_get(pair.import, 4001, target, sizeof target));
     CHECK(memcmp(target, source, sizeof source) == 0);
-    /* Nothing is moved, and that is fine. */
+    /* A transfer of no bytes succeeds. */
     OK(rsm_memseg_import_put(pair.import, 8192, source, 0));
     OK(rsm_memseg_import_get(pair.import, 0, target, 0));
     OK(rsm_memseg_import_destroy_barrier(&barrier));
@@ -131,7 +132,7 @@ static void segments(void)
     CHECK(memcmp(other, &item, 4) == 0 && pair.memory[0] == 77);
     OK(rsm_memseg_import_get32(pair.import, 0, &back, 1));
     CHECK(back == 78);
-    /* Another list is for later connections. */
+    /* A new access list applies to later connections. */
     entry.ae_node = own_node();
     entry.ae_permission = 0444;
     OK(rsm_memseg_export_republish(pair.export, &entry, 1));
@@ -139,7 +140,7 @@ static void segments(void)
     EXPECT(RSMERR_PERM_DENIED, rsm_memseg_import_connect(pair.controller, entry.ae_node, pair.id, RSM_PERM_WRITE, &import));
     OK(rsm_memseg_import_connect(pair.controller, entry.ae_node, pair.id, RSM_PERM_READ, &import));
     OK(rsm_memseg_import_disconnect(import));
-    /* Taken back, and published under an id of our own. */
+    /* Unpublished, and published again with an id of the program. */
     OK(rsm_memseg_export_unpublish(pair.export));
     EXPECT(RSMERR_CONN_ABORTED, rsm_memseg_import_put32(pair.import, 0, &item, 1));
     OK(rsm_memseg_export_publish(pair.export, &id, NULL, 0));
@@ -147,7 +148,7 @@ static void segments(void)
     EXPECT(RSMERR_CONN_ABORTED, rsm_memseg_import_get32(pair.import, 0, &item, 1));
     OK(rsm_memseg_import_destroy_barrier(&barrier));
     OK(rsm_memseg_import_disconnect(pair.import));
-    /* Destroying takes back as well. */
+    /* Destroying a segment unpublishes it. */
     OK(rsm_memseg_import_connect(pair.controller, entry.ae_node, id, RSM_PERM_WRITE, &import));
     OK(rsm_memseg_export_destroy(pair.export));
     EXPECT(RSMERR_CONN_ABORTED, rsm_intr_signal_post(import, 0));
@@ -157,7 +158,7 @@ static void segments(void)
     free(other);
 }
 
-/* RSMCT-10, RSMCT-11: what was made on a controller ends with its last user. */
+/* RSMCT-10, RSMCT-11: the last release of a controller ends its objects. */
 static void released(void)
 {
     struct pair pair = open_pair(1, 0, RSM_PERM_RDWR);

@@ -1,4 +1,5 @@
-/* The library is loaded, used and closed while the program runs; its threads go on in what stays. */
+/* Loads, uses and closes the library at run time; its threads go on in the part that stays
+ * loaded. */
 #include "check.h"
 #include <dlfcn.h>
 

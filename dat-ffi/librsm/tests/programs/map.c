@@ -12,7 +12,7 @@ static void caught(int number)
     siglongjmp(back, 1);
 }
 
-/* Whether a store ends in a fault. */
+/* Returns true if a store ends in a fault. */
 static int faults(volatile unsigned char *place)
 {
     if (sigsetjmp(back, 1) != 0)
@@ -45,7 +45,7 @@ static void plain(void)
     CHECK(address == elsewhere);
     EXPECT(RSMERR_SEG_NOT_MAPPED, rsm_memseg_import_unmap(pair.import));
     EXPECT(RSMERR_BAD_SEG_HNDL, rsm_memseg_import_unmap(NULL));
-    /* The bit of RSM_MAP_RESERVED means nothing. */
+    /* The bit of RSM_MAP_RESERVED is ignored. */
     OK(rsm_memseg_import_map(pair.import, &address, RSM_MAP_RESERVED, RSM_PERM_RDWR, PAGE, PAGE));
     mapped = address;
     mapped[10] = 3;
@@ -59,7 +59,7 @@ static void plain(void)
     OK(rsm_memseg_import_put(pair.import, PAGE, &item, 1));
     CHECK(mapped[0] == 4);
     OK(rsm_memseg_import_unmap(pair.import));
-    /* At the address that it has. RSMMP-02 */
+    /* Mapped at the memory's own address. RSMMP-02 */
     address = pair.memory + PAGE;
     OK(rsm_memseg_import_map(pair.import, &address, RSM_MAP_FIXED, RSM_PERM_RDWR, PAGE, PAGE));
     CHECK(address == pair.memory + PAGE);
@@ -75,7 +75,8 @@ static void plain(void)
     close_pair(&pair);
 }
 
-/* RSMMP-01, RSMMP-02, RSMST-02: memory that is shared is mapped at addresses of its own, which outlive the segment. */
+/* RSMMP-01, RSMMP-02, RSMST-02: shared memory is mapped at an address of its own, which outlives
+ * the segment. */
 static void shared(int windows)
 {
     unsigned char *memory = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -105,13 +106,13 @@ static void shared(int windows)
         CHECK(address == wanted && wanted[PAGE] == 7);
         wanted[1] = 9;
         CHECK(memory[1] == 9);
-        /* Bound to other memory it shows that. RSMEX-20 */
+        /* After a rebind the mapping shows the new memory. RSMEX-20 */
         other[1] = 33;
         OK(rsm_memseg_export_rebind(export, other, 0, 2 * PAGE));
         CHECK(wanted[1] == 33);
         wanted[2] = 34;
         CHECK(other[2] == 34);
-        /* Without the segment the address is still good, and leads nowhere. */
+        /* Without the segment the address stays mapped, and stores do not reach any segment. */
         OK(rsm_memseg_export_unpublish(export));
         wanted[1] = 99;
         CHECK(other[1] == 33);
@@ -123,8 +124,8 @@ static void shared(int windows)
     CHECK(munmap(memory, 2 * PAGE) == 0 && munmap(other, 2 * PAGE) == 0);
 }
 
-/* RSMMP-01: what is not together in one object is not shown a second time, for the system would show something else behind its first
- * page. It is told where it is. */
+/* RSMMP-01: pages that are not contiguous in one object are not mapped a second time, because
+ * the system would map other pages after the first one. The call returns their own address. */
 static void apart(void)
 {
     unsigned char *memory = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -160,7 +161,7 @@ int main(int count, char **arguments)
     CHECK(sigaction(SIGSEGV, &action, NULL) == 0);
     plain();
     apart();
-    /* Programs that watch memory do not let it be shown twice. */
+    /* Memory checkers do not allow a second mapping. */
     shared(!(count > 1 && strcmp(arguments[1], "watched") == 0));
     return 0;
 }

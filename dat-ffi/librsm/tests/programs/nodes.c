@@ -1,9 +1,11 @@
 /*
  * Segments between processes over an RDMA device.
  *
- * nodes serve: exports a segment until a signal has come for it. nodes use: puts into it, gets from it, signals.
- * nodes hold: exports a segment and makes no call more until it is killed. nodes hammer: puts into it until it is gone.
- * nodes talk ROUNDS: two nodes, 1 and 2, each of which exports and imports. nodes look: a second process of node 1, while that talks.
+ * nodes serve: exports a segment until it gets a signal. nodes use: puts, gets and signals.
+ * nodes hold: exports a segment and makes no further call until it is killed.
+ * nodes hammer: puts into that segment until it is gone.
+ * nodes talk ROUNDS: two nodes, 1 and 2, which both export and import.
+ * nodes look: a second process of node 1 during `talk`.
  */
 #include "check.h"
 #include <signal.h>
@@ -24,7 +26,7 @@ static void ring(int number)
     rung++;
 }
 
-/* A signal every other millisecond, or none any more. */
+/* Starts a signal every two milliseconds, or stops it. */
 static void alarms(int on)
 {
     struct sigaction action;
@@ -44,7 +46,7 @@ static long milliseconds(void)
     return now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Connects as soon as the other process has published. */
+/* Connects once the other process has published. */
 static rsm_memseg_import_handle_t connected(rsm_node_id_t node, rsm_memseg_id_t id)
 {
     rsm_memseg_import_handle_t import = NULL;
@@ -60,7 +62,7 @@ static rsm_memseg_import_handle_t connected(rsm_node_id_t node, rsm_memseg_id_t 
     exit(1);
 }
 
-/* RSMTP-01, RSMTP-03, RSMCT-20: what the controller reaches. */
+/* RSMTP-01, RSMTP-03, RSMCT-20: the nodes that the controller reaches. */
 static void look_around(unsigned nodes)
 {
     rsm_topology_t *topology;
@@ -102,7 +104,7 @@ static void serve(void)
     CHECK(memory[5] == 77 && memory[BYTES - 1] == 78);
     OK(rsm_memseg_release_pollfd(export));
     OK(rsm_intr_signal_post(export, 0));
-    /* The other one says when it is done. */
+    /* The other process signals when it is done. */
     OK(rsm_intr_signal_wait(export, 20000));
     OK(rsm_memseg_export_unpublish(export));
     EXPECT(RSMERR_TIMEOUT, rsm_intr_signal_wait(export, 300));
@@ -116,7 +118,7 @@ static void hold(void)
         pause();
 }
 
-/* RSMGEN-04, RSMST-01, RSMST-03: the end of the exporter is the end of the connection. */
+/* RSMGEN-04, RSMST-01, RSMST-03: the connection ends with the exporter. */
 static void hammer(void)
 {
     rsm_memseg_import_handle_t import = connected(own_node(), SERVED);
@@ -130,7 +132,7 @@ static void hammer(void)
     fflush(stdout);
     while ((code = rsm_memseg_import_put(import, 0, bytes, sizeof bytes)) == RSM_SUCCESS)
         ;
-    /* What was on the way may have failed before it is known that the exporter is gone. */
+    /* Requests under way may fail before the end of the exporter is known. */
     CHECK(code == RSMERR_CONN_ABORTED || code == RSMERR_BARRIER_FAILURE);
     while (code == RSMERR_BARRIER_FAILURE)
         code = rsm_memseg_import_put(import, 0, bytes, sizeof bytes);
@@ -160,9 +162,9 @@ static void use(void)
     OK(rsm_memseg_import_get64(import, PAGE, back, 300));
     CHECK(memcmp(numbers, back, sizeof back) == 0);
     EXPECT(RSMERR_BAD_LENGTH, rsm_memseg_import_put(import, BYTES - 1, numbers, 2));
-    /* RSMMP-01: the device lets nobody see the memory of a peer. */
+    /* RSMMP-01: the device cannot map the memory of a peer. */
     EXPECT(RSMERR_MAP_FAILED, rsm_memseg_import_map(import, &address, RSM_MAP_NONE, RSM_PERM_RDWR, 0, PAGE));
-    /* Signals of the system end no call but those that say so. */
+    /* Signals of the system interrupt only calls that have an error for this. */
     alarms(1);
     begin = milliseconds();
     for (at = 0; at < 100; at++)
@@ -172,10 +174,10 @@ static void use(void)
     alarms(0);
     OK(rsm_intr_signal_post(import, 0));
     OK(rsm_intr_signal_wait(import, 20000));
-    /* The other one may take it back before this is acknowledged. */
+    /* The other process may unpublish before it acknowledges this. */
     code = rsm_intr_signal_post(import, 0);
     CHECK(code == RSM_SUCCESS || code == RSMERR_CONN_ABORTED);
-    /* RSMPB-20, RSMST-01: until it is taken back. */
+    /* RSMPB-20, RSMST-01: until the segment is unpublished. */
     while ((code = rsm_memseg_import_put(import, 5, &last, 1)) == RSM_SUCCESS)
         ;
     CHECK(code == RSMERR_CONN_ABORTED);
@@ -183,7 +185,7 @@ static void use(void)
     OK(rsm_memseg_import_disconnect(import));
 }
 
-/* Waits for what the other node says in a round. */
+/* Waits for the bytes that the other node puts in a round. */
 static void hear(rsm_memseg_export_handle_t export, const unsigned char *memory, unsigned char *expected, int round)
 {
     const rsm_node_id_t other = 3 - own_node();
@@ -194,7 +196,8 @@ static void hear(rsm_memseg_export_handle_t export, const unsigned char *memory,
         CHECK(memcmp(memory + (at * 2 + other) * PAGE + 11, expected + at * PAGE + 3, 3000 + at) == 0);
 }
 
-/* RSMIM-02, RSMPB-03, RSMGEN-08: what another node may not, or nobody. Both do the same, and wait for each other. */
+/* RSMIM-02, RSMPB-03, RSMGEN-08: errors for another node, and for all nodes. Both nodes run this
+ * in step. */
 static void refused(rsm_memseg_import_handle_t told, rsm_memseg_export_handle_t heard, rsm_node_id_t own, rsm_node_id_t other)
 {
     unsigned char *memory = pages(1);
@@ -272,7 +275,8 @@ static void talk(int rounds)
     for (round = 0; round < rounds; round++) {
         if (round == rounds / 2)
             OK(rsm_memseg_import_set_mode(import, RSM_BARRIER_MODE_EXPLICIT));
-        /* Node 1 speaks first. Whoever has spoken waits for the answer before it touches what it said. */
+        /* Node 1 puts first. After a put, a node waits for the answer before it changes the
+         * bytes. */
         if (own == 2)
             hear(export, memory, local, round);
         fill(local, BYTES, (unsigned)round * 5 + own);
@@ -285,7 +289,7 @@ static void talk(int rounds)
     }
     OK(rsm_memseg_import_set_mode(import, RSM_BARRIER_MODE_IMPLICIT));
     refused(import, export, own, other);
-    /* What was put is got, and a bad entry ends a vector without ending the connection. */
+    /* A get returns the bytes that were put. A bad entry ends a vector, but not the connection. */
     vector.flags = 0;
     memset(local, 0, BYTES);
     OK(rsm_memseg_import_getv(&vector));
@@ -308,7 +312,8 @@ static void talk(int rounds)
     EXPECT(RSMERR_BAD_ADDR, rsm_memseg_import_get16(import, 0, (void *)8, 1));
     EXPECT(RSMERR_BAD_ADDR, rsm_memseg_import_get32(import, 0, (void *)8, 1));
     OK(rsm_memseg_import_getv(&vector));
-    /* Neither leaves before the other one is done. Who has heard the last word may be gone before its device could acknowledge it, which whoever spoke is told then. */
+    /* No node leaves before the other one is done. The node that receives the last signal may be
+     * gone before its device acknowledges it; then the sender gets an error. */
     if (own == 2) {
         OK(rsm_intr_signal_post(import, 0));
         OK(rsm_intr_signal_wait(export, 20000));
@@ -325,7 +330,7 @@ static void talk(int rounds)
     OK(rsm_memseg_export_destroy(export));
 }
 
-/* Another process of the node that talks imports, and cannot publish. */
+/* Another process of a node that talks can import, but not publish. */
 static void look(void)
 {
     rsm_memseg_import_handle_t import = connected(own_node(), TALKING + own_node());

@@ -1,4 +1,5 @@
-/* Each call, refused with each error that its page lists and that can be had on the mock. What is refused changes no result. */
+/* Each call is refused with each error in its manual page that the mock can cause. A refused
+ * call changes no result. */
 #include "check.h"
 #include <sys/mman.h>
 
@@ -42,7 +43,7 @@ static void creating(void)
     rsm_memseg_export_handle_t made = NOTHING;
     unsigned char *memory = pages(2);
     unsigned char *read_only = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    /* So low that nothing comes beside it: the system maps nothing there by itself. */
+    /* So low that its neighbours stay unmapped: the system maps no pages there by itself. */
     unsigned char *lowest = mmap((void *)0x10000, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     rsm_memseg_id_t id = 0;
     CHECK(read_only != MAP_FAILED && lowest != MAP_FAILED);
@@ -57,7 +58,7 @@ static void creating(void)
     EXPECT(RSMERR_PERM_DENIED, rsm_memseg_export_create(controller, &made, read_only, 2 * PAGE, 0));
     EXPECT(RSMERR_BAD_ADDR, rsm_memseg_export_create(controller, &made, lowest - PAGE, 2 * PAGE, 0));
     EXPECT(RSMERR_BAD_ADDR, rsm_memseg_export_create(controller, &made, memory, (size_t)-PAGE, 0));
-    /* Locks never were; unknown flags are ignored. */
+    /* Locks are not supported; unknown flags are ignored. */
     OK(rsm_memseg_export_create(controller, &made, memory, 2 * PAGE, RSM_LOCK_OPS | RSM_CREATE_SEG_DONTWAIT | 0xFF00));
     EXPECT(RSMERR_LOCKS_NOT_SUPPORTED, rsm_memseg_export_publish(made, &id, NULL, 0));
     CHECK(id == 0);
@@ -131,7 +132,7 @@ static void publishing(void)
     EXPECT(RSMERR_BAD_SEG_HNDL, rsm_memseg_export_republish(NULL, NULL, 3));
     EXPECT(RSMERR_BAD_SEG_HNDL, rsm_memseg_export_unpublish(NULL));
     list[0].ae_permission = 0600;
-    /* A list of no length is none. RSMPB-04 */
+    /* A list of length 0 counts as no list. RSMPB-04 */
     id = SEGMENT;
     OK(rsm_memseg_export_publish(other, &id, list, 0));
     OK(rsm_memseg_export_unpublish(other));
@@ -286,7 +287,7 @@ static void barriers(void)
         EXPECT(RSMERR_BARRIER_UNINITIALIZED, calls[at](&zero));
         EXPECT(RSMERR_BARRIER_UNINITIALIZED, calls[at](&garbage));
     }
-    /* Any type will do. */
+    /* Any type is accepted. */
     OK(rsm_memseg_import_init_barrier(pair.import, (rsm_barrier_type_t)0x77, &barrier));
     garbage = barrier;
     EXPECT(RSMERR_BARRIER_NOT_OPENED, rsm_memseg_import_close_barrier(&barrier));
@@ -297,7 +298,7 @@ static void barriers(void)
     OK(rsm_memseg_import_destroy_barrier(&barrier));
     for (at = 0; at < 4; at++) {
         EXPECT(RSMERR_BARRIER_UNINITIALIZED, calls[at](&barrier));
-        /* What was copied from it before is no barrier any more, either. */
+        /* Earlier copies of the storage are no barriers any more. */
         EXPECT(RSMERR_BARRIER_UNINITIALIZED, calls[at](&garbage));
     }
     EXPECT(RSMERR_BAD_SEG_HNDL, rsm_memseg_import_get_mode(NULL, NULL));
@@ -321,7 +322,7 @@ static void barriers(void)
     free(pair.memory);
 }
 
-/* RSMST-05: as many as there may be, and no more; what is given back is there again. */
+/* RSMST-05: up to the limit and no more; freed objects can be made again. */
 static void exhausted(void)
 {
     static rsm_localmemory_handle_t locals[4096];
@@ -340,7 +341,7 @@ static void exhausted(void)
     for (code = 0, count = 0; count < 4096 && code == RSM_SUCCESS; count++)
         code = rsm_memseg_export_create(controller, &exports[count], pair.memory, PAGE, 0);
     CHECK(code == RSMERR_INSUFFICIENT_RESOURCES && exports[--count] == NULL);
-    /* One is the pair's. */
+    /* The pair has one of them. */
     CHECK(count + 1 == attributes.attr_max_export_segments);
     for (at = 0; at < count; at++)
         OK(rsm_memseg_export_destroy(exports[at]));

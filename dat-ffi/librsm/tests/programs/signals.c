@@ -1,4 +1,4 @@
-/* Signals, and descriptors that tell of them. */
+/* Signals, and descriptors that become readable for them. */
 #include "check.h"
 #include <errno.h>
 #include <signal.h>
@@ -29,7 +29,8 @@ static void counted(void)
     CHECK(milliseconds() - begin >= 60);
     for (at = 0; at < 3; at++)
         OK(rsm_intr_signal_post(pair.import, RSM_SIGPOST_NO_ACCUMULATE));
-    /* Whether one is pending is decided where they arrive, which they all have once the exporter has answered something that was asked later. */
+    /* The receiver decides which signals become pending. All have arrived once the exporter has
+     * answered a later request. */
     OK(rsm_memseg_import_connect(pair.controller, own_node(), pair.id, RSM_PERM_READ, &other));
     OK(rsm_intr_signal_wait(pair.export, 10000));
     EXPECT(RSMERR_TIMEOUT, rsm_intr_signal_wait(pair.export, 20));
@@ -59,7 +60,7 @@ static void *take_one(void *segment)
     return (void *)(intptr_t)rsm_intr_signal_wait(segment, -1);
 }
 
-/* RSMSG-07, RSMSG-08: one signal ends one of several waits, the end of the segment all of them. */
+/* RSMSG-07, RSMSG-08: one signal ends one of several waits; the end of the segment ends all. */
 static void waited_for(void)
 {
     struct pair other = open_pair(1, 0, RSM_PERM_RDWR);
@@ -103,7 +104,8 @@ static void *interrupt(void *argument)
     return NULL;
 }
 
-/* RSMSG-07, RSMPF-10: a signal of the system ends a wait, even if calls of the system go on by themselves after it. */
+/* RSMSG-07, RSMPF-10: a signal of the system ends a wait, even if system calls are restarted
+ * after it. */
 static void interrupted(void)
 {
     struct sigaction action;
@@ -141,7 +143,7 @@ static void polled(void)
     CHECK(poll(&entry, 1, 0) == 0);
     OK(rsm_intr_signal_post(pair.import, 0));
     CHECK(poll(&entry, 1, 10000) == 1 && entry.revents == POLLRDNORM);
-    /* To look takes nothing. */
+    /* Polling takes no signal. */
     CHECK(poll(&entry, 1, 0) == 1);
     OK(rsm_intr_signal_wait(pair.export, 0));
     CHECK(poll(&entry, 1, 0) == 0);
@@ -180,7 +182,7 @@ static void mixed(void)
     OK(rsm_intr_signal_post(other.import, 0));
     OK(rsm_intr_signal_wait_pollfd(entries, 4, -1, &count));
     CHECK(count == 1 && entries[1].revents == POLLRDNORM && entries[0].revents == 0 && entries[2].revents == 0);
-    /* One at a time. */
+    /* One signal per call. */
     OK(rsm_intr_signal_wait_pollfd(entries, 4, 10000, &count));
     CHECK(count == 1 && entries[1].revents == POLLRDNORM);
     EXPECT(RSMERR_TIMEOUT, rsm_intr_signal_wait_pollfd(entries, 4, 20, &count));
@@ -194,7 +196,7 @@ static void mixed(void)
         CHECK(entries[3].revents == POLLIN);
     } while (entries[2].revents == 0);
     CHECK(entries[2].revents == POLLRDNORM);
-    /* The time alone. */
+    /* Only the timeout. */
     EXPECT(RSMERR_TIMEOUT, rsm_intr_signal_wait_pollfd(NULL, 0, 20, &count));
     count = 9;
     EXPECT(RSMERR_BAD_ADDR, rsm_intr_signal_wait_pollfd(NULL, 3, 20, &count));
@@ -203,7 +205,7 @@ static void mixed(void)
     OK(rsm_memseg_release_pollfd(pair.export));
     OK(rsm_memseg_release_pollfd(other.export));
     OK(rsm_memseg_release_pollfd(other.import));
-    /* RSMPF-12: a descriptor that was given back is like any other. */
+    /* RSMPF-12: a descriptor that was released is like any other. */
     CHECK(close(pipes[0]) == 0 && close(pipes[1]) == 0);
     OK(rsm_intr_signal_wait_pollfd(entries, 4, 10000, &count));
     CHECK(entries[0].revents == POLLNVAL);

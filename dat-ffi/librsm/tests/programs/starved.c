@@ -1,4 +1,5 @@
-/* Waits for a signal that go on while no file can be opened: none ends before its signal, though others wait as well. RSMSG-07, RSMSG-08 */
+/* Waits for signals while no file can be opened: none ends early, though other threads wait too.
+ * RSMSG-07, RSMSG-08 */
 #include "check.h"
 #include <stdatomic.h>
 #include <sys/resource.h>
@@ -14,7 +15,7 @@ static void *wait_for_signal(void *unused)
     return NULL;
 }
 
-/* Waits again and again, and takes what the waits above give back. */
+/* Waits again and again, and takes the descriptors that the waits above return. */
 static void *wait_often(void *unused)
 {
     (void)unused;
@@ -37,7 +38,7 @@ int main(void)
     for (at = 0; at < 20000 && begun < 2; at++)
         usleep(1000);
     CHECK(begun == 2);
-    /* Both sleep by then, most likely; a wait that has not begun may be refused. */
+    /* Both waits most likely sleep by now; a wait that has not begun may be refused. */
     usleep(500000);
     CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0);
     none = before;

@@ -1,4 +1,4 @@
-/* Many threads at everything. RSMGEN-02, RSMPV-84, RSMPV-14, RSMST-04, RSMCT-03 */
+/* Many threads make all kinds of calls. RSMGEN-02, RSMPV-84, RSMPV-14, RSMST-04, RSMCT-03 */
 #include "check.h"
 
 #define THREADS 6
@@ -57,7 +57,7 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* A vector after the other until the segment is gone. */
+/* Transfers vectors until the segment is gone. */
 static void *move(void *argument)
 {
     const struct pair *pair = argument;
@@ -91,7 +91,7 @@ static void taken_back(void)
             CHECK(pthread_create(&threads[at], NULL, move, &pair) == 0);
         usleep(2000);
         OK(rsm_memseg_export_unpublish(pair.export));
-        /* The memory is the exporter's again: nothing moves there any more. */
+        /* The memory is the exporter's again: no transfer reaches it any more. */
         memset(pair.memory, 0xC3, PAGE);
         for (at = 0; at < 3; at++) {
             CHECK(pthread_join(threads[at], &code) == 0);

@@ -1,4 +1,4 @@
-/* What reaches what, and which ids are whose. */
+/* The topology, and the ids of applications. */
 #include "check.h"
 
 /* RSMTP-01..04, RSMGEN-06 */
@@ -71,7 +71,7 @@ static void ids(void)
     CHECK(base == 0x700000 && length == 1);
 }
 
-/* RSMGEN-09: the file of nodes is wrong; what does not need it works. */
+/* RSMGEN-09: the file of nodes is malformed; calls that do not need it succeed. */
 static void bad_nodes(void)
 {
     rsm_topology_t *found = (rsm_topology_t *)0x5555;
@@ -83,7 +83,7 @@ static void bad_nodes(void)
     OK(rsm_release_controller(controller));
 }
 
-/* RSMCT-01, RSMCT-05: controllers that there are not. */
+/* RSMCT-01, RSMCT-05: names of no controller. */
 static void absent(void)
 {
     rsmapi_controller_handle_t controller = (rsmapi_controller_handle_t)0x5555;

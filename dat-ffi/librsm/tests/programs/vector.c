@@ -76,7 +76,7 @@ static void both_ways(void)
     CHECK(local[9] == 0 && local[60] == 0 && local[1023] == 0 && local[1101] == 0);
 }
 
-/* RSMPV-08, RSMPV-33: as many entries as there may be, of which the later one wins. */
+/* RSMPV-08, RSMPV-33: the maximum number of entries; a later entry overwrites an earlier one. */
 static void many(void)
 {
     rsm_iovec_t entries[RSM_MAX_SGIOREQS + 1];
@@ -103,7 +103,8 @@ static void many(void)
     }
 }
 
-/* RSMPV-50..57, RSMPV-E01, RSMPV-E04..E06: a bad entry at each place; what is before it is done, what is behind it is not begun. */
+/* RSMPV-50..57, RSMPV-E01, RSMPV-E04..E06: a bad entry at each position; earlier entries are
+ * transferred, later ones are not started. */
 static void bad_entries(void)
 {
     struct bad {
@@ -162,9 +163,9 @@ static void bad_entries(void)
                 for (at = 0; at < ENTRIES; at++)
                     CHECK((way ? local : pair.memory)[at * 10] == (at < place ? 9 : 0));
             }
-    /* RSMPV-71: nobody was told. */
+    /* RSMPV-71: no signal was posted. */
     EXPECT(RSMERR_TIMEOUT, rsm_intr_signal_wait(pair.export, 50));
-    /* RSMPV-15, RSMLH-05: what can only be read is put and not got. */
+    /* RSMPV-15, RSMLH-05: read-only memory can be put from, but not got into. */
     for (at = 0; at < 2; at++) {
         rsm_iovec_t entry = by_address(read_only, 0, 0, 8);
         if (at) {
@@ -200,7 +201,7 @@ static void refused(void)
         EXPECT(RSMERR_BAD_SEG_HNDL, movers[way](&moved));
         memset(&moved.remote_handle, 0x5A, sizeof moved.remote_handle);
         EXPECT(RSMERR_BAD_SEG_HNDL, movers[way](&moved));
-        /* The handle comes before the count. */
+        /* Errors of the handle come before those of the count. */
         moved.io_request_count = 0;
         EXPECT(RSMERR_BAD_SEG_HNDL, movers[way](&moved));
         other = open_pair(1, 0, way ? RSM_PERM_WRITE : RSM_PERM_READ);
@@ -277,7 +278,7 @@ static void explicitly(void)
     OK(rsm_memseg_import_set_mode(pair.import, RSM_BARRIER_MODE_IMPLICIT));
 }
 
-/* RSMPV-06, RSMEX-01: the segment itself is local memory as well. */
+/* RSMPV-06, RSMEX-01: the segment's own memory can be local memory. */
 static void onto_itself(void)
 {
     rsm_iovec_t entry = by_address(pair.memory, 0, PAGE, 1000);
