@@ -88,9 +88,9 @@ pub trait Sideband {
         false
     }
 
-    /// Handles the device's report that a queue pair failed.
+    /// Handles the failure of a queue pair.
     ///
-    /// The driver itself reports the broken connection.
+    /// The driver itself reports the broken connection to the core.
     fn failed(&mut self, queue_pair: u32) {
         let _nothing_kept = queue_pair;
     }
