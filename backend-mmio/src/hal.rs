@@ -128,14 +128,14 @@ unsafe impl Hal for CoherentHal {
         fn draw() -> Option<u32> {
             (0..TRIES).find_map(|_| {
                 let mut drawn = 0;
-                #[expect(unused_unsafe, reason = "older compilers ask for it")]
+                #[expect(unused_unsafe, reason = "older compilers require it")]
                 // SAFETY: callers ensure that the processor has the instruction.
                 let done = unsafe { processor::_rdrand32_step(&mut drawn) };
                 (done == 1).then_some(drawn)
             })
         }
 
-        #[expect(unused_unsafe, reason = "older compilers ask for it")]
+        #[expect(unused_unsafe, reason = "older compilers require it")]
         // SAFETY: every processor that this project supports has the instruction.
         let features = unsafe { processor::__cpuid(1) };
         if features.ecx & RDRAND == 0 {

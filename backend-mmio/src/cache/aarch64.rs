@@ -1,8 +1,5 @@
 //! Cache maintenance of 64-bit Arm, by address to the point of coherency.
-#![expect(
-    unsafe_code,
-    reason = "instructions that the language has no words for"
-)]
+#![expect(unsafe_code, reason = "barrier and cache instructions need assembly")]
 
 use core::arch::asm;
 

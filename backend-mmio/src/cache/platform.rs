@@ -1,8 +1,5 @@
 //! The `Hal`s of Arm and RISC-V: barrier instructions and cache maintenance.
-#![expect(
-    unsafe_code,
-    reason = "instructions that the language has no words for"
-)]
+#![expect(unsafe_code, reason = "barrier and cache instructions need assembly")]
 
 use core::arch::asm;
 

@@ -1,8 +1,5 @@
 //! Cache maintenance of RISC-V with the extension Zicbom, by cache block.
-#![expect(
-    unsafe_code,
-    reason = "instructions that the language has no words for"
-)]
+#![expect(unsafe_code, reason = "barrier and cache instructions need assembly")]
 
 use core::arch::asm;
 

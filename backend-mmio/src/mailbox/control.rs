@@ -1,8 +1,5 @@
 //! The control interface of a mailbox device.
-#![expect(
-    unsafe_code,
-    reason = "what the other end promises is the promise of the control path"
-)]
+#![expect(unsafe_code, reason = "`Control` rests on the contract of `OtherEnd`")]
 
 use core::fmt;
 

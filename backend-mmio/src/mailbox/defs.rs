@@ -289,7 +289,7 @@ macro_rules! commands {
         /// Commands are the calls of [`Control`](crate::mlx5::Control) and
         /// [`Sideband`](crate::Sideband), and a register write.
         #[derive(Clone, Debug, PartialEq, Eq)]
-        #[expect(missing_docs, reason = "the fields are the arguments of the calls of these names")]
+        #[expect(missing_docs, reason = "the fields are the arguments of the calls of the same name")]
         pub enum Command {
             $($(#[$doc])* $name $({ $($field: $type),* })?,)*
         }

@@ -348,10 +348,7 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
     }
 }
 
-#[expect(
-    unsafe_code,
-    reason = "the device keeps to what its control path promises"
-)]
+#[expect(unsafe_code, reason = "the device follows the contract of `Control`")]
 // SAFETY: this driver accesses no consumer memory, except as `READS_AT_POST` permits: it writes
 // addresses and keys into descriptors. The device acts on them as `Control` guarantees, and so do
 // the calls that are forwarded to it.

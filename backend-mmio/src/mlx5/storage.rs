@@ -36,7 +36,7 @@ impl RequestSlot {
     /// A slot with nothing posted.
     #[expect(
         clippy::declare_interior_mutable_const,
-        reason = "a value to build arrays from"
+        reason = "initial value for arrays"
     )]
     pub const EMPTY: Self = Self {
         token: Word64::new(0),
@@ -107,7 +107,7 @@ pub(crate) const NO_QUEUE: u32 = u32::MAX;
 impl QueueCell {
     #[expect(
         clippy::declare_interior_mutable_const,
-        reason = "a value to build arrays from"
+        reason = "initial value for arrays"
     )]
     const EMPTY: Self = Self {
         first: AtomicU32::new(0),
@@ -213,7 +213,7 @@ impl QueuePairSlot {
     /// A slot without queue pair.
     #[expect(
         clippy::declare_interior_mutable_const,
-        reason = "a value to build arrays from"
+        reason = "initial value for arrays"
     )]
     pub const EMPTY: Self = Self {
         user_index: AtomicU32::new(0),
@@ -296,7 +296,7 @@ impl CompletionQueueSlot {
     /// A slot without completion queue.
     #[expect(
         clippy::declare_interior_mutable_const,
-        reason = "a value to build arrays from"
+        reason = "initial value for arrays"
     )]
     pub const EMPTY: Self = Self {
         number: AtomicU32::new(NO_QUEUE),
@@ -324,7 +324,7 @@ impl SharedReceiveSlot {
     /// A slot without shared receive queue.
     #[expect(
         clippy::declare_interior_mutable_const,
-        reason = "a value to build arrays from"
+        reason = "initial value for arrays"
     )]
     pub const EMPTY: Self = Self {
         number: AtomicU32::new(NO_QUEUE),
@@ -609,7 +609,7 @@ impl WindowSlot {
     /// A slot without window.
     #[expect(
         clippy::declare_interior_mutable_const,
-        reason = "a value to build arrays from"
+        reason = "initial value for arrays"
     )]
     pub const EMPTY: Self = Self {
         key: AtomicU32::new(0),

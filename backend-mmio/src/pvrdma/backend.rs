@@ -303,7 +303,7 @@ fn rights(privileges: MemoryPrivileges) -> u32 {
     rights
 }
 
-#[expect(unsafe_code, reason = "the device keeps to what its mapping promises")]
+#[expect(unsafe_code, reason = "the device follows the contract of `Mapping`")]
 // SAFETY: this driver accesses no consumer memory: it writes addresses and keys into descriptors
 // and page lists. The device acts on them as `Mapping` guarantees. A device that fails to destroy a
 // region is reset before the call returns.
