@@ -65,7 +65,7 @@ macro_rules! common_calls {
 
 pub(crate) use common_calls;
 
-/// Replaces the queue pair number in an event of a connection manager by the core's token.
+/// Replaces the queue pair number in a connection event by the core's token.
 pub(crate) fn renamed(
     event: ControlEvent,
     token: impl FnOnce(u32) -> Option<u64>,

@@ -1,4 +1,4 @@
-//! Memory shared with the device, and barriers for it; one of the modules with `unsafe` code.
+//! Memory shared with the device, and barriers for it; contains `unsafe` code.
 
 use core::fmt;
 use core::ops::Deref;
@@ -214,7 +214,7 @@ impl fmt::Debug for DeviceWord {
 /// The first `bytes` bytes at the address, at most 4, lie in a registered region and stay
 /// registered during the call.
 #[expect(unsafe_code)]
-// UNSAFETY: the function cannot check what lies at an address.
+// UNSAFETY: the function cannot check the memory at an address.
 pub(crate) unsafe fn read_consumer(address: u64, bytes: u32) -> u32 {
     let mut read = [0; 4];
     // Registered memory has exposed its provenance, which may be that of a shared borrow. A
@@ -292,7 +292,7 @@ impl<'s> DmaMemory<'s> {
     /// - The memory exists until then. A forgotten backend does not stop the device: if the
     ///   lifetime `'s` may end after that, the memory must be `'static`.
     #[expect(unsafe_code)]
-    // UNSAFETY: the function cannot check what the device reaches on the bus.
+    // UNSAFETY: the function cannot check the device's view of the bus.
     pub const unsafe fn new(units: &'s [DeviceUnit], bus: u64) -> Self {
         Self(DmaView::new(units, bus))
     }

@@ -81,8 +81,8 @@ pub trait Sideband {
 
     /// Returns true if the queue pair is the connection manager's own.
     ///
-    /// The driver does not report events of such a queue pair to the core; it alone acts on its
-    /// `Established`.
+    /// The driver reports no event of such a queue pair to the core. It acts on `Established`
+    /// itself.
     fn owns(&self, queue_pair: u32) -> bool {
         let _none_of_its_own = queue_pair;
         false

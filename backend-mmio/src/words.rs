@@ -6,7 +6,9 @@ use volatile::{VolatilePtr, access::ReadWrite};
 
 /// Reads and writes registers of 32 bits that hold little-endian numbers.
 pub trait RegisterWords: Clone {
-    /// Reads the register at an offset that is a multiple of 4; all ones outside of the window.
+    /// Reads the register at an offset that is a multiple of 4.
+    ///
+    /// Returns all ones outside the window.
     fn read(&self, offset: u32) -> u32;
 
     /// Writes the register; writes nothing outside the window.

@@ -406,7 +406,7 @@ fn an_end_that_refuses_to_tell_of_connections_is_given_up() {
     closed(other, &mut control);
 }
 
-/// A new driver must not take the pending answer of an earlier one for its own.
+/// A new driver must not take an earlier driver's pending answer.
 #[test]
 fn an_answer_to_somebody_before_is_not_heard() {
     let (other, _gone) = scripted(&[Next::Answer(&[0, 5])]);

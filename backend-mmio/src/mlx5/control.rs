@@ -32,7 +32,7 @@ pub struct Limits {
     pub rdma_reads: u32,
     /// Bytes per message and RDMA transfer.
     pub transfer: u64,
-    /// Most inline data of a Send or an RDMA Write, in bytes; 0 if the device has none.
+    /// Most bytes of inline data of a Send or an RDMA Write, or 0.
     pub inline: u32,
 }
 
@@ -54,7 +54,7 @@ pub struct CompletionQueueSpec {
 pub struct SharedReceiveQueueSpec {
     /// Protection domain.
     pub domain: u32,
-    /// Bus address of the slots, each of which already names the next one.
+    /// Bus address of the slots; each slot already names the next one.
     pub ring: u64,
     /// Number of slots, a power of two; one of them is never posted.
     pub entries: u32,

@@ -12,7 +12,9 @@ pub const BLOCK_UNITS: u32 = 4;
 pub const COMPLETION_UNITS: u32 = 4;
 /// Most units of a descriptor: the maximum of its count field.
 pub const DESCRIPTOR_UNITS: u32 = 63;
-/// Most blocks of a send queue and descriptors of a receive queue: indices have 16 bits.
+/// Most blocks of a send queue and descriptors of a receive queue.
+///
+/// Indices have 16 bits.
 pub const QUEUE_ENTRIES: u32 = 1 << 15;
 
 /// Words of a doorbell record, 8 bytes.

@@ -109,16 +109,17 @@ impl<'s> Supply<'s> {
     }
 }
 
-/// Returns the number of request slots per flag, a power of two as are queue sizes.
+/// Returns the number of request slots per flag, a power of two.
 ///
-/// The quotient is rounded up, so that every slot has a flag, but never exceeds the slot count.
+/// The quotient of slots and flags, itself rounded down, is rounded up to a power of two. The
+/// result never exceeds the slot count.
 fn slot_grain(slots: usize, flags: usize) -> NonZeroUsize {
     let grain = (slots / flags.max(1)).max(1).next_power_of_two();
     let grain = if grain > slots { grain / 2 } else { grain };
     NonZeroUsize::new(grain).unwrap_or(NonZeroUsize::MIN)
 }
 
-/// Returns the part of the memory that starts at a bus address divisible by the grain.
+/// Returns the memory from the first bus address that the grain divides.
 ///
 /// Every grain is then aligned, and no entry crosses a 64-byte line, the unit of device writes.
 fn aligned(memory: DmaView<'_>) -> DmaView<'_> {
@@ -148,7 +149,9 @@ pub(crate) fn record<'s>(memory: &DmaView<'s>, place: usize) -> Result<&'s Recor
 mod tests {
     use super::*;
 
-    /// Returns the grain, and how many queues of `queue` slots fit; each lies within the slots.
+    /// Returns the grain and the number of queues of `queue` slots that fit.
+    ///
+    /// Each queue must lie within the slots.
     fn grain_and_queues(slots: usize, flags: usize, queue: usize) -> (usize, usize) {
         let grain = slot_grain(slots, flags);
         let mut taken = [false; 128];

@@ -30,7 +30,9 @@ pub(super) struct Geometry {
 }
 
 impl Geometry {
-    /// Returns the units of the receive ring, rounded up to a whole block for the send ring.
+    /// Returns the units of the receive ring, rounded up to a whole block.
+    ///
+    /// The send ring starts at the next block.
     const fn receive_ring(self) -> u32 {
         self.receive_entries
             .saturating_mul(self.receive_units)
@@ -158,7 +160,9 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
         })
     }
 
-    /// Creates a queue pair on the device for an index; leaves the current one alone.
+    /// Creates a queue pair on the device for an index.
+    ///
+    /// Does not touch the current queue pair of the index.
     #[inline(never)]
     pub(super) fn make(&mut self, place: usize, asked: &Asked) -> Result<Made<'s>, BackendError> {
         self.tables.alive()?;

@@ -17,7 +17,7 @@ pub struct RequestSlot {
     token: Word64,
     /// Blocks of a request, or bytes of a receive.
     extent: AtomicU32,
-    /// State in a shared queue (2 bits), and above it the next slot of the chain.
+    /// State in a shared queue (low 2 bits), and the next slot of the chain.
     whereabouts: AtomicU32,
 }
 
@@ -520,7 +520,7 @@ pub struct Storage<'s> {
     /// of slots divided by a power of two, all slots and flags are used; otherwise some may stay
     /// unused. Without flags, no queue can be created.
     pub requests_taken: &'s mut [bool],
-    /// One slot per window, and one more for the renewal of a window that ran out of keys.
+    /// One slot per window, and one more to renew a window without keys.
     ///
     /// In further slots the driver creates windows ahead, so that the device reuses an index later.
     pub windows: &'s mut [WindowSlot],
@@ -537,7 +537,9 @@ pub struct WindowSlot {
     keys: AtomicU32,
     /// Protection domain.
     domain: AtomicU32,
-    /// Rank of a window made ahead and not yet taken, else 0; the lowest is taken first.
+    /// Rank of a window made ahead and not yet taken, else 0.
+    ///
+    /// The lowest rank is taken first.
     ahead: AtomicU32,
 }
 

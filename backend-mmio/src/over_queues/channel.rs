@@ -56,7 +56,7 @@ pub struct Channel<S, R> {
     sent: u32,
     completed: u32,
     received: u32,
-    /// Free slots at the other end; `free` counts those here that it was not told of.
+    /// Free slots at the other end; `free` counts unreported free slots here.
     there: u32,
     free: u32,
     /// Requests that the other end has not answered.

@@ -27,7 +27,9 @@ pub const MAGIC: u32 = 0x4441_5443;
 pub const VERSION: u8 = 1;
 /// Bytes before private data.
 pub const HEADER: usize = 56;
-/// Most bytes of private data, in any build: both ends have slots of the same length.
+/// Most bytes of private data, in any build.
+///
+/// Both ends have slots of the same length.
 pub const PRIVATE_DATA: usize = 64;
 /// Bytes of the longest message.
 pub const MESSAGE: usize = HEADER + PRIVATE_DATA;

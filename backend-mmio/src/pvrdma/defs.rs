@@ -347,7 +347,7 @@ words! {
         access: u32,
         /// Number of all pages (low half) and of request pages (high half).
         pages: u32,
-        /// Largest atomic in bytes (low half), flag for completion of all requests, kind of queue
+        /// Largest atomic in bytes (low half), completion of all requests, kind of queue pair.
         /// pair.
         kind: u32,
         /// Set for a shared receive queue, in the low byte.
@@ -674,7 +674,7 @@ pub mod status {
 pub mod notice {
     /// A completion queue overran or failed.
     pub const COMPLETION_QUEUE_FAILED: u32 = 0;
-    /// A queue pair failed: by itself, by a request, or by an access of its peer.
+    /// A queue pair failed by itself, by a request, or by its peer's access.
     pub const QUEUE_PAIR_FAILED: core::ops::RangeInclusive<u32> = 1..=3;
     /// The device failed.
     pub const DEVICE_FAILED: u32 = 8;

@@ -50,7 +50,7 @@ const HOPS: u32 = 64 << 8;
 struct Notices<'s> {
     state: View<'s>,
     entries: View<'s>,
-    /// Words per entry; `count` entries, a power of two; `next` is the index of the next one.
+    /// Words per entry; `count` entries, a power of two; `next` index.
     words: u32,
     count: u32,
     next: u32,

@@ -82,7 +82,9 @@ impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, 
         })
     }
 
-    /// Creates a queue pair on the device for an index; leaves the current one alone.
+    /// Creates a queue pair on the device for an index.
+    ///
+    /// Does not touch the current queue pair of the index.
     pub(super) fn make(
         &mut self,
         place: usize,
@@ -208,9 +210,10 @@ impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, 
         })
     }
 
-    /// Checks the number of a new queue pair; gives up on the device if it is invalid.
+    /// Checks the number of a new queue pair.
     ///
-    /// Halts the device before the caller gives its memory back.
+    /// If it is invalid, gives up on the device and halts it, before the caller gives the memory
+    /// back.
     fn believe(&mut self, number: u32) -> Result<(), BackendError> {
         if number <= NUMBERS && self.place(number).is_none() {
             return Ok(());

@@ -56,7 +56,7 @@ fn a_look_at_an_earlier_life_takes_nothing_from_the_next() {
     }
 }
 
-/// A buffer of a shared queue that a reset flushed returns to the core, and its slot is reused.
+/// A shared buffer that a reset flushed returns, and its slot is reused.
 ///
 /// The buffer is polled after the reset.
 #[test]
@@ -111,7 +111,7 @@ fn a_shared_buffer_comes_back_behind_a_reset() {
     assert_eq!(bench.state.fault(), None);
 }
 
-/// A reset, a modification and a destruction each make the connection manager forget the queue
+/// Resets, modifications and destructions make the connection manager forget the queue pair.
 /// pair.
 #[test]
 fn the_sideband_forgets_what_is_gone() {
@@ -146,7 +146,9 @@ impl Wake for Count {
     }
 }
 
-/// The first fault wakes the waker once, whether a poll finds it or the device reports it.
+/// The first fault wakes the waker once.
+///
+/// A poll finds it, or the device reports it.
 #[test]
 fn the_first_fault_wakes_somebody() {
     for reported in [false, true] {
@@ -168,7 +170,7 @@ fn the_first_fault_wakes_somebody() {
     }
 }
 
-/// Lost completions are a fault; a report about a queue that does not exist is ignored.
+/// Lost completions are a fault, unless the reported queue does not exist.
 #[test]
 fn lost_completions_end_it() {
     let mut bench = Bench::new();
@@ -201,7 +203,9 @@ fn storage_is_used_again() {
     );
 }
 
-/// No entry of a ring or record crosses a line of the device, wherever the memory starts.
+/// No entry of a ring or record crosses a line of the device.
+///
+/// This holds for every start address of the memory.
 #[test]
 fn rings_lie_on_lines() {
     for bus in [0x1000, 0x1010, 0x10F0, u64::from(u32::MAX) - 0xF] {

@@ -369,7 +369,9 @@ impl Bench {
         Self::over(lent)
     }
 
-    /// Returns the bus address of the first completion queue in memory at `bus`, if it fits.
+    /// Returns the bus address of the first completion queue, if the memory suffices.
+    ///
+    /// The memory starts at `bus`.
     pub(crate) fn try_at(bus: u64) -> Option<u64> {
         let mut lent = Lent::new(State::new());
         let (mut backend, shared, ..) = lent.adapter(bus);

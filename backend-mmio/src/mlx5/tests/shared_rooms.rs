@@ -50,7 +50,7 @@ fn a_queue_that_has_no_room_to_grow_is_made() {
     for (units, requests, result) in [(160, 64, Ok(())), (128, 64, refused), (160, 48, refused)] {
         let mut backend = Bench::adapter(units, requests, [512, 63]);
         for _ in 0..2 {
-            // Two slots, one of which is never posted.
+            // Two slots; one is never posted.
             assert_eq!(growth(&mut backend, &[1, 63]), [Ok(()), result]);
         }
         // A failed attempt for the larger capacity leaves nothing allocated.
