@@ -16,8 +16,8 @@ use crate::hal::{DeviceUnit, DeviceWord, Hal};
 /// - The other end accesses consumer memory only within regions that commands registered, as far as
 ///   their rights and those of bound windows allow. It writes only completions to the driver's
 ///   memory.
-/// - It accesses no memory after it answered the command that ends the access, nor after `cut_off`
-///   has returned. After that it receives no command. Alternatively, consumer memory is a window
+/// - It ends an access before it answers the command that ends it, and makes none after `cut_off`
+///   has returned; after that it receives no command. Alternatively, consumer memory is a window
 ///   without other use, which the other end may write at any time without harm.
 #[expect(unsafe_code)]
 // UNSAFETY: the compiler cannot check how a program accesses shared memory.
