@@ -1,9 +1,12 @@
-//! What drivers of all layouts hand on alike.
+//! Code that the drivers of all layouts share.
 
 use dat_core::backend::ControlEvent;
 
-/// The calls of a backend in which layouts do not differ: those that the sideband answers, and what no device here can do. The
-/// driver has `tables`, `sideband`, `hal`, and tells what the device calls a queue pair by `number`.
+/// Implements the `Backend` calls that are the same in every layout.
+///
+/// Connection calls go to the connection manager and `sync` to the platform. The others report
+/// operations that no device here supports. The driver must have the fields `tables`, `sideband`
+/// and `hal` and a method `number` that maps a key to the device's queue pair number.
 macro_rules! common_calls {
     () => {
         fn sync(&mut self, direction: SyncDirection, address: u64, length: u64) {
@@ -20,7 +23,7 @@ macro_rules! common_calls {
             soft: Option<u32>,
             hard: Option<u32>,
         ) -> Result<(), BackendError> {
-            // The device does not watch; there is nothing to do where nothing is wanted.
+            // The device does not monitor watermarks, so only a request for none succeeds.
             match (soft, hard) {
                 (None, None) => Ok(()),
                 _ => Err(BackendError::NotSupported),
@@ -62,7 +65,7 @@ macro_rules! common_calls {
 
 pub(crate) use common_calls;
 
-/// An event of a sideband, with the core's token in the place of the number.
+/// Replaces the queue pair number in a connection event by the core's token.
 pub(crate) fn renamed(
     event: ControlEvent,
     token: impl FnOnce(u32) -> Option<u64>,
@@ -75,7 +78,7 @@ pub(crate) fn renamed(
         | ControlEvent::Disconnected { queue_pair }
         | ControlEvent::Broken { queue_pair } => *queue_pair = token(*queue_pair as u32)?,
         ControlEvent::ConnectionRequest { .. } => {}
-        // Nothing that a sideband speaks of.
+        // A connection manager reports no other events.
         _ => return None,
     }
     Some(event)

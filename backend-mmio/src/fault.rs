@@ -1,10 +1,10 @@
-//! What a device was caught at.
+//! Faults of a device that the driver detected.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
 macro_rules! faults {
     ($($(#[$doc:meta])* $name:ident = $value:literal,)*) => {
-        /// Why the driver gave up on the device.
+        /// The reason why the driver gave up on the device.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[non_exhaustive]
         pub enum DeviceFault {
@@ -23,31 +23,31 @@ macro_rules! faults {
 }
 
 faults! {
-    /// It said so itself.
+    /// The device reported its own failure.
     Reported = 1,
-    /// A completion of a kind that no queue here asks for.
+    /// The device wrote a completion of a kind that no queue here requests.
     UnknownKind = 2,
-    /// A completion of a queue pair that does not exist.
+    /// The device wrote a completion of a queue pair that does not exist.
     UnknownQueuePair = 3,
-    /// A completion of a queue that does not complete there.
+    /// The device wrote a completion to the wrong completion queue.
     WrongQueue = 4,
-    /// A completion of a request that is not the oldest one posted, or of none.
+    /// The device completed a request other than the oldest posted one, or with none posted.
     WrongIndex = 5,
-    /// A completion of more bytes than the buffer has.
+    /// The device reported more bytes than the buffer holds.
     ImpossibleLength = 6,
-    /// A completion behind a place where none is.
+    /// The device wrote a completion after an entry that it left unwritten.
     PhaseJump = 7,
-    /// A completion of ones.
+    /// The device's completion consists of ones.
     AllOnes = 8,
-    /// It had completions and no room for them, so that some are lost.
+    /// The device lost completions because a completion queue was full.
     Overrun = 10,
-    /// An interrupt that wrote something else than it was told to.
+    /// The device sent an interrupt message or an answer with invalid content.
     WrongMessage = 11,
-    /// It did not answer a command, or answered another one.
+    /// The device did not answer a command, or answered another one.
     Silent = 32,
 }
 
-/// The first fault of a device, once there is one.
+/// The first fault of a device, if any.
 #[derive(Debug)]
 pub(crate) struct FaultCell(AtomicU32);
 
@@ -56,23 +56,23 @@ impl FaultCell {
         Self(AtomicU32::new(0))
     }
 
-    /// Whether the device is given up.
+    /// Returns true if the driver gave up on the device.
     #[inline(always)]
     pub(crate) fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed) != 0
     }
 
-    /// The fault that was noticed first; of two that are noticed at once it is either.
+    /// Returns the first fault; either one if two were found concurrently.
     pub(crate) fn get(&self) -> Option<DeviceFault> {
         DeviceFault::from_value(self.0.load(Ordering::Acquire))
     }
 
-    /// No fault, of a device that begins.
+    /// Removes the fault before a device starts.
     pub(crate) fn clear(&self) {
         self.0.store(0, Ordering::Release);
     }
 
-    /// Keeps a fault if it is the first; says whether it was.
+    /// Records a fault unless one is set; returns true if it did.
     #[cold]
     pub(crate) fn set(&self, fault: DeviceFault) -> bool {
         let first = !self.is_set();

@@ -1,4 +1,4 @@
-//! Memory that the device shares, and the order of accesses to it. One of the two rooms with `unsafe`.
+//! Memory shared with the device, and barriers for it; contains `unsafe` code.
 
 use core::fmt;
 use core::ops::Deref;
@@ -9,71 +9,78 @@ use core::sync::atomic::{compiler_fence, fence};
 use dat_core::backend::SyncDirection;
 use dat_core::sync::copy_from_shared;
 
-/// Order between the processor and the device, by what it is for; and its caches.
+/// Barriers between processor and device, named by purpose, and cache maintenance.
 ///
 /// # Safety
-/// The driver hands descriptors over with these barriers. One that does less than it says lets the device read a descriptor
-/// half-written, and with it act on memory that nobody named.
+/// The driver hands descriptors to the device with these barriers. A barrier that does less than
+/// documented lets the device read a half-written descriptor and then access memory that no request
+/// names.
 #[expect(unsafe_code)]
-// UNSAFETY: what a bus does to the order of accesses is beyond the compiler.
+// UNSAFETY: the compiler cannot check how a bus orders accesses.
 pub unsafe trait Hal: Clone {
-    /// Whether device and processor see the same memory without maintenance.
+    /// True if device and processor see the same memory without maintenance.
     const COHERENT: bool;
 
-    /// The same of this one, where platforms of one type differ.
+    /// Returns the coherence of this instance, for types that serve several platforms.
     fn is_coherent(&self) -> bool {
         Self::COHERENT
     }
 
-    /// What was stored to memory before is there for a device that sees what is stored afterwards.
+    /// Makes earlier stores to memory visible to a device that sees later stores.
     fn to_device();
 
-    /// What is loaded afterwards is no older than what was loaded from memory before.
+    /// Orders later loads after earlier loads from memory.
     fn from_device();
 
-    /// What was stored to memory before is there for a device that sees a register written afterwards.
+    /// Makes earlier stores to memory visible to a device that sees a later register write.
     fn to_register();
 
-    /// What was stored to memory before is there before anything is loaded afterwards.
+    /// Completes earlier stores to memory before later loads.
     fn store_before_load();
 
-    /// As [`to_register`](Self::to_register), of a register whose stores the processor gathers (write-combining): these pass
-    /// earlier stores to memory unless a fence of the processor keeps them back.
+    /// As [`to_register`](Self::to_register), for a register mapped write-combining.
+    ///
+    /// The processor gathers stores to such a register. They pass earlier stores to memory unless a
+    /// fence prevents it.
     fn to_gathered_register() {
         Self::store_before_load();
         Self::to_register();
     }
 
-    /// What was stored to a register is on its way to the device, also where the processor gathers such stores.
+    /// Sends earlier register stores to the device, including gathered ones.
     fn flush_register() {
         Self::store_before_load();
     }
 
-    /// A random number that peers cannot guess, if the platform has a source of such: the keys of windows begin and step by it.
+    /// Returns a random number that peers cannot guess, if the platform has a source.
     ///
-    /// Without one, which is the default, each key is one more than the last.
+    /// The first key and the step of a window's keys come from it. Without a source, the default,
+    /// each key is the previous one plus 1.
     fn random(&self) -> Option<u32> {
         None
     }
 
-    /// Maintains the caches over consumer memory, for platforms that are not coherent; complete on return.
+    /// Maintains the caches for consumer memory, on platforms that are not coherent.
+    ///
+    /// The maintenance is complete on return.
     fn synchronise(&self, direction: SyncDirection, address: u64, length: u64);
 }
 
-/// The barriers of x86, whose devices take part in the coherence of caches.
+/// Barriers for x86, where devices are cache-coherent.
 ///
-/// There stores to memory and then to an uncached register stay in order by themselves, and so do loads; stores to a
-/// write-combining window do not, and get a fence. On Arm of 64 bits and RISC-V a type of this name has instructions of
-/// theirs. On other processors there is none: no fence of the language orders memory before a register, and the platform
-/// says which instruction does.
+/// Stores to memory and then to an uncached register stay in order without a barrier, and so do
+/// loads. Stores to a write-combining window do not, and get a fence. On 64-bit Arm and RISC-V a
+/// type of the same name uses the barrier instructions of those processors. Other processors have
+/// no such type: no fence of the language orders memory before a register, so the platform names
+/// the instruction.
 #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CoherentHal;
 
 #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
 #[expect(unsafe_code)]
-// SAFETY: x86 keeps stores in order, and loads in order, for memory and uncached registers; a load that must not overtake a
-// store gets a full fence.
+// SAFETY: x86 keeps stores in order, and loads in order, for memory and uncached registers. A load
+// that must not overtake a store gets a full fence.
 unsafe impl Hal for CoherentHal {
     const COHERENT: bool = true;
 
@@ -107,7 +114,7 @@ unsafe impl Hal for CoherentHal {
         fence(Ordering::SeqCst);
     }
 
-    /// From the processor (`RDRAND`), where it has such an instruction.
+    /// Reads the processor's random number generator (`RDRAND`), if present.
     fn random(&self) -> Option<u32> {
         #[cfg(target_arch = "x86")]
         use core::arch::x86 as processor;
@@ -115,26 +122,26 @@ unsafe impl Hal for CoherentHal {
         use core::arch::x86_64 as processor;
 
         const RDRAND: u32 = 1 << 30;
-        /// Tries until the source counts as exhausted, as the processor's manual has it.
+        /// Attempts until the source counts as exhausted, by the processor's manual.
         const TRIES: u32 = 10;
         #[target_feature(enable = "rdrand")]
         fn draw() -> Option<u32> {
             (0..TRIES).find_map(|_| {
                 let mut drawn = 0;
-                #[expect(unused_unsafe, reason = "older compilers ask for it")]
-                // SAFETY: this function is called where the processor has the instruction.
+                #[expect(unused_unsafe, reason = "older compilers require it")]
+                // SAFETY: callers ensure that the processor has the instruction.
                 let done = unsafe { processor::_rdrand32_step(&mut drawn) };
                 (done == 1).then_some(drawn)
             })
         }
 
-        #[expect(unused_unsafe, reason = "older compilers ask for it")]
-        // SAFETY: every processor that this project is compiled for has the instruction.
+        #[expect(unused_unsafe, reason = "older compilers require it")]
+        // SAFETY: every processor that this project supports has the instruction.
         let features = unsafe { processor::__cpuid(1) };
         if features.ecx & RDRAND == 0 {
             return None;
         }
-        // SAFETY: the processor has the instruction, as it just said.
+        // SAFETY: `cpuid` reported that the processor has the instruction.
         unsafe { draw() }
     }
 
@@ -143,43 +150,44 @@ unsafe impl Hal for CoherentHal {
     }
 }
 
-/// Orders all stores before it before all after it, gathered ones too, and sends those that were gathered on their way.
+/// Orders all earlier stores before all later ones, and flushes gathered stores.
 #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
 #[inline(always)]
 fn store_fence() {
     #[cfg(target_arch = "x86_64")]
     #[expect(unsafe_code)]
-    // SAFETY: every processor of 64 bits has the instruction.
+    // SAFETY: every 64-bit processor has the instruction.
     unsafe {
         core::arch::x86_64::_mm_sfence();
     }
-    // A locked instruction or `mfence`, which older processors have.
+    // Compiles to a locked instruction or `mfence`, which older processors have.
     #[cfg(target_arch = "x86")]
     fence(Ordering::SeqCst);
 }
 
-/// A word of memory that the device may read or write at any moment; it holds a big-endian number.
+/// A big-endian 32-bit word that the device may read or write at any time.
 ///
-/// It is only ever loaded and stored as a whole. Never read and written in one: devices do not take part in that.
+/// Accesses are only whole loads and whole stores, never read-modify-write: devices do not take
+/// part in atomic updates.
 #[repr(transparent)]
 pub struct DeviceWord(AtomicU32);
 
 impl DeviceWord {
-    /// A word of zeros.
+    /// Creates a word of zeros.
     pub const fn new() -> Self {
         Self(AtomicU32::new(0))
     }
 
-    /// The number in it, read once.
+    /// Reads the number once.
     ///
-    /// An atomic load, as [`store`](Self::store) is an atomic store: a device in software is another thread.
+    /// The load is atomic, as is [`store`](Self::store): a device in software is another thread.
     #[inline(always)]
     #[must_use]
     pub fn load(&self) -> u32 {
         u32::from_be(self.0.load(Ordering::Relaxed))
     }
 
-    /// Puts a number in.
+    /// Writes a number.
     #[inline(always)]
     pub fn store(&self, value: u32) {
         self.0.store(value.to_be(), Ordering::Relaxed);
@@ -198,37 +206,40 @@ impl fmt::Debug for DeviceWord {
     }
 }
 
-/// Reads up to four bytes of consumer memory, which others may be writing; what is missing is 0.
+/// Reads up to 4 bytes of consumer memory that others may be writing.
+///
+/// Missing bytes are 0.
 ///
 /// # Safety
-/// So many bytes at the address are in a region that is registered, and stay so during the call.
+/// The first `bytes` bytes at the address, at most 4, lie in a registered region and stay
+/// registered during the call.
 #[expect(unsafe_code)]
-// UNSAFETY: what is at an address cannot be checked here.
+// UNSAFETY: the function cannot check the memory at an address.
 pub(crate) unsafe fn read_consumer(address: u64, bytes: u32) -> u32 {
     let mut read = [0; 4];
-    // What was registered has exposed its provenance, which may be that of a borrow for reading: no reference to an atomic is
-    // made of it, which would claim the right to write.
+    // Registered memory has exposed its provenance, which may be that of a shared borrow. A
+    // reference to an atomic would claim the right to write, so the copy takes the raw pointer.
     let from = core::ptr::with_exposed_provenance(address as usize);
-    // SAFETY: the caller says that the bytes are there; whoever shares them does so with atomic accesses of bytes.
+    // SAFETY: the caller guarantees that the bytes exist; others access them with byte atomics.
     unsafe { copy_from_shared(from, read.as_mut_ptr(), read.len().min(bytes as usize)) };
     u32::from_be_bytes(read)
 }
 
-/// 16 bytes of memory that the device shares, the piece that descriptors are made of.
+/// 16 bytes of memory shared with the device, the unit of descriptors.
 #[derive(Debug, Default)]
 #[repr(C, align(16))]
 pub struct DeviceUnit([DeviceWord; 4]);
 
 impl DeviceUnit {
-    /// A unit of zeros.
+    /// Creates a unit of zeros.
     pub const fn new() -> Self {
         Self([const { DeviceWord::new() }; 4])
     }
 
     /// Stores four numbers, in any order.
     ///
-    /// The device learns of them from a later store, behind a barrier. Each word is a store of its own: stores of two
-    /// words would race with loads of one.
+    /// The device learns of them from a later store, after a barrier. Each word is a separate
+    /// store: a store of two words would race with loads of one.
     #[inline(always)]
     pub(crate) fn put(&self, numbers: [u32; 4]) {
         for (word, number) in self.0.iter().zip(numbers) {
@@ -255,13 +266,15 @@ impl<'a> IntoIterator for &'a DeviceUnit {
     }
 }
 
-/// Memory that the device shares, owned by one driver.
+/// Memory shared with the device, owned by one driver.
 ///
-/// Neither `Copy` nor `Clone`: two drivers in one memory would write each other's descriptors. Whoever plays the device looks
-/// at it through a [`DmaView`].
+/// Neither `Copy` nor `Clone`: two drivers with the same memory would overwrite each other's
+/// descriptors. A device in software accesses the memory through a [`DmaView`].
 ///
 /// ```compile_fail,E0382
-/// fn lend_twice(memory: backend_mmio::DmaMemory<'static>) -> [backend_mmio::DmaMemory<'static>; 2] {
+/// use backend_mmio::DmaMemory;
+///
+/// fn lend_twice(memory: DmaMemory<'static>) -> [DmaMemory<'static>; 2] {
 ///     [memory, memory]
 /// }
 /// ```
@@ -271,31 +284,32 @@ impl<'s> DmaMemory<'s> {
     /// Takes memory that the device sees at a bus address.
     ///
     /// # Safety
-    /// - The device reaches exactly these bytes at `bus` and the addresses that follow, and writes nothing but numbers of 32
-    ///   bits there that it may write any value to.
-    /// - Nobody else writes them, and no other `DmaMemory` holds them, until the device was told to stop: it was halted, or
-    ///   everything that was made in the memory was destroyed.
-    /// - The memory stays until then. A backend that is forgotten tells the device nothing: memory of which the lifetime `'s`
-    ///   may end after that has to be `'static`.
+    /// - The device reaches exactly these bytes at `bus` and the addresses that follow. It writes
+    ///   only 32-bit numbers that it may set to any value.
+    /// - No other code writes the memory and no other `DmaMemory` holds it until the device was
+    ///   stopped: either the device was halted, or all objects created in the memory were
+    ///   destroyed.
+    /// - The memory exists until then. A forgotten backend does not stop the device: if the
+    ///   lifetime `'s` may end after that, the memory must be `'static`.
     #[expect(unsafe_code)]
-    // UNSAFETY: where the bus leads cannot be checked here.
+    // UNSAFETY: the function cannot check the device's view of the bus.
     pub const unsafe fn new(units: &'s [DeviceUnit], bus: u64) -> Self {
         Self(DmaView::new(units, bus))
     }
 
-    /// Bytes.
+    /// Returns the length in bytes.
     #[must_use]
     pub const fn len(&self) -> usize {
         size_of_val(self.0.units)
     }
 
-    /// Whether there is nothing in it.
+    /// Returns true if the memory has no bytes.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.0.units.is_empty()
     }
 
-    /// All of it, for the driver to cut its queues from.
+    /// Converts to a view that the driver allocates queues from.
     pub(crate) const fn into_view(self) -> DmaView<'s> {
         self.0
     }
@@ -307,7 +321,7 @@ impl fmt::Debug for DmaMemory<'_> {
     }
 }
 
-/// A view of memory by bus addresses: what a device in software sees of it, and what the driver cuts queues from.
+/// Memory by bus address, as the driver and a device in software see it.
 #[derive(Clone, Copy)]
 pub struct DmaView<'s> {
     units: &'s [DeviceUnit],
@@ -315,19 +329,21 @@ pub struct DmaView<'s> {
 }
 
 impl<'s> DmaView<'s> {
-    /// A view of units, the first of which is at a bus address.
+    /// Creates a view of units whose first one has a bus address.
     #[must_use]
     pub const fn new(units: &'s [DeviceUnit], bus: u64) -> Self {
         Self { units, bus }
     }
 
-    /// Where the device sees it.
+    /// Returns the bus address of the first unit.
     #[must_use]
     pub const fn bus(&self) -> u64 {
         self.bus
     }
 
-    /// The words of the piece that the device sees at an address, if it is within and starts with a unit of 16 bytes.
+    /// Returns `units` units at a bus address.
+    ///
+    /// Returns `None` unless they lie within the view and start at a 16-byte unit.
     #[must_use]
     pub fn seen_at(&self, bus: u64, units: usize) -> Option<&'s [DeviceUnit]> {
         let offset = bus.checked_sub(self.bus)?;
@@ -338,7 +354,7 @@ impl<'s> DmaView<'s> {
         self.units.get(first..first.checked_add(units)?)
     }
 
-    /// A piece of it.
+    /// Returns a part of the view.
     pub(crate) fn part(&self, first: usize, units: usize) -> Option<Self> {
         Some(Self {
             units: self.units.get(first..first.checked_add(units)?)?,
@@ -348,7 +364,7 @@ impl<'s> DmaView<'s> {
         })
     }
 
-    /// All of its units.
+    /// Returns all units of the view.
     #[must_use]
     pub const fn units(&self) -> &'s [DeviceUnit] {
         self.units
@@ -374,7 +390,7 @@ mod tests {
         assert_eq!(word.0.load(Ordering::Relaxed).to_ne_bytes(), [1, 2, 3, 4]);
     }
 
-    /// A source that always says the same is none; one that is not there is an answer too.
+    /// A source must not repeat one number; a processor without a source passes.
     #[test]
     #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
     fn numbers_of_the_processor_differ() {
@@ -382,7 +398,7 @@ mod tests {
         let [first, rest @ ..] = &drawn[..] else {
             unreachable!("several");
         };
-        // All eight alike once in 2^224.
+        // Eight equal numbers occur once in 2^224.
         assert!(first.is_none() || rest.iter().any(|next| next != first));
     }
 
@@ -396,7 +412,9 @@ mod tests {
         );
     }
 
-    /// A device in software writes from another thread; the thread sanitizer looks at these accesses as they ship.
+    /// A device in software writes from another thread.
+    ///
+    /// The thread sanitizer checks these accesses as shipped.
     #[test]
     fn threads_share_words_and_units() {
         const LAST: u32 = 1000;
@@ -421,14 +439,17 @@ mod tests {
         });
     }
 
-    /// Consumer memory may be lent for reading alone, as the sources of vectors are; Miri looks at what is made of it.
+    /// Consumer memory may be a shared borrow, as are the sources of vectors.
+    ///
+    /// Miri checks the pointers derived from it.
     #[test]
     #[expect(unsafe_code)]
     fn consumer_memory_is_read_by_a_borrow_for_reading() {
         let bytes = [1_u8, 2, 3, 4, 5];
         let address = bytes.as_ptr().expose_provenance() as u64;
         for (count, read) in [(0, 0), (1, 0x0200_0000), (4, 0x0203_0405), (9, 0x0203_0405)] {
-            // SAFETY: four bytes behind the first one are there, and no more are read.
+            // SAFETY: the array has four bytes after the first one, and the call reads at most
+            // four.
             assert_eq!(unsafe { read_consumer(address + 1, count) }, read);
         }
     }

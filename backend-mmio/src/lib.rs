@@ -1,35 +1,40 @@
-//! Driver for raw RDMA adapters: rings in memory, doorbells in a register window, nothing in between.
+//! Driver for raw RDMA adapters: rings in memory, doorbells in a register window.
 //!
-//! A `no_std` backend of `dat-core` that allocates nothing. It writes descriptors, rings doorbells and reads completions
-//! of the mlx5 data path ([`mlx5`]); what a platform does differently comes through four traits:
+//! A `no_std` backend of `dat-core` that allocates nothing. It writes descriptors, rings doorbells
+//! and reads completions of the mlx5 data path ([`mlx5`]). A platform supplies four traits:
 //!
 //! | trait | is |
 //! |---|---|
 //! | [`Hal`] | barriers by intent, cache maintenance; for aarch64 and RISC-V in [`cache`] |
 //! | [`RegisterIo`] | the register window that doorbells are in |
-//! | [`mlx5::Control`] | objects of the device: regions, queues, their numbers; a hypervisor, a boot program, `mlx5dv` |
-//! | [`Sideband`] | the channel over which connections come about |
+//! | [`mlx5::Control`] | objects of the device; for a hypervisor, a boot program or `mlx5dv` |
+//! | [`Sideband`] | connection management outside the queue pairs |
 //!
-//! Paravirtual adapters ([`pvrdma`]) are driven as a whole: their commands are the driver's own, and the platform gives a
-//! [`pvrdma::Mapping`], a [`pvrdma::Rendezvous`] and [`RegisterWords`] in the place of the last three.
+//! The driver operates paravirtual adapters ([`pvrdma`]) as a whole and issues their commands
+//! itself. Their platform implements [`pvrdma::Mapping`], [`pvrdma::Rendezvous`] and
+//! [`RegisterWords`] instead of the last three traits.
 //!
-//! A device may also be a program at the other end of shared memory ([`mailbox`]): then the control path, connections and registers are
-//! commands to it.
+//! A device can also be a program at the other end of shared memory ([`mailbox`]). The control
+//! path, connections and registers are commands to that program.
 //!
 //! # Storage
-//! All memory is lent: [`mlx5::Storage`] for what the driver remembers, [`DmaMemory`] for what the device shares. Queues
-//! get a run of either and give it back when they are destroyed.
+//! The caller lends all memory: [`mlx5::Storage`] for the driver's own records, [`DmaMemory`] for
+//! memory shared with the device. Each queue takes a run of both and gives it back when it is
+//! destroyed.
 //!
-//! # A device that lies
-//! Nothing that the device wrote is used before it was checked, nor read again afterwards. Indices must be those of the oldest
-//! request that is posted, numbers those of a queue that is there, lengths within what was posted. The first thing that is
-//! not so is kept as a [`DeviceFault`]; from then on the device is not looked at any more, and no register of it is written.
-//! The next `poll_control` halts it; every connection is reported broken, and after that the driver itself completes what
-//! was posted on queue pairs, flushed. Buffers of shared queues that are with the device are kept.
+//! # Faulty devices
+//! The driver reads each value that the device wrote once and checks it before use. An index must
+//! be that of the oldest posted request. A number must be that of an existing queue. A length must
+//! be within the posted buffer. The first violation is kept as a [`DeviceFault`]. From then on the
+//! driver reads no completions of the device and writes none of its registers. The next
+//! `poll_control` halts the device. The core reports every connection as broken. Then the driver
+//! completes all requests posted on queue pairs with status flushed. Buffers of shared receive
+//! queues that the device holds stay posted.
 //!
 //! # Unsafe code
-//! In the modules of [`Hal`], [`RegisterIo`] and [`RegisterWords`] and of the processors in [`cache`], beside the promises of the backends themselves, which rest on those that
-//! [`mlx5::Control`] and [`pvrdma::Mapping`] ask for.
+//! The modules of [`Hal`], [`RegisterIo`], [`RegisterWords`] and [`mailbox`], and those of the
+//! processors in [`cache`], contain `unsafe` code. So do the implementations of `Backend`; they
+//! rest on the safety requirements of [`mlx5::Control`] and [`pvrdma::Mapping`].
 #![no_std]
 
 #[cfg(test)]

@@ -1,33 +1,38 @@
-//! The register window. One of the two rooms with `unsafe`.
+//! The register window of doorbells, one of the modules with `unsafe` code.
 
 use core::ptr::NonNull;
 use volatile::{VolatilePtr, access::WriteOnly};
 
-/// Writes to registers, each of exactly the width that it says.
+/// Writes registers, each with exactly the stated width.
 pub trait RegisterIo: Clone {
-    /// Writes 8 bytes at an offset that is a multiple of 8, the most significant first; none outside of the window.
+    /// Writes 8 bytes, most significant first, at an offset that is a multiple of 8.
+    ///
+    /// Writes nothing outside the window.
     fn write(&self, offset: u32, value: u64);
 
-    /// Writes a block of 64 bytes from an offset on, in order, each word the most significant byte first: a descriptor, so that the device
-    /// need not fetch it. The first word alone is the doorbell, and a window that takes no more may leave it at that.
+    /// Writes a descriptor block of 64 bytes in order, each word most significant byte first.
+    ///
+    /// The device then need not fetch the descriptor. The first word is the doorbell; a window that
+    /// accepts no blocks may write only that word, as the default does.
     fn copy(&self, offset: u32, block: [u64; 8]) {
         let [doorbell, ..] = block;
         self.write(offset, doorbell);
     }
 }
 
-/// Registers that are mapped into the address space, uncached.
+/// Uncached registers mapped into the address space.
 ///
-/// On a bus of 32 bits the write is two, the more significant half first; nobody else may write the same register in
-/// between, so give each queue pair a doorbell of its own or let one thread post.
+/// On a 32-bit bus a write takes two accesses, the more significant half first. No other thread may
+/// write the same register in between: give each queue pair its own doorbell, or post from one
+/// thread.
 #[derive(Clone, Copy, Debug)]
 pub struct MappedRegisters {
     base: NonNull<u8>,
-    /// How many registers of 8 bytes there are.
+    /// Number of 8-byte registers.
     count: u32,
 }
 
-// SAFETY: it only stands for an address; `new` asks that registers may be written from any thread.
+// SAFETY: the value only holds an address; `new` requires that any thread may write the registers.
 #[expect(unsafe_code)]
 unsafe impl Send for MappedRegisters {}
 
@@ -35,10 +40,11 @@ impl MappedRegisters {
     /// Takes a register window.
     ///
     /// # Safety
-    /// `length` bytes at `base`, which is aligned to 8, are mapped as long as anything made from this is used, and any of
-    /// them may be written at any moment from any thread, without harm to memory that a Rust reference exists to.
+    /// `length` bytes at `base`, which is aligned to 8, stay mapped as long as any value derived
+    /// from the result is used. Writing any of them at any time from any thread harms no memory
+    /// that a Rust reference points to.
     #[expect(unsafe_code)]
-    // UNSAFETY: what is mapped where cannot be checked here.
+    // UNSAFETY: the function cannot check the mapping.
     pub const unsafe fn new(base: NonNull<u8>, length: u32) -> Self {
         Self {
             base,
@@ -51,19 +57,20 @@ impl RegisterIo for MappedRegisters {
     #[inline(always)]
     #[expect(unsafe_code)]
     fn write(&self, offset: u32, value: u64) {
-        // The number of the register; more than there can be if the offset is no multiple of 8.
+        // The register's index; exceeds any count if the offset is not a multiple of 8.
         if offset.rotate_right(3) >= self.count {
             return;
         }
         let value = value.to_be();
-        // SAFETY: 8 bytes at this offset lie inside of the window, which `new` promised to be mapped.
+        // SAFETY: the 8 bytes at this offset lie in the window, which is mapped by the contract of
+        // `new`.
         let register = unsafe { self.base.byte_add(offset as usize) };
         #[cfg(target_pointer_width = "64")]
         // SAFETY: the register is mapped, aligned to 8, and may be written.
         unsafe { VolatilePtr::new_restricted(WriteOnly, register.cast::<u64>()) }.write(value);
         #[cfg(not(target_pointer_width = "64"))]
         for (place, half) in halves(value).into_iter().enumerate() {
-            // SAFETY: the same for either half of it.
+            // SAFETY: as above, for each half.
             let register = unsafe { register.cast::<u32>().add(place) };
             // SAFETY: the half is mapped, aligned to 4, and may be written.
             unsafe { VolatilePtr::new_restricted(WriteOnly, register) }.write(half);
@@ -77,7 +84,7 @@ impl RegisterIo for MappedRegisters {
     }
 }
 
-/// The halves of 8 bytes as they lie in memory.
+/// Returns the two 4-byte halves of a value in memory order.
 #[cfg(not(target_pointer_width = "64"))]
 fn halves(value: u64) -> [u32; 2] {
     let [a, b, c, d, e, f, g, h] = value.to_ne_bytes();
@@ -96,7 +103,7 @@ mod tests {
     fn writes_stay_inside_of_the_window() {
         let mut window = [0_u64; 4];
         let base = NonNull::new(window.as_mut_ptr().cast::<u8>()).expect("an address");
-        // SAFETY: three of the four words, which only this test uses.
+        // SAFETY: the window covers three of the four words, which only this test uses.
         let registers = unsafe { MappedRegisters::new(base, 24) };
         registers.write(16, 0x0102_0304_0506_0708);
         for outside in [4, 20, 24, u32::MAX - 7] {

@@ -1,13 +1,13 @@
-//! Runs of neighbouring places of something that was lent.
+//! Allocator of runs of adjacent slots, first fit.
 
-/// Which places are taken, first fit.
+/// Occupancy flags of the slots.
 #[derive(Debug)]
 pub(crate) struct Runs<'s> {
     taken: &'s mut [bool],
 }
 
 impl<'s> Runs<'s> {
-    /// All places free; there is one for each flag, but not more than `places`.
+    /// Creates an allocator with all slots free: one slot per flag, at most `places`.
     pub(crate) fn new(taken: &'s mut [bool], places: usize) -> Self {
         let count = places.min(taken.len());
         let (taken, _) = taken.split_at_mut(count);
@@ -15,7 +15,7 @@ impl<'s> Runs<'s> {
         Self { taken }
     }
 
-    /// Takes the first free run of `count` places; says where it starts.
+    /// Takes the first free run of `count` slots and returns its first index.
     pub(crate) fn take(&mut self, count: usize) -> Option<usize> {
         if count == 0 {
             return Some(0);

@@ -1,4 +1,4 @@
-//! The channel over which connections come about.
+//! Connection management outside the queue pairs.
 
 use dat_core::attributes::IaAddress;
 use dat_core::backend::{
@@ -6,29 +6,31 @@ use dat_core::backend::{
 };
 use dat_core::time::Instant;
 
-/// The queue pair at the other end.
+/// The remote queue pair of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Peer {
-    /// Its number there.
+    /// Number of the queue pair at the peer.
     pub queue_pair: u32,
-    /// The address of its port, as it lies in memory, by words.
+    /// Address of the peer's port, in memory order, by words.
     pub address: [u32; 4],
 }
 
-/// Connection management, by whatever channel the platform has beside the queue pairs.
+/// A connection manager, over any channel of the platform.
 ///
-/// Queue pairs are named by their device numbers, here and in the events: a `queue_pair` in a [`ControlEvent`] of a sideband
-/// is such a number. Everything else is as [`Backend`](dat_core::backend::Backend) says of the calls of the same names, which the
-/// driver hands on. The sideband takes the queue pair through its states: when `Established` is reported it carries data,
-/// when `disconnect` has returned, or an event says that a connection or an attempt ended, it is in error.
+/// Device numbers name queue pairs, both in the calls and as the `queue_pair` of a
+/// [`ControlEvent`]. Otherwise each call follows the call of the same name of
+/// [`Backend`](dat_core::backend::Backend), which the driver forwards. The connection manager moves
+/// the queue pair through its states. The queue pair carries data when `Established` is reported.
+/// It is in the error state when `disconnect` has returned, or when an event reports the end of a
+/// connection or an attempt.
 pub trait Sideband {
-    /// Where this adapter is reached.
+    /// Returns the address of this adapter.
     fn address(&self) -> IaAddress;
 
-    /// Bytes of private data that a request or an answer carries.
+    /// Returns the capacity for private data of a request or an answer, in bytes.
     fn private_data_limit(&self) -> u32;
 
-    /// Listens on a connection qualifier, or on a free one; says which.
+    /// Listens on a connection qualifier, or on a free one; returns the qualifier.
     ///
     /// # Errors
     /// Those of [`Backend::listen`](dat_core::backend::Backend::listen).
@@ -41,7 +43,7 @@ pub trait Sideband {
     /// Stops listening.
     fn stop_listening(&mut self, listener: ListenerKey);
 
-    /// Starts a connection; says which port it comes from.
+    /// Starts a connection attempt; returns the local port.
     ///
     /// # Errors
     /// Those of [`Backend::connect`](dat_core::backend::Backend::connect).
@@ -68,27 +70,35 @@ pub trait Sideband {
     /// Ends a connection or an attempt.
     fn disconnect(&mut self, queue_pair: u32, mode: DisconnectMode);
 
-    /// A queue pair is gone: destroyed, or replaced by one of another number when it was reset or modified. Its connection
-    /// and its attempts went before; the number may come again for another queue pair.
+    /// Forgets a queue pair that no longer exists.
+    ///
+    /// The queue pair was destroyed, or replaced by one with another number by a reset or a
+    /// modification. Its connection and its attempts ended earlier. Its number can name another
+    /// queue pair later.
     fn forget(&mut self, queue_pair: u32) {
         let _nothing_kept = queue_pair;
     }
 
-    /// Whether a queue pair is its own: then nobody else is told of it, and its `Established` is for the driver alone.
+    /// Returns true if the queue pair is the connection manager's own.
+    ///
+    /// The driver reports no event of such a queue pair to the core. It acts on `Established`
+    /// itself.
     fn owns(&self, queue_pair: u32) -> bool {
         let _none_of_its_own = queue_pair;
         false
     }
 
-    /// The device reports that a queue pair failed on its own. That its connection broke is told already.
+    /// Handles the failure of a queue pair.
+    ///
+    /// The driver itself reports the broken connection to the core.
     fn failed(&mut self, queue_pair: u32) {
         let _nothing_kept = queue_pair;
     }
 
-    /// The next event about a connection.
+    /// Returns the next connection event.
     fn poll(&mut self, now: Instant) -> Option<ControlEvent>;
 
-    /// When `poll` has something to do even if nothing else happens.
+    /// Returns the time at which `poll` next has work without any other event.
     fn next_deadline(&self) -> Option<Instant> {
         None
     }

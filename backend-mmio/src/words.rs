@@ -1,4 +1,4 @@
-//! Registers of 32 bits. Belongs to the room of the register window, and has its `unsafe` for the same reason.
+//! Windows of 32-bit registers, another module with `unsafe` code.
 
 use core::fmt;
 use core::ptr::NonNull;
@@ -6,16 +6,18 @@ use volatile::{VolatilePtr, access::ReadWrite};
 
 /// Reads and writes registers of 32 bits that hold little-endian numbers.
 pub trait RegisterWords: Clone {
-    /// Reads the register at an offset that is a multiple of 4; all ones outside of the window.
+    /// Reads the register at an offset that is a multiple of 4.
+    ///
+    /// Returns all ones outside the window.
     fn read(&self, offset: u32) -> u32;
 
-    /// Writes it; nothing outside of the window.
+    /// Writes the register; writes nothing outside the window.
     fn write(&self, offset: u32, value: u32);
 }
 
-/// Such registers, mapped into the address space, uncached. The driver has them by reference.
+/// Uncached 32-bit registers mapped into the address space; the driver borrows them.
 ///
-/// Neither `Copy` nor `Clone`: the platform keeps the one value, and sees to whom it lends it.
+/// Neither `Copy` nor `Clone`: the platform keeps the one value and controls each borrow.
 ///
 /// ```compile_fail,E0382
 /// fn keep_two(registers: backend_mmio::MappedWords) -> [backend_mmio::MappedWords; 2] {
@@ -27,11 +29,11 @@ pub struct MappedWords {
     length: u32,
 }
 
-// SAFETY: it only stands for an address; `new` asks that registers may be used from any thread.
+// SAFETY: the value only holds an address; `new` requires that any thread may use the registers.
 #[expect(unsafe_code)]
 unsafe impl Send for MappedWords {}
 
-// SAFETY: the same.
+// SAFETY: as for `Send`.
 #[expect(unsafe_code)]
 unsafe impl Sync for MappedWords {}
 
@@ -45,11 +47,12 @@ impl MappedWords {
     /// Takes a window of registers.
     ///
     /// # Safety
-    /// `length` bytes at `base`, which is aligned to 4, are mapped as long as anything made from this is used, and any of
-    /// them may be read and written at any moment from any thread, without harm to memory that a Rust reference exists to, but for
-    /// what the device does to memory that was shared with it. One driver at a time has a reference to them.
+    /// `length` bytes at `base`, which is aligned to 4, stay mapped as long as any value derived
+    /// from the result is used. Reading and writing any of them at any time from any thread harms
+    /// no memory that a Rust reference points to, except by the device's accesses to memory that
+    /// was shared with it. At most one driver at a time holds a reference to the registers.
     #[expect(unsafe_code)]
-    // UNSAFETY: what is mapped where cannot be checked here.
+    // UNSAFETY: the function cannot check the mapping.
     pub const unsafe fn new(base: NonNull<u8>, length: u32) -> Self {
         Self { base, length }
     }
@@ -61,7 +64,8 @@ impl MappedWords {
             return None;
         }
         #[expect(unsafe_code)]
-        // SAFETY: 4 bytes at this offset lie inside of the window, which `new` promised to be mapped.
+        // SAFETY: the 4 bytes at this offset lie in the window, which is mapped by the contract of
+        // `new`.
         let register = unsafe { self.base.byte_add(offset as usize) };
         #[expect(unsafe_code)]
         // SAFETY: the register is mapped, aligned to 4, and may be read and written.
@@ -94,7 +98,7 @@ mod tests {
     fn words_stay_inside_of_the_window() {
         let mut window = [0_u32; 4];
         let base = NonNull::new(window.as_mut_ptr().cast::<u8>()).expect("an address");
-        // SAFETY: three of the four words, which only this test uses.
+        // SAFETY: the window covers three of the four words, which only this test uses.
         let registers = &unsafe { MappedWords::new(base, 12) };
         registers.write(8, 0x0102_0304);
         assert_eq!(registers.read(8), 0x0102_0304);

@@ -1,5 +1,6 @@
-//! What lies in the queues of paravirtual adapters, compared with the header that C programs use. Without the header or a compiler it says so
-//! and compares nothing.
+//! Comparison of the paravirtual queue layouts with the header that C programs use.
+//!
+//! Without the header or a compiler the test prints a message and ends.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +13,7 @@ use backend_mmio::pvrdma::defs::{
 
 const HEADER: &str = "/usr/include/rdma/vmw_pvrdma-abi.h";
 
-/// Prints a name and a number for each.
+/// Prints one name and one number per line.
 const PROGRAM: &str = r#"
 #include <stddef.h>
 #include <stdio.h>
@@ -39,13 +40,13 @@ int main(void) {
 }
 "#;
 
-/// What the header says, by name; nothing if it cannot be asked.
+/// Returns the values of the header by name; `None` without the header or a compiler.
 fn header() -> Option<BTreeMap<String, u64>> {
     if !Path::new(HEADER).is_file() {
         println!("{HEADER} is not there: nothing is compared");
         return None;
     }
-    // Not among the temporary files of all users, where its name could be guessed and taken.
+    // A shared temporary directory would let others guess and take the name.
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pvrdma-layout");
     fs::create_dir_all(&folder).expect("a folder");
     let (source, program) = (folder.join("layout.c"), folder.join("layout"));
@@ -69,7 +70,7 @@ fn header() -> Option<BTreeMap<String, u64>> {
     Some(values.collect())
 }
 
-/// The byte that a value begins at which has one field alone that is not zero.
+/// Returns the byte offset of the only nonzero field of a value.
 fn offset(value: &impl Words) -> u64 {
     let mut words = Vec::new();
     value.put(&mut |word| words.push(word));

@@ -1,7 +1,8 @@
-//! Every byte that the driver writes and every field that it reads, against the definitions that come with the vendor's user library.
+//! Comparison of all written bytes and read fields with the vendor's definitions.
 //!
-//! A program in C fills the vendor's structures by its inline builders, or field by field where there are none. Where the header or
-//! the compiler is missing, the test says so and ends.
+//! The definitions come with the vendor's user library. A C program fills the vendor's structures
+//! by its inline builders, or field by field where none exist. Without the header or a compiler the
+//! test prints a message and ends.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -43,28 +44,28 @@ const SEGMENTS: u32 = 30;
 const PAIR: u32 = 0xAB_CDEF;
 const WINDOW: u32 = 0x81_2345 << 8 | 0xF0;
 
-/// A device that nobody drives: it remembers what was made.
+/// A device without activity, which records the objects created.
 #[derive(Default)]
 struct Still {
     pair: Option<QueuePairSpec>,
-    /// Bytes that it takes in descriptors.
+    /// Limit of inline data in bytes.
     inline: u32,
     connected: bool,
 }
 
-/// The tests take turns: what was made last is known by one place.
+/// Serializes the tests, which share the state of the newest objects.
 static TURN: Mutex<()> = Mutex::new(());
-/// The queue pair that was made last.
+/// The newest queue pair.
 static GEOMETRY: Mutex<Option<QueuePairSpec>> = Mutex::new(None);
-/// The block that was written to a doorbell last.
+/// The last block written to a doorbell.
 static BLOCK: [AtomicU64; 8] = [const { AtomicU64::new(0) }; 8];
 
-/// What was made last.
+/// User index of the newest queue pair; `RINGS` are the rings of the newest objects.
 static USER_INDEX: AtomicU32 = AtomicU32::new(0);
 static RINGS: [AtomicU32; 2] = [const { AtomicU32::new(0) }; 2];
 
 #[expect(unsafe_code, reason = "the device does nothing")]
-// SAFETY: it touches no memory.
+// SAFETY: it accesses no memory.
 unsafe impl Control for Still {
     fn limits(&self) -> Limits {
         Limits {
@@ -189,7 +190,7 @@ impl Sideband for Still {
     }
 }
 
-/// The last doorbell.
+/// Records the last doorbell.
 #[derive(Clone, Copy)]
 struct Doorbell;
 
@@ -222,7 +223,9 @@ fn hex(words: impl IntoIterator<Item = u32>) -> String {
     })
 }
 
-/// The program in C; `None` where the header or the compiler is missing. It is made once: one that runs cannot be written anew.
+/// Returns the C program; `None` without the header or a compiler.
+///
+/// It is compiled once: a running program cannot be overwritten.
 fn program() -> Option<&'static Path> {
     static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
     let made = PROGRAM.get_or_init(|| {
@@ -252,7 +255,7 @@ fn program() -> Option<&'static Path> {
     made.as_deref()
 }
 
-/// What the vendor's definitions make of some lines; `None` where they are not at hand.
+/// Returns the vendor's encoding of `lines`; `None` if the program is not available.
 fn vendor(lines: &str) -> Option<String> {
     let program = program()?;
     let mut child = Command::new(program)
@@ -293,11 +296,11 @@ fn listed(segments: &[Segment]) -> String {
 
 type Driver = MmioBackend<'static, Still, Still, Doorbell, CoherentHal>;
 
-/// The driver on a device, the memory that they share, and what is known of the device.
+/// Creates the driver on a device; returns the driver, the shared memory and the state.
 fn driver(control: Still) -> (Driver, DmaView<'static>, &'static State) {
     let units: &'static [DeviceUnit] = slots(1 << 14, DeviceUnit::new);
-    // SAFETY: there is no device.
-    #[expect(unsafe_code, reason = "memory that no device sees")]
+    // SAFETY: no device exists.
+    #[expect(unsafe_code, reason = "no device accesses the memory")]
     let memory = unsafe { DmaMemory::new(units, 0x1000) };
     let (lent, state) = Box::leak(Box::new(State::new())).lend();
     let storage = Storage {
@@ -322,8 +325,9 @@ fn driver(control: Still) -> (Driver, DmaView<'static>, &'static State) {
     (MmioBackend::new(parts, storage), device, state)
 }
 
-/// Data that lies in descriptors, as the core posts it, is what the vendor's structures are; and a descriptor of one block goes to
-/// the doorbell whole.
+/// Inline data that the core posts equals the vendor's structures.
+///
+/// A descriptor of one block goes to the doorbell whole.
 ///
 /// Spec: EPS-01, EPW-04
 #[test]
@@ -470,7 +474,7 @@ fn descriptors_are_the_vendors_byte_for_byte() {
 
     let ring = u64::from(RINGS[1].load(Ordering::Relaxed));
     let completion_ring = u64::from(RINGS[0].load(Ordering::Relaxed));
-    // 4 places of 32 units, then 13 requests of 8 blocks in the next power of two.
+    // 4 slots of 32 units, then 13 requests of 8 blocks, rounded up to a power of two.
     let (places, place_units, blocks) = (4_u32, 32_u32, 128_u32);
     let word_of = |bus: u64| {
         memory.seen_at(bus, 1).expect("a unit")[0]
@@ -535,7 +539,7 @@ fn descriptors_are_the_vendors_byte_for_byte() {
             ];
             let [reads, writes] = rights.map(|right| u8::from(bind.privileges.contains(right)));
             let new = pair.send.bind(&bind).unwrap_or_else(|_| {
-                // It has had its keys; the device gives the same window again.
+                // The window ran out of keys; the device returns the same window again.
                 assert!(backend.needs_renewal(window, false));
                 backend.destroy_window(window);
                 let made = backend.create_window(DomainKey(1));
@@ -651,7 +655,7 @@ fn descriptors_are_the_vendors_byte_for_byte() {
     }
 }
 
-/// What the vendor's definitions wrote is read field by field, and descriptors are read as they were asked for.
+/// Fields that the vendor's definitions wrote are read back, and descriptors decode as encoded.
 ///
 /// Spec: DTO-03
 #[test]
@@ -713,7 +717,7 @@ fn fields_are_read_where_the_vendor_writes_them() {
         let read = ControlUnit::decode(units());
         let kept = ControlUnit::decode(read.encode());
         assert_eq!(kept, read);
-        // Noise is no change of a key, or one that is written the same way.
+        // Random words are not a key update, or one that is encoded the same way.
         if let Some(read) = KeyUpdate::decode(std::array::from_fn(|_| units())) {
             assert_eq!(KeyUpdate::decode(read.encode()), Some(read));
         }

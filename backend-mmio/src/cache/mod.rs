@@ -1,20 +1,21 @@
-//! Cache maintenance for processors whose devices do not see the cache, a line at a time.
+//! Cache maintenance, line by line, for processors whose devices bypass the cache.
 //!
 //! | call | whole lines | lines that the range shares with its neighbours |
 //! |---|---|---|
 //! | `lmr_sync_rdma_read` | cleaned | cleaned |
 //! | `lmr_sync_rdma_write` | cleaned and invalidated | cleaned and invalidated |
 //!
-//! No line is invalidated without being cleaned. In a line at either end of the range that would discard stores to the
-//! neighbours' bytes. In a whole line it would discard the consumer's own stores: one call serves both before a peer's write and
-//! after it (LSW-12), and what was stored before the write stays where the peer does not write. After the write a line of a
-//! program that keeps the rules holds no store, and to clean it changes nothing.
+//! No line is invalidated without being cleaned. In a line at either end of the range, that would
+//! discard stores to neighbouring bytes. In a whole line it would discard the consumer's own
+//! stores: the same call is made both before and after a peer's write (LSW-12), and stores made
+//! before the write remain where the peer does not write. After the write, no line holds a store if
+//! the program follows the rules, so cleaning changes nothing.
 //!
-//! A line that a peer writes *and* the processor stores to meanwhile can keep one of the two only. Memory that peers write begins and
-//! ends with a line.
+//! A line that a peer writes *and* the processor stores to at the same time keeps only one of the
+//! two. Memory that peers write must begin and end at a line.
 //!
-//! Rings and other memory that the driver shares with the device are not maintained: on these platforms [`DmaMemory`](crate::DmaMemory)
-//! is memory that no cache holds.
+//! The driver does not maintain rings and other memory that it shares with the device: on these
+//! platforms no cache holds [`DmaMemory`](crate::DmaMemory).
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
@@ -47,7 +48,7 @@ pub use riscv::RiscvHal;
 pub struct LineSize(u64);
 
 impl LineSize {
-    /// A line of this many bytes; `None` unless that is a power of two.
+    /// Creates a line size; `None` unless `bytes` is a power of two.
     #[must_use]
     pub const fn new(bytes: u64) -> Option<Self> {
         match bytes.is_power_of_two() {
@@ -56,38 +57,41 @@ impl LineSize {
         }
     }
 
-    /// The bytes of a line.
+    /// Returns the bytes of a line.
     #[must_use]
     pub const fn bytes(self) -> u64 {
         self.0
     }
 
-    /// The address where the line of a byte begins.
+    /// Returns the address of the line that contains a byte.
     const fn line_of(self, address: u64) -> u64 {
         address & self.0.wrapping_neg()
     }
 }
 
-/// Operations of a processor's data cache on one line, up to the point where devices see memory.
+/// Operations on one line of the data cache, to the point where devices see memory.
 ///
-/// Neither operation changes a byte that the processor reads, unless a device wrote it.
+/// Neither operation changes a byte that the processor reads, unless a device wrote the byte.
 pub trait CacheLines {
-    /// The size of the smallest line of all its caches.
+    /// Returns the size of the smallest line of all caches.
     fn line_size(&self) -> LineSize;
 
-    /// Writes the line back if it was stored to; the cache may keep it.
+    /// Writes the line back if it is dirty; the cache may keep it.
     fn clean(&self, line: u64);
 
-    /// Writes the line back if it was stored to, and drops it from the cache.
+    /// Writes the line back if it is dirty, and drops it from the cache.
     fn clean_and_invalidate(&self, line: u64);
 
-    /// Orders accesses to memory and maintenance before it against those after it; the maintenance is complete on return.
+    /// Orders earlier memory accesses and maintenance before later ones.
+    ///
+    /// Earlier maintenance is complete on return.
     fn barrier(&self);
 }
 
-/// Maintains every line of a range, each once and upwards; complete on return. Does nothing for an empty range.
+/// Maintains every line of a range once, in ascending order; complete on return.
 ///
-/// The range does not wrap: one that reaches beyond the last address ends there.
+/// Does nothing for an empty range. The range does not wrap: it ends at the last address if it
+/// reaches beyond.
 ///
 /// Spec: LSR-04, LSW-03, LSW-24, LSW-26, LSW-27
 pub fn maintain(cache: &impl CacheLines, direction: SyncDirection, address: u64, length: u64) {

@@ -1,8 +1,5 @@
-//! The `Hal`s of Arm and RISC-V: their instructions that order accesses, and the caches of a platform.
-#![expect(
-    unsafe_code,
-    reason = "instructions that the language has no words for"
-)]
+//! The `Hal`s of Arm and RISC-V: barrier instructions and cache maintenance.
+#![expect(unsafe_code, reason = "barrier and cache instructions need assembly")]
 
 use core::arch::asm;
 
@@ -11,12 +8,12 @@ use dat_core::backend::SyncDirection;
 use super::maintain;
 use crate::hal::Hal;
 
-/// A function of an instruction that orders accesses: one for aarch64, one for RISC-V.
+/// Defines a function of one barrier instruction, for aarch64 and for RISC-V.
 macro_rules! barrier {
     ($name:ident, $arm:literal, $riscv:literal) => {
         #[inline]
         pub(super) fn $name() {
-            // SAFETY: it changes neither memory nor registers.
+            // SAFETY: the instruction changes neither memory nor registers.
             unsafe {
                 #[cfg(target_arch = "aarch64")]
                 asm!($arm, options(nostack, preserves_flags));
@@ -27,19 +24,21 @@ macro_rules! barrier {
     };
 }
 
-// Of Arm, `osh` reaches devices; `st` orders stores, to memory and to registers alike, `ld` loads before all that follows.
-// RISC-V names the accesses before and after: of memory (`r`, `w`) and of registers (`i`, `o`).
+// On Arm, `osh` includes devices. `st` orders stores, to memory and to registers alike; `ld` orders
+// loads before all later accesses. RISC-V names the earlier and the later accesses: memory (`r`,
+// `w`) and registers (`i`, `o`).
 barrier!(to_device, "dmb oshst", "fence w, w");
 barrier!(from_device, "dmb oshld", "fence ir, ir");
 barrier!(to_register, "dmb oshst", "fence w, o");
 barrier!(store_before_load, "dmb osh", "fence ow, ir");
-// All accesses and maintenance before it are complete.
+// Completes all earlier accesses and maintenance.
 barrier!(complete, "dsb sy", "fence iorw, iorw");
 
-/// A [`Hal`] with the barriers of the processor, by what its platform does about caches.
+/// Implements [`Hal`] with the processor's barriers and a platform's cache maintenance.
 macro_rules! platform {
     ($platform:ty, $is_coherent:literal, $synchronise:expr) => {
-        // SAFETY: each barrier orders the accesses that the function's name is of; the comment at them says how.
+        // SAFETY: each barrier orders the accesses that the function of its name requires; the
+        // comments at the barriers say how.
         unsafe impl Hal for $platform {
             const COHERENT: bool = $is_coherent;
 
@@ -70,13 +69,13 @@ macro_rules! platform {
     };
 }
 
-/// The barriers of a processor whose devices take part in the coherence of caches.
+/// Barriers for a processor whose devices are cache-coherent.
 ///
-/// Registers are mapped as memory of devices, without gathering.
+/// Registers must be mapped as device memory without gathering.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CoherentHal;
 
-/// Waits for what is under way: there is nothing to maintain.
+/// Completes all earlier accesses; there is nothing to maintain.
 fn wait(_coherent: &CoherentHal, _direction: SyncDirection, _address: u64, _length: u64) {
     complete();
 }

@@ -1,4 +1,4 @@
-//! The lines of every range, and a cache in which a wrong operation loses bytes.
+//! Maintained lines of every range, and a cache that loses bytes on wrong operations.
 
 use core::cell::RefCell;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ enum Step {
     Barrier,
 }
 
-/// Writes down what it is asked for.
+/// Records the operations.
 struct Recorder {
     size: LineSize,
     steps: RefCell<Vec<Step>>,
@@ -53,7 +53,7 @@ fn steps(size: u64, direction: SyncDirection, address: u64, length: u64) -> Vec<
     recorder.steps.into_inner()
 }
 
-/// What must be done to a range: found byte by byte, without arithmetic of lines.
+/// Computes the expected steps byte by byte, without line arithmetic.
 fn expected(size: u64, direction: SyncDirection, address: u64, length: u64) -> Vec<Step> {
     let mut lines: Vec<u64> = (0..length)
         .map(|offset| (address + offset) / size * size)
@@ -140,7 +140,7 @@ struct Held {
     is_dirty: bool,
 }
 
-/// Memory of a device, and a cache between it and the processor that writes back nothing by itself.
+/// Device memory, with a processor cache that writes nothing back by itself.
 struct Machine {
     memory: RefCell<[u8; MEMORY]>,
     held: RefCell<BTreeMap<usize, Held>>,
@@ -154,7 +154,7 @@ impl Machine {
         }
     }
 
-    /// Does something to the byte's line in the cache, which is filled from memory if it is not there.
+    /// Acts on the byte's line in the cache; loads the line from memory if missing.
     fn with<R>(&self, at: usize, act: impl FnOnce(&mut Held) -> R) -> R {
         let first = at / LINE * LINE;
         let mut held = self.held.borrow_mut();
@@ -181,7 +181,7 @@ impl Machine {
         range.for_each(|at| self.store(at, byte));
     }
 
-    /// What the processor reads, of all of it.
+    /// Returns all bytes as the processor reads them.
     fn content(&self) -> [u8; MEMORY] {
         core::array::from_fn(|at| self.load(at))
     }
@@ -190,7 +190,7 @@ impl Machine {
         self.memory.borrow_mut()[range].fill(byte);
     }
 
-    /// The cache needs room: every line goes, those that were stored to into memory.
+    /// Evicts every line; writes back the dirty ones.
     fn evict(&self) {
         for first in (0..MEMORY).step_by(LINE) {
             self.clean_and_invalidate(first as u64);
@@ -227,17 +227,17 @@ impl CacheLines for Machine {
 
 type Maintenance = fn(&Machine, SyncDirection, u64, u64);
 
-/// Goes wrong: lines that are not wholly in the range are invalidated without being written back.
+/// Defect: invalidates lines partly in the range without writing them back.
 fn partial_lines_invalidated(machine: &Machine, direction: SyncDirection, start: u64, length: u64) {
     by_line(machine, direction, start, length, |_, is_whole| !is_whole);
 }
 
-/// Goes wrong: lines that are wholly in the range are invalidated without being written back.
+/// Defect: invalidates lines wholly in the range without writing them back.
 fn whole_lines_invalidated(machine: &Machine, direction: SyncDirection, start: u64, length: u64) {
     by_line(machine, direction, start, length, |_, is_whole| is_whole);
 }
 
-/// Goes wrong: the last line is left out.
+/// Defect: skips the last line.
 fn last_line_left_out(machine: &Machine, direction: SyncDirection, start: u64, length: u64) {
     let end = (start + length - 1) / LINE as u64 * LINE as u64;
     if end > start {
@@ -267,8 +267,10 @@ const STORED: u8 = 1;
 const NEIGHBOUR: u8 = 2;
 const WRITTEN: u8 = 3;
 
-/// Whether the processor finds everything where it must after a peer wrote the middle of a range that it stored to before, beside
-/// neighbours that it stored to before the first call.
+/// Returns true if the processor reads the right bytes after a peer's write.
+///
+/// The processor stores to the whole range and to its neighbours before the first call. The peer
+/// writes the range from its second quarter on.
 fn write_is_seen(maintenance: Maintenance, range: core::ops::Range<usize>) -> bool {
     let machine = Machine::new();
     let (start, length) = (range.start as u64, range.len() as u64);
@@ -277,7 +279,7 @@ fn write_is_seen(maintenance: Maintenance, range: core::ops::Range<usize>) -> bo
     let mut expected = machine.content();
     maintenance(&machine, SyncDirection::RdmaWrite, start, length);
     let written = range.start + range.len() / 4..range.end;
-    // Meanwhile the processor looks, which brings lines into its cache again.
+    // The processor reads meanwhile, which fills the cache again.
     let _looked = machine.content();
     machine.device_writes(written.clone(), WRITTEN);
     expected[written].fill(WRITTEN);
@@ -287,7 +289,7 @@ fn write_is_seen(maintenance: Maintenance, range: core::ops::Range<usize>) -> bo
     is_seen && machine.content() == expected
 }
 
-/// Whether the neighbours' bytes survive a call that comes after they were stored to and the peer's write is complete.
+/// Returns true if a call after the peer's write keeps stores to neighbouring bytes.
 fn neighbours_survive(maintenance: Maintenance, range: core::ops::Range<usize>) -> bool {
     let machine = Machine::new();
     let mut expected = machine.content();
@@ -302,7 +304,7 @@ fn neighbours_survive(maintenance: Maintenance, range: core::ops::Range<usize>) 
     machine.content() == expected
 }
 
-/// Whether a device that reads finds what the processor stored.
+/// Returns true if a device that reads finds the processor's stores.
 fn store_is_read(maintenance: Maintenance, range: core::ops::Range<usize>) -> bool {
     let machine = Machine::new();
     machine.fill(range.clone(), STORED);
@@ -312,7 +314,7 @@ fn store_is_read(maintenance: Maintenance, range: core::ops::Range<usize>) -> bo
     memory[range].iter().all(|byte| *byte == STORED)
 }
 
-/// Whether all holds for every alignment of both ends.
+/// Returns true if all properties hold for every alignment of both ends.
 fn holds(maintenance: Maintenance) -> bool {
     (LINE..2 * LINE).all(|start| {
         (start + 1..5 * LINE).all(|end| {

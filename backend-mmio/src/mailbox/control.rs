@@ -1,8 +1,5 @@
-//! The control path.
-#![expect(
-    unsafe_code,
-    reason = "what the other end promises is the promise of the control path"
-)]
+//! The control interface of a mailbox device.
+#![expect(unsafe_code, reason = "`Control` rests on the contract of `OtherEnd`")]
 
 use core::fmt;
 
@@ -18,13 +15,13 @@ use crate::mlx5::{
     SharedReceiveQueueSpec,
 };
 
-/// The control path of a device behind a mailbox.
+/// The control interface of a mailbox device.
 pub struct MailboxControl<'s, L: RawLock, E: OtherEnd, H: Hal> {
     mailbox: &'s Mailbox<'s, L, E, H>,
     limits: Limits,
-    /// The notice of which all events were taken, if any.
+    /// Last notice for which all events were taken, if any.
     seen: Option<u32>,
-    /// Whether it was reported that the other end is of no use.
+    /// Set once the failure of the other end was reported.
     told: bool,
 }
 
@@ -35,7 +32,7 @@ impl<L: RawLock, E: OtherEnd, H: Hal> fmt::Debug for MailboxControl<'_, L, E, H>
 }
 
 impl<'s, L: RawLock, E: OtherEnd, H: Hal> MailboxControl<'s, L, E, H> {
-    /// Asks a device what it has, and gives it a name.
+    /// Queries the limits of the device and names it.
     ///
     /// # Errors
     /// `Device`.
@@ -52,14 +49,16 @@ impl<'s, L: RawLock, E: OtherEnd, H: Hal> MailboxControl<'s, L, E, H> {
         })
     }
 
-    /// A command that nothing comes of. One that is not done because the other end is of no use is done all the same: it does nothing
-    /// any more.
+    /// Executes a command that has no result.
+    ///
+    /// Errors need no handling: any answer ends the access to the object, and without an answer the
+    /// other end was cut off.
     fn tell(&self, command: &Command) {
         let _gone: Result<(), BackendError> = self.mailbox.ask(command);
     }
 }
 
-/// Has the device touch nothing any more: what was registered through this control path is its driver's alone again.
+/// Stops the device, which then accesses none of the memory registered here.
 impl<L: RawLock, E: OtherEnd, H: Hal> Drop for MailboxControl<'_, L, E, H> {
     fn drop(&mut self) {
         self.tell(&Command::Halt);
@@ -67,9 +66,9 @@ impl<L: RawLock, E: OtherEnd, H: Hal> Drop for MailboxControl<'_, L, E, H> {
     }
 }
 
-// SAFETY: as `OtherEnd` promises: every one of these calls is a command to it, and returns when it was answered or the other end was cut off; dropping
-// this does both.
-// That an event is withdrawn with its object is the other end's part: nothing is kept here.
+// SAFETY: `OtherEnd` guarantees it. Each call is a command, and returns after the answer or after
+// the other end was cut off; dropping this value does both. The other end withdraws the events of a
+// destroyed object: nothing is kept here.
 unsafe impl<L: RawLock, E: OtherEnd, H: Hal> Control for MailboxControl<'_, L, E, H> {
     fn limits(&self) -> Limits {
         self.limits
@@ -166,7 +165,7 @@ unsafe impl<L: RawLock, E: OtherEnd, H: Hal> Control for MailboxControl<'_, L, E
                 None
             }
             Err(_) => {
-                // There is nothing to refuse.
+                // A poll cannot be refused: the other end is faulty.
                 self.mailbox.give_up();
                 self.told = true;
                 Some(DeviceEvent::Failed)

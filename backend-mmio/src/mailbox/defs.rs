@@ -1,7 +1,9 @@
-//! What lies in a mailbox: commands and answers as words, a leaf that driver and device share.
+//! Layout of a mailbox: commands and answers as words.
 //!
-//! All words are big-endian, as all else of the data path. A command is its serial number, which is written last, its code and what belongs to
-//! it; an answer is the serial number of the command, written last, a status and what belongs to that.
+//! The driver and the device share this module. All words are big-endian, as in the rest of the
+//! data path. A command consists of its serial number, which is written last, its code and its
+//! operands. An answer consists of the serial number of the command, written last, a status and its
+//! values.
 
 use dat_core::attributes::IaAddress;
 use dat_core::backend::{
@@ -14,29 +16,31 @@ use crate::mlx5::{
     CompletionQueueSpec, DeviceEvent, Limits, MadeQueuePair, QueuePairSpec, SharedReceiveQueueSpec,
 };
 
-/// Units of memory that a mailbox takes.
+/// Units of memory of a mailbox.
 pub const UNITS: usize = 66;
-/// The word that a command begins at.
+/// First word of a command.
 pub const COMMAND: usize = 0;
-/// The word that an answer begins at.
+/// First word of an answer.
 pub const ANSWER: usize = 128;
-/// Words of a command, or an answer, at most.
+/// Most words of a command or an answer.
 pub const LENGTH: usize = 128;
-/// The word that the device changes when there may be events.
+/// Word that the device changes when events may be pending.
 pub const NOTICE: usize = 256;
-/// The word with the driver's version of all this, written when it begins.
+/// Word with the driver's version of the layout, written when the driver starts.
 pub const GREETING: usize = 260;
-/// The two words, the more significant first, with the address that the driver has the mailbox at. All addresses that it names are such, so that
-/// the other end has all memory at the same ones.
+/// Two words, more significant first, with the driver's address of the mailbox.
+///
+/// All addresses in commands are the driver's, so the other end must map all memory at the same
+/// addresses.
 pub const AT: usize = 261;
-/// The version that is described here.
+/// Version of this layout.
 pub const VERSION: u32 = 1;
 
-/// A value as words, the first one first; nothing if the words are none.
+/// A value that converts to words and back.
 pub trait Record: Sized {
-    /// Puts the words down.
+    /// Writes the words in order.
     fn put(&self, put: &mut dyn FnMut(u32));
-    /// Takes them from where they come from, and believes none that makes no sense.
+    /// Reads the words in order; returns `None` if they are invalid.
     fn take(take: &mut dyn FnMut() -> u32) -> Option<Self>;
 }
 
@@ -100,7 +104,7 @@ impl<T: Record> Record for Option<T> {
     }
 }
 
-/// Bytes by words, the first one the most significant, behind how many there are.
+/// Number of bytes, then the bytes by words, most significant byte first.
 impl Record for PrivateData {
     fn put(&self, put: &mut dyn FnMut(u32)) {
         put(self.len() as u32);
@@ -128,7 +132,7 @@ impl Record for PrivateData {
     }
 }
 
-/// Numbers that keep to words as something else.
+/// Implements `Record` for types that convert to another record.
 macro_rules! numbers {
     ($($type:ty as $word:ty: $put:expr, $take:expr;)*) => {$(
         impl Record for $type {
@@ -170,7 +174,7 @@ impl Record for [u8; 16] {
     }
 }
 
-/// Values that are their fields, one after the other.
+/// Implements `Record` for structs: the fields in order.
 macro_rules! fields {
     ($($type:ty { $($field:ident),* $(; $rest:ident: $value:expr)? })*) => {$(
         impl Record for $type {
@@ -197,14 +201,14 @@ fields! {
         record, reads_in, reads_out
     }
     MadeQueuePair { number, doorbell, takes_blocks }
-    // The name is the platform's.
+    // The platform supplies the name.
     Limits {
         domains, regions, windows, completion_queues, completions, queue_pairs, work_requests, segments, shared_receive_queues,
         shared_buffers, rdma_reads, transfer, inline; name: ""
     }
 }
 
-/// Values that are one of several: a number, and what belongs to it.
+/// Implements `Record` for enums: a number, then the fields of the variant.
 macro_rules! choices {
     ($type:ty { $($number:literal => $variant:ident $({ $($place:tt: $field:ident),* })?,)* }) => {
         impl Record for $type {
@@ -280,9 +284,12 @@ choices!(ControlEvent {
 /// Declares the commands, with their numbers.
 macro_rules! commands {
     ($($(#[$doc:meta])* $number:literal => $name:ident $({ $($field:ident: $type:ty),* $(,)? })?,)*) => {
-        /// What a driver asks of a device. The calls of [`Control`](crate::mlx5::Control), of [`Sideband`](crate::Sideband), and a register.
+        /// A command of the driver to the device.
+        ///
+        /// Commands are the calls of [`Control`](crate::mlx5::Control) and
+        /// [`Sideband`](crate::Sideband), and a register write.
         #[derive(Clone, Debug, PartialEq, Eq)]
-        #[expect(missing_docs, reason = "the fields are the arguments of the calls of these names")]
+        #[expect(missing_docs, reason = "the fields are the arguments of the calls of the same name")]
         pub enum Command {
             $($(#[$doc])* $name $({ $($field: $type),* })?,)*
         }
@@ -294,47 +301,49 @@ macro_rules! commands {
 }
 
 commands! {
-    /// Answered by [`Limits`].
+    /// Answers the [`Limits`].
     1 => Limits,
-    /// Answered by its number.
+    /// Creates a domain; answers its number.
     2 => CreateDomain,
-    /// Answered by nothing, as all that follows of these names.
+    /// Destroys a domain.
+    ///
+    /// The answer is empty, as for every command that names none.
     3 => DestroyDomain { domain: u32 },
-    /// Memory by its address, which both ends have in common; answered by [`RegionKeys`].
+    /// Registers memory by its address, the same at both ends; answers the [`RegionKeys`].
     4 => Register { domain: u32, address: u64, length: u64, privileges: MemoryPrivileges },
-    /// Takes a region away.
+    /// Deregisters a region.
     5 => Deregister { region: RegionKeys },
-    /// Answered by its key.
+    /// Creates a window; answers its key.
     6 => CreateWindow { domain: u32 },
-    /// Gives a window back.
+    /// Destroys a window.
     7 => DestroyWindow { key: u32 },
-    /// Answered by its number.
+    /// Creates a completion queue; answers its number.
     8 => CreateCompletionQueue { spec: CompletionQueueSpec },
-    /// Has a completion queue go on elsewhere.
+    /// Moves a completion queue to other memory.
     9 => MoveCompletionQueue { number: u32, ring: u64, entries: u32 },
-    /// Gives a completion queue back.
+    /// Destroys a completion queue.
     10 => DestroyCompletionQueue { number: u32 },
-    /// Answered by its number.
+    /// Creates a shared receive queue; answers its number.
     11 => CreateSharedReceiveQueue { spec: SharedReceiveQueueSpec },
-    /// Answered by whether an event was withdrawn.
+    /// Arms the limit event; answers true if a pending event was withdrawn.
     12 => ArmSharedReceiveLimit { number: u32, limit: u32 },
-    /// Gives a shared receive queue back.
+    /// Destroys a shared receive queue.
     13 => DestroySharedReceiveQueue { number: u32 },
-    /// Answered by [`MadeQueuePair`].
+    /// Creates a queue pair; answers [`MadeQueuePair`].
     14 => CreateQueuePair { spec: QueuePairSpec },
     /// Destroys a queue pair.
     15 => DestroyQueuePair { number: u32 },
-    /// Answered by an event of the device, or none.
+    /// Answers the next event of the device, if any.
     16 => PollDevice,
-    /// Cuts the device off.
+    /// Stops the device.
     17 => Halt,
-    /// Answered by the address, and how much private data there can be.
+    /// Answers the address and the limit of private data.
     18 => Address,
-    /// Answered by the listener, and the qualifier.
+    /// Listens; answers the listener and the qualifier.
     19 => Listen { token: u64, qualifier: Option<u64> },
     /// Stops listening.
     20 => StopListening { listener: ListenerKey },
-    /// Answered by the port that it comes from.
+    /// Starts a connection attempt; answers the local port.
     21 => Connect {
         queue_pair: u32,
         address: IaAddress,
@@ -344,13 +353,13 @@ commands! {
     },
     /// Accepts a request.
     22 => Accept { request: RequestKey, queue_pair: u32, private_data: PrivateData },
-    /// Refuses one.
+    /// Refuses a request.
     23 => Reject { request: RequestKey, by_consumer: bool, private_data: PrivateData },
     /// Ends a connection or an attempt.
     24 => Disconnect { queue_pair: u32, mode: DisconnectMode },
-    /// Answered by an event about a connection, or none.
+    /// Answers the next connection event, if any.
     25 => PollConnections,
-    /// What a register would be told, where that is more than to look at the records.
+    /// Writes a register, unless it only tells the device to read the doorbell records.
     26 => WriteRegister { offset: u32, value: u64 },
 }
 
@@ -365,9 +374,9 @@ impl<A: Record, B: Record> Record for (A, B) {
     }
 }
 
-/// The status of a command that was done.
+/// Status of a successful command.
 const DONE: u32 = 0;
-/// Those of commands that were not, by their numbers from 1 on.
+/// Errors of failed commands; the status is the index plus 1.
 const REFUSALS: [BackendError; 7] = [
     BackendError::Resources,
     BackendError::NotSupported,
@@ -378,7 +387,7 @@ const REFUSALS: [BackendError; 7] = [
     BackendError::Device,
 ];
 
-/// What came of a command: what belongs to it, or why not.
+/// Result of a command: the status, then the value.
 impl<T: Record> Record for Result<T, BackendError> {
     fn put(&self, put: &mut dyn FnMut(u32)) {
         match self {

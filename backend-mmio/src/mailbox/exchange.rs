@@ -1,4 +1,4 @@
-//! Commands and their answers.
+//! Exchange of commands and answers.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -12,38 +12,43 @@ use crate::hal::{DeviceUnit, DeviceWord, Hal};
 /// The program at the other end, as the platform reaches it.
 ///
 /// # Safety
-/// [`Control`](crate::mlx5::Control) asks it of what stands for a device, which has it from here:
-/// - The other end touches consumer memory only inside of what commands registered with it, as far as their rights and those of windows that
-///   were bound allow, and writes to memory of the driver only what completions are.
-/// - It does neither any more when it answered the command that ends that; nor when `cut_off` has returned, after which it is never asked again.
-///   Or consumer memory is of a kind that it may write at any moment without harm to anybody: a window that is used for nothing else.
+/// The implementation of [`Control`](crate::mlx5::Control) relies on these obligations:
+/// - The other end accesses consumer memory only within regions that commands registered, as far as
+///   their rights and those of bound windows allow. It writes only completions to the driver's
+///   memory.
+/// - It ends an access before it answers the command that ends it, and makes none after `cut_off`
+///   has returned; after that it receives no command. Alternatively, consumer memory is a window
+///   without other use, which the other end may write at any time without harm.
 #[expect(unsafe_code)]
-// UNSAFETY: what a program does to memory that it shares is beyond the compiler.
+// UNSAFETY: the compiler cannot check how a program accesses shared memory.
 pub unsafe trait OtherEnd {
-    /// Tells it to look at the mailbox and at the records of all queues.
+    /// Notifies the other end to read the mailbox and the doorbell records of all queues.
     fn ring(&self);
 
-    /// Whether it left. From then on it never comes back.
+    /// Returns true if the other end left, for good.
     fn is_gone(&self) -> bool;
 
-    /// Lets some time pass for an answer that was looked for so often in vain; false if it has been long enough.
+    /// Waits for an answer after `looks` unsuccessful polls; returns false on timeout.
     fn awaits(&self, looks: u32) -> bool;
 
-    /// It left, did not answer or lied.
+    /// Cuts off the other end: it left, did not answer, or answered wrongly.
+    ///
+    /// Also called when the driver is dropped.
     fn cut_off(&self);
 }
 
-/// What is known of the exchange.
+/// State of the exchange.
 struct Desk {
-    /// The number of the last command.
+    /// Serial number of the last command.
     serial: u32,
-    /// Whether the other end is asked no more.
+    /// Set once no further command is sent.
     is_closed: bool,
 }
 
-/// Memory for one command and its answer, and who answers.
+/// Memory for one command and its answer, and the program that answers.
 ///
-/// One command goes on at a time, behind a lock of the kind `L`, which is taken under those of the core.
+/// A lock of type `L` admits one command at a time. It is acquired while locks of the core are
+/// held.
 pub struct Mailbox<'s, L, E, H> {
     desk: Mutex<L, Desk>,
     units: &'s [DeviceUnit; UNITS],
@@ -58,14 +63,14 @@ impl<L, E, H> fmt::Debug for Mailbox<'_, L, E, H> {
 }
 
 impl<'s, L: RawLock, E: OtherEnd, H: Hal> Mailbox<'s, L, E, H> {
-    /// Takes memory that the other end sees as well.
+    /// Creates a mailbox in memory that the other end also sees.
     ///
     /// # Safety
-    /// - Nobody but this mailbox and the other end writes the memory, until the other end was cut off.
-    /// - The memory stays until then. A mailbox that is forgotten cuts nobody off: memory of which the lifetime `'s` may end
-    ///   before the other end leaves has to be `'static`.
+    /// - Only this mailbox and the other end write the memory, until the other end was cut off.
+    /// - The memory exists until then. A forgotten mailbox cuts off nothing: if the lifetime `'s`
+    ///   may end before the other end leaves, the memory must be `'static`.
     #[expect(unsafe_code)]
-    // UNSAFETY: how long a program writes to memory that it shares cannot be checked here.
+    // UNSAFETY: the function cannot check how long a program writes to shared memory.
     pub unsafe fn new(units: &'s [DeviceUnit; UNITS], other: E) -> Self {
         let mailbox = Self {
             desk: Mutex::new(Desk {
@@ -76,10 +81,10 @@ impl<'s, L: RawLock, E: OtherEnd, H: Hal> Mailbox<'s, L, E, H> {
             other,
             hal: PhantomData,
         };
-        // Nobody finds a driver here while half of it is somebody before.
+        // The other end must not find a driver while part of the state is an earlier driver's.
         mailbox.store(GREETING, 0);
         H::to_device();
-        // The command that is there is of somebody before, and so is its answer, which may not have come yet.
+        // The command in the memory is an earlier driver's. Its answer may still be due.
         let serial = mailbox.load(COMMAND);
         mailbox.desk.with(|desk| desk.serial = serial);
         let at = units.as_ptr().expose_provenance() as u64;
@@ -104,20 +109,20 @@ impl<'s, L: RawLock, E: OtherEnd, H: Hal> Mailbox<'s, L, E, H> {
         }
     }
 
-    /// Has the other end look at records.
+    /// Notifies the other end to read the doorbell records.
     pub(super) fn ring(&self) {
         H::to_register();
         self.other.ring();
     }
 
-    /// Changes when there may be events.
+    /// Returns a number that changes when events may be pending.
     pub(super) fn notice(&self) -> u32 {
         let notice = self.load(NOTICE);
         H::from_device();
         notice
     }
 
-    /// Whether the other end is of no use any more.
+    /// Returns true if the other end was cut off or is gone.
     pub(super) fn is_closed(&self) -> bool {
         self.desk.with(|desk| self.closed(desk))
     }
@@ -129,7 +134,7 @@ impl<'s, L: RawLock, E: OtherEnd, H: Hal> Mailbox<'s, L, E, H> {
         desk.is_closed
     }
 
-    /// The other end makes no sense.
+    /// Cuts off a faulty other end.
     pub(super) fn give_up(&self) {
         self.desk.with(|desk| {
             if !desk.is_closed {
@@ -143,10 +148,10 @@ impl<'s, L: RawLock, E: OtherEnd, H: Hal> Mailbox<'s, L, E, H> {
         self.other.cut_off();
     }
 
-    /// Has a command done.
+    /// Executes a command and returns its answer.
     ///
     /// # Errors
-    /// What the other end says; `Device` if it says nothing, or nothing that makes sense.
+    /// The error that the other end answers; `Device` without a valid answer.
     pub(super) fn ask<T: Record>(&self, command: &Command) -> Result<T, BackendError> {
         self.desk.with(|desk| {
             if self.closed(desk) {
@@ -174,7 +179,7 @@ impl<'s, L: RawLock, E: OtherEnd, H: Hal> Mailbox<'s, L, E, H> {
             let mut place = ANSWER;
             let answer = Result::<T, BackendError>::take(&mut || {
                 place += 1;
-                // What would lie beyond an answer is none of it.
+                // Words past the end of the answer are invalid.
                 if place < ANSWER + LENGTH {
                     self.load(place)
                 } else {

@@ -1,15 +1,18 @@
-//! A device that is a program at the other end of shared memory: the mlx5 data path, with its control path, connections and registers
-//! as commands in that memory.
+//! A device that is a program at the other end of shared memory.
 //!
-//! Rings and doorbell records lie in the memory as they would for an adapter. Beside them lies a [`Mailbox`]: one command and one answer at a
-//! time ([`defs`]), which stand for [`Control`](crate::mlx5::Control) ([`MailboxControl`]), for the [`Sideband`](crate::Sideband)
-//! ([`MailboxSideband`]) and for what a register would be told ([`MailboxRegisters`]). The platform gives the memory and
-//! [`OtherEnd`]: how the program is told to look, and how it is noticed that it is gone.
+//! The data path is that of mlx5; control, connections and registers are commands in the memory.
 //!
-//! # An end that dies or lies
-//! A command that is not answered is waited for no longer than the platform says, and an answer that makes no sense counts as none. From then on,
-//! or once the other end is gone, every command is refused at once with [`BackendError::Device`](dat_core::backend::BackendError::Device),
-//! and the device reports that it failed: the driver completes all that is posted, and every connection is broken.
+//! Rings and doorbell records are in the memory as for an adapter. A [`Mailbox`] carries one
+//! command and one answer at a time ([`defs`]). Commands implement
+//! [`Control`](crate::mlx5::Control) ([`MailboxControl`]), [`Sideband`](crate::Sideband)
+//! ([`MailboxSideband`]) and the registers ([`MailboxRegisters`]). The platform supplies the memory
+//! and [`OtherEnd`], which notifies the program and detects that it is gone.
+//!
+//! # Failure of the other end
+//! The driver waits for an answer as long as the platform permits. An invalid answer counts as
+//! none. After a missing answer, or once the other end is gone, every command fails at once with
+//! [`BackendError::Device`](dat_core::backend::BackendError::Device), and the device reports its
+//! failure: the driver completes all posted requests, and every connection breaks.
 
 mod control;
 pub mod defs;
@@ -26,7 +29,7 @@ pub use sideband::MailboxSideband;
 
 use crate::mlx5::MmioBackend;
 
-/// The driver of a device behind a mailbox.
+/// The driver of a device that a mailbox connects.
 pub type MailboxBackend<'s, L, E, H> = MmioBackend<
     's,
     MailboxControl<'s, L, E, H>,

@@ -1,4 +1,4 @@
-//! What stands for registers.
+//! The registers of a mailbox device.
 
 use core::fmt;
 
@@ -10,16 +10,16 @@ use crate::hal::Hal;
 use crate::mlx5::defs::register;
 use crate::registers::RegisterIo;
 
-/// The registers of a device behind a mailbox.
+/// The registers of a mailbox device.
 ///
-/// A send doorbell has the other end look at the records, where all stands that it says. That a completion queue is armed stands nowhere
-/// else, and is a command.
+/// A send doorbell notifies the other end to read the doorbell records, which hold all its
+/// information. Arming a completion queue is a command.
 pub struct MailboxRegisters<'s, L, E, H> {
     mailbox: &'s Mailbox<'s, L, E, H>,
 }
 
 impl<'s, L, E, H> MailboxRegisters<'s, L, E, H> {
-    /// The registers of the device behind a mailbox.
+    /// Creates the registers of the device of a mailbox.
     pub const fn new(mailbox: &'s Mailbox<'s, L, E, H>) -> Self {
         Self { mailbox }
     }
@@ -42,7 +42,7 @@ impl<L, E, H> fmt::Debug for MailboxRegisters<'_, L, E, H> {
 impl<L: RawLock, E: OtherEnd, H: Hal> RegisterIo for MailboxRegisters<'_, L, E, H> {
     fn write(&self, offset: u32, value: u64) {
         if offset == register::COMPLETION_QUEUE {
-            // A device that does not do it is found out by the next poll.
+            // The next poll detects a device that does not execute it.
             let _gone: Result<(), _> = self.mailbox.ask(&Command::WriteRegister { offset, value });
         } else {
             self.mailbox.ring();

@@ -1,4 +1,4 @@
-//! Connections.
+//! The connections of a mailbox device.
 
 use core::fmt;
 
@@ -15,12 +15,12 @@ use super::exchange::{Mailbox, OtherEnd};
 use crate::hal::Hal;
 use crate::sideband::Sideband;
 
-/// The connections of a device behind a mailbox.
+/// The connection manager of a mailbox device.
 pub struct MailboxSideband<'s, L, E, H> {
     mailbox: &'s Mailbox<'s, L, E, H>,
     address: IaAddress,
     private_data_limit: u32,
-    /// The notice of which all events were taken, if any.
+    /// Last notice for which all events were taken, if any.
     seen: Option<u32>,
 }
 
@@ -31,7 +31,7 @@ impl<L, E, H> fmt::Debug for MailboxSideband<'_, L, E, H> {
 }
 
 impl<'s, L: RawLock, E: OtherEnd, H: Hal> MailboxSideband<'s, L, E, H> {
-    /// Asks a device where it is.
+    /// Queries the address of a device.
     ///
     /// # Errors
     /// `Device`.
@@ -123,7 +123,8 @@ impl<L: RawLock, E: OtherEnd, H: Hal> Sideband for MailboxSideband<'_, L, E, H> 
         }
         let answer: Result<Option<ControlEvent>, _> = self.mailbox.ask(&Command::PollConnections);
         let Ok(event) = answer else {
-            // There is nothing to refuse. That the other end is of no use is told by the control path.
+            // A poll cannot be refused: the other end is faulty. The control interface reports the
+            // failure.
             self.mailbox.give_up();
             return None;
         };

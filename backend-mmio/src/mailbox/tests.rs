@@ -1,4 +1,4 @@
-//! Words of commands and answers, and other ends that are silent, gone, or make no sense.
+//! Encoding of commands and answers, and other ends that are silent, gone or faulty.
 
 use core::cell::{Cell, RefCell};
 use core::sync::atomic::{Ordering, fence};
@@ -24,12 +24,12 @@ use crate::mlx5::{
 use crate::registers::RegisterIo;
 use crate::sideband::Sideband;
 
-/// A fence for everything: the other end is this thread.
+/// Barriers that are all full fences: the other end runs on this thread.
 #[derive(Clone, Debug)]
 struct Fences;
 
 #[expect(unsafe_code)]
-// SAFETY: there is no device.
+// SAFETY: no device exists.
 unsafe impl Hal for Fences {
     const COHERENT: bool = true;
 
@@ -52,20 +52,20 @@ unsafe impl Hal for Fences {
     fn synchronise(&self, _direction: SyncDirection, _address: u64, _length: u64) {}
 }
 
-/// What the other end does with the next command.
+/// Reaction of the other end to the next command.
 #[derive(Clone, Copy, Debug)]
 enum Next {
-    /// Answers it by these words.
+    /// Answers with these words.
     Answer(&'static [u32]),
-    /// Says nothing.
+    /// Does not answer.
     Nothing,
-    /// Is gone when it is rung.
+    /// Leaves when notified.
     Leave,
 }
 
 type Units = &'static [DeviceUnit; UNITS];
 
-/// Another end that follows a script, and keeps what it is asked.
+/// Another end that follows a script and records its commands.
 struct Scripted {
     units: Units,
     next: RefCell<Vec<Next>>,
@@ -84,7 +84,7 @@ fn load(units: Units, place: usize) -> u32 {
 }
 
 #[expect(unsafe_code)]
-// SAFETY: it touches the mailbox alone.
+// SAFETY: it accesses only the mailbox.
 unsafe impl OtherEnd for &'static Scripted {
     fn ring(&self) {
         self.rung.set(self.rung.get() + 1);
@@ -133,12 +133,12 @@ unsafe impl OtherEnd for &'static Scripted {
 
 type Desk = Mailbox<'static, NoLock, &'static Scripted, Fences>;
 
-/// The answer to what a control path asks first.
+/// Answer to the first command of a control interface.
 const LIMITS: Next = Next::Answer(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 0, 12, 13]);
 
 fn scripted(next: &[Next]) -> (&'static Scripted, &'static Desk) {
     let units: Units = Box::leak(Box::new([const { DeviceUnit::new() }; UNITS]));
-    // Somebody was here before.
+    // An earlier driver used the mailbox.
     store(units, COMMAND, 7);
     store(units, ANSWER, 7);
     let other: &'static Scripted = Box::leak(Box::new(Scripted {
@@ -152,9 +152,9 @@ fn scripted(next: &[Next]) -> (&'static Scripted, &'static Desk) {
     (other, Box::leak(Box::new(mailbox(other))))
 }
 
-/// The driver's end of a mailbox.
+/// Creates the driver's end of a mailbox.
 fn mailbox(other: &'static Scripted) -> Desk {
-    // SAFETY: the memory is never freed, and nobody but the two ends has it.
+    // SAFETY: the memory is never freed, and only the two ends access it.
     #[expect(unsafe_code)]
     unsafe {
         Mailbox::new(other.units, other)
@@ -167,7 +167,7 @@ fn words(record: &impl Record) -> Vec<u32> {
     words
 }
 
-/// A record comes back as it was put down, takes all its words, and has room.
+/// Checks that a record survives the conversion, uses all its words, and fits.
 fn same<T: Record + PartialEq + core::fmt::Debug>(record: &T) {
     let words = words(record);
     assert!(words.len() < LENGTH, "{record:?}: {} words", words.len());
@@ -302,7 +302,7 @@ fn what_makes_no_sense_is_no_record() {
     refused::<Command>(&[27]);
     refused::<bool>(&[2]);
     refused::<MemoryPrivileges>(&[0x100]);
-    // More private data than there can be.
+    // More private data than its capacity.
     refused::<PrivateData>(&[257]);
     refused::<PrivateData>(&[u32::MAX]);
     refused::<Option<DeviceEvent>>(&[1, 9]);
@@ -340,7 +340,7 @@ fn a_command_is_answered() {
     assert_eq!(other.cut_off.get(), 0);
 }
 
-/// A driver that is gone has deregistered everything: the other end is told to halt, and is cut off.
+/// A dropped driver deregisters everything: it halts and cuts off the other end.
 #[test]
 fn a_dropped_driver_halts_the_other_end() {
     let (other, mailbox) = scripted(&[LIMITS, Next::Answer(&[0])]);
@@ -349,7 +349,7 @@ fn a_dropped_driver_halts_the_other_end() {
     assert_eq!(other.cut_off.get(), 1);
 }
 
-/// An end of which nothing is to be had any more: said once, and nothing more is asked.
+/// Checks a closed exchange: one failure is reported, and no command is sent.
 fn closed(other: &Scripted, control: &mut impl Control) {
     let rung = other.rung.get();
     assert_eq!(control.poll(Instant::ZERO), Some(DeviceEvent::Failed));
@@ -375,7 +375,7 @@ fn an_end_that_leaves_is_given_up_at_once() {
     assert_eq!(control.create_domain(), Err(BackendError::Device));
     closed(other, &mut control);
 
-    // Also where nobody asks.
+    // The failure is also detected without a command.
     let (other, mailbox) = scripted(&[LIMITS]);
     let mut control = MailboxControl::new(mailbox, "left").expect("a device");
     other.is_gone.set(true);
@@ -384,7 +384,7 @@ fn an_end_that_leaves_is_given_up_at_once() {
 
 #[test]
 fn an_answer_that_makes_no_sense_is_none() {
-    // No number of an answer, no event, nothing that can be; and a refusal of what cannot be refused.
+    // An invalid status, an invalid event, an invalid option, and a refused poll.
     for answer in [&[9][..], &[0, 1, 9], &[0, 2], &[1]] {
         let next = [LIMITS, Next::Answer(Box::leak(answer.into()))];
         let (other, mailbox) = scripted(&next);
@@ -406,7 +406,7 @@ fn an_end_that_refuses_to_tell_of_connections_is_given_up() {
     closed(other, &mut control);
 }
 
-/// Who begins again does not take what the one before was about to hear for its own.
+/// A new driver must not take an earlier driver's pending answer.
 #[test]
 fn an_answer_to_somebody_before_is_not_heard() {
     let (other, _gone) = scripted(&[Next::Answer(&[0, 5])]);

@@ -1,4 +1,4 @@
-//! What a device says about itself.
+//! Attributes of the adapter and the provider.
 
 use dat_core::attributes::{IaAddress, IaAttributes, ProviderAttributes};
 use dat_core::flags::{
@@ -10,7 +10,7 @@ use super::defs::{KeyUpdate, LONGEST_PIECE, QUEUE_ENTRIES};
 use super::send_queue::{blocks_for, blocks_of};
 use super::storage::Tables;
 
-/// A count as the attributes have it.
+/// Returns the lesser of a limit and a slot count, as an attribute.
 fn count(least: u32, places: usize) -> i32 {
     let places = u32::try_from(places).unwrap_or(u32::MAX);
     i32::try_from(least.min(places)).unwrap_or(i32::MAX)
@@ -22,7 +22,8 @@ pub(crate) fn adapter(limits: &Limits, tables: &Tables<'_>, address: IaAddress) 
     let segments = count(limits.segments, any);
     let pairs = count(limits.queue_pairs, tables.lives.len() / 2);
     let reads = count(limits.rdma_reads, any);
-    // Of the shortest, which may be binds; one place of the chain is never posted, and one entry is of the queue itself.
+    // `blocks` is the smallest reservation of a request, which may be a bind. One slot of a shared
+    // receive queue is never posted, and one completion entry is reserved for a move.
     let blocks = if limits.windows == 0 {
         blocks_for(1)
     } else {
@@ -32,7 +33,7 @@ pub(crate) fn adapter(limits: &Limits, tables: &Tables<'_>, address: IaAddress) 
     let entries = QUEUE_ENTRIES - 1;
     // One window is left for the renewal of another.
     let windows = count(limits.windows, tables.windows.len());
-    // A transfer may be of one piece.
+    // A transfer may consist of one segment.
     let transfer = limits.transfer.min(u64::from(LONGEST_PIECE));
     IaAttributes {
         adapter_name: limits.name,
@@ -94,10 +95,10 @@ pub(crate) fn provider(limits: &Limits, private_data: u32, coherent: bool) -> Pr
         optimal_buffer_alignment: 64,
         evd_stream_merging_supported: ProviderAttributes::MERGE_ALL,
         srq_supported: limits.shared_receive_queues != 0,
-        // The one from below.
+        // Only the low watermark.
         srq_watermarks_supported: 1,
         srq_ep_pz_difference_supported: true,
-        // The core counts for itself.
+        // The core counts the buffers itself.
         srq_info_supported: 1,
         ep_recv_info_supported: 0,
         lmr_sync_req: !coherent,

@@ -1,4 +1,4 @@
-//! A device as the core drives it.
+//! The backend of an mlx5 device.
 
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering;
@@ -32,25 +32,27 @@ use crate::sideband::Sideband;
 /// Segments of the longest descriptor.
 const SEGMENTS: u32 = DESCRIPTOR_UNITS - 2;
 
-/// Events of things that are gone which one call of `poll_control` passes over.
+/// Most events of destroyed objects that one call of `poll_control` skips.
 const ROUNDS: usize = 64;
 
-/// What a platform brings together to make a device.
+/// Parts of a device that a platform supplies.
 #[derive(Debug)]
 pub struct Parts<'s, C, S, R, H> {
-    /// Its control path.
+    /// The control interface.
     pub control: C,
-    /// Its channel for connections.
+    /// The connection manager.
     pub sideband: S,
-    /// Its doorbells.
+    /// The doorbell registers.
     pub registers: R,
-    /// The platform.
+    /// The platform's barriers.
     pub hal: H,
-    /// Buffers that every shared receive queue has room for at least: the device makes none larger, so that they grow within that room
-    /// alone. It counts once for each of them in memory and in [`Storage::requests`]; one that there is not so much left for has room for
-    /// what it was asked for, and does not grow.
+    /// Minimum capacity of each shared receive queue, in buffers.
+    ///
+    /// The device cannot enlarge a queue, so a queue grows only within its capacity. Every shared
+    /// receive queue takes this capacity from `memory` and from [`Storage::requests`]. If less is
+    /// left, a queue gets room for the requested size only and does not grow.
     pub shared_buffers: u32,
-    /// Memory that it shares.
+    /// Memory shared with the device.
     pub memory: DmaMemory<'s>,
 }
 
@@ -64,22 +66,24 @@ pub struct MmioBackend<'s, C, S, R, H> {
     pub(super) supply: Supply<'s>,
     pub(crate) tables: Tables<'s>,
     shared_buffers: u32,
-    /// Where the search for a free queue pair begins: places rest as long as can be.
+    /// Index at which the search for a free queue pair starts.
+    ///
+    /// A freed slot is thereby reused as late as possible.
     next_pair: usize,
-    /// Windows made ahead so far; 0 as long as none was given back.
+    /// Count of windows made ahead; 0 until a window is given back.
     windows_made: u32,
-    /// Whether the sideband is asked first.
+    /// Set if the next call polls the connection manager first.
     sideband_first: bool,
-    /// Whether there may be more events than the last call looked at.
+    /// Set if more events may be pending than the last call handled.
     more: bool,
 }
 
-/// A count that the core checked not to be negative.
+/// Converts a count, which the core checked to be non-negative.
 pub(super) fn checked(count: i32) -> u32 {
     u32::try_from(count).unwrap_or(0)
 }
 
-/// Room for so many of something in a ring, which has a power of two.
+/// Returns the number of ring slots for `entries` entries, a power of two.
 pub(super) fn room(entries: u32) -> Result<u32, BackendError> {
     entries
         .checked_next_power_of_two()
@@ -92,7 +96,7 @@ pub(super) fn bytes(units: u32) -> u64 {
 }
 
 impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R, H> {
-    /// Brings a device into operation.
+    /// Creates the driver of a device.
     pub fn new(parts: Parts<'s, C, S, R, H>, storage: Storage<'s>) -> Self {
         let Storage {
             state,
@@ -130,12 +134,12 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
         }
     }
 
-    /// The last life of a queue pair.
+    /// Returns the latest generation of a queue pair.
     pub(super) fn life(&self, key: QueuePairKey) -> Option<&'s QueuePairSlot> {
         self.tables.latest_at(key.0)
     }
 
-    /// What the device calls a queue pair.
+    /// Returns the device number of a queue pair.
     pub(crate) fn number(&self, key: QueuePairKey) -> Result<u32, BackendError> {
         self.life(key)
             .map(|life| life.number.load(Ordering::Relaxed))
@@ -143,7 +147,7 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
             .ok_or(BackendError::State)
     }
 
-    /// The core's token of the queue pair that the device gives this number.
+    /// Returns the core's token of the queue pair with a device number.
     fn token(&self, number: u32) -> Option<u64> {
         let mut known = self
             .tables
@@ -159,7 +163,7 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
         self.tables.completion_number(name).map(Some)
     }
 
-    /// Entries of a ring for so many completions, and one more: the entry that says that the queue moved.
+    /// Returns the ring size for `depth` completions and the entry that reports a move.
     fn completion_entries(&self, depth: u32) -> Result<u32, BackendError> {
         if depth > self.control.limits().completions {
             return Err(BackendError::Resources);
@@ -167,7 +171,7 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
         room(depth.saturating_add(1))
     }
 
-    /// The most buffers of a shared receive queue.
+    /// Returns the most buffers of a shared receive queue.
     fn most_shared_buffers(&self) -> u32 {
         self.control.limits().shared_buffers.min(QUEUE_ENTRIES - 1)
     }
@@ -176,7 +180,9 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
         self.control.limits().segments.min(SEGMENTS)
     }
 
-    /// Takes what a shared receive queue of so many buffers needs: its places, the units of its ring, and both.
+    /// Takes memory and slots for a shared receive queue of `buffers` buffers.
+    ///
+    /// Returns the number of slots, the units of the ring, and the supply taken.
     fn shared_room(
         &mut self,
         buffers: u32,
@@ -189,13 +195,15 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
         Ok((places, ring, taken))
     }
 
-    /// An event of the sideband, with the core's token in the place of the number.
+    /// Replaces the queue pair number in a connection event by the core's token.
+    ///
+    /// Drops events of the connection manager's own queue pairs.
     fn named(&self, event: ControlEvent) -> Option<ControlEvent> {
         let of = |number| (!self.sideband.owns(number)).then(|| self.token(number));
         renamed(event, |number| of(number).flatten())
     }
 
-    /// What the device reports, in the core's words.
+    /// Converts a device event to an event of the core.
     fn reported(&mut self, event: DeviceEvent) -> Option<ControlEvent> {
         Some(match event {
             DeviceEvent::Completions(number) => {
@@ -231,8 +239,10 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
         })
     }
 
-    /// The place of a window that nobody has. Once one was given back, others are made ahead wherever there is room, and the
-    /// one that was made first is taken: a device may give an index again at once.
+    /// Returns the index of a free window, and takes it.
+    ///
+    /// After the first window was given back, each call creates windows ahead in all free slots and
+    /// takes one of the earliest batch: a device may reissue an index at once.
     #[inline(never)]
     fn take_window(&mut self, domain: u32) -> Result<usize, BackendError> {
         if self.windows_made != 0 {
@@ -245,7 +255,7 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
                 let Ok(key) = self.control.create_window(domain) else {
                     break;
                 };
-                // What the device gives first may be what it got back last.
+                // The first index of a batch may be the one given back last, so it is taken last.
                 window.begin(key, domain, self.hal.random(), number);
                 number = number.saturating_sub(1);
             }
@@ -265,7 +275,9 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
         Ok(place)
     }
 
-    /// Has the device make a window for which none was made ahead. Those of other domains give way.
+    /// Creates a window when none was made ahead in the domain.
+    ///
+    /// Gives back windows made ahead in other domains if necessary.
     fn make_window(&mut self, domain: u32) -> Result<usize, BackendError> {
         if !self.tables.windows.iter().any(WindowSlot::is_free) {
             self.give_back_ahead(|_| true);
@@ -282,7 +294,7 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
         Ok(place)
     }
 
-    /// Gives back the windows made ahead in these domains; whether there were any.
+    /// Gives back the windows made ahead in matching domains; returns true if any.
     fn give_back_ahead(&mut self, of: impl Fn(u32) -> bool) -> bool {
         let mut found = false;
         for window in self.tables.windows {
@@ -301,8 +313,10 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
         self.windows_made = self.windows_made.max(1);
     }
 
-    /// What the sideband or the device has to tell, if anything, and if of an object that is there. They take turns, so that
-    /// neither keeps the other waiting.
+    /// Returns the next event of the connection manager or the device.
+    ///
+    /// The inner `None` stands for an event of an object that does not exist. The two sources are
+    /// polled first in turn, so that neither delays the other.
     fn next_event(&mut self, now: Instant) -> Option<Option<ControlEvent>> {
         let sideband_first = self.sideband_first;
         self.sideband_first = !sideband_first;
@@ -319,7 +333,10 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
             })
     }
 
-    /// Of a device that was given up: that it was, once; and then what the driver flushed.
+    /// Handles a device that the driver gave up on.
+    ///
+    /// Halts the device and reports the failure once; then reports armed queues with flushed
+    /// requests.
     fn after_fault(&mut self) -> Option<ControlEvent> {
         if !self.tables.state.is_halted() {
             self.control.halt();
@@ -331,12 +348,10 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
     }
 }
 
-#[expect(
-    unsafe_code,
-    reason = "the device keeps to what its control path promises"
-)]
-// SAFETY: this driver touches no consumer memory: it writes addresses and keys into descriptors. The device acts on them as
-// `Control` promises, and so do the calls that are handed on to it.
+#[expect(unsafe_code, reason = "the device follows the contract of `Control`")]
+// SAFETY: this driver accesses no consumer memory, except as `READS_AT_POST` permits: it writes
+// addresses and keys into descriptors. The device acts on them as `Control` guarantees, and so do
+// the calls that are forwarded to it.
 unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
     for MmioBackend<'s, C, S, R, H>
 {
@@ -345,7 +360,7 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
     type ReceiveQueue = MmioReceiveQueue<'s, H>;
     type SharedReceiveQueue = MmioSharedReceiveQueue<'s, H>;
 
-    /// Where the device takes data in descriptors.
+    /// Applies to devices with inline data.
     const READS_AT_POST: bool = true;
 
     fn ia_attributes(&self) -> IaAttributes {
@@ -390,7 +405,7 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
     }
 
     fn needs_renewal(&self, window: WindowKey, missed: bool) -> bool {
-        // After a bind that was flushed the device has another key than was counted.
+        // After a flushed bind, the device's key differs from the driver's.
         let window = self.tables.windows.get(window.0);
         window.is_some_and(|window| missed || window.is_spent(true))
     }
@@ -456,7 +471,7 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
             return Ok(());
         }
         let entries = self.completion_entries(depth)?;
-        // The record stays where it is, in the memory of the first ring, so that goes on being held.
+        // The record stays in the memory of the first ring, so the queue keeps that memory.
         let taken = self.supply.take(ring_units(entries), 0)?;
         let ring = initial(&taken.memory, entries);
         H::to_register();
@@ -499,9 +514,9 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
             return Err(BackendError::Resources);
         }
         let (key, shared) = self.tables.free_shared()?;
-        // The device has no place of less than two units.
+        // The device requires at least two units per slot.
         let units = segments.saturating_add(1).next_power_of_two().max(2);
-        // Room to grow only if there is as much.
+        // The extra capacity is optional: use it only if there is room.
         let wanted = depth.max(self.shared_buffers.min(limit));
         let (places, ring, taken) = self
             .shared_room(wanted, units)
@@ -553,7 +568,7 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
         queue: &mut Self::SharedReceiveQueue,
         depth: u32,
     ) -> Result<(), BackendError> {
-        // The device has no command for more, and what there is room for needs none.
+        // The device cannot enlarge a queue; growth within the ring needs no command.
         if depth < queue.places && depth <= self.most_shared_buffers() {
             Ok(())
         } else {
@@ -579,7 +594,8 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
         if let Ok(number) = self.tables.shared_number(key) {
             self.control.destroy_shared_receive_queue(number);
             queue.shared.number.store(NO_QUEUE, Ordering::Relaxed);
-            // Who took from it is gone, and what they left behind is none of the next queue's.
+            // The users of the queue are gone; their late completions must not affect the next
+            // queue.
             self.tables.forget_shared(key);
         }
         self.supply.give_back(queue.held);
@@ -591,7 +607,7 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
     ) -> Result<QueuePair<Self::SendQueue, Self::ReceiveQueue>, BackendError> {
         let (mut send, mut receive) = (None, None);
         let key = self.create_queue_pair_at(request, &mut send, &mut receive)?;
-        // It is there after a success.
+        // `create_queue_pair_at` sets it on success.
         let send = send.ok_or(BackendError::Device)?;
         Ok(QueuePair { key, send, receive })
     }
@@ -680,12 +696,12 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
             if self.tables.is_faulty() {
                 return self.after_fault();
             }
-            // Those of what is gone are passed over.
+            // Skip events of objects that do not exist.
             if let Some(event) = self.next_event(now)? {
                 return Some(event);
             }
         }
-        // A peer can cause events of what is gone, so that many of them are no fault.
+        // A peer can cause events of destroyed objects, so many of them are not a fault.
         self.more = true;
         None
     }
@@ -703,7 +719,7 @@ fn ring_units(entries: u32) -> usize {
     entries.saturating_mul(COMPLETION_UNITS) as usize
 }
 
-/// A ring of completions none of which was written.
+/// Returns a ring of completions in which none is written.
 fn initial<'s>(memory: &DmaView<'s>, entries: u32) -> &'s [Entry] {
     let ring = memory.units().get(..ring_units(entries));
     let (ring, _) = ring.unwrap_or_default().as_chunks();

@@ -1,46 +1,48 @@
-//! What lies in memory: descriptors, completions and doorbells of the mlx5 data path.
+//! Memory layouts of the mlx5 data path: descriptors, completions and doorbells.
 //!
-//! Shared by the driver and by the model of the device, and checked against the definitions that come with the vendor's user
-//! library. Each structure turns into words and back; a word is the number that its four bytes are, big-endian. What is
-//! reserved is written as 0 and not looked at.
+//! The driver and the device model share these definitions; tests compare them with the definitions
+//! of the vendor's user library. Each structure converts to words and back. A word is the
+//! big-endian number of its four bytes. Reserved fields are written as 0 and ignored when read.
 
-/// Bytes of a unit, which segments of descriptors are counted in.
+/// Bytes of a unit, in which descriptor segments are counted.
 pub const UNIT_BYTES: u32 = 16;
-/// Units of a block, which send queues are counted in.
+/// Units of a block, in which send queues are counted.
 pub const BLOCK_UNITS: u32 = 4;
 /// Units of a completion.
 pub const COMPLETION_UNITS: u32 = 4;
-/// Most units of a descriptor: what its count has room for.
+/// Most units of a descriptor: the maximum of its count field.
 pub const DESCRIPTOR_UNITS: u32 = 63;
-/// Most blocks of a send queue and descriptors of a receive queue: their indices have 16 bits.
+/// Most blocks of a send queue and descriptors of a receive queue.
+///
+/// Indices have 16 bits.
 pub const QUEUE_ENTRIES: u32 = 1 << 15;
 
 /// Words of a doorbell record, 8 bytes.
 pub mod doorbell {
-    /// Of a queue pair or a shared receive queue: receives posted so far, modulo 2^16.
+    /// Receives posted so far, modulo 2^16; of a queue pair or a shared receive queue.
     pub const RECEIVE: usize = 0;
-    /// Of a queue pair: blocks posted so far, modulo 2^16.
+    /// Blocks posted so far, modulo 2^16; of a queue pair.
     pub const SEND: usize = 1;
-    /// Of a completion queue: completions taken so far, modulo 2^24.
+    /// Completions taken so far, modulo 2^24; of a completion queue.
     pub const CONSUMER: usize = 0;
-    /// Of a completion queue: the value that it was armed with.
+    /// Last arm command of a completion queue.
     pub const ARM: usize = 1;
 }
 
 /// Offsets of registers in the window.
 pub mod register {
-    /// Arms completion queues.
+    /// Register that arms completion queues.
     pub const COMPLETION_QUEUE: u32 = 0x20;
-    /// From the one to the other of the two places of a send doorbell, which are written in turn.
+    /// Distance between the two registers of a send doorbell, which are written in turn.
     pub const SEND_STRIDE: u32 = 0x100;
 }
 
-/// What arming a completion queue writes: serial number, condition and consumer index.
+/// Command that arms a completion queue: serial number, condition and consumer index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArmCommand {
-    /// Counts the armings that fired.
+    /// Number of armings that fired.
     pub serial: u32,
-    /// For the next solicited completion, or failure; else for any.
+    /// Set for the next solicited completion or failure; else any completion.
     pub solicited_only: bool,
     /// Completions taken so far, modulo 2^24.
     pub consumer: u32,
@@ -49,7 +51,7 @@ pub struct ArmCommand {
 impl ArmCommand {
     const SOLICITED_ONLY: u32 = 1 << 24;
 
-    /// The word that goes to the record, and to the register in front of the queue's number.
+    /// Returns the word for the record and, before the queue's number, for the register.
     #[must_use]
     pub const fn encode(self) -> u32 {
         let condition = if self.solicited_only {
@@ -60,7 +62,7 @@ impl ArmCommand {
         (self.serial & 3) << 28 | condition | self.consumer & COUNTER
     }
 
-    /// What a word means.
+    /// Decodes a word.
     #[must_use]
     pub const fn decode(word: u32) -> Self {
         Self {
@@ -71,10 +73,10 @@ impl ArmCommand {
     }
 }
 
-/// The bits of object numbers and completion counters.
+/// Mask of object numbers and completion counters, 24 bits.
 pub const COUNTER: u32 = 0xFF_FFFF;
 
-/// What a descriptor asks for.
+/// Operation of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opcode(pub u8);
 
@@ -89,35 +91,35 @@ impl Opcode {
     pub const UPDATE_KEY: Self = Self(0x25);
 }
 
-/// How a descriptor is treated.
+/// Flags of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ControlFlags(pub u8);
 
 impl ControlFlags {
-    /// The peer's completion is solicited.
+    /// Requests a solicited completion at the peer.
     pub const SOLICITED: Self = Self(1 << 1);
-    /// A completion of its own.
+    /// Requests a completion of the descriptor itself.
     pub const COMPLETE: Self = Self(2 << 2);
-    /// Waits for changes of keys before it.
+    /// Waits for earlier key changes.
     pub const SMALL_FENCE: Self = Self(1 << 5);
-    /// Waits for RDMA Reads before it, too.
+    /// Waits for earlier RDMA Reads and key changes.
     pub const FENCE: Self = Self(4 << 5);
-    /// The bits of the fences.
+    /// Bits of the fences.
     const FENCES: u8 = 7 << 5;
 
-    /// Both.
+    /// Returns the union of both.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Whether another one is in it.
+    /// Returns true if all bits of `other` are set.
     #[must_use]
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// The fence in it.
+    /// Returns the fence bits.
     #[must_use]
     pub const fn fence(self) -> Self {
         Self(self.0 & Self::FENCES)
@@ -127,22 +129,22 @@ impl ControlFlags {
 /// The first unit of a descriptor of a send queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Control {
-    /// The block that it starts in, modulo 2^16.
+    /// Index of the first block, modulo 2^16.
     pub index: u16,
-    /// What to do.
+    /// Operation.
     pub opcode: Opcode,
-    /// The queue pair, 24 bits.
+    /// Queue pair number, 24 bits.
     pub queue_pair: u32,
-    /// Units that it has, this one included.
+    /// Units of the descriptor, including this one.
     pub units: u8,
-    /// How.
+    /// Flags.
     pub flags: ControlFlags,
-    /// Belongs to the opcode: the key that is changed.
+    /// Operand of the opcode: the key that a key update changes.
     pub immediate: u32,
 }
 
 impl Control {
-    /// Its words.
+    /// Encodes the unit as words.
     #[inline(always)]
     #[must_use]
     pub const fn encode(self) -> [u32; 4] {
@@ -154,7 +156,7 @@ impl Control {
         ]
     }
 
-    /// What the words mean.
+    /// Decodes the words.
     #[must_use]
     pub const fn decode([first, second, third, immediate]: [u32; 4]) -> Self {
         Self {
@@ -168,17 +170,17 @@ impl Control {
     }
 }
 
-/// The unit with the remote side of an RDMA operation.
+/// Unit with the remote range of an RDMA operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteAddress {
-    /// First byte at the peer.
+    /// Address of the first byte at the peer.
     pub address: u64,
     /// The peer's key.
     pub key: u32,
 }
 
 impl RemoteAddress {
-    /// Its words.
+    /// Encodes the unit as words.
     #[inline(always)]
     #[must_use]
     pub const fn encode(self) -> [u32; 4] {
@@ -190,7 +192,7 @@ impl RemoteAddress {
         ]
     }
 
-    /// What the words mean.
+    /// Decodes the words.
     #[must_use]
     pub const fn decode([high, low, key, _]: [u32; 4]) -> Self {
         Self {
@@ -204,28 +206,28 @@ const fn wide(high: u32, low: u32) -> u64 {
     (high as u64) << 32 | low as u64
 }
 
-/// The unit with a piece of local memory.
+/// Unit with a segment of local memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Data {
-    /// Bytes.
+    /// Length in bytes.
     pub length: u32,
-    /// The key of the region.
+    /// Key of the region.
     pub key: u32,
-    /// First byte.
+    /// Address of the first byte.
     pub address: u64,
 }
 
 impl Data {
-    /// The key that no region has.
+    /// A key that no region has.
     const NO_KEY: u32 = 0x100;
-    /// Ends the list in a receive that has fewer pieces than its place has room for.
+    /// Ends the segment list of a receive with fewer segments than its slot holds.
     pub const END: Self = Self {
         length: 0,
         key: Self::NO_KEY,
         address: 0,
     };
 
-    /// Its words.
+    /// Encodes the unit as words.
     #[inline(always)]
     #[must_use]
     pub const fn encode(self) -> [u32; 4] {
@@ -237,7 +239,7 @@ impl Data {
         ]
     }
 
-    /// What the words mean.
+    /// Decodes the words.
     #[must_use]
     pub const fn decode([length, key, high, low]: [u32; 4]) -> Self {
         Self {
@@ -248,24 +250,26 @@ impl Data {
     }
 }
 
-/// The word in front of data that lies in the descriptor itself, which follows at once and is filled up to a whole unit.
+/// Header word of inline data.
+///
+/// The data follows in the descriptor, padded to a whole unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InlineData {
-    /// Bytes.
+    /// Length of the data in bytes.
     pub length: u32,
 }
 
 impl InlineData {
-    /// Says that data follows, and no key.
+    /// Marks inline data instead of a key.
     const FOLLOWS: u32 = 1 << 31;
 
-    /// The word.
+    /// Encodes the word.
     #[must_use]
     pub const fn encode(self) -> u32 {
         self.length | Self::FOLLOWS
     }
 
-    /// What a word means, if data follows.
+    /// Decodes a word; `None` unless it marks inline data.
     #[must_use]
     pub const fn decode(word: u32) -> Option<Self> {
         if word & Self::FOLLOWS == 0 {
@@ -276,59 +280,59 @@ impl InlineData {
         })
     }
 
-    /// Units of the word and the data.
+    /// Returns the units of the header and the data.
     #[must_use]
     pub const fn units(self) -> u32 {
         self.length.saturating_add(4).div_ceil(UNIT_BYTES)
     }
 }
 
-/// The first unit of a place in a shared receive queue.
+/// First unit of a slot of a shared receive queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NextReceive {
-    /// The place that the device goes to after this one.
+    /// Index of the slot that the device uses after this one.
     pub next: u16,
 }
 
 impl NextReceive {
-    /// Its words.
+    /// Encodes the unit as words.
     #[must_use]
     pub const fn encode(self) -> [u32; 4] {
         [self.next as u32, 0, 0, 0]
     }
 
-    /// What the words mean.
+    /// Decodes the words.
     #[must_use]
     pub const fn decode([first, ..]: [u32; 4]) -> Self {
         Self { next: first as u16 }
     }
 }
 
-/// What a completion is of.
+/// Kind of a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompletionKind(pub u8);
 
 impl CompletionKind {
     /// A request that succeeded.
     pub const REQUEST: Self = Self(0);
-    /// A write of a peer that took a receive, with a number that DAT has no use for.
+    /// A peer's RDMA Write with an immediate value, unused in DAT, that took a receive.
     pub const WRITE_IMMEDIATE: Self = Self(1);
-    /// A message that came.
+    /// A received message.
     pub const RECEIVE: Self = Self(2);
-    /// A message that came with a number that DAT has no use for.
+    /// A received message with an immediate value, unused in DAT.
     pub const RECEIVE_IMMEDIATE: Self = Self(3);
-    /// A message that came and closed a window of this side.
+    /// A received message that invalidated a window of this side.
     pub const RECEIVE_INVALIDATE: Self = Self(4);
-    /// No completion: the last of a queue that goes on elsewhere.
+    /// The last entry of a ring whose queue moved; not a completion.
     pub const MOVED: Self = Self(5);
     /// A request that failed.
     pub const FAILED_REQUEST: Self = Self(13);
     /// A receive that failed.
     pub const FAILED_RECEIVE: Self = Self(14);
-    /// Not written yet.
+    /// An entry that is not written yet.
     pub const NONE: Self = Self(15);
 
-    /// Whether it is of a message that came.
+    /// Returns true for a received message.
     #[must_use]
     pub const fn is_message(self) -> bool {
         matches!(
@@ -337,80 +341,83 @@ impl CompletionKind {
         )
     }
 
-    /// Whether it is of something that took a receive.
+    /// Returns true for a completion that took a receive.
     #[must_use]
     pub const fn is_of_receive(self) -> bool {
         self.is_message() || matches!(self, Self::WRITE_IMMEDIATE | Self::FAILED_RECEIVE)
     }
 }
 
-/// The most bytes of a piece of memory: the bit above says that the bytes themselves follow.
+/// Most bytes of a segment; the next higher bit marks inline data.
 pub const LONGEST_PIECE: u32 = (1 << 31) - 1;
-/// The most bytes of a window: what lies behind it is one piece, whose count of this device runs to there.
+/// Most bytes of a window: the longest length in the one segment of its memory.
 pub const LONGEST_WINDOW: u64 = 1 << 31;
 
-/// The last word of a completion, which is written last: whose turn it is, and what it is of.
+/// Last word of a completion, written last: owner bit, kind and index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompletionTail(pub u32);
 
 impl CompletionTail {
-    /// What software writes to an entry before the device has the queue.
+    /// Value that software writes to every entry before the device gets the queue.
     pub const INITIAL: Self = Self((CompletionKind::NONE.0 as u32) << 4);
-    /// Nobody answered a read on the bus.
+    /// Result of a bus read that nothing answers.
     pub const ALL_ONES: Self = Self(u32::MAX);
     const OWNER: u32 = 1;
     const SOLICITED: u32 = 1 << 1;
     const FORMAT: u32 = 3 << 2;
 
-    /// What it is of.
+    /// Returns the kind.
     #[inline(always)]
     #[must_use]
     pub const fn kind(self) -> CompletionKind {
         CompletionKind((self.0 >> 4) as u8 & 0xF)
     }
 
-    /// The owner bit, which changes with every lap.
+    /// Returns the owner bit, which changes with every lap.
     #[inline(always)]
     #[must_use]
     pub const fn lap(self) -> bool {
         self.0 & Self::OWNER != 0
     }
 
-    /// Kind, format, and whether it was written in this lap, as one number: solicited or not, and whatever its index.
+    /// Returns kind, format and owner bit in one number.
+    ///
+    /// The owner bit reads 0 if the entry was written in lap `lap`. The result ignores the
+    /// solicited bit and the index.
     #[inline(always)]
     #[must_use]
     pub const fn in_turn(self, lap: bool) -> u32 {
         self.0 & 0xFF & !Self::SOLICITED ^ lap as u32
     }
 
-    /// Whether the completion is one by itself, with nothing of the message in it.
+    /// Returns true if the entry is a single completion without message data.
     #[inline(always)]
     #[must_use]
     pub const fn is_plain(self) -> bool {
         self.0 & Self::FORMAT == 0
     }
 
-    /// Whether the peer asked for a solicited completion.
+    /// Returns true if the peer requested a solicited completion.
     #[inline(always)]
     #[must_use]
     pub const fn solicited(self) -> bool {
         self.0 & Self::SOLICITED != 0
     }
 
-    /// The index of the descriptor.
+    /// Returns the index of the descriptor.
     #[inline(always)]
     #[must_use]
     pub const fn index(self) -> u16 {
         (self.0 >> 16) as u16
     }
 
-    /// The same in a lap.
+    /// Returns the tail with the owner bit of a lap.
     #[must_use]
     pub const fn in_lap(self, lap: bool) -> Self {
         Self(self.0 & !Self::OWNER | lap as u32)
     }
 
-    /// The tail of a completion, in the lap whose bit is 0.
+    /// Creates a tail in the lap with owner bit 0.
     #[must_use]
     pub const fn new(index: u16, kind: CompletionKind, solicited: bool) -> Self {
         let solicited = if solicited { Self::SOLICITED } else { 0 };
@@ -418,68 +425,68 @@ impl CompletionTail {
     }
 }
 
-/// How a request or a receive failed.
+/// Failure code of a request or a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Syndrome(pub u8);
 
 impl Syndrome {
     /// The message is longer than its buffer.
     pub const LOCAL_LENGTH: Self = Self(0x01);
-    /// The queue pair cannot do it.
+    /// The queue pair does not support the operation.
     pub const LOCAL_OPERATION: Self = Self(0x02);
-    /// A key or a range of this side.
+    /// A local key or range is invalid.
     pub const LOCAL_PROTECTION: Self = Self(0x04);
-    /// The queue pair was in error.
+    /// The queue pair was in the error state.
     pub const FLUSHED: Self = Self(0x05);
-    /// A window could not be bound.
+    /// A window bind failed.
     pub const BIND: Self = Self(0x06);
-    /// The answer made no sense.
+    /// The response is malformed.
     pub const BAD_RESPONSE: Self = Self(0x10);
-    /// A receive could not be filled.
+    /// The buffer of a receive is not accessible.
     pub const LOCAL_ACCESS: Self = Self(0x11);
-    /// The peer did not understand the request.
+    /// The peer rejected the request as invalid.
     pub const REMOTE_INVALID: Self = Self(0x12);
-    /// A key or a range of the peer.
+    /// A remote key or range is invalid.
     pub const REMOTE_ACCESS: Self = Self(0x13);
-    /// The peer failed.
+    /// The peer failed to execute the request.
     pub const REMOTE_OPERATION: Self = Self(0x14);
-    /// No answer.
+    /// The peer did not respond.
     pub const RETRIES: Self = Self(0x15);
-    /// The peer had no buffer.
+    /// The peer had no receive posted.
     pub const NOT_READY: Self = Self(0x16);
-    /// The peer gave up.
+    /// The peer aborted the operation.
     pub const REMOTE_ABORTED: Self = Self(0x22);
 }
 
-/// A completion without its tail, as the driver needs it.
+/// A completion without its tail: the fields that the driver uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// The number that software gave to the queue pair, 24 bits.
+    /// Number that software assigned to the queue pair, 24 bits.
     pub user_index: u32,
     /// Bytes received.
     pub length: u32,
-    /// How it failed; of failures only.
+    /// Failure code; valid only for failures.
     pub syndrome: Syndrome,
-    /// The queue pair.
+    /// Queue pair number.
     pub queue_pair: u32,
-    /// What the request was; of requests only.
+    /// Operation of the request; valid only for requests.
     pub opcode: Opcode,
 }
 
-/// Places of the words of a completion that are used.
+/// Indices of the words of a completion.
 impl Completion {
-    /// Of the user's index.
+    /// Word of the user index.
     pub const USER_INDEX: usize = 8;
-    /// Of the bytes received.
+    /// Word of the length.
     pub const LENGTH: usize = 11;
-    /// Of the syndrome.
+    /// Word of the syndrome.
     pub const SYNDROME: usize = 13;
-    /// Of the queue pair.
+    /// Word of the opcode and the queue pair.
     pub const QUEUE_PAIR: usize = 14;
-    /// Of the tail.
+    /// Word of the tail.
     pub const TAIL: usize = 15;
 
-    /// Its words, the last one left out.
+    /// Encodes all words but the tail.
     #[must_use]
     pub const fn encode(self) -> [u32; 15] {
         let mut words = [0; 15];
@@ -490,7 +497,7 @@ impl Completion {
         words
     }
 
-    /// What the words mean, the last one left out.
+    /// Decodes all words but the tail.
     #[must_use]
     pub const fn decode(words: [u32; 15]) -> Self {
         Self {
@@ -503,33 +510,34 @@ impl Completion {
     }
 }
 
-/// A change of the key of a memory window: the three units and four units of a descriptor between its control and its one
-/// piece of memory, which says what lies behind the window.
+/// A key change of a memory window: the seven units after the control unit.
+///
+/// In a bind, the segment of the window's memory follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyUpdate {
-    /// The low 8 bits of the new key.
+    /// Low 8 bits of the new key.
     pub variant: u8,
-    /// What the window opens, or nothing.
+    /// The range that the window opens; `None` unbinds.
     pub opens: Option<Opening>,
 }
 
-/// What a window opens.
+/// Range and rights of a bound window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opening {
-    /// First byte.
+    /// Address of the first byte.
     pub address: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u64,
-    /// Peers may read.
+    /// Set if peers may read.
     pub remote_read: bool,
-    /// Peers may write.
+    /// Set if peers may write.
     pub remote_write: bool,
 }
 
 impl KeyUpdate {
-    /// Units of it.
+    /// Units of the key change.
     pub const UNITS: usize = 7;
-    /// Units of a descriptor that binds, its control and the one piece of memory with what pads it included.
+    /// Units of a descriptor that binds: control, key change, and the padded segment.
     pub const BIND_UNITS: u8 = 12;
     /// Units of a descriptor that unbinds.
     pub const UNBIND_UNITS: u8 = 8;
@@ -544,12 +552,12 @@ impl KeyUpdate {
     const FREE: u32 = 1 << 30;
     const REMOTE_READ: u32 = 1 << 12;
     const REMOTE_WRITE: u32 = 1 << 13;
-    /// Of no queue pair in particular: all of the domain may use the window.
+    /// Allows every queue pair of the domain to use the window.
     const ANY_QUEUE_PAIR: u32 = COUNTER << 8;
-    /// One piece of memory, in units, with what pads it.
+    /// Padded size of the one segment, in units.
     const ONE_PIECE: u32 = 4 << 16;
 
-    /// Its words, by unit.
+    /// Encodes the key change as words, by unit.
     #[must_use]
     pub const fn encode(self) -> [[u32; 4]; Self::UNITS] {
         let mut units = [[0; 4]; Self::UNITS];
@@ -557,7 +565,7 @@ impl KeyUpdate {
         let always = Self::MASK_FREE | Self::MASK_KEY;
         match self.opens {
             Some(opens) => {
-                // No local rights: nobody posts segments of a window.
+                // No local rights: windows never occur in local segments.
                 let mut access = 0;
                 if opens.remote_read {
                     access |= Self::REMOTE_READ;
@@ -588,7 +596,7 @@ impl KeyUpdate {
         units
     }
 
-    /// What the words mean, if they are a change of this kind.
+    /// Decodes the words; `None` unless they are such a key change.
     #[must_use]
     pub const fn decode(units: [[u32; 4]; Self::UNITS]) -> Option<Self> {
         let always = Self::MASK_FREE | Self::MASK_KEY;

@@ -1,4 +1,4 @@
-//! What is found in the tables of a device, whichever layout it has: by the core's names, and by the device's.
+//! Table lookups for every layout, by names of the core and by device numbers.
 
 use core::sync::atomic::Ordering;
 
@@ -10,7 +10,7 @@ use super::storage::{
 use crate::fault::DeviceFault;
 
 impl<'s> Tables<'s> {
-    /// An error if the device was given up.
+    /// Returns an error if the driver gave up on the device.
     pub(crate) fn alive(&self) -> Result<(), BackendError> {
         if self.is_faulty() {
             return Err(BackendError::Device);
@@ -18,7 +18,7 @@ impl<'s> Tables<'s> {
         Ok(())
     }
 
-    /// The place of a new completion queue, by the core's number.
+    /// Returns the free slot of a new completion queue, by the core's number.
     pub(crate) fn free_completion_queue(
         &self,
         name: u16,
@@ -32,7 +32,7 @@ impl<'s> Tables<'s> {
         Ok(slot)
     }
 
-    /// What the device calls the completion queue of a core's number.
+    /// Returns the device number of a completion queue, by the core's number.
     pub(crate) fn completion_number(&self, name: u16) -> Result<u32, BackendError> {
         self.completion_queues
             .get(usize::from(name))
@@ -41,27 +41,27 @@ impl<'s> Tables<'s> {
             .ok_or(BackendError::State)
     }
 
-    /// The completion queue that the device gives this number, and what the core calls it.
+    /// Returns the completion queue with a device number, and its core number.
     pub(crate) fn completion_queue(&self, number: u32) -> Option<(u16, &'s CompletionQueueSlot)> {
         let mut known = (0..).zip(self.completion_queues);
         known.find(|(_, slot)| slot.number.load(Ordering::Relaxed) == number)
     }
 
-    /// The device says that a completion queue was full, which is a fault if there is such a one.
+    /// Records a fault if the completion queue that overran exists.
     pub(crate) fn overran(&self, number: u32) {
         if self.completion_queue(number).is_some() {
             self.fault(DeviceFault::Overrun);
         }
     }
 
-    /// A place for a shared receive queue.
+    /// Returns a free slot for a shared receive queue.
     pub(crate) fn free_shared(&self) -> Result<(usize, &'s SharedReceiveSlot), BackendError> {
         let mut slots = self.shared_receive_queues.iter().enumerate();
         let free = slots.find(|(_, slot)| slot.number.load(Ordering::Relaxed) == NO_QUEUE);
         free.ok_or(BackendError::Resources)
     }
 
-    /// What the device calls a shared receive queue.
+    /// Returns the device number of a shared receive queue.
     pub(crate) fn shared_number(&self, key: SharedReceiveQueueKey) -> Result<u32, BackendError> {
         self.shared_receive_queues
             .get(key.0)
@@ -70,14 +70,14 @@ impl<'s> Tables<'s> {
             .ok_or(BackendError::State)
     }
 
-    /// The core's token of a shared receive queue.
+    /// Returns the core's token of the shared receive queue with a device number.
     pub(crate) fn shared_token(&self, number: u32) -> Option<u64> {
         let queues = self.shared_receive_queues.iter();
         let mut known = queues.filter(|slot| slot.number.load(Ordering::Relaxed) == number);
         known.next().map(|slot| slot.token.load())
     }
 
-    /// A completion queue somebody waits for that has what `left` asks for.
+    /// Returns an armed completion queue for which `left` returns true.
     pub(crate) fn waiting(
         &self,
         left: impl Fn(u16) -> bool,
@@ -86,14 +86,14 @@ impl<'s> Tables<'s> {
         queues.find(|(name, slot)| slot.armed.load(Ordering::Relaxed) != 0 && left(*name))
     }
 
-    /// The same, told to the core: nobody waits any more.
+    /// Disarms such a queue and returns its completion event.
     pub(crate) fn tell_waiting(&self, left: impl Fn(u16) -> bool) -> Option<ControlEvent> {
         let (queue, slot) = self.waiting(left)?;
         slot.armed.store(0, Ordering::Relaxed);
         Some(ControlEvent::Completions { queue })
     }
 
-    /// Notes what may still come of a queue pair that the device is going to forget.
+    /// Records the completions that may arrive after the device destroys a queue pair.
     pub(crate) fn owe_all(&self, life: &QueuePairSlot) {
         let shared = life.shared.load(Ordering::Relaxed).checked_sub(1);
         let shared = shared.and_then(|place| {

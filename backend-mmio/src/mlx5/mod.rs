@@ -1,11 +1,13 @@
 //! The data path of mlx5 adapters.
 //!
-//! [`MmioBackend`] drives it; [`defs`] says what lies in memory. Queues are those of the vendor's user library: send queues of
-//! 64-byte blocks with a doorbell record and a register, receive queues and chained shared ones with a record alone, completions of
-//! 64 bytes with an owner bit. Every request asks for its completion. A window is bound by a change of its key, which is one
-//! descriptor; what comes behind it waits for it.
+//! [`MmioBackend`] drives the device; [`defs`] defines the memory layouts. The queues are those of
+//! the vendor's user library. A send queue consists of 64-byte blocks and has a doorbell record and
+//! a register. A receive queue, also a chained shared one, has only a record. A completion has 64
+//! bytes and an owner bit. Every request asks for a completion. One descriptor binds a window by
+//! changing its key; later requests wait for it.
 //!
-//! What makes the objects, and where connections come from, is the platform's: [`Control`] and [`Sideband`](crate::Sideband).
+//! The platform creates the objects by [`Control`] and manages connections by
+//! [`Sideband`](crate::Sideband).
 
 pub(crate) mod attributes;
 mod backend;

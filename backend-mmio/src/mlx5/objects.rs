@@ -1,4 +1,4 @@
-//! What queues are made from: runs of shared memory and of request slots.
+//! Memory and request slots of queues, in runs.
 
 use core::num::NonZeroUsize;
 
@@ -8,7 +8,7 @@ use super::storage::RequestSlot;
 use crate::hal::{DeviceUnit, DeviceWord, DmaMemory, DmaView};
 use crate::runs::Runs;
 
-/// Units that memory is given out in: 256 bytes.
+/// Allocation unit of memory: 256 bytes.
 const GRAIN_UNITS: usize = 16;
 
 /// A run of grains.
@@ -18,30 +18,30 @@ struct Run {
     count: usize,
 }
 
-/// What a queue, or a queue pair, holds of memory and slots.
+/// Memory and slots that a queue or a queue pair holds.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     memory: Run,
     slots: Run,
 }
 
-/// The memory and the slots of a device.
+/// Memory and request slots of a device.
 #[derive(Debug)]
 pub(crate) struct Supply<'s> {
     memory: DmaView<'s>,
     memory_runs: Runs<'s>,
     slots: &'s [RequestSlot],
     slot_runs: Runs<'s>,
-    /// Request slots that are given out together, a power of two.
+    /// Request slots per flag, a power of two.
     slot_grain: NonZeroUsize,
 }
 
-/// What was taken from the supply.
+/// Memory and slots taken from the supply.
 pub(crate) struct Taken<'s> {
     pub(crate) held: Held,
     /// All words zero.
     pub(crate) memory: DmaView<'s>,
-    /// Where the slots begin.
+    /// Index of the first slot.
     pub(crate) first_slot: usize,
 }
 
@@ -67,7 +67,7 @@ impl<'s> Supply<'s> {
         self.slots
     }
 
-    /// Takes memory of so many units, and so many slots.
+    /// Takes memory of `units` units, and `slots` slots.
     pub(crate) fn take(&mut self, units: usize, slots: usize) -> Result<Taken<'s>, BackendError> {
         let memory = self.take_memory(units)?;
         let last = self.slot_grain.get().saturating_sub(1);
@@ -109,21 +109,24 @@ impl<'s> Supply<'s> {
     }
 }
 
-/// How many slots one flag stands for: what there is for each, as a power of two, since queues have such sizes. Rounded up, so that no
-/// slots are left without a flag, but never more than there are.
+/// Returns the number of request slots per flag, a power of two.
+///
+/// The quotient of slots and flags, itself rounded down, is rounded up to a power of two. The
+/// result never exceeds the slot count.
 fn slot_grain(slots: usize, flags: usize) -> NonZeroUsize {
     let grain = (slots / flags.max(1)).max(1).next_power_of_two();
     let grain = if grain > slots { grain / 2 } else { grain };
     NonZeroUsize::new(grain).unwrap_or(NonZeroUsize::MIN)
 }
 
-/// What is left of some memory if the device is to see its first byte, and with it every grain, at a multiple of a grain: no
-/// entry lies across a line of 64 bytes then, which is what devices write at once.
+/// Returns the memory from the first bus address that the grain divides.
+///
+/// Every grain is then aligned, and no entry crosses a 64-byte line, the unit of device writes.
 fn aligned(memory: DmaView<'_>) -> DmaView<'_> {
     let grain = (GRAIN_UNITS * size_of::<DeviceUnit>()) as u64;
     let beyond = memory.bus() % grain;
     let skipped = if beyond == 0 { 0 } else { grain - beyond };
-    // Only memory that does not even lie on a unit has no such place.
+    // Memory that is not aligned to a unit contains no such address.
     let whole = skipped.is_multiple_of(size_of::<DeviceUnit>() as u64);
     let units = memory.units().len();
     let first = usize::try_from(skipped / size_of::<DeviceUnit>() as u64).unwrap_or(units);
@@ -132,10 +135,10 @@ fn aligned(memory: DmaView<'_>) -> DmaView<'_> {
     rest.or_else(|| memory.part(0, 0)).unwrap_or(memory)
 }
 
-/// The words of a doorbell record.
+/// A doorbell record.
 pub(crate) type Record = [DeviceWord; 2];
 
-/// The doorbell record in the unit at a place of some memory.
+/// Returns the doorbell record in the unit at an index.
 pub(crate) fn record<'s>(memory: &DmaView<'s>, place: usize) -> Result<&'s Record, BackendError> {
     let unit: Option<&'s DeviceUnit> = memory.units().get(place);
     unit.and_then(|unit| unit.first_chunk())
@@ -146,7 +149,9 @@ pub(crate) fn record<'s>(memory: &DmaView<'s>, place: usize) -> Result<&'s Recor
 mod tests {
     use super::*;
 
-    /// The grain, and how many queues of so many slots are there at once; each lies within the slots.
+    /// Returns the grain and the number of queues of `queue` slots that fit.
+    ///
+    /// Each queue must lie within the slots.
     fn grain_and_queues(slots: usize, flags: usize, queue: usize) -> (usize, usize) {
         let grain = slot_grain(slots, flags);
         let mut taken = [false; 128];

@@ -1,4 +1,4 @@
-//! Making queue pairs, and taking them away.
+//! Creation and destruction of queue pairs.
 
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering;
@@ -18,10 +18,10 @@ use crate::hal::{DeviceUnit, Hal};
 use crate::registers::RegisterIo;
 use crate::sideband::Sideband;
 
-/// Bytes of data that a descriptor has room for.
+/// Most bytes of inline data in a descriptor.
 const MOST_INLINE: u32 = (DESCRIPTOR_UNITS - BEFORE_SEGMENTS) * UNIT_BYTES - 4;
 
-/// How the rings of a queue pair are cut out of its memory.
+/// Layout of the rings of a queue pair in its memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Geometry {
     receive_entries: u32,
@@ -30,7 +30,9 @@ pub(super) struct Geometry {
 }
 
 impl Geometry {
-    /// Units of the receive queue; the send queue begins with a block.
+    /// Returns the units of the receive ring, rounded up to a whole block.
+    ///
+    /// The send ring starts at the next block.
     const fn receive_ring(self) -> u32 {
         self.receive_entries
             .saturating_mul(self.receive_units)
@@ -46,13 +48,15 @@ impl Geometry {
     }
 }
 
-/// What a queue pair was asked to be, as far as it is needed to make another one like it. It lies in every endpoint.
+/// Parameters of a queue pair, kept to create its replacement.
+///
+/// Every endpoint holds a copy, so the fields are narrow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
     domain: u32,
     request_queue: Option<u16>,
     receive_queue: Option<u16>,
-    /// The shared receive queue: one more than its place, or 0.
+    /// Index of the shared receive queue plus 1, or 0.
     pub(super) shared: u32,
     requests: u16,
     receives: u16,
@@ -63,7 +67,9 @@ pub(crate) struct Asked {
     reads_at_post: bool,
 }
 
-/// A count that the core checked not to be negative. One that does not fit is more than any queue of the device has, still.
+/// Narrows a count, which the core checked to be non-negative.
+///
+/// A count that does not fit saturates; it then still exceeds every queue size of the device.
 fn narrow(count: i32) -> u16 {
     const { assert!(QUEUE_ENTRIES < u16::MAX as u32) };
     u16::try_from(checked(count)).unwrap_or(u16::MAX)
@@ -91,19 +97,19 @@ impl Asked {
         }
     }
 
-    /// The shared receive queue, if there is one.
+    /// Returns the key of the shared receive queue, if any.
     fn shared_key(&self) -> Option<SharedReceiveQueueKey> {
         let place = self.shared.checked_sub(1)?;
         Some(SharedReceiveQueueKey(place as usize))
     }
 
-    /// Receives that it has room for.
+    /// Returns the number of receives that must fit.
     pub(super) fn receives(&self) -> u32 {
         self.receives.into()
     }
 }
 
-/// A queue pair that the device has, and from what its queues are to be made.
+/// A queue pair that the device has created, with the parts of its queues.
 pub(super) struct Made<'s> {
     life: &'s QueuePairSlot,
     number: u32,
@@ -146,7 +152,7 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
             receive_entries: if shares || receives == 0 {
                 0
             } else {
-                // The device has no ring of less than a block.
+                // The device requires a ring of at least one block.
                 room(receives)?.max(BLOCK_UNITS / receive_units)
             },
             receive_units,
@@ -154,7 +160,9 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
         })
     }
 
-    /// Has the device make a queue pair for a place, without touching what is there.
+    /// Creates a queue pair on the device for an index.
+    ///
+    /// Does not touch the current queue pair of the index.
     #[inline(never)]
     pub(super) fn make(&mut self, place: usize, asked: &Asked) -> Result<Made<'s>, BackendError> {
         self.tables.alive()?;
@@ -209,8 +217,9 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
         })
     }
 
-    /// Makes a queue pair for a place where nothing is, and its queues where they are to stay: they are long, and each copy takes
-    /// its stack.
+    /// Creates a queue pair at a free index, with its queues in their final location.
+    ///
+    /// The queues are large, and each copy would take its own stack.
     #[inline(never)]
     pub(super) fn make_at(
         &mut self,
@@ -228,7 +237,9 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
         Ok(QueuePairKey(place))
     }
 
-    /// A function of its own, as all that need more stack than making the queue pair leaves them.
+    /// Creates the send queue in its final location.
+    ///
+    /// Out of line: inlined, its stack frame would add to that of the queue pair's creation.
     #[inline(never)]
     fn put_send_queue(
         &self,
@@ -239,7 +250,7 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
         *send = Some(self.send_queue(asked, made));
     }
 
-    /// The same, in the place of another one, whose memory is free then.
+    /// As `put_send_queue`, replacing a queue whose memory is freed.
     #[inline(never)]
     fn exchange_send_queue(
         &mut self,
@@ -252,8 +263,10 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
         self.supply.give_back(held);
     }
 
-    /// Makes a queue pair in the place of another one, whose memory is free then. Receives from an index on are carried over, if one
-    /// is given; they fit, as the caller has seen.
+    /// Replaces a queue pair and frees the memory of the old one.
+    ///
+    /// Receives from index `carried` on are copied to the new queue; the caller has checked that
+    /// they fit.
     #[inline(never)]
     pub(super) fn make_again(
         &mut self,
@@ -275,7 +288,7 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
         Ok(())
     }
 
-    /// Puts the receive queue of a queue pair that was made in the place of another one.
+    /// Replaces a receive queue by that of a newly created queue pair.
     #[inline(never)]
     fn exchange_receive_queue(
         &self,
@@ -294,7 +307,7 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
         }
     }
 
-    /// Makes the receive queue of a queue pair, unless it takes from a shared one.
+    /// Creates the receive queue of a queue pair, unless it uses a shared one.
     #[inline(never)]
     fn put_receive_queue(
         &self,
@@ -328,7 +341,7 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
         });
     }
 
-    /// The send queue of a queue pair.
+    /// Creates the send queue of a queue pair.
     #[inline(always)]
     fn send_queue(&self, asked: &Asked, made: &mut Made<'s>) -> MmioSendQueue<'s, H, R> {
         let geometry = made.geometry;
@@ -373,7 +386,7 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
         }
     }
 
-    /// Puts a queue pair in its place.
+    /// Publishes a new queue pair in its slot.
     fn settle(&self, asked: &Asked, made: &Made<'_>, token: u64) {
         let Made {
             life,
@@ -394,14 +407,15 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
         life.number.store(number, Ordering::Release);
     }
 
-    /// The device is done with a queue pair; completions of it may still be there.
+    /// Destroys a queue pair on the device; its completions may still be queued.
     pub(super) fn retire(&mut self, key: QueuePairKey) {
         let Some(life) = self.life(key).filter(|life| life.lives()) else {
             return;
         };
         let number = life.number.load(Ordering::Relaxed);
         self.tables.owe_all(life);
-        // What may come is owed before anybody can miss the queue pair, and the device, which may take long, goes last.
+        // Late completions are recorded before a poller can see that the queue pair is gone. The
+        // device call may take long, so it follows.
         life.number.store(NO_QUEUE, Ordering::Release);
         self.control.destroy_queue_pair(number);
         self.sideband.forget(number);

@@ -1,4 +1,4 @@
-//! What the driver remembers: lent by the caller, never seen by the device.
+//! The driver's own records: lent by the caller, never visible to the device.
 
 use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering, fence};
 use core::task::Waker;
@@ -9,32 +9,34 @@ use dat_core::sync::Word64;
 use super::defs::COUNTER;
 use crate::fault::{DeviceFault, FaultCell};
 
-/// Place for what is known of one posted descriptor: one for each block of a send queue and each place of a receive queue.
+/// Slot for one posted descriptor.
+///
+/// Each block of a send queue and each slot of a receive queue has one.
 #[derive(Debug)]
 pub struct RequestSlot {
     token: Word64,
-    /// Blocks of a request, bytes of a receive.
+    /// Blocks of a request, or bytes of a receive.
     extent: AtomicU32,
-    /// Of a place in a shared queue: where it is, and above that the place behind it.
+    /// State in a shared queue (low 2 bits), and the next slot of the chain.
     whereabouts: AtomicU32,
 }
 
-/// Where a place of a shared receive queue is.
+/// State of a slot of a shared receive queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whereabouts {
-    /// In the chain of those to be posted.
+    /// In the chain of slots to post next.
     Free = 0,
-    /// With the device.
+    /// Held by the device.
     Posted = 1,
-    /// Completed, not yet in the chain.
+    /// Completed and not yet in the chain.
     Returned = 2,
 }
 
 impl RequestSlot {
-    /// Nothing posted.
+    /// A slot with nothing posted.
     #[expect(
         clippy::declare_interior_mutable_const,
-        reason = "a value to build arrays from"
+        reason = "initial value for arrays"
     )]
     pub const EMPTY: Self = Self {
         token: Word64::new(0),
@@ -62,13 +64,13 @@ impl RequestSlot {
         self.whereabouts.load(Ordering::Acquire) & 3 == whereabouts as u32
     }
 
-    /// In the chain, in front of another place.
+    /// Marks the slot as free and links it to the next slot of the chain.
     pub(crate) fn free_before(&self, next: u32) {
         let whereabouts = next << 2 | Whereabouts::Free as u32;
         self.whereabouts.store(whereabouts, Ordering::Relaxed);
     }
 
-    /// The place behind this one, which is in the chain.
+    /// Returns the next slot of the chain; the slot must be free.
     pub(crate) fn next(&self) -> u32 {
         self.whereabouts.load(Ordering::Relaxed) >> 2
     }
@@ -79,32 +81,33 @@ impl RequestSlot {
     }
 }
 
-/// What poster and poller of a queue share. Indices run freely and are taken modulo the size.
+/// State that the poster and the poller of a queue share.
 ///
-/// `head` is written by the poster, `tail` by the poller. After a fault, when there may be several pollers, they agree by
-/// the core's tokens: each completion counts once, however often it is told.
+/// Indices run freely and are taken modulo the size. The poster writes `head`, the poller `tail`.
+/// After a fault several pollers may run. The core's tokens then make each completion count once,
+/// however often it is reported.
 #[derive(Debug)]
 pub(crate) struct QueueCell {
-    /// Where its request slots begin.
+    /// Index of the first request slot.
     first: AtomicU32,
     head: AtomicU32,
     tail: AtomicU32,
-    /// One less than how many it has, a power of two.
+    /// Number of slots minus 1; the number is a power of two.
     mask: AtomicU32,
     /// The completion queue, or `NOWHERE`.
     completes_on: AtomicU16,
 }
 
-/// The name of no completion queue.
+/// Number of no completion queue of the core.
 pub(crate) const NOWHERE: u16 = u16::MAX;
 
-/// The number of no queue of the device: theirs have 24 bits.
+/// Number of no queue of the device; device numbers have 24 bits.
 pub(crate) const NO_QUEUE: u32 = u32::MAX;
 
 impl QueueCell {
     #[expect(
         clippy::declare_interior_mutable_const,
-        reason = "a value to build arrays from"
+        reason = "initial value for arrays"
     )]
     const EMPTY: Self = Self {
         first: AtomicU32::new(0),
@@ -123,13 +126,13 @@ impl QueueCell {
         self.completes_on.store(queue, Ordering::Relaxed);
     }
 
-    /// Whether it completes on a queue.
+    /// Returns true if the queue completes on the given completion queue.
     #[inline(always)]
     pub(crate) fn is_of(&self, queue: u16) -> bool {
         self.completes_on.load(Ordering::Relaxed) == queue
     }
 
-    /// The completion queue, or `NOWHERE`.
+    /// Returns the completion queue, or `NOWHERE`.
     pub(crate) fn completes_on(&self) -> u16 {
         self.completes_on.load(Ordering::Relaxed)
     }
@@ -154,12 +157,12 @@ impl QueueCell {
         self.tail.store(tail, Ordering::Release);
     }
 
-    /// Descriptors posted and not completed, at most.
+    /// Returns an upper bound of the descriptors that are posted and not completed.
     pub(crate) fn outstanding(&self) -> u32 {
         self.head().wrapping_sub(self.tail())
     }
 
-    /// The slot of an index.
+    /// Returns the slot of an index.
     #[inline(always)]
     pub(crate) fn slot<'s>(&self, slots: &'s [RequestSlot], index: u32) -> Option<&'s RequestSlot> {
         let first = self.first.load(Ordering::Relaxed);
@@ -167,14 +170,14 @@ impl QueueCell {
         slots.get(place as usize)
     }
 
-    /// The slot of the oldest descriptor that is posted, if there is one.
+    /// Returns the index and the slot of the oldest posted descriptor, if any.
     #[inline(always)]
     pub(crate) fn oldest<'s>(&self, slots: &'s [RequestSlot]) -> Option<(u32, &'s RequestSlot)> {
         let index = self.oldest_index()?;
         Some((index, self.slot(slots, index)?))
     }
 
-    /// The index of that descriptor.
+    /// Returns the index of the oldest posted descriptor, if any.
     #[inline(always)]
     pub(crate) fn oldest_index(&self) -> Option<u32> {
         let tail = self.tail.load(Ordering::Relaxed);
@@ -182,32 +185,35 @@ impl QueueCell {
     }
 }
 
-/// Place for one life of a queue pair; each queue pair has two, side by side.
+/// Slot for one generation of a queue pair; each queue pair has two adjacent slots.
 ///
-/// A reset ends a life and begins the next, which has the other of the two. So whoever looked at a queue while it was reset,
-/// on another thread, reads and writes what nobody uses: the core passes through the locks of all dispatchers behind every
-/// reset and every end, so that it is gone before the place is taken again.
+/// A reset ends a generation and starts the next one, in the other slot. A thread that still uses
+/// the queue during the reset then accesses an unused slot. After every reset and every end the
+/// core acquires the lock of each dispatcher in turn, so that such a thread is done before the slot
+/// is reused.
 #[derive(Debug)]
 pub struct QueuePairSlot {
-    /// What it is called in completions; 0 if nothing ever was here.
+    /// User index in completions; 0 if the slot was never used.
     pub(crate) user_index: AtomicU32,
-    /// The same, as long as the device is not given up; then `NO_QUEUE`, so that no completion is believed.
+    /// As `user_index`; `NO_QUEUE` after a fault, so that no completion matches.
     pub(crate) expected: AtomicU32,
-    /// What the device calls it; `NO_QUEUE` when it is over.
+    /// Device number; `NO_QUEUE` once the generation has ended.
     pub(crate) number: AtomicU32,
-    /// What the core calls it.
+    /// The core's token.
     pub(crate) token: Word64,
     pub(crate) requests: QueueCell,
     pub(crate) receives: QueueCell,
-    /// The shared receive queue: one more than its place, or 0. With one, nothing is ever posted in `receives`.
+    /// Index of the shared receive queue plus 1, or 0.
+    ///
+    /// With a shared queue, `receives` stays empty.
     pub(crate) shared: AtomicU32,
 }
 
 impl QueuePairSlot {
-    /// No queue pair.
+    /// A slot without queue pair.
     #[expect(
         clippy::declare_interior_mutable_const,
-        reason = "a value to build arrays from"
+        reason = "initial value for arrays"
     )]
     pub const EMPTY: Self = Self {
         user_index: AtomicU32::new(0),
@@ -219,12 +225,12 @@ impl QueuePairSlot {
         shared: AtomicU32::new(0),
     };
 
-    /// Whether the device has it.
+    /// Returns true if the device has the queue pair.
     pub(crate) fn lives(&self) -> bool {
         self.number.load(Ordering::Relaxed) != NO_QUEUE
     }
 
-    /// A shared receive queue is gone.
+    /// Clears the shared receive queue if it is the given one.
     fn forget_shared(&self, key: SharedReceiveQueueKey) {
         if self.shared.load(Ordering::Relaxed) == taken_from(Some(key)) {
             self.shared.store(0, Ordering::Relaxed);
@@ -232,10 +238,10 @@ impl QueuePairSlot {
     }
 }
 
-/// The last life at the place of a queue pair, which may be over.
+/// Returns the latest generation of a queue pair, which may have ended.
 fn latest([even, odd]: &[QueuePairSlot; 2]) -> &QueuePairSlot {
     let name = even.user_index.load(Ordering::Acquire);
-    // Both are of the same place.
+    // Both slots belong to the same queue pair.
     let next = next_user_index(name, place_of(odd.user_index.load(Ordering::Acquire)));
     if next == odd.user_index.load(Ordering::Acquire) {
         odd
@@ -244,22 +250,24 @@ fn latest([even, odd]: &[QueuePairSlot; 2]) -> &QueuePairSlot {
     }
 }
 
-/// Place for one completion queue.
+/// Slot for one completion queue.
 #[derive(Debug)]
 pub struct CompletionQueueSlot {
-    /// What the device calls it; `NO_QUEUE` if there is none.
+    /// Device number; `NO_QUEUE` if the slot is free.
     pub(crate) number: AtomicU32,
-    /// Completions of queue pairs that are gone which may still come, since the queue was made; and which came.
+    /// Completions of destroyed queue pairs that may still arrive.
+    ///
+    /// Counted since the queue was created; `forgiven` counts those that arrived.
     pub(crate) owed: AtomicU32,
     pub(crate) forgiven: AtomicU32,
-    /// Whether somebody waits to be told of the next completion.
+    /// Nonzero if a consumer waits for the next completion.
     pub(crate) armed: AtomicU32,
-    /// Armings that fired.
+    /// Number of armings that fired.
     pub(crate) serial: AtomicU32,
 }
 
 impl CompletionQueueSlot {
-    /// A new queue, of which nothing is known.
+    /// Starts a new queue.
     pub(crate) fn begin(&self, number: u32) {
         for word in [&self.owed, &self.forgiven, &self.armed, &self.serial] {
             word.store(0, Ordering::Relaxed);
@@ -267,14 +275,14 @@ impl CompletionQueueSlot {
         self.number.store(number, Ordering::Relaxed);
     }
 
-    /// A queue pair is gone of which so many completions may still come.
+    /// Adds completions that may still arrive from a destroyed queue pair.
     pub(crate) fn owe(&self, completions: u32) {
         let owed = self.owed.load(Ordering::Relaxed);
         self.owed
             .store(owed.wrapping_add(completions), Ordering::Release);
     }
 
-    /// Lets a completion of a queue pair that is gone pass, if there may be one.
+    /// Accepts a completion of a destroyed queue pair; returns false if none is pending.
     pub(crate) fn forgive(&self) -> bool {
         let forgiven = self.forgiven.load(Ordering::Relaxed);
         if forgiven == self.owed.load(Ordering::Acquire) {
@@ -285,10 +293,10 @@ impl CompletionQueueSlot {
         true
     }
 
-    /// No completion queue.
+    /// A slot without completion queue.
     #[expect(
         clippy::declare_interior_mutable_const,
-        reason = "a value to build arrays from"
+        reason = "initial value for arrays"
     )]
     pub const EMPTY: Self = Self {
         number: AtomicU32::new(NO_QUEUE),
@@ -299,24 +307,24 @@ impl CompletionQueueSlot {
     };
 }
 
-/// Place for one shared receive queue.
+/// Slot for one shared receive queue.
 #[derive(Debug)]
 pub struct SharedReceiveSlot {
-    /// What the device calls it; `NO_QUEUE` if there is none.
+    /// Device number; `NO_QUEUE` if the slot is free.
     pub(crate) number: AtomicU32,
     pub(crate) token: Word64,
     pub(crate) first: AtomicU32,
-    /// How many places it has.
+    /// Number of slots.
     pub(crate) places: AtomicU32,
-    /// How many queues there were here, for drivers that name buffers by it.
+    /// Generation of the slot, for drivers that name buffers by it.
     pub(crate) life: AtomicU32,
 }
 
 impl SharedReceiveSlot {
-    /// No shared receive queue.
+    /// A slot without shared receive queue.
     #[expect(
         clippy::declare_interior_mutable_const,
-        reason = "a value to build arrays from"
+        reason = "initial value for arrays"
     )]
     pub const EMPTY: Self = Self {
         number: AtomicU32::new(NO_QUEUE),
@@ -327,50 +335,54 @@ impl SharedReceiveSlot {
     };
 }
 
-/// A shared receive queue, or none, as a life remembers it.
+/// Encodes an optional shared receive queue as `QueuePairSlot::shared` does.
 pub(crate) fn taken_from(key: Option<SharedReceiveQueueKey>) -> u32 {
     key.map_or(0, |key| (key.0 as u32).wrapping_add(1))
 }
 
-/// The lowest bits of a user's index say which of the lives of all queue pairs it is, and the lowest one whether it is the even or
-/// the odd one of its place. Those above count, so that a completion of an earlier life is told from one of this.
+/// Low bits of a user index: the index of the generation's slot.
+///
+/// Their lowest bit selects the even or the odd slot of a queue pair. The higher bits count, so
+/// that a completion of an earlier generation differs from one of this generation.
 const LIFE_BITS: u32 = 13;
 /// Most queue pairs.
 pub(crate) const QUEUE_PAIRS: usize = 1 << (LIFE_BITS - 1);
 
-/// What comes behind a life of this name, at a place; never 0, and by turns even and odd.
+/// Returns the user index after `last` at a queue pair index.
+///
+/// It is never 0. Its low bit alternates.
 pub(crate) fn next_user_index(last: u32, place: usize) -> u32 {
     let place = place as u32 & (QUEUE_PAIRS as u32 - 1);
     let count = (last >> LIFE_BITS) << 1 | last & 1;
     let count = count.wrapping_add(1) & (COUNTER >> (LIFE_BITS - 1));
-    // Behind the last one, which is odd, comes the first even one that is not 0.
+    // After the last count, which is odd, comes the first even one other than 0.
     let count = if count == 0 { 2 } else { count };
     count >> 1 << LIFE_BITS | place << 1 | count & 1
 }
 
-/// The life that a name is of, among those of all queue pairs.
+/// Returns the slot index of a user index, among the slots of all queue pairs.
 #[inline(always)]
 pub(crate) fn life_of(user_index: u32) -> usize {
     (user_index & ((1 << LIFE_BITS) - 1)) as usize
 }
 
-/// The place of a life.
+/// Returns the queue pair index of a user index.
 fn place_of(user_index: u32) -> usize {
     life_of(user_index) >> 1
 }
 
-/// What all queues of a device see.
+/// State that all queues of a device share.
 #[derive(Debug)]
 pub struct State {
     fault: FaultCell,
-    /// Whether the device was halted for it.
+    /// Set once the device was halted after a fault.
     halted: AtomicBool,
     /// Woken at the first fault.
     waker: Option<Waker>,
 }
 
 impl State {
-    /// A device without fault.
+    /// Creates the state of a device without fault.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -380,11 +392,11 @@ impl State {
         }
     }
 
-    /// The same; the waker is used when the first fault is found, by whichever thread, so that somebody calls
-    /// `Ia::progress`, which ends what others wait for.
+    /// As [`new`](Self::new), with a waker that the first fault wakes.
     ///
-    /// It stands for an interrupt of the device, and like one it may come while locks of the adapter are held: it must not
-    /// call into the adapter.
+    /// The thread that finds the fault wakes it. A thread must then call `Ia::progress`, which ends
+    /// waits of other threads. The waker stands for a device interrupt. Like an interrupt it may
+    /// run while locks of the adapter are held: it must not call into the adapter.
     #[must_use]
     pub const fn waking(waker: Waker) -> Self {
         Self {
@@ -394,9 +406,9 @@ impl State {
         }
     }
 
-    /// Lends the state to one driver; the caller keeps a view of it.
+    /// Lends the state to one driver and returns a view for the caller.
     ///
-    /// The state is borrowed as long as either is used, so that no other driver is lent it meanwhile:
+    /// The state stays borrowed while either is in use, so it cannot be lent to another driver:
     ///
     /// ```compile_fail,E0499
     /// use backend_mmio::mlx5::State;
@@ -420,35 +432,35 @@ impl State {
         }
     }
 
-    /// As it was when it was made.
+    /// Resets the state to that of `new`.
     pub(crate) fn clear(&self) {
         self.fault.clear();
         self.halted.store(false, Ordering::Release);
     }
 
-    /// What the device was caught at, if it was.
+    /// Returns the first fault of the device, if any.
     pub fn fault(&self) -> Option<DeviceFault> {
         self.fault.get()
     }
 
-    /// Whether the device is given up: then no register of it is written any more.
+    /// Returns true after a fault: the driver then writes no register.
     #[inline(always)]
     pub(crate) fn is_faulty(&self) -> bool {
         self.fault.is_set()
     }
 
-    /// Whether the device touches nothing any more, so that what is posted may be flushed.
+    /// Returns true if the device is halted, so that posted requests may be flushed.
     pub(crate) fn is_halted(&self) -> bool {
         self.halted.load(Ordering::Acquire)
     }
 
-    /// The device is halted.
+    /// Records that the device is halted.
     pub(crate) fn set_halted(&self) {
         self.halted.store(true, Ordering::Release);
     }
 }
 
-/// The state of a device, lent to its driver alone: made by [`State::lend`].
+/// State of a device, lent exclusively to its driver by [`State::lend`].
 #[derive(Debug)]
 pub struct LentState<'s>(pub(crate) &'s State);
 
@@ -458,9 +470,10 @@ impl Default for State {
     }
 }
 
-/// Storage for a device, as much of everything as it is to have at most. What is in it is forgotten when a device begins.
+/// Storage for a device; the slice lengths limit its objects.
 ///
-/// All of it is lent exclusively: no two drivers share a slot. The second line here does not compile.
+/// A new driver discards the contents. All slices are lent exclusively: no two drivers share a
+/// slot. The second `lend` does not compile:
 ///
 /// ```compile_fail,E0499
 /// use backend_mmio::mlx5::{QueuePairSlot, RequestSlot, State, Storage};
@@ -486,56 +499,65 @@ impl Default for State {
 /// ```
 #[derive(Debug)]
 pub struct Storage<'s> {
-    /// What is known of the device.
+    /// State of the device.
     pub state: LentState<'s>,
-    /// Two for each queue pair; at most 8192.
+    /// Two slots per queue pair; at most 8192.
     pub queue_pairs: &'s mut [QueuePairSlot],
-    /// By the numbers of event dispatchers: as many as those.
+    /// One slot per event dispatcher, indexed by its number.
     pub completion_queues: &'s mut [CompletionQueueSlot],
-    /// Shared receive queues.
+    /// One slot per shared receive queue.
     pub shared_receive_queues: &'s mut [SharedReceiveSlot],
-    /// For the blocks of all send queues and the places of all receive queues; of each shared one as many as
-    /// [`Parts::shared_buffers`](super::Parts::shared_buffers) and one more, if it was asked for fewer.
+    /// One slot per block of each send queue and per slot of each receive queue.
+    ///
+    /// A shared receive queue takes at least
+    /// [`Parts::shared_buffers`](super::Parts::shared_buffers) slots and one more.
     pub requests: &'s mut [RequestSlot],
-    /// One flag for every few of `requests`. A flag stands for as many as there are for each, rounded up to a power of two (down,
-    /// where there are not so many at all), and queues take as many flags as they need: one for every 4 wastes less of `requests`,
-    /// and one for every 16 is found faster. With as many flags as `requests` divided by a power of two all of both are used; with
-    /// others some may not be; with none there are no queues.
+    /// Occupancy flags of `requests`, each for several slots.
+    ///
+    /// A flag covers the number of slots per flag, rounded up to a power of two; rounded down if
+    /// that exceeds the number of slots. A queue takes as many flags as it needs. One flag per 4
+    /// slots wastes fewer slots; one per 16 is found faster. If the number of flags is the number
+    /// of slots divided by a power of two, all slots and flags are used; otherwise some may stay
+    /// unused. Without flags, no queue can be created.
     pub requests_taken: &'s mut [bool],
-    /// For windows: one for each, and one more for the window that takes over from one that is out of keys. Where there are
-    /// more, windows are made ahead in these, so that the device gives no index again as long.
+    /// One slot per window, and one more to renew a window without keys.
+    ///
+    /// In further slots the driver creates windows ahead, so that the device reuses an index later.
     pub windows: &'s mut [WindowSlot],
-    /// One flag for every 256 bytes of memory that the device shares.
+    /// One flag per 256 bytes of memory shared with the device.
     pub memory_taken: &'s mut [bool],
 }
 
-/// Place for one window.
+/// Slot for one window.
 #[derive(Debug)]
 pub struct WindowSlot {
-    /// Its key as of the last bind that was posted; 0 if there is none.
+    /// Key as of the last posted bind; 0 if the slot is free.
     pub(crate) key: AtomicU32,
-    /// How its keys go on.
+    /// Sequence of the remaining keys, see `Keys`.
     keys: AtomicU32,
-    /// Its domain.
+    /// Protection domain.
     domain: AtomicU32,
-    /// When it was made, if that was ahead and it has not been taken; else 0. Lower numbers are to be taken first.
+    /// Rank of a window made ahead and not yet taken, else 0.
+    ///
+    /// The lowest rank is taken first.
     ahead: AtomicU32,
 }
 
-/// How the eight bits of a window's keys go on, as one word: the next ones, the step, the ones that the device gave it, and
-/// how many are left.
+/// Sequence of the eight variable key bits of a window, stored as one word.
 #[derive(Clone, Copy, Debug)]
 struct Keys {
     next: u8,
-    /// Odd, so that all come before one comes again.
+    /// Odd, so that every value occurs before one repeats.
     step: u8,
-    /// No bind names them.
+    /// The bits that the device assigned; no bind uses them.
     of_device: u8,
     left: u8,
 }
 
 impl Keys {
-    /// All but the device's own, from a random place in random steps, or one after the other.
+    /// Covers all values but the device's own.
+    ///
+    /// Starts and steps at random values, or counts up by 1 without a random number.
     fn new(key: u32, random: Option<u32>) -> Self {
         let [of_device, ..] = key.to_le_bytes();
         let [next, step, ..] = match random {
@@ -560,7 +582,7 @@ impl Keys {
         }
     }
 
-    /// Those behind the next one, of which there is one left.
+    /// Returns the sequence after its next key is used.
     fn after(self) -> Self {
         let keys = Self {
             next: self.next.wrapping_add(self.step),
@@ -586,10 +608,10 @@ impl Keys {
 }
 
 impl WindowSlot {
-    /// No window.
+    /// A slot without window.
     #[expect(
         clippy::declare_interior_mutable_const,
-        reason = "a value to build arrays from"
+        reason = "initial value for arrays"
     )]
     pub const EMPTY: Self = Self {
         key: AtomicU32::new(0),
@@ -598,7 +620,7 @@ impl WindowSlot {
         ahead: AtomicU32::new(0),
     };
 
-    /// A window of the device, in a domain, made ahead of its use.
+    /// Starts a window of the device; `ahead` is 0 unless it is made ahead.
     pub(crate) fn begin(&self, key: u32, domain: u32, random: Option<u32>, ahead: u32) {
         let keys = Keys::new(key, random);
         self.keys.store(keys.to_word(), Ordering::Relaxed);
@@ -607,13 +629,13 @@ impl WindowSlot {
         self.key.store(key, Ordering::Relaxed);
     }
 
-    /// There is no window here any more.
+    /// Frees the slot.
     pub(crate) fn end(&self) {
         self.key.store(0, Ordering::Relaxed);
         self.ahead.store(0, Ordering::Relaxed);
     }
 
-    /// A window that was made ahead is taken.
+    /// Takes a window that was made ahead.
     pub(crate) fn take(&self) {
         self.ahead.store(0, Ordering::Relaxed);
     }
@@ -622,7 +644,7 @@ impl WindowSlot {
         self.key.load(Ordering::Relaxed) == 0
     }
 
-    /// The domain of a window made ahead, and when that was.
+    /// Returns the domain of a window made ahead, and its rank.
     pub(crate) fn made_ahead(&self) -> Option<(u32, u32)> {
         let ahead = self.ahead.load(Ordering::Relaxed);
         (ahead != 0).then(|| (self.domain.load(Ordering::Relaxed), ahead))
@@ -638,14 +660,14 @@ impl WindowSlot {
         usize::from(keys.left) < needed
     }
 
-    /// Its key, and the one of the next bind.
+    /// Returns the current key and the key of the next bind.
     pub(crate) fn next_key(&self) -> [u32; 2] {
         let keys = Keys::of_word(self.keys.load(Ordering::Relaxed));
         let old = self.key.load(Ordering::Relaxed);
         [old, old & !0xFF | u32::from(keys.next)]
     }
 
-    /// The next bind was posted, with its key.
+    /// Records that the next bind was posted with `key`.
     pub(crate) fn bound(&self, key: u32) {
         let keys = Keys::of_word(self.keys.load(Ordering::Relaxed));
         self.keys.store(keys.after().to_word(), Ordering::Relaxed);
@@ -653,11 +675,11 @@ impl WindowSlot {
     }
 }
 
-/// The part of the storage that queues see.
+/// The part of the storage that queues access.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tables<'s> {
     pub(crate) state: &'s State,
-    /// Lives, two for each queue pair.
+    /// Generations, two per queue pair.
     pub(crate) lives: &'s [QueuePairSlot],
     pub(crate) completion_queues: &'s [CompletionQueueSlot],
     pub(crate) shared_receive_queues: &'s [SharedReceiveSlot],
@@ -666,19 +688,19 @@ pub(crate) struct Tables<'s> {
 }
 
 impl<'s> Tables<'s> {
-    /// The last life of each queue pair.
+    /// Returns the latest generation of each queue pair.
     pub(crate) fn latest(&self) -> impl Iterator<Item = &'s QueuePairSlot> + use<'s> {
         let (places, _) = self.lives.as_chunks();
         places.iter().map(latest)
     }
 
-    /// The last life at a place.
+    /// Returns the latest generation of the queue pair at an index.
     pub(crate) fn latest_at(&self, place: usize) -> Option<&'s QueuePairSlot> {
         let (places, _) = self.lives.as_chunks();
         places.get(place).map(latest)
     }
 
-    /// Whether the driver has flushed completions of its own for a completion queue.
+    /// Returns true if the driver has requests to flush to a completion queue.
     pub(crate) fn has_flushed(&self, queue: u16) -> bool {
         let mut live = self.latest().filter(|life| life.lives());
         live.any(|life| {
@@ -688,14 +710,14 @@ impl<'s> Tables<'s> {
         })
     }
 
-    /// A shared receive queue is gone.
+    /// Removes a destroyed shared receive queue from all queue pairs.
     pub(crate) fn forget_shared(&self, key: SharedReceiveQueueKey) {
         for life in self.lives {
             life.forget_shared(key);
         }
     }
 
-    /// As if nobody had used any of it.
+    /// Resets all slots to unused.
     pub(crate) fn clear(&self) {
         self.state.clear();
         for life in self.lives {
@@ -717,11 +739,11 @@ impl<'s> Tables<'s> {
         self.state.is_faulty()
     }
 
-    /// A life of this name begins, if the device is not given up.
+    /// Starts the generation of a user index; completions match unless a fault is set.
     pub(crate) fn expect(&self, life: &QueuePairSlot, user_index: u32) {
         life.user_index.store(user_index, Ordering::Release);
         life.expected.store(user_index, Ordering::Release);
-        // Whoever gives the device up does the two things in the opposite order.
+        // `fault` does the two steps in the opposite order.
         fence(Ordering::SeqCst);
         if self.is_faulty() {
             life.expected.store(NO_QUEUE, Ordering::Release);

@@ -1,4 +1,4 @@
-//! A queue pair that carries messages: places for them, and how many the other end has.
+//! A queue pair that carries messages, with flow control by slots.
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
@@ -11,35 +11,35 @@ use dat_core::flags::DtoStatus;
 use super::message::{Kind, MESSAGE, Message};
 use crate::sideband::Peer;
 
-/// Messages that are under way in one direction.
+/// Most messages under way in one direction.
 pub const DEPTH: u32 = 8;
-/// Requests for connections that the other end has not answered yet, at most.
+/// Most connection requests that the other end has not answered.
 pub(super) const REQUESTS: u32 = 4;
-/// Bytes of a place for a message.
+/// Bytes of a message slot.
 const PLACE: usize = MESSAGE.next_multiple_of(64);
-/// Bytes of memory that a channel takes.
+/// Bytes of memory of a channel.
 pub const CHANNEL_BYTES: usize = 2 * DEPTH as usize * PLACE;
 
-/// The bit in the tokens of a channel's Sends.
+/// Marks the tokens of a channel's Sends.
 const SENT: u64 = 1 << 32;
 
-/// How far a channel has come.
+/// State of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Nobody knows who is at the other end.
+    /// The host at the other end is not known.
     Waiting,
-    /// That is known, and the queue pair is not there yet.
+    /// The host is known, and the queue pair is not ready.
     Met,
-    /// It carries messages.
+    /// The channel carries messages.
     Up,
-    /// It does not any more.
+    /// The channel failed.
     Down,
 }
 
-/// An answer that needs no connection.
+/// A reply that belongs to no connection here.
 pub(super) type Reply = (Kind, u32);
 
-/// Place for one channel.
+/// Slot for one channel.
 #[derive(Debug)]
 pub struct Channel<S, R> {
     pub(super) state: State,
@@ -50,20 +50,22 @@ pub struct Channel<S, R> {
     receive: R,
     memory: &'static [AtomicU8],
     key: u32,
-    /// Messages that were sent, and those of them that completed; receives that were posted. They run freely.
+    /// Messages sent; `completed` and `received` count completed Sends and messages received.
+    ///
+    /// The counts wrap at 2^32.
     sent: u32,
     completed: u32,
     received: u32,
-    /// Places that the other end has, and those here of which it does not know yet.
+    /// Free slots at the other end; `free` counts unreported free slots here.
     there: u32,
     free: u32,
     /// Requests that the other end has not answered.
     pub(super) unanswered: u32,
-    /// What is to be answered, the oldest first: as many as the other end may ask at once.
+    /// Pending replies, oldest first: as many as the other end may have requests.
     replies: [Option<Reply>; REQUESTS as usize],
 }
 
-/// A part of the memory of a channel.
+/// Returns a slot of a channel's memory.
 fn place(memory: &'static [AtomicU8], number: u32) -> &'static [AtomicU8] {
     let first = (number as usize).saturating_mul(PLACE);
     memory
@@ -76,7 +78,9 @@ where
     S: WorkQueue<Request = SendRequest>,
     R: WorkQueue<Request = ReceiveRequest>,
 {
-    /// Of a queue pair of this number, in memory that was registered under a key. Nothing if it does not take its receives.
+    /// Creates the channel of a queue pair, in memory registered under `key`.
+    ///
+    /// Returns `None` if the queue pair does not accept the receives.
     pub(super) fn new(
         number: u32,
         send: S,
@@ -125,7 +129,9 @@ where
         slot.commit(&ReceiveRequest { token }).ok()
     }
 
-    /// Whether a message can be sent that tells nothing of free places: the last place of the other end is kept for those.
+    /// Returns true if a message can be sent.
+    ///
+    /// The last slot at the other end is reserved for messages that return slots.
     pub(super) fn has_room(&self) -> bool {
         let under_way = self.sent.wrapping_sub(self.completed);
         self.state == State::Up && under_way < DEPTH && (self.there > 1 || self.may_be_last())
@@ -135,7 +141,7 @@ where
         self.there == 1 && self.free != 0
     }
 
-    /// Sends a message, for which there is room; the channel is down if it does not go.
+    /// Sends a message, for which there is room; closes the channel on failure.
     pub(super) fn send(&mut self, message: Message) {
         let message = Message {
             places: self.free,
@@ -168,12 +174,14 @@ where
         Some(())
     }
 
-    /// No message of it is read any more.
+    /// Closes the channel; no further message is read.
     pub(super) fn give_up(&mut self) {
         self.state = State::Down;
     }
 
-    /// Keeps an answer until there is room. A peer that causes more of them than it may is none.
+    /// Keeps a reply until there is room.
+    ///
+    /// Closes the channel if the peer causes more replies than it may.
     pub(super) fn reply(&mut self, reply: Reply) {
         match self.replies.iter_mut().find(|place| place.is_none()) {
             Some(place) => *place = Some(reply),
@@ -181,7 +189,7 @@ where
         }
     }
 
-    /// Sends answers, and tells of free places where the other end may lack them.
+    /// Sends replies, and returns free slots if the other end may run short of them.
     pub(super) fn flush(&mut self) {
         while self.has_room() {
             let [first, ..] = &mut self.replies;
@@ -196,7 +204,9 @@ where
         }
     }
 
-    /// A completion of the queue pair: the message that came. The channel is down if it is none, or nobody may have sent it.
+    /// Handles a completion of the queue pair; returns the message received, if any.
+    ///
+    /// Closes the channel if the message is invalid or was sent without a free slot.
     pub(super) fn completed(&mut self, completion: &Completion) -> Option<Message> {
         let message = self.taken(completion);
         match message {
@@ -220,7 +230,7 @@ where
         let bytes = place.get(..completion.length as usize).ok_or(())?;
         let bytes = bytes.iter().map(|byte| byte.load(Ordering::Relaxed));
         let message = Message::read(bytes).ok_or(())?;
-        // It has no more places than there are, whatever it says.
+        // The peer cannot have more free slots than exist.
         let under_way = self.sent.wrapping_sub(self.completed);
         let there = self.there.checked_add(message.places).ok_or(())?;
         if there > DEPTH || under_way > DEPTH {
@@ -231,7 +241,7 @@ where
         self.received = self.received.wrapping_add(1);
         self.post_receive(number).ok_or(())?;
         self.receive.ring().map_err(drop)?;
-        // Who has a place for each message that it sends leaves no more of them behind than there are.
+        // A peer that sends only with a free slot never exceeds this count.
         self.free = self.free.saturating_add(1);
         if self.free > DEPTH {
             return Err(());

@@ -1,4 +1,6 @@
-//! What the two ends of a channel tell each other: one message of at most [`MESSAGE`] bytes for each Send.
+//! Messages between the two ends of a channel, of at most [`MESSAGE`] bytes.
+//!
+//! Each Send carries one message.
 //!
 //! All numbers are big-endian.
 //!
@@ -8,10 +10,10 @@
 //! | 4 | [`VERSION`]; another one ends the channel |
 //! | 5 | the [`Kind`] |
 //! | 6..8 | bytes of private data |
-//! | 8..12 | what the sender calls the connection |
-//! | 12..16 | what the receiver calls it; 0 in a request |
+//! | 8..12 | the sender's name of the connection |
+//! | 12..16 | the receiver's name of the connection; 0 in a request |
 //! | 16..20 | the number of the sender's queue pair |
-//! | 20..24 | places for messages that the sender has free again |
+//! | 20..24 | message slots of the sender that became free |
 //! | 24..32 | the connection qualifier of a request |
 //! | 32..40 | the sender's port |
 //! | 40..56 | the address of the sender's port on the network, by words |
@@ -19,45 +21,47 @@
 
 use dat_core::backend::PrivateData;
 
-/// What every message begins with.
+/// First word of every message.
 pub const MAGIC: u32 = 0x4441_5443;
 /// The version of this format.
 pub const VERSION: u8 = 1;
 /// Bytes before private data.
 pub const HEADER: usize = 56;
-/// Bytes of private data at most, in any build: both ends have places of the same length.
+/// Most bytes of private data, in any build.
+///
+/// Both ends have slots of the same length.
 pub const PRIVATE_DATA: usize = 64;
 /// Bytes of the longest message.
 pub const MESSAGE: usize = HEADER + PRIVATE_DATA;
 
-/// What a message says.
+/// Kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// Asks for a connection.
+    /// Requests a connection.
     Request = 1,
-    /// Somebody has the request.
+    /// A listener received the request.
     Answered = 2,
     /// The connection is accepted.
     Accepted = 3,
-    /// The consumer does not want it.
+    /// The consumer rejects the request.
     Rejected = 4,
-    /// Nobody listens, or there is no room.
+    /// No listener exists, or there is no room.
     Refused = 5,
-    /// The side that asked is ready.
+    /// The requesting side is ready.
     Ready = 6,
-    /// Who asked does not want it any more.
+    /// The requesting side no longer wants the connection.
     Withdrawn = 7,
     /// The connection was ended.
     Ended = 8,
     /// The connection broke.
     Broken = 9,
-    /// Nothing but free places.
+    /// Only returns free slots.
     Places = 10,
 }
 
 impl Kind {
-    /// All there are, in the order of their numbers.
+    /// All kinds, in the order of their numbers.
     pub const ALL: [Self; 10] = [
         Self::Request,
         Self::Answered,
@@ -75,28 +79,28 @@ impl Kind {
 /// A message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// What it says.
+    /// Kind of the message.
     pub kind: Kind,
-    /// What the sender calls the connection.
+    /// The sender's name of the connection.
     pub from: u32,
-    /// What the receiver calls it.
+    /// The receiver's name of the connection.
     pub to: u32,
-    /// The number of the sender's queue pair.
+    /// Number of the sender's queue pair.
     pub queue_pair: u32,
-    /// Places for messages that the sender has free again.
+    /// Message slots of the sender that became free.
     pub places: u32,
-    /// The connection qualifier of a request.
+    /// Connection qualifier of a request.
     pub qualifier: u64,
-    /// The sender's port.
+    /// Port of the sender.
     pub port: u64,
-    /// The address of the sender's port on the network.
+    /// Address of the sender's port on the network.
     pub address: [u32; 4],
     /// Private data.
     pub private_data: PrivateData,
 }
 
 impl Message {
-    /// A message about a connection, without anything else.
+    /// Creates a message about a connection, with all other fields zero.
     #[must_use]
     pub const fn new(kind: Kind, from: u32, to: u32) -> Self {
         Self {
@@ -112,13 +116,13 @@ impl Message {
         }
     }
 
-    /// How many bytes it has.
+    /// Returns the length in bytes.
     #[must_use]
     pub fn length(&self) -> usize {
         HEADER.saturating_add(self.private_data.len())
     }
 
-    /// Its bytes, in their order.
+    /// Returns the bytes in order.
     pub fn bytes(&self) -> impl Iterator<Item = u8> + '_ {
         let data = self.private_data.len() as u32;
         let [a, b, c, d] = self.address;
@@ -142,7 +146,7 @@ impl Message {
         header.chain(self.private_data.iter().copied())
     }
 
-    /// Reads a message of exactly these bytes, each of which is looked at once; nothing if it is none.
+    /// Reads a message from exactly these bytes, each once; `None` if they are invalid.
     pub fn read(bytes: impl Iterator<Item = u8>) -> Option<Self> {
         let mut bytes = bytes;
         let mut word = || -> Option<u32> {

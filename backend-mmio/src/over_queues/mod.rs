@@ -1,19 +1,22 @@
-//! Connections by messages over Sends and receives of the device itself.
+//! Connection management by messages over Sends and receives of the device itself.
 //!
-//! [`QueueSideband`] keeps a queue pair to every host that it knows, a *channel*, and speaks [`message`] on it. Nothing is
-//! allocated: channels, connections and listeners are as many as [`SidebandStorage`] has places for. The platform says who is at
-//! the other end of a channel ([`Junction`]); all else is the driver's: [`open_channels`](crate::mlx5::MmioBackend::open_channels).
+//! [`QueueSideband`] keeps one queue pair per known host, a *channel*, and exchanges [`message`]s
+//! on it. It allocates nothing: [`SidebandStorage`] limits channels, connections and listeners. The
+//! platform names the host at the other end of a channel ([`Junction`]). The driver does the rest:
+//! [`open_channels`](crate::mlx5::MmioBackend::open_channels).
 //!
 //! # Order
-//! A connection stands for the side that asked when it is accepted, and for the other one when it hears of that. Not before it does is the
-//! queue pair of that side taken to where it receives data, so that no message overtakes the news; a device repeats what comes too
-//! early until then.
+//! A connection is established for the requesting side when it is accepted, and for the accepting
+//! side when it receives the confirmation. Only then does the accepting side's queue pair start to
+//! receive, so that no message overtakes the confirmation. The device repeats messages that arrive
+//! earlier.
 //!
-//! # A peer that lies
-//! What came is copied once and must be a message, of this version, of exactly its length, for which the sender had a place. Places that
-//! are given back must have been taken; requests that wait for an answer are four at most. Whoever does otherwise, or does not take what was sent, loses the
-//! channel: what was connected over it is broken, what was to be fails, and no message of it is read any more. Names of connections are believed
-//! only from the channel that they are of; others are passed over.
+//! # Faulty peers
+//! A received message is copied once. It must have this version and exactly its length, and the
+//! sender must have had a free slot for it. A peer can only return slots that were taken, and may
+//! have four requests without an answer. A peer that violates this, or does not accept a message,
+//! loses the channel: connections over it break, attempts fail, and no further message is read. The
+//! name of a connection is valid only on its channel; messages with other names are ignored.
 
 mod channel;
 pub mod message;

@@ -1,4 +1,4 @@
-//! Opening channels, and what the drivers of both layouts add to a sideband over queues.
+//! Opening of channels, and driver support for connections over queues.
 
 use core::sync::atomic::AtomicU8;
 
@@ -21,7 +21,7 @@ use crate::registers::RegisterIo;
 use crate::sideband::Peer;
 use crate::words::RegisterWords;
 
-/// A sideband over the queues of an adapter with the mlx5 data path.
+/// Connection manager over the queues of an adapter with the mlx5 data path.
 pub type MmioQueueSideband<'s, R, H, J> = QueueSideband<
     's,
     MmioCompletionQueue<'s, H, R>,
@@ -30,7 +30,7 @@ pub type MmioQueueSideband<'s, R, H, J> = QueueSideband<
     J,
 >;
 
-/// A sideband over the queues of a paravirtual adapter.
+/// Connection manager over the queues of a paravirtual adapter.
 pub type PvrdmaQueueSideband<'s, W, H, J> = QueueSideband<
     's,
     PvrdmaCompletionQueue<'s, H, W>,
@@ -39,7 +39,7 @@ pub type PvrdmaQueueSideband<'s, W, H, J> = QueueSideband<
     J,
 >;
 
-/// Makes a queue pair for each channel, all of which complete on a queue of this name.
+/// Creates a queue pair per channel; all complete on one completion queue.
 fn open<B: Backend>(
     backend: &mut B,
     channels: &mut [Option<Channel<B::SendQueue, B::ReceiveQueue>>],
@@ -94,7 +94,7 @@ where
     R: WorkQueue<Request = ReceiveRequest>,
     J: Junction,
 {
-    /// Takes its channels into use.
+    /// Installs the channels.
     fn opened(
         &mut self,
         channels: &'s mut [Option<Channel<S, R>>],
@@ -102,7 +102,7 @@ where
     ) -> Result<(), BackendError> {
         self.storage.channels = channels;
         self.completions = Some(completions?);
-        // Those at the other ends may look for this one.
+        // The other ends may wait for this one.
         self.meet();
         Ok(())
     }
@@ -111,11 +111,14 @@ where
 impl<'s, C: Control, R: RegisterIo, H: Hal, J: Junction>
     MmioBackend<'s, C, MmioQueueSideband<'s, R, H, J>, R, H>
 {
-    /// Opens the channels of its sideband: before anything else, and once. They take a domain, a region, the last place for a completion queue,
-    /// of which there is to be one more than of event dispatchers, and a queue pair each.
+    /// Opens the channels of the connection manager.
+    ///
+    /// Call it once, before any other call. The channels take a domain, a region, the last slot for
+    /// completion queues, and one queue pair each. So there must be one such slot more than event
+    /// dispatchers.
     ///
     /// # Errors
-    /// `Resources` if there is not as much of everything, `Device`: the driver is to be dropped.
+    /// `Resources` if one of these is missing, `Device`. Drop the driver after an error.
     pub fn open_channels(&mut self) -> Result<(), BackendError> {
         let channels = core::mem::take(&mut self.sideband.storage.channels);
         let memory = core::mem::take(&mut self.sideband.storage.memory);
@@ -130,11 +133,14 @@ impl<'s, C: Control, R: RegisterIo, H: Hal, J: Junction>
 impl<'s, W: RegisterWords, M: Mapping, H: Hal, J: Junction>
     PvrdmaBackend<'s, W, M, PvrdmaQueueSideband<'s, W, H, J>, H>
 {
-    /// Opens the channels of its sideband: before anything else, and once. They take a domain, a region, the last place for a completion queue,
-    /// of which there is to be one more than of event dispatchers, and a queue pair each.
+    /// Opens the channels of the connection manager.
+    ///
+    /// Call it once, before any other call. The channels take a domain, a region, the last slot for
+    /// completion queues, and one queue pair each. So there must be one such slot more than event
+    /// dispatchers.
     ///
     /// # Errors
-    /// `Resources` if there is not as much of everything, `Device`: the driver is to be dropped.
+    /// `Resources` if one of these is missing, `Device`. Drop the driver after an error.
     pub fn open_channels(&mut self) -> Result<(), BackendError> {
         let channels = core::mem::take(&mut self.sideband.storage.channels);
         let memory = core::mem::take(&mut self.sideband.storage.memory);
@@ -158,7 +164,7 @@ where
     }
 
     fn asking(&self, _request: RequestKey) -> Option<Peer> {
-        // Nothing may come in before the connection stands here.
+        // The queue pair must not receive before the connection is established here.
         None
     }
 }

@@ -1,4 +1,4 @@
-//! The states of connections.
+//! The connection manager over queues, with the states of connections.
 
 use core::sync::atomic::AtomicU8;
 
@@ -13,116 +13,124 @@ use super::channel::{Channel, REQUESTS, State as ChannelState};
 use super::message::{Kind, Message, PRIVATE_DATA};
 use crate::sideband::{Peer, Sideband};
 
-/// What the platform knows of its network.
+/// The platform's knowledge of its network.
 pub trait Junction {
-    /// Who is at the other end of the channel whose queue pair has this number here, once that is known.
+    /// Returns the host and the peer of the channel with this local queue pair number.
+    ///
+    /// Returns `None` until they are known.
     fn meet(&mut self, queue_pair: u32) -> Option<(IaAddress, Peer)>;
 
-    /// Takes a queue pair to where it carries data to its peer. Drivers that do so themselves need nothing of it.
+    /// Moves a queue pair to the state that carries data to its peer.
+    ///
+    /// Does nothing with drivers that move queue pairs themselves.
     ///
     /// # Errors
     /// `State`, `Device`.
     fn join(&mut self, queue_pair: u32, peer: Peer) -> Result<(), BackendError>;
 
-    /// Takes a queue pair into error; on return it flushes. Drivers that do so themselves need nothing of it.
+    /// Moves a queue pair to the error state; it flushes on return.
+    ///
+    /// Does nothing with drivers that move queue pairs themselves.
     fn part(&mut self, queue_pair: u32);
 }
 
-/// How long the side that accepted waits for the other one, in microseconds.
+/// Time that the accepting side waits for the other one, in microseconds.
 const PATIENCE: u32 = 10_000_000;
-/// The highest number that a queue pair can have.
+/// Highest number of a queue pair.
 const LAST_QUEUE_PAIR: u32 = 0xFF_FFFF;
-/// Completions that one call looks at.
+/// Most completions that one call handles.
 const LOOKS: usize = 64;
-/// The first connection qualifier for listeners that take any, and how many there are.
+/// Connection qualifiers for listeners that accept any.
 const QUALIFIERS: core::ops::Range<u64> = 0x8000..0xC000;
-/// The first port.
+/// First local port.
 const FIRST_PORT: u64 = 0xC000;
 
-/// Where a connection is.
+/// State of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
-    /// There is none.
+    /// The slot is free.
     #[default]
     Free,
-    /// Asked for here.
+    /// Requested here.
     Connecting,
-    /// Asked for there, and not answered.
+    /// Requested by the peer and not answered.
     Asked,
     /// Accepted; the other side is not ready yet.
     Accepting,
-    /// It stands.
+    /// Established.
     Connected,
-    /// Asked for here, and not wanted any more: the answer is waited for.
+    /// Requested here and cancelled; the answer is pending.
     Cancelled,
-    /// Over here, which the other side is to be told.
+    /// Ended here; the peer is not told yet.
     Over,
-    /// The host that it was to go to is not known.
+    /// Requested here, to an unknown host.
     Nowhere,
 }
 
-/// Place for one connection, or attempt.
+/// Slot for one connection or attempt.
 #[derive(Debug, Default)]
 pub struct Connection {
     state: State,
-    /// The number of the queue pair here.
+    /// Number of the local queue pair.
     queue_pair: u32,
     channel: usize,
-    /// How many there were at this place.
+    /// Generation of the slot.
     life: u16,
-    /// What the other side calls it, and its queue pair.
+    /// The peer's name of the connection, and its queue pair.
     there: u32,
     peer: Peer,
-    /// What is to be said next.
+    /// Kind of the next message to send.
     says: Option<Kind>,
     private_data: PrivateData,
     qualifier: u64,
     port: u64,
-    /// Whether the other side was asked.
+    /// Set once the request was sent to the peer.
     asked: bool,
-    /// Whether no answer to the request has come, or gone out.
+    /// Set until an answer to the request arrives or is sent.
     waits: bool,
-    /// When the side that accepted gives up.
+    /// Time at which the accepting side gives up.
     until: Option<Instant>,
 }
 
-/// Place for one listener.
+/// Slot for one listener.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Listener {
     token: u64,
     qualifier: Option<u64>,
 }
 
-/// What a sideband keeps, as much of everything as there is to be at most.
+/// Storage of a connection manager; the slice lengths limit its objects.
 #[derive(Debug)]
 pub struct SidebandStorage<'s, S, R> {
-    /// Channels: one for each other host that is to be reached, and two to reach this one from itself.
+    /// One channel per other host, and two for connections from this host to itself.
     pub channels: &'s mut [Option<Channel<S, R>>],
-    /// Connections and attempts; at most 65535.
+    /// One slot per connection or attempt; at most 65535.
     pub connections: &'s mut [Connection],
-    /// Listeners.
+    /// One slot per listener.
     pub listeners: &'s mut [Listener],
-    /// [`CHANNEL_BYTES`](super::CHANNEL_BYTES) for each channel. The device and the processor both use it with no synchronisation
-    /// between: where they are not coherent it has to be memory that no cache holds.
+    /// [`CHANNEL_BYTES`](super::CHANNEL_BYTES) per channel.
+    ///
+    /// The device and the processor both access the memory without synchronisation. On platforms
+    /// that are not coherent it must be uncached.
     pub memory: &'static mut [AtomicU8],
 }
 
-/// Connections over queue pairs of the device.
+/// Connection manager over queue pairs of the device.
 #[derive(Debug)]
 pub struct QueueSideband<'s, C, S, R, J> {
     pub(super) storage: SidebandStorage<'s, S, R>,
     pub(super) junction: J,
     pub(super) completions: Option<C>,
     address: IaAddress,
-    /// The address of its port on the network, which peers are told.
+    /// Address of the port on the network, which is sent to peers.
     port_address: [u32; 4],
     next_qualifier: u64,
     next_port: u64,
-    /// Whether there may be more completions than the last call looked at.
+    /// Set if more completions may be pending than the last call handled.
     more: bool,
 }
 
-/// Whether two addresses are of one host.
+/// Returns true if two addresses name the same host.
 fn same_host(one: IaAddress, other: IaAddress) -> bool {
     match (one, other) {
         (IaAddress::V4(one, _), IaAddress::V4(other, _)) => one == other,
@@ -134,7 +142,7 @@ fn same_host(one: IaAddress, other: IaAddress) -> bool {
     }
 }
 
-/// Whether a host can so much as try to reach an address.
+/// Returns true if an address has the family of `own` and is not unspecified.
 fn is_usable(own: IaAddress, address: IaAddress) -> bool {
     match (own, address) {
         (IaAddress::V4(..), IaAddress::V4(octets, _)) => octets != [0; 4],
@@ -158,7 +166,9 @@ where
     R: WorkQueue<Request = ReceiveRequest>,
     J: Junction,
 {
-    /// Of an adapter at an address, whose port is called so on the network. It reaches nobody before its channels are open.
+    /// Creates the connection manager of an adapter, given the adapter's address and its port's.
+    ///
+    /// It reaches no host before its channels are open.
     pub fn new(
         storage: SidebandStorage<'s, S, R>,
         junction: J,
@@ -184,7 +194,7 @@ where
         }
     }
 
-    /// Asks who is at the other ends.
+    /// Queries the hosts at the other ends of waiting channels.
     pub(super) fn meet(&mut self) {
         let channels = self.storage.channels.iter_mut().flatten();
         for channel in channels.filter(|channel| channel.state == ChannelState::Waiting) {
@@ -196,7 +206,7 @@ where
         }
     }
 
-    /// A place for a connection, made ready: where, and its name.
+    /// Takes a free connection slot and resets it; returns its index and the slot.
     fn begin(&mut self) -> Option<(usize, &mut Connection)> {
         let mut places = self.storage.connections.iter_mut().enumerate();
         let (place, connection) = places.find(|(_, one)| one.state == State::Free)?;
@@ -208,7 +218,7 @@ where
         Some((place, connection))
     }
 
-    /// The connection of this name, if it is of a channel.
+    /// Returns the connection with a name, if it belongs to the channel.
     fn named(&mut self, name: u32, channel: usize) -> Option<&mut Connection> {
         let place = (name & 0xFFFF) as usize;
         let connection = self.storage.connections.get_mut(place)?;
@@ -229,12 +239,13 @@ where
         })
     }
 
-    /// Ends what a queue pair has of a connection; the queue pair is the caller's to end.
+    /// Ends the connection of a queue pair; the caller must end the queue pair itself.
     fn end(&mut self, queue_pair: u32, kind: Kind) {
         if let Some(connection) = self.of_pair(queue_pair) {
             match connection.state {
                 State::Accepting | State::Connected => {
-                    // Who asked and was not told that it is accepted would not know what ends.
+                    // A requester without the acceptance does not know the connection, so it is
+                    // refused.
                     let untold = connection.says == Some(Kind::Accepted);
                     connection.state = State::Over;
                     connection.says = Some(if untold { Kind::Refused } else { kind });
@@ -247,7 +258,7 @@ where
         }
     }
 
-    /// Says what is to be said, as far as there is room.
+    /// Sends pending messages, as far as there is room.
     fn say(&mut self) {
         let own = self.port_address;
         for (place, connection) in self.storage.connections.iter_mut().enumerate() {
@@ -287,7 +298,7 @@ where
         }
     }
 
-    /// The next event of channels: one that can be taken up, or what one that is down leaves behind.
+    /// Joins a ready channel, or ends a connection of a failed one; returns the event.
     fn of_channels(&mut self) -> Option<ControlEvent> {
         for channel in self.storage.channels.iter_mut().flatten() {
             if channel.state == ChannelState::Met {
@@ -332,7 +343,7 @@ where
         None
     }
 
-    /// The next event that a message brings.
+    /// Returns the next event that a message causes.
     pub(super) fn of_messages(&mut self) -> Option<ControlEvent> {
         self.more = false;
         for _ in 0..LOOKS {
@@ -378,7 +389,7 @@ where
         }
     }
 
-    /// The connection of a name that was asked for on a channel: the other end has it.
+    /// Returns the connection that was requested on a channel; the other end has answered.
     fn answered(&mut self, name: u32, channel: usize) -> Option<&mut Connection> {
         let connection = self.named(name, channel)?;
         let waits = core::mem::take(&mut connection.waits);
@@ -394,7 +405,7 @@ where
 
     fn heard(&mut self, channel: usize, message: Message) -> Option<ControlEvent> {
         let end = self.storage.channels.get_mut(channel)?.as_mut()?;
-        // Connections end where their channel does, whatever a peer says.
+        // Both ends of a connection must be hosts of the channel, whatever the message says.
         let elsewhere = matches!(message.kind, Kind::Request | Kind::Accepted)
             && message.address != end.peer.address;
         if elsewhere || message.queue_pair > LAST_QUEUE_PAIR {
@@ -442,7 +453,7 @@ where
                 let connection = self.named(message.to, channel)?;
                 let was = connection.state;
                 let queue_pair = u64::from(connection.queue_pair);
-                // Before it was answered here there was nothing to end.
+                // Before the request was answered here there is nothing to end.
                 if !matches!(was, State::Accepting | State::Connected) {
                     return None;
                 }
@@ -460,7 +471,7 @@ where
         }
     }
 
-    /// Somebody asks for a connection.
+    /// Handles a connection request.
     fn asked(&mut self, channel: usize, message: Message) -> Option<ControlEvent> {
         let mut listeners = self.storage.listeners.iter();
         let listener = listeners.find(|one| one.qualifier == Some(message.qualifier));
@@ -471,7 +482,7 @@ where
         let waiting = connections
             .filter(|one| one.state != State::Free && one.channel == channel)
             .filter(|one| one.waits && !one.asked);
-        // Who has so many requests without an answer asks for nothing more.
+        // A peer with this many unanswered requests must not send another one.
         if waiting.count() >= REQUESTS as usize {
             self.storage.channels.get_mut(channel)?.as_mut()?.give_up();
             return None;
@@ -519,7 +530,7 @@ where
         self.stands(queue_pair, peer, message.private_data)
     }
 
-    /// A connection stands, if its queue pair comes to where it carries data.
+    /// Establishes a connection, if its queue pair reaches the state that carries data.
     fn stands(
         &mut self,
         queue_pair: u32,
@@ -542,7 +553,10 @@ where
         })
     }
 
-    /// Somebody who accepted has waited long enough. So has the place of who gave up asking: what is said of it later is of nobody.
+    /// Ends connections and attempts that waited too long.
+    ///
+    /// An accepted connection fails. The slot of a cancelled request becomes free; a later answer
+    /// names no connection.
     fn too_late(&mut self, now: Instant) -> Option<ControlEvent> {
         let cancelled = self.storage.connections.iter_mut();
         for connection in cancelled.filter(|one| one.state == State::Cancelled) {
@@ -552,7 +566,7 @@ where
             }
             connection.state = State::Free;
             let channel = self.storage.channels.get_mut(connection.channel);
-            // A peer that has not so much as taken the request up.
+            // The peer has not even acknowledged the request.
             if let Some(channel) = channel
                 .and_then(Option::as_mut)
                 .filter(|_| connection.waits)
@@ -575,7 +589,7 @@ where
         })
     }
 
-    /// Takes the request of a key, which is answered now.
+    /// Returns the connection of a request, which is answered now.
     fn request(&mut self, request: RequestKey) -> Option<&mut Connection> {
         let place = request.0 & 0xFFFF;
         let connection = self.storage.connections.get_mut(place)?;
@@ -583,7 +597,7 @@ where
         (same && connection.state == State::Asked).then_some(connection)
     }
 
-    /// The peer of a queue pair, or of a channel.
+    /// Returns the peer of a queue pair or of a channel.
     pub(super) fn peer_of(&self, queue_pair: u32) -> Option<Peer> {
         let mut channels = self.storage.channels.iter().flatten();
         if let Some(channel) = channels.find(|channel| channel.number == queue_pair) {
@@ -754,12 +768,12 @@ where
     fn poll(&mut self, now: Instant) -> Option<ControlEvent> {
         self.meet();
         let event = self.of_channels();
-        // What an event is to be told of goes out with the next call, when the queue pair has followed it.
+        // Messages that an event causes are sent by the next call, after the queue pair moved.
         if event.is_none() {
             self.say();
         }
         let event = event.or_else(|| self.of_messages());
-        // A message may have been the last of its channel.
+        // A message may have closed its channel.
         let event = event.or_else(|| self.of_channels());
         event.or_else(|| self.too_late(now))
     }

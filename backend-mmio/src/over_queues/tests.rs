@@ -1,4 +1,4 @@
-//! What a peer can say that is not so.
+//! Invalid messages of a peer.
 
 use core::cell::RefCell;
 use core::sync::atomic::{AtomicU8, Ordering};
@@ -22,7 +22,7 @@ use super::message::{Kind, MESSAGE, Message};
 use super::sideband::{Connection, Junction, Listener, QueueSideband, SidebandStorage};
 use crate::sideband::{Peer, Sideband};
 
-/// What the device has to do with: segments of receives, Sends, completions.
+/// State of the device: posted receives, Sends and completions.
 #[derive(Default)]
 struct Wire {
     receives: VecDeque<(u64, Segment)>,
@@ -115,7 +115,7 @@ macro_rules! queue {
 queue!(Sends, SendRequest);
 queue!(Receives, ReceiveRequest);
 
-/// One peer, at `Node(2)`; what was joined and parted.
+/// Queue pairs that were joined and parted; the one peer is at `Node(2)`.
 #[derive(Default)]
 struct Log {
     joined: Vec<u32>,
@@ -146,7 +146,7 @@ impl Junction for One {
 
 type Tested = QueueSideband<'static, Completions, Sends, Receives, One>;
 
-/// A sideband with one channel, whose other end is the test.
+/// A connection manager with one channel, whose other end is the test.
 struct Bench {
     wire: Shared,
     log: Rc<RefCell<Log>>,
@@ -154,7 +154,7 @@ struct Bench {
     sideband: Tested,
 }
 
-/// The number of the channel's own queue pair.
+/// Number of the channel's own queue pair.
 const CHANNEL: u32 = 5;
 const PLACES: usize = 8;
 
@@ -192,13 +192,13 @@ impl Bench {
         self.sideband.poll(Instant::ZERO)
     }
 
-    /// Where a segment lies in the memory of the channel.
+    /// Returns the bytes of a segment in the memory of the channel.
     fn at(&self, segment: Segment) -> &'static [AtomicU8] {
         let first = segment.address as usize - self.memory.as_ptr().addr();
         &self.memory[first..][..segment.length as usize]
     }
 
-    /// The peer says something; false if there is no place for it.
+    /// Sends bytes as the peer; returns false if it has no free slot.
     fn say(&self, bytes: &[u8]) -> bool {
         let mut wire = self.wire.borrow_mut();
         let Some((token, segment)) = wire.receives.pop_front() else {
@@ -212,7 +212,7 @@ impl Bench {
         true
     }
 
-    /// Says a message as the peer of the channel does.
+    /// Sends a message as the peer of the channel.
     fn tell(&self, message: &Message) -> bool {
         let message = Message {
             address: PEER.address,
@@ -221,7 +221,7 @@ impl Bench {
         self.say(&message.bytes().collect::<Vec<u8>>())
     }
 
-    /// What was said to the peer since the last time.
+    /// Returns the messages sent to the peer since the last call.
     fn heard(&self) -> Vec<Message> {
         let sent = core::mem::take(&mut self.wire.borrow_mut().sent);
         let read = |segment| {
@@ -243,7 +243,7 @@ impl Bench {
             .expect("a place");
     }
 
-    /// A connection of a queue pair that stands: what it is called here.
+    /// Establishes a connection of a queue pair; returns its local name.
     fn connected(&mut self, queue_pair: u32) -> u32 {
         self.connect(queue_pair, 2);
         let asked = self.heard().pop().expect("a request");
@@ -266,7 +266,9 @@ impl Bench {
         channel.is_some_and(|channel| channel.state == State::Down)
     }
 
-    /// The channel is down: what stands breaks, what is to come fails, and nothing is said or heard any more.
+    /// Checks that the channel is down.
+    ///
+    /// An established connection breaks, an attempt fails, and no message is sent or read.
     fn is_down(&mut self, connected: u32) {
         let broken = u64::from(connected);
         let mut events = Vec::new();
@@ -322,7 +324,8 @@ fn places_that_were_not_taken_cannot_be_given_back() {
 fn who_sends_without_a_place_loses_the_channel() {
     let mut bench = Bench::new();
     bench.connected(7);
-    // Nothing is given back, so that soon nothing can be told of places either; then the peer has used up its own.
+    // The peer returns no slots, so that soon it cannot be told of free slots. Then it uses up its
+    // own.
     let (mut sent, mut places) = (0, DEPTH);
     let nothing = Message::new(Kind::Places, 0, 0);
     while !bench.is_given_up() {
@@ -356,7 +359,7 @@ fn names_of_nobody_are_passed_over() {
             assert_eq!(bench.poll(), None, "{kind:?} {wrong:#x}");
         }
     }
-    // Nor is it accepted twice.
+    // A second acceptance is ignored.
     assert!(bench.tell(&Message::new(Kind::Accepted, 1, name)));
     assert_eq!(bench.poll(), None);
     assert_eq!(bench.log.borrow().joined, [CHANNEL, 7]);
@@ -381,7 +384,7 @@ fn more_requests_than_may_wait_end_the_channel() {
         };
         assert!(bench.tell(&request));
     };
-    // All at once, so that none could be answered.
+    // All at once, so that none can be answered in between.
     for name in 0..=REQUESTS {
         ask(&bench, name);
     }
@@ -407,7 +410,7 @@ fn a_request_that_was_given_up_is_withdrawn_when_it_is_accepted() {
     assert_eq!(bench.poll(), None);
     let withdrawn = bench.heard().pop().expect("an answer");
     assert_eq!((withdrawn.kind, withdrawn.to), (Kind::Withdrawn, 55));
-    // Its place is free again.
+    // The slot is free again.
     for queue_pair in 10..10 + PLACES as u32 {
         bench.connect(queue_pair, 3);
     }
@@ -433,7 +436,7 @@ fn what_was_given_up_before_it_was_sent_is_never_sent() {
         said.iter().all(|message| message.kind == Kind::Places),
         "{said:?}"
     );
-    // There is room for others.
+    // There is room for another request.
     bench.connected(51);
 }
 
@@ -454,7 +457,7 @@ fn places_of_requests_that_were_given_up_come_back() {
         let until = bench.sideband.next_deadline().expect("a deadline");
         assert!(until > Instant::ZERO && until < late);
         assert_eq!(bench.sideband.poll(late), None);
-        // Nobody is asked any more who does not so much as say that he was asked.
+        // A peer that does not even acknowledge a request gets no further one.
         bench.connect(8, 2);
         let unreachable = ControlEvent::ConnectFailed {
             queue_pair: 8,

@@ -1,4 +1,4 @@
-//! A device as the core drives it.
+//! The backend of a paravirtual device.
 
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering;
@@ -37,14 +37,14 @@ use crate::mlx5::{Limits, attributes};
 use crate::sideband::Peer;
 use crate::words::RegisterWords;
 
-/// Events of things that are gone which one call of `poll_control` passes over.
+/// Most events of destroyed objects that one call of `poll_control` skips.
 const ROUNDS: usize = 64;
 
 /// A paravirtual adapter.
 #[derive(Debug)]
 pub struct PvrdmaBackend<'s, W: RegisterWords, M, S, H> {
     name: &'static str,
-    /// Dropped, and with that reset, before anything that it uses.
+    /// The device; dropped, and thereby reset, before everything that it uses.
     pub(super) device: Device<'s, W, H>,
     pub(super) doorbells: W,
     mapping: M,
@@ -59,28 +59,32 @@ pub struct PvrdmaBackend<'s, W: RegisterWords, M, S, H> {
     pub(crate) tables: Tables<'s>,
     pub(super) pair_states: &'s mut [PairState],
     regions: &'s mut [RegionSlot],
-    /// Where queues complete that never do: what has no dispatcher.
+    /// Device number of a completion queue that is never polled.
+    ///
+    /// It serves work queues without dispatcher.
     nowhere: u32,
-    /// Reports that were taken already, the oldest first.
+    /// Reports taken ahead, the oldest first.
     pub(super) kept: [Option<Report>; KEPT],
-    /// Where the search for a free queue pair begins: places rest as long as can be.
+    /// Index at which the search for a free queue pair starts.
+    ///
+    /// A freed slot is thereby reused as late as possible.
     next_pair: usize,
-    /// Whether the sideband is asked first.
+    /// Set if the next call polls the connection manager first.
     pub(super) sideband_first: bool,
-    /// Whether there may be more events than the last call looked at.
+    /// Set if more events may be pending than the last call handled.
     more: bool,
 }
 
-/// A count that the core checked not to be negative.
+/// Converts a count, which the core checked to be non-negative.
 pub(super) fn checked(count: i32) -> u32 {
     u32::try_from(count).unwrap_or(0)
 }
 
 impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, W, M, S, H> {
-    /// Brings a device into operation: finds its version, shares a region with it, and gives its port an address.
+    /// Starts a device: reads its version, shares a region, and sets its port address.
     ///
     /// # Errors
-    /// [`OpenFailure`] says at what it stopped; the device was reset, if it ever began.
+    /// [`OpenFailure`] names the failed step; the device was reset if it had started.
     pub fn open(parts: Parts<'s, W, M, S, H>, storage: Storage<'s>) -> Result<Self, OpenFailure> {
         let lives: &'s [QueuePairSlot] = storage.queue_pairs;
         let requests: &'s [RequestSlot] = storage.requests;
@@ -171,7 +175,7 @@ impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, 
         self.answered(made)
     }
 
-    /// Destroys something; on return the device does not use it.
+    /// Destroys an object, which the device does not use after the return.
     pub(super) fn destroy(&mut self, number: u32, handle: u32) {
         if let Err(failure) = self.device.destroy(number, handle) {
             self.tables.fault(failure.into());
@@ -188,12 +192,12 @@ impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, 
         self.answered(brought)
     }
 
-    /// The last life at the place of a queue pair.
+    /// Returns the latest generation of a queue pair.
     pub(super) fn life(&self, key: QueuePairKey) -> Option<&'s QueuePairSlot> {
         self.tables.latest_at(key.0)
     }
 
-    /// What the device calls a queue pair, if it has it.
+    /// Returns the device number of a queue pair, unless the device has forgotten it.
     pub(crate) fn number(&self, key: QueuePairKey) -> Result<u32, BackendError> {
         self.life(key)
             .map(|life| life.number.load(Ordering::Relaxed))
@@ -201,13 +205,13 @@ impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, 
             .ok_or(BackendError::State)
     }
 
-    /// The core's token of the queue pair that the device gives this number.
+    /// Returns the core's token of the queue pair with a device number.
     pub(super) fn token(&self, number: u32) -> Option<u64> {
         let life = self.tables.latest_at(self.place(number)?)?;
         Some(life.token.load())
     }
 
-    /// What the device calls a completion queue; the one of nobody if there is none.
+    /// Returns the device number of a completion queue, or `nowhere` without a queue.
     pub(super) fn completion_number(&self, name: Option<u16>) -> Result<u32, BackendError> {
         let Some(name) = name else {
             return Ok(self.nowhere);
@@ -219,7 +223,7 @@ impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, 
         self.device.capabilities.segments.min(self.segments)
     }
 
-    /// Places of a ring for so many descriptors.
+    /// Returns the number of ring slots for `descriptors` descriptors, a power of two.
     pub(super) fn room(&self, descriptors: u32) -> Result<u32, BackendError> {
         descriptors
             .max(1)
@@ -228,7 +232,7 @@ impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, 
             .ok_or(BackendError::Resources)
     }
 
-    /// Takes what a shared receive queue of so many buffers needs.
+    /// Takes memory and slots for a shared receive queue of `buffers` buffers.
     fn shared_room(&mut self, buffers: u32, stride: u32) -> Result<SharedRoom<'s>, BackendError> {
         let limit = self.limits().shared_buffers;
         let entries = buffers
@@ -255,7 +259,7 @@ impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, 
 
     fn limits(&self) -> Limits {
         let has = &self.device.capabilities;
-        // Rings have powers of two.
+        // Ring sizes are powers of two.
         let down = |count: u32| count.checked_ilog2().map_or(0, |bits| 1 << bits);
         Limits {
             name: self.name,
@@ -276,7 +280,7 @@ impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, 
     }
 }
 
-/// What a shared receive queue is made from.
+/// Memory and slots of a shared receive queue.
 struct SharedRoom<'s> {
     entries: u32,
     pages: u32,
@@ -293,15 +297,16 @@ fn rights(privileges: MemoryPrivileges) -> u32 {
         rights |= access::REMOTE_READ;
     }
     if privileges.contains(MemoryPrivileges::REMOTE_WRITE) {
-        // Devices ask for the local right where there is the remote one.
+        // Devices require the local right with the remote one.
         rights |= access::REMOTE_WRITE | access::LOCAL_WRITE;
     }
     rights
 }
 
-#[expect(unsafe_code, reason = "the device keeps to what its mapping promises")]
-// SAFETY: this driver touches no consumer memory: it writes addresses and keys into descriptors and page lists. The device acts
-// on them as `Mapping` promises; one that does not destroy a region is reset before the call returns.
+#[expect(unsafe_code, reason = "the device follows the contract of `Mapping`")]
+// SAFETY: this driver accesses no consumer memory: it writes addresses and keys into descriptors
+// and page lists. The device acts on them as `Mapping` guarantees. A device that fails to destroy a
+// region is reset before the call returns.
 unsafe impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> Backend
     for PvrdmaBackend<'s, W, M, S, H>
 {
@@ -449,7 +454,7 @@ unsafe impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> Backend
         queue: &mut Self::CompletionQueue,
         depth: u32,
     ) -> Result<(), BackendError> {
-        // There are devices without the command for more, and less needs none.
+        // Some devices lack the command to enlarge a queue; a smaller size needs no command.
         if depth <= queue.entries {
             Ok(())
         } else {
@@ -479,7 +484,7 @@ unsafe impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> Backend
         let (key, shared) = self.tables.free_shared()?;
         let place = u16::try_from(key).map_err(|_| BackendError::Resources)?;
         let stride = receive_stride(segments);
-        // Room to grow only if there is as much.
+        // The extra capacity is optional: use it only if there is room.
         let wanted = depth.max(self.shared_buffers.min(limit));
         let room = self
             .shared_room(wanted, stride)
@@ -548,7 +553,7 @@ unsafe impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> Backend
         queue: &mut Self::SharedReceiveQueue,
         depth: u32,
     ) -> Result<(), BackendError> {
-        // The device has no command for more, and what there is room for needs none.
+        // The device cannot enlarge a queue; growth within the ring needs no command.
         if depth <= queue.ring.entries {
             Ok(())
         } else {
@@ -584,7 +589,8 @@ unsafe impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> Backend
         if let Ok(number) = self.tables.shared_number(key) {
             self.destroy(command::DESTROY_SHARED_RECEIVE_QUEUE, number);
             queue.shared.number.store(NO_QUEUE, Ordering::Relaxed);
-            // Who took from it is gone, and what they left behind is none of the next queue's.
+            // The users of the queue are gone; their late completions must not affect the next
+            // queue.
             self.tables.forget_shared(key);
         }
         self.pages.give_back(queue.held);
@@ -624,7 +630,7 @@ unsafe impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> Backend
         if send.request.shared_receive_queue != request.shared_receive_queue {
             return Err(BackendError::NotSupported);
         }
-        // Nothing carries receives over to another queue pair.
+        // The driver cannot move receives to another queue pair.
         if send.work.life.receives.outstanding() != 0 {
             return Err(BackendError::State);
         }
@@ -688,14 +694,14 @@ unsafe impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> Backend
             if self.tables.is_faulty() {
                 return self.after_fault();
             }
-            // Those of what is gone are passed over.
+            // Skip events of objects that do not exist.
             match self.next_event(now) {
                 Some(Some(event)) => return Some(event),
                 Some(None) => {}
                 None => return self.flushed_for_device(),
             }
         }
-        // A peer can cause events of what is gone, so that many of them are no fault.
+        // A peer can cause events of destroyed objects, so many of them are not a fault.
         self.more = true;
         None
     }

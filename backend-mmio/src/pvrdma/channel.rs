@@ -1,4 +1,4 @@
-//! The command channel: a command in its page, a register that has it carried out, an answer in another page.
+//! The command channel: a command page, a request register and an answer page.
 
 use dat_core::backend::BackendError;
 
@@ -9,10 +9,12 @@ use crate::fault::DeviceFault;
 use crate::hal::Hal;
 use crate::words::RegisterWords;
 
-/// How often the answer is looked at before the device counts as gone.
+/// Polls of the answer before the device counts as gone.
 const LOOKS: u32 = 10_000_000;
-/// How often the word that an answer is told by is looked at before the answer is, whether or not it is told; of a device that is gone
-/// only until all that is as often as the answer is looked at, so that giving it up takes no multiple of the time.
+/// Polls of the message word before each poll of the answer.
+///
+/// After `LOOKS` polls of the word in total, the ratio drops to 1, so that giving up on a dead
+/// device does not take a multiple of the time.
 const PATIENCE: u32 = 64;
 
 /// The command channel of a device.
@@ -22,19 +24,21 @@ pub(crate) struct Channel<'s, W> {
     pub(crate) command: View<'s>,
     pub(crate) answer: View<'s>,
     pub(crate) messages: Option<&'s MessageWords>,
-    /// Whether a message was taken here: a device may mistake one for another, so that it may tell of reports.
+    /// Set once a message was taken here.
+    ///
+    /// It may announce reports: a device may mistake one message for another.
     pub(crate) heard: bool,
     key: u64,
 }
 
-/// How a command failed.
+/// Failure of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// The device says that it cannot do it.
+    /// The device refused the command.
     Refused,
-    /// The device is gone, or answers something else.
+    /// The device is gone, or answered another command.
     Silent,
-    /// It sends messages that nobody asked it for.
+    /// The device sent an invalid message.
     Senseless,
 }
 
@@ -47,7 +51,7 @@ impl From<Failure> for BackendError {
     }
 }
 
-/// What a device is given up for that fails so.
+/// Fault that the driver records for a failure.
 impl From<Failure> for DeviceFault {
     fn from(failure: Failure) -> Self {
         match failure {
@@ -74,7 +78,7 @@ impl<'s, W: RegisterWords> Channel<'s, W> {
         }
     }
 
-    /// Has a command carried out, and waits for its answer.
+    /// Executes a command and waits for its answer.
     pub(crate) fn ask<Q: Words, A: Words, H: Hal>(
         &mut self,
         number: u32,
@@ -89,7 +93,7 @@ impl<'s, W: RegisterWords> Channel<'s, W> {
         let behind = (RequestHeader::WORDS * 4) as u32;
         self.command.put(0, &header);
         self.command.put(behind, question);
-        // An answer of before is none.
+        // Erase the previous answer.
         self.answer.put(0, &0_u64);
         H::to_register();
         self.registers.write(register::REQUEST, 0);
@@ -121,7 +125,7 @@ impl<'s, W: RegisterWords> Channel<'s, W> {
         Err(Failure::Silent)
     }
 
-    /// Waits for the message that there is an answer, if it is told by one, for a while.
+    /// Waits briefly for the message that announces an answer, if messages are in use.
     fn listen<H: Hal>(&mut self, patience: u32) -> Result<(), Failure> {
         if let Some(messages) = self.messages {
             for _ in 0..patience {

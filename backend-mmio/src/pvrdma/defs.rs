@@ -1,69 +1,73 @@
-//! What lies in registers and in memory, of driver and device alike: values that turn into little-endian words and back.
+//! Layouts of registers and memory: values that convert to little-endian words and back.
 //!
-//! Places and values are those of `pvrdma_dev_api.h` of Linux and of `rdma/vmw_pvrdma-abi.h`.
+//! Offsets and values are those of `pvrdma_dev_api.h` of Linux and of `rdma/vmw_pvrdma-abi.h`.
 
-/// Bytes of a page, which everything that the device shares is made of.
+/// Bytes of a page, the unit of all memory shared with the device.
 pub const PAGE: u64 = 4096;
 
-/// Registers of the device, by their offsets in the second window of its bus.
+/// Registers of the device, as offsets in the second window on its bus.
 pub mod register {
-    /// The version of the interface.
+    /// Version of the interface.
     pub const VERSION: u32 = 0;
-    /// The low half of where the shared region is.
+    /// Low half of the shared region's bus address.
     pub const SHARED_LOW: u32 = 4;
-    /// The high half; the device reads the region when it is written.
+    /// High half of the address; the device reads the region when it is written.
     pub const SHARED_HIGH: u32 = 8;
-    /// Activates, quiesces or resets.
+    /// Activates, quiesces or resets the device.
     pub const CONTROL: u32 = 0xC;
-    /// Carries out the command that is in its slot.
+    /// Executes the command in the command slot.
     pub const REQUEST: u32 = 0x10;
-    /// How the last command went: 0 is well.
+    /// Result of the last command; 0 is success.
     pub const ERROR: u32 = 0x14;
-    /// Interrupts that are masked.
+    /// Mask of interrupts.
     pub const MASK: u32 = 0x1C;
 
-    /// Begin.
+    /// Starts the device.
     pub const ACTIVATE: u32 = 0;
-    /// Forget everything.
+    /// Resets the device.
     pub const RESET: u32 = 2;
 
-    /// The oldest and the newest version whose commands are these. From 20 on a queue pair has a handle beside its number.
+    /// Versions with these commands; from 20 on, a queue pair has a separate handle.
     pub const VERSIONS: core::ops::RangeInclusive<u32> = 17..=19;
-    /// The version from which on a port has routable addresses.
+    /// First version with routable port addresses.
     pub const ROUTABLE_SINCE: u32 = 18;
 }
 
-/// Doorbells, by their offsets in the page of a context. The low 24 bits say which object.
+/// Doorbells, as offsets in the page of a context.
+///
+/// The low 24 bits name the object.
 pub mod doorbell {
-    /// Of queue pairs.
+    /// Doorbell of queue pairs.
     pub const QUEUE_PAIR: u32 = 0;
-    /// Of completion queues.
+    /// Doorbell of completion queues.
     pub const COMPLETION_QUEUE: u32 = 4;
-    /// Of shared receive queues.
+    /// Doorbell of shared receive queues.
     pub const SHARED_RECEIVE_QUEUE: u32 = 8;
-    /// The object.
+    /// Mask of the object's handle.
     pub const HANDLE: u32 = 0xFF_FFFF;
-    /// There are requests.
+    /// Requests were posted.
     pub const SEND: u32 = 1 << 30;
-    /// There are receives.
+    /// Receives were posted.
     pub const RECEIVE: u32 = 1 << 31;
-    /// There are shared receives.
+    /// Receives were posted to a shared receive queue.
     pub const SHARED_RECEIVE: u32 = 1 << 30;
-    /// Tell of the next solicited completion. QEMU's device ignores this bit where [`ARM`] is not set beside it.
+    /// Requests a notice of the next solicited completion.
+    ///
+    /// QEMU's device ignores this bit unless [`ARM`] is also set.
     pub const ARM_SOLICITED: u32 = 1 << 29;
-    /// Tell of the next completion.
+    /// Requests a notice of the next completion.
     pub const ARM: u32 = 1 << 30;
-    /// Write the completions that are there into the ring.
+    /// Writes pending completions to the ring.
     pub const POLL: u32 = 1 << 31;
 }
 
-/// A value that is some words in memory.
+/// A value that consists of words in memory.
 pub trait Words: Sized {
-    /// How many.
+    /// Number of words.
     const WORDS: usize;
-    /// Puts them down, the first one first.
+    /// Writes the words in order.
     fn put(&self, put: &mut impl FnMut(u32));
-    /// Takes them from where they come from.
+    /// Reads the words in order.
     fn take(take: &mut impl FnMut() -> u32) -> Self;
 }
 
@@ -131,427 +135,432 @@ macro_rules! words {
     )*};
 }
 
-/// Words that nobody looks at.
+/// Words that this driver does not use.
 pub type Unused<const N: usize> = [u32; N];
 
 words! {
-    /// Where a ring of events is.
+    /// Location of an event ring.
     struct RingPages {
-        /// Its pages, the one with its state included.
+        /// Number of pages, including the state page.
         pages: u32,
-        /// Not looked at.
+        /// Ignored.
         reserved: u32,
-        /// The directory that leads to them.
+        /// Bus address of the directory.
         directory: u64,
     }
 
-    /// The region that driver and device agree on before anything else.
+    /// The region that driver and device share first.
     struct SharedRegion {
-        /// The driver's version of the interface.
+        /// Interface version of the driver.
         driver_version: u32,
-        /// Not looked at.
+        /// Ignored.
         reserved: u32,
-        /// What the machine is; nobody acts on it.
+        /// Kind of machine; ignored.
         guest: u64,
-        /// Where commands are.
+        /// Bus address of the command slot.
         command_slot: u64,
-        /// Where answers go.
+        /// Bus address of the answer slot.
         answer_slot: u64,
-        /// Events of objects.
+        /// Ring of events of objects.
         events: RingPages,
-        /// Completion queues that have what they were armed for.
+        /// Ring of notices: completion queues that were armed and fired.
         notices: RingPages,
-        /// The page of doorbells, in pages.
+        /// Page number of the doorbell page.
         doorbell_page: u64,
-        /// What the device has; written by it.
+        /// Capabilities, which the device writes.
         capabilities: Capabilities,
     }
 
-    /// What a device has.
+    /// Capabilities of a device.
     struct Capabilities {
-        /// Version of its firmware, its names, the largest region, sizes of pages and atomics.
+        /// Firmware version, names, largest region, page sizes and atomics.
         versions: Unused<12>,
         /// Features, limits of fast registration and of atomics.
         features: Unused<4>,
         /// Vendor, part and version of the hardware.
         hardware: Unused<3>,
-        /// Queue pairs.
+        /// Number of queue pairs.
         queue_pairs: u32,
-        /// Requests of a queue.
+        /// Requests per queue.
         work_requests: u32,
-        /// Features, as bits.
+        /// Feature bits.
         flags: u32,
-        /// Segments of a request.
+        /// Segments per request.
         segments: u32,
-        /// Segments of an RDMA Read.
+        /// Segments per RDMA Read.
         read_segments: u32,
-        /// Completion queues.
+        /// Number of completion queues.
         completion_queues: u32,
-        /// Completions of a queue.
+        /// Completions per queue.
         completions: u32,
-        /// Regions.
+        /// Number of regions.
         regions: u32,
-        /// Protection domains.
+        /// Number of protection domains.
         domains: u32,
-        /// RDMA Reads and other limits of transports that nobody uses here.
+        /// RDMA Reads and limits of other transports.
         transport: Unused<13>,
         /// Address handles and fast registration.
         handles: Unused<3>,
-        /// Shared receive queues.
+        /// Number of shared receive queues.
         shared_receive_queues: u32,
-        /// Buffers of a shared receive queue.
+        /// Buffers per shared receive queue.
         shared_buffers: u32,
-        /// Segments of such a buffer.
+        /// Segments per buffer of a shared receive queue.
         shared_segments: u32,
-        /// Contexts, addresses, keys of partitions and ports.
+        /// Contexts, addresses, partition keys and ports.
         ports: Unused<3>,
-        /// From the low byte on: the mode, atomics, memory management, and the kinds of addresses as bits.
+        /// By byte, low byte first: mode, atomics, memory management, and kinds of addresses as
+        /// bits.
         network: u32,
-        /// Pages of a fast registration.
+        /// Pages per fast registration.
         rest: Unused<1>,
     }
 
-    /// What begins a command.
+    /// Header of a command.
     struct RequestHeader {
         /// Comes back in the answer.
         key: u64,
-        /// Which command.
+        /// Number of the command.
         command: u32,
-        /// Not looked at.
+        /// Ignored.
         reserved: u32,
     }
 
-    /// What begins an answer.
+    /// Header of an answer.
     struct AnswerHeader {
-        /// That of the command.
+        /// Key of the command.
         key: u64,
-        /// The command, with a bit that says that it is an answer.
+        /// Number of the command, with the bit `ANSWER`.
         acknowledges: u32,
-        /// What went wrong, in its low byte.
+        /// Error code, in the low byte.
         error: u32,
     }
 
-    /// A protection domain.
+    /// Command that creates a protection domain.
     struct CreateDomain {
-        /// The context.
+        /// Handle of the context.
         context: u32,
-        /// Not looked at.
+        /// Ignored.
         reserved: u32,
     }
 
-    /// An object, by its handle: what destroys it; and the answer of what made a context, a domain or a completion queue.
+    /// Handle of an object.
+    ///
+    /// The command that destroys it; also the answer to the creation of a context, a domain or a
+    /// completion queue.
     struct Handle {
-        /// The handle.
+        /// Handle of the object.
         handle: u32,
-        /// Not looked at, or the entries that a completion queue got.
+        /// Entries of a created completion queue; ignored otherwise.
         other: u32,
     }
 
-    /// A context: a page of doorbells.
+    /// Command that creates a context, which has a page of doorbells.
     struct CreateContext {
-        /// The page.
+        /// Page number of the doorbell page.
         doorbell_page: u64,
     }
 
-    /// An address of the port.
+    /// Command that adds an address of the port.
     struct CreateBind {
-        /// The largest packet of the transport, in bytes.
+        /// Largest packet of the transport (MTU), in bytes.
         packet: u32,
-        /// The virtual network (VLAN), or [`NO_NETWORK`].
+        /// Virtual network (VLAN), or [`NO_NETWORK`].
         network: u32,
-        /// Its place in the table.
+        /// Index in the address table.
         index: u32,
         /// The address.
         address: [u32; 4],
-        /// Its kind, in the low byte.
+        /// Kind of the address, in the low byte.
         kind: u32,
     }
 
-    /// A region.
+    /// Command that creates a region.
     struct CreateRegion {
-        /// First byte, as it is named in segments.
+        /// Address of the first byte in segments.
         start: u64,
-        /// Bytes.
+        /// Length in bytes.
         length: u64,
-        /// The pages that it is on.
+        /// Bus address of the page directory.
         directory: u64,
-        /// The domain.
+        /// Handle of the domain.
         domain: u32,
         /// Rights, as bits of [`access`].
         access: u32,
-        /// Not used.
+        /// Unused.
         flags: u32,
-        /// How many pages.
+        /// Number of pages.
         pages: u32,
     }
 
-    /// A region that was made.
+    /// Answer to the creation of a region.
     struct CreatedRegion {
-        /// Its handle.
+        /// Handle of the region.
         handle: u32,
-        /// Its key for local segments.
+        /// Key for local segments.
         local: u32,
-        /// Its key for peers.
+        /// Key for peers.
         remote: u32,
-        /// Not looked at.
+        /// Ignored.
         reserved: u32,
     }
 
-    /// A completion queue.
+    /// Command that creates a completion queue.
     struct CreateCompletionQueue {
-        /// Its pages: state, then entries.
+        /// Bus address of the directory of its pages: state, then entries.
         directory: u64,
-        /// The context.
+        /// Handle of the context.
         context: u32,
-        /// Entries, a power of two.
+        /// Number of entries, a power of two.
         entries: u32,
-        /// How many pages.
+        /// Number of pages.
         pages: u32,
-        /// Not looked at.
+        /// Ignored.
         reserved: u32,
     }
 
-    /// A queue pair.
+    /// Command that creates a queue pair.
     struct CreateQueuePair {
-        /// Its pages: state, requests, receives.
+        /// Bus address of the directory of its pages: state, requests, receives.
         directory: u64,
-        /// The domain.
+        /// Handle of the domain.
         domain: u32,
         /// Handle of the completion queue of requests.
         request_queue: u32,
-        /// Handle of that of receives.
+        /// Handle of the completion queue of receives.
         receive_queue: u32,
-        /// Handle of the shared receive queue, if it has one.
+        /// Handle of the shared receive queue, if any.
         shared_receive_queue: u32,
-        /// Requests, a power of two.
+        /// Number of requests, a power of two.
         requests: u32,
-        /// Receives, a power of two.
+        /// Number of receives, a power of two.
         receives: u32,
-        /// Segments of a request.
+        /// Segments per request.
         request_segments: u32,
-        /// Segments of a receive.
+        /// Segments per receive.
         receive_segments: u32,
-        /// Bytes within a request.
+        /// Bytes of inline data per request.
         inline: u32,
-        /// Not used.
+        /// Unused.
         key: u32,
         /// Rights of peers.
         access: u32,
-        /// All pages in the low half, those of requests in the high one.
+        /// Number of all pages (low half) and of request pages (high half).
         pages: u32,
-        /// Bytes of the largest atomic in the low half; then whether all requests complete, then the kind of the queue pair.
+        /// Largest atomic in bytes (low half), completion of all requests, kind of queue pair.
+        /// pair.
         kind: u32,
-        /// Whether there is a shared receive queue, in the low byte.
+        /// Set for a shared receive queue, in the low byte.
         shares: u32,
     }
 
-    /// A queue pair that was made.
+    /// Answer to the creation of a queue pair.
     struct CreatedQueuePair {
-        /// Its number, which is its handle too.
+        /// Number of the queue pair, which is also its handle.
         number: u32,
-        /// What it got of requests, receives, their segments, and bytes within.
+        /// Granted requests, receives, their segments, and inline bytes.
         got: [u32; 5],
     }
 
-    /// A change of a queue pair.
+    /// Command that modifies a queue pair.
     struct ModifyQueuePair {
-        /// Its handle.
+        /// Handle of the queue pair.
         handle: u32,
-        /// Which attributes, as bits of [`attribute`].
+        /// Attributes to modify, as bits of [`attribute`].
         mask: u32,
-        /// The state that it goes to.
+        /// New state.
         state: u32,
-        /// The state that it is in, the largest packet in the sense of the transport, and migration.
+        /// Current state, encoded path MTU, and migration state.
         current: [u32; 3],
-        /// Not used by connections.
+        /// Unused by connections.
         queue_key: u32,
-        /// The first number of packets coming in.
+        /// First packet sequence number of the peer.
         receive_number: u32,
-        /// The first number of packets going out.
+        /// First packet sequence number of this side.
         send_number: u32,
-        /// The queue pair at the peer.
+        /// Number of the peer's queue pair.
         peer: u32,
         /// Rights of peers.
         access: u32,
-        /// Partitions; bytes that stand for depths, times and retries.
+        /// Partitions; then bytes for depths, times and retries.
         details: [u32; 5],
-        /// Sizes, which do not change.
+        /// Sizes, which cannot be modified.
         sizes: Unused<6>,
-        /// Where the peer is.
+        /// Path to the peer.
         way: Way,
-        /// Another way.
+        /// Alternate path.
         other_way: Way,
     }
 
-    /// A way to a peer.
+    /// A path to a peer.
     struct Way {
-        /// Its address.
+        /// Address of the peer.
         address: [u32; 4],
-        /// The flow.
+        /// Flow label.
         flow: u32,
-        /// The place of the own address, hops, class of traffic.
+        /// Index of the local address, hop limit and traffic class.
         route: u32,
-        /// Local identifiers, which this network has none of.
+        /// Local identifiers, which this network does not have.
         local: u32,
-        /// Level of service, path bits, rate and flags.
+        /// Service level, path bits, rate and flags.
         service: u32,
-        /// The port, and the first part of the address of the peer's port.
+        /// Port, and the first bytes of the address of the peer's port.
         port: u32,
-        /// The rest of that.
+        /// Remaining bytes of the address of the peer's port.
         rest: u32,
     }
 
-    /// A shared receive queue.
+    /// Command that creates a shared receive queue.
     struct CreateSharedReceiveQueue {
-        /// Its pages: state, then receives.
+        /// Bus address of the directory of its pages: state, then receives.
         directory: u64,
-        /// The domain.
+        /// Handle of the domain.
         domain: u32,
-        /// How many pages.
+        /// Number of pages.
         pages: u32,
-        /// Buffers, a power of two.
+        /// Number of buffers, a power of two.
         entries: u32,
-        /// Segments of each.
+        /// Segments per buffer.
         segments: u32,
-        /// Below how many it tells; 0 does not.
+        /// Limit below which the device reports an event; 0 disables it.
         limit: u32,
-        /// Not looked at.
+        /// Ignored.
         reserved: u32,
-        /// The kind, in the low byte.
+        /// Kind of the queue, in the low byte.
         kind: u32,
-        /// Not looked at.
+        /// Ignored.
         padding: u32,
     }
 
-    /// A change of a shared receive queue.
+    /// Command that modifies a shared receive queue.
     struct ModifySharedReceiveQueue {
-        /// Its handle.
+        /// Handle of the queue.
         handle: u32,
-        /// Which attributes: [`SHARED_LIMIT`].
+        /// Attributes to modify: [`SHARED_LIMIT`].
         mask: u32,
-        /// Buffers and segments, which do not change.
+        /// Buffers and segments, which cannot be modified.
         sizes: Unused<2>,
-        /// Below how many it tells, once.
+        /// Limit below which the device reports one event.
         limit: u32,
-        /// Not looked at.
+        /// Ignored.
         reserved: u32,
     }
 
-    /// What begins a request.
+    /// Header of a request.
     struct Request {
         /// Comes back in the completion.
         token: u64,
-        /// Segments.
+        /// Number of segments.
         segments: u32,
-        /// Bytes.
+        /// Bytes to move.
         length: u32,
-        /// What to do: one of [`opcode`].
+        /// Operation, one of [`opcode`].
         opcode: u32,
-        /// How: bits of [`send_flag`].
+        /// Flags, as bits of [`send_flag`].
         flags: u32,
-        /// Belongs to operations that nobody asks for.
+        /// Operands of operations that this driver does not use.
         extra: [u32; 2],
-        /// First byte at the peer.
+        /// Address of the first byte at the peer.
         address: u64,
-        /// The peer's key.
+        /// Key of the peer.
         key: u32,
-        /// Belongs to other operations.
+        /// Operands of other operations.
         other: Unused<9>,
     }
 
-    /// What begins a receive.
+    /// Header of a receive.
     struct Receive {
         /// Comes back in the completion.
         token: u64,
-        /// Segments.
+        /// Number of segments.
         segments: u32,
-        /// Bytes.
+        /// Length in bytes.
         length: u32,
     }
 
-    /// A piece of local memory.
+    /// A segment of local memory.
     struct Piece {
-        /// First byte.
+        /// Address of the first byte.
         address: u64,
-        /// Bytes.
+        /// Length in bytes.
         length: u32,
-        /// The key of the region.
+        /// Key of the region.
         key: u32,
     }
 
     /// A completion.
     struct Entry {
-        /// That of the descriptor.
+        /// Token of the descriptor.
         token: u64,
-        /// The queue pair: its number.
+        /// Number of the queue pair.
         queue_pair: u64,
-        /// What it is of: below [`RECEIVED`] a request.
+        /// Operation; values below [`RECEIVED`] are requests.
         opcode: u32,
-        /// How it ended.
+        /// Result, one of [`status`].
         status: u32,
         /// Bytes received.
         length: u32,
-        /// A number that came along.
+        /// Immediate value.
         immediate: u32,
-        /// The queue pair that it came from.
+        /// Number of the sender's queue pair.
         source: u32,
-        /// What else came along.
+        /// Flags of the received message.
         flags: u32,
-        /// What the vendor says of a failure.
+        /// Vendor code of a failure.
         vendor: u32,
-        /// Partition, ways and addresses.
+        /// Partition, path and addresses.
         rest: Unused<5>,
     }
 
     /// An event of an object.
     struct Notice {
-        /// Which.
+        /// Kind of event.
         kind: u32,
-        /// The object.
+        /// Handle of the object.
         handle: u32,
     }
 }
 
-/// Commands, by their numbers.
+/// Commands.
 pub mod command {
-    /// Asks for the port.
+    /// Queries the port.
     pub const QUERY_PORT: u32 = 0;
-    /// Makes a domain.
+    /// Creates a domain.
     pub const CREATE_DOMAIN: u32 = 2;
     /// Destroys a domain.
     pub const DESTROY_DOMAIN: u32 = 3;
-    /// Makes a region.
+    /// Creates a region.
     pub const CREATE_REGION: u32 = 4;
     /// Destroys a region.
     pub const DESTROY_REGION: u32 = 5;
-    /// Makes a completion queue.
+    /// Creates a completion queue.
     pub const CREATE_COMPLETION_QUEUE: u32 = 6;
     /// Destroys a completion queue.
     pub const DESTROY_COMPLETION_QUEUE: u32 = 8;
-    /// Makes a queue pair.
+    /// Creates a queue pair.
     pub const CREATE_QUEUE_PAIR: u32 = 9;
-    /// Changes a queue pair.
+    /// Modifies a queue pair.
     pub const MODIFY_QUEUE_PAIR: u32 = 10;
     /// Destroys a queue pair.
     pub const DESTROY_QUEUE_PAIR: u32 = 12;
-    /// Makes a context.
+    /// Creates a context.
     pub const CREATE_CONTEXT: u32 = 13;
     /// Destroys a context.
     pub const DESTROY_CONTEXT: u32 = 14;
-    /// Gives the port an address.
+    /// Adds an address to the port.
     pub const CREATE_BIND: u32 = 15;
-    /// Makes a shared receive queue.
+    /// Creates a shared receive queue.
     pub const CREATE_SHARED_RECEIVE_QUEUE: u32 = 17;
-    /// Changes a shared receive queue.
+    /// Modifies a shared receive queue.
     pub const MODIFY_SHARED_RECEIVE_QUEUE: u32 = 18;
     /// Destroys a shared receive queue.
     pub const DESTROY_SHARED_RECEIVE_QUEUE: u32 = 20;
 
-    /// In the header of an answer: that it is one.
+    /// Marks the header of an answer.
     pub const ANSWER: u32 = 1 << 31;
 }
 
-/// What requests do.
+/// Operations of requests.
 pub mod opcode {
     /// RDMA Write.
     pub const RDMA_WRITE: u32 = 0;
@@ -561,19 +570,19 @@ pub mod opcode {
     pub const RDMA_READ: u32 = 4;
 }
 
-/// How requests are done.
+/// Flags of requests.
 pub mod send_flag {
-    /// After RDMA Reads before it.
+    /// Waits for earlier RDMA Reads.
     pub const FENCE: u32 = 1 << 0;
-    /// With a completion.
+    /// Requests a completion.
     pub const SIGNALLED: u32 = 1 << 1;
-    /// With a solicited completion at the peer.
+    /// Requests a solicited completion at the peer.
     pub const SOLICITED: u32 = 1 << 2;
 }
 
-/// Rights.
+/// Access rights of regions and queue pairs.
 pub mod access {
-    /// This side's messages may be put there.
+    /// The device may write for this side, as for receives.
     pub const LOCAL_WRITE: u32 = 1 << 0;
     /// Peers may write.
     pub const REMOTE_WRITE: u32 = 1 << 1;
@@ -581,83 +590,83 @@ pub mod access {
     pub const REMOTE_READ: u32 = 1 << 2;
 }
 
-/// Attributes of queue pairs.
+/// Attributes of queue pairs, as mask bits.
 pub mod attribute {
-    /// The state.
+    /// State.
     pub const STATE: u32 = 1 << 0;
     /// Rights of peers.
     pub const ACCESS: u32 = 1 << 3;
-    /// The partition.
+    /// Partition.
     pub const PARTITION: u32 = 1 << 4;
-    /// The port.
+    /// Port.
     pub const PORT: u32 = 1 << 5;
-    /// The way.
+    /// Path.
     pub const WAY: u32 = 1 << 7;
-    /// The largest packet.
+    /// Path MTU.
     pub const PACKET: u32 = 1 << 8;
-    /// How long to wait.
+    /// Timeout for a response.
     pub const TIMEOUT: u32 = 1 << 9;
-    /// How often to try again.
+    /// Number of retries.
     pub const RETRIES: u32 = 1 << 10;
-    /// The same where the peer had no buffer.
+    /// Number of retries after a receiver-not-ready response.
     pub const NOT_READY_RETRIES: u32 = 1 << 11;
-    /// Numbers of packets coming in.
+    /// First packet sequence number of the peer.
     pub const RECEIVE_NUMBER: u32 = 1 << 12;
-    /// RDMA Reads going out.
+    /// Most pending outgoing RDMA Reads.
     pub const READS_OUT: u32 = 1 << 13;
-    /// How long a peer without buffer waits.
+    /// Time that a peer waits after a receiver-not-ready response.
     pub const NOT_READY_TIMER: u32 = 1 << 15;
-    /// Numbers of packets going out.
+    /// First packet sequence number of this side.
     pub const SEND_NUMBER: u32 = 1 << 16;
-    /// RDMA Reads coming in.
+    /// Most pending incoming RDMA Reads.
     pub const READS_IN: u32 = 1 << 17;
-    /// The queue pair at the peer.
+    /// Queue pair at the peer.
     pub const PEER: u32 = 1 << 20;
 }
 
 /// States of queue pairs.
 pub mod state {
-    /// Takes receives.
+    /// Accepts receives.
     pub const INITIALISED: u32 = 1;
-    /// Hears its peer.
+    /// Receives from the peer.
     pub const READY_TO_RECEIVE: u32 = 2;
-    /// Speaks.
+    /// Sends and receives.
     pub const READY_TO_SEND: u32 = 3;
-    /// Flushes.
+    /// Flushes requests and receives.
     pub const ERROR: u32 = 6;
 }
 
-/// How requests and receives end.
+/// Results of requests and receives.
 pub mod status {
-    /// Well.
+    /// Success.
     pub const SUCCESS: u32 = 0;
     /// The message is longer than its buffer.
     pub const LOCAL_LENGTH: u32 = 1;
-    /// The queue pair cannot do it.
+    /// The queue pair does not support the operation.
     pub const LOCAL_OPERATION: u32 = 2;
-    /// A key or a range of this side.
+    /// A local key or range is invalid.
     pub const LOCAL_PROTECTION: u32 = 4;
-    /// The queue pair was in error.
+    /// The queue pair was in the error state.
     pub const FLUSHED: u32 = 5;
-    /// The answer made no sense.
+    /// The response is malformed.
     pub const BAD_RESPONSE: u32 = 7;
-    /// A receive could not be filled.
+    /// The buffer of a receive is not accessible.
     pub const LOCAL_ACCESS: u32 = 8;
-    /// The peer did not understand the request.
+    /// The peer rejected the request as invalid.
     pub const REMOTE_INVALID: u32 = 9;
-    /// A key or a range of the peer.
+    /// A remote key or range is invalid.
     pub const REMOTE_ACCESS: u32 = 10;
-    /// The peer failed.
+    /// The peer failed to execute the request.
     pub const REMOTE_OPERATION: u32 = 11;
-    /// No answer.
+    /// The peer did not respond.
     pub const RETRIES: u32 = 12;
-    /// The peer had no buffer.
+    /// The peer had no receive posted.
     pub const NOT_READY: u32 = 13;
-    /// The peer gave up.
+    /// The peer aborted the operation.
     pub const REMOTE_ABORTED: u32 = 16;
-    /// The device failed at it.
+    /// The device failed during the operation.
     pub const FATAL: u32 = 19;
-    /// The device does not say how.
+    /// The device does not name the reason.
     pub const GENERAL: u32 = 21;
 }
 
@@ -665,7 +674,7 @@ pub mod status {
 pub mod notice {
     /// A completion queue overran or failed.
     pub const COMPLETION_QUEUE_FAILED: u32 = 0;
-    /// A queue pair failed, by itself, by a request or by an access of its peer: the first and the last of them.
+    /// A queue pair failed by itself, by a request, or by its peer's access.
     pub const QUEUE_PAIR_FAILED: core::ops::RangeInclusive<u32> = 1..=3;
     /// The device failed.
     pub const DEVICE_FAILED: u32 = 8;
@@ -675,28 +684,30 @@ pub mod notice {
     pub const SHARED_LIMIT: u32 = 15;
 }
 
-/// The opcode of the completion of a receive; those below are of requests.
+/// Opcode of the completion of a receive; lower values are requests.
 pub const RECEIVED: u32 = 1 << 7;
-/// The opcode of a write of a peer that took a receive.
+/// Opcode of a peer's RDMA Write that took a receive.
 pub const RECEIVED_WRITE: u32 = RECEIVED + 1;
-/// The kind of queue pairs that are connected and reliable.
+/// Kind of reliable connected queue pairs.
 pub const RELIABLE: u32 = 2;
-/// The kind of shared receive queues that have nothing special.
+/// Kind of basic shared receive queues.
 pub const BASIC: u32 = 0;
-/// Of a shared receive queue: its limit.
+/// Mask bit of a shared receive queue's limit.
 pub const SHARED_LIMIT: u32 = 1 << 1;
-/// The kind of addresses of one network (RoCE v1).
+/// Kind of addresses of one network (RoCE v1).
 pub const LOCAL: u32 = 1 << 0;
-/// The kind of addresses that were made from those of the internet (RoCE v2).
+/// Kind of addresses derived from IP addresses (RoCE v2).
 pub const ROUTABLE: u32 = 1 << 1;
-/// The mode of a device on Ethernet (RoCE).
+/// Mode of a device on Ethernet (RoCE).
 pub const ETHERNET: u32 = 0;
-/// A port that is in no virtual network.
+/// VLAN value of a port without virtual network.
 pub const NO_NETWORK: u32 = 0xFFF;
 
 impl Capabilities {
-    /// The kind of addresses that the port of a device of this version is given: routable ones if it has them. `None` if the device
-    /// is not on Ethernet, or has neither kind.
+    /// Returns the kind of address for the port of a device of this version.
+    ///
+    /// Prefers routable addresses. Returns `None` if the device is not on Ethernet or supports
+    /// neither kind.
     #[must_use]
     pub const fn address_kind(&self, version: u32) -> Option<u32> {
         let (mode, kinds) = (self.network & 0xFF, self.network >> 24);
@@ -712,14 +723,14 @@ impl Capabilities {
     }
 }
 
-/// Bytes of a request in its ring: a power of two.
+/// Returns the bytes of a request in its ring, a power of two.
 #[must_use]
 pub const fn request_stride(segments: u32) -> u32 {
     let bytes = (Request::WORDS as u32 * 4).saturating_add(segments.saturating_mul(16));
     bytes.next_power_of_two()
 }
 
-/// Bytes of a receive in its ring: a power of two.
+/// Returns the bytes of a receive in its ring, a power of two.
 #[must_use]
 pub const fn receive_stride(segments: u32) -> u32 {
     let bytes = (Receive::WORDS as u32 * 4).saturating_add(segments.saturating_mul(16));
@@ -729,17 +740,17 @@ pub const fn receive_stride(segments: u32) -> u32 {
 /// Bytes of a completion.
 pub const ENTRY_BYTES: u32 = Entry::WORDS as u32 * 4;
 
-/// Bytes within the page of a ring's state.
+/// Byte offsets in the state page of a ring.
 pub mod ring_state {
-    /// Where the producer of the ring of requests is.
+    /// Producer index of the ring of requests.
     pub const SEND: u32 = 0;
-    /// Where the producer of the ring of receives, completions, notices or events is; its consumer comes behind it.
+    /// Producer index of receives, completions, notices or events; its consumer index follows.
     pub const RECEIVE: u32 = 8;
-    /// Bytes from a producer to its consumer.
+    /// Offset of a consumer index from its producer index.
     pub const CONSUMER: u32 = 4;
 }
 
-/// Most pages that a directory with one table leads to.
+/// Most pages of a directory with one table.
 pub const PAGES: u32 = PAGE as u32 / 8;
 
 const _: () = assert!(

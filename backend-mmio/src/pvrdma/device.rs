@@ -1,4 +1,4 @@
-//! A device from its discovery to its end: the region that it shares with its driver, commands, events.
+//! A device from discovery to reset: shared region, commands, events.
 
 use core::marker::PhantomData;
 
@@ -13,41 +13,44 @@ use crate::hal::Hal;
 use crate::sideband::Peer;
 use crate::words::RegisterWords;
 
-/// Why a device could not be brought into operation.
+/// The reason why a device could not be started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpenFailure {
-    /// Its registers speak of another version of the interface, or nobody answers.
+    /// The device has an unsupported interface version, or did not respond.
     Version(u32),
-    /// It did not take the shared region, or did not begin.
+    /// The device did not accept the shared region, or did not start.
     NotReady,
-    /// What it says that it has makes no sense, or lacks what is needed: its mode is not RoCE, or it has no kind of addresses for a port.
+    /// The capabilities are invalid or insufficient.
+    ///
+    /// Either a required count is missing, the mode is not RoCE, or the port supports no kind of
+    /// address.
     Capabilities,
-    /// There is not enough memory that it shares.
+    /// The memory shared with the device is too small.
     Memory,
-    /// A command of the beginning failed.
+    /// A command during start-up failed; the number is that of the command.
     Command(u32),
 }
 
-/// The largest packet of the transport, in bytes and as an attribute names it.
+/// Largest packet (MTU): in bytes, and as its attribute encodes it.
 const PACKET_BYTES: u32 = 1024;
 const PACKET: u32 = 3;
-/// The first number of packets, on both sides.
+/// First packet sequence number, of both sides.
 const FIRST_PACKET: u32 = 0;
-/// Bytes in the words of an attribute: the port; the time to wait, and how often; how often where there is no buffer.
+/// Attribute bytes: the port; RNR timer, port, timeout and retries; RNR retries.
 const PORT: u32 = 1;
 const TIMES: u32 = 12 | PORT << 8 | 14 << 16 | 7 << 24;
 const NOT_READY: u32 = 7;
-/// Flag of a way: it has addresses. Hops of it.
+/// Path flag for a global address; hop limit of a path.
 const HAS_ADDRESS: u32 = 1 << 24;
 const HOPS: u32 = 64 << 8;
 
-/// A ring of events that the device fills.
+/// A ring of events that the device writes.
 #[derive(Debug)]
 struct Notices<'s> {
     state: View<'s>,
     entries: View<'s>,
-    /// Words of an entry; entries, a power of two; the next one.
+    /// Words per entry; `count` entries, a power of two; `next` index.
     words: u32,
     count: u32,
     next: u32,
@@ -64,7 +67,7 @@ impl<'s> Notices<'s> {
         }
     }
 
-    /// Takes the oldest entry; an error if the index of the device makes no sense.
+    /// Takes the oldest entry; fails if the device's index is invalid.
     fn take<T: Words, H: Hal>(&mut self) -> Result<Option<T>, Failure> {
         let twice = self.count.wrapping_mul(2).wrapping_sub(1);
         let producer = self.state.load(ring_state::RECEIVE);
@@ -87,16 +90,18 @@ impl<'s> Notices<'s> {
     }
 }
 
-/// What the device reports.
+/// A report of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Report {
-    /// A completion queue that was armed has what it was armed for.
+    /// An armed completion queue received the completion it was armed for.
     Completions(u32),
-    /// Something about an object.
+    /// An event of an object.
     Of(Notice),
 }
 
-/// A device that is in operation. Dropping it resets it, so that it touches nothing of what it was lent.
+/// A running device.
+///
+/// Dropping it resets the device, which then accesses none of the lent memory.
 #[derive(Debug)]
 pub(crate) struct Device<'s, W: RegisterWords, H> {
     pub(crate) channel: Channel<'s, W>,
@@ -105,18 +110,24 @@ pub(crate) struct Device<'s, W: RegisterWords, H> {
     pub(crate) context: u32,
     events: Notices<'s>,
     notices: Notices<'s>,
-    /// Whether a message told of reports and they were not all taken yet; and how often nobody told of any.
+    /// Set while reports that a message announced are not all taken.
+    ///
+    /// `unasked` counts the calls of `heard` while messages are in use.
     told: bool,
     unasked: u32,
-    /// Whether it was reset for good: it touches nothing any more, and no command reaches it.
+    /// Set once the device was reset for good.
+    ///
+    /// The device then accesses no memory and gets no command.
     halted: bool,
 }
 
-/// How often reports are looked for only once where nobody told of any: a device may have lost the message.
+/// Calls between two polls of the rings that no message requested.
+///
+/// A device may have lost the message.
 const PATIENCE: u32 = 64;
 
 impl<'s, W: RegisterWords, H: Hal> Device<'s, W, H> {
-    /// Brings a device into operation.
+    /// Starts a device.
     pub(crate) fn open(
         registers: W,
         doorbell_page: u64,
@@ -146,7 +157,7 @@ impl<'s, W: RegisterWords, H: Hal> Device<'s, W, H> {
             reserved: 0,
             directory,
         };
-        // What the device has it writes itself.
+        // The device writes its capabilities itself.
         let nothing = Capabilities::take(&mut || 0);
         region.put(
             0,
@@ -168,7 +179,7 @@ impl<'s, W: RegisterWords, H: Hal> Device<'s, W, H> {
         H::from_device();
         let shared: SharedRegion = region.get(0);
         let capabilities = shared.capabilities;
-        // From here on the device is reset whatever fails: it knows the region already.
+        // The device knows the region from here on, so every failure must reset it.
         let mut device = Self {
             channel: Channel::new(registers, command_slot, answer_slot, messages),
             hal: PhantomData,
@@ -215,8 +226,10 @@ impl<'s, W: RegisterWords, H: Hal> Device<'s, W, H> {
         Ok(device)
     }
 
-    /// Has a command carried out. A device that fails to answer one is halted, so that later commands fail at once: each would
-    /// wait as long as the first.
+    /// Executes a command and returns its answer.
+    ///
+    /// Halts a device that does not answer, so that later commands fail at once: each would wait as
+    /// long as the first.
     pub(crate) fn ask<Q: Words, A: Words>(&mut self, number: u32, what: &Q) -> Result<A, Failure> {
         if self.halted {
             return Err(Failure::Silent);
@@ -228,19 +241,21 @@ impl<'s, W: RegisterWords, H: Hal> Device<'s, W, H> {
         answer
     }
 
-    /// The same of a command that answers nothing.
+    /// Executes a command without answer.
     pub(crate) fn tell<Q: Words>(&mut self, number: u32, what: &Q) -> Result<(), Failure> {
         let [] = self.ask::<Q, [u32; 0]>(number, what)?;
         Ok(())
     }
 
-    /// Makes something; its handle.
+    /// Creates an object and returns its handle.
     pub(crate) fn make<Q: Words>(&mut self, number: u32, what: &Q) -> Result<u32, Failure> {
         let made: Handle = self.ask(number, what)?;
         Ok(made.handle)
     }
 
-    /// Destroys something. On return the device does not use it: one that does not say so is halted.
+    /// Destroys an object, which the device does not use after the return.
+    ///
+    /// Halts a device that does not confirm.
     pub(crate) fn destroy(&mut self, number: u32, handle: u32) -> Result<(), Failure> {
         if self.halted {
             return Ok(());
@@ -252,7 +267,7 @@ impl<'s, W: RegisterWords, H: Hal> Device<'s, W, H> {
         destroyed
     }
 
-    /// Takes a queue pair to a state.
+    /// Moves a queue pair to a state.
     pub(crate) fn bring(
         &mut self,
         handle: u32,
@@ -307,7 +322,7 @@ impl<'s, W: RegisterWords, H: Hal> Device<'s, W, H> {
         )
     }
 
-    /// Takes the next report; an error if what is there makes no sense.
+    /// Takes the next report; fails if the ring is invalid.
     pub(crate) fn report(&mut self) -> Result<Option<Report>, Failure> {
         if let Some(queue) = self.notices.take::<u32, H>()? {
             return Ok(Some(Report::Completions(queue)));
@@ -315,10 +330,14 @@ impl<'s, W: RegisterWords, H: Hal> Device<'s, W, H> {
         Ok(self.events.take::<Notice, H>()?.map(Report::Of))
     }
 
-    /// The same if a message told of reports that were not all taken yet, or there are no messages, or none came for long.
+    /// Takes the next report if one is expected.
+    ///
+    /// A report is expected if a message announced reports that are not all taken, if messages are
+    /// not in use, or if no message came for `PATIENCE` calls.
     pub(crate) fn heard(&mut self) -> Result<Option<Report>, Failure> {
         if let Some(messages) = self.channel.messages {
-            // Any of them will do: a device may mistake one for another, and that of an answer may come late.
+            // Each message counts: a device may mistake one for another, and that of an answer may
+            // come late.
             for message in [Message::Answer, Message::Events, Message::Completions] {
                 let told = messages.take::<H>(message);
                 self.told |= told.map_err(|_| Failure::Senseless)?;
@@ -334,21 +353,21 @@ impl<'s, W: RegisterWords, H: Hal> Device<'s, W, H> {
         Ok(report)
     }
 
-    /// Whether messages say that there may be reports.
+    /// Returns true if messages announced reports.
     pub(crate) fn has_told(&self) -> bool {
         let messages = self.channel.messages;
         let told = self.told || self.channel.heard;
         messages.is_some_and(|messages| told || !messages.is_silent())
     }
 
-    /// Most reports that both rings hold.
+    /// Returns the capacity of both rings.
     pub(crate) fn most_reports(&self) -> usize {
         self.events.count.saturating_add(self.notices.count) as usize
     }
 }
 
 impl<W: RegisterWords, H> Device<'_, W, H> {
-    /// Has the device forget everything, once; on return it has.
+    /// Resets the device for good, unless done; on return the reset is complete.
     pub(crate) fn halt(&mut self) {
         if self.halted {
             return;
@@ -356,7 +375,7 @@ impl<W: RegisterWords, H> Device<'_, W, H> {
         self.halted = true;
         let registers = &self.channel.registers;
         registers.write(register::CONTROL, register::RESET);
-        // A write may be under way for long; a read comes back behind it.
+        // The write may still be under way; the read returns after it.
         let _arrived = registers.read(register::VERSION);
     }
 }
@@ -367,5 +386,5 @@ impl<W: RegisterWords, H> Drop for Device<'_, W, H> {
     }
 }
 
-/// RDMA Reads at once, per queue pair and direction.
+/// Most pending RDMA Reads, per queue pair and direction.
 pub(crate) const READS: u32 = 4;

@@ -1,4 +1,4 @@
-//! What the device and the sideband tell.
+//! Events of the device and of the connection manager.
 
 use core::sync::atomic::Ordering;
 
@@ -18,7 +18,9 @@ use crate::hal::Hal;
 use crate::words::RegisterWords;
 
 impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, W, M, S, H> {
-    /// An event of the sideband, with the core's token in the place of the number; the queue pair follows it.
+    /// Replaces the queue pair number in a connection event by the core's token.
+    ///
+    /// Moves the queue pair to the state that the event implies.
     fn named(&mut self, event: ControlEvent) -> Option<ControlEvent> {
         match event {
             ControlEvent::Established { queue_pair, .. } => {
@@ -50,14 +52,16 @@ impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, 
         }
     }
 
-    /// A connection or an attempt is over.
+    /// Moves a queue pair whose connection or attempt ended to the error state.
+    ///
+    /// Returns the core's token.
     fn ended(&mut self, number: u32) -> Option<u64> {
         let token = self.token(number)?;
         self.make_failed(number);
         Some(token)
     }
 
-    /// What the device reports, in the core's words.
+    /// Converts a device report to an event of the core.
     fn reported(&mut self, report: Report) -> Option<ControlEvent> {
         let of = match report {
             Report::Completions(number) => {
@@ -96,12 +100,14 @@ impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, 
                 self.tables.fault(DeviceFault::Reported);
                 return None;
             }
-            // The port, and ways to the network.
+            // Events of ports and paths.
             _ => return None,
         })
     }
 
-    /// The next report, of those that were kept or by what asks the device; one that makes no sense is a fault.
+    /// Returns the next kept report, or else the one that `ask` takes from the device.
+    ///
+    /// An invalid report is a fault.
     fn next_report(
         &mut self,
         ask: impl FnOnce(&mut Device<'s, W, H>) -> Result<Option<Report>, Failure>,
@@ -118,9 +124,10 @@ impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, 
         })
     }
 
-    /// Takes what the device has reported so far aside, without what is about the limit of a shared receive queue; whether
-    /// there was something about it. A device that has told of more than its rings hold tells on while it is listened to, and is
-    /// given up.
+    /// Removes pending limit events of a shared receive queue; returns true if there were any.
+    ///
+    /// Keeps the other pending reports. A device that reports more than its rings hold keeps
+    /// reporting during the call; the driver gives up on it.
     pub(super) fn withdraw(&mut self, number: u32) -> bool {
         let about = Report::Of(Notice {
             kind: notice::SHARED_LIMIT,
@@ -135,8 +142,10 @@ impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, 
         sifted.found
     }
 
-    /// What the sideband or the device has to tell, if anything, and if of an object that is there. They take turns, so that
-    /// neither keeps the other waiting.
+    /// Returns the next event of the connection manager or the device.
+    ///
+    /// The inner `None` stands for an event of an object that does not exist. The two sources are
+    /// polled first in turn, so that neither delays the other.
     pub(super) fn next_event(&mut self, now: Instant) -> Option<Option<ControlEvent>> {
         let sideband_first = self.sideband_first;
         self.sideband_first = !sideband_first;
@@ -153,22 +162,27 @@ impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, 
             })
     }
 
-    /// A queue that waits for what the driver completes in the place of the device.
+    /// Returns true if a completion queue has completions that the driver makes itself.
+    ///
+    /// They belong to queue pairs that the device has forgotten.
     fn is_left(&self, name: u16) -> bool {
         self.pair_states.contains(&PairState::Forgotten) && is_left(&self.tables, name)
     }
 
-    /// Whether somebody waits for such a queue.
+    /// Returns true if such a completion queue is armed.
     pub(super) fn is_waited_for(&self) -> bool {
         self.tables.waiting(|name| self.is_left(name)).is_some()
     }
 
-    /// Such a queue, told to the core.
+    /// Disarms such a queue and returns its completion event.
     pub(super) fn flushed_for_device(&self) -> Option<ControlEvent> {
         self.tables.tell_waiting(|name| self.is_left(name))
     }
 
-    /// Of a device that was given up: that it was, once; and then what the driver flushed.
+    /// Handles a device that the driver gave up on.
+    ///
+    /// Halts the device and reports the failure once; then reports armed queues with flushed
+    /// requests.
     pub(super) fn after_fault(&mut self) -> Option<ControlEvent> {
         if !self.tables.state.is_halted() {
             self.device.halt();

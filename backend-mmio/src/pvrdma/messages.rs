@@ -1,48 +1,54 @@
-//! Interrupts of the device as words of memory that it writes into (MSI-X), for machines that have neither a controller of interrupts
-//! nor a handler, or want none.
+//! Device interrupts (MSI-X) as words of memory that the device writes.
+//!
+//! They serve machines that have no interrupt controller or handler, or do not want to use them.
 
 use crate::fault::DeviceFault;
 use crate::hal::{DeviceWord, Hal};
 
-/// What an interrupt of the device is about, by its place in the table of the device.
+/// Subject of an interrupt; the value is its index in the device's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message {
     /// A command was answered.
     Answer = 0,
-    /// There are events of objects.
+    /// Events of objects are pending.
     Events = 1,
-    /// There are notices of completion queues.
+    /// Notices of completion queues are pending.
     Completions = 2,
 }
 
-/// How many interrupts there are.
+/// Number of interrupts.
 const COUNT: usize = 3;
 
-/// What the first interrupt writes, and each of the others one more: nothing that a word holds by chance.
+/// Value that the first interrupt writes; each further one writes 1 more.
+///
+/// No word contains such a value by chance.
 const FIRST_TOKEN: u32 = 0xDA7A_0001;
 
-/// The words that interrupts of a device write into, one for each.
+/// The words that the interrupts of a device write, one per interrupt.
 ///
-/// The platform tells the device of them ([`table`](Self::table)), gives them to the driver
-/// ([`Parts::messages`](super::Parts::messages), [lent](Self::lend)), and may wait until they are not [silent](Self::is_silent) any more. A word only says that it is worth looking:
-/// what happened stands in the rings, which the driver looks at now and then even if no word says so. A device may lose a message (QEMU's does), so who waits is to
-/// end a wait after a while.
+/// The platform configures the device with them ([`table`](Self::table)) and gives them to the
+/// driver ([`Parts::messages`](super::Parts::messages), [lent](Self::lend)). It may wait until they
+/// are no longer [silent](Self::is_silent). A word only announces reports; the reports are in the
+/// rings, which the driver also polls at intervals without a message. A device may lose a message
+/// (QEMU's does), so a waiting platform must end its wait after a while.
 ///
-/// They have to be where the processor sees the device's writes without maintenance, as in memory that both share: the driver maintains no
-/// cache over them. Where [`Hal::COHERENT`] is false that is memory which is not cached; an ordinary `static` is not. They fill a line of 64 bytes,
-/// so that nothing else that is written to is in it.
+/// The processor must see the device's writes to the words without maintenance: the driver
+/// maintains no cache for them. Where [`Hal::COHERENT`] is false, the words must be in uncached
+/// memory; an ordinary `static` is not. They fill a 64-byte line, so that the line contains no
+/// other written data.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct MessageWords([DeviceWord; COUNT]);
 
 impl MessageWords {
-    /// Words that nobody has written.
+    /// Creates words without a message.
     pub const fn new() -> Self {
         Self([const { DeviceWord::new() }; COUNT])
     }
 
-    /// For each entry of the device's table of interrupts, from the first on, the word that it goes to, and what it writes there, as a number
-    /// of the bus.
+    /// Returns the target word and the value of each entry of the device's interrupt table.
+    ///
+    /// The value is the number that the device writes on the bus.
     pub fn table(&self) -> [(&DeviceWord, u32); COUNT] {
         let [answer, events, completions] = &self.0;
         [
@@ -52,15 +58,17 @@ impl MessageWords {
         ]
     }
 
-    /// Whether the device has written nothing that the driver has not taken. The driver takes it by the next
-    /// [`progress`](dat_core::Ia::progress).
+    /// Returns true if no message is pending.
+    ///
+    /// The next [`progress`](dat_core::Ia::progress) takes pending messages.
     pub fn is_silent(&self) -> bool {
         self.0.iter().all(|word| word.load() == 0)
     }
 
-    /// Lends the words to one driver; the caller keeps a view of them, to tell the device and to wait.
+    /// Lends the words to one driver and returns a view for the caller.
     ///
-    /// The words are borrowed as long as either is used, so that no other driver is lent them meanwhile:
+    /// The caller uses the view to configure the device and to wait. The words stay borrowed while
+    /// either is in use, so they cannot be lent to another driver:
     ///
     /// ```compile_fail,E0499
     /// use backend_mmio::pvrdma::MessageWords;
@@ -76,22 +84,23 @@ impl MessageWords {
         (LentMessages(words), words)
     }
 
-    /// Forgets what a device of before has written.
+    /// Removes messages of an earlier device.
     pub(crate) fn clear(&self) {
         for word in &self.0 {
             word.store(0);
         }
     }
 
-    /// Whether a message has come, which is taken; an error if it is none of the device's.
+    /// Takes a message and returns true if it was pending; fails on another value.
     ///
-    /// The word is read and then cleared, not both at once: devices take no part in that. What is written in between is not lost, since what it
-    /// tells of is looked for afterwards.
+    /// The word is read and then cleared by separate accesses: devices do not take part in atomic
+    /// updates. A message written in between is not lost, since the caller polls its subject
+    /// afterwards.
     pub(crate) fn take<H: Hal>(&self, message: Message) -> Result<bool, DeviceFault> {
         let Some(word) = self.0.get(message as usize) else {
             return Ok(false);
         };
-        // A word of the device's memory holds a big-endian number, and a message is a little-endian one.
+        // `load` returns a big-endian number, and a message is little-endian.
         let written = word.load().swap_bytes();
         if written == 0 {
             return Ok(false);
@@ -106,12 +115,12 @@ impl MessageWords {
     }
 }
 
-/// The words of a device's messages, lent to its driver alone: made by [`MessageWords::lend`].
+/// The words of a device's messages, lent exclusively by [`MessageWords::lend`].
 #[derive(Debug)]
 pub struct LentMessages<'s>(pub(crate) &'s MessageWords);
 
 impl LentMessages<'_> {
-    /// The same for a shorter time, for drivers one after the other.
+    /// Lends the words for a shorter time, to one driver after the other.
     #[must_use]
     pub const fn again(&mut self) -> LentMessages<'_> {
         LentMessages(self.0)
@@ -131,7 +140,7 @@ mod tests {
 
     const ALL: [Message; COUNT] = [Message::Answer, Message::Events, Message::Completions];
 
-    /// What a device does.
+    /// Writes a message as a device does.
     fn send((word, value): (&DeviceWord, u32)) {
         word.store(value.swap_bytes());
     }

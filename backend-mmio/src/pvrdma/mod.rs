@@ -1,11 +1,13 @@
-//! Paravirtual adapters, as QEMU 7.2 and VMware have them.
+//! Paravirtual adapters of QEMU 7.2 and VMware.
 //!
-//! [`PvrdmaBackend`] drives one from its discovery on: it shares a region with the device, has its commands carried out
-//! through it, makes and destroys all objects, and takes queue pairs through their states. Rings are pages behind directories;
-//! doorbells are words in a page of their own. [`defs`] says what lies in memory and in registers.
+//! [`PvrdmaBackend`] drives an adapter from discovery on. It shares a region with the device and
+//! sends commands through it. It creates and destroys all objects and moves queue pairs through
+//! their states. Rings are pages, listed in directories. Doorbells are words in a separate page.
+//! [`defs`] defines the layouts of memory and registers.
 //!
-//! What the platform gives is where the device finds memory ([`Mapping`]), and a channel for connections that tells who the
-//! peers are ([`Rendezvous`]). There are no windows in this interface, and no command that makes a queue larger.
+//! The platform supplies the device's view of memory ([`Mapping`]) and a connection manager that
+//! names the peers ([`Rendezvous`]). The interface has no windows and no command to enlarge a
+//! queue.
 
 mod backend;
 mod channel;

@@ -1,4 +1,4 @@
-//! Pages that the device shares, and the directories that lead it to them.
+//! Pages shared with the device, and the directories that list them.
 
 use dat_core::backend::BackendError;
 
@@ -6,10 +6,10 @@ use super::defs::{PAGE, PAGES, Words};
 use crate::hal::{DeviceUnit, DeviceWord, DmaMemory, DmaView};
 use crate::runs::Runs;
 
-/// Units of a page.
+/// Units per page.
 const PAGE_UNITS: usize = (PAGE / size_of::<DeviceUnit>() as u64) as usize;
 
-/// Neighbouring pages, seen as little-endian words.
+/// Adjacent pages, accessed as little-endian words.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View<'s> {
     units: &'s [DeviceUnit],
@@ -17,7 +17,7 @@ pub(crate) struct View<'s> {
 }
 
 impl<'s> View<'s> {
-    /// Where the device sees it.
+    /// Returns the bus address.
     pub(crate) const fn bus(&self) -> u64 {
         self.bus
     }
@@ -28,14 +28,14 @@ impl<'s> View<'s> {
         self.units.get(place / 4)?.get(place % 4)
     }
 
-    /// A word at an offset in bytes, read once; zero outside.
+    /// Reads the word at a byte offset once; returns 0 outside the view.
     #[inline(always)]
     pub(crate) fn load(&self, byte: u32) -> u32 {
-        // A word of the device's memory holds a big-endian number.
+        // `load` returns a big-endian number.
         self.word(byte).map_or(0, |word| word.load().swap_bytes())
     }
 
-    /// Puts a word at an offset; nothing outside.
+    /// Writes the word at a byte offset; writes nothing outside the view.
     #[inline(always)]
     pub(crate) fn store(&self, byte: u32, value: u32) {
         if let Some(word) = self.word(byte) {
@@ -43,7 +43,7 @@ impl<'s> View<'s> {
         }
     }
 
-    /// Copies a value out.
+    /// Reads a value.
     pub(crate) fn get<T: Words>(&self, byte: u32) -> T {
         let mut at = byte;
         T::take(&mut || {
@@ -53,7 +53,7 @@ impl<'s> View<'s> {
         })
     }
 
-    /// Puts a value down.
+    /// Writes a value.
     #[inline(always)]
     pub(crate) fn put<T: Words>(&self, byte: u32, value: &T) {
         let mut at = byte;
@@ -63,7 +63,7 @@ impl<'s> View<'s> {
         });
     }
 
-    /// What begins at a page of it.
+    /// Returns the view from a page on.
     pub(crate) fn at_page(&self, page: u32) -> Self {
         let first = page as usize * PAGE_UNITS;
         Self {
@@ -73,7 +73,7 @@ impl<'s> View<'s> {
     }
 }
 
-/// Which pages somebody has.
+/// A run of pages in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Held {
     first: usize,
@@ -87,7 +87,7 @@ pub(crate) struct Pages<'s> {
     runs: Runs<'s>,
 }
 
-/// Pages for bytes.
+/// Returns the number of pages for `bytes` bytes.
 pub(crate) const fn pages_for(bytes: u64) -> u32 {
     let pages = bytes.div_ceil(PAGE);
     if pages > u32::MAX as u64 {
@@ -98,7 +98,7 @@ pub(crate) const fn pages_for(bytes: u64) -> u32 {
 }
 
 impl<'s> Pages<'s> {
-    /// The whole pages of some memory, one flag for each.
+    /// Creates an allocator of the whole pages of some memory, with one flag per page.
     pub(crate) fn new(memory: DmaMemory<'s>, taken: &'s mut [bool]) -> Self {
         let memory = whole(memory.into_view());
         let count = memory.units().len() / PAGE_UNITS;
@@ -108,7 +108,7 @@ impl<'s> Pages<'s> {
         }
     }
 
-    /// Takes neighbouring pages, all zero.
+    /// Takes adjacent pages, zeroed.
     pub(crate) fn take(&mut self, pages: u32) -> Result<(View<'s>, Held), BackendError> {
         let count = pages as usize;
         let first = self.runs.take(count).ok_or(BackendError::Resources)?;
@@ -135,7 +135,7 @@ impl<'s> Pages<'s> {
         self.runs.give_back(held.first, held.count);
     }
 
-    /// Takes pages with a directory in front of them: what the device is told, and the pages.
+    /// Takes pages after a directory; returns the directory's bus address and the pages.
     pub(crate) fn take_ring(&mut self, pages: u32) -> Result<(u64, View<'s>, Held), BackendError> {
         if pages > PAGES {
             return Err(BackendError::Resources);
@@ -150,7 +150,7 @@ impl<'s> Pages<'s> {
         Ok((all.bus(), ring, held))
     }
 
-    /// Takes a directory for pages that lie elsewhere: `page_at` says where each is.
+    /// Takes a directory for pages outside; `page_at` returns the bus address of each.
     pub(crate) fn take_directory(
         &mut self,
         pages: u32,
@@ -177,7 +177,7 @@ impl<'s> Pages<'s> {
     }
 }
 
-/// What is left of some memory if the device is to see its first byte at the start of a page.
+/// Returns the part of the memory that starts at a page of the bus.
 fn whole(memory: DmaView<'_>) -> DmaView<'_> {
     let beyond = memory.bus() % PAGE;
     let skipped = if beyond == 0 { 0 } else { PAGE - beyond };
@@ -201,7 +201,7 @@ mod tests {
     fn memory(bytes: usize, bus: u64) -> (DmaMemory<'static>, DmaView<'static>) {
         let units: Vec<DeviceUnit> = (0..bytes / 16).map(|_| DeviceUnit::new()).collect();
         let view = DmaView::new(units.leak(), bus);
-        // SAFETY: there is no device.
+        // SAFETY: no device exists.
         #[expect(unsafe_code)]
         let memory = unsafe { DmaMemory::new(view.units(), bus) };
         (memory, view)
@@ -219,7 +219,7 @@ mod tests {
         };
         view.put(16, &notice);
         assert_eq!(view.get::<Notice>(16), notice);
-        // As a big-endian number the bytes are in the opposite order.
+        // As a big-endian number the word has its bytes reversed.
         let unit = device.seen_at(0x1010, 1).and_then(|units| units.first());
         let first = unit.and_then(|unit| unit.first());
         assert_eq!(first.map(DeviceWord::load), Some(0x0403_0201));
@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn directories_lead_to_their_pages() {
         let flags: &'static mut [bool] = Box::leak(Box::new([false; 8]));
-        // The first page begins behind the first bytes.
+        // The first page starts after the beginning of the memory.
         let mut pages = Pages::new(memory(9 * 4096, 0x10_0010).0, flags);
         let (directory, ring, held) = pages.take_ring(2).expect("a ring");
         assert_eq!((directory, ring.bus()), (0x10_1000, 0x10_3000));

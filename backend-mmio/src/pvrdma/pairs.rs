@@ -1,4 +1,4 @@
-//! Making queue pairs, taking them through their states, and taking them away.
+//! Creation, states and destruction of queue pairs.
 
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering;
@@ -24,10 +24,10 @@ use crate::mlx5::storage::{NO_QUEUE, life_of, next_user_index, taken_from};
 use crate::sideband::Peer;
 use crate::words::RegisterWords;
 
-/// The highest number of a queue pair.
+/// Highest number of a queue pair.
 const NUMBERS: u32 = doorbell::HANDLE;
 
-/// What a queue pair has of everything.
+/// Sizes of a queue pair.
 #[derive(Clone, Copy, Debug)]
 struct Geometry {
     requests: u32,
@@ -48,7 +48,7 @@ impl Geometry {
     }
 }
 
-/// A queue pair that was made, and not yet put in its place.
+/// A queue pair that the device has created, not yet published in its slot.
 pub(super) struct Made<'s, W, H> {
     pub(super) send: PvrdmaSendQueue<'s, H, W>,
     pub(super) receive: Option<PvrdmaReceiveQueue<'s, H, W>>,
@@ -82,7 +82,9 @@ impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, 
         })
     }
 
-    /// Makes a queue pair for a place, without touching what is there.
+    /// Creates a queue pair on the device for an index.
+    ///
+    /// Does not touch the current queue pair of the index.
     pub(super) fn make(
         &mut self,
         place: usize,
@@ -208,7 +210,10 @@ impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, 
         })
     }
 
-    /// Whether a new queue pair can have this number. If not, the device is given up, and halted before its memory is given back.
+    /// Checks the number of a new queue pair.
+    ///
+    /// If it is invalid, gives up on the device and halts it, before the caller gives the memory
+    /// back.
     fn believe(&mut self, number: u32) -> Result<(), BackendError> {
         if number <= NUMBERS && self.place(number).is_none() {
             return Ok(());
@@ -218,7 +223,7 @@ impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, 
         Err(BackendError::Device)
     }
 
-    /// Puts a queue pair in its place.
+    /// Publishes a new queue pair in its slot.
     pub(super) fn settle(&mut self, key: QueuePairKey, made: &Made<'s, W, H>) {
         let life = made.send.work.life;
         let request = &made.send.request;
@@ -252,28 +257,29 @@ impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, 
         }
     }
 
-    /// The device is done with a queue pair; completions of it may still be there.
+    /// Destroys a queue pair on the device; its completions may still be queued.
     pub(super) fn retire(&mut self, key: QueuePairKey) {
         let Some(life) = self.life(key).filter(|life| life.lives()) else {
             return;
         };
         let number = life.number.load(Ordering::Relaxed);
         self.tables.owe_all(life);
-        // What may come is owed before anybody can miss the queue pair, and the device, which may take long, goes last.
+        // Late completions are recorded before a poller can see that the queue pair is gone. The
+        // device call may take long, so it follows.
         life.number.store(NO_QUEUE, Ordering::Release);
-        // One that the device forgot before went through all of this, and its number may be of another by now.
+        // `let_go` has done this for a forgotten queue pair, whose number may name another one now.
         if !self.was_let_go(key) {
             self.destroy(command::DESTROY_QUEUE_PAIR, number);
             self.sideband.forget(number);
         }
     }
 
-    /// Whether the device's queue pair was destroyed before its end.
+    /// Returns true if the device's queue pair was destroyed early, by `let_go`.
     pub(super) fn was_let_go(&self, key: QueuePairKey) -> bool {
         self.pair_states.get(key.0) == Some(&PairState::Forgotten)
     }
 
-    /// Puts new queues in the place of others, whose memory is free then.
+    /// Replaces queues by new ones and frees the memory of the old ones.
     pub(super) fn replace(
         &mut self,
         send: &mut PvrdmaSendQueue<'s, H, W>,
@@ -287,13 +293,15 @@ impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, 
         self.give_back(&old);
     }
 
-    /// The memory of a queue pair that is gone is free.
+    /// Frees the memory of a destroyed queue pair.
     pub(super) fn give_back(&mut self, send: &PvrdmaSendQueue<'s, H, W>) {
         self.pages.give_back(send.held);
         self.slots.give_back(send.held_slots);
     }
 
-    /// The place of the queue pair that the device gives this number: none that it forgot, whose number it may give again.
+    /// Returns the index of the queue pair with a device number.
+    ///
+    /// Excludes queue pairs that the device has forgotten: it may reuse their numbers.
     pub(super) fn place(&self, number: u32) -> Option<usize> {
         let mut lives = self.tables.latest();
         lives.position(|life| {
@@ -302,7 +310,7 @@ impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, 
         })
     }
 
-    /// Takes a queue pair to where it carries data, unless it is there.
+    /// Moves a queue pair to the state that carries data, unless it is there.
     pub(super) fn make_ready(
         &mut self,
         number: u32,
@@ -323,7 +331,7 @@ impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, 
         Ok(())
     }
 
-    /// Takes a queue pair to where it flushes, unless it is there.
+    /// Moves a queue pair to the error state, unless it is there.
     pub(super) fn make_failed(&mut self, number: u32) {
         let Some(place) = self.place(number) else {
             return;
@@ -331,7 +339,7 @@ impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, 
         let state = self.pair_states.get_mut(place);
         if let Some(state) = state.filter(|state| **state != PairState::Failed) {
             *state = PairState::Failed;
-            // One that does not get there flushes nothing.
+            // If the transition fails, the device flushes nothing.
             let flushes = self.bring(number, state::ERROR, None).is_ok() && self.flushes;
             if !flushes && !self.tables.is_faulty() {
                 self.let_go(place, number);
@@ -339,12 +347,12 @@ impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, 
         }
     }
 
-    /// Has the device forget a queue pair in error, whose descriptors the driver completes from here on.
+    /// Destroys a failed queue pair on the device; the driver then completes its descriptors.
     fn let_go(&mut self, place: usize, number: u32) {
         let Some(life) = self.tables.latest_at(place) else {
             return;
         };
-        // What is under way may still come, beside what the driver makes of it.
+        // Completions already under way may arrive in addition to those of the driver.
         self.tables.owe_all(life);
         life.expected.store(NO_QUEUE, Ordering::Release);
         if let Some(state) = self.pair_states.get_mut(place) {

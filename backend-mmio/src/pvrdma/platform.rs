@@ -1,4 +1,4 @@
-//! What a platform brings together.
+//! Parts that a platform supplies.
 
 use dat_core::backend::RequestKey;
 
@@ -8,116 +8,132 @@ use crate::hal::DmaMemory;
 use crate::mlx5::{CompletionQueueSlot, LentState, QueuePairSlot, RequestSlot, SharedReceiveSlot};
 use crate::sideband::{Peer, Sideband};
 
-/// Where the device finds consumer memory.
+/// The device's view of consumer memory.
 ///
 /// # Safety
-/// [`Backend`](dat_core::backend::Backend) asks it of the driver, which has it from here:
-/// - The device that is driven touches consumer memory only inside of regions that were made and not destroyed, as far as
-///   their rights allow, and other memory only where the driver's descriptors say.
-/// - It reaches the bytes of the page at a bus address exactly as the processor reaches those at the address that was asked for.
+/// The driver's [`Backend`](dat_core::backend::Backend) implementation relies on these obligations:
+/// - The device accesses consumer memory only within regions that were created and not destroyed,
+///   as far as their rights allow. It accesses other memory only where the driver's descriptors
+///   direct it.
+/// - At the bus address of a page, the device accesses exactly the bytes that the processor
+///   accesses at the given address.
 #[expect(unsafe_code)]
-// UNSAFETY: what a device does to memory is beyond the compiler.
+// UNSAFETY: the compiler cannot check how a device accesses memory.
 pub unsafe trait Mapping {
-    /// Where the device sees the page of 4 KiB that an address of the consumer's memory is on, if it can; asked for once, when a region of it
-    /// is made, and valid until the region is destroyed.
+    /// Returns the bus address of the 4 KiB page that contains an address, if any.
+    ///
+    /// The driver asks once, when it creates a region of the page. The result must be valid until
+    /// the region is destroyed.
     fn page(&self, address: *const u8) -> Option<u64>;
 }
 
-/// A sideband that leaves the states of queue pairs to the driver, and tells who the peers are.
+/// A connection manager that leaves queue pair states to the driver and names the peers.
 ///
-/// The driver makes a queue pair ready before it accepts, and, on the side that asked, before it passes `Established` on: what
-/// implements this tells neither side's consumer that the connection stands before the other side is ready to receive. One that names nobody
-/// who asks has the side that accepts made ready when `Established` is told there; what comes before is repeated by the device.
+/// The driver makes a queue pair ready before it accepts. On the requesting side it does so before
+/// it forwards `Established`. An implementation reports the connection to the consumer of neither
+/// side before the other side is ready to receive. If `asking` returns `None`, the driver makes the
+/// accepting side ready when `Established` is reported there; the device repeats messages that came
+/// too early.
 pub trait Rendezvous: Sideband {
-    /// The peer of a queue pair that `Established` was just reported of.
+    /// Returns the peer of a queue pair for which `Established` was just reported.
     fn peer(&self, queue_pair: u32) -> Option<Peer>;
 
-    /// The one who asks for a connection; none if it is named with `Established`.
+    /// Returns the peer that requests a connection; `None` if `peer` names it later.
     fn asking(&self, request: RequestKey) -> Option<Peer>;
 }
 
-/// What a platform brings together to make a device.
+/// Parts of a device that a platform supplies.
 #[derive(Debug)]
 pub struct Parts<'s, W, M, S, H> {
-    /// What it is called.
+    /// Name of the adapter.
     pub name: &'static str,
-    /// Its registers.
+    /// The registers.
     pub registers: W,
-    /// Its page of doorbells.
+    /// The page of doorbells.
     pub doorbells: W,
-    /// The number of that page on the bus.
+    /// Page number of the doorbell page on the bus.
     pub doorbell_page: u64,
-    /// Where it finds consumer memory.
+    /// The device's view of consumer memory.
     pub mapping: M,
-    /// Its channel for connections.
+    /// The connection manager.
     pub sideband: S,
-    /// The platform.
+    /// The platform's barriers.
     pub hal: H,
-    /// The address of its port.
+    /// Address of the port.
     pub address: [u32; 4],
-    /// Segments of a request at most, whatever the device says that it has.
+    /// Most segments of a request, if the device supports as many.
     pub segments: u32,
-    /// Completions that every queue has room for at least: none of them can be made larger when more comes to complete on it.
+    /// Minimum capacity of each completion queue; the device cannot enlarge one.
     pub completions: u32,
-    /// Buffers that every shared receive queue has room for at least: the device makes none larger, so that they grow within that room
-    /// alone. It counts once for each of them in memory and in [`Storage::requests`]; one that there is not so much left for has room for
-    /// what it was asked for, and does not grow.
+    /// Minimum capacity of each shared receive queue, in buffers.
+    ///
+    /// The device cannot enlarge a queue, so a queue grows only within its capacity. Every shared
+    /// receive queue takes this capacity from `memory` and from [`Storage::requests`]. If less is
+    /// left, a queue gets room for the requested size only and does not grow.
     pub shared_buffers: u32,
-    /// Whether it completes what is posted on a queue pair in error. QEMU's does not: then the driver destroys the queue pair of the
-    /// device instead, and completes what is left.
+    /// Set if the device completes requests of a queue pair in the error state.
+    ///
+    /// QEMU's does not. The driver then destroys the device's queue pair and completes its
+    /// requests.
     pub flushes: bool,
-    /// The words that the platform has its interrupts write into, if it does. Then the rings of events are looked at when one was written, and
-    /// otherwise now and then only. [`MessageWords`](super::MessageWords) says what memory they have to be in.
+    /// The words that interrupts write, if the platform uses them.
+    ///
+    /// The driver then polls the event rings after a message, and otherwise only at intervals.
+    /// [`MessageWords`](super::MessageWords) states the requirements for their memory.
     pub messages: Option<LentMessages<'s>>,
-    /// Memory that it shares; whole pages of it are used.
+    /// Memory shared with the device; the driver uses whole pages.
     pub memory: DmaMemory<'s>,
 }
 
-/// Place for one region.
+/// Slot for one region.
 #[derive(Debug, Default)]
 pub struct RegionSlot {
-    /// What the device calls it, and the pages of its directory.
+    /// Handle of the region and pages of its directory.
     pub(crate) made: Option<(u32, Held)>,
 }
 
 impl RegionSlot {
-    /// No region.
+    /// A slot without region.
     pub const EMPTY: Self = Self { made: None };
 }
 
-/// How far a queue pair has come.
+/// State of a queue pair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PairState {
-    /// It takes receives.
+    /// Accepts receives.
     #[default]
     Initialised,
-    /// It carries data.
+    /// Carries data.
     Ready,
-    /// It flushes.
+    /// Flushes requests.
     Failed,
-    /// The device's is destroyed, and what it was called means another; the driver flushes.
+    /// Destroyed on the device, where its number may name another; the driver flushes.
     Forgotten,
 }
 
-/// Storage for a device, as much of everything as it is to have at most. What is in it is forgotten when a device begins.
+/// Storage for a device; the slice lengths limit its objects.
+///
+/// A new driver discards the contents.
 #[derive(Debug)]
 pub struct Storage<'s> {
-    /// What is known of the device.
+    /// State of the device.
     pub state: LentState<'s>,
-    /// Two for each queue pair; at most 8192.
+    /// Two slots per queue pair; at most 8192.
     pub queue_pairs: &'s mut [QueuePairSlot],
-    /// One for each queue pair.
+    /// One state per queue pair.
     pub pair_states: &'s mut [PairState],
-    /// By the numbers of event dispatchers: as many as those.
+    /// One slot per event dispatcher, indexed by its number.
     pub completion_queues: &'s mut [CompletionQueueSlot],
-    /// Shared receive queues.
+    /// One slot per shared receive queue.
     pub shared_receive_queues: &'s mut [SharedReceiveSlot],
-    /// Regions.
+    /// One slot per region.
     pub regions: &'s mut [RegionSlot],
-    /// For the places of all send and receive queues; of each shared one as many as [`Parts::shared_buffers`], if it was asked for fewer.
+    /// One slot per descriptor of each send and receive queue.
+    ///
+    /// A shared receive queue takes at least [`Parts::shared_buffers`] slots.
     pub requests: &'s mut [RequestSlot],
-    /// One flag for every 16 of `requests`.
+    /// One flag per 16 of `requests`.
     pub requests_taken: &'s mut [bool],
-    /// One flag for every page of memory that the device shares.
+    /// One flag per page of memory shared with the device.
     pub pages_taken: &'s mut [bool],
 }

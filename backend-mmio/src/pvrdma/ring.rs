@@ -1,4 +1,4 @@
-//! A ring that the driver fills: descriptors of one size, and a page that says how many there are.
+//! Rings that the driver fills: descriptors of one size and a state page.
 
 use core::marker::PhantomData;
 
@@ -14,27 +14,27 @@ use crate::words::RegisterWords;
 /// The driver's side of a ring of requests or receives.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ring<'s> {
-    /// The page of its state, and where its producer is in it.
+    /// The state page, and the offset of the producer index in it.
     pub(crate) state: View<'s>,
     pub(crate) producer: u32,
-    /// Its descriptors.
+    /// The descriptors.
     pub(crate) descriptors: View<'s>,
-    /// Bytes of a descriptor, and of what comes before its pieces.
+    /// Bytes of a descriptor, and of its header before the segments.
     pub(crate) stride: u32,
     pub(crate) header: u32,
-    /// Descriptors, a power of two; and those that were put down, which runs freely.
+    /// Number of descriptors, a power of two; `head` counts completed ones and wraps at 2^32.
     pub(crate) entries: u32,
     pub(crate) head: u32,
 }
 
 impl Ring<'_> {
-    /// Where the next descriptor is.
+    /// Returns the offset of the next descriptor.
     #[inline(always)]
     fn next(&self) -> u32 {
         (self.head & self.entries.wrapping_sub(1)).wrapping_mul(self.stride)
     }
 
-    /// Puts down a piece of the next descriptor; nothing where it has no room.
+    /// Writes a segment of the next descriptor; ignores it if the descriptor has no room.
     #[inline(always)]
     pub(crate) fn piece(&self, place: u32, segment: Segment) {
         let offset = self.header.saturating_add(place.saturating_mul(16));
@@ -50,14 +50,16 @@ impl Ring<'_> {
             .put(self.next().wrapping_add(offset), &piece);
     }
 
-    /// Puts down what begins the next descriptor, which is complete then.
+    /// Writes the header of the next descriptor, which completes it.
     #[inline(always)]
     pub(crate) fn complete(&mut self, header: &impl Words) {
         self.descriptors.put(self.next(), header);
         self.head = self.head.wrapping_add(1);
     }
 
-    /// Has the device see all that is complete. Indices of the device run to twice the size.
+    /// Makes all complete descriptors visible to the device.
+    ///
+    /// The device's indices wrap at twice the size.
     #[inline(always)]
     pub(crate) fn publish<H: Hal>(&self) {
         H::to_device();
@@ -67,18 +69,18 @@ impl Ring<'_> {
     }
 }
 
-/// What the driver remembers of the descriptors of a ring.
+/// The driver's records of the descriptors of a ring.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Posted<'s> {
     pub(crate) cell: &'s QueueCell,
-    /// One for each descriptor.
+    /// One slot per descriptor.
     pub(crate) slots: &'s [RequestSlot],
-    /// The oldest when it was last looked for.
+    /// Cached index of the oldest pending descriptor; reloaded when the ring looks full.
     pub(crate) tail: u32,
 }
 
 impl Posted<'_> {
-    /// Whether there is room for another one in a ring of so many, of which `head` were put down.
+    /// Returns true if a ring of `entries` descriptors has room after `head` posted ones.
     #[inline(always)]
     pub(crate) fn has_room(&mut self, head: u32, entries: u32) -> bool {
         if head.wrapping_sub(self.tail) < entries {
@@ -88,7 +90,7 @@ impl Posted<'_> {
         head.wrapping_sub(self.tail) < entries
     }
 
-    /// Remembers the descriptor at an index, which is the newest.
+    /// Records the newest descriptor, at `index`.
     #[inline(always)]
     pub(crate) fn remember(&self, index: u32, entries: u32, token: u64, length: u32) {
         let place = index & entries.wrapping_sub(1);
@@ -99,7 +101,7 @@ impl Posted<'_> {
     }
 }
 
-/// A queue of a queue pair as its poster sees it: for requests, or for receives.
+/// A send or receive queue of a queue pair, as its poster accesses it.
 #[derive(Debug)]
 pub(crate) struct WorkRing<'s, H, W> {
     pub(crate) hal: PhantomData<fn() -> H>,
@@ -114,20 +116,20 @@ pub(crate) struct WorkRing<'s, H, W> {
 }
 
 impl<H: Hal, W: RegisterWords> WorkRing<'_, H, W> {
-    /// Whether there is room for a descriptor of so many segments.
+    /// Returns true if a descriptor of `segments` segments has room.
     #[inline(always)]
     pub(crate) fn has_room(&mut self, segments: usize) -> bool {
         let Ring { head, entries, .. } = self.ring;
         segments <= self.segments as usize && self.posted.has_room(head, entries)
     }
 
-    /// What the next descriptor is called in its completion.
+    /// Returns the name of the next descriptor in its completion.
     #[inline(always)]
     pub(crate) fn next_name(&self) -> u64 {
         name(self.user_index, self.ring.head)
     }
 
-    /// Puts down what begins the next descriptor, and remembers it.
+    /// Writes the header of the next descriptor and records it.
     #[inline(always)]
     pub(crate) fn post(&mut self, header: &impl Words, token: u64, length: u32) {
         let (index, entries) = (self.ring.head, self.ring.entries);
@@ -135,7 +137,7 @@ impl<H: Hal, W: RegisterWords> WorkRing<'_, H, W> {
         self.posted.remember(index, entries, token, length);
     }
 
-    /// Has the device see what was posted, if it is still there for it.
+    /// Publishes the posted descriptors and rings the doorbell, if the device still has them.
     #[inline(always)]
     pub(crate) fn tell(&self, which: u32) {
         if !self.state.is_faulty() && !is_forgotten(self.life) {
@@ -146,17 +148,19 @@ impl<H: Hal, W: RegisterWords> WorkRing<'_, H, W> {
     }
 }
 
-/// What a descriptor of a queue pair is called in its completion: the queue pair's name of this life, and the index.
+/// Returns the name of a descriptor: user index of the queue pair, and index.
 #[inline(always)]
 pub(crate) fn name(user_index: u32, index: u32) -> u64 {
     u64::from(user_index) << 32 | u64::from(index)
 }
 
-/// The bit in the names of descriptors of shared queues.
+/// Marks names of descriptors of shared receive queues.
 pub(crate) const SHARED: u64 = 1 << 63;
 
-/// What a buffer of a shared queue is called in its completion: how many queues there were where this one is, as far as there are
-/// bits; where it is; and the place of the buffer.
+/// Returns the name of a buffer of a shared receive queue.
+///
+/// It consists of the low 15 bits of the slot's generation, the index of the queue, and the index
+/// of the buffer.
 pub(crate) const fn shared_name(life: u32, queue: u16, place: u32) -> u64 {
     SHARED | (life as u64 & 0x7FFF) << 48 | (queue as u64) << 32 | place as u64
 }

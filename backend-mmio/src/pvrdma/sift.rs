@@ -1,23 +1,24 @@
-//! Looking for something among reports without losing the others.
+//! Removal of certain reports without losing the others.
 
 use super::device::Report;
 
-/// Reports that are kept back at most.
+/// Most reports that are kept.
 pub(crate) const KEPT: usize = 64;
 
-/// What came of it.
+/// Result of a removal.
 #[derive(Debug)]
 pub(crate) struct Sifted {
-    /// The others, in their order.
+    /// The other reports, in their order.
     pub(crate) kept: [Option<Report>; KEPT],
-    /// Whether what was looked for was there.
+    /// Set if a sought report was found.
     pub(crate) found: bool,
-    /// Whether there were more than there can have been: more came while they were taken.
+    /// Set if more reports came than can have been pending: new ones arrived meanwhile.
     pub(crate) endless: bool,
 }
 
-/// Takes reports, `most` and one more if there is no end to them, and throws away those that are looked for. It ends as well
-/// where no more of the others can be kept.
+/// Takes up to `most` reports and one more, and drops those equal to `sought`.
+///
+/// Stops early if no report is left, or if no further report could be kept.
 pub(crate) fn sift(
     sought: Report,
     most: usize,

@@ -1,14 +1,14 @@
-//! Runs of request slots.
+//! Allocator of request slots, in runs.
 
 use dat_core::backend::BackendError;
 
 use crate::mlx5::storage::RequestSlot;
 use crate::runs::Runs;
 
-/// Request slots that are given out together.
+/// Request slots per flag.
 const GRAIN: usize = 16;
 
-/// Which slots a queue has.
+/// The slots of a queue.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HeldSlots {
     first: usize,
@@ -23,7 +23,7 @@ pub(crate) struct Slots<'s> {
 }
 
 impl<'s> Slots<'s> {
-    /// Of one flag for every 16 slots.
+    /// Creates an allocator with one flag per 16 slots.
     pub(crate) fn new(slots: &'s [RequestSlot], taken: &'s mut [bool]) -> Self {
         Self {
             slots,
@@ -31,7 +31,7 @@ impl<'s> Slots<'s> {
         }
     }
 
-    /// Takes so many: where they begin, and themselves.
+    /// Takes `slots` slots; returns the index of the first one and the slots.
     pub(crate) fn take(
         &mut self,
         slots: u32,

@@ -1,4 +1,4 @@
-//! The driver on a device that writes what a test tells it to, when a test tells it to.
+//! Tests of the driver on the scripted device.
 
 use std::boxed::Box;
 use std::cell::Cell;
@@ -17,7 +17,7 @@ use dat_core::backend::{
 use dat_core::flags::{DtoStatus, MemoryPrivileges};
 use dat_core::time::Instant;
 
-/// What is flushed while a queue pair is being destroyed is no lie, whoever polls it then.
+/// A completion that is flushed during the queue pair's destruction is not a fault.
 #[test]
 fn completions_may_be_polled_while_their_queue_pair_goes() {
     let mut bench = Bench::new();
@@ -60,7 +60,8 @@ fn completions_may_be_polled_while_their_queue_pair_goes() {
     assert_ne!(shared.user_index.get(), index, "a life of its own");
     backend.destroy_queue_pair(key, send, Some(receive));
     assert_eq!((polls.get(), state.fault()), (2, None));
-    // Three requests and three receives were posted: two of each came, so there is room for two more, and no third.
+    // Three requests and three receives were posted, and two of each completed. Two more late
+    // completions are accepted, and a third is not.
     for _ in 0..2 {
         write(CompletionKind::FAILED_REQUEST, 2, Syndrome::FLUSHED);
         assert!(
@@ -83,7 +84,9 @@ fn completions_may_be_polled_while_their_queue_pair_goes() {
     assert_eq!(state.fault(), Some(DeviceFault::UnknownQueuePair));
 }
 
-/// What a peer can cause of a receive is no lie of the device: messages with a number are messages, and a write with one fails the
+/// Completions that a peer can cause are not faults of the device.
+///
+/// A message with an immediate value is a message. A write with an immediate value fails the
 /// receive that it took.
 #[test]
 fn a_peer_cannot_end_the_adapter() {
@@ -101,14 +104,14 @@ fn a_peer_cannot_end_the_adapter() {
         assert_eq!(bench.poll(), Some((token, status, length)), "{kind:?}");
     }
     assert_eq!(bench.state.fault(), None);
-    // Longer than the buffer it is a lie still.
+    // Beyond the length of the buffer it is a fault.
     bench.post_receive(9, 7).expect("room");
     bench.complete(CompletionKind::RECEIVE_IMMEDIATE, 4);
     assert_eq!(bench.poll(), None);
     assert_eq!(bench.state.fault(), Some(DeviceFault::ImpossibleLength));
 }
 
-/// A kind that neither a request nor a peer has is a lie.
+/// A completion of a kind without a cause is a fault.
 #[test]
 fn other_kinds_end_it() {
     for kind in [6, 7, 8, 9, 10, 11, 12] {
@@ -121,7 +124,7 @@ fn other_kinds_end_it() {
     }
 }
 
-/// Completions that hold data, or that are compressed, are not what was asked for.
+/// Compressed completions and completions with message data are faults.
 #[test]
 fn completions_of_other_formats_end_it() {
     for format in 1..4_u32 {
@@ -140,7 +143,7 @@ fn completions_of_other_formats_end_it() {
     }
 }
 
-/// A piece whose count has the bit that means something else is refused, and leaves the queue as it was.
+/// A segment with bit 31 of its length set is refused; the queue is unchanged.
 #[test]
 fn pieces_are_no_longer_than_their_count() {
     let mut bench = Bench::new();
@@ -174,7 +177,7 @@ fn pieces_are_no_longer_than_their_count() {
     assert_eq!(done, [Some(2), Some(3)]);
 }
 
-/// What lies behind a window is one piece, which can only be so long; a bind that is refused leaves the key as it was.
+/// A window is limited to one segment; a refused bind leaves the key unchanged.
 #[test]
 fn windows_are_no_longer_than_what_lies_behind_them() {
     let mut bench = Bench::new();
@@ -197,7 +200,9 @@ fn windows_are_no_longer_than_what_lies_behind_them() {
     assert_eq!(bench.send.bind(&request(LONGEST_WINDOW)), Ok(0x102));
 }
 
-/// Before the device is halted nothing that is posted comes back, and no register is written from the first lie on.
+/// No request is flushed before the device is halted.
+///
+/// From the first fault on no register is written.
 #[test]
 fn nothing_is_flushed_before_the_device_is_halted() {
     let mut bench = Bench::new();
@@ -221,7 +226,7 @@ fn nothing_is_flushed_before_the_device_is_halted() {
     assert!(matches!(told, Some(ControlEvent::DeviceFailed)), "{told:?}");
     assert_eq!(bench.shared.halted.get(), 1);
     assert_eq!(bench.backend.next_deadline(), None);
-    // Who armed is told.
+    // The armed queue gets an event.
     let told = bench.backend.poll_control(now);
     let armed = matches!(told, Some(ControlEvent::Completions { queue: 0 }));
     assert!(armed, "{told:?}");
@@ -237,7 +242,7 @@ fn nothing_is_flushed_before_the_device_is_halted() {
     assert_eq!(bench.shared.halted.get(), 1);
 }
 
-/// Events of what is not there keep nobody for ever, and neither source keeps the other waiting.
+/// Events of unknown objects end a call, and neither source delays the other.
 #[test]
 fn events_of_nothing_come_to_an_end() {
     for endless in [[true, false], [false, true], [true, true]] {
@@ -258,8 +263,9 @@ fn events_of_nothing_come_to_an_end() {
     }
 }
 
-/// The record is stored before a fence, and the fence is before the doorbell: one of the processor where the window may gather
-/// stores, whatever is written there.
+/// The record is stored before a fence, and the fence comes before the doorbell.
+///
+/// A write-combining window gets a processor fence, whatever is written to it.
 #[test]
 fn doorbells_are_behind_the_fence_of_their_window() {
     let mut bench = Bench::new();
@@ -290,7 +296,7 @@ fn doorbells_are_behind_the_fence_of_their_window() {
     assert_eq!(whole, gathered(3));
 }
 
-/// The device has no receive ring of less than 64 bytes.
+/// The device requires a receive ring of at least 64 bytes.
 #[test]
 fn receive_rings_have_a_block_at_least() {
     let mut bench = Bench::new();
@@ -313,7 +319,9 @@ fn receive_rings_have_a_block_at_least() {
     }
 }
 
-/// Each key of a window is another one until it takes no bind any more, and none is the device's own. An unbind is never refused.
+/// A window's keys are all different and differ from the device's, until binds are refused.
+///
+/// An unbind is never refused.
 ///
 /// Spec: RMB-10, RMB-21
 #[test]
@@ -341,7 +349,8 @@ fn keys_of_a_window_never_come_twice() {
             assert!(bench.poll().is_some());
             index = index.wrapping_add(3);
         }
-        // With others under way it has all; else as many as may follow at once are left.
+        // With other binds under way all keys are used; else enough are left for the binds that may
+        // follow at once.
         assert_eq!(keys.len(), if under_way { 256 } else { 253 });
         assert!(bench.backend.needs_renewal(window, false));
         for _ in 0..5 {

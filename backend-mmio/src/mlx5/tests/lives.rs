@@ -1,4 +1,4 @@
-//! Queue pairs that are reset and destroyed while somebody looks, and adapters that begin anew.
+//! Resets and destruction of queue pairs during polls, and reuse of storage.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,8 +14,10 @@ use crate::DeviceFault;
 use crate::mlx5::defs::{CompletionKind, Syndrome};
 use crate::mlx5::{DeviceEvent, State};
 
-/// Whoever looked at a completion before its queue pair was reset, and takes it afterwards, on another thread, takes nothing
-/// from the new life, neither of a request nor of a receive.
+/// A poll of a completion from before a reset takes nothing of the new generation.
+///
+/// Another thread found the completion before the reset and takes it afterwards. Holds for requests
+/// and for receives.
 #[test]
 fn a_look_at_an_earlier_life_takes_nothing_from_the_next() {
     for kind in [CompletionKind::REQUEST, CompletionKind::RECEIVE] {
@@ -38,7 +40,7 @@ fn a_look_at_an_earlier_life_takes_nothing_from_the_next() {
         backend
             .reset_queue_pair(*key, send, Some(receive))
             .expect("a reset");
-        // The other thread goes on: it had found the queue, and the oldest on it.
+        // The other thread continues: it has found the queue and its oldest descriptor.
         queue.set_tail(1);
         bench.completions.borrow_mut().advance();
         for token in 2..5 {
@@ -54,8 +56,9 @@ fn a_look_at_an_earlier_life_takes_nothing_from_the_next() {
     }
 }
 
-/// A buffer of a shared queue that a reset flushed, and that is polled after it, is told to the core, and its place is
-/// posted again.
+/// A shared buffer that a reset flushed returns, and its slot is reused.
+///
+/// The buffer is polled after the reset.
 #[test]
 fn a_shared_buffer_comes_back_behind_a_reset() {
     const BUFFERS: u64 = 7;
@@ -85,12 +88,12 @@ fn a_shared_buffer_comes_back_behind_a_reset() {
     buffers
         .post_one(segment(8), &one_more)
         .expect("the place that came back");
-    // It comes back once.
+    // It returns once.
     bench.writer()(CompletionKind::FAILED_RECEIVE, 5, Syndrome::FLUSHED);
     bench.writer()(CompletionKind::FAILED_RECEIVE, 5, Syndrome::FLUSHED);
     assert_eq!(bench.poll(), Some((5, DtoStatus::Flushed, 0)));
     assert_eq!(bench.poll(), None);
-    // What is left behind by takers of a shared queue that is gone is none of the next one's.
+    // Late completions of a destroyed shared queue do not affect the next one.
     bench
         .backend
         .destroy_queue_pair(taker.key, taker.send, taker.receive);
@@ -108,7 +111,8 @@ fn a_shared_buffer_comes_back_behind_a_reset() {
     assert_eq!(bench.state.fault(), None);
 }
 
-/// The sideband hears of every queue pair that goes, by reset, change or end.
+/// Resets, modifications and destructions make the connection manager forget the queue pair.
+/// pair.
 #[test]
 fn the_sideband_forgets_what_is_gone() {
     let bench = Bench::new();
@@ -142,7 +146,9 @@ impl Wake for Count {
     }
 }
 
-/// The first fault wakes whoever is to drive progress, once, whether a poll finds it or the device reports it.
+/// The first fault wakes the waker once.
+///
+/// A poll finds it, or the device reports it.
 #[test]
 fn the_first_fault_wakes_somebody() {
     for reported in [false, true] {
@@ -164,7 +170,7 @@ fn the_first_fault_wakes_somebody() {
     }
 }
 
-/// Completions that were lost are a fault; what is said of a queue that is not there is not heard.
+/// Lost completions are a fault, unless the reported queue does not exist.
 #[test]
 fn lost_completions_end_it() {
     let mut bench = Bench::new();
@@ -178,7 +184,7 @@ fn lost_completions_end_it() {
     assert_eq!(bench.state.fault(), Some(DeviceFault::Overrun));
 }
 
-/// Storage that another adapter left behind, faulty and with objects in it, is as good as new.
+/// Storage that a faulty adapter left with objects in it works like new storage.
 #[test]
 fn storage_is_used_again() {
     let mut bench = Bench::new();
@@ -197,7 +203,9 @@ fn storage_is_used_again() {
     );
 }
 
-/// Rings and records lie where no entry is across a line of the device, wherever the memory begins.
+/// No entry of a ring or record crosses a line of the device.
+///
+/// This holds for every start address of the memory.
 #[test]
 fn rings_lie_on_lines() {
     for bus in [0x1000, 0x1010, 0x10F0, u64::from(u32::MAX) - 0xF] {
@@ -207,6 +215,6 @@ fn rings_lie_on_lines() {
             "{bus:#x}: {ring:#x}"
         );
     }
-    // Memory that does not even lie on a unit is none.
+    // Memory that is not aligned to a unit is unusable.
     assert_eq!(Bench::try_at(0x1008), None);
 }

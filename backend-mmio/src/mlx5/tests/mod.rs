@@ -1,4 +1,4 @@
-//! The driver on a device that is played.
+//! Tests of the driver on a scripted device.
 
 mod device;
 mod lives;

@@ -1,4 +1,4 @@
-//! A device that writes what a test tells it to, when a test tells it to, and the driver on it.
+//! A scripted device, which writes on a test's command, and the driver on it.
 
 use core::ptr::NonNull;
 use std::boxed::Box;
@@ -29,20 +29,20 @@ pub(crate) const PAIR: u32 = 0xAB_CDEF;
 pub(crate) const ENTRIES: u32 = 16;
 pub(crate) const BUS: u64 = 0x1000;
 
-/// What happens around a doorbell, with the send record as it is at that moment.
+/// A step around a doorbell, with the value of the send record at that moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Memory is ordered before an uncached register.
+    /// Barrier between memory and an uncached register.
     Ordered(u32),
-    /// Memory is ordered before a register whose stores are gathered.
+    /// Barrier between memory and a write-combining register.
     Gathered(u32),
     Written(u32),
-    /// What was stored to a register is on its way.
+    /// Flush of register stores.
     Flushed(u32),
 }
 
 std::thread_local! {
-    /// The send record that a test looks at, and what happened since.
+    /// The send record that a test observes, and the steps since.
     static RECORD: Cell<Option<&'static DeviceWord>> = const { Cell::new(None) };
     static STEPS: RefCell<Vec<Step>> = const { RefCell::new(Vec::new()) };
 }
@@ -53,12 +53,12 @@ fn happens(step: fn(u32) -> Step) {
     }
 }
 
-/// There is one thread, and no device.
+/// Barriers for one thread without a device.
 #[derive(Clone, Debug)]
 pub(crate) struct NoHal;
 
-#[expect(unsafe_code, reason = "there is no device")]
-// SAFETY: whoever plays the device does so on the thread of the driver.
+#[expect(unsafe_code, reason = "no device exists")]
+// SAFETY: the scripted device runs on the driver's thread.
 unsafe impl Hal for NoHal {
     const COHERENT: bool = true;
 
@@ -83,7 +83,7 @@ unsafe impl Hal for NoHal {
     fn synchronise(&self, _direction: SyncDirection, _address: u64, _length: u64) {}
 }
 
-/// Counts what is written to registers.
+/// Counts register writes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Registers(pub(crate) Rc<Cell<u32>>);
 
@@ -94,34 +94,34 @@ impl RegisterIo for Registers {
     }
 }
 
-/// What a test and its device share.
+/// State that a test shares with its device.
 #[derive(Default)]
 pub(crate) struct Shared {
-    /// The first completion queue, and the entries that were written to it.
+    /// Bus address of the first completion queue; `written` counts its written entries.
     pub(crate) ring: Cell<u64>,
     pub(crate) written: Cell<u32>,
-    /// What the queue pair is called in completions that are written now; and all that are there are called, the oldest first.
+    /// User index for new completions; `lives` holds those of all queue pairs, oldest first.
     pub(crate) user_index: Cell<u32>,
     pub(crate) lives: RefCell<VecDeque<u32>>,
     pub(crate) halted: Cell<u32>,
-    /// Where the queue pair that was made last has its record, and what its receive queue is like.
+    /// Bus address of the record of the newest queue pair; `receives` is its receive geometry.
     pub(crate) record: Cell<u64>,
     pub(crate) receives: Cell<[u32; 2]>,
-    /// Most buffers that a shared receive queue of the device has.
+    /// Most buffers of a shared receive queue.
     pub(crate) shared_buffers: Cell<u32>,
-    /// Queue pairs that the sideband was told to forget.
+    /// Number of queue pairs that the connection manager forgot.
     pub(crate) forgotten: Cell<u32>,
-    /// What happens while a queue pair is destroyed.
+    /// Called during the destruction of a queue pair.
     pub(crate) on_destroy: RefCell<Option<Box<dyn FnMut()>>>,
     pub(crate) events: RefCell<VecDeque<DeviceEvent>>,
-    /// Events of nothing go on for ever.
+    /// Set for endless events of unknown objects: of connections, of the device.
     pub(crate) endless: Cell<[bool; 2]>,
 }
 
 pub(crate) struct Played(pub(crate) Rc<Shared>);
 
-#[expect(unsafe_code, reason = "there is no device")]
-// SAFETY: nothing touches consumer memory.
+#[expect(unsafe_code, reason = "no device exists")]
+// SAFETY: the device accesses no consumer memory.
 unsafe impl Control for Played {
     fn limits(&self) -> Limits {
         Limits {
@@ -265,7 +265,7 @@ pub(crate) type Completions = MmioCompletionQueue<'static, NoHal, Registers>;
 pub(crate) type Sends = MmioSendQueue<'static, NoHal, Registers>;
 pub(crate) type Receives = MmioReceiveQueue<'static, NoHal>;
 
-/// What adapters are made over, one after the other.
+/// Memory and storage that adapters use one after the other.
 struct Lent {
     units: &'static [DeviceUnit],
     state: NonNull<State>,
@@ -274,7 +274,7 @@ struct Lent {
     shared_receive_queues: NonNull<[SharedReceiveSlot]>,
     requests: NonNull<[RequestSlot]>,
     windows: NonNull<[WindowSlot]>,
-    /// Most buffers of a shared receive queue, and those that each has room for if there is as much.
+    /// Device limit of buffers per shared receive queue, and minimum capacity of each.
     shared_buffers: [u32; 2],
 }
 
@@ -283,7 +283,7 @@ impl Lent {
         Self::sized(state, 1 << 13, 1 << 10, [16, 0])
     }
 
-    /// With memory of so many units, for so many requests.
+    /// Allocates memory of `units` units and slots for `requests` requests.
     fn sized(state: State, units: usize, requests: usize, shared_buffers: [u32; 2]) -> Self {
         Self {
             units: slots(units, DeviceUnit::new),
@@ -297,13 +297,13 @@ impl Lent {
         }
     }
 
-    #[expect(unsafe_code, reason = "memory that no device sees")]
+    #[expect(unsafe_code, reason = "no device accesses the memory")]
     fn memory(&self, bus: u64) -> DmaMemory<'static> {
-        // SAFETY: there is no device.
+        // SAFETY: no device exists.
         unsafe { DmaMemory::new(self.units, bus) }
     }
 
-    #[expect(unsafe_code, reason = "leaked storage that is lent anew")]
+    #[expect(unsafe_code, reason = "leaked storage is lent again")]
     fn adapter(&mut self, bus: u64) -> (Backend, Rc<Shared>, Registers, &'static State) {
         let [most, room] = self.shared_buffers;
         let shared = Rc::new(Shared::default());
@@ -317,7 +317,8 @@ impl Lent {
             shared_buffers: room,
             memory: self.memory(bus),
         };
-        // SAFETY: all of it was leaked, and whoever calls again has dropped the adapter of before with its queues.
+        // SAFETY: everything is leaked. A caller that calls again has dropped the earlier adapter
+        // and its queues.
         let (storage, state) = unsafe {
             let (lent, state) = self.state.as_mut().lend();
             let storage = Storage {
@@ -336,13 +337,13 @@ impl Lent {
     }
 }
 
-/// A queue pair all of which completes on one queue.
+/// A queue pair whose requests and receives complete on one queue.
 pub(crate) struct Bench {
     pub(crate) backend: Backend,
     pub(crate) shared: Rc<Shared>,
     pub(crate) registers: Registers,
     pub(crate) memory: DmaView<'static>,
-    /// What the queue pair was asked to be.
+    /// Parameters of the queue pair.
     pub(crate) request: QueuePairRequest,
     lent: Lent,
     pub(crate) state: &'static State,
@@ -357,18 +358,20 @@ impl Bench {
         Self::with(State::new())
     }
 
-    /// The same, whose state is the caller's.
+    /// As `new`, with the given state.
     pub(crate) fn with(state: State) -> Self {
         Self::over(Lent::new(state))
     }
 
-    /// Another adapter over what this one leaves behind.
+    /// Creates another adapter on the memory and storage of this one.
     pub(crate) fn again(self) -> Self {
         let Self { lent, .. } = self;
         Self::over(lent)
     }
 
-    /// Where the first completion queue is, if memory at this bus address has room for it.
+    /// Returns the bus address of the first completion queue, if the memory suffices.
+    ///
+    /// The memory starts at `bus`.
     pub(crate) fn try_at(bus: u64) -> Option<u64> {
         let mut lent = Lent::new(State::new());
         let (mut backend, shared, ..) = lent.adapter(bus);
@@ -376,8 +379,10 @@ impl Bench {
         Some(shared.ring.get())
     }
 
-    /// An adapter with memory of so many units, for so many requests; with the most buffers of a shared receive queue, and those that each has
-    /// room for if there is as much.
+    /// Creates an adapter with `units` units of memory and `requests` request slots.
+    ///
+    /// `shared_buffers` is the device limit of buffers per shared receive queue, and the minimum
+    /// capacity of each.
     pub(crate) fn adapter(units: usize, requests: usize, shared_buffers: [u32; 2]) -> Backend {
         let (backend, ..) = Lent::sized(State::new(), units, requests, shared_buffers).adapter(BUS);
         backend
@@ -413,7 +418,7 @@ impl Bench {
         }
     }
 
-    /// The device's part.
+    /// Returns a function that writes a completion as the device.
     pub(crate) fn writer(&self) -> impl Fn(CompletionKind, u16, Syndrome) + 'static {
         let (shared, memory) = (Rc::clone(&self.shared), self.memory);
         move |kind, index, syndrome| {
@@ -441,7 +446,7 @@ impl Bench {
         self.writer()(kind, index, Syndrome(0));
     }
 
-    /// What happens around the doorbells that are rung meanwhile.
+    /// Returns the steps around the doorbells that `rings` rings.
     pub(crate) fn steps(&mut self, rings: impl FnOnce(&mut Self)) -> Vec<Step> {
         let record = self.memory.seen_at(self.shared.record.get(), 1);
         let record = record.and_then(|units| units.first()?.get(doorbell::SEND));

@@ -1,4 +1,4 @@
-//! How much room shared receive queues are made with.
+//! Capacity of new shared receive queues.
 
 use std::vec::Vec;
 
@@ -6,7 +6,7 @@ use super::played::{Backend, Bench};
 use crate::mlx5::defs::QUEUE_ENTRIES;
 use dat_core::backend::{Backend as _, BackendError, DomainKey};
 
-/// What may be asked of a new queue for one buffer: growth to so many.
+/// Creates a queue for one buffer and returns the results of resizing it to `depths`.
 fn growth(backend: &mut Backend, depths: &[u32]) -> Vec<Result<(), BackendError>> {
     let made = backend.create_shared_receive_queue(1, DomainKey(1), 1, 1);
     let (key, mut queue) = made.expect("a queue");
@@ -18,7 +18,7 @@ fn growth(backend: &mut Backend, depths: &[u32]) -> Vec<Result<(), BackendError>
     grown
 }
 
-/// Nothing has more than a ring holds, whatever the platform wishes and the device says that it has.
+/// Capacity is limited to the ring, whatever the platform and the device claim.
 ///
 /// Spec: SRC-01
 #[test]
@@ -40,23 +40,23 @@ fn wishes_beyond_the_longest_ring_come_down_to_it() {
     }
 }
 
-/// Where memory, or places for requests, do not suffice for the room to grow, a queue is made for what it was asked for.
+/// Without memory or request slots for the extra capacity, a queue gets the requested size.
 ///
 /// Spec: SRC-01
 #[test]
 fn a_queue_that_has_no_room_to_grow_is_made() {
     let refused = Err(BackendError::Resources);
-    // Whether there is as much: of all, of memory, of requests.
+    // Result with enough of everything, with too little memory, and with too few slots.
     for (units, requests, result) in [(160, 64, Ok(())), (128, 64, refused), (160, 48, refused)] {
         let mut backend = Bench::adapter(units, requests, [512, 63]);
         for _ in 0..2 {
-            // Two places, of which one is never posted.
+            // Two slots; one is never posted.
             assert_eq!(growth(&mut backend, &[1, 63]), [Ok(()), result]);
         }
-        // What the larger room took in vain is free again.
+        // A failed attempt for the larger capacity leaves nothing allocated.
         assert_eq!(growth(&mut backend, &[64]), [refused]);
     }
-    // Nothing is made of nothing.
+    // Without request slots no queue can be created.
     let mut backend = Bench::adapter(160, 0, [512, 63]);
     let made = backend.create_shared_receive_queue(1, DomainKey(1), 1, 1);
     assert_eq!(made.err(), refused.err());
