@@ -1,8 +1,11 @@
-//! The build script of images: where they lie in its machine. For the PC the hosted target is used: no start-up code, no libraries.
+//! Build script of images: their memory layout.
+//!
+//! The PC uses the hosted target, without start-up code and libraries.
 
 use std::{env, error::Error};
 
-/// Where an image begins on QEMU's `virt`: behind the description of the machine, and where the processor begins.
+/// Start of an image on QEMU's `virt`: after the machine's description, or at the processor's
+/// entry.
 const VIRT: &[(&str, &str)] = &[("aarch64", "0x40100000"), ("riscv32", "0x80000000")];
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -1,4 +1,4 @@
-//! Prints what an image logged: `decode IMAGE < FRAMES`, a line for each frame, its level and its text.
+//! Prints the log of an image: `decode IMAGE < FRAMES`, one line per frame with level and text.
 
 use std::io::{Read, Write, stdin, stdout};
 use std::{env, fs};
