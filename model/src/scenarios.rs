@@ -1,4 +1,5 @@
-//! Runs that go where random ones rarely get: the seeds of the fuzz target `ops` besides random runs.
+//! Runs that reach states random ones rarely reach; they seed the fuzz target `ops` with random
+//! runs.
 
 mod builders;
 mod connections;
@@ -13,7 +14,7 @@ use backend_mock::{Fault, FaultPlan};
 
 use crate::{Input, Op, Prologue, Setup};
 
-/// All of them, by name.
+/// Returns all scenarios by name.
 pub fn all() -> Vec<(&'static str, Input)> {
     [
         words::all(),
