@@ -4,8 +4,9 @@
 
 use std::{env, error::Error};
 
-/// Start of an image on QEMU's `virt`: after the machine's description, or at the processor's
-/// entry.
+/// Start of an image on QEMU's `virt`.
+///
+/// On `aarch64` the machine's description lies before it; on `riscv32` the processor starts there.
 const VIRT: &[(&str, &str)] = &[("aarch64", "0x40100000"), ("riscv32", "0x80000000")];
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -53,8 +53,7 @@ impl Carried {
         }
     }
 
-    /// Stores the data of the descriptor that starts in a block; returns its segment for the
-    /// fabric.
+    /// Stores the inline data of the descriptor in a block; returns its segment.
     pub(crate) fn keep(&self, block: u32, data: &[u8]) -> Option<Segment> {
         let first = block as usize * BLOCK;
         let place = self.bytes.get(first..first.checked_add(data.len())?)?;

@@ -27,7 +27,9 @@ pub(crate) enum Origin {
 }
 
 impl Origin {
-    /// Returns the token in the fabric; `pair` is the queue pair's number, or 0 for shared buffers.
+    /// Returns the token in the fabric.
+    ///
+    /// `pair` is the queue pair's number, or 0 for shared buffers.
     pub(crate) fn token(self, pair: u32) -> u64 {
         let (kind, index) = match self {
             Self::Request(index) => (0, index),

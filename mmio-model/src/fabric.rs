@@ -92,7 +92,9 @@ pub(crate) const LIMITS: Limits = Limits {
     inline: 156,
 };
 
-/// First index of a window: the highest key bit is set, as in no key of the fabric.
+/// First index of a window.
+///
+/// Window keys have the highest bit set, which keys of the fabric do not.
 const FIRST_WINDOW: u32 = 1 << 23;
 
 /// All devices and windows.
@@ -213,7 +215,7 @@ impl ModelFabric {
         self.driver(device, options, storage(&LIMITS, state), sideband)
     }
 
-    /// Creates a device in lent memory, which can be lent again once the device is dropped.
+    /// Creates a device in lent memory, which can be lent again afterwards.
     ///
     /// Also returns the state of the device.
     #[must_use]
@@ -463,7 +465,7 @@ impl ModelFabric {
         }
     }
 
-    /// Makes a device change a word of a ring or doorbell record that it shares with its driver.
+    /// Makes a device change a word of a ring or doorbell record.
     ///
     /// `area` and `word` are taken modulo the number of areas and words.
     pub fn scrawl(&self, device: usize, area: usize, word: usize, change: impl FnOnce(u32) -> u32) {
@@ -479,8 +481,7 @@ impl ModelFabric {
         }
     }
 
-    /// Returns the numbers of descriptors with inline data and of those read from the doorbell
-    /// register.
+    /// Returns the numbers of descriptors with inline data and from the doorbell register.
     #[must_use]
     pub fn taken_inline(&self, device: usize) -> (u64, u64) {
         let mut world = self.shared.enter();

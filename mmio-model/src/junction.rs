@@ -52,7 +52,9 @@ impl Ends {
 #[derive(Clone, Default)]
 pub(crate) struct Meetings(Arc<Mutex<Ends>>);
 
-/// Finds the peers of a device's channels, and joins queue pairs if the driver does not.
+/// Finds the peers of a device's channels.
+///
+/// It joins the queue pairs if the driver does not.
 pub struct ModelJunction<D> {
     pub(crate) devices: D,
     pub(crate) device: usize,

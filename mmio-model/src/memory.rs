@@ -8,7 +8,9 @@ use backend_mmio::{DeviceUnit, DmaMemory, DmaView};
 /// Bus address of the first byte of a device's memory.
 const BUS: u64 = 0x4000_0000;
 
-/// Allocates memory for one device, at least `bytes` rounded down to units; it is never freed.
+/// Allocates memory for one device, which is never freed.
+///
+/// The length is `bytes`, rounded down to units, and at least one unit.
 ///
 /// The system provides zeroed pages, which cost nothing until they are used.
 pub(crate) fn shared(bytes: usize) -> DmaView<'static> {

@@ -33,12 +33,14 @@ impl Outsider {
         [self.junction.device as u32, 0, 0, 0]
     }
 
-    /// Pairs a queue pair number with a spare channel of another device, if there is one.
+    /// Pairs a queue pair number with a spare channel of another device, if any.
     pub fn meet(&mut self, number: u32) -> Option<Peer> {
         self.junction.meet(number).map(|(_, peer)| peer)
     }
 
-    /// Joins a queue pair to one of a device; data flows once both sides are joined.
+    /// Joins a queue pair to one of a device.
+    ///
+    /// Data flows once both sides are joined.
     ///
     /// # Errors
     /// [`BackendError::State`] if the queue pair is not unconnected.

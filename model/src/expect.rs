@@ -6,7 +6,7 @@ use dat_core::{Error, Result};
 /// Kind and subtype of an error; `None` allows any subtype because the catalogue names none.
 pub(crate) type Refusal = (ErrorKind, Option<Subtype>);
 
-/// Returns true if the error depends only on arguments and on objects that calls create and free.
+/// Returns true if only arguments, and objects that calls manage, cause the error.
 ///
 /// Connection requests, reserved service points and provider-made endpoints do not count: arrivals
 /// create and consume them. Other uses of a dispatcher do not count either; the catalogue names no
@@ -33,8 +33,9 @@ fn is_firm(kind: ErrorKind, subtype: Option<Subtype>) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) may_succeed: bool,
-    /// Set if the call must be refused for a reason that no fault removes: a handle, an argument, a
-    /// region's rights.
+    /// Set if the refusal has a reason that no fault removes.
+    ///
+    /// Such a reason is a handle, an argument or a region's rights.
     firm: bool,
     pub(crate) refusals: Vec<Refusal>,
 }
@@ -92,8 +93,9 @@ pub(crate) struct Checks {
 }
 
 impl Checks {
-    /// Adds a bad handle; no subtype for a dispatcher without a role (GEN-03 has subtypes for roles
-    /// only).
+    /// Adds a bad handle.
+    ///
+    /// It has no subtype for a dispatcher without a role: GEN-03 has subtypes for roles only.
     pub(crate) fn handle(&mut self, bad: bool, subtype: impl Into<Option<Subtype>>) {
         if bad {
             self.certain

@@ -64,10 +64,11 @@ impl<'a> Arbitrary<'a> for Pick {
 pub struct Segment {
     /// Region that provides the context.
     pub region: Pick,
-    /// Start: the top 3 bits count eighths of the region, the low 5 bits bytes; 0 is the first
-    /// byte.
+    /// Start of the range; 0 is the first byte.
+    ///
+    /// The top 3 bits count eighths of the region, the low 5 bits bytes.
     pub offset: u8,
-    /// Length in bytes; 255 exceeds the region by one byte, 254 wraps around the address space.
+    /// Length in bytes; 255: one byte beyond the region; 254: around the address space.
     pub length: u8,
 }
 
@@ -90,7 +91,7 @@ impl<'a> Arbitrary<'a> for Segment {
 /// The remote side of an RDMA operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Arbitrary)]
 pub struct Remote {
-    /// Context, counted from the newest ever created on the peer's adapter; 255 is none of them.
+    /// Remote context of the peer's adapter, counted from the newest; 255 is invalid.
     pub context: u8,
     /// Start, as in [`Segment`].
     pub offset: u8,
@@ -440,8 +441,9 @@ pub enum PostOp {
         ep: Pick,
         receives: Vec<Batched>,
     },
-    /// Extended operation: write with immediate data, fetch and add, or compare and swap, by the
-    /// remainder of 3.
+    /// Extended operation, by the remainder of 3.
+    ///
+    /// These are a write with immediate data, fetch and add, and compare and swap.
     ///
     /// The value to compare with is the current one, or a different one for odd operands.
     Extended {

@@ -6,20 +6,25 @@ use crate::op::{
     ConnectionOp, EndpointOp, EventOp, FabricOp, MemoryOp, Op, Pick, Segment, SharedReceiveOp, Side,
 };
 
-/// Prologue of a run: random calls rarely reach a connection, so most runs start with one.
+/// Prologue of a run.
+///
+/// Random calls rarely reach a connection, so most runs start with one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Arbitrary)]
 pub enum Prologue {
     /// Two open adapters, nothing else.
     Empty,
-    /// On each side a zone, two regions of 256 bytes, a window, a service point and two endpoints.
+    /// Two adapters with objects, and one connection.
+    ///
+    /// Each side has a zone, two regions of 256 bytes, a window, a service point and two endpoints.
     ///
     /// Each side has four dispatchers besides the asynchronous one (1: requests, 2: receives, 3:
     /// connections and connection requests, 4: software). The first two endpoints are connected,
     /// and each has two receives.
     #[default]
     Pair,
-    /// As `Pair` with two connections; their ends on the second side share a queue of three
-    /// receives.
+    /// As `Pair` with two connections.
+    ///
+    /// Their ends on the second side share a queue of three receives.
     Shared,
 }
 

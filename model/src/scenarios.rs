@@ -1,5 +1,6 @@
-//! Runs that reach states random ones rarely reach; they seed the fuzz target `ops` with random
-//! runs.
+//! Scenarios: runs that reach states which random ones rarely reach.
+//!
+//! With random runs they seed the fuzz target `ops`.
 
 mod builders;
 mod connections;

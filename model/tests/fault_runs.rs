@@ -20,7 +20,7 @@ mod seeds;
 const ALONE: u64 = 30;
 const TOGETHER: u64 = 100;
 
-/// Operations before and after the first effect of a fault, and the number of effective faults.
+/// Operations before and after the first effect, and number of effective faults.
 #[derive(Default)]
 struct Done {
     before: usize,

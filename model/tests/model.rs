@@ -1,4 +1,6 @@
-//! Random operations over all calls, on the core with the mock fabric and on the oracle.
+//! Random operations over all calls, on the core and on the oracle.
+//!
+//! The core uses the mock fabric.
 //!
 //! `PROPTEST_CASES` sets the number of runs, `DAT_MODEL_SEED` the seed that a failure printed.
 
@@ -23,7 +25,7 @@ struct Run {
     ops: Vec<Op>,
 }
 
-/// Decodes a value from bytes as a fuzzer does, so that both draw from the same runs.
+/// Decodes a value from bytes as a fuzzer does: both draw the same runs.
 fn arbitrary<T: for<'a> Arbitrary<'a> + std::fmt::Debug + 'static>(
     bytes: usize,
 ) -> BoxedStrategy<T> {

@@ -56,7 +56,9 @@ fn bind(side: Side) -> Op {
     )
 }
 
-/// The device's event of one setting, reported by the call already, counted for the next setting.
+/// The device's event of one setting counted for the next setting.
+///
+/// The call had reported it already.
 ///
 /// Spec: SRL-02
 #[test]
@@ -70,7 +72,9 @@ fn a_low_watermark_set_twice_is_reported_once() {
     check(Prologue::Shared, &[set(4), set(1)]);
 }
 
-/// A bind that the device had carried out counted as lost if its endpoint was freed before a poll.
+/// A bind counted as lost although the device had carried it out.
+///
+/// Its endpoint was freed before a poll.
 ///
 /// The region could then be freed although the window was bound to it.
 ///
@@ -218,7 +222,7 @@ fn piece(region: u8, offset: u8, length: u8) -> Segment {
     }
 }
 
-/// The data of a message is placed later than the message acts; a later RDMA Write acts at once.
+/// A message's data may be placed after a later RDMA Write acts.
 ///
 /// If both write a byte, either may be last.
 ///
@@ -305,7 +309,7 @@ fn reads_into_one_place_are_answered_in_any_order() {
     );
 }
 
-/// A bind that was flushed at once did not undo an earlier one, pending on another endpoint.
+/// A bind flushed at once leaves an earlier one that is pending on another endpoint.
 ///
 /// Spec: RMB-42, LMF-01
 #[test]

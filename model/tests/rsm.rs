@@ -41,7 +41,7 @@ impl ReferenceStateMachine for Segments {
             .boxed()
     }
 
-    /// Decodes operations from bytes as a fuzzer does, so that both draw from the same runs.
+    /// Decodes operations from bytes as a fuzzer does: both draw the same runs.
     fn transitions(_state: &Run) -> BoxedStrategy<Op> {
         vec(any::<u8>(), 60)
             .prop_filter_map("too few bytes", |bytes| {

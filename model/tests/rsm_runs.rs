@@ -173,7 +173,7 @@ fn an_answer_that_the_device_refuses_once_is_sent_again() {
     assert_eq!(excused(runner.tally()), NOTHING);
 }
 
-/// The exporter gave the slot of a connection that was recovering from a broken link to a new one.
+/// The exporter gave a recovering connection's slot to a new connection.
 ///
 /// The old connection was aborted, and the new one exceeded the limit.
 ///
@@ -187,7 +187,7 @@ fn a_connection_that_comes_back_keeps_its_place_from_a_new_one() {
     }
 }
 
-/// Items that a get in explicit mode did not transfer were zeros; they must stay unchanged.
+/// Items that an explicit get did not transfer were zeros instead of unchanged.
 ///
 /// Spec: RSMGP-01, RSMPV-42
 #[test]

@@ -1,4 +1,4 @@
-//! Prints the log of an image: `decode IMAGE < FRAMES`, one line per frame with level and text.
+//! Prints the log of an image, one line per frame: `decode IMAGE < FRAMES`.
 
 use std::io::{Read, Write, stdin, stdout};
 use std::{env, fs};

@@ -1,4 +1,4 @@
-//! The core on a machine without an operating system, connected to a process of the host.
+//! The core on a bare machine, connected to a process of the host.
 //!
 //! Both see the memory of QEMU's `ivshmem` device. The process is the adapter, whose rings lie in
 //! that memory, and has an endpoint of its own (`mmio-model/examples/ivshmem`). The two endpoints

@@ -27,7 +27,7 @@ const PROCESS: IaAddress = IaAddress::Node(1);
 const QUALIFIER: u64 = 7;
 const NOTHING: CompletionFlags = CompletionFlags::empty();
 
-/// Offsets in the memory of this side: data to send, receive buffers, opened range, data read.
+/// Offsets in this side's memory: data to send, receive buffers, opened range, data read.
 const SOURCE: usize = 0;
 const TARGET: usize = 256;
 const OPENED: usize = 1024;

@@ -1,4 +1,4 @@
-//! First 4 GiB of a PC: from QEMU's 32-bit entry to `image_main` in 64-bit mode, and ports.
+//! First 4 GiB of a PC: from QEMU's 32-bit entry to `image_main`; ports.
 //!
 //! Also provides the memory functions that the compiler expects from a hosted library.
 #![expect(

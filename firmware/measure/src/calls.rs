@@ -59,7 +59,7 @@ fn measured<T>(name: &str, call: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Gives the call a frame of its own, so that compiler-made stack use counts as the call's.
+/// Gives the call its own frame: its stack use includes compiler temporaries.
 #[inline(never)]
 fn run<T>(call: impl FnOnce() -> T) -> T {
     call()

@@ -25,7 +25,7 @@ pub(crate) fn paint(pointer: u32) -> u32 {
     top
 }
 
-/// Returns the bytes of stack used since it was painted, below the pointer given to `paint`.
+/// Returns the bytes of stack used since `paint`, below the pointer given to it.
 #[inline(never)]
 pub(crate) fn used(top: u32) -> u32 {
     let bottom = top - WORDS * 4;

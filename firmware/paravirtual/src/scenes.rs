@@ -62,11 +62,12 @@ struct Message<'a> {
     cookie: u64,
 }
 
-/// Wait for an interrupt word of the adapter; up to `ROUNDS` times a run it ends without one.
+/// Wait for an interrupt word of the adapter.
+///
+/// Up to `ROUNDS` waits of a run end without one.
 struct Words<'a> {
     stage: &'a Stage,
-    /// Posted once, when the wait sleeps, so that no earlier poll of the queue finds its
-    /// completion.
+    /// Posted once, when the wait sleeps: no earlier poll finds its completion.
     message: Option<Message<'a>>,
     /// Result of that post.
     refused: Result<()>,
@@ -376,8 +377,9 @@ impl Stage {
         Ok(())
     }
 
-    /// Checks that cache maintenance changes no byte of a range or of its neighbours, aligned or
-    /// not.
+    /// Checks that cache maintenance changes no byte of a range or its neighbours.
+    ///
+    /// The ranges are aligned with cache lines or not.
     fn synchronised(&self) -> Result<()> {
         const LENGTHS: [u64; 6] = [1, 16, 63, 64, 65, 4096];
         let byte = |place: usize| place as u8 ^ (place >> 8) as u8;

@@ -69,7 +69,9 @@ impl Memory {
         }
     }
 
-    /// Returns the buffer as a peer names it, by the context of the region or of a window.
+    /// Returns the buffer as a peer names it.
+    ///
+    /// `context` belongs to the region or to a window.
     pub(crate) fn remote(&self, context: u32, length: u64) -> RmrTriplet {
         RmrTriplet {
             context,

@@ -1,4 +1,4 @@
-//! Protocol between the server of QEMU's shared memory and its clients: numbers, some with a file.
+//! Protocol of QEMU's shared memory server and its clients: numbers, some with a file.
 
 use std::io::{IoSlice, IoSliceMut, Result};
 use std::mem::MaybeUninit;

@@ -17,7 +17,9 @@ use rustix::mm::{MapFlags, ProtFlags, mmap};
 
 use crate::peers::LENGTH;
 
-/// Maps the memory for the life of the process, at any address or at a free given one.
+/// Maps the memory for the life of the process, at a free address.
+///
+/// The kernel chooses the address, or it is given.
 fn map(memory: &OwnedFd, at: Option<u64>) -> Result<*mut u8> {
     let place = at.unwrap_or(0) as usize;
     let flags = match at {

@@ -89,8 +89,7 @@ pub struct Device {
     pub(crate) lie: Option<PvrdmaLie>,
     /// Word of the next answer to corrupt, and the bits to invert.
     pub(crate) answer_lie: Option<(u32, u32)>,
-    /// Words that interrupts write to; the interrupt mask; bits to invert in the next interrupt's
-    /// value.
+    /// Words that interrupts write to, interrupt mask, bits to invert in the next value.
     pub(crate) words: &'static MessageWords,
     pub(crate) masked: bool,
     pub(crate) message_lie: u32,

@@ -173,7 +173,7 @@ impl PvrdmaFabric {
         self.driver(device, options, storage(state), manner, messages, sideband)
     }
 
-    /// Creates a device in lent memory, which can be lent again once the device is dropped.
+    /// Creates a device in lent memory, which can be lent again afterwards.
     ///
     /// Also returns the state of the device.
     ///
@@ -387,7 +387,7 @@ impl PvrdmaFabric {
             .map_or(0, |device| device.register_reads)
     }
 
-    /// Removes a device from its bus: registers read as ones, and it does no more work.
+    /// Removes a device from its bus: its registers read as ones, and it stops.
     pub fn unplug(&self, device: usize) {
         if let Some(device) = self.shared.enter().device(device) {
             device.control(register::RESET);

@@ -39,7 +39,7 @@ unsafe impl Mapping for Identity {
     }
 }
 
-/// Returns the memory of a region if its pages lie at the addresses of this bus.
+/// Returns the memory of a region if its pages match this bus.
 pub(super) fn memory(start: u64, length: u64, pages: &[u64]) -> Option<Region> {
     let first = start & !(PAGE - 1);
     let lies = |(page, number): (&u64, u64)| *page == first + number * PAGE;

@@ -13,8 +13,9 @@ const INDICES: usize = 16;
 const SLOT: usize = 64;
 
 impl Device {
-    /// Returns the areas that the driver reads: slots, indices and ring pages, with lengths in
-    /// bytes.
+    /// Returns the areas that the driver reads, with their lengths in bytes.
+    ///
+    /// These are slots, indices and ring pages.
     fn areas(&self) -> Vec<(u64, usize)> {
         let mut areas = Vec::new();
         if let Some(begun) = &self.begun {

@@ -199,7 +199,7 @@ fn reached(input: &Input) -> BTreeSet<String> {
     }
 }
 
-/// Returns the outcomes of a remote shared memory run, and true if any fault had an effect.
+/// Returns the outcomes of a run; true if any fault had an effect.
 ///
 /// Outcomes are calls that succeeded and calls that failed because of faults. `None` if the run
 /// fails.

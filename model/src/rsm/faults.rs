@@ -15,7 +15,7 @@ const MOMENT: u64 = 4;
 const QUEUES: [u16; 2] = [3, 4];
 
 impl<'a> Arbitrary<'a> for Faults {
-    /// Draws none in every other run, and few in the others, each early in the run.
+    /// Draws no faults in every other run, else a few that strike early.
     fn arbitrary(u: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
         let count = match u8::arbitrary(u)? {
             0..=127 => 0,
@@ -31,7 +31,9 @@ impl<'a> Arbitrary<'a> for Faults {
     }
 }
 
-/// Returns the fault of a kind on an adapter; `which` and `nth` set its details and time.
+/// Returns the fault of a kind on an adapter.
+///
+/// `which` and `nth` set its details and its time.
 pub fn fault(kind: u8, adapter: u8, which: u8, nth: u8) -> Fault {
     let adapter = u16::from(adapter & 1);
     let queue = QUEUES[usize::from(which & 1)];

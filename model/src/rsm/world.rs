@@ -89,7 +89,7 @@ impl<T> Objects<T> {
     }
 }
 
-/// Handle of a pick, and the object's index if it is live and of the right kind.
+/// Handle of a pick, and the index if it is a valid live object.
 pub(crate) type Picked = (Handle, Option<usize>);
 
 /// Picks an object of a node.

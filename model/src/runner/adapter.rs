@@ -103,7 +103,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Checks that an adapter address shows a socket address unchanged, and a node by its number.
+    /// Checks that an adapter address prints like its socket address or node number.
     fn address(&mut self, octets: u64, port: u16, scope: u32) -> Outcome {
         let [.., a, b, c, d] = octets.to_be_bytes();
         let upper = u128::from(octets) << 64;
@@ -195,8 +195,7 @@ impl Runner {
         self.expect(holds, format_args!("the value {number}"), value)
     }
 
-    /// Checks that an error survives the conversion to its code and back (GEN-01, STR-01 to
-    /// STR-03).
+    /// Checks that an error survives conversion to its code (GEN-01, STR-01 to STR-03).
     fn error_words(&mut self, error: Error, abi: Abi) -> Outcome {
         let code = error.code(abi);
         let said = error.to_string();

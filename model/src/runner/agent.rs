@@ -110,8 +110,7 @@ impl Runner {
         self.expect(due.is_none(), "a call of the agent (CNC-02)", due)
     }
 
-    /// Checks that the agents of destroyed objects are told so, and no agents of freed ones
-    /// (IAC-02).
+    /// Checks that agents of destroyed objects are called, and no others (IAC-02).
     pub(super) fn compare_agents_of_closed(&mut self, side: Side) -> Outcome {
         let objects = &self.world.objects;
         let mut left: Vec<u64> = self

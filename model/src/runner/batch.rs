@@ -81,7 +81,7 @@ impl Runner {
         self.refused_whole(&outcome, posted)
     }
 
-    /// Checks that the text of a refused batch says how many posts were accepted, and the cause.
+    /// Checks the text of a refused batch: number of accepted posts, and cause.
     fn refused_whole(&self, outcome: &Result<(), BatchRefused>, posted: usize) -> Outcome {
         let Err(refused) = outcome else {
             return Ok(());
@@ -152,7 +152,7 @@ impl Runner {
         }
     }
 
-    /// Returns the index of the first post whose outcome depends on the progress of earlier ones.
+    /// Returns the index of the first post whose outcome depends on earlier ones' progress.
     fn first_racing(&self, side: Side, key: Option<Key>, prepared: &[Prepared]) -> usize {
         let Some(key) = key.filter(|key| self.is_exact() && self.world.eps.contains_key(key))
         else {

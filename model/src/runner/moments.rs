@@ -427,8 +427,9 @@ fn ends_while_waited_for(ends: &Ends<'_, '_>) -> Found {
 }
 
 impl Runner {
-    /// Opens an adapter in storage whose previous adapter was never closed: nothing of that is
-    /// left.
+    /// Opens an adapter in storage whose previous adapter was never closed.
+    ///
+    /// Nothing of that adapter is left.
     ///
     /// Runs once, because the host resources of the previous adapter are never freed.
     ///

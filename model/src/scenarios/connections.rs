@@ -77,7 +77,7 @@ fn endpoints() -> Vec<Op> {
     ops
 }
 
-/// Modifies each field and all together, in states that allow it and states that do not.
+/// Modifies each field and all together, in every kind of state.
 fn modified() -> Vec<Op> {
     let mut ops = vec![ep(0), ep(255)];
     for bit in 0..32 {

@@ -189,7 +189,9 @@ impl World {
         }
     }
 
-    /// Offers a request to the matching service point; `None` if there is none or it has no room.
+    /// Offers a request to the matching service point.
+    ///
+    /// Returns `None` if there is none or it has no room.
     fn offer(&mut self, index: usize, side: Side, qualifier: u64) -> Option<Key> {
         if self.count(side, HandleKind::Cr) >= ENDPOINTS {
             return None;
@@ -528,8 +530,7 @@ impl World {
         }
     }
 
-    /// Removes a request, and the endpoint made for it, from its service point; returns its
-    /// attempt.
+    /// Removes a request and the endpoint made for it; returns its attempt.
     pub(crate) fn give_up_request(&mut self, key: Key) -> Option<usize> {
         self.bury(key);
         let cr = self.crs.remove(&key)?;

@@ -649,7 +649,9 @@ impl World {
         self.touch_cno(cno, false);
     }
 
-    /// Queues any other event if there is room (state machines, section 2: arrival of one event).
+    /// Queues any other event if there is room.
+    ///
+    /// See state machines, section 2: arrival of one event.
     pub(crate) fn raise(&mut self, evd: Option<Key>, stream: Stream, event: Expected) {
         let stamp = self.stamp();
         let Some((key, queue)) = evd.and_then(|key| Some((key, self.evds.get_mut(&key)?))) else {

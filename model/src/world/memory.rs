@@ -267,8 +267,9 @@ impl World {
         own.filter_map(|lmr| lmr.cookie).collect()
     }
 
-    /// Checks shared memory (LMC-04): all regions of a cookie agree on the length and on the
-    /// memory.
+    /// Checks `lmr_create` of shared memory (LMC-04).
+    ///
+    /// All regions of a cookie agree on the length and on the memory.
     pub(crate) fn check_lmr_share(
         &self,
         side: Side,

@@ -1,4 +1,6 @@
-//! State of the oracle: maps of objects, lists as queues, and no time except "idle" or "not yet".
+//! State of the oracle: maps of objects, with lists as queues.
+//!
+//! There is no time except "idle" and "not yet".
 
 mod connection;
 mod contest;
@@ -44,7 +46,9 @@ pub(crate) struct Object {
     pub(crate) kind: HandleKind,
     pub(crate) side: Side,
     pub(crate) alive: bool,
-    /// Set if the consumer knows the handle; for a connection request once its event is dequeued.
+    /// Set if the consumer knows the handle.
+    ///
+    /// It learns that of a connection request from its event.
     pub(crate) named: bool,
     pub(crate) context: u64,
 }
@@ -125,7 +129,7 @@ impl World {
         }
     }
 
-    /// Returns true if the argument is a live object of this kind and adapter (GEN-03, GEN-11).
+    /// Returns true for a live object of this kind and adapter (GEN-03, GEN-11).
     pub(crate) fn is(&self, side: Side, kind: HandleKind, key: Option<Key>) -> bool {
         key.and_then(|key| self.objects.get(&key))
             .is_some_and(|object| object.alive && object.kind == kind && object.side == side)

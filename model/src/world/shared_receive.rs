@@ -102,8 +102,9 @@ impl World {
         }
     }
 
-    /// Takes a buffer for an endpoint, in posting order; the fabric of these runs uses no other
-    /// (SRC-05).
+    /// Takes a buffer for an endpoint, in posting order.
+    ///
+    /// The fabric of these runs uses no other order (SRC-05).
     pub(super) fn take_shared(&mut self, key: Key) -> Option<Receive> {
         let srq = self.srqs.get_mut(&key)?;
         let receive = srq.buffers.pop_front();

@@ -140,7 +140,9 @@ impl World {
         }
     }
 
-    /// Checks a request in the order of DTO-07; `remote` is the length of the remote range.
+    /// Checks a request in the order of DTO-07.
+    ///
+    /// `remote` is the length of the remote range.
     pub(crate) fn check_request(
         &self,
         side: Side,
@@ -202,7 +204,9 @@ impl World {
         checks.verdict()
     }
 
-    /// Checks an extended operation as its write or read; an atomic one covers one value (DTO-07).
+    /// Checks an extended operation like its write or read (DTO-07).
+    ///
+    /// An atomic operation covers one value.
     pub(crate) fn check_extended(
         &self,
         side: Side,

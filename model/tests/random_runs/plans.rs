@@ -5,7 +5,7 @@ use backend_mock::{Fault, RemoteError};
 /// Number of kinds of faults.
 pub(crate) const KINDS: u8 = 13;
 
-/// Returns a fault of a kind by number, on one of the two adapters, that strikes early.
+/// Returns a fault of a kind, on one of two adapters, that strikes early.
 pub(crate) fn fault(kind: u8, adapter: u8, which: u8, nth: u8) -> Fault {
     let adapter = u16::from(adapter & 1);
     let queue = u16::from(which % 3);

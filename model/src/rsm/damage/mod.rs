@@ -123,7 +123,9 @@ impl Damage {
         }
     }
 
-    /// Returns true if a request of a link failed since a moment; all its spans must report that.
+    /// Returns true if a request of a link failed since a moment.
+    ///
+    /// All spans of that request must report the failure.
     pub(crate) fn broke(&self, link: Link, moment: usize) -> bool {
         self.harms
             .iter()
@@ -131,7 +133,7 @@ impl Damage {
             .any(|harm| matches!(harm.effect, Effect::Breaks(_)) && harm.place == Place::Link(link))
     }
 
-    /// Returns true if data on a link since the run was last idle may be lost.
+    /// Returns true if data sent since the last idle moment may be lost.
     pub(crate) fn may_lose(&self, link: Link) -> bool {
         self.since(self.rested)
             .any(|harm| harm.effect.loses() && harm.reaches(link))

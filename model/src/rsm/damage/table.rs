@@ -14,13 +14,15 @@ pub(crate) enum Effect {
     Nothing,
     /// A call that needs the device finds no resources on one side, once.
     Scarce,
-    /// The device of one side refuses a post, once; a message or its receive is posted again.
+    /// The device of one side refuses a post, once.
+    ///
+    /// A message, or a receive for one, is posted again.
     Refused,
     /// A request fails with this error; its link breaks and is restored.
     Breaks(RsmError),
     /// A waiting side may not be woken: the core still counts on its queue's notification.
     Asleep,
-    /// A wait on a link may never end, or the peer may never see the request.
+    /// A wait on a link may never end; the peer may miss the request.
     Lost,
     /// The two nodes may not reach each other.
     Cut,
@@ -89,7 +91,9 @@ pub(crate) enum Kind {
     Ends,
 }
 
-/// Returns the kind of a call by name; the caller sets the signal of a transfer.
+/// Returns the kind of a call by name.
+///
+/// The caller sets the signal of a transfer.
 pub(crate) fn kind(name: &str) -> Kind {
     match name {
         "create_local_memory" | "export_create" | "export_rebind" | "get_controller" => {
@@ -114,12 +118,14 @@ impl Kind {
 }
 
 impl Effect {
-    /// Returns true if the effect lasts for the rest of the run, and not only until it is idle.
+    /// Returns true if the effect lasts for the run, not only until it is idle.
     pub(crate) const fn lasts(self) -> bool {
         matches!(self, Self::Lost | Self::Cut | Self::Stopped | Self::Dead)
     }
 
-    /// Returns true if it excuses one call only with this error; all users of a broken link see it.
+    /// Returns true if it excuses one call only with this error.
+    ///
+    /// All users of a broken link see the break.
     pub(crate) fn is_told_once(self, error: RsmError) -> bool {
         error == RsmError::InsufficientResources && matches!(self, Self::Scarce | Self::Refused)
     }

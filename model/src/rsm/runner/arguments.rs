@@ -51,7 +51,9 @@ pub(super) fn access_list(list: &[Access]) -> Vec<AccessEntry> {
     list.iter().map(entry).collect()
 }
 
-/// Chooses an id to publish: mostly one of three, or 0 for one chosen by the system.
+/// Chooses an id to publish: mostly one of three, or 0.
+///
+/// For 0 the system chooses the id.
 pub(super) fn published_id(id: u8) -> SegmentId {
     const RESERVED: [SegmentId; 4] = [1, 0x3F_FFFF, 0x8000_0000, SegmentId::MAX];
     match id {

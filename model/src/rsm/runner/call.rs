@@ -185,7 +185,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Waits until idle if a byte depends on the order of this call and pending ones.
+    /// Waits until idle if this call's order among pending ones matters for a byte.
     fn keep_order(&mut self, plan: &Plan, put: bool) -> Outcome {
         let touched = plan
             .moves

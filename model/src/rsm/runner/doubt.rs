@@ -135,7 +135,7 @@ impl Runner {
         self.damage.excuses(&call, error)
     }
 
-    /// Compares the result of a call that may use a link; returns the value if it succeeded.
+    /// Compares the result of a call on a link; returns the value of a success.
     pub(super) fn judge_on<T: fmt::Debug>(
         &mut self,
         side: Side,
@@ -224,7 +224,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Accepts old values of open bytes that still have them, and marks signals that may be lost.
+    /// Accepts old values of open bytes, and marks signals that may be lost.
     pub(super) fn settle_doubt(&mut self) {
         for old in std::mem::take(&mut self.doubt.olds) {
             let (Memory::Pages(side) | Memory::Local(side)) = old.to.0 else {
@@ -252,7 +252,9 @@ impl Runner {
         }
     }
 
-    /// Posts a signal of an import; after a failure it may be missing, whatever the link's state.
+    /// Posts a signal of an import.
+    ///
+    /// After a failure it may be missing, whatever the link's state.
     pub(super) fn send_to_exporter(
         &mut self,
         side: Side,
@@ -487,7 +489,7 @@ impl Runner {
         (least..=count).contains(&residual)
     }
 
-    /// Moves bytes in the oracle; returns the bytes of buffers that may have their old value.
+    /// Moves bytes in the oracle; returns buffer bytes that may be unchanged.
     fn move_bytes(
         &mut self,
         ended: &Ended<'_>,
