@@ -1,4 +1,4 @@
-//! Where an image lies in the machine that runs it, QEMU's `mps2-an386`. The build script of every image for Cortex-M.
+//! Build script of all Cortex-M images: their memory layout on QEMU's `mps2-an386`.
 
 use std::{env, error::Error, fs, path::PathBuf};
 

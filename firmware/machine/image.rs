@@ -1,8 +1,12 @@
-//! The build script of images: where they lie in its machine. For the PC the hosted target is used: no start-up code, no libraries.
+//! Build script of images: their memory layout.
+//!
+//! The PC uses the hosted target, without start-up code and libraries.
 
 use std::{env, error::Error};
 
-/// Where an image begins on QEMU's `virt`: behind the description of the machine, and where the processor begins.
+/// Start of an image on QEMU's `virt`.
+///
+/// On `aarch64` the machine's description lies before it; on `riscv32` the processor starts there.
 const VIRT: &[(&str, &str)] = &[("aarch64", "0x40100000"), ("riscv32", "0x80000000")];
 
 fn main() -> Result<(), Box<dyn Error>> {

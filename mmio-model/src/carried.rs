@@ -1,4 +1,4 @@
-//! Data that came in descriptors, until the fabric has moved it.
+//! Inline data of descriptors, kept until the fabric has moved it.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -11,26 +11,28 @@ use dat_core::memory::Region;
 
 use crate::lock::{Mutex, lock};
 
-/// Bytes of a block, which the data of a descriptor that starts there has room for, and those behind it.
+/// Bytes of a block.
 const BLOCK: usize = 64;
 
-/// Memory of the device with room for the data of all descriptors of a send queue: the fabric moves what lies in regions.
+/// Device memory for the inline data of all descriptors of a send queue.
+///
+/// The fabric moves only data that lies in regions.
 pub(crate) struct Carried {
     bytes: &'static [AtomicU8],
     keys: RegionKeys,
 }
 
-/// Such memory that no queue pair of any device uses: it is never freed, but used again.
+/// Memory that no queue pair uses; it is never freed, only used again.
 static SPARE: Mutex<Vec<&'static [AtomicU8]>> = Mutex::new(Vec::new());
 
 impl Carried {
-    /// For a queue of so many blocks whose descriptors have so many units at most.
+    /// Creates the memory for a queue of `blocks` blocks.
     pub(crate) fn new(
         backend: &mut MockBackend,
         domain: DomainKey,
         blocks: u32,
     ) -> Result<Self, BackendError> {
-        // A descriptor may begin in the last block.
+        // A descriptor may begin in the last block and extend beyond it.
         let length = 2 * blocks as usize * BLOCK;
         let mut spare = lock(&SPARE);
         let fits = spare.iter().position(|bytes| bytes.len() == length);
@@ -51,7 +53,7 @@ impl Carried {
         }
     }
 
-    /// Keeps the data of the descriptor that starts in a block; where the fabric finds it.
+    /// Stores the inline data of the descriptor in a block; returns its segment.
     pub(crate) fn keep(&self, block: u32, data: &[u8]) -> Option<Segment> {
         let first = block as usize * BLOCK;
         let place = self.bytes.get(first..first.checked_add(data.len())?)?;
@@ -65,7 +67,7 @@ impl Carried {
         })
     }
 
-    /// Nothing of it is moved any more.
+    /// Returns the memory to the spares; the fabric no longer moves data of it.
     pub(crate) fn give_back(self, backend: &mut MockBackend) {
         backend.deregister(self.keys);
         lock(&SPARE).push(self.bytes);

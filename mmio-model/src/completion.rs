@@ -1,4 +1,4 @@
-//! Writing completions.
+//! Completions: polls the fabric and writes entries to the driver's completion queues.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{Ordering, fence};
@@ -15,19 +15,21 @@ use crate::device::{CompletionQueue, Device, consumed};
 use crate::fetch::control_at;
 use crate::lie::{Lie, draw};
 
-/// What a completion of the fabric is of.
+/// Origin of a completion of the fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// The block that a request started in.
+    /// A request, by the block that it starts in.
     Request(u16),
-    /// The place of a receive.
+    /// A receive, by its ring index.
     Receive(u16),
-    /// The place of a buffer of a shared queue.
+    /// A buffer of a shared receive queue, by its index.
     Shared(u16),
 }
 
 impl Origin {
-    /// The token in the fabric, of a queue pair's own.
+    /// Returns the token in the fabric.
+    ///
+    /// `pair` is the queue pair's number, or 0 for shared buffers.
     pub(crate) fn token(self, pair: u32) -> u64 {
         let (kind, index) = match self {
             Self::Request(index) => (0, index),
@@ -65,7 +67,7 @@ fn syndrome(status: DtoStatus) -> Syndrome {
 }
 
 impl Device {
-    /// Writes the completions that there are; whether there were any.
+    /// Writes the pending completions; returns true if there were any.
     pub(crate) fn complete(&mut self) -> bool {
         let mut any = false;
         let numbers: Vec<u32> = self.completion_queues.keys().copied().collect();
@@ -156,7 +158,7 @@ impl Device {
     }
 }
 
-/// Writes the next entry of a queue, its last word last.
+/// Writes the next entry of a queue; its last word is written last.
 pub(crate) fn put(
     memory: &backend_mmio::DmaView<'static>,
     queue: &mut CompletionQueue,

@@ -1,4 +1,4 @@
-//! Objects and commands.
+//! Objects and commands of a model device.
 
 use core::fmt;
 
@@ -20,7 +20,7 @@ use crate::fabric::Shared;
 use crate::sideband::Devices;
 use crate::window::SEND_DOORBELL;
 
-/// The control path of a model device. Dropping it takes the device off the fabric.
+/// Control path of a model device; drop removes the device from the fabric.
 pub struct ModelControl {
     pub(crate) shared: Shared,
     pub(crate) device: usize,
@@ -48,7 +48,8 @@ impl ModelControl {
         });
     }
 
-    /// Reads everything that was posted, writes what completed, and says so to a driver elsewhere if there are events.
+    /// Reads posted descriptors, writes completions, and notifies a remote driver of pending
+    /// events.
     pub(crate) fn fetch(&self) {
         self.do_on(|_| ());
         let mut world = self.shared.enter();
@@ -66,7 +67,7 @@ impl Drop for ModelControl {
     }
 }
 
-/// A name for a completion queue that none has in the fabric.
+/// Returns a name that no completion queue of the device has in the fabric.
 fn free_name(device: &Device) -> Result<u16, BackendError> {
     let taken = |name: &u16| {
         let mut queues = device.completion_queues.values();
@@ -81,9 +82,10 @@ fn count(value: u32) -> i32 {
     i32::try_from(value).unwrap_or(i32::MAX)
 }
 
-#[expect(unsafe_code, reason = "the device is this crate's own")]
-// SAFETY: the device touches consumer memory through an adapter of the fabric alone, which keeps the same promise, and which is
-// dropped with this; it writes to memory of the driver in `put` alone.
+#[expect(unsafe_code, reason = "the device belongs to this crate")]
+// SAFETY: the device reaches consumer memory only through an adapter of the fabric. The adapter
+// keeps the same promise and is dropped with this value. The device writes to driver memory only in
+// `put`.
 unsafe impl Control for ModelControl {
     fn limits(&self) -> Limits {
         self.limits

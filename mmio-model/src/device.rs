@@ -1,4 +1,4 @@
-//! The objects of a device.
+//! Objects of a device.
 
 use alloc::collections::{BTreeMap, VecDeque};
 
@@ -17,10 +17,10 @@ use crate::sideband::Connects;
 /// A completion queue.
 pub(crate) struct CompletionQueue {
     pub(crate) queue: MockCompletionQueue,
-    /// Its name in the fabric.
+    /// Name in the fabric.
     pub(crate) name: u16,
     pub(crate) spec: CompletionQueueSpec,
-    /// Entries written since the beginning.
+    /// Entries written since creation.
     pub(crate) written: u32,
     pub(crate) armed: Option<ArmCommand>,
 }
@@ -31,9 +31,9 @@ pub(crate) struct Pair {
     pub(crate) send: MockSendQueue,
     pub(crate) receive: Option<MockReceiveQueue>,
     pub(crate) spec: QueuePairSpec,
-    /// Data of its descriptors, once there was any.
+    /// Memory for inline data, once a descriptor had some.
     pub(crate) carried: Option<Carried>,
-    /// Blocks and receives that were read since the beginning.
+    /// Blocks and receives read since creation.
     pub(crate) sends_read: u32,
     pub(crate) receives_read: u32,
 }
@@ -43,7 +43,7 @@ pub(crate) struct Shared {
     pub(crate) key: SharedReceiveQueueKey,
     pub(crate) queue: MockReceiveQueue,
     pub(crate) spec: SharedReceiveQueueSpec,
-    /// The place that is read next, and places that were read since the beginning.
+    /// Index of the next buffer to read; number of buffers read since creation.
     pub(crate) place: u32,
     pub(crate) read: u32,
 }
@@ -55,26 +55,26 @@ pub struct Device {
     pub(crate) completion_queues: BTreeMap<u32, CompletionQueue>,
     pub(crate) pairs: BTreeMap<u32, Pair>,
     pub(crate) shared: BTreeMap<u32, Shared>,
-    /// Windows of the fabric by their index here.
+    /// Windows in the fabric, by their index in this device.
     pub(crate) windows: BTreeMap<u32, usize>,
     pub(crate) next_number: u32,
     pub(crate) events: VecDeque<DeviceEvent>,
     pub(crate) halted: bool,
-    /// Whether its queue pairs are joined by its sideband, and not connected by the fabric.
+    /// True if its connection manager joins its queue pairs; otherwise the fabric connects them.
     pub(crate) joins: bool,
-    /// Where its driver is told of events, if that is elsewhere.
+    /// Mailbox in which a remote driver is notified of events.
     pub(crate) desk: Option<Desk>,
-    /// What is wrong with the next completion.
+    /// Error that the next completion gets.
     pub(crate) lie: Option<Lie>,
-    /// The block that was just written to the doorbell of a queue pair.
+    /// Block just written to a doorbell, with the number of its queue pair.
     pub(crate) burst: Option<(u32, [u64; 8])>,
-    /// Descriptors that were taken from the register, not from memory.
+    /// Descriptors read from the doorbell register instead of memory.
     pub(crate) bursts: u64,
-    /// Descriptors with their data in them.
+    /// Descriptors read that held inline data.
     pub(crate) inline: u64,
 }
 
-/// The first number of an object: those below are an adapter's own.
+/// First number of an object; lower ones are reserved for the adapter.
 const FIRST_NUMBER: u32 = 0x40;
 
 impl Device {
@@ -98,7 +98,7 @@ impl Device {
         }
     }
 
-    /// It is taken off the fabric: what was lent for its queue pairs comes back.
+    /// Removes the device from the fabric and returns the inline memory of its queue pairs.
     pub(crate) fn end(mut self) {
         for (_, pair) in self.pairs {
             if let Some(carried) = pair.carried {
@@ -107,7 +107,7 @@ impl Device {
         }
     }
 
-    /// A number for a new object.
+    /// Returns a number for a new object.
     pub(crate) fn number(&mut self) -> u32 {
         let number = self.next_number;
         self.next_number += 1;
@@ -126,7 +126,7 @@ impl Connects for Device {
 
     fn ended(&mut self, _number: u32) {}
 
-    /// Events of the fabric about something else become events of the device.
+    /// Returns the next connection event; other events of the fabric become device events.
     fn connection_event(&mut self, now: Instant) -> Option<ControlEvent> {
         loop {
             let event = match self.backend.poll_control(now)? {
@@ -145,7 +145,9 @@ impl Connects for Device {
 }
 
 impl Device {
-    /// Takes what the fabric tells of queue pairs that it did not connect: that they failed. The rest is no news of a device.
+    /// Turns broken queue pairs of the fabric into device events.
+    ///
+    /// The device joined these queue pairs itself; it has no use for other connection events.
     pub(crate) fn failures(&mut self, now: Instant) {
         while let Some(event) = self.connection_event(now) {
             if let ControlEvent::Broken { queue_pair } = event {
@@ -156,25 +158,25 @@ impl Device {
     }
 }
 
-/// A unit of memory, at a bus address and so many units behind it.
+/// Loads a unit of memory; `place` counts units from the bus address.
 pub(crate) fn unit(memory: &DmaView<'static>, bus: u64, place: u32) -> Option<[u32; 4]> {
     let unit = memory.seen_at(bus + u64::from(place) * 16, 1)?.first()?;
     Some(unit.each_ref().map(DeviceWord::load))
 }
 
-/// A word of the doorbell record at a bus address.
+/// Loads a word of the doorbell record at a bus address.
 pub(crate) fn record(memory: &DmaView<'static>, bus: u64, word: usize) -> u32 {
     let unit = memory.seen_at(bus, 1).and_then(|units| units.first());
     unit.and_then(|unit| unit.get(word))
         .map_or(0, DeviceWord::load)
 }
 
-/// How many entries of a queue the driver published behind those that were read; indices have 16 bits.
+/// Returns the number of published entries that were not read; indices have 16 bits.
 pub(crate) fn published(memory: &DmaView<'static>, bus: u64, word: usize, read: u32) -> u32 {
     u32::from((record(memory, bus, word) as u16).wrapping_sub(read as u16))
 }
 
-/// The completions that the driver has taken from a queue.
+/// Returns the number of completions that the driver consumed from a queue.
 pub(crate) fn consumed(memory: &DmaView<'static>, spec: &CompletionQueueSpec) -> u32 {
     record(memory, spec.record, doorbell::CONSUMER)
 }

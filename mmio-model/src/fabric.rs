@@ -1,4 +1,4 @@
-//! The devices, and what joins them.
+//! Model devices and the fabric that connects them.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
@@ -34,21 +34,21 @@ use crate::posted::{Beside, PostedBackend, anything};
 use crate::sideband::{Devices, FabricSideband};
 use crate::window::ModelRegisters;
 
-/// The connections of a model device.
+/// Connection manager of a model device.
 pub type ModelSideband = FabricSideband<Shared>;
 
-/// The driver on a model device.
+/// Driver of a model device.
 pub type ModelBackend =
     MmioBackend<'static, ModelControl, ModelSideband, ModelRegisters, ModelHal<Shared>>;
 
-/// The driver on a model device, in memory that was lent.
+/// Driver of a model device, in lent memory.
 pub type LentBackend<'s> =
     MmioBackend<'s, ModelControl, ModelSideband, ModelRegisters, ModelHal<Shared>>;
 
-/// The driver on a model device whose connections come about over its own queue pairs.
+/// Driver of a model device that sets up connections over its own queue pairs.
 pub type SpeakingBackend = LentSpeaking<'static>;
 
-/// The same, in memory that was lent.
+/// [`SpeakingBackend`] in lent memory.
 pub type LentSpeaking<'s> = MmioBackend<
     's,
     ModelControl,
@@ -57,22 +57,22 @@ pub type LentSpeaking<'s> = MmioBackend<
     ModelHal<Shared>,
 >;
 
-/// What the sideband of such a device keeps.
+/// Storage of the connection manager of such a device.
 pub type SpeakingStorage<'s> = SidebandStorage<
     's,
     MmioSendQueue<'s, ModelHal<Shared>, ModelRegisters>,
     MmioReceiveQueue<'s, ModelHal<Shared>>,
 >;
 
-/// Memory that a device shares with its driver, in bytes.
+/// Size of the memory that device and driver share, in bytes.
 const MEMORY: usize = 1 << 20;
-/// Bytes of it that are given out together.
+/// Allocation unit of that memory, in bytes.
 const MEMORY_GRAIN: usize = 256;
-/// Descriptors that are remembered, and how many of them are given out together.
+/// Request slots, and the number of them in an allocation unit.
 const REQUESTS: usize = 8192;
 const REQUESTS_GRAIN: usize = 16;
 
-/// Buffers that shared receive queues may grow to.
+/// Limit to which shared receive queues may grow, in buffers.
 pub(crate) const SHARED_ROOM: u32 = 64;
 
 pub(crate) const LIMITS: Limits = Limits {
@@ -92,33 +92,35 @@ pub(crate) const LIMITS: Limits = Limits {
     inline: 156,
 };
 
-/// The first index of a window: its keys have their highest bit set, which the fabric's do not.
+/// First index of a window.
+///
+/// Window keys have the highest bit set, which keys of the fabric do not.
 const FIRST_WINDOW: u32 = 1 << 23;
 
-/// Everything there is.
+/// All devices and windows.
 #[derive(Default)]
 pub(crate) struct World {
     devices: Vec<Option<Device>>,
     window_keys: WindowKeys,
-    /// The indices of windows. A new one gets the lowest that is free, as of many devices.
+    /// Indices of the windows of all devices; a new window gets the lowest free one.
     windows: BTreeSet<u32>,
 }
 
 impl World {
-    /// A device, unless it is gone, and the keys of all windows.
+    /// Returns a device, or `None` if it was removed, and the keys of all windows.
     pub(crate) fn device(&mut self, number: usize) -> (Option<&mut Device>, &mut WindowKeys) {
         let device = self.devices.get_mut(number).and_then(Option::as_mut);
         (device, &mut self.window_keys)
     }
 
-    /// Takes a device off the fabric.
+    /// Removes a device from the fabric.
     pub(crate) fn remove(&mut self, number: usize) {
         if let Some(device) = self.devices.get_mut(number).and_then(Option::take) {
             device.end();
         }
     }
 
-    /// An index that no window has.
+    /// Reserves an index that no window has.
     pub(crate) fn window_index(&mut self) -> u32 {
         let free = (FIRST_WINDOW..2 * FIRST_WINDOW).find(|index| self.windows.insert(*index));
         free.unwrap_or(FIRST_WINDOW)
@@ -143,7 +145,7 @@ impl World {
         any
     }
 
-    /// Tells drivers that are elsewhere that something happened.
+    /// Notifies remote drivers that something happened.
     fn notify(&self) {
         let devices = self.devices.iter().flatten();
         devices
@@ -152,7 +154,7 @@ impl World {
     }
 }
 
-/// What all parts of all devices share.
+/// State that all parts of all devices share.
 #[derive(Clone, Default)]
 pub struct Shared(Arc<Mutex<World>>);
 
@@ -165,7 +167,7 @@ impl Shared {
 impl Devices for Shared {
     type Device = Device;
 
-    /// Everything that was posted is read before, and what completed is written after.
+    /// Reads posted descriptors first, and writes completions afterwards.
     fn on<R>(
         &self,
         device: usize,
@@ -181,7 +183,7 @@ impl Devices for Shared {
     }
 }
 
-/// Model devices that reach each other.
+/// Model devices on one fabric.
 pub struct ModelFabric {
     fabric: Fabric,
     shared: Shared,
@@ -189,7 +191,7 @@ pub struct ModelFabric {
 }
 
 impl ModelFabric {
-    /// A fabric without devices.
+    /// Creates a fabric without devices.
     #[must_use]
     pub fn new(options: FabricOptions) -> Self {
         Self {
@@ -199,13 +201,13 @@ impl ModelFabric {
         }
     }
 
-    /// A device by the options of an adapter, and its driver. What they need of memory is never given back.
+    /// Creates a device and its driver; their memory is never freed.
     #[must_use]
     pub fn device(&self, options: NodeOptions) -> ModelBackend {
         self.device_in(options, new_state())
     }
 
-    /// The same; what is known of the device can be asked from outside.
+    /// Creates a device like [`device`](Self::device), with device state that the caller lends.
     #[must_use]
     pub fn device_in(&self, options: NodeOptions, state: LentState<'static>) -> ModelBackend {
         let device = self.add(options, false, memory::shared(MEMORY));
@@ -213,7 +215,9 @@ impl ModelFabric {
         self.driver(device, options, storage(&LIMITS, state), sideband)
     }
 
-    /// The same in memory that the next device gets when this one is gone, and what is known of the device.
+    /// Creates a device in lent memory, which can be lent again afterwards.
+    ///
+    /// Also returns the state of the device.
     #[must_use]
     pub fn device_on<'s>(
         &self,
@@ -226,7 +230,7 @@ impl ModelFabric {
         (self.driver(device, options, storage, sideband), state)
     }
 
-    /// A device whose driver reaches it through a mailbox alone, though both are in this process.
+    /// Creates a device whose driver reaches it only through a mailbox in this process.
     #[cfg(feature = "std")]
     #[must_use]
     pub fn posted_device(&self, options: NodeOptions) -> PostedBackend {
@@ -239,8 +243,8 @@ impl ModelFabric {
             coherent: options.coherent,
             drawn: Arc::default(),
         };
-        // SAFETY: the memory is never freed, and nobody but driver and device has it.
-        #[expect(unsafe_code, reason = "the device is this crate's own")]
+        // SAFETY: the memory is never freed, and only driver and device use it.
+        #[expect(unsafe_code, reason = "the device belongs to this crate")]
         let mailbox = unsafe { Mailbox::new(mailbox, Beside::new(device)) };
         let mailbox = Box::leak(Box::new(mailbox));
         let (Ok(control), Ok(sideband)) = (
@@ -267,10 +271,12 @@ impl ModelFabric {
         }
     }
 
-    /// A device whose connections come about over its own queue pairs, with all others that are so.
+    /// Creates a device that sets up connections over its own queue pairs.
+    ///
+    /// It reaches all other devices of this kind.
     ///
     /// # Panics
-    /// If it has not enough for its channels.
+    /// If its channels cannot be opened.
     #[must_use]
     pub fn speaking_device(&self, options: NodeOptions) -> SpeakingBackend {
         let device = self.add(options, true, memory::shared(MEMORY));
@@ -278,11 +284,13 @@ impl ModelFabric {
         self.speaking_driver(device, options, storage, channels())
     }
 
-    /// The same in memory that the next device gets when this one is gone, with as many channels, connections and listeners as there is
-    /// room for, and what is known of the device.
+    /// Creates a device like [`speaking_device`](Self::speaking_device), in lent memory.
+    ///
+    /// The memory can be lent again once the device is dropped. `connections` bounds the channels,
+    /// connections and listeners. Also returns the state of the device.
     ///
     /// # Panics
-    /// If it has not enough for its channels.
+    /// If its channels cannot be opened.
     #[must_use]
     pub fn speaking_device_on<'s>(
         &self,
@@ -313,7 +321,7 @@ impl ModelFabric {
         driver
     }
 
-    /// Who is at the other ends of a device's channels.
+    /// Returns the junction of a device, which finds the peers of its channels.
     fn junction(
         &self,
         device: usize,
@@ -329,12 +337,13 @@ impl ModelFabric {
         }
     }
 
-    /// An adapter that no driver drives, for whoever is to say something else to the devices whose connections come about over their own
-    /// queue pairs.
+    /// Creates an adapter without a driver, which sends arbitrary messages to other devices.
+    ///
+    /// Its peers are devices that set up connections over their own queue pairs.
     #[must_use]
     pub fn outsider(&self, options: NodeOptions) -> Outsider {
         let mut world = self.shared.enter();
-        // None of the devices has its number.
+        // The number is taken, and stands for no device.
         let device = world.devices.len();
         world.devices.push(None);
         drop(world);
@@ -344,8 +353,10 @@ impl ModelFabric {
         }
     }
 
-    /// A device whose driver is elsewhere: `memory` is what they share, by addresses that both know it by, the `mailbox` lies beside it, and
-    /// `regions` says which consumer memory it may reach.
+    /// Creates a device for a remote driver.
+    ///
+    /// Device and driver share `memory` at addresses that both use, and the `mailbox`, which is
+    /// separate memory. `regions` finds the consumer memory that the device may reach.
     #[must_use]
     pub fn mailbox_device(
         &self,
@@ -392,7 +403,7 @@ impl ModelFabric {
         }
     }
 
-    /// Puts a device on the fabric: its number.
+    /// Adds a device to the fabric; returns its number.
     fn add(&self, options: NodeOptions, joins: bool, memory: DmaView<'static>) -> usize {
         let mut device = Device::new(self.fabric.node(options), memory);
         device.joins = joins;
@@ -434,8 +445,9 @@ impl ModelFabric {
         self.fabric.inject(fault);
     }
 
-    /// Lets the next thing happen: reads what was posted, moves the fabric one step, writes what completed; false if
-    /// there was nothing.
+    /// Reads posted descriptors, moves the fabric one step, and writes completions.
+    ///
+    /// Returns false if nothing happened.
     pub fn step(&self) -> bool {
         let mut world = self.shared.enter();
         world.fetch();
@@ -446,29 +458,30 @@ impl ModelFabric {
         moved
     }
 
-    /// Has the device at a place, counted from 0 as they were made, write its next completion otherwise than it should.
+    /// Makes a device write its next completion with an error; devices count from 0.
     pub fn lie(&self, device: usize, lie: Lie) {
         if let (Some(device), _) = self.shared.enter().device(device) {
             device.lie = Some(lie);
         }
     }
 
-    /// Has a device change a word of the memory that it shares with its driver: of a ring or a record that it was told of, both counted
-    /// modulo how many there are.
+    /// Makes a device change a word of a ring or doorbell record.
+    ///
+    /// `area` and `word` are taken modulo the number of areas and words.
     pub fn scrawl(&self, device: usize, area: usize, word: usize, change: impl FnOnce(u32) -> u32) {
         if let (Some(device), _) = self.shared.enter().device(device) {
             device.scrawl(area, word, change);
         }
     }
 
-    /// Has a device report something, whether or not it is so.
+    /// Makes a device report an event, true or not.
     pub fn tell(&self, device: usize, event: DeviceEvent) {
         if let (Some(device), _) = self.shared.enter().device(device) {
             device.events.push_back(event);
         }
     }
 
-    /// How many descriptors a device found with their data in them, and how many it took from the doorbell register.
+    /// Returns the numbers of descriptors with inline data and from the doorbell register.
     #[must_use]
     pub fn taken_inline(&self, device: usize) -> (u64, u64) {
         let mut world = self.shared.enter();
@@ -476,7 +489,7 @@ impl ModelFabric {
         device.map_or((0, 0), |device| (device.inline, device.bursts))
     }
 
-    /// Lets everything happen that is due until a moment.
+    /// Runs all events that are due until a point in time.
     pub fn run_until(&self, until: Instant) {
         let mut world = self.shared.enter();
         world.fetch();
@@ -485,7 +498,7 @@ impl ModelFabric {
         world.notify();
     }
 
-    /// The time of the fabric.
+    /// Returns the time of the fabric.
     #[must_use]
     pub fn now(&self) -> Instant {
         self.fabric.now()
@@ -496,7 +509,7 @@ pub(crate) fn slots<T>(count: usize, empty: impl FnMut() -> T) -> &'static mut [
     Vec::leak(core::iter::repeat_with(empty).take(count).collect())
 }
 
-/// The state of a device, for ever.
+/// Allocates the state of a device, which is never freed.
 pub(crate) fn new_state() -> LentState<'static> {
     Box::leak(Box::new(State::new())).lend().0
 }

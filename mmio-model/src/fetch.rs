@@ -1,4 +1,4 @@
-//! Reading descriptors, and handing on what they ask for.
+//! Reads descriptors and posts their requests to the fabric.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -20,10 +20,10 @@ use crate::carried::Carried;
 use crate::completion::Origin;
 use crate::device::{Device, Pair, published, unit};
 
-/// The keys of windows, as peers know them, and those that the fabric gave them.
+/// Keys of windows in the fabric, by the key that peers use.
 pub(crate) type WindowKeys = BTreeMap<u32, u32>;
 
-/// A descriptor that the device cannot make sense of.
+/// Error: the descriptor is invalid.
 struct Senseless;
 
 /// A descriptor of a send queue.
@@ -32,14 +32,14 @@ struct Descriptor {
     remote: Option<RemoteAddress>,
     update: Option<KeyUpdate>,
     data: Vec<Data>,
-    /// Data that is in it.
+    /// Inline data.
     carried: Option<Vec<u8>>,
-    /// Whether it was written to the doorbell.
+    /// True if it was read from the doorbell register.
     whole: bool,
 }
 
 impl Device {
-    /// Reads everything that was posted.
+    /// Reads all posted descriptors.
     pub(crate) fn fetch(&mut self, windows: &mut WindowKeys) {
         if self.halted {
             return;
@@ -79,7 +79,7 @@ impl Device {
                 shared.place = u32::from(NextReceive::decode(link).next) & (spec.entries - 1);
                 shared.read = shared.read.wrapping_add(1);
             }
-            // What a queue of the fabric does not take here it never would: it is gone.
+            // A queue of the fabric that refuses here is gone and never accepts again.
             let _taken = shared.queue.ring();
         }
     }
@@ -111,11 +111,11 @@ impl Device {
             }
             pair.receives_read = pair.receives_read.wrapping_add(1);
         }
-        // As above.
+        // As in `fetch_shared`.
         let _taken = queue.ring();
     }
 
-    /// Reads the requests of a queue pair that were posted, as far as its state lets it.
+    /// Reads the posted requests of a queue pair as far as its state permits.
     pub(crate) fn fetch_sends(&mut self, number: u32, windows: &mut WindowKeys) {
         let Self {
             backend,
@@ -155,7 +155,7 @@ impl Device {
             });
             match step {
                 Ok(Some(blocks)) => pair.sends_read = pair.sends_read.wrapping_add(blocks),
-                // It cannot send yet.
+                // The queue pair cannot send yet.
                 Ok(None) => return,
                 Err(Senseless) => {
                     events.push_back(DeviceEvent::QueuePairFailed(number));
@@ -174,7 +174,7 @@ fn segment(piece: Data) -> Segment {
     }
 }
 
-/// The control unit of the descriptor that starts in a block.
+/// Returns the control unit of the descriptor that starts in a block.
 pub(crate) fn control_at(
     memory: &backend_mmio::DmaView<'static>,
     pair: &Pair,
@@ -197,7 +197,7 @@ fn read_descriptor(
     let first = pair.sends_read * BLOCK_UNITS;
     let mask = pair.spec.send_blocks * BLOCK_UNITS - 1;
     let start = first_send_unit(pair);
-    // What was written to the doorbell is the block that is read next, or it is not looked at.
+    // The doorbell's block counts only if it is the next block to read.
     let burst = burst.filter(|(pair, _)| *pair == number);
     let burst = burst.map(|(_, block)| block).filter(|[first, ..]| {
         let control = [(*first >> 32) as u32, *first as u32, 0, 0];
@@ -279,7 +279,7 @@ fn flags(control: &Control) -> SendFlags {
     flags
 }
 
-/// Whether a descriptor starts only when the binds before it have completed.
+/// Returns true if a descriptor starts only after the earlier binds have completed.
 fn waits_for_binds(control: &Control) -> bool {
     matches!(
         control.flags.fence(),
@@ -287,7 +287,7 @@ fn waits_for_binds(control: &Control) -> bool {
     )
 }
 
-/// Hands a request on; false if the queue pair cannot send yet.
+/// Posts a request to the fabric; returns false if the queue pair cannot send yet.
 fn post(
     pair: &mut Pair,
     number: u32,
@@ -330,7 +330,7 @@ fn post(
     Ok(pair.send.ring().is_ok())
 }
 
-/// Hands a bind on; false if the queue pair cannot do it yet.
+/// Posts a bind to the fabric; returns false if the queue pair cannot bind yet.
 fn bind(
     pair: &mut Pair,
     number: u32,

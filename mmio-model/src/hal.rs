@@ -1,5 +1,5 @@
-//! The order between a driver and a device that is code of the same program.
-#![expect(unsafe_code, reason = "the device is this crate's own")]
+//! Memory order between a driver and a device in the same program.
+#![expect(unsafe_code, reason = "the device belongs to this crate")]
 
 use core::fmt;
 use core::sync::atomic::{AtomicU32, Ordering, fence};
@@ -11,14 +11,14 @@ use crate::lie::draw;
 use crate::lock::Arc;
 use crate::sideband::{Connects, Devices};
 
-/// Barriers towards a model device, on every processor, and caches that it may not see.
+/// Barriers towards a model device on every processor, and caches that hide memory from it.
 #[derive(Clone)]
 pub struct ModelHal<D> {
     pub(crate) devices: D,
     pub(crate) device: usize,
-    /// Whether device and processor see the same consumer memory.
+    /// True if device and processor see the same consumer memory.
     pub(crate) coherent: bool,
-    /// Random numbers that were drawn.
+    /// Count of random numbers drawn.
     pub(crate) drawn: Arc<AtomicU32>,
 }
 
@@ -28,8 +28,8 @@ impl<D> fmt::Debug for ModelHal<D> {
     }
 }
 
-// SAFETY: the device is threads of this program, whose registers are calls, and among threads a full fence orders everything. The
-// caches are those of the fabric, which maintains them.
+// SAFETY: the device runs in threads of this program and its registers are calls. Among threads a
+// full fence orders everything. The caches are those of the fabric, which maintains them.
 unsafe impl<D: Devices + Clone> Hal for ModelHal<D> {
     const COHERENT: bool = true;
 
@@ -53,7 +53,7 @@ unsafe impl<D: Devices + Clone> Hal for ModelHal<D> {
         fence(Ordering::SeqCst);
     }
 
-    /// The same ones in every run, for those who look at it again.
+    /// Returns the same sequence in every run, so that a run can be repeated.
     fn random(&self) -> Option<u32> {
         let drawn = self.drawn.fetch_add(1, Ordering::Relaxed);
         let mut state = (self.device as u64) << 32 | u64::from(drawn);

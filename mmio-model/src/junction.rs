@@ -1,4 +1,4 @@
-//! Devices that make their connections themselves, over queue pairs: who is at the other ends of these.
+//! Junctions: the peers of devices that set up connections over their own queue pairs.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -14,10 +14,10 @@ use crate::fabric::slots;
 use crate::lock::{Arc, Mutex, lock};
 use crate::sideband::{Connects, Devices};
 
-/// An end of a channel: its device, and the number of its queue pair there.
+/// End of a channel: device and queue pair number.
 type End = (usize, u32);
 
-/// Ends that nobody is at yet, and those that have met: which other end, and whose.
+/// Unpaired ends, and paired ones with the other end and its address.
 #[derive(Default)]
 struct Ends {
     spare: Vec<(End, IaAddress)>,
@@ -25,7 +25,9 @@ struct Ends {
 }
 
 impl Ends {
-    /// Leads spare ends to each other: two of a device to itself, and one of each two devices.
+    /// Pairs two spare ends: two of one device, or one of each of two devices.
+    ///
+    /// Each device has at most one channel to another one, and one to itself.
     fn pair(&mut self) {
         let found = self.spare.iter().enumerate().find_map(|(place, (one, _))| {
             let others = self.spare.iter().enumerate().skip(place + 1);
@@ -46,17 +48,19 @@ impl Ends {
     }
 }
 
-/// What leads the channels of a fabric to each other.
+/// Paired and spare channel ends of a fabric.
 #[derive(Clone, Default)]
 pub(crate) struct Meetings(Arc<Mutex<Ends>>);
 
-/// Who is at the other ends of a device's channels; on a device whose driver leaves that to it, queue pairs are joined here.
+/// Finds the peers of a device's channels.
+///
+/// It joins the queue pairs if the driver does not.
 pub struct ModelJunction<D> {
     pub(crate) devices: D,
     pub(crate) device: usize,
     pub(crate) address: IaAddress,
     pub(crate) meetings: Meetings,
-    /// Whether commands of the driver join them.
+    /// True if commands of the driver join the queue pairs.
     pub(crate) by_driver: bool,
 }
 
@@ -116,12 +120,12 @@ impl<D: Devices> Junction for ModelJunction<D> {
     }
 }
 
-/// Channels of a device, connections, and listeners.
+/// Channels, connections and listeners of a device.
 const CHANNELS: usize = 8;
 const CONNECTIONS: usize = 128;
 const LISTENERS: usize = 64;
 
-/// What the sideband of a device keeps; it is never given back.
+/// Allocates the connection storage of a device, which is never freed.
 pub(crate) fn channels<S, R>() -> SidebandStorage<'static, S, R> {
     SidebandStorage {
         channels: slots(CHANNELS, || None),

@@ -1,4 +1,4 @@
-//! What a device and its driver need of memory, to be lent to one after the other.
+//! Memory of a device and its driver, which can be lent several times in sequence.
 
 use alloc::vec::Vec;
 
@@ -10,17 +10,19 @@ use backend_mmio::{DeviceWord, DmaView};
 use crate::fabric::LIMITS;
 use crate::memory;
 
-/// Memory that a device shares with its driver, in bytes; less than others have, since it is cleared each time.
+/// Size of the memory that device and driver share, in bytes.
+///
+/// Smaller than in other devices, because it is cleared before each use.
 const MEMORY: usize = 1 << 18;
-/// Bytes of it that are given out together.
+/// Allocation unit of that memory, in bytes.
 const MEMORY_GRAIN: usize = 256;
-/// Descriptors that are remembered, and how many of them are given out together.
+/// Request slots, and the number of them in an allocation unit.
 const REQUESTS: usize = 2048;
 const REQUESTS_GRAIN: usize = 16;
 
-/// Memory for a device and its driver, which the next ones get when they are gone.
+/// Memory of a device and its driver, which later ones can use again.
 ///
-/// Programs that make devices again and again, as fuzzers do, would run out of it otherwise.
+/// Programs that create many devices, such as fuzzers, would otherwise run out of memory.
 #[derive(Debug)]
 pub struct Lent {
     pub(crate) memory: DmaView<'static>,
@@ -34,12 +36,12 @@ pub struct Lent {
     memory_taken: Vec<bool>,
 }
 
-/// So many of something.
+/// Returns a vector of `count` elements.
 pub(crate) fn several<T>(count: usize, empty: impl FnMut() -> T) -> Vec<T> {
     core::iter::repeat_with(empty).take(count).collect()
 }
 
-/// Zeros everywhere, as a new device finds it.
+/// Sets all words to zero, as a new device finds them.
 pub(crate) fn clear(memory: &DmaView<'static>) {
     for word in memory.units().iter().flatten() {
         if word.load() != 0 {
@@ -49,7 +51,7 @@ pub(crate) fn clear(memory: &DmaView<'static>) {
 }
 
 impl Lent {
-    /// Takes it from the system, for ever.
+    /// Allocates the memory.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -69,7 +71,7 @@ impl Lent {
         }
     }
 
-    /// As if nobody had used it, and a view of the state.
+    /// Returns the memory in its initial state, and a view of the device state.
     pub(crate) fn storage(&mut self) -> (Storage<'_>, &State) {
         clear(&self.memory);
         let (lent, state) = self.state.lend();

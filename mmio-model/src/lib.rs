@@ -1,9 +1,12 @@
-//! A device with the mlx5 data path, in this process: it reads descriptors, moves bytes and writes completions.
+//! Device model with the mlx5 data path, in process.
 //!
-//! The front is that of an adapter: rings and doorbell records in memory that the driver shares, a register window, objects
-//! by number. It knows of the driver only what lies in memory, by [`backend_mmio::mlx5::defs`]. Behind it every
-//! model device is an adapter of a [`Fabric`](backend_mock::Fabric), which moves the bytes, enforces keys, privileges and bounds at the target, and carries
-//! connections.
+//! The device reads descriptors, moves bytes and writes completions.
+//!
+//! Its interface is an adapter's: rings and doorbell records in memory that the driver shares, a
+//! register window, numbered objects. It learns of the driver only through memory, as
+//! [`backend_mmio::mlx5::defs`] defines it. Each model device uses an adapter of a
+//! [`Fabric`](backend_mock::Fabric). The fabric moves the bytes, enforces keys, privileges and
+//! bounds at the target, and carries connections.
 //!
 //! ```
 //! use backend_mock::{FabricOptions, NodeOptions};
@@ -15,15 +18,18 @@
 //! assert_eq!(device.ia_attributes().adapter_name, "model0");
 //! ```
 //!
-//! # What is not as in an adapter
-//! - Keys of regions are those of the fabric. Keys of windows are the device's, 24 bits and a variant, and the fabric's are looked up
-//!   when a descriptor is read.
-//! - A send doorbell is obeyed at once; receives are looked for in every [`ModelFabric::step`], and before each command.
-//! - Descriptors start in order. Without a fence one does not wait for the binds and RDMA Reads before it, which take as long as
-//!   [`FabricOptions`](backend_mock::FabricOptions) say (`bind_latency`, `read_latency`): with long ones a fence that is missing shows.
+//! # Differences from an adapter
+//! - Keys of regions are keys of the fabric. Keys of windows belong to the device: 24 bits and a
+//!   variant. Reading a descriptor translates them to keys of the fabric.
+//! - A send doorbell takes effect at once. Receives are read in every [`ModelFabric::step`] and
+//!   before each command.
+//! - Descriptors start in order. Without a fence, a descriptor does not wait for earlier binds and
+//!   RDMA Reads. Their duration is set by [`FabricOptions`](backend_mock::FabricOptions)
+//!   (`bind_latency`, `read_latency`): long ones reveal a missing fence.
 //!
 //! # Without std
-//! With the feature `bare` in the place of `std`, which is default, it needs an allocator alone, and lives in a firmware image beside the driver.
+//! The feature `bare` replaces `std`, which is the default. The crate then needs only an allocator,
+//! and runs in a firmware image together with the driver.
 #![cfg_attr(not(feature = "std"), no_std)]
 
 extern crate alloc;

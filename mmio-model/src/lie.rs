@@ -1,37 +1,37 @@
-//! Completions that are not so.
+//! Bad completions.
 
 use backend_mmio::mlx5::defs::{Completion, CompletionKind, CompletionTail, Syndrome};
 
-/// What is wrong with a completion.
+/// Error in a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lie {
-    /// It names a descriptor that is not the oldest.
+    /// Descriptor index plus 1: a descriptor that is not the oldest.
     Index,
-    /// It names a queue pair that there is none of.
+    /// Number of a queue pair that does not exist.
     QueuePair,
-    /// It names a place of queue pairs that has none.
+    /// User index without a queue pair.
     UserIndex,
-    /// It is of a kind that nobody asks for.
+    /// Undefined completion kind.
     Kind,
-    /// It is a receive of as many bytes as can be.
+    /// Receive of the largest possible length.
     Length,
-    /// It is a failure of no known kind.
+    /// Failure with an unknown syndrome.
     Syndrome,
-    /// It lies behind a place in which none was written.
+    /// One ring slot is skipped; the completion follows an unwritten slot.
     Phase,
-    /// It is ones.
+    /// Last word of all ones.
     AllOnes,
-    /// One bit of what names its descriptor is the other way round: one below [`Lie::BITS`].
+    /// One bit of the descriptor's identification is inverted; the bit is below [`Lie::BITS`].
     Bit(u32),
-    /// The whole ring is noise, drawn from this.
+    /// The whole ring is overwritten by noise from this seed.
     Noise(u64),
 }
 
 impl Lie {
-    /// The bits of what names a descriptor: user's index, queue pair, index and kind.
+    /// Bits that identify a descriptor: user index, queue pair, index and kind.
     pub const BITS: u32 = 24 + 24 + 16 + 4;
 
-    /// The completion as it is told.
+    /// Applies the error to a completion.
     pub(crate) fn tell(self, entry: &mut Completion, tail: &mut CompletionTail) {
         match self {
             Self::Index => tail.0 = tail.0.wrapping_add(1 << 16),
@@ -54,7 +54,7 @@ impl Lie {
     }
 }
 
-/// The next number of a sequence that looks random.
+/// Returns the next pseudo-random number of a sequence.
 pub(crate) fn draw(state: &mut u64) -> u32 {
     *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let mixed = (*state ^ *state >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);

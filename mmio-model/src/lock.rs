@@ -1,4 +1,4 @@
-//! The lock around all devices: with std that of the system, without it one that turns.
+//! Lock around all devices: the system's mutex with `std`, a spin lock without.
 
 #[cfg(feature = "std")]
 mod kind {

@@ -1,4 +1,4 @@
-//! The device's end of a mailbox.
+//! Device side of a mailbox.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -17,11 +17,13 @@ use crate::control::ModelControl;
 use crate::fabric::ModelSideband;
 use crate::window::ModelRegisters;
 
-/// Says which memory a driver names by address and length, where there is such.
+/// Finds the memory that a driver names by address and length, if it exists.
 pub type Regions = Box<dyn FnMut(u64, u64) -> Option<Region> + Send>;
 
-/// A model device whose driver is somewhere else and has it do things through a mailbox. Dropping it takes the device off the fabric, which is
-/// the end of the driver's connections for everybody else.
+/// Model device for a remote driver, which sends commands through a mailbox.
+///
+/// Drop removes the device from the fabric, which breaks the connections of the driver for its
+/// peers.
 pub struct MailboxDevice {
     pub(crate) control: ModelControl,
     pub(crate) sideband: ModelSideband,
@@ -36,8 +38,9 @@ impl fmt::Debug for MailboxDevice {
     }
 }
 
-/// The address that a driver has a mailbox at, once it has begun; all memory that it names is to be found at the addresses that it
-/// has it at.
+/// Returns the driver's address of a mailbox, once the driver has started.
+///
+/// All memory that the driver names lies at the driver's addresses.
 #[must_use]
 pub fn driver_address(mailbox: &'static [DeviceUnit; UNITS]) -> Option<u64> {
     let desk = Desk(mailbox);
@@ -49,7 +52,7 @@ pub fn driver_address(mailbox: &'static [DeviceUnit; UNITS]) -> Option<u64> {
 }
 
 impl MailboxDevice {
-    /// Looks at the records of all queues, and does the command that is in the mailbox, if there is one that was not answered.
+    /// Fetches from all queues and executes an unanswered command; returns true if there was one.
     pub fn look(&mut self) -> bool {
         self.control.fetch();
         let desk = self.desk;
@@ -61,7 +64,7 @@ impl MailboxDevice {
         let mut place = COMMAND;
         let command = Command::take(&mut || {
             place += 1;
-            // What would lie beyond a command is none of it.
+            // Words beyond the longest command read as ones.
             let within = place < COMMAND + LENGTH;
             if within { desk.load(place) } else { u32::MAX }
         });
@@ -80,7 +83,7 @@ impl MailboxDevice {
             Command::PollConnections => self.desk.answer(&Ok(self.sideband.poll(Instant::ZERO))),
             command => {
                 self.act(command);
-                // Events may have come of it.
+                // The command may have caused events.
                 self.desk.notify();
             }
         }
@@ -105,7 +108,7 @@ impl MailboxDevice {
                 privileges,
             } => {
                 let domain = DomainKey(domain as usize);
-                // Memory that the driver may not name cannot be reached from here.
+                // The driver may not name this memory, and the device cannot reach it.
                 let region = regions(address, length).ok_or(BackendError::Resources);
                 desk.answer(&region.and_then(|region| {
                     control.register(&Registration::new(domain, &region, privileges))
@@ -181,13 +184,13 @@ impl MailboxDevice {
             Command::Disconnect { queue_pair, mode } => {
                 desk.done(|| sideband.disconnect(queue_pair, mode));
             }
-            // Nothing else is left.
+            // Only `Address` is left.
             _ => desk.answer(&Ok((sideband.address(), sideband.private_data_limit()))),
         }
     }
 }
 
-/// The words of a mailbox.
+/// Words of a mailbox.
 #[derive(Clone, Copy)]
 pub(crate) struct Desk(pub(crate) &'static [DeviceUnit; UNITS]);
 
@@ -206,7 +209,7 @@ impl Desk {
         }
     }
 
-    /// Says that there may be events.
+    /// Notifies the driver of possible events.
     pub(crate) fn notify(self) {
         self.store(NOTICE, self.load(NOTICE).wrapping_add(1));
     }

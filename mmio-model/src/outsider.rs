@@ -1,4 +1,4 @@
-//! An adapter on the fabric that says to the others whatever it is made to say.
+//! Adapter on the fabric that sends arbitrary messages to the other devices.
 
 use core::fmt;
 
@@ -10,8 +10,10 @@ use dat_core::backend::{BackendError, QueuePairKey};
 use crate::fabric::Shared;
 use crate::junction::ModelJunction;
 
-/// An adapter without a driver: who has it makes its queue pairs, and leads them to those of devices whose connections come about over
-/// their own ([`speaking_device`](crate::ModelFabric::speaking_device)).
+/// Adapter without a driver, controlled by a test.
+///
+/// The test creates its queue pairs and joins them to those of devices that set up connections over
+/// their own queue pairs ([`speaking_device`](crate::ModelFabric::speaking_device)).
 pub struct Outsider {
     /// The adapter.
     pub adapter: MockBackend,
@@ -25,21 +27,23 @@ impl fmt::Debug for Outsider {
 }
 
 impl Outsider {
-    /// What others call its port.
+    /// Returns the port by which others address it.
     #[must_use]
     pub const fn port(&self) -> [u32; 4] {
         [self.junction.device as u32, 0, 0, 0]
     }
 
-    /// The channel of another device that a queue pair of this number is the other end of from now on, if there is one to spare.
+    /// Pairs a queue pair number with a spare channel of another device, if any.
     pub fn meet(&mut self, number: u32) -> Option<Peer> {
         self.junction.meet(number).map(|(_, peer)| peer)
     }
 
-    /// Joins a queue pair, of a number, to one of a device; they carry data once that one was joined to this, too.
+    /// Joins a queue pair to one of a device.
+    ///
+    /// Data flows once both sides are joined.
     ///
     /// # Errors
-    /// [`BackendError::State`] if it is not unconnected.
+    /// [`BackendError::State`] if the queue pair is not unconnected.
     pub fn join(&mut self, key: QueuePairKey, number: u32, peer: Peer) -> Result<(), BackendError> {
         let [own, ..] = self.port();
         let [there, ..] = peer.address;

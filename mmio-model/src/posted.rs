@@ -1,7 +1,7 @@
-//! A driver and its device in one process, that reach each other through a mailbox alone.
+//! Driver and device in one process that communicate only through a mailbox.
 #![expect(
     unsafe_code,
-    reason = "the device is this crate's own, and names memory of its own process"
+    reason = "the device belongs to this crate, and regions name memory of its own process"
 )]
 
 use alloc::boxed::Box;
@@ -17,10 +17,10 @@ use crate::hal::ModelHal;
 use crate::lock::{Mutex, lock};
 use crate::mailbox::{MailboxDevice, Regions};
 
-/// The driver on a model device behind a mailbox.
+/// Driver of a model device that is reached through a mailbox.
 pub type PostedBackend = MailboxBackend<'static, HostLock, Beside, ModelHal<Shared>>;
 
-/// A model device that looks into its mailbox when it is told to, and at no other time.
+/// Model device that reads its mailbox only when the driver rings.
 pub struct Beside(Mutex<Option<MailboxDevice>>);
 
 impl Beside {
@@ -38,8 +38,8 @@ impl fmt::Debug for Beside {
     }
 }
 
-// SAFETY: the device does what its control path does, which makes the same promise; dropping it takes it off the fabric, and with
-// that from all memory.
+// SAFETY: the device acts through its control path, which makes the same promise. Drop removes the
+// device from the fabric, and so from all memory.
 unsafe impl OtherEnd for Beside {
     fn ring(&self) {
         if let Some(device) = &mut *lock(&self.0) {
@@ -52,7 +52,7 @@ unsafe impl OtherEnd for Beside {
     }
 
     fn awaits(&self, _looks: u32) -> bool {
-        // It answers at once, or never.
+        // It answers at once or never.
         false
     }
 
@@ -61,11 +61,12 @@ unsafe impl OtherEnd for Beside {
     }
 }
 
-/// All memory that a driver of this process names.
+/// Accepts all memory that a driver of this process names.
 pub(crate) fn anything() -> Regions {
     Box::new(|address, length| {
         let base = with_exposed_provenance_mut(address as usize);
-        // SAFETY: the driver got a region of these bytes, which stays as long as its registration, and that is this one's.
+        // SAFETY: the driver was given a region of these bytes. It stays valid as long as its
+        // registration, and this region has the same lifetime.
         Some(unsafe { Region::from_raw_parts(base, length as usize) })
     })
 }

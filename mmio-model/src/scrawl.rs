@@ -1,4 +1,4 @@
-//! What a device writes that it should not.
+//! Corruption of the memory that a device shares with its driver.
 
 use alloc::vec::Vec;
 
@@ -7,11 +7,11 @@ use backend_mmio::mlx5::defs::{BLOCK_UNITS, COMPLETION_UNITS};
 
 use crate::device::Device;
 
-/// Bytes of a unit of memory.
+/// Bytes of a memory unit.
 const UNIT: usize = 16;
 
 impl Device {
-    /// Where the driver expects something of it: rings and records, with their lengths in bytes.
+    /// Returns the areas that the driver reads: rings and records, with lengths in bytes.
     fn areas(&self) -> Vec<(u64, usize)> {
         let mut areas = Vec::new();
         for queue in self.completion_queues.values() {
@@ -35,7 +35,7 @@ impl Device {
         areas
     }
 
-    /// Changes a word of what it shares with its driver.
+    /// Changes a word of the memory shared with the driver.
     pub(crate) fn scrawl(&self, area: usize, word: usize, change: impl FnOnce(u32) -> u32) {
         let areas = self.areas();
         let Some((bus, length)) = areas.get(area % areas.len().max(1)) else {

@@ -1,4 +1,4 @@
-//! Connections, over the fabric.
+//! Connection manager over the fabric.
 
 use core::fmt;
 
@@ -11,12 +11,12 @@ use dat_core::backend::{
 };
 use dat_core::time::Instant;
 
-/// Devices of one layout, and what joins them.
+/// Devices of one layout on one fabric.
 pub trait Devices {
-    /// One of them.
+    /// A device of this layout.
     type Device: Connects;
 
-    /// Has something done by a device, between what it has to do.
+    /// Runs a function on a device, between reading descriptors and writing completions.
     fn on<R>(
         &self,
         device: usize,
@@ -24,22 +24,22 @@ pub trait Devices {
     ) -> Result<R, BackendError>;
 }
 
-/// A device as a sideband sees it.
+/// Device as its connection manager sees it.
 pub trait Connects {
-    /// Its adapter of the fabric.
+    /// Returns its adapter of the fabric.
     fn adapter(&mut self) -> &mut MockBackend;
 
-    /// What the fabric calls a queue pair.
+    /// Returns the fabric's key of a queue pair.
     fn key(&self, number: u32) -> Option<QueuePairKey>;
 
-    /// The connection of a queue pair was ended.
+    /// Records that the connection of a queue pair was ended.
     fn ended(&mut self, number: u32);
 
-    /// The next event about a connection.
+    /// Returns the next connection event.
     fn connection_event(&mut self, now: Instant) -> Option<ControlEvent>;
 }
 
-/// The connections of a model device. Queue pairs have their numbers as tokens in the fabric.
+/// Connection manager of a model device; in the fabric, queue pair numbers serve as tokens.
 pub struct FabricSideband<D> {
     pub(crate) devices: D,
     pub(crate) device: usize,

@@ -1,4 +1,4 @@
-//! The register window.
+//! Register window.
 
 use core::fmt;
 
@@ -8,14 +8,14 @@ use backend_mmio::mlx5::defs::{ArmCommand, COUNTER, register};
 
 use crate::fabric::Shared;
 
-/// The registers of a model device. A write is acted on before it returns.
+/// Registers of a model device; a write takes effect before it returns.
 #[derive(Clone)]
 pub struct ModelRegisters {
     pub(crate) shared: Shared,
     pub(crate) device: usize,
 }
 
-/// Where send doorbells are.
+/// Register offset of send doorbells.
 pub(crate) const SEND_DOORBELL: u32 = 0x800;
 
 impl fmt::Debug for ModelRegisters {
@@ -25,7 +25,7 @@ impl fmt::Debug for ModelRegisters {
 }
 
 impl RegisterIo for ModelRegisters {
-    /// A descriptor is taken as it comes; of its place in memory only the record is looked at.
+    /// Takes the descriptor from the block; in memory only the doorbell record is read.
     fn copy(&self, offset: u32, block: [u64; 8]) {
         let [doorbell, ..] = block;
         if offset & !register::SEND_STRIDE != SEND_DOORBELL {

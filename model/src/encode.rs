@@ -1,4 +1,5 @@
-//! The bytes that a fuzzer would have to make up for a run: what [`Arbitrary`](arbitrary::Arbitrary) makes of them is the run.
+//! Encoding of a run as fuzzer input, from which [`Arbitrary`](arbitrary::Arbitrary) restores the
+//! run.
 
 use backend_mock::{Fault, RemoteError};
 
@@ -10,14 +11,14 @@ use crate::op::{
 use crate::runner::Setup;
 use crate::scenario::Prologue;
 
-/// What has bytes that it is made from.
+/// Types that encode to the bytes they are made from.
 pub(crate) trait Encode {
-    /// Appends them.
+    /// Appends the encoding.
     fn encode(&self, bytes: &mut Vec<u8>);
 }
 
 impl Input {
-    /// The bytes that this is made from.
+    /// Returns the bytes that this input is made from.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         self.setup.encode(&mut bytes);
@@ -66,12 +67,12 @@ impl<T: Encode> Encode for Vec<T> {
     }
 }
 
-/// The first of the numbers that choose this variant of so many.
+/// Returns the smallest number that chooses variant `index` of `count`.
 fn choice(index: u64, count: u64) -> u32 {
     u32::try_from((index << 32).div_ceil(count)).unwrap_or(u32::MAX)
 }
 
-/// The variants in their order, each with its fields in theirs.
+/// Lists the variants in order, each with its fields in order.
 macro_rules! variants {
     ($($name:ident { $($variant:ident $({ $($field:ident)+ })?)+ })+) => {$(
         impl Encode for $name {
@@ -239,7 +240,7 @@ impl Encode for Pick {
     fn encode(&self, bytes: &mut Vec<u8>) {
         bytes.push(match *self {
             Self::Live(number) => number & 7,
-            // The ranges begin in the middle of an eight.
+            // The ranges begin in the middle of a group of eight.
             Self::Dead(number) => 224 + (number & 7),
             Self::Foreign(number) => match number & 7 {
                 number @ 0..=3 => 240 + number,

@@ -1,14 +1,16 @@
-//! What a call must return.
+//! Verdicts: the legal outcomes of a call.
 
 use dat_core::error::{ErrorKind, Subtype};
 use dat_core::{Error, Result};
 
-/// An error by what the interface can express; no subtype = the catalogue names none, so any will do.
+/// Kind and subtype of an error; `None` allows any subtype because the catalogue names none.
 pub(crate) type Refusal = (ErrorKind, Option<Subtype>);
 
-/// Whether an error says something of the arguments alone, and of objects that only calls make and free. Connection requests, service points that
-/// take one alone, and endpoints that the provider makes come and go with what arrives; who else uses a dispatcher, for which the catalogue names
-/// no argument, goes with them.
+/// Returns true if only arguments, and objects that calls manage, cause the error.
+///
+/// Connection requests, reserved service points and provider-made endpoints do not count: arrivals
+/// create and consume them. Other uses of a dispatcher do not count either; the catalogue names no
+/// argument for them.
 fn is_firm(kind: ErrorKind, subtype: Option<Subtype>) -> bool {
     match kind {
         ErrorKind::InvalidHandle => !matches!(
@@ -31,13 +33,15 @@ fn is_firm(kind: ErrorKind, subtype: Option<Subtype>) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) may_succeed: bool,
-    /// There is a reason to refuse the call that nothing below can take away: a handle, an argument, what regions allow.
+    /// Set if the refusal has a reason that no fault removes.
+    ///
+    /// Such a reason is a handle, an argument or a region's rights.
     firm: bool,
     pub(crate) refusals: Vec<Refusal>,
 }
 
 impl Verdict {
-    /// The call must fail like this.
+    /// Requires that the call fails with this error.
     pub(crate) fn refused(kind: ErrorKind, subtype: impl Into<Option<Subtype>>) -> Self {
         let subtype = subtype.into();
         Self {
@@ -47,8 +51,10 @@ impl Verdict {
         }
     }
 
-    /// Whether an outcome is legal where faults had effects: states of endpoints, what is queued and what is left may be others by now, but what is
-    /// wrong with a handle or an argument still is, and is looked at in the same order.
+    /// Returns true if an outcome is legal after faults had effects.
+    ///
+    /// Endpoint states, queue contents and free resources may differ by then. A bad handle or
+    /// argument stays bad, and is checked in the same order.
     pub(crate) fn allows_with_faults<T>(&self, outcome: &Result<T>) -> bool {
         self.allows(outcome)
             || match outcome {
@@ -60,7 +66,7 @@ impl Verdict {
             }
     }
 
-    /// Whether an outcome is legal.
+    /// Returns true if an outcome is legal.
     pub(crate) fn allows<T>(&self, outcome: &Result<T>) -> bool {
         match outcome {
             Ok(_) => self.may_succeed,
@@ -75,8 +81,10 @@ impl Verdict {
     }
 }
 
-/// Faults found in a call. The catalogue orders the checks of posts (DTO-07); of any other call with several faults it
-/// does not say which is reported.
+/// Faults found in a call.
+///
+/// The catalogue orders the checks of posts (DTO-07). For other calls with several faults it leaves
+/// open which one is reported.
 #[derive(Default)]
 pub(crate) struct Checks {
     certain: Vec<Refusal>,
@@ -85,7 +93,9 @@ pub(crate) struct Checks {
 }
 
 impl Checks {
-    /// No subtype: an event dispatcher named without a role (GEN-03 has subtypes for roles only).
+    /// Adds a bad handle.
+    ///
+    /// It has no subtype for a dispatcher without a role: GEN-03 has subtypes for roles only.
     pub(crate) fn handle(&mut self, bad: bool, subtype: impl Into<Option<Subtype>>) {
         if bad {
             self.certain
@@ -100,7 +110,7 @@ impl Checks {
         }
     }
 
-    /// `position` 0: the catalogue names no argument.
+    /// Adds a bad argument; `position` 0: the catalogue names no argument.
     pub(crate) fn parameter(&mut self, bad: bool, position: u8) {
         if bad {
             let subtype = (position != 0).then_some(Subtype::argument(position));
@@ -120,7 +130,7 @@ impl Checks {
         }
     }
 
-    /// The catalogue leaves open whether this is refused.
+    /// Adds an error that the catalogue permits but does not require.
     pub(crate) fn possible(&mut self, kind: ErrorKind) {
         self.possible.push((kind, None));
     }

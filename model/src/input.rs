@@ -1,24 +1,24 @@
-//! What a fuzzer makes up.
+//! Inputs of the fuzz target `ops`.
 
 use arbitrary::Arbitrary;
 
 use crate::op::Op;
 use crate::runner::{Mismatch, Setup, run};
 
-/// More operations only make a finding harder to read.
+/// Limit on operations; more only make a finding harder to read.
 const MOST_OPS: usize = 200;
 
-/// A whole run, as bytes hold it.
+/// A whole run, decoded from bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Arbitrary)]
 pub struct Input {
-    /// Everything but the operations.
+    /// Everything except the operations.
     pub setup: Setup,
-    /// The operations; those beyond the two hundredth are not done.
+    /// The operations; the run ignores those after the first 200.
     pub ops: Vec<Op>,
 }
 
 impl Input {
-    /// Does the run.
+    /// Runs the operations.
     ///
     /// # Errors
     /// The first [`Mismatch`].
@@ -26,7 +26,7 @@ impl Input {
         run(&self.setup, self.ops())
     }
 
-    /// The operations that are done.
+    /// Returns the operations that are run.
     pub fn ops(&self) -> &[Op] {
         self.ops.get(..MOST_OPS).unwrap_or(&self.ops)
     }

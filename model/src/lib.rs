@@ -1,16 +1,20 @@
-//! A reference model of the Direct Access Transport, operations as data, and a runner that does both and compares.
+//! Oracle of the Direct Access Transport, and a runner that compares the core with it.
 //!
-//! The model is written from the requirement catalogue alone. It knows nothing of the core's tables, rings and locks: it keeps
-//! maps of objects and says of every call what it must return, of every endpoint its state, of every event stream
-//! the events that must come out of it, and of every byte of registered memory its value.
+//! Operations are data. The runner applies each to the core and to the oracle.
 //!
-//! Where the catalogue leaves something open the model allows each legal outcome, and says in a comment which ids leave it open.
-//! Where the outcome would depend on a race (two writers of one byte, two takers of one shared buffer), the
-//! runner lets the fabric come to rest first, so that there is one outcome to expect.
+//! The oracle is written only from the requirement catalogue. It does not know the core's tables,
+//! rings and locks. It keeps maps of objects. It predicts the result of each call, the state of
+//! each endpoint, the events of each stream, and the value of each byte of registered memory.
 //!
-//! A run is reproduced from ([`Setup`], operations): the setup holds the fabric's seed and its faults.
+//! Where the catalogue leaves an outcome open, the oracle allows every legal one, and a comment
+//! names the ids. Where the outcome would depend on a race (two writers of one byte, two receivers
+//! of one shared buffer), the runner first waits until the fabric is idle. Then only one outcome is
+//! left.
 //!
-//! [`rsm`] does the same for remote shared memory.
+//! A run is reproduced from ([`Setup`], operations): the setup holds the fabric's seed and its
+//! faults.
+//!
+//! [`rsm`] is the same for remote shared memory.
 
 mod encode;
 mod expect;

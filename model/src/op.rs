@@ -12,12 +12,12 @@ pub enum Side {
 }
 
 impl Side {
-    /// Its number, 0 or 1.
+    /// Returns the number of the side, 0 or 1.
     pub const fn index(self) -> usize {
         self as usize
     }
 
-    /// The other one.
+    /// Returns the other side.
     #[must_use]
     pub const fn other(self) -> Self {
         match self {
@@ -27,16 +27,16 @@ impl Side {
     }
 }
 
-/// Which handle of a kind to use. Numbers wrap around, so each picks something as long as there is anything.
+/// Choice of a handle of a kind; numbers wrap around.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pick {
     /// A live object of the adapter, counted from the oldest.
     Live(u8),
-    /// One that is gone.
+    /// A destroyed object.
     Dead(u8),
-    /// One of the other adapter.
+    /// An object of the other adapter.
     Foreign(u8),
-    /// One of another kind.
+    /// An object of another kind.
     WrongKind(u8),
     /// The null handle.
     Null,
@@ -59,19 +59,21 @@ impl<'a> Arbitrary<'a> for Pick {
     }
 }
 
-/// A piece of local memory: a region and where in it.
+/// Segment of local memory: a region and a range in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// The region whose context is used.
+    /// Region that provides the context.
     pub region: Pick,
-    /// Where it starts, in eighths of the region plus the low bits as bytes; 0 is its first byte.
+    /// Start of the range; 0 is the first byte.
+    ///
+    /// The top 3 bits count eighths of the region, the low 5 bits bytes.
     pub offset: u8,
-    /// Bytes; 255 reaches beyond any region, 254 wraps around the address space.
+    /// Length in bytes; 255: one byte beyond the region; 254: around the address space.
     pub length: u8,
 }
 
 impl<'a> Arbitrary<'a> for Segment {
-    /// Mostly lengths of which several fit a message.
+    /// Mostly draws lengths of which several fit a message.
     fn arbitrary(u: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
         let (region, offset, length) = u.arbitrary()?;
         Ok(Self {
@@ -89,20 +91,17 @@ impl<'a> Arbitrary<'a> for Segment {
 /// The remote side of an RDMA operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Arbitrary)]
 pub struct Remote {
-    /// Which of all contexts ever given out on the peer's adapter, counted from the newest; 255 is none of them.
+    /// Remote context of the peer's adapter, counted from the newest; 255 is invalid.
     pub context: u8,
-    /// Where it starts, as in [`Segment`].
+    /// Start, as in [`Segment`].
     pub offset: u8,
-    /// Bytes beyond what is needed; 255 is one byte less than needed.
+    /// Bytes beyond the needed length; 255 is one byte less than needed.
     pub slack: u8,
 }
 
-/// Protection zones, regions, windows, synchronisation, plain stores.
+/// Operations on protection zones, regions, windows, synchronisation and plain stores.
 #[derive(Clone, Debug, PartialEq, Eq, Arbitrary)]
-#[expect(
-    missing_docs,
-    reason = "the calls and their arguments, under their own names"
-)]
+#[expect(missing_docs, reason = "calls and arguments under their own names")]
 pub enum MemoryOp {
     PzCreate,
     PzQuery {
@@ -160,12 +159,9 @@ pub enum MemoryOp {
     },
 }
 
-/// Event dispatchers and notification objects.
+/// Operations on event dispatchers and notification objects.
 #[derive(Clone, Debug, PartialEq, Eq, Arbitrary)]
-#[expect(
-    missing_docs,
-    reason = "the calls and their arguments, under their own names"
-)]
+#[expect(missing_docs, reason = "calls and arguments under their own names")]
 pub enum EventOp {
     EvdCreate {
         length: i8,
@@ -222,13 +218,13 @@ pub enum EventOp {
         evd: Pick,
         threshold: i8,
     },
-    /// A wait, and another call while it lasts.
+    /// A wait, and another call while it is pending.
     EvdWaitMeanwhile {
         evd: Pick,
         threshold: i8,
         call: u8,
     },
-    /// Dequeues from every dispatcher until all say they are empty.
+    /// Dequeues from every dispatcher until all are empty.
     Drain,
     CnoCreate,
     CnoQuery {
@@ -247,7 +243,7 @@ pub enum EventOp {
         cno: Pick,
         limit: u8,
     },
-    /// Several waits at a time, and an event while they last.
+    /// Several concurrent waits, and an event during them.
     CnoWaits {
         cno: Pick,
         waits: u8,
@@ -255,7 +251,7 @@ pub enum EventOp {
     CnoFree {
         cno: Pick,
     },
-    /// `set_consumer_context` and `get_consumer_context` of an object of the kind with this number.
+    /// `set_consumer_context` and `get_consumer_context` on an object of the kind with this number.
     Context {
         kind: u8,
         object: Pick,
@@ -263,12 +259,9 @@ pub enum EventOp {
     },
 }
 
-/// Endpoints.
+/// Operations on endpoints.
 #[derive(Clone, Debug, PartialEq, Eq, Arbitrary)]
-#[expect(
-    missing_docs,
-    reason = "the calls and their arguments, under their own names"
-)]
+#[expect(missing_docs, reason = "calls and arguments under their own names")]
 pub enum EndpointOp {
     Create {
         pz: Option<Pick>,
@@ -302,7 +295,7 @@ pub enum EndpointOp {
     ModifyState {
         ep: Pick,
     },
-    /// Everything but zone, dispatchers and state: the fields of the mask, to what the shape says.
+    /// Changes the fields of the mask to the shape's values; zone, dispatchers and state stay.
     Modify {
         ep: Pick,
         fields: u32,
@@ -331,12 +324,9 @@ pub enum EndpointOp {
     },
 }
 
-/// Connections, service points, connection requests.
+/// Operations on connections, service points and connection requests.
 #[derive(Clone, Debug, PartialEq, Eq, Arbitrary)]
-#[expect(
-    missing_docs,
-    reason = "the calls and their arguments, under their own names"
-)]
+#[expect(missing_docs, reason = "calls and arguments under their own names")]
 pub enum ConnectionOp {
     Connect {
         ep: Pick,
@@ -400,11 +390,11 @@ pub enum ConnectionOp {
 /// One post of a batch.
 #[derive(Clone, Debug, PartialEq, Eq, Arbitrary)]
 pub struct Batched {
-    /// Send, RDMA Write or RDMA Read, by turns.
+    /// Send, RDMA Write or RDMA Read, by the remainder of 3.
     pub operation: u8,
-    /// The local memory.
+    /// Local segments.
     pub segments: Vec<Segment>,
-    /// The peer's memory.
+    /// Range of the peer's memory.
     pub remote: Remote,
     /// Completion flags.
     pub flags: u8,
@@ -412,10 +402,7 @@ pub struct Batched {
 
 /// Posts on endpoints.
 #[derive(Clone, Debug, PartialEq, Eq, Arbitrary)]
-#[expect(
-    missing_docs,
-    reason = "the calls and their arguments, under their own names"
-)]
+#[expect(missing_docs, reason = "calls and arguments under their own names")]
 pub enum PostOp {
     Send {
         ep: Pick,
@@ -454,8 +441,11 @@ pub enum PostOp {
         ep: Pick,
         receives: Vec<Batched>,
     },
-    /// Beyond the interface: a write with a number, fetch and add, compare and swap, by turns. What is compared is what is there, or
-    /// for odd operands something else.
+    /// Extended operation, by the remainder of 3.
+    ///
+    /// These are a write with immediate data, fetch and add, and compare and swap.
+    ///
+    /// The value to compare with is the current one, or a different one for odd operands.
     Extended {
         ep: Pick,
         operation: u8,
@@ -466,57 +456,53 @@ pub enum PostOp {
     },
 }
 
-/// The adapter itself, and the words for what calls return.
+/// Operations on the adapter itself, on error texts and on addresses.
 #[derive(Clone, Debug, PartialEq, Eq, Arbitrary)]
-#[expect(
-    missing_docs,
-    reason = "the calls and their arguments, under their own names"
-)]
+#[expect(missing_docs, reason = "calls and arguments under their own names")]
 pub enum AdapterOp {
     Query {
         unknown_mask: bool,
         unknown_provider_mask: bool,
     },
     Extensions,
-    /// `set_consumer_context` and `get_consumer_context` of the adapter.
+    /// `set_consumer_context` and `get_consumer_context` on the adapter.
     Context {
         value: u16,
     },
     DirectAccess,
-    /// `InterruptHandle::notify` so often, with or without a waker that `register_progress_waker` was given.
+    /// `InterruptHandle::notify`, `times` times, with or without a registered progress waker.
     Interrupt {
         times: u8,
         waker: bool,
     },
-    /// The error of these, its code, and what `strerror` and `Display` say of it.
+    /// An error of these parts: its code, and the texts of `strerror` and `Display`.
     Strerror {
         kind: u8,
         subtype: u8,
         cause: u8,
         other_abi: bool,
     },
-    /// An address made from that of a socket, and back.
+    /// Conversion of a socket address to an adapter address and back.
     Address {
         octets: u64,
         port: u16,
         scope: u32,
     },
-    /// `strerror` of a number.
+    /// `strerror` of a code.
     StrerrorOf {
         code: u32,
         other_abi: bool,
     },
-    /// Adapters of fabrics of their own: one whose storage has room for little, one whose device has no room for one call, two that meet
-    /// in certain moments, and one that nobody closes.
+    /// Adapters on fabrics of their own, in rare situations.
+    ///
+    /// One has little storage, one has a device that refuses one call, two exchange events at
+    /// critical times, and one is never closed.
     Cramped,
 }
 
-/// Shared receive queues.
+/// Operations on shared receive queues.
 #[derive(Clone, Debug, PartialEq, Eq, Arbitrary)]
-#[expect(
-    missing_docs,
-    reason = "the calls and their arguments, under their own names"
-)]
+#[expect(missing_docs, reason = "calls and arguments under their own names")]
 pub enum SharedReceiveOp {
     Create {
         pz: Pick,
@@ -545,40 +531,40 @@ pub enum SharedReceiveOp {
     },
 }
 
-/// Time and the fabric.
+/// Operations on time and the fabric.
 #[derive(Clone, Debug, PartialEq, Eq, Arbitrary)]
 pub enum FabricOp {
-    /// Performs so many actions of the fabric and takes in what they led to.
+    /// Performs this number of fabric actions and processes their effects.
     Step(u8),
-    /// Lets the fabric come to rest.
+    /// Runs the fabric until it is idle.
     Settle,
-    /// Lets every finite connection timeout run out.
+    /// Lets every finite connection timeout expire.
     Expire,
 }
 
-/// One operation, made on one adapter.
+/// One operation on one adapter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// On memory.
+    /// Operation on memory.
     Memory(Side, MemoryOp),
-    /// On event dispatchers and notification objects.
+    /// Operation on event dispatchers and notification objects.
     Event(Side, EventOp),
-    /// On endpoints.
+    /// Operation on endpoints.
     Endpoint(Side, EndpointOp),
-    /// On connections.
+    /// Operation on connections.
     Connection(Side, ConnectionOp),
-    /// A post.
+    /// Post.
     Post(Side, PostOp),
-    /// On shared receive queues.
+    /// Operation on shared receive queues.
     SharedReceive(Side, SharedReceiveOp),
-    /// On the adapter.
+    /// Operation on the adapter.
     Adapter(Side, AdapterOp),
-    /// On the fabric.
+    /// Operation on the fabric.
     Fabric(FabricOp),
 }
 
 impl<'a> Arbitrary<'a> for Op {
-    /// Posts, events and time are what most runs should be made of.
+    /// Mostly draws posts, events and time.
     fn arbitrary(u: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
         let byte = u8::arbitrary(u)?;
         let side = if byte & 1 == 0 { Side::A } else { Side::B };

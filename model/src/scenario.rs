@@ -1,4 +1,4 @@
-//! What is done before the operations of a run.
+//! Operations that precede those of a run.
 
 use arbitrary::Arbitrary;
 
@@ -6,17 +6,25 @@ use crate::op::{
     ConnectionOp, EndpointOp, EventOp, FabricOp, MemoryOp, Op, Pick, Segment, SharedReceiveOp, Side,
 };
 
-/// Random calls rarely get as far as a connection; most runs start with one.
+/// Prologue of a run.
+///
+/// Random calls rarely reach a connection, so most runs start with one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Arbitrary)]
 pub enum Prologue {
-    /// Two open adapters, no more.
+    /// Two open adapters, nothing else.
     Empty,
-    /// On each side a zone, two regions of 256 bytes, a window, four dispatchers besides the asynchronous one (1: requests,
-    /// 2: receives, 3: connections and requests for them, 4: software), a service point, and two endpoints; the first two
-    /// are connected, and each has two receives.
+    /// Two adapters with objects, and one connection.
+    ///
+    /// Each side has a zone, two regions of 256 bytes, a window, a service point and two endpoints.
+    ///
+    /// Each side has four dispatchers besides the asynchronous one (1: requests, 2: receives, 3:
+    /// connections and connection requests, 4: software). The first two endpoints are connected,
+    /// and each has two receives.
     #[default]
     Pair,
-    /// As `Pair` with two connections, whose ends on the second side share a receive queue of three buffers.
+    /// As `Pair` with two connections.
+    ///
+    /// Their ends on the second side share a queue of three receives.
     Shared,
 }
 
@@ -27,7 +35,7 @@ const RECEIVES: Pick = Pick::Live(2);
 const CONNECTIONS: Pick = Pick::Live(3);
 
 impl Prologue {
-    /// The operations.
+    /// Returns the operations.
     pub fn ops(self) -> Vec<Op> {
         match self {
             Self::Empty => Vec::new(),
@@ -126,7 +134,7 @@ fn connect(which: Pick) -> Vec<Op> {
     ]
 }
 
-/// A buffer at the start of one of the two regions.
+/// Returns a buffer of 32 bytes in a region.
 fn buffer(region: Pick, offset: u8) -> Vec<Segment> {
     vec![Segment {
         region,

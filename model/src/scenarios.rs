@@ -1,4 +1,6 @@
-//! Runs that go where random ones rarely get: the seeds of the fuzz target `ops` besides random runs.
+//! Scenarios: runs that reach states which random ones rarely reach.
+//!
+//! With random runs they seed the fuzz target `ops`.
 
 mod builders;
 mod connections;
@@ -13,7 +15,7 @@ use backend_mock::{Fault, FaultPlan};
 
 use crate::{Input, Op, Prologue, Setup};
 
-/// All of them, by name.
+/// Returns all scenarios by name.
 pub fn all() -> Vec<(&'static str, Input)> {
     [
         words::all(),

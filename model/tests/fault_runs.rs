@@ -1,7 +1,7 @@
-//! Random runs in which something goes wrong.
+//! Random runs with faults.
 //!
-//! `DAT_MODEL_SEED` sets the first seed, and `DAT_MODEL_RUNS` how many runs there are: of each kind of fault alone, and of several together.
-//! Without them the runs are the same each time.
+//! `DAT_MODEL_SEED` sets the first seed. `DAT_MODEL_RUNS` sets the number of runs of each kind of
+//! fault, and of runs with several faults. Without them the runs are the same each time.
 
 use arbitrary::{Arbitrary, Unstructured};
 use backend_mock::{Fault, FaultPlan};
@@ -16,11 +16,11 @@ mod random_runs;
 #[path = "random_runs/seeds.rs"]
 mod seeds;
 
-/// Runs with each kind of fault alone, and with several kinds at once.
+/// Number of runs of each kind of fault, and of runs with several kinds.
 const ALONE: u64 = 30;
 const TOGETHER: u64 = 100;
 
-/// What a run did: operations before a fault had an effect and after, and how many faults had one.
+/// Operations before and after the first effect, and number of effective faults.
 #[derive(Default)]
 struct Done {
     before: usize,

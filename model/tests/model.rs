@@ -1,4 +1,6 @@
-//! Random operations over all calls, on the core over the mock fabric and on the reference model.
+//! Random operations over all calls, on the core and on the oracle.
+//!
+//! The core uses the mock fabric.
 //!
 //! `PROPTEST_CASES` sets the number of runs, `DAT_MODEL_SEED` the seed that a failure printed.
 
@@ -16,14 +18,14 @@ use proptest_state_machine::{ReferenceStateMachine, StateMachineTest, prop_state
 #[path = "random_runs/plans.rs"]
 mod plans;
 
-/// What a failure prints besides the operations: all that is needed to do the run again.
+/// Everything that a failure prints to reproduce the run.
 #[derive(Clone, Debug)]
 struct Run {
     setup: Setup,
     ops: Vec<Op>,
 }
 
-/// Bytes that become a value the way a fuzzer's do, so that both draw from the same runs.
+/// Decodes a value from bytes as a fuzzer does: both draw the same runs.
 fn arbitrary<T: for<'a> Arbitrary<'a> + std::fmt::Debug + 'static>(
     bytes: usize,
 ) -> BoxedStrategy<T> {
@@ -72,7 +74,7 @@ impl ReferenceStateMachine for Exact {
     }
 }
 
-/// Runs in which something goes wrong: from then on the invariants are checked.
+/// Runs with faults: after the first effect, the run checks invariants.
 struct Faulty;
 
 impl ReferenceStateMachine for Faulty {
@@ -159,7 +161,7 @@ impl StateMachineTest for Faulty {
     }
 }
 
-/// The seed of all runs of this process, printed once.
+/// Seed of all runs of this process, printed once.
 static SEED: LazyLock<u64> = LazyLock::new(|| {
     let given = std::env::var("DAT_MODEL_SEED").ok();
     let seed = given.and_then(|text| text.parse().ok()).unwrap_or_else(|| {

@@ -1,4 +1,4 @@
-//! Random runs are worth something only if they get everywhere.
+//! Coverage of random runs: they must reach every call and every outcome.
 
 use arbitrary::{Arbitrary, Unstructured};
 use dat_model::{Op, Prologue, Runner, Setup, Tally, shrink};
@@ -57,7 +57,7 @@ fn every_call_succeeds_and_is_refused_somewhere() {
             .unwrap_or_else(|why| panic!("{name}: {why}"));
     }
     println!("{total:#?}");
-    // Calls that no consumer can get refused, or succeed with, by what these operations choose.
+    // Calls that these operations cannot get refused, or cannot make succeed.
     let never_refused = [
         "Memory PzCreate",
         "Event CnoCreate",
@@ -84,7 +84,7 @@ fn every_call_succeeds_and_is_refused_somewhere() {
     assert!(total.len() > 60, "{} calls", total.len());
 }
 
-/// Every seed of the fuzz target that comes from a scenario is that scenario.
+/// Every seed file that comes from a scenario matches that scenario.
 ///
 /// Spec: GEN-06
 #[test]

@@ -1,4 +1,4 @@
-//! Operations that once led the core astray, found by random runs.
+//! Operations that once revealed defects of the core, found by random runs.
 
 use backend_mock::{Fault, FaultPlan};
 use dat_model::{
@@ -56,7 +56,9 @@ fn bind(side: Side) -> Op {
     )
 }
 
-/// The device's event of a setting that the call itself had reported was taken for one of the next setting.
+/// The device's event of one setting counted for the next setting.
+///
+/// The call had reported it already.
 ///
 /// Spec: SRL-02
 #[test]
@@ -70,8 +72,11 @@ fn a_low_watermark_set_twice_is_reported_once() {
     check(Prologue::Shared, &[set(4), set(1)]);
 }
 
-/// A bind that the device had carried out counted as lost when its endpoint was freed before anybody polled: the region could then be
-/// freed under the window.
+/// A bind counted as lost although the device had carried it out.
+///
+/// Its endpoint was freed before a poll.
+///
+/// The region could then be freed although the window was bound to it.
 ///
 /// Spec: RMB-42, LMF-01, EPF-02
 #[test]
@@ -89,12 +94,14 @@ fn a_bind_that_was_carried_out_outlives_its_endpoint() {
     );
 }
 
-/// What one dispatcher had told was forgotten when another one was freed that had fired later; behind the last one it may be.
+/// Freeing a dispatcher dropped the notification of another one that had fired earlier.
+///
+/// After the last dispatcher is freed, that is allowed.
 ///
 /// Spec: CNW-01, CNW-05, EVF-04
 #[test]
 fn a_notification_outlives_other_dispatchers() {
-    // Behind those that every run begins with.
+    // Indices after the prologue's objects.
     let (cno, one, two) = (Pick::Live(0), Pick::Live(5), Pick::Live(6));
     let event = |op| Op::Event(Side::A, op);
     let wait = || event(EventOp::CnoWaits { cno, waits: 0 });
@@ -121,7 +128,9 @@ fn a_notification_outlives_other_dispatchers() {
     check(Prologue::Pair, &ops);
 }
 
-/// The null handle equalled the mark of an endpoint that takes no posts, so that it posted on the endpoint in slot 0.
+/// The null handle equalled the mark of an endpoint that takes no posts.
+///
+/// It therefore posted on the endpoint in slot 0.
 ///
 /// Spec: GEN-03, EPS-02, EPD-02
 #[test]
@@ -174,7 +183,7 @@ fn the_null_handle_never_posts() {
     check(Prologue::Pair, &ops);
 }
 
-/// Dequeuing what a reset endpoint left, in both orders.
+/// Dequeues the events of a reset endpoint, in both orders.
 ///
 /// Spec: EPR-01, EPD-05
 #[test]
@@ -213,8 +222,9 @@ fn piece(region: u8, offset: u8, length: u8) -> Segment {
     }
 }
 
-/// A message is put into its buffer later than it arrives, an RDMA Write posted after it at once: where both write, either may be the
-/// last.
+/// A message's data may be placed after a later RDMA Write acts.
+///
+/// If both write a byte, either may be last.
 ///
 /// Spec: EPW-43, DTO-11
 #[test]
@@ -246,7 +256,9 @@ fn a_write_may_overtake_the_data_of_a_send_before_it() {
     );
 }
 
-/// Answers to RDMA Reads of one endpoint arrive in any order, so where their buffers overlap either may be the last.
+/// Answers to RDMA Reads of one endpoint arrive in any order.
+///
+/// Where their buffers overlap, either may be last.
 ///
 /// Spec: EPB-01, DTO-11
 #[test]
@@ -297,7 +309,7 @@ fn reads_into_one_place_are_answered_in_any_order() {
     );
 }
 
-/// A bind that was flushed at once did not undo an earlier one, still under way on another endpoint.
+/// A bind flushed at once leaves an earlier one that is pending on another endpoint.
 ///
 /// Spec: RMB-42, LMF-01
 #[test]
@@ -328,12 +340,12 @@ fn a_flushed_unbind_leaves_the_bind_before_it() {
     );
 }
 
-/// The endpoint that a request brought goes with it when it is rejected, with faults as well.
+/// Rejecting a request also removes its endpoint, after faults as well.
 ///
 /// Spec: CRR-01, EPG-01
 #[test]
 fn a_rejected_request_takes_its_endpoint_along() {
-    // Behind the receives of the prologue.
+    // After the prologue's receives.
     let fault = Fault::RefusePost { adapter: 0, nth: 2 };
     let setup = Setup {
         faults: FaultPlan {

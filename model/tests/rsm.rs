@@ -1,4 +1,4 @@
-//! Random operations on two engines of remote shared memory and on their reference model.
+//! Random operations on two engines of remote shared memory and on their oracle.
 //!
 //! `PROPTEST_CASES` sets the number of runs, `DAT_MODEL_SEED` the seed that a failure printed.
 
@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed};
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest, prop_state_machine};
 
-/// What a failure prints besides the operations: all that is needed to do the run again.
+/// Everything that a failure prints to reproduce the run.
 #[derive(Clone, Debug)]
 struct Run {
     setup: Setup,
@@ -41,7 +41,7 @@ impl ReferenceStateMachine for Segments {
             .boxed()
     }
 
-    /// From bytes the way a fuzzer makes them, so that both draw from the same runs.
+    /// Decodes operations from bytes as a fuzzer does: both draw the same runs.
     fn transitions(_state: &Run) -> BoxedStrategy<Op> {
         vec(any::<u8>(), 60)
             .prop_filter_map("too few bytes", |bytes| {
@@ -83,7 +83,7 @@ impl StateMachineTest for Segments {
     }
 }
 
-/// The seed of all runs of this process, printed once.
+/// Seed of all runs of this process, printed once.
 static SEED: LazyLock<u64> = LazyLock::new(|| {
     let given = std::env::var("DAT_MODEL_SEED").ok();
     let seed = given.and_then(|text| text.parse().ok()).unwrap_or_else(|| {

@@ -1,7 +1,7 @@
-//! Random runs of remote shared memory get everywhere, also where something goes wrong below.
+//! Coverage of random runs of remote shared memory, with faults as well.
 //!
-//! `DAT_MODEL_SEED` sets the first seed, and `DAT_MODEL_RUNS` how many runs there are: of each kind of fault alone, and of several faults
-//! together. Without them the runs are the same each time.
+//! `DAT_MODEL_SEED` sets the first seed. `DAT_MODEL_RUNS` sets the number of runs of each kind of
+//! fault, and of runs with several faults. Without them the runs are the same each time.
 
 use arbitrary::{Arbitrary, Unstructured};
 use backend_mock::Fault;
@@ -17,20 +17,20 @@ mod seeds;
 #[path = "random_runs/sum.rs"]
 mod sum;
 
-/// Runs with each kind of fault alone, and with several kinds at once.
+/// Number of runs of each kind of fault, and of runs with several kinds.
 const ALONE: u64 = 40;
 const TOGETHER: u64 = 120;
 
-/// No call at all.
+/// Empty list of calls.
 const NOTHING: [&String; 0] = [];
 
-/// What a run did, and how many faults had an effect.
+/// Calls of a run, and the number of effective faults.
 struct Done {
     tally: Tally,
     happened: usize,
 }
 
-/// Does the operations that so many bytes of a seed hold.
+/// Runs the operations in the first `length` bytes of a seed.
 fn play(setup: &Setup, length: usize) -> Done {
     let bytes = bytes(setup.seed, length);
     let mut input = Unstructured::new(&bytes);
@@ -52,7 +52,7 @@ fn play(setup: &Setup, length: usize) -> Done {
     Done { tally, happened }
 }
 
-/// A set-up that is a seed's, without faults; one in so many begins without segments and connections.
+/// Returns a seed's setup without faults; one in `empty` starts without segments and connections.
 fn set_up(seed: u64, empty: u64) -> Setup {
     Setup {
         seed,
@@ -86,13 +86,13 @@ fn every_call_succeeds_and_is_refused_somewhere() {
     assert_eq!(total.len(), 27, "calls");
 }
 
-/// The fault of a kind that belongs to a seed.
+/// Returns the fault of a kind for a seed.
 fn seeded(kind: u8, seed: u64) -> Fault {
     let random = bytes(seed ^ 0x5EED, 3);
     fault(kind, random[0], random[1], random[2])
 }
 
-/// The faults that belong to a seed, where there are several.
+/// Returns several faults for a seed.
 fn several(seed: u64) -> Vec<Fault> {
     let random = bytes(!seed, 16);
     let count = usize::from(random[15] % 3) + 1;
@@ -101,12 +101,12 @@ fn several(seed: u64) -> Vec<Fault> {
         .collect()
 }
 
-/// The calls that ended as they would not have without faults.
+/// Returns the calls that ended differently because of faults.
 fn excused(tally: &Tally) -> Vec<&String> {
     tally.keys().filter(|call| call.contains(':')).collect()
 }
 
-/// Whether a fault of this kind excuses nothing, whatever its effect.
+/// Returns true if a fault of this kind excuses no outcome.
 fn is_benign(fault: &Fault) -> bool {
     matches!(
         fault,
@@ -116,7 +116,7 @@ fn is_benign(fault: &Fault) -> bool {
     )
 }
 
-/// Runs that are the same each time.
+/// Runs that are the same each time, unless the environment sets the seeds.
 ///
 /// Spec: RSMPV-50, RSMPV-54, RSMPV-56, RSMBR-05, RSMBR-09, RSMST-03
 #[test]
@@ -139,12 +139,14 @@ fn each_kind_of_fault_strikes_and_excuses_no_more_than_it_may() {
         }
         met += u8::from(!excused(&total).is_empty());
     }
-    // Otherwise faults would lead to nothing that a call tells of, and the table would not have been asked.
+    // Otherwise calls would not show any effect of faults, and the table would not be tested.
     assert!(met > KINDS / 2, "{met} kinds");
 }
 
-/// Nobody asked for the link but the other node, and nothing else was on the way that would have reminded of the answer: the node waited
-/// in vain until it gave up.
+/// An answer that the device refused once was never sent again.
+///
+/// Only the other node had requested the link, and no other message on the way triggered a retry.
+/// That node waited until it gave up.
 ///
 /// Spec: RSMIM-02
 #[test]
@@ -152,7 +154,7 @@ fn an_answer_that_the_device_refuses_once_is_sent_again() {
     let setup = Setup {
         seed: 63,
         empty: true,
-        // Behind the buffers for messages and the one that is posted again.
+        // After the message buffers and the one that is posted again.
         faults: Faults(vec![Fault::RefusePost {
             adapter: 0,
             nth: 19,
@@ -171,33 +173,36 @@ fn an_answer_that_the_device_refuses_once_is_sent_again() {
     assert_eq!(excused(runner.tally()), NOTHING);
 }
 
-/// The exporter gave the place of a connection that was on its way back from a broken link to a new one that asked first: the old one
-/// was aborted, and the new one was more than there may be.
+/// The exporter gave a recovering connection's slot to a new connection.
+///
+/// The old connection was aborted, and the new one exceeded the limit.
 ///
 /// Spec: RSMBR-09, RSMST-05
 #[test]
 fn a_connection_that_comes_back_keeps_its_place_from_a_new_one() {
-    // Posts that are refused, wrong answers, receivers that are not ready.
+    // Refused posts, wrong answers, receivers that are not ready.
     for (kind, seed) in [(8, 2352), (8, 3363), (9, 3124), (10, 274)] {
         let done = run(seed, vec![seeded(kind, seed)]);
         assert!(done.happened > 0, "{kind} {seed}");
     }
 }
 
-/// Items that a get in explicit mode did not bring were zeros, where bytes are what they were.
+/// Items that an explicit get did not transfer were zeros instead of unchanged.
 ///
 /// Spec: RSMGP-01, RSMPV-42
 #[test]
 fn items_that_do_not_come_stay_what_they_were() {
-    // A completion that is lost, a host that dies.
+    // A lost completion, a crashed host.
     for (kind, seed) in [(0, 1438), (11, 4784)] {
         let done = run(seed, vec![seeded(kind, seed)]);
         assert!(done.happened > 0, "{kind} {seed}");
     }
 }
 
-/// A message whose completion is late was overtaken by others: there was no room to receive the next one, and the node ended its link; a
-/// connection that came back was asked for after a new one, which took its place.
+/// Messages overtook one whose completion was late.
+///
+/// There was no room to receive the next message, and the node ended its link. A recovering
+/// connection was requested after a new one, which took its slot.
 ///
 /// Spec: RSMBR-05, RSMST-05
 #[test]

@@ -1,4 +1,4 @@
-//! Prints what an image logged: `decode IMAGE < FRAMES`, a line for each frame, its level and its text.
+//! Prints the log of an image, one line per frame: `decode IMAGE < FRAMES`.
 
 use std::io::{Read, Write, stdin, stdout};
 use std::{env, fs};

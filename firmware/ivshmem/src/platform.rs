@@ -1,7 +1,7 @@
-//! What the driver asks of a platform: the memory that is shared, and how the other end is told to look and is found to be gone.
+//! Platform of the driver: shared memory, the peer's doorbell and its departure.
 #![expect(
     unsafe_code,
-    reason = "the promises of this machine to the driver; a room of its own"
+    reason = "the promises of this machine to the driver are made only in this module"
 )]
 
 use core::ptr::with_exposed_provenance;
@@ -20,22 +20,22 @@ use dat_core::sync::NoLock;
 use machine::{Barriers, Function};
 use static_cell::{ConstStaticCell, StaticCell};
 
-/// The driver of the device that the process is.
+/// Driver of the device that the process provides.
 pub(crate) type Backend = MailboxBackend<'static, NoLock, Process, Barriers>;
 
-/// Bytes of the memory that is shared: the mailbox, what the driver shares with the device, and what consumers may register.
+/// Length of the shared memory in bytes: mailbox, driver memory, consumer memory.
 const SHARED: usize = 1 << 20;
 const FIRST: usize = 4096;
 const MEMORY: usize = 256 << 10;
-/// Bytes for the consumer.
+/// Length of the consumer memory in bytes.
 pub(crate) const BYTES: usize = 4096;
 
-/// Endpoints, event dispatchers, windows.
+/// Numbers of endpoints, event dispatchers and windows.
 pub(crate) const PAIRS: usize = 1;
 pub(crate) const DISPATCHERS: usize = 8;
 const WINDOWS: usize = 2;
 const REQUESTS: usize = 256;
-/// What is given out together, of descriptors and in bytes.
+/// Allocation units of descriptors and of memory in bytes.
 const REQUESTS_GRAIN: usize = 16;
 const MEMORY_GRAIN: usize = 256;
 
@@ -56,35 +56,38 @@ static MEMORY_TAKEN: ConstStaticCell<[bool; MEMORY / MEMORY_GRAIN]> =
     ConstStaticCell::new([false; MEMORY / MEMORY_GRAIN]);
 static MAILBOX: StaticCell<Mailbox<'static, NoLock, Process, Barriers>> = StaticCell::new();
 
-/// What the device writes into when somebody at the other end rings: the process, and whoever sees it go.
+/// Words that the device writes: on the process's doorbell, and when the process leaves.
 static MESSAGES: [DeviceWord; 2] = [const { DeviceWord::new() }; 2];
 const GONE: usize = 1;
 
-/// Waits until somebody rings; what they ring for is to be looked for afterwards. Somebody who is gone rings for ever.
+/// Waits until a word is written; the caller then looks for events.
+///
+/// A process that left keeps every later call from waiting.
 pub(crate) fn sleep() {
     while MESSAGES.iter().all(|word| word.load() == 0) {
         core::hint::spin_loop();
     }
-    // Stored, not exchanged: the device takes no part in that. What it writes from here on ends the next sleep.
+    // A store, not an exchange: the device's writes are not atomic with it. A later write of the
+    // device ends the next sleep.
     if let Some(rung) = MESSAGES.first() {
         rung.store(0);
     }
 }
 
-/// The process at the other end. The server of the memory knows it as its first peer.
+/// The process at the other end, the first peer of the memory's server.
 pub(crate) struct Process {
     registers: MappedWords,
 }
 
-/// The doorbell, and the registers up to it; a peer by its number, and an interrupt of it.
+/// Doorbell register, the length of the registers, and the peer's number.
 const DOORBELL: u32 = 12;
 const REGISTERS: u32 = 16;
 const FIRST_PEER: u32 = 0;
-/// Looks for an answer: more than a minute.
+/// Polls for an answer: more than a minute.
 const LOOKS: u32 = u32::MAX;
 
-// SAFETY: the process reaches the memory of the device alone. All of it is behind words and bytes that are made to be written by others at
-// any moment, and none is ever used for anything else.
+// SAFETY: the process reaches only the memory of the device. All of it is accessed through words
+// and bytes that others may write at any moment, and is used for nothing else.
 unsafe impl OtherEnd for Process {
     fn ring(&self) {
         (&self.registers).write(DOORBELL, FIRST_PEER << 16);
@@ -102,33 +105,35 @@ unsafe impl OtherEnd for Process {
     fn cut_off(&self) {}
 }
 
-/// The driver, and memory that it can register.
+/// Driver, and the memory that it can register.
 pub(crate) type Opened = (Backend, &'static [AtomicU8; BYTES]);
 
-/// Finds the shared memory, and who is at the other end; `None` if there is none. Once.
+/// Opens the shared memory and the peer's mailbox; `None` if there is no device. Called once.
 pub(crate) fn open() -> Option<Result<Opened, BackendError>> {
     let function = Function::find(0x1AF4, 0x1110)?;
     function.enable();
     if !function.send_messages(&MESSAGES.each_ref().map(|word| (word, 1))) {
         return None;
     }
-    // SAFETY: the window is longer, and its registers reach no memory.
+    // SAFETY: the window is longer, and its registers affect no memory.
     let registers = unsafe { function.registers(0, REGISTERS) }?;
     let shared = function.window(2);
     let at = |offset: usize| shared.wrapping_add(offset);
-    // SAFETY: the window is `SHARED` bytes long and at a multiple of that. Its first page is the mailbox's alone.
+    // SAFETY: the window is `SHARED` bytes long and aligned to its length. Only the mailbox uses
+    // the first page.
     let mailbox = unsafe { &*with_exposed_provenance::<[DeviceUnit; defs::UNITS]>(at(0)) };
-    // SAFETY: what follows is the driver's alone.
+    // SAFETY: only the driver uses the memory that follows.
     let memory = unsafe {
         let units = with_exposed_provenance::<DeviceUnit>(at(FIRST));
         let units = core::slice::from_raw_parts(units, MEMORY / size_of::<DeviceUnit>());
-        // The process has the memory at the same addresses.
+        // The process maps the memory at the same addresses.
         DmaMemory::new(units, at(FIRST) as u64)
     };
     const { assert!(FIRST + MEMORY + BYTES <= SHARED) };
-    // SAFETY: and what follows is the consumer's.
+    // SAFETY: only the consumer uses the memory that follows.
     let bytes = unsafe { &*with_exposed_provenance::<[AtomicU8; BYTES]>(at(FIRST + MEMORY)) };
-    // SAFETY: the window stays mapped for as long as this machine runs, and its first page is used for nothing else.
+    // SAFETY: the window stays mapped as long as the machine runs, and its first page is used for
+    // nothing else.
     let mailbox = unsafe { Mailbox::new(mailbox, Process { registers }) };
     let mailbox = MAILBOX.init(mailbox);
     Some(driver(mailbox, memory).map(|driver| (driver, bytes)))

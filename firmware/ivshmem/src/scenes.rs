@@ -1,4 +1,4 @@
-//! What this side does.
+//! Scenes of the machine.
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
@@ -22,17 +22,17 @@ use crate::platform::{self, BYTES, Backend, DISPATCHERS, PAIRS};
 type Storage = IaStorage<Backend, NoLock, PAIRS, DISPATCHERS, 0, 4, 128, 64>;
 static STORAGE: StaticCell<Storage> = StaticCell::new();
 
-/// Where the process is, and listens.
+/// Address and connection qualifier of the process.
 const PROCESS: IaAddress = IaAddress::Node(1);
 const QUALIFIER: u64 = 7;
 const NOTHING: CompletionFlags = CompletionFlags::empty();
 
-/// Offsets in this side's memory: what is sent and written, what comes, what is opened to the process, what is read.
+/// Offsets in this side's memory: data to send, receive buffers, opened range, data read.
 const SOURCE: usize = 0;
 const TARGET: usize = 256;
 const OPENED: usize = 1024;
 const READ: usize = 2048;
-/// Bytes of a message, of what is opened, and of the process's memory.
+/// Lengths in bytes of a message, of the opened range, and of the process's memory.
 const MESSAGE: u64 = 64;
 const OPENED_LENGTH: u64 = 512;
 const THEIR_LENGTH: u64 = 256;
@@ -53,7 +53,7 @@ struct Stage {
     connections: EvdId,
 }
 
-/// Goes through all of it.
+/// Runs all scenes.
 pub(crate) fn all() -> Result<()> {
     let stage = open()?;
     let theirs = stage.connect()?;
@@ -123,7 +123,7 @@ fn open() -> Result<Stage> {
 }
 
 impl Stage {
-    /// The next event of a dispatcher.
+    /// Waits for the next event of a dispatcher.
     fn wait(&self, evd: EvdId) -> Result<Event> {
         loop {
             self.ia.progress(Instant::ZERO);
@@ -180,7 +180,7 @@ impl Stage {
         }
     }
 
-    /// Logs the text at an offset, up to a zero.
+    /// Logs the text at an offset, up to a zero byte.
     fn show(&self, offset: usize) {
         let mut copy = [0; 32];
         let mut length = 0;
@@ -197,7 +197,7 @@ impl Stage {
         }
     }
 
-    /// Connects; the process says with its answer where its memory is.
+    /// Connects; the process's answer says where its memory is.
     fn connect(&self) -> Result<RmrTriplet> {
         let Self { ia, ep, .. } = self;
         for cookie in 1..=3 {
@@ -227,7 +227,7 @@ impl Stage {
         })
     }
 
-    /// Writes into the process's memory.
+    /// Writes to the process's memory.
     fn write(&self, theirs: RmrTriplet) -> Result<()> {
         let text = "written by the machine";
         self.put(SOURCE, text.bytes().chain([0]));
@@ -238,7 +238,7 @@ impl Stage {
         self.completion(self.requests)
     }
 
-    /// Opens a part of this side's memory, and says so.
+    /// Opens a range of this side's memory, and sends its address to the process.
     fn open_window(&self) -> Result<()> {
         let opened = self.piece(OPENED, OPENED_LENGTH);
         let privileges = MemoryPrivileges::REMOTE_READ | MemoryPrivileges::REMOTE_WRITE;
@@ -256,7 +256,7 @@ impl Stage {
         self.completion(self.requests)
     }
 
-    /// Waits for a message, which says what else the process did, and how it goes on.
+    /// Waits for the process's message; returns its first word, which says how to continue.
     fn message(&self) -> Result<[u8; 5]> {
         self.completion(self.receives)?;
         self.show(OPENED);
@@ -283,7 +283,7 @@ impl Stage {
         Ok(())
     }
 
-    /// What the process never hears of.
+    /// Posts requests that the core refuses, so the process never sees them.
     fn refusals(&self, theirs: RmrTriplet) -> Result<()> {
         for (what, piece) in [
             ("a piece beyond its region", self.piece(BYTES - 2, 3)),
@@ -311,7 +311,10 @@ impl Stage {
         Ok(())
     }
 
-    /// The last message of this side. How it completes is not logged: a process that ends at once takes with it what nobody has looked at.
+    /// Sends the last message of this side.
+    ///
+    /// The status of its completion is not logged: if the process ends at once, it may not have
+    /// reported the send.
     fn farewell(&self) -> Result<()> {
         self.put(SOURCE, "farewell\0".bytes());
         defmt::info!("post_send");
@@ -321,7 +324,8 @@ impl Stage {
         Ok(())
     }
 
-    /// The process ends without a word: everything that is posted is flushed, the connection is broken, and so is the adapter.
+    /// Runs after the process ended: posted requests are flushed, connection and adapter are
+    /// broken.
     fn outlive(self) -> Result<()> {
         let Self { ia, ep, .. } = &self;
         self.connection()?;

@@ -1,27 +1,28 @@
-//! QEMU's `virt` for 64 bits of Arm, without high memory: where QEMU jumps to, page tables, registers.
+//! QEMU's `virt` for 64-bit Arm, without high memory: entry, page tables, registers.
 #![expect(
     unsafe_code,
-    reason = "what comes before Rust, and registers at fixed addresses; a room of its own"
+    reason = "start code, and registers at fixed addresses; only in this module"
 )]
 
 use core::arch::{asm, global_asm};
 use core::ptr::with_exposed_provenance_mut;
 
-/// Barriers, and the maintenance of caches that a processor needs whose devices do not see them.
+/// Barriers, and cache maintenance for devices that do not see the processor's caches.
 ///
-/// QEMU has no caches: it runs the instructions, rings may lie in memory that is mapped write-back, and programs that leave calls out
-/// work as well.
+/// QEMU has no caches. It executes the instructions, rings may lie in write-back memory, and
+/// programs that omit the calls work as well.
 pub use backend_mmio::cache::Aarch64Hal as Barriers;
 
-/// Where the machine leaves room for windows of devices.
+/// Start of the address range for windows of devices.
 pub(crate) const WINDOWS: Option<u32> = Some(0x1000_0000);
 
 const SERIAL: usize = 0x0900_0000;
-/// Where the configuration of functions is.
+/// Address of the configuration space.
 pub(crate) const CONFIGURATION: usize = 0x3F00_0000;
 
-// Atomic accesses and such that are not aligned need memory that is known as such, and that takes page tables: the first GiB is
-// registers (Device-nGnRE), the second memory (write-back), each mapped where it is. What faults ends the image.
+// Atomic and unaligned accesses need normal memory, and so page tables. The first GiB is registers
+// (Device-nGnRE), the second is memory (write-back), both mapped to their own addresses. A fault
+// ends the image.
 global_asm!(
     r#"
 .section .text.boot,"ax"
@@ -69,18 +70,18 @@ extern "C" fn fault() -> ! {
     exit(3)
 }
 
-/// Sends a byte by the serial line.
+/// Sends a byte over the serial line.
 pub(crate) fn send(byte: u8) {
-    // SAFETY: the register is there, and has no effect on memory.
+    // SAFETY: the register exists and has no effect on memory.
     unsafe { with_exposed_provenance_mut::<u32>(SERIAL).write_volatile(byte.into()) }
 }
 
-/// Ends the machine; QEMU ends with the code.
+/// Ends the machine; QEMU exits with the code.
 pub fn exit(code: u32) -> ! {
-    /// The call of a debugger, and what it is to say: the application ended.
+    /// Semihosting call `SYS_EXIT`, and its reason: the application ended.
     const EXIT: u32 = 0x18;
     const ENDED: u64 = 0x20026;
     let argument = [ENDED, code.into()];
-    // SAFETY: QEMU reads the argument, and does not return.
+    // SAFETY: QEMU reads the argument and does not return.
     unsafe { asm!("hlt #0xf000", in("w0") EXIT, in("x1") argument.as_ptr(), options(noreturn)) }
 }

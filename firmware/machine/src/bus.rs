@@ -1,4 +1,4 @@
-//! Devices on the first bus of the machine.
+//! Devices on the first PCI bus of the machine.
 
 use core::ptr::{NonNull, with_exposed_provenance_mut};
 
@@ -11,28 +11,28 @@ use crate::processor as way;
 use crate::processor::WINDOWS;
 
 const COMMAND: u8 = 4;
-/// Answers in its windows, and reaches memory by itself.
+/// Enables memory windows and bus mastering.
 const MEMORY_AND_MASTER: u32 = 6;
 const STATUS_HAS_CAPABILITIES: u32 = 1 << 20;
 const CAPABILITIES: u8 = 0x34;
-/// The capability of interrupts that are messages, in its second form; where its table is, behind its head; and what lets it send.
+/// MSI-X capability; offset of its table register; its enable and mask bits.
 const MESSAGES: u8 = 0x11;
 const MESSAGES_TABLE: u8 = 4;
 const MESSAGES_ON: u32 = 1 << 31;
 const MESSAGES_MASKED: u32 = 1 << 30;
-/// The last interrupt that it has, in the upper half of its head.
+/// Mask of the last interrupt's index in the capability's upper half.
 const MESSAGES_LAST: u32 = 0x7FF;
-/// Bytes of an entry of the table.
+/// Bytes of a table entry.
 const MESSAGE: u32 = 16;
 const FIRST_WINDOW: u8 = 0x10;
 const WINDOW_COUNT: u8 = 6;
 
-/// A function of a device on the first bus.
+/// Function of a device on the first bus.
 #[derive(Clone, Copy)]
 pub struct Function(u8);
 
 impl Function {
-    /// The one that is this product of this vendor.
+    /// Finds the function with this vendor and product.
     #[must_use]
     pub fn find(vendor: u16, product: u16) -> Option<Self> {
         let wanted = u32::from(product) << 16 | u32::from(vendor);
@@ -49,7 +49,7 @@ impl Function {
         way::write_configuration(self.0, offset, value);
     }
 
-    /// Lets it answer, and reach memory by itself.
+    /// Enables the windows and bus mastering; places the windows if no firmware did.
     pub fn enable(self) {
         if let Some(first) = WINDOWS {
             self.place(first);
@@ -58,14 +58,14 @@ impl Function {
         self.write(COMMAND, command);
     }
 
-    /// Gives its windows places from an address on, each at a multiple of its size; before it answers in any.
+    /// Assigns addresses to the windows, each aligned to its size; called before they are enabled.
     fn place(self, first: u32) {
         let (mut free, mut number) = (first, 0);
         while number < WINDOW_COUNT {
             let offset = FIRST_WINDOW + 4 * number;
             self.write(offset, u32::MAX);
             let answer = self.read(offset);
-            // An address of 64 bits takes the place of two.
+            // An address of 64 bits takes two registers.
             let wide = answer & 7 == 4;
             let size = (answer & !0xF).wrapping_neg();
             if size != 0 {
@@ -80,26 +80,30 @@ impl Function {
         }
     }
 
-    /// Where a window of it is.
+    /// Returns the address of a window.
     #[must_use]
     pub fn window(self, number: u8) -> usize {
         (self.read(FIRST_WINDOW + 4 * number) & !0xF) as usize
     }
 
-    /// The first so many bytes of a window, as registers.
+    /// Returns the first `length` bytes of a window as registers.
     ///
     /// # Safety
-    /// The window is so long, and its registers do nothing to memory that was not shared with the device.
+    /// The window is at least that long. Its registers affect only memory that was shared with the
+    /// device.
     #[must_use]
     #[expect(unsafe_code)]
     pub unsafe fn registers(self, number: u8, length: u32) -> Option<MappedWords> {
         let base = NonNull::new(with_exposed_provenance_mut(self.window(number)))?;
-        // SAFETY: the device was given this window, by the firmware of the machine or by this image, and nothing of Rust lies there.
+        // SAFETY: the machine's firmware or this image assigned the window to the device, and Rust
+        // uses no memory there.
         Some(unsafe { MappedWords::new(base, length) })
     }
 
-    /// Has interrupts of the device write values into words of memory, one for each from the first on, which takes no controller of
-    /// interrupts. False if the device has not so many of them.
+    /// Makes the first interrupts of the device write values into words of memory.
+    ///
+    /// Each entry of `table` serves one interrupt. This needs no interrupt controller. Returns
+    /// false if the device has fewer interrupts.
     pub fn send_messages(self, table: &[(&'static DeviceWord, u32)]) -> bool {
         let Some(capability) = self.capability(MESSAGES) else {
             return false;
@@ -113,14 +117,15 @@ impl Function {
         let (number, first) = ((place & 7) as u8, place & !7);
         let length = first + MESSAGE * table.len() as u32;
         #[expect(unsafe_code)]
-        // SAFETY: the device says that its table is there, whose entries reach the words that they are told of.
+        // SAFETY: the device says that its table is there. Its entries reach only the words that
+        // they name.
         let Some(entries) = (unsafe { self.registers(number, length) }) else {
             return false;
         };
         let entries = &entries;
         for (place, (word, value)) in (first..).step_by(MESSAGE as usize).zip(table) {
             let address = core::ptr::from_ref(*word).expose_provenance() as u64;
-            // Where to, in two halves, what, and that it is not masked.
+            // Address in two halves, value, and control word 0: not masked.
             let entry = [address as u32, (address >> 32) as u32, *value, 0];
             for (at, value) in (place..).step_by(4).zip(entry) {
                 entries.write(at, value);
@@ -130,13 +135,13 @@ impl Function {
         true
     }
 
-    /// Where a capability of it is described.
+    /// Returns the offset of a capability.
     fn capability(self, wanted: u8) -> Option<u8> {
         if self.read(COMMAND) & STATUS_HAS_CAPABILITIES == 0 {
             return None;
         }
         let mut at = self.read(CAPABILITIES) as u8 & !3;
-        // There is no room for more.
+        // The configuration space has room for 48 capabilities at most.
         for _ in 0..48 {
             if at == 0 {
                 return None;

@@ -1,14 +1,15 @@
-//! Machines of QEMU without an operating system, for images: how they begin and end, devices on the first bus, the log.
+//! QEMU machines without an operating system, for images: start, exit, first PCI bus, log.
 //!
-//! The machine around the processor is a file for each. What every one of them has:
+//! Each processor's machine is one file, which provides:
 //!
-//! - the way from where QEMU begins to `image_main`, with a stack, all memory mapped where it is or not at all, and what faults ending
-//!   the image;
+//! - the path from QEMU's entry to `image_main`: a stack, and all memory either mapped to its own
+//!   address or not mapped. A fault ends the image;
 //! - `Barriers`, the order between processor and devices;
-//! - `send`, a byte to the serial line, and `exit`, the end of the machine;
-//! - `CONFIGURATION`, where the configuration of functions on the first bus begins in memory, or `read_configuration` and
-//!   `write_configuration` where it is reached otherwise; and `WINDOWS`, from where on windows of devices may be placed, where no firmware of the
-//!   machine did that before.
+//! - `send`, which sends a byte over the serial line, and `exit`, which ends the machine;
+//! - `CONFIGURATION`, the address of the first bus's configuration space, or `read_configuration`
+//!   and `write_configuration` where it is not in memory;
+//! - `WINDOWS`, the start of the range for windows of devices, if the machine's firmware has not
+//!   placed them.
 #![no_std]
 
 #[cfg(target_arch = "aarch64")]

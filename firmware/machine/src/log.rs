@@ -1,15 +1,18 @@
-//! The log, frames that go out by the serial line, and the end of an image that panics.
-#![expect(unsafe_code, reason = "the log is one for all; a room of its own")]
+//! Log, as frames over the serial line; a panic ends the image.
+#![expect(
+    unsafe_code,
+    reason = "one encoder for the whole image; only in this module"
+)]
 
 use core::cell::UnsafeCell;
 use core::panic::PanicInfo;
 
 use crate::processor;
 
-/// What puts frames together.
+/// Encoder of the frames.
 struct Frames(UnsafeCell<defmt::Encoder>);
 
-// SAFETY: there is one processor, and no interrupt.
+// SAFETY: there is one processor, and there are no interrupts.
 unsafe impl Sync for Frames {}
 
 static FRAMES: Frames = Frames(UnsafeCell::new(defmt::Encoder::new()));
@@ -21,22 +24,22 @@ fn send(bytes: &[u8]) {
 #[defmt::global_logger]
 struct Log;
 
-// SAFETY: frames are begun and ended by one processor without interrupts, so that they do not mix.
+// SAFETY: one processor without interrupts begins and ends frames, so they do not mix.
 unsafe impl defmt::Logger for Log {
     fn acquire() {
-        // SAFETY: nobody else has a reference to it.
+        // SAFETY: there is no other reference to the encoder.
         unsafe { (*FRAMES.0.get()).start_frame(send) }
     }
 
     unsafe fn flush() {}
 
     unsafe fn release() {
-        // SAFETY: nobody else has a reference to it.
+        // SAFETY: there is no other reference to the encoder.
         unsafe { (*FRAMES.0.get()).end_frame(send) }
     }
 
     unsafe fn write(bytes: &[u8]) {
-        // SAFETY: nobody else has a reference to it.
+        // SAFETY: there is no other reference to the encoder.
         unsafe { (*FRAMES.0.get()).write(bytes, send) }
     }
 }

@@ -1,24 +1,24 @@
-//! QEMU's `virt` for 32 bits of RISC-V, without firmware: where it jumps to, registers. Nothing is mapped.
+//! QEMU's `virt` for 32-bit RISC-V, without firmware: entry and registers. Nothing is mapped.
 #![expect(
     unsafe_code,
-    reason = "what comes before Rust, and registers at fixed addresses; a room of its own"
+    reason = "start code, and registers at fixed addresses; only in this module"
 )]
 
 use core::arch::global_asm;
 use core::ptr::with_exposed_provenance_mut;
 
-/// The barriers of this processor, whose devices take part in the coherence of caches.
+/// Barriers of this processor, whose devices are cache coherent.
 pub use backend_mmio::CoherentHal as Barriers;
 
-/// Where the machine leaves room for windows of devices.
+/// Start of the address range for windows of devices.
 pub(crate) const WINDOWS: Option<u32> = Some(0x4000_0000);
 
 const SERIAL: usize = 0x1000_0000;
 const EXIT: usize = 0x0010_0000;
-/// Where the configuration of functions is.
+/// Address of the configuration space.
 pub(crate) const CONFIGURATION: usize = 0x3000_0000;
 
-// What faults ends the image.
+// A fault ends the image.
 global_asm!(
     r#"
 .section .text.boot,"ax"
@@ -38,13 +38,13 @@ extern "C" fn fault() -> ! {
     exit(3)
 }
 
-/// Sends a byte by the serial line.
+/// Sends a byte over the serial line.
 pub(crate) fn send(byte: u8) {
-    // SAFETY: the register is there, and has no effect on memory.
+    // SAFETY: the register exists and has no effect on memory.
     unsafe { with_exposed_provenance_mut::<u8>(SERIAL).write_volatile(byte) }
 }
 
-/// Ends the machine; QEMU ends with the code.
+/// Ends the machine; QEMU exits with the code.
 pub fn exit(code: u32) -> ! {
     const SUCCESS: u32 = 0x5555;
     const FAILURE: u32 = 0x3333;
@@ -52,7 +52,7 @@ pub fn exit(code: u32) -> ! {
         0 => SUCCESS,
         code => code << 16 | FAILURE,
     };
-    // SAFETY: the register is there, and has no effect on memory.
+    // SAFETY: the register exists and has no effect on memory.
     unsafe { with_exposed_provenance_mut::<u32>(EXIT).write_volatile(how) }
     loop {
         core::hint::spin_loop();

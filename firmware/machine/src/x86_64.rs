@@ -1,8 +1,9 @@
-//! The first 4 GiB of a PC: from where QEMU jumps to, in 32 bits, to `main` in 64; ports; and the functions on memory that the compiler
-//! expects from the library of a host.
+//! First 4 GiB of a PC: from QEMU's 32-bit entry to `image_main`; ports.
+//!
+//! Also provides the memory functions that the compiler expects from a hosted library.
 #![expect(
     unsafe_code,
-    reason = "what comes before Rust, what it stands on, and ports, which reach beyond memory; a room of its own"
+    reason = "start code, its page tables, and ports, which reach beyond memory; only in this module"
 )]
 
 use core::arch::{asm, global_asm};
@@ -17,7 +18,8 @@ const EXIT: u16 = 0xF4;
 const BUS_ADDRESS: u16 = 0xCF8;
 const BUS_DATA: u16 = 0xCFC;
 
-// A note names the entry. All of the first 4 GiB is mapped where it is, in pages of 2 MiB.
+// An ELF note names the entry. The first 4 GiB are mapped to their own addresses, in pages of 2
+// MiB.
 global_asm!(
     r#"
 .section .note.pvh,"a",@note
@@ -87,12 +89,13 @@ directories: .skip 16384
 );
 
 fn write_byte(port: u16, value: u8) {
-    // SAFETY: the ports that this module names have no effect on memory.
+    // SAFETY: the ports of this module have no effect on memory.
     unsafe { asm!("out dx, al", in("dx") port, in("al") value, options(nomem, nostack)) }
 }
 
 fn write_port(port: u16, value: u32) {
-    // SAFETY: as above, but for windows of the adapter, which are where the firmware of the machine put them.
+    // SAFETY: as above; the windows of devices stay at the addresses that the machine's firmware
+    // assigned.
     unsafe { asm!("out dx, eax", in("dx") port, in("eax") value, options(nomem, nostack)) }
 }
 
@@ -103,12 +106,12 @@ fn read_port(port: u16) -> u32 {
     value
 }
 
-/// Sends a byte by the serial line.
+/// Sends a byte over the serial line.
 pub(crate) fn send(byte: u8) {
     write_byte(SERIAL, byte);
 }
 
-/// Ends the machine; QEMU ends with one more than twice the code.
+/// Ends the machine; QEMU exits with twice the code plus 1.
 pub fn exit(code: u32) -> ! {
     write_port(EXIT, code);
     loop {
@@ -121,25 +124,25 @@ fn address(function: u8, offset: u8) {
     write_port(BUS_ADDRESS, 1 << 31 | function | u32::from(offset));
 }
 
-/// Reads a word of the configuration of a function of the first bus.
+/// Reads a word of the configuration space of a function on the first bus.
 pub(crate) fn read_configuration(function: u8, offset: u8) -> u32 {
     address(function, offset);
     read_port(BUS_DATA)
 }
 
-/// Writes one.
+/// Writes a word of the configuration space of a function on the first bus.
 pub(crate) fn write_configuration(function: u8, offset: u8, value: u32) {
     address(function, offset);
     write_port(BUS_DATA, value);
 }
 
-/// Copies bytes that do not overlap.
+/// Copies bytes between ranges that do not overlap.
 ///
 /// # Safety
-/// As the function of C.
+/// That of the C function.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, count: usize) -> *mut u8 {
-    // SAFETY: the caller's promise; the direction flag is clear, as the calling convention has it.
+    // SAFETY: the caller's promise. The direction flag is clear by the calling convention.
     unsafe {
         asm!("rep movsb", inout("rcx") count => _, inout("rdi") to => _, inout("rsi") from => _,
             options(nostack, preserves_flags));
@@ -147,17 +150,18 @@ unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, count: usize) -> *mut 
     to
 }
 
-/// Copies bytes that may overlap.
+/// Copies bytes between ranges that may overlap.
 ///
 /// # Safety
-/// As the function of C.
+/// That of the C function.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn memmove(to: *mut u8, from: *const u8, count: usize) -> *mut u8 {
     if to.addr().wrapping_sub(from.addr()) >= count {
-        // SAFETY: going upwards no byte is overwritten before it is read.
+        // SAFETY: an upward copy reads each byte before it is overwritten.
         return unsafe { memcpy(to, from, count) };
     }
-    // SAFETY: the caller's promise, from the end downwards; there is at least one byte, and the flag is cleared again.
+    // SAFETY: the caller's promise, from the end downwards. There is at least one byte, and the
+    // direction flag is cleared again.
     unsafe {
         asm!("std", "rep movsb", "cld", inout("rcx") count => _, inout("rdi") to.add(count).sub(1) => _,
             inout("rsi") from.add(count).sub(1) => _, options(nostack));
@@ -165,10 +169,10 @@ unsafe extern "C" fn memmove(to: *mut u8, from: *const u8, count: usize) -> *mut
     to
 }
 
-/// Fills bytes.
+/// Fills a range with a byte.
 ///
 /// # Safety
-/// As the function of C.
+/// That of the C function.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn memset(to: *mut u8, byte: i32, count: usize) -> *mut u8 {
     // SAFETY: as for `memcpy`.
@@ -179,14 +183,15 @@ unsafe extern "C" fn memset(to: *mut u8, byte: i32, count: usize) -> *mut u8 {
     to
 }
 
-/// Compares bytes.
+/// Compares two ranges.
 ///
 /// # Safety
-/// As the function of C.
+/// That of the C function.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn memcmp(one: *const u8, other: *const u8, count: usize) -> i32 {
     for place in 0..count {
-        // SAFETY: the caller's promise. Volatile, so that this loop does not become a call of itself.
+        // SAFETY: the caller's promise. The reads are volatile so that the compiler does not turn
+        // the loop into a call of `memcmp`.
         let (a, b) = unsafe {
             (
                 one.add(place).read_volatile(),
@@ -200,12 +205,12 @@ unsafe extern "C" fn memcmp(one: *const u8, other: *const u8, count: usize) -> i
     0
 }
 
-/// Says whether bytes differ.
+/// Returns nonzero if two ranges differ.
 ///
 /// # Safety
-/// As the function of C.
+/// That of the C function.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn bcmp(one: *const u8, other: *const u8, count: usize) -> i32 {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller's promise.
     unsafe { memcmp(one, other, count) }
 }

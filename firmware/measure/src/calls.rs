@@ -1,4 +1,4 @@
-//! Every call, once.
+//! Measures each call once.
 
 use core::sync::atomic::AtomicU8;
 
@@ -27,12 +27,12 @@ use crate::still::{
 };
 use crate::{clock, report, stack};
 
-/// Events: of the asynchronous dispatcher, of that for connections, of that of the consumer, and of that for transfers.
+/// Event slots: asynchronous, connection, consumer and transfer dispatchers.
 const EVENTS: usize = 4 + 8 + 4 + COMPLETIONS;
-/// Posted requests and receives.
+/// Record slots for posted requests and receives.
 const RECORDS: usize = PAIRS * 2 * POSTS + SHARED * POSTS;
 
-/// What the core remembers.
+/// Storage of the core.
 pub(crate) type Storage =
     IaPlaces<Backend, CriticalSectionLock, PAIRS, DISPATCHERS, SHARED, REGIONS, EVENTS, RECORDS>;
 
@@ -48,7 +48,7 @@ static BUFFER: [AtomicU8; 64] = [const { AtomicU8::new(0) }; 64];
 const NOTHING: CompletionFlags = CompletionFlags::empty();
 const NOW: Instant = Instant::ZERO;
 
-/// Makes a call, and prints how deep it got and how long it was.
+/// Makes a call, and prints its stack use and its number of instructions.
 fn measured<T>(name: &str, call: impl FnOnce() -> T) -> T {
     let top = stack::paint(msp::read());
     let before = clock::now();
@@ -59,13 +59,13 @@ fn measured<T>(name: &str, call: impl FnOnce() -> T) -> T {
     result
 }
 
-/// A frame of its own, so that what the compiler makes of the call counts as the call's.
+/// Gives the call its own frame: its stack use includes compiler temporaries.
 #[inline(never)]
 fn run<T>(call: impl FnOnce() -> T) -> T {
     call()
 }
 
-/// What was expected to be a refusal.
+/// Expects a refusal; returns an error if the call succeeded.
 fn refused<T>(result: Result<T>) -> Result<()> {
     match result {
         Ok(_) => Err(Error::internal(Cause::EndpointState)),
@@ -73,7 +73,7 @@ fn refused<T>(result: Result<T>) -> Result<()> {
     }
 }
 
-/// Prints what the parts of the storage take.
+/// Prints the sizes of the storage's parts.
 fn sizes() {
     let size = |kind, name, bytes: usize| report::line(kind, name, bytes as u32);
     size(
@@ -104,7 +104,7 @@ fn sizes() {
     size("storage", "driver", size_of::<Lent>() + size_of::<Taken>());
 }
 
-/// Makes all of them.
+/// Measures all calls.
 pub(crate) fn all(
     storage: &'static mut Storage,
     lent: &'static mut Lent,
@@ -172,7 +172,7 @@ pub(crate) fn all(
     };
     let pieces = [piece, piece];
 
-    // Connection, passive.
+    // Passive connection.
     let psp = measured("psp_create", || {
         ia.psp_create(7, connections, PspFlags::Consumer)
     })?;
@@ -265,7 +265,7 @@ pub(crate) fn all(
     measured("evd_disable", || ia.evd_disable(software))?;
     measured("evd_enable", || ia.evd_enable(software))?;
 
-    // The end of the connection, and another one, active.
+    // Disconnect, and an active connection.
     let close = CloseFlags::Abrupt;
     measured("ep_disconnect", || ia.ep_disconnect(ep, close))?;
     measured("progress_disconnected", || ia.progress(NOW));
@@ -290,7 +290,7 @@ pub(crate) fn all(
 
     measured("psp_free", || ia.psp_free(psp))?;
 
-    // A request at a service point that makes endpoints itself.
+    // Request at a service point whose endpoints the provider creates.
     let psp = ia.psp_create(8, connections, PspFlags::Provider)?;
     measured("progress_request_provider", || ia.progress(NOW));
     let Event::ConnectionRequest { cr, .. } = ia.evd_dequeue(connections)? else {
@@ -299,7 +299,7 @@ pub(crate) fn all(
     measured("cr_reject", || ia.cr_reject(cr, b"no"))?;
     ia.psp_free(psp)?;
 
-    // Taken apart.
+    // Destruction.
     measured("ep_free", || ia.ep_free(ep))?;
     ia.ep_free(sharing)?;
     measured("srq_free", || ia.srq_free(srq))?;

@@ -1,14 +1,15 @@
-//! Instructions, by the timer of the processor.
+//! Instruction counts by the processor's timer.
 //!
-//! Under `-icount shift=6` QEMU lets 64 ns pass with every instruction, and the timer of its machine counts 40 ns at a time.
+//! Under `-icount shift=6` QEMU advances time by 64 ns per instruction. The machine's timer counts
+//! steps of 40 ns.
 
 use cortex_m::peripheral::SYST;
 use cortex_m::peripheral::syst::SystClkSource;
 
-/// The most that the timer counts to.
+/// Largest value of the timer.
 const MOST: u32 = 0x00FF_FFFF;
 
-/// Lets the timer run.
+/// Starts the timer.
 pub(crate) fn start() {
     if let Some(mut processor) = cortex_m::Peripherals::take() {
         processor.SYST.set_clock_source(SystClkSource::Core);
@@ -18,13 +19,15 @@ pub(crate) fn start() {
     }
 }
 
-/// Where the timer is. It counts down.
+/// Returns the timer's value, which counts down.
 #[inline(never)]
 pub(crate) fn now() -> u32 {
     SYST::get_current()
 }
 
-/// Instructions between two looks at the timer, the looks included; no more than a million.
+/// Returns the number of instructions between two reads of the timer, the reads included.
+///
+/// At most 10 million: the timer has 24 bits.
 pub(crate) fn between(before: u32, after: u32) -> u32 {
     (before.wrapping_sub(after) & MOST) * 5 / 8
 }

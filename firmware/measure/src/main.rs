@@ -1,6 +1,11 @@
-//! What the core and the mlx5 layout cost on a microcontroller: 4 endpoints, 16 regions, 2 shared receive queues, no log.
+//! Cost of the core and the mlx5 layout on a microcontroller.
 //!
-//! Every call is made once on a device that does nothing by itself, with the stack painted before and looked at after. Each prints two lines, with the bytes of stack and with the instructions; and so do the parts of its storage. The size of the image is that of the calls and of this program.
+//! The image has 4 endpoints, 16 regions, 2 shared receive queues and no log.
+//!
+//! Each call is made once, on a device that does nothing on its own. The stack is painted before
+//! and checked after. Each call prints two lines, its stack use in bytes and its number of
+//! instructions. The parts of the storage print their sizes. The size of the image includes the
+//! calls and this program.
 #![no_std]
 #![no_main]
 
@@ -16,7 +21,7 @@ use dat_core::Abi;
 
 #[cortex_m_rt::entry]
 fn main() -> ! {
-    // The attribute makes each of them an exclusive reference.
+    // The attribute turns each of them into an exclusive reference.
     static mut STORAGE: calls::Storage = calls::Storage::new();
     static mut LENT: still::Lent = still::Lent::new();
     static mut TAKEN: still::Taken = still::Taken::new();

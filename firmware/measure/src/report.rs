@@ -1,11 +1,13 @@
-//! Lines for the host, without the formatting of the language.
+//! Lines for the host, without `core::fmt`.
 
 use cortex_m_semihosting::hio;
 
 /// Digits of the largest number.
 const DIGITS: usize = 10;
 
-/// Prints a kind, a name and a number. A host that does not listen loses the line, which it will notice.
+/// Prints a kind, a name and a number.
+///
+/// A failed write loses the line; the host notices.
 pub(crate) fn line(kind: &str, name: &str, number: u32) {
     let mut digits = [b' '; DIGITS];
     let mut rest = number;

@@ -1,30 +1,31 @@
-//! How deep the stack gets in a call, by paint.
+//! Stack use of a call, by painting.
 #![expect(
     unsafe_code,
-    reason = "the stack below its pointer is nobody's; a room of its own"
+    reason = "reads and writes the unused stack below the stack pointer; only in this module"
 )]
 
 use core::ptr::{read_volatile, write_volatile};
 
-/// What is painted, in words.
+/// Length of the painted range in words.
 const WORDS: u32 = 4096;
-/// Bytes left alone below the pointer, for the painter itself.
+/// Unpainted bytes below the stack pointer, for the painting function itself.
 const GAP: u32 = 64;
 const PAINT: u32 = 0xA5A5_5A5A;
 
-/// Paints the stack below the pointer of the caller; where the paint begins.
+/// Paints the stack below the caller's stack pointer; returns the start of the paint.
 #[inline(never)]
 pub(crate) fn paint(pointer: u32) -> u32 {
     let top = (pointer & !7) - GAP;
     for place in (top - WORDS * 4..top).step_by(4) {
-        // SAFETY: the stack grows downwards from the end of the memory, of which statics take a small part; what lies so far below its
-        // pointer is memory that nothing is in. No interrupt comes, and this loop needs less than the gap.
+        // SAFETY: the stack grows downwards from the end of memory, and statics take a small part
+        // of memory. The range this far below the stack pointer is unused. There are no interrupts,
+        // and this loop needs less than the gap.
         unsafe { write_volatile(place as *mut u32, PAINT) }
     }
     top
 }
 
-/// Bytes of stack that were used since it was painted, below who had it painted.
+/// Returns the bytes of stack used since `paint`, below the pointer given to it.
 #[inline(never)]
 pub(crate) fn used(top: u32) -> u32 {
     let bottom = top - WORDS * 4;

@@ -1,7 +1,7 @@
-//! The device, which does nothing by itself: completions and events are written when they are asked for.
+//! Device that does nothing on its own: completions and events are written on request.
 #![expect(
     unsafe_code,
-    reason = "the promises of a device to its driver; a room of its own"
+    reason = "the promises of a device to its driver are made only in this module"
 )]
 
 use core::ptr::NonNull;
@@ -22,39 +22,41 @@ use dat_core::backend::{
 use dat_core::sync::{Places, Word64};
 use dat_core::time::Instant;
 
-/// The driver on it.
+/// Driver of this device.
 pub(crate) type Backend = MmioBackend<'static, Still, Channel, MappedRegisters, Barriers>;
 
-/// Endpoints, regions and windows, dispatchers, shared receive queues.
+/// Numbers of endpoints, regions and windows, dispatchers, and shared receive queues.
 pub(crate) const PAIRS: usize = 4;
 pub(crate) const REGIONS: usize = 16;
 pub(crate) const DISPATCHERS: usize = 4;
 pub(crate) const SHARED: usize = 2;
-/// Requests and receives of a queue, and segments of each.
+/// Requests and receives per queue, and segments of each.
 pub(crate) const POSTS: usize = 4;
 pub(crate) const SEGMENTS: usize = 2;
-/// Completions of a dispatcher.
+/// Completions per dispatcher.
 pub(crate) const COMPLETIONS: usize = 32;
 
-/// Descriptors that are remembered: blocks of send queues, 3 for each request, and places of receive queues, to a power of two each; those
-/// of shared queues, one more than asked for.
+/// Request slots, each queue rounded up to a power of two.
+///
+/// A send queue has 3 blocks per request, a receive queue has one slot per receive, and a shared
+/// receive queue has one more than its buffers.
 const REQUESTS: usize = PAIRS * (16 + POSTS) + SHARED * 8;
-/// How many of them are given out together.
+/// Allocation unit of request slots.
 const TOGETHER: usize = 4;
 const MEMORY_UNITS: usize = 2048;
 
-/// What the device gave out and saw; one processor, no interrupt: each is loaded and stored.
+/// State of the device; loads and stores suffice, with one processor and no interrupts.
 struct Seen {
     objects: AtomicU32,
-    /// Of the queue that transfers complete on: its ring, and completions written.
+    /// Ring of the completion queue for transfers, and completions written to it.
     ring: AtomicU32,
     written: AtomicU32,
-    /// Of the queue pair that was made last.
+    /// User index and number of the last created queue pair.
     user_index: AtomicU32,
     number: AtomicU32,
-    /// What the channel tells next.
+    /// Next event of the channel.
     word: AtomicU32,
-    /// The token of the listener.
+    /// Token of the listener.
     listener: Word64,
 }
 
@@ -80,10 +82,10 @@ fn new_object() -> u32 {
     number
 }
 
-/// The control path.
+/// Control path.
 pub(crate) struct Still;
 
-// SAFETY: it touches no memory.
+// SAFETY: it accesses no memory.
 unsafe impl Control for Still {
     fn limits(&self) -> Limits {
         Limits {
@@ -128,7 +130,7 @@ unsafe impl Control for Still {
     fn destroy_window(&mut self, _key: u32) {}
 
     fn create_completion_queue(&mut self, spec: &CompletionQueueSpec) -> Result<u32, BackendError> {
-        // The last one is that of the transfers.
+        // The completion queue created last is the one for transfers.
         SEEN.ring.store(spec.ring as u32, Ordering::Relaxed);
         SEEN.written.store(0, Ordering::Relaxed);
         Ok(new_object())
@@ -173,7 +175,7 @@ unsafe impl Control for Still {
     fn halt(&mut self) {}
 }
 
-/// The channel for connections.
+/// Connection channel.
 pub(crate) struct Channel;
 
 fn tell(word: u32) {
@@ -240,11 +242,11 @@ impl Sideband for Channel {
     }
 }
 
-/// The barriers of one processor whose device is a part of its program.
+/// Barriers of one processor whose device is part of its program.
 #[derive(Clone, Copy)]
 pub(crate) struct Barriers;
 
-// SAFETY: the device is calls of this program.
+// SAFETY: the device consists of calls of this program.
 unsafe impl Hal for Barriers {
     const COHERENT: bool = true;
 
@@ -267,7 +269,7 @@ unsafe impl Hal for Barriers {
     fn synchronise(&self, _direction: SyncDirection, _address: u64, _length: u64) {}
 }
 
-/// What the driver remembers.
+/// Storage of the driver.
 pub(crate) struct Lent {
     state: State,
     queue_pairs: Places<QueuePairSlot, { 2 * PAIRS }>,
@@ -278,7 +280,7 @@ pub(crate) struct Lent {
 }
 
 impl Lent {
-    /// Nothing.
+    /// Creates the storage, all slots empty.
     pub(crate) const fn new() -> Self {
         Self {
             state: State::new(),
@@ -291,14 +293,14 @@ impl Lent {
     }
 }
 
-/// What is taken of it.
+/// Allocation maps of that storage.
 pub(crate) struct Taken {
     requests: [bool; REQUESTS / TOGETHER],
     memory: [bool; MEMORY_UNITS / 16],
 }
 
 impl Taken {
-    /// Nothing.
+    /// Creates the maps, all units free.
     pub(crate) const fn new() -> Self {
         Self {
             requests: [false; REQUESTS / TOGETHER],
@@ -307,14 +309,15 @@ impl Taken {
     }
 }
 
-/// Rings and doorbell records; not counted.
+/// Rings and doorbell records; not in the printed sizes.
 static RINGS: [DeviceUnit; MEMORY_UNITS] = [const { DeviceUnit::new() }; MEMORY_UNITS];
-/// Where the device sees them.
+/// Bus address of the rings.
 const BUS: u64 = 0x1000;
 
-/// The memory that the driver and the device share.
+/// Returns the memory that driver and device share.
 fn rings() -> DmaMemory<'static> {
-    // SAFETY: the device is `complete`, which writes words of completions, and nobody else writes there.
+    // SAFETY: the device is `complete`, which writes words of completions; nothing else writes
+    // there.
     unsafe { DmaMemory::new(&RINGS, BUS) }
 }
 
@@ -323,15 +326,15 @@ struct Window {
     words: [DeviceWord; 1024],
 }
 
-/// Registers that are memory; not counted.
+/// Registers in ordinary memory; not in the printed sizes.
 static WINDOW: Window = Window {
     words: [const { DeviceWord::new() }; 1024],
 };
 
-/// The driver, on its device.
+/// Creates the driver of this device.
 pub(crate) fn backend(lent: &'static mut Lent, taken: &'static mut Taken) -> Backend {
     let window = NonNull::from(&WINDOW.words).cast::<u8>();
-    // SAFETY: 4 KiB of atomics, which are only written, from one thread.
+    // SAFETY: 4 KiB of atomics, which one thread writes and nothing reads.
     let registers = unsafe { MappedRegisters::new(window, 4096) };
     let parts = Parts {
         control: Still,
@@ -356,7 +359,7 @@ pub(crate) fn backend(lent: &'static mut Lent, taken: &'static mut Taken) -> Bac
     )
 }
 
-/// Completes the descriptor of an index.
+/// Writes a completion for the descriptor of an index.
 pub(crate) fn complete(kind: CompletionKind, index: u16, length: u32) {
     let written = SEEN.written.load(Ordering::Relaxed);
     let entry = Completion {

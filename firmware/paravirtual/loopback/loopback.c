@@ -1,8 +1,9 @@
-// A libibverbs with one device that reaches itself, for QEMU's paravirtual adapter on a machine without RDMA: preloaded under QEMU.
+// A libibverbs with one loopback device, preloaded into QEMU.
 //
-// Reliable connected queue pairs, sends and receives. A message that is longer than its buffer fails both sides; a queue pair that
-// failed flushes. What QEMU never asks for is not here. Completions arrive a while after what they are of, as over a network: who polls at
-// once finds none, and has to be told.
+// It lets QEMU's paravirtual adapter run on a machine without RDMA. It has reliable connected queue
+// pairs, sends and receives, and only the calls that QEMU makes. A message longer than its buffer
+// fails both sides; a failed queue pair flushes. Completions arrive with a delay, as over a network:
+// an immediate poll finds none, and the program needs a notification.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <infiniband/verbs.h>
@@ -19,7 +20,7 @@ enum { WORK = 1024, PAIRS = 64, SEGMENTS = 32 };
 struct completions {
     struct ibv_cq cq;
     struct ibv_wc ring[WORK];
-    // Taken; arrived, so that a poll finds them; and on their way.
+    // Positions after the polled entries, the arrived ones, which a poll finds, and the sent ones.
     unsigned first, arrived, next;
     int armed;
     struct completions *other;
@@ -42,7 +43,7 @@ struct pair {
     struct queue sends, receives;
 };
 
-// How long completions are on their way, in microseconds.
+// Delay of completions in microseconds.
 enum { LATENCY = 200 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -77,7 +78,7 @@ static void complete(struct ibv_cq *cq, struct pair *pair, uint64_t id, enum ibv
     pthread_cond_signal(&departed);
 }
 
-// Lets completions arrive, for ever.
+// Thread that makes completions arrive; never ends.
 static void *network(void *nothing) {
     for (;;) {
         pthread_mutex_lock(&lock);
@@ -139,7 +140,7 @@ static void copy(const struct work *from, const struct work *to) {
     }
 }
 
-// Carries what is posted on a pair to its peer, as far as there are receives.
+// Delivers the sends of a pair to its peer as long as there are receives.
 static void carry(struct pair *from) {
     struct pair *to = NULL;
     for (int i = 0; i < PAIRS; i++)
@@ -279,8 +280,10 @@ int ibv_get_cq_event(struct ibv_comp_channel *from, struct ibv_cq **cq, void **c
     return read(from->fd, cq, sizeof *cq) == sizeof *cq && *cq ? 0 : -1;
 }
 
-// When its device ends, QEMU sleeps by 2 s until its thread, which waits for events for 5 s at a time, sees that it is to end. Here the
-// thread gets an event of no queue instead.
+// Replaces the sleep of QEMU by an event without a queue, which wakes its thread.
+//
+// When its device ends, QEMU sleeps 2 s at a time until its thread, which waits for events 5 s at a
+// time, sees the end.
 unsigned sleep(unsigned seconds) {
     const struct completions *nothing = NULL;
     (void)seconds;
@@ -387,7 +390,7 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *of, int entries, void *cq_conte
 }
 
 int ibv_destroy_cq(struct ibv_cq *cq) {
-    // An event of it may still be in the pipe, and the network knows it.
+    // Not freed: an event of it may still be in the pipe, and the network thread uses it.
     (void)cq;
     return 0;
 }

@@ -1,15 +1,17 @@
-//! The core on a machine without an operating system drives the paravirtual adapter of QEMU: two endpoints of one adapter, connected
-//! with each other, exchange messages, fail, begin anew and end. What machine it is, only the crate `machine` knows.
+//! The core on a machine without an operating system, with QEMU's paravirtual adapter.
 //!
-//! What comes of every call is logged; `expected.txt` has the lines as they must be. The machine ends with success only if every call that
-//! must succeed did.
+//! Two endpoints of one adapter connect to each other, exchange messages, fail, reconnect and end.
+//! Only the crate `machine` depends on the machine.
+//!
+//! Each call's result is logged; `expected.txt` has the expected lines. The machine ends with
+//! success only if every call that must succeed did.
 #![no_std]
 #![no_main]
 
 mod platform;
 mod scenes;
 
-/// Where the start of the machine goes to.
+/// Entry point, which the machine's start code calls.
 #[expect(unsafe_code, reason = "the name that every machine calls")]
 #[unsafe(no_mangle)]
 extern "C" fn image_main() -> ! {

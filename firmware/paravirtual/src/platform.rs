@@ -1,7 +1,7 @@
-//! What the driver asks of a platform: memory, where the device sees it, registers, connections.
+//! Platform of the driver: memory, bus addresses, registers, connections.
 #![expect(
     unsafe_code,
-    reason = "the promises of this machine to the driver; a room of its own"
+    reason = "the promises of this machine to the driver are made only in this module"
 )]
 
 use backend_mmio::mlx5::{
@@ -21,21 +21,21 @@ use dat_core::time::Instant;
 use machine::{Barriers, Function};
 use static_cell::{ConstStaticCell, StaticCell};
 
-/// The driver on QEMU's device.
+/// Driver of QEMU's device.
 pub(crate) type Backend = PvrdmaBackend<'static, &'static MappedWords, Here, Loop, Barriers>;
 
-/// Everything is mapped where it is, and so the device sees it.
+/// Identity mapping: bus addresses are the processor's addresses.
 pub(crate) struct Here;
 
-// SAFETY: an image maps all memory to itself, or nothing at all, and no unit stands between the device and the bus. QEMU's device
-// keeps to the regions that it was told of.
+// SAFETY: an image maps memory to its own address or not at all, and there is no IOMMU between
+// device and bus. QEMU's device stays within the regions that it was given.
 unsafe impl Mapping for Here {
     fn page(&self, address: *const u8) -> Option<u64> {
         Some(address.expose_provenance() as u64)
     }
 }
 
-/// Pages that the device shares.
+/// Pages that driver and device share.
 const PAGES: usize = 128;
 const PAGE: usize = 4096;
 const UNITS: usize = PAGES * PAGE / size_of::<DeviceUnit>();
@@ -45,9 +45,9 @@ struct Arena([DeviceUnit; UNITS]);
 
 static ARENA: Arena = Arena([const { DeviceUnit::new() }; UNITS]);
 
-/// Endpoints.
+/// Number of endpoints.
 pub(crate) const PAIRS: usize = 2;
-/// Event dispatchers.
+/// Number of event dispatchers.
 pub(crate) const DISPATCHERS: usize = 8;
 const REQUESTS: usize = 256;
 
@@ -70,19 +70,19 @@ static SLOTS_TAKEN: ConstStaticCell<[bool; REQUESTS / 16]> =
     ConstStaticCell::new([false; REQUESTS / 16]);
 static PAGES_TAKEN: ConstStaticCell<[bool; PAGES]> = ConstStaticCell::new([false; PAGES]);
 
-/// Bytes of the window of registers, and of the page of doorbells.
+/// Lengths of the register window and of the doorbell page, in bytes.
 const REGISTERS: u32 = 0x20;
 const DOORBELLS: u32 = PAGE as u32;
-/// `::ffff:10.9.0.1`, by words as it lies in memory; the device behind the device has it.
+/// GID `::ffff:10.9.0.1` in words as they lie in memory; the host's device has this address.
 const ADDRESS: [u32; 4] = [0, 0, 0xFFFF_0000, 0x0100_090A];
 
-/// What its interrupts write into: there is no controller of interrupts here, and no handler.
+/// Words that interrupts write to; there is no interrupt controller and no handler.
 static MESSAGES: ConstStaticCell<MessageWords> = ConstStaticCell::new(MessageWords::new());
 
-/// The driver, and the words that end waits.
+/// Driver, and the words that end waits.
 pub(crate) type Opened = (Backend, &'static MessageWords);
 
-/// Finds the adapter and brings it into operation; `None` if there is none, or it has no such interrupts. Once.
+/// Finds and opens the adapter; `None` if there is none or it lacks such interrupts. Called once.
 pub(crate) fn open() -> Option<Result<Opened, OpenFailure>> {
     let function = Function::find(0x15AD, 0x0820)?;
     function.enable();
@@ -90,7 +90,8 @@ pub(crate) fn open() -> Option<Result<Opened, OpenFailure>> {
     if !function.send_messages(&messages.table()) {
         return None;
     }
-    // SAFETY: both windows are longer, and what the adapter reaches of memory is what it is told of by the driver.
+    // SAFETY: both windows are longer, and the adapter accesses only memory that the driver gives
+    // it.
     let (registers, doorbells) = unsafe {
         (
             function.registers(1, REGISTERS)?,
@@ -102,7 +103,7 @@ pub(crate) fn open() -> Option<Result<Opened, OpenFailure>> {
         DOORBELL_WINDOW.init(doorbells),
     );
     let bus = ARENA.0.as_ptr().expose_provenance() as u64;
-    // SAFETY: memory is where it is, for the device as well, and only this driver gets it.
+    // SAFETY: bus addresses are the processor's addresses, and only this driver gets the memory.
     let memory = unsafe { DmaMemory::new(&ARENA.0, bus) };
     let parts = Parts {
         name: "pvrdma0",
@@ -113,7 +114,7 @@ pub(crate) fn open() -> Option<Result<Opened, OpenFailure>> {
         sideband: Loop::new(),
         hal: Barriers,
         address: ADDRESS,
-        // With more the device never ends.
+        // With more segments the device never finishes.
         segments: 4,
         completions: 64,
         shared_buffers: 0,
@@ -135,15 +136,15 @@ pub(crate) fn open() -> Option<Result<Opened, OpenFailure>> {
     Some(PvrdmaBackend::open(parts, storage).map(|backend| (backend, messages)))
 }
 
-/// Events that wait to be told.
+/// Slots for pending events.
 const EVENTS: usize = 8;
 
-/// Connections of the adapter with itself.
+/// Connection manager for connections of the adapter to itself.
 pub(crate) struct Loop {
     listener: Option<(u64, u64)>,
-    /// The queue pair that asks.
+    /// Queue pair that requested the connection.
     asking: Option<u32>,
-    /// The two queue pairs that are connected.
+    /// The two connected queue pairs.
     link: Option<[u32; 2]>,
     events: [Option<ControlEvent>; EVENTS],
 }
@@ -256,7 +257,7 @@ impl Sideband for Loop {
         let private_data = copied(private_data)?;
         let asking = self.asking.take().ok_or(BackendError::State)?;
         self.link = Some([asking, queue_pair]);
-        // Who asked becomes ready when it hears of it, and is told first.
+        // The requester becomes ready with this event, so it comes first.
         self.tell(ControlEvent::Established {
             queue_pair: u64::from(asking),
             private_data,
@@ -296,7 +297,7 @@ impl Sideband for Loop {
         first
     }
 
-    /// Nothing tells of its events but itself.
+    /// Events are pending only here, so a poll is due at once.
     fn next_deadline(&self) -> Option<Instant> {
         let waits = self.events.iter().any(Option::is_some);
         waits.then_some(Instant::ZERO)

@@ -1,4 +1,4 @@
-//! What the two endpoints do.
+//! Scenes of the two endpoints.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU8, Ordering};
@@ -25,42 +25,51 @@ use backend_mmio::pvrdma::MessageWords;
 type Storage = IaStorage<Backend, NoLock, PAIRS, DISPATCHERS, 0, 4, 256, 64>;
 static STORAGE: StaticCell<Storage> = StaticCell::new();
 
-/// More than a page, so that the list of its pages has two; and from the start of one on, since QEMU's device refuses a region that lies
-/// in more pages than its length alone would take.
+/// Consumer memory, more than a page, so that the region's page list has two.
+///
+/// It starts at a page: QEMU's device refuses a region that spans more pages than its length
+/// requires.
 #[repr(align(4096))]
 struct Bytes([AtomicU8; 8192]);
 
 static BYTES: Bytes = Bytes([const { AtomicU8::new(0) }; 8192]);
-/// Where messages come from, and where they go to, across the end of a page.
+/// Offsets of sent and received messages; the received ones cross the end of a page.
 const SOURCE: usize = 16;
 const TARGET: usize = 4090;
 
 const QUALIFIER: u64 = 7;
 const NOTHING: CompletionFlags = CompletionFlags::empty();
-/// How often words are looked at before completions are looked for without them. QEMU's adapter loses a message now and then: it puts a completion into
-/// its queue and looks then whether that is armed, without a barrier between; and it takes back an arming that comes while it tells of the completion before.
+/// Polls of the words before a wait ends without an interrupt.
+///
+/// QEMU's adapter loses an interrupt now and then. It puts a completion into its queue, and then
+/// checks without a barrier whether the queue is armed. It also drops an arming that comes while it
+/// reports the previous completion.
 const LOOKS: u32 = 2_000_000;
-/// How many waits of a run may go on without a word. More than 64, so that the driver looks at the rings of events too, which it does at every 64th look that
-/// no word asked for; and few enough that words which never come fail the run.
+/// Waits of a run that may end without an interrupt.
+///
+/// More than 64, so that the driver also reads the event rings, which it does in every 64th poll
+/// without an interrupt. Few enough that a run without interrupts fails.
 const ROUNDS: u32 = 100;
 
 fn unexpected() -> Error {
     Error::internal(Cause::EndpointState)
 }
 
-/// A message to send while its receiver sleeps.
+/// Message to send while its receiver sleeps.
 #[derive(Clone, Copy)]
 struct Message<'a> {
     text: &'a str,
     cookie: u64,
 }
 
-/// Waits for an interrupt word of the adapter, or, `ROUNDS` times in a run, for a while.
+/// Wait for an interrupt word of the adapter.
+///
+/// Up to `ROUNDS` waits of a run end without one.
 struct Words<'a> {
     stage: &'a Stage,
-    /// Posted once, when the wait sleeps: no poll of the queue can then find its completion first.
+    /// Posted once, when the wait sleeps: no earlier poll finds its completion.
     message: Option<Message<'a>>,
-    /// The error of that post.
+    /// Result of that post.
     refused: Result<()>,
 }
 
@@ -75,7 +84,7 @@ impl Wait for Words<'_> {
 
     fn wait(&mut self, until: Option<Instant>) -> WakeReason {
         if until.is_some() {
-            // Time stands still here, so that no moment is ahead.
+            // Time never advances here, so no deadline is ahead.
             return WakeReason::TimedOut;
         }
         if let Some(message) = self.message.take() {
@@ -106,7 +115,7 @@ impl Wait for Words<'_> {
     }
 }
 
-/// One endpoint, with a dispatcher for each kind of event.
+/// Endpoint with a dispatcher for each kind of event.
 struct Side {
     name: &'static str,
     ep: EpId,
@@ -121,13 +130,13 @@ struct Stage {
     memory: LmrCreated,
     near: Side,
     far: Side,
-    /// Waits that the adapter ended.
+    /// Waits that an interrupt ended.
     ended: Cell<u32>,
-    /// How many found none.
+    /// Waits that ended without an interrupt.
     silences: Cell<u32>,
 }
 
-/// Goes through all of it.
+/// Runs all scenes.
 pub(crate) fn all() -> Result<()> {
     let stage = open()?;
     stage.connect()?;
@@ -251,7 +260,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Logs the next event of a connection; the request, if it is one.
+    /// Logs the next connection event; returns the request if it is one.
     fn connection(&self, side: &Side) -> Result<Option<CrId>> {
         match self.wait(side.connections)? {
             Event::ConnectionRequest { cr, qualifier, .. } => {
@@ -295,7 +304,9 @@ impl Stage {
         }
     }
 
-    /// Posts a buffer for a text. The driver maintains no caches: stores become visible before a post.
+    /// Posts a receive buffer for a text.
+    ///
+    /// The driver does not maintain caches: the sync before the post makes the stores visible.
     fn receive(&self, text: &str, cookie: u64) -> Result<()> {
         let Self { ia, far, .. } = self;
         for place in 0..text.len() {
@@ -318,7 +329,7 @@ impl Stage {
         ia.post_send(near.ep, &pieces, cookie, NOTHING)
     }
 
-    /// Makes what the adapter wrote visible, and checks that it is the text.
+    /// Makes the adapter's writes visible, and checks that they are the text.
     fn arrived(&self, text: &str) -> Result<()> {
         self.ia.lmr_sync_rdma_write(&[self.piece(TARGET, 32)])?;
         let there =
@@ -343,7 +354,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Sends more messages than the rings have slots, many times over; each while its receiver sleeps.
+    /// Sends many more messages than the rings have slots, each while its receiver sleeps.
     fn many(&self) -> Result<()> {
         const COUNT: u64 = 100;
         for cookie in 0..COUNT {
@@ -366,7 +377,9 @@ impl Stage {
         Ok(())
     }
 
-    /// Maintenance of any range, aligned with lines or not, changes no byte of it nor of its neighbours.
+    /// Checks that cache maintenance changes no byte of a range or its neighbours.
+    ///
+    /// The ranges are aligned with cache lines or not.
     fn synchronised(&self) -> Result<()> {
         const LENGTHS: [u64; 6] = [1, 16, 63, 64, 65, 4096];
         let byte = |place: usize| place as u8 ^ (place >> 8) as u8;
@@ -393,7 +406,7 @@ impl Stage {
         Ok(())
     }
 
-    /// What the device never hears of.
+    /// Posts requests that the core refuses, so the device never sees them.
     fn refusals(&self) -> Result<()> {
         let Self { ia, near, .. } = self;
         for (what, piece) in [
@@ -419,7 +432,7 @@ impl Stage {
         Ok(())
     }
 
-    /// A message that is longer than its buffer breaks the connection; what is left is flushed.
+    /// Breaks the connection by a message that exceeds its buffer; the other requests are flushed.
     fn failure(&self) -> Result<()> {
         let Self { ia, near, far, .. } = self;
         ia.post_recv(far.ep, &[self.piece(TARGET, 8)], 20, NOTHING)?;

@@ -1,8 +1,5 @@
-//! What the board gives: a heap for the model device, and an end for panics.
-#![expect(
-    unsafe_code,
-    reason = "the heap is told once where it is; a room of its own"
-)]
+//! Board support: a heap for the model device, and the panic handler.
+#![expect(unsafe_code, reason = "initialises the heap once; only in this module")]
 
 use core::mem::MaybeUninit;
 use core::panic::PanicInfo;
@@ -20,10 +17,11 @@ const HEAP_BYTES: usize = 3 << 20;
 static HEAP_MEMORY: ConstStaticCell<[MaybeUninit<u8>; HEAP_BYTES]> =
     ConstStaticCell::new([MaybeUninit::uninit(); HEAP_BYTES]);
 
-/// Makes the heap; once.
+/// Initialises the heap; called once.
 pub(crate) fn start() {
     let memory = HEAP_MEMORY.take();
-    // SAFETY: the cell gave the memory out once, so that it is nobody else's, and the heap is made once.
+    // SAFETY: the cell gave out the memory once, so nothing else uses it, and the heap is
+    // initialised once.
     unsafe { HEAP.init(memory.as_mut_ptr().addr(), HEAP_BYTES) }
 }
 

@@ -1,8 +1,10 @@
-//! The calls of the Direct Access Transport in firmware: two adapters in one image, each the driver of raw adapters on a model
-//! device, walk through open, connection, messages, RDMA, windows, shared buffers, refusals and the end.
+//! The calls of the Direct Access Transport in firmware, on model devices.
 //!
-//! What comes of every call is logged; `tour.txt` has the lines as they must be. The image ends through semihosting, with success only if
-//! every call that must succeed did.
+//! One image has two adapters, each the mlx5 driver on a model device. They go through open,
+//! connection, messages, RDMA, windows, shared receive queues, refusals and close.
+//!
+//! Each call's result is logged; `expected.txt` has the expected lines. The image ends through
+//! semihosting, with success only if every call that must succeed did.
 #![no_std]
 #![no_main]
 
@@ -10,7 +12,7 @@ mod board;
 mod party;
 mod scenes;
 
-// The critical section of one processor.
+// Provides the critical section of a single processor.
 use cortex_m as _;
 use cortex_m_semihosting::debug::{self, EXIT_FAILURE, EXIT_SUCCESS};
 

@@ -1,4 +1,4 @@
-//! One side: an adapter, and what it logs of its events.
+//! One side: an adapter, and the log of its events.
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
@@ -10,21 +10,24 @@ use dat_core::sync::CriticalSectionLock;
 use dat_core::{Ia, IaStorage, Result};
 use mmio_model::{ModelBackend, ModelFabric};
 
-/// 4 endpoints, 2 dispatchers (1 is the adapter's own), 1 shared receive queue, 4 regions, 64 events, 96 posts.
+/// Storage of an adapter.
+///
+/// 4 endpoints, 2 dispatchers (1 is the adapter's own), 1 shared receive queue, 4 regions, 64
+/// events, 96 posts.
 pub(crate) type Storage = IaStorage<ModelBackend, CriticalSectionLock, 4, 2, 1, 4, 64, 96>;
 pub(crate) type Adapter = Ia<'static, ModelBackend, CriticalSectionLock>;
 
-/// Bytes of a piece of memory.
+/// Length of a buffer in bytes.
 pub(crate) const LENGTH: usize = 64;
-/// Memory that a region is made of.
+/// Buffer for a region.
 pub(crate) type Bytes = [AtomicU8; LENGTH];
 
-/// Bytes of zeros.
+/// Creates a buffer of zeros.
 pub(crate) const fn zeros() -> Bytes {
     [const { AtomicU8::new(0) }; LENGTH]
 }
 
-/// A region, and its bytes.
+/// Region with its buffer.
 #[derive(Clone, Copy)]
 pub(crate) struct Memory {
     bytes: &'static Bytes,
@@ -34,7 +37,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Puts a text at an offset.
+    /// Writes a text at an offset.
     pub(crate) fn put(&self, offset: usize, text: &str) {
         for (byte, value) in self.bytes.iter().skip(offset).zip(text.bytes()) {
             byte.store(value, Ordering::Relaxed);
@@ -57,7 +60,7 @@ impl Memory {
         }
     }
 
-    /// A piece, whether it lies within or not.
+    /// Returns a segment, which may exceed the region.
     pub(crate) fn piece(&self, offset: usize, length: u64) -> LmrTriplet {
         LmrTriplet {
             context: self.context,
@@ -66,7 +69,9 @@ impl Memory {
         }
     }
 
-    /// The same as a peer names it, through a context of the region or of a window.
+    /// Returns the buffer as a peer names it.
+    ///
+    /// `context` belongs to the region or to a window.
     pub(crate) fn remote(&self, context: u32, length: u64) -> RmrTriplet {
         RmrTriplet {
             context,
@@ -80,7 +85,7 @@ impl Memory {
     }
 }
 
-/// An adapter with a zone and a dispatcher for everything.
+/// Adapter with a protection zone and one dispatcher for all events.
 pub(crate) struct Party {
     pub(crate) name: &'static str,
     pub(crate) ia: Adapter,
@@ -128,7 +133,7 @@ impl Party {
         })
     }
 
-    /// Takes the next event; the one that is there after everything has happened that can.
+    /// Takes the next event; the caller has run the fabric until it is idle.
     fn next(&self, fabric: &ModelFabric) -> Option<Event> {
         self.ia.progress(fabric.now());
         let dispatchers = [self.events, self.ia.async_evd()];
@@ -188,7 +193,7 @@ impl Party {
         }
     }
 
-    /// Takes all events and logs them; the last connection request of them.
+    /// Takes and logs all events; returns the last connection request.
     pub(crate) fn take_all(&self, fabric: &ModelFabric) -> Option<dat_core::id::CrId> {
         let mut request = None;
         while let Some(event) = self.next(fabric) {
@@ -200,7 +205,7 @@ impl Party {
         request
     }
 
-    /// Logs what a call answered.
+    /// Logs the result of a call.
     pub(crate) fn answer<T>(&self, call: &str, answer: Result<T>) -> Option<T> {
         match answer {
             Ok(value) => {

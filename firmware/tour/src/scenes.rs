@@ -1,4 +1,4 @@
-//! What the two sides do.
+//! Scenes of the two sides.
 
 use backend_mock::{FabricOptions, NodeOptions};
 use dat_core::attributes::{EpAttributes, IaAddress, SrqAttributes};
@@ -25,23 +25,23 @@ const QUALIFIER: u64 = 7;
 const NOTHING: CompletionFlags = CompletionFlags::empty();
 const ALL: MemoryPrivileges = MemoryPrivileges::ALL;
 
-/// Two adapters, their memory and an endpoint of each.
+/// Two adapters, their memory, and an endpoint of each.
 struct Stage {
     fabric: ModelFabric,
     a: Party,
     b: Party,
-    /// The endpoints, connected with each other.
+    /// The two endpoints, connected to each other.
     near: EpId,
     far: EpId,
-    /// A's.
+    /// Region of A.
     source: Memory,
-    /// A's, in another zone.
+    /// Region of A in another protection zone.
     elsewhere: Memory,
-    /// A's, only to be read.
+    /// Region of A, read only.
     constant: Memory,
-    /// B's, open to peers.
+    /// Region of B, open to peers.
     target: Memory,
-    /// B's, open to B.
+    /// Region of B, without remote access.
     closed: Memory,
 }
 
@@ -55,7 +55,7 @@ fn attributes() -> EpAttributes {
     }
 }
 
-/// Walks through all scenes.
+/// Runs all scenes.
 pub(crate) fn all() -> Result<()> {
     let stage = open()?;
     stage.connect(stage.near, stage.far)?;
@@ -114,9 +114,10 @@ fn open() -> Result<Stage> {
 }
 
 impl Stage {
-    /// Lets everything happen that was started, and logs the events of both sides.
+    /// Runs the fabric until it is idle, and logs the events of both sides.
     fn settle(&self) {
-        // What one side does in answer, such as the last word of a connection, the other may have to answer.
+        // A side may react to an event, such as the end of a connection, and the other side to
+        // that.
         for _ in 0..4 {
             while self.fabric.step() {}
             self.a.take_all(&self.fabric);
@@ -269,7 +270,7 @@ impl Stage {
         Ok(())
     }
 
-    /// What only the peer's adapter can know breaks the connection.
+    /// Breaks the connection by a request that only the peer's adapter can refuse.
     fn broken(&self) -> Result<()> {
         let Self { a, near, far, .. } = self;
         let remote = self.closed.remote(0x1234_5678, 16);

@@ -1,10 +1,13 @@
-//! The process at the other end of QEMU's `ivshmem`: it is an adapter for a machine without an operating system, and has an endpoint of
-//! its own that the machine connects to. The image is `firmware/ivshmem`; `cargo xtask firmware` runs both.
+//! Device process for a machine that is attached by QEMU's `ivshmem`.
+//!
+//! The process provides the adapter of a machine without an operating system. It also has an
+//! endpoint of its own, which the machine connects to. The machine's image is `firmware/ivshmem`;
+//! `cargo xtask firmware` runs both.
 //!
 //! ```text
-//! ivshmem serve SOCKET           the server of the memory: who takes part, and how they ring each other
-//! ivshmem device SOCKET leave    the adapter; it asks the machine to leave without a word, and sees it go
-//! ivshmem device SOCKET stay     the adapter; it ends without a word itself
+//! ivshmem serve SOCKET           the memory server: connects the peers and their interrupts
+//! ivshmem device SOCKET leave    the adapter; tells the machine to leave without a disconnect
+//! ivshmem device SOCKET stay     the adapter; ends without a disconnect
 //! ```
 
 #[cfg(target_os = "linux")]

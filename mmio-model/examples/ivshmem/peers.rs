@@ -1,4 +1,4 @@
-//! What the server of QEMU's shared memory and its clients say to each other: numbers, some with a file.
+//! Protocol of QEMU's shared memory server and its clients: numbers, some with a file.
 
 use std::io::{IoSlice, IoSliceMut, Result};
 use std::mem::MaybeUninit;
@@ -10,18 +10,18 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
-/// The version of what is said, which comes first.
+/// Protocol version, the first number that the server sends.
 pub(crate) const VERSION: i64 = 0;
-/// Said with the memory.
+/// Number that accompanies the file of the shared memory.
 pub(crate) const MEMORY: i64 = -1;
-/// Bytes of the memory.
+/// Length of the shared memory in bytes.
 pub(crate) const LENGTH: usize = 1 << 20;
-/// Interrupts of each peer: somebody rings; somebody left.
+/// Interrupts of each peer: its doorbell, and the notice that another peer left.
 pub(crate) const RINGS: usize = 0;
 pub(crate) const LEFT: usize = 1;
 pub(crate) const INTERRUPTS: usize = 2;
 
-/// Says a number, with a file or without.
+/// Sends a number, with an optional file.
 pub(crate) fn send(to: &UnixStream, number: i64, file: Option<BorrowedFd<'_>>) -> Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -34,7 +34,7 @@ pub(crate) fn send(to: &UnixStream, number: i64, file: Option<BorrowedFd<'_>>) -
     Ok(())
 }
 
-/// The next number, and the file that came with it; none if the other side is gone.
+/// Returns the next number with its optional file; `None` if the connection is closed.
 pub(crate) fn receive(from: &UnixStream) -> Result<Option<(i64, Option<OwnedFd>)>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);

@@ -1,4 +1,4 @@
-//! What this side does.
+//! Scenes of the device process.
 
 use std::cell::RefCell;
 use std::error::Error;
@@ -24,17 +24,17 @@ type Outcome<T> = Result<T, Box<dyn Error>>;
 const QUALIFIER: u64 = 7;
 const NOTHING: CompletionFlags = CompletionFlags::empty();
 const BYTES: usize = 4096;
-/// Offsets in this side's memory: what the machine may reach, what is sent, what comes.
+/// Offsets in the memory of this process: the opened range, the source, the receive buffers.
 const OPENED: usize = 0;
 const OPENED_LENGTH: usize = 256;
 const SOURCE: usize = 1024;
 const TARGET: usize = 2048;
-/// What the machine opens.
+/// Length of the range that the machine opens.
 const THEIR_LENGTH: u64 = 512;
 
 static MEMORY: [AtomicU8; BYTES] = [const { AtomicU8::new(0) }; BYTES];
 
-/// The machine goes first, and says nothing.
+/// Runs until the machine leaves without a disconnect.
 pub(crate) fn until_the_machine_leaves(socket: &str) -> Outcome<()> {
     let world = RefCell::new(World::join(socket)?);
     let mut storage = Storage::new();
@@ -56,7 +56,7 @@ pub(crate) fn until_the_machine_leaves(socket: &str) -> Outcome<()> {
     Ok(())
 }
 
-/// This process goes first, and says nothing.
+/// Ends this process without a disconnect.
 pub(crate) fn leave_the_machine(socket: &str) -> Outcome<()> {
     let world = RefCell::new(World::join(socket)?);
     let mut storage = Storage::new();
@@ -68,7 +68,7 @@ pub(crate) fn leave_the_machine(socket: &str) -> Outcome<()> {
 
 type Storage = IaStorage<ModelBackend, HostLock, 1, 4, 0, 1, 64, 64>;
 
-/// This side's endpoint.
+/// Endpoint of this process and its objects.
 struct Side<'s> {
     world: &'s RefCell<World>,
     ia: Ia<'s, ModelBackend, HostLock>,
@@ -119,14 +119,15 @@ impl<'s> Side<'s> {
         })
     }
 
-    /// The next event of a dispatcher.
+    /// Waits for the next event of a dispatcher.
     fn wait(&self, evd: EvdId) -> Outcome<Event> {
         loop {
             let mut world = self.world.borrow_mut();
             let any = world.act()?;
             self.ia.progress(world.fabric.now());
             if let Ok(event) = self.ia.evd_dequeue(evd) {
-                // What this side asked for meanwhile, and what the machine is to see of what came.
+                // Carries out the posts of this side, and shows the machine the effects of the
+                // event.
                 world.act()?;
                 return Ok(event);
             }
@@ -150,7 +151,7 @@ impl<'s> Side<'s> {
         Ok(done)
     }
 
-    /// The next event of a connection; the request, if it is one.
+    /// Waits for the next connection event; returns the request if it is one.
     fn connection(&self) -> Outcome<Option<CrId>> {
         match self.wait(self.connections)? {
             Event::ConnectionRequest { cr, .. } => Ok(Some(cr)),
@@ -170,7 +171,7 @@ impl<'s> Side<'s> {
         }
     }
 
-    /// Both sides write and read each other's memory and send messages, the last of which says how it goes on.
+    /// Exchanges writes, reads and messages; the last message tells the machine how to continue.
     fn exchange(&self, then: &str) -> Outcome<()> {
         let Self { ia, ep, .. } = self;
         let cr = self
@@ -235,7 +236,7 @@ fn bytes(offset: usize, length: usize) -> Vec<u8> {
     bytes.map(|byte| byte.load(Ordering::Relaxed)).collect()
 }
 
-/// The text at an offset, up to a zero.
+/// Returns the text at an offset, up to a zero byte.
 fn text(offset: usize) -> String {
     let bytes = bytes(offset, 64).into_iter().take_while(|byte| *byte != 0);
     String::from_utf8_lossy(&bytes.collect::<Vec<_>>()).into_owned()

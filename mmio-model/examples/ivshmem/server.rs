@@ -1,4 +1,4 @@
-//! The server of QEMU's shared memory. It is the one that sees a side go that says nothing, and tells the others.
+//! Server of QEMU's shared memory; it detects that a peer closed and tells the others.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -10,13 +10,13 @@ use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
 use crate::peers::{INTERRUPTS, LEFT, LENGTH, MEMORY, VERSION, ring, send};
 
-/// One who takes part.
+/// A connected peer.
 struct Peer {
     socket: UnixStream,
     interrupts: Vec<OwnedFd>,
 }
 
-/// Serves until all who came are gone.
+/// Serves until all peers have left.
 pub(crate) fn serve(path: &str) -> Result<(), Box<dyn Error>> {
     let memory = memfd_create("ivshmem", MemfdFlags::CLOEXEC)?;
     ftruncate(&memory, LENGTH as u64)?;
@@ -24,20 +24,22 @@ pub(crate) fn serve(path: &str) -> Result<(), Box<dyn Error>> {
     println!("serves");
     let mut peers = BTreeMap::new();
     for number in 0.. {
-        // Until somebody comes, those who are there may go.
+        // Until a new peer connects, existing peers may leave.
         while number != 0 && !comes(&listener, &mut peers)? {
             if peers.is_empty() {
                 return Ok(());
             }
         }
         let (socket, _) = listener.accept()?;
-        // One who went at once is noticed by the next look.
+        // The next poll detects a peer that left at once.
         let _gone = welcome(number, socket, &memory, &mut peers)?;
     }
     Ok(())
 }
 
-/// Waits for something: true if it is somebody new. Those who are gone are taken out, and the others told.
+/// Waits for an event; returns true if a new peer connects.
+///
+/// Removes the peers that left and tells the others.
 fn comes(listener: &UnixListener, peers: &mut BTreeMap<i64, Peer>) -> Result<bool, Box<dyn Error>> {
     let mut watched = vec![PollFd::new(listener, PollFlags::IN)];
     watched.extend(
@@ -48,7 +50,7 @@ fn comes(listener: &UnixListener, peers: &mut BTreeMap<i64, Peer>) -> Result<boo
     poll(&mut watched, None)?;
     let mut spoke = watched.iter().map(|watched| !watched.revents().is_empty());
     let new = spoke.next() == Some(true);
-    // A peer says nothing, so that it is gone if there is something to read.
+    // A peer never sends, so a readable socket means that it left.
     let gone: Vec<i64> = peers
         .keys()
         .zip(spoke)
@@ -58,7 +60,7 @@ fn comes(listener: &UnixListener, peers: &mut BTreeMap<i64, Peer>) -> Result<boo
     for number in gone {
         peers.remove(&number);
         for other in peers.values() {
-            // Those who are gone as well are found next.
+            // The next poll detects a peer that left as well.
             let _gone = send(&other.socket, number, None);
             ring(&other.interrupts[LEFT])?;
         }
@@ -66,7 +68,7 @@ fn comes(listener: &UnixListener, peers: &mut BTreeMap<i64, Peer>) -> Result<boo
     Ok(new)
 }
 
-/// Tells one who came what there is and who is there, and those who are there of it.
+/// Sends a new peer the memory and the peers' interrupts, and announces it to them.
 fn welcome(
     number: i64,
     socket: UnixStream,

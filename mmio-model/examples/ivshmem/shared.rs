@@ -1,7 +1,7 @@
-//! The memory that is shared, as this process has it.
+//! The shared memory as this process maps it.
 #![expect(
     unsafe_code,
-    reason = "memory of which the system says where it is; a room of its own"
+    reason = "maps memory at an address that the system chooses; only this module does"
 )]
 
 use std::io::{Error, ErrorKind, Result};
@@ -17,7 +17,9 @@ use rustix::mm::{MapFlags, ProtFlags, mmap};
 
 use crate::peers::LENGTH;
 
-/// Maps the memory, for as long as this process lives: anywhere, or at an address where nothing is.
+/// Maps the memory for the life of the process, at a free address.
+///
+/// The kernel chooses the address, or it is given.
 fn map(memory: &OwnedFd, at: Option<u64>) -> Result<*mut u8> {
     let place = at.unwrap_or(0) as usize;
     let flags = match at {
@@ -26,35 +28,37 @@ fn map(memory: &OwnedFd, at: Option<u64>) -> Result<*mut u8> {
     };
     let both = ProtFlags::READ | ProtFlags::WRITE;
     let wanted = with_exposed_provenance_mut(place);
-    // SAFETY: the kernel chooses a place, or refuses one at which something is.
+    // SAFETY: the kernel chooses a free range, or refuses the address if something is mapped there.
     let got = unsafe { mmap(wanted, LENGTH, both, flags, memory, 0) }?;
-    // Kernels that do not know of that refusal take the address as a wish.
+    // Kernels without that flag treat the address as a hint.
     if at.is_some() && got.addr() != place {
         return Err(ErrorKind::AddrInUse.into());
     }
     Ok(got.cast())
 }
 
-/// The mailbox, wherever.
+/// Maps the mailbox at any address.
 pub(crate) fn mailbox(memory: &OwnedFd) -> Result<&'static [DeviceUnit; defs::UNITS]> {
     let first = map(memory, None)?;
-    // SAFETY: so many units are at the start, aligned, for as long as this process lives; all bits may be anything, and whoever else has them
-    // uses them as memory that is shared.
+    // SAFETY: the mapping starts with `UNITS` units. It is page aligned and lives as long as this
+    // process. All bit patterns are valid, and every other user treats it as shared memory.
     Ok(unsafe { &*first.cast() })
 }
 
-/// The memory where the driver has it: what device and driver share, and what its consumers may register.
+/// Maps the memory at the driver's address; returns it with a lookup of consumer memory.
+///
+/// Device and driver share it, and the driver's consumers register ranges of it.
 pub(crate) fn window(memory: &OwnedFd, at: u64) -> Result<(DmaView<'static>, Regions)> {
     if at == 0 || !at.is_multiple_of(LENGTH as u64) {
         return Err(Error::other("the driver has the memory at no such address"));
     }
     let first = map(memory, Some(at))?;
-    // SAFETY: as above. The device of this process is the one who reads and writes it, where the driver says; a driver that names the same
-    // place twice hurts what is its own.
+    // SAFETY: as above. Only the device of this process reads and writes it, at addresses that the
+    // driver gives. A driver that uses a range twice corrupts only its own data.
     let units: &'static [DeviceUnit] =
         unsafe { std::slice::from_raw_parts(first.cast(), LENGTH / size_of::<DeviceUnit>()) };
     let memory = DmaView::new(units, at);
-    // SAFETY: as above, of which these are the bytes.
+    // SAFETY: as above; these are the bytes of the same mapping.
     let bytes: &'static [AtomicU8] = unsafe { std::slice::from_raw_parts(first.cast(), LENGTH) };
     let regions: Regions = Box::new(move |address, length| {
         let first = usize::try_from(address.checked_sub(at)?).ok()?;

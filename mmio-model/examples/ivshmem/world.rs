@@ -1,4 +1,4 @@
-//! The adapter that the machine has, and what it takes part in.
+//! The machine's adapter and the fabric that it is part of.
 
 use std::error::Error;
 use std::os::fd::OwnedFd;
@@ -13,24 +13,24 @@ use rustix::event::{PollFd, PollFlags, poll};
 use crate::peers::{INTERRUPTS, MEMORY, RINGS, VERSION, receive, ring};
 use crate::shared;
 
-/// The number of the machine's adapter in the fabric.
+/// Number of the machine's adapter in the fabric.
 const MACHINE: u64 = 2;
 
-/// The fabric, with this process at the one end and the machine at the other.
+/// Fabric with two adapters: this process and the machine.
 pub(crate) struct World {
     pub(crate) fabric: ModelFabric,
     server: UnixStream,
     memory: OwnedFd,
     mailbox: &'static [DeviceUnit; defs::UNITS],
-    /// Rung by the machine.
+    /// Interrupt that the machine rings.
     doorbell: OwnedFd,
-    /// The machine's, once it is there.
+    /// Number and interrupts of the machine, once it is connected.
     machine: Option<(i64, Vec<OwnedFd>)>,
     device: Option<MailboxDevice>,
 }
 
 impl World {
-    /// Takes part, as the first one.
+    /// Joins the shared memory as its first peer.
     pub(crate) fn join(socket: &str) -> Result<Self, Box<dyn Error>> {
         let server = UnixStream::connect(socket)?;
         let said = || receive(&server)?.ok_or_else(|| Box::<dyn Error>::from("the server is gone"));
@@ -56,7 +56,7 @@ impl World {
         })
     }
 
-    /// Lets everything happen that can; false if there was nothing.
+    /// Does all pending work; returns false if there was none.
     pub(crate) fn act(&mut self) -> Result<bool, Box<dyn Error>> {
         if self.device.is_none()
             && self.machine.is_some()
@@ -82,7 +82,7 @@ impl World {
         Ok(any)
     }
 
-    /// Waits until the machine rings, comes or goes.
+    /// Waits until the machine rings, connects or leaves.
     pub(crate) fn sleep(&mut self) -> Result<(), Box<dyn Error>> {
         let mut watched = [
             PollFd::new(&self.doorbell, PollFlags::IN),
@@ -106,7 +106,7 @@ impl World {
             ((number, Some(interrupt)), Some((machine, interrupts))) if number == *machine => {
                 interrupts.push(interrupt);
             }
-            // Its adapter goes with it.
+            // The machine's adapter leaves with it.
             ((number, None), Some((machine, _))) if number == *machine => {
                 self.machine = None;
                 self.device = None;

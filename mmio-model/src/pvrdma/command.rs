@@ -1,4 +1,4 @@
-//! Commands: what they ask for, and what is answered.
+//! Commands and their answers.
 
 use backend_mmio::pvrdma::Message;
 use backend_mmio::pvrdma::defs::{
@@ -19,7 +19,7 @@ use super::manner::{Numbers, Refusal};
 use super::memory::Ring;
 use super::region;
 
-/// How much of everything a device has.
+/// Limits of a device.
 const DOMAINS: u32 = 64;
 const REGIONS: u32 = 1024;
 const COMPLETION_QUEUES: u32 = 129;
@@ -30,13 +30,13 @@ const SEGMENTS: u32 = 30;
 const SHARED_QUEUES: u32 = 8;
 const SHARED_BUFFERS: u32 = 512;
 
-/// Bytes of the largest packet.
+/// MTU in bytes.
 const PACKET: u32 = 1024;
 
-/// Words of the longest answer.
+/// Length of the longest answer in words.
 const ANSWER_WORDS: u32 = 16;
 
-/// What a register of errors holds after a command that failed.
+/// Value of the error register after a failed command.
 const REFUSED: u32 = 22;
 
 fn capabilities() -> Capabilities {
@@ -74,14 +74,14 @@ fn privileges(bits: u32) -> MemoryPrivileges {
 }
 
 impl Device {
-    /// The shared region is there.
+    /// Starts the device: the driver has written the address of the shared region.
     pub(crate) fn begin(&mut self, high: u32) {
         let at = u64::from(high) << 32 | u64::from(self.low);
         let mut region: SharedRegion = self.bus.get(at);
         region.capabilities = capabilities();
         self.bus.put(at, &region);
         if let Some((word, value)) = self.manner.claims {
-            // What it has is the last part of the region.
+            // The capabilities are the last part of the region.
             let first = SharedRegion::WORDS - Capabilities::WORDS;
             let word = first + word as usize % Capabilities::WORDS;
             self.bus.store(at + word as u64 * 4, value);
@@ -102,7 +102,9 @@ impl Device {
         }
     }
 
-    /// Activates the device, or resets it: it touches nothing any more then, and its connections break.
+    /// Activates the device, or resets it.
+    ///
+    /// A reset breaks its connections; the device then accesses no memory.
     pub(crate) fn control(&mut self, value: u32) {
         match value {
             register::ACTIVATE if self.begun.is_some() => self.error = 0,
@@ -118,7 +120,7 @@ impl Device {
         }
     }
 
-    /// Carries out the command that is in its slot.
+    /// Executes the command in the command slot.
     pub(crate) fn execute(&mut self) {
         let Some(begun) = &self.begun else {
             return;
@@ -226,7 +228,7 @@ impl Device {
                 let shared = self.shared.get(&change.handle);
                 let key = shared.ok_or(BackendError::State)?.key;
                 if change.mask & SHARED_LIMIT != 0 {
-                    // All that was told is in the ring already.
+                    // Pending events are in the ring already.
                     self.backend.arm_shared_receive_limit(key, change.limit)?;
                 }
                 Ok(())
@@ -311,7 +313,8 @@ impl Device {
             max_rdma_read_iov: count(asked.request_segments),
             max_rdma_write_iov: count(asked.request_segments),
             max_recv_iov: count(asked.receive_segments),
-            // They are said when the queue pair becomes ready; all that the fabric has are there.
+            // The modify command that makes the queue pair ready sets them. These are the fabric's
+            // limits.
             max_rdma_read_in: 4,
             max_rdma_read_out: 4,
             ..EpAttributes::DEFAULT

@@ -1,4 +1,4 @@
-//! Writing completions.
+//! Completions: polls the fabric and writes entries to the driver's completion queues.
 
 use alloc::vec::Vec;
 
@@ -29,7 +29,7 @@ fn outcome(status: DtoStatus) -> u32 {
 }
 
 impl Device {
-    /// Writes the completions that there are; whether there were any.
+    /// Writes the pending completions; returns true if there were any.
     pub(crate) fn complete(&mut self) -> bool {
         let mut any = false;
         let numbers: Vec<u32> = self.completion_queues.keys().copied().collect();

@@ -1,4 +1,4 @@
-//! The objects of a device.
+//! Objects of a device.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -16,10 +16,10 @@ use super::memory::{Bus, Ring};
 /// A completion queue.
 pub(crate) struct CompletionQueue {
     pub(crate) queue: MockCompletionQueue,
-    /// Its name in the fabric.
+    /// Name in the fabric.
     pub(crate) name: u16,
     pub(crate) ring: Ring,
-    /// Whether it is armed, and then whether for solicited completions alone.
+    /// Set if armed; true if armed for solicited completions only.
     pub(crate) armed: Option<bool>,
 }
 
@@ -30,11 +30,11 @@ pub(crate) struct Pair {
     pub(crate) receive: Option<MockReceiveQueue>,
     pub(crate) requests: Ring,
     pub(crate) receives: Ring,
-    /// As of the last command.
+    /// State set by the last command.
     pub(crate) state: u32,
-    /// Whether the fabric has ended its connection.
+    /// Set once the fabric has ended its connection.
     pub(crate) ended: bool,
-    /// Whether it has a descriptor that nobody can make sense of.
+    /// Set once the device has read an invalid descriptor of it.
     pub(crate) senseless: bool,
 }
 
@@ -46,14 +46,14 @@ pub(crate) struct Shared {
     pub(crate) segments: u32,
 }
 
-/// A descriptor that was read: what its completion says of it.
+/// Fields of a descriptor that its completion repeats.
 #[derive(Clone, Copy)]
 pub(crate) struct Read {
     pub(crate) token: u64,
     pub(crate) opcode: u32,
 }
 
-/// What a device does once it began.
+/// State of a device that has started.
 pub(crate) struct Begun {
     pub(crate) region: SharedRegion,
     pub(crate) events: Ring,
@@ -64,51 +64,51 @@ pub(crate) struct Begun {
 pub struct Device {
     pub(crate) backend: MockBackend,
     pub(crate) bus: Bus,
-    /// The low half of where the shared region is, and the region once the other half was written.
+    /// Low half of the shared region's address; the region, once the high half was written.
     pub(crate) low: u32,
     pub(crate) begun: Option<Begun>,
-    /// What the register of errors holds.
+    /// Value of the error register.
     pub(crate) error: u32,
     pub(crate) halted: bool,
-    /// Its number, if commands join its queue pairs, and the fabric does not connect them.
+    /// Number of the device if commands join its queue pairs; otherwise the fabric connects them.
     pub(crate) joins: Option<u32>,
     pub(crate) regions: BTreeMap<u32, RegionKeys>,
     pub(crate) completion_queues: BTreeMap<u32, CompletionQueue>,
     pub(crate) pairs: BTreeMap<u32, Pair>,
     pub(crate) shared: BTreeMap<u32, Shared>,
-    /// Descriptors by the tokens that they have in the fabric.
+    /// Descriptors read, by their tokens in the fabric.
     pub(crate) reads: BTreeMap<u64, Read>,
     pub(crate) next_read: u64,
     pub(crate) next_number: u32,
-    /// What the rings had no room for yet.
+    /// Events and notices that wait for room in their rings.
     pub(crate) events: VecDeque<Notice>,
     pub(crate) notices: VecDeque<u32>,
-    /// What the sideband has to tell.
+    /// Pending events of the connection manager.
     pub(crate) connections: VecDeque<ControlEvent>,
-    /// What is wrong with the next completion.
+    /// Error that the next completion gets.
     pub(crate) lie: Option<PvrdmaLie>,
-    /// A word of the next answer, and its bits that are the other way round.
+    /// Word of the next answer to corrupt, and the bits to invert.
     pub(crate) answer_lie: Option<(u32, u32)>,
-    /// The words that its interrupts write into, whether it may, and bits of the next one that are the other way round.
+    /// Words that interrupts write to, interrupt mask, bits to invert in the next value.
     pub(crate) words: &'static MessageWords,
     pub(crate) masked: bool,
     pub(crate) message_lie: u32,
-    /// How often its register was looked at since it lied in an answer; none if it did not.
+    /// Reads of the error register since a corrupted answer; `None` if there was none.
     pub(crate) looks: Option<u32>,
-    /// How often a register of it was read.
+    /// Number of register reads.
     pub(crate) register_reads: u64,
-    /// Whether it is off its bus.
+    /// Set once the device is off its bus.
     pub(crate) unplugged: bool,
     pub(crate) manner: PvrdmaManner,
-    /// Numbers of queue pairs that were destroyed.
+    /// Numbers of destroyed queue pairs.
     pub(crate) free_numbers: Vec<u32>,
 }
 
-/// The version of the interface.
+/// Interface version.
 const VERSION: u32 = 18;
-/// Before it was activated.
+/// Value of the error register until the device is activated.
 const NOT_ACTIVE: u32 = 0xFFFF;
-/// The first number of an object.
+/// First number of an object.
 const FIRST_NUMBER: u32 = 0x10;
 
 impl Device {
@@ -149,39 +149,40 @@ impl Device {
         }
     }
 
-    /// A number for a new object.
+    /// Returns a number for a new object.
     pub(crate) fn number(&mut self) -> u32 {
         self.next_number += 1;
         self.next_number
     }
 
-    /// A number for a new queue pair.
+    /// Returns a number for a new queue pair; the last destroyed one's first.
     pub(crate) fn pair_number(&mut self) -> u32 {
         let free = self.free_numbers.pop();
         free.unwrap_or_else(|| self.number())
     }
 
-    /// A descriptor was read: its token in the fabric.
+    /// Records a descriptor; returns its token in the fabric.
     pub(crate) fn remember(&mut self, read: Read) -> u64 {
         self.next_read += 1;
         self.reads.insert(self.next_read, read);
         self.next_read
     }
 
-    /// The version of its interface.
+    /// Returns the interface version.
     pub(crate) fn version(&self) -> u32 {
         self.manner.version.unwrap_or(VERSION)
     }
 
-    /// Writes what completed, if that waits for a poll.
+    /// Writes completions if the device does so only when polled.
     pub(crate) fn poll(&mut self) {
         if self.manner.polled && !self.halted && !self.unplugged {
             self.complete();
         }
     }
 
-    /// Does all that there is to do: reads what was posted, writes what completed and what happened; whether there was anything
-    /// to write.
+    /// Does all pending work: reads descriptors, writes completions and events.
+    ///
+    /// Returns true if a completion was written or the fabric had an event.
     pub(crate) fn work(&mut self) -> bool {
         if self.halted || self.unplugged || self.begun.is_none() {
             return false;
@@ -191,7 +192,9 @@ impl Device {
         self.tell() || any
     }
 
-    /// Takes what the fabric tells: events of objects for the rings, those of connections for the sideband.
+    /// Takes events of the fabric; writes those of objects to the rings.
+    ///
+    /// Connection events go to the connection manager.
     fn tell(&mut self) -> bool {
         let mut any = false;
         while let Some(event) = self.backend.poll_control(Instant::ZERO) {
@@ -245,7 +248,7 @@ impl Device {
         any
     }
 
-    /// Sends an interrupt: writes what it was told to write where it was told to.
+    /// Sends an interrupt: writes the message's value to its address.
     pub(crate) fn send(&mut self, message: Message) {
         let sent = self.manner.messages.sent_for(message);
         let table = self.words.table();
@@ -256,7 +259,7 @@ impl Device {
         }
     }
 
-    /// What the sideband was to tell of a queue pair means nothing any more.
+    /// Drops the pending connection events of a queue pair.
     pub(crate) fn forget_connection(&mut self, number: u32) {
         let of_it = |token: &u64| *token as u32 == number;
         self.connections.retain(|event| match event {
@@ -269,7 +272,7 @@ impl Device {
         });
     }
 
-    /// A ring of events, as the shared region names it.
+    /// Returns an event ring as the shared region describes it.
     pub(crate) fn ring_of_events(&self, directory: u64, pages: u32, stride: u32) -> Option<Ring> {
         let pages = self.bus.pages(directory, pages);
         let (state, pages) = pages.split_first()?;

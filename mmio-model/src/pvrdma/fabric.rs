@@ -1,4 +1,4 @@
-//! The devices, and what joins them.
+//! Paravirtual devices and the fabric that connects them.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
@@ -32,15 +32,15 @@ use crate::junction::{Meetings, ModelJunction, channels};
 use crate::lock::{Arc, Guard, Mutex, lock};
 use crate::memory;
 
-/// The driver on a model device.
+/// Driver of a model device.
 pub type PvrdmaModel =
     PvrdmaBackend<'static, PvrdmaRegisters, Identity, PvrdmaSideband, ModelHal<Shared>>;
 
-/// The driver on a model device, in memory that was lent.
+/// Driver of a model device, in lent memory.
 pub type LentPvrdma<'s> =
     PvrdmaBackend<'s, PvrdmaRegisters, Identity, PvrdmaSideband, ModelHal<Shared>>;
 
-/// The driver on a model device whose connections come about over its own queue pairs.
+/// Driver of a model device that sets up connections over its own queue pairs.
 pub type SpeakingPvrdma = PvrdmaBackend<
     'static,
     PvrdmaRegisters,
@@ -49,28 +49,28 @@ pub type SpeakingPvrdma = PvrdmaBackend<
     ModelHal<Shared>,
 >;
 
-/// Memory that a device shares with its driver, in pages.
+/// Size of the memory that device and driver share, in pages.
 const PAGES: usize = 4096;
 const PAGE: usize = 4096;
-/// Descriptors that are remembered, and how many of them are given out together.
+/// Request slots, and the number of them in an allocation unit.
 const REQUESTS: usize = 8192;
 const REQUESTS_GRAIN: usize = 16;
 
-/// Everything there is.
+/// All devices.
 #[derive(Default)]
 pub(crate) struct World {
     devices: Vec<Option<Device>>,
-    /// Those that were activated and not reset since, whether or not they are on the fabric.
+    /// Devices that were activated and not reset since, on the fabric or not.
     pub(crate) active: BTreeSet<usize>,
 }
 
 impl World {
-    /// A device, unless it is gone.
+    /// Returns a device, or `None` if it was removed.
     pub(crate) fn device(&mut self, number: usize) -> Option<&mut Device> {
         self.devices.get_mut(number).and_then(Option::as_mut)
     }
 
-    /// Takes a device off the fabric.
+    /// Removes a device from the fabric.
     pub(crate) fn remove(&mut self, number: usize) {
         if let Some(device) = self.devices.get_mut(number) {
             *device = None;
@@ -86,7 +86,7 @@ impl World {
     }
 }
 
-/// What all parts of all devices share.
+/// State that all parts of all devices share.
 #[derive(Clone, Default)]
 pub struct Shared(Arc<Mutex<World>>);
 
@@ -96,7 +96,7 @@ impl Shared {
     }
 }
 
-/// Paravirtual devices that reach each other.
+/// Paravirtual devices on one fabric.
 pub struct PvrdmaFabric {
     fabric: Fabric,
     shared: Shared,
@@ -112,7 +112,7 @@ impl fmt::Debug for PvrdmaFabric {
 }
 
 impl PvrdmaFabric {
-    /// A fabric without devices.
+    /// Creates a fabric without devices.
     #[must_use]
     pub fn new(options: FabricOptions) -> Self {
         Self {
@@ -122,16 +122,16 @@ impl PvrdmaFabric {
         }
     }
 
-    /// A device by the options of an adapter, which has no windows, and its driver. What they need of memory is never given back.
+    /// Creates a device without windows and its driver; their memory is never freed.
     #[must_use]
     pub fn device(&self, options: NodeOptions) -> PvrdmaModel {
         self.device_in(options, new_state())
     }
 
-    /// The same; what is known of the device can be asked from outside.
+    /// Creates a device like [`device`](Self::device), with device state that the caller lends.
     ///
     /// # Panics
-    /// If driver and device of this crate do not understand each other.
+    /// If the driver refuses the device.
     #[must_use]
     pub fn device_in(&self, options: NodeOptions, state: LentState<'static>) -> PvrdmaModel {
         match self.device_like(options, state, PvrdmaManner::default()) {
@@ -140,10 +140,10 @@ impl PvrdmaFabric {
         }
     }
 
-    /// The same, of a device that completes nothing which is posted on a queue pair in error, and sends no messages.
+    /// Creates a device that drops completions of flushed requests and sends no interrupts.
     ///
     /// # Panics
-    /// If driver and device of this crate do not understand each other.
+    /// If the driver refuses the device.
     #[must_use]
     pub fn keeping_device(&self, options: NodeOptions) -> PvrdmaModel {
         let manner = PvrdmaManner {
@@ -157,10 +157,10 @@ impl PvrdmaFabric {
         }
     }
 
-    /// The same, of a device with a manner of its own.
+    /// Creates a device like [`device_in`](Self::device_in), with quirks.
     ///
     /// # Errors
-    /// That of [`PvrdmaBackend::open`].
+    /// Those of [`PvrdmaBackend::open`].
     pub fn device_like(
         &self,
         options: NodeOptions,
@@ -173,10 +173,12 @@ impl PvrdmaFabric {
         self.driver(device, options, storage(state), manner, messages, sideband)
     }
 
-    /// The same in memory that the next device gets when this one is gone, and what is known of the device.
+    /// Creates a device in lent memory, which can be lent again afterwards.
+    ///
+    /// Also returns the state of the device.
     ///
     /// # Errors
-    /// That of [`PvrdmaBackend::open`].
+    /// Those of [`PvrdmaBackend::open`].
     pub fn device_on<'s>(
         &self,
         options: NodeOptions,
@@ -197,10 +199,12 @@ impl PvrdmaFabric {
         }
     }
 
-    /// A device whose connections come about over its own queue pairs, with all others that are so.
+    /// Creates a device that sets up connections over its own queue pairs.
+    ///
+    /// It reaches all other devices of this kind.
     ///
     /// # Panics
-    /// If driver and device of this crate do not understand each other.
+    /// If the driver refuses the device.
     #[must_use]
     pub fn speaking_device(&self, options: NodeOptions) -> SpeakingPvrdma {
         let manner = PvrdmaManner::default();
@@ -225,7 +229,7 @@ impl PvrdmaFabric {
         }
     }
 
-    /// Puts a device on the fabric: its number.
+    /// Adds a device to the fabric; returns its number.
     fn add(
         &self,
         options: NodeOptions,
@@ -289,7 +293,7 @@ impl PvrdmaFabric {
         PvrdmaBackend::open(parts, storage)
     }
 
-    /// Devices that were activated and not reset since.
+    /// Returns the number of devices that were activated and not reset since.
     #[must_use]
     pub fn active(&self) -> usize {
         self.shared.enter().active.len()
@@ -300,8 +304,9 @@ impl PvrdmaFabric {
         self.fabric.inject(fault);
     }
 
-    /// Lets the next thing happen: reads what was posted, moves the fabric one step, writes what completed; false if
-    /// there was nothing.
+    /// Reads posted descriptors, moves the fabric one step, and writes completions.
+    ///
+    /// Returns false if nothing happened.
     pub fn step(&self) -> bool {
         let mut world = self.shared.enter();
         world.work();
@@ -309,58 +314,62 @@ impl PvrdmaFabric {
         world.work() || moved
     }
 
-    /// Has the device at a place, counted from 0 as they were made, write its next completion otherwise than it should.
+    /// Makes a device write its next completion with an error; devices count from 0.
     pub fn lie(&self, device: usize, lie: PvrdmaLie) {
         if let Some(device) = self.shared.enter().device(device) {
             device.lie = Some(lie);
         }
     }
 
-    /// Has a device change a word of the memory that it shares with its driver: of a slot, a page of a ring or of its indices that it was
-    /// told of, both counted modulo how many there are.
+    /// Makes a device change a word of the memory that it shares with its driver.
+    ///
+    /// `area` selects a slot of commands or answers, a page of a ring or a ring's indices; `area`
+    /// and `word` are taken modulo the number of areas and words.
     pub fn scrawl(&self, device: usize, area: usize, word: usize, change: impl FnOnce(u32) -> u32) {
         if let Some(device) = self.shared.enter().device(device) {
             device.scrawl(area, word, change);
         }
     }
 
-    /// Has a device report something, whether or not it is so.
+    /// Makes a device report an event, true or not.
     pub fn tell(&self, device: usize, notice: Notice) {
         if let Some(device) = self.shared.enter().device(device) {
             device.events.push_back(notice);
         }
     }
 
-    /// Has a device report a completion queue, whether or not it has what it was armed for.
+    /// Makes a device report completions of a queue, armed or not.
     pub fn tell_of_completions(&self, device: usize, queue: u32) {
         if let Some(device) = self.shared.enter().device(device) {
             device.notices.push_back(queue);
         }
     }
 
-    /// Has a device turn bits of a word of its next answer to a command the other way round. Whoever waits for the right one finds
-    /// the device gone after a while.
+    /// Makes a device invert bits in a word of its next answer.
+    ///
+    /// A driver that waits for the correct answer finds the device gone after 1000 reads of the
+    /// error register.
     pub fn lie_in_answer(&self, device: usize, word: u32, bits: u32) {
         if let Some(device) = self.shared.enter().device(device) {
             device.answer_lie = Some((word, bits));
         }
     }
 
-    /// The words that the interrupts of a device write into, if there is one.
+    /// Returns the words that a device's interrupts write to, if the device exists.
     #[must_use]
     pub fn messages(&self, device: usize) -> Option<&'static MessageWords> {
         let mut world = self.shared.enter();
         world.device(device).map(|device| device.words)
     }
 
-    /// Has a device turn bits of what its next interrupt writes the other way round.
+    /// Makes a device invert bits in the value of its next interrupt.
     pub fn lie_in_message(&self, device: usize, bits: u32) {
         if let Some(device) = self.shared.enter().device(device) {
             device.message_lie = bits;
         }
     }
 
-    /// How many regions a device has.
+    /// Returns the number of regions of a device.
     #[must_use]
     pub fn regions(&self, device: usize) -> usize {
         let mut world = self.shared.enter();
@@ -369,7 +378,7 @@ impl PvrdmaFabric {
             .map_or(0, |device| device.regions.len())
     }
 
-    /// How often registers of a device were read.
+    /// Returns the number of register reads of a device.
     #[must_use]
     pub fn register_reads(&self, device: usize) -> u64 {
         let mut world = self.shared.enter();
@@ -378,7 +387,7 @@ impl PvrdmaFabric {
             .map_or(0, |device| device.register_reads)
     }
 
-    /// Takes a device off its bus: reads of its registers are ones, and it does nothing any more.
+    /// Removes a device from its bus: its registers read as ones, and it stops.
     pub fn unplug(&self, device: usize) {
         if let Some(device) = self.shared.enter().device(device) {
             device.control(register::RESET);
@@ -386,7 +395,7 @@ impl PvrdmaFabric {
         }
     }
 
-    /// Lets everything happen that is due until a moment.
+    /// Runs all events that are due until a point in time.
     pub fn run_until(&self, until: Instant) {
         let mut world = self.shared.enter();
         world.work();
@@ -394,14 +403,14 @@ impl PvrdmaFabric {
         world.work();
     }
 
-    /// The time of the fabric.
+    /// Returns the time of the fabric.
     #[must_use]
     pub fn now(&self) -> Instant {
         self.fabric.now()
     }
 }
 
-/// Words for the interrupts of a device, for ever.
+/// Allocates the interrupt words of a device, which are never freed.
 fn words() -> (LentMessages<'static>, &'static MessageWords) {
     Box::leak(Box::new(MessageWords::new())).lend()
 }

@@ -1,4 +1,4 @@
-//! Reading descriptors, and handing on what they ask for.
+//! Reads descriptors and posts their requests to the fabric.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{Ordering, fence};
@@ -14,7 +14,7 @@ use dat_core::backend::{
 use super::device::{Device, Read};
 use super::memory::{Bus, Ring};
 
-/// The pieces behind the header of a descriptor; none if it says that there are more than it has room for.
+/// Returns the segments of a descriptor; `None` if its count exceeds the descriptor's room.
 fn pieces(bus: Bus, at: u64, header: usize, count: u32, ring: &Ring) -> Option<Vec<Piece>> {
     let room = (ring.stride as usize - header * 4) / (Piece::WORDS * 4);
     if count as usize > room {
@@ -33,7 +33,7 @@ fn segment(piece: Piece) -> Segment {
 }
 
 impl Device {
-    /// Reads everything that was posted.
+    /// Reads all posted descriptors.
     pub(crate) fn fetch(&mut self) {
         fence(Ordering::Acquire);
         let numbers: Vec<u32> = self.shared.keys().copied().collect();
@@ -81,7 +81,7 @@ impl Device {
             return false;
         }
         shared.ring.taken(bus);
-        // What a queue of the fabric does not take here it never would: it is gone.
+        // A queue of the fabric that refuses here is gone and never accepts again.
         let _taken = shared.queue.ring();
         true
     }
@@ -122,12 +122,12 @@ impl Device {
             return false;
         }
         pair.taken(bus);
-        // As above.
+        // As in `fetch_shared`.
         let _taken = queue.ring();
         true
     }
 
-    /// Reads a request, if the queue pair is where it may.
+    /// Reads a request if the queue pair's state permits.
     fn fetch_request(&mut self, number: u32) -> bool {
         let bus = self.bus;
         let Some(pair) = self.pairs.get(&number).filter(|pair| !pair.senseless) else {
@@ -154,7 +154,7 @@ impl Device {
             self.failed(number);
             return false;
         };
-        // Their order in completions is another one than in requests.
+        // Completions number the opcodes differently from requests.
         let opcode = match operation {
             SendOperation::Send => 0,
             SendOperation::RdmaWrite(_) => 1,
@@ -189,7 +189,7 @@ impl Device {
         taken
     }
 
-    /// A queue pair has a descriptor that the device cannot make sense of.
+    /// Marks a queue pair as failed after an invalid descriptor, and reports it.
     fn failed(&mut self, number: u32) {
         let kind = *notice::QUEUE_PAIR_FAILED.start();
         let handle = number;

@@ -1,4 +1,4 @@
-//! What a device and its driver need of memory, to be lent to one after the other.
+//! Memory of a device and its driver, which can be lent several times in sequence.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -12,16 +12,18 @@ use backend_mmio::pvrdma::{LentMessages, MessageWords, PairState, RegionSlot, St
 use crate::lent::{clear, several};
 use crate::memory;
 
-/// Memory that a device shares with its driver, in pages; less than others have, since it is cleared each time.
+/// Size of the memory that device and driver share, in pages.
+///
+/// Smaller than in other devices, because it is cleared before each use.
 const PAGES: usize = 256;
 const PAGE: usize = 4096;
-/// Descriptors that are remembered, and how many of them are given out together.
+/// Request slots, and the number of them in an allocation unit.
 const REQUESTS: usize = 2048;
 const REQUESTS_GRAIN: usize = 16;
 
-/// Memory for a device and its driver, which the next ones get when they are gone.
+/// Memory of a device and its driver, which later ones can use again.
 ///
-/// Programs that make devices again and again, as fuzzers do, would run out of it otherwise.
+/// Programs that create many devices, such as fuzzers, would otherwise run out of memory.
 #[derive(Debug)]
 pub struct PvrdmaLent {
     pub(crate) memory: DmaView<'static>,
@@ -39,7 +41,7 @@ pub struct PvrdmaLent {
 }
 
 impl PvrdmaLent {
-    /// Takes it from the system, for ever.
+    /// Allocates the memory.
     #[must_use]
     pub fn new() -> Self {
         let (messages, words) = Box::leak(Box::new(MessageWords::new())).lend();
@@ -59,7 +61,7 @@ impl PvrdmaLent {
         }
     }
 
-    /// As if nobody had used it, and a view of the state.
+    /// Returns the memory in its initial state, and a view of the device state.
     pub(crate) fn storage(&mut self) -> (Storage<'_>, LentMessages<'_>, &State) {
         clear(&self.memory);
         for state in &mut self.pair_states {

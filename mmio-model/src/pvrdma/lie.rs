@@ -1,26 +1,26 @@
-//! Completions that are not so.
+//! Bad completions.
 
 use backend_mmio::pvrdma::defs::Entry;
 
-/// What is wrong with a completion of a paravirtual adapter.
+/// Error in a completion of a paravirtual adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PvrdmaLie {
-    /// One bit of what names its descriptor is the other way round.
+    /// One bit of the token is inverted.
     Token(u32),
-    /// It names a queue pair that there is none of.
+    /// Number of a queue pair that does not exist.
     QueuePair,
-    /// It is a message of as many bytes as can be.
+    /// Message of the largest possible length.
     Length,
-    /// It is a failure of no known kind.
+    /// Failure with an unknown status.
     Status,
-    /// There are more of them than the queue has room for.
+    /// Producer index that claims more completions than the queue holds.
     Index,
-    /// The index is ones.
+    /// Producer index of all ones.
     AllOnes,
 }
 
 impl PvrdmaLie {
-    /// The completion as it is told.
+    /// Applies the error to a completion.
     pub(crate) fn tell(self, entry: &mut Entry) {
         match self {
             Self::Token(bit) => entry.token ^= 1 << (bit % 64),

@@ -1,45 +1,45 @@
-//! In what devices differ.
+//! Quirks: deviations of a device from the others.
 
 use backend_mmio::pvrdma::Message;
 use backend_mmio::pvrdma::defs::command;
 
-/// In what a device is not as the others are.
+/// Quirks of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PvrdmaManner {
-    /// The command that it refuses.
+    /// Command that it refuses.
     pub refuses: Refusal,
-    /// It completes nothing that is posted on a queue pair in error, and the driver is told so.
+    /// Drops the completions of flushed requests; the driver knows it.
     pub keeps: bool,
-    /// What it calls queue pairs.
+    /// Numbers of its queue pairs.
     pub numbers: Numbers,
-    /// What is in a word of what it says that it has, counted modulo how many there are, in the place of what is so.
+    /// Overrides one capability word with a false value: index, modulo their number, and value.
     pub claims: Option<(u32, u32)>,
-    /// How it tells that there is something to look at.
+    /// Delivery of its interrupts.
     pub messages: Messages,
-    /// The version of its interface, if not that of the others.
+    /// Interface version, if not the default.
     pub version: Option<u32>,
-    /// It writes completions only when a completion queue is polled.
+    /// Writes completions only when a completion queue is polled.
     pub polled: bool,
 }
 
-/// How a device tells that there is something to look at: an answer, events, completions.
+/// Delivery of a device's interrupts: answer, events, completions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Messages {
-    /// Its interrupts write into words of memory.
+    /// Writes each interrupt's value to its word.
     #[default]
     Sent,
-    /// Its driver gives it no words.
+    /// Does not configure interrupts: the driver provides no words.
     Unwanted,
-    /// It writes none, although it was told to.
+    /// Writes none although it is configured.
     Lost,
-    /// Each of its interrupts is sent in the place of another.
+    /// Sends each interrupt in place of another.
     Crossed,
-    /// All of them are sent in the place of the first.
+    /// Sends all of them in place of the first.
     First,
 }
 
 impl Messages {
-    /// Which interrupt is sent in the place of one.
+    /// Returns the interrupt that is sent in place of `message`, if any.
     pub(crate) const fn sent_for(self, message: Message) -> Option<Message> {
         match (self, message) {
             (Self::Sent, message) => Some(message),
@@ -51,34 +51,34 @@ impl Messages {
     }
 }
 
-/// What a device calls its queue pairs.
+/// Numbers that a device gives its queue pairs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Numbers {
-    /// A new one has the number of the one that was destroyed last, if there is one.
+    /// A new one takes the number of the last destroyed one, if there is one.
     #[default]
     Again,
-    /// It says this of each, whatever it is.
+    /// All get this number.
     Always(u32),
 }
 
-/// What a device refuses.
+/// Command that a device refuses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Refusal {
-    /// Nothing that makes sense.
+    /// No valid command.
     #[default]
     Nothing,
-    /// To make a context.
+    /// Creation of a context.
     Context,
-    /// An address for its port.
+    /// Binding an address to its port.
     Bind,
-    /// To make completion queues.
+    /// Creation of completion queues.
     CompletionQueue,
-    /// To take a queue pair into error.
+    /// Transition of a queue pair to the error state.
     Error,
 }
 
 impl Refusal {
-    /// Whether it is of a command.
+    /// Returns true if commands of this number are refused; `Error` is checked elsewhere.
     pub(crate) fn is_of(self, number: u32) -> bool {
         let refused = match self {
             Self::Nothing | Self::Error => None,

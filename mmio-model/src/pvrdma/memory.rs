@@ -1,11 +1,11 @@
-//! The device's view of the memory that it shares, and of what directories lead to.
+//! Device view of the shared memory, and of the pages that directories list.
 
 use alloc::vec::Vec;
 
 use backend_mmio::pvrdma::defs::{PAGE, Words, ring_state};
 use backend_mmio::{DeviceWord, DmaView};
 
-/// Memory by bus addresses, as little-endian words.
+/// Memory by bus address, as little-endian words.
 #[derive(Clone, Copy)]
 pub(crate) struct Bus(pub(crate) DmaView<'static>);
 
@@ -41,7 +41,7 @@ impl Bus {
         });
     }
 
-    /// The pages that a directory leads to.
+    /// Returns the pages that a directory lists.
     pub(crate) fn pages(&self, directory: u64, count: u32) -> Vec<u64> {
         let of_table = PAGE / 8;
         (0..u64::from(count))
@@ -53,15 +53,15 @@ impl Bus {
     }
 }
 
-/// A ring in pages, and the page of its state.
+/// Ring in pages, and the page of its indices.
 #[derive(Clone, Debug)]
 pub(crate) struct Ring {
     pub(crate) state: u64,
-    /// Where the producer is in it.
+    /// Offset of the producer index in that page.
     pub(crate) at: u32,
     pub(crate) pages: Vec<u64>,
     pub(crate) stride: u32,
-    /// Entries, a power of two, and those that this side has taken or written, which runs freely.
+    /// Number of entries, a power of two; free-running count of those consumed or written here.
     pub(crate) entries: u32,
     pub(crate) done: u32,
 }
@@ -71,14 +71,14 @@ impl Ring {
         value & (2 * self.entries - 1)
     }
 
-    /// Where an entry is.
+    /// Returns the address of an entry.
     pub(crate) fn place(&self, index: u32) -> Option<u64> {
         let byte = u64::from(index & self.entries.checked_sub(1)?) * u64::from(self.stride);
         let page = self.pages.get((byte / PAGE) as usize)?;
         Some(page + byte % PAGE)
     }
 
-    /// Entries that the driver has put down and that were not taken.
+    /// Returns the number of entries that the driver posted and the device has not taken.
     pub(crate) fn offered(&self, bus: Bus) -> u32 {
         if self.entries == 0 {
             return 0;
@@ -88,20 +88,20 @@ impl Ring {
             .min(self.entries)
     }
 
-    /// One was taken.
+    /// Takes an entry: advances the consumer index.
     pub(crate) fn taken(&mut self, bus: Bus) {
         self.done = self.done.wrapping_add(1);
         let consumer = self.state + u64::from(self.at + ring_state::CONSUMER);
         bus.store(consumer, self.index(self.done));
     }
 
-    /// Whether this side may write one more.
+    /// Returns true if the device may write one more entry.
     pub(crate) fn has_room(&self, bus: Bus) -> bool {
         let consumer = bus.load(self.state + u64::from(self.at + ring_state::CONSUMER));
         self.index(self.done.wrapping_sub(consumer)) < self.entries
     }
 
-    /// Writes an entry, its index last.
+    /// Writes an entry; its index is written last.
     pub(crate) fn write<T: Words>(&mut self, bus: Bus, entry: &T) {
         if let Some(place) = self.place(self.done) {
             bus.put(place, entry);

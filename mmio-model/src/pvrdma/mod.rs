@@ -1,14 +1,20 @@
-//! A paravirtual adapter in this process: shared region, command channel, rings behind page directories, doorbells.
+//! Paravirtual adapter, in process.
 //!
-//! As of the other layout, every device is an adapter of a [`Fabric`](backend_mock::Fabric) behind its front. It knows of
-//! the driver only what lies in memory and comes through registers, by [`backend_mmio::pvrdma::defs`].
+//! It has a shared region, a command channel, rings of pages that directories list, and doorbells.
 //!
-//! # What is not as in an adapter
-//! - Bus addresses of consumer memory are those of the processor. Regions are refused whose pages do not lie so.
-//! - States of queue pairs are those of their commands, but connections, and with them who the peers are, are those of the fabric.
-//! - A send doorbell is obeyed at once; receives are looked for in every [`PvrdmaFabric::step`], and before each command.
-//! - A completion queue that is full waits, and does not overrun.
-//! - The number of a queue pair that is gone goes to the next one at once, which few adapters do so soon.
+//! As in the mlx5 layout, each device uses an adapter of a [`Fabric`](backend_mock::Fabric). It
+//! learns of the driver only through memory and registers, as [`backend_mmio::pvrdma::defs`]
+//! defines them.
+//!
+//! # Differences from an adapter
+//! - Bus addresses of consumer memory are the processor's addresses. A region whose pages lie
+//!   elsewhere is refused.
+//! - Commands set the states of queue pairs. Connections, and so the peers, are the fabric's.
+//! - A send doorbell takes effect at once. Receives are read in every [`PvrdmaFabric::step`] and
+//!   before each command.
+//! - A full completion queue waits; it does not overrun.
+//! - The number of a destroyed queue pair goes to the next one at once, earlier than on most
+//!   adapters.
 
 mod command;
 mod complete;

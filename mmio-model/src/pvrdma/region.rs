@@ -1,5 +1,8 @@
-//! Consumer memory, by the addresses of the processor.
-#![expect(unsafe_code, reason = "memory by its address: a room of its own")]
+//! Consumer memory by the processor's addresses.
+#![expect(
+    unsafe_code,
+    reason = "turns addresses into memory; only this module does"
+)]
 
 use core::fmt;
 
@@ -9,7 +12,7 @@ use dat_core::memory::Region;
 
 use super::fabric::Shared;
 
-/// A bus that sees the processor's own addresses. Dropping it takes the device off the fabric.
+/// Bus with the processor's own addresses; drop removes the device from the fabric.
 pub struct Identity {
     pub(super) shared: Shared,
     pub(super) device: usize,
@@ -27,15 +30,16 @@ impl Drop for Identity {
     }
 }
 
-// SAFETY: the device of this crate reaches memory through an adapter of the fabric alone, which keeps to what was registered, and
-// which is dropped with the driver; where it does, it uses the addresses of the processor.
+// SAFETY: the device belongs to this crate and reaches memory only through an adapter of the
+// fabric. The adapter stays within registered regions, and is dropped with the driver. It uses the
+// processor's addresses.
 unsafe impl Mapping for Identity {
     fn page(&self, address: *const u8) -> Option<u64> {
         Some(address.expose_provenance() as u64)
     }
 }
 
-/// The memory of a region, if its pages are where this bus has them.
+/// Returns the memory of a region if its pages match this bus.
 pub(super) fn memory(start: u64, length: u64, pages: &[u64]) -> Option<Region> {
     let first = start & !(PAGE - 1);
     let lies = |(page, number): (&u64, u64)| *page == first + number * PAGE;
@@ -44,7 +48,8 @@ pub(super) fn memory(start: u64, length: u64, pages: &[u64]) -> Option<Region> {
     }
     let base = core::ptr::with_exposed_provenance_mut(usize::try_from(start).ok()?);
     let length = usize::try_from(length).ok()?;
-    // SAFETY: the driver's consumer registered this memory, whose address `Identity` exposed, and promised that it stays until the
-    // registration is undone, which the driver does by a command, or until the device is gone.
+    // SAFETY: the driver's consumer registered this memory, and `Identity` exposed its address. The
+    // consumer promised that it stays until the registration ends, which a command of the driver
+    // does, or until the device is gone.
     Some(unsafe { Region::from_raw_parts(base, length) })
 }

@@ -1,4 +1,4 @@
-//! The registers and the doorbells.
+//! Registers and doorbells.
 
 use core::fmt;
 
@@ -7,14 +7,14 @@ use backend_mmio::pvrdma::defs::{doorbell, register};
 
 use super::fabric::Shared;
 
-/// Which window of a device.
+/// Register window of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Window {
     Registers,
     Doorbells,
 }
 
-/// A window of registers of a model device. A write is acted on before it returns.
+/// Register window of a model device; a write takes effect before it returns.
 #[derive(Clone)]
 pub struct PvrdmaRegisters {
     pub(crate) shared: Shared,
@@ -28,8 +28,9 @@ impl fmt::Debug for PvrdmaRegisters {
     }
 }
 
-/// How often a driver looks for an answer that does not come, before the register says that the device is gone: drivers look
-/// for longer than tests have time.
+/// Reads of the error register before it reports that the device is gone.
+///
+/// A driver waits longer for an answer than tests have time.
 const LOOKS: u32 = 1000;
 
 impl RegisterWords for PvrdmaRegisters {
@@ -72,7 +73,7 @@ impl RegisterWords for PvrdmaRegisters {
             (Window::Registers, register::CONTROL) => device.control(value),
             (Window::Registers, register::MASK) => device.masked = value != 0,
             (Window::Registers, register::REQUEST) => {
-                // Everything that was posted is read before, and what completed is written after.
+                // Posted descriptors are read first; completions are written afterwards.
                 device.work();
                 device.execute();
                 device.work();

@@ -1,4 +1,4 @@
-//! What a device writes that it should not.
+//! Corruption of the memory that a device shares with its driver.
 
 use alloc::vec::Vec;
 
@@ -7,13 +7,15 @@ use backend_mmio::pvrdma::defs::PAGE;
 use super::device::Device;
 use super::memory::Ring;
 
-/// Bytes of a page of indices that have a meaning.
+/// Bytes of an index page that are used.
 const INDICES: usize = 16;
-/// Bytes of a slot for commands that have one.
+/// Bytes of a command slot that are used.
 const SLOT: usize = 64;
 
 impl Device {
-    /// Where the driver expects something of it: slots, indices and the pages of rings, with their lengths in bytes.
+    /// Returns the areas that the driver reads, with their lengths in bytes.
+    ///
+    /// These are slots, indices and ring pages.
     fn areas(&self) -> Vec<(u64, usize)> {
         let mut areas = Vec::new();
         if let Some(begun) = &self.begun {
@@ -34,7 +36,7 @@ impl Device {
         areas
     }
 
-    /// Changes a word of what it shares with its driver.
+    /// Changes a word of the memory shared with the driver.
     pub(crate) fn scrawl(&self, area: usize, word: usize, change: impl FnOnce(u32) -> u32) {
         let areas = self.areas();
         if let Some((bus, length)) = areas.get(area % areas.len().max(1)) {

@@ -1,4 +1,4 @@
-//! Connections, over the fabric.
+//! Connection manager over the fabric.
 
 use backend_mmio::pvrdma::{Peer, Rendezvous};
 use backend_mock::MockBackend;
@@ -9,10 +9,10 @@ use super::device::Device;
 use super::fabric::Shared;
 use crate::sideband::{Connects, Devices, FabricSideband};
 
-/// The connections of a model device.
+/// Connection manager of a model device.
 pub type PvrdmaSideband = FabricSideband<Shared>;
 
-/// The fabric knows the peers.
+/// Placeholder peer: the fabric knows the real one.
 const SOMEBODY: Peer = Peer {
     queue_pair: 1,
     address: [0; 4],

@@ -1,7 +1,8 @@
-//! Writes inputs for the fuzz targets `ops` and `rsm_ops` that get far, into the folder given: `seed-corpus fuzz/seeds`.
+//! Generates seeds for the fuzz targets `ops` and `rsm_ops`: `seed-corpus fuzz/seeds`.
 //!
-//! Those of `ops` are the scenarios of this crate, and random runs that do what no scenario does; those of `rsm_ops` are random runs without
-//! faults, and for each kind of fault one in which it has an effect.
+//! Seeds of `ops` are the scenarios of this crate, and random runs that reach more. Seeds of
+//! `rsm_ops` are random runs without faults, and for each kind of fault one run in which it has an
+//! effect.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,13 +12,15 @@ use arbitrary::{Arbitrary, Unstructured};
 use backend_mock::{Fault, FaultPlan, RemoteError};
 use dat_model::{Input, Op, Prologue, Runner, Setup, rsm, scenarios};
 
-/// Inputs to choose from, and how many to keep at most.
+/// Number of inputs to choose from, and the most to keep.
 const CANDIDATES: u64 = 600;
 const KEPT: usize = 24;
-/// Bytes that operations are made from.
+/// Length of the bytes that operations are decoded from.
 const LENGTH: usize = 480;
 
-/// A run without faults, and for each third seed one with them: operations from a linear congruential generator.
+/// Returns a run for a seed; every third has faults.
+///
+/// Operations come from a linear congruential generator.
 fn input(seed: u64) -> Input {
     let prologues = [Prologue::Pair, Prologue::Shared];
     let bytes: Vec<u8> = noise(seed).take(2 * LENGTH).collect();
@@ -41,7 +44,7 @@ fn input(seed: u64) -> Input {
     Input { setup, ops }
 }
 
-/// One fault of each of three kinds.
+/// Returns one fault of each of three kinds.
 fn faults(seed: u64) -> Vec<Fault> {
     let adapter = (seed / 39 % 2) as u16;
     let queue = (seed / 78 % 5) as u16;
@@ -113,7 +116,7 @@ fn rsm_bytes(seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// The kinds of faults by their numbers in `rsm::fault`.
+/// Names of the kinds of faults, by their numbers in `rsm::fault`.
 const RSM_FAULTS: [&str; rsm::KINDS as usize] = [
     "completion-dropped",
     "completion-late",
@@ -129,10 +132,10 @@ const RSM_FAULTS: [&str; rsm::KINDS as usize] = [
     "host-dead",
 ];
 
-/// A run with one fault, in which one operation follows the other until the bytes are used up.
+/// Encodes a run with one fault; operations follow until the bytes are used up.
 fn rsm_bytes_with_fault(kind: u8, seed: u64) -> Vec<u8> {
     let mut bytes = seed.to_le_bytes().to_vec();
-    // See `rsm::Faults`: one fault.
+    // One fault; see `rsm::Faults`.
     let count = 129;
     let empty = u8::from(seed % 8 == 7);
     bytes.extend([seed as u8, (seed / 3) as u8, empty, count, kind]);
@@ -149,7 +152,7 @@ fn rsm_bytes_with_fault(kind: u8, seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// For each kind of fault the run in which it leads to most, if it has an effect there at all.
+/// Writes the run with the most effects for each kind of fault.
 fn keep_faults(folder: &Path) -> io::Result<()> {
     for (kind, name) in (0..).zip(RSM_FAULTS) {
         let candidates = (0..CANDIDATES / 3).map(|seed| rsm_bytes_with_fault(kind, seed));
@@ -179,7 +182,7 @@ fn noise(seed: u64) -> impl Iterator<Item = u8> {
     })
 }
 
-/// What happens in a run, if it comes to its end.
+/// Returns the tags that a run reaches, or none if it fails.
 fn reached(input: &Input) -> BTreeSet<String> {
     let Ok(mut runner) = Runner::new(&input.setup) else {
         return BTreeSet::new();
@@ -196,8 +199,10 @@ fn reached(input: &Input) -> BTreeSet<String> {
     }
 }
 
-/// The calls that succeed in a run of remote shared memory, those that fail because of its faults, and whether any had an effect;
-/// nothing if it does not come to its end.
+/// Returns the outcomes of a run; true if any fault had an effect.
+///
+/// Outcomes are calls that succeeded and calls that failed because of faults. `None` if the run
+/// fails.
 fn rsm_outcomes(bytes: &[u8]) -> Option<(BTreeSet<String>, bool)> {
     let input = rsm::Input::arbitrary_take_rest(Unstructured::new(bytes)).ok()?;
     let mut runner = rsm::Runner::new(&input.setup).ok()?;
@@ -214,10 +219,10 @@ fn rsm_outcomes(bytes: &[u8]) -> Option<(BTreeSet<String>, bool)> {
     Some((outcomes, happened))
 }
 
-/// A candidate: its seed, its bytes, and what it does.
+/// A candidate: its seed, its bytes and its outcomes.
 type Candidate = (u64, Vec<u8>, BTreeSet<String>);
 
-/// Keeps those that do most of what no other does.
+/// Writes the candidates that add most to those already kept.
 fn keep(
     folder: &Path,
     mut candidates: Vec<Candidate>,

@@ -1,21 +1,21 @@
-//! What goes wrong below a run, as bytes hold it.
+//! Faults of a run, decoded from bytes.
 
 use arbitrary::{Arbitrary, Unstructured};
 use backend_mock::{Fault, RemoteError};
 
-/// Faults of the two adapters. They come after what most runs begin with: their times and counts begin there.
+/// Faults of the two adapters; their times and counts begin after the prologue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults(pub Vec<Fault>);
 
-/// How many kinds of faults there are.
+/// Number of kinds of faults.
 pub const KINDS: u8 = 12;
-/// Microseconds of the fabric from one moment that a byte names to the next.
+/// Step of a fault's time, in microseconds of the fabric.
 const MOMENT: u64 = 4;
-/// The completion queues of a controller: those of messages and of requests.
+/// Completion queues of a controller: messages and requests.
 const QUEUES: [u16; 2] = [3, 4];
 
 impl<'a> Arbitrary<'a> for Faults {
-    /// None in every other run, and few in the others; each where it happens early.
+    /// Draws no faults in every other run, else a few that strike early.
     fn arbitrary(u: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
         let count = match u8::arbitrary(u)? {
             0..=127 => 0,
@@ -31,7 +31,9 @@ impl<'a> Arbitrary<'a> for Faults {
     }
 }
 
-/// The fault of a kind by number, of an adapter, and when it happens; `which` is what else there is to say of it.
+/// Returns the fault of a kind on an adapter.
+///
+/// `which` and `nth` set its details and its time.
 pub fn fault(kind: u8, adapter: u8, which: u8, nth: u8) -> Fault {
     let adapter = u16::from(adapter & 1);
     let queue = QUEUES[usize::from(which & 1)];

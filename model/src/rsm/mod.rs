@@ -1,14 +1,16 @@
-//! The same for remote shared memory: operations on two engines, and a model of what they must do.
+//! Oracle of remote shared memory, and a runner that compares two engines with it.
 //!
-//! The two nodes export, import from each other and from themselves, move vectors and single buffers in both modes, and
-//! exchange signals. Every return and residual is compared, and whenever everything is at rest the states of all connections, the
-//! pending signals and every byte of both nodes.
+//! The two nodes export, import from each other and from themselves, transfer vectors and single
+//! buffers in both modes, and exchange signals. Each result and residual is compared. Whenever the
+//! run is idle, so are the states of all connections, the pending signals, and every byte of both
+//! nodes.
 //!
-//! In some runs something goes wrong on their fabric. What a fault excuses, if it had an effect, is in `damage/table.rs`; what may be
-//! open because of it is in `runner/doubt.rs`. Everything else is compared as ever.
+//! Some runs have faults on their fabric. `damage/table.rs` defines the outcomes that an effective
+//! fault excuses, and `runner/doubt.rs` the state that it leaves open. Everything else is compared
+//! as without faults.
 //!
-//! Transfers in explicit mode may stay on the way over the next operations. Where their order then would decide what is in a
-//! byte, the runner lets everything come to rest first.
+//! Transfers in explicit mode may stay pending during the next operations. Where their order would
+//! then decide the value of a byte, the runner first waits until the run is idle.
 
 mod damage;
 mod faults;
@@ -27,20 +29,20 @@ pub use op::{
 };
 pub use runner::{Runner, Setup};
 
-/// More operations only make a finding harder to read.
+/// Limit on operations; more only make a finding harder to read.
 const MOST_OPS: usize = 200;
 
-/// A whole run, as bytes hold it.
+/// A whole run, decoded from bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Arbitrary)]
 pub struct Input {
-    /// Everything but the operations.
+    /// Everything except the operations.
     pub setup: Setup,
-    /// The operations; those beyond the two hundredth are not done.
+    /// The operations; the run ignores those after the first 200.
     pub ops: Vec<Op>,
 }
 
 impl Input {
-    /// Does the run.
+    /// Runs the operations.
     ///
     /// # Errors
     /// The first [`Mismatch`].
@@ -48,13 +50,13 @@ impl Input {
         run(&self.setup, self.ops())
     }
 
-    /// The operations that are done.
+    /// Returns the operations that are run.
     pub fn ops(&self) -> &[Op] {
         self.ops.get(..MOST_OPS).unwrap_or(&self.ops)
     }
 }
 
-/// Runs operations from the start.
+/// Runs operations from a fresh start.
 ///
 /// # Errors
 /// The first [`Mismatch`].
@@ -66,7 +68,7 @@ pub fn run(setup: &Setup, ops: &[Op]) -> Result<(), Mismatch> {
     runner.finish()
 }
 
-/// Leaves out operations as long as the run still fails; fewer are easier to understand.
+/// Removes operations as long as the run still fails.
 pub fn shrink(setup: &Setup, ops: &[Op]) -> Vec<Op> {
     crate::runner::fewest(ops, |fewer| run(setup, fewer).is_err())
 }

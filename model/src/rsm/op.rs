@@ -4,41 +4,41 @@ use arbitrary::{Arbitrary, Unstructured};
 
 use crate::op::{Pick, Side};
 
-/// Rights of a node in an access list, by number from what there is and some that there are not.
+/// Access list entry of a node, by numbers; some are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Arbitrary)]
 pub struct Access {
-    /// The node: the first, the second, rarely an unknown one.
+    /// Node: the first, the second, rarely an unknown one.
     pub node: u8,
-    /// The digits.
+    /// Permission digits.
     pub permission: u8,
 }
 
-/// Local memory of an entry.
+/// Local memory of an iov entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Local {
     /// Registered memory.
     Handle(Pick),
-    /// Bytes of the caller's own, so many of them.
+    /// Buffer of the caller, of this length.
     Bytes(u8),
-    /// A part of the memory that handles are made of: where it starts and how long it is.
+    /// Range of the memory that handles are made of: start and length.
     Shared(u8, u8),
 }
 
-/// One piece of a vector. Numbers above 250 are out of any range.
+/// One iov entry; numbers from 250 on are out of any range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Where from, or where to.
+    /// Local memory, source or destination.
     pub local: Local,
-    /// Offset there.
+    /// Offset in the local memory.
     pub local_offset: u8,
-    /// Offset in the segment, in fours.
+    /// Offset in the segment, in units of four bytes.
     pub remote_offset: u8,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u8,
 }
 
 impl<'a> Arbitrary<'a> for Entry {
-    /// Mostly pieces that lie inside.
+    /// Mostly draws entries within bounds.
     fn arbitrary(u: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
         let (kind, local_offset, remote_offset, length): (u8, u8, u8, u8) = u.arbitrary()?;
         let local = match kind & 3 {
@@ -59,12 +59,9 @@ impl<'a> Arbitrary<'a> for Entry {
     }
 }
 
-/// On segments, by their exporter.
+/// Operations on segments by their exporter.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(
-    missing_docs,
-    reason = "the calls and their arguments, under their own names"
-)]
+#[expect(missing_docs, reason = "calls and arguments under their own names")]
 pub enum ExportOp {
     Create {
         start: u8,
@@ -94,7 +91,7 @@ pub enum ExportOp {
 }
 
 impl<'a> Arbitrary<'a> for ExportOp {
-    /// Mostly what keeps segments there.
+    /// Mostly draws operations that keep segments alive.
     fn arbitrary(u: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
         let what = u8::arbitrary(u)?;
         let export = u.arbitrary()?;
@@ -130,7 +127,7 @@ impl<'a> Arbitrary<'a> for ExportOp {
     }
 }
 
-/// An access list, of which most are empty.
+/// Draws an access list; most are empty.
 fn access(u: &mut Unstructured<'_>) -> arbitrary::Result<Vec<Access>> {
     let count = match u8::arbitrary(u)? {
         0..=139 => 0,
@@ -141,12 +138,9 @@ fn access(u: &mut Unstructured<'_>) -> arbitrary::Result<Vec<Access>> {
     (0..count).map(|_| u.arbitrary()).collect()
 }
 
-/// On connections.
+/// Operations on connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(
-    missing_docs,
-    reason = "the calls and their arguments, under their own names"
-)]
+#[expect(missing_docs, reason = "calls and arguments under their own names")]
 pub enum ImportOp {
     Connect { node: u8, id: u8, permission: u8 },
     SetMode { import: Pick, explicit: bool },
@@ -154,7 +148,7 @@ pub enum ImportOp {
 }
 
 impl<'a> Arbitrary<'a> for ImportOp {
-    /// Mostly what keeps connections there.
+    /// Mostly draws operations that keep connections alive.
     fn arbitrary(u: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
         Ok(match u8::arbitrary(u)? {
             0..=149 => {
@@ -176,12 +170,9 @@ impl<'a> Arbitrary<'a> for ImportOp {
     }
 }
 
-/// On local memory.
+/// Operations on local memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(
-    missing_docs,
-    reason = "the calls and their arguments, under their own names"
-)]
+#[expect(missing_docs, reason = "calls and arguments under their own names")]
 pub enum LocalOp {
     Create {
         start: u8,
@@ -200,7 +191,7 @@ pub enum LocalOp {
 }
 
 impl<'a> Arbitrary<'a> for LocalOp {
-    /// Mostly what keeps memory there.
+    /// Mostly draws operations that keep memory alive.
     fn arbitrary(u: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
         Ok(match u8::arbitrary(u)? {
             0..=119 => {
@@ -222,12 +213,9 @@ impl<'a> Arbitrary<'a> for LocalOp {
     }
 }
 
-/// Transfers.
+/// Operations that transfer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(
-    missing_docs,
-    reason = "the calls and their arguments, under their own names"
-)]
+#[expect(missing_docs, reason = "calls and arguments under their own names")]
 pub enum TransferOp {
     PutVector {
         import: Pick,
@@ -249,7 +237,7 @@ pub enum TransferOp {
         offset: u8,
         length: u8,
     },
-    /// Items of a size by number.
+    /// Transfers items; `size` chooses the item's size.
     PutItems {
         import: Pick,
         size: u8,
@@ -265,7 +253,7 @@ pub enum TransferOp {
 }
 
 impl<'a> Arbitrary<'a> for TransferOp {
-    /// Mostly vectors.
+    /// Mostly draws vectors.
     fn arbitrary(u: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
         let what = u8::arbitrary(u)?;
         let import = u.arbitrary()?;
@@ -320,7 +308,7 @@ impl<'a> Arbitrary<'a> for TransferOp {
     }
 }
 
-/// Rarely none, sometimes more than the interface of C takes.
+/// Draws iov entries: rarely none, sometimes more than the C interface takes.
 fn entries(u: &mut Unstructured<'_>) -> arbitrary::Result<Vec<Entry>> {
     let count = match u8::arbitrary(u)? {
         0..=7 => 0,
@@ -330,12 +318,9 @@ fn entries(u: &mut Unstructured<'_>) -> arbitrary::Result<Vec<Entry>> {
     (0..count).map(|_| u.arbitrary()).collect()
 }
 
-/// On barriers.
+/// Operations on barriers.
 #[derive(Clone, Debug, PartialEq, Eq, Arbitrary)]
-#[expect(
-    missing_docs,
-    reason = "the calls and their arguments, under their own names"
-)]
+#[expect(missing_docs, reason = "calls and arguments under their own names")]
 pub enum BarrierOp {
     Init { import: Pick },
     Open { barrier: Pick },
@@ -344,21 +329,18 @@ pub enum BarrierOp {
     Destroy { barrier: Pick },
 }
 
-/// A segment on either side.
+/// Segment on either side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Arbitrary)]
 pub enum Segment {
-    /// Exported.
+    /// Exported segment.
     Export(Pick),
-    /// Imported.
+    /// Imported segment.
     Import(Pick),
 }
 
-/// On signals and polls.
+/// Operations on signals and polls.
 #[derive(Clone, Debug, PartialEq, Eq, Arbitrary)]
-#[expect(
-    missing_docs,
-    reason = "the calls and their arguments, under their own names"
-)]
+#[expect(missing_docs, reason = "calls and arguments under their own names")]
 pub enum SignalOp {
     Post {
         segment: Segment,
@@ -367,7 +349,7 @@ pub enum SignalOp {
     Take {
         segment: Segment,
     },
-    /// Waits until now.
+    /// Waits with a deadline of now.
     Wait {
         segment: Segment,
     },
@@ -379,27 +361,27 @@ pub enum SignalOp {
     },
 }
 
-/// One operation, made on one engine.
+/// One operation on one engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// On segments, by their exporter.
+    /// Operation on segments by their exporter.
     Export(Side, ExportOp),
-    /// On connections.
+    /// Operation on connections.
     Import(Side, ImportOp),
-    /// On local memory.
+    /// Operation on local memory.
     Local(Side, LocalOp),
-    /// A transfer.
+    /// Transfer.
     Transfer(Side, TransferOp),
-    /// On barriers.
+    /// Operation on barriers.
     Barrier(Side, BarrierOp),
-    /// On signals and polls.
+    /// Operation on signals and polls.
     Signal(Side, SignalOp),
-    /// Everything comes to rest.
+    /// Runs the fabric and the engines until they are idle.
     Settle,
 }
 
 impl<'a> Arbitrary<'a> for Op {
-    /// Transfers are what most runs should be made of.
+    /// Mostly draws transfers.
     fn arbitrary(u: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
         let byte = u8::arbitrary(u)?;
         let side = if byte & 1 == 0 { Side::A } else { Side::B };
@@ -415,7 +397,7 @@ impl<'a> Arbitrary<'a> for Op {
     }
 }
 
-/// Shorthand for the operations that most runs begin with.
+/// Returns the operations that most runs begin with.
 pub(crate) fn prologue() -> Vec<Op> {
     const FIRST: Pick = Pick::Live(0);
     let mut ops = Vec::new();

@@ -1,4 +1,4 @@
-//! Does operations on two engines and on the model, and compares.
+//! Runs operations on two engines and on the oracle, and compares.
 
 mod arguments;
 mod call;
@@ -54,41 +54,41 @@ self_cell!(
     }
 );
 
-/// Everything about a run but its operations.
+/// Everything of a run except its operations.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Arbitrary)]
 pub struct Setup {
-    /// The fabric's seed.
+    /// Seed of the fabric.
     pub seed: u64,
-    /// Who the two processes are to each other: the same user, the same group, strangers.
+    /// Relation of the two processes: same user, same group, neither.
     pub credentials: u8,
-    /// Rights on segments that are published without a list, by number.
+    /// Default access rights, for segments published without a list, by number.
     pub default_access: u8,
-    /// Whether to begin without segments and connections.
+    /// Set to begin without segments and connections.
     pub empty: bool,
-    /// What goes wrong after that.
+    /// Faults after that.
     pub faults: Faults,
 }
 
 const CONTROLLER: &str = "rsm0";
 const QUALIFIER: u64 = 7;
-/// More actions than any call needs.
+/// Limit on fabric actions, more than any call needs.
 const PATIENCE: usize = 200_000;
-/// Microseconds in which an engine tries once more what its device refused.
+/// Delay after which an engine repeats a refused request, in microseconds.
 const SOON: u32 = 1_000;
-/// More waits than any call needs.
+/// Limit on waits, more than any call needs.
 const WAITS: usize = 20_000;
-/// Rights on segments without a list.
+/// Default access rights.
 const DEFAULT_ACCESS: [u32; 8] = [0o666, 0o666, 0o666, 0o666, 0o666, 0o640, 0o604, 0o444];
-/// Bytes that a buffer of the caller's own has, at most.
+/// Largest length of a caller's buffer.
 const BUFFER: usize = 64;
 
 thread_local! {
-    /// Pages and local memory of both nodes. They have to live for ever, so there is one piece for each thread.
+    /// Pages and local memory of both nodes, for each thread because they are never freed.
     static MEMORY: [[&'static [AtomicU8]; 2]; 2] =
         std::array::from_fn(|_| [aligned(PAGES), aligned(LOCAL)]);
 }
 
-/// Bytes that begin at a page, for ever.
+/// Returns page-aligned bytes that are never freed.
 fn aligned(length: usize) -> &'static [AtomicU8] {
     let bytes: Vec<AtomicU8> = (0..length + PAGE).map(|_| AtomicU8::new(0)).collect();
     let bytes: &'static [AtomicU8] = bytes.leak();
@@ -96,7 +96,7 @@ fn aligned(length: usize) -> &'static [AtomicU8] {
     &bytes[skip..][..length]
 }
 
-/// Waits by letting the other engine go on, and the fabric.
+/// Waits by driving the other engine and the fabric.
 struct Others<'w, 's> {
     fabric: &'w Fabric,
     other: &'w Engine<'s>,
@@ -123,7 +123,7 @@ impl Wait for Others<'_, '_> {
         if self.other.progress(now) != 0 || self.fabric.step() {
             return WakeReason::Woken;
         }
-        // Somebody makes progress there whenever it is due.
+        // The other engine is driven whenever its deadline is due.
         let other = self.other.next_deadline().filter(|due| *due > now);
         match (until, other) {
             (until, Some(other)) if until.is_none_or(|until| other < until) => {
@@ -140,23 +140,23 @@ impl Wait for Others<'_, '_> {
     }
 }
 
-/// Two engines on a fabric, and the model of both.
+/// Two engines on a fabric, and the oracle of both.
 pub struct Runner {
     fabric: Fabric,
     machine: Machine,
     controllers: [ControllerId; 2],
     memory: [[&'static [AtomicU8]; 2]; 2],
     world: World,
-    /// What is on the way in explicit mode, and whether it is written to.
+    /// Ranges of pending transfers in explicit mode, and true for those written to.
     outstanding: Vec<((Memory, Range<usize>), bool)>,
-    /// Bytes whose value depends on the order of overlapping reads (RSMPV-33 orders them in implicit mode alone).
+    /// Bytes that depend on the order of overlapping reads (RSMPV-33 orders implicit mode only).
     undefined: Vec<(Memory, Range<usize>)>,
     buffers: u8,
-    /// What went wrong.
+    /// Faults that had an effect.
     damage: Damage,
-    /// What is open because of that.
+    /// State that is open because of them.
     doubt: Doubt,
-    /// A call waited longer than any may.
+    /// Set once a call exceeded its limit of waits.
     endless: Cell<bool>,
     call: String,
     tally: Tally,
@@ -171,10 +171,10 @@ impl fmt::Debug for Runner {
 }
 
 impl Runner {
-    /// Opens the engines and does what most runs begin with.
+    /// Opens the engines and runs the prologue.
     ///
     /// # Errors
-    /// [`Mismatch`] if already that goes wrong.
+    /// [`Mismatch`] if one of these steps deviates.
     pub fn new(setup: &Setup) -> Result<Self, Mismatch> {
         let memory = MEMORY.with(|memory| *memory);
         for byte in memory.iter().flatten().flat_map(|bytes| bytes.iter()) {
@@ -234,20 +234,20 @@ impl Runner {
         Ok(runner)
     }
 
-    /// How often each call succeeded and was refused so far.
+    /// Returns the number of successes and refusals of each call so far.
     pub fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    /// The faults that had an effect so far.
+    /// Returns the faults that had an effect so far.
     pub fn happened(&self) -> Vec<Happened> {
         self.fabric.happened()
     }
 
-    /// Does one operation.
+    /// Runs one operation.
     ///
     /// # Errors
-    /// What the model calls impossible.
+    /// [`Mismatch`] if the oracle rules the outcome out.
     pub fn apply(&mut self, op: &Op) -> Result<(), Mismatch> {
         self.call = format!("{op:?}");
         let goes_on = matches!(
@@ -276,14 +276,14 @@ impl Runner {
         Ok(())
     }
 
-    /// Comes to rest, releases the controllers, and sees that they can be had again.
+    /// Waits until idle, releases the controllers, and checks that they can be opened again.
     ///
     /// # Errors
-    /// What the model calls impossible.
+    /// [`Mismatch`] if the oracle rules the outcome out.
     pub fn finish(mut self) -> Result<(), Mismatch> {
         self.call = "the end of the run".into();
         self.rest()?;
-        // With the controllers all of it goes.
+        // Releasing the controllers releases all their objects.
         for node in &mut self.world.0 {
             *node = Node::new(node.owner, node.default_access);
         }
@@ -322,7 +322,7 @@ impl Runner {
         })
     }
 
-    /// Compares how a call ended; `Some` with its value if it succeeded.
+    /// Compares a result with the expected one; returns the value if the call succeeded.
     fn judge<T: fmt::Debug>(
         &mut self,
         side: Side,
@@ -333,7 +333,7 @@ impl Runner {
         self.judge_on(side, name, (None, None), expected, actual)
     }
 
-    /// Lets everything come to rest, and compares.
+    /// Runs the fabric and the engines until they are idle, and compares.
     fn rest(&mut self) -> Outcome {
         for _ in 0..PATIENCE {
             let moved = self.fabric.step();
@@ -341,7 +341,7 @@ impl Runner {
             let handled: usize = self
                 .machine
                 .with_dependent(|_, engines| engines.iter().map(|it| it.progress(now)).sum());
-            // What an engine tried again it did not count.
+            // An engine does not count its repetitions.
             if moved || handled != 0 || self.fabric.next_due().is_some() {
                 continue;
             }
@@ -514,7 +514,7 @@ impl Runner {
         Ok(())
     }
 
-    /// The id to connect to: mostly one that the node publishes.
+    /// Chooses an id to connect to, mostly one that the node publishes.
     fn wanted_id(&self, node: u32, id: u8) -> SegmentId {
         let side = if node == 1 { Side::A } else { Side::B };
         let exports = self.world.node(side).exports.live();
@@ -645,7 +645,7 @@ impl Runner {
         Ok(())
     }
 
-    /// The handle of a segment, its place, and whether it is exported.
+    /// Returns the handle of a segment, its index, and true if it is exported.
     fn picked_segment(&self, side: Side, segment: Segment) -> (SegmentHandle, Option<usize>, bool) {
         match segment {
             Segment::Export(which) => {
@@ -678,7 +678,7 @@ impl Runner {
                 let import = place.filter(|_| !export);
                 let done = self.judge_on(side, "signal_post", (link, import), expected, done)?;
                 if done.is_none() && expected.is_ok() {
-                    // That it failed does not say that it did not arrive.
+                    // A failed post may still have arrived.
                     let _aborted = self.send_to_exporter(side, place, no_accumulate, true);
                 }
             }
@@ -768,7 +768,7 @@ fn load(bytes: &[AtomicU8]) -> Vec<u8> {
     all.map(|byte| byte.load(Ordering::Relaxed)).collect()
 }
 
-/// Which of the two memories of a node.
+/// Returns the index of a node's memory: pages 0, local memory 1.
 fn kind(memory: Memory) -> usize {
     usize::from(matches!(memory, Memory::Local(_)))
 }

@@ -1,6 +1,6 @@
-//! Signals of a segment that wait to be taken, where some may have got lost.
+//! Pending signals of a segment, some of which may be lost.
 
-/// Signals that wait: at most so many, and at least so many.
+/// Bounds of the number of pending signals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Signals {
     most: u32,
@@ -8,12 +8,12 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// A signal arrives.
+    /// Adds a signal.
     ///
     /// Spec: RSMSG-02, RSMSG-04
     pub(crate) fn count(&mut self, no_accumulate: bool) {
         if no_accumulate {
-            // Whether or not one was there, one is now.
+            // One is pending now, in both cases.
             self.most = self.most.max(1);
             self.least = self.least.max(1);
         } else {
@@ -22,12 +22,12 @@ impl Signals {
         }
     }
 
-    /// What arrived since `before` may not have.
+    /// Makes the signals since `before` doubtful.
     pub(crate) fn doubt_since(&mut self, before: Self) {
         self.least = self.least.min(before.least);
     }
 
-    /// It was seen whether any waits. What was seen may be impossible: [`any`](Self::any) does not agree then.
+    /// Records if any signal was seen; [`any`](Self::any) disagrees if that is impossible.
     pub(crate) fn saw(&mut self, any: bool) {
         if any {
             self.least = self.least.max(self.most.min(1));
@@ -36,12 +36,12 @@ impl Signals {
         }
     }
 
-    /// Whether any waits, once it was seen.
+    /// Returns true if a signal is pending, after it was observed.
     pub(crate) fn any(self) -> bool {
         self.most != 0
     }
 
-    /// Takes one; false if none is there.
+    /// Takes a signal; returns false if there is none.
     pub(crate) fn take(&mut self) -> bool {
         let any = self.any();
         self.most = self.most.saturating_sub(1);

@@ -1,4 +1,4 @@
-//! What the catalogue says of transfers: which entries are refused, and which bytes move.
+//! Transfers by the catalogue: refused entries, and moved bytes.
 
 use std::ops::Range;
 
@@ -7,18 +7,18 @@ use dat_rsm::{Permission, RsmError};
 use super::world::World;
 use crate::op::Side;
 
-/// Local memory of a piece.
+/// Local memory of an iov entry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Place {
-    /// Registered, if the handle is one.
+    /// Registered memory, if the handle is valid.
     Registered(Option<usize>),
-    /// A buffer of the caller's, by number, and its length.
+    /// Buffer of the caller: number and length.
     Buffer(usize, usize),
-    /// A part of the memory that handles are made of.
+    /// Range of the memory that handles are made of: start and length.
     Shared(usize, usize),
 }
 
-/// One piece of a call.
+/// One iov entry of a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece {
     pub(crate) place: Place,
@@ -27,39 +27,39 @@ pub(crate) struct Piece {
     pub(crate) length: u64,
 }
 
-/// How a call is made.
+/// Direction and form of a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Manner {
     pub(crate) put: bool,
-    /// Of put and get, the size of an item; vectors have none.
+    /// Item size of a single put or get; `None` for vectors.
     pub(crate) single: Option<u64>,
 }
 
-/// Where bytes are.
+/// Memory that bytes are in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Memory {
-    /// What segments of a node are made of.
+    /// Pages of a node's segments.
     Pages(Side),
-    /// What local memory of a node is made of.
+    /// Local memory of a node.
     Local(Side),
-    /// A buffer of the call.
+    /// Buffer of the call.
     Buffer(usize),
 }
 
-/// Bytes that move.
+/// Bytes to move.
 #[derive(Clone, Debug)]
 pub(crate) struct Move {
-    /// The piece that they are of.
+    /// Index of their iov entry.
     pub(crate) entry: usize,
     pub(crate) local: (Memory, Range<usize>),
     pub(crate) remote: (Memory, Range<usize>),
 }
 
-/// What a call has to do.
+/// Planned effect of a call.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) moves: Vec<Move>,
-    /// The error and the residual.
+    /// Error and residual.
     pub(crate) outcome: Result<(), (RsmError, usize)>,
     pub(crate) explicit: bool,
 }
@@ -85,7 +85,7 @@ impl World {
         let Some(place) = import.and_then(|place| self.node(side).imports.get(place)) else {
             return plan;
         };
-        // Gone, but the importer does not know: entries are checked all the same.
+        // The segment is gone and the importer does not know: entries are checked nevertheless.
         let export = self.node(place.exporter).exports.get(place.export);
         let segment = export.map_or(0, |export| export.start);
         plan.explicit = place.explicit;
@@ -114,7 +114,7 @@ impl World {
         plan
     }
 
-    /// What concerns the call as a whole, in the order of the catalogue.
+    /// Checks the call as a whole, in the order of the catalogue.
     fn begin(
         &self,
         side: Side,
@@ -146,7 +146,7 @@ impl World {
         Ok(())
     }
 
-    /// Checks a piece; says where in local memory it begins.
+    /// Checks an iov entry; returns its start in local memory.
     fn check(
         &self,
         side: Side,
@@ -193,7 +193,7 @@ impl World {
     }
 }
 
-/// Whether two stretches of memory have a byte in common.
+/// Returns true if two memory ranges overlap.
 pub(crate) fn meet(one: &(Memory, Range<usize>), other: &(Memory, Range<usize>)) -> bool {
     one.0 == other.0 && one.1.start < other.1.end && other.1.start < one.1.end
 }

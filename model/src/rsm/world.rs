@@ -1,4 +1,4 @@
-//! What the catalogue of remote shared memory says of two nodes.
+//! Oracle of two nodes, by the catalogue of remote shared memory.
 
 use dat_rsm::segment_id::{FIRST_APPLICATION_ID, FIRST_SYSTEM_ID, LAST_APPLICATION_ID};
 use dat_rsm::{AccessEntry, Handle, Permission, RsmError, SegmentId};
@@ -6,32 +6,32 @@ use dat_rsm::{AccessEntry, Handle, Permission, RsmError, SegmentId};
 use super::signals::Signals;
 use crate::op::{Pick, Side};
 
-/// Bytes of a page of these nodes.
+/// Size of a page of these nodes, in bytes.
 pub(crate) const PAGE: usize = 256;
-/// Bytes of a node that segments are made of.
+/// Bytes of a node's segment memory.
 pub(crate) const PAGES: usize = 8 * PAGE;
-/// Bytes of a node that local memory is made of.
+/// Bytes of a node's local memory.
 pub(crate) const LOCAL: usize = 512;
-/// Objects that a node may have.
+/// Limits on objects of a node.
 pub(crate) const MOST_EXPORTS: usize = 4;
 pub(crate) const MOST_IMPORTS: usize = 5;
 pub(crate) const MOST_IMPORTERS: usize = 6;
-/// Nodes that there are.
+/// Number of nodes.
 const NODES: usize = 2;
 pub(crate) const MOST_LOCALS: usize = 4;
 pub(crate) const MOST_BARRIERS: usize = 4;
-/// Bytes that a node may export, in all and at once.
+/// Limits on exported bytes of a node: in total, and per segment.
 pub(crate) const EXPORTED_BYTES: usize = 7 * PAGE;
 pub(crate) const SEGMENT_BYTES: usize = 3 * PAGE;
 
 pub(crate) type Expected<T = ()> = Result<T, RsmError>;
 
-/// The number of a node.
+/// Returns the number of a node.
 pub(crate) fn number_of(side: Side) -> u32 {
     side.index() as u32 + 1
 }
 
-/// Objects of one kind, dead ones included.
+/// Objects of one kind, including dead ones.
 #[derive(Clone, Debug)]
 pub(crate) struct Objects<T>(Vec<(Handle, Option<T>)>);
 
@@ -73,7 +73,7 @@ impl<T> Objects<T> {
         }
     }
 
-    /// The handle of a live object, counted from the oldest, and its place.
+    /// Returns the handle and index of a live object, counted from the oldest.
     fn nth_live(&self, nth: u8) -> Option<(Handle, usize)> {
         let count = self.count();
         let nth = usize::from(nth).checked_rem(count)?;
@@ -89,10 +89,12 @@ impl<T> Objects<T> {
     }
 }
 
-/// The handle that a pick stands for, and the place of the object if it is a live one of the right kind.
+/// Handle of a pick, and the index if it is a valid live object.
 pub(crate) type Picked = (Handle, Option<usize>);
 
-/// Picks among the objects of a node; `foreign` are those of the other one, `other` are of another kind.
+/// Picks an object of a node.
+///
+/// `foreign` are objects of the other node, `other` is a handle of another kind.
 pub(crate) fn pick<T>(
     pick: Pick,
     own: &Objects<T>,
@@ -142,9 +144,9 @@ pub(crate) struct Import {
     pub(crate) permission: Permission,
     pub(crate) explicit: bool,
     pub(crate) aborted: bool,
-    /// The segment was taken back, but the importer does not know; only where messages are lost.
+    /// Set if the segment was unpublished unknown to the importer; only if messages are lost.
     pub(crate) revoked: bool,
-    /// The importer said that it is aborted.
+    /// Set once the importer reported it as aborted.
     pub(crate) told: bool,
     pub(crate) barriers: u32,
     pub(crate) signals: Signals,
@@ -155,7 +157,7 @@ pub(crate) struct Import {
 pub(crate) struct Barrier {
     pub(crate) import: usize,
     pub(crate) open: bool,
-    /// When the span began: what had gone wrong by then, and which call it was.
+    /// Start of the span: number of faults by then, and number of the call.
     pub(crate) since: usize,
     pub(crate) begun: u64,
 }
@@ -167,7 +169,7 @@ pub(crate) struct Local {
     pub(crate) read_only: bool,
 }
 
-/// A node.
+/// Node.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) exports: Objects<Export>,
@@ -197,7 +199,7 @@ impl Node {
         }
     }
 
-    /// The segment that is published under an id.
+    /// Returns the index of the segment published under an id.
     fn published(&self, id: SegmentId) -> Option<usize> {
         let found = self.exports.live().find(|(_, _, export)| {
             let publication = export.publication.as_ref();
@@ -262,7 +264,7 @@ impl World {
         }
     }
 
-    /// The id that the segment gets.
+    /// Publishes a segment; returns its id.
     ///
     /// Spec: RSMPB-01..06
     pub(crate) fn publish(
@@ -381,7 +383,9 @@ impl World {
         Ok(())
     }
 
-    /// The connection that is made. The exporter counts those that there are, unless it does not know them all.
+    /// Returns the new connection.
+    ///
+    /// `counts`: the exporter counts existing connections. It cannot if it does not know them all.
     ///
     /// Spec: RSMIM-01..06, RSMPB-03
     pub(crate) fn connect(
@@ -493,7 +497,7 @@ impl World {
         }
     }
 
-    /// Where nothing fails below, only the end of the segment makes a span fail.
+    /// Ends a span or orders within it; without faults only an abort makes it fail.
     ///
     /// Spec: RSMBR-05, RSMBR-07, RSMBR-11, RSMST-01
     pub(crate) fn barrier_end(
@@ -530,7 +534,7 @@ impl World {
         Ok(())
     }
 
-    /// A signal to the exporter of an import.
+    /// Posts a signal to the exporter of an import.
     ///
     /// Spec: RSMSG-01, RSMSG-02, RSMSG-04
     pub(crate) fn post_to_exporter(
@@ -550,7 +554,7 @@ impl World {
         Ok(())
     }
 
-    /// The signals of a segment, exported or imported.
+    /// Returns the signals of a segment, exported or imported.
     pub(crate) fn signals(
         &mut self,
         side: Side,
@@ -565,7 +569,7 @@ impl World {
         }
     }
 
-    /// A signal to all importers of a segment.
+    /// Posts a signal to all importers of a segment.
     ///
     /// Spec: RSMSG-01, RSMSG-03, RSMSG-06
     pub(crate) fn post_to_importers(

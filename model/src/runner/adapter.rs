@@ -1,4 +1,4 @@
-//! Calls on the adapter itself, the words for what calls return, and its end.
+//! Calls on the adapter itself, error texts, and the adapter's close.
 
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::expect::{Checks, Verdict};
 use crate::op::{AdapterOp, Side};
 use crate::world::{DISPATCHERS, ENDPOINTS, Key, SHARED_QUEUES, ZONES};
 
-/// Counts how often it was woken.
+/// Counts wake-ups.
 struct Count(AtomicU32);
 
 impl Wake for Count {
@@ -33,9 +33,9 @@ const fn abi(other: bool) -> Abi {
     if other { Abi::V2_0 } else { Abi::V1_2 }
 }
 
-/// The class of errors in a return code (GEN-01).
+/// Error class in a return code (GEN-01).
 const CLASS_ERROR: u32 = 0x8000_0000;
-/// Where the class is, and the type.
+/// Masks of the class and of the kind.
 const CLASS: u32 = 0xC000_0000;
 const TYPE: u32 = 0x3FFF_0000;
 
@@ -81,7 +81,7 @@ impl Runner {
         }
     }
 
-    /// CTX-01 to CTX-04, HTY-01, of the adapter.
+    /// Checks the adapter's own consumer context (CTX-01 to CTX-04, HTY-01).
     fn own_context(&mut self, side: Side, value: u64) -> Outcome {
         let before = std::mem::replace(&mut self.contexts[side.index()], value);
         let handles = [side, side.other()].map(|side| self.with(side, |ia| ia.handle()));
@@ -103,7 +103,7 @@ impl Runner {
         Ok(())
     }
 
-    /// An address says of a socket what the socket's own says, and of a node its number.
+    /// Checks that an adapter address prints like its socket address or node number.
     fn address(&mut self, octets: u64, port: u16, scope: u32) -> Outcome {
         let [.., a, b, c, d] = octets.to_be_bytes();
         let upper = u128::from(octets) << 64;
@@ -128,7 +128,9 @@ impl Runner {
         )
     }
 
-    /// IAQ-01 to IAQ-12, GEN-08: limits are the smaller of what the device has and what was lent.
+    /// Checks `ia_query` (IAQ-01 to IAQ-12, GEN-08).
+    ///
+    /// Each limit is the smaller of the device's limit and of the lent storage.
     fn ia_query(&mut self, side: Side, unknown: bool, unknown_provider: bool) -> Outcome {
         let mut checks = Checks::default();
         checks.parameter(unknown, 3);
@@ -152,7 +154,7 @@ impl Runner {
         Ok(())
     }
 
-    /// An interrupt is counted until it is taken, and wakes whoever drives.
+    /// Checks that interrupts are counted until taken, and wake the thread that drives progress.
     fn interrupt(&mut self, side: Side, times: u8, register: bool) -> Outcome {
         let count = Arc::new(Count(AtomicU32::new(0)));
         let waker = Waker::from(Arc::clone(&count));
@@ -177,7 +179,9 @@ impl Runner {
         )
     }
 
-    /// A number names a value of an enumeration, which has that number, or is said to name none (GEN-04, GEN-07).
+    /// Checks the conversion of numbers to values of an enumeration (GEN-04, GEN-07).
+    ///
+    /// An unknown number gives an error that names it.
     fn value(&mut self, number: u32) -> Outcome {
         let value = HandleKind::try_from(number);
         let holds = match value {
@@ -191,7 +195,7 @@ impl Runner {
         self.expect(holds, format_args!("the value {number}"), value)
     }
 
-    /// GEN-01, STR-01 to STR-03: an error is what it was made from, whatever is done with its code.
+    /// Checks that an error survives conversion to its code (GEN-01, STR-01 to STR-03).
     fn error_words(&mut self, error: Error, abi: Abi) -> Outcome {
         let code = error.code(abi);
         let said = error.to_string();
@@ -209,7 +213,7 @@ impl Runner {
         self.expect(numbers, "the cause of its number", error)?;
         self.expect(whole && words, "words for type, subtype and cause", &said)?;
         let again = Error::from_code(code, abi);
-        // What the older edition does not have it is told as something close (GEN-01).
+        // The older edition maps what it lacks to something close (GEN-01).
         let close = abi == Abi::V1_2;
         let same = match again {
             Some(Err(again)) => {
@@ -227,14 +231,14 @@ impl Runner {
         self.code_words(code, abi)
     }
 
-    /// STR-02, STR-03: the words for a code are those for what it means.
+    /// Checks that the texts of a code are those of its meaning (STR-02, STR-03).
     fn code_words(&mut self, code: u32, abi: Abi) -> Outcome {
         let meaning = Error::from_code(code, abi);
         let verdict = match meaning {
             Some(_) => Checks::default().verdict(),
             None => Verdict::refused(ErrorKind::InvalidParameter, Subtype::InvalidArg1),
         };
-        // GEN-01: nothing but the classes success and error, and no type beyond the last.
+        // GEN-01: there are only the classes success and error, and no kind beyond the last.
         let impossible = code & CLASS != CLASS_ERROR && code & CLASS != 0;
         self.expect(
             !(impossible && meaning.is_some()) && (code != 0 || meaning == Some(Ok(()))),
@@ -256,7 +260,9 @@ impl Runner {
         Ok(())
     }
 
-    /// IAC-01 to IAC-03: closed gracefully if the consumer has nothing left, else abruptly; no handle means anything afterwards.
+    /// Closes the adapter (IAC-01 to IAC-03): gracefully if no objects are left, else abruptly.
+    ///
+    /// All handles are then invalid.
     pub(super) fn close(&mut self, side: Side) -> Outcome {
         self.call = "close, at the end of the run".into();
         let own = |(key, object): &(&Key, &crate::world::Object)| {

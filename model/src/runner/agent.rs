@@ -1,4 +1,4 @@
-//! Agents of notification objects: called once, when one is due (CNC-01 to CNC-03, CNM-01, CNW-05).
+//! Agents of notification objects: called once when due (CNC-01 to CNC-03, CNM-01, CNW-05).
 
 use std::cell::RefCell;
 
@@ -12,7 +12,7 @@ use crate::op::{Pick, Side};
 use crate::world::{Agent, Key};
 
 thread_local! {
-    /// The calls since they were last looked at.
+    /// Calls since they were last taken.
     static CALLS: RefCell<Vec<(u64, Option<EvdId>)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -20,7 +20,7 @@ fn note(data: u64, evd: Option<EvdId>) {
     CALLS.with_borrow_mut(|calls| calls.push((data, evd)));
 }
 
-/// What an agent was called with since that was last asked.
+/// Takes the calls since the last time.
 pub(super) fn take_calls() -> Vec<(u64, Option<EvdId>)> {
     CALLS.take()
 }
@@ -66,7 +66,7 @@ impl Runner {
         Ok(())
     }
 
-    /// An object tells of the agent that was not called yet.
+    /// Checks that an object reports its agent that was not called yet.
     pub(super) fn compare_agent(&mut self, key: Option<Key>, told: Option<ProxyAgent>) -> Outcome {
         self.compare_agents()?;
         let known = key
@@ -80,7 +80,7 @@ impl Runner {
         )
     }
 
-    /// Each call was due, and each that is certainly due came.
+    /// Checks that each call was due, and that each certainly due call came.
     pub(super) fn compare_agents(&mut self) -> Outcome {
         for (data, evd) in take_calls() {
             let evd = evd.and_then(|evd| self.key(evd));
@@ -110,7 +110,7 @@ impl Runner {
         self.expect(due.is_none(), "a call of the agent (CNC-02)", due)
     }
 
-    /// IAC-02: the agents of what was destroyed are told so, as are none of what was freed.
+    /// Checks that agents of destroyed objects are called, and no others (IAC-02).
     pub(super) fn compare_agents_of_closed(&mut self, side: Side) -> Outcome {
         let objects = &self.world.objects;
         let mut left: Vec<u64> = self

@@ -1,4 +1,4 @@
-//! Several posts with one doorbell.
+//! Batches: several posts with one doorbell.
 
 use dat_core::endpoint::{BatchOperation, BatchReceive, BatchRefused, BatchRequest};
 use dat_core::event::DtoOperation;
@@ -12,15 +12,15 @@ use crate::expect::Verdict;
 use crate::op::{Batched, Pick, Side};
 use crate::world::{Key, Receive, Request, Work};
 
-/// More than a work queue takes only says that it is full once more.
+/// Limit on posts of a batch; more only show again that the queue is full.
 const MOST: usize = 12;
 
-/// A post of a batch, as it is given and as the model knows it.
+/// Post of a batch, as passed to the core and as the oracle has it.
 struct Prepared {
     request: Request,
     list: Vec<LmrTriplet>,
     operation: DtoOperation,
-    /// Bytes at the peer.
+    /// Length of the remote range in bytes.
     length: u64,
     flags: CompletionFlags,
 }
@@ -49,7 +49,9 @@ impl Prepared {
 }
 
 impl Runner {
-    /// Each is as if it were posted alone; the first that is refused ends the batch (EPS-01, EPW-01, EPB-01, DTO-10).
+    /// Posts a batch; each post acts as if posted singly (EPS-01, EPW-01, EPB-01, DTO-10).
+    ///
+    /// The first refused post ends the batch.
     pub(super) fn batch(&mut self, side: Side, ep: Pick, requests: &[Batched]) -> Outcome {
         let key = self.pick(side, HandleKind::Ep, ep);
         self.rest()?;
@@ -58,7 +60,7 @@ impl Runner {
             .take(MOST)
             .map(|batched| self.prepare(side, key, batched))
             .collect();
-        // Of those from one whose outcome depends on time, nothing can be said.
+        // The outcomes of a post that depends on time, and of those after it, cannot be predicted.
         let end = self.first_racing(side, key, &prepared);
         prepared.truncate(end);
         let id = self.ep_id(key);
@@ -79,7 +81,7 @@ impl Runner {
         self.refused_whole(&outcome, posted)
     }
 
-    /// What says that a batch was refused says how far it came.
+    /// Checks the text of a refused batch: number of accepted posts, and cause.
     fn refused_whole(&self, outcome: &Result<(), BatchRefused>, posted: usize) -> Outcome {
         let Err(refused) = outcome else {
             return Ok(());
@@ -150,7 +152,7 @@ impl Runner {
         }
     }
 
-    /// The first post whose outcome depends on how far those before it are.
+    /// Returns the index of the first post whose outcome depends on earlier ones' progress.
     fn first_racing(&self, side: Side, key: Option<Key>, prepared: &[Prepared]) -> usize {
         let Some(key) = key.filter(|key| self.is_exact() && self.world.eps.contains_key(key))
         else {
@@ -178,7 +180,7 @@ impl Runner {
         prepared.len()
     }
 
-    /// EPV-01 to EPV-05, of several.
+    /// Posts a batch of receives (EPV-01 to EPV-05).
     pub(super) fn receive_batch(&mut self, side: Side, ep: Pick, receives: &[Batched]) -> Outcome {
         let key = self.pick(side, HandleKind::Ep, ep);
         self.rest()?;

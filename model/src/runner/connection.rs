@@ -11,12 +11,12 @@ use super::{NODES, Outcome, Runner};
 use crate::op::{ConnectionOp, Pick, Side};
 use crate::world::{Psp, Rsp};
 
-/// Few qualifiers, so that connections meet listeners.
+/// Chooses one of few qualifiers, so that connections meet listeners.
 fn qualifier(choice: u8) -> u64 {
     100 + u64::from(choice % 3)
 }
 
-/// Microseconds: for ever, for longer than a run takes, or none, which is refused.
+/// Chooses a timeout in microseconds: infinite, longer than a run, or 0, which is refused.
 fn timeout(choice: u8) -> u32 {
     match choice {
         0..=127 => TIMEOUT_INFINITE,
@@ -26,7 +26,7 @@ fn timeout(choice: u8) -> u32 {
     }
 }
 
-/// Private data: four bytes that tell attempts apart, then some more, sometimes too many.
+/// Returns private data: four bytes that identify the attempt, then filler, sometimes too long.
 fn private_data(tag: usize, choice: u8) -> Vec<u8> {
     let length = match choice {
         0..=199 => 4 + usize::from(choice % 16),
@@ -227,7 +227,7 @@ impl Runner {
                 let key = self.pick(side, HandleKind::Cr, cr);
                 let qualifier = qualifier(choice);
                 let verdict = self.world.check_handoff(side, key, qualifier);
-                // CRH-01 does not say what a service point without room for one more request means.
+                // CRH-01 does not define the effect of a service point without room.
                 if verdict.may_succeed && !self.world.can_take(side, qualifier) && self.is_exact() {
                     return Ok(());
                 }
@@ -254,7 +254,7 @@ impl Runner {
             224..=247 => Some(side),
             _ => None,
         };
-        // With the last choices of the time and of the address something else is wrong.
+        // The last choices of timeout and address make another argument wrong.
         let unknown = [252, 254, 255].contains(&limit);
         let unsupported = limit == 253;
         let elsewhere = address == 248;
@@ -301,7 +301,7 @@ impl Runner {
             .and_then(|model| model.attempt)
             .and_then(|index| self.world.attempts.get(index))
             .cloned();
-        // Which qualifier a connection that was accepted goes to is not said (EPU-01).
+        // EPU-01 does not say which qualifier a duplicate of an accepted connection goes to.
         let accepted = attempt
             .as_ref()
             .is_some_and(|attempt| Some(attempt.active) != model);

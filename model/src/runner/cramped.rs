@@ -1,4 +1,4 @@
-//! An adapter whose storage has room for little: what it refuses for that, and that a refusal leaves no trace.
+//! Adapter with little storage: its refusals, and that they have no effect.
 
 use std::panic::Location;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,21 +18,21 @@ use dat_core::{Error, Ia, IaPlaces, IaStorage, RecordSlot, Result, Storage};
 
 use super::{Outcome, Runner};
 
-/// Everything is done on one thread.
+/// Lock of these adapters; all calls are made on one thread.
 pub(super) type Lock = SplitLock<NoLock, NoLock>;
-/// Room for two endpoints and five dispatchers with twelve events; that for posts lies elsewhere.
+/// Storage for two endpoints and five dispatchers with twelve events; records are separate.
 type Cramped = IaStorage<MockBackend, Lock, 2, 5, 1, 2, 12, 0>;
-/// Room for posts.
+/// Storage for records.
 type Posts = Places<RecordSlot, 12>;
 pub(super) type Adapter<'s> = Ia<'s, MockBackend, Lock>;
 
-/// As much room without values, which is lent once.
+/// Uninitialised storage of the same size, lent once.
 type Bare = IaPlaces<MockBackend, SpinLock, 2, 5, 1, 2, 12, 12>;
 
-/// Where the room is that was lent for good: what looks for memory that nobody knows of any more finds it here.
+/// Address of the leaked storage, so that leak checkers find it.
 static LENT: AtomicUsize = AtomicUsize::new(0);
 
-/// Room without values, for the first that asks.
+/// Returns the uninitialised storage to the first caller.
 fn bare() -> Option<&'static mut Bare> {
     const TAKEN: usize = 1;
     LENT.compare_exchange(0, TAKEN, Ordering::Relaxed, Ordering::Relaxed)
@@ -42,7 +42,7 @@ fn bare() -> Option<&'static mut Bare> {
     Some(bare)
 }
 
-/// Of each queue of an endpoint.
+/// Depth of each work queue.
 const POSTS: i32 = 4;
 const ATTRIBUTES: EpAttributes = EpAttributes {
     max_message_size: 64,
@@ -52,11 +52,11 @@ const ATTRIBUTES: EpAttributes = EpAttributes {
     ..EpAttributes::DEFAULT
 };
 
-/// What was not as it should be.
+/// Failure of a check.
 pub(super) enum Wrong {
-    /// A call was refused that should not have been.
+    /// A call was refused that must succeed.
     Refused(Error),
-    /// What this place demands does not hold.
+    /// The condition at this location is false.
     Untrue(&'static Location<'static>),
 }
 
@@ -77,12 +77,12 @@ pub(super) fn demand(holds: bool) -> Found {
     }
 }
 
-/// Why a call was refused.
+/// Returns the reason of a refusal.
 fn why<T>(outcome: Result<T>) -> Option<(ErrorKind, Cause)> {
     outcome.err().map(|error| (error.kind(), error.cause()))
 }
 
-/// The call was refused with an error of this kind.
+/// Requires that the call was refused with an error of this kind.
 #[track_caller]
 pub(super) fn demand_refused<T>(kind: ErrorKind, outcome: Result<T>) -> Found {
     demand(why(outcome).is_some_and(|(refused, _)| refused == kind))
@@ -92,7 +92,7 @@ const fn exhausted(cause: Cause) -> Option<(ErrorKind, Cause)> {
     Some((ErrorKind::InsufficientResources, cause))
 }
 
-/// A text that says what the error says.
+/// Returns true if the text contains the error's text.
 fn tells(text: &str, error: Error) -> bool {
     text.contains(&error.to_string()) || text.contains(&format!("{error:?}"))
 }
@@ -106,7 +106,8 @@ pub(super) const fn shared(max_recv_dtos: i32) -> SrqAttributes {
 }
 
 impl Runner {
-    /// GEN-06, IAO-02, EVC-04, EVZ-03, EPC-08, EPM-05, IAC-03.
+    /// Checks refusals for lack of storage (GEN-06, IAO-02, EVC-04, EVZ-03, EPC-08, EPM-05,
+    /// IAC-03).
     pub(super) fn cramped(&mut self) -> Outcome {
         let fabric = Fabric::new(FabricOptions::default());
         let options = NodeOptions {
@@ -131,7 +132,7 @@ impl Runner {
         };
         let said = format!("{:?}", lent.records);
         self.expect(said.contains("12"), "a table of twelve posts", said)?;
-        // The backend came back.
+        // The refusal returned the backend.
         let ia = match Ia::open(refused.backend, lent, 4) {
             Ok(ia) => ia,
             Err(refused) => return self.mismatch("an adapter", refused.error),
@@ -165,7 +166,9 @@ impl Runner {
         self.moments()
     }
 
-    /// An adapter whose storage gets its values where it is lent: nothing is left of what it did.
+    /// Checks an adapter whose storage is initialised in place when it is lent.
+    ///
+    /// After a graceful close nothing is left.
     fn filled_where_it_lies(&mut self) -> Outcome {
         let Some(bare) = bare() else {
             return Ok(());
@@ -192,7 +195,7 @@ impl Wrong {
     }
 }
 
-/// Whether nothing was there.
+/// Sink that returns true if the queue was empty.
 struct IsEmpty;
 
 impl EventSink for IsEmpty {
@@ -207,7 +210,7 @@ impl EventSink for IsEmpty {
     }
 }
 
-/// Asks for more than there is room for, and then for what there is room for still.
+/// Requests more than the storage holds, and then as much as is left.
 fn fill(ia: &Adapter<'_>) -> Found {
     let pz = ia.pz_create()?;
     let cno = ia.cno_create(None)?;
@@ -229,9 +232,9 @@ fn fill(ia: &Adapter<'_>) -> Found {
     };
     let no_records = exhausted(Cause::RecordsExhausted);
     let ep = make(POSTS, POSTS)?;
-    // Its requests have room, its receives have not.
+    // There are enough records for its requests, but not for its receives.
     demand(why(make(POSTS, POSTS)) == no_records)?;
-    // The provider tells nothing of what an endpoint holds.
+    // The provider does not report the receives of an endpoint.
     demand_refused(ErrorKind::ModelNotSupported, ia.ep_recv_query(ep))?;
     let bare = ia.ep_create(None, None, None, None, None)?;
     demand_refused(ErrorKind::ModelNotSupported, ia.ep_recv_query(bare))?;
@@ -255,7 +258,8 @@ fn fill(ia: &Adapter<'_>) -> Found {
     ia.srq_free(srq)?;
     let second = make(2, 2)?;
     ia.ep_free(second)?;
-    // A posted receive keeps its place while its queue becomes shorter; the others of it are free at once.
+    // A posted receive keeps its record while its queue shrinks; the other records are free at
+    // once.
     ia.post_recv(ep, &[], 1, CompletionFlags::empty())?;
     let mut otherwise = before;
     otherwise.attributes.recv_completion_flags = CompletionFlags::SUPPRESS;
@@ -271,12 +275,12 @@ fn fill(ia: &Adapter<'_>) -> Found {
     Ok(ia.pz_free(pz)?)
 }
 
-/// A handle with a place that no storage of an adapter here has.
+/// Returns a handle with an index beyond any storage used here.
 fn beyond(handle: Handle) -> Handle {
     Handle::from_raw(handle.to_raw() | 0xFFFF)
 }
 
-/// Names objects of each kind that would lie beyond the storage.
+/// Uses handles of each kind whose index is beyond the storage.
 fn name_what_cannot_be<L: RawLock>(ia: &Ia<'_, MockBackend, L>) -> Found {
     #[track_caller]
     fn bad<T>(outcome: Result<T>) -> Found {
@@ -357,7 +361,7 @@ fn name_what_cannot_be<L: RawLock>(ia: &Ia<'_, MockBackend, L>) -> Found {
     bad(ia.rmr_free(no_rmr))?;
     bad(ia.cno_free(CnoId::from_handle(beyond(cno.handle()))))?;
     bad(ia.pz_free(PzId::from_handle(beyond(pz.handle()))))?;
-    // A word that no adapter made says so where it is printed.
+    // A word that is no handle of any adapter is printed as malformed.
     demand(format!("{:?}", Handle::from_raw(u64::MAX)).starts_with("malformed"))?;
     ia.srq_free(srq)?;
     ia.rmr_free(rmr)?;
@@ -367,7 +371,7 @@ fn name_what_cannot_be<L: RawLock>(ia: &Ia<'_, MockBackend, L>) -> Found {
     Ok(ia.pz_free(pz)?)
 }
 
-/// From here on the device has no room for anything; what it refuses leaves what there is as it was.
+/// Lets the device refuse all allocations, and checks that refused calls have no effect.
 fn refuse_by_device(ia: &Adapter<'_>, fabric: &Fabric) -> Found {
     let evd = ia.evd_create(2, None, EvdFlags::DTO)?;
     for nth in 0..500 {

@@ -10,7 +10,7 @@ use super::{Outcome, Runner};
 use crate::op::{EndpointOp, Pick, Side};
 use crate::world::{Key, MOST_BYTES, MOST_SEGMENTS, Shape};
 
-/// Attributes to ask for, mostly the same good ones; `None`: the defaults.
+/// Chooses attributes, mostly the same legal ones; `None` stands for the defaults.
 fn attributes(choice: u8) -> Option<EpAttributes> {
     let standard = EpAttributes {
         max_message_size: 64,
@@ -138,7 +138,7 @@ impl Runner {
             EndpointOp::ModifyState { ep } => {
                 let key = self.pick(side, HandleKind::Ep, ep);
                 let mut checks = self.world.check_ep(side, key);
-                // EPM-01.
+                // EPM-01: the state cannot be modified.
                 checks.parameter(true, 0);
                 let id = self.ep_id(key);
                 let outcome = self.with(side, |ia| {
@@ -158,7 +158,7 @@ impl Runner {
             EndpointOp::RecvQuery { ep } => {
                 let key = self.pick(side, HandleKind::Ep, ep);
                 let mut checks = self.world.check_ep(side, key);
-                // EPY-02: nothing to tell, as before there is a queue pair.
+                // EPY-02: there is nothing to report before the endpoint has a queue pair.
                 checks.possible(ErrorKind::ModelNotSupported);
                 let id = self.ep_id(key);
                 let outcome = self.with(side, |ia| ia.ep_recv_query(id));
@@ -173,8 +173,8 @@ impl Runner {
             }
             EndpointOp::SetWatermark { ep, soft, hard } => {
                 let key = self.pick(side, HandleKind::Ep, ep);
-                // Which limits are reached depends on how messages overlap: EPH-02 and EPH-03 are for
-                // other tests, and for runs with faults.
+                // Reaching a limit depends on how messages overlap. Other tests, and runs with
+                // faults, cover EPH-02 and EPH-03.
                 let limit = |mark: i8| match i32::from(mark) {
                     mark if self.is_exact() && mark >= 0 => mark + 64,
                     mark => mark,
@@ -241,7 +241,7 @@ impl Runner {
         let dispatchers = evds.map(|evd| self.pick_optional(side, HandleKind::Evd, evd));
         let srq = srq.map(|srq| self.pick(side, HandleKind::Srq, srq));
         let given = attributes(choice);
-        // EPX-01: with a shared queue there must be some.
+        // EPX-01: a shared receive queue requires attributes.
         let given = if srq.is_some() {
             given.or(attributes(0))
         } else {
@@ -316,7 +316,7 @@ impl Runner {
     fn modify_pz(&mut self, side: Side, ep: Pick, pz: Pick) -> Outcome {
         let key = self.pick(side, HandleKind::Ep, ep);
         let pz = self.pick(side, HandleKind::Pz, pz);
-        // EPM-02: receives of the old zone fail when a message meets them; left to other tests.
+        // EPM-02: receives of the old zone fail when a message arrives; other tests cover that.
         let busy = key
             .and_then(|key| self.world.eps.get(&key))
             .is_some_and(|ep| !ep.receives.is_empty());
@@ -341,7 +341,7 @@ impl Runner {
     fn modify_evds(&mut self, side: Side, ep: Pick, evds: [Pick; 3]) -> Outcome {
         let key = self.pick(side, HandleKind::Ep, ep);
         let evds = evds.map(|evd| self.pick(side, HandleKind::Evd, evd));
-        // What becomes of posted receives and of completions that were not dequeued is open.
+        // The effect on posted receives and on completions that were not dequeued is open.
         let busy = key
             .and_then(|key| self.world.eps.get(&key))
             .is_some_and(|ep| ep.receive_places.held() + ep.request_places.held() != 0);
@@ -367,10 +367,10 @@ impl Runner {
         Ok(())
     }
 
-    /// EPM-01 to EPM-07: all or none of the fields.
+    /// Modifies attributes (EPM-01 to EPM-07): all of the fields, or none.
     fn modify(&mut self, side: Side, ep: Pick, fields: u32, shape: u8) -> Outcome {
         let key = self.pick(side, HandleKind::Ep, ep);
-        // What becomes of what is posted, and of completions that were not dequeued, is open.
+        // The effect on posts and on completions that were not dequeued is open.
         let busy = key
             .and_then(|key| self.world.eps.get(&key))
             .is_some_and(|ep| ep.receive_places.held() + ep.request_places.held() != 0);
@@ -409,7 +409,7 @@ impl Runner {
     }
 }
 
-/// The attributes with the selected ones replaced.
+/// Returns the attributes with the selected fields replaced.
 fn merge(old: &EpAttributes, wanted: &EpAttributes, fields: EpFields) -> EpAttributes {
     let with = |field: EpFields| fields.contains(field);
     let mut merged = *old;

@@ -11,7 +11,7 @@ use crate::expect::{Checks, Verdict};
 use crate::op::{EventOp, Side};
 use crate::world::{Config, Key, Seen};
 
-/// Streams to make a dispatcher for.
+/// Chooses the streams of a dispatcher.
 fn flags(choice: u8) -> EvdFlags {
     let transfers = EvdFlags::DTO | EvdFlags::RMR_BIND;
     match choice % 12 {
@@ -29,7 +29,7 @@ fn flags(choice: u8) -> EvdFlags {
     }
 }
 
-/// Lengths to ask for: what is not positive as it is, what is large beyond every limit.
+/// Chooses a length: non-positive values unchanged, large ones beyond every limit.
 fn length(choice: i8) -> i32 {
     match choice {
         112.. => 1_000_000,
@@ -78,7 +78,8 @@ impl Runner {
                 if self.judge(&checks.verdict(), outcome)?.is_some()
                     && let Some(evd) = key.and_then(|key| self.world.evds.get_mut(&key))
                 {
-                    // EVM-02: what is queued may trigger the new object or not. CNW-05: the old one may have lost its last.
+                    // EVM-02: queued events may trigger the new object. CNW-05: the old one may
+                    // have lost its last dispatcher.
                     let old = std::mem::replace(&mut evd.cno, cno.flatten());
                     self.world.touch_cno(old, false);
                     self.world.touch_cno(cno.flatten(), false);
@@ -210,7 +211,7 @@ impl Runner {
         Ok(())
     }
 
-    /// CTX-01 to CTX-04, HTY-01.
+    /// Checks the consumer context and the type of a handle (CTX-01 to CTX-04, HTY-01).
     fn context(&mut self, side: Side, kind: u8, object: crate::op::Pick, value: u16) -> Outcome {
         let kind = HandleKind::ALL[usize::from(kind) % HandleKind::ALL.len()];
         let key = self.pick(side, kind, object);
@@ -295,14 +296,14 @@ impl Runner {
         Ok(())
     }
 
-    /// Dequeues once; whether an event came.
+    /// Dequeues once; returns true if an event came.
     fn dequeue(&mut self, side: Side, key: Option<Key>) -> Outcome<bool> {
         let id = self.evd_id(key);
         let outcome = self.with(side, |ia| ia.evd_dequeue(id));
         self.see(side, key, outcome)
     }
 
-    /// Judges what came out of a dispatcher (EVG-01 to EVG-04); whether it was an event.
+    /// Checks an event of a dispatcher (EVG-01 to EVG-04); returns true if there was one.
     pub(super) fn see(
         &mut self,
         side: Side,
@@ -316,7 +317,7 @@ impl Runner {
         match outcome {
             Ok(event) => {
                 self.reached.insert(sort(&event));
-                // Section 6 of the state machines: the numbers of the interface.
+                // Section 6 of the state machines: the event numbers of the interface.
                 let number = event.number();
                 let group = match event {
                     Event::Dto(_) => 0,
@@ -365,7 +366,7 @@ impl Runner {
         }
     }
 
-    /// Puts an event into the model's words; learns the handles in it.
+    /// Translates an event to the oracle's keys; records the handles in it.
     fn translate(&mut self, side: Side, event: &Event) -> Seen {
         match *event {
             Event::Dto(dto) => Seen::Dto {
@@ -422,7 +423,8 @@ impl Runner {
             } => {
                 let mut private_data = vec![0; usize::from(private_data_size)];
                 if kind == ConnectionEventKind::Established && private_data_size != 0 {
-                    // EVW-13: gone if the endpoint was freed or unconnected meanwhile; the size tells that it was there.
+                    // EVW-13: the data is gone if the endpoint was freed or reset meanwhile; the
+                    // size shows that it existed.
                     let read = self.with(side, |ia| ia.ep_private_data(ep, &mut private_data));
                     if read != Ok(private_data.len()) {
                         private_data = self.world.private_data_of(self.key(ep));
@@ -447,7 +449,7 @@ impl Runner {
         }
     }
 
-    /// Takes everything out of all dispatchers.
+    /// Drains all dispatchers.
     pub(super) fn drain(&mut self, side: Side) -> Outcome {
         let mut any = true;
         while any {
@@ -469,7 +471,7 @@ impl Runner {
     }
 }
 
-/// Makes of an event that event.
+/// Sink that returns the event itself.
 struct Whole;
 
 impl EventSink for Whole {
@@ -484,14 +486,14 @@ impl EventSink for Whole {
     }
 }
 
-/// What sort of event it is, without the names in it.
+/// Returns the tag of an event, without handles.
 fn sort(event: &Event) -> String {
     match event {
         Event::Dto(dto) => format!("{:?} {:?}", dto.operation, dto.status),
         Event::RmrBind(bind) => format!("bind {:?}", bind.status),
         Event::Extended(completion) => {
             let operation = format!("{:?}", completion.operation);
-            // Without the number of a receive.
+            // Without the immediate data of a receive.
             let operation = operation.split(' ').next().unwrap_or_default();
             format!("{operation} {:?}", completion.status)
         }

@@ -1,4 +1,4 @@
-//! Posts beyond the interface.
+//! Posts of extended operations.
 
 use dat_core::backend::Extensions;
 use dat_core::endpoint::Extended;
@@ -13,7 +13,7 @@ use crate::expect::Verdict;
 use crate::op::{PostOp, Side};
 use crate::world::{Change, Key, Request, Work};
 
-/// What the adapter of a side has: the second one not everything.
+/// Returns the extensions of a side's adapter; the second adapter lacks one.
 pub(super) const fn extensions(side: Side) -> Extensions {
     match side {
         Side::A => Extensions::all(),
@@ -132,15 +132,17 @@ impl Runner {
         self.world.check_extended(side, key, request, length, flags)
     }
 
-    /// The side that an endpoint is connected to.
+    /// Returns the side that an endpoint is connected to.
     fn far(&self, side: Side, key: Option<Key>) -> Side {
         let peer = key.and_then(|key| self.world.eps.get(&key)?.peer);
         peer.and_then(|peer| self.world.eps.get(&peer))
             .map_or(side.other(), |peer| peer.side)
     }
 
-    /// Whether it is the provider's matter what comes of it: atomic operations without a depth of reads, as with those, and
-    /// numbers for buffers that are shared, with which the receiver can do nothing.
+    /// Returns true if the provider defines the outcome.
+    ///
+    /// This holds for atomics without a read depth, as for RDMA Reads. It also holds for immediate
+    /// data to a shared receive queue, which the receiver cannot use.
     fn is_open(&self, key: Option<Key>, work: &Work) -> bool {
         match work {
             Work::WriteImmediate { .. } => {

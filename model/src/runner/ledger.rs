@@ -1,9 +1,9 @@
-//! With faults, outcomes are open; what holds whatever goes wrong is kept here.
+//! Invariants that hold after faults, when the oracle cannot predict outcomes.
 //!
-//! - An event that was never owed does not come: each completion is of a post that was accepted, and comes once.
-//! - Nothing that was posted is forgotten: an endpoint in DISCONNECTED has completed all it was given, unless completions of
-//!   its adapter were lost or its host died.
-//! - An endpoint that was connected is never found in a state that leads up to a connection, without a reset.
+//! - Each completion belongs to an accepted post, and comes once.
+//! - Each post completes: an endpoint in DISCONNECTED has completed all its posts, unless
+//!   completions of its adapter were lost or its host crashed.
+//! - A connected endpoint does not return to a state that precedes a connection, except by a reset.
 //! - Memory outside of live registrations keeps its content.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,26 +16,28 @@ use super::{Outcome, Runner, is_after_connected};
 use crate::op::Side;
 use crate::world::{ARENA, Key, Seen};
 
-/// A post that was accepted and has not completed.
+/// Accepted post that has not completed.
 #[derive(Clone, Copy, Debug)]
 struct Post {
     owner: Key,
     suppressed: bool,
 }
 
-/// What was posted, what came back, where endpoints were, what memory holds.
+/// Posts, completions, endpoint states and memory content.
 #[derive(Clone, Debug)]
 pub(super) struct Ledger {
     posts: BTreeMap<u64, Post>,
-    /// Posts of endpoints and queues that were reset or freed: they may complete or not.
+    /// Posts of reset or freed endpoints and queues: they may complete or not.
     excused: BTreeSet<u64>,
     states: BTreeMap<Key, EndpointState>,
     memory: [Vec<u8>; 2],
-    /// Which bytes were registered when memory was last looked at.
+    /// Bytes that were registered at the last check.
     registered: [Vec<bool>; 2],
 }
 
-/// Whether a fault took completions from an adapter. One that is late, out of order or told twice takes none.
+/// Returns true if a fault removed completions of an adapter.
+///
+/// Late, reordered and duplicated completions do not count.
 fn loses(happened: &[Happened], side: Side) -> bool {
     happened.iter().any(|one| match one.fault {
         Fault::DropCompletion { adapter, .. }
@@ -89,7 +91,7 @@ impl Ledger {
         self.posts.insert(cookie, Post { owner, suppressed });
     }
 
-    /// What was posted on an endpoint or queue may be lost from here on.
+    /// Excuses the posts of an endpoint or queue from completing.
     pub(super) fn reset(&mut self, owner: Key) {
         let lost: Vec<u64> = self
             .posts
@@ -125,7 +127,7 @@ impl Ledger {
         self.posts.remove(&cookie).is_some() || self.excused.remove(&cookie)
     }
 
-    /// Posts of endpoints that are over must all have completed.
+    /// Checks that all posts of disconnected endpoints have completed.
     pub(super) fn finish(&self, runner: &Runner) -> Outcome {
         let happened = runner.happened();
         for (cookie, post) in &self.posts {
@@ -145,14 +147,14 @@ impl Ledger {
 }
 
 impl Runner {
-    /// Books what was posted.
+    /// Records a post.
     pub(super) fn owe(&mut self, owner: Key, cookie: u64, suppressed: bool) {
         if let Some(ledger) = &mut self.ledger {
             ledger.post(owner, cookie, suppressed);
         }
     }
 
-    /// Books what came out of a dispatcher.
+    /// Records a completion, and checks that it was pending.
     pub(super) fn record(&mut self, seen: &Seen) -> Outcome {
         let (Seen::Dto { cookie, .. } | Seen::Extended { cookie, .. } | Seen::Bind { cookie, .. }) =
             seen
@@ -170,7 +172,7 @@ impl Runner {
         }
     }
 
-    /// What memory holds is what it has to keep from here on, where nothing is registered.
+    /// Takes the current memory content as the one to keep outside of registrations.
     pub(super) fn take_over_memory(&mut self) {
         if let Some(ledger) = &mut self.ledger {
             ledger.memory = self.memory.map(content);
@@ -178,7 +180,7 @@ impl Runner {
         }
     }
 
-    /// Memory outside of live registrations keeps its content.
+    /// Checks that memory outside of live registrations keeps its content.
     pub(super) fn check_ledger(&mut self) -> Outcome {
         let Some(mut ledger) = self.ledger.take() else {
             return Ok(());

@@ -12,7 +12,7 @@ use crate::expect::{Checks, Verdict};
 use crate::op::{MemoryOp, Side};
 use crate::world::{ARENA, Key, Lmr, Piece};
 
-/// Rights to ask for: mostly all, sometimes fewer, rarely undefined ones.
+/// Chooses privileges: mostly all, sometimes fewer, rarely undefined ones.
 pub(super) fn privileges(choice: u8) -> MemoryPrivileges {
     MemoryPrivileges::from_bits_retain(match choice {
         0..=159 => 0x33,
@@ -131,8 +131,9 @@ impl Runner {
             MemoryOp::LmrQuery { lmr, unknown_mask } => self.lmr_query(side, lmr, unknown_mask)?,
             MemoryOp::LmrFree { lmr } => {
                 let key = self.pick(side, HandleKind::Lmr, lmr);
-                // LMF-03 leaves open what becomes of buffers in freed regions, section 5 of the state machines when a flushed
-                // bind lets go of its region: before or when its completion is dequeued.
+                // LMF-03 leaves the effect on buffers in freed regions open. Section 5 of the state
+                // machines leaves open when a flushed bind releases its region: before its
+                // completion is dequeued, or then.
                 if self.is_exact()
                     && (key.is_some_and(|key| self.world.is_posted(key))
                         || self.world.has_failed_bind())
@@ -215,7 +216,7 @@ impl Runner {
         Ok(())
     }
 
-    /// GEN-03, GEN-08: the handle, then the mask.
+    /// Checks a query (GEN-03, GEN-08): first the handle, then the mask.
     pub(super) fn check_query(
         &self,
         side: Side,

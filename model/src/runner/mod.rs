@@ -1,4 +1,4 @@
-//! Does operations on real adapters and on the model, and compares.
+//! Runs operations on real adapters and on the oracle, and compares.
 
 mod adapter;
 mod agent;
@@ -56,27 +56,27 @@ self_cell!(
     }
 );
 
-/// Everything about a run but its operations.
+/// Everything of a run except its operations.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Arbitrary)]
 pub struct Setup {
-    /// The fabric's seed.
+    /// Seed of the fabric.
     pub seed: u64,
-    /// Whether device and processor of the second adapter see different memory.
+    /// Set if device and processor of the second adapter see different memory.
     pub non_coherent: bool,
-    /// What is done before the operations.
+    /// Operations that precede those of the run.
     pub prologue: Prologue,
-    /// What goes wrong. From the first fault on that has an effect, invariants are checked in the place of the rest.
+    /// Faults; from the first effect on, the run checks only invariants.
     pub faults: FaultPlan,
 }
 
-/// The core did what the catalogue forbids, or did not what it demands.
+/// Deviation of the core from the catalogue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
-    /// What was done.
+    /// The call.
     pub call: String,
-    /// What was expected.
+    /// Expected outcome.
     pub expected: String,
-    /// What happened.
+    /// Actual outcome.
     pub actual: String,
 }
 
@@ -94,7 +94,7 @@ impl std::error::Error for Mismatch {}
 
 pub(crate) type Outcome<T = ()> = core::result::Result<T, Mismatch>;
 
-/// Two adapters on a fabric, and the model of both.
+/// Two adapters on a fabric, and the oracle of both.
 pub struct Runner {
     fabric: Fabric,
     machine: Machine,
@@ -102,22 +102,22 @@ pub struct Runner {
     world: World,
     handles: BTreeMap<Key, Handle>,
     keys: BTreeMap<u64, Key>,
-    /// Posts so far; the number of a post is its cookie.
+    /// Number of posts so far; a post's number is its cookie.
     posts: u64,
-    /// Some actions of the fabric were done, others not: only what comes out of queues can be judged.
+    /// Set after partial fabric progress: only dequeued events can be checked.
     loose: bool,
-    /// With faults: what was posted and what came back.
+    /// Posts and completions, for runs with faults.
     ledger: Option<Ledger>,
-    /// A fault had an effect, and the model does not follow any more.
+    /// Set after a fault had an effect: the oracle no longer predicts.
     struck: bool,
     call: String,
     tally: Tally,
     reached: BTreeSet<String>,
-    /// The consumer's values of the adapters.
+    /// Consumer contexts of the adapters.
     contexts: [u64; 2],
 }
 
-/// How often each call succeeded and was refused.
+/// Number of successes and refusals of each call.
 pub type Tally = BTreeMap<String, [u32; 2]>;
 
 impl fmt::Debug for Runner {
@@ -129,7 +129,7 @@ impl fmt::Debug for Runner {
 }
 
 thread_local! {
-    /// The memory that is registered. It has to live for ever, so there is one piece for each thread.
+    /// Registered memory, one pair for each thread because it is never freed.
     static MEMORY: [&'static [AtomicU8]; 2] = std::array::from_fn(|_| {
         let bytes: Vec<AtomicU8> = (0..ARENA).map(|_| AtomicU8::new(0)).collect();
         &*bytes.leak()
@@ -137,12 +137,12 @@ thread_local! {
 }
 
 const NODES: [(&str, u64); 2] = [("first", 1), ("second", 2)];
-/// More actions than any run needs to come to rest.
+/// Limit on fabric actions, more than any run needs to become idle.
 const PATIENCE: usize = 200_000;
-/// The queue of the asynchronous event dispatchers.
+/// Length of the asynchronous dispatchers' queues.
 const ASYNC_LENGTH: u32 = 16;
 
-/// Runs operations from the start.
+/// Runs operations from a fresh start.
 ///
 /// # Errors
 /// The first [`Mismatch`].
@@ -154,12 +154,12 @@ pub fn run(setup: &Setup, ops: &[Op]) -> core::result::Result<(), Mismatch> {
     runner.finish()
 }
 
-/// Leaves out operations as long as the run still fails; fewer are easier to understand.
+/// Removes operations as long as the run still fails.
 pub fn shrink(setup: &Setup, ops: &[Op]) -> Vec<Op> {
     fewest(ops, |fewer| run(setup, fewer).is_err())
 }
 
-/// Leaves out operations as long as what is left fails.
+/// Removes operations as long as the rest fails.
 pub(crate) fn fewest<O: Clone>(ops: &[O], fails: impl Fn(&[O]) -> bool) -> Vec<O> {
     let mut kept = ops.to_vec();
     let mut size = kept.len().div_ceil(2).max(1);
@@ -182,10 +182,10 @@ pub(crate) fn fewest<O: Clone>(ops: &[O], fails: impl Fn(&[O]) -> bool) -> Vec<O
 }
 
 impl Runner {
-    /// Opens the adapters and does the prologue.
+    /// Opens the adapters and runs the prologue.
     ///
     /// # Errors
-    /// [`Mismatch`] if already that goes wrong.
+    /// [`Mismatch`] if one of these steps deviates.
     pub fn new(setup: &Setup) -> core::result::Result<Self, Mismatch> {
         let memory = MEMORY.with(|memory| *memory);
         for byte in memory.iter().flat_map(|bytes| bytes.iter()) {
@@ -269,10 +269,10 @@ impl Runner {
         Ok(runner)
     }
 
-    /// Does one operation.
+    /// Runs one operation.
     ///
     /// # Errors
-    /// What the model calls impossible.
+    /// [`Mismatch`] if the oracle rules the outcome out.
     pub fn apply(&mut self, op: &Op) -> core::result::Result<(), Mismatch> {
         self.act(op)?;
         self.compare_agents()?;
@@ -300,25 +300,25 @@ impl Runner {
         Ok(())
     }
 
-    /// The faults that had an effect so far.
+    /// Returns the faults that had an effect so far.
     pub fn happened(&self) -> Vec<Happened> {
         self.fabric.happened()
     }
 
-    /// How often each call succeeded and was refused so far.
+    /// Returns the number of successes and refusals of each call so far.
     pub fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    /// What happened so far: calls that succeeded, each way in which one was refused, and events of each sort.
+    /// Returns the tags reached so far: successful calls, kinds of refusals, sorts of events.
     pub fn reached(&self) -> &BTreeSet<String> {
         &self.reached
     }
 
-    /// Comes to rest, takes every event out, and closes the adapters.
+    /// Runs the fabric until it is idle, drains the dispatchers, and closes the adapters.
     ///
     /// # Errors
-    /// What the model calls impossible, above all events that are missing or too many.
+    /// [`Mismatch`] if the oracle rules the outcome out, above all for missing or excess events.
     pub fn finish(mut self) -> core::result::Result<(), Mismatch> {
         self.call = "the end of the run".into();
         self.rest()?;
@@ -361,12 +361,12 @@ impl Runner {
         self.mismatch(expected.to_string(), actual)
     }
 
-    /// Whether a fault had an effect so far, be it in the midst of a call.
+    /// Returns true if a fault had an effect so far, even within a call.
     fn something_went_wrong(&self) -> bool {
         self.struck || (self.ledger.is_some() && !self.fabric.happened().is_empty())
     }
 
-    /// From the first effect of a fault on the model does not follow: what was under way may have ended otherwise.
+    /// Stops the prediction after the first effect of a fault: pending work may end differently.
     fn look_for_faults(&mut self) {
         if !self.struck && self.something_went_wrong() {
             self.struck = true;
@@ -374,7 +374,7 @@ impl Runner {
         }
     }
 
-    /// Compares a return with the verdict; `Some` with the value if the call succeeded.
+    /// Compares a result with its verdict; returns the value if the call succeeded.
     fn judge<T: fmt::Debug>(
         &mut self,
         verdict: &Verdict,
@@ -430,7 +430,7 @@ impl Runner {
         pick.map(|pick| self.pick(side, kind, pick))
     }
 
-    /// Whether the model follows, since nothing went wrong.
+    /// Returns true as long as the oracle predicts: no fault had an effect.
     fn is_exact(&self) -> bool {
         !self.something_went_wrong()
     }
@@ -440,7 +440,7 @@ impl Runner {
         self.posts
     }
 
-    /// The range of a region that offset and length choose. The length may reach beyond its end.
+    /// Returns the range that offset and length choose; it may exceed the region.
     fn range(address: u64, length: u64, offset: u8, bytes: u8) -> (u64, u64) {
         let start = address + u64::from(offset >> 5) * length / 8 + u64::from(offset & 31);
         let bytes = match bytes {
@@ -477,7 +477,7 @@ impl Runner {
             .collect()
     }
 
-    /// Lets the fabric do so many actions; the model does all that is under way.
+    /// Performs up to `count` fabric actions; the oracle does all pending work.
     fn step(&mut self, count: u8) -> Outcome {
         for _ in 0..count {
             if !self.fabric.step() {
@@ -495,7 +495,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Lets everything that is under way happen.
+    /// Runs the fabric until it is idle.
     fn rest(&mut self) -> Outcome {
         let mut idle = false;
         for _ in 0..PATIENCE {
@@ -529,7 +529,7 @@ impl Runner {
         self.rest()
     }
 
-    /// Whether an operation would race with what is under way.
+    /// Returns true if an operation would race with pending work.
     fn needs_rest(&self, op: &Op) -> bool {
         use crate::op::{EndpointOp, EventOp, MemoryOp};
         if !self.is_exact() {
@@ -587,7 +587,7 @@ impl Runner {
         }
     }
 
-    /// Compares what can be looked at without changing anything.
+    /// Compares all state that can be queried without side effects.
     fn compare(&mut self) -> Outcome {
         if self.loose {
             return Ok(());
@@ -628,7 +628,7 @@ impl Runner {
             // Its receives may have been flushed by now.
             return Ok(());
         }
-        // EPG-01. Completed but not dequeued: either.
+        // EPG-01: if completed but not dequeued, both answers are legal.
         let busy = ep.request_places.pending() != 0;
         let idle = ep.request_places.held() == 0;
         self.expect(
@@ -694,7 +694,7 @@ impl Runner {
     }
 }
 
-/// The identifier of each kind that a handle argument is passed as.
+/// Defines a function for each kind of handle, which returns the id of a key.
 macro_rules! ids {
     ($($name:ident $id:ident)*) => {
         impl Runner {
@@ -720,12 +720,12 @@ ids! {
     cr_id CrId
 }
 
-/// A flag word with a bit that is none.
+/// Returns a mask with an additional undefined bit if `unknown`.
 fn mask<T: From<u32>>(all: u32, unknown: bool) -> T {
     T::from(if unknown { all | 1 << 30 } else { all })
 }
 
-/// States that a connected endpoint can be found in later without a reset.
+/// Returns true if a connected endpoint can reach this state without a reset.
 fn is_after_connected(state: EndpointState) -> bool {
     matches!(
         state,
@@ -733,7 +733,7 @@ fn is_after_connected(state: EndpointState) -> bool {
     )
 }
 
-/// What the interface says of an error, without its cause.
+/// Returns kind and subtype of an error, without its cause.
 fn code(error: Error) -> String {
     format!("{:?}/{:?}", error.kind(), error.subtype())
 }

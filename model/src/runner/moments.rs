@@ -1,5 +1,7 @@
-//! Moments that operations on two adapters at rest do not meet: what comes to a dispatcher between two looks, what the device declines while other
-//! work is under way, and what ends while somebody waits for it.
+//! Situations that operations on idle adapters do not reach.
+//!
+//! Events that arrive between two polls, device refusals while work is pending, and objects that
+//! end during a wait.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -23,31 +25,32 @@ use super::{Outcome, Runner};
 
 type Slots = IaStorage<MockBackend, Lock, 3, 4, 1, 3, 48, 48>;
 
-/// Bytes of a page: more than a copy moves in the way of short ones.
+/// Size of a page, more than the copy for short transfers moves.
 const PAGE: usize = 4096;
 
-/// On a boundary, as memory that is copied in the fastest way is.
+/// Page aligned, as the fastest copy requires.
 #[repr(align(4096))]
 struct Page([AtomicU8; PAGE]);
 
 thread_local! {
-    /// Memory that lives for ever, for each thread.
+    /// Pages that are never freed, for each thread.
     static PAGES: [&'static [AtomicU8]; 2] = std::array::from_fn(|_| {
         let page: &'static Page = Box::leak(Box::new(Page([const { AtomicU8::new(0) }; PAGE])));
         page.0.as_slice()
     });
 }
 
-/// Two pages of this thread's own.
+/// Returns two pages of this thread.
 pub(super) fn pages() -> [&'static [AtomicU8]; 2] {
     PAGES.with(|pages| *pages)
 }
 
-/// Where an adapter is that was given up: what looks for memory that nobody knows of any more finds it here. Nothing else reads it, so that the compiler
-/// would leave it out.
+/// Address of the abandoned adapter, so that leak checkers find it.
+///
+/// Nothing else reads it; `used` keeps the compiler from removing it.
 #[used]
 static GIVEN_UP: AtomicUsize = AtomicUsize::new(0);
-/// What was found of it, which every run is told.
+/// Result of the check of the abandoned adapter, which every run reports.
 static GIVEN_UP_FOUND: OnceLock<core::result::Result<(), String>> = OnceLock::new();
 
 const PATIENCE: usize = 10_000;
@@ -74,7 +77,9 @@ const TO_PASSIVE: ConnectParam<'_> = ConnectParam {
     flags: ConnectFlags::empty(),
 };
 
-/// One end: an adapter with a dispatcher for requests of connections and one for all else, a page of memory and two endpoints.
+/// One end: an adapter with two dispatchers, a page of memory and two endpoints.
+///
+/// One dispatcher is for connection requests, the other for all other events.
 struct End<'i, 's> {
     ia: &'i Adapter<'s>,
     pz: PzId,
@@ -125,12 +130,12 @@ impl<'i, 's> End<'i, 's> {
         }
     }
 
-    /// Takes an event that has to be there.
+    /// Dequeues an event that must be present.
     fn next(&self) -> core::result::Result<Event, Wrong> {
         Ok(self.ia.evd_dequeue(self.evd)?)
     }
 
-    /// Takes the success of what was posted with a cookie.
+    /// Dequeues the successful completion of a cookie.
     #[track_caller]
     fn take(&self, cookie: u64) -> Found {
         let event = self.next()?;
@@ -151,7 +156,7 @@ impl<'i, 's> End<'i, 's> {
     }
 }
 
-/// Two ends of a fabric.
+/// The two ends on a fabric.
 struct Ends<'i, 's> {
     fabric: &'i Fabric,
     active: End<'i, 's>,
@@ -169,7 +174,7 @@ impl Ends<'_, '_> {
         }
     }
 
-    /// Connects two endpoints, as far as the passive side has not looked whether they are.
+    /// Connects two endpoints; the passive side has not yet dequeued the event.
     fn connect(&self, pair: usize) -> Found {
         let Self {
             fabric,
@@ -192,7 +197,7 @@ impl Ends<'_, '_> {
 }
 
 impl Runner {
-    /// CNE-03, DTO-13, LMF-02, RMB-23, RMF-02, CNW-05, EVW-10, IAC-02.
+    /// Runs the situations of CNE-03, DTO-13, LMF-02, RMB-23, RMF-02, CNW-05, EVW-10 and IAC-02.
     pub(super) fn moments(&mut self) -> Outcome {
         let fabric = Fabric::new(FabricOptions::default());
         let mut stores = [Box::new(Slots::new()), Box::new(Slots::new())];
@@ -234,8 +239,9 @@ fn meet<'s>(fabric: &Fabric, a: &Adapter<'s>, b: &Adapter<'s>) -> Found {
     ends_while_waited_for(&ends)
 }
 
-/// A connection is established, and a message on it taken in, before the consumer has looked for either: the connection comes first, behind what had
-/// come on another endpoint.
+/// Checks that ESTABLISHED precedes a message of its connection if both arrive before a dequeue.
+///
+/// It follows an earlier event of another endpoint.
 fn established_goes_first(ends: &Ends<'_, '_>) -> Found {
     let Ends {
         active, passive, ..
@@ -261,7 +267,7 @@ fn established_goes_first(ends: &Ends<'_, '_>) -> Found {
     ends.connect(1)?;
     send(1)?;
     ends.fabric.run_until_idle(PATIENCE);
-    // Takes in what has completed, and hands nothing out.
+    // Polls completions, and returns no event.
     passive.ia.evd_resize(passive.evd, 20)?;
     passive.ia.evd_post_se(passive.evd, 99)?;
     ends.settle();
@@ -273,7 +279,7 @@ fn established_goes_first(ends: &Ends<'_, '_>) -> Found {
     active.take(1)
 }
 
-/// A page moves whole, by a write and back by a read.
+/// Transfers a whole page by a write, and back by a read.
 fn long_transfers(ends: &Ends<'_, '_>) -> Found {
     let Ends {
         active, passive, ..
@@ -297,7 +303,7 @@ fn long_transfers(ends: &Ends<'_, '_>) -> Found {
     Ok(())
 }
 
-/// A region can be freed as soon as the last bind of it is undone, polled or not.
+/// Frees a region as soon as its last bind is undone, polled or not.
 fn bound_and_not_polled(end: &End<'_, '_>, ends: &Ends<'_, '_>) -> Found {
     let (ia, ep) = (end.ia, end.endpoints[0]);
     let lent = ia.lmr_create(&LmrRequest {
@@ -323,7 +329,9 @@ fn bound_and_not_polled(end: &End<'_, '_>, ends: &Ends<'_, '_>) -> Found {
     Ok(ia.rmr_free(rmr)?)
 }
 
-/// The device declines binds, of a remote region with another bind under way and of one without: nothing holds the region that they would have been of.
+/// Lets the device refuse binds, and checks that nothing holds their region.
+///
+/// One window has another bind pending, the other has none.
 fn declined_binds(ends: &Ends<'_, '_>) -> Found {
     let end = &ends.active;
     let (ia, ep) = (end.ia, end.endpoints[0]);
@@ -349,14 +357,14 @@ fn declined_binds(ends: &Ends<'_, '_>) -> Found {
     }
     ia.lmr_free(lent.lmr)?;
     ends.settle();
-    // The one that was under way is done, and nothing else.
+    // Only the pending bind completes.
     end.take(6)?;
     demand_refused(ErrorKind::QueueEmpty, ia.evd_dequeue(end.evd))?;
     ia.rmr_free(busy)?;
     Ok(ia.rmr_free(idle)?)
 }
 
-/// Objects go while somebody waits for what they would tell.
+/// Ends objects while waits for their events are pending.
 fn ends_while_waited_for(ends: &Ends<'_, '_>) -> Found {
     let (end, waker) = (&ends.passive, Waker::noop());
     let ia = end.ia;
@@ -376,7 +384,7 @@ fn ends_while_waited_for(ends: &Ends<'_, '_>) -> Found {
     demand(over == Poll::Ready(true))?;
     drop(forgotten);
 
-    // A bind is under way, a completion waits, and two wait for others when the adapter goes.
+    // The adapter closes with a bind pending, a completion queued, and two waits for other events.
     let rmr = ia.rmr_create(end.pz)?;
     ia.post_recv(end.endpoints[0], &[end.piece(0, 8)], 20, NO_FLAGS)?;
     let bound = ia.rmr_bind(
@@ -389,7 +397,7 @@ fn ends_while_waited_for(ends: &Ends<'_, '_>) -> Found {
     );
     demand(bound.is_ok())?;
     ends.settle();
-    // Takes in what has completed.
+    // Polls completions.
     ia.evd_resize(end.evd, 18)?;
     let again = ia.rmr_bind(
         rmr,
@@ -419,8 +427,11 @@ fn ends_while_waited_for(ends: &Ends<'_, '_>) -> Found {
 }
 
 impl Runner {
-    /// An adapter in storage in which one was that nobody closed: nothing of that is left. Done once, since what the other had of the host's is never
-    /// given back.
+    /// Opens an adapter in storage whose previous adapter was never closed.
+    ///
+    /// Nothing of that adapter is left.
+    ///
+    /// Runs once, because the host resources of the previous adapter are never freed.
     ///
     /// Spec: GEN-06, GEN-15
     fn given_up(&mut self) -> Outcome {
@@ -446,7 +457,8 @@ fn give_up() -> Found {
     for handle in left {
         demand_refused(ErrorKind::InvalidHandle, ia.get_handle_type(handle))?;
     }
-    // All the room is there: of events but for those of the asynchronous dispatcher, of posts, of regions and of endpoints.
+    // All storage is free: events except the asynchronous dispatcher's, records, regions,
+    // endpoints.
     let pz = ia.pz_create()?;
     let evd = ia.evd_create(44, None, EvdFlags::SOFTWARE)?;
     let srq = ia.srq_create(pz, &shared(48))?;
@@ -466,7 +478,9 @@ fn give_up() -> Found {
     closed.map_err(|refused| Wrong::Refused(refused.error))
 }
 
-/// Has one of everything on an adapter, with work under way and a request that nobody has answered, and gives the adapter up. Says what was on it.
+/// Creates one of each object on an adapter, with pending work, and abandons the adapter.
+///
+/// One connection request is left unanswered. Returns the handles of the objects.
 fn use_and_leave<'s>(
     fabric: &Fabric,
     storage: &'s mut Slots,

@@ -9,7 +9,7 @@ use super::{Outcome, Runner};
 use crate::op::{Pick, PostOp, Remote, Segment, Side};
 use crate::world::{Key, Piece, Receive, RemoteContext, Request, Work};
 
-/// Flags to post with: mostly none, rarely illegal ones.
+/// Chooses flags: mostly none, rarely illegal ones.
 pub(super) fn flags(choice: u8) -> CompletionFlags {
     CompletionFlags::from_bits_retain(match choice {
         0..=143 => 0,
@@ -95,7 +95,7 @@ impl Runner {
         }
     }
 
-    /// The context and address that a remote range choice means.
+    /// Returns the context and address of a remote range choice.
     pub(super) fn remote(&self, side: Side, ep: Option<Key>, remote: &Remote) -> (u32, u64) {
         let peer = ep.and_then(|key| self.world.eps.get(&key)?.peer);
         let far = peer
@@ -118,7 +118,7 @@ impl Runner {
         }
     }
 
-    /// Without a read depth, what an RDMA Read comes to is the provider's matter (EPB-05, EPC-10).
+    /// Returns true without a read depth: the provider then defines RDMA Reads (EPB-05, EPC-10).
     pub(super) fn has_no_depth(&self, key: Option<Key>) -> bool {
         let connected = key.and_then(|key| self.world.eps.get(&key));
         let peer = connected.and_then(|ep| self.world.eps.get(&ep.peer?));
@@ -231,7 +231,7 @@ impl Runner {
         }
     }
 
-    /// If the outcome would depend on what another endpoint does at the same time, that is done first.
+    /// Runs the fabric until it is idle if the outcome would depend on concurrent work.
     pub(super) fn rest_if_racing(&mut self, key: Option<Key>, request: &Request) -> Outcome {
         if !self.is_exact() || self.world.is_at_rest() {
             return Ok(());
@@ -338,7 +338,7 @@ impl Runner {
             lmr: self.world.lmr_key(side, piece.context).unwrap_or_default(),
         });
         if let Some(context) = &context {
-            // RMB-11, RMB-21: a value that no peer can know from before.
+            // RMB-11, RMB-21: a new value that no peer knows.
             self.expect(
                 !self.world.was_remote_context(side, context.number),
                 "a new remote context (RMB-11)",
@@ -355,7 +355,9 @@ impl Runner {
     }
 }
 
-/// The segment of every other post that has one only: such a post is tried the way of callers with segments in a form of their own.
+/// Returns the only segment of every other post that has one segment.
+///
+/// Such a post first uses `try_post_*`.
 fn alone(list: &[LmrTriplet], post: u64) -> Option<&LmrTriplet> {
     match list {
         [only] if post.is_multiple_of(2) => Some(only),

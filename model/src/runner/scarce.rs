@@ -1,4 +1,4 @@
-//! A device that has no room for one call, whichever: what is refused for that leaves nothing behind, and is done when it is asked for again.
+//! Device that refuses one allocation: the refused call has no effect, and its repetition succeeds.
 
 use std::cell::Cell;
 
@@ -13,20 +13,20 @@ use super::cramped::{Adapter, Found, Lock, Wrong, demand, shared};
 use super::moments::pages;
 use super::{Outcome, Runner};
 
-/// Of each there is in the storage.
+/// Limits of the storage.
 const ENDPOINTS: usize = 4;
 const DISPATCHERS: usize = 8;
 const EVENTS: usize = 38;
 const POSTS: usize = 18;
-/// Events of the asynchronous dispatcher.
+/// Length of the asynchronous dispatcher's queue.
 const ASYNC_EVENTS: i32 = 2;
 
-/// Room for little more than what is made.
+/// Storage with little more room than the objects need.
 type Scant = IaStorage<MockBackend, Lock, ENDPOINTS, DISPATCHERS, 1, 1, EVENTS, POSTS>;
 
-/// More calls than the device gets.
+/// Number of device calls to refuse in turn; more than the device gets.
 const CALLS: u32 = 64;
-/// So many of them at least may be refused.
+/// Minimum number of refused calls.
 const REFUSED: u32 = 16;
 
 const ATTRIBUTES: EpAttributes = EpAttributes {
@@ -37,7 +37,7 @@ const ATTRIBUTES: EpAttributes = EpAttributes {
     ..EpAttributes::DEFAULT
 };
 
-/// Counts what is refused.
+/// Counts refusals.
 struct Patience(Cell<u32>);
 
 impl Patience {
@@ -45,7 +45,7 @@ impl Patience {
         self.0.set(self.0.get() + 1);
     }
 
-    /// Asks once more if there was no room.
+    /// Repeats a call that was refused for lack of resources.
     fn ask<T>(&self, call: impl Fn() -> Result<T>) -> core::result::Result<T, Wrong> {
         match call() {
             Err(error) if error.kind() == ErrorKind::InsufficientResources => {
@@ -58,10 +58,12 @@ impl Patience {
 }
 
 impl Runner {
-    /// GEN-06, EVC-04, EVZ-03, EPC-08, EPM-05, SRQC-05, SRQZ-03, IAC-03.
+    /// Checks refusals by the device.
+    ///
+    /// Covers GEN-06, EVC-04, EVZ-03, EPC-08, EPM-05, SRC-06, SRZ-04 and IAC-03.
     pub(super) fn scarce(&mut self) -> Outcome {
         let mut refused = 0;
-        // Of two adapters: the compiler takes the storage of one that could not be opened for lent.
+        // Storage for two adapters: for the compiler, storage stays lent after a failed open.
         let (mut storage, mut other) = (Box::new(Scant::new()), Box::new(Scant::new()));
         for nth in 0..CALLS {
             let patience = Patience(Cell::new(0));
@@ -98,7 +100,7 @@ impl Runner {
     }
 }
 
-/// Makes, changes and frees one of everything, and then looks that nothing of it is left in the storage.
+/// Creates, changes and frees one of each object, then checks that the storage is empty.
 fn make_all(ia: &Adapter<'_>, patience: &Patience) -> Found {
     let bare = ia.ep_create(None, None, None, None, None)?;
     let held = ia.ep_recv_query(bare)?;
@@ -108,7 +110,7 @@ fn make_all(ia: &Adapter<'_>, patience: &Patience) -> Found {
     let cno = patience.ask(|| ia.cno_create(None))?;
     let evd = |length, flags| patience.ask(|| ia.evd_create(length, Some(cno), flags));
     let requests = evd(6, EvdFlags::DTO | EvdFlags::RMR_BIND)?;
-    // As long as it takes: for a longer shared queue both have to become longer.
+    // Just long enough: a longer shared receive queue requires both to grow.
     let receives = evd(4, EvdFlags::DTO)?;
     let others = evd(2, EvdFlags::DTO)?;
     let connections = evd(2, EvdFlags::CONNECTION | EvdFlags::CR)?;
@@ -134,7 +136,7 @@ fn make_all(ia: &Adapter<'_>, patience: &Patience) -> Found {
         srq_soft_hw: 1,
         ..ATTRIBUTES
     };
-    // Two that take from the shared queue, whose completions go to different dispatchers.
+    // Two endpoints of the shared receive queue, whose completions go to different dispatchers.
     let taker = |evd| {
         patience.ask(|| {
             let receive = Some(evd);
@@ -175,8 +177,10 @@ fn make_all(ia: &Adapter<'_>, patience: &Patience) -> Found {
     fill(ia, patience)
 }
 
-/// All the room is there: of events but for those of the asynchronous dispatcher, of dispatchers but for that one, of
-/// notification objects, of posts, of remote regions and of endpoints.
+/// Checks that all storage is free.
+///
+/// That is events and dispatchers except the asynchronous dispatcher's, notification objects,
+/// records, remote regions and endpoints.
 fn fill(ia: &Adapter<'_>, patience: &Patience) -> Found {
     let software = |length| patience.ask(|| ia.evd_create(length, None, EvdFlags::SOFTWARE));
     let pz = patience.ask(|| ia.pz_create())?;

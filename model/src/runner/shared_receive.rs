@@ -8,7 +8,7 @@ use super::{Outcome, Runner};
 use crate::op::{SharedReceiveOp, Side};
 use crate::world::Receive;
 
-/// Small numbers, and some that are not legal.
+/// Chooses a size: small numbers, and some illegal ones.
 fn size(choice: i8, usual: i32) -> i32 {
     match choice {
         1..=96 => 1 + i32::from(choice) % usual,
@@ -98,7 +98,7 @@ impl Runner {
                 if self.judge(&verdict, outcome)?.is_some() {
                     let actual = self.with(side, |ia| ia.srq_query(id, SrqFields::all()));
                     let actual = actual.map_or(0, |param| param.max_recv_dtos);
-                    // SRZ-03: it need not shrink.
+                    // SRZ-03: shrinking is optional.
                     self.expect(
                         actual >= length,
                         "at least what was asked for (SRZ-01)",

@@ -1,4 +1,4 @@
-//! Waits: polled once, and until something comes or the time is up.
+//! Waits: polled once, or until an event comes or the time is up.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -19,15 +19,15 @@ use crate::expect::Verdict;
 use crate::op::{Pick, Side};
 use crate::world::{Config, Evd, Key};
 
-/// Limits of waits that go by the host's clock.
+/// Limits of waits on the host's clock.
 const HOSTS_CLOCK: RangeInclusive<u8> = 192..=207;
-/// The wakers that a notification object keeps, and some more.
+/// Number of waits, more than the wakers that a notification object keeps.
 const MOST_WAITS: u8 = 12;
 
-/// How long a dispatcher shall be while somebody waits.
+/// Requested length of a dispatcher during a wait.
 const LENGTH_MEANWHILE: usize = 5;
 
-/// What a call made while a wait lasts gave.
+/// Results of a call made during a wait, and of the wait's polls.
 #[derive(Debug)]
 struct Meanwhile {
     first: Poll<Result<Waited>>,
@@ -37,7 +37,7 @@ struct Meanwhile {
 }
 
 impl Runner {
-    /// Until when a wait lasts: it is a poll, or takes some time, or as long as there is anything left to happen.
+    /// Returns the deadline of a wait: now, in some time, or none.
     fn deadline(&self, limit: u8) -> Option<Instant> {
         let now = self.fabric.now().as_micros();
         match limit {
@@ -47,7 +47,7 @@ impl Runner {
         }
     }
 
-    /// Waits on the clock of the host, in which nothing happens on the fabric.
+    /// Returns a wait on the host's clock, during which the fabric makes no progress.
     fn thread_wait(limit: u8) -> ThreadWait {
         match limit % 3 {
             0 => ThreadWait::default(),
@@ -56,24 +56,24 @@ impl Runner {
         }
     }
 
-    /// Whether a wait without an end might outlast an attempt to connect, which is for other operations.
+    /// Returns true if a wait without deadline may outlast an attempt; other operations cover that.
     fn outlasts_attempts(&self, deadline: Option<Instant>) -> bool {
         deadline.is_none() && self.is_exact() && self.world.has_finite_attempts()
     }
 
-    /// Whether only some of the completions of a dispatcher wake who waits (EVW-11).
+    /// Returns true if only some completions of a dispatcher wake a waiter (EVW-11).
     fn is_selective(&self, key: Option<Key>) -> bool {
         key.and_then(|key| self.world.config_of(key))
             .is_some_and(|config| config != Config::Threshold)
     }
 
-    /// Events that are certainly queued, and those that may be.
+    /// Returns the numbers of events that are certainly queued, and of those that may be.
     fn queued(&self, key: Option<Key>) -> (usize, usize) {
         key.and_then(|key| self.world.evds.get(&key))
             .map_or((0, 0), Evd::bounds)
     }
 
-    /// The fabric went on while somebody waited.
+    /// Records that the fabric made progress during a wait.
     fn time_went_on(&mut self) {
         if self.is_exact() {
             self.world.advance();
@@ -81,7 +81,7 @@ impl Runner {
         }
     }
 
-    /// A wait that lasts until it has what it waits for, its time is up, or nothing is left to happen (EVW-01 to EVW-14).
+    /// Waits until the threshold, the deadline or an idle fabric (EVW-01 to EVW-14).
     pub(super) fn evd_wait_until(
         &mut self,
         side: Side,
@@ -140,7 +140,7 @@ impl Runner {
         }
     }
 
-    /// A wait returned an event (EVW-07).
+    /// Checks the event that a wait returned (EVW-07).
     fn came(&mut self, side: Side, key: Option<Key>, least: usize, waited: Waited) -> Outcome {
         let most = self.queued(key).1;
         let more = usize::try_from(waited.more).unwrap_or(usize::MAX);
@@ -152,7 +152,7 @@ impl Runner {
         self.see(side, key, Ok(waited.event)).map(drop)
     }
 
-    /// What is there at once, if anything can be told without a wait.
+    /// Checks `evd_wait_now`, which returns only if it needs no wait.
     pub(super) fn evd_wait_now(&mut self, side: Side, evd: Pick, threshold: i32) -> Outcome {
         let key = self.pick(side, HandleKind::Evd, evd);
         let id = self.evd_id(key);
@@ -166,7 +166,9 @@ impl Runner {
         }
     }
 
-    /// What others are refused while somebody waits, and what ends the wait (EVW-02, EVW-03, EVU-02, EVF-02, EVZ-01).
+    /// Makes a call during a wait (EVW-02, EVW-03, EVU-02, EVF-02, EVZ-01).
+    ///
+    /// Some calls are refused, some end the wait.
     pub(super) fn evd_wait_meanwhile(
         &mut self,
         side: Side,
@@ -190,7 +192,7 @@ impl Runner {
                 4 => ia.evd_set_unwaitable(id),
                 _ => Err(Error::queue_empty()),
             };
-            // What was ready is over.
+            // A wait that was ready has ended.
             let mut poll = || match first {
                 Poll::Pending => wait.poll(Waker::noop()),
                 Poll::Ready(_) => Poll::Pending,
@@ -217,7 +219,7 @@ impl Runner {
         let state = Verdict::refused(ErrorKind::InvalidState, None);
         let second = match call {
             0 | 1 => self.judge(&busy, meanwhile.call).map(|_| None)?,
-            // EVZ-01: shorter than what somebody waits for.
+            // EVZ-01: shorter than the threshold of the wait.
             2 if least > LENGTH_MEANWHILE => self.judge(&state, meanwhile.call).map(|_| None)?,
             2 => {
                 let length = i32::try_from(LENGTH_MEANWHILE).unwrap_or(i32::MAX);
@@ -252,7 +254,9 @@ impl Runner {
         )
     }
 
-    /// Several wait; one notification ends one wait, and is passed on if that is given up (CNW-03, CNW-06, CNF-01).
+    /// Checks several concurrent waits (CNW-03, CNW-06, CNF-01).
+    ///
+    /// One notification ends one wait, and passes on to the next if that wait is dropped.
     pub(super) fn cno_waits(&mut self, side: Side, cno: Pick, waits: u8) -> Outcome {
         let key = self.pick(side, HandleKind::Cno, cno);
         let id = self.cno_id(key);
@@ -270,7 +274,7 @@ impl Runner {
         let outcome = self.with(side, |ia| {
             let waits: Result<Vec<_>> = (0..count).map(|_| ia.cno_wait(id)).collect();
             let mut waits = waits?;
-            // Twice, the second time with another waker.
+            // Polled twice with the same waker.
             let mut ready = Vec::new();
             for _ in 0..2 {
                 waits.retain_mut(|wait| match wait.poll(Waker::noop()) {
@@ -283,7 +287,7 @@ impl Runner {
             }
             let freed = ia.cno_free(id);
             let posted = software.map(|_| ia.evd_post_se(evd, 0));
-            // The one that was woken leaves, whoever that is.
+            // The last wait is dropped, woken or not.
             waits.pop();
             let left = waits.len();
             let mut woken = 0;
@@ -321,13 +325,15 @@ impl Runner {
             woken,
         )?;
         if let Some(cno) = key.and_then(|key| self.world.cnos.get_mut(&key)) {
-            // Where nobody was left the next one who waits gets it.
+            // Without a remaining wait the next one gets the notification.
             cno.triggered = fired && left == 0;
         }
         Ok(())
     }
 
-    /// What a wait on a notification object tells is a dispatcher that there is, and nothing only if none is attached (CNW-03, CNW-05).
+    /// Checks the dispatcher that a wait on a notification object returns (CNW-03, CNW-05).
+    ///
+    /// It exists, or is `None` only if no dispatcher is attached.
     fn check_hint(
         &self,
         side: Side,
@@ -346,7 +352,7 @@ impl Runner {
         self.expect(good, "a dispatcher that there is (CNW-03)", hint)
     }
 
-    /// The same on a notification object (CNW-01 to CNW-07).
+    /// Waits on a notification object until a notification or the deadline (CNW-01 to CNW-07).
     pub(super) fn cno_wait_until(&mut self, side: Side, cno: Pick, limit: u8) -> Outcome {
         let deadline = self.deadline(limit);
         if self.outlasts_attempts(deadline) {
@@ -396,7 +402,7 @@ impl Runner {
         }
     }
 
-    /// One poll of a wait, then its end (EVW-01 to EVW-08, EVW-11).
+    /// Polls a wait once, then ends it (EVW-01 to EVW-08, EVW-11).
     pub(super) fn evd_wait(&mut self, side: Side, evd: Pick, threshold: i32) -> Outcome {
         let key = self.pick(side, HandleKind::Evd, evd);
         let id = self.evd_id(key);
@@ -444,7 +450,7 @@ impl Runner {
             Wait::Expired(queued) => {
                 self.judge(&verdict, Ok(()))?;
                 let queued = usize::try_from(queued).unwrap_or(usize::MAX);
-                // On a dispatcher that notifies selectively, quiet events do not wake (EVW-11).
+                // On a selective dispatcher, quiet events do not wake (EVW-11).
                 self.expect(
                     queued <= most && (selective || sure < threshold),
                     format_args!(
@@ -457,7 +463,7 @@ impl Runner {
         Ok(())
     }
 
-    /// One poll of a wait on a notification object (CNW-01 to CNW-03).
+    /// Polls a wait on a notification object once (CNW-01 to CNW-03).
     pub(super) fn cno_wait(&mut self, side: Side, cno: Pick) -> Outcome {
         let key = self.pick(side, HandleKind::Cno, cno);
         let id = self.cno_id(key);
@@ -474,7 +480,7 @@ impl Runner {
         let (triggered, touched) = (cno.triggered, cno.touched);
         let ready = polled.is_ready();
         if ready {
-            // A second event before the wait gives no second trigger; events that come later do.
+            // A second event before the wait adds no trigger; later events do.
             cno.triggered = false;
         }
         self.expect(
@@ -489,7 +495,7 @@ impl Runner {
     }
 }
 
-/// Polls a wait as an executor does; its text names the object.
+/// Polls a wait as an executor does; checks that its debug text names the object.
 fn poll_future<W: Future + Unpin + fmt::Debug>(wait: &mut W) -> Poll<W::Output> {
     let text = format!("{wait:?}");
     assert!(text.contains('#') && text.contains("Wait"), "{text}");

@@ -1,11 +1,11 @@
-//! Operations of scenarios, with what most of them do not care about left out. Where no side is named it is the first.
+//! Constructors of operations with defaults; the first side unless the name says otherwise.
 
 use crate::op::{
     AdapterOp, Batched, ConnectionOp, EndpointOp, EventOp, FabricOp, MemoryOp, Op, Pick, PostOp,
     Remote, Segment, SharedReceiveOp, Side,
 };
 
-/// The handles of what the prologues make (see `Prologue::Pair`).
+/// Handles of the prologues' objects (see `Prologue::Pair`).
 pub(super) const FIRST: Pick = Pick::Live(0);
 pub(super) const SECOND: Pick = Pick::Live(1);
 pub(super) const THIRD: Pick = Pick::Live(2);
@@ -15,7 +15,7 @@ pub(super) const RECEIVES: Pick = Pick::Live(2);
 pub(super) const CONNECTIONS: Pick = Pick::Live(3);
 pub(super) const SOFTWARE: Pick = Pick::Live(4);
 
-/// Each way in which a handle can be bad.
+/// The ways in which a handle can be bad.
 pub(super) const BAD: [Pick; 4] = [
     Pick::Dead(0),
     Pick::Foreign(0),
@@ -53,7 +53,7 @@ pub(super) const fn shared(op: SharedReceiveOp) -> Op {
     Op::SharedReceive(Side::A, op)
 }
 
-/// The same call on the second adapter.
+/// Returns the same call on the second adapter.
 pub(super) fn there(op: Op) -> Op {
     match op {
         Op::Memory(_, op) => Op::Memory(Side::B, op),
@@ -75,7 +75,7 @@ pub(super) const fn piece(region: Pick, offset: u8, length: u8) -> Segment {
     }
 }
 
-/// The region that the second newest context is of, at an offset.
+/// Returns the start of the range of a remote context, counted from the newest.
 pub(super) const fn remote(context: u8) -> Remote {
     Remote {
         context,
@@ -137,7 +137,7 @@ pub(super) fn batched(operation: u8, segments: &[Segment], remote: Remote) -> Ba
     }
 }
 
-/// A dispatcher of `flags` (see the runner) with ten places.
+/// Creates a dispatcher with `flags` (see the runner) and ten slots.
 pub(super) const fn evd(flags: u8, cno: Option<Pick>) -> Op {
     event(EventOp::EvdCreate {
         length: 9,
@@ -146,7 +146,7 @@ pub(super) const fn evd(flags: u8, cno: Option<Pick>) -> Op {
     })
 }
 
-/// An endpoint on the dispatchers of the prologue.
+/// Creates an endpoint on the prologue's dispatchers.
 pub(super) const fn ep(shape: u8) -> Op {
     endpoint(EndpointOp::Create {
         pz: Some(FIRST),
@@ -157,7 +157,7 @@ pub(super) const fn ep(shape: u8) -> Op {
     })
 }
 
-/// A connection request from the first side to the qualifier of this number.
+/// Requests a connection from the first side to the qualifier of this number.
 pub(super) const fn connect(ep: Pick, qualifier: u8) -> Op {
     connection(ConnectionOp::Connect {
         ep,
@@ -179,7 +179,7 @@ pub(super) const fn accept(cr: Pick, ep: Option<Pick>) -> Op {
     )
 }
 
-/// Everything comes to rest, and everybody takes their events.
+/// Runs the fabric until it is idle, and drains the dispatchers of both sides.
 pub(super) fn rest() -> [Op; 3] {
     let drain = event(EventOp::Drain);
     [SETTLE, drain.clone(), there(drain)]

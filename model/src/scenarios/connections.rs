@@ -1,4 +1,4 @@
-//! Endpoints before and after a connection, service points, requests.
+//! Scenarios of endpoint states, service points and connection requests.
 
 use super::builders::*;
 use super::run;
@@ -54,7 +54,7 @@ const fn reset(ep: Pick) -> Op {
     endpoint(EndpointOp::Reset { ep })
 }
 
-/// Made with every shape, with and without zone and dispatchers.
+/// Creates endpoints of every shape, with and without zone and dispatchers.
 fn endpoints() -> Vec<Op> {
     let mut ops = Vec::new();
     for shape in (160..=255).step_by(4).chain([173, 174, 175]) {
@@ -77,14 +77,14 @@ fn endpoints() -> Vec<Op> {
     ops
 }
 
-/// Every field alone and all together, in states where that is possible and where it is not.
+/// Modifies each field and all together, in every kind of state.
 fn modified() -> Vec<Op> {
     let mut ops = vec![ep(0), ep(255)];
     for bit in 0..32 {
         ops.push(modify(THIRD, 1 << bit, 244));
     }
     ops.push(query(THIRD));
-    // All attributes, and the shapes that are not legal.
+    // All attributes, including illegal shapes.
     for shape in (160..=255).step_by(4) {
         ops.push(modify(THIRD, 0x7FFF_F000, shape));
     }
@@ -127,7 +127,7 @@ fn modified() -> Vec<Op> {
         modify(Pick::Live(4), 0x3_0000, 176),
         query(Pick::Live(4)),
     ]);
-    // With an endpoint of its own of a shared queue.
+    // An endpoint with a shared receive queue.
     ops.extend([
         shared(crate::op::SharedReceiveOp::Create {
             pz: FIRST,
@@ -202,7 +202,7 @@ fn refused() -> Vec<Op> {
         create(FIRST, CONNECTIONS, REQUESTS, CONNECTIONS),
         create(FIRST, RECEIVES, SOFTWARE, CONNECTIONS),
         create(FIRST, RECEIVES, REQUESTS, RECEIVES),
-        // Streams that wake differently do not share a dispatcher.
+        // Streams with different wake-up conditions cannot share a dispatcher.
         ep(176),
         ep(184),
         ep(192),
@@ -293,7 +293,7 @@ fn connections_refused() -> Vec<Op> {
             accept(bad, Some(FIRST)),
         ]);
     }
-    // Time, private data, an address that nobody has, an endpoint that is connected.
+    // Timeouts, private data, an unknown address, a connected endpoint.
     for (timeout, private_data, address) in [
         (248, 0, 0),
         (252, 0, 0),
@@ -335,7 +335,7 @@ fn connections_refused() -> Vec<Op> {
     ops
 }
 
-/// Requests that are accepted with one endpoint and another, rejected, handed on, and left.
+/// Accepts requests with various endpoints, rejects them, hands them off, and leaves some open.
 fn requests() -> Vec<Op> {
     let cr = |op| there(connection(op));
     let ask = |unknown_mask| {
@@ -386,7 +386,7 @@ fn requests() -> Vec<Op> {
     ops.extend([query(SECOND), send(SECOND, &[]), disconnect(SECOND, true)]);
     ops.extend(rest());
     ops.extend([reset(SECOND), there(reset(SECOND))]);
-    // One that is left when the dispatcher of its service point, and the adapter, go.
+    // A request left open when its service point's dispatcher, and the adapter, go.
     ops.extend([
         there(evd(3, None)),
         cr(ConnectionOp::PspCreate {
@@ -406,7 +406,7 @@ fn requests() -> Vec<Op> {
     ops
 }
 
-/// Service points for one request, with an endpoint of the consumer and without.
+/// Creates reserved service points, with an endpoint of the consumer and without.
 fn reserved() -> Vec<Op> {
     let rsp = |op| there(connection(op));
     let create = |qualifier, ep| {
@@ -459,7 +459,7 @@ fn reserved() -> Vec<Op> {
     ops.extend([disconnect(SECOND, false), SETTLE]);
     ops.extend(rest());
     ops.extend([reset(SECOND), there(reset(SECOND))]);
-    // With an endpoint of the provider: accepted, rejected, handed on, freed.
+    // With an endpoint of the provider: accepted, rejected, handed off, freed.
     for round in 0..3 {
         ops.extend([
             create(1, None),
@@ -500,7 +500,7 @@ fn reserved() -> Vec<Op> {
     ops
 }
 
-/// Service points whose requests bring an endpoint of the provider.
+/// Creates service points whose requests bring a provider-made endpoint.
 fn by_provider() -> Vec<Op> {
     let psp = |op| there(connection(op));
     let mut ops = vec![
@@ -556,7 +556,7 @@ fn by_provider() -> Vec<Op> {
     ops
 }
 
-/// Attempts whose time runs out, before and after an answer.
+/// Lets attempts time out, before and after an answer.
 fn time_outs() -> Vec<Op> {
     let mut ops = vec![ep(0), ep(0)];
     ops.extend([
@@ -586,7 +586,7 @@ fn time_outs() -> Vec<Op> {
     ops
 }
 
-/// What endpoints refuse in each state.
+/// Makes calls that endpoints refuse in each state.
 fn states() -> Vec<Op> {
     let everything = |ep| {
         [
@@ -619,7 +619,7 @@ fn states() -> Vec<Op> {
     ops.extend(rest());
     ops.extend(everything(SECOND));
     ops.extend(rest());
-    // Freed while connected, with everything under way.
+    // Freed while connected, with all kinds of work in progress.
     ops.extend([
         receive(FIRST, &[piece(FIRST, 0, 8)]),
         write(FIRST, &[piece(FIRST, 0, 8)], remote(0)),
@@ -631,7 +631,7 @@ fn states() -> Vec<Op> {
     ops
 }
 
-/// Connections to where another one goes.
+/// Duplicates connections with `ep_dup_connect`.
 fn duplicates() -> Vec<Op> {
     let duplicate = |ep, model, timeout| {
         connection(ConnectionOp::DupConnect {
@@ -660,7 +660,9 @@ fn duplicates() -> Vec<Op> {
     ops
 }
 
-/// An endpoint connected to another one of its adapter, which writes and reads its own memory: onto itself, and ahead of itself.
+/// Connects an endpoint to another one of its adapter, and transfers within the same memory.
+///
+/// The ranges are the same, or the target lies ahead of the source.
 fn to_oneself() -> Vec<Op> {
     let mut ops = vec![
         ep(0),
@@ -696,7 +698,7 @@ fn to_oneself() -> Vec<Op> {
     ops
 }
 
-/// Completions of two endpoints and other events wait on one dispatcher, and one of the endpoints is reset or freed.
+/// Resets or frees one of two endpoints whose completions share a dispatcher with other events.
 fn reset_among_others() -> Vec<Op> {
     let all = Pick::Live(5);
     let software = |pointer| event(EventOp::EvdPostSe { evd: all, pointer });

@@ -1,13 +1,13 @@
-//! Dispatchers, notification objects, waits.
+//! Scenarios of dispatchers, notification objects and waits.
 
 use super::builders::*;
 use super::run;
 use crate::op::{ConnectionOp, EndpointOp, EventOp, Op, Pick, Side};
 use crate::{Input, Prologue};
 
-/// Until when waits last: a poll, for some time, as long as anything happens.
+/// Limits of waits: a poll, some time, as long as anything happens.
 const LIMITS: [u8; 3] = [0, 100, 255];
-/// The same by the host's clock, in each way of sleeping.
+/// Limits of waits on the host's clock, one for each kind of sleep.
 const HOSTS_CLOCK: [u8; 4] = [192, 193, 194, 195];
 
 pub(super) fn all() -> Vec<(&'static str, Input)> {
@@ -58,7 +58,7 @@ fn query(evd: Pick) -> Op {
     })
 }
 
-/// Made, asked, made longer and shorter with and without events in them, switched on and off, freed.
+/// Creates, queries, resizes, enables, disables and frees dispatchers, with and without events.
 fn dispatchers() -> Vec<Op> {
     let mut ops = vec![
         evd(8, None),
@@ -110,7 +110,7 @@ fn dispatchers() -> Vec<Op> {
     ops
 }
 
-/// Handles that are none, lengths and streams that cannot be, dispatchers that are used.
+/// Uses bad handles, illegal lengths and streams, and frees dispatchers in use.
 fn refused() -> Vec<Op> {
     let mut ops = vec![evd(6, None), event(EventOp::EvdFree { evd: Pick::Live(5) })];
     for evd in BAD {
@@ -149,12 +149,12 @@ fn refused() -> Vec<Op> {
         evd: ASYNC,
         unknown_mask: true,
     }));
-    // More than there can be.
+    // More than the adapter has.
     ops.extend((0..8).map(|_| evd(6, None)));
     ops
 }
 
-/// Events that find no room: of software, of connections, requests for connections.
+/// Overflows dispatchers with software events, connection events and connection requests.
 fn full() -> Vec<Op> {
     let mut ops = vec![event(EventOp::EvdCreate {
         length: 16,
@@ -174,7 +174,7 @@ fn full() -> Vec<Op> {
             shape: 0,
         }));
     }
-    // A service point whose requests have none.
+    // A service point whose requests have no room.
     ops.push(there(connection(ConnectionOp::PspCreate {
         qualifier: 1,
         evd: one,
@@ -194,7 +194,7 @@ fn full() -> Vec<Op> {
     ops
 }
 
-/// Waits of every length for events of software and of connections.
+/// Waits for software and connection events, with every limit.
 fn waits() -> Vec<Op> {
     let mut ops = Vec::new();
     for threshold in [-1, 0, 1, 2, 5, 127] {
@@ -206,7 +206,7 @@ fn waits() -> Vec<Op> {
     ops.extend(wait_until(SOFTWARE, 1));
     ops.push(event(EventOp::EvdSetUnwaitable { evd: SOFTWARE }));
     ops.extend(wait_until(SOFTWARE, 1));
-    // An answer that comes while somebody waits for it, and one that never does.
+    // An answer that arrives during the wait, and one that never does.
     ops.push(connect(SECOND, 0));
     ops.extend(wait_until(CONNECTIONS, 1));
     ops.extend([
@@ -224,7 +224,7 @@ fn waits() -> Vec<Op> {
     ops
 }
 
-/// Waits for completions, which are there, come meanwhile, or do not come.
+/// Waits for completions that are present, arrive during the wait, or never arrive.
 fn transfers() -> Vec<Op> {
     let mut ops = Vec::new();
     for round in 0..4 {
@@ -241,7 +241,7 @@ fn transfers() -> Vec<Op> {
         ops.extend(wait_until(REQUESTS, if round < 2 { 1 } else { 2 }));
         ops.extend(wait_until(RECEIVES, 1).map(there));
     }
-    // The last one ends badly.
+    // The last write fails.
     ops.push(write(FIRST, &[piece(FIRST, 0, 8)], remote(255)));
     ops.extend(wait_until(REQUESTS, 1));
     ops.extend(wait_until(RECEIVES, 1).map(there));
@@ -250,7 +250,7 @@ fn transfers() -> Vec<Op> {
     ops
 }
 
-/// Endpoints whose receives wake only for what was solicited, or not at all.
+/// Creates endpoints whose receives wake only for solicited completions, or never.
 fn selective() -> Vec<Op> {
     let mut ops = Vec::new();
     for side in [Side::A, Side::B] {
@@ -301,7 +301,7 @@ fn selective() -> Vec<Op> {
     ops
 }
 
-/// Calls while somebody waits, on every dispatcher.
+/// Makes calls during a wait, on every dispatcher.
 fn meanwhile() -> Vec<Op> {
     let mut ops = vec![evd(6, None)];
     for evd in [SOFTWARE, Pick::Live(5), REQUESTS, CONNECTIONS, ASYNC] {
@@ -347,7 +347,7 @@ fn meanwhile() -> Vec<Op> {
     ops
 }
 
-/// Waits that sleep in earnest, for microseconds.
+/// Waits on the host's clock, for microseconds.
 fn clock() -> Vec<Op> {
     let mut ops = Vec::new();
     for limit in HOSTS_CLOCK.into_iter().chain(196..207) {
@@ -369,7 +369,7 @@ fn cno_wait(cno: Pick) -> impl Iterator<Item = Op> {
     [one].into_iter().chain(until)
 }
 
-/// Objects that dispatchers notify, one after the other and together.
+/// Notifies objects from one or several dispatchers.
 fn notification() -> Vec<Op> {
     let mut ops = vec![
         event(EventOp::CnoCreate),
@@ -405,7 +405,8 @@ fn notification() -> Vec<Op> {
         event(EventOp::EvdFree { evd: software }),
         event(EventOp::CnoFree { cno: FIRST }),
     ]);
-    // It goes with what it told, and leaves one that is attached as well.
+    // Frees a dispatcher after its notification, once as the last one and once with another
+    // attached.
     ops.push(evd(6, Some(SECOND)));
     ops.extend([
         post_se(software, 5),
@@ -436,7 +437,7 @@ fn notification() -> Vec<Op> {
     ops
 }
 
-/// Agents that are called, replaced before they are, and told that the adapter closes.
+/// Calls agents, replaces them before their call, and closes the adapter with some left.
 fn agents() -> Vec<Op> {
     let query = |cno| {
         event(EventOp::CnoQuery {
@@ -479,7 +480,7 @@ fn agents() -> Vec<Op> {
     ops
 }
 
-/// The consumer's value of every kind of object, and of none.
+/// Sets the consumer context of every kind of object, and of bad handles.
 fn contexts() -> Vec<Op> {
     let mut ops = vec![
         event(EventOp::CnoCreate),

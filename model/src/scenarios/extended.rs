@@ -1,4 +1,4 @@
-//! Posts beyond the interface: writes that tell the peer, and atomic operations.
+//! Scenarios of extended operations: writes with immediate data, and atomics.
 
 use backend_mock::Fault;
 
@@ -46,7 +46,7 @@ fn beyond(operation: u8, operand: u64, segments: &[Segment], remote: Remote, fla
     })
 }
 
-/// The region of the newest context but one, at so many bytes.
+/// Returns an offset in the region of the second newest context.
 const fn at(offset: u8, slack: u8) -> Remote {
     Remote {
         context: 1,
@@ -55,7 +55,9 @@ const fn at(offset: u8, slack: u8) -> Remote {
     }
 }
 
-/// Each with and without success events, in both directions, one behind the other; numbers that are exchanged and that are not.
+/// Posts each operation with and without success events, in both directions and in sequence.
+///
+/// The compared value matches in some and differs in others.
 fn extended() -> Vec<Op> {
     let mut ops = Vec::new();
     for flags in [0, 150, 200, 210, 225] {
@@ -74,7 +76,7 @@ fn extended() -> Vec<Op> {
         }
     }
     ops.extend([
-        // Nothing to write, several pieces, and a number that comes with what other transfers do.
+        // Nothing to write, several segments, and immediate data between other transfers.
         there(receive(FIRST, &[])),
         there(receive(FIRST, &[])),
         there(receive(FIRST, &[piece(SECOND, 64, 23)])),
@@ -96,7 +98,7 @@ fn extended() -> Vec<Op> {
     ops
 }
 
-/// Segments that are not what they should be, numbers that are too short or in no place for one, flags that there are not.
+/// Uses bad segments, values that are too short or misplaced, and undefined flags.
 fn refused() -> Vec<Op> {
     let four = [piece(FIRST, 0, 4); 4];
     let lists: [&[Segment]; 9] = [
@@ -141,7 +143,7 @@ fn refused() -> Vec<Op> {
     ops
 }
 
-/// More than fit the queue, suppressed and not, with events that are taken and that are not.
+/// Posts more than the queue holds, suppressed or not, and drains events or not.
 fn no_room() -> Vec<Op> {
     let mut ops = Vec::new();
     for flags in [0, 150] {
@@ -158,7 +160,7 @@ fn no_room() -> Vec<Op> {
     ops
 }
 
-/// What the peer's device denies ends the connection.
+/// Breaks the connection by operations that the peer's device refuses.
 fn denied() -> Vec<Op> {
     let mut ops = Vec::new();
     for (operation, context) in [(ADD, 255), (WRITE, 255), (SWAP, 255)] {
@@ -178,7 +180,7 @@ fn denied() -> Vec<Op> {
             beyond(ADD, 1, &[piece(FIRST, 0, 8)], at(0, 0), 0),
         ]);
         ops.extend(rest());
-        // Behind it everything is flushed.
+        // Later posts are flushed.
         ops.push(beyond(operation, 1, &[piece(FIRST, 0, 8)], at(0, 0), 0));
         ops.extend(rest());
         ops.extend([
@@ -194,7 +196,7 @@ fn denied() -> Vec<Op> {
     ops
 }
 
-/// A number for which there is no receive.
+/// Writes immediate data without a receive at the peer.
 fn no_buffer() -> Vec<Op> {
     let mut ops = Vec::new();
     for _ in 0..4 {
@@ -204,7 +206,7 @@ fn no_buffer() -> Vec<Op> {
     ops
 }
 
-/// The receiver can do nothing with the number, and gives the connection up.
+/// Writes immediate data to a shared receive queue; the receiver cannot use it and disconnects.
 fn shared() -> Vec<Op> {
     let mut ops = Vec::new();
     for _ in 0..3 {

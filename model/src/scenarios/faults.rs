@@ -1,4 +1,6 @@
-//! What goes wrong below: completions, notifications, links, devices. From the first effect on invariants are checked in these runs.
+//! Scenarios of faults in completions, notifications, links and devices.
+//!
+//! From a fault's first effect on, the runs check invariants.
 
 use backend_mock::{Fault, RemoteError};
 
@@ -141,7 +143,7 @@ pub(super) fn all() -> Vec<(&'static str, Input)> {
             "watermarks",
             with_faults(
                 Prologue::Shared,
-                // The model knows no limits.
+                // The oracle does not know the limits.
                 vec![Fault::RefusePost { adapter: 0, nth: 0 }],
                 watermarks(),
             ),
@@ -149,7 +151,7 @@ pub(super) fn all() -> Vec<(&'static str, Input)> {
     ]
 }
 
-/// More queues fail at a time than are remembered one by one; each has an endpoint on it.
+/// Fails more queues at once than are recorded individually; each has an endpoint.
 fn many_queues() -> Vec<Op> {
     let mut ops = vec![event(EventOp::CnoCreate)];
     for number in 0..3 {
@@ -174,7 +176,7 @@ fn drain() -> [Op; 2] {
     [event(EventOp::Drain), there(event(EventOp::Drain))]
 }
 
-/// Everything that a connection carries, with waits, and what is left of it afterwards.
+/// Runs all kinds of traffic with waits, and uses the connection's objects afterwards.
 fn traffic() -> Vec<Op> {
     let wait = |evd| {
         event(EventOp::EvdWaitUntil {
@@ -250,7 +252,7 @@ fn traffic() -> Vec<Op> {
     ops
 }
 
-/// One of everything, and changes of it.
+/// Creates and changes one of each object.
 fn making() -> Vec<Op> {
     use crate::op::{ConnectionOp, MemoryOp};
     let mut ops = Vec::new();
@@ -392,7 +394,7 @@ fn shared_traffic() -> Vec<Op> {
     ops
 }
 
-/// More messages at a time than the limits of an endpoint allow.
+/// Sends more concurrent messages than an endpoint's limits allow.
 fn watermarks() -> Vec<Op> {
     let mut ops = vec![send(FIRST, &[])];
     for (ep, soft, hard) in [(FIRST, 0, -1), (SECOND, 0, 0)] {

@@ -1,4 +1,4 @@
-//! Zones, regions, windows, synchronisation.
+//! Scenarios of zones, regions, windows and synchronisation.
 
 use super::builders::*;
 use super::run;
@@ -26,7 +26,7 @@ fn region(start: u8, length: u8, privileges: u8) -> Op {
     })
 }
 
-/// The rights to ask for: all, to read, to write, none, undefined ones.
+/// Privileges to request: all, read, write, none, undefined ones.
 const RIGHTS: [u8; 8] = [0, 160, 176, 192, 208, 232, 240, 250];
 
 fn regions() -> Vec<Op> {
@@ -38,7 +38,7 @@ fn regions() -> Vec<Op> {
             unknown_mask: false,
         }));
     }
-    // Regions made of regions, which then cannot be freed alone.
+    // Regions made from regions.
     for (source, privileges) in [(FIRST, 0), (SECOND, 160), (THIRD, 192), (Pick::Dead(0), 0)] {
         ops.push(memory(MemoryOp::LmrCreateFrom {
             pz: FIRST,
@@ -58,7 +58,7 @@ fn regions() -> Vec<Op> {
             source: Pick::Dead(1),
             privileges: 0,
         }),
-        // A zone with regions in it, and one without.
+        // A zone with regions, and one without.
         memory(MemoryOp::PzFree { pz: FIRST }),
         memory(MemoryOp::PzCreate),
         memory(MemoryOp::PzFree { pz: SECOND }),
@@ -67,7 +67,7 @@ fn regions() -> Vec<Op> {
     ops
 }
 
-/// Memory under a cookie, by several, with what contradicts it.
+/// Shares memory under cookies, with contradictory lengths and ranges.
 fn shared_regions() -> Vec<Op> {
     let share = |start, length, cookie| {
         memory(MemoryOp::LmrCreateShared {
@@ -194,10 +194,10 @@ fn refused() -> Vec<Op> {
     ops
 }
 
-/// A segment that takes the bind back.
+/// Segment that unbinds a window.
 const NOTHING: Segment = piece(FIRST, 0, 0);
 
-/// Windows that are bound, used by the peer, bound elsewhere, taken back, freed, over and over.
+/// Binds, uses, rebinds, unbinds and frees windows repeatedly.
 fn windows() -> Vec<Op> {
     let mut ops = vec![memory(MemoryOp::RmrCreate { pz: FIRST })];
     for round in 0..3 {
@@ -229,7 +229,7 @@ fn windows() -> Vec<Op> {
         memory(MemoryOp::RmrFree { rmr: FIRST }),
         bind(FIRST, piece(FIRST, 0, 20), FIRST),
     ]);
-    // More than are under way at a time.
+    // More binds than can be pending at once.
     for number in 0..6 {
         ops.push(bind(FIRST, piece(FIRST, number * 32, 8), FIRST));
     }
@@ -263,9 +263,9 @@ fn bind_with(segment: Segment, privileges: u8, flags: u8) -> Op {
     })
 }
 
-/// Rights that the region lacks, ranges that it has not, flags that a bind does not take, endpoints that are not connected.
+/// Binds with missing rights, bad ranges, illegal flags and unconnected endpoints.
 fn binds_refused() -> Vec<Op> {
-    // Regions 2 to 9 with all sorts of rights.
+    // Regions 2 to 9 with all kinds of rights.
     let mut ops: Vec<Op> = (0..)
         .zip(RIGHTS)
         .map(|(at, right)| region(at * 8, 16, right))
@@ -308,7 +308,7 @@ fn event_drain() -> Op {
     event(crate::op::EventOp::Drain)
 }
 
-/// Zones of window, region and endpoint that are not the same.
+/// Binds windows, regions and endpoints of different zones.
 fn zones() -> Vec<Op> {
     let other = |start| {
         memory(MemoryOp::LmrCreate {
@@ -358,7 +358,7 @@ fn zones() -> Vec<Op> {
     ops
 }
 
-/// What is stored here and written by the peer, before and after the calls that make it seen.
+/// Stores locally and writes remotely, before and after synchronisation.
 fn synchronisation() -> Vec<Op> {
     let mut ops = Vec::new();
     let lists: [&[Segment]; 7] = [

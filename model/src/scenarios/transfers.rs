@@ -1,4 +1,4 @@
-//! Posts on endpoints and shared receive queues, alone and in batches.
+//! Scenarios of posts on endpoints and shared receive queues, single and in batches.
 
 use super::builders::*;
 use super::run;
@@ -90,7 +90,9 @@ fn flagged(op: Op, flags: u8) -> Op {
 
 const BOTH: [Segment; 2] = [piece(FIRST, 0, 8), piece(SECOND, 32, 8)];
 
-/// Messages of no, one and several pieces, writes, reads, with every flag; messages that find no room end it.
+/// Sends messages of 0, 1 and several segments, writes and reads, with every flag.
+///
+/// The run ends with messages that do not fit.
 fn transfers() -> Vec<Op> {
     let mut ops = Vec::new();
     for flags in FLAGS {
@@ -105,7 +107,7 @@ fn transfers() -> Vec<Op> {
         }
     }
     ops.truncate(190);
-    // Longer than the buffer, then with no buffer, on another connection.
+    // Longer than the buffer, then without a buffer, on another connection.
     ops.extend([
         there(receive(FIRST, &[piece(SECOND, 64, 1)])),
         send(FIRST, &[piece(FIRST, 0, 20), piece(FIRST, 64, 20)]),
@@ -116,7 +118,7 @@ fn transfers() -> Vec<Op> {
     ops
 }
 
-/// Segments that are not what they should be: too many, too long, not there, without the right, wrapped around.
+/// Bad segments: too many, too long, missing, without the right, wrapped around.
 const PIECES: [&[Segment]; 10] = [
     &[
         piece(FIRST, 0, 4),
@@ -142,7 +144,7 @@ fn refused() -> Vec<Op> {
         slack,
     };
     let mut ops = vec![
-        // Regions that may not be read, and not written, here; one that is gone.
+        // Regions without local read, without local write, and a freed one.
         memory(crate::op::MemoryOp::LmrCreate {
             pz: FIRST,
             start: 0,
@@ -188,7 +190,7 @@ fn refused() -> Vec<Op> {
     ops
 }
 
-/// An endpoint that may have no reads outstanding: it writes, and is refused what it could never do.
+/// Uses an endpoint without outstanding reads: writes succeed, reads are refused.
 fn without_reads() -> Vec<Op> {
     let mut ops = vec![ep(247), connect(THIRD, 0)];
     ops.extend(rest());
@@ -204,7 +206,7 @@ fn without_reads() -> Vec<Op> {
     ops
 }
 
-/// More than fit the queue, suppressed and not; then the same on an endpoint that is disconnected.
+/// Posts more than the queue holds, suppressed or not, then again after a disconnect.
 fn no_room() -> Vec<Op> {
     let mut ops = Vec::new();
     for flags in [0, 150] {
@@ -317,7 +319,7 @@ fn batches() -> Vec<Op> {
         ));
         ops.extend(rest());
     }
-    // Suppressed ones leave no event, and their places are found when there is no room.
+    // Suppressed requests leave no event; their slots are reclaimed when the queue is full.
     for _ in 0..3 {
         let quiet = |operation| crate::op::Batched {
             flags: 150,
@@ -361,7 +363,7 @@ fn batches_refused() -> Vec<Op> {
     ops
 }
 
-/// Messages into a shared queue from two connections, with a mark below which it tells.
+/// Sends messages into a shared receive queue from two connections, with a low watermark.
 fn shared_receives() -> Vec<Op> {
     let post_one = |offset| {
         there(shared(SharedReceiveOp::Post {
@@ -514,7 +516,7 @@ fn shared_refused() -> Vec<Op> {
     ops
 }
 
-/// A queue that is made longer and shorter, with more and fewer buffers in it.
+/// Resizes a shared receive queue with various numbers of buffers in it.
 fn sizes() -> Vec<Op> {
     let resize = |length| there(shared(SharedReceiveOp::Resize { srq: FIRST, length }));
     let mark = |mark| {

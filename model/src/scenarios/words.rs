@@ -1,4 +1,4 @@
-//! The adapter itself, and the words for what calls return.
+//! Scenarios of the adapter itself and of error texts.
 
 use super::builders::*;
 use super::run;
@@ -14,7 +14,7 @@ pub(super) fn all() -> Vec<(&'static str, Input)> {
     ]
 }
 
-/// Every type, subtype and cause; the lists wrap around.
+/// Uses every kind, subtype and cause; the lists wrap around.
 fn words(other_abi: bool) -> impl Iterator<Item = Op> {
     (0..190).map(move |number| {
         adapter(AdapterOp::Strerror {
@@ -26,7 +26,7 @@ fn words(other_abi: bool) -> impl Iterator<Item = Op> {
     })
 }
 
-/// Success, types without the class of errors, other classes, numbers beyond the last.
+/// Uses success, kinds without the error class, other classes, and codes beyond the last.
 fn codes() -> impl Iterator<Item = Op> {
     let codes = [
         0,

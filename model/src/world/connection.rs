@@ -1,4 +1,4 @@
-//! Service points, connection requests, and how connections come about.
+//! Service points, connection requests and connection setup.
 
 use dat_core::error::{ErrorKind, Subtype};
 use dat_core::event::ConnectionEventKind;
@@ -31,34 +31,34 @@ pub(crate) struct Rsp {
 #[derive(Clone, Debug)]
 pub(crate) struct Cr {
     pub(crate) attempt: usize,
-    /// The endpoint its service point brought.
+    /// Endpoint that the service point provided.
     pub(crate) ep: Option<Key>,
 }
 
-/// How far an attempt to connect is.
+/// Progress of a connection attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// On its way to the peer.
     Sent,
-    /// The peer's consumer has it.
+    /// Delivered to the peer's consumer.
     Waiting(Key),
-    /// The answer is on its way, with private data.
+    /// Accepted; the answer with private data is on its way.
     Accepted {
         passive: Key,
         private_data: Vec<u8>,
     },
     Rejected,
-    /// As rejected, by the provider.
+    /// Rejected by the provider.
     Refused,
     /// Established or failed.
     Over,
 }
 
-/// An attempt to connect, later the connection.
+/// Connection attempt, later the connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Attempt {
     pub(crate) active: Key,
-    /// The side it goes to; `None` if there is no such host.
+    /// Target side; `None` if the host does not exist.
     pub(crate) target: Option<Side>,
     pub(crate) qualifier: u64,
     pub(crate) finite: bool,
@@ -71,16 +71,16 @@ impl Attempt {
     }
 }
 
-/// The longest private data of the adapters in these runs.
+/// Limit on private data of the adapters in these runs.
 pub(crate) const PRIVATE_DATA: usize = 64;
 
-/// What the endpoint of a provider looks like: no zone, no dispatchers (PSC-03).
+/// Returns the shape of a provider-made endpoint: no zone, no dispatchers (PSC-03).
 fn provider_shape() -> Shape {
     Shape::of(&dat_core::attributes::EpAttributes::DEFAULT)
 }
 
 impl World {
-    /// EPK-01 to EPK-05, EPK-14.
+    /// Checks `ep_connect` (EPK-01 to EPK-05, EPK-14).
     pub(crate) fn check_connect(
         &self,
         side: Side,
@@ -109,7 +109,7 @@ impl World {
         }
     }
 
-    /// EPU-01, EPU-02.
+    /// Checks `ep_dup_connect` (EPU-01, EPU-02).
     pub(crate) fn check_dup_connect(
         &self,
         side: Side,
@@ -132,7 +132,7 @@ impl World {
         checks.verdict()
     }
 
-    /// E10.
+    /// Starts an attempt (E10).
     pub(crate) fn connect(&mut self, key: Key, target: Option<Side>, qualifier: u64, finite: bool) {
         let attempt = self.attempts.len();
         self.attempts.push(Attempt {
@@ -174,7 +174,7 @@ impl World {
         }
     }
 
-    /// A request reaches the host it is meant for: EPK-08, EPK-09, PSC-02, E2, E5.
+    /// Delivers a request to its host (EPK-08, EPK-09, PSC-02, E2, E5).
     fn arrive(&mut self, index: usize, target: Option<Side>, qualifier: u64) -> Phase {
         let Some(side) = target else {
             self.fail_active(index, &[ConnectionEventKind::Unreachable]);
@@ -189,7 +189,9 @@ impl World {
         }
     }
 
-    /// Gives a request to whoever listens; `None` if nobody can take it.
+    /// Offers a request to the matching service point.
+    ///
+    /// Returns `None` if there is none or it has no room.
     fn offer(&mut self, index: usize, side: Side, qualifier: u64) -> Option<Key> {
         if self.count(side, HandleKind::Cr) >= ENDPOINTS {
             return None;
@@ -248,7 +250,7 @@ impl World {
         Some(cr)
     }
 
-    /// An accept reaches the active side: E11, E13, E14.
+    /// Delivers an accept to the active side (E11, E13, E14).
     fn answer(&mut self, index: usize, active: Key, passive: Key, private_data: Vec<u8>) {
         let waits = self.eps.get(&active).is_some_and(|ep| {
             ep.attempt == Some(index) && ep.state == EndpointState::ActiveConnectionPending
@@ -277,7 +279,7 @@ impl World {
         }
     }
 
-    /// E12.
+    /// Fails an attempt on the active side (E12).
     fn fail_active(&mut self, index: usize, kinds: &[ConnectionEventKind]) {
         let active = self.attempts[index].active;
         let waits = self.eps.get(&active).is_some_and(|ep| {
@@ -288,14 +290,14 @@ impl World {
         }
     }
 
-    /// Whether an attempt may end because its time is up.
+    /// Returns true if an attempt may still time out.
     pub(crate) fn has_finite_attempts(&self) -> bool {
         self.attempts
             .iter()
             .any(|attempt| attempt.finite && attempt.phase != Phase::Over)
     }
 
-    /// EPK-09, EPK-10: finite timeouts run out while the peer's consumer thinks.
+    /// Expires finite timeouts while the peer's consumer has the request (EPK-09, EPK-10).
     pub(crate) fn expire(&mut self) {
         let kinds = [
             ConnectionEventKind::TimedOut,
@@ -333,13 +335,14 @@ impl World {
         checks.other(taken, ErrorKind::ConnQualInUse);
         let config = evd.and_then(|evd| self.config_of(evd));
         if config.is_some_and(|config| config != Config::Threshold) {
-            // EPC-05 forbids the sharing; which call reports it when the service point comes second is open.
+            // EPC-05 forbids the sharing. It leaves open which call reports it if the service point
+            // comes second.
             checks.possible(ErrorKind::InvalidParameter);
             checks.possible(ErrorKind::InvalidHandle);
         }
     }
 
-    /// PSC-03 to PSC-05, PSA-01 (`qualifier` none).
+    /// Checks the creation of a service point (PSC-03 to PSC-05, PSA-01 without `qualifier`).
     pub(crate) fn check_psp_create(
         &self,
         side: Side,
@@ -363,7 +366,7 @@ impl World {
         self.bury(key);
     }
 
-    /// RSC-02, RSC-05.
+    /// Checks `rsp_create` (RSC-02, RSC-05).
     pub(crate) fn check_rsp_create(
         &self,
         side: Side,
@@ -380,7 +383,8 @@ impl World {
         if let Some(ep) = ep.flatten().and_then(|key| self.eps.get(&key)) {
             checks.state(ep.state != EndpointState::Unconnected, ep.state.subtype());
             if ep.pz.is_none() {
-                // EPC-09 lets connecting fail until there is a zone; whether this call connects is open.
+                // EPC-09 lets connecting fail until there is a zone. It leaves open if this call
+                // connects.
                 checks.possible(ErrorKind::InvalidState);
             }
         }
@@ -388,7 +392,7 @@ impl World {
         checks.verdict()
     }
 
-    /// E3.
+    /// Creates a reserved service point (E3).
     pub(crate) fn rsp_create(&mut self, rsp: Rsp) -> Key {
         let key = self.add(rsp.side, HandleKind::Rsp, true);
         if let Some(ep) = rsp.ep.and_then(|ep| self.eps.get_mut(&ep)) {
@@ -398,7 +402,7 @@ impl World {
         key
     }
 
-    /// E4.
+    /// Frees a reserved service point (E4).
     pub(crate) fn rsp_free(&mut self, key: Key) {
         if let Some(ep) = self.rsps.remove(&key).and_then(|rsp| rsp.ep)
             && let Some(ep) = self.eps.get_mut(&ep)
@@ -408,7 +412,7 @@ impl World {
         self.bury(key);
     }
 
-    /// The consumer got the event: handles in it can be used from now on.
+    /// Makes the handles of a connection request usable: the consumer has dequeued its event.
     pub(super) fn name_request(&mut self, attempt: usize) {
         let cr = match self.attempts.get(attempt).map(|attempt| &attempt.phase) {
             Some(Phase::Waiting(cr)) => *cr,
@@ -422,8 +426,10 @@ impl World {
         }
     }
 
-    /// The connection request of an attempt that came out, and the endpoint it brings. With faults (not `exact`) the model has not
-    /// foreseen it: `brings` tells whether there is an endpoint, and its key if it is one of the consumer.
+    /// Returns the connection request of a dequeued event, and the endpoint that it brings.
+    ///
+    /// After faults (not `exact`) the oracle has not predicted it. Then `brings` is set if there is
+    /// an endpoint, with its key if it is the consumer's.
     pub(crate) fn request_of(
         &mut self,
         side: Side,
@@ -455,7 +461,7 @@ impl World {
         checks
     }
 
-    /// CRA-01, CRA-02, CRA-05.
+    /// Checks `cr_accept` (CRA-01, CRA-02, CRA-05).
     pub(crate) fn check_accept(
         &self,
         side: Side,
@@ -476,7 +482,7 @@ impl World {
                     let zone = self.eps.get(&own).and_then(|ep| ep.pz);
                     checks.state(zone.is_none(), Subtype::InvalidStateEpNotReady);
                 } else {
-                    // The state of an endpoint that must not be there may be looked at first.
+                    // The state of an endpoint that must be absent may be checked first.
                     checks.possible(ErrorKind::InvalidState);
                 }
             }
@@ -491,7 +497,7 @@ impl World {
         checks.verdict()
     }
 
-    /// E6, E7.
+    /// Accepts a request (E6, E7).
     pub(crate) fn accept(&mut self, key: Key, ep: Option<Key>, private_data: Vec<u8>) {
         let Some(cr) = self.crs.remove(&key) else {
             return;
@@ -510,21 +516,21 @@ impl World {
         };
     }
 
-    /// E8, E9.
+    /// Rejects a request (E8, E9).
     pub(crate) fn reject(&mut self, key: Key) {
         if let Some(attempt) = self.give_up_request(key) {
             self.attempts[attempt].phase = Phase::Rejected;
         }
     }
 
-    /// The provider rejects a request.
+    /// Rejects a request on behalf of the provider.
     pub(crate) fn refuse(&mut self, key: Key) {
         if let Some(attempt) = self.give_up_request(key) {
             self.attempts[attempt].phase = Phase::Refused;
         }
     }
 
-    /// A request is gone from its service point, and so is an endpoint that was made for it; tells of which attempt it was.
+    /// Removes a request and the endpoint made for it; returns its attempt.
     pub(crate) fn give_up_request(&mut self, key: Key) -> Option<usize> {
         self.bury(key);
         let cr = self.crs.remove(&key)?;
@@ -544,7 +550,9 @@ impl World {
         }
     }
 
-    /// CRH-01. To where nobody listens: INVALID_PARAMETER. What a listener without room means is open.
+    /// Checks `cr_handoff` (CRH-01): INVALID_PARAMETER if no service point has the qualifier.
+    ///
+    /// The effect of a service point without room is open.
     pub(crate) fn check_handoff(&self, side: Side, cr: Option<Key>, qualifier: u64) -> Verdict {
         let mut checks = self.check_cr(side, cr);
         let psp = self
@@ -560,7 +568,7 @@ impl World {
         checks.verdict()
     }
 
-    /// Whether the service point can take one more request without anything being scarce.
+    /// Returns true if the service point can take one more request with all resources available.
     pub(crate) fn can_take(&self, side: Side, qualifier: u64) -> bool {
         let psp = self
             .psps

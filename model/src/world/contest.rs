@@ -1,9 +1,9 @@
-//! Transfers whose order matters, and nobody knows it.
+//! Transfers whose order matters but is not determined.
 
 use super::{Key, World};
 use crate::op::Side;
 
-/// What a transfer touched, to find out whether the order of two of them matters.
+/// Access of a transfer, recorded to find pairs whose order matters.
 #[derive(Clone, Debug)]
 pub(crate) struct Access {
     pub(crate) agent: Agent,
@@ -11,21 +11,25 @@ pub(crate) struct Access {
     pub(crate) write: bool,
 }
 
-/// Whose doing an access is. What one agent does happens in the order in which it was posted.
+/// Origin of an access; accesses of one agent happen in posting order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Agent {
-    /// Requests of an endpoint as they act at their target.
+    /// Requests of an endpoint, when they act at their target.
     Requests(Key),
-    /// The messages an endpoint sent, on their way into buffers: later than they act, unlike an RDMA Write
-    /// after them, and never before what was posted earlier (EPW-43).
+    /// Data of an endpoint's messages, on its way into receive buffers.
+    ///
+    /// It arrives later than the message acts, so a later RDMA Write may precede it. It never
+    /// precedes earlier posts (EPW-43).
     Messages(Key),
-    /// The answer to an RDMA Read, by its post: what it reads and where it puts it are looked at in a time of its own. Unless later
-    /// requests are fenced, they may be carried out before it is placed.
+    /// Answer to an RDMA Read, by its post.
+    ///
+    /// Its reads and its placement happen at a time of their own. Later requests may be carried out
+    /// before the data is placed, unless they are fenced.
     Answer(Key, u64),
 }
 
 impl Agent {
-    /// Whether what this one did is over before another one does what was posted later.
+    /// Returns true if this agent's accesses end before `later` acts on a later post.
     fn precedes(self, later: Agent) -> bool {
         match (self, later) {
             (Self::Requests(a), Self::Messages(b) | Self::Answer(b, _)) => a == b,
@@ -36,13 +40,13 @@ impl Agent {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// A byte of a side.
+    /// Byte of a side.
     Byte(Side, u64),
-    /// A remote context of a side, by number.
+    /// Remote context of a side, by number.
     Context(Side, u32),
-    /// The order of buffers of a shared receive queue.
+    /// Buffer order of a shared receive queue.
     Shared(Key),
-    /// A remote memory region.
+    /// Remote memory region.
     Window(Key),
 }
 
@@ -55,7 +59,7 @@ impl World {
         });
     }
 
-    /// Whether the order in which requests of different endpoints are carried out matters.
+    /// Returns true if the order of requests of different endpoints matters.
     pub(crate) fn is_contested(&self) -> bool {
         self.contested().next().is_some()
     }
@@ -72,7 +76,7 @@ impl World {
         })
     }
 
-    /// Bytes that endpoints wrote whose order mattered hold nobody knows what.
+    /// Marks bytes as unknown that agents wrote in an order that matters.
     pub(super) fn forget_contested_bytes(&mut self) {
         let agents: Vec<Agent> = self
             .contested()

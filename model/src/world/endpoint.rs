@@ -1,4 +1,4 @@
-//! Endpoints: their states and what ends a connection.
+//! Endpoints: states, and the end of connections.
 
 use std::collections::VecDeque;
 
@@ -15,14 +15,14 @@ use super::{ENDPOINTS, Key, Receive, Request, World};
 use crate::expect::{Checks, Verdict};
 use crate::op::Side;
 
-/// Transfers per work queue of the adapters in these runs.
+/// Limit on transfers per work queue of the adapters in these runs.
 pub(crate) const MOST_TRANSFERS: i32 = 16;
-/// Segments per transfer of the adapters in these runs.
+/// Limit on segments per transfer of the adapters in these runs.
 pub(crate) const MOST_SEGMENTS: i32 = 4;
-/// Bytes per message or RDMA operation of the adapters in these runs.
+/// Limit on bytes per message or RDMA operation of the adapters in these runs.
 pub(crate) const MOST_BYTES: u64 = 1 << 31;
 
-/// What an endpoint was made for, and whether that is legal.
+/// Attributes of an endpoint, and their legality.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) receives: usize,
@@ -36,14 +36,14 @@ pub(crate) struct Shape {
     pub(crate) rdma_size: u64,
     pub(crate) receive_flags: CompletionFlags,
     pub(crate) request_flags: CompletionFlags,
-    /// The attributes as given are legal (EPC-08, EPM-04, GEN-07).
+    /// Set if the given attributes are legal (EPC-08, EPM-04, GEN-07).
     legal: bool,
-    /// The provider has that quality of service (EPK-04).
+    /// Set if the provider has that quality of service (EPK-04).
     has_quality: bool,
 }
 
 impl Shape {
-    /// What the attributes say.
+    /// Derives the shape from attributes.
     pub(crate) fn of(attributes: &EpAttributes) -> Self {
         let size = |value: i32| usize::try_from(value).unwrap_or(0);
         let transfers = [attributes.max_recv_dtos, attributes.max_request_dtos];
@@ -92,7 +92,7 @@ impl Shape {
     }
 }
 
-/// The places of a work queue, in posting order.
+/// Slots of a work queue, in posting order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Places {
     ring: VecDeque<(u64, Place)>,
@@ -100,11 +100,11 @@ pub(crate) struct Places {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// Posted, not carried out.
+    /// Posted and not completed.
     Pending,
-    /// Its event was not dequeued.
+    /// Completed; its event was not dequeued.
     Held,
-    /// Over.
+    /// Free.
     Free,
 }
 
@@ -136,7 +136,7 @@ impl Places {
         self.set(post, Place::Free);
     }
 
-    /// Posted and not carried out.
+    /// Returns the number of posts that are not completed.
     pub(crate) fn pending(&self) -> usize {
         self.ring
             .iter()
@@ -144,18 +144,18 @@ impl Places {
             .count()
     }
 
-    /// Whether a post is one of these, and not carried out.
+    /// Returns true if a post is in this queue and not completed.
     pub(crate) fn has_pending(&self, post: u64) -> bool {
         self.ring.contains(&(post, Place::Pending))
     }
 
-    /// From the oldest post that is not over to the newest.
+    /// Returns the number of slots from the oldest occupied one to the newest.
     pub(crate) fn held(&self) -> usize {
         self.ring.len()
     }
 }
 
-/// An endpoint.
+/// Endpoint.
 #[derive(Clone, Debug)]
 pub(crate) struct Ep {
     pub(crate) side: Side,
@@ -165,20 +165,22 @@ pub(crate) struct Ep {
     pub(crate) connect: Option<Key>,
     pub(crate) srq: Option<Key>,
     pub(crate) shape: Shape,
-    /// What the shape was made from.
+    /// Attributes that the shape was made from.
     pub(crate) attributes: EpAttributes,
     pub(crate) state: EndpointState,
-    /// Ended in order with nothing left to do: DISCONNECT_PENDING or DISCONNECTED until the fabric rests (E17, E18).
+    /// Set after a graceful disconnect with no work left.
+    ///
+    /// The state is then DISCONNECT_PENDING or DISCONNECTED until the fabric is idle (E17, E18).
     pub(crate) may_still_be_ending: bool,
     pub(crate) peer: Option<Key>,
-    /// The connection or attempt, an index into the attempts.
+    /// Connection or attempt, an index into the attempts.
     pub(crate) attempt: Option<usize>,
     pub(crate) requests: VecDeque<Request>,
     pub(crate) receives: VecDeque<Receive>,
     pub(crate) request_places: Places,
     pub(crate) receive_places: Places,
     pub(crate) received_any: bool,
-    /// Made without attributes: no RDMA Reads, unless connecting changes that (EPC-10).
+    /// Set if created without attributes: no RDMA Reads, unless connecting changes that (EPC-10).
     pub(crate) has_defaults: bool,
 }
 
@@ -193,23 +195,23 @@ impl Ep {
             || flowing && !self.requests.is_empty())
     }
 
-    /// Requests that fit; none without a dispatcher for them (DTO-02).
+    /// Returns the number of requests that fit; 0 without a request dispatcher (DTO-02).
     pub(crate) fn request_room(&self) -> usize {
         self.request.map_or(0, |_| self.shape.requests)
     }
 
-    /// The same of receives.
+    /// Returns the number of receives that fit; 0 without a receive dispatcher (DTO-02).
     pub(crate) fn receive_room(&self) -> usize {
         self.receive.map_or(0, |_| self.shape.receives)
     }
 
-    /// Whether a query may report this state.
+    /// Returns true if a query may report this state.
     pub(crate) fn may_be(&self, state: EndpointState) -> bool {
         state == self.state || self.may_still_be_ending && state == EndpointState::DisconnectPending
     }
 }
 
-/// The dispatchers given to a creating or modifying call: receive, request, connect.
+/// Dispatcher arguments of a call: receive, request, connect.
 pub(crate) type Dispatchers = [Option<Option<Key>>; 3];
 
 const ROLES: [(Subtype, EvdFlags); 3] = [
@@ -219,7 +221,9 @@ const ROLES: [(Subtype, EvdFlags); 3] = [
 ];
 
 impl World {
-    /// EPC-02 to EPC-09, EPX-01, EPX-02. `srq`: of ep_create_with_srq. `position`: of the attributes.
+    /// Checks the creation of an endpoint (EPC-02 to EPC-09, EPX-01, EPX-02).
+    ///
+    /// `srq` is the argument of `ep_create_with_srq`. `defaults`: created without attributes.
     pub(crate) fn check_ep_create(
         &self,
         side: Side,
@@ -242,8 +246,8 @@ impl World {
         let position = if srq.is_some() { 7 } else { 6 };
         checks.parameter(!shape.legal, position);
         checks.other(!shape.has_quality, ErrorKind::ModelNotSupported);
-        // DTO-02: no dispatcher, no transfers. Defaults adapt to what is there; the receives of an
-        // endpoint with a shared queue are not its own.
+        // DTO-02: no dispatcher, no transfers. Defaults adapt to the dispatchers. The receives of
+        // an endpoint with a shared receive queue are not its own.
         let [receive, request, _] = dispatchers;
         let receives = receive.is_none() && shape.receives != 0;
         let requests = request.is_none() && shape.requests != 0;
@@ -258,7 +262,7 @@ impl World {
         checks.verdict()
     }
 
-    /// EVC-05, GEN-03.
+    /// Checks dispatchers against their roles (EVC-05, GEN-03).
     fn check_dispatchers(&self, checks: &mut Checks, side: Side, dispatchers: Dispatchers) {
         for (evd, (subtype, stream)) in dispatchers.into_iter().zip(ROLES) {
             let Some(evd) = evd else {
@@ -271,7 +275,7 @@ impl World {
         }
     }
 
-    /// EPC-04 to EPC-07, EPX-06: streams that share a dispatcher.
+    /// Checks streams that share a dispatcher (EPC-04 to EPC-07, EPX-06).
     fn check_sharing(
         &self,
         checks: &mut Checks,
@@ -319,7 +323,8 @@ impl World {
                 .get(&evd)
                 .is_some_and(|evd| !transfers.contains(evd.flags));
             if config != Config::Threshold && open_to_others {
-                // EPC-05 speaks of streams that feed the dispatcher; whether those that merely could count is open.
+                // EPC-05 refers to streams that feed the dispatcher. It leaves open if potential
+                // ones count.
                 checks.possible(ErrorKind::InvalidParameter);
             }
         }
@@ -375,7 +380,7 @@ impl World {
         key
     }
 
-    /// A call that only needs a live endpoint.
+    /// Checks that the endpoint is live.
     pub(crate) fn check_ep(&self, side: Side, ep: Option<Key>) -> Checks {
         let mut checks = Checks::default();
         checks.handle(!self.is(side, HandleKind::Ep, ep), Subtype::InvalidHandleEp);
@@ -390,14 +395,14 @@ impl World {
         checks
     }
 
-    /// EPM-02.
+    /// Checks a change of the zone (EPM-02).
     pub(crate) fn check_modify_pz(&self, side: Side, ep: Option<Key>, pz: Option<Key>) -> Verdict {
         let legal = [
             EndpointState::Unconnected,
             EndpointState::TentativeConnectionPending,
         ];
         let mut checks = self.check_state(side, ep, &legal);
-        // A zone that is no zone is a value that is invalid (EPM-07) or a bad handle (GEN-03).
+        // A bad zone is an invalid value (EPM-07) or a bad handle (GEN-03).
         if !self.is(side, HandleKind::Pz, pz) {
             checks.handle(true, Subtype::InvalidHandlePz);
             checks.possible(ErrorKind::InvalidParameter);
@@ -405,7 +410,7 @@ impl World {
         checks.verdict()
     }
 
-    /// EPM-03.
+    /// Checks a change of dispatchers (EPM-03).
     pub(crate) fn check_modify_evds(
         &self,
         side: Side,
@@ -428,7 +433,7 @@ impl World {
         checks.verdict()
     }
 
-    /// EPM-01 to EPM-06. `merged`: the attributes as they would be.
+    /// Checks `ep_modify` (EPM-01 to EPM-06); `merged` are the resulting attributes.
     pub(crate) fn check_modify(
         &self,
         side: Side,
@@ -469,7 +474,7 @@ impl World {
             ep.state.subtype(),
         );
         let shape = Shape::of(merged);
-        // EPX-05: the segments of a shared queue are its own.
+        // EPX-05: the segments of a shared receive queue are its own.
         if ep.srq.is_some() && !shape.legal {
             checks.possible(ErrorKind::InvalidParameter);
         } else {
@@ -483,12 +488,12 @@ impl World {
         checks.parameter(missing, 0);
         let dispatchers = [ep.receive, ep.request, ep.connect].map(|evd| evd.map(Some));
         self.check_sharing(&mut checks, dispatchers, &shape, key);
-        // Whether the dispatchers have room for as many more completions is the provider's matter.
+        // The provider decides if the dispatchers have room for the additional completions.
         checks.possible(ErrorKind::InsufficientResources);
         checks.verdict()
     }
 
-    /// EPF-01.
+    /// Checks `ep_free` (EPF-01).
     pub(crate) fn check_ep_free(&self, side: Side, key: Option<Key>) -> Verdict {
         let mut checks = self.check_ep(side, key);
         if let Some(ep) = key.and_then(|key| self.eps.get(&key)) {
@@ -503,7 +508,7 @@ impl World {
         checks.verdict()
     }
 
-    /// EPF-02: the connection ends, the streams die.
+    /// Frees an endpoint (EPF-02): its connection ends, its streams end.
     pub(crate) fn ep_free(&mut self, key: Key) {
         self.may_lose(key, true);
         let Some(ep) = self.eps.remove(&key) else {
@@ -543,7 +548,7 @@ impl World {
         }
     }
 
-    /// EPR-01, EPR-02.
+    /// Checks `ep_reset` (EPR-01, EPR-02).
     pub(crate) fn check_ep_reset(&self, side: Side, key: Option<Key>) -> Verdict {
         let legal = [EndpointState::Unconnected, EndpointState::Disconnected];
         self.check_state(side, key, &legal).verdict()
@@ -566,7 +571,7 @@ impl World {
         }
     }
 
-    /// EPD-03, EPD-07, EPD-08.
+    /// Checks `ep_disconnect` (EPD-03, EPD-07, EPD-08).
     pub(crate) fn check_disconnect(&self, side: Side, key: Option<Key>) -> Verdict {
         let legal = [
             EndpointState::ActiveConnectionPending,
@@ -578,7 +583,7 @@ impl World {
         self.check_state(side, key, &legal).verdict()
     }
 
-    /// E15 to E20, E25.
+    /// Disconnects an endpoint (E15 to E20, E25).
     pub(crate) fn disconnect(&mut self, key: Key, graceful: bool) {
         let Some(ep) = self.eps.get_mut(&key) else {
             return;
@@ -606,7 +611,7 @@ impl World {
         self.enter_disconnected(key, &[ConnectionEventKind::Disconnected]);
     }
 
-    /// E18.
+    /// Completes graceful disconnects (E18).
     pub(super) fn finish_disconnects(&mut self) {
         for ep in self.eps.values_mut() {
             ep.may_still_be_ending = false;
@@ -624,7 +629,7 @@ impl World {
         }
     }
 
-    /// E21.
+    /// Delivers ended connections to the peers (E21).
     pub(super) fn deliver_endings(&mut self) {
         for (key, attempt) in std::mem::take(&mut self.endings) {
             let flowing = self.eps.get(&key).is_some_and(|ep| {
@@ -640,7 +645,7 @@ impl World {
         }
     }
 
-    /// E22, on both sides.
+    /// Breaks a connection on both sides (E22).
     pub(super) fn break_connection(&mut self, key: Key) {
         let peer = self.eps.get(&key).and_then(|ep| ep.peer);
         self.enter_disconnected(key, &[ConnectionEventKind::Broken]);
@@ -649,7 +654,7 @@ impl World {
         }
     }
 
-    /// Any way into DISCONNECTED: flushes (section 1.4) and tells the consumer.
+    /// Enters DISCONNECTED: flushes all posts (section 1.4) and queues the event.
     pub(super) fn enter_disconnected(&mut self, key: Key, kinds: &[ConnectionEventKind]) {
         let Some(ep) = self.eps.get_mut(&key) else {
             return;
@@ -675,7 +680,7 @@ impl World {
         self.raise(connect, Stream::Connection(key), event);
     }
 
-    /// EPH-01: what the two limits may be.
+    /// Checks the two limits of `ep_set_watermark` (EPH-01).
     pub(crate) fn check_watermark(
         &self,
         side: Side,

@@ -1,4 +1,4 @@
-//! Event dispatchers: one list per stream, merged in any order that the catalogue allows.
+//! Event dispatchers: a list per stream, merged in any order that the catalogue allows.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,23 +10,23 @@ use super::{DISPATCHERS, Key, World};
 use crate::expect::{Checks, Verdict};
 use crate::op::Side;
 
-/// The longest queue an adapter makes.
+/// Limit on the queue length of an adapter.
 pub(crate) const LONGEST_QUEUE: i32 = 32;
 
-/// Events of one stream come in order; streams among each other in any (EVW-09).
+/// Stream of events: ordered within the stream, in any order to other streams (EVW-09).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stream {
-    /// Completions of the requests of an endpoint.
+    /// Request completions of an endpoint.
     Requests(Key),
-    /// Completions of its receives.
+    /// Receive completions of an endpoint.
     Receives(Key),
-    /// What happens to its connection.
+    /// Connection events of an endpoint.
     Connection(Key),
-    /// A connection request.
+    /// Connection request.
     ConnectionRequest(Key),
-    /// Posted by the consumer.
+    /// Software events of the consumer.
     Software,
-    /// Asynchronous, of one object.
+    /// Asynchronous events of one object.
     Async(Key),
 }
 
@@ -36,7 +36,7 @@ impl Stream {
     }
 }
 
-/// An event as the consumer saw it, in the model's names. Handles that name nothing are `None`.
+/// Event as the consumer saw it, in the oracle's keys; unknown handles are `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
     Dto {
@@ -79,7 +79,7 @@ pub(crate) enum Seen {
     },
 }
 
-/// Which ends of an operation are legal.
+/// Legal completion statuses of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
     Is(DtoStatus),
@@ -100,7 +100,7 @@ impl Status {
     }
 }
 
-/// An event that is or will be queued.
+/// Event that is or will be queued.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Expected {
     Dto {
@@ -162,7 +162,7 @@ impl Expected {
                     operation: o,
                 },
             ) => {
-                // The length means something for successes only (DTO-03).
+                // The length is defined for successes only (DTO-03).
                 Some(*ep) == *e
                     && cookie == c
                     && status.allows(*s)
@@ -254,15 +254,15 @@ impl Expected {
     }
 }
 
-/// An event in its place.
+/// Queued event with its status.
 #[derive(Clone, Debug)]
 pub(crate) struct Queued {
     pub(crate) event: Expected,
-    /// It has certainly arrived.
+    /// Set if it has certainly arrived.
     pub(crate) sure: bool,
-    /// It may have been lost (EPR-01, EPF-02, overflow).
+    /// Set if it may have been lost (EPR-01, EPF-02, overflow).
     pub(crate) optional: bool,
-    /// The post whose place in its work queue it holds.
+    /// Post whose slot in a work queue the event holds.
     pub(crate) post: u64,
     stamp: u64,
 }
@@ -295,7 +295,7 @@ impl Evd {
             .count()
     }
 
-    /// Events that are certainly queued, and those that may be.
+    /// Returns the numbers of events that are certainly queued, and of those that may be.
     pub(crate) fn bounds(&self) -> (usize, usize) {
         (
             self.queued(|_, e| e.sure && !e.optional),
@@ -303,7 +303,7 @@ impl Evd {
         )
     }
 
-    /// The same without completions, which have places of their own.
+    /// Returns the same bounds without completions, which have slots of their own.
     fn ring_bounds(&self) -> (usize, usize) {
         let ring = |stream: &Stream| !stream.is_completion();
         (
@@ -312,15 +312,17 @@ impl Evd {
         )
     }
 
-    /// Marks what is queued of a stream as lost or not.
+    /// Marks the queued events of a stream as possibly lost.
     pub(super) fn may_lose(&mut self, stream: Stream) {
         for queued in self.streams.get_mut(&stream).into_iter().flatten() {
             queued.optional = true;
         }
     }
 
-    /// Whether something must come out before this event: a success before the end of its connection
-    /// (EPD-06), ESTABLISHED before data (state machines, 1.5).
+    /// Returns true if another event must come out first.
+    ///
+    /// A success precedes the end of its connection (EPD-06), and ESTABLISHED precedes data (state
+    /// machines, 1.5).
     fn is_held_back(&self, stream: Stream, candidate: &Queued) -> bool {
         let earlier = |stream: Stream, wanted: &dyn Fn(&Expected) -> bool| {
             self.streams
@@ -343,7 +345,7 @@ impl Evd {
         }
     }
 
-    /// Takes out the event that was seen; `None` if it must not come now.
+    /// Removes the event that was seen; returns `None` if it must not come now.
     pub(crate) fn take(&mut self, seen: &Seen) -> Option<Queued> {
         let mut found = None;
         for (&stream, events) in &self.streams {
@@ -369,7 +371,7 @@ impl Evd {
         taken
     }
 
-    /// The dispatcher said that it is empty: what may have been lost was.
+    /// Drops the events that may have been lost: the dispatcher reported that it is empty.
     pub(crate) fn found_empty(&mut self) {
         for events in self.streams.values_mut() {
             events.retain(|queued| !(queued.optional && queued.sure));
@@ -378,24 +380,24 @@ impl Evd {
     }
 }
 
-/// A consumer notification object.
+/// Consumer notification object.
 #[derive(Clone, Debug)]
 pub(crate) struct Cno {
-    /// A notification certainly came since the last wait.
+    /// Set if a notification certainly came since the last wait.
     pub(crate) triggered: bool,
-    /// One may have come.
+    /// Set if a notification may have come.
     pub(crate) touched: bool,
-    /// The agent that the next one calls.
+    /// Agent that the next notification calls.
     pub(crate) agent: Option<Agent>,
 }
 
-/// An agent of a notification object that was not called.
+/// Agent of a notification object, not yet called.
 #[derive(Clone, Debug)]
 pub(crate) struct Agent {
     pub(crate) data: u64,
-    /// A notification certainly came since it was set.
+    /// Set if a notification certainly came since the agent was set.
     pub(crate) sure: bool,
-    /// One may have come.
+    /// Set if a notification may have come.
     pub(crate) possible: bool,
 }
 
@@ -409,7 +411,7 @@ impl Agent {
     }
 }
 
-/// How the completions of a dispatcher wake a waiter.
+/// Condition under which completions of a dispatcher wake a waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Config {
     Notify,
@@ -430,7 +432,7 @@ impl Config {
 }
 
 impl World {
-    /// EVC-02 to EVC-04. `length` is what was asked for.
+    /// Checks `evd_create` (EVC-02 to EVC-04); `length` is the requested one.
     pub(crate) fn check_evd_create(
         &self,
         side: Side,
@@ -473,7 +475,7 @@ impl World {
         key
     }
 
-    /// EVF-02.
+    /// Checks `evd_free` (EVF-02).
     pub(crate) fn check_evd_free(&self, side: Side, evd: Option<Key>) -> Verdict {
         let mut checks = Checks::default();
         checks.handle(!self.is(side, HandleKind::Evd, evd), None);
@@ -492,7 +494,7 @@ impl World {
     pub(crate) fn evd_free(&mut self, key: Key) {
         let evd = self.evds.remove(&key);
         self.bury(key);
-        // EVF-03: nobody hears of the requests in it any more.
+        // EVF-03: nobody sees the connection requests in it.
         let streams = evd.iter().flat_map(|evd| evd.streams.keys());
         for stream in streams {
             if let Stream::ConnectionRequest(cr) = stream {
@@ -500,7 +502,8 @@ impl World {
             }
         }
         let cno = evd.and_then(|evd| evd.cno);
-        // CNW-05: the last dispatcher gone releases waiters; whether a trigger is remembered is open then, and not before.
+        // CNW-05: freeing the last dispatcher releases waiters. Only then is it open if a trigger
+        // is kept.
         self.touch_cno(cno, false);
         if !self.evds.values().any(|evd| evd.cno == cno)
             && let Some(cno) = cno.and_then(|key| self.cnos.get_mut(&key))
@@ -509,7 +512,7 @@ impl World {
         }
     }
 
-    /// EVZ-01.
+    /// Checks `evd_resize` (EVZ-01).
     pub(crate) fn check_evd_resize(&self, side: Side, key: Option<Key>, length: i32) -> Verdict {
         let mut checks = Checks::default();
         checks.handle(!self.is(side, HandleKind::Evd, key), None);
@@ -528,8 +531,10 @@ impl World {
         checks.verdict()
     }
 
-    /// EVS-01 to EVS-03. The queue is full when as many events are queued as it has places; completions have
-    /// places of their own in some providers, so that with them it may be full or not.
+    /// Checks `evd_post_se` (EVS-01 to EVS-03).
+    ///
+    /// The queue is full when the number of queued events equals its length. Some providers give
+    /// completions separate slots, so a queue with completions may be full or not.
     pub(crate) fn check_post_software(&self, side: Side, key: Option<Key>) -> Verdict {
         let mut checks = Checks::default();
         checks.handle(!self.is(side, HandleKind::Evd, key), None);
@@ -550,7 +555,7 @@ impl World {
         checks.verdict()
     }
 
-    /// EVW-02, EVW-03, EVW-05: what a wait returns before it waits.
+    /// Checks the arguments and the state of a wait (EVW-02, EVW-03, EVW-05).
     pub(crate) fn check_evd_wait(&self, side: Side, key: Option<Key>, threshold: i32) -> Verdict {
         let mut checks = Checks::default();
         checks.handle(!self.is(side, HandleKind::Evd, key), None);
@@ -563,14 +568,15 @@ impl World {
                 .is_some_and(|config| config != Config::Threshold);
             checks.state(threshold != 1 && selective, None);
             if evd.overflowed {
-                // State machines, section 2: an overflown dispatcher is in error once it is drained.
+                // State machines, section 2: an overflowed dispatcher is in error once it is
+                // drained.
                 checks.possible(ErrorKind::InvalidState);
             }
         }
         checks.verdict()
     }
 
-    /// The configuration that the endpoint streams of a dispatcher gave it (EPC-04).
+    /// Returns the configuration that endpoint streams gave a dispatcher (EPC-04).
     pub(crate) fn config_of(&self, evd: Key) -> Option<Config> {
         self.eps.values().find_map(|ep| {
             if ep.receive == Some(evd) {
@@ -583,7 +589,7 @@ impl World {
         })
     }
 
-    /// CNF-01.
+    /// Checks `cno_free` (CNF-01).
     pub(crate) fn check_cno_free(&self, side: Side, cno: Option<Key>) -> Verdict {
         let mut checks = Checks::default();
         checks.handle(
@@ -620,7 +626,7 @@ impl World {
         }
     }
 
-    /// Queues a completion; a stream without a dispatcher is dropped (DTO-02).
+    /// Queues a completion; a stream without a dispatcher drops it (DTO-02).
     pub(crate) fn complete(
         &mut self,
         evd: Option<Key>,
@@ -643,7 +649,9 @@ impl World {
         self.touch_cno(cno, false);
     }
 
-    /// Queues any other event, if there is room (state machines, section 2: arrival of one event).
+    /// Queues any other event if there is room.
+    ///
+    /// See state machines, section 2: arrival of one event.
     pub(crate) fn raise(&mut self, evd: Option<Key>, stream: Stream, event: Expected) {
         let stamp = self.stamp();
         let Some((key, queue)) = evd.and_then(|key| Some((key, self.evds.get_mut(&key)?))) else {
@@ -694,7 +702,7 @@ impl World {
             });
     }
 
-    /// Whether a connection request finds room (PSC-02).
+    /// Returns true if a connection request has room (PSC-02).
     pub(crate) fn has_room(&self, evd: Key) -> bool {
         let evd = self.evds.get(&evd);
         evd.is_some_and(|evd| evd.ring_bounds().1 < evd.length as usize)
@@ -722,7 +730,7 @@ impl World {
         }
     }
 
-    /// An event came out: its place in its work queue is free.
+    /// Frees the work queue slot of a dequeued event.
     pub(crate) fn dequeued(&mut self, queued: &Queued) {
         match queued.event {
             Expected::Dto {
@@ -744,7 +752,7 @@ impl World {
         }
     }
 
-    /// Whether a bind failed whose completion was not dequeued.
+    /// Returns true if a bind failed and its completion was not dequeued.
     pub(crate) fn has_failed_bind(&self) -> bool {
         self.evds
             .values()
@@ -752,7 +760,7 @@ impl World {
             .any(|queued| matches!(queued.event, Expected::Bind { status, .. } if !status.is_success()))
     }
 
-    /// The private data that ESTABLISHED of an endpoint brings next.
+    /// Returns the private data of the next ESTABLISHED event of an endpoint.
     pub(crate) fn private_data_of(&self, key: Option<Key>) -> Vec<u8> {
         let events = self
             .evds
@@ -768,7 +776,7 @@ impl World {
             .unwrap_or_default()
     }
 
-    /// The catalogue calls what was seen impossible; lists what was possible.
+    /// Lists the possible events, for the report of an impossible one.
     pub(crate) fn describe(&self, evd: Key) -> String {
         let mut lines = String::new();
         if let Some(evd) = self.evds.get(&evd) {

@@ -1,4 +1,4 @@
-//! Memory and its owners: zones, regions, windows, and what every byte holds.
+//! Memory and its owners: zones, regions, windows, and the value of each byte.
 
 use std::collections::BTreeSet;
 
@@ -12,20 +12,20 @@ use crate::op::Side;
 /// Bytes of memory on each side.
 pub(crate) const ARENA: usize = 2048;
 
-/// What is known of one byte; `None` where the catalogue calls the content undefined.
+/// Known values of a byte; `None` where the catalogue leaves the content undefined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cell {
-    /// As the consumer reads it.
+    /// Value that the consumer reads.
     consumer: Option<u8>,
-    /// As incoming RDMA finds it; differs on non-coherent hosts only.
+    /// Value that incoming RDMA reads; differs on non-coherent hosts only.
     device: Option<u8>,
-    /// Stored to since both agreed (LSW-13, LSR-02).
+    /// Set if the consumer stored to it since both agreed (LSW-13, LSR-02).
     stored: bool,
-    /// Written by a peer since both agreed (LSW-05).
+    /// Set if a peer wrote to it since both agreed (LSW-05).
     written: bool,
 }
 
-/// The memory of one side.
+/// Memory of one side.
 #[derive(Clone, Debug)]
 pub(crate) struct Arena {
     pub(crate) base: u64,
@@ -55,12 +55,12 @@ impl Arena {
         self.cells.get_mut(index)
     }
 
-    /// What the consumer must read at an offset, where that is defined.
+    /// Returns the value that the consumer must read at an offset, if it is defined.
     pub(crate) fn expected(&self, offset: usize) -> Option<u8> {
         self.cells.get(offset).and_then(|cell| cell.consumer)
     }
 
-    /// A store by the consumer.
+    /// Stores a byte for the consumer.
     fn store(&mut self, at: u64, value: u8, registered: bool) {
         let coherent = self.coherent;
         if let Some(cell) = self.cell(at) {
@@ -77,14 +77,15 @@ impl Arena {
         }
     }
 
-    /// The local side of an operation reads.
+    /// Reads a byte for the local side of an operation.
     pub(super) fn local_read(&mut self, at: u64) -> Option<u8> {
-        // The provider sees to the coherence of posted buffers, except for what LSW-15 leaves undefined.
+        // The provider keeps posted buffers coherent, except in the cases that LSW-15 leaves
+        // undefined.
         let cell = self.cell(at)?;
         if cell.written { None } else { cell.consumer }
     }
 
-    /// The local side of an operation writes.
+    /// Writes a byte for the local side of an operation.
     pub(super) fn local_write(&mut self, at: u64, value: Option<u8>) {
         if let Some(cell) = self.cell(at) {
             let contested = cell.written || cell.stored;
@@ -93,13 +94,13 @@ impl Arena {
         }
     }
 
-    /// An incoming RDMA Read.
+    /// Reads a byte for an incoming RDMA Read.
     pub(super) fn remote_read(&mut self, at: u64) -> Option<u8> {
         let cell = self.cell(at)?;
         if cell.stored { None } else { cell.device }
     }
 
-    /// An incoming RDMA Write.
+    /// Writes a byte for an incoming RDMA Write.
     pub(super) fn remote_write(&mut self, at: u64, value: Option<u8>) {
         let coherent = self.coherent;
         if let Some(cell) = self.cell(at) {
@@ -108,7 +109,7 @@ impl Arena {
                 cell.consumer = value;
             } else {
                 cell.written = true;
-                // LSW-15: what a read finds before the synchronisation.
+                // LSW-15: a read before the synchronisation is undefined.
                 cell.consumer = None;
                 if cell.stored {
                     cell.device = None;
@@ -152,7 +153,7 @@ impl Arena {
     }
 }
 
-/// A local memory region.
+/// Local memory region.
 #[derive(Clone, Debug)]
 pub(crate) struct Lmr {
     pub(crate) side: Side,
@@ -162,22 +163,22 @@ pub(crate) struct Lmr {
     pub(crate) privileges: MemoryPrivileges,
     pub(crate) context: u32,
     pub(crate) remote: u32,
-    /// Under which others may register the same memory.
+    /// Cookie under which others may register the same memory.
     pub(crate) cookie: Option<u8>,
 }
 
-/// A remote memory region.
+/// Remote memory region.
 #[derive(Clone, Debug)]
 pub(crate) struct Rmr {
     pub(crate) pz: Key,
-    /// Accepted binds that are not over, in order, by post, with what each makes of it.
+    /// Accepted binds that have not completed, in order: post, and the resulting context.
     pub(crate) pending: Vec<(u64, Option<usize>)>,
-    /// The context that is valid now, an index into `contexts`.
+    /// Currently valid context, an index into `contexts`.
     pub(crate) bound: Option<usize>,
 }
 
 impl Rmr {
-    /// The context it has or will have, counted from the acceptance of the bind (RMB-42).
+    /// Returns the context after all accepted binds (RMB-42).
     fn latest(&self) -> Option<usize> {
         self.pending
             .last()
@@ -185,7 +186,7 @@ impl Rmr {
     }
 }
 
-/// A context for peers, of a region or of a bind.
+/// Remote context of a region or of a bind.
 #[derive(Clone, Debug)]
 pub(crate) struct RemoteContext {
     pub(crate) side: Side,
@@ -195,7 +196,7 @@ pub(crate) struct RemoteContext {
     pub(crate) address: u64,
     pub(crate) length: u64,
     pub(crate) privileges: MemoryPrivileges,
-    /// The region behind it.
+    /// Region that backs it.
     pub(crate) lmr: Key,
 }
 
@@ -209,7 +210,7 @@ impl World {
         &mut self.arenas[side.index()]
     }
 
-    /// PZC-01.
+    /// Checks `pz_create` (PZC-01).
     pub(crate) fn check_pz_create(&self, side: Side) -> Verdict {
         let mut checks = Checks::default();
         checks.resource(self.count(side, HandleKind::Pz) >= ZONES);
@@ -222,7 +223,7 @@ impl World {
         key
     }
 
-    /// PZF-01, PZF-02.
+    /// Checks `pz_free` (PZF-01, PZF-02).
     pub(crate) fn check_pz_free(&self, side: Side, pz: Option<Key>) -> Verdict {
         let mut checks = Checks::default();
         checks.handle(!self.is(side, HandleKind::Pz, pz), Subtype::InvalidHandlePz);
@@ -239,7 +240,9 @@ impl World {
         self.bury(pz);
     }
 
-    /// LMC-02, LMC-07, LMC-10. `source`: the region it is made from, if any; `length` is of the memory otherwise.
+    /// Checks `lmr_create` (LMC-02, LMC-07, LMC-10).
+    ///
+    /// `source` is the region that it is made from, if any. `length` is the memory's otherwise.
     pub(crate) fn check_lmr_create(
         &self,
         side: Side,
@@ -258,13 +261,15 @@ impl World {
         checks.verdict()
     }
 
-    /// The cookies under which memory is shared; each takes a place of its own.
+    /// Returns the cookies under which memory is shared; each takes a resource of its own.
     fn cookies(&self, side: Side) -> BTreeSet<u8> {
         let own = self.lmrs.values().filter(|lmr| lmr.side == side);
         own.filter_map(|lmr| lmr.cookie).collect()
     }
 
-    /// LMC-04: those who share memory under a cookie agree on its length, and others do not share it.
+    /// Checks `lmr_create` of shared memory (LMC-04).
+    ///
+    /// All regions of a cookie agree on the length and on the memory.
     pub(crate) fn check_lmr_share(
         &self,
         side: Side,
@@ -311,7 +316,7 @@ impl World {
         key
     }
 
-    /// LMF-01.
+    /// Checks `lmr_free` (LMF-01).
     pub(crate) fn check_lmr_free(&self, side: Side, lmr: Option<Key>) -> Verdict {
         let mut checks = Checks::default();
         checks.handle(
@@ -345,26 +350,26 @@ impl World {
         self.freed_lmrs.insert(key, lmr);
     }
 
-    /// A region, live or freed.
+    /// Returns a region, live or freed.
     pub(crate) fn region_ever(&self, key: Key) -> Option<&Lmr> {
         self.lmrs.get(&key).or_else(|| self.freed_lmrs.get(&key))
     }
 
-    /// Whether a region has or had this context.
+    /// Returns true if a region has or had this context.
     pub(crate) fn was_context(&self, side: Side, context: u32) -> bool {
         let all = self.lmrs.values().chain(self.freed_lmrs.values());
         all.into_iter()
             .any(|lmr| lmr.side == side && lmr.context == context)
     }
 
-    /// Whether a peer was ever given this context.
+    /// Returns true if this remote context was ever created.
     pub(crate) fn was_remote_context(&self, side: Side, number: u32) -> bool {
         self.contexts
             .iter()
             .any(|context| context.side == side && context.number == number)
     }
 
-    /// Whether a posted receive fills this region: then LMF-03 leaves the outcome open.
+    /// Returns true if a posted receive uses this region: then LMF-03 leaves the outcome open.
     pub(crate) fn is_posted(&self, key: Key) -> bool {
         let Some(lmr) = self.lmrs.get(&key) else {
             return false;
@@ -384,7 +389,7 @@ impl World {
             .any(|lmr| lmr.side == side && lmr.address <= at && at - lmr.address < lmr.length)
     }
 
-    /// LSW-18 to LSW-20, LSW-28 to LSW-30, LSR-05.
+    /// Checks synchronisation (LSW-18 to LSW-20, LSW-28 to LSW-30, LSR-05).
     pub(crate) fn check_sync(&self, side: Side, pieces: &[Piece]) -> Verdict {
         let mut checks = Checks::default();
         for piece in pieces.iter().filter(|piece| piece.length != 0) {
@@ -408,14 +413,14 @@ impl World {
         self.arena(side).store(at, value, registered);
     }
 
-    /// The live region with this context.
+    /// Returns the live region with this context.
     pub(crate) fn lmr_of(&self, side: Side, context: u32) -> Option<&Lmr> {
         self.lmrs
             .values()
             .find(|lmr| lmr.side == side && lmr.context == context && context != 0)
     }
 
-    /// The live region with this context, by name.
+    /// Returns the key of the live region with this context.
     pub(crate) fn lmr_key(&self, side: Side, context: u32) -> Option<Key> {
         let found = |lmr: &Lmr| lmr.side == side && lmr.context == context;
         self.lmrs
@@ -424,7 +429,7 @@ impl World {
             .map(|(&key, _)| key)
     }
 
-    /// A bind was accepted; the index of the context it makes.
+    /// Records an accepted bind; returns the index of its context.
     pub(crate) fn accept_bind(
         &mut self,
         post: u64,
@@ -442,7 +447,7 @@ impl World {
         index
     }
 
-    /// RMC-01.
+    /// Checks `rmr_create` (RMC-01).
     pub(crate) fn check_rmr_create(&self, side: Side, pz: Option<Key>) -> Verdict {
         let mut checks = Checks::default();
         checks.handle(!self.is(side, HandleKind::Pz, pz), Subtype::InvalidHandlePz);
@@ -461,7 +466,7 @@ impl World {
         key
     }
 
-    /// RMF-01, RMF-02.
+    /// Frees a remote memory region (RMF-01, RMF-02).
     pub(crate) fn rmr_free(&mut self, key: Key) {
         if let Some(rmr) = self.rmrs.remove(&key)
             && let Some(context) = rmr.bound.and_then(|index| self.contexts.get_mut(index))
@@ -471,7 +476,9 @@ impl World {
         self.bury(key);
     }
 
-    /// The segments of a post in the order of DTO-07: region, zone, privilege, bounds; the first fault found counts.
+    /// Checks the segments of a post in the order of DTO-07; the first fault counts.
+    ///
+    /// The order is region, zone, privilege, bounds.
     pub(crate) fn check_pieces(
         &self,
         side: Side,
@@ -503,7 +510,7 @@ impl World {
         None
     }
 
-    /// The range in a bind: RMB-25, RMB-26, RMB-35, RMB-41, in the order of DTO-07.
+    /// Checks the range of a bind in the order of DTO-07 (RMB-25, RMB-26, RMB-35, RMB-41).
     pub(crate) fn check_bind_range(
         &self,
         side: Side,

@@ -1,4 +1,6 @@
-//! The model: objects in maps, no queues but lists, no time but "at rest" and "not yet".
+//! State of the oracle: maps of objects, with lists as queues.
+//!
+//! There is no time except "idle" and "not yet".
 
 mod connection;
 mod contest;
@@ -29,34 +31,36 @@ use shared_receive::Srq;
 
 use crate::op::{Pick, Side};
 
-/// Names an object for the whole run; what the handle really looks like is no matter of the model.
+/// Key of an object for the whole run, independent of its handle.
 pub(crate) type Key = u32;
 
-/// Objects of one kind per adapter.
+/// Limits per adapter, by kind of object.
 pub(crate) const ZONES: usize = 8;
 pub(crate) const DISPATCHERS: usize = 8;
 pub(crate) const ENDPOINTS: usize = 6;
 pub(crate) const SHARED_QUEUES: usize = 2;
 
-/// What every object has.
+/// Properties common to all objects.
 #[derive(Clone, Debug)]
 pub(crate) struct Object {
     pub(crate) kind: HandleKind,
     pub(crate) side: Side,
     pub(crate) alive: bool,
-    /// Whether the consumer knows the handle: of a connection request only once its event was dequeued.
+    /// Set if the consumer knows the handle.
+    ///
+    /// It learns that of a connection request from its event.
     pub(crate) named: bool,
     pub(crate) context: u64,
 }
 
-/// Everything there is.
+/// Complete state of the oracle.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct World {
     next: Key,
     pub(crate) objects: BTreeMap<Key, Object>,
     pub(crate) zones: BTreeMap<Key, ()>,
     pub(crate) lmrs: BTreeMap<Key, Lmr>,
-    /// Regions that are gone.
+    /// Freed regions.
     pub(crate) freed_lmrs: BTreeMap<Key, Lmr>,
     pub(crate) rmrs: BTreeMap<Key, Rmr>,
     pub(crate) contexts: Vec<RemoteContext>,
@@ -68,13 +72,13 @@ pub(crate) struct World {
     pub(crate) rsps: BTreeMap<Key, Rsp>,
     pub(crate) crs: BTreeMap<Key, Cr>,
     pub(crate) attempts: Vec<Attempt>,
-    /// Ends of connections that the peer has still to learn of: the peer's endpoint and its connection.
+    /// Ended connections that the peer has not seen: the peer's endpoint, and its attempt.
     pub(crate) endings: Vec<(Key, usize)>,
     pub(crate) arenas: [Arena; 2],
     pub(crate) async_evds: [Key; 2],
-    /// What the transfers since the last rest touched.
+    /// Accesses of transfers since the fabric was last idle.
     pub(crate) accesses: Vec<Access>,
-    /// Endpoints whose requests failed since the last rest.
+    /// Endpoints with a failed request since the fabric was last idle.
     pub(crate) failures: Vec<Key>,
     pub(crate) stamps: u64,
 }
@@ -104,7 +108,7 @@ impl World {
         self.stamps
     }
 
-    /// The object a pick means, if there is one; `None` is the null handle.
+    /// Returns the object of a pick, if there is one; `None` is the null handle.
     pub(crate) fn pick(&self, side: Side, kind: HandleKind, pick: Pick) -> Option<Key> {
         let choose = |number: u8, wanted: &dyn Fn(&Object) -> bool| {
             let known: Vec<Key> = self
@@ -125,13 +129,13 @@ impl World {
         }
     }
 
-    /// Whether a handle argument names a live object of this kind and adapter (GEN-03, GEN-11).
+    /// Returns true for a live object of this kind and adapter (GEN-03, GEN-11).
     pub(crate) fn is(&self, side: Side, kind: HandleKind, key: Option<Key>) -> bool {
         key.and_then(|key| self.objects.get(&key))
             .is_some_and(|object| object.alive && object.kind == kind && object.side == side)
     }
 
-    /// As [`World::is`], for an argument that may be left out.
+    /// As [`World::is`], for an optional argument.
     pub(crate) fn is_or_none(
         &self,
         side: Side,
@@ -148,14 +152,14 @@ impl World {
             .count()
     }
 
-    /// Whether nothing is under way: the fabric has nothing to do.
+    /// Returns true if no work is pending.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.endings.is_empty()
             && self.attempts.iter().all(Attempt::is_at_rest)
             && self.eps.values().all(Ep::is_at_rest)
     }
 
-    /// Whether nothing but the requests of one endpoint is under way.
+    /// Returns true if only requests of one endpoint are pending.
     pub(crate) fn is_alone(&self, key: Option<Key>) -> bool {
         self.endings.is_empty()
             && self.attempts.iter().all(Attempt::is_at_rest)
@@ -165,7 +169,7 @@ impl World {
                 .all(|(other, ep)| Some(*other) == key || ep.is_at_rest())
     }
 
-    /// Does everything that is under way, in one of the orders there are.
+    /// Does all pending work, in one of the possible orders.
     pub(crate) fn advance(&mut self) {
         while !self.is_at_rest() {
             self.advance_attempts();
@@ -175,7 +179,7 @@ impl World {
         }
     }
 
-    /// Lets everything that is under way happen; whatever it leads to is there.
+    /// Does all pending work; all its events have then arrived.
     pub(crate) fn settle(&mut self) {
         self.advance();
         for evd in self.evds.values_mut() {
@@ -185,7 +189,7 @@ impl World {
         self.failures.clear();
     }
 
-    /// Whether what comes of a request depends on what other endpoints do meanwhile.
+    /// Returns true if the outcome of a request depends on concurrent work of other endpoints.
     pub(crate) fn would_race(&self, key: Key, request: &Request) -> bool {
         let others = self
             .eps
@@ -195,8 +199,8 @@ impl World {
         if ending || !self.endings.is_empty() || !self.attempts.iter().all(Attempt::is_at_rest) {
             return true;
         }
-        // A read is answered later than a send: whether one that is under way when a later request breaks the
-        // connection succeeds or is flushed depends on time (section 1.4: "may be successful").
+        // A read completes later than a send. If a later request breaks the connection, a pending
+        // read succeeds or is flushed, depending on time (section 1.4: "may be successful").
         let reads = self.eps.get(&key).is_some_and(|ep| {
             ep.requests
                 .iter()
@@ -218,7 +222,7 @@ impl World {
     }
 }
 
-/// The subtype of a bad handle of this kind.
+/// Returns the subtype of a bad handle of this kind.
 pub(crate) fn handle_subtype(kind: HandleKind) -> Option<Subtype> {
     (kind != HandleKind::Evd).then(|| kind.subtype())
 }

@@ -12,10 +12,10 @@ use super::{Key, Piece, Receive, SHARED_QUEUES, World};
 use crate::expect::{Checks, Verdict};
 use crate::op::Side;
 
-/// Buffers of the longest queue an adapter makes.
+/// Limit on buffers of a shared receive queue.
 pub(crate) const MOST_BUFFERS: i32 = 16;
 
-/// A shared receive queue.
+/// Shared receive queue.
 #[derive(Clone, Debug)]
 pub(crate) struct Srq {
     pub(crate) side: Side,
@@ -24,16 +24,16 @@ pub(crate) struct Srq {
     pub(crate) segments: usize,
     pub(crate) low_watermark: i32,
     armed: bool,
-    /// Buffers an endpoint can take.
+    /// Buffers that an endpoint can take.
     pub(crate) buffers: VecDeque<Receive>,
     /// Posts whose completion was not dequeued.
     pub(crate) outstanding: Vec<u64>,
-    /// Of these, how many may have come back with the completions an endpoint lost.
+    /// Number of these that may have come back with the completions that an endpoint lost.
     pub(crate) perhaps_returned: usize,
 }
 
 impl World {
-    /// SRC-02, SRC-03, SRC-06.
+    /// Checks `srq_create` (SRC-02, SRC-03, SRC-06).
     pub(crate) fn check_srq_create(
         &self,
         side: Side,
@@ -72,7 +72,7 @@ impl World {
         key
     }
 
-    /// SRQR-25 to SRQR-29, SRQR-41, in the order of DTO-07.
+    /// Checks `srq_post_recv` in the order of DTO-07 (SRQR-25 to SRQR-29, SRQR-41).
     pub(crate) fn check_srq_post(&self, side: Side, key: Option<Key>, pieces: &[Piece]) -> Verdict {
         let Some(srq) = key
             .filter(|_| self.is(side, HandleKind::Srq, key))
@@ -102,7 +102,9 @@ impl World {
         }
     }
 
-    /// An endpoint takes a buffer, in posting order; the fabric of these runs does no other (SRC-05).
+    /// Takes a buffer for an endpoint, in posting order.
+    ///
+    /// The fabric of these runs uses no other order (SRC-05).
     pub(super) fn take_shared(&mut self, key: Key) -> Option<Receive> {
         let srq = self.srqs.get_mut(&key)?;
         let receive = srq.buffers.pop_front();
@@ -130,14 +132,14 @@ impl World {
         );
     }
 
-    /// A completion of a shared buffer came out.
+    /// Frees a shared buffer: its completion was dequeued.
     pub(super) fn free_shared(&mut self, post: u64) {
         for srq in self.srqs.values_mut() {
             srq.outstanding.retain(|&number| number != post);
         }
     }
 
-    /// SRZ-02, SRZ-04.
+    /// Checks `srq_resize` (SRZ-02, SRZ-04).
     pub(crate) fn check_srq_resize(&self, side: Side, key: Option<Key>, length: i32) -> Verdict {
         let mut checks = Checks::default();
         checks.handle(
@@ -145,7 +147,7 @@ impl World {
             Subtype::InvalidHandleSrq,
         );
         checks.parameter(length <= 0, 2);
-        // Beyond the adapter: a bad value or a lack of resources; SRZ-04 lists both.
+        // Above the adapter's limit: a bad value or a lack of resources; SRZ-04 lists both.
         if length > MOST_BUFFERS {
             checks.parameter(true, 0);
             checks.possible(ErrorKind::InsufficientResources);
@@ -163,7 +165,7 @@ impl World {
         checks.verdict()
     }
 
-    /// SRL-05.
+    /// Checks `srq_set_low_watermark` (SRL-05).
     pub(crate) fn check_set_low_watermark(
         &self,
         side: Side,
@@ -182,7 +184,7 @@ impl World {
         checks.verdict()
     }
 
-    /// SRL-02, SRL-04.
+    /// Sets the low watermark (SRL-02, SRL-04).
     pub(crate) fn set_low_watermark(&mut self, key: Key, mark: i32) {
         let Some(srq) = self.srqs.get_mut(&key) else {
             return;
@@ -195,7 +197,7 @@ impl World {
         }
     }
 
-    /// SRF-01.
+    /// Checks `srq_free` (SRF-01).
     pub(crate) fn check_srq_free(&self, side: Side, key: Option<Key>) -> Verdict {
         let mut checks = Checks::default();
         checks.handle(
@@ -224,7 +226,7 @@ impl Srq {
         usize::try_from(self.low_watermark).is_ok_and(|mark| self.buffers.len() < mark)
     }
 
-    /// The outstanding counts that a query may report (SRY-02).
+    /// Returns the bounds of the outstanding count that a query may report (SRY-02).
     pub(crate) fn outstanding_bounds(&self) -> (usize, usize) {
         let most = self.outstanding.len();
         (most.saturating_sub(self.perhaps_returned), most)

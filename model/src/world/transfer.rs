@@ -1,4 +1,4 @@
-//! Posts, and what becomes of them.
+//! Posts and their effects.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use super::{Ep, Key, Lmr, World};
 use crate::expect::{Checks, Verdict};
 use crate::op::Side;
 
-/// A segment as it is given to a call.
+/// Segment argument of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) context: u32,
@@ -43,7 +43,7 @@ fn addresses(pieces: &[Piece]) -> impl Iterator<Item = u64> + '_ {
     pieces.iter().flat_map(Piece::bytes)
 }
 
-/// A posted receive buffer.
+/// Posted receive.
 #[derive(Clone, Debug)]
 pub(crate) struct Receive {
     pub(crate) post: u64,
@@ -51,7 +51,7 @@ pub(crate) struct Receive {
     pub(crate) pieces: Vec<Piece>,
 }
 
-/// What a request does.
+/// Operation of a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Work {
     Send,
@@ -64,18 +64,18 @@ pub(crate) enum Work {
         address: u64,
         length: u64,
     },
-    /// `context`: what it makes, unless it unbinds.
+    /// `context`: the new one, unless the bind unbinds.
     Bind {
         rmr: Key,
         context: Option<usize>,
     },
-    /// A write whose number takes a receive of the peer.
+    /// RDMA Write whose immediate data consumes a receive of the peer.
     WriteImmediate {
         number: u32,
         address: u64,
         immediate: u32,
     },
-    /// Changes the number of eight bytes there, and brings what it was.
+    /// Changes an eight-byte value at the peer, and returns the old one.
     Atomic {
         number: u32,
         address: u64,
@@ -83,17 +83,17 @@ pub(crate) enum Work {
     },
 }
 
-/// What becomes of a number.
+/// Change of a value by an atomic operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change {
     Add(u64),
     Swap { compare: u64, swap: u64 },
 }
 
-/// Bytes of such a number.
+/// Length of such a value in bytes.
 const NUMBER: u64 = 8;
 
-/// A posted request.
+/// Posted request.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) post: u64,
@@ -101,11 +101,11 @@ pub(crate) struct Request {
     pub(crate) pieces: Vec<Piece>,
     pub(crate) work: Work,
     pub(crate) suppressed: bool,
-    /// Waits for the reads before it (DTO-04).
+    /// Set if it waits for earlier reads (DTO-04).
     pub(crate) fenced: bool,
 }
 
-/// Flags that are legal on a request post whatever the endpoint (DTO-05, EPW-37).
+/// Flags that are legal on requests of any endpoint (DTO-05, EPW-37).
 const REQUEST_FLAGS: CompletionFlags = CompletionFlags::SUPPRESS
     .union(CompletionFlags::SOLICITED_WAIT)
     .union(CompletionFlags::BARRIER_FENCE);
@@ -127,7 +127,7 @@ impl World {
         bad.then(|| Verdict::refused(ErrorKind::InvalidParameter, Subtype::argument(position)))
     }
 
-    /// Handle and state of a request post: EPS-02, EPB-03, EPW-23, EPW-29, RMB-31, RMB-37.
+    /// Checks handle and state for a request (EPS-02, EPB-03, EPW-23, EPW-29, RMB-31, RMB-37).
     fn check_postable(&self, side: Side, ep: Option<Key>) -> Result<(Key, &Ep), Verdict> {
         let bad = || Verdict::refused(ErrorKind::InvalidHandle, Subtype::InvalidHandleEp);
         let key = ep
@@ -140,7 +140,9 @@ impl World {
         }
     }
 
-    /// A request post in the order of DTO-07. `remote`: the length of the remote range.
+    /// Checks a request in the order of DTO-07.
+    ///
+    /// `remote` is the length of the remote range.
     pub(crate) fn check_request(
         &self,
         side: Side,
@@ -172,7 +174,7 @@ impl World {
             DtoOperation::RdmaWrite => ep.shape.write_segments.min(ep.shape.request_segments),
             DtoOperation::Send | DtoOperation::Receive => ep.shape.request_segments,
         };
-        // Where no read may be outstanding none can be done (EPB-05).
+        // No read is possible if none may be outstanding (EPB-05).
         let reads_nothing = operation == DtoOperation::RdmaRead && ep.shape.reads == 0;
         if pieces.len() > limit || reads_nothing {
             return Verdict::refused(ErrorKind::InvalidParameter, Subtype::InvalidArg2);
@@ -181,7 +183,8 @@ impl World {
         if let Some(bad) = self.check_pieces(side, pz, pieces, for_reading, 3) {
             return bad;
         }
-        // Lengths: EPS-05, EPW-30, EPW-40, EPB-02. Which of two wrong lengths is named is open.
+        // Lengths: EPS-05, EPW-30, EPW-40, EPB-02. With two wrong lengths it is open which one is
+        // reported.
         let total = total(pieces);
         let mut checks = Checks::default();
         match operation {
@@ -201,7 +204,9 @@ impl World {
         checks.verdict()
     }
 
-    /// A post beyond the interface, as a write or a read of its kind, and of an atomic one that it is about one number (DTO-07).
+    /// Checks an extended operation like its write or read (DTO-07).
+    ///
+    /// An atomic operation covers one value.
     pub(crate) fn check_extended(
         &self,
         side: Side,
@@ -229,7 +234,7 @@ impl World {
         verdict
     }
 
-    /// The number at an address, if all of it is known.
+    /// Returns the value at an address, if all its bytes are known.
     pub(crate) fn number_at(&mut self, side: Side, address: u64) -> Option<u64> {
         let arena = self.arena(side);
         let bytes: Option<Vec<u8>> = (0..NUMBER)
@@ -238,8 +243,10 @@ impl World {
         Some(u64::from_ne_bytes(bytes?.try_into().ok()?))
     }
 
-    /// No queue slot: certain while as many are posted and not carried out as fit, impossible while as
-    /// many places are free; in between it depends on when a provider frees a place (DTO-07, DTO-13).
+    /// Checks for a free queue slot (DTO-07, DTO-13).
+    ///
+    /// A refusal is certain if the pending posts fill the queue, and impossible if enough slots are
+    /// free. In between it depends on when the provider frees slots.
     fn check_room(checks: &mut Checks, places: &super::endpoint::Places, room: usize) {
         checks.resource(places.pending() >= room);
         if places.held() >= room {
@@ -247,7 +254,7 @@ impl World {
         }
     }
 
-    /// EPV-01, EPV-03, EPV-05, EPX-04.
+    /// Checks `post_recv` (EPV-01, EPV-03, EPV-05, EPX-04).
     pub(crate) fn check_receive(
         &self,
         side: Side,
@@ -283,7 +290,7 @@ impl World {
         checks.verdict()
     }
 
-    /// RMB-25 to RMB-43 in the order of DTO-07.
+    /// Checks `rmr_bind` in the order of DTO-07 (RMB-25 to RMB-43).
     pub(crate) fn check_bind(
         &self,
         side: Side,
@@ -304,7 +311,7 @@ impl World {
                 .get(&evd)
                 .is_some_and(|evd| !evd.flags.contains(EvdFlags::RMR_BIND))
         };
-        // EVC-05.
+        // EVC-05: the request dispatcher must take binds.
         checks.handle(
             !checks.has_bad_handle()
                 && ep
@@ -334,7 +341,8 @@ impl World {
         }
         if rmr.pz != pz {
             let mut verdict = Verdict::refused(ErrorKind::ProtectionViolation, None);
-            // Whether the region or the zones of the other two are looked at first is open (RMB-41).
+            // RMB-41 leaves open if the region or the zones of window and endpoint are checked
+            // first.
             verdict.refusals.extend(
                 self.check_bind_range(side, pz, piece, privileges)
                     .into_iter()
@@ -347,7 +355,8 @@ impl World {
         }
         let mut checks = Checks::default();
         Self::check_room(&mut checks, &ep.request_places, ep.request_room());
-        // Of one endpoint only, as long as nobody knows that they are over.
+        // Binds of a window come from one endpoint only, until all earlier ones are known to be
+        // complete.
         let mut pending = rmr.pending.iter();
         if !pending.all(|&(post, _)| ep.request_places.has_pending(post)) {
             checks.possible(ErrorKind::InsufficientResources);
@@ -355,7 +364,7 @@ impl World {
         checks.verdict()
     }
 
-    /// A request was accepted.
+    /// Adds an accepted request.
     pub(crate) fn post_request(&mut self, key: Key, request: Request) {
         let Some(ep) = self.eps.get_mut(&key) else {
             return;
@@ -368,7 +377,7 @@ impl World {
         }
     }
 
-    /// A receive was accepted.
+    /// Adds an accepted receive.
     pub(crate) fn post_receive(&mut self, key: Key, receive: Receive) {
         let Some(ep) = self.eps.get_mut(&key) else {
             return;
@@ -382,7 +391,7 @@ impl World {
         }
     }
 
-    /// Carries out what was posted on connected endpoints, in posting order of each.
+    /// Carries out the requests of connected endpoints, in posting order of each endpoint.
     pub(super) fn carry_out_requests(&mut self) {
         let keys: Vec<Key> = self.eps.keys().copied().collect();
         for key in keys {
@@ -474,7 +483,8 @@ impl World {
                 if !self.grants(agent, peer, number, address, length, right) {
                     return refused;
                 }
-                // Whether the data is what the target holds now or when the answer comes is open.
+                // It is open if the data is the target's current one or that at the time of the
+                // answer.
                 let answer = Agent::Answer(key, request.post);
                 let data: Vec<Option<u8>> = (address..address + length)
                     .map(|at| {
@@ -502,7 +512,7 @@ impl World {
                 }
                 let receives = self.eps.get_mut(&peer);
                 let Some(receive) = receives.and_then(|peer| peer.receives.pop_front()) else {
-                    // What has been written of it is open.
+                    // It is open how much of the data has been written.
                     for at in (address..).take(length as usize) {
                         self.arena(far).forget(at);
                     }
@@ -558,7 +568,9 @@ impl World {
         }
     }
 
-    /// What the target checks of an RDMA operation: EPW-32, EPW-34, EPB-04, LMF-02, RMF-02, RMB-21, RMB-24.
+    /// Checks an RDMA operation at the target.
+    ///
+    /// Covers EPW-32, EPW-34, EPB-04, LMF-02, RMF-02, RMB-21, RMB-24.
     fn grants(
         &mut self,
         agent: Agent,
@@ -585,7 +597,7 @@ impl World {
         })
     }
 
-    /// A message arrives: EPV-02, EPV-04, EPH-05, SRQR-05, SRQR-06.
+    /// Delivers a message (EPV-02, EPV-04, EPH-05, SRQR-05, SRQR-06).
     fn deliver(&mut self, sender: Key, key: Key, data: &[Option<u8>]) -> Status {
         let Some((side, srq)) = self.eps.get(&key).map(|ep| (ep.side, ep.srq)) else {
             return Status::Is(DtoStatus::ReceiverNotReady);
@@ -605,7 +617,7 @@ impl World {
         };
         let agent = Agent::Messages(sender);
         if data.len() as u64 > total(&receive.pieces) {
-            // What the buffer holds afterwards is undefined (EPV-06).
+            // The content of the buffer is then undefined (EPV-06).
             for at in addresses(&receive.pieces) {
                 self.note(agent, Place::Byte(side, at), true);
                 self.arena(side).forget(at);
@@ -623,7 +635,7 @@ impl World {
         Status::Is(DtoStatus::Success)
     }
 
-    /// A request is over: its event, unless it is suppressed and succeeded (DTO-04).
+    /// Completes a request: queues its event unless suppressed and successful (DTO-04).
     pub(super) fn finish_request(&mut self, key: Key, request: &Request, status: Status) {
         let Some(ep) = self.eps.get_mut(&key) else {
             return;
@@ -659,7 +671,7 @@ impl World {
         };
         if !silent {
             let length = match request.work {
-                // EPB-02: what is read is the remote range.
+                // EPB-02: the length of a read is that of the remote range.
                 Work::Read { length, .. } => length,
                 _ => total(&request.pieces),
             };
@@ -692,7 +704,7 @@ impl World {
         }
     }
 
-    /// A flushed bind leaves the region as it was before (RMB-42, state machines section 5).
+    /// Undoes a flushed bind: the window stays as before (RMB-42, state machines section 5).
     pub(super) fn undo_bind(&mut self, post: u64, rmr: Key, context: Option<usize>) {
         if let Some(entry) = context.and_then(|index| self.contexts.get_mut(index)) {
             entry.alive = false;
@@ -712,7 +724,7 @@ impl World {
         self.finish_receive_of(key, receive, status, length, None);
     }
 
-    /// A receive is over; `immediate` is the number that came with it.
+    /// Completes a receive; `immediate` is the immediate data that came with it.
     fn finish_receive_of(
         &mut self,
         key: Key,

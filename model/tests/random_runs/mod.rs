@@ -1,6 +1,6 @@
-//! What decides random runs, and what they did together.
+//! Random bytes of random runs.
 
-/// Bytes as a linear congruential generator gives them.
+/// Returns bytes of a linear congruential generator.
 pub(crate) fn bytes(seed: u64, count: usize) -> Vec<u8> {
     let mut state = seed;
     let step = move || {

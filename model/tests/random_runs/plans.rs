@@ -1,11 +1,11 @@
-//! What goes wrong in random runs of operations.
+//! Faults of random runs of operations.
 
 use backend_mock::{Fault, RemoteError};
 
-/// How many kinds of faults there are.
+/// Number of kinds of faults.
 pub(crate) const KINDS: u8 = 13;
 
-/// The fault of a kind by number, of one of the two adapters, where it is met soon.
+/// Returns a fault of a kind, on one of two adapters, that strikes early.
 pub(crate) fn fault(kind: u8, adapter: u8, which: u8, nth: u8) -> Fault {
     let adapter = u16::from(adapter & 1);
     let queue = u16::from(which % 3);

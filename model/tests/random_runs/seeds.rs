@@ -1,6 +1,6 @@
-//! Which random runs there are.
+//! Seeds of random runs.
 
-/// The seeds of a test: as the environment says, or the usual ones.
+/// Returns the seeds of a test, from the environment or the given ones.
 pub(crate) fn seeds(first: u64, runs: u64) -> impl Iterator<Item = u64> {
     let given = |name, usual| {
         let text = std::env::var(name).ok();

@@ -1,8 +1,8 @@
-//! What random runs did together.
+//! Sums of the calls of random runs.
 
 use dat_model::Tally;
 
-/// Adds the calls of a run to those of all.
+/// Adds the calls of a run to the total.
 pub(crate) fn add(total: &mut Tally, run: &Tally) {
     for (call, [done, refused]) in run {
         let sum = total.entry(call.clone()).or_default();

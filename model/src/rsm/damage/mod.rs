@@ -1,7 +1,7 @@
-//! What has gone wrong so far in a run, and what that excuses.
+//! Faults of a run so far, and the outcomes that they excuse.
 //!
-//! Without faults nothing is excused: a run is compared in full. With faults it is as well, but for what the faults that really
-//! had an effect may lead to, each where it struck and when: see `table.rs`.
+//! Without faults the run is compared in full. With faults it is compared too, except for the
+//! possible effects of faults that struck, each at its place and time: see `table.rs`.
 
 mod table;
 #[cfg(test)]
@@ -15,7 +15,7 @@ pub(crate) use table::{Kind, kind};
 
 use crate::op::Side;
 
-/// The link by which one node uses segments of another, or of its own.
+/// Link over which a node uses segments of another node, or its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Link {
     pub(crate) importer: Side,
@@ -28,7 +28,7 @@ impl Link {
     }
 }
 
-/// Where something went wrong.
+/// Place of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Link(Link),
@@ -37,38 +37,38 @@ enum Place {
     Between,
 }
 
-/// Something that went wrong.
+/// Fault that had an effect.
 #[derive(Debug)]
 struct Harm {
     effect: Effect,
     place: Place,
-    /// A call has told of it already.
+    /// Set once a call has reported it.
     told: bool,
 }
 
-/// A call that is judged.
+/// Call to be judged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call {
     pub(crate) kind: Kind,
     pub(crate) side: Side,
-    /// What it uses.
+    /// Link that it uses.
     pub(crate) link: Option<Link>,
-    /// What went wrong before is no excuse, unless it goes on.
+    /// Earlier faults are no excuse, unless they last.
     pub(crate) since: usize,
 }
 
-/// All that went wrong.
+/// All faults with an effect.
 #[derive(Debug, Default)]
 pub(crate) struct Damage {
     harms: Vec<Harm>,
-    /// What went wrong before everything last came to rest.
+    /// Number of faults when the run was last idle.
     rested: usize,
-    /// Of what the fabric tells, how much was heard.
+    /// Number of the fabric's reports processed.
     heard: usize,
 }
 
 impl Damage {
-    /// Takes in what the fabric tells.
+    /// Processes the fabric's reports.
     pub(crate) fn hear(&mut self, happened: &[Happened]) {
         for one in happened.iter().skip(self.heard) {
             let effect = effect(&one.fault);
@@ -84,29 +84,29 @@ impl Damage {
         self.heard = happened.len();
     }
 
-    /// Everything came to rest: what does not go on is over.
+    /// Records that the run is idle: faults that do not last are over.
     pub(crate) fn rest(&mut self) {
         self.rested = self.harms.len();
     }
 
-    /// Now, to tell what goes wrong later from what did before.
+    /// Returns the current moment, to distinguish later faults from earlier ones.
     pub(crate) fn now(&self) -> usize {
         self.harms.len()
     }
 
-    /// When everything last came to rest.
+    /// Returns the moment when the run was last idle.
     pub(crate) fn rested(&self) -> usize {
         self.rested
     }
 
-    /// What counts since a moment.
+    /// Returns the faults that count since a moment.
     fn since(&self, moment: usize) -> impl Iterator<Item = &Harm> {
         let all = self.harms.iter().enumerate();
         all.filter(move |(at, harm)| *at >= moment || harm.effect.lasts())
             .map(|(_, harm)| harm)
     }
 
-    /// Whether a call may fail with this error. What is told of once excuses one call.
+    /// Returns true if a call may fail with this error; a single-use excuse is consumed.
     pub(crate) fn excuses(&mut self, call: &Call, error: RsmError) -> bool {
         let found = self.harms.iter_mut().enumerate().find(|(at, harm)| {
             (*at >= call.since || harm.effect.excuses_later())
@@ -123,7 +123,9 @@ impl Damage {
         }
     }
 
-    /// Whether a request of a link failed since a moment, which everything that spans it has to tell.
+    /// Returns true if a request of a link failed since a moment.
+    ///
+    /// All spans of that request must report the failure.
     pub(crate) fn broke(&self, link: Link, moment: usize) -> bool {
         self.harms
             .iter()
@@ -131,19 +133,21 @@ impl Damage {
             .any(|harm| matches!(harm.effect, Effect::Breaks(_)) && harm.place == Place::Link(link))
     }
 
-    /// Whether what was on the way on a link since everything last came to rest may be lost.
+    /// Returns true if data sent since the last idle moment may be lost.
     pub(crate) fn may_lose(&self, link: Link) -> bool {
         self.since(self.rested)
             .any(|harm| harm.effect.loses() && harm.reaches(link))
     }
 
-    /// Whether something goes on that strikes a link.
+    /// Returns true if a lasting fault affects a link.
     pub(crate) fn lasts(&self, link: Link) -> bool {
         self.since(self.now()).any(|harm| harm.reaches(link))
     }
 
-    /// Whether connections of a link may be aborted: it cannot be made anew, for good, or because it broke where there is
-    /// nothing left to make it from.
+    /// Returns true if connections of a link may be aborted.
+    ///
+    /// The link cannot be restored: permanently, or because it broke while resources for a new one
+    /// were missing.
     pub(crate) fn may_abort(&self, link: Link) -> bool {
         let recent = || self.since(self.rested).filter(|harm| harm.reaches(link));
         let breaks = recent().filter(|harm| harm.effect.loses()).count();
@@ -152,7 +156,7 @@ impl Damage {
         self.lasts(link) || (keeps_down && breaks != 0 && recent().count() > 1)
     }
 
-    /// Whether the host of a side is dead.
+    /// Returns true if the host of a side is dead.
     pub(crate) fn is_dead(&self, side: Side) -> bool {
         let here = Place::Side(side);
         let mut harms = self.harms.iter();
@@ -161,12 +165,12 @@ impl Damage {
 }
 
 impl Harm {
-    /// Whether it may be the reason for how a call ends.
+    /// Returns true if the fault may cause the outcome of a call.
     fn strikes(&self, call: &Call) -> bool {
         match (self.effect, self.place) {
-            // Nobody sleeps for another.
+            // Each side waits only for itself.
             (Effect::Asleep, Place::Side(side)) => side == call.side,
-            // To be connected takes something from both nodes; everything else is the caller's.
+            // A connect takes resources of both nodes, every other call only of the caller's.
             (Effect::Scarce | Effect::Refused, Place::Side(side)) => {
                 side == call.side
                     || (call.kind == Kind::Connect
@@ -177,7 +181,7 @@ impl Harm {
             }
             _ => match call.link {
                 Some(link) => self.reaches(link),
-                // Memory is in use as long as anything is on the way from it.
+                // Memory is in use as long as transfers from it are pending.
                 None => {
                     call.kind == Kind::Ends
                         && matches!(self.place, Place::Link(link) if link.importer == call.side)

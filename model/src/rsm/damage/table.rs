@@ -1,50 +1,53 @@
-//! What each fault may lead to. This is the one place that says so.
+//! Effects of each fault; no other place defines them.
 //!
-//! A fault counts from when the fabric says that it had an effect; one that had none excuses nothing. Where it struck is part of
-//! what it excuses: a call on another link, or of another side, ends as if nothing had happened.
+//! A fault counts from the time when the fabric reports its effect. A fault without an effect
+//! excuses nothing. Its place limits its excuses: a call on another link, or of another side, ends
+//! as without faults.
 
 use backend_mock::{Fault, RemoteError};
 use dat_rsm::RsmError;
 
-/// What a fault does, as far as somebody above can tell.
+/// Effect of a fault, as far as a caller can tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
-    /// Nothing: the run is compared in full, as if there were no fault.
+    /// None: the run is compared in full, as without faults.
     Nothing,
-    /// A call that needs the device finds nothing left on one side, once.
+    /// A call that needs the device finds no resources on one side, once.
     Scarce,
-    /// The device of one side does not take a request, once. A message, or a place for one, is posted again.
+    /// The device of one side refuses a post, once.
+    ///
+    /// A message, or a receive for one, is posted again.
     Refused,
-    /// A request fails, and its link breaks and is made anew. Whoever made the request is told this.
+    /// A request fails with this error; its link breaks and is restored.
     Breaks(RsmError),
-    /// A side that waits may not be woken any more: the core takes the queue that was to tell of it for one that still will.
+    /// A waiting side may not be woken: the core still counts on its queue's notification.
     Asleep,
-    /// What waits for something on a link may wait for ever, or find that it was never heard.
+    /// A wait on a link may never end; the peer may miss the request.
     Lost,
-    /// The two nodes may not reach each other any more.
+    /// The two nodes may not reach each other.
     Cut,
-    /// A side has no links any more.
+    /// A side has no links left.
     Stopped,
-    /// A node is dead: nobody reaches it, and what it is still asked to do fails.
+    /// A node is dead: it is unreachable, and its own calls fail.
     Dead,
 }
 
-/// What a fault does once it has an effect.
+/// Returns the effect of a fault that struck.
 ///
 /// | fault | effect |
 /// |---|---|
-/// | a completion that is late by less than a link's patience, out of order, or told twice | nothing |
-/// | a receiver that is not ready, a link that is down, for less than the fabric's patience | nothing: the fabric does not tell of it |
-/// | a receiver that is not ready for longer | the link breaks, BARRIER_FAILURE |
-/// | an answer that says that the access is not allowed | the link breaks, PERM_DENIED |
+/// | a completion late by less than a link's patience, reordered or duplicated | nothing |
+/// | a receiver not ready, or a link down, for less than the fabric's patience | not reported |
+/// | a receiver not ready for longer | the link breaks, BARRIER_FAILURE |
+/// | an answer that denies access | the link breaks, PERM_DENIED |
 /// | any other wrong answer, or none | the link breaks, BARRIER_FAILURE |
 /// | no resources | scarce |
-/// | a post that is refused | refused |
-/// | a notification that is lost | asleep |
-/// | a completion that is lost | lost |
-/// | a link that is down for longer | cut |
-/// | a completion queue that overruns | stopped |
-/// | a host that dies | dead |
+/// | a refused post | refused |
+/// | a lost notification | asleep |
+/// | a lost completion | lost |
+/// | a link down for longer | cut |
+/// | a completion queue overrun | stopped |
+/// | a host crash | dead |
 pub(crate) const fn effect(fault: &Fault) -> Effect {
     match fault {
         Fault::DelayCompletion { .. }
@@ -69,26 +72,28 @@ pub(crate) const fn effect(fault: &Fault) -> Effect {
     }
 }
 
-/// What calls need of what is below.
+/// Resources that a call depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Nothing but tables.
+    /// Tables only.
     Table,
     /// The device of the caller.
     Device,
-    /// To be connected to a segment.
+    /// A connection to a segment.
     Connect,
-    /// Bytes that move; with a signal behind them or without.
+    /// A transfer, with or without a signal after it.
     Transfer { signal: bool },
-    /// A signal that arrives.
+    /// The delivery of a signal.
     Signal,
-    /// That all which a barrier covers is over.
+    /// The end of all transfers that a barrier covers.
     Span,
-    /// That something is not used any more.
+    /// The end of an object's use.
     Ends,
 }
 
-/// The kind of a call; transfers are told apart by their caller.
+/// Returns the kind of a call by name.
+///
+/// The caller sets the signal of a transfer.
 pub(crate) fn kind(name: &str) -> Kind {
     match name {
         "create_local_memory" | "export_create" | "export_rebind" | "get_controller" => {
@@ -106,35 +111,38 @@ pub(crate) fn kind(name: &str) -> Kind {
 }
 
 impl Kind {
-    /// Whether a call fails when its connection is aborted meanwhile.
+    /// Returns true if a call fails when its connection is aborted meanwhile.
     pub(crate) const fn ends_with_connection(self) -> bool {
         matches!(self, Self::Transfer { .. } | Self::Signal | Self::Span)
     }
 }
 
 impl Effect {
-    /// Whether it goes on for the rest of the run, and not only until everything has come to rest.
+    /// Returns true if the effect lasts for the run, not only until it is idle.
     pub(crate) const fn lasts(self) -> bool {
         matches!(self, Self::Lost | Self::Cut | Self::Stopped | Self::Dead)
     }
 
-    /// Whether it excuses one call alone with this error. That a link broke is told to everybody who uses it.
+    /// Returns true if it excuses one call only with this error.
+    ///
+    /// All users of a broken link see the break.
     pub(crate) fn is_told_once(self, error: RsmError) -> bool {
         error == RsmError::InsufficientResources && matches!(self, Self::Scarce | Self::Refused)
     }
 
-    /// Whether it excuses calls for the rest of the run.
+    /// Returns true if it excuses calls for the rest of the run.
     pub(crate) const fn excuses_later(self) -> bool {
         self.lasts() || matches!(self, Self::Asleep)
     }
 
-    /// Whether it may take from a link what is on the way there.
+    /// Returns true if it may remove data on the way over a link.
     pub(crate) const fn loses(self) -> bool {
         matches!(self, Self::Breaks(_)) || self.lasts()
     }
 
-    /// The errors that a call may return because of it, on top of those that it returns without, and CONN_ABORTED,
-    /// which the connection itself is asked about.
+    /// Returns the additional errors that a call may return because of it.
+    ///
+    /// CONN_ABORTED is not among them: the connection itself reports it.
     pub(crate) fn errors(self, kind: Kind) -> Vec<RsmError> {
         use RsmError::*;
         match (self, kind) {
@@ -157,7 +165,7 @@ impl Effect {
             (Self::Breaks(_), Kind::Connect | Kind::Device | Kind::Ends) => vec![],
 
             (Self::Asleep, Kind::Device) => vec![],
-            // Its own time ends it, before it has looked.
+            // The connect's own timeout ends it before it polls.
             (Self::Asleep, Kind::Connect) => vec![Interrupted, RemoteNodeUnreachable],
             (Self::Asleep, _) => vec![Interrupted],
 

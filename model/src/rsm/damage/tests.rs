@@ -1,4 +1,4 @@
-//! What the judge accepts, and what it refuses, for each kind of fault.
+//! Outcomes that are excused and refused, for each kind of fault.
 
 use backend_mock::{RemoteError, Way};
 
@@ -24,7 +24,7 @@ const OTHERS_OWN: Link = Link {
 const TRANSFER: Kind = Kind::Transfer { signal: false };
 const SIGNALLED: Kind = Kind::Transfer { signal: true };
 
-/// On the link by which A uses what B exports.
+/// A request on the link over which A uses exports of B.
 const ON_NEAR: Option<Way> = Some(Way {
     from: 0,
     to: 1,
@@ -46,7 +46,7 @@ fn call(kind: Kind, link: Link) -> Call {
     }
 }
 
-/// A call of a side that uses no link.
+/// Returns a call of a side that uses no link.
 fn local(kind: Kind, side: Side) -> Call {
     Call {
         kind,
@@ -56,7 +56,7 @@ fn local(kind: Kind, side: Side) -> Call {
     }
 }
 
-/// Every error of the interface that a call may return after this.
+/// Returns the errors that a call may return after a fault.
 fn excused(fault: &Fault, way: Option<Way>, call: &Call) -> Vec<RsmError> {
     let all = RsmError::ALL.iter().copied();
     all.filter(|error| after(fault.clone(), way).excuses(call, *error))
@@ -74,7 +74,7 @@ const KINDS: [Kind; 8] = [
     Kind::Ends,
 ];
 
-/// Nothing is excused to calls on these links, whatever they are.
+/// Asserts that a fault excuses no call on these links.
 fn spares(fault: &Fault, way: Option<Way>, links: &[Link]) {
     for link in links {
         for kind in KINDS {
@@ -146,7 +146,7 @@ fn a_request_that_failed_is_told_as_what_it_was_and_where_it_was() {
     let damage = after(denied.clone(), ON_NEAR);
     assert!(!damage.may_abort(NEAR), "the link is made anew");
     assert!(damage.may_lose(NEAR) && !damage.may_lose(FAR));
-    // The other end of the link is where B is asked by A.
+    // B asked for this connection: it is the link over which B uses exports of A.
     let asked = Some(Way {
         from: 0,
         to: 1,
@@ -259,7 +259,7 @@ fn who_is_not_woken_is_interrupted_and_nobody_else() {
     for kind in [TRANSFER, Kind::Signal, Kind::Span, Kind::Ends] {
         assert_eq!(excused(&lost, None, &call(kind, NEAR)), [Interrupted]);
     }
-    // A connection is given up after a time of its own.
+    // A connect ends by a timeout of its own.
     let connect = excused(&lost, None, &call(Kind::Connect, NEAR));
     assert_eq!(connect, [RemoteNodeUnreachable, Interrupted]);
     for kind in [Kind::Table, Kind::Device] {

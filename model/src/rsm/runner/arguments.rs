@@ -1,14 +1,14 @@
-//! What the arguments of operations stand for.
+//! Decoding of the arguments of operations.
 
 use dat_rsm::{AccessEntry, SegmentId};
 
 use crate::rsm::op::Access;
 use crate::rsm::world::{PAGE, PAGES};
 
-/// Arguments from here on stand for numbers out of any range.
+/// First argument that stands for a number out of any range.
 const HUGE: u8 = 250;
 
-/// A number in steps, or one out of any range.
+/// Returns a multiple of `step`, or a number out of any range.
 pub(super) fn number(argument: u8, step: u64) -> u64 {
     match argument.checked_sub(HUGE) {
         Some(below) => u64::MAX - u64::from(below),
@@ -16,7 +16,7 @@ pub(super) fn number(argument: u8, step: u64) -> u64 {
     }
 }
 
-/// A stretch of the pages, in halves of a page: mostly one or two whole pages.
+/// Returns a range of the pages in half pages, mostly one or two whole pages.
 pub(super) fn stretch(start: u8, length: u8) -> (usize, usize) {
     let halves = |number: u8, most: u8| match number {
         200.. => number % 9,
@@ -51,7 +51,9 @@ pub(super) fn access_list(list: &[Access]) -> Vec<AccessEntry> {
     list.iter().map(entry).collect()
 }
 
-/// The id to publish under: mostly one of three, or one that the system chooses.
+/// Chooses an id to publish: mostly one of three, or 0.
+///
+/// For 0 the system chooses the id.
 pub(super) fn published_id(id: u8) -> SegmentId {
     const RESERVED: [SegmentId; 4] = [1, 0x3F_FFFF, 0x8000_0000, SegmentId::MAX];
     match id {

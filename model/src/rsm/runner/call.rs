@@ -1,10 +1,10 @@
-//! Transfers, on both sides of the comparison.
+//! Transfers, on the engines and on the oracle.
 
 use super::arguments::number;
 use super::doubt::Ended;
 use super::*;
 
-/// What an item is, by its size.
+/// Runs code with the integer type of an item size.
 macro_rules! items {
     ($size:expr, $bytes:expr, $number:ident, $items:pat => $act:expr) => {
         match $size {
@@ -24,7 +24,7 @@ macro_rules! items {
     }};
 }
 
-/// An offset, mostly inside of a segment.
+/// Returns an offset, mostly within a segment.
 fn place(offset: u8, step: u64) -> u64 {
     match offset {
         0..200 => number(offset % 48, step),
@@ -70,7 +70,7 @@ impl Runner {
         }
     }
 
-    /// Bytes that differ from those of other calls.
+    /// Returns bytes that differ from those of other calls.
     fn fresh(&mut self, length: usize) -> Vec<u8> {
         self.buffers = self.buffers.wrapping_add(1);
         let seed = usize::from(self.buffers);
@@ -120,7 +120,7 @@ impl Runner {
             });
         }
         if bits.contains(VectorFlags::IMPLICIT_SIGPOST) {
-            // The order in which signals arrive decides what becomes of them (RSMSG-04).
+            // The order in which signals arrive decides their number (RSMSG-04).
             self.rest()?;
         }
         let manner = Manner { put, single: None };
@@ -185,7 +185,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Lets everything come to rest first if the order of this call and of what is on the way decides about any byte.
+    /// Waits until idle if this call's order among pending ones matters for a byte.
     fn keep_order(&mut self, plan: &Plan, put: bool) -> Outcome {
         let touched = plan
             .moves
@@ -199,7 +199,7 @@ impl Runner {
         if meets { self.rest() } else { Ok(()) }
     }
 
-    /// What a call in explicit mode leaves on the way.
+    /// Records the ranges that a call in explicit mode leaves pending.
     fn leave(&mut self, plan: Plan, put: bool) {
         if !plan.explicit {
             return;
@@ -221,7 +221,7 @@ impl Runner {
         }
     }
 
-    /// The expectation of a single access, which moves a buffer of the caller's own.
+    /// Plans a single access, which transfers a buffer of the caller.
     fn expect_single(
         &mut self,
         side: Side,

@@ -1,12 +1,14 @@
-//! The two sides of the comparison where something went wrong: what may be open then, and for how long.
+//! State that is open after faults, and its duration.
 //!
-//! - What a call in implicit mode counts as done is in memory, also the entries before one that failed (RSMPV-54, RSMPV-56). What is
-//!   not done leaves each byte of its target as it was or as it should be; no other byte changes.
-//! - What a call in explicit mode began may be missing if its link lost something before everything came to rest, unless a
-//!   barrier that covers it was closed with success (RSMBR-05).
-//! - A connection that is aborted stays so (RSMST-03), and nobody reaches a segment that was taken back, whether the message that says
-//!   so arrived or not (RSMPB-21).
-//! - A signal may be missing if its link lost something while it was on the way; none is there that was not posted.
+//! - In implicit mode, entries counted as done are in memory, including those before a failed one
+//!   (RSMPV-54, RSMPV-56). Of the others, each byte of the target has its old or its new value; no
+//!   other byte changes.
+//! - In explicit mode, data may be missing if the link lost something before the run was idle,
+//!   unless a barrier that covers it was closed with success (RSMBR-05).
+//! - An aborted connection stays aborted (RSMST-03). No node reaches a segment that was
+//!   unpublished, even if the message that says so did not arrive (RSMPB-21).
+//! - A signal may be missing if its link lost something while it was on the way. No signal arrives
+//!   that was not posted.
 
 use std::ops::Range;
 
@@ -14,23 +16,23 @@ use super::*;
 use crate::rsm::damage::{Call, Kind, Link, kind as kind_of};
 use crate::rsm::signals::Signals;
 
-/// Bytes that may still be what they were.
+/// Bytes that may still have their old value.
 #[derive(Debug)]
 struct Old {
     link: Link,
     import: (Side, usize),
-    /// The call that began it.
+    /// Number of the call that began the transfer.
     begun: u64,
     to: (Memory, Range<usize>),
     was: Vec<u8>,
-    /// Whether that does not depend on what the link loses.
+    /// Set if that does not depend on losses of the link.
     failed: bool,
 }
 
-/// Bytes of a buffer, and what they were before the call.
+/// Range of a buffer, and its bytes before the call.
 type Was = ((Memory, Range<usize>), Vec<u8>);
 
-/// A signal on the way: its segment, what was there before, and the link it goes by.
+/// Signal on the way: its segment, the signals before it, and its link.
 #[derive(Debug)]
 struct Sent {
     segment: (Side, usize),
@@ -39,37 +41,37 @@ struct Sent {
     link: Link,
 }
 
-/// What is open until everything comes to rest.
+/// Open state until the run is idle.
 #[derive(Debug)]
 pub(super) struct Doubt {
     olds: Vec<Old>,
     sent: Vec<Sent>,
     calls: u64,
-    /// The model before the call.
+    /// State of the oracle before the call.
     before: World,
 }
 
-/// A transfer that ended.
+/// Completed transfer.
 pub(super) struct Ended<'p> {
     pub(super) name: &'static str,
     pub(super) side: Side,
     pub(super) place: Option<usize>,
     pub(super) put: bool,
     pub(super) pieces: &'p [Piece],
-    /// The signal that goes with it: whether it gives way to others.
+    /// Set if a signal follows; true if it does not accumulate.
     pub(super) signal: Option<bool>,
-    /// The error, and how many entries are left.
+    /// Error, and number of entries left.
     pub(super) outcome: Result<(), (RsmError, usize)>,
 }
 
-/// How far an entry of a transfer came.
+/// Progress of an entry of a transfer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reach {
     /// Not begun.
     Nowhere,
-    /// It may have been begun, and may have moved.
+    /// Possibly begun, and possibly moved.
     Begun,
-    /// Begun; it is known later how it went.
+    /// Begun; the result comes later.
     Accepted,
     Done,
 }
@@ -84,7 +86,7 @@ impl Doubt {
         }
     }
 
-    /// Whether a call failed that may have moved something.
+    /// Returns true if a failed call may have moved data.
     pub(super) fn has_failed(&self) -> bool {
         self.olds.iter().any(|old| old.failed)
     }
@@ -98,12 +100,12 @@ impl Runner {
         Ok(())
     }
 
-    /// The call did nothing.
+    /// Restores the oracle: the call had no effect.
     fn undo(&mut self) {
         self.world.clone_from(&self.doubt.before);
     }
 
-    /// The link by which a connection goes.
+    /// Returns the link of a connection.
     pub(super) fn link_of(&self, side: Side, place: Option<usize>) -> Option<Link> {
         let import = place.and_then(|place| self.world.node(side).imports.get(place))?;
         Some(Link {
@@ -112,16 +114,17 @@ impl Runner {
         })
     }
 
-    /// The link by which the connection of a barrier goes.
+    /// Returns the link of a barrier's connection.
     pub(super) fn link_of_barrier(&self, side: Side, place: Option<usize>) -> Option<Link> {
         let barrier = place.and_then(|place| self.world.node(side).barriers.get(place))?;
         self.link_of(side, Some(barrier.import))
     }
 
-    /// A call failed where it would not without faults; says whether it may.
+    /// Returns true if a failure may be due to faults.
     pub(super) fn excuse(&mut self, call: Call, import: Option<usize>, error: RsmError) -> bool {
         if error == RsmError::ConnectionAborted {
-            // Whether the connection may be aborted is judged where it says so of itself; of one that was before the call the model knows.
+            // The connection's own report decides if it may be aborted. If it was aborted before
+            // the call, the oracle knows.
             let is_aborted = |world: &World| {
                 let import = import.and_then(|at| world.node(call.side).imports.get(at));
                 import.is_some_and(|import| import.aborted)
@@ -132,7 +135,7 @@ impl Runner {
         self.damage.excuses(&call, error)
     }
 
-    /// Compares how a call ended that may use a link; `Some` with its value if it succeeded.
+    /// Compares the result of a call on a link; returns the value of a success.
     pub(super) fn judge_on<T: fmt::Debug>(
         &mut self,
         side: Side,
@@ -173,7 +176,7 @@ impl Runner {
         counts[1] += 1;
     }
 
-    /// Takes in what the fabric and the engines say of what goes wrong.
+    /// Processes the reports of the fabric and the connection states of the engines.
     pub(super) fn hear(&mut self) -> Outcome {
         let happened = self.fabric.happened();
         self.damage.hear(&happened);
@@ -211,7 +214,7 @@ impl Runner {
                 (import.aborted, import.told, import.revoked) = (true, true, false);
             }
             Ok(ImportState::Connected) if !import.told => {
-                // It was not told yet; where something goes on it may never be.
+                // The abort was not reported yet; with a lasting fault it may never be.
                 if import.aborted && lasts {
                     (import.aborted, import.revoked) = (false, true);
                 }
@@ -221,7 +224,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Bytes that may be what they were are that, if they are; what was lost of the signals is known.
+    /// Accepts old values of open bytes, and marks signals that may be lost.
     pub(super) fn settle_doubt(&mut self) {
         for old in std::mem::take(&mut self.doubt.olds) {
             let (Memory::Pages(side) | Memory::Local(side)) = old.to.0 else {
@@ -249,7 +252,9 @@ impl Runner {
         }
     }
 
-    /// A signal of an import is on the way; if it failed it may be missing, whatever became of the link.
+    /// Posts a signal of an import.
+    ///
+    /// After a failure it may be missing, whatever the link's state.
     pub(super) fn send_to_exporter(
         &mut self,
         side: Side,
@@ -265,7 +270,7 @@ impl Runner {
         };
         let before = self.world.signals(link.exporter, export, true).copied();
         let outcome = if failed {
-            // It may have arrived, also where the connection is aborted since.
+            // It may have arrived, even if the connection was aborted since.
             let signals = self.world.signals(link.exporter, export, true);
             if let (Some(signals), Some(before)) = (signals, before) {
                 signals.count(no_accumulate);
@@ -286,7 +291,7 @@ impl Runner {
         outcome
     }
 
-    /// A signal of an export is on the way to all importers.
+    /// Posts a signal of an export to all importers.
     pub(super) fn send_to_importers(
         &mut self,
         side: Side,
@@ -320,7 +325,7 @@ impl Runner {
         }
     }
 
-    /// Judges the end of a span, or that of a part of it.
+    /// Judges the end of a span, or an order within it.
     ///
     /// Spec: RSMBR-05, RSMBR-07, RSMBR-08, RSMBR-09
     pub(super) fn judge_span(
@@ -360,14 +365,14 @@ impl Runner {
                 since,
             };
             let opened = expected != Err(RsmError::BarrierNotOpened);
-            // That a wait is not woken excuses it only while it waits.
+            // A missed wake-up excuses the call only while it waits.
             let asleep = error == RsmError::Interrupted;
             let since = if asleep { self.damage.rested() } else { since };
             if !(opened && self.excuse(Call { since, ..call }, Some(import), error)) {
                 return self.mismatch(expected, actual);
             }
             if asleep {
-                // The span goes on.
+                // The span continues.
                 self.undo();
                 self.hear()?;
             }
@@ -382,7 +387,9 @@ impl Runner {
         Ok(())
     }
 
-    /// All that was begun on a connection since a call is done; before a barrier is closed that is known of what was written.
+    /// Marks all transfers of a connection since a call as done.
+    ///
+    /// Before the barrier is closed this holds for writes only.
     fn vouch(&mut self, side: Side, import: usize, begun: u64, close: bool) {
         let covered = |old: &Old| {
             let read = matches!(old.to.0, Memory::Local(_));
@@ -391,7 +398,7 @@ impl Runner {
         self.doubt.olds.retain(|old| !covered(old));
     }
 
-    /// Judges a transfer, and does it to the model.
+    /// Judges a transfer, and carries it out on the oracle.
     pub(super) fn settle(
         &mut self,
         ended: &Ended<'_>,
@@ -459,7 +466,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Whether so many entries may be left.
+    /// Returns true if this number of entries may be left.
     ///
     /// Spec: RSMPV-52, RSMPV-54, RSMPV-74
     fn residual_fits(
@@ -472,9 +479,9 @@ impl Runner {
         let count = ended.pieces.len();
         let least = match (plan.outcome, error) {
             (Err((_, residual)), _) => residual,
-            // All of it was done when the wait for the end, or the signal, was interrupted.
+            // All was done when the wait for the end, or for the signal, was interrupted.
             (Ok(()), RsmError::Interrupted) => 0,
-            // Nothing is left but the signal, and only then is nothing left.
+            // Only the signal is left, and the residual is 0.
             (Ok(()), RsmError::RemoteNodeUnreachable) => return residual == 0,
             (Ok(()), RsmError::ConnectionAborted) if ended.signal.is_some() => 0,
             (Ok(()), _) => 1,
@@ -482,7 +489,7 @@ impl Runner {
         (least..=count).contains(&residual)
     }
 
-    /// Moves the model's bytes, and says which bytes of buffers may be what they were.
+    /// Moves bytes in the oracle; returns buffer bytes that may be unchanged.
     fn move_bytes(
         &mut self,
         ended: &Ended<'_>,
@@ -536,7 +543,7 @@ impl Runner {
         olds
     }
 
-    /// Compares the buffers of a call, but for bytes that may be what they were.
+    /// Compares the buffers of a call, except bytes that may have their old value.
     fn compare_buffers(&self, model: &[Vec<u8>], buffers: &[Vec<u8>], olds: &[Was]) -> Outcome {
         for (index, (known, actual)) in model.iter().zip(buffers).enumerate() {
             for at in 0..known.len() {
@@ -553,7 +560,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Every object that the controllers may have can be had again, and what reaches the other node still does.
+    /// Checks that all objects which the controllers allow can be created again.
     pub(super) fn check_tables(&mut self) -> Outcome {
         for side in [Side::A, Side::B] {
             if self.damage.is_dead(side) {

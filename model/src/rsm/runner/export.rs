@@ -1,4 +1,4 @@
-//! Segments on the side that exports them, on both sides of the comparison.
+//! Segments on the exporter's side, on the engines and on the oracle.
 
 use super::arguments::{access_list, published_id, stretch};
 use super::*;

@@ -1,9 +1,9 @@
-//! Signals as the engines show them: one that may have got lost is there or not from when that was seen.
+//! Signals as the engines show them; an observation settles if a doubtful one is there.
 
 use super::*;
 
 impl Runner {
-    /// Sees of each segment of a side whether a signal is pending.
+    /// Observes for each segment of a side if a signal is pending.
     pub(super) fn see_signals(&mut self, side: Side) {
         let node = self.world.node(side);
         let exports = node.exports.live();
@@ -26,7 +26,7 @@ impl Runner {
         }
     }
 
-    /// Judges whether a signal was taken.
+    /// Judges the taking of a signal.
     pub(super) fn judge_taken(
         &mut self,
         side: Side,
