@@ -218,7 +218,7 @@ fn no_bit_of_a_token_may_be_wrong() {
     }
 }
 
-/// An active device is reset when opening fails at a later step or the driver is dropped.
+/// An active device is reset when opening fails later or its driver is dropped.
 ///
 /// A device that is reset writes into no memory that was given back.
 ///
@@ -491,7 +491,7 @@ fn no_queue_pair_gets_an_impossible_number() {
     }
 }
 
-/// A post on a forgotten queue pair gives the driver work while its queue is armed.
+/// A post on a forgotten queue pair wakes the driver while somebody waits for it.
 ///
 /// Spec: DTO-10
 #[test]
