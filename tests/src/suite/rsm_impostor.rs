@@ -89,9 +89,7 @@ pub fn a_transfer_that_the_device_refuses_ends_the_vector_at_its_entry<T: RsmTes
 
 /// The call reports a failed transfer in implicit mode, the close in explicit mode.
 ///
-/// After a failure in implicit mode the close reports it as well.
-///
-/// The whole span is repeated then, on the same handle.
+/// The close reports it in implicit mode, too. The whole span is repeated then, on the same handle.
 ///
 /// Spec: RSMPV-20, RSMPV-22, RSMPV-40, RSMPV-42, RSMPV-53, RSMPV-54, RSMBR-05, RSMBR-06
 pub fn the_mode_decides_who_tells_of_a_failed_transfer<T: RsmTestbed>(bed: &T) {
