@@ -290,7 +290,9 @@ pub fn service_points_own_their_qualifier<T: Testbed>(bed: &T) {
     assert_eq!(right.state(), EndpointState::Unconnected);
 }
 
-/// Freeing a service point refuses new requests and keeps pending ones valid.
+/// A freed service point refuses new requests, as if it had never listened.
+///
+/// Pending requests stay valid.
 ///
 /// Spec: PSF-01, EPK-08, EPK-11
 pub fn freed_service_point_leaves_its_requests<T: Testbed>(bed: &T) {
@@ -314,7 +316,7 @@ pub fn freed_service_point_leaves_its_requests<T: Testbed>(bed: &T) {
 
 /// A reserved service point yields one request, whose arrival ends it.
 ///
-/// The next caller is rejected.
+/// The next caller finds no listener.
 ///
 /// Spec: RSC-01, RSC-03, RSC-04, EPF-01, E5, E7
 pub fn reserved_service_point_serves_once<T: Testbed>(bed: &T) {
@@ -392,7 +394,7 @@ pub fn reserved_service_point_may_bring_an_endpoint<T: Testbed>(bed: &T) {
 
 /// A bad accept has no effect on endpoint, request and peer.
 ///
-/// The endpoint is bad, or the request.
+/// Either its endpoint or its request is bad.
 ///
 /// Spec: CRA-02, CRA-05, CRR-01, CRH-01, GEN-03, GEN-11
 pub fn bad_accepts_have_no_effect<T: Testbed>(bed: &T) {

@@ -86,7 +86,7 @@ pub fn failed_operation_breaks_the_connection<T: FaultyTestbed>(bed: &T) {
     net.broken(&left, &right);
 }
 
-/// A graceful disconnect completes every posted request before DISCONNECTED is raised.
+/// A graceful disconnect lets every posted request succeed before it raises DISCONNECTED.
 ///
 /// It refuses new requests meanwhile.
 ///

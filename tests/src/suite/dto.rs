@@ -155,6 +155,8 @@ pub fn completions_always_have_a_place<T: Testbed>(bed: &T) {
 
 /// A segment list may name the same memory several times.
 ///
+/// The operation moves the bytes that are there when it runs.
+///
 /// Spec: EPW-11, EPV-02
 pub fn segments_may_overlap<T: Testbed>(bed: &T) {
     let net = Net::new(bed);

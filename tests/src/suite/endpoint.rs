@@ -136,7 +136,7 @@ pub fn default_attributes_make_a_working_endpoint<T: Testbed>(bed: &T) {
 
 /// Negative, too large or meaningless attributes are refused as the attributes argument.
 ///
-/// A quality that the provider does not offer is not supported.
+/// A quality that the provider does not offer is not supported. A refused call leaves no endpoint.
 ///
 /// Spec: EPC-08, EPM-04, EPX-09, GEN-06, GEN-07
 pub fn bad_attributes_are_refused<T: Testbed>(bed: &T) {

@@ -296,7 +296,7 @@ pub fn segment_list_may_change_after_the_post<T: Testbed>(bed: &T) {
 
 /// A post returns before any data moves, also if the queue is full of requests.
 ///
-/// No time passes during the call.
+/// Neither the time nor the peer advances during the call.
 ///
 /// Spec: EPW-18, GEN-13
 pub fn write_post_does_not_wait<T: Testbed>(bed: &T) {

@@ -61,6 +61,8 @@ pub fn write_segments_stay_inside_their_region<T: Testbed>(bed: &T) {
 
 /// Null, stale, foreign and wrong-kind endpoints are refused before any other check.
 ///
+/// The error is INVALID_HANDLE/EP.
+///
 /// Spec: EPW-28, GEN-03, GEN-11, DTO-07
 pub fn write_refuses_bad_endpoints<T: Testbed>(bed: &T) {
     let net = Net::new(bed);

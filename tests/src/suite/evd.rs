@@ -437,7 +437,7 @@ pub fn thresholds_count_completions<T: Testbed>(bed: &T) {
     }
 }
 
-/// A failed completion notifies with any completion flags.
+/// A failed completion notifies, with any completion flags.
 ///
 /// Spec: EVW-11, DTO-04
 pub fn failures_always_notify<T: Testbed>(bed: &T) {

@@ -262,7 +262,7 @@ pub fn a_write_with_a_number_is_a_fault_on_a_shared_queue<T: ExtendedTestbed>(be
 
 /// A write with an immediate waits for a receive; its data is placed meanwhile.
 ///
-/// No event announces the data.
+/// No event announces the data before that.
 ///
 /// Spec: EPS-04, EPH-05, EPW-41
 pub fn a_number_waits_for_a_receive<T: ExtendedTestbed>(bed: &T) {

@@ -42,7 +42,7 @@ pub fn adapters_are_told_apart<T: Testbed>(bed: &T) {
     granted(two.pz_free(theirs));
 }
 
-/// The attributes are within the limits that the interface sets for every provider.
+/// The attributes follow the rules that the interface sets for every provider.
 ///
 /// Spec: IAQ-01, IAQ-03..07, IAQ-09, IAQ-10, IAQ-12, GEN-08
 pub fn attributes_keep_the_promises<T: Testbed>(bed: &T) {

@@ -363,7 +363,7 @@ pub fn freed_region_is_not_written_by_posted_receives<T: Testbed>(bed: &T) {
 
 /// A window and its region freed under a peer's writes are not written any more.
 ///
-/// The peer's next write ends with REMOTE_ACCESS.
+/// A write that comes later ends with REMOTE_ACCESS.
 ///
 /// Spec: RMF-02, LMF-02, EPW-41
 pub fn freed_window_is_not_written_by_requests_under_way<T: Testbed>(bed: &T) {

@@ -15,7 +15,7 @@ const COUNT: usize = 5;
 /// More operations than a test starts before its last entry.
 const OPERATIONS: u32 = 24;
 
-/// Runs once for each operation of the importer's device, which fails.
+/// Calls `run` once for each operation of the importer's device, which then fails.
 fn each_failure<T: FaultyRsmTestbed>(bed: &T, mut run: impl FnMut(&Nodes<'_, T>)) {
     for nth in 0..OPERATIONS {
         let nodes = Nodes::two(bed);

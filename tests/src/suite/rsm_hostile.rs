@@ -114,7 +114,8 @@ pub fn messages_for_others_are_not_listened_to<T: RsmTestbed>(bed: &T) {
     else {
         panic!("no answer");
     };
-    // The exporter's ids of other connections are near its own; the importer's are known here.
+    // The exporter's ids of other connections are near the intruder's; the importers' are known
+    // here.
     let victim = honest.back.handle().to_raw();
     let near: Vec<u64> = (1..20)
         .flat_map(|step| [importer.wrapping_sub(step), importer.wrapping_add(step)])
@@ -617,7 +618,7 @@ pub fn messages_for_who_is_deaf_leave_room<T: RsmTestbed>(bed: &T) {
         let heard = importer.signal_wait(import, None, &mut nodes.wait(2));
         assert_eq!(heard, Ok(()));
         if round == 1 && nodes.bed.stands_still() {
-            // The test passed without a wait until their links were given up.
+            // The vector and the signal did not wait until the deaf links were given up.
             for intruder in &deaf {
                 intruder.ia.progress(nodes.bed.now());
                 assert!(intruder.ia.evd_dequeue(intruder.connections).is_err());

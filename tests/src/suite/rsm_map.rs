@@ -52,7 +52,7 @@ pub fn a_mapping_is_loaded_from_and_stored_to<T: RsmTestbed>(bed: &T) {
         engine.map_load(import, BYTES + 1, &mut []),
         Err(RsmError::BadOffset)
     );
-    // Single accesses are relative to the mapping; vectors are relative to the segment.
+    // Single accesses must stay inside the mapping; vectors may reach all of the segment.
     let _barrier = nodes.barrier(0, import);
     assert_eq!(engine.put(import, BYTES, &[9], wait), Ok(()));
     assert_eq!(engine.put(import, 0, &[9], wait), Err(RsmError::BadOffset));

@@ -66,7 +66,7 @@ fn low_watermark_event(srq: SrqId) -> Event {
     }
 }
 
-/// A new queue is operational, empty, in its zone and at least as requested.
+/// A new queue is operational, empty, in its zone and large enough.
 ///
 /// Spec: SRC-01, SRY-01, GEN-08
 pub fn new_shared_queue_tells_what_it_is<T: Testbed>(bed: &T) {

@@ -78,7 +78,7 @@ impl<T: Testbed> Pool<T> {
         (parameters.available, parameters.outstanding)
     }
 
-    /// Expects that a post is refused and takes no slot.
+    /// Expects that a post is refused, takes no slot and changes no memory.
     #[track_caller]
     fn no_effect(&self, expected: Error, srq: SrqId, pieces: &[LmrTriplet]) {
         let before = (self.counts(), self.memory.content());
@@ -269,7 +269,7 @@ pub fn shared_receives_keep_the_order_of_each_connection<T: Testbed>(bed: &T) {
 
 /// A shared buffer carries no flag: it notifies unless the taker has SOLICITED_WAIT.
 ///
-/// There the Send decides.
+/// With it the Send decides.
 ///
 /// Spec: SRQR-10, SRQR-12, SRQR-13, SRQR-32..35
 pub fn taker_decides_about_the_notification<T: Testbed>(bed: &T) {
@@ -336,6 +336,8 @@ pub fn threshold_decides_about_the_wake_up<T: Testbed>(bed: &T) {
 }
 
 /// Null, stale, foreign and wrong-kind queues are refused before any other check.
+///
+/// The error is INVALID_HANDLE/SRQ.
 ///
 /// Spec: SRQR-25, GEN-03, GEN-11
 pub fn shared_post_refuses_bad_queues<T: Testbed>(bed: &T) {

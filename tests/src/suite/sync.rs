@@ -243,7 +243,9 @@ pub fn refused_sync_does_not_spoil_a_later_one<T: NonCoherentTestbed>(bed: &T) {
     equal("data", &right.memory.load(0, 64), &left.memory.load(0, 64));
 }
 
-/// Local stores survive a later write into their range, with a call after each.
+/// Local stores and a later write into part of their range are both kept.
+///
+/// The call follows each of them.
 ///
 /// Spec: LSW-12, LSW-13, LSW-23, LSW-26, LSW-27
 pub fn stores_before_a_write_survive_beside_it<T: NonCoherentTestbed>(bed: &T) {
@@ -261,7 +263,9 @@ pub fn stores_before_a_write_survive_beside_it<T: NonCoherentTestbed>(bed: &T) {
     }
 }
 
-/// Local stores after a write and a call survive, also for a peer's read.
+/// A write and later local stores into part of its range are both kept.
+///
+/// The call follows the write. A peer's RDMA Read sees both, too.
 ///
 /// Spec: LSW-12, LSW-14, LSR-01, LSR-02
 pub fn stores_after_a_write_survive_beside_it<T: NonCoherentTestbed>(bed: &T) {

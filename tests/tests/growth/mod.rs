@@ -1,4 +1,4 @@
-//! Growth of shared receive queues on devices that cannot resize them.
+//! Growth of shared receive queues on devices that cannot enlarge them.
 //!
 //! Such queues grow within the room that they were made with.
 
