@@ -1,8 +1,9 @@
-//! The conformance suite: written once, run on every backend.
+//! The conformance suite, written once and run on every backend.
 //!
-//! A backend offers a [`Testbed`](fixture::Testbed), and the sub-traits of it that it can carry; each test target names the
-//! bed and the groups of tests with `conformance_suite!`. A test that needs a trait its backend does not implement cannot be
-//! instantiated there, and the conformance matrix shows the gap.
+//! A backend implements [`Testbed`](fixture::Testbed) and the sub-traits that it supports. Each
+//! test target passes the bed to `conformance_suite!` once for each group of tests. A test that
+//! needs a trait which its backend lacks cannot be instantiated, and the conformance matrix shows
+//! the gap.
 
 pub mod differential;
 pub mod fixture;

@@ -1,7 +1,8 @@
-//! The same random lists on the mock and on the driver of raw adapters, over models of both layouts.
+//! The same random lists on the mock and on the driver of raw adapters.
 //!
-//! `DAT_SEED` is the seed of the first list, and a failing test prints that of its own; `DAT_LISTS` says how many there are. What the layouts
-//! differ in is said with its reason in `tests/src/differential/differences.rs`.
+//! The driver runs over models of both layouts. `DAT_SEED` is the seed of the first list; a failing
+//! test prints the seed of its own. `DAT_LISTS` is the number of lists.
+//! `tests/src/differential/differences.rs` lists the permitted differences with reasons.
 
 use backend_mock::{Fabric, MockBackend};
 use bed::{Bed, network};

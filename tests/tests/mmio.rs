@@ -1,7 +1,8 @@
-//! The conformance suite on the driver of raw adapters, over model devices that have the mlx5 data path.
+//! The conformance suite on the driver of raw adapters, over models of the mlx5 layout.
 //!
-//! The seed of the fabric behind the devices decides whatever the rules leave open; `DAT_SEED` sets it, and a failing test
-//! prints it. What the data path cannot carry is listed with its reason in `tests/backends.toml`.
+//! The seed of the devices' fabric decides everything that the rules leave open. `DAT_SEED` sets
+//! it; a failing test prints it. `tests/backends.toml` lists the tests that the data path cannot
+//! pass, with reasons.
 
 use backend_mmio::DeviceFault;
 use backend_mmio::mlx5::State;
@@ -27,7 +28,7 @@ mod growth;
 #[cfg(feature = "mailbox")]
 mod mailbox;
 
-/// A fabric of its own for each test.
+/// A bed with its own fabric, new for each test.
 type MmioBed = Bed<ModelFabric>;
 
 network!(ModelFabric, ModelBackend, "model", device, |test| {
@@ -41,7 +42,7 @@ dat_tests::conformance_suite!(faulty, MmioBed::new());
 dat_tests::conformance_suite!(rsm, MmioBed::new());
 dat_tests::conformance_suite!(rsm_faulty, MmioBed::new());
 
-/// Binds and RDMA Reads end long after whatever may overtake them: a fence that the driver forgets shows.
+/// Makes a bed with late binds and RDMA Reads, so that a missing fence shows.
 fn late() -> MmioBed {
     Bed::over(FabricOptions {
         bind_latency: 1_000..=1_000,
@@ -50,7 +51,7 @@ fn late() -> MmioBed {
     })
 }
 
-/// What is posted behind a bind, or fenced, waits on a device that holds nothing back unless it is told to.
+/// Posts after a bind, and fenced posts, wait on a device that reorders by default.
 ///
 /// Spec: RMB-09, RMB-17..20, DTO-04, DTO-11, EPW-09
 #[test]
@@ -62,12 +63,12 @@ fn fences_hold_on_a_device_that_reorders_without_them() {
     rmb::fenced_bind_waits_for_reads(&late());
 }
 
-/// Two connected parties, the first of which is on a device that may be asked for its fault.
+/// Connects two parties and returns the device state of the first.
 fn suspect<'b>(bed: &'b MmioBed) -> (Net<'b, MmioBed>, [Party<MmioBed>; 2], &'static State) {
     suspect_in(bed, State::new())
 }
 
-/// The same, whose state is the caller's.
+/// Connects two parties; the first device uses the caller's state.
 fn suspect_in<'b>(
     bed: &'b MmioBed,
     state: State,
@@ -82,8 +83,10 @@ fn suspect_in<'b>(
     (net, [left, right], state)
 }
 
-/// The adapter is given up: it says so once, its endpoint is disconnected, and so many requests and receives are flushed, and
-/// whatever is posted later.
+/// Expects that the adapter was given up.
+///
+/// It reports a catastrophe once, and its endpoint is disconnected. The pending requests and
+/// receives are flushed, and so is every later post.
 fn given_up(net: &Net<'_, MmioBed>, left: &Party<MmioBed>, requests: u64, receives: u64) {
     for cookie in 0..requests {
         let flushed = net.request_completion(left);
@@ -118,8 +121,9 @@ fn given_up(net: &Net<'_, MmioBed>, left: &Party<MmioBed>, requests: u64, receiv
     net.silent(&left.ia, left.ia.async_evd());
 }
 
-/// A device that lies is found out by what it lies about, and given up: nothing hangs, everything completes, the peer learns of
-/// the end.
+/// A device that reports false completions is given up, with the fault that they show.
+///
+/// Nothing hangs, all posts complete, and the peer's connection ends.
 ///
 /// Spec: DTO-10, DTO-12
 #[test]
@@ -151,7 +155,7 @@ fn a_device_that_lies_is_given_up() {
     }
 }
 
-/// A failure of a kind that the driver does not know ends its connection, and nothing else: the adapter goes on.
+/// A failure with an unknown syndrome ends only its connection; the adapter still works.
 ///
 /// Spec: DTO-10, DTO-12
 #[test]
@@ -176,7 +180,7 @@ fn an_unknown_failure_ends_its_connection_alone() {
     net.alive(other_left, other_right);
 }
 
-/// A message longer than the buffer that it is said to be in is no message.
+/// A receive completion with more bytes than its buffer has gives the device up.
 ///
 /// Spec: DTO-10, DTO-12
 #[test]
@@ -189,18 +193,20 @@ fn a_length_that_cannot_be_is_found_out() {
     bed.fabric.lie(0, Lie::Length);
     right.send_from(&[right.memory.piece(0, 8)], 5);
     net.success(&right, 5);
-    // Nothing that it tells can be believed, so both buffers are flushed.
+    // The false completion counts for nothing, so both buffers are flushed.
     given_up(&net, &left, 0, 2);
     assert_eq!(state.fault(), Some(DeviceFault::ImpossibleLength));
 }
 
-/// Whether a dispatcher of so many events is made.
+/// Creates a dispatcher of `events` events; returns the kind of the error.
 fn made(party: &Party<MmioBed>, events: i32) -> Result<(), ErrorKind> {
     let dispatcher = party.ia.evd_create(events, None, EvdFlags::DTO);
     dispatcher.map(drop).map_err(|error| error.kind())
 }
 
-/// What needs the device says that the provider has a fault; what the consumer did wrong is said all the same.
+/// Calls that need a given up device report an internal error.
+///
+/// A wrong argument is still reported as such.
 ///
 /// Spec: GEN-02
 #[test]
@@ -216,10 +222,10 @@ fn calls_tell_a_given_up_device_from_a_wrong_argument() {
     assert_eq!(made(&left, -1), Err(ErrorKind::InvalidParameter));
 }
 
-/// Everything posted on the first party completes once, in order, and the adapter is given up: nothing else comes.
+/// Expects that all posts complete once, in order, and that the adapter was given up.
 fn all_complete_once(net: &Net<'_, MmioBed>, left: &Party<MmioBed>, state: &State, posted: u64) {
     let [mut requests, mut receives] = [Vec::new(), Vec::new()];
-    // The first look finds the device out, the next thing that is taken in halts it, and then all is flushed.
+    // The first poll detects the fault, the next one halts the device, then all is flushed.
     for _ in 0..4 {
         net.settle();
         for (evd, seen) in [(left.request, &mut requests), (left.receive, &mut receives)] {
@@ -236,7 +242,7 @@ fn all_complete_once(net: &Net<'_, MmioBed>, left: &Party<MmioBed>, state: &Stat
     assert_eq!([requests, receives], [all.clone(), all]);
 }
 
-/// Two parties of which the first has posted so many receives and requests, the first completion of which is a lie.
+/// Posts receives and requests on a party whose first completion is false.
 fn lied_to(lie: Lie, posted: u64) {
     let bed = MmioBed::new();
     let (net, [left, right], state) = suspect(&bed);
@@ -251,7 +257,7 @@ fn lied_to(lie: Lie, posted: u64) {
     all_complete_once(&net, &left, state, posted);
 }
 
-/// Noise in the place of completions is found out, and whatever is posted completes once, in order.
+/// Noise instead of completions is detected; every post completes once, in order.
 ///
 /// Spec: DTO-11
 #[test]
@@ -262,7 +268,7 @@ fn noise_completes_nothing_twice() {
     }
 }
 
-/// Each bit of what names the descriptor of a completion counts: the other way round it is found out.
+/// A flip of any bit that names a completion's descriptor is detected.
 ///
 /// Spec: DTO-11
 #[test]
@@ -273,8 +279,9 @@ fn no_bit_of_a_name_may_be_wrong() {
     }
 }
 
-/// A thread that dequeues while another one resets the endpoint does not carry anything of its old life into the new one:
-/// every life begins with empty queues, and what is posted in it completes.
+/// A thread that polls during a reset carries nothing over into the next generation.
+///
+/// Every generation begins with empty queues, and its posts complete.
 ///
 /// Spec: EPR-01, EPR-02, DTO-03
 #[test]
@@ -302,7 +309,7 @@ fn a_reset_under_a_poller_begins_anew() {
         for evd in evds {
             scope.spawn(move || poll(ia, evd));
         }
-        // Ends the others when it fails, too.
+        // Ends the polling threads also if this one panics.
         let _over = Over(&over);
         for round in 0..ROUNDS {
             let arrived = &arrived[round as usize];
@@ -315,7 +322,7 @@ fn a_reset_under_a_poller_begins_anew() {
                 left.send_from(&[left.memory.piece(0, 8)], round);
             }
             if round % 2 == 0 {
-                // All of it, once each, as soon as the other threads have seen it.
+                // All completions arrive, once each, when the other threads have polled them.
                 while arrived.load(Ordering::Acquire) != 2 * MESSAGES {
                     assert_eq!(state.fault(), None, "round {round}");
                     net.step();
@@ -335,7 +342,7 @@ fn a_reset_under_a_poller_begins_anew() {
     assert_eq!(state.fault(), None);
 }
 
-/// Says that it is over when it is dropped.
+/// Sets the flag when it is dropped.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -344,7 +351,7 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Wakes a thread that has told its waker; stands for the interrupt of a device.
+/// Wakes the thread that registered its waker; stands for a device's interrupt.
 struct Interrupt(OnceLock<Waker>);
 
 impl Wake for Interrupt {
@@ -355,7 +362,9 @@ impl Wake for Interrupt {
     }
 }
 
-/// A thread that sleeps on a dispatcher is woken when another one finds the device out, and gets what was posted, flushed.
+/// A thread asleep on a dispatcher wakes when another thread detects the device's fault.
+///
+/// It gets its posted receive, flushed.
 ///
 /// Spec: DTO-10, EVW-01
 #[test]
@@ -375,7 +384,7 @@ fn a_sleeper_learns_of_a_fault_that_another_thread_finds() {
             let mut wait = ThreadWait::until_woken();
             assert!(interrupt.0.set(wait.waker()).is_ok());
             asleep.send(()).expect("somebody listens");
-            // Long enough for any machine; it is not slept.
+            // A deadline 60 s ahead that no machine reaches; the thread is woken sooner.
             let late = ThreadWait::clock().as_micros() + 60_000_000;
             let late = Some(Instant::from_micros(late));
             ia.evd_wait_until(evd, 1, late, &mut wait)
@@ -384,7 +393,7 @@ fn a_sleeper_learns_of_a_fault_that_another_thread_finds() {
         bed.fabric.lie(0, Lie::Index);
         left.send_from(&[left.memory.piece(0, 8)], 7);
         while bed.fabric.step() {}
-        // The sleeper may have flushed the request before this call comes back.
+        // The sleeper may have flushed the request before this call returns.
         match left.ia.evd_dequeue(left.request) {
             Err(error) => assert_eq!(error.kind(), ErrorKind::QueueEmpty),
             Ok(Event::Dto(done)) => {
@@ -401,8 +410,10 @@ fn a_sleeper_learns_of_a_fault_that_another_thread_finds() {
     });
 }
 
-/// What is not so of a buffer of a shared queue is found out, too: a place that is not posted, a length that it has not, a name
-/// of nobody. The endpoint is disconnected, and the buffers stay with the queue.
+/// False completions of shared buffers are detected.
+///
+/// They name a slot that is not posted, a length beyond the buffer, or no queue pair. The endpoint
+/// is disconnected, and the buffers stay in the queue.
 ///
 /// Spec: DTO-10, DTO-12
 #[test]
@@ -451,8 +462,10 @@ fn lies_about_shared_buffers_are_found_out() {
     }
 }
 
-/// Short messages and writes carry their data, as it was when they were posted, and those that fit into a block go to the
-/// doorbell whole; longer ones, reads, and those of several pieces are fetched.
+/// Short sends and writes carry their data, as it was when they were posted.
+///
+/// Those that fit into one block are written to the doorbell register whole. The device fetches the
+/// data of longer ones, of reads, and of requests with several segments.
 ///
 /// Spec: EPS-01, EPW-04, EPW-10
 #[test]
@@ -515,7 +528,7 @@ fn short_requests_carry_their_data() {
     assert_eq!(bed.fabric.taken_inline(0), (inline, bursts));
 }
 
-/// Growth of a shared receive queue ends where its room does: one place of its chain is never posted.
+/// A shared receive queue grows up to its room; one slot of its chain is never posted.
 ///
 /// Spec: SRZ-01, SRZ-04
 #[test]

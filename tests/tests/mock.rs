@@ -1,6 +1,7 @@
 //! The conformance suite on the mock.
 //!
-//! The seed of the fabric decides whatever the rules leave open; `DAT_SEED` sets it, and a failing test prints it.
+//! The fabric's seed decides everything that the rules leave open. `DAT_SEED` sets it; a failing
+//! test prints it.
 
 use backend_mock::{Fabric, MockBackend};
 use bed::{Bed, network};

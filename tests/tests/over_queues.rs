@@ -1,6 +1,7 @@
-//! The conformance suite over model devices whose connections come about by messages over their own queue pairs, in both layouts.
+//! The conformance suite over model devices of both layouts that connect by messages.
 //!
-//! What the devices cannot carry is listed with its reason in `tests/backends.toml`, under the names of the layouts.
+//! The drivers make connections with messages over their own queue pairs. `tests/backends.toml`
+//! lists the tests that the devices cannot pass, with reasons, under the names of the layouts.
 
 use backend_mock::FabricOptions;
 use bed::{Bed, network};
@@ -11,7 +12,7 @@ use mmio_model::{ModelFabric, SpeakingBackend};
 mod bed;
 mod exceptions;
 
-/// Devices of which no fabric makes the connections.
+/// A fabric that leaves the connections of its devices to their drivers.
 struct Speaking<F>(F);
 
 impl<F> Speaking<F> {
@@ -20,7 +21,7 @@ impl<F> Speaking<F> {
     }
 }
 
-/// Why a test cannot be run, if it cannot.
+/// Returns the reason why a test cannot be run, if there is one.
 fn excused(layout: &str, test: &str) -> Option<String> {
     if test == "dropped_adapter_is_closed" {
         let reason = "a driver that is dropped halts its device first, which says nothing then: peers learn when they send";

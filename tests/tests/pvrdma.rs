@@ -1,7 +1,8 @@
-//! The conformance suite on the driver of raw adapters, over model devices that are paravirtual adapters.
+//! The conformance suite on the driver of raw adapters, over model paravirtual adapters.
 //!
-//! The seed of the fabric behind the devices decides whatever the rules leave open; `DAT_SEED` sets it, and a failing test
-//! prints it. What the device cannot carry is listed with its reason in `tests/backends.toml`.
+//! The seed of the devices' fabric decides everything that the rules leave open. `DAT_SEED` sets
+//! it; a failing test prints it. `tests/backends.toml` lists the tests that the device cannot pass,
+//! with reasons.
 
 use backend_mmio::DeviceFault;
 use backend_mmio::mlx5::State;
@@ -31,7 +32,7 @@ mod exceptions;
 mod growth;
 mod messages;
 
-/// A fabric of its own for each test.
+/// A bed with its own fabric, new for each test.
 type PvrdmaBed = Bed<PvrdmaFabric>;
 
 network!(PvrdmaFabric, PvrdmaModel, "pvrdma", device, |test| {
@@ -39,7 +40,7 @@ network!(PvrdmaFabric, PvrdmaModel, "pvrdma", device, |test| {
 });
 
 impl PvrdmaBed {
-    /// A device with a manner of its own.
+    /// Opens a device with its own quirks.
     fn like(&self, manner: PvrdmaManner) -> Result<PvrdmaModel, OpenFailure> {
         let (state, _) = Box::leak(Box::new(State::new())).lend();
         self.fabric.device_like(self.options(), state, manner)
@@ -53,7 +54,7 @@ dat_tests::conformance_suite!(faulty, PvrdmaBed::new());
 dat_tests::conformance_suite!(rsm, PvrdmaBed::new());
 dat_tests::conformance_suite!(rsm_faulty, PvrdmaBed::new());
 
-/// A fenced write waits for the reads before it, which end as late here as the fences allow.
+/// A fenced write waits for earlier reads, which end as late as the fences allow.
 ///
 /// Spec: EPW-09, DTO-04
 #[test]
@@ -65,7 +66,7 @@ fn fences_hold_where_reads_end_late() {
     dat_tests::suite::epw::fenced_write_forwards_what_a_read_fetches(&late);
 }
 
-/// Devices that complete nothing that is posted on a queue pair in error.
+/// A fabric whose devices complete no posts on a queue pair in error.
 struct Keeping(PvrdmaFabric);
 
 impl Keeping {
@@ -96,8 +97,9 @@ mod keeping {
     dat_tests::conformance_suite!(base, Bed::<Keeping>::new());
 }
 
-/// Two connected parties, the first of which has posted three receives and three requests and is lied to about the first
-/// completion.
+/// Posts three receives and three requests on a device whose first completion is false.
+///
+/// Returns the status of the first receive, and the fault of the device.
 fn lied_to(lie: PvrdmaLie) -> (DtoStatus, Option<DeviceFault>) {
     let bed = PvrdmaBed::new();
     let net = Net::new(&bed);
@@ -151,8 +153,9 @@ fn lied_to(lie: PvrdmaLie) -> (DtoStatus, Option<DeviceFault>) {
     (flushed.status, state.fault())
 }
 
-/// A device that lies is found out by what it lies about, and given up: nothing hangs, everything completes, the peer learns of
-/// the end.
+/// A device that reports false completions is given up, with the fault that they show.
+///
+/// Nothing hangs, all posts complete, and the peer's connection ends.
 ///
 /// Spec: DTO-10, DTO-11, DTO-12
 #[test]
@@ -168,7 +171,7 @@ fn a_paravirtual_device_that_lies_is_given_up() {
     }
 }
 
-/// A failure of a kind that the driver does not know ends its connection, and nothing else: the adapter goes on.
+/// A failure with an unknown status ends only its connection; the adapter still works.
 ///
 /// Spec: DTO-10, DTO-12
 #[test]
@@ -198,7 +201,7 @@ fn an_unknown_failure_ends_its_connection_alone() {
     net.alive(&other_left, &other_right);
 }
 
-/// Each bit of what names the descriptor of a completion counts: the other way round it is found out.
+/// A flip of any bit of a completion's token is detected.
 ///
 /// Spec: DTO-11
 #[test]
@@ -215,8 +218,9 @@ fn no_bit_of_a_token_may_be_wrong() {
     }
 }
 
-/// A device that was activated is reset when something fails behind that, and when its driver goes: it writes nothing into memory
-/// that was given back.
+/// An active device is reset when opening fails later or its driver is dropped.
+///
+/// A device that is reset writes into no memory that was given back.
 ///
 /// Spec: DTO-11
 #[test]
@@ -242,13 +246,15 @@ fn no_device_is_left_active() {
     assert_eq!(bed.fabric.active(), 0);
 }
 
-/// Devices of versions 17 to 19 are driven, if they are on Ethernet and their port has a kind of addresses that the version knows; the model refuses an
-/// address of another kind, of a virtual network, or with another packet.
+/// Devices of versions 17 to 19 open on Ethernet if the version knows their addresses.
+///
+/// The model refuses an address of another kind, an address in a virtual network, and another size
+/// of packets.
 ///
 /// Spec: IAO-01
 #[test]
 fn versions_and_kinds_of_addresses_are_looked_at() {
-    // The word of the capabilities with the mode and the kinds of addresses.
+    // The capability word with the mode and the kinds of addresses.
     const NETWORK: u32 = 50;
     let kinds = |kinds: u32| Some((NETWORK, kinds << 24));
     let lacks = Some(OpenFailure::Capabilities);
@@ -283,7 +289,7 @@ fn versions_and_kinds_of_addresses_are_looked_at() {
     }
 }
 
-/// A device that writes completions only when it is polled is polled by whoever finds a queue empty.
+/// An empty queue is polled at its device, which may write completions only then.
 ///
 /// Spec: DTO-10, EVG-01
 #[test]
@@ -307,12 +313,14 @@ fn an_empty_queue_is_polled_at_its_device() {
     }
 }
 
-/// A device that fails to answer is waited for once: it is halted, and whatever is freed or asked for afterwards reads no register of it.
+/// A device without a valid answer is waited for once, then halted.
+///
+/// No later call reads a register of it.
 ///
 /// Spec: DTO-11, LMF-01
 #[test]
 fn a_silent_device_is_waited_for_once() {
-    // How the device fails: a message of other words; an answer of another key, which leaves the driver waiting.
+    // A message with wrong words, or an answer with a wrong key that leaves the driver waiting.
     for senseless in [true, false] {
         let fabric = PvrdmaFabric::new(seeded_options());
         let (lent, state) = Box::leak(Box::new(State::new())).lend();
@@ -359,8 +367,10 @@ fn a_silent_device_is_waited_for_once() {
     }
 }
 
-/// A device that is given up leaves another one as it is: a region of the other is freed at its device, and a peer that writes to it
-/// afterwards breaks its connection instead.
+/// A device that is given up leaves another device as it is.
+///
+/// A region of the other device is freed there. A peer that writes to the region afterwards breaks
+/// its connection, and the memory is not written.
 ///
 /// Spec: LMF-01, DTO-11
 #[test]
@@ -392,8 +402,10 @@ fn a_device_that_is_given_up_leaves_others_alone() {
     assert_eq!(kept.memory.load(0, 8), [0; 8]);
 }
 
-/// A number that means another queue pair by now is not taken for that of the one that the device forgot: the new one connects,
-/// carries data and outlives a reset of the old one, whose receives complete.
+/// A reused queue pair number names the new queue pair, not the forgotten one.
+///
+/// The new queue pair connects, carries data and outlives a reset of the old one. The receives of
+/// the old one complete.
 ///
 /// Spec: DTO-10, DTO-11
 #[test]
@@ -420,7 +432,7 @@ fn a_number_that_comes_again_is_of_the_new_queue_pair() {
     net.disconnect(&new, &other);
 }
 
-/// A queue pair that does not get into error is destroyed, and what is posted on it completes all the same.
+/// A queue pair that does not enter the error state is destroyed; its posts complete.
 ///
 /// Spec: DTO-10
 #[test]
@@ -448,12 +460,15 @@ fn a_queue_pair_that_does_not_fail_is_flushed_by_the_driver() {
     }
 }
 
-/// A device that calls a new queue pair by a number of too many bits, or by that of another one, is given up.
+/// A device that gives a queue pair an impossible number is given up.
+///
+/// The number has too many bits, or belongs to another queue pair.
 ///
 /// Spec: DTO-11
 #[test]
 fn no_queue_pair_gets_an_impossible_number() {
-    // The third is that of the first queue pair, behind the driver's own completion queue.
+    // The third number is the first queue pair's own; the driver's completion queue has the one
+    // before.
     for (number, good) in [(u32::MAX, 0), (1 << 24, 0), (0x12, 1)] {
         let fabric = PvrdmaFabric::new(seeded_options());
         let (lent, state) = Box::leak(Box::new(State::new())).lend();
@@ -476,7 +491,7 @@ fn no_queue_pair_gets_an_impossible_number() {
     }
 }
 
-/// What is posted on a queue pair that the device forgot gives the driver something to do as long as somebody waits for it.
+/// A post on a forgotten queue pair wakes the driver while somebody waits for it.
 ///
 /// Spec: DTO-10
 #[test]
@@ -494,7 +509,7 @@ fn what_the_driver_flushes_wakes_who_waits() {
     let pair = device.create_queue_pair(&request).expect("a queue pair");
     device.disconnect(pair.key, DisconnectMode::Broken);
     assert_eq!(completions.arm(false), Armed::Armed);
-    // The word that a command took may have told of something else.
+    // The message that a command took may have announced something else.
     assert_eq!(device.poll_control(Instant::ZERO), None);
     assert_eq!(device.next_deadline(), None);
     let mut receive = pair.receive.expect("a receive queue");
@@ -514,7 +529,7 @@ fn post<Q: WorkQueue>(queue: &mut Q, request: &Q::Request) {
     queue.ring().expect("a doorbell");
 }
 
-/// The next event of a device.
+/// Returns the next event of a device.
 fn told(bed: &PvrdmaBed, device: &mut PvrdmaModel) -> ControlEvent {
     for _ in 0..10_000 {
         if let Some(event) = device.poll_control(bed.now()) {
@@ -525,8 +540,9 @@ fn told(bed: &PvrdmaBed, device: &mut PvrdmaModel) -> ControlEvent {
     panic!("nothing happens");
 }
 
-/// A buffer that a queue pair took from a shared queue comes back as that of its queue when it is seen after the end of the
-/// queue pair, whichever ended before, and after a reset.
+/// A buffer that a queue pair took comes back under its own shared receive queue.
+///
+/// It comes back also after the queue pair was destroyed, in any order, or reset.
 ///
 /// Spec: DTO-10, DTO-11
 #[test]
@@ -565,7 +581,7 @@ fn buffers_of_shared_queues_outlive_who_took_them() {
         while !matches!(told(&bed, &mut near), ControlEvent::Established { .. }) {}
         while !matches!(told(&bed, &mut far), ControlEvent::Established { .. }) {}
         near.stop_listening(listener);
-        // The first takes nothing.
+        // The first queue pair takes no buffer.
         if token > 1 {
             let message = SendRequest {
                 token,
@@ -596,7 +612,7 @@ fn buffers_of_shared_queues_outlive_who_took_them() {
     assert!(completions.poll().expect("no failure").is_none());
 }
 
-/// Growth of a shared receive queue ends where its room does.
+/// A shared receive queue grows up to its room.
 ///
 /// Spec: SRZ-01, SRZ-04
 #[test]
@@ -604,14 +620,16 @@ fn shared_queues_grow_within_their_room() {
     growth::shared_queues_grow_within_their_room(&PvrdmaBed::new(), 64);
 }
 
-/// Where memory does not suffice for room to grow, shared queues are made for what they were asked for, until there is none for that either.
+/// If memory does not suffice for room to grow, shared queues get the requested size.
+///
+/// Creation fails once memory does not suffice for that size either.
 ///
 /// Spec: SRC-01
 #[test]
 fn shared_queues_without_room_to_grow_are_made() {
     let bed = PvrdmaBed::new();
     let mut device = bed.like(PvrdmaManner::default()).expect("a device");
-    // Whatever is longer has gone.
+    // Takes the memory for everything longer.
     let longest = device.ia_attributes().max_evd_qlen as u32;
     let fills: Vec<_> = (0..)
         .map_while(|name| device.create_completion_queue(name, longest).ok())

@@ -1,8 +1,9 @@
-//! The conformance suite on an RDMA device of this machine, in real time, with both ends of every connection on it.
+//! The conformance suite on an RDMA device of this machine, in real time.
 //!
-//! `DAT_DEVICE` names the device; else it is the first one. `DAT_WINDOWS=2` asks for windows of type 2 where the device has
-//! both types. Tests share its ports, so they run one after the other
-//! (`--test-threads=1`). What verbs cannot carry is listed with its reason in `tests/backends.toml`.
+//! Both ends of every connection are on the device. `DAT_DEVICE` names it; the default is the first
+//! one with an active port. `DAT_WINDOWS=2` asks for windows of type 2 on a device with both types.
+//! The tests share the device's ports, so they must run one at a time (`--test-threads=1`).
+//! `tests/backends.toml` lists the tests that verbs cannot pass, with reasons.
 
 use backend_verbs::{VerbsWait, devices};
 use core::task::Waker;
@@ -34,7 +35,7 @@ impl RsmTestbed for VerbsBed {}
 dat_tests::conformance_suite!(base, VerbsBed::new());
 dat_tests::conformance_suite!(rsm, VerbsBed::new());
 
-/// A wait of a device that counts how often it sleeps.
+/// A wait of a device that counts its sleeps.
 struct Counted {
     wait: VerbsWait,
     sleeps: usize,
@@ -55,7 +56,7 @@ impl Wait for Counted {
     }
 }
 
-/// Two adapters, and waits for so many threads on each.
+/// Two adapters, each with a wait for every thread.
 type Ends = [(Rc<Adapter<VerbsBed>>, Vec<Counted>); 2];
 
 fn ends(net: &Net<'_, VerbsBed>, threads: usize) -> Ends {
@@ -75,7 +76,7 @@ fn soon(milliseconds: u64) -> Option<Instant> {
     Some(Instant::from_micros(now + milliseconds * 1000))
 }
 
-/// A thread that waits sleeps until the completion comes, and does not look in between.
+/// A waiting thread sleeps until the completion and does not poll in between.
 ///
 /// Spec: EVW-01, EVW-06, EVW-08
 #[test]
@@ -110,7 +111,7 @@ fn a_waiting_thread_sleeps_until_the_completion() {
     assert!(wait.sleeps < 10, "slept {} times", wait.sleeps);
 }
 
-/// What a short Send or Write carries is that of the moment it was posted, and its region may go at once.
+/// A short Send or Write carries its data as of the post; its region may go at once.
 ///
 /// Spec: EPS-01, EPW-01, LMF-03
 #[test]
@@ -149,7 +150,7 @@ fn short_requests_carry_their_data() {
     }
 }
 
-/// Several threads post on both adapters and wait at the same time; nothing is lost, doubled or mixed up.
+/// Threads post and wait on both adapters at once; no completion is lost, doubled or mixed up.
 ///
 /// Spec: EVW-01, DTO-11
 #[test]
@@ -204,7 +205,7 @@ fn threads_post_and_wait_side_by_side() {
     });
 }
 
-/// Connections go to every address of the adapter, of both families.
+/// Connections reach every address of the adapter, of both families.
 ///
 /// Spec: EPK-01, EPK-05, EPK-06
 #[test]
@@ -240,7 +241,7 @@ fn every_address_of_the_adapter_is_reached() {
     }
 }
 
-/// Binds a window to a piece for writing, which succeeds.
+/// Binds a window to a segment for remote writes and awaits the completion.
 #[track_caller]
 fn bound(net: &Net<'_, VerbsBed>, party: &Party<VerbsBed>, rmr: RmrId, piece: &LmrTriplet) -> u32 {
     let none = CompletionFlags::empty();
@@ -250,7 +251,7 @@ fn bound(net: &Net<'_, VerbsBed>, party: &Party<VerbsBed>, rmr: RmrId, piece: &L
     context
 }
 
-/// How a write of a party to a piece of the other's memory ends.
+/// Writes to a range of the peer's memory and returns the status.
 fn written(
     net: &Net<'_, VerbsBed>,
     party: &Party<VerbsBed>,
@@ -269,13 +270,14 @@ fn written(
     net.request_completion(party).status
 }
 
-/// A window is bound as often as its consumer likes: the eight bits of a key that the device counts do not run out, also
-/// where a bind is flushed just then, which leaves the old binding.
+/// Binds of a window may outnumber the keys that the device counts in eight bits.
+///
+/// This holds also if a bind is flushed at any point, which keeps the old binding.
 ///
 /// Spec: RMB-10, RMB-21, RMB-42
 #[test]
 fn a_window_outlives_its_keys() {
-    // The number of binds ahead of the one that is flushed: others, and the last that the keys suffice for.
+    // Number of binds before the flushed one: early, midway, and around the last key.
     for flushed in [1_u32, 100, 254, 255, 256] {
         let bed = VerbsBed::new();
         let net = Net::new(&bed);
@@ -306,7 +308,7 @@ fn a_window_outlives_its_keys() {
                 assert_eq!(written(&net, &left, context, &piece), DtoStatus::Success);
             }
         }
-        // What opened it once opens nothing.
+        // An old context opens nothing.
         let before = right.memory.content();
         left.memory.fill(9);
         let old = had[had.len() - 257];
@@ -315,10 +317,10 @@ fn a_window_outlives_its_keys() {
     }
 }
 
-/// Set for the process that is going to be killed: the qualifier it connects to.
+/// Set in the process to be killed: the qualifier that it connects to.
 const VICTIM: &str = "DAT_VICTIM_CONNECTS_TO";
 
-/// Not a test by itself: what a process does that `a_killed_peer_leaves_flushes_and_an_event` starts.
+/// Runs as the process that `a_killed_peer_leaves_flushes_and_an_event` starts; no test by itself.
 #[test]
 fn victim() {
     let Some(qualifier) = env::var(VICTIM).ok().and_then(|text| text.parse().ok()) else {
@@ -332,13 +334,15 @@ fn victim() {
     }
     granted(net.try_connect(&party, &party.ia, qualifier, &[]));
     assert_eq!(net.connection(&party), ConnectionEventKind::Established);
-    // Until the end comes, or nobody ends it.
+    // Runs until it is killed, or for 60,000 steps.
     for _ in 0..60_000 {
         net.step();
     }
 }
 
-/// A peer whose process is killed leaves a flush of every request and receive, and one event; the adapter goes on.
+/// A killed peer leaves a flush of each request and receive, and one event.
+///
+/// The adapter still works.
 ///
 /// Spec: EPD-10, DTO-12
 #[test]

@@ -1,7 +1,8 @@
 //! The same random lists on the mock and on an RDMA device of this machine.
 //!
-//! `DAT_SEED` is the seed of the first list, and a failing test prints that of its own; `DAT_LISTS` says how many there are. What verbs
-//! differs in is said with its reason in `tests/src/differential/differences.rs`.
+//! `DAT_SEED` is the seed of the first list; a failing test prints the seed of its own. `DAT_LISTS`
+//! is the number of lists. `tests/src/differential/differences.rs` lists the permitted differences
+//! with reasons.
 
 use backend_mock::{BufferOrder, Fabric, FabricOptions, MockBackend};
 use bed::{Bed, network};
@@ -13,7 +14,7 @@ mod exceptions;
 mod lists;
 mod verbs_bed;
 
-/// A fabric whose messages take shared buffers in the order in which these were posted, as soft-RoCE does.
+/// A fabric whose messages take shared buffers in the order of posting, as on soft-RoCE.
 struct InOrder(Fabric);
 
 impl InOrder {
@@ -39,7 +40,9 @@ network!(
     InOrder::inner
 );
 
-/// Steps without an event after which everything is at rest: nobody waits for what a list brings, since nobody knows what that is.
+/// Steps without an event after which everything counts as at rest.
+///
+/// A list awaits no particular event, so that a longer pause has to prove rest.
 const STEPS_TO_REST: usize = 30;
 
 #[test]

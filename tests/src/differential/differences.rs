@@ -1,24 +1,32 @@
-//! In what backends may differ: all of it, and nothing else.
+//! All permitted differences between backends.
 
-/// What is left out of the lists for a backend, or counts as the same.
+/// A restriction that a backend puts on the lists or on the mock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Difference {
-    /// Nothing is bound.
+    /// The list binds no windows.
     NoWindows,
-    /// No message is sent that finds no receive, or one that is too short, and nothing names memory that is not open: which end learns
-    /// what of it differs.
+    /// Connected endpoints send only messages that fit the peer's oldest receive.
+    ///
+    /// After a message without a receive, or with a too short one, it differs which end learns of
+    /// the failure, and how. No list names memory that is closed to the peer.
     NothingBreaks,
-    /// Nothing is posted right before the end of a connection: how far it gets differs.
+    /// Everything comes to rest before a disconnect.
+    ///
+    /// It differs how many of the requests posted just before it are carried out.
     EndsAtRest,
-    /// Messages take the shared buffers in the order in which these were posted; the mock beside it is told so.
+    /// Messages take shared buffers in the order of posting; the mock gets the same option.
     BuffersAsPosted,
-    /// Nothing is bound on an end that is not connected: after a bind that was flushed the window cannot be bound any more.
+    /// Binds are posted only on connected endpoints.
+    ///
+    /// libibverbs counts the key of a window for a flushed bind, too; the device does not.
     BindsConnected,
-    /// No read is posted while another one of the endpoint, into the same memory, may be under way: which of them writes last is open.
+    /// Reads into the same memory wait for each other.
+    ///
+    /// It is not specified which of two concurrent reads writes last.
     ReadsApart,
 }
 
-/// The differences of each backend from the mock, and why.
+/// The differences of each backend from the mock, with the reason.
 pub const DIFFERENCES: &[(&str, Difference, &str)] = &[
     (
         "pvrdma",
@@ -55,7 +63,7 @@ pub const DIFFERENCES: &[(&str, Difference, &str)] = &[
     ),
 ];
 
-/// Whether a backend differs in this.
+/// Returns true if the backend has this difference.
 pub(super) fn differs(backend: &str, what: Difference) -> bool {
     DIFFERENCES
         .iter()

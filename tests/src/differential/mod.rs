@@ -1,5 +1,7 @@
-//! The same random list of operations on several backends: the same returns, the same events of each endpoint in the same order, the same
-//! memory, up to [`DIFFERENCES`].
+//! The same random list of operations on several backends.
+//!
+//! The returns, the events of each endpoint in their order, and the memory must be equal, up to
+//! [`DIFFERENCES`].
 
 mod differences;
 mod operation;
@@ -14,21 +16,21 @@ use self::operation::list;
 use self::world::World;
 use crate::fixture::Testbed;
 
-/// What came of an operation.
+/// A result of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Line {
-    /// A call returned this.
+    /// The result of a call.
     Returned(String),
-    /// An event came, of this endpoint on this side.
+    /// An event: the side, the pair of its endpoint, the text.
     Event(usize, usize, String),
     /// All bytes of a side.
     Memory(usize, Vec<u8>),
 }
 
-/// What came of a list.
+/// The results of a list.
 #[derive(Clone, Debug, Default)]
 pub struct Record {
-    /// Each operation, and what came of it.
+    /// Each operation with its results.
     steps: Vec<(String, Vec<Line>)>,
 }
 
@@ -60,7 +62,7 @@ impl Record {
     }
 }
 
-/// How much was compared.
+/// The number of compared items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Compared {
     /// Lists.
@@ -71,12 +73,12 @@ pub struct Compared {
     pub returns: usize,
     /// Events.
     pub events: usize,
-    /// Looks at the memory of a side.
+    /// Snapshots of the memory of a side.
     pub memories: usize,
 }
 
 impl Compared {
-    /// Adds what another comparison has counted.
+    /// Adds the counts of another comparison.
     pub fn add(&mut self, other: Self) {
         self.lists += other.lists;
         self.operations += other.operations;
@@ -94,16 +96,16 @@ impl Compared {
     }
 }
 
-/// Does the list of a seed on a bed; `backend` is what the lists are to spare.
+/// Plays the list of a seed on a bed; `backend` names the differences to respect.
 pub fn record<T: Testbed>(bed: &T, backend: &str, seed: u64, operations: usize) -> Record {
     let without_windows = differs(backend, Difference::NoWindows);
     World::new(bed, backend, without_windows).play(&list(seed, operations))
 }
 
-/// Compares what came of the list of a seed on two backends.
+/// Compares the results of the list of a seed on two backends.
 ///
 /// # Panics
-/// It is not the same; shows where first.
+/// If they differ; shows the first operation that does.
 #[must_use]
 pub fn compare(seed: u64, first: (&str, &Record), second: (&str, &Record)) -> Compared {
     let mut compared = Compared {
@@ -128,7 +130,7 @@ pub fn compare(seed: u64, first: (&str, &Record), second: (&str, &Record)) -> Co
     compared
 }
 
-/// What differs from other lines: of memory only where first.
+/// Formats the lines that differ from the others; of memory only the first byte.
 fn shown(these: &[Line], those: &[Line]) -> String {
     let mut text = String::new();
     for (at, line) in these.iter().enumerate() {

@@ -1,11 +1,11 @@
-//! Lists of operations.
+//! Random lists of operations.
 
 use fastrand::Rng;
 
-/// An operation; numbers choose from what there is.
+/// An operation; its numbers are reduced to the valid range when it is carried out.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Operation {
-    /// A receive, on an endpoint with its own queue or on the shared one.
+    /// Posts a receive on an endpoint, or on its shared receive queue.
     Receive {
         at: Place,
         shape: Shape,
@@ -27,24 +27,24 @@ pub(super) enum Operation {
         from: u8,
         flags: u8,
     },
-    /// A piece of what the peer may write is opened.
+    /// Binds a window to a part of the area that the peer may write.
     Bind {
         at: Place,
         offset: u8,
         length: u8,
         writes: bool,
     },
-    /// A write through the window that the peer opened last.
+    /// Writes through the window that the peer bound last.
     WriteBound {
         at: Place,
         length: u8,
     },
-    /// Something that has to be refused.
+    /// Makes a call that must be refused.
     Wrong {
         at: Place,
         kind: u8,
     },
-    /// A receive for a message, and the message.
+    /// Posts a receive at the peer and sends it a message.
     Message {
         at: Place,
         length: u8,
@@ -80,25 +80,25 @@ pub(super) enum Operation {
     Reset {
         at: Place,
     },
-    /// From an end to its other end, which accepts or not.
+    /// Connects an end to its other end, which accepts or rejects.
     Connect {
         at: Place,
         data: u8,
         answer: u8,
         accepts: bool,
     },
-    /// Everything comes to rest, and events are taken.
+    /// Waits until everything is at rest, and takes all events.
     Rest,
 }
 
-/// An endpoint: on which side, and of which connection.
+/// An endpoint: its side and its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) side: usize,
     pub(super) pair: usize,
 }
 
-/// The pieces of a request.
+/// The segments of a request: their number, first offset and length.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub(super) pieces: u8,
@@ -106,10 +106,10 @@ pub(super) struct Shape {
     pub(super) length: u8,
 }
 
-/// Connections.
+/// Number of connections.
 pub(super) const PAIRS: usize = 2;
 
-/// A list of so many operations.
+/// Draws `count` operations from a seed.
 pub(super) fn list(seed: u64, count: usize) -> Vec<Operation> {
     let mut random = Rng::with_seed(seed);
     (0..count).map(|_| one(&mut random)).collect()

@@ -1,4 +1,4 @@
-//! Two adapters on a bed, what is done on them, and a record of what came of it.
+//! Two adapters on a bed, the operations on them, and a record of the results.
 
 use std::fmt::Debug;
 use std::rc::Rc;
@@ -20,35 +20,38 @@ use crate::fixture::{Adapter, Memory, Net, Testbed, granted};
 
 mod rest;
 
-/// Bytes of each area: of every endpoint one to receive into, one that it sends from and its peer reads, one that its peer writes, one that it reads into.
+/// Bytes of each area.
+///
+/// Every endpoint has four: one to receive into, one that it sends from and its peer reads, one
+/// that its peer writes, one that it reads into.
 const AREA: u64 = 512;
 const AREAS: u64 = 4;
 const RECEIVED: u64 = 0;
 const SOURCE: u64 = 1;
 const TARGET: u64 = 2;
 const READ: u64 = 3;
-/// Buffers of each queue that receives.
+/// Receives of each receive queue and of the shared receive queue.
 const RECEIVES: i32 = 6;
 const REQUESTS: i32 = 6;
 const PIECES: i32 = 3;
-/// The side and the connection whose end takes its buffers from a shared queue.
+/// The endpoint that receives from a shared receive queue.
 const SHARING: Place = Place { side: 1, pair: 1 };
 
-/// An endpoint and what is its own.
+/// An endpoint and its objects.
 struct End {
     ep: EpId,
-    /// Receives, requests, connections.
+    /// Dispatchers of receives, of requests and of the connection.
     dispatchers: [EvdId; 3],
-    /// The lengths of the receives that wait, oldest first.
+    /// Lengths of the pending receives, oldest first.
     waiting: Vec<u64>,
-    /// What the peer may write through, as it was opened last.
+    /// The range that the peer may write through, as of the last completed bind.
     opened: Option<RmrTriplet>,
-    /// A bind that has not completed.
+    /// The pending bind: its cookie and its range.
     opening: Option<(u64, RmrTriplet)>,
     window: Option<RmrId>,
-    /// Something was posted since the last rest.
+    /// Set if a request was posted since everything was last at rest.
     busy: bool,
-    /// A read was.
+    /// Set if a read was posted since then.
     reads: bool,
 }
 
@@ -158,7 +161,7 @@ impl<'b, T: Testbed> World<'b, T> {
         differs(self.backend, what)
     }
 
-    /// Does all of it; what came of it.
+    /// Carries out all operations and returns the record.
     pub(super) fn play(mut self, operations: &[Operation]) -> Record {
         for pair in 0..PAIRS {
             self.connect(Place { side: 0, pair }, 3, 5, true);
@@ -177,12 +180,12 @@ impl<'b, T: Testbed> World<'b, T> {
         &mut self.sides[at.side].ends[at.pair]
     }
 
-    /// Where in the memory of its side an area of an endpoint begins.
+    /// Returns the offset of an area of an endpoint in the memory of its side.
     fn area(at: Place, area: u64) -> u64 {
         (at.pair as u64 * AREAS + area) * AREA
     }
 
-    /// Pieces of an area, inside of it.
+    /// Returns segments inside an area.
     fn pieces(&self, at: Place, area: u64, shape: Shape) -> Vec<LmrTriplet> {
         let memory = &self.sides[at.side].memory;
         let base = Self::area(at, area);
@@ -201,7 +204,7 @@ impl<'b, T: Testbed> World<'b, T> {
         self.cookie
     }
 
-    /// Whether a message of so many bytes finds its place at the peer.
+    /// Returns true if a message of `length` bytes fits the oldest receive of the peer.
     fn finds_its_place(&self, at: Place, length: u64) -> bool {
         let to = Place {
             side: 1 - at.side,
@@ -260,11 +263,11 @@ impl<'b, T: Testbed> World<'b, T> {
             };
             let waiting = &mut self.end_of(to).waiting;
             if !arrives {
-                // It is flushed, and takes nothing.
+                // The message is flushed and takes no receive.
             } else if fits {
                 waiting.remove(0);
             } else {
-                // What breaks comes to rest, so that it breaks nothing else.
+                // A failure comes to rest first, so that it breaks no other operation.
                 self.rest();
             }
         }
@@ -272,7 +275,7 @@ impl<'b, T: Testbed> World<'b, T> {
 
     fn act(&mut self, operation: Operation) {
         let wanted = |flags: u8| {
-            // Each of the flags of a request that none of them changes the order of.
+            // No flag here changes the order of requests.
             match flags % 8 {
                 0 => CompletionFlags::SUPPRESS,
                 1 => CompletionFlags::SOLICITED_WAIT,
@@ -456,7 +459,7 @@ impl<'b, T: Testbed> World<'b, T> {
         let Some(window) = end.window else {
             return;
         };
-        // What the peer has under way goes by the old context.
+        // Requests of the peer that are under way use the old context.
         let (ia, ep) = (Rc::clone(&side.ia), end.ep);
         self.rest();
         let none = CompletionFlags::empty();
@@ -495,7 +498,7 @@ impl<'b, T: Testbed> World<'b, T> {
         self.returned(&posted);
     }
 
-    /// Something that no state allows, for a reason of its own.
+    /// Makes a call that is invalid in every state, each kind for another reason.
     fn wrong(&mut self, at: Place, kind: u8) {
         let cookie = self.next_cookie();
         let side = &self.sides[at.side];
@@ -539,7 +542,7 @@ impl<'b, T: Testbed> World<'b, T> {
         };
         self.returned(&result);
         if result.is_ok() {
-            // Only what was refused leaves nothing behind.
+            // A granted post is under way.
             self.end_of(at).busy = true;
         }
     }
@@ -653,7 +656,7 @@ impl<'b, T: Testbed> World<'b, T> {
         self.status(at).state
     }
 
-    /// Frees everything.
+    /// Frees endpoints, windows, shared queues and memory.
     fn free(&self) {
         for side in &self.sides {
             for end in &side.ends {

@@ -11,8 +11,10 @@ use crate::fixture::{Net, PartyOptions, Testbed, equal, granted, refused};
 
 const DEFAULT: CompletionFlags = CompletionFlags::empty();
 
-/// Posts of a batch complete in their order, each with its own cookie, length and operation, and their data arrives as if
-/// they had been posted alone; receives of a batch are taken in their order.
+/// Posts of a batch complete in order, as if they were posted one by one.
+///
+/// Each completion has its own cookie, length and operation, and the data arrives. Receives of a
+/// batch are taken in their order.
 ///
 /// Spec: EPS-01, EPW-01, EPB-01, EPV-01, DTO-01, DTO-03, DTO-06
 pub fn batch_does_what_its_posts_do<T: Testbed>(bed: &T) {
@@ -83,7 +85,9 @@ pub fn batch_does_what_its_posts_do<T: Testbed>(bed: &T) {
     net.quiet(&right);
 }
 
-/// The first post of a batch that is not allowed ends it: those before it do what they do, it and those behind it do nothing.
+/// The first refused post of a batch ends it.
+///
+/// The posts before it take effect; it and the posts after it have none.
 ///
 /// Spec: DTO-07, GEN-06
 pub fn batch_ends_at_the_first_refused_post<T: Testbed>(bed: &T) {
@@ -134,7 +138,9 @@ pub fn batch_ends_at_the_first_refused_post<T: Testbed>(bed: &T) {
     net.alive(&left, &right);
 }
 
-/// More receives than there is room for: those that have room are posted, the next is refused, and all messages arrive.
+/// A batch with too many receives posts those that have room and refuses the next.
+///
+/// All messages for the posted receives arrive.
 ///
 /// Spec: EPV-01, DTO-07
 pub fn batch_of_receives_fills_the_queue<T: Testbed>(bed: &T) {
@@ -167,7 +173,7 @@ pub fn batch_of_receives_fills_the_queue<T: Testbed>(bed: &T) {
     net.quiet(&right);
 }
 
-/// On an endpoint that is not connected any more the posts of a batch complete flushed, in their order.
+/// Posts of a batch on an endpoint without a connection complete flushed, in their order.
 ///
 /// Spec: DTO-10, EPS-01, EPV-01
 pub fn batch_is_flushed_where_nobody_is_connected<T: Testbed>(bed: &T) {

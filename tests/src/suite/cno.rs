@@ -15,7 +15,7 @@ use crate::fixture::{Net, Testbed, granted, refused};
 const IN_USE: Error = Error::invalid_state(Subtype::InvalidStateCnoInUse);
 const BAD: Error = Error::invalid_handle(Subtype::InvalidHandleCno);
 
-/// A waker that counts.
+/// A waker that counts its calls.
 struct Count(AtomicU64);
 
 impl Wake for Count {
@@ -24,7 +24,7 @@ impl Wake for Count {
     }
 }
 
-/// An agent that writes the dispatcher's handle to the cell that its data points to (1 for none).
+/// Returns an agent that stores the dispatcher's handle in the returned cell (1 for none).
 fn agent() -> (ProxyAgent, &'static AtomicU64) {
     static CELLS: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
     static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -40,7 +40,7 @@ fn agent() -> (ProxyAgent, &'static AtomicU64) {
     (agent, &CELLS[index as usize])
 }
 
-/// A new object has no dispatcher, no trigger and at most one agent, which a query tells.
+/// A new object has no dispatcher, no trigger and at most one agent; a query returns it.
 ///
 /// Spec: CNC-01, CNC-03, CNQ-01, GEN-03, GEN-08, GEN-11
 pub fn new_notification_object_tells_what_it_is<T: Testbed>(bed: &T) {
@@ -77,7 +77,9 @@ pub fn new_notification_object_tells_what_it_is<T: Testbed>(bed: &T) {
     }
 }
 
-/// The agent is called once per association, with its data and the dispatcher that fired, in addition to waiters.
+/// The agent is called once per association, in addition to waiters.
+///
+/// It gets its data and the dispatcher that fired.
 ///
 /// Spec: CNC-02, CNM-01
 pub fn agent_is_called_once_per_association<T: Testbed>(bed: &T) {
@@ -102,7 +104,9 @@ pub fn agent_is_called_once_per_association<T: Testbed>(bed: &T) {
     assert_eq!(seen.load(Ordering::Relaxed), 0);
 }
 
-/// A notification that nobody waits for is remembered, once; several dispatchers may fire one object.
+/// A notification without a waiter is remembered once.
+///
+/// Several dispatchers may notify one object.
 ///
 /// Spec: CNW-01, CNW-03, CNW-06
 pub fn notification_is_remembered_for_a_later_wait<T: Testbed>(bed: &T) {
@@ -121,7 +125,7 @@ pub fn notification_is_remembered_for_a_later_wait<T: Testbed>(bed: &T) {
     assert_eq!(net.triggered(&ia, cno), None);
 }
 
-/// Several may wait; one notification releases exactly one of them, by its waker.
+/// One notification releases exactly one of several waiters, by its waker.
 ///
 /// Spec: CNW-01, CNW-06, CNF-01
 pub fn one_notification_releases_one_waiter<T: Testbed>(bed: &T) {
@@ -157,7 +161,7 @@ pub fn one_notification_releases_one_waiter<T: Testbed>(bed: &T) {
     }
 }
 
-/// A wait that ends without a notification takes none; a later one finds it.
+/// A wait that is dropped takes no notification; a later wait finds it.
 ///
 /// Spec: CNW-04, CNW-07
 pub fn a_wait_given_up_takes_nothing<T: Testbed>(bed: &T) {
@@ -182,7 +186,7 @@ pub fn notification_object_is_held_by_its_users<T: Testbed>(bed: &T) {
     let evd = granted(ia.evd_create(8, Some(cno), EvdFlags::SOFTWARE));
     refused(ia.cno_free(cno), IN_USE);
     granted(ia.evd_free(evd));
-    // The end of the last dispatcher was a trigger without a dispatcher.
+    // Freeing the last dispatcher triggered the object without a dispatcher.
     let _trigger = net.triggered(&ia, cno);
     let mut wait = granted(ia.cno_wait(cno));
     assert!(wait.poll(Waker::noop()).is_pending());
@@ -195,7 +199,9 @@ pub fn notification_object_is_held_by_its_users<T: Testbed>(bed: &T) {
     granted(ia.cno_free(cno));
 }
 
-/// When the last dispatcher of an object is freed, all waiters and the agent are released without a dispatcher.
+/// Freeing the last dispatcher of an object releases all waiters and calls the agent.
+///
+/// Neither gets a dispatcher.
 ///
 /// Spec: CNW-05, EVF-04
 pub fn last_dispatcher_releases_everybody<T: Testbed>(bed: &T) {

@@ -1,4 +1,4 @@
-//! Connections: service points, requests, connecting, disconnecting.
+//! Connections: service points, connection requests, accept, reject, connect.
 
 use core::time::Duration;
 use std::rc::Rc;
@@ -19,13 +19,13 @@ use crate::fixture::{Adapter, Net, Party, PartyOptions, Testbed, equal, granted,
 const DEFAULT: CompletionFlags = CompletionFlags::empty();
 const BAD_CR: Error = Error::invalid_handle(Subtype::InvalidHandleCr);
 
-/// A dispatcher for connection requests.
+/// Creates a dispatcher for connection requests.
 #[track_caller]
 pub(super) fn requests<T: Testbed>(party: &Party<T>, length: i32) -> EvdId {
     granted(party.ia.evd_create(length, None, EvdFlags::CR))
 }
 
-/// A connection from a party, with everything to choose.
+/// Returns parameters to connect to a qualifier at an adapter.
 pub(super) fn parameters<'a, T: Testbed>(
     net: &Net<'_, T>,
     to: &Adapter<T>,
@@ -48,7 +48,9 @@ fn max_private_data<T: Testbed>(ia: &Adapter<T>) -> usize {
     usize::try_from(told.provider.max_private_data_size).expect("a size")
 }
 
-/// A connection that failed: this event, DISCONNECTED, and the receives flushed.
+/// Expects that a connection attempt failed.
+///
+/// The event has this kind, the endpoint is disconnected, and receive 0xF1 is flushed.
 #[track_caller]
 pub(super) fn failed<T: Testbed>(net: &Net<'_, T>, party: &Party<T>, kind: ConnectionEventKind) {
     assert_eq!(net.connection(party), kind);
@@ -61,8 +63,10 @@ pub(super) fn failed<T: Testbed>(net: &Net<'_, T>, party: &Party<T>, kind: Conne
     net.quiet(party);
 }
 
-/// A request at a public service point is an event that names point, qualifier and request; the request tells who asks,
-/// and brings the private data whole. The accept's private data comes with ESTABLISHED, on the active side alone.
+/// A connection request carries private data, and its accept carries private data back.
+///
+/// The event names service point, qualifier and request. The request names the caller's address and
+/// port. The accept's private data comes with ESTABLISHED, only on the active side.
 ///
 /// Spec: PSC-01, CRQ-01, CRA-01, CRA-03, CRA-04, EPK-01, EPK-02, EPK-06, EVW-12, EVW-13, GEN-10, EPQ-02, EPQ-03, GEN-08, E11, E13
 pub fn connection_carries_private_data_both_ways<T: Testbed>(bed: &T) {
@@ -124,7 +128,7 @@ pub fn connection_carries_private_data_both_ways<T: Testbed>(bed: &T) {
     }
 }
 
-/// More private data than the provider carries is refused by every call that takes any, without effect.
+/// Every call refuses more private data than the provider carries, without effect.
 ///
 /// Spec: GEN-10, CRA-02, CRA-05, EPK-14, IAQ-07
 pub fn private_data_is_limited<T: Testbed>(bed: &T) {
@@ -157,7 +161,9 @@ pub fn private_data_is_limited<T: Testbed>(bed: &T) {
     assert_eq!(net.connection(&left), ConnectionEventKind::Established);
 }
 
-/// The queue of the dispatcher is the backlog: what does not fit is refused without the consumer.
+/// The length of the dispatcher's queue is the backlog; further requests are refused.
+///
+/// The consumer does not see them.
 ///
 /// Spec: PSC-02, EPK-08, EPK-11
 pub fn requests_beyond_the_backlog_are_refused<T: Testbed>(bed: &T) {
@@ -195,7 +201,9 @@ pub fn requests_beyond_the_backlog_are_refused<T: Testbed>(bed: &T) {
     }
 }
 
-/// Qualifiers are of one service point at a time, whichever kind; freed ones can be had again.
+/// A qualifier belongs to one service point at a time, public or reserved.
+///
+/// A freed qualifier can be used again.
 ///
 /// Spec: PSC-04, PSA-01, PSQ-01, PSF-01, RSC-05, RSQ-01, RSF-01, GEN-03, GEN-08, GEN-11, E3, E4
 pub fn service_points_own_their_qualifier<T: Testbed>(bed: &T) {
@@ -282,7 +290,9 @@ pub fn service_points_own_their_qualifier<T: Testbed>(bed: &T) {
     assert_eq!(right.state(), EndpointState::Unconnected);
 }
 
-/// After the end of a service point new requests are refused as if nobody listened; the ones that are there stay good.
+/// A freed service point refuses new requests, as if it had never listened.
+///
+/// Pending requests stay valid.
 ///
 /// Spec: PSF-01, EPK-08, EPK-11
 pub fn freed_service_point_leaves_its_requests<T: Testbed>(bed: &T) {
@@ -304,7 +314,9 @@ pub fn freed_service_point_leaves_its_requests<T: Testbed>(bed: &T) {
     net.alive(&left, &right);
 }
 
-/// A reserved service point yields one request, whose arrival ends it; the next caller finds nobody.
+/// A reserved service point yields one request, whose arrival ends it.
+///
+/// The next caller finds no listener.
 ///
 /// Spec: RSC-01, RSC-03, RSC-04, EPF-01, E5, E7
 pub fn reserved_service_point_serves_once<T: Testbed>(bed: &T) {
@@ -337,13 +349,15 @@ pub fn reserved_service_point_serves_once<T: Testbed>(bed: &T) {
     granted(right.ia.cr_accept(cr, None, &[]));
     assert_eq!(net.connection(&left), ConnectionEventKind::Established);
     assert_eq!(net.connection(&right), ConnectionEventKind::Established);
-    // The receive posted before the connection takes the first message.
+    // The receive that was posted before the connection takes the first message.
     left.send_from(&[left.memory.piece(0, 8)], 2);
     assert_eq!(net.receive_completion(&right).cookie, 1);
     granted(right.ia.evd_free(evd));
 }
 
-/// A reserved service point without an endpoint gets one from the provider when the request comes.
+/// The provider supplies an endpoint for a reserved service point that has none.
+///
+/// The endpoint comes with the connection request.
 ///
 /// Spec: RSC-02, PSC-03, E2
 pub fn reserved_service_point_may_bring_an_endpoint<T: Testbed>(bed: &T) {
@@ -378,7 +392,9 @@ pub fn reserved_service_point_may_bring_an_endpoint<T: Testbed>(bed: &T) {
     assert_eq!(net.connection(&left), ConnectionEventKind::PeerRejected);
 }
 
-/// An accept on a bad endpoint, or of a bad request, has no effect on endpoint, request and peer.
+/// A bad accept has no effect on endpoint, request and peer.
+///
+/// Either its endpoint or its request is bad.
 ///
 /// Spec: CRA-02, CRA-05, CRR-01, CRH-01, GEN-03, GEN-11
 pub fn bad_accepts_have_no_effect<T: Testbed>(bed: &T) {
@@ -437,7 +453,7 @@ pub fn rejection_reaches_the_active_side<T: Testbed>(bed: &T) {
     failed(&net, &left, ConnectionEventKind::PeerRejected);
 }
 
-/// Nobody listening there: NON_PEER_REJECTED.
+/// A connect to a qualifier without a listener ends with NON_PEER_REJECTED.
 ///
 /// Spec: EPK-08, EPK-11, EPR-01, E12
 pub fn nobody_listening_refuses<T: Testbed>(bed: &T) {
@@ -453,7 +469,9 @@ pub fn nobody_listening_refuses<T: Testbed>(bed: &T) {
     net.connect(&left, &right);
 }
 
-/// The timeout runs out: with a peer that has the request but does not answer, TIMED_OUT.
+/// A connect whose request is not answered in time ends with TIMED_OUT.
+///
+/// The peer's request stays; its late accept fails.
 ///
 /// Spec: EPK-03, EPK-10, EPK-11, GEN-09, E12, E14
 pub fn unanswered_request_times_out<T: Testbed>(bed: &T) {
@@ -475,7 +493,7 @@ pub fn unanswered_request_times_out<T: Testbed>(bed: &T) {
     assert_eq!(left.state(), EndpointState::ActiveConnectionPending);
     bed.advance(later(start, timeout));
     failed(&net, &left, ConnectionEventKind::TimedOut);
-    // The request is still there; the accept comes too late.
+    // The request is still pending; its accept comes too late.
     right.receive_into(&[], 0xF1);
     granted(right.ia.cr_accept(cr, Some(right.ep), &[]));
     failed(&net, &right, ConnectionEventKind::AcceptCompletionError);
@@ -486,7 +504,7 @@ pub(super) fn later(start: Instant, micros: u32) -> Instant {
     Instant::from_micros(start.as_micros() + passed)
 }
 
-/// Timeouts, qualities, flags, addresses and handles of a connect are checked at once, without effect.
+/// Timeout, quality, flags, address and handle of a connect are checked, without effect.
 ///
 /// Spec: EPK-03..05, EPK-12, EPK-14, GEN-03, GEN-06
 pub fn bad_connects_have_no_effect<T: Testbed>(bed: &T) {
@@ -571,7 +589,7 @@ pub fn bad_connects_have_no_effect<T: Testbed>(bed: &T) {
     );
 }
 
-/// A duplicate connects to where its model is connected, with private data of its own.
+/// A duplicate connects to the peer of its model, with its own private data.
 ///
 /// Spec: EPU-01..03, GEN-10
 pub fn duplicate_goes_where_its_model_is<T: Testbed>(bed: &T) {
@@ -610,7 +628,9 @@ pub fn duplicate_goes_where_its_model_is<T: Testbed>(bed: &T) {
     net.alive(&left, &right);
 }
 
-/// A request can be handed to another service point of the adapter; the active side notices nothing.
+/// A request can be handed to another service point of the adapter.
+///
+/// The active side does not notice.
 ///
 /// Spec: CRH-01
 pub fn request_can_be_handed_off<T: Testbed>(bed: &T) {
@@ -641,7 +661,9 @@ pub fn request_can_be_handed_off<T: Testbed>(bed: &T) {
     net.alive(&left, &right);
 }
 
-/// Read depths: an endpoint works with what both ends can do, or the setup fails; it never works half.
+/// A connection works with the read depths of both ends, or its setup fails.
+///
+/// Both endpoints keep their depths, and reads beyond the depth wait and succeed.
 ///
 /// Spec: EPK-13, CRA-06, EPB-05, EPC-10
 pub fn read_depths_are_sorted_out_at_the_connection<T: Testbed>(bed: &T) {

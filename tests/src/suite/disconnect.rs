@@ -1,4 +1,4 @@
-//! The ends of connections: disconnects, dead hosts, failed operations.
+//! Ends of connections: disconnects, dead hosts, failed operations.
 
 use dat_core::endpoint::ConnectParam;
 use dat_core::event::{ConnectionEventKind, Event};
@@ -12,7 +12,7 @@ use crate::fixture::{FaultyTestbed, Net, Party, PartyOptions, Testbed, equal, gr
 
 const DEFAULT: CompletionFlags = CompletionFlags::empty();
 
-/// A host that does not answer at all: UNREACHABLE.
+/// A connect to a silent host ends with UNREACHABLE.
 ///
 /// Spec: EPK-09, EPK-11, E12
 pub fn silent_host_is_unreachable<T: FaultyTestbed>(bed: &T) {
@@ -33,7 +33,7 @@ pub fn silent_host_is_unreachable<T: FaultyTestbed>(bed: &T) {
     failed(&net, &left, ConnectionEventKind::Unreachable);
 }
 
-/// A host that dies under a connection: what is outstanding fails, and BROKEN says why.
+/// The death of the peer's host fails outstanding operations and raises BROKEN.
 ///
 /// Spec: EPD-10, DTO-12
 pub fn dead_host_breaks_the_connection<T: FaultyTestbed>(bed: &T) {
@@ -59,7 +59,7 @@ pub fn dead_host_breaks_the_connection<T: FaultyTestbed>(bed: &T) {
     assert_eq!(net.receive_completion(&left).status, DtoStatus::Flushed);
 }
 
-/// An operation that the peer could not carry out fails as such and breaks the connection.
+/// An operation that the peer cannot carry out fails and breaks the connection.
 ///
 /// Spec: DTO-12, EPW-41
 pub fn failed_operation_breaks_the_connection<T: FaultyTestbed>(bed: &T) {
@@ -86,7 +86,9 @@ pub fn failed_operation_breaks_the_connection<T: FaultyTestbed>(bed: &T) {
     net.broken(&left, &right);
 }
 
-/// A graceful disconnect lets every posted request succeed before DISCONNECTED is raised, and takes no new one meanwhile.
+/// A graceful disconnect lets every posted request succeed before it raises DISCONNECTED.
+///
+/// It refuses new requests meanwhile.
 ///
 /// Spec: EPD-02, EPD-05, EPD-10, E17, E18, E21
 pub fn graceful_disconnect_drains_the_requests<T: Testbed>(bed: &T) {
@@ -126,8 +128,9 @@ pub fn graceful_disconnect_drains_the_requests<T: Testbed>(bed: &T) {
     net.quiet(&right);
 }
 
-/// Where connection events and completions share a dispatcher, ESTABLISHED comes first, and successful completions come
-/// before DISCONNECTED.
+/// A dispatcher for connection events and completions keeps their order.
+///
+/// ESTABLISHED comes first; successful completions come before DISCONNECTED.
 ///
 /// Spec: EPD-06, EVW-09, EPC-05
 pub fn shared_dispatcher_keeps_the_order_of_the_connection<T: Testbed>(bed: &T) {
@@ -193,7 +196,7 @@ pub fn shared_dispatcher_keeps_the_order_of_the_connection<T: Testbed>(bed: &T) 
     assert_eq!(net.connection(&one), ConnectionEventKind::Disconnected);
 }
 
-/// An accept that comes after the active side gave up fails late, and flushes the receives.
+/// An accept after the active side gave up fails late and flushes the receives.
 ///
 /// Spec: CRA-03, EPD-08, E14, E15
 pub fn accept_after_the_caller_left_fails_late<T: Testbed>(bed: &T) {

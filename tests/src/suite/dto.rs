@@ -7,7 +7,7 @@ use crate::fixture::{Net, Party, PartyOptions, Testbed, granted};
 
 const DEFAULT: CompletionFlags = CompletionFlags::empty();
 
-/// One dispatcher may take requests and receives; each stream keeps its own order in it.
+/// Requests and receives may share a dispatcher; each stream keeps its own order.
 ///
 /// Spec: DTO-01, DTO-11, EVW-09
 pub fn streams_keep_their_order_in_a_shared_dispatcher<T: Testbed>(bed: &T) {
@@ -51,7 +51,7 @@ pub fn streams_keep_their_order_in_a_shared_dispatcher<T: Testbed>(bed: &T) {
     }
 }
 
-/// Receives complete in the order of the peer's Sends, mixed operations in the order of their posts.
+/// Requests complete in posting order, receives in the order of the peer's Sends.
 ///
 /// Spec: DTO-11
 pub fn requests_complete_in_posting_order<T: Testbed>(bed: &T) {
@@ -83,8 +83,9 @@ pub fn requests_complete_in_posting_order<T: Testbed>(bed: &T) {
     }
 }
 
-/// After the first failure of a direction all later operations of it complete flushed, in order, suppressed ones too; the
-/// other direction is flushed with the connection.
+/// After a request fails, all later requests complete flushed, in order, also suppressed ones.
+///
+/// The receives are flushed with the connection.
 ///
 /// Spec: DTO-04, DTO-11, DTO-12
 pub fn everything_after_a_failure_is_flushed_in_order<T: Testbed>(bed: &T) {
@@ -125,7 +126,7 @@ pub fn everything_after_a_failure_is_flushed_in_order<T: Testbed>(bed: &T) {
     net.quiet(&left);
 }
 
-/// A dispatcher shorter than the queues that feed it loses no completion.
+/// A dispatcher that is shorter than its queues loses no completion.
 ///
 /// Spec: DTO-13
 pub fn completions_always_have_a_place<T: Testbed>(bed: &T) {
@@ -152,7 +153,9 @@ pub fn completions_always_have_a_place<T: Testbed>(bed: &T) {
     }
 }
 
-/// Memory that a post names may be anywhere in the list twice; the operation moves what it held when it ran.
+/// A segment list may name the same memory several times.
+///
+/// The operation moves the bytes that are there when it runs.
 ///
 /// Spec: EPW-11, EPV-02
 pub fn segments_may_overlap<T: Testbed>(bed: &T) {
@@ -172,7 +175,9 @@ pub fn segments_may_overlap<T: Testbed>(bed: &T) {
     assert_eq!(right.memory.load(0, 11), b"cdefcdefabc");
 }
 
-/// An abrupt disconnect ends every posted operation with exactly one completion, successes first, failures after.
+/// An abrupt disconnect completes every posted operation exactly once.
+///
+/// Successes come first, failures after them.
 ///
 /// Spec: EPD-01, EPD-05, EPD-10, DTO-12, E16, E21
 pub fn disconnect_completes_everything_exactly_once<T: Testbed>(bed: &T) {
@@ -221,7 +226,7 @@ pub fn disconnect_completes_everything_exactly_once<T: Testbed>(bed: &T) {
     }
 }
 
-/// A completion names its endpoint, so one dispatcher may serve many of them.
+/// A completion names its endpoint, so that several can share a dispatcher.
 ///
 /// Spec: DTO-03, DTO-11
 pub fn completions_name_their_endpoint<T: Testbed>(bed: &T) {

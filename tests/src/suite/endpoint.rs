@@ -1,4 +1,4 @@
-//! Making endpoints.
+//! Creation of endpoints.
 
 use dat_core::attributes::{EpAttributes, SrqAttributes};
 use dat_core::endpoint::EpParam;
@@ -14,12 +14,12 @@ use crate::fixture::{Memory, Net, Party, PartyOptions, Testbed, granted, refused
 const DEFAULT: CompletionFlags = CompletionFlags::empty();
 const BAD_EP: Error = Error::invalid_handle(Subtype::InvalidHandleEp);
 
-/// The attributes of the tests, changed.
+/// Returns the tests' default attributes with a change.
 fn attributes(change: impl FnOnce(&mut EpAttributes)) -> EpAttributes {
     PartyOptions::with(change).attributes
 }
 
-/// Another endpoint with the dispatchers of a party.
+/// Creates another endpoint with the zone and dispatchers of a party.
 fn another<T: Testbed>(party: &Party<T>, wanted: &EpAttributes) -> Result<EpId> {
     party.ia.ep_create(
         Some(party.zone),
@@ -30,7 +30,7 @@ fn another<T: Testbed>(party: &Party<T>, wanted: &EpAttributes) -> Result<EpId> 
     )
 }
 
-/// Modifies the endpoint of a party from what it is now.
+/// Modifies the endpoint of a party, starting from its present parameters.
 pub(super) fn modify<T: Testbed>(
     party: &Party<T>,
     fields: EpFields,
@@ -41,7 +41,7 @@ pub(super) fn modify<T: Testbed>(
     party.ia.ep_modify(party.ep, fields, &wanted)
 }
 
-/// A new endpoint is unconnected and idle, and a query tells exactly what was asked for.
+/// A new endpoint is unconnected and idle; a query returns the requested attributes.
 ///
 /// Spec: EPC-01, EPC-02, EPC-10, EPQ-01, EPQ-02, EPG-01, EPX-05, GEN-03, GEN-08, E1, EPD-09
 pub fn new_endpoint_tells_what_it_is<T: Testbed>(bed: &T) {
@@ -110,7 +110,7 @@ pub fn new_endpoint_tells_what_it_is<T: Testbed>(bed: &T) {
     }
 }
 
-/// Without attributes the defaults of the adapter make an endpoint that works.
+/// An endpoint without attributes gets the adapter's defaults and works.
 ///
 /// Spec: EPC-03
 pub fn default_attributes_make_a_working_endpoint<T: Testbed>(bed: &T) {
@@ -134,8 +134,9 @@ pub fn default_attributes_make_a_working_endpoint<T: Testbed>(bed: &T) {
     assert_eq!(net.receive_completion(&right).cookie, 1);
 }
 
-/// Values that are negative, beyond the adapter or without meaning are refused as the attributes argument; a quality the
-/// provider does not give is not supported. Nothing is left of a refused endpoint.
+/// Negative, too large or meaningless attributes are refused as the attributes argument.
+///
+/// A quality that the provider does not offer is not supported. A refused call leaves no endpoint.
 ///
 /// Spec: EPC-08, EPM-04, EPX-09, GEN-06, GEN-07
 pub fn bad_attributes_are_refused<T: Testbed>(bed: &T) {
@@ -260,7 +261,7 @@ pub fn bad_handles_of_a_new_endpoint_are_told_apart<T: Testbed>(bed: &T) {
     }
 }
 
-/// A missing dispatcher means no interest: the queue it belongs to has no places, and nothing can be posted there.
+/// A queue without a dispatcher must have depth 0 and takes no post.
 ///
 /// Spec: EPC-02, DTO-02
 pub fn queue_without_dispatcher_takes_nothing<T: Testbed>(bed: &T) {
@@ -300,7 +301,7 @@ pub fn queue_without_dispatcher_takes_nothing<T: Testbed>(bed: &T) {
     assert_eq!(net.receive_completion(&receiver).cookie, 3);
 }
 
-/// An endpoint can be made without a zone; until it gets one, it neither connects nor takes receives.
+/// An endpoint without a zone neither connects nor takes receives until it gets one.
 ///
 /// Spec: EPC-09, EPM-02
 pub fn endpoint_without_zone_waits_for_one<T: Testbed>(bed: &T) {
@@ -331,8 +332,10 @@ pub fn endpoint_without_zone_waits_for_one<T: Testbed>(bed: &T) {
     net.alive(&bare, &right);
 }
 
-/// Streams that share a dispatcher must agree: all unsignalled or none; solicited receives alone; and beside streams of
-/// other kinds only thresholds.
+/// Streams that share a dispatcher need compatible completion flags.
+///
+/// Either all of them or none are unsignalled. Solicited receives share only with solicited
+/// receives. A dispatcher that also takes other kinds of events allows only thresholds.
 ///
 /// Spec: EPC-04..07, EPX-06, GEN-06
 pub fn shared_dispatchers_need_agreement<T: Testbed>(bed: &T) {
@@ -382,7 +385,7 @@ pub fn shared_dispatchers_need_agreement<T: Testbed>(bed: &T) {
         }
         granted(ia.evd_free(evd));
     }
-    // The receives of two endpoints.
+    // The receives of two endpoints on one dispatcher.
     for first in [DEFAULT, unsignalled, solicited] {
         for second in [DEFAULT, unsignalled, solicited] {
             let (shared, one, two) = (dto(), dto(), dto());
@@ -399,7 +402,7 @@ pub fn shared_dispatchers_need_agreement<T: Testbed>(bed: &T) {
             }
         }
     }
-    // Completions beside connection events.
+    // Completions and connection events on one dispatcher.
     let everything = EvdFlags::DTO | EvdFlags::RMR_BIND | EvdFlags::CONNECTION;
     let mixed = granted(ia.evd_create(64, None, everything));
     let apart = dto();
@@ -419,8 +422,9 @@ pub fn shared_dispatchers_need_agreement<T: Testbed>(bed: &T) {
     granted(ia.evd_free(apart));
 }
 
-/// Endpoint and shared queue may be of different zones only if the provider says so; then buffers go by the zone of the
-/// queue and requests by that of the endpoint.
+/// Endpoint and shared queue may have different zones only if the provider says so.
+///
+/// Then receive buffers belong to the zone of the queue, and requests to that of the endpoint.
 ///
 /// Spec: EPX-01, EPX-02, EPX-09, SRQR-28
 pub fn zones_of_endpoint_and_shared_queue<T: Testbed>(bed: &T) {
@@ -476,8 +480,10 @@ pub fn zones_of_endpoint_and_shared_queue<T: Testbed>(bed: &T) {
     net.alive(&taker, &peer);
 }
 
-/// An endpoint that may read segments but has no depth for reads is made or refused as a whole; one that is made keeps what
-/// it was promised. Where no read may be outstanding, or none may have a segment, none is taken.
+/// Read segments without a read depth are granted or refused as a whole.
+///
+/// A granted endpoint has the requested attributes. It refuses every read if its depth is 0, and
+/// every read with a segment if its number of read segments is 0.
 ///
 /// Spec: EPX-07, EPX-05, EPB-07, SRC-01
 pub fn read_segments_and_depth_go_together<T: Testbed>(bed: &T) {
@@ -526,7 +532,7 @@ pub fn read_segments_and_depth_go_together<T: Testbed>(bed: &T) {
             for count in fewest..4 {
                 refused(read(count, 9), Error::invalid_argument(2));
             }
-            // What reads nothing is as good as any other for the rest.
+            // All other requests work.
             net.alive(&reader, &right);
         } else {
             for cookie in 0..6 {

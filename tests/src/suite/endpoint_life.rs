@@ -1,4 +1,4 @@
-//! Endpoints that are modified, watched, reset and freed.
+//! Modification, watermarks, reset and end of endpoints.
 
 use dat_core::attributes::EpAttributes;
 use dat_core::event::{AsyncEventKind, ConnectionEventKind, Event, REASON_SOFT_HIGH_WATERMARK};
@@ -17,7 +17,7 @@ const DEFAULT: CompletionFlags = CompletionFlags::empty();
 /// A change of attributes.
 type Change = fn(&mut EpAttributes);
 
-/// Zone, counts and limits can be changed before the connection, and the endpoint behaves by the new ones.
+/// Zone, counts and limits can be changed before the connection and take effect.
 ///
 /// Spec: EPM-01..03, EPM-07, EPC-01
 pub fn modified_endpoint_behaves_by_its_new_parameters<T: Testbed>(bed: &T) {
@@ -34,7 +34,7 @@ pub fn modified_endpoint_behaves_by_its_new_parameters<T: Testbed>(bed: &T) {
         wanted.attributes.max_request_dtos = 3;
         wanted.attributes.max_request_iov = 2;
         wanted.attributes.max_message_size = 16;
-        // Not selected, so not changed.
+        // Not selected, so it does not change.
         wanted.attributes.max_recv_dtos = 1;
     }));
     let told = granted(left.ia.ep_query(left.ep, EpFields::all()));
@@ -55,7 +55,7 @@ pub fn modified_endpoint_behaves_by_its_new_parameters<T: Testbed>(bed: &T) {
     net.success(&left, 1);
 }
 
-/// A modification is done as a whole or not at all: one bad value refuses the good ones with it.
+/// One bad value makes a modification fail as a whole.
 ///
 /// Spec: EPM-04, EPM-07, GEN-06, GEN-07
 pub fn modification_is_all_or_nothing<T: Testbed>(bed: &T) {
@@ -129,7 +129,9 @@ pub fn receive_flags_are_fixed_by_the_first_receive<T: Testbed>(bed: &T) {
     granted(party.ia.post_recv(party.ep, &[], 2, unsignalled));
 }
 
-/// Freeing a connected endpoint ends the connection for the peer; nothing of it happens here any more.
+/// Freeing a connected endpoint ends the connection of the peer.
+///
+/// The freed endpoint raises no connection event.
 ///
 /// Spec: EPF-01..03, EPD-10, GEN-15
 pub fn freed_endpoint_ends_its_connection<T: Testbed>(bed: &T) {
@@ -161,7 +163,9 @@ pub fn freed_endpoint_ends_its_connection<T: Testbed>(bed: &T) {
     granted(left.ia.pz_free(left.zone));
 }
 
-/// An endpoint can be used again and again; a marker posted in DISCONNECTED shows when everything was taken in.
+/// An endpoint works again after each reset.
+///
+/// The completion of a post in DISCONNECTED comes after all earlier ones.
 ///
 /// Spec: EPR-01..03, EPX-08, E23, E24
 pub fn endpoint_is_reused_after_a_reset<T: Testbed>(bed: &T) {
@@ -196,7 +200,9 @@ pub fn endpoint_is_reused_after_a_reset<T: Testbed>(bed: &T) {
     }
 }
 
-/// An idle endpoint holds no buffers; what a provider cannot tell is unknown, and neither value is an error.
+/// The receive query of an idle endpoint returns zero or unknown values.
+///
+/// At least one of the two is known. A provider may also not support the call.
 ///
 /// Spec: EPY-01..03
 pub fn receive_query_of_an_idle_endpoint<T: Testbed>(bed: &T) {
@@ -214,7 +220,9 @@ pub fn receive_query_of_an_idle_endpoint<T: Testbed>(bed: &T) {
     }
 }
 
-/// While messages arrive, the span is never smaller than the count, and no more than was posted is held.
+/// During traffic, the span is at least the count of receives that messages hold.
+///
+/// The count is at most the number of posted receives.
 ///
 /// Spec: EPY-01, EPY-02
 pub fn receive_query_follows_the_messages<T: Testbed>(bed: &T) {
@@ -242,7 +250,9 @@ pub fn receive_query_follows_the_messages<T: Testbed>(bed: &T) {
     }
 }
 
-/// Above the soft watermark: one asynchronous event per setting, and the connection goes on.
+/// Exceeding the soft watermark raises one asynchronous event per setting.
+///
+/// The connection goes on.
 ///
 /// Spec: EPH-01, EPH-02, EPH-04
 pub fn soft_high_watermark_fires_once_per_setting<T: Testbed>(bed: &T) {
@@ -289,7 +299,7 @@ pub fn soft_high_watermark_fires_once_per_setting<T: Testbed>(bed: &T) {
     net.alive(&left, &right);
 }
 
-/// Above the hard watermark the connection breaks; the two limits do not depend on each other.
+/// Exceeding the hard watermark breaks the connection, without a soft watermark.
 ///
 /// Spec: EPH-03, EPH-04, DTO-12, E22
 pub fn hard_high_watermark_breaks_the_connection<T: Testbed>(bed: &T) {

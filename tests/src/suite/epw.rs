@@ -1,4 +1,4 @@
-//! `dat_ep_post_rdma_write`.
+//! RDMA Writes: `dat_ep_post_rdma_write`.
 
 use dat_core::event::{DtoCompletion, DtoOperation, Event};
 use dat_core::flags::{
@@ -27,8 +27,10 @@ pub(super) fn write<T: Testbed>(
         .post_rdma_write(party.ep, pieces, cookie, remote, flags)
 }
 
-/// All data of all segments, in list order, lands contiguously from the start of the remote range; what lies behind it in a
-/// longer range stays. One completion, on the request dispatcher, with cookie and length; the peer notices nothing.
+/// A write gathers its segments in list order at the start of the remote range.
+///
+/// The rest of a longer range stays. One completion with cookie and length arrives at the request
+/// dispatcher. The peer gets no event.
 ///
 /// Spec: EPW-01..06, EPW-10, EPW-11, EPW-17, EPW-19, EPW-22, EPW-25, EPW-42, EPW-43, DTO-01, DTO-03, DTO-06
 pub fn write_gathers_segments_in_list_order<T: Testbed>(bed: &T) {
@@ -77,8 +79,10 @@ pub fn write_gathers_segments_in_list_order<T: Testbed>(bed: &T) {
     net.quiet(&right);
 }
 
-/// Lists of every length are written and read in order and checked to their end: wherever the bad segment is, the post is
-/// refused without a trace, and wherever an empty one is, the others still move.
+/// Segment lists of every length are written, read and checked to their end.
+///
+/// A bad segment anywhere refuses the post without effect. An empty one anywhere changes nothing
+/// for the others.
 ///
 /// Spec: EPW-03, EPW-27, EPW-42, EPB-02, EPB-04, DTO-07, GEN-03
 pub fn lists_of_every_length_are_checked_to_their_end<T: Testbed>(bed: &T) {
@@ -93,7 +97,7 @@ pub fn lists_of_every_length_are_checked_to_their_end<T: Testbed>(bed: &T) {
     let size = left.memory.len() as u64;
     let bad = left.memory.piece(size - 4, 5);
     let empty = LmrTriplet::default();
-    // Neighbours in the list are strangers in memory, and no two pieces are equally long.
+    // List neighbours are apart in memory, and no two segments have the same length.
     let pieces: Vec<_> = (0..LONGEST as u64)
         .map(|index| left.memory.piece((LONGEST as u64 - index) * 64, index + 1))
         .collect();
@@ -145,7 +149,7 @@ pub fn lists_of_every_length_are_checked_to_their_end<T: Testbed>(bed: &T) {
     }
 }
 
-/// A suppressed success is no event; a suppressed failure is one.
+/// A suppressed success raises no event; a suppressed failure raises one.
 ///
 /// Spec: EPW-07, DTO-04
 pub fn suppressed_write_reports_failure_only<T: Testbed>(bed: &T) {
@@ -164,7 +168,7 @@ pub fn suppressed_write_reports_failure_only<T: Testbed>(bed: &T) {
     net.quiet(&left);
     equal("data", &right.memory.load(0, 8), &left.memory.load(0, 8));
     assert!(left.status().request_idle);
-    // The order of completions shows that nothing of the suppressed one is left behind.
+    // The order of completions shows that no record of the suppressed write is left.
     granted(write(&left, &piece, 2, &right.memory.remote(0, 8), DEFAULT));
     net.success(&left, 2);
     let outside = right.memory.remote(4092, 8);
@@ -177,7 +181,9 @@ pub fn suppressed_write_reports_failure_only<T: Testbed>(bed: &T) {
     net.broken(&left, &right);
 }
 
-/// UNSIGNALLED is refused unless the endpoint's requests are configured so; then the event comes without a notification.
+/// UNSIGNALLED is refused unless the endpoint's requests are configured for it.
+///
+/// Then its event comes without a notification.
 ///
 /// Spec: EPW-08, EPW-20, DTO-04, DTO-05
 pub fn unsignalled_write_needs_configuration<T: Testbed>(bed: &T) {
@@ -222,7 +228,7 @@ pub fn unsignalled_write_needs_configuration<T: Testbed>(bed: &T) {
     net.success(&left, 2);
 }
 
-/// A fenced write starts after the reads before it have completed, so it may send on what they fetch.
+/// A fenced write starts after earlier reads completed, so it can forward their data.
 ///
 /// Spec: EPW-09, DTO-04
 pub fn fenced_write_forwards_what_a_read_fetches<T: Testbed>(bed: &T) {
@@ -256,7 +262,9 @@ pub fn fenced_write_forwards_what_a_read_fetches<T: Testbed>(bed: &T) {
     }
 }
 
-/// The list belongs to the consumer again as soon as the post returned, since the provider announces that.
+/// The consumer owns the segment list again when the post returns.
+///
+/// The provider's attribute says so.
 ///
 /// Spec: EPW-14, EPW-15, DTO-09
 pub fn segment_list_may_change_after_the_post<T: Testbed>(bed: &T) {
@@ -286,7 +294,9 @@ pub fn segment_list_may_change_after_the_post<T: Testbed>(bed: &T) {
     }
 }
 
-/// The post returns before anything has moved, however full the way is: neither time nor the peer goes on inside it.
+/// A post returns before any data moves, also if the queue is full of requests.
+///
+/// Neither the time nor the peer advances during the call.
 ///
 /// Spec: EPW-18, GEN-13
 pub fn write_post_does_not_wait<T: Testbed>(bed: &T) {
@@ -311,7 +321,7 @@ pub fn write_post_does_not_wait<T: Testbed>(bed: &T) {
     assert!(left.status().request_idle);
 }
 
-/// Cookies come back as they are; they need not be unique, and 0 is as good as any.
+/// Cookies come back unchanged; they need not be unique and may be 0.
 ///
 /// Spec: EPW-04, EPW-21, EPW-22
 pub fn write_cookies_come_back_untouched<T: Testbed>(bed: &T) {
@@ -333,7 +343,9 @@ pub fn write_cookies_come_back_untouched<T: Testbed>(bed: &T) {
     net.quiet(&left);
 }
 
-/// Legal in CONNECTED; in DISCONNECTED accepted and flushed at once, suppressed or not; refused in UNCONNECTED.
+/// A write is allowed in CONNECTED, flushed in DISCONNECTED, refused in UNCONNECTED.
+///
+/// A suppressed one is flushed, too.
 ///
 /// Spec: EPW-23, EPW-24, EPW-29, DTO-10, GEN-06
 pub fn write_follows_the_endpoint_state<T: Testbed>(bed: &T) {
@@ -369,7 +381,9 @@ pub fn write_follows_the_endpoint_state<T: Testbed>(bed: &T) {
     assert!(left.status().request_idle);
 }
 
-/// The queue takes exactly as many requests as the endpoint was made for; each dequeued completion makes room for one.
+/// The queue takes exactly as many requests as the endpoint was made for.
+///
+/// Each dequeued completion makes room for one.
 ///
 /// Spec: EPW-26, DTO-07
 pub fn write_queue_has_its_exact_size<T: Testbed>(bed: &T) {
@@ -391,13 +405,15 @@ pub fn write_queue_has_its_exact_size<T: Testbed>(bed: &T) {
         net.success(&left, cookie);
     }
     net.quiet(&left);
-    // Suppressed requests give their room back without any event to dequeue.
+    // Suppressed requests return their room without an event to dequeue.
     for _ in 0..3 {
         assert_eq!(net.request_room(&left), 5);
     }
 }
 
-/// What only the peer can see comes as the status REMOTE_ACCESS and a broken connection, and no byte is changed.
+/// A fault that only the peer can detect ends with REMOTE_ACCESS and a broken connection.
+///
+/// No byte changes.
 ///
 /// Spec: EPW-32, EPW-34, EPW-41, DTO-08, DTO-12, GEN-06, E22
 pub fn remote_faults_of_a_write_break_the_connection<T: Testbed>(bed: &T) {
@@ -474,7 +490,7 @@ pub fn remote_faults_of_a_write_break_the_connection<T: Testbed>(bed: &T) {
     }
 }
 
-/// Any alignment works; the optimal one divides the portable one.
+/// A write takes any alignment; the optimal alignment divides the portable one.
 ///
 /// Spec: EPW-35, EPW-36, IAQ-07
 pub fn write_takes_any_alignment<T: Testbed>(bed: &T) {
@@ -505,7 +521,9 @@ pub fn write_takes_any_alignment<T: Testbed>(bed: &T) {
     }
 }
 
-/// No segments, or only empty ones, make a write of length 0 that completes normally and checks nothing remote.
+/// A write without data completes with length 0 and checks nothing remote.
+///
+/// It has no segments, or only empty ones.
 ///
 /// Spec: EPW-39, DTO-06
 pub fn empty_write_checks_nothing_remote<T: Testbed>(bed: &T) {
@@ -532,7 +550,7 @@ pub fn empty_write_checks_nothing_remote<T: Testbed>(bed: &T) {
     net.alive(&left, &right);
 }
 
-/// Writes of one endpoint are placed in posting order, all before a later Send completes at the peer.
+/// Writes of an endpoint are placed in posting order, before a later Send arrives.
 ///
 /// Spec: EPW-43, LSW-22, DTO-11
 pub fn writes_are_placed_before_a_later_send_arrives<T: Testbed>(bed: &T) {

@@ -1,4 +1,4 @@
-//! What `dat_ep_post_rdma_write` refuses at once.
+//! Refusals of `dat_ep_post_rdma_write`.
 
 use dat_core::flags::{CompletionFlags, MemoryPrivileges};
 use dat_core::id::EpId;
@@ -10,7 +10,9 @@ use crate::fixture::{Memory, Net, Party, PartyOptions, Testbed, granted, refused
 
 const DEFAULT: CompletionFlags = CompletionFlags::empty();
 
-/// A segment may touch the ends of its region and not go past them, whatever the arithmetic.
+/// A segment may touch the ends of its region but not pass them.
+///
+/// A sum that overflows is refused, too.
 ///
 /// Spec: EPW-27, DTO-07, GEN-06
 pub fn write_segments_stay_inside_their_region<T: Testbed>(bed: &T) {
@@ -57,7 +59,9 @@ pub fn write_segments_stay_inside_their_region<T: Testbed>(bed: &T) {
     }
 }
 
-/// Null, stale, foreign and wrong-kind endpoints are told by INVALID_HANDLE/EP, before anything else is looked at.
+/// Null, stale, foreign and wrong-kind endpoints are refused before any other check.
+///
+/// The error is INVALID_HANDLE/EP.
 ///
 /// Spec: EPW-28, GEN-03, GEN-11, DTO-07
 pub fn write_refuses_bad_endpoints<T: Testbed>(bed: &T) {
@@ -93,7 +97,7 @@ pub fn write_refuses_bad_endpoints<T: Testbed>(bed: &T) {
     }
 }
 
-/// LENGTH_ERROR exactly when the remote range is shorter than the data.
+/// LENGTH_ERROR is returned exactly if the remote range is shorter than the data.
 ///
 /// Spec: EPW-30, GEN-06
 pub fn write_needs_a_long_enough_remote_range<T: Testbed>(bed: &T) {
@@ -149,7 +153,7 @@ pub fn write_refuses_regions_of_other_zones<T: Testbed>(bed: &T) {
     net.success(&left, 2);
 }
 
-/// Every region of the list must live and allow local reads.
+/// Every region of the list must exist and allow local reads.
 ///
 /// Spec: EPW-33, DTO-07, LMF-02
 pub fn write_refuses_dead_and_unreadable_regions<T: Testbed>(bed: &T) {
@@ -186,7 +190,9 @@ pub fn write_refuses_dead_and_unreadable_regions<T: Testbed>(bed: &T) {
     net.success(&left, 2);
 }
 
-/// SOLICITED_WAIT means nothing here and is taken; every bit without a meaning is refused as argument 6.
+/// SOLICITED_WAIT is accepted without effect; undefined bits are refused as argument 6.
+///
+/// UNSIGNALLED is refused like them unless the endpoint is configured for it.
 ///
 /// Spec: EPW-37, DTO-04, DTO-05
 pub fn write_flags_are_checked_bit_by_bit<T: Testbed>(bed: &T) {
@@ -224,7 +230,7 @@ pub fn write_flags_are_checked_bit_by_bit<T: Testbed>(bed: &T) {
     net.quiet(&right);
 }
 
-/// The number of segments is limited by the smaller of two attributes, empty segments included.
+/// The smaller of two attributes limits the number of segments, empty ones included.
 ///
 /// Spec: EPW-38, DTO-07
 pub fn write_segment_count_is_limited<T: Testbed>(bed: &T) {
@@ -247,7 +253,7 @@ pub fn write_segment_count_is_limited<T: Testbed>(bed: &T) {
     }
 }
 
-/// The total of a write is limited by the endpoint's `max_rdma_size`, summed without overflow.
+/// The attribute `max_rdma_size` limits the total of a write, summed without overflow.
 ///
 /// Spec: EPW-40, DTO-07
 pub fn write_total_is_limited<T: Testbed>(bed: &T) {
@@ -270,8 +276,10 @@ pub fn write_total_is_limited<T: Testbed>(bed: &T) {
     assert_eq!(net.success(&left, 2).transferred_length, 64);
 }
 
-/// With several things wrong, the code is that of the first check: handle, state, flags, count, then per segment region,
-/// zone, privilege, bounds; then lengths; then room.
+/// With several faults, the first check decides the error.
+///
+/// Their order is: handle, state, flags, count; for each segment region, zone, privilege, bounds;
+/// then lengths; then room.
 ///
 /// Spec: DTO-07, EPW-27..31, EPW-33, EPW-37, EPW-38, EPW-40
 pub fn write_checks_come_in_the_specified_order<T: Testbed>(bed: &T) {
@@ -294,7 +302,7 @@ pub fn write_checks_come_in_the_specified_order<T: Testbed>(bed: &T) {
     let short = RmrTriplet::default();
     let long = right.memory.remote(0, 4096);
     let bad_flags = CompletionFlags::EVD_THRESHOLD;
-    // The queue is full from here on, so that "no room" would be the answer to any right request.
+    // The queue is full from here on, so that any valid request would be refused for room.
     granted(write(&left, &[], 0, &short, DEFAULT));
     let argument = Error::invalid_argument;
     let read = |kind| Error::new(kind, Subtype::PrivilegesRead);

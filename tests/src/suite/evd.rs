@@ -16,7 +16,7 @@ use crate::fixture::{Net, Party, PartyOptions, Testbed, granted, refused};
 const WAITER: Error = Error::invalid_state(Subtype::InvalidStateEvdWaiter);
 const EVD_IN_USE: Error = Error::invalid_state(Subtype::InvalidStateEvdInUse);
 
-/// A dispatcher for software events of this length.
+/// Creates a dispatcher for software events.
 #[track_caller]
 fn software<B: Backend, L: RawLock>(ia: &Ia<'_, B, L>, length: i32) -> EvdId {
     granted(ia.evd_create(length, None, EvdFlags::SOFTWARE))
@@ -35,7 +35,9 @@ fn state<B: Backend, L: RawLock>(ia: &Ia<'_, B, L>, evd: EvdId) -> EvdState {
     granted(ia.evd_query(evd, EvdFields::all())).state
 }
 
-/// A new dispatcher is enabled, waitable, empty, at least as long as asked for, and tells its streams and object.
+/// A new dispatcher is enabled, waitable, empty and at least as long as requested.
+///
+/// A query returns its streams and its notification object.
 ///
 /// Spec: EVC-01, EVC-02, EVQ-01, EVQ-02, GEN-08
 pub fn new_dispatcher_tells_what_it_is<T: Testbed>(bed: &T) {
@@ -71,7 +73,7 @@ pub fn new_dispatcher_tells_what_it_is<T: Testbed>(bed: &T) {
     }
 }
 
-/// Lengths, streams and notification objects are checked; nothing is left of a refused one.
+/// Bad lengths, streams and notification objects are refused without effect.
 ///
 /// Spec: EVC-02..04, GEN-03, GEN-06, GEN-07, GEN-11
 pub fn bad_dispatchers_are_refused<T: Testbed>(bed: &T) {
@@ -121,7 +123,7 @@ pub fn bad_dispatchers_are_refused<T: Testbed>(bed: &T) {
     }
 }
 
-/// An object feeds a dispatcher only with streams that the dispatcher was made for.
+/// A dispatcher takes events only from the streams that it was made for.
 ///
 /// Spec: EVC-05, PSC-05, GEN-03
 pub fn dispatchers_take_only_their_streams<T: Testbed>(bed: &T) {
@@ -204,7 +206,9 @@ pub fn bad_dispatcher_handles_are_refused<T: Testbed>(bed: &T) {
     }
 }
 
-/// Software events come out as they went in, in order; a full queue refuses them and nothing else happens.
+/// Software events are queued in order; a full queue refuses further ones.
+///
+/// A refusal has no other effect.
 ///
 /// Spec: EVS-01..04, EVG-01, EVG-03, EVG-04
 pub fn software_events_are_queued_or_refused<T: Testbed>(bed: &T) {
@@ -231,7 +235,7 @@ pub fn software_events_are_queued_or_refused<T: Testbed>(bed: &T) {
     refused(ia.evd_dequeue(other), Error::queue_empty());
 }
 
-/// A wait ends when as many events as its threshold are queued, takes the first, and counts the rest.
+/// A wait ends at its threshold, takes the first event and counts the rest.
 ///
 /// Spec: EVW-01, EVW-02, EVW-07, EVW-09, EVW-14
 pub fn wait_ends_at_its_threshold<T: Testbed>(bed: &T) {
@@ -265,7 +269,9 @@ pub fn wait_ends_at_its_threshold<T: Testbed>(bed: &T) {
     }
 }
 
-/// While one waits nobody else waits or dequeues; when it gives up, nothing is lost and the count is told.
+/// While a thread waits, no other may wait or dequeue.
+///
+/// A wait that expires loses no event and returns their count.
 ///
 /// Spec: EVW-04, EVW-06, EVW-08, EVG-02
 pub fn a_waiter_owns_the_dispatcher<T: Testbed>(bed: &T) {
@@ -284,7 +290,9 @@ pub fn a_waiter_owns_the_dispatcher<T: Testbed>(bed: &T) {
     assert_eq!(pointer(&ia, evd), 2);
 }
 
-/// A wait whose time runs out counts what is queued, which is fewer than its threshold; as many as that make it succeed.
+/// A wait that expires counts its queued events, which are fewer than its threshold.
+///
+/// It succeeds if the threshold is reached.
 ///
 /// Spec: EVW-01, EVW-06, EVW-07
 pub fn expired_wait_counts_fewer_than_its_threshold<T: Testbed>(bed: &T) {
@@ -314,7 +322,9 @@ pub fn expired_wait_counts_fewer_than_its_threshold<T: Testbed>(bed: &T) {
     }
 }
 
-/// Unwaitable refuses waits and ends one under way; dequeue goes on; waitable again allows them.
+/// An unwaitable dispatcher refuses waits and ends a pending one; dequeue still works.
+///
+/// Waits are allowed once it is waitable again.
 ///
 /// Spec: EVN-04, EVN-05, EVW-05, EVQ-02
 pub fn unwaitable_ends_waits<T: Testbed>(bed: &T) {
@@ -343,8 +353,10 @@ pub fn unwaitable_ends_waits<T: Testbed>(bed: &T) {
     drop(granted(ia.evd_wait(evd, 1)));
 }
 
-/// A wait ends by a notification only, where the endpoints complete UNSIGNALLED; thresholds other than 1 are refused there.
-/// Quiet events that are queued by then come with the others.
+/// Only a notification ends a wait where endpoints complete UNSIGNALLED.
+///
+/// Thresholds other than 1 are refused there. Events without a notification that are queued by then
+/// come with the others.
 ///
 /// Spec: EVW-03, EVW-11, EVQ-02, DTO-04
 pub fn unsignalled_completions_do_not_end_a_wait<T: Testbed>(bed: &T) {
@@ -390,7 +402,9 @@ pub fn unsignalled_completions_do_not_end_a_wait<T: Testbed>(bed: &T) {
     net.success(&left, 2);
 }
 
-/// On a dispatcher without such streams every event counts, and the configuration says threshold.
+/// Without UNSIGNALLED streams every event counts towards the threshold.
+///
+/// The configuration of the dispatcher says threshold.
 ///
 /// Spec: EVW-01, EVW-11, EVQ-02
 pub fn thresholds_count_completions<T: Testbed>(bed: &T) {
@@ -423,7 +437,7 @@ pub fn thresholds_count_completions<T: Testbed>(bed: &T) {
     }
 }
 
-/// A failed completion notifies, whatever was asked for.
+/// A failed completion notifies, with any completion flags.
 ///
 /// Spec: EVW-11, DTO-04
 pub fn failures_always_notify<T: Testbed>(bed: &T) {
@@ -453,7 +467,9 @@ pub fn failures_always_notify<T: Testbed>(bed: &T) {
     assert_eq!(net.receive_completion(&left).status, DtoStatus::Flushed);
 }
 
-/// A queue becomes longer or shorter without losing an event or its order; it does not become shorter than what is queued.
+/// A resize loses no event and keeps their order.
+///
+/// It is refused if more events are queued than the new length holds.
 ///
 /// Spec: EVZ-01, GEN-06, GEN-07
 pub fn resized_dispatcher_keeps_its_events<T: Testbed>(bed: &T) {
@@ -496,7 +512,9 @@ pub fn resized_dispatcher_keeps_its_events<T: Testbed>(bed: &T) {
     refused(ia.evd_post_se(evd, 9), Error::queue_full());
 }
 
-/// Disabled: no notification reaches the object. Enabled again: the next one does. Dequeue works in both.
+/// A disabled dispatcher notifies no object; once enabled again, it does.
+///
+/// Dequeue works in both states.
 ///
 /// Spec: EVN-01, EVN-02, EVG-02, CNW-02
 pub fn disabled_dispatcher_notifies_nobody<T: Testbed>(bed: &T) {
@@ -521,7 +539,9 @@ pub fn disabled_dispatcher_notifies_nobody<T: Testbed>(bed: &T) {
     assert_eq!(pointer(&ia, evd), 2);
 }
 
-/// While one waits on the dispatcher itself, its object is not notified, enabled or not.
+/// While a thread waits on the dispatcher, its notification object is not notified.
+///
+/// The wait works on an enabled and on a disabled dispatcher.
 ///
 /// Spec: EVN-03, EVW-04, CNW-02
 pub fn a_waiter_goes_before_the_notification_object<T: Testbed>(bed: &T) {
@@ -537,13 +557,13 @@ pub fn a_waiter_goes_before_the_notification_object<T: Testbed>(bed: &T) {
     assert!(wait.poll(Waker::noop()).is_ready());
     drop(wait);
     assert_eq!(net.triggered(&ia, cno), None);
-    // Direct waiters do not care about enabling.
+    // Waits on the dispatcher work also if it is disabled.
     granted(ia.evd_disable(evd));
     let mut wait = granted(ia.evd_wait(evd, 1));
     assert!(wait.poll(Waker::noop()).is_ready());
 }
 
-/// The object of a dispatcher can be changed and removed.
+/// The notification object of a dispatcher can be changed and removed.
 ///
 /// Spec: EVM-01, EVM-02, CNF-01
 pub fn notification_object_can_be_changed<T: Testbed>(bed: &T) {
@@ -574,7 +594,7 @@ pub fn notification_object_can_be_changed<T: Testbed>(bed: &T) {
     granted(ia.cno_free(second));
 }
 
-/// A dispatcher goes only when nothing feeds it and nobody waits on it; what is queued goes along.
+/// A dispatcher can be freed only without streams and waiters; its events are dropped.
 ///
 /// Spec: EVF-01..03, GEN-15
 pub fn dispatcher_is_held_by_its_streams<T: Testbed>(bed: &T) {
@@ -610,7 +630,9 @@ pub fn dispatcher_is_held_by_its_streams<T: Testbed>(bed: &T) {
     granted(right.ia.evd_free(evd));
 }
 
-/// Unsolicited events beyond the queue are lost, which the asynchronous dispatcher reports once; what was queued stays.
+/// Unsolicited events beyond the queue are lost, which is reported once.
+///
+/// The asynchronous dispatcher gets the report. The queued events stay.
 ///
 /// Spec: EVW-09, DTO-13
 pub fn overflow_is_reported_once<T: Testbed>(bed: &T) {

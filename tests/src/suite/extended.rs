@@ -1,4 +1,6 @@
-//! Operations beyond the interface: RDMA Writes with a number, and atomic ones. A post of them is held to what holds for every post.
+//! Extended operations: RDMA Writes with an immediate value, and atomic operations.
+//!
+//! Their posts obey the rules of all posts.
 
 use dat_core::attributes::SrqAttributes;
 use dat_core::backend::Extensions;
@@ -14,10 +16,10 @@ use crate::fixture::{
 };
 
 const DEFAULT: CompletionFlags = CompletionFlags::empty();
-/// Bytes of a number.
+/// Bytes of the operand of an atomic operation.
 const NUMBER: usize = 8;
 
-/// Two connected parties on devices with all of these operations.
+/// Connects two parties on devices with all extended operations.
 fn pair<T: ExtendedTestbed>(net: &Net<'_, T>, bed: &T) -> (Party<T>, Party<T>) {
     let options = PartyOptions::default();
     let make = || Party::new(&net.adapter_over(bed.extended_device()), &options);
@@ -35,7 +37,7 @@ fn completion<T: Testbed>(net: &Net<'_, T>, party: &Party<T>, evd: EvdId) -> Ext
     }
 }
 
-/// The first place of a number in the memory, and it as a remote range.
+/// Returns the first aligned operand in the memory: its offset and its remote range.
 fn place(memory: &Memory) -> (usize, RmrTriplet) {
     let offset = (memory.address.next_multiple_of(NUMBER as u64) - memory.address) as usize;
     (offset, memory.remote(offset as u64, NUMBER as u64))
@@ -46,7 +48,9 @@ fn number_at(memory: &Memory, offset: usize) -> u64 {
     u64::from_ne_bytes(bytes.try_into().expect("eight bytes"))
 }
 
-/// What is written lies where an RDMA Write puts it; the receive that tells the number keeps its place among others, and its buffer as it was.
+/// A write with an immediate writes like an RDMA Write and completes a receive.
+///
+/// The receive keeps its place in the order of receives, and its buffer does not change.
 ///
 /// Spec: DTO-06, DTO-11, EPW-10, EPW-41, EPW-43
 pub fn a_write_with_a_number_tells_the_peer<T: ExtendedTestbed>(bed: &T) {
@@ -70,7 +74,7 @@ pub fn a_write_with_a_number_tells_the_peer<T: ExtendedTestbed>(bed: &T) {
     };
     left.send_from(&[left.memory.piece(0, 6)], 10);
     write(&pieces, 11, right.memory.remote(1000, 25), 0xFEDC_BA98);
-    // Nothing to write, and nothing to look at where it would go.
+    // Writes no data and checks no remote range.
     write(&[], 12, right.memory.remote(0, 0), 0);
     expected[300..306].copy_from_slice(&source[..6]);
     left.send_from(&[left.memory.piece(0, 6)], 13);
@@ -109,7 +113,9 @@ pub fn a_write_with_a_number_tells_the_peer<T: ExtendedTestbed>(bed: &T) {
     net.quiet(&right);
 }
 
-/// Each brings what was there before it, in posting order, and leaves everything around alone on both sides.
+/// Atomic operations change an operand in posting order and fetch its old value.
+///
+/// No other byte changes on either side.
 ///
 /// Spec: DTO-06, DTO-11, EPB-05
 pub fn atomic_operations_change_a_number_and_bring_what_it_was<T: ExtendedTestbed>(bed: &T) {
@@ -121,7 +127,7 @@ pub fn atomic_operations_change_a_number_and_bring_what_it_was<T: ExtendedTestbe
     let first = number_at(&right.memory, offset);
     let second = first.wrapping_add(u64::MAX - 4);
     let exchange = |compare, swap| Extended::CompareAndSwap { compare, swap };
-    // What is done, what is there before it, and what is there at the end.
+    // The operation and the value before it.
     let operations = [
         (Extended::FetchAndAdd { add: u64::MAX - 4 }, first),
         (exchange(first, 7), second),
@@ -133,7 +139,7 @@ pub fn atomic_operations_change_a_number_and_bring_what_it_was<T: ExtendedTestbe
     there[offset..offset + NUMBER].copy_from_slice(&0x0123_4567_89AB_CDF0_u64.to_ne_bytes());
     for (index, (asked, before)) in operations.into_iter().enumerate() {
         let at = 100 * index + 1;
-        // More room than is needed.
+        // The segment is longer than needed.
         let room = [left.memory.piece(at as u64, NUMBER as u64 + 5)];
         let cookie = index as u64;
         granted(
@@ -160,7 +166,7 @@ pub fn atomic_operations_change_a_number_and_bring_what_it_was<T: ExtendedTestbe
     net.quiet(&right);
 }
 
-/// A peer that may only read, or only write, changes nothing, and the connection ends at both ends.
+/// An atomic operation without both remote rights changes nothing and breaks the connection.
 ///
 /// Spec: EPB-04, EPW-32, DTO-12
 pub fn atomic_operations_need_both_rights<T: ExtendedTestbed>(bed: &T) {
@@ -192,7 +198,7 @@ pub fn atomic_operations_need_both_rights<T: ExtendedTestbed>(bed: &T) {
     }
 }
 
-/// A peer whose messages take buffers of a shared queue, and the endpoint that takes them.
+/// Connects a peer to an endpoint that receives from a shared receive queue.
 fn sharing<T: ExtendedTestbed>(net: &Net<'_, T>, bed: &T) -> (Party<T>, Party<T>, SrqId) {
     let options = PartyOptions::default();
     let ia = net.adapter_over(bed.extended_device());
@@ -209,8 +215,11 @@ fn sharing<T: ExtendedTestbed>(net: &Net<'_, T>, bed: &T) -> (Party<T>, Party<T>
     (peer, taker, srq)
 }
 
-/// The completion of a shared buffer has no place for a number: a write with one takes a buffer, as a message would, and is a fault there, which the
-/// endpoint that took it tells under the cookie of the buffer. The buffer is as it was, and those that are left stay for others.
+/// A write with an immediate fails at an endpoint on a shared receive queue.
+///
+/// The completion of a shared buffer has no field for an immediate. The write takes a buffer, as a
+/// message would, and the endpoint reports the failure under the cookie of the buffer. The buffer
+/// does not change. The other buffers stay in the queue.
 ///
 /// Spec: SRQR-05, SRQR-09, SRQR-11, SRQR-21, DTO-12, EPW-10
 pub fn a_write_with_a_number_is_a_fault_on_a_shared_queue<T: ExtendedTestbed>(bed: &T) {
@@ -238,7 +247,7 @@ pub fn a_write_with_a_number_is_a_fault_on_a_shared_queue<T: ExtendedTestbed>(be
     assert_eq!(message.status, DtoStatus::Success, "{message:?}");
     let fault = net.receive_completion(&taker);
     assert_eq!((fault.ep, fault.status), (taker.ep, DtoStatus::BadResponse));
-    // Which buffers were taken is the device's to choose.
+    // The device chooses the buffers that are taken.
     assert!((1..=3).contains(&fault.cookie), "{fault:?}");
     assert_ne!(fault.cookie, message.cookie);
     let at = 100 * (message.cookie as usize - 1);
@@ -251,7 +260,9 @@ pub fn a_write_with_a_number_is_a_fault_on_a_shared_queue<T: ExtendedTestbed>(be
     net.quiet(&taker);
 }
 
-/// A number that finds no receive waits for one for a while; what came with it lies there meanwhile, of which nobody is told.
+/// A write with an immediate waits for a receive; its data is placed meanwhile.
+///
+/// No event announces the data before that.
 ///
 /// Spec: EPS-04, EPH-05, EPW-41
 pub fn a_number_waits_for_a_receive<T: ExtendedTestbed>(bed: &T) {
@@ -286,10 +297,12 @@ pub fn a_number_waits_for_a_receive<T: ExtendedTestbed>(bed: &T) {
     net.alive(&left, &right);
 }
 
-/// Two connected ends, made in one way or another.
+/// Makes two connected ends.
 type Connect<'a, T> = &'a dyn Fn(&Net<'_, T>) -> (Party<T>, Party<T>);
 
-/// A number for which no buffer is posted at all fails at the one who wrote it, and breaks the connection, as a message does.
+/// A write with an immediate fails at its sender if no receive is posted.
+///
+/// It breaks the connection, as a message does.
 ///
 /// Spec: SRC-04, EPS-04, EPH-05, E22, DTO-12
 pub fn a_number_without_a_buffer_breaks<T: ExtendedTestbed>(bed: &T) {
@@ -318,7 +331,9 @@ pub fn a_number_without_a_buffer_breaks<T: ExtendedTestbed>(bed: &T) {
     }
 }
 
-/// Atomic operations take the places of RDMA Reads: those for which the connection has none yet wait for one, and all are done in their order.
+/// Atomic operations count as RDMA Reads: beyond the read depth they wait.
+///
+/// All complete in order.
 ///
 /// Spec: EPB-05, EPK-13, DTO-11
 pub fn atomic_operations_beyond_the_read_depth_wait<T: ExtendedTestbed>(bed: &T) {
@@ -337,7 +352,8 @@ pub fn atomic_operations_beyond_the_read_depth_wait<T: ExtendedTestbed>(bed: &T)
         let first = number_at(&right.memory, offset);
         let room = |cookie: u64| [left.memory.piece(8 * cookie, NUMBER as u64)];
         for cookie in 0..COUNT {
-            // Each third one is a read, which takes such a place too; what is behind it may have been done when it looks.
+            // Every third one is a read, which counts as well; it may see the effect of later
+            // operations.
             granted(if cookie % 3 == 2 {
                 left.ia
                     .post_rdma_read(left.ep, &room(cookie), cookie, &remote, DEFAULT)
@@ -366,8 +382,10 @@ pub fn atomic_operations_beyond_the_read_depth_wait<T: ExtendedTestbed>(bed: &T)
     }
 }
 
-/// Where the device does not see the processor's caches, what came with a number, and a number that was changed from afar, are there once the range is
-/// synchronised; the device itself sees one change behind the other without that.
+/// Extended operations need the synchronisation calls on a non-coherent host.
+///
+/// The data of a write with an immediate, and an operand that was changed remotely, are visible
+/// once the range is synchronised. The device sees an earlier change without that.
 ///
 /// Spec: LSW-02, LSW-05..08, LSR-01, EPW-10
 pub fn operations_beyond_the_interface_need_the_calls_as_well<T: ExtendedTestbed>(bed: &T) {
@@ -419,7 +437,9 @@ pub fn operations_beyond_the_interface_need_the_calls_as_well<T: ExtendedTestbed
     net.alive(&left, &right);
 }
 
-/// A number is whole, at a multiple of its length, and goes into one segment; devices without an operation say so before all else.
+/// An atomic operand has eight bytes, is aligned, and is fetched into one segment.
+///
+/// A device without an operation refuses it before any other check.
 ///
 /// Spec: DTO-07, GEN-06
 pub fn posts_beyond_the_interface_are_refused_without_a_trace<T: ExtendedTestbed>(bed: &T) {

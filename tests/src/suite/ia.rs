@@ -1,4 +1,4 @@
-//! Interface adapters, handles, and what happens when resources run out.
+//! Interface adapters, handles, and exhausted resources.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,7 +16,7 @@ use crate::fixture::{
     FaultyTestbed, Memory, Net, Party, PartyOptions, Testbed, granted, open, refused,
 };
 
-/// Several adapters are open at once, each with a handle and an asynchronous dispatcher of its own.
+/// Several open adapters have their own handles and asynchronous dispatchers.
 ///
 /// Spec: IAO-01, IAO-02, IAQ-02, GEN-11
 pub fn adapters_are_told_apart<T: Testbed>(bed: &T) {
@@ -42,7 +42,7 @@ pub fn adapters_are_told_apart<T: Testbed>(bed: &T) {
     granted(two.pz_free(theirs));
 }
 
-/// The attributes keep what the interface promises of every provider.
+/// The attributes follow the rules that the interface sets for every provider.
 ///
 /// Spec: IAQ-01, IAQ-03..07, IAQ-09, IAQ-10, IAQ-12, GEN-08
 pub fn attributes_keep_the_promises<T: Testbed>(bed: &T) {
@@ -116,8 +116,9 @@ pub fn attributes_keep_the_promises<T: Testbed>(bed: &T) {
     );
 }
 
-/// The creator of endpoints is the one that the attribute names: a service point with the other kind is refused, and
-/// only requests at a point of the provider bring an endpoint.
+/// The attribute `ep_creator` says which kinds of service points the provider offers.
+///
+/// Others are refused. Only requests at a point of kind Provider bring an endpoint.
 ///
 /// Spec: IAQ-08, PSC-04
 pub fn requests_bring_endpoints_as_the_attribute_says<T: Testbed>(bed: &T) {
@@ -148,7 +149,7 @@ pub fn requests_bring_endpoints_as_the_attribute_says<T: Testbed>(bed: &T) {
     }
 }
 
-/// Every kind of object but windows is told by its handle and keeps one word of the consumer's, until it dies.
+/// Every object but a window has a kind and one context word until freed.
 ///
 /// Spec: CTX-01..04, HTY-01, GEN-03
 pub fn every_object_keeps_a_context<T: Testbed>(bed: &T) {
@@ -229,12 +230,14 @@ pub fn every_object_keeps_a_context<T: Testbed>(bed: &T) {
             );
         }
     }
-    // A new object in the place of an old one does not inherit its context.
+    // A new object in the slot of an old one does not inherit its context.
     let again = granted(ia.cno_create(None));
     assert_eq!(granted(ia.get_consumer_context(again.handle())), 0);
 }
 
-/// A window is told by its handle and keeps one word of the consumer's, until it dies; the next one in its place has none.
+/// A window has a kind and keeps one context word until it is freed.
+///
+/// The next window in its slot has none.
 ///
 /// Spec: CTX-01, CTX-02, CTX-04, HTY-01, GEN-03
 pub fn a_window_keeps_a_context<T: Testbed>(bed: &T) {
@@ -260,7 +263,9 @@ pub fn a_window_keeps_a_context<T: Testbed>(bed: &T) {
     assert_eq!(granted(ia.get_consumer_context(again.handle())), 0);
 }
 
-/// A graceful close is refused while the consumer has anything left, names that, and destroys nothing; afterwards it succeeds.
+/// A graceful close is refused while the consumer has objects, and names them.
+///
+/// It destroys nothing. Afterwards it succeeds.
 ///
 /// Spec: IAC-03, IAC-04, IAC-06, GEN-15
 pub fn graceful_close_needs_an_empty_adapter<T: Testbed>(bed: &T) {
@@ -308,7 +313,9 @@ pub fn graceful_close_needs_an_empty_adapter<T: Testbed>(bed: &T) {
     assert!(ia.close(CloseFlags::Graceful).is_ok());
 }
 
-/// A graceful close is refused while there is a window, which it names, and which stays.
+/// A graceful close is refused while a window exists, and names it.
+///
+/// The window stays.
 ///
 /// Spec: IAC-03, IAC-04, IAC-06, GEN-15
 pub fn graceful_close_needs_every_window_freed<T: Testbed>(bed: &T) {
@@ -328,8 +335,10 @@ pub fn graceful_close_needs_every_window_freed<T: Testbed>(bed: &T) {
     assert!(ia.close(CloseFlags::Graceful).is_ok());
 }
 
-/// An abrupt close destroys everything: connections end for the peer, agents are called without a dispatcher, memory is
-/// free again; and the device can be opened anew.
+/// An abrupt close destroys all objects.
+///
+/// The peers' connections end, agents are called without a dispatcher, memory is free again, and
+/// the device can be opened again.
 ///
 /// Spec: IAC-01, IAC-02, IAC-04, IAC-05, CNW-05, EPD-10
 pub fn abrupt_close_destroys_everything<T: Testbed>(bed: &T) {
@@ -370,7 +379,9 @@ pub fn abrupt_close_destroys_everything<T: Testbed>(bed: &T) {
     net.alive(&right, &party);
 }
 
-/// An abrupt close ends a window that is bound: over a new connection to the same device and memory, its context opens nothing.
+/// An abrupt close ends a bound window.
+///
+/// Its context opens nothing over a new connection to the same device and memory.
 ///
 /// Spec: IAC-01, IAC-05, RMF-02
 pub fn abrupt_close_ends_windows<T: Testbed>(bed: &T) {
@@ -407,7 +418,7 @@ pub fn abrupt_close_ends_windows<T: Testbed>(bed: &T) {
     assert_eq!(memory.content(), before);
 }
 
-/// An adapter that is dropped is closed abruptly.
+/// Dropping an adapter closes it abruptly.
 ///
 /// Spec: IAC-01, IAC-05
 pub fn dropped_adapter_is_closed<T: Testbed>(bed: &T) {
@@ -418,7 +429,7 @@ pub fn dropped_adapter_is_closed<T: Testbed>(bed: &T) {
     assert_eq!(net.connection(&right), ConnectionEventKind::Disconnected);
 }
 
-/// A bad length of the asynchronous queue is refused, and the device comes back.
+/// A bad length of the asynchronous queue is refused and returns the device.
 ///
 /// Spec: IAO-06, GEN-05, GEN-07
 pub fn bad_async_queue_gives_the_device_back<T: Testbed>(bed: &T) {
@@ -441,10 +452,10 @@ pub fn bad_async_queue_gives_the_device_back<T: Testbed>(bed: &T) {
 
 /// Makes an object.
 type Make<T> = Box<dyn Fn(&crate::fixture::Adapter<T>) -> Result<Handle>>;
-/// Frees one.
+/// Frees an object.
 type Free<T> = Box<dyn Fn(&crate::fixture::Adapter<T>, Handle)>;
 
-/// Makes objects until there is no room, and frees them all.
+/// Makes objects until none is left, and frees them all.
 fn is_finite<T: Testbed>(ia: &crate::fixture::Adapter<T>, make: &Make<T>, free: &Free<T>) {
     let mut made = Vec::new();
     let error = loop {
@@ -466,7 +477,9 @@ fn is_finite<T: Testbed>(ia: &crate::fixture::Adapter<T>, make: &Make<T>, free: 
     }
 }
 
-/// Where storage or device end, INSUFFICIENT_RESOURCES says so, and a freed window makes room for one again.
+/// Exhausted storage or device refuses windows; a freed window makes room for one.
+///
+/// The error is INSUFFICIENT_RESOURCES.
 ///
 /// Spec: GEN-06, RMC-01
 pub fn windows_are_finite<T: Testbed>(bed: &T) {
@@ -480,7 +493,9 @@ pub fn windows_are_finite<T: Testbed>(bed: &T) {
     is_finite::<T>(&ia, &make, &free);
 }
 
-/// Where storage or device end, INSUFFICIENT_RESOURCES says so, and every freed object makes room for one again.
+/// Exhausted storage or device refuses objects; a freed object makes room for one.
+///
+/// The error is INSUFFICIENT_RESOURCES.
 ///
 /// Spec: GEN-06, PZC-01, CNC-03, EVC-04, LMC-10, EPC-08, PSC-04
 pub fn objects_are_finite<T: Testbed>(bed: &T) {
@@ -536,8 +551,9 @@ pub fn objects_are_finite<T: Testbed>(bed: &T) {
     granted(ia.evd_free(cr));
 }
 
-/// Whichever control call finds no resources: it says so, or the call did not need any; nothing is left of it, and the
-/// same call succeeds the next time.
+/// A control call that finds no resources has no effect and succeeds the next time.
+///
+/// The failure is injected at each call in turn. A call that needs no resources does not fail.
 ///
 /// Spec: GEN-02, GEN-06, IAC-03
 pub fn refused_allocations_leave_nothing_behind<T: FaultyTestbed>(bed: &T) {
@@ -608,7 +624,7 @@ pub fn refused_allocations_leave_nothing_behind<T: FaultyTestbed>(bed: &T) {
     }
 }
 
-/// Where a window finds no resources, nothing is left of it, and the next one is made.
+/// A window that finds no resources leaves nothing; the next one is made.
 ///
 /// Spec: GEN-02, GEN-06, RMC-01, IAC-03
 pub fn refused_windows_leave_nothing_behind<T: FaultyTestbed>(bed: &T) {
@@ -630,7 +646,9 @@ pub fn refused_windows_leave_nothing_behind<T: FaultyTestbed>(bed: &T) {
     assert!(refusals > 0, "no window was refused");
 }
 
-/// A post that the device refuses is INSUFFICIENT_RESOURCES, without an event and without using up the queue.
+/// A post that the device refuses returns INSUFFICIENT_RESOURCES.
+///
+/// It raises no event and takes no room in the queue.
 ///
 /// Spec: DTO-07, EPW-26, RMB-34, SRQR-26, GEN-06
 pub fn refused_posts_leave_nothing_behind<T: FaultyTestbed>(bed: &T) {

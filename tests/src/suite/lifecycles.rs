@@ -1,4 +1,4 @@
-//! Objects that end while others still speak of them.
+//! Objects that end while others still refer to them.
 
 use dat_core::attributes::SrqAttributes;
 use dat_core::endpoint::ConnectParam;
@@ -17,7 +17,9 @@ use crate::fixture::{Net, Party, PartyOptions, Testbed, granted, refused};
 
 const DEFAULT: CompletionFlags = CompletionFlags::empty();
 
-/// Binds whose completions nobody dequeues let go of their regions when the endpoint is reset or freed, whenever that is.
+/// Binds release their regions when the endpoint is reset or freed, at any moment.
+///
+/// Their completions need not be dequeued.
 ///
 /// Spec: RMB-42, LMF-01, EPR-01, EPF-02
 pub fn binds_end_with_their_endpoint<T: Testbed>(bed: &T) {
@@ -47,7 +49,7 @@ pub fn binds_end_with_their_endpoint<T: Testbed>(bed: &T) {
                 granted(right.ia.ep_reset(right.ep));
             }
             net.settle();
-            // At most one region is still bound: the one of the last bind that was carried out.
+            // At most one region is still bound: that of the last bind that was carried out.
             let held = memories
                 .iter()
                 .filter(|memory| right.ia.lmr_free(memory.lmr).is_err())
@@ -68,8 +70,9 @@ pub fn binds_end_with_their_endpoint<T: Testbed>(bed: &T) {
     }
 }
 
-/// Buffers that an endpoint took from a shared queue are free for new posts when it is freed or reset, whether or not
-/// their completions were dequeued; the others stay on the queue.
+/// Shared buffers that an endpoint took are free again when it is freed or reset.
+///
+/// Their completions need not be dequeued. The other buffers stay in the queue.
 ///
 /// Spec: SRY-02, SRQR-38, SRQR-40, SRQR-41, EPF-02, EPR-01, EPX-03
 pub fn shared_buffers_outlive_their_taker<T: Testbed>(bed: &T) {
@@ -126,7 +129,7 @@ pub fn shared_buffers_outlive_their_taker<T: Testbed>(bed: &T) {
     }
 }
 
-/// Private data of ESTABLISHED is there until the endpoint is unconnected again.
+/// The private data of ESTABLISHED stays until the endpoint is unconnected again.
 ///
 /// Spec: EVW-13
 pub fn private_data_lasts_until_the_reset<T: Testbed>(bed: &T) {
@@ -153,8 +156,9 @@ pub fn private_data_lasts_until_the_reset<T: Testbed>(bed: &T) {
     );
 }
 
-/// An attempt that was given up, however far it had come, leaves nothing that a later one of the same endpoint could take
-/// for its own.
+/// An answer to an abandoned attempt does not reach a later attempt of the endpoint.
+///
+/// The first attempt is abandoned at any stage.
 ///
 /// Spec: EPD-08, EPR-01, EPX-08, CRA-03, E15, E23
 pub fn late_answers_do_not_reach_a_new_attempt<T: Testbed>(bed: &T) {
@@ -204,7 +208,7 @@ pub fn late_answers_do_not_reach_a_new_attempt<T: Testbed>(bed: &T) {
     }
 }
 
-/// An endpoint made in the place of a freed one gets none of its completions and events.
+/// A new endpoint gets no completions and events of the freed one before it.
 ///
 /// Spec: EPF-02, EPF-03, GEN-03
 pub fn new_endpoint_inherits_nothing<T: Testbed>(bed: &T) {
@@ -268,7 +272,7 @@ pub fn new_endpoint_inherits_nothing<T: Testbed>(bed: &T) {
     }
 }
 
-/// An infinite timeout is infinite.
+/// An infinite timeout never expires.
 ///
 /// Spec: GEN-09, EPK-03, EPK-10
 pub fn infinite_timeouts_never_run_out<T: Testbed>(bed: &T) {
@@ -293,7 +297,9 @@ pub fn infinite_timeouts_never_run_out<T: Testbed>(bed: &T) {
     assert_eq!(net.connection(&left), ConnectionEventKind::Established);
 }
 
-/// A request that finds no room for the endpoint it should bring is refused without the consumer.
+/// A connection request that finds no room for its endpoint is refused.
+///
+/// The consumer does not see it.
 ///
 /// Spec: PSC-02, PSC-03, EPK-08
 pub fn request_without_room_for_its_endpoint_is_refused<T: Testbed>(bed: &T) {
@@ -322,8 +328,9 @@ pub fn request_without_room_for_its_endpoint_is_refused<T: Testbed>(bed: &T) {
     assert_eq!(net.connection(&caller), ConnectionEventKind::PeerRejected);
 }
 
-/// A region freed under receives that are posted: their messages fail or succeed, and nothing is written once the free
-/// returned.
+/// A region freed under posted receives is not written once the free returned.
+///
+/// The messages of the receives fail or succeed.
 ///
 /// Spec: LMF-02, LMF-03, EPV-06
 pub fn freed_region_is_not_written_by_posted_receives<T: Testbed>(bed: &T) {
@@ -354,7 +361,9 @@ pub fn freed_region_is_not_written_by_posted_receives<T: Testbed>(bed: &T) {
     }
 }
 
-/// A remote region freed with the memory behind it: a peer that writes on gets REMOTE_ACCESS, and no byte changes.
+/// A window and its region freed under a peer's writes are not written any more.
+///
+/// A write that comes later ends with REMOTE_ACCESS.
 ///
 /// Spec: RMF-02, LMF-02, EPW-41
 pub fn freed_window_is_not_written_by_requests_under_way<T: Testbed>(bed: &T) {
@@ -413,7 +422,7 @@ pub fn freed_window_is_not_written_by_requests_under_way<T: Testbed>(bed: &T) {
     }
 }
 
-/// Dispatchers keep the events of connections that are over, in order, until they are dequeued.
+/// Dispatchers keep the events of ended connections in order until they are dequeued.
 ///
 /// Spec: EVG-03, EVW-09, DTO-11
 pub fn undequeued_events_survive_a_disconnect<T: Testbed>(bed: &T) {

@@ -1,8 +1,8 @@
-//! The one list of all tests.
+//! The list of all tests.
 
 /// Makes a `#[test]` of each test of a group: `conformance_suite!(base, MyBed::new())`.
 ///
-/// | group | the bed has to implement |
+/// | group | trait that the bed implements |
 /// |---|---|
 /// | `base` | [`Testbed`](crate::fixture::Testbed) |
 /// | `non_coherent` | [`NonCoherentTestbed`](crate::fixture::NonCoherentTestbed) |
@@ -487,14 +487,14 @@ mod tests {
     use std::collections::BTreeSet;
     use std::path::Path;
 
-    /// The functions of a file of the suite that are tests: public, and generic over a bed.
+    /// Yields the tests in a file of the suite: public functions, generic over a bed.
     fn tests_of(source: &str) -> impl Iterator<Item = (&str, &str)> {
         source
             .lines()
             .filter_map(|line| line.strip_prefix("pub fn ")?.split_once("<T: "))
     }
 
-    /// The names of a module in a group of the list above.
+    /// Returns the tests of a module in a group of the list above.
     fn listed<'a>(list: &'a str, group: &str, module: &str) -> BTreeSet<&'a str> {
         let start = format!("    ({group}, $bed:expr) => {{");
         let Some((_, group)) = list.split_once(&start) else {

@@ -29,7 +29,9 @@ fn register_again<B: Backend, L: RawLock>(
     })
 }
 
-/// Zones are made, tell their adapter, and are gone when freed; a handle never comes back to life.
+/// A zone exists until it is freed; its handle never becomes valid again.
+///
+/// A query returns its adapter.
 ///
 /// Spec: PZC-01, PZQ-01, PZF-01, GEN-03, GEN-08, GEN-11
 pub fn zones_live_until_freed<T: Testbed>(bed: &T) {
@@ -63,7 +65,7 @@ pub fn zones_live_until_freed<T: Testbed>(bed: &T) {
     granted(ia.pz_free(third));
 }
 
-/// A zone cannot go while a region or an endpoint is in it.
+/// A zone cannot be freed while it contains a region or an endpoint.
 ///
 /// Spec: PZF-01, GEN-15
 pub fn zone_is_held_by_what_is_in_it<T: Testbed>(bed: &T) {
@@ -80,7 +82,7 @@ pub fn zone_is_held_by_what_is_in_it<T: Testbed>(bed: &T) {
     granted(ia.pz_free(zone));
 }
 
-/// A zone cannot go while a window is in it.
+/// A zone cannot be freed while it contains a window.
 ///
 /// Spec: PZF-01, GEN-15
 pub fn zone_is_held_by_a_window<T: Testbed>(bed: &T) {
@@ -93,7 +95,7 @@ pub fn zone_is_held_by_a_window<T: Testbed>(bed: &T) {
     granted(ia.pz_free(zone));
 }
 
-/// Registration gives a handle, contexts and the registered range, and a query tells all of it again.
+/// Registration returns handle, contexts and registered range, as a query does.
 ///
 /// Spec: LMC-01, LMC-02, LMC-04, LMC-06, LMC-07, LMC-10, LMQ-01, GEN-08
 pub fn registration_tells_what_it_did<T: Testbed>(bed: &T) {
@@ -130,7 +132,7 @@ pub fn registration_tells_what_it_did<T: Testbed>(bed: &T) {
     granted(ia.lmr_query(made.lmr, LmrFields::empty()));
 }
 
-/// A remote context exists exactly if a remote right was asked for.
+/// A region has a remote context exactly if a remote right was requested.
 ///
 /// Spec: LMC-05, LMC-07
 pub fn remote_context_needs_a_remote_right<T: Testbed>(bed: &T) {
@@ -152,7 +154,9 @@ pub fn remote_context_needs_a_remote_right<T: Testbed>(bed: &T) {
     }
 }
 
-/// Undefined privilege bits are refused as argument 6, bad zones as PZ handles, an empty range as argument 4.
+/// Bad registrations are refused under the argument that is wrong.
+///
+/// Undefined privilege bits are argument 6, an empty range is argument 4, bad zones are PZ handles.
 ///
 /// Spec: LMC-07, LMC-10, GEN-03, GEN-06, GEN-11
 pub fn bad_registrations_are_refused<T: Testbed>(bed: &T) {
@@ -187,11 +191,13 @@ pub fn bad_registrations_are_refused<T: Testbed>(bed: &T) {
     ] {
         refused(attempt(bad, MemoryPrivileges::ALL, 64), BAD_ZONE);
     }
-    // Nothing of the refused registrations holds the zone.
+    // No refused registration holds the zone.
     granted(ia.pz_free(zone));
 }
 
-/// A region made of another one is the same memory under its own zone and privileges, and outlives its source.
+/// A region of another region covers the same memory under its own zone and privileges.
+///
+/// It outlives its source.
 ///
 /// Spec: LMC-02, LMC-04, LMC-08, LMF-04, LMQ-01
 pub fn region_of_a_region_stands_on_its_own<T: Testbed>(bed: &T) {
@@ -236,7 +242,9 @@ pub fn region_of_a_region_stands_on_its_own<T: Testbed>(bed: &T) {
     }
 }
 
-/// Sharers use one cookie, of which all 40 bytes count; memory registered under another cookie is not theirs.
+/// Regions of shared memory need the same cookie in all 40 bytes.
+///
+/// Another cookie for the same memory is refused.
 ///
 /// Spec: LMC-02, LMC-03, LMC-10, LMQ-01
 pub fn shared_memory_goes_by_its_whole_cookie<T: Testbed>(bed: &T) {
@@ -277,7 +285,7 @@ pub fn shared_memory_goes_by_its_whole_cookie<T: Testbed>(bed: &T) {
     granted(share(cookie));
 }
 
-/// An advertised remote context stays good until the region is freed, whatever happens to connections meanwhile.
+/// A remote context is valid until the region is freed, across connections.
 ///
 /// Spec: LMC-09, LMF-02
 pub fn remote_context_lives_as_long_as_the_region<T: Testbed>(bed: &T) {
@@ -314,7 +322,7 @@ pub fn remote_context_lives_as_long_as_the_region<T: Testbed>(bed: &T) {
     equal("memory", &right.memory.content(), &before);
 }
 
-/// A window holds its region from the bind until it is freed.
+/// A window holds its region from the bind until the window is freed.
 ///
 /// Spec: LMF-01, GEN-15
 pub fn bound_window_holds_its_region<T: Testbed>(bed: &T) {
@@ -337,7 +345,7 @@ pub fn bound_window_holds_its_region<T: Testbed>(bed: &T) {
     granted(right.ia.lmr_free(memory.lmr));
 }
 
-/// Freeing kills handle and contexts; bad handles are refused.
+/// Freeing a region makes handle and contexts invalid; bad handles are refused.
 ///
 /// Spec: LMF-01, LMF-02, GEN-03, GEN-11
 pub fn region_is_gone_once_freed<T: Testbed>(bed: &T) {
@@ -366,7 +374,7 @@ pub fn region_is_gone_once_freed<T: Testbed>(bed: &T) {
     );
 }
 
-/// A region may be freed under transfers in flight; each of them still completes exactly once.
+/// Transfers complete exactly once when their region is freed under them.
 ///
 /// Spec: LMF-03
 pub fn transfers_in_flight_survive_the_end_of_their_region<T: Testbed>(bed: &T) {

@@ -1,6 +1,7 @@
 //! The tests, one file per group of requirements.
 //!
-//! [`conformance_suite!`](crate::conformance_suite) lists all of them, in groups by what they ask of a bed.
+//! [`conformance_suite!`](crate::conformance_suite) lists them all, grouped by the trait that their
+//! bed needs.
 
 pub mod batch;
 pub mod cno;

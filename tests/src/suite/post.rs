@@ -1,4 +1,4 @@
-//! `dat_ep_post_send`, `dat_ep_post_recv`, and what the checks of all posts have in common.
+//! `dat_ep_post_send`, `dat_ep_post_recv`, and checks that all posts have in common.
 
 use dat_core::event::DtoOperation;
 use dat_core::flags::{CompletionFlags, DtoStatus, MemoryPrivileges};
@@ -10,7 +10,7 @@ use crate::fixture::{Memory, Net, Party, PartyOptions, Testbed, equal, granted, 
 
 pub(super) const DEFAULT: CompletionFlags = CompletionFlags::empty();
 
-/// A list of segments that no post may take, with the error that each deserves.
+/// Returns segments that every post must refuse, with the error for each.
 pub(super) fn bad_pieces<T: Testbed>(party: &Party<T>, write: bool) -> Vec<(LmrTriplet, Error)> {
     let (needed, privileges, protection) = if write {
         (
@@ -50,7 +50,7 @@ pub(super) fn bad_pieces<T: Testbed>(party: &Party<T>, write: bool) -> Vec<(LmrT
     ]
 }
 
-/// Handles that name no endpoint of a party's adapter.
+/// Returns handles that name no endpoint of a party's adapter.
 pub(super) fn bad_endpoints<T: Testbed>(party: &Party<T>, foreign: &Party<T>) -> [EpId; 4] {
     let gone = granted(party.ia.ep_create(
         Some(party.zone),
@@ -68,7 +68,9 @@ pub(super) fn bad_endpoints<T: Testbed>(party: &Party<T>, foreign: &Party<T>) ->
     ]
 }
 
-/// The segments travel as one message into the segments of one receive: full ones, one partial, then untouched ones.
+/// A message fills the segments of one receive in list order.
+///
+/// The last segment that it reaches may be partly filled; the others do not change.
 ///
 /// Spec: EPS-01, EPV-01, EPV-02, DTO-01, DTO-03, DTO-06
 pub fn send_fills_the_receive_in_list_order<T: Testbed>(bed: &T) {
@@ -111,7 +113,7 @@ pub fn send_fills_the_receive_in_list_order<T: Testbed>(bed: &T) {
     net.quiet(&right);
 }
 
-/// A message of size zero needs no segment on either side, and takes one receive all the same.
+/// An empty message needs no segment on either side and takes one receive.
 ///
 /// Spec: EPS-01, EPV-01, DTO-06
 pub fn empty_messages_take_a_receive<T: Testbed>(bed: &T) {
@@ -137,7 +139,9 @@ pub fn empty_messages_take_a_receive<T: Testbed>(bed: &T) {
     }
 }
 
-/// SUPPRESS hides a success; undefined bits, and UNSIGNALLED without the endpoint's leave, are refused as argument 5.
+/// Undefined flags of a Send, and UNSIGNALLED by default, are refused as argument 5.
+///
+/// SUPPRESS hides a success.
 ///
 /// Spec: EPS-01, EPS-03, DTO-04, DTO-05
 pub fn send_flags_are_checked_bit_by_bit<T: Testbed>(bed: &T) {
@@ -164,7 +168,9 @@ pub fn send_flags_are_checked_bit_by_bit<T: Testbed>(bed: &T) {
     }
 }
 
-/// On an endpoint configured for it, UNSIGNALLED Sends and Receives raise events that notify nobody.
+/// UNSIGNALLED Sends and Receives of an endpoint configured for it notify no object.
+///
+/// Their events are raised.
 ///
 /// Spec: EPS-01, EPV-01, DTO-04, DTO-05
 pub fn unsignalled_messages_notify_nobody<T: Testbed>(bed: &T) {
@@ -190,7 +196,9 @@ pub fn unsignalled_messages_notify_nobody<T: Testbed>(bed: &T) {
     }
 }
 
-/// A suppressed operation that fails is an event with a notification, though its success would be neither.
+/// A suppressed operation that fails raises an event and a notification.
+///
+/// Its success raises neither.
 ///
 /// Spec: DTO-04
 pub fn suppressed_failure_notifies<T: Testbed>(bed: &T) {
@@ -198,7 +206,7 @@ pub fn suppressed_failure_notifies<T: Testbed>(bed: &T) {
         let net = Net::new(bed);
         let near = net.adapter();
         let cno = granted(near.cno_create(None));
-        // On a dispatcher of such an endpoint notifications decide.
+        // Notifications decide on a dispatcher of such an endpoint.
         let options = PartyOptions::with(|attributes| {
             attributes.request_completion_flags = CompletionFlags::UNSIGNALLED;
         });
@@ -226,7 +234,7 @@ pub fn suppressed_failure_notifies<T: Testbed>(bed: &T) {
     }
 }
 
-/// With SOLICITED_WAIT as the receiver's attribute, the matching Send decides whether the Receive notifies.
+/// SOLICITED_WAIT on the receiver lets each Send decide if its Receive notifies.
 ///
 /// Spec: EPS-01, DTO-04, EVW-11
 pub fn solicited_wait_of_a_send_notifies_the_receiver<T: Testbed>(bed: &T) {
@@ -253,7 +261,9 @@ pub fn solicited_wait_of_a_send_notifies_the_receiver<T: Testbed>(bed: &T) {
     }
 }
 
-/// A Send is legal in CONNECTED, flushed in DISCONNECTED whatever its flags, and refused elsewhere.
+/// A Send is allowed in CONNECTED, flushed in DISCONNECTED, refused in UNCONNECTED.
+///
+/// A suppressed one is flushed, too.
 ///
 /// Spec: EPS-02, DTO-10
 pub fn send_follows_the_endpoint_state<T: Testbed>(bed: &T) {
@@ -279,7 +289,7 @@ pub fn send_follows_the_endpoint_state<T: Testbed>(bed: &T) {
     }
 }
 
-/// Everything local is checked at once: handle, region, zone, LOCAL_READ, bounds, count, room.
+/// A Send checks handle, region, zone, LOCAL_READ, bounds, count and room at once.
 ///
 /// Spec: EPS-03, DTO-07, GEN-03, GEN-11
 pub fn send_checks_its_segments<T: Testbed>(bed: &T) {
@@ -320,7 +330,9 @@ pub fn send_checks_its_segments<T: Testbed>(bed: &T) {
     }
 }
 
-/// A message longer than its receive fails on both sides, with LOCAL_LENGTH at the receiver, and breaks the connection.
+/// A message longer than its receive fails on both sides and breaks the connection.
+///
+/// The receiver gets LOCAL_LENGTH.
 ///
 /// Spec: EPS-04, EPV-04, DTO-12
 pub fn message_longer_than_its_receive_breaks<T: Testbed>(bed: &T) {
@@ -351,7 +363,7 @@ pub fn message_longer_than_its_receive_breaks<T: Testbed>(bed: &T) {
     net.quiet(&right);
 }
 
-/// A message that finds no receive fails at the sender and breaks the connection.
+/// A message without a receive fails at the sender and breaks the connection.
 ///
 /// Spec: EPS-04, EPH-05, E22
 pub fn message_without_a_receive_breaks<T: Testbed>(bed: &T) {
@@ -365,7 +377,7 @@ pub fn message_without_a_receive_breaks<T: Testbed>(bed: &T) {
     net.quiet(&right);
 }
 
-/// The total of a Send is limited by `max_message_size`.
+/// The attribute `max_message_size` limits the total of a Send.
 ///
 /// Spec: EPS-05
 pub fn send_total_is_limited<T: Testbed>(bed: &T) {
@@ -387,7 +399,7 @@ pub fn send_total_is_limited<T: Testbed>(bed: &T) {
     assert_eq!(net.receive_completion(&right).transferred_length, 64);
 }
 
-/// A Receive takes no flag but UNSIGNALLED, and that only as the endpoint's receive attribute allows.
+/// A Receive takes only UNSIGNALLED, and only if the endpoint's attribute allows it.
 ///
 /// Spec: EPV-01, EPV-05, DTO-05
 pub fn receive_flags_are_checked_bit_by_bit<T: Testbed>(bed: &T) {
@@ -413,7 +425,7 @@ pub fn receive_flags_are_checked_bit_by_bit<T: Testbed>(bed: &T) {
     }
 }
 
-/// Receives stay posted until the connection stands, carry data then, and are flushed in order with it.
+/// Receives posted before the connection carry data, and are flushed in order with it.
 ///
 /// Spec: EPV-03, EPV-06, DTO-10, DTO-11
 pub fn receives_outlive_the_states_before_the_connection<T: Testbed>(bed: &T) {
@@ -449,7 +461,9 @@ pub fn receives_outlive_the_states_before_the_connection<T: Testbed>(bed: &T) {
     net.quiet(&right);
 }
 
-/// Everything local is checked at once, in every state: handle, region, zone, LOCAL_WRITE, bounds, count, room.
+/// A Receive checks handle, region, zone, LOCAL_WRITE, bounds, count and room at once.
+///
+/// It does so in every state.
 ///
 /// Spec: EPV-05, DTO-07, GEN-03, GEN-11
 pub fn receive_checks_its_segments<T: Testbed>(bed: &T) {
@@ -498,11 +512,13 @@ pub fn receive_checks_its_segments<T: Testbed>(bed: &T) {
     );
 }
 
-/// A post of one kind: endpoint, segments, remote range, flags.
+/// Posts a request of one kind: endpoint, segments, remote range, flags.
 pub(super) type Post<T> =
     fn(&Party<T>, EpId, &[LmrTriplet], &RmrTriplet, CompletionFlags) -> Result<()>;
 
-/// Of two faults of a post the first in the order of the checks is told: handle, state, flags, count, segments, lengths, room.
+/// Expects that of two faults the first in the order of the checks is reported.
+///
+/// The order is: handle, state, flags, count, segments, lengths, room.
 #[track_caller]
 pub(super) fn checks_in_order<T: Testbed>(
     bed: &T,
@@ -569,7 +585,7 @@ pub(super) fn checks_in_order<T: Testbed>(
     }
 }
 
-/// A Send with several faults is refused for the first of them in the order of the checks.
+/// A Send with several faults is refused for the first in checking order.
 ///
 /// Spec: DTO-07
 pub fn send_checks_come_in_the_specified_order<T: Testbed>(bed: &T) {
@@ -577,7 +593,7 @@ pub fn send_checks_come_in_the_specified_order<T: Testbed>(bed: &T) {
     checks_in_order(bed, post, (5, 2), false, true);
 }
 
-/// A receive with several faults is refused for the first of them in the order of the checks.
+/// A receive with several faults is refused for the first in checking order.
 ///
 /// Spec: DTO-07
 pub fn receive_checks_come_in_the_specified_order<T: Testbed>(bed: &T) {

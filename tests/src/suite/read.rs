@@ -1,4 +1,4 @@
-//! `dat_ep_post_rdma_read`.
+//! RDMA Reads: `dat_ep_post_rdma_read`.
 
 use dat_core::event::DtoOperation;
 use dat_core::flags::{CompletionFlags, DtoStatus, MemoryPrivileges};
@@ -8,7 +8,9 @@ use dat_core::{Error, Subtype};
 use super::post::{DEFAULT, Post, bad_endpoints, bad_pieces, checks_in_order};
 use crate::fixture::{MakeTarget, Memory, Net, PartyOptions, Testbed, equal, granted, refused};
 
-/// The whole remote range is read into the local segments in list order; local room behind it stays.
+/// A read scatters the remote range over the local segments in list order.
+///
+/// The rest of longer segments does not change.
 ///
 /// Spec: EPB-01, EPB-02, DTO-01, DTO-03
 pub fn read_scatters_in_list_order<T: Testbed>(bed: &T) {
@@ -46,7 +48,7 @@ pub fn read_scatters_in_list_order<T: Testbed>(bed: &T) {
     net.quiet(&right);
 }
 
-/// LENGTH_ERROR exactly when the local segments are shorter than the remote range.
+/// LENGTH_ERROR is returned exactly if the segments are shorter than the remote range.
 ///
 /// Spec: EPB-02, EPB-04
 pub fn read_needs_enough_local_room<T: Testbed>(bed: &T) {
@@ -73,7 +75,9 @@ pub fn read_needs_enough_local_room<T: Testbed>(bed: &T) {
     assert_eq!(net.success(&left, 3).transferred_length, 0);
 }
 
-/// Flags of a Read: SUPPRESS, BARRIER_FENCE, and SOLICITED_WAIT without effect; others are refused as argument 6.
+/// A Read takes SUPPRESS, BARRIER_FENCE and SOLICITED_WAIT, the last without effect.
+///
+/// Other flags are refused as argument 6.
 ///
 /// Spec: EPB-01, EPW-37, DTO-04, DTO-05
 pub fn read_flags_are_checked_bit_by_bit<T: Testbed>(bed: &T) {
@@ -100,7 +104,9 @@ pub fn read_flags_are_checked_bit_by_bit<T: Testbed>(bed: &T) {
     }
 }
 
-/// A Read is legal in CONNECTED, flushed in DISCONNECTED whatever its flags, and refused elsewhere.
+/// A Read is allowed in CONNECTED, flushed in DISCONNECTED, refused in UNCONNECTED.
+///
+/// A suppressed one is flushed, too.
 ///
 /// Spec: EPB-03, EPB-06, DTO-10
 pub fn read_follows_the_endpoint_state<T: Testbed>(bed: &T) {
@@ -125,7 +131,9 @@ pub fn read_follows_the_endpoint_state<T: Testbed>(bed: &T) {
     }
 }
 
-/// Everything local is checked at once: handle, region, zone, LOCAL_WRITE, bounds, count, total, room.
+/// A Read checks its endpoint, segments, total and room at once.
+///
+/// The checks of a segment are region, zone, LOCAL_WRITE and bounds; their number is checked, too.
 ///
 /// Spec: EPB-04, EPB-07, DTO-07, GEN-03, GEN-11
 pub fn read_checks_its_segments<T: Testbed>(bed: &T) {
@@ -180,7 +188,9 @@ pub fn read_checks_its_segments<T: Testbed>(bed: &T) {
     }
 }
 
-/// What only the peer can see of a Read comes as REMOTE_ACCESS and a broken connection; nothing local is filled in.
+/// A fault that only the peer can detect ends with REMOTE_ACCESS and a broken connection.
+///
+/// No local byte changes.
 ///
 /// Spec: EPB-04, DTO-08, DTO-12
 pub fn remote_faults_of_a_read_break_the_connection<T: Testbed>(bed: &T) {
@@ -223,7 +233,7 @@ pub fn remote_faults_of_a_read_break_the_connection<T: Testbed>(bed: &T) {
     }
 }
 
-/// More Reads than the endpoint may have under way wait in its queue; all of them complete, in order.
+/// Reads beyond the depth of the endpoint wait in its queue and complete in order.
 ///
 /// Spec: EPB-05, DTO-11
 pub fn reads_beyond_the_depth_wait_their_turn<T: Testbed>(bed: &T) {
@@ -252,7 +262,7 @@ pub fn reads_beyond_the_depth_wait_their_turn<T: Testbed>(bed: &T) {
     );
 }
 
-/// A Read with several faults is refused for the first of them in the order of the checks.
+/// A Read with several faults is refused for the first in checking order.
 ///
 /// Spec: DTO-07
 pub fn read_checks_come_in_the_specified_order<T: Testbed>(bed: &T) {

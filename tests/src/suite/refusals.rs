@@ -1,4 +1,4 @@
-//! What a backend refuses, and with which error, as its traits state.
+//! Refusals of a backend with the errors that its traits state.
 
 use dat_core::attributes::EpAttributes;
 use dat_core::backend::{
@@ -12,10 +12,10 @@ use dat_core::memory::Region;
 
 use crate::fixture::{Memory, Testbed};
 
-/// Refusals of each kind: enough for whatever they held back to be missed.
+/// Refusals of each kind: enough to notice a resource that every refusal leaks.
 const REFUSALS: usize = 64;
 
-/// Room of the queues that are made.
+/// Depth of the queues.
 const DEPTH: i32 = 4;
 
 /// Attributes of a small queue pair.
@@ -29,7 +29,7 @@ const SMALL: EpAttributes = EpAttributes {
     ..EpAttributes::DEFAULT
 };
 
-/// A backend refuses calls with the errors that its trait states, and a refused call changes nothing.
+/// A backend refuses calls with the errors that its trait states, without effect.
 ///
 /// Spec: GEN-06
 pub fn backend_refuses_as_its_trait_states<T: Testbed>(bed: &T) {
@@ -54,19 +54,20 @@ pub fn backend_refuses_as_its_trait_states<T: Testbed>(bed: &T) {
     device.stop_listening(listener);
 }
 
-/// Counts above a limit of the device.
+/// Returns two counts above a limit of the device.
 fn above(most: i32) -> impl Iterator<Item = i32> {
     let next = most.checked_add(1).expect("every device has a limit");
     [next, i32::MAX].into_iter()
 }
 
-/// The same, as depths of queues.
+/// Returns depths of queues above a limit of the device.
 fn depths_above(most: i32) -> impl Iterator<Item = u32> {
     above(most).map(i32::cast_unsigned).chain([u32::MAX])
 }
 
-/// A depth above the device's is refused for want of resources by every call that takes one, and
-/// nothing changes: queues that exist stay usable, and legal ones are made afterwards.
+/// Every call refuses a depth above the device's limit with `Resources`, without effect.
+///
+/// Existing queues stay usable, and legal ones can be created afterwards.
 ///
 /// Spec: GEN-06, EVC-04, EVZ-01, EPC-08
 pub fn depths_above_the_device_are_refused<T: Testbed>(bed: &T) {
@@ -171,7 +172,7 @@ pub fn depths_above_the_device_are_refused<T: Testbed>(bed: &T) {
     device.destroy_completion_queue(queue);
 }
 
-/// Asks for a small queue pair that completes requests and receives on these queues.
+/// Returns a request for a small queue pair that completes on these queues.
 fn small(token: u64, domain: DomainKey, [requests, receives]: [u16; 2]) -> QueuePairRequest {
     let mut request = QueuePairRequest::new(token, domain, SMALL);
     request.request_queue = Some(requests);
@@ -179,7 +180,7 @@ fn small(token: u64, domain: DomainKey, [requests, receives]: [u16; 2]) -> Queue
     request
 }
 
-/// A registered piece of memory, as requests name it. It is never freed.
+/// Registers a segment of memory, which is leaked.
 fn piece(device: &mut impl Backend, domain: DomainKey) -> Segment {
     let region = Region::from_static(Memory::allocate(8));
     let address = region.address();
@@ -192,7 +193,7 @@ fn piece(device: &mut impl Backend, domain: DomainKey) -> Segment {
     }
 }
 
-/// Posts until the queue refuses, or more often than there is room; returns the tokens that it took.
+/// Posts until the queue refuses, at most 40 times; returns the accepted tokens.
 fn post<Q: WorkQueue>(
     queue: &mut Q,
     piece: Segment,
@@ -224,7 +225,7 @@ fn post<Q: WorkQueue>(
     taken
 }
 
-/// Two devices, and a queue pair of each.
+/// Two devices with a queue pair each.
 struct Connection<'b, T: Testbed> {
     bed: &'b T,
     devices: [T::Backend; 2],
@@ -232,7 +233,7 @@ struct Connection<'b, T: Testbed> {
 }
 
 impl<T: Testbed> Connection<'_, T> {
-    /// One step of the transport, and of both devices; returns what they tell.
+    /// Steps the transport and polls both devices; returns their events.
     fn turn(&mut self) -> [Option<ControlEvent>; 2] {
         self.bed.step();
         let now = self.bed.now();
@@ -260,7 +261,8 @@ impl<T: Testbed> Connection<'_, T> {
                         .accept(request, self.keys[side], &[])
                         .expect("it is accepted"),
                     Some(ControlEvent::Established { .. }) => connected[side] = true,
-                    // A device whose connections go over its own queues completes some for itself.
+                    // A device whose connections go over its own queues completes some requests for
+                    // itself.
                     Some(ControlEvent::Answered { .. } | ControlEvent::Completions { .. })
                     | None => {}
                     Some(other) => panic!("{other:?}"),
@@ -274,7 +276,7 @@ impl<T: Testbed> Connection<'_, T> {
         panic!("the queue pairs are not connected");
     }
 
-    /// Takes the completions of requests that are flushed, and sees that there are no others.
+    /// Takes flushed completions until rest, and expects exactly these tokens.
     fn flushed(&mut self, queue: &mut <T::Backend as Backend>::CompletionQueue, expected: &[u64]) {
         let mut seen = Vec::new();
         self.bed.rest();
@@ -300,8 +302,10 @@ impl<T: Testbed> Connection<'_, T> {
     }
 }
 
-/// A queue that has no room refuses, in one of the ways that its trait states. What it took
-/// completes once and in order; what it refused, or was reserved only, never does.
+/// A queue without room refuses in one of the ways that its trait states.
+///
+/// Accepted requests complete once and in order. Refused ones, and slots that were only reserved,
+/// never do.
 ///
 /// Spec: DTO-11
 pub fn queues_refuse_as_their_traits_state<T: Testbed>(bed: &T) {

@@ -1,4 +1,4 @@
-//! `dat_rmr_bind` and the life of remote memory regions.
+//! `dat_rmr_bind` and windows that it opens.
 
 use dat_core::event::{ConnectionEventKind, DtoOperation, Event, RmrBindCompletion};
 use dat_core::flags::{CompletionFlags, DtoStatus, EndpointState, MemoryPrivileges};
@@ -12,13 +12,13 @@ pub(super) const DEFAULT: CompletionFlags = CompletionFlags::empty();
 pub(super) const READ: MemoryPrivileges = MemoryPrivileges::REMOTE_READ;
 pub(super) const WRITE: MemoryPrivileges = MemoryPrivileges::REMOTE_WRITE;
 
-/// A remote memory region in the zone of a party.
+/// Creates a remote memory region in the zone of a party.
 #[track_caller]
 pub(super) fn window<T: Testbed>(party: &Party<T>) -> RmrId {
     granted(party.ia.rmr_create(party.zone))
 }
 
-/// Binds and waits for the completion; the new context.
+/// Binds, awaits the completion and returns the new context.
 #[track_caller]
 pub(super) fn bind<T: Testbed>(
     net: &Net<'_, T>,
@@ -40,7 +40,7 @@ pub(super) fn bind<T: Testbed>(
     context
 }
 
-/// The range of a triplet, by another context.
+/// Returns the range of a local triplet under a remote context.
 pub(super) fn through(context: u32, piece: &LmrTriplet) -> RmrTriplet {
     RmrTriplet {
         context,
@@ -49,7 +49,7 @@ pub(super) fn through(context: u32, piece: &LmrTriplet) -> RmrTriplet {
     }
 }
 
-/// The completion of an RDMA Write of a party through a context.
+/// Writes to a range and returns the status of the completion.
 #[track_caller]
 pub(super) fn write_through<T: Testbed>(
     net: &Net<'_, T>,
@@ -65,7 +65,7 @@ pub(super) fn write_through<T: Testbed>(
     net.request_completion(party).status
 }
 
-/// The completion of an RDMA Read of a party through a context.
+/// Reads from a range and returns the status of the completion.
 #[track_caller]
 pub(super) fn read_through<T: Testbed>(
     net: &Net<'_, T>,
@@ -81,8 +81,10 @@ pub(super) fn read_through<T: Testbed>(
     net.request_completion(party).status
 }
 
-/// A bind opens exactly the range for exactly the operations asked for. It completes on the request dispatcher of the
-/// endpoint as a bind completion with region and cookie; nothing has to come from the peer for that.
+/// A bind opens exactly its range for exactly the requested operations.
+///
+/// It completes on the request dispatcher of the endpoint, with region and cookie, without any
+/// action of the peer.
 ///
 /// Spec: RMB-01..06, RMB-10..14, RMB-16, RMB-23, RMB-24, RMB-28, RMB-30, RMB-33, DTO-01, DTO-03
 pub fn bind_opens_a_range_for_the_peer<T: Testbed>(bed: &T) {
@@ -122,11 +124,13 @@ pub fn bind_opens_a_range_for_the_peer<T: Testbed>(bed: &T) {
     equal("the peer's memory", &right.memory.content(), &expected);
 }
 
-/// What a peer tries through a window, by name: the rights of the bind, how far behind the range it begins, whether it writes, and
-/// whether that is allowed.
+/// An access of a peer through a window.
+///
+/// Its fields are a name, the rights of the bind, the offset from the start of the range, true for
+/// a write, and true if it is allowed.
 type Attempt = (&'static str, MemoryPrivileges, u64, bool, bool);
 
-/// Each attempt does what it is allowed; what is not changes nothing and breaks the connection.
+/// Expects that each attempt succeeds, or changes nothing and breaks the connection.
 fn attempts<T: Testbed>(bed: &T, cases: &[Attempt]) {
     for (case, privileges, shift, writes, allowed) in cases.iter().copied() {
         let net = Net::new(bed);
@@ -156,7 +160,7 @@ fn attempts<T: Testbed>(bed: &T, cases: &[Attempt]) {
     }
 }
 
-/// Through a window a peer does what was granted, and no other operation gets through.
+/// A peer can do only the granted operations through a window.
 ///
 /// Spec: RMB-03..05, RMB-35, DTO-08, EPW-34, EPB-04
 pub fn bound_rights_are_enforced<T: Testbed>(bed: &T) {
@@ -176,7 +180,7 @@ pub fn bound_rights_are_enforced<T: Testbed>(bed: &T) {
     );
 }
 
-/// Neither a byte before the range of a window nor one behind it gets through.
+/// A peer cannot reach a byte before or after the range of a window.
 ///
 /// Spec: RMB-02, RMB-24, DTO-08, EPW-34
 pub fn bound_range_is_enforced<T: Testbed>(bed: &T) {
@@ -191,7 +195,7 @@ pub fn bound_range_is_enforced<T: Testbed>(bed: &T) {
     );
 }
 
-/// The context may be sent in a message right after the bind: the peer can never use it too early, whatever the timing.
+/// A context sent in a message after the bind is always usable by the peer.
 ///
 /// Spec: RMB-17..20
 pub fn context_sent_after_the_bind_is_always_usable<T: Testbed>(bed: &T) {
@@ -226,7 +230,9 @@ pub fn context_sent_after_the_bind_is_always_usable<T: Testbed>(bed: &T) {
     }
 }
 
-/// The same for a context that an RDMA Write behind the bind puts into the peer's memory, which the peer looks at all the time.
+/// A context that an RDMA Write after the bind delivers is always usable.
+///
+/// The peer polls the memory for it.
 ///
 /// Spec: RMB-18..20
 pub fn context_written_after_the_bind_is_always_usable<T: Testbed>(bed: &T) {
@@ -262,8 +268,10 @@ pub fn context_written_after_the_bind_is_always_usable<T: Testbed>(bed: &T) {
     }
 }
 
-/// However often two windows are bound in turn, none of their earlier contexts opens one: a device counts eight bits of a key,
-/// and 256 binds later one would come again; and it may give the other bits again as soon as a window is gone.
+/// No earlier context of two windows that are bound in turn opens one again.
+///
+/// A device counts eight bits of a key, so that a key would repeat after 256 binds. It may reuse
+/// the other bits as soon as a window is gone.
 ///
 /// Spec: RMB-10, RMB-21
 pub fn no_context_opens_a_window_again<T: Testbed>(bed: &T) {
@@ -285,7 +293,8 @@ pub fn no_context_opens_a_window_again<T: Testbed>(bed: &T) {
     let [first, .., last] = contexts[..] else {
         unreachable!("several");
     };
-    // The first one, and the one of the same window that has the same eight bits as the last where these are counted.
+    // The first context, and one of the same window with the last one's eight bits where a device
+    // counts these.
     for (context, expected) in [
         (last, DtoStatus::Success),
         (first, DtoStatus::RemoteAccess),
@@ -306,7 +315,7 @@ pub fn no_context_opens_a_window_again<T: Testbed>(bed: &T) {
     }
 }
 
-/// Operations posted behind a bind on the same endpoint complete behind it.
+/// Operations posted after a bind on the same endpoint complete after it.
 ///
 /// Spec: RMB-18, DTO-11
 pub fn operations_behind_a_bind_complete_behind_it<T: Testbed>(bed: &T) {
@@ -337,7 +346,9 @@ pub fn operations_behind_a_bind_complete_behind_it<T: Testbed>(bed: &T) {
     net.success(&right, 4);
 }
 
-/// Use before the bind completed may fail, and then breaks the connection; it never reaches other memory.
+/// Use before the bind completed succeeds, or fails and breaks the connection.
+///
+/// It never reaches other memory.
 ///
 /// Spec: RMB-15
 pub fn early_use_succeeds_or_breaks<T: Testbed>(bed: &T) {
@@ -363,7 +374,7 @@ pub fn early_use_succeeds_or_breaks<T: Testbed>(bed: &T) {
     }
 }
 
-/// A suppressed bind that succeeds is no event; one that is flushed is.
+/// A suppressed bind that succeeds raises no event; one that is flushed raises one.
 ///
 /// Spec: RMB-07, DTO-04
 pub fn suppressed_bind_reports_failure_only<T: Testbed>(bed: &T) {
@@ -385,7 +396,9 @@ pub fn suppressed_bind_reports_failure_only<T: Testbed>(bed: &T) {
     );
 }
 
-/// UNSIGNALLED needs an endpoint configured for it, and then completes without notification; by default binds notify.
+/// UNSIGNALLED needs an endpoint configured for it, and completes without notification.
+///
+/// By default binds notify.
 ///
 /// Spec: RMB-08, RMB-23, RMB-28, RMB-29, DTO-05
 pub fn unsignalled_bind_needs_configuration<T: Testbed>(bed: &T) {
@@ -417,7 +430,7 @@ pub fn unsignalled_bind_needs_configuration<T: Testbed>(bed: &T) {
     }
 }
 
-/// A fenced bind waits for the reads before it: the memory they fill is opened only when it is filled.
+/// A fenced bind waits for earlier reads, so that it opens the memory they filled.
 ///
 /// Spec: RMB-09
 pub fn fenced_bind_waits_for_reads<T: Testbed>(bed: &T) {
@@ -466,7 +479,7 @@ pub fn late_bind_failure_breaks_the_connection<T: Testbed>(bed: &T) {
     let rmr = window(&right);
     let piece = right.memory.piece(0, 64);
     granted(right.ia.rmr_bind(rmr, &piece, WRITE, right.ep, 1, DEFAULT));
-    // The device loses the region before it gets to the bind.
+    // The device loses the window before it carries out the bind.
     granted(right.ia.rmr_free(rmr));
     let completion = net.bound(&right);
     assert_eq!(
@@ -479,7 +492,9 @@ pub fn late_bind_failure_breaks_the_connection<T: Testbed>(bed: &T) {
     granted(right.ia.lmr_free(right.memory.lmr));
 }
 
-/// Legal in CONNECTED; in DISCONNECTED accepted and flushed at once, without a usable context; refused in UNCONNECTED.
+/// A bind is allowed in CONNECTED, flushed in DISCONNECTED, refused in UNCONNECTED.
+///
+/// The context of a flushed bind opens nothing.
 ///
 /// Spec: RMB-31, RMB-32, RMB-37, RMB-44, RMB-42, DTO-10
 pub fn bind_follows_the_endpoint_state<T: Testbed>(bed: &T) {
@@ -505,7 +520,7 @@ pub fn bind_follows_the_endpoint_state<T: Testbed>(bed: &T) {
         (rmr, 2, DtoStatus::Flushed)
     );
     net.quiet(&right);
-    // The region is not held by a bind that never happened, and the context opens nothing.
+    // The flushed bind does not hold the region, and its context opens nothing.
     granted(right.ia.ep_reset(right.ep));
     granted(left.ia.ep_reset(left.ep));
     net.connect(&left, &right);
@@ -514,7 +529,7 @@ pub fn bind_follows_the_endpoint_state<T: Testbed>(bed: &T) {
     granted(right.ia.lmr_free(memory.lmr));
 }
 
-/// Binds take request slots like any other request.
+/// Binds take slots of the request queue like other requests.
 ///
 /// Spec: RMB-34, DTO-01
 pub fn binds_share_the_request_queue<T: Testbed>(bed: &T) {
@@ -538,7 +553,7 @@ pub fn binds_share_the_request_queue<T: Testbed>(bed: &T) {
             .rmr_bind(rmr, &spare.piece(0, 64), WRITE, right.ep, 9, DEFAULT),
         Error::insufficient_resources(Subtype::ResourceTep),
     );
-    // The refused bind holds nothing.
+    // The refused bind does not hold the region.
     granted(right.ia.lmr_free(spare.lmr));
     for cookie in 0..3 {
         assert_eq!(net.bound(&right).cookie, cookie);
@@ -546,7 +561,7 @@ pub fn binds_share_the_request_queue<T: Testbed>(bed: &T) {
     assert_eq!(net.request_room(&right), 3);
 }
 
-/// The post does not wait for anything.
+/// A bind returns before it is carried out; no time passes during the call.
 ///
 /// Spec: RMB-12, GEN-13
 pub fn bind_post_does_not_wait<T: Testbed>(bed: &T) {
@@ -566,7 +581,7 @@ pub fn bind_post_does_not_wait<T: Testbed>(bed: &T) {
     assert!(right.status().request_idle);
 }
 
-/// The operation name of a bind's neighbours is not lost in between: kinds of completions do not mix.
+/// Binds and transfers in one queue report their own kind and operation.
 ///
 /// Spec: DTO-03, RMB-13
 pub fn binds_and_transfers_report_their_own_kind<T: Testbed>(bed: &T) {

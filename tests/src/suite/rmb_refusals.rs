@@ -1,4 +1,4 @@
-//! What `dat_rmr_bind` refuses.
+//! Refusals of `dat_rmr_bind`.
 
 use dat_core::flags::{
     CompletionFlags, DtoStatus, EvdFlags, IaFields, MemoryPrivileges, ProviderFields,
@@ -10,7 +10,9 @@ use dat_core::{Error, ErrorKind, Subtype};
 use super::rmb::{DEFAULT, READ, WRITE, bind, read_through, through, window, write_through};
 use crate::fixture::{Memory, Net, PartyOptions, Testbed, WindowlessTestbed, granted, refused};
 
-/// BARRIER_FENCE and SOLICITED_WAIT are taken; all bits without a meaning are refused as argument 6.
+/// BARRIER_FENCE and SOLICITED_WAIT are accepted; undefined bits are refused as argument 6.
+///
+/// UNSIGNALLED is refused like them unless the endpoint is configured for it.
 ///
 /// Spec: RMB-07..09, RMB-43, DTO-04, DTO-05
 pub fn bind_flags_are_checked_bit_by_bit<T: Testbed>(bed: &T) {
@@ -33,7 +35,7 @@ pub fn bind_flags_are_checked_bit_by_bit<T: Testbed>(bed: &T) {
     }
 }
 
-/// Remote rights need the matching local rights of the region, and no remote rights of it.
+/// Remote rights need the matching local rights of the region, not its remote rights.
 ///
 /// Spec: RMB-25, RMB-26, RMB-39, RMB-45
 pub fn bind_needs_matching_local_rights<T: Testbed>(bed: &T) {
@@ -76,7 +78,7 @@ pub fn bind_needs_matching_local_rights<T: Testbed>(bed: &T) {
     }
 }
 
-/// The range must lie in its region, whatever the arithmetic.
+/// The range must lie in its region, also if the arithmetic overflows.
 ///
 /// Spec: RMB-02, RMB-35
 pub fn bind_range_stays_inside_its_region<T: Testbed>(bed: &T) {
@@ -104,7 +106,7 @@ pub fn bind_range_stays_inside_its_region<T: Testbed>(bed: &T) {
     }
 }
 
-/// Null, stale, foreign and wrong-kind handles give INVALID_HANDLE with the kind of the bad one.
+/// Null, stale, foreign and wrong-kind handles are refused as INVALID_HANDLE of their kind.
 ///
 /// Spec: RMB-36, GEN-03, GEN-11, EVC-05
 pub fn bind_refuses_bad_handles<T: Testbed>(bed: &T) {
@@ -132,7 +134,7 @@ pub fn bind_refuses_bad_handles<T: Testbed>(bed: &T) {
             right.ia.rmr_bind(rmr, &piece, WRITE, bad, 1, DEFAULT)
         });
     }
-    // An endpoint whose request dispatcher takes transfers only.
+    // An endpoint whose request dispatcher takes only transfers.
     let ia = &right.ia;
     let evd = granted(ia.evd_create(4, None, EvdFlags::DTO));
     let attributes = PartyOptions::default().attributes;
@@ -144,7 +146,9 @@ pub fn bind_refuses_bad_handles<T: Testbed>(bed: &T) {
     });
 }
 
-/// Region, window and endpoint must be of one zone; an unknown region is a PRIVILEGES_VIOLATION.
+/// Region, window and endpoint must be in one zone.
+///
+/// An unknown region is a PRIVILEGES_VIOLATION.
 ///
 /// Spec: RMB-39..41
 pub fn bind_needs_one_zone<T: Testbed>(bed: &T) {
@@ -176,7 +180,7 @@ pub fn bind_needs_one_zone<T: Testbed>(bed: &T) {
     net.alive(&left, &right);
 }
 
-/// Privilege bits outside ALL are refused as argument 3; ALL itself, and NONE, are fine.
+/// Privilege bits outside ALL are refused as argument 3; ALL and NONE are accepted.
 ///
 /// Spec: RMB-03, RMB-43
 pub fn bind_privileges_are_checked_bit_by_bit<T: Testbed>(bed: &T) {
@@ -203,7 +207,7 @@ pub fn bind_privileges_are_checked_bit_by_bit<T: Testbed>(bed: &T) {
     assert_eq!(write_through(&net, &left, &remote), DtoStatus::Success);
 }
 
-/// Where there are no memory windows, the model is not supported.
+/// A device without memory windows reports MODEL_NOT_SUPPORTED.
 ///
 /// Spec: RMB-38
 pub fn bind_needs_windows<T: WindowlessTestbed>(bed: &T) {
@@ -213,11 +217,13 @@ pub fn bind_needs_windows<T: WindowlessTestbed>(bed: &T) {
     let attributes = granted(ia.ia_query(IaFields::all(), ProviderFields::empty())).ia;
     assert_eq!(attributes.max_rmrs, 0);
     refused(ia.rmr_create(zone), Error::model_not_supported());
-    // The refused region holds no zone.
+    // The refused region does not hold the zone.
     granted(ia.pz_free(zone));
 }
 
-/// A bind with several faults is refused for the first of them: flags, privilege bits, zone, privilege, bounds.
+/// A bind with several faults is refused for the first in checking order.
+///
+/// The order is: flags, privilege bits, zone, privilege, bounds.
 ///
 /// Spec: DTO-07, RMB-25, RMB-26, RMB-35, RMB-41, RMB-43
 pub fn bind_checks_come_in_the_specified_order<T: Testbed>(bed: &T) {

@@ -1,4 +1,4 @@
-//! The life of remote memory regions: made, bound, bound again, unbound, freed.
+//! Remote memory regions from creation over bind, rebind and unbind to free.
 
 use dat_core::flags::{CompletionFlags, DtoStatus, MemoryPrivileges, RmrFields};
 use dat_core::id::RmrId;
@@ -10,7 +10,7 @@ use crate::fixture::{Net, Party, PartyOptions, Testbed, equal, granted, refused}
 
 const DEFAULT: CompletionFlags = CompletionFlags::empty();
 
-/// A remote memory region is made unbound in a zone, which it holds; what a query tells of it follows its binds.
+/// A new remote memory region is unbound and holds its zone; a query follows its binds.
 ///
 /// Spec: RMC-01, RMQ-01, PZF-01, GEN-08
 pub fn rmr_query_follows_the_binding<T: Testbed>(bed: &T) {
@@ -58,7 +58,9 @@ pub fn rmr_query_follows_the_binding<T: Testbed>(bed: &T) {
     refused(right.ia.rmr_free(rmr), dead);
 }
 
-/// A bound region may be freed: it unbinds first, lets go of its memory, and its context opens nothing.
+/// A bound region can be freed: it unbinds and releases its memory.
+///
+/// Its context opens nothing afterwards.
 ///
 /// Spec: RMF-01, RMF-02
 pub fn rmr_free_unbinds<T: Testbed>(bed: &T) {
@@ -87,7 +89,7 @@ pub fn rmr_free_unbinds<T: Testbed>(bed: &T) {
     }
 }
 
-/// A flushed rebind leaves the binding as it was before: the region stays held by the old binding alone.
+/// A flushed rebind keeps the old binding; only that holds its region.
 ///
 /// Spec: RMB-42
 pub fn flushed_rebind_keeps_the_old_binding<T: Testbed>(bed: &T) {
@@ -118,7 +120,7 @@ pub fn flushed_rebind_keeps_the_old_binding<T: Testbed>(bed: &T) {
     granted(right.ia.lmr_free(old.lmr));
 }
 
-/// Once a rebind has completed, the old context opens nothing any more.
+/// The old context opens nothing once a rebind has completed.
 ///
 /// Spec: RMB-10, RMB-11, RMB-21, RMB-42
 pub fn rebind_kills_the_old_context<T: Testbed>(bed: &T) {
@@ -140,7 +142,9 @@ pub fn rebind_kills_the_old_context<T: Testbed>(bed: &T) {
     net.broken(&left, &right);
 }
 
-/// One window bound through two endpoints stays what the later bind made of it, whichever dispatcher is polled first.
+/// A window bound through two endpoints keeps the later bind.
+///
+/// The order in which the dispatchers are polled does not matter.
 ///
 /// Spec: RMB-42, RMQ-01, LMF-01
 pub fn binds_polled_in_any_order_leave_the_last<T: Testbed>(bed: &T) {
@@ -179,7 +183,7 @@ pub fn binds_polled_in_any_order_leave_the_last<T: Testbed>(bed: &T) {
             let remote = through(context, &piece);
             let status = write_through(&net, &other_left, &remote);
             assert_eq!(status, DtoStatus::Success);
-            // A bind after both replaces the binding as ever.
+            // A bind after both replaces the binding.
             let last = right.memory.piece(0, 64);
             granted(ia.rmr_bind(rmr, &last, WRITE, right.ep, 3, suppress));
             net.settle();
@@ -190,8 +194,10 @@ pub fn binds_polled_in_any_order_leave_the_last<T: Testbed>(bed: &T) {
     }
 }
 
-/// A bind is refused while one of its window waits on another endpoint: the device might carry out that one last, and open the
-/// window to a region that the core takes for free.
+/// A bind is refused while another endpoint has a pending bind of the window.
+///
+/// The device might carry out the pending one last and open the window to a region that the core
+/// considers free.
 ///
 /// Spec: RMB-34, RMB-42, RMQ-01, LMF-01
 pub fn binds_under_way_are_of_one_endpoint<T: Testbed>(bed: &T) {
@@ -237,7 +243,9 @@ pub fn binds_under_way_are_of_one_endpoint<T: Testbed>(bed: &T) {
     }
 }
 
-/// Length 0 unbinds: the old context is dead, the region it was bound to may go, and nothing of the triplet is checked.
+/// A bind of length 0 unbinds without a check of its triplet.
+///
+/// The old context opens nothing, and the region can be freed.
 ///
 /// Spec: RMB-27, RMB-28, DTO-06
 pub fn empty_bind_unbinds<T: Testbed>(bed: &T) {
@@ -255,7 +263,7 @@ pub fn empty_bind_unbinds<T: Testbed>(bed: &T) {
         length: 0,
     };
     bind(&net, &right, rmr, &nothing, READ | WRITE);
-    // While the region is still registered: without it, no context would reach its bytes.
+    // The region is still registered here: without it, no context would reach its bytes.
     let before = memory.content();
     let status = write_through(&net, &left, &through(context, &piece));
     assert_eq!(status, DtoStatus::RemoteAccess);

@@ -1,4 +1,4 @@
-//! Barriers and modes.
+//! Barriers and barrier modes.
 
 use crate::fixture::RsmTestbed;
 use dat_rsm::{BarrierId, BarrierMode, BarrierScope, ImportId, RsmError, VectorFlags};
@@ -113,7 +113,7 @@ pub fn in_explicit_mode_the_close_says_that_all_is_done<T: RsmTestbed>(bed: &T) 
     }
     assert_eq!(engine.close_barrier(barrier, wait), Ok(()));
     assert!(load(memory) == load(source));
-    // Reads are covered as well, and come out of what was written.
+    // Reads are covered as well, and return the written bytes.
     let (target, bytes) = nodes.local(0, 4 * PAGE, 4);
     engine.open_barrier(barrier).expect("open");
     let mut entries = [dat_rsm::GetEntry {
@@ -138,7 +138,7 @@ pub fn in_explicit_mode_bad_entries_are_still_refused_at_once<T: RsmTestbed>(bed
     engine
         .set_mode(import, BarrierMode::Explicit)
         .expect("a mode");
-    // Without an open barrier it is legal all the same.
+    // Vectors in explicit mode are legal without an open barrier, too.
     for place in 0..4 {
         let mut entries = [
             put_handle(local, 0, 0, 16),

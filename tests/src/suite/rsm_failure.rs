@@ -1,4 +1,4 @@
-//! Transfers that fail, and connections that come back behind the same handle.
+//! Transfers that fail, and connections that are restored under the same handle.
 
 use core::cell::Cell;
 
@@ -15,7 +15,7 @@ const COUNT: usize = 5;
 /// More operations than a test starts before its last entry.
 const OPERATIONS: u32 = 24;
 
-/// Each operation of the importer's device fails once, in a run of its own.
+/// Calls `run` once for each operation of the importer's device, which then fails.
 fn each_failure<T: FaultyRsmTestbed>(bed: &T, mut run: impl FnMut(&Nodes<'_, T>)) {
     for nth in 0..OPERATIONS {
         let nodes = Nodes::two(bed);
@@ -67,7 +67,7 @@ pub fn a_failed_entry_ends_the_vector_and_the_connection_comes_back<T: FaultyRsm
                 }
                 assert_eq!(signals(), 0);
                 assert_eq!(engine.import_state(import), Ok(ImportState::Connected));
-                // The tail alone does the rest, on the same handle.
+                // The remaining entries complete on the same handle.
                 engine
                     .putv(import, &all[done..], NONE, wait)
                     .expect("recovered");
@@ -142,14 +142,14 @@ pub fn in_explicit_mode_the_close_tells_of_failures<T: FaultyRsmTestbed>(bed: &T
             .map(|at| put_handle(local, at * 100, at * 100, 100))
             .collect();
         engine.open_barrier(barrier).expect("open");
-        // The call knows nothing of it.
+        // The call does not report the failure.
         engine.putv(import, &all, NONE, wait).expect("begun");
         match engine.close_barrier(barrier, wait) {
             Ok(()) => fine += 1,
             Err(error) => {
                 assert_eq!(error, RsmError::BarrierFailure);
                 failed += 1;
-                // Everything since the open is done again.
+                // Repeats everything since the open.
                 assert_eq!(
                     engine.close_barrier(barrier, wait),
                     Err(RsmError::BarrierNotOpened)
@@ -248,8 +248,9 @@ pub fn the_death_of_the_exporter_aborts_whenever_it_comes<T: FaultyRsmTestbed>(b
     assert!(aborted > 0);
 }
 
-/// A host that dies without a word is noticed by whoever probes it, though nothing is on the way; a node that lives answers probes
-/// though its process does nothing.
+/// Probes detect a host that dies silently, also on an idle connection.
+///
+/// A live node answers probes although its process does nothing.
 ///
 /// Spec: RSMST-01, RSMST-03
 pub fn who_has_nothing_to_say_hears_of_a_death_by_probes<T: FaultyRsmTestbed>(bed: &T) {
@@ -306,7 +307,7 @@ pub fn an_exporter_that_begins_again_is_another_one<T: RsmTestbed>(bed: &T) {
                 begun.expect("begun");
             }
             nodes.restart(1);
-            // The same id, the same length, the same place: and yet another segment.
+            // A new segment with the same id, length and qualifier.
             let (_, memory) = nodes.export(1, 1, SEGMENT);
             nodes.export(1, 1, SEGMENT + 1);
             if at_rest {
@@ -341,7 +342,7 @@ pub fn an_exporter_that_begins_again_is_another_one<T: RsmTestbed>(bed: &T) {
             for old in [import, idle] {
                 assert_eq!(engine.import_disconnect(old, &mut nodes.wait(0)), Ok(()));
             }
-            // The importer begins again as well: its former life is forgotten.
+            // The importer restarts as well: its former incarnation is forgotten.
             nodes.restart(0);
             let again = nodes.import(0, 1, SEGMENT);
             nodes
@@ -433,12 +434,12 @@ pub fn an_interrupted_vector_leaves_nothing_on_the_way<T: RsmTestbed>(bed: &T) {
         assert!(now[..done * 100] == pattern(2, 900)[..done * 100]);
         nodes.settle();
         assert!(target == now, "nothing came late");
-        // The connection lives.
+        // The connection is still usable.
         engine
             .putv(import, &[put(&[1], 0)], NONE, &mut nodes.wait(0))
             .expect("on again");
     }
-    // What moves by itself may be through before it is interrupted.
+    // On a device in real time the vector may end before it is interrupted.
     assert!(interrupted > 0 || !bed.stands_still());
 }
 
@@ -470,8 +471,9 @@ pub fn in_explicit_mode_a_failure_does_not_hold_up_immediate_entries<T: FaultyRs
     assert!(failed > 0);
 }
 
-/// What was written from immediate entries is known to be visible by the same flush as everything else: that one more
-/// operation may fail, whatever the source was.
+/// A close flushes writes from immediate entries and from handles alike.
+///
+/// The flush is one more operation that can fail.
 ///
 /// Spec: RSMPV-12, RSMPV-21, RSMPV-40, RSMBR-05
 pub fn a_close_flushes_writes_of_every_kind<T: FaultyRsmTestbed>(bed: &T) {

@@ -1,4 +1,4 @@
-//! Peers that lie, guess and do not listen: an adapter of node 1 speaks the control protocol by hand.
+//! Hostile peers: an adapter of node 1 speaks the control protocol by hand.
 
 use dat_core::event::{ConnectionEventKind, Event};
 use dat_core::flags::{DtoStatus, MemoryPrivileges};
@@ -36,7 +36,7 @@ fn honest<T: RsmTestbed>(nodes: &Nodes<'_, T>) -> Honest {
 }
 
 impl Honest {
-    /// Everything works, and nothing came from elsewhere.
+    /// Expects that both imports work and that no other signal came.
     fn check<T: RsmTestbed>(&self, nodes: &Nodes<'_, T>) {
         let pairs = [
             (0, self.import, self.memory),
@@ -82,7 +82,7 @@ pub fn greetings_that_lie_are_rejected<T: RsmTestbed>(bed: &T) {
     let silent = Greeting { credits: 0, ..fine }.encode();
     let whole = fine.encode();
     let mut lies = vec![&[][..], b"hello", &whole[..20], &version, &unknown, &silent];
-    // Nodes on one device have one address: there is nothing to tell them by.
+    // Nodes on one device share an address, so that it does not tell them apart.
     if nodes.places[0].address != nodes.places[1].address {
         lies.push(&another);
     }
@@ -114,7 +114,8 @@ pub fn messages_for_others_are_not_listened_to<T: RsmTestbed>(bed: &T) {
     else {
         panic!("no answer");
     };
-    // The exporter's words for other connections are near its own; the importer's are known here.
+    // The exporter's ids of other connections are near the intruder's; the importers' are known
+    // here.
     let victim = honest.back.handle().to_raw();
     let near: Vec<u64> = (1..20)
         .flat_map(|step| [importer.wrapping_sub(step), importer.wrapping_add(step)])
@@ -166,7 +167,7 @@ pub fn messages_for_others_are_not_listened_to<T: RsmTestbed>(bed: &T) {
         });
     }
     honest.check(&nodes);
-    // Its own connection it may use, and end, once.
+    // It may use its own connection, and end it once.
     intruder.say(Body::Signal {
         importer,
         no_accumulate: false,
@@ -223,7 +224,7 @@ pub fn a_connection_that_was_never_granted_is_not_resumed<T: RsmTestbed>(bed: &T
 pub fn a_key_gives_what_was_granted_and_only_as_long<T: RsmTestbed>(bed: &T) {
     let write = MemoryPrivileges::REMOTE_WRITE;
     for (permission, allowed) in [(0o400, MemoryPrivileges::REMOTE_READ), (0o200, write)] {
-        // Each misuse ends the connection, so each has one of its own.
+        // Each misuse ends the connection, so that each case has its own.
         for (offset, length, forbidden) in [
             (0, 8, true),
             (PAGE as u64 - 4, 8, false),
@@ -264,7 +265,7 @@ pub fn a_key_gives_what_was_granted_and_only_as_long<T: RsmTestbed>(bed: &T) {
             honest.check(&nodes);
         }
     }
-    // Whoever does not acknowledge keeps nothing either.
+    // A peer that does not acknowledge loses the key as well.
     for publish_again in [false, true] {
         let nodes = Nodes::two(bed);
         let honest = honest(&nodes);
@@ -296,7 +297,7 @@ pub fn a_key_gives_what_was_granted_and_only_as_long<T: RsmTestbed>(bed: &T) {
     }
 }
 
-/// A key, and the word for a connection, of the exporter's former life are worth nothing in its next one.
+/// A key and a connection id of an earlier incarnation of the exporter are invalid.
 ///
 /// Spec: RSMST-03, RSMGEN-04
 pub fn keys_of_an_earlier_life_give_nothing<T: RsmTestbed>(bed: &T) {
@@ -333,7 +334,7 @@ pub fn keys_of_an_earlier_life_give_nothing<T: RsmTestbed>(bed: &T) {
             panic!("granted");
         };
         assert_eq!(error, RsmError::SegmentNotPublished);
-        // Somebody else has the new keys.
+        // Another importer has the new keys.
         nodes.import(0, 1, SEGMENT);
         let range = RmrTriplet {
             context: key,
@@ -389,7 +390,9 @@ pub fn noise_ends_the_connection_that_it_came_by<T: RsmTestbed>(bed: &T) {
     }
 }
 
-/// Of a message that is shorter than all are, the rest is not what came to the same place before: once it was, and the former message was heard again.
+/// A short message is not completed with an earlier one in the same buffer.
+///
+/// This is a regression test: the earlier message was processed again once.
 ///
 /// Spec: RSMGEN-05
 pub fn what_is_left_of_a_message_is_not_heard_again<T: RsmTestbed>(bed: &T) {
@@ -402,7 +405,7 @@ pub fn what_is_left_of_a_message_is_not_heard_again<T: RsmTestbed>(bed: &T) {
     for length in [1, 8, MESSAGE_SIZE - 1] {
         let intruder = Intruder::greeted(&nodes);
         let importer = intruder.asks(5).expect("granted");
-        // Each place has had a signal.
+        // Each buffer has received a signal.
         for _ in 0..40 {
             intruder.say(signal(importer));
             assert_eq!(nodes.engine(1).signal_take(honest.export), Ok(true));
@@ -425,7 +428,7 @@ pub fn what_is_left_of_a_message_is_not_heard_again<T: RsmTestbed>(bed: &T) {
     }
 }
 
-/// Whoever asks and does not listen is not answered without end.
+/// A peer that sends requests and takes no answers is disconnected.
 ///
 /// Spec: RSMST-05
 pub fn who_does_not_listen_is_cut_off<T: RsmTestbed>(bed: &T) {
@@ -464,7 +467,7 @@ pub fn who_does_not_listen_is_cut_off<T: RsmTestbed>(bed: &T) {
     honest.check(&nodes);
 }
 
-/// Three nodes whose tables have so many places for importers and links.
+/// Makes three nodes with this number of importer and link slots.
 fn small<T: RsmTestbed>(bed: &T, importers: usize, links: usize) -> Nodes<'_, T> {
     Nodes::with(bed, 3, |mut options| {
         options.limits.importers = importers;
@@ -485,7 +488,7 @@ pub fn one_node_has_its_share_of_importers<T: RsmTestbed>(bed: &T) {
     for import in 3..20 {
         assert_eq!(intruder.asks(import), Err(full));
     }
-    // Others of the same node are told the same, those of another node are not concerned.
+    // Other processes of the same node are refused, too; those of another node are not affected.
     assert_eq!(nodes.import_as(0, 1, SEGMENT, Permission::all()), Err(full));
     let others: Vec<ImportId> = (0..3).map(|_| nodes.import(2, 1, SEGMENT)).collect();
     assert_eq!(nodes.import_as(2, 1, SEGMENT, Permission::all()), Err(full));
@@ -501,12 +504,12 @@ pub fn one_node_has_its_share_of_importers<T: RsmTestbed>(bed: &T) {
             .import_disconnect(import, &mut nodes.wait(2));
         assert_eq!(ended, Ok(()));
     }
-    // What is given back may be had again.
+    // A released slot can be used again.
     let importer = granted[1];
     intruder.say(Body::Disconnect { importer });
     nodes.import(0, 1, SEGMENT);
     assert_eq!(intruder.asks(20), Err(full));
-    // What was lost with a connection keeps its place for who comes back, and for nobody else.
+    // Slots of a lost connection stay reserved for the peer that comes back.
     drop(intruder);
     nodes.settle();
     let intruder = Intruder::greeted(&nodes);
@@ -518,7 +521,7 @@ pub fn one_node_has_its_share_of_importers<T: RsmTestbed>(bed: &T) {
 
 /// Spec: RSMST-05
 pub fn one_node_has_its_share_of_links<T: RsmTestbed>(bed: &T) {
-    // Three for this side to ask for, and two for each.
+    // Three for this side's own links, and two for each node.
     let nodes = small(bed, 90, 9);
     let (_, memory) = nodes.export(1, 1, SEGMENT);
     let life = |incarnation| {
@@ -544,7 +547,7 @@ pub fn one_node_has_its_share_of_links<T: RsmTestbed>(bed: &T) {
     }
     assert_eq!(nodes.import_as(0, 1, SEGMENT, Permission::all()), Err(full));
     let import = nodes.import(2, 1, SEGMENT);
-    // Nor are the places of this side gone.
+    // The slots of this side are still free.
     nodes.export(2, 1, SEGMENT);
     nodes.export(0, 1, SEGMENT);
     nodes.import(1, 2, SEGMENT);
@@ -554,7 +557,9 @@ pub fn one_node_has_its_share_of_links<T: RsmTestbed>(bed: &T) {
         .putv(import, &[put(&[9], 0)], NONE, &mut nodes.wait(2))
         .expect("a vector");
     assert_eq!(load(memory)[0], 9);
-    // A process has one link: a second one of the same life is in the place of the first, which broke unnoticed.
+    // A process has one link: a second one of the same incarnation replaces the first.
+    //
+    // The first one broke unnoticed.
     let again = Intruder::new(&nodes);
     assert_eq!(again.connect(&life(LIFE)), established);
     let over = [
@@ -564,13 +569,13 @@ pub fn one_node_has_its_share_of_links<T: RsmTestbed>(bed: &T) {
     assert!(over.contains(&first.connection()));
     nodes.settle();
     assert!(again.asks(1).is_ok());
-    // What is given back may be had again.
+    // A released slot can be used again.
     drop((again, first, second));
     nodes.settle();
     nodes.import(0, 1, SEGMENT);
 }
 
-/// Messages that a node asks for and does not take leave room for those of others.
+/// Messages to a node that takes none leave room for messages to others.
 ///
 /// Spec: RSMST-05
 pub fn messages_for_who_is_deaf_leave_room<T: RsmTestbed>(bed: &T) {
@@ -613,7 +618,7 @@ pub fn messages_for_who_is_deaf_leave_room<T: RsmTestbed>(bed: &T) {
         let heard = importer.signal_wait(import, None, &mut nodes.wait(2));
         assert_eq!(heard, Ok(()));
         if round == 1 && nodes.bed.stands_still() {
-            // Nobody waited for them to be given up.
+            // The vector and the signal did not wait until the deaf links were given up.
             for intruder in &deaf {
                 intruder.ia.progress(nodes.bed.now());
                 assert!(intruder.ia.evd_dequeue(intruder.connections).is_err());

@@ -1,4 +1,6 @@
-//! Exporters that do not keep what they promise: transfers, flushes and signals that fail at a chosen place on any device.
+//! Exporters that break their promises.
+//!
+//! Transfers, flushes and signals fail at a chosen place on any device.
 
 use dat_core::time::Instant;
 use dat_rsm::{
@@ -12,12 +14,12 @@ use crate::fixture::nodes::{Nodes, PAGE, handle, left, load, pattern, put, put_h
 
 const NONE: VectorFlags = VectorFlags::empty();
 const SIGNAL: VectorFlags = VectorFlags::IMPLICIT_SIGPOST;
-/// An exporter that keeps what it promises.
+/// An exporter without faults.
 const SOUND: Faults = Faults {
     no_flush: false,
     deaf: false,
 };
-/// An exporter that takes no message but the first of a connection.
+/// An exporter that takes only the first message of a connection.
 const DEAF: Faults = Faults {
     deaf: true,
     ..SOUND
@@ -26,10 +28,10 @@ const DEAF: Faults = Faults {
 const COUNT: usize = 6;
 /// Bytes of an entry.
 const SIZE: usize = 50;
-/// An offset inside the segment that the device of the exporter refuses.
+/// An offset inside the segment that the exporter's device refuses.
 const REFUSED: u64 = PAGE as u64 + 8;
 
-/// Whatever entry it is that the device refuses: the ones before it are done, the others are left.
+/// A refused entry ends the vector: earlier entries are done, later ones are not.
 ///
 /// Spec: RSMPV-31, RSMPV-32, RSMPV-50, RSMPV-51, RSMPV-52, RSMPV-54, RSMPV-55, RSMPV-56, RSMPV-60, RSMPV-E07
 pub fn a_transfer_that_the_device_refuses_ends_the_vector_at_its_entry<T: RsmTestbed>(bed: &T) {
@@ -56,7 +58,7 @@ pub fn a_transfer_that_the_device_refuses_ends_the_vector_at_its_entry<T: RsmTes
         assert_eq!(failure.status(bad), EntryStatus::Failed(refused));
         let there = |at: usize| impostor.memory.load(at * 100, SIZE) == bytes[at * SIZE..][..SIZE];
         assert!((0..bad).all(there), "{bad}");
-        // The tail, mended, does the rest on the same handle.
+        // The corrected rest completes on the same handle.
         entries[bad].remote_offset = bad as u64 * 100;
         let rest = engine.putv(import, &entries[bad..], NONE, wait);
         rest.expect("recovered");
@@ -85,7 +87,9 @@ pub fn a_transfer_that_the_device_refuses_ends_the_vector_at_its_entry<T: RsmTes
     assert_eq!(engine.import_state(import), Ok(ImportState::Connected));
 }
 
-/// In implicit mode the call tells of it, in explicit mode the close: then all of the span is done again, on the same handle.
+/// The call reports a failed transfer in implicit mode, the close in explicit mode.
+///
+/// The close reports it in implicit mode, too. The whole span is repeated then, on the same handle.
 ///
 /// Spec: RSMPV-20, RSMPV-22, RSMPV-40, RSMPV-42, RSMPV-53, RSMPV-54, RSMBR-05, RSMBR-06
 pub fn the_mode_decides_who_tells_of_a_failed_transfer<T: RsmTestbed>(bed: &T) {
@@ -128,7 +132,10 @@ pub fn the_mode_decides_who_tells_of_a_failed_transfer<T: RsmTestbed>(bed: &T) {
     }
 }
 
-/// Also where all entries after it succeed, on a new connection, before the signal would be sent.
+/// A vector with a failed entry sends no signal, in both modes.
+///
+/// This holds also if all later entries succeed on a new connection before the signal would be
+/// sent.
 ///
 /// Spec: RSMPV-70, RSMPV-71, RSMPV-72
 pub fn nobody_is_told_of_a_vector_with_a_failed_entry<T: RsmTestbed>(bed: &T) {
@@ -155,7 +162,7 @@ pub fn nobody_is_told_of_a_vector_with_a_failed_entry<T: RsmTestbed>(bed: &T) {
                 engine.close_barrier(barrier, wait),
                 Err(RsmError::BarrierFailure)
             );
-            // A signal of its own is the only one that is heard.
+            // Only an explicitly posted signal arrives.
             let posted = engine.signal_post(import, SignalFlags::empty(), wait);
             assert_eq!(posted, Ok(()));
             nodes.until("the signal", || {
@@ -196,7 +203,9 @@ pub fn a_connection_that_breaks_in_a_span_fails_its_close<T: RsmTestbed>(bed: &T
     }
 }
 
-/// All bytes arrive and are acknowledged, but flushes fail: the vector fails as a whole, interrupted or not.
+/// A vector fails as a whole if all bytes are acknowledged but its flush fails.
+///
+/// It does so also if it is interrupted.
 ///
 /// Spec: RSMPV-21, RSMPV-52, RSMPV-54, RSMPV-83, RSMPV-E11
 pub fn writes_count_once_they_are_known_to_be_visible<T: RsmTestbed>(bed: &T) {
@@ -225,7 +234,7 @@ pub fn writes_count_once_they_are_known_to_be_visible<T: RsmTestbed>(bed: &T) {
             error => assert_eq!(error, RsmError::PermissionDenied),
         }
     }
-    // What moves by itself may be through before it is interrupted.
+    // On a device in real time the vector may end before it is interrupted.
     let by_steps = bed.stands_still();
     assert!(
         interrupted > 0 && arrived > 0 || !by_steps,
@@ -233,8 +242,9 @@ pub fn writes_count_once_they_are_known_to_be_visible<T: RsmTestbed>(bed: &T) {
     );
 }
 
-/// The device of the exporter takes no message: bytes move, and the connection comes back. Where the exporter goes for good,
-/// there is no way to its node.
+/// A signal that the exporter does not take fails after the data has moved.
+///
+/// The connection is restored. Once the exporter is gone for good, its node is unreachable.
 ///
 /// Spec: RSMPV-74, RSMPV-E09, RSMPV-E12, RSMSG-05
 pub fn a_signal_that_cannot_be_delivered_leaves_nothing_to_do<T: RsmTestbed>(bed: &T) {
@@ -286,12 +296,12 @@ pub fn a_signal_that_cannot_be_delivered_leaves_nothing_to_do<T: RsmTestbed>(bed
     assert_eq!(again, Err(unreachable));
 }
 
-/// The state of the path to the exporter.
+/// Returns the state of the path to the exporter.
 fn path(topology: &Topology) -> ConnectionState {
     topology.controllers[0].remotes[1].state
 }
 
-/// Posts a signal that stays on the way: the exporter takes no message on this connection.
+/// Posts a signal that stays in flight: the exporter takes no message on this connection.
 fn post_stuck<T: RsmTestbed>(
     nodes: &Nodes<'_, T>,
     impostor: &Impostor<'_, '_, T>,
@@ -303,16 +313,16 @@ fn post_stuck<T: RsmTestbed>(
     assert_eq!(posted, Err(RsmError::Interrupted));
 }
 
-/// A path that broke while requests were on the way, which stay there for a while.
+/// A path that broke while requests were in flight, which stay there for a while.
 struct Broken {
-    /// What was when it broke.
+    /// The topology when the path broke.
     topology: Topology,
-    /// Until when the requests stay.
+    /// Time until which the requests stay in flight.
     until: Instant,
 }
 
 impl Broken {
-    /// Breaks the path of a deaf exporter.
+    /// Breaks the path to a deaf exporter.
     fn now<T: RsmTestbed>(nodes: &Nodes<'_, T>, impostor: &Impostor<'_, '_, T>) -> Self {
         let patience = if nodes.bed.stands_still() {
             200
@@ -328,7 +338,9 @@ impl Broken {
         Self { topology, until }
     }
 
-    /// Looks until there is an outcome, which comes after the requests. `look` hears whether they are still on the way.
+    /// Steps until `look` returns an outcome, which must come after the requests.
+    ///
+    /// `look` gets true while they are still in flight.
     fn outlast<T: RsmTestbed, R>(
         &self,
         nodes: &Nodes<'_, T>,
@@ -349,8 +361,9 @@ impl Broken {
     }
 }
 
-/// A connection that is over still has a request on the way: what was written by the next one is not known to be visible
-/// before that request is back. A topology says what was when it was asked for.
+/// A flush waits for requests of an earlier connection that are still in flight.
+///
+/// Only then are writes of the next connection known to be visible. A topology is a snapshot.
 ///
 /// Spec: RSMPV-21, RSMPV-30, RSMTP-02, RSMTP-03
 pub fn a_flush_waits_for_a_connection_that_is_over<T: RsmTestbed>(bed: &T) {
@@ -376,15 +389,17 @@ pub fn a_flush_waits_for_a_connection_that_is_over<T: RsmTestbed>(bed: &T) {
     });
     assert_eq!(outcome, Ok(()));
     assert_eq!(impostor.memory.load(0, SIZE), load(source));
-    // What moves by itself may take longer to connect again.
+    // On a device in real time the new connection may take longer.
     assert!(looks > 0 || !bed.stands_still());
     let now = engine.topology().expect("a topology");
     assert_eq!(path(&now), ConnectionState::Active);
     assert_eq!(path(&broken.topology), ConnectionState::GoingDown);
 }
 
-/// A vector in explicit mode is begun on one connection and ends on the next one: nobody is told of it while the data of
-/// the first one is on the way.
+/// A vector's signal waits for its data on an earlier connection.
+///
+/// In explicit mode the vector begins on one connection and ends on the next one. The signal is not
+/// sent while data of the first one is in flight.
 ///
 /// Spec: RSMPV-70, RSMPV-72
 pub fn a_signal_waits_for_data_of_a_connection_that_is_over<T: RsmTestbed>(bed: &T) {
@@ -416,12 +431,12 @@ pub fn a_signal_waits_for_data_of_a_connection_that_is_over<T: RsmTestbed>(bed: 
             let begun = impostor.connections() == 2 && call.completed() == MANY;
             looks += usize::from(begun);
         }
-        // The one that was stuck, and the vector's.
+        // The signal that was stuck, and that of the vector.
         (heard == 2 && outcome.is_some()).then_some(())
     });
     assert_eq!(outcome, Some(Ok(())));
     let arrived = impostor.memory.load(0, MANY) == load(source);
     assert!(arrived, "it overtook the data");
-    // What moves by itself may take longer to connect again.
+    // On a device in real time the new connection may take longer.
     assert!(looks > 0 || !bed.stands_still());
 }

@@ -45,7 +45,7 @@ pub fn handles_of_any_address_and_length_may_overlap<T: RsmTestbed>(bed: &T) {
         let local = engine.create_local_memory(controller, region, LocalAccess::ReadWrite);
         let local = local.expect("local memory");
         let moved = length.min(100) as u64;
-        // Inside of exactly this length, at its very end.
+        // At the very end of exactly this length.
         let entry = put_handle(local, length as u64 - moved, 0, moved);
         engine.putv(import, &[entry], NONE, wait).expect("a vector");
         let end = start + length;
@@ -70,7 +70,7 @@ pub fn nothing_and_too_much_are_refused<T: RsmTestbed>(bed: &T) {
     let make =
         |controller, region| engine.create_local_memory(controller, region, LocalAccess::ReadWrite);
     assert_eq!(make(nodes.controller(0), empty()), Err(RsmError::BadLength));
-    // The controller comes first.
+    // The controller is checked first.
     let bad = [ControllerId::NULL, nodes.controller(1)];
     for controller in bad {
         assert_eq!(
@@ -113,7 +113,7 @@ pub fn a_freed_handle_is_no_handle<T: RsmTestbed>(bed: &T) {
     }
     assert_eq!(engine.free_local_memory(controller, local, wait), Ok(()));
     assert_eq!(engine.free_local_memory(controller, local, wait), bad);
-    // The place may be taken again; the old handle stays dead.
+    // The slot may be reused; the old handle stays invalid.
     let (fresh, _) = nodes.local(0, 64, 1);
     assert_ne!(fresh, local);
     assert_eq!(engine.free_local_memory(controller, local, wait), bad);
@@ -156,10 +156,10 @@ pub fn freeing_waits_for_the_vectors_that_use_the_handle<T: RsmTestbed>(bed: &T)
     engine
         .free_local_memory(nodes.controller(0), local, wait)
         .expect("freed after the vector");
-    // Nothing was cut off.
+    // The vector completed.
     assert_eq!(engine.close_barrier(barrier, wait), Ok(()));
     assert!(load(&memory[..1024]) == load(source));
-    // An interruption leaves the handle as it was.
+    // An interruption leaves the handle valid.
     let (local, _) = nodes.local(0, 1024, 2);
     engine
         .putv(import, &[put_handle(local, 0, 0, 1024)], NONE, wait)
@@ -167,7 +167,7 @@ pub fn freeing_waits_for_the_vectors_that_use_the_handle<T: RsmTestbed>(bed: &T)
     let mut impatient = nodes.interrupted_after(0, 0);
     let outcome = engine.free_local_memory(nodes.controller(0), local, &mut impatient);
     if outcome.is_ok() && !bed.stands_still() {
-        // The vector was over by then.
+        // The vector had ended by then.
         return;
     }
     assert_eq!(outcome, Err(RsmError::Interrupted));
@@ -245,14 +245,14 @@ pub fn freeing_waits_for_entries_that_are_not_begun<T: RsmTestbed>(bed: &T) {
         let controller = nodes.controller(0);
         let (first, _) = nodes.local(0, PAGE, 1);
         let (last, _) = nodes.local(0, PAGE, 1);
-        // More than are on the way at once; those of the second handle are begun last.
+        // More entries than can be in flight; those of the second handle start last.
         let entries: Vec<_> = (0..40)
             .map(|at| put_handle(if at < 36 { first } else { last }, at * 50, at * 50, 50))
             .collect();
         let mut wait = nodes.hooked(0, sleeps, || {
             let impatient = &mut nodes.interrupted_after(0, 3);
             let freed = engine.free_local_memory(controller, last, impatient);
-            // The vector cannot go on here, so that the wait can only be interrupted.
+            // The vector does not progress here, so that the wait can only be interrupted.
             assert_eq!(freed, Err(RsmError::Interrupted));
             interrupted += 1;
         });
@@ -268,7 +268,7 @@ pub fn freeing_waits_for_entries_that_are_not_begun<T: RsmTestbed>(bed: &T) {
             4,
         );
     }
-    // On a device the entries may be over before anybody sleeps.
+    // On a device in real time the entries may end before the first sleep.
     assert!(interrupted > 0 || !bed.stands_still());
 }
 

@@ -1,4 +1,4 @@
-//! Mappings, where the backend sees the memory of peers.
+//! Mappings, on a backend that gives access to peer memory.
 
 use dat_rsm::{GetEntry, ImportId, Permission, RsmError, Target, VectorFlags};
 
@@ -52,7 +52,7 @@ pub fn a_mapping_is_loaded_from_and_stored_to<T: RsmTestbed>(bed: &T) {
         engine.map_load(import, BYTES + 1, &mut []),
         Err(RsmError::BadOffset)
     );
-    // Single accesses keep to it; vectors count from the base of the segment and go anywhere.
+    // Single accesses must stay inside the mapping; vectors may reach all of the segment.
     let _barrier = nodes.barrier(0, import);
     assert_eq!(engine.put(import, BYTES, &[9], wait), Ok(()));
     assert_eq!(engine.put(import, 0, &[9], wait), Err(RsmError::BadOffset));
@@ -91,14 +91,14 @@ pub fn puts_and_gets_go_by_the_mapping_but_overtake_nothing<T: RsmTestbed>(bed: 
     let barrier = nodes.barrier(0, import);
     let (one, two) = (pattern(5, PAGE), pattern(6, PAGE));
     let mut back = vec![0; PAGE];
-    // Nobody waits who goes without a transfer: this wait would end the call.
+    // An access without a transfer does not wait: this wait would end the call.
     let hasty = || nodes.interrupted_after(0, 0);
-    // The backend sees the memory, so it takes no mapping of the caller's.
+    // The backend has access to the memory, so that no mapping of the caller is needed.
     assert_eq!(engine.put(import, 9, &two[9..], &mut hasty()), Ok(()));
     assert!(load(&memory[9..PAGE]) == two[9..]);
     assert_eq!(engine.get(import, 9, &mut back[9..], &mut hasty()), Ok(()));
     assert!(back[9..] == two[9..]);
-    // Nor is it in the way of one.
+    // A mapping of the caller does not interfere.
     assert_eq!(
         engine.import_map(import, Permission::READ, 0, BYTES),
         Ok(())
@@ -106,7 +106,7 @@ pub fn puts_and_gets_go_by_the_mapping_but_overtake_nothing<T: RsmTestbed>(bed: 
     store(memory, 0, &one);
     assert_eq!(engine.get(import, 0, &mut back, &mut hasty()), Ok(()));
     assert!(back == one);
-    // This one is for reading alone; the connection may write all the same.
+    // This mapping is read-only; the connection may still write.
     let wait = &mut nodes.wait(0);
     assert_eq!(engine.put(import, 0, &two, wait), Ok(()));
     assert!(load(&memory[..PAGE]) == two);
@@ -115,7 +115,7 @@ pub fn puts_and_gets_go_by_the_mapping_but_overtake_nothing<T: RsmTestbed>(bed: 
     assert_eq!(engine.put(import, 0, &one, &mut hasty()), Ok(()));
     assert!(load(&memory[..PAGE]) == one);
     assert_eq!(engine.put(import, 7, &[], wait), Ok(()));
-    // Behind a vector that is on the way it is a transfer, and the later one wins.
+    // After a vector in flight it is a transfer, and the later one wins.
     let explicit = dat_rsm::BarrierMode::Explicit;
     assert_eq!(engine.set_mode(import, explicit), Ok(()));
     assert_eq!(engine.open_barrier(barrier), Ok(()));
@@ -127,7 +127,7 @@ pub fn puts_and_gets_go_by_the_mapping_but_overtake_nothing<T: RsmTestbed>(bed: 
     assert_eq!(engine.close_barrier(barrier, wait), Ok(()));
     assert!(load(&memory[..100]) == two[..100]);
     assert!(load(&memory[100..PAGE]) == load(source)[100..]);
-    // Once the segment is gone nothing goes there, and the caller is told.
+    // Once the segment is gone no byte moves, and the caller gets an error.
     assert_eq!(
         nodes.engine(1).export_destroy(export, &mut nodes.wait(1)),
         Ok(())
@@ -194,7 +194,7 @@ pub fn a_mapping_survives_its_segment_without_reaching_it<T: RsmTestbed>(bed: &T
         engine.map_store(import, 0, &[5]).expect("stored");
         assert_eq!(engine.close_barrier(barrier, &mut nodes.wait(0)), Ok(()));
         engine.open_barrier(barrier).expect("open");
-        // The importer may learn of it only by the next look at its messages.
+        // The importer may learn of it only when it next polls its messages.
         if !known {
             nodes.stop(0);
         }
@@ -220,7 +220,7 @@ pub fn a_mapping_survives_its_segment_without_reaching_it<T: RsmTestbed>(bed: &T
     }
 }
 
-/// Nothing is mapped unless it is asked for: neither is more right needed than that of the access, nor is a mapping in the way.
+/// Accesses need only their own right and leave no mapping.
 ///
 /// Spec: RSMGP-06, RSMMP-04, RSMPV-E13, RSMPV-81
 pub fn accesses_map_nothing_by_themselves<T: RsmTestbed>(bed: &T) {

@@ -1,4 +1,4 @@
-//! Vectors that are refused, at once or in the middle.
+//! Vectors that are refused, at once or at a later entry.
 
 use crate::fixture::RsmTestbed;
 use dat_rsm::{
@@ -65,13 +65,13 @@ pub fn only_a_live_import_takes_vectors<T: RsmTestbed>(bed: &T) {
             1,
         );
     }
-    // A handle comes before the count.
+    // The handle is checked before the count.
     left(
         engine.putv(gone, &[], NONE, wait),
         RsmError::BadSegmentHandle,
         0,
     );
-    // The handle of another process means nothing here.
+    // The handle of another process is invalid here.
     left(
         nodes
             .engine(1)
@@ -95,7 +95,7 @@ pub fn a_released_controller_is_told_by_its_own_code<T: RsmTestbed>(bed: &T) {
         RsmError::BadControllerHandle,
         1,
     );
-    // The controller opened again is another one.
+    // The reopened controller has another handle.
     engine.get_controller(Some("rsm0")).expect("open again");
     left(
         engine.putv(import, &entries, NONE, wait),
@@ -124,7 +124,7 @@ pub fn each_direction_needs_its_right<T: RsmTestbed>(bed: &T) {
         .expect("a writer");
     let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
     let entries = [put(&[7], 3), put(&[8], 9_999_999)];
-    // The right comes before the entries.
+    // The right is checked before the entries.
     left(
         engine.putv(reader, &entries, NONE, wait),
         RsmError::PermissionDenied,
@@ -149,7 +149,9 @@ pub fn each_direction_needs_its_right<T: RsmTestbed>(bed: &T) {
     }
 }
 
-/// Every kind of bad entry at every place: its code, what is left, what is done, and that the connection lives.
+/// A bad entry of any kind at any index ends the vector there.
+///
+/// The error, the residual count and the completed entries are exact, and the connection lives.
 ///
 /// Spec: RSMPV-50, RSMPV-51, RSMPV-52, RSMPV-54, RSMPV-56, RSMPV-57, RSMPV-59, RSMPV-60, RSMPV-E01, RSMPV-E04, RSMPV-E05, RSMPV-E06,
 /// RSMPV-09, RSMPV-12, RSMPV-61
@@ -189,7 +191,7 @@ pub fn a_bad_entry_ends_the_vector_at_its_place<T: RsmTestbed>(bed: &T) {
         (u64::MAX, 0, 2, RsmError::BadOffset),
         (0, page + 1, 0, RsmError::BadOffset),
         (0, u64::MAX, 2, RsmError::BadOffset),
-        // A bad offset at either end comes before a bad length.
+        // A bad offset at either end is reported before a bad length.
         (0, page + 1, 101, RsmError::BadOffset),
         (1, 0, 100, RsmError::BadLength),
         (100, 0, 1, RsmError::BadLength),
@@ -227,7 +229,7 @@ pub fn a_bad_entry_ends_the_vector_at_its_place<T: RsmTestbed>(bed: &T) {
                 let expected = if at < place { *byte } else { 0 };
                 assert_eq!(remote[at * 10], expected, "{entry:?} at {place}");
             }
-            // The tail alone, mended, does the rest.
+            // The corrected rest completes on the same handle.
             entries[place] = put(&good[place..=place], place as u64 * 10);
             engine
                 .putv(import, &entries[place..], NONE, wait)
@@ -284,7 +286,7 @@ pub fn a_bad_entry_ends_a_getv_at_its_place<T: RsmTestbed>(bed: &T) {
             }
         }
     }
-    // Memory that may only be read is a source and no target.
+    // Read-only memory is a source but no target.
     let mut entries = [GetEntry {
         local: Target::Handle(read_only),
         local_offset: 0,
@@ -346,7 +348,7 @@ pub fn a_handle_of_another_controller_is_refused<T: RsmTestbed>(bed: &T) {
     );
 }
 
-/// Each process has an engine of its own, and so have two of one process nothing to do with each other.
+/// Handles of one engine are invalid in another, also in the same process.
 ///
 /// Spec: RSMGEN-03, RSMGEN-05
 pub fn handles_mean_nothing_to_another_engine<T: RsmTestbed>(bed: &T) {
@@ -355,7 +357,7 @@ pub fn handles_mean_nothing_to_another_engine<T: RsmTestbed>(bed: &T) {
     let (local, _) = nodes.local(0, PAGE, 5);
     let barrier = nodes.barrier(0, import);
     let controller = nodes.controller(0);
-    // The other engine has as many objects, in the same places.
+    // The other engine has as many objects, in the same slots.
     nodes.export(0, 1, SEGMENT);
     let own = nodes.import(1, 0, SEGMENT);
     nodes.local(1, PAGE, 6);
@@ -389,14 +391,14 @@ pub fn handles_mean_nothing_to_another_engine<T: RsmTestbed>(bed: &T) {
     let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
     assert_eq!(engine.export_unpublish(export, wait), Err(bad));
     assert_eq!(engine.export_destroy(export, wait), Err(bad));
-    // Nothing came of it.
+    // The refused calls had no effect.
     engine
         .putv(import, &[put_handle(local, 0, 0, 9)], NONE, wait)
         .expect("a vector");
     assert!(load(memory)[..9] == pattern(5, 9));
 }
 
-/// Calls have places in a table: who finds none moves nothing, and may call again once another one is over.
+/// A call without a free call slot moves nothing; it works once another call has ended.
 ///
 /// Spec: RSMPV-52, RSMPV-58, RSMPV-E10
 pub fn a_call_too_many_moves_nothing<T: RsmTestbed>(bed: &T) {

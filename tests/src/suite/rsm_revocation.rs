@@ -1,4 +1,4 @@
-//! Segments that are taken back, by key.
+//! Segments that the exporter takes back by invalidating their keys.
 
 use core::cell::Cell;
 
@@ -12,7 +12,7 @@ use crate::fixture::nodes::{
 
 const NONE: VectorFlags = VectorFlags::empty();
 
-/// With time for importers to let go, and without any.
+/// Grace periods for importers: some time, and none.
 const GRACES: [u32; 2] = [100_000, 0];
 
 fn with_grace(grace: u32) -> impl Fn(Options) -> Options {
@@ -22,7 +22,7 @@ fn with_grace(grace: u32) -> impl Fn(Options) -> Options {
     }
 }
 
-/// How a segment goes.
+/// Ways to end a segment.
 #[derive(Clone, Copy, Debug)]
 enum End {
     Unpublish,
@@ -30,12 +30,14 @@ enum End {
     Release,
 }
 
-/// Whenever a segment is taken back in the course of a vector: the importer learns it, nobody waits for ever, and the
-/// memory is the exporter's alone from then on.
+/// A segment can be taken back at any moment of a vector.
+///
+/// The importer learns of it, no call waits for ever, and only the exporter uses the memory from
+/// then on.
 ///
 /// Spec: RSMST-01, RSMST-03, RSMST-04, RSMPB-20, RSMEX-10, RSMPV-E09, RSMPV-51, RSMCT-10, RSMBR-05
 pub fn a_segment_is_cut_off_in_the_middle_of_a_vector<T: RsmTestbed>(bed: &T) {
-    // What moves by itself has to move for longer to be cut off on the way, and takes time for each.
+    // On a device in real time a vector must move more to be cut off, and each round takes time.
     let (rounds, pages, size) = if bed.stands_still() {
         (25, 1, 100)
     } else {
@@ -64,7 +66,7 @@ pub fn a_segment_is_cut_off_in_the_middle_of_a_vector<T: RsmTestbed>(bed: &T) {
                         End::Release => exporter.release_controller(nodes.controller(1), wait),
                     }
                     .expect("taken back");
-                    // Whatever is here from now on stays.
+                    // Nothing may overwrite these bytes.
                     store(memory, 0, &vec![0xEE; pages * PAGE]);
                     gone.set(true);
                 };
@@ -128,7 +130,7 @@ pub fn an_aborted_connection_does_not_come_back_with_the_id<T: RsmTestbed>(bed: 
         RsmError::ConnectionAborted,
         1,
     );
-    // A new connection is another one.
+    // A new connection is independent of the aborted one.
     let again = nodes.import(0, 1, SEGMENT);
     engine
         .putv(again, &[put(&[2], 0)], NONE, wait)
@@ -141,7 +143,9 @@ pub fn an_aborted_connection_does_not_come_back_with_the_id<T: RsmTestbed>(bed: 
     );
 }
 
-/// A link carries the connections of all segments; one that is cut off by key breaks it, and the others do not notice.
+/// The end of a segment by its key does not affect others on the link.
+///
+/// The key breaks the link, which carries the connections of all segments.
 ///
 /// Spec: RSMST-04, RSMPV-84
 pub fn the_end_of_one_segment_is_not_the_end_of_another<T: RsmTestbed>(bed: &T) {
@@ -153,7 +157,8 @@ pub fn the_end_of_one_segment_is_not_the_end_of_another<T: RsmTestbed>(bed: &T) 
             let survivor = nodes.import(0, 1, SEGMENT + 1);
             let (engine, exporter) = (nodes.engine(0), nodes.engine(1));
             let (local, source) = nodes.local(0, PAGE, 3);
-            // Requests for the segment that goes are on the link, before those for the one that stays.
+            // Requests for the doomed segment are queued on the link before those for the other
+            // one.
             engine
                 .set_mode(victim, BarrierMode::Explicit)
                 .expect("a mode");
@@ -177,7 +182,7 @@ pub fn the_end_of_one_segment_is_not_the_end_of_another<T: RsmTestbed>(bed: &T) 
     }
 }
 
-/// Everything is acknowledged, and then the segment goes before the call has ended: nobody vouches for any entry.
+/// Acknowledged entries do not count if the segment ends before the call does.
 ///
 /// Spec: RSMST-01, RSMPV-51, RSMPV-52, RSMPV-54, RSMPV-E09
 pub fn acknowledged_entries_of_an_aborted_vector_do_not_count<T: RsmTestbed>(bed: &T) {
@@ -207,7 +212,9 @@ pub fn acknowledged_entries_of_an_aborted_vector_do_not_count<T: RsmTestbed>(bed
     }
 }
 
-/// The device has room for no region more, or for one where two are needed: the import still reaches the old memory.
+/// A rebind that fails leaves the old memory bound.
+///
+/// The device has room for no more regions, or for one where two are needed.
 ///
 /// Spec: RSMEX-20, RSMEX-23
 pub fn a_rebind_that_fails_leaves_the_old_memory_bound<T: RsmTestbed>(bed: &T) {
@@ -245,7 +252,7 @@ pub fn a_rebind_that_fails_leaves_the_old_memory_bound<T: RsmTestbed>(bed: &T) {
             .free_local_memory(controller, last, wait)
             .expect("freed");
     }
-    // With room for both there is nothing that keeps it.
+    // With room for both the rebind succeeds.
     exporter
         .export_rebind(export, Region::from_static(fresh), &mut nodes.wait(1))
         .expect("rebound");

@@ -1,4 +1,4 @@
-//! Controllers, and the lives of segments and connections.
+//! Controllers, and the lifetimes of segments and connections.
 
 use dat_core::memory::Region;
 use dat_rsm::{
@@ -258,13 +258,13 @@ pub fn ids_are_published_and_free_again<T: RsmTestbed>(bed: &T) {
             Err(RsmError::BadAccessList)
         );
     }
-    // Nothing was published by any of these.
+    // None of these calls published the segment.
     assert_eq!(
         nodes.import_as(0, 1, SEGMENT, Permission::READ),
         Err(RsmError::SegmentNotPublished)
     );
     assert_eq!(engine.export_publish(first, SEGMENT, &[]), Ok(SEGMENT));
-    // The state comes before the id.
+    // The state is checked before the id.
     assert_eq!(
         engine.export_publish(first, 1, &[]),
         Err(RsmError::SegmentAlreadyPublished)
@@ -299,7 +299,7 @@ pub fn ids_are_published_and_free_again<T: RsmTestbed>(bed: &T) {
 /// Spec: RSMIM-01, RSMIM-02, RSMIM-03, RSMPB-03, RSMPB-10, RSMEX-04
 pub fn access_lists_decide_who_may_connect<T: RsmTestbed>(bed: &T) {
     let nodes = Nodes::with(bed, 3, |options| Options {
-        // Node 1 is of the exporter's user, node 3 of its group.
+        // Node 1 has the exporter's user, node 3 only its group.
         credentials: match options.node {
             3 => Credentials { user: 3, group: 20 },
             _ => Credentials { user: 1, group: 20 },
@@ -334,7 +334,7 @@ pub fn access_lists_decide_who_may_connect<T: RsmTestbed>(bed: &T) {
     assert!(connect(2, Permission::READ).is_ok());
     assert_eq!(connect(2, Permission::WRITE), denied);
     assert_eq!(connect(0, Permission::READ), elsewhere);
-    // What was granted stays granted.
+    // An existing connection keeps its rights.
     let engine = nodes.engine(0);
     assert_eq!(engine.import_permission(owner), Ok(Permission::all()));
     engine
@@ -397,7 +397,7 @@ pub fn a_node_imports_from_itself_as_from_others<T: RsmTestbed>(bed: &T) {
             1,
         );
     }
-    // Loopback goes nowhere else, and its list names nobody else.
+    // Loopback reaches no other node, and its access list names none.
     nodes.engine(1).get_controller(None).expect("loopback");
     let elsewhere = engine.import_connect(loopback, 2, SEGMENT, Permission::READ, wait);
     assert_eq!(elsewhere, Err(RsmError::ControllerNotPresent));
@@ -416,7 +416,7 @@ pub fn a_node_imports_from_itself_as_from_others<T: RsmTestbed>(bed: &T) {
         engine.export_publish(export, 0, &foreign),
         Err(RsmError::BadAccessList)
     );
-    // A segment is reached through the controller that it was made on.
+    // A segment is reached only through the controller that it was created on.
     let id = engine.export_publish(export, 0, &[]).expect("published");
     let import = engine.import_connect(nodes.controller(0), 1, id, Permission::READ, wait);
     assert_eq!(import, Err(RsmError::SegmentNotPublished));
@@ -449,7 +449,7 @@ pub fn connecting_fails_for_a_reason<T: RsmTestbed>(bed: &T) {
         engine.import_state(ImportId::NULL),
         Err(RsmError::BadSegmentHandle)
     );
-    // An interrupted connect leaves nothing behind, whenever it comes.
+    // A connect that is interrupted at any moment leaves nothing.
     for sleeps in 0..12 {
         let fresh = Nodes::two(bed);
         fresh.export(1, 1, SEGMENT);

@@ -1,4 +1,4 @@
-//! Signals, by themselves and from vectors.
+//! Signals, posted explicitly and by vectors.
 
 use crate::fixture::RsmTestbed;
 use dat_core::time::Instant;
@@ -9,7 +9,7 @@ use crate::fixture::nodes::{Nodes, PAGE, SEGMENT, handle, left, load, put, store
 const SIGNAL: VectorFlags = VectorFlags::IMPLICIT_SIGPOST;
 const NO_ACCUMULATE: VectorFlags = VectorFlags::SIGPOST_NO_ACCUMULATE;
 
-/// Takes all signals of a segment.
+/// Takes all signals of a segment and returns their number.
 fn drain<T: RsmTestbed>(
     nodes: &Nodes<'_, T>,
     node: usize,
@@ -143,7 +143,7 @@ pub fn an_export_signals_all_of_its_importers<T: RsmTestbed>(bed: &T) {
     let (export, _) = nodes.export(1, 1, SEGMENT);
     let (other, _) = nodes.export(1, 1, SEGMENT + 1);
     let exporter = nodes.engine(1);
-    // Nobody is there.
+    // No importer is connected.
     assert_eq!(
         exporter.signal_post(export, SignalFlags::empty(), &mut nodes.wait(1)),
         Ok(())
@@ -168,7 +168,7 @@ pub fn an_export_signals_all_of_its_importers<T: RsmTestbed>(bed: &T) {
         .signal_post(other, SignalFlags::empty(), &mut nodes.wait(1))
         .expect("signals");
     assert_eq!(drain(&nodes, 0, bystander), 1);
-    // Both ends have counters of their own.
+    // Both ends have their own counters.
     assert_eq!(drain(&nodes, 1, export), 0);
     nodes
         .engine(2)
@@ -228,7 +228,7 @@ pub fn waits_end_by_a_signal_by_time_or_by_the_end_of_the_segment<T: RsmTestbed>
             Err(RsmError::BadSegmentHandle)
         );
     }
-    // A signal that came before the end is still there, then waits fail instead of hanging.
+    // A signal that came before the end can still be taken; later waits fail instead of hanging.
     exporter
         .signal_post(export, SignalFlags::empty(), &mut nodes.wait(1))
         .expect("a signal");
@@ -245,7 +245,7 @@ pub fn waits_end_by_a_signal_by_time_or_by_the_end_of_the_segment<T: RsmTestbed>
         importer.signal_post(import, SignalFlags::empty(), &mut wait),
         Err(RsmError::ConnectionAborted)
     );
-    // Destroyed under the wait.
+    // The segment is destroyed during the wait.
     let (fresh, _) = nodes.export(1, 1, SEGMENT);
     let mut wait = nodes.hooked(1, 1, || {
         exporter
@@ -260,7 +260,8 @@ pub fn waits_end_by_a_signal_by_time_or_by_the_end_of_the_segment<T: RsmTestbed>
 
 /// Spec: RSMPV-83, RSMPV-E11
 pub fn a_signal_that_fails_after_the_data_leaves_nothing_to_do<T: RsmTestbed>(bed: &T) {
-    // The credits of the link are used up, and the exporter's process is stopped: the signal waits until it fails.
+    // The link has no credits left and the exporter's process is stopped: the signal waits until it
+    // is interrupted.
     let nodes = Nodes::with(bed, 2, |mut options| {
         options.credits = 2;
         options
@@ -293,7 +294,9 @@ pub fn a_signal_that_fails_after_the_data_leaves_nothing_to_do<T: RsmTestbed>(be
     assert_eq!(drain(&nodes, 1, export), posted as usize + 1);
 }
 
-/// The exporter changes its memory as soon as it has the signal: what was read is from before.
+/// A signal does not overtake the reads of its vector.
+///
+/// The exporter changes its memory as soon as it gets the signal; the reads return the old bytes.
 ///
 /// Spec: RSMPV-72, RSMSG-05
 pub fn a_signal_does_not_overtake_the_reads_of_its_vector<T: RsmTestbed>(bed: &T) {
@@ -324,8 +327,9 @@ pub fn a_signal_does_not_overtake_the_reads_of_its_vector<T: RsmTestbed>(bed: &T
     }
 }
 
-/// References to a segment keep it from being destroyed, and those to a connection from being ended; nothing is changed by the
-/// refusal, and every other call goes on as without them.
+/// A poll reference prevents the destroy of a segment and the disconnect of an import.
+///
+/// The refusal changes nothing, and all other calls work as without references.
 ///
 /// Spec: RSMPB-21, RSMPF-02, RSMPF-03, RSMEX-10, RSMIM-10
 pub fn poll_references_hold_up_the_end_and_nothing_else<T: RsmTestbed>(bed: &T) {
@@ -351,7 +355,7 @@ pub fn poll_references_hold_up_the_end_and_nothing_else<T: RsmTestbed>(bed: &T) 
             &mut nodes.wait(0),
         )
         .expect("nothing changed");
-    // A device that shows no memory of a peer maps nothing, and the end of no mapping says so.
+    // A device without access to peer memory maps nothing, and unmap reports that.
     let mapped = importer.import_map(import, dat_rsm::Permission::READ, 0, PAGE as u64);
     match mapped {
         Ok(()) => assert_eq!(importer.import_unmap(import), Ok(())),
@@ -400,7 +404,7 @@ pub fn several_segments_are_waited_for_at_once<T: RsmTestbed>(bed: &T) {
     post(other);
     post(other);
     nodes.settle();
-    // Looking takes nothing.
+    // `signal_pending` takes no signal.
     assert_eq!(exporter.signal_pending(second), Ok(true));
     assert_eq!(exporter.signal_pending(export), Ok(false));
     assert_eq!(
@@ -410,7 +414,7 @@ pub fn several_segments_are_waited_for_at_once<T: RsmTestbed>(bed: &T) {
     assert_eq!(ready, [false, true]);
     post(import);
     nodes.settle();
-    // One signal of each.
+    // Takes one signal of each.
     assert_eq!(
         exporter.signal_wait_any(&all, &mut ready, None, &mut wait),
         Ok(2)
@@ -424,7 +428,7 @@ pub fn several_segments_are_waited_for_at_once<T: RsmTestbed>(bed: &T) {
         exporter.signal_wait_any(&all, &mut short, now, &mut wait),
         Err(RsmError::BadArguments)
     );
-    // References keep a segment from being destroyed or disconnected, and from nothing else.
+    // References prevent only destroy and disconnect.
     let (bound, _) = nodes.export(1, 1, SEGMENT + 2);
     exporter
         .export_unpublish(bound, &mut wait)
@@ -462,7 +466,7 @@ pub fn several_segments_are_waited_for_at_once<T: RsmTestbed>(bed: &T) {
     importer
         .import_disconnect(other, &mut nodes.wait(0))
         .expect("disconnected");
-    // Segments that are gone are not ready.
+    // Segments that have ended are not ready.
     post(import);
     nodes.settle();
     assert_eq!(
@@ -472,7 +476,9 @@ pub fn several_segments_are_waited_for_at_once<T: RsmTestbed>(bed: &T) {
     assert_eq!(ready, [true, false]);
 }
 
-/// Signals that an export posts while nobody listens wait, and all of them arrive; the connection stays.
+/// Signals posted while the importer makes no progress wait, and all of them arrive.
+///
+/// The connection stays.
 ///
 /// Spec: RSMSG-02, RSMSG-06
 pub fn a_burst_of_signals_arrives_as_a_whole<T: RsmTestbed>(bed: &T) {

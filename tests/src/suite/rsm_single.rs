@@ -1,4 +1,4 @@
-//! Single buffers and items.
+//! Accesses to single buffers and items.
 
 use crate::fixture::RsmTestbed;
 use dat_rsm::{BarrierMode, ImportId, Permission, RsmError};
@@ -12,7 +12,7 @@ pub fn bytes_go_there_and_back<T: RsmTestbed>(bed: &T) {
     let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
     let bytes = pattern(3, 5000);
     let mut back = vec![0; 5000];
-    // Implicit mode wants a barrier, explicit mode does not.
+    // Implicit mode needs a barrier, explicit mode does not.
     let uninitialized = Err(RsmError::BarrierUninitialized);
     assert_eq!(engine.put(import, 77, &bytes, wait), uninitialized);
     assert_eq!(engine.get(import, 77, &mut back, wait), uninitialized);
@@ -59,7 +59,7 @@ pub fn single_accesses_are_refused_in_order<T: RsmTestbed>(bed: &T) {
         engine.put_items(bad, 1, &[1_u16], wait),
         Err(RsmError::BadSegmentHandle)
     );
-    // Alignment comes before rights, rights before offsets, offsets before lengths, these before the barrier.
+    // The order is: alignment, rights, offsets, lengths, barrier.
     assert_eq!(
         engine.put_items(reader, page + 1, &[1_u16], wait),
         Err(RsmError::BadMemoryAlignment)
@@ -139,7 +139,7 @@ pub fn items_of_every_size_go_there_and_back<T: RsmTestbed>(bed: &T) {
     let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
     macro_rules! check {
         ($($number:ty)*) => {$({
-            // More than fit into one transfer.
+            // More items than fit into one transfer.
             let items: Vec<$number> = (0..700_u64)
                 .map(|at| (at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 3) as $number)
                 .collect();

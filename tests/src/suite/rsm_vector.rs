@@ -106,7 +106,7 @@ pub fn of_overlapping_entries_the_later_one_wins<T: RsmTestbed>(bed: &T) {
             expected[at * 16..][..64].copy_from_slice(bytes);
         }
         assert!(load(&memory[..expected.len()]) == expected);
-        // The same for local ranges of a getv.
+        // Overlapping local ranges of a getv follow the same rule.
         let (local, target) = nodes.local(0, 128, 1);
         let mut entries: Vec<_> = (0..8)
             .map(|at| GetEntry {
@@ -154,7 +154,7 @@ pub fn any_number_of_entries_is_one_vector<T: RsmTestbed>(bed: &T) {
                 Ok(false),
                 "one for all"
             );
-            // The residual is of the whole.
+            // The residual counts the entries of the whole vector.
             entries[count - 1].remote_offset = 5000;
             let outcome = engine.putv(import, &entries, VectorFlags::empty(), wait);
             crate::fixture::nodes::left(outcome, dat_rsm::RsmError::BadOffset, 1);
@@ -162,7 +162,7 @@ pub fn any_number_of_entries_is_one_vector<T: RsmTestbed>(bed: &T) {
     }
 }
 
-/// Entries without bytes need nothing of the device, however many there are while another one is on the way.
+/// Empty entries need no request of the device, also while others are in flight.
 ///
 /// Spec: RSMPV-61, RSMPV-08, RSMPV-20
 pub fn entries_of_no_length_do_not_hold_up_the_rest<T: RsmTestbed>(bed: &T) {
@@ -186,7 +186,9 @@ struct Own {
     memory: &'static [AtomicU8],
 }
 
-/// One for each way from a segment to its own memory: by a node itself, by a second connection of it, by another node.
+/// Makes one `Own` for each path from a segment to its own memory.
+///
+/// The paths are: the node itself, a second connection of it, another node.
 fn own_memory<T: RsmTestbed>(nodes: &Nodes<'_, T>) -> [Own; 3] {
     [(0, 0), (0, 1), (1, 2)].map(|(exporter, number)| {
         let id = SEGMENT + number;
@@ -209,10 +211,12 @@ fn own_memory<T: RsmTestbed>(nodes: &Nodes<'_, T>) -> [Own; 3] {
     })
 }
 
-/// A copy from a place of a segment to another one: from, to, bytes.
+/// A copy inside a segment: from, to, bytes.
 type Copy = (usize, usize, usize);
 
-/// Does the copies as puts or gets, from handles and from plain memory in turn, and compares with one after the other.
+/// Carries out copies as puts or gets and compares with copies one by one.
+///
+/// The local side is a handle or plain memory in turn.
 fn copies_take_turns<T: RsmTestbed>(
     nodes: &Nodes<'_, T>,
     own: &Own,
@@ -259,7 +263,9 @@ fn copies_take_turns<T: RsmTestbed>(
     assert!(load(own.memory) == expected, "{what}, puts: {puts}");
 }
 
-/// Entry by entry a block moves on, from where the entry before left it or to where that one took its bytes from.
+/// Entries move a block on, one by one.
+///
+/// Each reads where the previous one wrote, or writes where the previous one read.
 ///
 /// Spec: RSMIM-06, RSMPV-31, RSMPV-32, RSMPV-33, RSMPV-82
 pub fn entries_of_ones_own_segment_take_turns<T: RsmTestbed>(bed: &T) {
@@ -278,7 +284,7 @@ pub fn entries_of_ones_own_segment_take_turns<T: RsmTestbed>(bed: &T) {
                     .collect();
                 copies_take_turns(&nodes, &own, puts, "down", &down);
             }
-            // Far from each other: the entry that reads came to its end long before.
+            // Far apart: the entry that is read from completed long before.
             let mut far = vec![(0, 2000, 50)];
             far.extend((1..30).map(|at| (at * 20, 2500 + at * 20, 20)));
             far.push((2010, 3500, 30));
@@ -312,8 +318,9 @@ pub fn random_entries_of_ones_own_segment_take_turns<T: RsmTestbed>(bed: &T) {
     }
 }
 
-/// What begins at once: all of the entries that have nothing in common, and of a chain the first. Whoever drops a vector
-/// lets what was begun run to its end, and no more.
+/// Independent entries start at once; of a chain only the first does.
+///
+/// Dropping a vector completes the entries that were started, and starts no others.
 ///
 /// Spec: RSMPV-20, RSMPV-32, RSMPV-82
 pub fn entries_wait_for_those_they_depend_on_and_no_others<T: RsmTestbed>(bed: &T) {
@@ -321,7 +328,8 @@ pub fn entries_wait_for_those_they_depend_on_and_no_others<T: RsmTestbed>(bed: &
     let engine = nodes.engine(0);
     for own in own_memory(&nodes) {
         for puts in [true, false] {
-            // From block to block, of 32 bytes: to others, up to the next one, down to the one before.
+            // Copies of 32 bytes between blocks: to separate ones, up to the next, down to the
+            // previous.
             for (stride, from, to, begun) in [(64, 0, 32, 12), (32, 0, 32, 1), (32, 32, 0, 1)] {
                 let before = pattern(5, PAGE);
                 store(own.memory, 0, &before);
@@ -351,11 +359,13 @@ pub fn entries_wait_for_those_they_depend_on_and_no_others<T: RsmTestbed>(bed: &
     }
 }
 
-/// All entries before it are acknowledged, but what they wrote is not known to be visible: it waits for a flush.
+/// An entry waits for a flush before it reads the bytes that earlier entries wrote.
+///
+/// These are all acknowledged, but not known to be visible.
 ///
 /// Spec: RSMPV-21, RSMPV-31, RSMPV-32, RSMPV-82
 pub fn an_entry_reads_what_is_known_to_be_visible<T: RsmTestbed>(bed: &T) {
-    // As many as are on the way at a time.
+    // Number of entries in flight.
     const WINDOW: u64 = 16;
     let nodes = Nodes::two(bed);
     let [own, ..] = own_memory(&nodes);
@@ -374,7 +384,7 @@ pub fn an_entry_reads_what_is_known_to_be_visible<T: RsmTestbed>(bed: &T) {
     nodes.until("all but one", || {
         (call.completed() as u64 == WINDOW).then_some(())
     });
-    // What this begins is the flush.
+    // This poll starts the flush.
     assert_eq!(call.poll(), None);
     drop(call);
     nodes.settle();

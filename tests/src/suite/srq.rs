@@ -1,4 +1,4 @@
-//! Shared receive queues apart from posting to them.
+//! Shared receive queues, except posting.
 
 use std::rc::Rc;
 
@@ -27,7 +27,7 @@ fn attributes(max_recv_dtos: i32, max_recv_iov: i32, low_watermark: i32) -> SrqA
     }
 }
 
-/// An adapter with a shared receive queue of this many buffers.
+/// Creates an adapter with a shared receive queue of this size.
 #[track_caller]
 fn queue<T: Testbed>(net: &Net<'_, T>, max_recv_dtos: i32) -> (Rc<Adapter<T>>, PzId, SrqId) {
     let ia = net.adapter();
@@ -36,7 +36,7 @@ fn queue<T: Testbed>(net: &Net<'_, T>, max_recv_dtos: i32) -> (Rc<Adapter<T>>, P
     (ia, zone, srq)
 }
 
-/// An endpoint on the queue, connected to a peer of its own.
+/// Connects an endpoint on the queue to its own peer.
 #[track_caller]
 fn member<T: Testbed>(
     net: &Net<'_, T>,
@@ -57,7 +57,7 @@ fn counts<B: Backend, L: RawLock>(ia: &Ia<'_, B, L>, srq: SrqId) -> (i32, i32) {
     (told.available, told.outstanding)
 }
 
-/// The asynchronous event of a low watermark.
+/// Returns the asynchronous event of a low watermark.
 fn low_watermark_event(srq: SrqId) -> Event {
     Event::Async {
         kind: AsyncEventKind::EpBroken,
@@ -66,7 +66,7 @@ fn low_watermark_event(srq: SrqId) -> Event {
     }
 }
 
-/// A new queue is operational, empty, in its zone, and at least as large as asked for.
+/// A new queue is operational, empty, in its zone and large enough.
 ///
 /// Spec: SRC-01, SRY-01, GEN-08
 pub fn new_shared_queue_tells_what_it_is<T: Testbed>(bed: &T) {
@@ -87,7 +87,9 @@ pub fn new_shared_queue_tells_what_it_is<T: Testbed>(bed: &T) {
     granted(ia.srq_query(srq, SrqFields::empty()));
 }
 
-/// Sizes below 1 or beyond the adapter, a low watermark from the start, and bad zones are refused without a trace.
+/// Bad sizes, zones and an initial low watermark are refused without effect.
+///
+/// Bad sizes are below 1 or above the limits of the adapter.
 ///
 /// Spec: SRC-02, SRC-03, SRC-06, GEN-03, GEN-06, GEN-07, GEN-11
 pub fn bad_shared_queues_are_refused<T: Testbed>(bed: &T) {
@@ -125,7 +127,9 @@ pub fn bad_shared_queues_are_refused<T: Testbed>(bed: &T) {
     granted(ia.pz_free(zone));
 }
 
-/// Where the storage for queues ends, INSUFFICIENT_RESOURCES says so, and a freed queue makes room.
+/// Exhausted storage refuses queues; a freed queue makes room for one.
+///
+/// The error is INSUFFICIENT_RESOURCES.
 ///
 /// Spec: SRC-06, SRF-02
 pub fn shared_queues_are_finite<T: Testbed>(bed: &T) {
@@ -148,8 +152,9 @@ pub fn shared_queues_are_finite<T: Testbed>(bed: &T) {
     refused(ia.srq_query(gone, SrqFields::all()), BAD_QUEUE);
 }
 
-/// A queue goes only when no endpoint is on it; it takes the buffers on it along without completions, and lets go of its
-/// zone and their regions.
+/// A queue can be freed only without endpoints, and then releases zone and regions.
+///
+/// Its buffers are dropped without completions.
 ///
 /// Spec: SRF-01, SRF-02, PZF-02, EPX-03, GEN-03, GEN-15, E23
 pub fn shared_queue_is_held_by_its_endpoints<T: Testbed>(bed: &T) {
@@ -189,7 +194,9 @@ pub fn shared_queue_is_held_by_its_endpoints<T: Testbed>(bed: &T) {
     }
 }
 
-/// A queue that failed says so once, gives no buffer any more, takes what is posted, and is freed with it.
+/// A failed queue reports its failure once, gives no more buffers and still takes posts.
+///
+/// Its buffers are freed with it.
 ///
 /// Spec: SRQR-22, SRQR-42, SRC-04, SRF-02, SRY-01
 pub fn failed_shared_queue_keeps_its_buffers<T: FaultyTestbed>(bed: &T) {
@@ -226,7 +233,7 @@ pub fn failed_shared_queue_keeps_its_buffers<T: FaultyTestbed>(bed: &T) {
     assert_eq!(told.state, SrqState::Operational);
 }
 
-/// The counts of the manual page's example: posted (3, 3), arrived (2, 3), dequeued (2, 2).
+/// The counts follow the manual page: posted (3, 3), arrived (2, 3), dequeued (2, 2).
 ///
 /// Spec: SRY-02
 pub fn shared_queue_counts_follow_the_buffers<T: Testbed>(bed: &T) {
@@ -245,7 +252,7 @@ pub fn shared_queue_counts_follow_the_buffers<T: Testbed>(bed: &T) {
     assert_eq!(counts(&ia, srq), (2, 2));
 }
 
-/// A count that is not supported is told as unknown, and one that is supported never is.
+/// An unsupported count is reported as unknown, a supported one never is.
 ///
 /// Spec: SRY-03, IAQ-10
 pub fn shared_queue_counts_are_known_as_announced<T: Testbed>(bed: &T) {
@@ -262,7 +269,7 @@ pub fn shared_queue_counts_are_known_as_announced<T: Testbed>(bed: &T) {
     }
 }
 
-/// A larger queue takes more, a smaller one less; nothing that is on it is lost.
+/// A larger queue takes more buffers, a smaller one fewer; no buffer is lost.
 ///
 /// Spec: SRZ-01, SRZ-03, SRZ-04
 pub fn resized_shared_queue_keeps_its_buffers<T: Testbed>(bed: &T) {
@@ -302,7 +309,9 @@ pub fn resized_shared_queue_keeps_its_buffers<T: Testbed>(bed: &T) {
     granted(ia.srq_post_recv(srq, &[], 1));
 }
 
-/// A queue cannot become smaller than what is outstanding or than its low watermark; bad sizes are refused.
+/// A queue cannot shrink below its outstanding buffers or its low watermark.
+///
+/// Bad sizes are refused.
 ///
 /// Spec: SRZ-02, SRZ-04, GEN-06, GEN-07
 pub fn shared_queue_does_not_shrink_below_its_use<T: Testbed>(bed: &T) {
@@ -339,7 +348,7 @@ pub fn shared_queue_does_not_shrink_below_its_use<T: Testbed>(bed: &T) {
     assert_eq!(error.kind(), ErrorKind::InvalidState, "{error}");
 }
 
-/// One event when a taken buffer brings the number below the watermark for the first time; none again until it is set anew.
+/// The low watermark raises one event per setting, when a buffer is taken below it.
 ///
 /// Spec: SRL-01..03
 pub fn low_watermark_fires_once_per_setting<T: Testbed>(bed: &T) {
@@ -368,7 +377,7 @@ pub fn low_watermark_fires_once_per_setting<T: Testbed>(bed: &T) {
     assert_eq!(event, low_watermark_event(srq));
     assert_eq!(event.number(), 0x8003);
     message();
-    // Posting does not arm it again.
+    // A post does not arm it again.
     for cookie in 0..6 {
         granted(ia.srq_post_recv(srq, &[], cookie));
     }
@@ -386,7 +395,7 @@ pub fn low_watermark_fires_once_per_setting<T: Testbed>(bed: &T) {
     net.silent(&ia, ia.async_evd());
 }
 
-/// If fewer buffers than the watermark are there when it is set, the event comes at once; otherwise it does not.
+/// Setting the watermark raises the event at once if fewer buffers are available.
 ///
 /// Spec: SRL-02, SRL-04
 pub fn low_watermark_fires_at_once_if_passed<T: Testbed>(bed: &T) {
@@ -405,7 +414,7 @@ pub fn low_watermark_fires_at_once_if_passed<T: Testbed>(bed: &T) {
     }
 }
 
-/// 0 turns the watermark off; negative values and values above the size are refused and change nothing.
+/// 0 turns the watermark off; negative and too large values are refused without effect.
 ///
 /// Spec: SRL-05, GEN-06, GEN-07
 pub fn bad_low_watermarks_are_refused<T: Testbed>(bed: &T) {

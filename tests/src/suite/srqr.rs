@@ -1,4 +1,4 @@
-//! `dat_srq_post_recv`.
+//! Receives on shared queues: `dat_srq_post_recv`.
 
 use core::task::{Poll, Waker};
 use std::rc::Rc;
@@ -47,7 +47,7 @@ impl<T: Testbed> Pool<T> {
         }
     }
 
-    /// An endpoint that takes from the queue, connected to a peer of its own.
+    /// Connects an endpoint on the queue to its own peer.
     #[track_caller]
     fn member(&self, net: &Net<'_, T>, options: &PartyOptions) -> (Party<T>, Party<T>) {
         self.notified_member(net, None, options)
@@ -71,14 +71,14 @@ impl<T: Testbed> Pool<T> {
         granted(self.ia.srq_post_recv(self.srq, pieces, cookie));
     }
 
-    /// Buffers that endpoints can still take, and buffers not reaped.
+    /// Returns the number of available buffers and of outstanding ones.
     #[track_caller]
     fn counts(&self) -> (i32, i32) {
         let parameters = granted(self.ia.srq_query(self.srq, SrqFields::all()));
         (parameters.available, parameters.outstanding)
     }
 
-    /// A refused post, and proof that it took no place and left no event.
+    /// Expects that a post is refused, takes no slot and changes no memory.
     #[track_caller]
     fn no_effect(&self, expected: Error, srq: SrqId, pieces: &[LmrTriplet]) {
         let before = (self.counts(), self.memory.content());
@@ -88,8 +88,10 @@ impl<T: Testbed> Pool<T> {
     }
 }
 
-/// Buffers of one queue serve messages on any of its endpoints. Each completes on the receive dispatcher of the endpoint
-/// that took it, under that endpoint's name and the buffer's cookie.
+/// Buffers of a queue serve messages on any of its endpoints.
+///
+/// Each completes on the receive dispatcher of the endpoint that took it, with that endpoint's
+/// handle and the buffer's cookie.
 ///
 /// Spec: SRQR-01..05, SRQR-08, SRQR-09, SRQR-11, SRQR-24, DTO-01, DTO-03, SRC-07
 pub fn shared_buffers_serve_any_endpoint<T: Testbed>(bed: &T) {
@@ -139,7 +141,9 @@ pub fn shared_buffers_serve_any_endpoint<T: Testbed>(bed: &T) {
     }
 }
 
-/// The segments of a buffer are filled in list order: full ones, at most one partial, then untouched ones.
+/// A message fills the segments of a buffer in list order.
+///
+/// The last segment that it reaches may be partly filled; the others do not change.
 ///
 /// Spec: SRQR-02, SRQR-03, SRQR-06, SRQR-07, DTO-06
 pub fn shared_buffer_fills_in_list_order<T: Testbed>(bed: &T) {
@@ -180,7 +184,9 @@ pub fn shared_buffer_fills_in_list_order<T: Testbed>(bed: &T) {
     }
 }
 
-/// The list may change as soon as the post returned, since the provider announces that.
+/// The consumer may change the segment list when the post returns.
+///
+/// The provider's attribute says so.
 ///
 /// Spec: SRQR-15, DTO-09
 pub fn shared_buffer_list_may_change_after_the_post<T: Testbed>(bed: &T) {
@@ -204,7 +210,7 @@ pub fn shared_buffer_list_may_change_after_the_post<T: Testbed>(bed: &T) {
     assert_ne!(list[0].address, pool.memory.address);
 }
 
-/// Posting does not wait, and needs no endpoint to be there.
+/// A post returns without waiting and needs no endpoint on the queue.
 ///
 /// Spec: SRQR-17, SRQR-18, SRQR-22, SRQR-23, GEN-13
 pub fn shared_post_does_not_wait<T: Testbed>(bed: &T) {
@@ -221,7 +227,7 @@ pub fn shared_post_does_not_wait<T: Testbed>(bed: &T) {
     assert_eq!(net.receive_completion(&taker).status, DtoStatus::Success);
 }
 
-/// Per connection, messages complete in the order they were sent, whichever buffers they take.
+/// The messages of a connection complete in sending order, in any buffers.
 ///
 /// Spec: SRQR-19, SRQR-20, SRC-05, DTO-11
 pub fn shared_receives_keep_the_order_of_each_connection<T: Testbed>(bed: &T) {
@@ -261,7 +267,9 @@ pub fn shared_receives_keep_the_order_of_each_connection<T: Testbed>(bed: &T) {
     }
 }
 
-/// A shared buffer carries no flag: it notifies unless the taker is configured for SOLICITED_WAIT, where the Send decides.
+/// A shared buffer carries no flag: it notifies unless the taker has SOLICITED_WAIT.
+///
+/// With it the Send decides.
 ///
 /// Spec: SRQR-10, SRQR-12, SRQR-13, SRQR-32..35
 pub fn taker_decides_about_the_notification<T: Testbed>(bed: &T) {
@@ -294,7 +302,7 @@ pub fn taker_decides_about_the_notification<T: Testbed>(bed: &T) {
     }
 }
 
-/// With EVD_THRESHOLD the threshold of the wait decides when the waiter wakes.
+/// The threshold of a wait on EVD_THRESHOLD receives decides when the waiter wakes.
 ///
 /// Spec: SRQR-36, EVW-01, EVW-11
 pub fn threshold_decides_about_the_wake_up<T: Testbed>(bed: &T) {
@@ -327,7 +335,9 @@ pub fn threshold_decides_about_the_wake_up<T: Testbed>(bed: &T) {
     }
 }
 
-/// Null, stale, foreign and wrong-kind queues give INVALID_HANDLE/SRQ before anything else is looked at.
+/// Null, stale, foreign and wrong-kind queues are refused before any other check.
+///
+/// The error is INVALID_HANDLE/SRQ.
 ///
 /// Spec: SRQR-25, GEN-03, GEN-11
 pub fn shared_post_refuses_bad_queues<T: Testbed>(bed: &T) {
@@ -353,7 +363,9 @@ pub fn shared_post_refuses_bad_queues<T: Testbed>(bed: &T) {
     assert_eq!(other.counts(), (0, 0));
 }
 
-/// The queue takes exactly `max_recv_dtos` buffers; the dequeue of a completion makes room, its arrival does not.
+/// The queue takes exactly `max_recv_dtos` buffers.
+///
+/// The dequeue of a completion makes room, its arrival does not.
 ///
 /// Spec: SRQR-26, SRQR-41, SRY-02
 pub fn shared_queue_has_its_exact_size<T: Testbed>(bed: &T) {
@@ -376,7 +388,9 @@ pub fn shared_queue_has_its_exact_size<T: Testbed>(bed: &T) {
     pool.no_effect(full, pool.srq, &[]);
 }
 
-/// A post to a full queue with several faults is refused for the first of them: handle, count, zone or privilege, bounds.
+/// A post with several faults is refused for the first in checking order.
+///
+/// The order is: handle, count, zone or privilege, bounds, room.
 ///
 /// Spec: DTO-07, SRQR-25..29
 pub fn shared_post_checks_come_in_the_specified_order<T: Testbed>(bed: &T) {
@@ -405,7 +419,9 @@ pub fn shared_post_checks_come_in_the_specified_order<T: Testbed>(bed: &T) {
     pool.no_effect(full, pool.srq, &[pool.memory.piece(0, 8)]);
 }
 
-/// Every segment must lie in a live region of the queue's zone that allows local writes; the count is limited.
+/// Every segment must be in a live region of the queue's zone with LOCAL_WRITE.
+///
+/// The number of segments is limited.
 ///
 /// Spec: SRQR-27..29, SRQR-41, DTO-07
 pub fn shared_post_checks_its_segments<T: Testbed>(bed: &T) {
@@ -452,7 +468,7 @@ pub fn shared_post_checks_its_segments<T: Testbed>(bed: &T) {
     pool.post(&[pool.memory.piece(0, size), pool.memory.piece(size, 0)], 2);
 }
 
-/// Any alignment of segments works.
+/// Segments may have any alignment.
 ///
 /// Spec: SRQR-30
 pub fn shared_buffers_take_any_alignment<T: Testbed>(bed: &T) {
@@ -473,7 +489,9 @@ pub fn shared_buffers_take_any_alignment<T: Testbed>(bed: &T) {
     }
 }
 
-/// Endpoints that are not connected take nothing; one that disconnects leaves the buffers it had not taken where they are.
+/// An endpoint takes no buffers before its connection.
+///
+/// One that disconnects leaves the buffers that it had not taken in the queue.
 ///
 /// Spec: SRQR-37, SRQR-40
 pub fn unconnected_endpoints_take_no_buffers<T: Testbed>(bed: &T) {
@@ -502,8 +520,9 @@ pub fn unconnected_endpoints_take_no_buffers<T: Testbed>(bed: &T) {
     assert_eq!(pool.counts(), (0, 0));
 }
 
-/// Whenever the connection ends, each buffer is either still on the queue, or appears on the receive dispatcher of the
-/// endpoint that took it: as a success if its message was complete, else flushed.
+/// Each buffer stays in the queue or completes on its taker when the connection ends.
+///
+/// It completes successfully if its message was complete, else flushed.
 ///
 /// Spec: SRQR-21, SRQR-37..40, EPD-01
 pub fn taken_buffers_come_back_at_the_disconnect<T: Testbed>(bed: &T) {
@@ -557,7 +576,7 @@ pub fn taken_buffers_come_back_at_the_disconnect<T: Testbed>(bed: &T) {
     }
 }
 
-/// A message longer than the buffer fails with LOCAL_LENGTH at the taker and breaks that connection only.
+/// A message longer than its buffer breaks only its connection, with LOCAL_LENGTH.
 ///
 /// Spec: SRQR-43, SRQR-21, SRQR-31
 pub fn too_short_shared_buffer_breaks_one_connection<T: Testbed>(bed: &T) {
@@ -589,7 +608,7 @@ pub fn too_short_shared_buffer_breaks_one_connection<T: Testbed>(bed: &T) {
     }
 }
 
-/// An endpoint with a shared queue takes no Receives of its own.
+/// An endpoint on a shared queue refuses Receives of its own.
 ///
 /// Spec: EPX-04
 pub fn own_receives_are_refused_on_a_shared_queue<T: Testbed>(bed: &T) {
@@ -603,7 +622,7 @@ pub fn own_receives_are_refused_on_a_shared_queue<T: Testbed>(bed: &T) {
     );
 }
 
-/// A Send that finds the shared queue empty fares as one that finds no Receive.
+/// A Send to an empty shared queue fails as one without a Receive does.
 ///
 /// Spec: SRC-04, EPS-04
 pub fn empty_shared_queue_breaks_the_connection<T: Testbed>(bed: &T) {

@@ -22,7 +22,7 @@ use EndpointState::{
 
 const DEFAULT: CompletionFlags = CompletionFlags::empty();
 
-/// The states, in the order of the columns of the table.
+/// The states, in the order of the table's columns.
 const STATES: [EndpointState; 9] = [
     Unconnected,
     Reserved,
@@ -35,7 +35,7 @@ const STATES: [EndpointState; 9] = [
     Disconnected,
 ];
 
-/// What the table says to a call in a state.
+/// Entry of the table for a call in a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Law {
     /// Legal.
@@ -44,29 +44,29 @@ enum Law {
     F,
     /// INVALID_STATE.
     N,
-    /// Succeeds and does nothing.
+    /// Succeeds without effect.
     O,
-    /// Gives the attempt up.
+    /// Abandons the connection attempt.
     A,
-    /// Cannot be asked.
+    /// Not applicable to the row.
     X,
 }
 use Law::{A, F, N, O, X, Y};
 
-/// An endpoint brought into a state, and what calls need besides.
+/// An endpoint in a given state, with other objects that calls need.
 struct Stage<T: Testbed> {
     party: Party<T>,
     peer: Party<T>,
-    /// The request that the endpoint belongs to.
+    /// The connection request that the endpoint belongs to.
     own: Option<CrId>,
-    /// Another request, for an endpoint to be named.
+    /// Another connection request, for an accept that names the endpoint.
     other: CrId,
     /// A connected endpoint of the same adapter.
     model: Party<T>,
     /// An unconnected endpoint of the same adapter.
     spare: Party<T>,
     requests: EvdId,
-    /// A qualifier of the peer's adapter that somebody listens on.
+    /// A qualifier of the peer's adapter with a listener.
     target: u64,
 }
 
@@ -199,7 +199,7 @@ impl<T: Testbed> Stage<T> {
     }
 }
 
-/// A connection request that has arrived at a public service point.
+/// Awaits a connection request at a new public service point.
 #[track_caller]
 fn arrival<T: Testbed>(
     net: &Net<'_, T>,
@@ -224,13 +224,15 @@ type Change = fn(&mut EpAttributes);
 struct Row<T: Testbed> {
     call: &'static str,
     law: [Law; 9],
-    /// The state afterwards where the call is legal; `None`: as before.
+    /// The state after a legal call; `None`: unchanged.
     next: Option<EndpointState>,
     run: Run<T>,
 }
 
-/// Runs a row in every state: what is legal succeeds and leads on, what is not is INVALID_STATE of that state and leaves
-/// the endpoint as it is.
+/// Runs a row in every state.
+///
+/// A legal call succeeds and leads to the next state. An illegal one is refused with the state's
+/// INVALID_STATE and leaves the endpoint as it is.
 #[track_caller]
 fn walk<T: Testbed>(bed: &T, row: &Row<T>) {
     for (state, law) in STATES.into_iter().zip(row.law) {
@@ -276,7 +278,7 @@ fn walk<T: Testbed>(bed: &T, row: &Row<T>) {
     }
 }
 
-/// Connecting, reserving and being named in an accept need UNCONNECTED; the model of a dup_connect needs CONNECTED.
+/// Connect, reserve and accept need UNCONNECTED; the model of a dup_connect needs CONNECTED.
 ///
 /// Spec: EPK-01, EPU-02, RSC-02, CRA-01, CRA-05, GEN-06, E3, E6, E10
 pub fn connecting_calls_by_state<T: Testbed>(bed: &T) {
@@ -335,7 +337,7 @@ pub fn connecting_calls_by_state<T: Testbed>(bed: &T) {
     );
 }
 
-/// Disconnecting, resetting and freeing.
+/// Disconnect, reset and free in every state.
 ///
 /// Spec: EPD-02..05, EPD-07, EPD-08, EPR-01, EPR-02, EPF-01, EPF-03, EPU-02, E15, E16, E19, E20, E23..E26, EPD-09
 pub fn ending_calls_by_state<T: Testbed>(bed: &T) {
@@ -406,10 +408,10 @@ pub fn ending_calls_by_state<T: Testbed>(bed: &T) {
     }
 }
 
-/// What the states say to requests.
+/// Entries of the table for requests.
 const REQUESTS: [Law; 9] = [N, N, N, N, N, N, Y, N, F];
 
-/// Binds are posted in CONNECTED, flushed in DISCONNECTED, and refused everywhere else.
+/// Binds are posted in CONNECTED, flushed in DISCONNECTED, refused in all other states.
 ///
 /// Spec: RMB-31, RMB-37, EPD-02, DTO-10, GEN-06
 pub fn binds_by_state<T: Testbed>(bed: &T) {
@@ -431,7 +433,7 @@ pub fn binds_by_state<T: Testbed>(bed: &T) {
     walk(bed, &row);
 }
 
-/// Requests are posted in CONNECTED, flushed in DISCONNECTED, and refused everywhere else.
+/// Requests are posted in CONNECTED, flushed in DISCONNECTED, refused in all other states.
 ///
 /// Spec: EPS-02, EPW-23, EPW-29, EPB-03, EPD-02, DTO-10, GEN-06
 pub fn request_posts_by_state<T: Testbed>(bed: &T) {
@@ -463,8 +465,10 @@ pub fn request_posts_by_state<T: Testbed>(bed: &T) {
     }
 }
 
-/// Receives are posted in every state; they stay until a connection, and are flushed at once in DISCONNECTED. An endpoint
-/// of the provider needs its zone and dispatcher first.
+/// Receives are posted in every state and stay until a connection.
+///
+/// In DISCONNECTED they are flushed at once. An endpoint of the provider needs its zone and
+/// dispatcher first.
 ///
 /// Spec: EPV-03, DTO-10, EPC-09, EPD-08, EPK-11
 pub fn receive_posts_by_state<T: Testbed>(bed: &T) {
@@ -506,7 +510,7 @@ pub fn receive_posts_by_state<T: Testbed>(bed: &T) {
     }
 }
 
-/// Looking at an endpoint and setting its watermarks is legal in every state and changes none.
+/// Queries and watermarks are legal in every state and do not change it.
 ///
 /// Spec: EPQ-01, EPG-01, EPY-01, EPH-01
 pub fn inspecting_calls_by_state<T: Testbed>(bed: &T) {
@@ -521,7 +525,7 @@ pub fn inspecting_calls_by_state<T: Testbed>(bed: &T) {
         }),
         ("ep_recv_query", |stage| {
             match stage.party.ia.ep_recv_query(stage.party.ep) {
-                // In no state.
+                // Not supported in any state.
                 Err(error) if error.same_code(Error::model_not_supported()) => Ok(()),
                 told => told.map(drop),
             }
@@ -544,7 +548,7 @@ pub fn inspecting_calls_by_state<T: Testbed>(bed: &T) {
     }
 }
 
-/// Which parameters can be changed in which state.
+/// Each parameter can be changed only in the states that the table names.
 ///
 /// Spec: EPM-01..03, EPM-05..07
 pub fn modifications_by_state<T: Testbed>(bed: &T) {
@@ -634,8 +638,10 @@ pub fn modifications_by_state<T: Testbed>(bed: &T) {
     }
 }
 
-/// The endpoint of a request is accepted without being named, and freed by a rejection: of a reserved service point it
-/// goes back to the consumer, of a providing one it is gone.
+/// The endpoint of a connection request is accepted without a name.
+///
+/// A rejection returns the endpoint of a reserved service point to the consumer, and frees that of
+/// a public one of kind Provider.
 ///
 /// Spec: RSC-04, CRA-01, CRA-04, CRR-01, CRR-02, PSC-03, E2, E7..E9
 pub fn endpoints_of_requests_are_accepted_or_rejected<T: Testbed>(bed: &T) {
@@ -695,8 +701,9 @@ pub fn endpoints_of_requests_are_accepted_or_rejected<T: Testbed>(bed: &T) {
     }
 }
 
-/// While an endpoint waits for its requests to drain, the peer's disconnect ends it as a disconnect, and a failure as a
-/// broken connection; what is left is flushed, and there is one event.
+/// The peer's disconnect ends a pending disconnect as DISCONNECTED, a failure as BROKEN.
+///
+/// The remaining operations are flushed, and one event is raised.
 ///
 /// Spec: E18, E21, E22, EPD-02, EPD-10, DTO-12
 pub fn peer_events_end_a_pending_disconnect<T: Testbed>(bed: &T) {
@@ -729,7 +736,9 @@ pub fn peer_events_end_a_pending_disconnect<T: Testbed>(bed: &T) {
     }
 }
 
-/// An abrupt close of the adapter ends an endpoint in any state; its peer is left neither connected nor waiting.
+/// An abrupt close of the adapter ends an endpoint in any state.
+///
+/// Its peer is left neither connected nor pending.
 ///
 /// Spec: E27, IAC-01, IAC-05
 pub fn abrupt_close_by_state<T: Testbed>(bed: &T) {

@@ -14,7 +14,7 @@ const DEFAULT: CompletionFlags = CompletionFlags::empty();
 
 type Sync<T> = fn(&Adapter<T>, &[LmrTriplet]) -> Result<()>;
 
-/// Both calls, which check their arguments alike.
+/// Returns both calls, which check their arguments alike.
 fn both<T: Testbed>() -> [Sync<T>; 2] {
     [
         |ia, pieces| ia.lmr_sync_rdma_write(pieces),
@@ -22,7 +22,7 @@ fn both<T: Testbed>() -> [Sync<T>; 2] {
     ]
 }
 
-/// A writer, and a target on a host with caches that the device does not see.
+/// Connects a writer to a target on a non-coherent host.
 #[track_caller]
 fn incoherent_pair<'b, T: NonCoherentTestbed>(bed: &'b T) -> (Net<'b, T>, Party<T>, Party<T>) {
     let net = Net::new(bed);
@@ -33,7 +33,7 @@ fn incoherent_pair<'b, T: NonCoherentTestbed>(bed: &'b T) -> (Net<'b, T>, Party<
     (net, left, right)
 }
 
-/// Writes a range of the left memory to the same place in a block of the right and waits for the completion.
+/// Writes a range to the same offset in the peer's block and awaits the completion.
 #[track_caller]
 fn write<T: Testbed>(net: &Net<'_, T>, left: &Party<T>, to: &Memory, offset: u64, length: u64) {
     granted(left.ia.post_rdma_write(
@@ -46,7 +46,7 @@ fn write<T: Testbed>(net: &Net<'_, T>, left: &Party<T>, to: &Memory, offset: u64
     net.success(left, 1);
 }
 
-/// Whether the provider asks for the calls.
+/// Returns true if the provider needs the calls.
 #[track_caller]
 fn required<B: Backend, L: RawLock>(ia: &Ia<'_, B, L>) -> bool {
     granted(ia.ia_query(Default::default(), ProviderFields::LMR_SYNC_REQ))
@@ -54,14 +54,16 @@ fn required<B: Backend, L: RawLock>(ia: &Ia<'_, B, L>) -> bool {
         .lmr_sync_req
 }
 
-/// Where the provider does not ask for the calls, data is visible and readable without them; they may be made all the same.
+/// Data is visible and readable without the calls if the provider does not need them.
+///
+/// The calls are still allowed.
 ///
 /// Spec: LSW-02, LSW-04, LSW-17, LSW-29, LSW-31, LSR-01, LSR-05, IAQ-10
 pub fn coherent_memory_needs_no_call<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let (left, right) = net.pair(&PartyOptions::default());
     if required(&right.ia) {
-        // Then the groups for memory that is not coherent speak of this backend.
+        // The groups for non-coherent memory test this backend.
         return;
     }
     left.memory.fill(1);
@@ -93,8 +95,9 @@ pub fn coherent_memory_needs_no_call<T: Testbed>(bed: &T) {
     );
 }
 
-/// Segments are checked whether or not the provider needs the call: live region, bounds without overflow. One bad segment
-/// refuses the whole call. Zones and privileges do not matter.
+/// Segments are checked for region and bounds, also if the provider needs no call.
+///
+/// One bad segment refuses the whole call. Zones and privileges do not matter.
 ///
 /// Spec: LSW-01, LSW-07, LSW-10, LSW-11, LSW-17, LSW-19, LSW-20, LSW-28..30, LSR-03, LSR-05, DTO-06
 pub fn sync_checks_its_segments<T: Testbed>(bed: &T) {
@@ -103,7 +106,7 @@ pub fn sync_checks_its_segments<T: Testbed>(bed: &T) {
     check_segments(&net, &party);
 }
 
-/// The same on an adapter that needs the calls.
+/// Segments are checked alike on an adapter that needs the calls.
 ///
 /// Spec: LSW-19, LSW-20, LSW-30, LSR-05
 pub fn sync_checks_its_segments_where_it_matters<T: NonCoherentTestbed>(bed: &T) {
@@ -162,7 +165,7 @@ fn check_segments<T: Testbed>(net: &Net<'_, T>, party: &Party<T>) {
     }
 }
 
-/// After an RDMA Write and the call over its range, the written data is what a local read finds, at once.
+/// A local read finds written data as soon as the call over its range returns.
 ///
 /// Spec: LSW-02..08, LSW-17, LSW-24
 pub fn sync_makes_writes_visible<T: NonCoherentTestbed>(bed: &T) {
@@ -221,7 +224,7 @@ pub fn one_sync_covers_several_writes<T: NonCoherentTestbed>(bed: &T) {
     }
 }
 
-/// A refused call synchronises nothing of what it lists; the next right one does.
+/// A refused call synchronises none of its ranges; the next valid call does.
 ///
 /// Spec: LSW-19, LSW-24, GEN-06
 pub fn refused_sync_does_not_spoil_a_later_one<T: NonCoherentTestbed>(bed: &T) {
@@ -240,7 +243,9 @@ pub fn refused_sync_does_not_spoil_a_later_one<T: NonCoherentTestbed>(bed: &T) {
     equal("data", &right.memory.load(0, 64), &left.memory.load(0, 64));
 }
 
-/// Local stores followed by the call, then an RDMA Write into part of the range and the call again: both are there.
+/// Local stores and a later write into part of their range are both kept.
+///
+/// The call follows each of them.
 ///
 /// Spec: LSW-12, LSW-13, LSW-23, LSW-26, LSW-27
 pub fn stores_before_a_write_survive_beside_it<T: NonCoherentTestbed>(bed: &T) {
@@ -258,7 +263,9 @@ pub fn stores_before_a_write_survive_beside_it<T: NonCoherentTestbed>(bed: &T) {
     }
 }
 
-/// An RDMA Write, the call, then local stores into part of the range: both are there, here and for a peer that reads.
+/// A write and later local stores into part of its range are both kept.
+///
+/// The call follows the write. A peer's RDMA Read sees both, too.
 ///
 /// Spec: LSW-12, LSW-14, LSR-01, LSR-02
 pub fn stores_after_a_write_survive_beside_it<T: NonCoherentTestbed>(bed: &T) {
@@ -290,7 +297,7 @@ pub fn stores_after_a_write_survive_beside_it<T: NonCoherentTestbed>(bed: &T) {
     }
 }
 
-/// Local stores, the call, then an RDMA Read by a peer: it sees the stores.
+/// A peer's RDMA Read sees local stores once the call over their range returned.
 ///
 /// Spec: LSR-01..04, LSR-06
 pub fn sync_makes_stores_readable<T: NonCoherentTestbed>(bed: &T) {
@@ -319,7 +326,7 @@ pub fn sync_makes_stores_readable<T: NonCoherentTestbed>(bed: &T) {
     }
 }
 
-/// The accepted way to learn of a write: the writer's Send arrives behind it, then the receiver makes the call and reads.
+/// A Send after a write announces it: the receiver then makes the call and reads.
 ///
 /// Spec: LSW-06, LSW-21, LSW-22, EPW-43
 pub fn send_behind_a_write_announces_it<T: NonCoherentTestbed>(bed: &T) {
@@ -342,7 +349,7 @@ pub fn send_behind_a_write_announces_it<T: NonCoherentTestbed>(bed: &T) {
             &right.memory.load(0, 1024),
             &left.memory.load(0, 1024),
         );
-        // A receive buffer needs no call: the provider sees to the coherence of what is posted to it.
+        // A receive buffer needs no call: the provider keeps posted receives coherent.
         equal(
             "the message",
             &right.memory.load(4000, 8),

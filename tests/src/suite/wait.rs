@@ -9,7 +9,7 @@ use dat_core::{Error, ErrorKind, Subtype};
 
 use crate::fixture::{Net, PartyOptions, Testbed, granted, refused};
 
-/// Sleeping lets the transport go on; or a signal arrives.
+/// Steps the transport at every sleep, or is interrupted by a signal.
 struct Sleeper<'b, T> {
     bed: &'b T,
     interrupted: bool,
@@ -50,12 +50,12 @@ impl<T: Testbed> Wait for Sleeper<'_, T> {
     }
 }
 
-/// A moment some microseconds from now.
+/// Returns a time some microseconds from now.
 fn soon<T: Testbed>(bed: &T, micros: u64) -> Option<Instant> {
     Some(Instant::from_micros(bed.now().as_micros() + micros))
 }
 
-/// A blocked wait sees to the progress of its adapter and returns with the event.
+/// A blocking wait makes progress on its adapter and returns with the event.
 ///
 /// Spec: EVW-01, EVW-07, EVW-14
 pub fn blocking_wait_returns_with_the_event<T: Testbed>(bed: &T) {
@@ -87,7 +87,9 @@ pub fn blocking_wait_returns_with_the_event<T: Testbed>(bed: &T) {
     }
 }
 
-/// The time runs out: TIMEOUT_EXPIRED, nothing dequeued, the number of queued events is told; a moment that has passed makes a poll.
+/// A wait that times out returns TIMEOUT_EXPIRED and dequeues nothing.
+///
+/// It counts the queued events. A deadline in the past makes it a poll.
 ///
 /// Spec: EVW-06, EVW-08, GEN-09
 pub fn blocking_wait_times_out<T: Testbed>(bed: &T) {
@@ -130,7 +132,9 @@ pub fn blocking_wait_times_out<T: Testbed>(bed: &T) {
     assert_eq!(waited.more, 0);
 }
 
-/// A signal ends waits with INTERRUPTED_CALL; nothing is dequeued, and the dispatcher is free again.
+/// A signal ends waits with INTERRUPTED_CALL; no event is dequeued.
+///
+/// The dispatcher is free again.
 ///
 /// Spec: EVW-10, CNW-07
 pub fn signals_interrupt_waits<T: Testbed>(bed: &T) {
@@ -149,7 +153,9 @@ pub fn signals_interrupt_waits<T: Testbed>(bed: &T) {
     assert_eq!(granted(ia.evd_dequeue(evd)), Event::Software { pointer: 7 });
 }
 
-/// A blocked wait on a notification object returns with the dispatcher that fired, or with QUEUE_EMPTY.
+/// A blocking wait on a notification object returns the dispatcher that fired.
+///
+/// If the time runs out it returns QUEUE_EMPTY.
 ///
 /// Spec: CNW-01, CNW-03, CNW-04, CNW-07
 pub fn blocking_notification_wait<T: Testbed>(bed: &T) {

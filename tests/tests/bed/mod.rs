@@ -1,6 +1,7 @@
-//! Beds of devices that are code of the test's own process, over a fabric of the mock.
+//! Beds of devices in the test's own process, over a fabric of the mock.
 //!
-//! The seed of the fabric decides whatever the rules leave open; `DAT_SEED` sets it, and a failing test prints it.
+//! The fabric's seed decides everything that the rules leave open. `DAT_SEED` sets it; a failing
+//! test prints it.
 
 use backend_mock::{BufferOrder, FabricOptions, Fault, NodeOptions, RemoteError};
 use core::cell::Cell;
@@ -12,9 +13,9 @@ use dat_tests::fixture::{
     ExtendedTestbed, FaultyTestbed, NonCoherentTestbed, RsmTestbed, Testbed, WindowlessTestbed,
 };
 
-/// Devices that reach each other.
+/// A network of devices that reach each other.
 pub(crate) trait Network {
-    /// One of them, as the core drives it.
+    /// The backend of a device.
     type Device: Backend<
             CompletionQueue: 'static,
             SendQueue: 'static,
@@ -22,10 +23,10 @@ pub(crate) trait Network {
             SharedReceiveQueue: 'static,
         > + 'static;
 
-    /// What the devices are called.
+    /// Name of the devices.
     const NAME: &'static str;
 
-    /// Without devices.
+    /// Makes a network without devices.
     fn begin(options: FabricOptions) -> Self;
 
     fn device(&self, options: NodeOptions) -> Self::Device;
@@ -38,12 +39,14 @@ pub(crate) trait Network {
 
     fn inject(&self, fault: Fault);
 
-    /// Why a test of the suite cannot be run on it, if it cannot.
+    /// Returns the reason why the network cannot run a test of the suite, if any.
     fn excused(test: &str) -> Option<String>;
 }
 
-/// Makes a network of a type whose calls have the same names but one: that which makes a device. Or of one that has such a type as its
-/// first field.
+/// Implements `Network` for a fabric type, or for a type that holds one.
+///
+/// The calls of all fabrics have the same names, except the one that makes a device, `$make`.
+/// `$wrap` and `$inner` convert to and from a type that holds a fabric.
 macro_rules! network {
     ($fabric:ty, $device:ty, $name:literal, $make:ident, $excused:expr) => {
         $crate::bed::network!(
@@ -96,7 +99,7 @@ macro_rules! network {
 
 pub(crate) use network;
 
-/// A fabric of its own for each test.
+/// A bed with its own fabric, new for each test.
 pub(crate) struct Bed<N> {
     pub(crate) fabric: N,
     nodes: Cell<u64>,
@@ -107,7 +110,7 @@ impl<N: Network> Bed<N> {
         Self::over(seeded_options())
     }
 
-    /// The same over a fabric by its options.
+    /// Makes a bed over a fabric with these options.
     pub(crate) fn over(options: FabricOptions) -> Self {
         Self {
             fabric: N::begin(options),
@@ -115,7 +118,7 @@ impl<N: Network> Bed<N> {
         }
     }
 
-    /// What makes the next device.
+    /// Returns the options of the next device.
     pub(crate) fn options(&self) -> NodeOptions {
         let number = self.nodes.get() + 1;
         self.nodes.set(number);
@@ -220,7 +223,7 @@ impl<N: Network> FaultyTestbed for Bed<N> {
     }
 }
 
-/// Options of a fabric with the seed that `DAT_SEED` sets, 1 if it does not; a failing test prints it.
+/// Returns options with the seed from `DAT_SEED`, or 1, and prints the seed.
 pub(crate) fn seeded_options() -> FabricOptions {
     let seed = std::env::var("DAT_SEED").map_or(1, |seed| seed.parse().expect("a number"));
     println!("DAT_SEED={seed}");

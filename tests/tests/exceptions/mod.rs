@@ -1,4 +1,4 @@
-//! The tests that a backend cannot carry, with the reasons, as `tests/backends.toml` lists them.
+//! Tests that a backend cannot pass, with the reasons, from `tests/backends.toml`.
 
 use serde::Deserialize;
 use std::collections::HashMap;
@@ -22,10 +22,10 @@ struct Exception {
     reason: String,
 }
 
-/// The reasons by the names of the tests.
+/// The reasons, by name of test.
 type Reasons = HashMap<String, String>;
 
-/// Those of a backend.
+/// Returns the reasons of a backend.
 pub(crate) fn exceptions(backend: &str) -> &'static Reasons {
     static EXCEPTIONS: OnceLock<HashMap<String, Reasons>> = OnceLock::new();
     let all = EXCEPTIONS.get_or_init(|| {

@@ -1,4 +1,6 @@
-//! Shared receive queues of devices that make none larger: they grow within the room that they were made with.
+//! Growth of shared receive queues on devices that cannot enlarge them.
+//!
+//! Such queues grow within the room that they were made with.
 
 use dat_core::Subtype;
 use dat_core::attributes::SrqAttributes;
@@ -6,7 +8,9 @@ use dat_core::error::Error;
 use dat_core::flags::SrqFields;
 use dat_tests::fixture::{Net, Testbed, granted, refused};
 
-/// A queue takes as many buffers more as there is room for. Beyond that it is refused, stays as it is, and keeps what is on it.
+/// A shared receive queue grows up to its room; a larger resize is refused.
+///
+/// The refused queue keeps its size and its buffers.
 pub(crate) fn shared_queues_grow_within_their_room<T: Testbed>(bed: &T, room: i32) {
     let net = Net::new(bed);
     let ia = net.adapter();
@@ -35,7 +39,7 @@ pub(crate) fn shared_queues_grow_within_their_room<T: Testbed>(bed: &T, room: i3
         refused(ia.srq_post_recv(srq, &[], 99), full);
     }
     granted(ia.srq_free(srq));
-    // Whoever needs more from the beginning gets it.
+    // A queue can be created larger than the room.
     let max_recv_dtos = 3 * room;
     let large = SrqAttributes {
         max_recv_dtos,

@@ -1,18 +1,18 @@
-//! Lists on two beds, compared and counted.
+//! Random lists on two beds, compared and counted.
 
 use dat_tests::differential::{Compared, compare, record};
 use dat_tests::fixture::Testbed;
 
 /// Operations of a list.
 const OPERATIONS: usize = 120;
-/// Lists, unless `DAT_LISTS` says otherwise.
+/// Default number of lists; `DAT_LISTS` changes it.
 const LISTS: u64 = 8;
 
 fn number(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).map_or(otherwise, |text| text.parse().expect("a number"))
 }
 
-/// Does the same lists on the mock and on a bed of a backend.
+/// Plays the same lists on the mock and on the bed of a backend.
 pub(crate) fn lists<M: Testbed, T: Testbed>(
     backend: &str,
     mock: impl Fn() -> M,

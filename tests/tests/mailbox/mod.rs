@@ -1,4 +1,4 @@
-//! The suite on model devices that their drivers reach through a mailbox alone.
+//! The suite on model devices that their drivers reach only through a mailbox.
 
 use backend_mock::FabricOptions;
 use mmio_model::{ModelFabric, PostedBackend};
@@ -6,7 +6,7 @@ use mmio_model::{ModelFabric, PostedBackend};
 use crate::bed::{Bed, network};
 use crate::exceptions::exceptions;
 
-/// Devices behind mailboxes.
+/// A fabric whose devices are reached through mailboxes.
 struct Posted(ModelFabric);
 
 impl Posted {

@@ -1,5 +1,6 @@
-//! Interrupts of paravirtual adapters as words of memory: they end waits, those of a device that lies are found out, and those of one that
-//! loses them are not needed.
+//! Interrupts of paravirtual adapters, written as words of memory.
+//!
+//! They end waits, false ones are detected, and the driver also works when they are lost.
 
 use backend_mmio::DeviceFault;
 use backend_mmio::mlx5::State;
@@ -16,7 +17,7 @@ use std::task::Waker;
 use super::PvrdmaBed;
 
 impl PvrdmaBed {
-    /// A device that sends its messages in a way of its own, and what is known of it.
+    /// Opens a device with its own way to send messages; returns its state as well.
     fn sending(&self, messages: Messages) -> (PvrdmaModel, &'static State) {
         let (lent, state) = Box::leak(Box::new(State::new())).lend();
         let manner = PvrdmaManner {
@@ -28,11 +29,11 @@ impl PvrdmaBed {
     }
 }
 
-/// Sleeps until an interrupt has written a word, while the fabric goes on.
+/// Steps the fabric until an interrupt has written a word.
 struct Words<'a> {
     bed: &'a PvrdmaBed,
     words: &'static MessageWords,
-    /// Whether one ended a wait.
+    /// Set if an interrupt ended a wait.
     ended: bool,
 }
 
@@ -57,7 +58,7 @@ impl Wait for Words<'_> {
     }
 }
 
-/// Nothing but words of memory ends these waits: for a receive, for a request, and for what the device has to say of itself.
+/// Only words of memory end these waits: for a receive and for a request.
 ///
 /// Spec: EVW-01, DTO-10
 #[test]
@@ -98,11 +99,12 @@ fn words_that_interrupts_write_end_waits() {
     }
 }
 
-/// The first completion queue that somebody asks a device for, behind the driver's own.
+/// The first completion queue created after the driver's own.
 const FIRST_QUEUE: u32 = 0x12;
 
-/// What a device has to say comes out, whether its interrupts are lost, or mistaken for each other: what counts is what stands in the rings. A driver
-/// that was told has something to do at once, and none where nothing was said.
+/// Events are reported also if interrupts are lost or crossed: the rings count.
+///
+/// A driver that got an interrupt has work to do at once. One that got none has no deadline.
 ///
 /// Spec: DTO-10, DTO-11
 #[test]
@@ -117,7 +119,7 @@ fn what_counts_is_what_a_message_tells_of() {
         let bed = PvrdmaBed::new();
         let (mut device, state) = bed.sending(messages);
         let _queue = device.create_completion_queue(0, 8).expect("a queue");
-        // That of the last answer may still be there.
+        // The message of the last answer may still be there.
         assert_eq!(device.poll_control(bed.now()), None);
         assert_eq!(device.next_deadline(), None, "{messages:?}");
         bed.fabric.tell_of_completions(0, FIRST_QUEUE);
@@ -134,7 +136,9 @@ fn what_counts_is_what_a_message_tells_of() {
     }
 }
 
-/// A command that takes the message of a notice for that of its answer does not hide the notice: whoever waits without limit is told to look.
+/// A command that takes a notice's message for its answer's hides no notice.
+///
+/// The driver then has work to do at once.
 ///
 /// Spec: DTO-10, DTO-11
 #[test]
@@ -161,7 +165,7 @@ fn a_command_hides_no_notice() {
     }
 }
 
-/// An interrupt that writes anything else than it was told to gives the device away, whatever it is about; and then there is nothing more to do.
+/// A wrong word from any interrupt gives the device up; no work is left then.
 ///
 /// Spec: DTO-11
 #[test]
@@ -186,7 +190,7 @@ fn a_device_that_writes_other_words_is_given_up() {
                 _ => bed.fabric.tell_of_completions(0, FIRST_QUEUE),
             }
             bed.step();
-            // Whoever finds it out leaves it to the next call to halt the device.
+            // The call that detects the fault leaves it to the next one to halt the device.
             let told = (0..2).find_map(|_| device.poll_control(bed.now()));
             assert_eq!(told, Some(ControlEvent::DeviceFailed), "{what}, {bit}");
             assert_eq!(state.fault(), Some(DeviceFault::WrongMessage));

@@ -1,7 +1,7 @@
 //! A bed on an RDMA device of this machine.
 //!
-//! `DAT_DEVICE` names the device; else it is the first one. `DAT_WINDOWS=2` asks for windows of type 2 where the device has
-//! both types.
+//! `DAT_DEVICE` names the device; the default is the first one with an active port. `DAT_WINDOWS=2`
+//! asks for windows of type 2 on a device with both types.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -15,12 +15,12 @@ use dat_tests::fixture::Testbed;
 
 use crate::exceptions::exceptions;
 
-/// How long a step takes.
+/// Duration of a step.
 const STEP: Duration = Duration::from_micros(1000);
-/// Steps without an event after which everything is at rest.
+/// Steps without an event after which the bed counts as idle.
 const STEPS_TO_REST: usize = 6;
 
-/// Both ends of every connection on one device, in real time.
+/// A bed in real time; both ends of every connection are on one device.
 pub(crate) struct VerbsBed {
     device: String,
     steps: Cell<usize>,
@@ -32,7 +32,7 @@ impl VerbsBed {
         Self::resting(STEPS_TO_REST)
     }
 
-    /// One on which everything is at rest after so many steps without an event.
+    /// Makes a bed that counts as idle after `steps_to_rest` steps without an event.
     pub(crate) fn resting(steps_to_rest: usize) -> Self {
         let device = env::var("DAT_DEVICE").ok().or_else(|| {
             let first = devices().into_iter().find(|device| device.active);
@@ -45,16 +45,16 @@ impl VerbsBed {
         }
     }
 
-    /// The name of the device.
+    /// Returns the name of the device.
     pub(crate) fn name(&self) -> &str {
         &self.device
     }
 }
 
-/// The test that needs a binding after the endpoint was reset.
+/// The test that needs a binding to survive the reset of its endpoint.
 const OUTLIVES_ITS_QUEUE_PAIR: &str = "flushed_rebind_keeps_the_old_binding";
 
-/// The kind of windows to ask for.
+/// Returns the kind of windows to ask for.
 fn windows() -> WindowKind {
     match env::var("DAT_WINDOWS").as_deref() {
         Ok("2") => WindowKind::QueuePair,
@@ -68,7 +68,7 @@ impl Testbed for VerbsBed {
 
     fn device(&self) -> VerbsBackend {
         let mut options = VerbsOptions::default();
-        // Half a second until a message without a receive fails: longer than what is tried before.
+        // A message without a receive fails after half a second, later than any step tried before.
         options.not_ready_timer = 26;
         options.windows = windows();
         VerbsBackend::open(&self.device, options)
@@ -79,7 +79,7 @@ impl Testbed for VerbsBed {
         ThreadWait::clock()
     }
 
-    /// Lets some time pass; that nothing moves shows only after a while.
+    /// Sleeps for a step; returns false after enough steps without an event.
     fn step(&self) -> bool {
         thread::sleep(STEP);
         self.steps.set(self.steps.get() + 1);

@@ -1,4 +1,4 @@
-//! How everything comes to rest, and what is noted then: events and memory.
+//! Brings everything to rest, and records events and memory then.
 
 use dat_core::event::Event;
 use dat_core::flags::{DtoStatus, EndpointState};
@@ -9,7 +9,7 @@ use super::World;
 use crate::fixture::{Testbed, granted};
 
 impl<T: Testbed> World<'_, T> {
-    /// Waits until the peer has a request, or the attempt has ended without.
+    /// Waits until the request reaches the peer, or the attempt has ended.
     pub(super) fn await_request(&mut self, at: Place) {
         for _ in 0..self.net.bed.patience() {
             self.take_requests(1 - at.side);
@@ -24,14 +24,14 @@ impl<T: Testbed> World<'_, T> {
         }
     }
 
-    /// Whether nothing changes at the ends of a connection any more, unless somebody does something.
+    /// Returns true if the ends of a connection change no more without a further call.
     fn is_settled(&self, pair: usize) -> bool {
         let status = [0, 1].map(|side| self.status(Place { side, pair }));
-        // Of a request that succeeds in silence no event tells.
+        // A suppressed request that succeeds has no event.
         if !status.iter().all(|end| end.request_idle) {
             return false;
         }
-        // Who is asked for a connection decides when the list wants it.
+        // The list decides when a pending connection request is answered.
         if self.sides.iter().any(|side| side.arrived.is_some()) {
             return true;
         }
@@ -48,7 +48,10 @@ impl<T: Testbed> World<'_, T> {
             })
     }
 
-    /// Lets everything come to rest. On a device of its own, that nothing happens for some time does not say that nothing will.
+    /// Steps until everything is at rest.
+    ///
+    /// On a device in real time, a pause without events does not prove rest: the endpoints are
+    /// asked too.
     fn settle(&self) {
         self.net.settle();
         let bed = &self.net.bed;
@@ -64,7 +67,7 @@ impl<T: Testbed> World<'_, T> {
         self.net.settle();
     }
 
-    /// Notes requests for connections that have come to a side.
+    /// Records connection requests that have reached a side.
     fn take_requests(&mut self, number: usize) {
         let side = &mut self.sides[number];
         while let Ok(event) = side.ia.evd_dequeue(side.arrivals) {
@@ -78,7 +81,7 @@ impl<T: Testbed> World<'_, T> {
         }
     }
 
-    /// Lets everything come to rest, and notes events and memory.
+    /// Waits until everything is at rest, and records events and memory.
     pub(super) fn rest(&mut self) {
         self.settle();
         for number in 0..2 {
