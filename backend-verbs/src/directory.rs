@@ -11,7 +11,7 @@ const HALF_MASK: u32 = (1 << HALF) - 1;
 /// State of a queue pair that the polling path needs.
 #[derive(Debug, Default)]
 struct Entry {
-    /// Token; 0 if there is no such queue pair.
+    /// Token; 0 if the queue pair does not exist.
     token: AtomicU64,
     flags: AtomicU32,
 }
@@ -27,7 +27,7 @@ type Leaf = Box<[Entry]>;
 
 /// The queue pairs of a device.
 ///
-/// The first queue pair of a leaf allocates it; leaves are never freed.
+/// The first queue pair of a leaf allocates it, and the leaf stays.
 #[derive(Debug)]
 pub(crate) struct Directory {
     leaves: Box<[OnceLock<Leaf>]>,
@@ -102,7 +102,7 @@ impl Directory {
             .map_or(0, |entry| entry.token.load(Ordering::Acquire))
     }
 
-    /// Starts to treat data on this queue pair as news.
+    /// Starts to report data on this queue pair (`note_data`).
     pub(crate) fn wait_for_data(&self, number: u32) {
         if let Some(entry) = self.entry(number)
             && entry.flags.fetch_or(WAITING, Ordering::AcqRel) & WAITING == 0
@@ -111,7 +111,7 @@ impl Directory {
         }
     }
 
-    /// Stops to treat data on this queue pair as news.
+    /// Stops to report data on this queue pair.
     pub(crate) fn expect_data(&self, number: u32) {
         if let Some(entry) = self.entry(number)
             && entry.flags.fetch_and(!WAITING, Ordering::AcqRel) & WAITING != 0
@@ -120,13 +120,13 @@ impl Directory {
         }
     }
 
-    /// Returns true if data may be news for any queue pair.
+    /// Returns true if any queue pair reports data.
     #[inline]
     pub(crate) fn is_waiting(&self) -> bool {
         self.waiting.load(Ordering::Acquire) != 0
     }
 
-    /// Notes a completed receive of a queue pair; returns true if that is news.
+    /// Notes a completed receive of a queue pair; returns true for the first one reported.
     #[cold]
     pub(crate) fn note_data(&self, number: u32) -> bool {
         self.note(
@@ -136,7 +136,7 @@ impl Directory {
         )
     }
 
-    /// Notes a failed request or receive of a queue pair; returns true if that is news.
+    /// Notes a failure on a queue pair; returns true for the first one.
     #[cold]
     pub(crate) fn note_failure(&self, number: u32) -> bool {
         self.note(number, |flags| flags & FAILED == 0, FAILED)
@@ -155,7 +155,7 @@ impl Directory {
         true
     }
 
-    /// Notes the end of a queue pair, so that its failures are no news.
+    /// Notes the end of a queue pair, whose failures are not reported from here on.
     pub(crate) fn expect_failure(&self, number: u32) {
         if let Some(entry) = self.entry(number) {
             entry.flags.fetch_or(FAILED, Ordering::AcqRel);
@@ -163,7 +163,7 @@ impl Directory {
         self.expect_data(number);
     }
 
-    /// Notes that the device reported something impossible; returns true if that is news.
+    /// Notes that the device reported something impossible; returns true the first time.
     #[cold]
     pub(crate) fn note_nonsense(&self) -> bool {
         if self.broken.fetch_or(1, Ordering::AcqRel) != 0 {

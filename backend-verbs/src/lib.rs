@@ -1,5 +1,6 @@
-//! RDMA devices of a Linux host over libibverbs and librdmacm: InfiniBand, RoCE (soft-RoCE
-//! included) and iWARP.
+//! RDMA devices of a Linux host, over libibverbs and librdmacm.
+//!
+//! Supports InfiniBand, RoCE (soft-RoCE included) and iWARP.
 //!
 //! [`devices`] finds every port of every device. [`VerbsBackend::open`] opens one port, and
 //! `dat_core::Ia::open` makes an interface adapter of it.
@@ -23,7 +24,7 @@
 //! # Waiting
 //!
 //! A waiting thread sleeps in a [`VerbsWait`] on completions, connection events and device events.
-//! Of several such threads, the kernel wakes one for a connection or device event.
+//! Of several sleeping threads, the kernel wakes one for a connection or device event.
 //!
 //! The backend starts one thread of its own. It is woken for these events while no other thread
 //! sleeps, and only wakes the next sleeper. Everything else happens in the caller's calls.

@@ -16,7 +16,7 @@ pub enum WindowKind {
 }
 
 impl WindowKind {
-    /// Returns the type to use on a device with type 1 (`one`), type 2 (`two`) or both.
+    /// Returns the type for a device with type 1 (`one`), type 2 (`two`) or both.
     pub(crate) fn of_device(self, (one, two): (bool, bool)) -> Option<WindowType> {
         match (one, two, self) {
             (false, false, _) => None,
@@ -46,9 +46,9 @@ pub struct VerbsOptions {
     ///
     /// 20 is 10.24 ms.
     pub not_ready_timer: u8,
-    /// Most bytes that a Send or an RDMA Write carries inline, copied during the post; 0 for none.
+    /// Most bytes that a Send or an RDMA Write carries inline; 0 for none.
     ///
-    /// The device may grant more or less.
+    /// They are copied during the post. The device may grant more or less.
     pub inline: u32,
     /// Kind of window on devices that have both kinds.
     pub windows: WindowKind,
@@ -76,7 +76,7 @@ pub enum LongQualifiers {
     /// Refuses them.
     #[default]
     Refused,
-    /// Uses their low 16 bits as the port, as OFA's provider does; programs rely on that.
+    /// Uses their low 16 bits as the port, as OFA's provider does; programs rely on it.
     ///
     /// Two qualifiers with the same low bits are the same port: the second listener finds it in
     /// use.

@@ -39,7 +39,7 @@ pub(crate) fn unpack(mut received: PrivateData) -> PrivateData {
     received
 }
 
-/// Mark of the first of two requests, which carries the tail of data too long for one.
+/// Mark of the first of two requests, which carries the tail of the data.
 const FIRST: u8 = 0xFF;
 /// Mark of the second request, which carries the head.
 const SECOND: u8 = 0xFE;

@@ -1,4 +1,6 @@
-//! Owners of the objects of libibverbs and librdmacm, and the calls, with results as plain values.
+//! Owners of the objects of libibverbs and librdmacm, and their calls.
+//!
+//! Results are plain values.
 //!
 //! Every owner keeps its parents alive, so that objects are destroyed in the right order whatever
 //! the order of the drops. The data path reads its functions from the device's table once, when the

@@ -24,7 +24,7 @@ pub(crate) struct QueuePair {
     inline: u32,
     /// Set if peers may perform atomic operations.
     atomics: bool,
-    /// The port that the queue pair was initialised for at creation, if that fits all its
+    /// Port that the queue pair was initialised for at creation, if it fits every connection.
     /// connections.
     ready_port: Option<u8>,
     _queues: [Arc<CompletionQueue>; 2],
