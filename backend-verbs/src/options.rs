@@ -38,7 +38,7 @@ pub struct VerbsOptions {
     pub longest_acknowledgement: u8,
     /// Repetitions of a packet without acknowledgement, at most 6.
     ///
-    /// Soft-RoCE repeats for ever with 7, so that nobody would notice a peer that vanished.
+    /// Soft-RoCE repeats for ever with 7, which would hide a peer that vanished.
     pub retries: u8,
     /// Repetitions of a message that found no receive: 0 to 6, or 7 for ever.
     pub not_ready_retries: u8,
@@ -76,10 +76,10 @@ pub enum LongQualifiers {
     /// Refuses them.
     #[default]
     Refused,
-    /// Uses their low 16 bits as the port, as OFA's provider does; programs rely on it.
+    /// Uses their low 16 bits as the port, as OFA's provider does.
     ///
-    /// Two qualifiers with the same low bits are the same port: the second listener finds it in
-    /// use.
+    /// So programs agree on longer qualifiers. Two with the same low bits are the same port: the
+    /// second listener finds it in use.
     Shortened,
 }
 

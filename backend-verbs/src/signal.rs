@@ -577,7 +577,7 @@ mod tests {
             told.expect("no signal")
         }
 
-        /// Does what the thread does with its events.
+        /// Handles the events as the thread does.
         fn tell(&self, signal: &Signal) -> u32 {
             let told = self.told();
             tell(told, &self.sources, signal);

@@ -1,6 +1,6 @@
 //! Prepared binds of a window to the region of its last bind.
 //!
-//! Only token, flags, range and rights change.
+//! Only token, flags, range, rights and keys change.
 
 use core::ptr::{self, NonNull};
 use std::sync::Arc;

@@ -24,8 +24,7 @@ pub(crate) struct QueuePair {
     inline: u32,
     /// Set if peers may perform atomic operations.
     atomics: bool,
-    /// Port that the queue pair was initialised for at creation, if it fits every connection.
-    /// connections.
+    /// Port of the initialisation at creation, if it fits every connection.
     ready_port: Option<u8>,
     _queues: [Arc<CompletionQueue>; 2],
     _shared: Option<Arc<SharedReceiveQueue>>,

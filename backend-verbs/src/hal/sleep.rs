@@ -76,7 +76,7 @@ impl EventFd {
 pub(crate) enum Wakes {
     /// All that sleep on it.
     All,
-    /// One set with a sleeper: the one that was added first of those that chose this.
+    /// The set with a sleeper that was added first, among those that chose this.
     One,
 }
 
