@@ -248,7 +248,7 @@ fn signed(count: u32) -> Result<i32, BackendError> {
     i32::try_from(count.max(1)).map_err(|_| BackendError::Resources)
 }
 
-#[expect(unsafe_code, reason = "the devices of this backend keep to their keys")]
+#[expect(unsafe_code, reason = "the devices of this backend enforce their keys")]
 // SAFETY: memory enters only by `ibv_reg_mr`, with its rights, and leaves by `ibv_dereg_mr` before
 // `deregister` or the drop of the table of regions returns, or the process ends. Devices check
 // every access against it, except for inline data of requests. Only queue pairs that may read at

@@ -413,7 +413,10 @@ pub struct Room([MaybeUninit<ibv_wc>; BATCH]);
 impl Room {
     /// Returns room without completions.
     #[must_use]
-    #[expect(clippy::new_without_default, reason = "an empty room is no useful default")]
+    #[expect(
+        clippy::new_without_default,
+        reason = "an empty room is no useful default"
+    )]
     pub fn new() -> Self {
         Self([const { MaybeUninit::zeroed() }; BATCH])
     }

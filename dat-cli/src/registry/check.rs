@@ -28,7 +28,7 @@ struct EntryReport {
     ///
     /// False without an error means unknown: the library is not found from here.
     good: bool,
-    /// Set if it is in another section than the default one, or not for user programs.
+    /// Set if it is not in the default section, or not for user programs.
     ignored: bool,
 }
 

@@ -103,7 +103,9 @@ fn line(entry: &Entry) -> Vec<u8> {
     line
 }
 
-/// Waits for the end of a process; kills it after the time limit and returns `None`.
+/// Waits for the end of a process.
+///
+/// Kills it after the time limit, and returns `None`.
 fn wait(mut child: Child) -> std::io::Result<Option<ExitStatus>> {
     let begin = Instant::now();
     while begin.elapsed() < LONGEST {

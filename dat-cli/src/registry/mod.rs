@@ -1,6 +1,6 @@
-//! `dat registry`: lines of `dat.conf`, one for each device, and checks of a file of them.
+//! `dat registry`: prints or checks lines of `dat.conf`.
 //!
-//! `libdat2` finds the provider by these lines.
+//! `libdat2` finds the provider by these lines; there is one for each device.
 
 #[cfg(unix)]
 mod check;
