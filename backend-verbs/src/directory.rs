@@ -102,7 +102,7 @@ impl Directory {
             .map_or(0, |entry| entry.token.load(Ordering::Acquire))
     }
 
-    /// Starts to report data on this queue pair (`note_data`).
+    /// Starts reporting data on this queue pair (`note_data`).
     pub(crate) fn wait_for_data(&self, number: u32) {
         if let Some(entry) = self.entry(number)
             && entry.flags.fetch_or(WAITING, Ordering::AcqRel) & WAITING == 0
@@ -111,7 +111,7 @@ impl Directory {
         }
     }
 
-    /// Stops to report data on this queue pair.
+    /// Stops reporting data on this queue pair.
     pub(crate) fn expect_data(&self, number: u32) {
         if let Some(entry) = self.entry(number)
             && entry.flags.fetch_and(!WAITING, Ordering::AcqRel) & WAITING != 0

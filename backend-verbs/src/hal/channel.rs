@@ -58,7 +58,7 @@ impl CompletionChannel {
         let mut queue = ptr::null_mut();
         let mut context = ptr::null_mut();
         // SAFETY: the channel lives, and both answers have room. The queue in a notification lives:
-        // to destroy a queue drops its notifications, and waits for those that are not acknowledged
+        // destroying a queue drops its notifications, and waits for those that are not acknowledged
         // yet.
         let told = uncancelled(|| unsafe {
             let told = ibv_get_cq_event(self.raw(), &raw mut queue, &raw mut context) == 0;

@@ -128,7 +128,7 @@ impl EventChannel {
             return None;
         }
         // SAFETY: on success, the answer is an event until it is acknowledged. The identifier in it
-        // lives: to destroy an identifier waits for its events that are not acknowledged yet. The
+        // lives: destroying an identifier waits for its events that are not acknowledged yet. The
         // private data has the length that the event names.
         unsafe {
             let told = &*event;

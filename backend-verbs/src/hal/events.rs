@@ -58,7 +58,7 @@ impl Context {
             return None;
         }
         // SAFETY: the event was filled in. Its kind is read as a number, because the library may
-        // report kinds that `rdma-sys` does not know. The object in it lives: to destroy an object
+        // report kinds that `rdma-sys` does not know. The object in it lives: destroying an object
         // drops its events, and waits for those that are not acknowledged yet.
         let told = unsafe {
             match (&raw const (*event).event_type).cast::<u32>().read() {

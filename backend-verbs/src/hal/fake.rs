@@ -550,7 +550,7 @@ unsafe extern "C" fn bind(_: *mut ibv_qp, window: *mut ibv_mw, wanted: *mut ibv_
 }
 
 unsafe extern "C" fn poll(queue: *mut ibv_cq, room: i32, into: *mut ibv_wc) -> i32 {
-    // SAFETY: called with the queue of a device that lives, and `room` entries of room.
+    // SAFETY: called with the queue of a device that lives, and room for `room` entries.
     unsafe {
         let mut state = state((*queue).cq_context).borrow_mut();
         state.polls += 1;

@@ -310,7 +310,6 @@ impl Window {
     /// Stores the key of a posted bind (type 2).
     ///
     /// Soft-RoCE names the window by it in the next bind.
-    /// one.
     #[inline(always)]
     pub(crate) fn set_remote_key(&mut self, key: u32) {
         // SAFETY: the window lives, and `&mut self` excludes other accesses to the word.

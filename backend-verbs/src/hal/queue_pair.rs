@@ -12,7 +12,7 @@ use rdma_sys::{
 
 use super::{Access, CompletionQueue, ConnectionId, Domain, SharedReceiveQueue, refusal};
 
-/// Smallest inline size to ask for.
+/// Inline size from which a refused queue pair is retried with half of it, below with none.
 const LEAST_INLINE: u32 = 32;
 
 /// A reliable connected queue pair.

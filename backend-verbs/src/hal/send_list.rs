@@ -517,7 +517,7 @@ impl SendList {
     }
 }
 
-/// Most segments of an extended operation, as in the core.
+/// Most segments of an extended operation; the core posts no more.
 const MOST_SEGMENTS: usize = 32;
 
 fn atomic(remote: RemoteRange, compare_add: u64, swap: u64) -> atomic_t {

@@ -61,7 +61,7 @@ pub(crate) enum Kind {
     Plain,
     /// Shows inline data to a function.
     Reading(fn(&[u8])),
-    /// Completes only forged completions.
+    /// Returns only forged completions from polls.
     Forging,
 }
 
@@ -568,7 +568,7 @@ unsafe extern "C" fn make_window(domain: *mut ibv_pd, kind: ibv_mw_type::Type) -
 }
 
 unsafe extern "C" fn poll(queue: *mut ibv_cq, room: i32, into: *mut ibv_wc) -> i32 {
-    // SAFETY: called with the queue of a device, and `room` entries of room.
+    // SAFETY: called with the queue of a device, and room for `room` entries.
     unsafe {
         let posted = posted((*queue).cq_context);
         let done = posted.done.load(Ordering::Relaxed);
@@ -594,7 +594,7 @@ unsafe extern "C" fn poll(queue: *mut ibv_cq, room: i32, into: *mut ibv_wc) -> i
 
 /// As `poll`, but returns only forged completions.
 unsafe extern "C" fn poll_forging(queue: *mut ibv_cq, room: i32, into: *mut ibv_wc) -> i32 {
-    // SAFETY: called with the queue of a device, and `room` entries of room.
+    // SAFETY: called with the queue of a device, and room for `room` entries.
     unsafe {
         let mut forged = forged(posted((*queue).cq_context));
         pretend::answer(&mut forged, room, into)
