@@ -12,7 +12,7 @@ use rdma_sys::{
 
 use super::{Access, CompletionQueue, ConnectionId, Domain, SharedReceiveQueue, refusal};
 
-/// Inline size from which a refused queue pair is retried with half of it, below with none.
+/// Smallest inline size that is halved after a refusal; below it, none is tried.
 const LEAST_INLINE: u32 = 32;
 
 /// A reliable connected queue pair.
