@@ -15,8 +15,8 @@
 //!     .map_err(|error| format!("{}: {error:?}", first.name))?;
 //! let mut wait = backend.wait().map_err(|error| format!("{error:?}"))?;
 //! let mut storage = Box::new(IaStorage::<VerbsBackend, HostLock, 4, 4, 1, 8, 64, 128>::new());
+//! let ia = dat_core::Ia::open(backend, storage.lend(), 8).map_err(|refused| refused.to_string())?;
 //! // A thread that waits passes its `wait` to `evd_wait_until`.
-//! A thread that waits passes its `wait` to `evd_wait_until`.
 //! # let _ = (&ia, &mut wait);
 //! # Ok::<(), String>(())
 //! ```
