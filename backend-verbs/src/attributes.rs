@@ -1,4 +1,4 @@
-//! What adapters and provider say about themselves.
+//! Attributes of adapters and of the provider.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, TryLockError};
@@ -11,16 +11,18 @@ use dat_core::flags::{
 use crate::connection::PRIVATE_DATA_SIZE;
 use crate::device::Port;
 
-/// Bytes of one transfer that verbs promises everywhere.
+/// Longest transfer in bytes if the port reports none; verbs promises it everywhere.
 const TRANSFER: u32 = 1 << 31;
 
-/// What the soft-RoCE driver of Linux says for a vendor.
+/// Vendor number of Linux's soft-RoCE driver.
 const SOFT_ROCE: u32 = 0xFF_FFFF;
 
-/// A name that stays, since attributes lend it for ever; each name is kept once, unless two threads ask at a time.
+/// Returns a copy of `name` that lives for ever, since attributes borrow it.
+///
+/// Each name is kept once, unless two threads call at the same time.
 fn lasting(name: &str) -> &'static str {
     static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
-    // In a child of `fork` it may be locked for ever, by a thread that is not there.
+    // In a child of `fork`, a thread that no longer exists may hold the lock for ever.
     let mut names = match NAMES.try_lock() {
         Ok(names) => Some(names),
         Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
@@ -49,7 +51,7 @@ fn vendor(number: u32) -> String {
     }
 }
 
-/// The first two numbers in a version.
+/// Returns the first two numbers in a version.
 fn version(text: &str) -> (u32, u32) {
     let mut numbers = text
         .split(|letter: char| !letter.is_ascii_digit())
@@ -57,12 +59,12 @@ fn version(text: &str) -> (u32, u32) {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
-/// Depths travel in a byte.
+/// Limits a depth to a byte, as it travels on the wire.
 fn depth(told: i32) -> i32 {
     told.clamp(0, i32::from(u8::MAX))
 }
 
-/// How long packets are, under the name that programs for InfiniBand look for.
+/// Returns the packet length under the attribute name that InfiniBand programs look for.
 const fn packet(told: u32) -> &'static [NamedAttribute] {
     const fn bytes(value: &'static str) -> NamedAttribute {
         NamedAttribute {
@@ -80,7 +82,7 @@ const fn packet(told: u32) -> &'static [NamedAttribute] {
     }
 }
 
-/// The attributes of an adapter (`Spec: IAQ-03, IAQ-04`).
+/// Returns the attributes of an adapter (`Spec: IAQ-03, IAQ-04`).
 pub(crate) fn adapter(port: &Port) -> IaAttributes {
     let limits = &port.limits;
     let (major, minor) = version(&limits.firmware);
@@ -133,7 +135,7 @@ pub(crate) fn adapter(port: &Port) -> IaAttributes {
     }
 }
 
-/// The attributes of the provider (`Spec: IAQ-05` to `IAQ-10`).
+/// Returns the attributes of the provider (`Spec: IAQ-05` to `IAQ-10`).
 pub(crate) fn provider(port: &Port) -> ProviderAttributes {
     ProviderAttributes {
         provider_name: "verbs",
@@ -153,14 +155,14 @@ pub(crate) fn provider(port: &Port) -> ProviderAttributes {
         optimal_buffer_alignment: 64,
         evd_stream_merging_supported: ProviderAttributes::MERGE_ALL,
         srq_supported: port.limits.shared_receive_queues > 0,
-        // The one from below.
+        // Only the low watermark.
         srq_watermarks_supported: 1,
-        // Soft-RoCE looks for the buffers of a shared queue in the zone of the endpoint.
+        // Soft-RoCE looks up the buffers of a shared queue in the endpoint's zone.
         srq_ep_pz_difference_supported: port.limits.vendor != SOFT_ROCE,
-        // The core counts for itself.
+        // The core counts them.
         srq_info_supported: 1,
         ep_recv_info_supported: 0,
-        // Devices of hosts take part in the coherence of caches.
+        // Host devices are cache coherent.
         lmr_sync_req: false,
         dto_async_return_guaranteed: true,
         rdma_write_for_rdma_read_req: port.is_iwarp(),

@@ -1,4 +1,4 @@
-//! An adapter of a device, as the core drives it.
+//! The backend of an adapter: a port of a device, driven by the core.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -31,21 +31,21 @@ use crate::signal::{Signal, Source, Sources, Watcher};
 use crate::table::Table;
 use crate::wait::{VerbsWait, VerbsWaits};
 
-/// The number of the completion queue for what nobody wants to hear of.
+/// Number of the completion queue for completions without a dispatcher.
 const SINK: usize = 1 << 16;
-/// Completions that it holds between two polls, if the device can.
+/// Completions that it holds between two polls, if the device allows.
 const SINK_DEPTH: i32 = 4096;
 
 /// A port of an RDMA device.
 ///
-/// Dropping it ends its connections, and takes all memory from the device.
+/// A drop ends its connections, and takes all memory from the device.
 #[derive(Debug)]
 pub struct VerbsBackend {
     pub(crate) listeners: Table<Listener>,
     pub(crate) requests: Table<Request>,
-    /// Ends of private data whose beginnings are still to come.
+    /// Tails of private data whose heads are still to come.
     pub(crate) announced: VecDeque<Announced>,
-    /// Pairs of requests that were named.
+    /// Number of pairs of requests that were named.
     pub(crate) names: u32,
     pub(crate) pairs: Table<Pair>,
     pub(crate) shared_queues: Table<SharedQueue>,
@@ -64,14 +64,14 @@ pub struct VerbsBackend {
     pub(crate) context: Arc<Context>,
 }
 
-/// A completion queue as the adapter knows it.
+/// A completion queue of the adapter.
 #[derive(Debug)]
 pub(crate) struct Queue {
     pub(crate) device: Arc<CompletionQueue>,
     pub(crate) marks: Arc<QueueMarks>,
 }
 
-/// A shared receive queue as the adapter knows it.
+/// A shared receive queue of the adapter.
 #[derive(Debug)]
 pub(crate) struct SharedQueue {
     pub(crate) token: u64,
@@ -79,13 +79,14 @@ pub(crate) struct SharedQueue {
 }
 
 impl VerbsBackend {
-    /// Opens a port by the name that [`devices`](crate::devices) gives it: `rxe0`, or `mlx5_0:2` for the second port of
-    /// a device that has several.
+    /// Opens a port by the name that [`devices`](crate::devices) gives it.
+    ///
+    /// The name is `rxe0`, or `mlx5_0:2` for the second port of a device with several.
     ///
     /// # Errors
-    /// - `Device`: there is no such port, or it cannot be opened.
+    /// - `Device`: the port does not exist or cannot be opened.
     /// - `Address`: its network interface has no address.
-    /// - `Resources`: out of descriptors, threads or memory.
+    /// - `Resources`: no descriptors, threads or memory are left.
     ///
     /// Spec: IAO-01, IAQ-03
     pub fn open(name: &str, options: VerbsOptions) -> Result<Self, BackendError> {
@@ -120,17 +121,17 @@ impl VerbsBackend {
         })
     }
 
-    /// Something that a thread can wait on this device with.
+    /// Creates a sleeper on this device for one thread.
     ///
     /// # Errors
-    /// `Resources`: out of descriptors.
+    /// `Resources`: no descriptors are left.
     ///
     /// Spec: EVW-01
     pub fn wait(&self) -> Result<VerbsWait, BackendError> {
         self.waits().wait()
     }
 
-    /// As [`wait`](Self::wait), of threads that may come to wait.
+    /// Returns a factory of sleepers for threads that may come to [`wait`](Self::wait).
     #[must_use]
     pub fn waits(&self) -> VerbsWaits {
         VerbsWaits {
@@ -139,12 +140,15 @@ impl VerbsBackend {
         }
     }
 
-    /// Has a function called, on a thread of this backend, whenever `progress` has something to do: a connection or device
-    /// event, or an armed completion queue. It may wake somebody, who calls `progress` until the adapter is quiet (`Ia::is_quiet`), and must
-    /// not call the adapter itself.
+    /// Sets a function that is called whenever `progress` has something to do.
+    ///
+    /// This is a connection or device event, or a completion of an armed queue. The function runs
+    /// on the backend's thread, or inside a call of the adapter. It may wake a thread that calls
+    /// `progress` until the adapter is quiet (`Ia::is_quiet`), and must not call the adapter
+    /// itself.
     ///
     /// # Errors
-    /// `Resources`: out of memory.
+    /// `Resources`: no memory or descriptors are left.
     pub fn on_event(&self, call: impl Fn() + Send + Sync + 'static) -> Result<(), BackendError> {
         self.signal.call(Box::new(call));
         self.watcher.sources.tell_all()
@@ -159,7 +163,7 @@ impl VerbsBackend {
         self.options.windows.of_device(has)
     }
 
-    /// Completions that so many requests may have.
+    /// Returns the most completions of `requests` requests.
     fn completions_of(&self, requests: u32) -> u32 {
         places(requests, self.window_type(), self.port.limits.completions)
     }
@@ -168,7 +172,7 @@ impl VerbsBackend {
         self.domains.get(key.0).ok_or(BackendError::State)
     }
 
-    /// The completion queue of a number, or the one that nobody polls.
+    /// Returns the completion queue with a number, or the one without a dispatcher.
     pub(crate) fn queue(
         &mut self,
         number: Option<u16>,
@@ -211,7 +215,7 @@ impl VerbsBackend {
         if !self.signal.expects_completions() {
             return None;
         }
-        // Those of queues that are gone tell nothing.
+        // Notifications of destroyed queues count for nothing.
         for _ in 0..=self.queues.len() {
             let number = u16::try_from(self.completions.next()?).ok();
             if let Some(number) = number
@@ -228,26 +232,27 @@ impl VerbsBackend {
                 });
             }
         }
-        // There may be more, which is not told again.
+        // There may be more notifications, which are not reported again.
         self.signal.remind();
         None
     }
 }
 
-/// A count that the core checked not to be negative.
+/// Converts a count that the core checked not to be negative.
 pub(crate) fn count(checked: i32) -> u32 {
     u32::try_from(checked).unwrap_or(0)
 }
 
-/// A count as C has it.
+/// Converts a count for C; at least 1.
 fn signed(count: u32) -> Result<i32, BackendError> {
     i32::try_from(count.max(1)).map_err(|_| BackendError::Resources)
 }
 
-#[expect(unsafe_code, reason = "the devices of this backend keep to their keys")]
-// SAFETY: memory enters by `ibv_reg_mr` alone, with its rights, and leaves by `ibv_dereg_mr` before `deregister` or the drop
-// of the table of regions returns, or the process ends. Devices check every access against it, but for the data that
-// requests carry; none do but on queue pairs that may read at posts, and the crate touches no registered memory itself.
+#[expect(unsafe_code, reason = "the devices of this backend enforce their keys")]
+// SAFETY: memory enters only by `ibv_reg_mr`, with its rights, and leaves by `ibv_dereg_mr` before
+// `deregister` or the drop of the table of regions returns, or the process ends. Devices check
+// every access against it, except for inline data of requests. Only queue pairs that may read at
+// posts have inline data, and the crate itself touches no registered memory.
 unsafe impl Backend for VerbsBackend {
     type CompletionQueue = VerbsCompletionQueue;
     type SendQueue = VerbsSendQueue;
@@ -255,7 +260,7 @@ unsafe impl Backend for VerbsBackend {
     type SharedReceiveQueue = VerbsSharedReceiveQueue;
 
     const EVENT_DRIVEN: bool = true;
-    /// Short Sends and Writes carry their data, where the device lets them.
+    /// Short Sends and Writes carry their data inline, if the device allows.
     const READS_AT_POST: bool = true;
 
     fn ia_attributes(&self) -> IaAttributes {
@@ -319,7 +324,7 @@ unsafe impl Backend for VerbsBackend {
         self.objects.deregister(region.object);
     }
 
-    /// Devices of hosts take part in the coherence of caches, so a fence is all there is to do.
+    /// Issues a fence, which is enough: host devices are cache coherent.
     fn sync(&mut self, _direction: SyncDirection, _address: u64, _length: u64) {
         fence(Ordering::SeqCst);
     }
@@ -378,7 +383,7 @@ unsafe impl Backend for VerbsBackend {
         if queue.device.depth() >= depth {
             return Ok(());
         }
-        // A device without the call for it has no room for more.
+        // A device without the call has no room for more.
         queue
             .device
             .resize(signed(depth)?)
@@ -436,7 +441,9 @@ unsafe impl Backend for VerbsBackend {
         queue.device.resize(depth.max(1))
     }
 
-    /// Disarms first: then the event of the earlier arming is there, or never comes.
+    /// Arms the low watermark.
+    ///
+    /// Disarms first: after that, the event of the earlier arming is pending, or never comes.
     fn arm_shared_receive_limit(
         &mut self,
         key: SharedReceiveQueueKey,
@@ -453,7 +460,7 @@ unsafe impl Backend for VerbsBackend {
         Ok(self.pending.len() != before)
     }
 
-    /// Verbs does not tell.
+    /// Returns `None`: verbs does not report the count.
     fn shared_receive_available(&self, _key: SharedReceiveQueueKey) -> Option<u32> {
         None
     }
@@ -502,7 +509,7 @@ unsafe impl Backend for VerbsBackend {
         })
     }
 
-    /// Makes another queue pair, on which the receives are posted again.
+    /// Creates another queue pair, and posts the receives on it again.
     fn modify_queue_pair(
         &mut self,
         key: QueuePairKey,
@@ -520,7 +527,9 @@ unsafe impl Backend for VerbsBackend {
         self.replace(key, send, receive, request, true)
     }
 
-    /// Makes another queue pair: peers refuse the number of a connection that has just ended.
+    /// Creates another queue pair.
+    ///
+    /// Peers refuse the number of a connection that has just ended.
     fn reset_queue_pair(
         &mut self,
         key: QueuePairKey,
@@ -549,7 +558,7 @@ unsafe impl Backend for VerbsBackend {
         drop((send, receive));
     }
 
-    /// Verbs does not count the buffers that a queue pair takes from a shared queue.
+    /// Refuses watermarks: verbs does not count a queue pair's buffers of a shared queue.
     fn set_high_watermarks(
         &mut self,
         _key: QueuePairKey,
@@ -606,8 +615,9 @@ unsafe impl Backend for VerbsBackend {
     fn poll_control(&mut self, _now: Instant) -> Option<ControlEvent> {
         self.signal.calm();
         if let Some((sink, batch)) = &mut self.sink {
-            // Buffers of shared queues that endpoints without a dispatcher for receives took. A failure of what
-            // nobody listens to is told of its queue pairs; nonsense concerns all.
+            // Takes the buffers of shared queues that endpoints without a receive dispatcher
+            // consumed. The failures there concern queue pairs, which report them elsewhere;
+            // nonsense concerns the whole device.
             if sink.fill(batch).is_err() {
                 let _news = self.directory.note_nonsense();
             }
@@ -615,7 +625,8 @@ unsafe impl Backend for VerbsBackend {
         if let Some(event) = self.take_in_completions() {
             return Some(event);
         }
-        // One event of each source at a time, so that a call is short; each may leave events of the core's, or none.
+        // A call is short: one event of each source at a time. Each may cause events for the core,
+        // or none.
         for _ in 0..EVENTS_PER_POLL {
             if let Some(event) = self.pending.pop_front() {
                 return Some(event);
@@ -628,7 +639,7 @@ unsafe impl Backend for VerbsBackend {
         }
         let event = self.pending.pop_front();
         if event.is_none() {
-            // There may be more, which is not told again: whoever sleeps looks.
+            // There may be more events, which are not reported again; the next sleeper polls.
             self.signal.remind();
         }
         event
@@ -642,13 +653,13 @@ unsafe impl Backend for VerbsBackend {
             && !self.directory.has_changes()
     }
 
-    /// Nothing here depends on the time: devices and kernel have their own.
+    /// Returns `None`: devices and kernel have their own timers.
     fn next_deadline(&self) -> Option<Instant> {
         None
     }
 }
 
-/// Events of the libraries that one poll looks at, at most.
+/// Most rounds of library events in one poll.
 const EVENTS_PER_POLL: usize = 16;
 
 impl Drop for VerbsBackend {

@@ -1,4 +1,4 @@
-//! Connections: what is asked of the connection manager, and what its events lead to.
+//! Connections: calls to the connection manager, and the effects of its events.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -18,18 +18,18 @@ use crate::private_data::{Brought, Name, SPLIT_MOST, join, pack, receive, split,
 use crate::queue_pair::{Pair, State};
 use crate::signal::Source;
 
-/// Bytes of private data that connection calls carry.
+/// Most bytes of private data of a connection call.
 pub(crate) const PRIVATE_DATA_SIZE: i32 = 64;
 const _: () = assert!(PRIVATE_DATA_SIZE as usize <= SPLIT_MOST);
 
-/// Ends of private data that are kept for their beginnings, the newest.
+/// Most tails of private data that wait for their heads; the newest are kept.
 const ANNOUNCED_MOST: usize = 256;
 
-/// What the number of an identifier names: kind above, key below.
+/// Position of the kind in an identifier's number; the key is below.
 const KIND_SHIFT: u32 = 60;
 const KEY_MASK: usize = (1 << KIND_SHIFT) - 1;
 
-/// What identifiers belong to.
+/// Owner of an identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
     Pair(usize),
@@ -58,22 +58,22 @@ impl Owner {
     }
 }
 
-/// Somebody who listens.
+/// A listener.
 #[derive(Debug)]
 pub(crate) struct Listener {
     token: u64,
-    /// One for each address of the port.
+    /// One identifier for each address of the port.
     _ids: Vec<ConnectionId>,
 }
 
-/// A request that was neither accepted nor refused.
+/// A request that was neither accepted nor rejected.
 #[derive(Debug)]
 pub(crate) struct Request {
     id: ConnectionId,
     parameters: CmParameters,
 }
 
-/// The end of private data that came ahead of its request.
+/// Tail of private data that arrived ahead of its request.
 #[derive(Debug)]
 pub(crate) struct Announced {
     peer: IpAddr,
@@ -81,7 +81,7 @@ pub(crate) struct Announced {
     tail: PrivateData,
 }
 
-/// The port that a connection qualifier is.
+/// Returns the port for a connection qualifier.
 fn port_of(qualifier: u64, long: LongQualifiers) -> Result<u16, BackendError> {
     let short = match long {
         LongQualifiers::Refused => qualifier,
@@ -118,10 +118,10 @@ impl VerbsBackend {
             let bound = id.bind(with_port(address, port)).and_then(|()| id.listen());
             if let Err(refused) = bound {
                 return Err(match (refused, qualifier) {
-                    // Somebody has the port that was found free, at another address.
+                    // Another address has a listener on the port that was free at the first one.
                     (BackendError::QualifierInUse, None) => BackendError::QualifierUnavailable,
                     (BackendError::QualifierInUse, Some(_)) => BackendError::QualifierInUse,
-                    // An interface may lose an address while it is up; the others serve.
+                    // An interface may lose an address while it is up; the other addresses serve.
                     (BackendError::Address, _) if !ids.is_empty() => continue,
                     (other, _) => other,
                 });
@@ -133,7 +133,7 @@ impl VerbsBackend {
             .listeners
             .insert(Listener { token, _ids: ids })
             .ok_or(BackendError::Resources)?;
-        // A longer one is told as it was asked for.
+        // A longer qualifier is returned as it was requested.
         Ok((ListenerKey(key), qualifier.unwrap_or(port.into())))
     }
 
@@ -202,7 +202,7 @@ impl VerbsBackend {
         }
         let Request { mut id, parameters } =
             self.requests.remove(request.0).ok_or(BackendError::State)?;
-        // What the peer asks for is what it will use; less of it is no harm.
+        // The peer's requested depths are the most that it uses; lower ones do no harm.
         let wanted = CmParameters {
             reads_in: parameters.reads_in.min(pair.reads_in()),
             reads_out: parameters.reads_out.min(pair.reads_out()),
@@ -251,8 +251,8 @@ impl VerbsBackend {
 
     /// Ends a connection or an attempt.
     ///
-    /// The only message of verbs for an end is a disconnect, whatever the mode: a peer learns that the connection
-    /// broke from its own queue pair, if that failed.
+    /// Verbs has only one message for an end, a disconnect, whatever the mode. A peer learns that
+    /// the connection broke from its own queue pair, if that failed.
     pub(crate) fn end_connection(&mut self, key: QueuePairKey, _mode: DisconnectMode) {
         let Some(pair) = self.pairs.get_mut(key.0) else {
             return;
@@ -265,7 +265,7 @@ impl VerbsBackend {
         self.forget_connection_events(token);
     }
 
-    /// Drops what was found out about a queue pair and not polled yet.
+    /// Drops pending connection events of a queue pair.
     pub(crate) fn forget_connection_events(&mut self, token: u64) {
         self.pending.retain(|event| {
             !matches!(
@@ -280,7 +280,7 @@ impl VerbsBackend {
         });
     }
 
-    /// Takes in what completions told of queue pairs: early data, failures.
+    /// Handles the notes of the polling path about queue pairs: early data and failures.
     pub(crate) fn take_in_notes(&mut self) {
         if !self.directory.take_changes() {
             return;
@@ -307,7 +307,7 @@ impl VerbsBackend {
         }
     }
 
-    /// Takes in one event of the connection manager, if there is one; whether there was.
+    /// Handles an event of the connection manager; returns true if there was one.
     pub(crate) fn take_in_connections(&mut self) -> bool {
         if !self.signal.take_ready(Source::Connections) {
             return false;
@@ -318,7 +318,7 @@ impl VerbsBackend {
             }
             return false;
         };
-        // There may be more; it is not told again.
+        // There may be more events, which are not reported again.
         self.signal.set_ready(Source::Connections);
         self.watcher.sources.found_connection();
         self.take_in_connection(event);
@@ -339,7 +339,7 @@ impl VerbsBackend {
                 event.private_data,
             ),
             Some(Owner::Request(key)) => {
-                // The peer gave up before anybody answered; an answer finds out.
+                // The peer gave up before an answer; the answer will fail.
                 let _known = self.requests.get(key);
             }
             Some(Owner::Listener(_)) | None => {
@@ -364,7 +364,7 @@ impl VerbsBackend {
         let (Some(listener), (local, Some(remote)), true) =
             (listener, id.addresses(), id.is_of(&self.context))
         else {
-            // Nobody listens any more, or not on this device.
+            // There is no listener any longer, or it is on another device.
             id.reject(false, &[]);
             return;
         };
@@ -388,7 +388,7 @@ impl VerbsBackend {
             }
         };
         let Some(private_data) = private_data else {
-            // It has brought what it had to, or half of it is missing.
+            // The first request has delivered its tail, or the second one's tail is missing.
             id.reject(false, &[]);
             return;
         };
@@ -426,7 +426,7 @@ impl VerbsBackend {
             self.ahead_event(key, kind);
             return;
         }
-        // An identifier that was given up has no more to say.
+        // An identifier that was given up has no more events.
         let Some(id) = pair.id.as_ref().filter(|id| id.identity() == identity) else {
             return;
         };
@@ -438,7 +438,7 @@ impl VerbsBackend {
                     self.attempt_failed(key, ConnectFailure::Unreachable);
                 } else if id.resolve_route(timeout).is_ok() {
                     pair.state = State::ResolvingRoute;
-                    // Somebody told where the peer is.
+                    // The peer's address is known.
                     self.pending
                         .push_back(ControlEvent::Answered { queue_pair });
                 } else {
@@ -452,7 +452,7 @@ impl VerbsBackend {
                 }
             }
             (State::Connecting, CmEventKind::Response) => {
-                // What the peer lets in and will send, from our end.
+                // Depths of the peer's reply, from this side.
                 let granted = CmParameters {
                     reads_in: pair.reads_in().min(parameters.reads_in),
                     reads_out: pair.reads_out().min(parameters.reads_out),
@@ -483,7 +483,8 @@ impl VerbsBackend {
                 });
             }
             (State::Accepting | State::Connected, CmEventKind::Disconnected) => {
-                // A peer that ends a broken connection says nothing else; but then this end knows.
+                // The peer ends a broken connection by the same message, but then this queue pair
+                // failed too.
                 let broke = pair.device.has_failed();
                 let late = pair.state == State::Accepting;
                 pair.end(&self.directory);
@@ -534,7 +535,9 @@ impl VerbsBackend {
         }
     }
 
-    /// The way to the peer is known, and it has what goes ahead: asks it for the connection.
+    /// Sends the connection request.
+    ///
+    /// The route is known, and the tail of long private data has arrived at the peer.
     fn ask_peer(&mut self, key: usize) {
         let Some(pair) = self.pairs.get_mut(key) else {
             return;
@@ -551,7 +554,7 @@ impl VerbsBackend {
         }
     }
 
-    /// Something happened to the request that goes ahead with the end of long private data.
+    /// Handles an event of the request with the tail of long private data.
     fn ahead_event(&mut self, key: usize, kind: CmEventKind) {
         let Some(pair) = self.pairs.get_mut(key) else {
             return;
@@ -564,7 +567,7 @@ impl VerbsBackend {
             CmEventKind::AddressResolved => ahead.resolve_route(timeout).is_ok(),
             CmEventKind::RouteResolved => ahead.connect(asking(pair, &self.options), data).is_ok(),
             CmEventKind::Rejected(_) => {
-                // As it should be: nobody wants a connection of it.
+                // Expected: the peer rejects it after taking the data.
                 pair.ahead = None;
                 if pair.state == State::Announcing {
                     self.ask_peer(key);
@@ -594,7 +597,7 @@ impl VerbsBackend {
         }
     }
 
-    /// Takes in one event of the device, if there is one; whether there was.
+    /// Handles an asynchronous event of the device; returns true if there was one.
     pub(crate) fn take_in_device(&mut self) -> bool {
         if !self.signal.take_ready(Source::Device) {
             return false;
@@ -643,8 +646,10 @@ impl VerbsBackend {
         true
     }
 
-    /// The device is gone, or nothing that it says can be believed: all its connections end, here too, since the core ends only its own side
-    /// of them; what was posted is flushed as far as the device still does that.
+    /// Ends all connections of a device that is gone, or whose reports cannot be trusted.
+    ///
+    /// The core ends only its own side of them. The device flushes posted requests as far as it
+    /// still can.
     fn give_device_up(&mut self) {
         for (_, pair) in self.pairs.iter_mut() {
             if !matches!(pair.state, State::Unconnected | State::Ended) {
@@ -654,7 +659,7 @@ impl VerbsBackend {
         self.pending.push_back(ControlEvent::DeviceFailed);
     }
 
-    /// A queue pair is given up: its connection ends, the peer hears of it.
+    /// Ends the connection of a queue pair that is destroyed, with notice to the peer.
     pub(crate) fn give_up(&mut self, pair: &mut Pair) {
         pair.give_up(&self.directory);
         self.forget_connection_events(pair.token());
@@ -662,7 +667,7 @@ impl VerbsBackend {
     }
 }
 
-/// What an active side asks for.
+/// Returns the parameters of a connection request.
 fn asking(pair: &Pair, options: &crate::VerbsOptions) -> CmParameters {
     CmParameters {
         reads_in: pair.reads_in(),
@@ -674,7 +679,7 @@ fn asking(pair: &Pair, options: &crate::VerbsOptions) -> CmParameters {
     }
 }
 
-/// More are none at all for soft-RoCE.
+/// Most repetitions; soft-RoCE repeats for ever with 7.
 const MOST_RETRIES: u8 = 6;
 
 fn receiving(options: &crate::VerbsOptions, parameters: CmParameters) -> Step {

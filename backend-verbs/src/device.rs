@@ -1,4 +1,4 @@
-//! Finding devices: every port of every device is an adapter, and no configuration is needed.
+//! Discovery of devices: every port of every device is an adapter, without configuration.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
@@ -15,28 +15,32 @@ use crate::hal::{
 /// An adapter that can be opened: a port of a device (`Spec: IAQ-03`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerbsDevice {
-    /// The name to open it by: that of the device, for a device of several ports followed by a colon and the port.
+    /// Name to open it by.
+    ///
+    /// It is the device's name; if the device has several ports, a colon and the port follow.
     pub name: String,
-    /// The device.
+    /// Name of the device.
     pub device: String,
-    /// The port, from 1.
+    /// Number of the port, from 1.
     pub port: u8,
-    /// Whether the port is up.
+    /// True if the port is up.
     pub active: bool,
-    /// Where peers reach it, if its network interface has an address.
+    /// Addresses at which peers reach it; empty if its network interface has none.
     pub addresses: Vec<IaAddress>,
-    /// Who made it: `vendor 0x… part 0x… hardware …, firmware …`.
+    /// Description of the device: `vendor 0x… part 0x… hardware …, firmware …`.
     pub description: String,
 }
 
-/// Descriptors that opening a device takes at once.
+/// Descriptors that opening a device needs at the same time.
 const NEEDED: usize = 8;
 
-/// Whether this process may open so few files more (`RLIMIT_NOFILE`) that devices are not found, or cannot be opened: asked where something has
-/// failed that may be for that, since the libraries do not tell; and before they look for what they look for once.
+/// Returns true if too few descriptors (`RLIMIT_NOFILE`) are left to find or open a device.
+///
+/// The libraries do not report this. It is checked after a failure that may have this cause, and
+/// before the libraries' only search for drivers.
 pub(crate) fn lacks_descriptors() -> bool {
     let mut opened = Vec::with_capacity(NEEDED);
-    // Counters take a file each, as all that is opened, but no path has to be walked.
+    // A counter takes a descriptor as any file, but needs no path.
     (0..NEEDED).any(|_| match EventFd::open() {
         Ok(file) => {
             opened.push(file);
@@ -46,7 +50,7 @@ pub(crate) fn lacks_descriptors() -> bool {
     })
 }
 
-/// All ports of all devices of this host, as [`find_devices`] does; none where it fails.
+/// Returns all ports of all devices of this host as [`find_devices`]; none if it fails.
 ///
 /// Spec: IAQ-03
 #[must_use]
@@ -54,19 +58,20 @@ pub fn devices() -> Vec<VerbsDevice> {
     find_devices().unwrap_or_default()
 }
 
-/// All ports of all devices of this host.
+/// Returns all ports of all devices of this host.
 ///
 /// Devices that cannot be opened are left out.
 ///
 /// # Errors
-/// `Resources`: a device is not found, cannot be opened or shows no address for want of descriptors (`RLIMIT_NOFILE`).
+/// `Resources`: for want of descriptors (`RLIMIT_NOFILE`), a device is not found, cannot be opened
+/// or shows no address.
 ///
 /// Spec: IAQ-03
 pub fn find_devices() -> Result<Vec<VerbsDevice>, BackendError> {
     let known = interface_addresses();
     let mut found = Vec::new();
     let names = device_names();
-    // A host whose kernel knows no such devices has an error for that.
+    // A host whose kernel knows no RDMA devices has an error for that.
     let mut is_whole = names.is_ok();
     for device in names.unwrap_or_default() {
         let Ok(context) = Context::open(&device) else {
@@ -92,21 +97,24 @@ pub fn find_devices() -> Result<Vec<VerbsDevice>, BackendError> {
             });
         }
     }
-    // Where the kernel has no such class of devices, more descriptors would not find any.
+    // Without the kernel's class of devices, more descriptors would find none.
     if !is_whole && Path::new(FOLDER).exists() && lacks_descriptors() {
         return Err(BackendError::Resources);
     }
     Ok(found)
 }
 
-/// The name to open a port by that somebody knows by the name of its network interface, or by an address of it; the name itself if
-/// it is that of a device.
+/// Returns the name to open a port by.
+///
+/// `name` is the name or an address of its network interface.
+///
+/// A name of a device is returned as it is.
 ///
 /// Spec: IAQ-03
 #[must_use]
 pub fn device_of(name: &str) -> Option<String> {
     let device = split_name(name).0;
-    // Asked of the library, it would look at all devices, and at its drivers first.
+    // The library would look at all devices, and first at its drivers.
     if !device.is_empty() && !device.contains('/') && Path::new(FOLDER).join(device).exists() {
         return Some(name.to_owned());
     }
@@ -146,7 +154,7 @@ pub(crate) struct Port {
     pub(crate) number: u8,
     pub(crate) limits: DeviceLimits,
     pub(crate) state: PortState,
-    /// Where peers reach it, best first; never empty.
+    /// Addresses for peers, best first; never empty.
     pub(crate) addresses: Vec<SocketAddr>,
 }
 
@@ -154,7 +162,7 @@ impl Port {
     /// Opens the port of this name.
     ///
     /// # Errors
-    /// `Resources`: also where the libraries find no device, since they may open nothing more.
+    /// `Resources`: also if the libraries find no device because no descriptors are left.
     pub(crate) fn open(name: &str) -> Result<(Context, Self), BackendError> {
         Self::find(name).map_err(|error| {
             if lacks_descriptors() {
@@ -187,7 +195,7 @@ impl Port {
         Ok((context, port))
     }
 
-    /// The local address to use towards a peer, with any port.
+    /// Returns the local address to use towards a peer.
     pub(crate) fn towards(&self, peer: SocketAddr) -> Option<SocketAddr> {
         let same_family = |own: &&SocketAddr| own.is_ipv4() == peer.is_ipv4();
         let same_reach = |own: &&SocketAddr| is_link_local(own.ip()) == is_link_local(peer.ip());
@@ -199,7 +207,7 @@ impl Port {
             .copied()
     }
 
-    /// Whether queue pairs can have one key of a partition alone, as on most Ethernet.
+    /// Returns true if queue pairs can have only one partition key, as on most Ethernet.
     pub(crate) fn has_one_partition(&self) -> bool {
         self.limits.transport == Transport::InfiniBand && self.state.partition_keys == 1
     }
@@ -217,7 +225,7 @@ fn adapter_name(device: &str, port: u8, ports: u8) -> String {
     }
 }
 
-/// Device and port of an adapter's name; the port is 0 if it makes no sense.
+/// Splits an adapter's name into device and port; port 0 is invalid.
 fn split_name(name: &str) -> (&str, u8) {
     match name.rsplit_once(':') {
         None => (name, 1),
@@ -232,7 +240,9 @@ fn is_link_local(address: IpAddr) -> bool {
     }
 }
 
-/// The addresses of the network interfaces of a port, best first: IPv4, IPv6 that is routed, what reaches only the link.
+/// Returns the addresses of a port's network interfaces, best first.
+///
+/// The order is IPv4, routed IPv6, addresses of the link only.
 fn addresses_of(
     context: &Context,
     device: &str,
@@ -250,13 +260,13 @@ fn addresses_of(
     found
 }
 
-/// Where the kernel has a folder for each device.
+/// Folder in which the kernel has a folder for each device.
 const FOLDER: &str = "/sys/class/infiniband";
 
-/// Places of a table of addresses that are empty one after the other, behind which there are no others.
+/// Consecutive empty entries that end the search of an address table.
 const EMPTY_PLACES: u32 = 64;
 
-/// The names of the network interfaces of a port.
+/// Returns the names of a port's network interfaces.
 fn interfaces_of(context: &Context, device: &str, port: u8) -> Vec<String> {
     let numbers = context.interfaces(port);
     let named: Vec<String> = numbers.into_iter().filter_map(interface_name).collect();
@@ -266,7 +276,7 @@ fn interfaces_of(context: &Context, device: &str, port: u8) -> Vec<String> {
     named
 }
 
-/// The same from the files of the kernel, which takes longer.
+/// As `interfaces_of`, from the kernel's files, which takes longer.
 fn listed_interfaces_of(device: &str, port: u8) -> Vec<String> {
     let root: PathBuf = [FOLDER, device].iter().collect();
     let of_port = root
@@ -281,14 +291,15 @@ fn listed_interfaces_of(device: &str, port: u8) -> Vec<String> {
                 found.push(name.trim().to_owned());
                 empty_places = 0;
             }
-            // The table is filled from its beginning, and soft-RoCE's has a thousand places: whoever looks at all of them looks for
-            // longer than opening the device takes.
+            // The table is filled from its beginning, and soft-RoCE's has a thousand entries. To
+            // read all of them takes longer than opening the device.
             Err(_) if empty_places == EMPTY_PLACES => break,
             Err(_) => empty_places += 1,
         }
     }
     if found.is_empty() {
-        // InfiniBand has no interfaces of its own, but IP over it; interfaces of a device belong to ports in order.
+        // InfiniBand has no interfaces of its own, but IP over it. `dev_port` of an interface is
+        // its port, counted from 0.
         let mut names: Vec<String> = entries(&root.join("device/net"))
             .iter()
             .filter_map(|entry| Some(entry.file_name()?.to_str()?.to_owned()))
@@ -312,7 +323,7 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
     )
 }
 
-/// The port of its device that a network interface is on, from 0.
+/// Returns the port of its device that a network interface is on, from 0.
 fn interface_port(name: &str) -> Option<u32> {
     let path = Path::new("/sys/class/net").join(name).join("dev_port");
     fs::read_to_string(path).ok()?.trim().parse().ok()
@@ -331,7 +342,8 @@ mod tests {
         assert_eq!(adapter_name("mlx5_0", 2, 2), "mlx5_0:2");
     }
 
-    /// What fails for another reason than the limit of open files is no reason to ask again later.
+    /// A failure for another reason than the limit of open files is not reported.
+    ///
     /// Spec: IAQ-03
     #[test]
     fn a_host_has_the_devices_that_it_has() {

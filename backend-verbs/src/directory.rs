@@ -1,43 +1,45 @@
-//! From the number of a queue pair at the device to what the core calls it, without a lock.
+//! Lock-free map from the device's queue pair numbers to the core's tokens.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Numbers have 24 bits: so many halves, of so many each.
+/// Bits of half a number: 2^12 leaves of 2^12 entries cover numbers of 24 bits.
 const HALF: u32 = 12;
 const HALF_SIZE: usize = 1 << HALF;
 const HALF_MASK: u32 = (1 << HALF) - 1;
 
-/// What is known of a queue pair where completions are polled.
+/// State of a queue pair that the polling path needs.
 #[derive(Debug, Default)]
 struct Entry {
-    /// 0 = no such queue pair.
+    /// Token; 0 if the queue pair does not exist.
     token: AtomicU64,
     flags: AtomicU32,
 }
 
-/// The passive side waits for the last message of the handshake.
+/// Flag: the passive side waits for the last message of the handshake.
 const WAITING: u32 = 1;
-/// Data came while it did.
+/// Flag: data arrived during that wait.
 const ARRIVED: u32 = 2;
-/// A completion failed, or the end is known otherwise.
+/// Flag: a completion failed, or the end is known otherwise.
 const FAILED: u32 = 4;
 
 type Leaf = Box<[Entry]>;
 
-/// The queue pairs of a device. Leaves are made when their first queue pair is, and stay.
+/// The queue pairs of a device.
+///
+/// The first queue pair of a leaf allocates it, and the leaf stays.
 #[derive(Debug)]
 pub(crate) struct Directory {
     leaves: Box<[OnceLock<Leaf>]>,
-    /// Queue pairs that wait for the last message of the handshake.
+    /// Number of queue pairs that wait for the last message of the handshake.
     waiting: AtomicU32,
-    /// Something was noted since `take_changes`.
+    /// Set if something was noted since `take_changes`.
     changed: AtomicU32,
-    /// Nothing that the device says can be believed any more.
+    /// 1 once the device reported something impossible, 2 once that was taken.
     broken: AtomicU32,
 }
 
-/// What was noted of a queue pair.
+/// Notes about a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Noted {
     pub(crate) arrived: bool,
@@ -64,7 +66,7 @@ impl Directory {
             .get((number & HALF_MASK) as usize)
     }
 
-    /// Enters a queue pair. False: the number has more than 24 bits.
+    /// Enters a queue pair; returns false if the number has more than 24 bits.
     pub(crate) fn enter(&self, number: u32, token: u64) -> bool {
         let Some(leaf) = self.leaves.get((number >> HALF) as usize) else {
             return false;
@@ -83,7 +85,7 @@ impl Directory {
         true
     }
 
-    /// Takes a queue pair out.
+    /// Removes a queue pair.
     pub(crate) fn leave(&self, number: u32) {
         if let Some(entry) = self.entry(number) {
             entry.token.store(0, Ordering::Release);
@@ -93,14 +95,14 @@ impl Directory {
         }
     }
 
-    /// The token of a queue pair; 0 if there is none of this number.
+    /// Returns the token of a queue pair; 0 if there is none with this number.
     #[inline]
     pub(crate) fn token(&self, number: u32) -> u64 {
         self.entry(number)
             .map_or(0, |entry| entry.token.load(Ordering::Acquire))
     }
 
-    /// Data on this queue pair is news from now on.
+    /// Starts reporting data on this queue pair (`note_data`).
     pub(crate) fn wait_for_data(&self, number: u32) {
         if let Some(entry) = self.entry(number)
             && entry.flags.fetch_or(WAITING, Ordering::AcqRel) & WAITING == 0
@@ -109,7 +111,7 @@ impl Directory {
         }
     }
 
-    /// Data on this queue pair is no news any more.
+    /// Stops reporting data on this queue pair.
     pub(crate) fn expect_data(&self, number: u32) {
         if let Some(entry) = self.entry(number)
             && entry.flags.fetch_and(!WAITING, Ordering::AcqRel) & WAITING != 0
@@ -118,13 +120,13 @@ impl Directory {
         }
     }
 
-    /// Whether data may be news for any queue pair.
+    /// Returns true if any queue pair reports data.
     #[inline]
     pub(crate) fn is_waiting(&self) -> bool {
         self.waiting.load(Ordering::Acquire) != 0
     }
 
-    /// A receive of a queue pair completed; true if that is news.
+    /// Notes a completed receive of a queue pair; returns true for the first one reported.
     #[cold]
     pub(crate) fn note_data(&self, number: u32) -> bool {
         self.note(
@@ -134,7 +136,7 @@ impl Directory {
         )
     }
 
-    /// A request or receive of a queue pair failed; true if that is news.
+    /// Notes a failure on a queue pair; returns true for the first one.
     #[cold]
     pub(crate) fn note_failure(&self, number: u32) -> bool {
         self.note(number, |flags| flags & FAILED == 0, FAILED)
@@ -153,7 +155,7 @@ impl Directory {
         true
     }
 
-    /// The end of a queue pair is known: failures of it are no news.
+    /// Notes the end of a queue pair, whose failures are not reported from here on.
     pub(crate) fn expect_failure(&self, number: u32) {
         if let Some(entry) = self.entry(number) {
             entry.flags.fetch_or(FAILED, Ordering::AcqRel);
@@ -161,7 +163,7 @@ impl Directory {
         self.expect_data(number);
     }
 
-    /// The device has said what cannot be; true if that is news.
+    /// Notes that the device reported something impossible; returns true the first time.
     #[cold]
     pub(crate) fn note_nonsense(&self) -> bool {
         if self.broken.fetch_or(1, Ordering::AcqRel) != 0 {
@@ -171,7 +173,7 @@ impl Directory {
         true
     }
 
-    /// Whether the device was found to have said what cannot be; told once.
+    /// Returns true, once, if the device reported something impossible.
     pub(crate) fn take_nonsense(&self) -> bool {
         let news = self
             .broken
@@ -179,18 +181,18 @@ impl Directory {
         news.is_ok()
     }
 
-    /// Whether anything was noted since `take_changes`.
+    /// Returns true if something was noted since `take_changes`.
     #[inline]
     pub(crate) fn has_changes(&self) -> bool {
         self.changed.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether anything was noted since the last call.
+    /// Returns true if something was noted since the last call.
     pub(crate) fn take_changes(&self) -> bool {
         self.changed.load(Ordering::Relaxed) != 0 && self.changed.swap(0, Ordering::AcqRel) != 0
     }
 
-    /// What was noted of a queue pair.
+    /// Returns the notes about a queue pair.
     pub(crate) fn noted(&self, number: u32) -> Noted {
         let flags = self
             .entry(number)

@@ -1,7 +1,9 @@
-//! RDMA devices of a Linux host, over libibverbs and librdmacm: InfiniBand, RoCE (soft-RoCE included) and iWARP.
+//! RDMA devices of a Linux host, over libibverbs and librdmacm.
 //!
-//! [`devices`] finds every port of every device; [`VerbsBackend::open`] opens one, and `dat_core::Ia::open` makes an
-//! interface adapter of it.
+//! Supports InfiniBand, RoCE (soft-RoCE included) and iWARP.
+//!
+//! [`devices`] finds every port of every device. [`VerbsBackend::open`] opens one port, and
+//! `dat_core::Ia::open` makes an interface adapter of it.
 //!
 //! ```no_run
 //! use backend_verbs::{VerbsBackend, VerbsOptions, devices};
@@ -14,26 +16,33 @@
 //! let mut wait = backend.wait().map_err(|error| format!("{error:?}"))?;
 //! let mut storage = Box::new(IaStorage::<VerbsBackend, HostLock, 4, 4, 1, 8, 64, 128>::new());
 //! let ia = dat_core::Ia::open(backend, storage.lend(), 8).map_err(|refused| refused.to_string())?;
-//! // Whoever waits gives its `wait` to `evd_wait_until`.
+//! // A thread that waits passes its `wait` to `evd_wait_until`.
 //! # let _ = (&ia, &mut wait);
 //! # Ok::<(), String>(())
 //! ```
 //!
-//! # Who waits where
+//! # Waiting
 //!
-//! A thread that waits (with a [`VerbsWait`]) sleeps on completions and on the events of connections and of the device
-//! itself; of several one alone is told of such an event. One more thread is told while nobody sleeps, and does nothing
-//! but say so to whoever will; nothing else happens outside of the caller's calls. [`VerbsBackend::on_event`] is for
-//! callers that do not sleep in a [`VerbsWait`].
+//! A waiting thread sleeps in a [`VerbsWait`] on completions, connection events and device events.
+//! Of several sleeping threads, the kernel wakes one for a connection or device event.
 //!
-//! # What verbs does not carry
+//! The backend starts one thread of its own. It is woken for these events while no other thread
+//! sleeps, and only wakes the next sleeper. Everything else happens in the caller's calls.
+//! [`VerbsBackend::on_event`] is for callers that do not sleep in a [`VerbsWait`].
 //!
-//! - The last byte of private data on the wire is its length; data of more than 55 bytes takes two requests.
-//! - A peer hears that a connection broke only if its own end broke with it, else that it was disconnected.
-//! - Which of several receives was solicited is not told; the first that is seen after the notification counts as it.
-//! - Shared receive queues have the watermark from below, not those of buffers taken by one endpoint.
-//! - Requests never carry their data inside (see [`VerbsSendQueue`]).
-//! - On devices that have memory windows of type 2 alone, a window serves the endpoint that it was bound on.
+//! # Limits of verbs
+//!
+//! - The last byte of private data on the wire encodes its length, plus one. A connection request
+//!   with more than 55 bytes of data takes two requests.
+//! - A peer reports a broken connection only if its own queue pair failed too. Otherwise it reports
+//!   a disconnect.
+//! - Verbs does not tell which of several receives was solicited. The first one polled after the
+//!   notification counts as solicited.
+//! - Shared receive queues have the low watermark, and no high watermark for each endpoint.
+//! - Short Sends and RDMA Writes carry their data inline only if the core posts them (see
+//!   [`VerbsSendQueue`]).
+//! - On devices that have only type 2 memory windows, a window serves only the endpoint on which it
+//!   is bound.
 
 mod attributes;
 mod backend;
@@ -41,7 +50,7 @@ mod completion_queue;
 mod connection;
 mod device;
 mod directory;
-#[expect(unsafe_code, reason = "C libraries are called here, and only here")]
+#[expect(unsafe_code, reason = "the only module that calls C libraries")]
 mod hal;
 mod objects;
 mod options;

@@ -13,22 +13,24 @@ use crate::hal::{
 use crate::supply::Supply;
 use crate::table::Table;
 
-/// Keys that a window gets before one comes again: its lowest byte counts, and the device chose the first.
+/// Binds of a window before a key comes again.
+///
+/// The lowest byte of the key counts the binds, and the device chose the first value.
 const KEYS: u8 = u8::MAX;
 
-/// A window and what is known to be open through it.
+/// A window and the state of its binds.
 #[derive(Debug)]
 pub(crate) struct BoundWindow {
     pub(crate) window: Window,
-    /// Type 2: the queue pair that the window is open on, once what was posted is done.
+    /// Type 2: queue pair on which the posted binds leave the window open.
     pub(crate) bound_on: Option<u32>,
-    /// Type 2: the key of the last bind posted; the next one gets the key behind it.
+    /// Type 2: key of the last posted bind; the next bind gets the following key.
     pub(crate) last_key: u32,
-    /// The regions of the last two binds that the device took.
+    /// The last two different regions of binds that the device accepted.
     pub(crate) regions: [usize; 2],
-    /// The address of the last bind posted.
+    /// Address of the last posted bind.
     pub(crate) address: u64,
-    /// Binds that it takes before a key comes again.
+    /// Binds left before a key comes again.
     pub(crate) keys_left: u8,
 }
 
@@ -51,14 +53,16 @@ impl BoundWindow {
 
     /// Returns true if too few keys are left for the next bind.
     ///
-    /// A bind that is the only one under way needs keys for those that may follow it.
+    /// If no other bind is under way, keys must be left for those that may follow it.
     #[inline(always)]
     pub(crate) fn is_spent(&self, is_only: bool) -> bool {
         let needed = if is_only { BINDS_UNDER_WAY } else { 1 };
         usize::from(self.keys_left) < needed
     }
 
-    /// The key by which a bind on this queue pair closes the window first, if it is open (type 2).
+    /// Returns the key that closes the window before a bind on this queue pair.
+    ///
+    /// `None` if the window is closed. For type 2 only.
     ///
     /// # Errors
     /// `Rejected`: it is open on another queue pair.
@@ -70,7 +74,7 @@ impl BoundWindow {
         }
     }
 
-    /// A bind to this region was posted, at this address.
+    /// Notes that a bind to this region, at this address, was posted.
     pub(crate) fn posted(&mut self, region: usize, address: u64) {
         self.address = address;
         self.keys_left = self.keys_left.saturating_sub(1);
@@ -80,32 +84,32 @@ impl BoundWindow {
     }
 }
 
-/// A window that was bound, and what binds it to the same region once more.
+/// A bound window with the arguments for another bind to the same region.
 #[derive(Debug)]
 pub(crate) struct Again<T> {
-    /// The key of the region.
+    /// Key of the region.
     pub(crate) region: usize,
     pub(crate) how: T,
     pub(crate) bound: BoundWindow,
 }
 
-/// Binds by requests, on one queue pair.
+/// Arguments of binds by requests, for one queue pair.
 #[derive(Debug)]
 pub(crate) struct OnPair {
     pub(crate) requests: RequestsAgain,
-    /// The number of the queue pair.
+    /// Number of the queue pair.
     pub(crate) number: u32,
 }
 
-/// What is in the place of a window.
+/// Content of a window's slot.
 #[derive(Debug)]
 #[repr(u8)]
 pub(crate) enum Held {
     Nothing,
     Window(BoundWindow),
-    /// Of type 2, open to the region that it was bound to last.
+    /// Type 2, open to the region of its last bind.
     Posted(Again<OnPair>),
-    /// Of type 1, with the region that it was bound to last.
+    /// Type 1, with the region of its last bind.
     Called(Again<CallAgain>),
 }
 
@@ -120,16 +124,16 @@ impl Held {
     }
 }
 
-/// The place of a window, which stays when the window goes.
+/// Slot of a window, which outlives the window.
 #[derive(Debug)]
 pub(crate) struct Place {
-    /// The key of the window, or of the next one if there is none.
+    /// Key of the window, or of the next one if the slot is empty.
     pub(crate) key: usize,
     pub(crate) held: Held,
 }
 
 impl Place {
-    /// The window, which keeps no region from now on.
+    /// Returns the window, and stops keeping its region.
     pub(crate) fn window(&mut self) -> Option<&mut BoundWindow> {
         self.held = match mem::replace(&mut self.held, Held::Nothing) {
             Held::Called(Again { how, mut bound, .. }) => {
@@ -149,7 +153,7 @@ impl Place {
         }
     }
 
-    /// Keeps the region that the window was bound to, if that is where the next bind may find everything as it is.
+    /// Keeps the region of the last bind, if the next bind can reuse the arguments.
     pub(crate) fn keep(&mut self, key: usize, region: Arc<Region>) {
         self.held = match mem::replace(&mut self.held, Held::Nothing) {
             Held::Window(bound) => match (bound.window.kind(), bound.bound_on) {
@@ -181,21 +185,21 @@ impl Place {
     }
 }
 
-/// A place that all may know. Whoever binds the window has it locked until the device has the bind.
+/// Shared slot; a bind holds its lock until the device has accepted the bind.
 pub(crate) type SharedPlace = Share<Guarded<Place>>;
 
-/// Bits of a window's key that say which place.
+/// Low bits of a window's key: the index of its slot.
 const INDEX_BITS: u32 = 16;
-/// Generations that fit above.
+/// Last generation that fits above the index.
 const LAST_GENERATION: usize = (1 << 30) - 1;
 
-/// The place that the key of a window speaks of.
+/// Returns the index of the slot that a window's key names.
 #[inline(always)]
 pub(crate) fn place_of(key: usize) -> usize {
     usize::from(key as u16)
 }
 
-/// The places of windows. Their number only ever grows.
+/// Slots of windows; their number only grows.
 #[derive(Debug, Default)]
 struct Windows {
     places: Vec<SharedPlace>,
@@ -204,7 +208,7 @@ struct Windows {
 
 /// Regions and windows of an adapter.
 ///
-/// Places are locked before the table of regions and the supply of windows, or nothing else is locked with one of these.
+/// Lock order: a slot first, then the table of regions or the supply of windows.
 #[derive(Default)]
 pub(crate) struct Objects {
     windows: Guarded<Windows>,
@@ -219,12 +223,12 @@ impl fmt::Debug for Objects {
 }
 
 impl Objects {
-    /// All places of windows that there are now.
+    /// Returns all current slots of windows.
     pub(crate) fn places(&self) -> Box<[SharedPlace]> {
         self.windows.lock().places.as_slice().into()
     }
 
-    /// Stores a window under a key that is never 0; `None` if all places are taken.
+    /// Stores a window under a key other than 0; `None` if the table is full.
     pub(crate) fn insert_window(&self, window: BoundWindow) -> Option<usize> {
         let mut windows = self.windows.lock();
         let held = Held::Window(window);
@@ -243,7 +247,7 @@ impl Objects {
         Some(key)
     }
 
-    /// Gives the window under this key back, which closes it.
+    /// Removes the window under this key and destroys it, which closes it.
     pub(crate) fn remove_window(&self, key: usize) {
         let mut windows = self.windows.lock();
         let index = place_of(key);
@@ -267,8 +271,8 @@ impl Objects {
     ///
     /// `missed`: its last bind was posted and not carried out.
     ///
-    /// libibverbs counts a key for each bind of a window of type 1, also if that was flushed. The device names the window
-    /// by another one then, and no further bind of it succeeds.
+    /// libibverbs counts a key for each bind of a type 1 window, also for a flushed one. The device
+    /// then has another key for the window, and every further bind of it fails.
     pub(crate) fn needs_renewal(&self, key: usize, missed: bool) -> bool {
         let place = self.windows.lock().places.get(place_of(key)).cloned();
         let Some(place) = place else {
@@ -283,18 +287,20 @@ impl Objects {
         }
     }
 
-    /// Stores a region under a key that is never 0; `None` if all places are taken.
+    /// Stores a region under a key other than 0; `None` if the table is full.
     pub(crate) fn insert_region(&self, region: Region) -> Option<usize> {
         self.regions.lock().insert(Arc::new(region))
     }
 
-    /// The region under this key. Who asks holds the place of a window, and lets the region go, or leaves it there,
-    /// before the place.
+    /// Returns the region under this key.
+    ///
+    /// The caller holds the lock of a window's slot. Before it releases that, it drops the region
+    /// or keeps it in the slot.
     pub(crate) fn region(&self, key: usize) -> Option<Arc<Region>> {
         self.regions.lock().get(key).map(Arc::clone)
     }
 
-    /// Takes a region from the device. False: there is no such region.
+    /// Deregisters a region; returns false if there is none under this key.
     ///
     /// # Panics
     /// Never returns if the device keeps the memory: the process ends.
@@ -302,7 +308,8 @@ impl Objects {
         let Some(region) = self.regions.lock().remove(key) else {
             return false;
         };
-        // Nobody finds it from here on. Where it is kept it was put before, by somebody who held the place.
+        // No other thread finds the region from here on. A slot that keeps it got it earlier, under
+        // its lock.
         if Arc::strong_count(&region) > 1 {
             for place in self.places() {
                 let mut place = place.lock();
@@ -312,12 +319,13 @@ impl Objects {
             }
         }
         if let Err(region) = Region::release(region) {
-            // Most likely a window is open on it after all.
+            // Most likely, a window is still open on it.
             for place in self.places() {
                 if let Some(window) = place.lock().window()
                     && window.regions.contains(&key)
                 {
-                    // One that cannot be renewed stays, and then the region does not go either.
+                    // A window that cannot be replaced stays open, and then the drop below ends the
+                    // process.
                     let _closed = self.close(window);
                 }
             }
@@ -326,19 +334,19 @@ impl Objects {
         true
     }
 
-    /// The queue pair of this number is gone, and windows that only it could close with it.
+    /// Closes the windows that only a queue pair, which is gone, could close.
     pub(crate) fn forget_queue_pair(&self, number: u32) {
         for place in self.places() {
             if let Some(window) = place.lock().window()
                 && window.bound_on == Some(number)
             {
-                // If there is no other window to be had, this one can never be bound again.
+                // Without a replacement, this window can never be bound again.
                 let _closed = self.close(window);
             }
         }
     }
 
-    /// A window that the device makes, or made ahead.
+    /// Returns a window made ahead, or a new one.
     pub(crate) fn make_window(
         &self,
         domain: &Arc<Domain>,
@@ -347,19 +355,19 @@ impl Objects {
         self.supply.lock().take(domain, kind)
     }
 
-    /// Closes a window by putting a new one in its place.
+    /// Closes a window by replacing it with a new one.
     fn close(&self, window: &mut BoundWindow) -> Result<(), BackendError> {
         *window = self.make_window(window.window.domain(), window.window.kind())?;
         self.supply.lock().note_given_back();
         Ok(())
     }
 
-    /// A domain goes, and with it the windows that were made ahead in it.
+    /// Notes that a domain is destroyed, and gives back the windows made ahead in it.
     pub(crate) fn forget_domain(&self, domain: &Arc<Domain>) {
         self.supply.lock().forget(domain);
     }
 
-    /// Gives back all windows, and then all regions: none goes with a window open on it.
+    /// Gives back all windows, then all regions, so that no region has an open window.
     pub(crate) fn clear(&self) {
         self.supply.lock().clear();
         for place in self.places() {
@@ -375,7 +383,9 @@ impl Drop for Objects {
     }
 }
 
-/// A key whose next one is a random one that is not the device's own, which no bind may name (type 2).
+/// Returns a key with a random successor, other than the device's own.
+///
+/// No bind may name the device's own key.
 fn random_key(of_device: u32) -> u32 {
     let key = of_device & !0xFF | u32::from(random_byte());
     if next_key(key) == of_device {
@@ -385,7 +395,7 @@ fn random_key(of_device: u32) -> u32 {
     }
 }
 
-/// The next key of a window of type 2: the lowest byte counts, the rest is the device's.
+/// Returns the next key of a type 2 window; only the lowest byte is ours.
 #[inline(always)]
 pub(crate) fn next_key(key: u32) -> u32 {
     key & !0xFF | key.wrapping_add(1) & 0xFF

@@ -1,4 +1,4 @@
-//! What can be chosen about a device.
+//! Options of a device.
 
 use std::ffi::CStr;
 use std::io;
@@ -6,17 +6,17 @@ use std::thread;
 
 use crate::hal::WindowType;
 
-/// The two kinds of memory windows, which remote regions are made of.
+/// Kind of memory window, the device object of a remote region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowKind {
-    /// Type 1: opens to all queue pairs of its domain, as the interface has it.
+    /// Type 1: open to all queue pairs of its domain, as the interface defines it.
     Domain,
-    /// Type 2: opens to peers of the queue pair on which it was bound.
+    /// Type 2: open to the peer of the queue pair on which it was bound.
     QueuePair,
 }
 
 impl WindowKind {
-    /// Which type to ask a device for that has type 1, or 2, or both.
+    /// Returns the type for a device with type 1 (`one`), type 2 (`two`) or both.
     pub(crate) fn of_device(self, (one, two): (bool, bool)) -> Option<WindowType> {
         match (one, two, self) {
             (false, false, _) => None,
@@ -26,34 +26,42 @@ impl WindowKind {
     }
 }
 
-/// How a device is opened and its connections behave; the defaults suit most.
+/// Options for opening a device and for its connections; the defaults suit most programs.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct VerbsOptions {
-    /// How long the network may take to tell where a peer is, in milliseconds, for each of two questions.
+    /// Time limit in milliseconds for each of two steps: address resolution and route resolution.
     pub resolve_timeout: u32,
-    /// The longest time that a peer's device has to acknowledge a packet, as verbs encodes it: 4.096 µs times two to
-    /// this power, at most 31; the connection manager may ask for less.
+    /// Longest time for a peer's device to acknowledge a packet, as verbs encodes it.
+    ///
+    /// 4.096 µs times two to this power, at most 31; the connection manager may choose less.
     pub longest_acknowledgement: u8,
-    /// How often a packet without an acknowledgement is repeated, at most 6: soft-RoCE takes 7 for ever, so that nobody
-    /// would learn of a peer that is gone without a word.
+    /// Repetitions of a packet without acknowledgement, at most 6.
+    ///
+    /// Soft-RoCE repeats for ever with 7, which would hide a peer that vanished.
     pub retries: u8,
-    /// How often a message is repeated that found no receive, at most 6; 7 is for ever.
+    /// Repetitions of a message that found no receive: 0 to 6, or 7 for ever.
     pub not_ready_retries: u8,
-    /// How long a peer waits with a message that found no receive here, as verbs encodes it: 20 is 10.24 ms.
+    /// Wait of a peer whose message found no receive here, as verbs encodes it.
+    ///
+    /// 20 is 10.24 ms.
     pub not_ready_timer: u8,
-    /// The bytes that a Send or an RDMA Write carries in its request, copied while it is posted, if there are no more and
-    /// the device lets it; 0: none ever does. A device may grant more than this, or less.
+    /// Most bytes that a Send or an RDMA Write carries inline; 0 for none.
+    ///
+    /// They are copied during the post. The device may grant more or less.
     pub inline: u32,
-    /// Which windows to use where the device has both kinds; else it is the kind that it has.
+    /// Kind of window on devices that have both kinds.
     pub windows: WindowKind,
-    /// What a connection qualifier beyond 65,535 is, which is the highest port.
+    /// Meaning of a connection qualifier above 65,535, the highest port.
     pub long_qualifiers: LongQualifiers,
-    /// Starts the thread of the backend; by default one of the standard library, whose start ends the process where the heap is exhausted.
+    /// Function that starts the backend's thread.
+    ///
+    /// The default starts a thread of the standard library, which ends the process if the heap is
+    /// exhausted.
     pub start_thread: StartThread,
 }
 
-/// Starts a thread of a name that nobody joins.
+/// Function that starts a detached thread with this name.
 pub type StartThread = fn(name: &'static CStr, body: Box<dyn FnOnce() + Send>) -> io::Result<()>;
 
 /// Starts a thread of the standard library.
@@ -62,14 +70,16 @@ fn start_thread(name: &'static CStr, body: Box<dyn FnOnce() + Send>) -> io::Resu
     thread::Builder::new().name(name).spawn(body).map(drop)
 }
 
-/// What connection qualifiers are that no port can be.
+/// Meaning of connection qualifiers above the highest port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LongQualifiers {
-    /// Refused.
+    /// Refuses them.
     #[default]
     Refused,
-    /// The port of their last 16 bits, as OFA's provider has it, with which programs agree on longer ones. Two that end
-    /// alike are the same port, and the second to listen finds it in use.
+    /// Uses their low 16 bits as the port, as OFA's provider does.
+    ///
+    /// So programs agree on longer qualifiers. Two with the same low bits are the same port: the
+    /// second listener finds it in use.
     Shortened,
 }
 

@@ -1,14 +1,14 @@
 //! Private data on the wire.
 //!
-//! The connection messages of InfiniBand and RoCE carry private data of a fixed length, padded with zeros, so the last
-//! byte tells how much of it is meant: the number of bytes plus one. A zero there is what another program's data ends
-//! with that does not fill the message: then all of it counts, padding included.
+//! The connection messages of InfiniBand and RoCE carry private data of a fixed length, padded with
+//! zeros. The last byte encodes the length of the data, plus one. If it is zero, another program
+//! sent data that does not fill the message; then all of it counts, padding included.
 
 use dat_core::backend::{BackendError, PrivateData};
 
 use crate::hal::CONNECT_DATA;
 
-/// Data as it goes into a message with room for `room` bytes.
+/// Packs data into a message with room for `room` bytes.
 pub(crate) fn pack(data: &[u8], room: usize) -> Result<PrivateData, BackendError> {
     let last = room.checked_sub(1).ok_or(BackendError::Resources)?;
     let mark = u8::try_from(data.len())
@@ -27,7 +27,7 @@ pub(crate) fn pack(data: &[u8], room: usize) -> Result<PrivateData, BackendError
     }
 }
 
-/// Data as it came in a message.
+/// Unpacks the data of a message.
 pub(crate) fn unpack(mut received: PrivateData) -> PrivateData {
     if let Some((&mark, rest)) = received.split_last()
         && let Some(length) = usize::from(mark).checked_sub(1)
@@ -39,34 +39,34 @@ pub(crate) fn unpack(mut received: PrivateData) -> PrivateData {
     received
 }
 
-/// Ends the first of two requests, which brings the end of data that does not fit into one.
+/// Mark of the first of two requests, which carries the tail of the data.
 const FIRST: u8 = 0xFF;
-/// Ends the second, which brings its beginning.
+/// Mark of the second request, which carries the head.
 const SECOND: u8 = 0xFE;
-/// Begins both.
+/// First bytes of both requests.
 const MAGIC: [u8; 2] = [0xDA, 0x7A];
 /// Bytes of a name, which tells pairs of requests apart.
 const NAME: usize = 6;
-/// Bytes of data in each.
+/// Bytes of data in each request.
 const PART: usize = CONNECT_DATA - MAGIC.len() - NAME - 2;
-/// Bytes that two requests bring.
+/// Most bytes of data that two requests carry.
 pub(crate) const SPLIT_MOST: usize = 2 * PART;
 
-/// Tells pairs of requests of one peer apart.
+/// Name of a pair of requests, which tells a peer's pairs apart.
 pub(crate) type Name = [u8; NAME];
 
-/// What a request for a connection brings.
+/// Private data of a connection request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Brought {
     /// All of the data.
     Whole(PrivateData),
-    /// The end of data whose beginning a second request brings.
+    /// Tail of data whose head a second request carries.
     First(Name, PrivateData),
-    /// The beginning of data of this length.
+    /// Head of data of this length.
     Second(Name, usize, PrivateData),
 }
 
-/// Data that needs two requests, as they carry it.
+/// Splits data into the private data of two requests.
 pub(crate) fn split(data: &[u8], name: Name) -> Result<[PrivateData; 2], BackendError> {
     let too_long = BackendError::Resources;
     let (head, tail) = data.split_at_checked(PART).ok_or(too_long)?;
@@ -85,7 +85,7 @@ pub(crate) fn split(data: &[u8], name: Name) -> Result<[PrivateData; 2], Backend
     Ok([part(length, tail, FIRST)?, part(length, head, SECOND)?])
 }
 
-/// What a request brought.
+/// Parses the private data of a request.
 pub(crate) fn receive(received: PrivateData) -> Brought {
     let part = || {
         let (&mark, rest) = received.split_last()?;
@@ -106,7 +106,7 @@ pub(crate) fn receive(received: PrivateData) -> Brought {
     part().unwrap_or_else(|| Brought::Whole(unpack(received)))
 }
 
-/// Puts the two parts together.
+/// Joins head and tail.
 pub(crate) fn join(mut head: PrivateData, tail: &[u8]) -> Option<PrivateData> {
     head.extend_from_slice(tail).ok()?;
     Some(head)

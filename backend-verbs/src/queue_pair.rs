@@ -1,4 +1,4 @@
-//! Queue pairs as the control path knows them.
+//! Queue pairs on the control path.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,17 +14,17 @@ use crate::hal::{
 use crate::receive_queue::{Failing, Failure, VerbsReceiveQueue};
 use crate::send_queue::VerbsSendQueue;
 
-/// How far a queue pair is.
+/// Connection state of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     Unconnected,
-    /// Active side: waits for the way to the peer's address.
+    /// Active side: waits for the resolution of the peer's address.
     ResolvingAddress,
-    /// Active side: waits for the route there.
+    /// Active side: waits for the resolution of the route.
     ResolvingRoute,
-    /// Active side: brings the peer the end of long private data.
+    /// Active side: sends the tail of long private data ahead.
     Announcing,
-    /// Active side: asked the peer.
+    /// Active side: sent the connection request.
     Connecting,
     /// Passive side: accepted, and waits for the last message of the handshake.
     Accepting,
@@ -39,13 +39,13 @@ pub(crate) struct Pair {
     pub(crate) request: QueuePairRequest,
     pub(crate) device: Arc<Device>,
     pub(crate) state: State,
-    /// What its receive queue knows of that.
+    /// Failure state that the receive queue shares.
     pub(crate) failure: Arc<Failure>,
-    /// The connection, or what is left of it.
+    /// Identifier of the connection; may remain after its end.
     pub(crate) id: Option<ConnectionId>,
-    /// Active side: what the request for the connection carries, packed.
+    /// Active side: private data of the connection request, packed.
     pub(crate) private_data: PrivateData,
-    /// Active side: the request that goes ahead with the end of long private data, and what it carries.
+    /// Active side: request that goes ahead with the tail of long private data.
     pub(crate) ahead: Option<(ConnectionId, PrivateData)>,
 }
 
@@ -70,17 +70,17 @@ impl Pair {
         self.device.number()
     }
 
-    /// Reads that may come in at once.
+    /// Returns the most concurrent incoming reads.
     pub(crate) fn reads_in(&self) -> u8 {
         depth(self.request.attributes.max_rdma_read_in)
     }
 
-    /// Reads that may go out at once.
+    /// Returns the most concurrent outgoing reads.
     pub(crate) fn reads_out(&self) -> u8 {
         depth(self.request.attributes.max_rdma_read_out)
     }
 
-    /// Puts the queue pair in error. Later failures are no news.
+    /// Moves the queue pair to the error state; later failures are not reported.
     pub(crate) fn end(&mut self, directory: &Directory) {
         directory.expect_failure(self.number());
         self.state = State::Ended;
@@ -89,25 +89,26 @@ impl Pair {
         self.device.fail();
     }
 
-    /// Ends the connection, or what was done for one, so that the peer hears of it.
+    /// Ends the connection or the attempt, so that the peer learns of it.
     pub(crate) fn give_up(&mut self, directory: &Directory) {
         let before = self.state;
         if before == State::Ended {
-            // It is in error since; soft-RoCE takes a fifth of a destruction to put it there once more.
+            // Already in error. On soft-RoCE, another move there takes a fifth of the time of a
+            // destruction.
             return;
         }
         self.end(directory);
         match (before, &self.id) {
             (State::Connected, Some(id)) => id.disconnect(),
             (State::Unconnected, _) => {}
-            // Giving the identifier up tells a peer that was asked.
+            // The drop of the identifier informs a peer that got a request.
             _ => self.id = None,
         }
     }
 }
 
 impl VerbsBackend {
-    /// A queue pair made from a request is gone.
+    /// Forgets a queue pair of the device that was made for `request`.
     pub(crate) fn forget_pair(&self, request: &QueuePairRequest, number: u32) {
         self.directory.leave(number);
         for queue in [request.receive_queue, request.request_queue] {
@@ -118,7 +119,7 @@ impl VerbsBackend {
         self.objects.forget_queue_pair(number);
     }
 
-    /// Makes the device's queue pair that a request asks for.
+    /// Creates the device's queue pair for a request.
     pub(crate) fn make_pair(
         &mut self,
         key: usize,
@@ -200,7 +201,7 @@ impl VerbsBackend {
         )
     }
 
-    /// Puts another queue pair of the device in the place of the one that there is.
+    /// Replaces the device's queue pair by a new one.
     pub(crate) fn replace(
         &mut self,
         key: QueuePairKey,
@@ -249,8 +250,10 @@ fn depth(asked: i32) -> u8 {
     u8::try_from(asked.clamp(0, i32::from(u8::MAX))).unwrap_or(u8::MAX)
 }
 
-/// Places for so many requests, and for their completions: a bind of a window of type 2 is two, and both complete if they
-/// are flushed. No more than the device has, unless more was asked for.
+/// Returns the slots for `requests` requests, and for their completions.
+///
+/// A bind of a type 2 window is two requests, and both complete if they are flushed. The result is
+/// at most the device's limit, but never less than `requests`.
 pub(crate) fn places(requests: u32, windows: Option<WindowType>, most: i32) -> u32 {
     match windows {
         Some(WindowType::Two) => requests.saturating_mul(2).min(count(most)).max(requests),

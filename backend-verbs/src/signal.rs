@@ -1,4 +1,4 @@
-//! Who tells whoever drives `progress` that the device or a peer has something to say.
+//! Wakes the thread that drives `progress`.
 
 use std::fmt;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -10,29 +10,29 @@ use dat_core::backend::BackendError;
 use crate::hal::{CompletionChannel, Context, Epoll, EventChannel, EventFd, Wakes, doubled};
 use crate::options::StartThread;
 
-/// What may have something to say.
+/// Source of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     /// The connection manager.
     Connections = 0,
     /// The device.
     Device = 1,
-    /// Completion queues; watched by the thread only where somebody asked for a call.
+    /// Completion queues; the thread watches them only after `tell_all`.
     Completions = 2,
 }
 
-/// The number of the descriptor that ends the thread.
+/// Number of the descriptor that ends the thread.
 const END: u32 = 3;
 
 type Callback = Box<dyn Fn() + Send + Sync>;
 
-/// Marks of what may have something to say, and the descriptors that sleepers watch.
+/// Marks of sources that may have events, and the descriptor that all sleepers watch.
 pub(crate) struct Signal {
     ready: [AtomicBool; 3],
-    /// Completion queues that are armed and have not notified yet.
+    /// Completion queues that are armed and have not notified.
     armed: AtomicI32,
     attention: EventFd,
-    /// `attention` may be raised.
+    /// Set if `attention` may be raised.
     raised: AtomicBool,
     callback: Mutex<Option<Callback>>,
 }
@@ -50,7 +50,7 @@ impl fmt::Debug for Signal {
 impl Signal {
     pub(crate) fn new() -> Result<Self, BackendError> {
         Ok(Self {
-            // Something may have been there before anybody watched.
+            // Events may be pending before the first thread watches.
             ready: [const { AtomicBool::new(true) }; 3],
             armed: AtomicI32::new(0),
             attention: EventFd::new()?,
@@ -63,53 +63,59 @@ impl Signal {
         self.ready.get(source as usize)
     }
 
-    /// A source has something to say.
+    /// Marks a source.
     pub(crate) fn set_ready(&self, source: Source) {
         if let Some(mark) = self.mark(source) {
-            // No plain store: whoever takes the mark sees what each of those did before that set it, and not the last one alone.
+            // A swap, not a store: the thread that takes the mark sees the effects of every setter,
+            // not only of the last one.
             let _was_ready = mark.swap(true, Ordering::AcqRel);
         }
     }
 
-    /// Whether a source may have something to say; it is asked now.
+    /// Returns true if a source may have events, and clears its mark.
     pub(crate) fn take_ready(&self, source: Source) -> bool {
         self.mark(source)
             .is_some_and(|mark| mark.load(Ordering::Relaxed) && mark.swap(false, Ordering::AcqRel))
     }
 
-    /// A completion queue was armed.
+    /// Notes that a completion queue was armed.
     pub(crate) fn armed(&self) {
         self.armed.fetch_add(1, Ordering::Release);
     }
 
-    /// An armed completion queue has notified, or is gone.
+    /// Notes that an armed completion queue has notified, or is gone.
     pub(crate) fn disarmed(&self) {
         self.armed.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Whether a notification of a completion queue may be there; it is asked for now.
+    /// Returns true if a notification may be pending, and clears the mark.
     pub(crate) fn expects_completions(&self) -> bool {
-        // Both are looked at: what marks the source is the notification of an armed queue.
+        // No short circuit: the mark stands for a notification of an armed queue, so it is cleared
+        // in any case.
         self.take_ready(Source::Completions) | (self.armed.load(Ordering::Acquire) != 0)
     }
 
-    /// A notification was taken. Others that came with it are not told again, so that their source stays marked as long as queues are armed of which
-    /// nothing was heard.
+    /// Notes that a notification was taken.
+    ///
+    /// Others that came with it are not reported again. So the source stays marked while armed
+    /// queues have not notified.
     pub(crate) fn expect_more_completions(&self) {
         if self.armed.load(Ordering::Acquire) != 0 {
             self.set_ready(Source::Completions);
         }
     }
 
-    /// Whether no source has something to say, and nobody was alerted who has not looked. Notifications of completion queues do not count: whoever
-    /// wants to hear of them sleeps on their descriptor, and to ask for one takes a call of the system.
+    /// Returns true if no source is marked and no alert is pending.
+    ///
+    /// An armed completion queue does not count until its notification marks the source: waiters
+    /// sleep on the descriptor, and a look at it takes a system call.
     #[inline]
     pub(crate) fn is_quiet(&self) -> bool {
         !self.raised.load(Ordering::Relaxed)
             && !self.ready.iter().any(|mark| mark.load(Ordering::Relaxed))
     }
 
-    /// Wakes whoever sleeps, or will.
+    /// Wakes the current sleepers or the next one, and calls the callback.
     pub(crate) fn alert(&self) {
         self.remind();
         let callback = self.callback.lock().unwrap_or_else(PoisonError::into_inner);
@@ -118,71 +124,76 @@ impl Signal {
         }
     }
 
-    /// Wakes whoever sleeps in a call, or will; who asked for a call is not told.
+    /// As `alert`, without the callback.
     pub(crate) fn remind(&self) {
         self.raised.store(true, Ordering::Release);
         self.attention.raise();
     }
 
-    /// Somebody found `attention` raised.
+    /// Notes that a sleeper found `attention` raised.
     pub(crate) fn note_attention(&self) {
         self.raised.store(true, Ordering::Release);
     }
 
-    /// Whoever was alerted is looking now.
+    /// Notes that the alerted thread polls now.
     pub(crate) fn calm(&self) {
         if self.raised.load(Ordering::Relaxed) && self.raised.swap(false, Ordering::AcqRel) {
             self.attention.lower();
         }
     }
 
-    /// The descriptor to sleep on.
+    /// Returns the descriptor to sleep on.
     pub(crate) fn attention(&self) -> i32 {
         self.attention.fd()
     }
 
-    /// Calls this at every alert, in place of what was called before.
+    /// Sets the callback of alerts.
     pub(crate) fn call(&self, callback: Callback) {
         *self.callback.lock().unwrap_or_else(PoisonError::into_inner) = Some(callback);
     }
 }
 
-/// What there is to watch.
+/// Descriptors of the sources, and the set in which the thread watches them.
 #[derive(Debug)]
 pub(crate) struct Sources {
-    /// What the thread watches.
+    /// Set of the thread.
     epoll: Epoll,
     watched: Mutex<Watched>,
-    /// The thread has told of connection events, and does not watch them now. As long as that is so their source may have something to say.
+    /// Set while the thread does not watch connection events, after it reported some.
+    ///
+    /// Meanwhile their source may have events.
     left: AtomicBool,
-    /// Looks for connection events since, one after the other, that found none.
+    /// Consecutive polls since then that found no connection event.
     in_vain: AtomicU32,
     channel: RawFd,
     device: RawFd,
     completions: RawFd,
-    /// What the descriptors belong to.
+    /// Owners of the descriptors.
     _owners: Owners,
 }
 
-/// What has descriptors that are watched.
+/// Owners of the watched descriptors.
 type Owners = [Arc<dyn fmt::Debug + Send + Sync>; 3];
 
-/// How the thread watches what it does.
+/// State of the thread's set.
 #[derive(Debug)]
 struct Watched {
-    /// Whether it is to be told of what sleepers are told of.
+    /// `All` if the thread is woken for events that wake a sleeper too.
     wakes: Wakes,
-    /// Second descriptors of what tells without having been armed. A set takes one in beside the first, so that the thread goes behind all others without
-    /// a moment in which it does not watch.
+    /// Duplicates of the connection and device descriptors.
+    ///
+    /// A set accepts them in addition to the first ones. So the thread moves to the end of the wake
+    /// order without a moment in which it does not watch.
     second: Option<[OwnedFd; 2]>,
-    /// It watches those.
+    /// Set if the thread watches the duplicates.
     by_second: bool,
-    /// Somebody hears of connection events from the thread alone, and so is to be told of each.
+    /// Set if a waiter learns of connection events only from the thread, which reports each.
     relied_on: bool,
 }
 
-/// So many looks for connection events that find none come before the thread watches them again. Each takes a call of the system, as does having it watch; and each
-/// time that the thread is woken takes a dozen.
+/// Polls without a connection event before the thread watches them again.
+///
+/// Each poll takes a system call, as does watching again; each wake of the thread takes a dozen.
 const LOOKS: u32 = 8;
 
 impl Sources {
@@ -197,7 +208,7 @@ impl Sources {
         )
     }
 
-    /// From what connection manager, device and completion queues tell by.
+    /// Watches the descriptors of connection manager, device and completion queues.
     fn of(fds: [RawFd; 3], owners: Owners) -> Result<Self, BackendError> {
         let [channel, device, completions] = fds;
         let sources = Self {
@@ -221,12 +232,12 @@ impl Sources {
         Ok(sources)
     }
 
-    /// What notifications of completion queues are told by.
+    /// Returns the descriptor of completion notifications.
     pub(crate) fn completions(&self) -> RawFd {
         self.completions
     }
 
-    /// The descriptors of what tells without having been armed.
+    /// Returns the descriptors of connection and device events, which need no arming.
     fn of_events(&self) -> [(RawFd, Source); 2] {
         [
             (self.channel, Source::Connections),
@@ -238,11 +249,13 @@ impl Sources {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A sleeper watches as well, and is told of events ahead of the thread, which need not be woken then. While it does not sleep the thread is
-    /// told. Where that cannot be had the thread tells the sleeper, as it tells all.
+    /// Adds a sleeper, which the kernel wakes in preference to the thread.
+    ///
+    /// The thread is woken while the sleeper does not sleep. If a descriptor cannot be added, the
+    /// thread wakes the sleeper, as it wakes all.
     ///
     /// # Errors
-    /// Nobody would tell the sleeper.
+    /// Nothing would wake the sleeper.
     pub(crate) fn watch_first(&self, sleeper: &Epoll) -> Result<(), BackendError> {
         let mut watched = self.watched();
         let added = self.of_events().map(|(fd, source)| {
@@ -251,7 +264,7 @@ impl Sources {
         });
         if added != [true; 2] || self.watch_again(&mut watched).is_err() {
             for (fd, _) in self.of_events() {
-                // It is there, or is not.
+                // The set may lack it.
                 let _removed = sleeper.remove(fd);
             }
             watched.relied_on = true;
@@ -260,8 +273,10 @@ impl Sources {
         Ok(())
     }
 
-    /// The thread is about to tell of connection events. Until somebody looks for them there is no more to tell, and a program that is at work looks by itself: so
-    /// it leaves them, in place of being woken for each.
+    /// Stops watching connection events, just before the thread reports them.
+    ///
+    /// Until a poll there is nothing more to report, and a busy program polls by itself. So the
+    /// thread is not woken for each event.
     fn leave_connections(&self) {
         let watched = self.watched();
         if watched.relied_on || self.left.load(Ordering::Relaxed) {
@@ -269,19 +284,19 @@ impl Sources {
         }
         if self.epoll.remove(self.connections(&watched)).is_ok() {
             self.in_vain.store(0, Ordering::Relaxed);
-            // Before the source is marked: whoever takes that mark, and finds no event, sees this.
+            // Before the source is marked: a poll that takes the mark and finds no event sees this.
             self.left.store(true, Ordering::Release);
         }
     }
 
-    /// Has the thread watch connection events again, behind all others. What is there then is told.
+    /// Watches connection events again, last in the wake order; reports pending ones.
     fn return_to_connections(&self, watched: &Watched) -> Result<(), BackendError> {
         if !self.left.load(Ordering::Relaxed) {
             return Ok(());
         }
         let (fd, number) = (self.connections(watched), Source::Connections as u32);
         match self.epoll.add(fd, number, watched.wakes) {
-            // It is watched already, by both descriptors: one of them could not be removed.
+            // Both descriptors are watched already, because one of them could not be removed.
             Ok(()) | Err(BackendError::State) => {}
             Err(other) => return Err(other),
         }
@@ -289,7 +304,7 @@ impl Sources {
         Ok(())
     }
 
-    /// The descriptor by which the thread watches connection events, or did.
+    /// Returns the descriptor by which the thread watches, or watched, connection events.
     fn connections(&self, watched: &Watched) -> RawFd {
         match &watched.second {
             Some([second, _]) if watched.by_second => second.as_raw_fd(),
@@ -297,14 +312,17 @@ impl Sources {
         }
     }
 
-    /// Somebody looked for a connection event, and there was one.
+    /// Notes that a poll found a connection event.
     pub(crate) fn found_connection(&self) {
         if self.left.load(Ordering::Relaxed) {
             self.in_vain.store(0, Ordering::Relaxed);
         }
     }
 
-    /// Somebody looked for a connection event, and there was none: whether the thread tells of the next one. If not, their source stays marked.
+    /// Notes that a poll found no connection event.
+    ///
+    /// Returns true if the thread reports the next one. Otherwise the caller keeps the source
+    /// marked.
     pub(crate) fn tells_of_connections(&self) -> bool {
         if !self.left.load(Ordering::Acquire) {
             return true;
@@ -315,10 +333,10 @@ impl Sources {
         self.return_to_connections(&self.watched()).is_ok()
     }
 
-    /// Has the thread watch behind all that do already. What is there then is told again.
+    /// Moves the thread to the end of the wake order; reports pending events again.
     ///
     /// # Errors
-    /// It watches as before, or twice.
+    /// The thread watches as before, or twice.
     fn watch_again(&self, watched: &mut Watched) -> Result<(), BackendError> {
         let events = self.of_events();
         let second = match watched.second.take() {
@@ -334,21 +352,21 @@ impl Sources {
                 (second.as_raw_fd(), *first)
             };
             match self.epoll.add(new, *source as u32, watched.wakes) {
-                // It is watched already, since the other source could not be.
+                // It is watched already, because the other source could not be added.
                 Ok(()) | Err(BackendError::State) => {}
                 Err(other) => return Err(other),
             }
             if *source == Source::Connections {
                 self.left.store(false, Ordering::Release);
             }
-            // It is there, or went the last time.
+            // The set may lack it after an earlier failure.
             let _removed = self.epoll.remove(old);
         }
         watched.by_second = !watched.by_second;
         Ok(())
     }
 
-    /// Has the thread tell of completions too, and of all else, whoever sleeps.
+    /// Makes the thread report completions too, and never yield to a sleeper.
     pub(crate) fn tell_all(&self) -> Result<(), BackendError> {
         let mut watched = self.watched();
         watched.wakes = Wakes::All;
@@ -365,12 +383,14 @@ impl Sources {
     }
 }
 
-/// The thread that waits for connection and device events while nobody sleeps who would be told, and does nothing but tell.
+/// Thread that waits for connection and device events while no sleeper would be woken.
+///
+/// It only reports them.
 #[derive(Debug)]
 pub(crate) struct Watcher {
     pub(crate) sources: Arc<Sources>,
     end: EventFd,
-    /// Set by the thread when it has let go of everything.
+    /// Set by the thread once it has dropped everything.
     is_over: Arc<(Mutex<bool>, Condvar)>,
 }
 
@@ -403,7 +423,7 @@ impl Watcher {
     }
 }
 
-/// Tells at its end that the thread is over.
+/// Reports the end of the thread when dropped.
 struct Over(Arc<(Mutex<bool>, Condvar)>);
 
 impl Drop for Over {
@@ -416,7 +436,7 @@ impl Drop for Over {
 
 fn watch(sources: &Sources, signal: &Signal) {
     loop {
-        // No signal says anything to this thread.
+        // An interrupted wait has no events.
         let happened = sources.epoll.wait(None).unwrap_or(0);
         if happened & 1 << END != 0 {
             return;
@@ -425,7 +445,7 @@ fn watch(sources: &Sources, signal: &Signal) {
     }
 }
 
-/// Marks what has something to say, and wakes whoever sleeps.
+/// Marks the sources with events, and wakes a sleeper.
 fn tell(happened: u32, sources: &Sources, signal: &Signal) {
     if happened & 1 << Source::Connections as u32 != 0 {
         sources.leave_connections();
@@ -443,7 +463,7 @@ fn tell(happened: u32, sources: &Sources, signal: &Signal) {
 impl Drop for Watcher {
     fn drop(&mut self) {
         self.end.raise();
-        // The thread has nothing to panic about.
+        // The thread does not panic while it holds the lock.
         let (is_over, changed) = &*self.is_over;
         let is_over = is_over.lock().unwrap_or_else(PoisonError::into_inner);
         let _over = changed.wait_while(is_over, |is_over| !*is_over);
@@ -457,7 +477,7 @@ mod tests {
 
     use super::*;
 
-    /// One of which nothing is marked.
+    /// Returns a signal without marks.
     fn calm_signal() -> Signal {
         let signal = Signal::new().expect("a descriptor");
         for source in [Source::Connections, Source::Device, Source::Completions] {
@@ -484,7 +504,7 @@ mod tests {
         assert!(signal.is_quiet());
     }
 
-    /// Whoever sleeps was told of both at once, and goes to sleep again when it is quiet.
+    /// A sleeper is woken once for both, and sleeps again when it is quiet.
     ///
     /// Spec: GEN-09, EVW-01
     #[test]
@@ -527,7 +547,7 @@ mod tests {
         assert!(signal.expects_completions() && !signal.expects_completions());
     }
 
-    /// Sources whose descriptors are raised by hand.
+    /// Sources whose descriptors the test raises.
     struct Raised {
         fds: [Arc<EventFd>; 3],
         sources: Sources,
@@ -551,13 +571,13 @@ mod tests {
             self.fds[0].raise();
         }
 
-        /// What the thread would be told now, if it slept.
+        /// Returns the events that the thread would get now.
         fn told(&self) -> u32 {
             let told = self.sources.epoll.wait(Some(Duration::ZERO));
             told.expect("no signal")
         }
 
-        /// The thread does what it does when it is told.
+        /// Handles the events as the thread does.
         fn tell(&self, signal: &Signal) -> u32 {
             let told = self.told();
             tell(told, &self.sources, signal);
@@ -568,7 +588,7 @@ mod tests {
     const CONNECTIONS: u32 = 1 << Source::Connections as u32;
     const DEVICE: u32 = 1 << Source::Device as u32;
 
-    /// Or this never ends.
+    /// A failure hangs.
     #[test]
     fn the_thread_ends_with_the_watcher() {
         for _ in 0..50 {
@@ -612,7 +632,7 @@ mod tests {
         assert_eq!(raised.tell(&signal), CONNECTIONS);
         raised.fds[0].lower();
         while !raised.sources.tells_of_connections() {
-            // After the look that found nothing.
+            // After the poll that found nothing.
             raised.connection_event();
         }
         assert_eq!(raised.tell(&signal), CONNECTIONS);
@@ -654,8 +674,10 @@ mod tests {
         assert_eq!(raised.told(), 0, "it has left them again");
     }
 
-    /// A poller that asks only where something is marked, a peer that says the next thing when the last one was heard, and the thread: each thing is
-    /// heard, or this never ends.
+    /// No connection event is lost between a poller, the thread and a peer.
+    ///
+    /// The poller polls only marked sources, and the peer sends each event once the last one was
+    /// heard. A failure hangs.
     ///
     /// Spec: GEN-09, EVW-01
     #[test]

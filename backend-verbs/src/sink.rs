@@ -1,5 +1,6 @@
-//! The queues of this backend on a device that is not there, and the calls of verbs on the same device: what the
-//! backend and the core add to those can be counted.
+//! Queues of this backend, and the calls of verbs, on the same fake device.
+//!
+//! So the cost that the backend and the core add to the calls can be counted.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,9 +19,9 @@ use crate::signal::Signal;
 
 pub use crate::hal::sink::{Bind, Receive, Request, Room};
 
-/// A device of one queue pair, one shared receive queue and one completion queue, which takes all requests.
+/// A device of one queue pair, shared receive queue and completion queue, which accepts everything.
 ///
-/// It stays until the process ends, as what is made from it must.
+/// It lives until the process ends, as required by the objects made from it.
 pub struct Sink {
     device: sink::Device,
     window_type: WindowType,
@@ -36,17 +37,19 @@ impl fmt::Debug for Sink {
 }
 
 impl Sink {
-    /// A device whose queue pair takes its receives from the shared queue, or has its own, and whose windows are of
-    /// type 2, or 1.
+    /// Makes a device.
+    ///
+    /// `shared`: the queue pair takes its receives from the shared queue. `posted_binds`: windows
+    /// are of type 2, else of type 1.
     #[must_use]
     pub fn new(shared: bool, posted_binds: bool) -> &'static Self {
         Self::make(shared, posted_binds, Kind::Plain)
     }
 
-    /// A device that shows `reader` the data that requests carry, while they are posted.
+    /// Makes a device that shows `reader` the inline data of requests while they are posted.
     ///
     /// # Safety
-    /// What is posted to it names memory that can be read then, as the core sees to it.
+    /// Posts to it name memory that is readable during the post, as the core ensures.
     #[must_use]
     #[expect(
         unsafe_code,
@@ -56,7 +59,7 @@ impl Sink {
         Self::make(false, false, Kind::Reading(reader))
     }
 
-    /// A device that completes nothing but what [`forge`](Self::forge) says.
+    /// Makes a device that returns only the completions of [`forge`](Self::forge).
     #[must_use]
     pub fn forging(shared: bool) -> &'static Self {
         Self::make(shared, false, Kind::Forging)
@@ -76,10 +79,10 @@ impl Sink {
         }))
     }
 
-    /// The completion queue.
+    /// Returns the completion queue.
     ///
     /// # Panics
-    /// The process has no descriptors left.
+    /// No descriptors are left.
     #[must_use]
     pub fn completion_queue(&self) -> VerbsCompletionQueue {
         let marks = QueueMarks::default();
@@ -93,7 +96,7 @@ impl Sink {
         }
     }
 
-    /// The send queue of the queue pair, which is called `token`.
+    /// Returns the send queue of the queue pair, and gives the queue pair its token.
     ///
     /// # Panics
     /// Never.
@@ -109,7 +112,7 @@ impl Sink {
         }
     }
 
-    /// The receive queue of the queue pair.
+    /// Returns the receive queue of the queue pair.
     ///
     /// # Panics
     /// Never.
@@ -126,7 +129,7 @@ impl Sink {
         }
     }
 
-    /// The shared receive queue.
+    /// Returns the shared receive queue.
     ///
     /// # Panics
     /// Never.
@@ -144,10 +147,10 @@ impl Sink {
         }
     }
 
-    /// A region.
+    /// Makes a region.
     ///
     /// # Panics
-    /// There are too many.
+    /// The table of regions is full.
     #[must_use]
     pub fn region(&self, key: u32) -> RegionKeys {
         let region = self.device.region(key);
@@ -159,10 +162,10 @@ impl Sink {
         }
     }
 
-    /// A window.
+    /// Makes a window.
     ///
     /// # Panics
-    /// There are too many.
+    /// The table of windows is full.
     #[must_use]
     pub fn window(&self) -> WindowKey {
         let domain = self.device.domain();
@@ -173,24 +176,27 @@ impl Sink {
         WindowKey(key.expect("there is room"))
     }
 
-    /// Returns true if a window must be replaced before its next bind; see `Backend::needs_renewal`.
+    /// Returns true if a window must be replaced before its next bind.
+    ///
+    /// See `Backend::needs_renewal`.
     #[must_use]
     pub fn needs_renewal(&self, window: WindowKey, missed: bool) -> bool {
         self.objects.needs_renewal(window.0, missed)
     }
 
-    /// Gives a window back.
+    /// Destroys a window.
     pub fn free_window(&self, window: WindowKey) {
         self.objects.remove_window(window.0);
     }
 
-    /// The tokens of what was posted, newest first, whether or not it completed.
+    /// Returns the tokens of all posts, newest first, completed or not.
     pub fn tokens(&self) -> Vec<u64> {
         self.device.tokens()
     }
 
-    /// Has polls find a completion with the fields of `ibv_wc`: the number of the request, status, operation code,
-    /// bytes, number of the queue pair (that of the one there is by default).
+    /// Queues a forged completion with these fields of `ibv_wc`.
+    ///
+    /// `pair` is the number of the queue pair; `None` stands for the device's own.
     pub fn forge(&self, token: u64, status: u32, opcode: u32, length: u32, pair: Option<u32>) {
         self.device.forge(WorkCompletion {
             token,
@@ -201,85 +207,85 @@ impl Sink {
         });
     }
 
-    /// Completes what was posted.
+    /// Completes all posts.
     pub fn complete_all(&self) {
         self.device.complete_all();
     }
 
-    /// A Write of so many segments.
+    /// Makes a Write with `segments` segments.
     #[must_use]
     pub fn write_request(&self, segments: u32) -> Request {
         self.device.request(segments)
     }
 
-    /// What closes a window of type 2 and opens it anew.
+    /// Makes the requests that close a type 2 window and open it again.
     #[must_use]
     pub fn rebind_request(&self) -> Request {
         self.device.rebind()
     }
 
-    /// A receive of so many segments.
+    /// Makes a receive with `segments` segments.
     #[must_use]
     pub fn receive_request(&self, segments: u32) -> Receive {
         self.device.receive(segments)
     }
 
-    /// What binds a window of type 1.
+    /// Makes a bind of a type 1 window.
     #[must_use]
     pub fn bind_request(&self) -> Bind {
         self.device.bind_request(WindowType::One)
     }
 
-    /// `ibv_post_send`.
+    /// Calls `ibv_post_send`.
     #[inline]
     pub fn bare_post_send(&self, request: &mut Request) -> i32 {
         self.device.post_send(request)
     }
 
-    /// `ibv_post_recv`.
+    /// Calls `ibv_post_recv`.
     #[inline]
     pub fn bare_post_receive(&self, receive: &mut Receive) -> i32 {
         self.device.post_receive(receive)
     }
 
-    /// `ibv_post_srq_recv`.
+    /// Calls `ibv_post_srq_recv`.
     #[inline]
     pub fn bare_post_shared_receive(&self, receive: &mut Receive) -> i32 {
         self.device.post_shared_receive(receive)
     }
 
-    /// Passes the arguments of [`bare_post_send`](Self::bare_post_send) to a function that does nothing.
+    /// Passes the arguments of [`bare_post_send`](Self::bare_post_send) to an empty function.
     #[inline]
     pub fn call_like_post_send(&self, request: &mut Request) -> i32 {
         self.device.call_like_post_send(request)
     }
 
-    /// Passes the arguments of [`bare_post_receive`](Self::bare_post_receive) to a function that does nothing.
+    /// Passes the arguments of [`bare_post_receive`](Self::bare_post_receive) to an empty function.
     #[inline]
     pub fn call_like_post_receive(&self, receive: &mut Receive) -> i32 {
         self.device.call_like_post_receive(receive)
     }
 
-    /// Passes the arguments of [`bare_post_shared_receive`](Self::bare_post_shared_receive) to a function that does
-    /// nothing.
+    /// Passes the arguments of [`bare_post_shared_receive`](Self::bare_post_shared_receive) to an
+    /// empty function.
     #[inline]
     pub fn call_like_post_shared_receive(&self, receive: &mut Receive) -> i32 {
         self.device.call_like_post_shared_receive(receive)
     }
 
-    /// Passes the arguments of [`bare_bind`](Self::bare_bind) to a function that does nothing.
+    /// Passes the arguments of [`bare_bind`](Self::bare_bind) to an empty function.
     #[inline]
     pub fn call_like_bind(&self, bind: &mut Bind) -> i32 {
         self.device.call_like_bind(bind)
     }
 
-    /// `ibv_poll_cq`.
+    /// Calls `ibv_poll_cq`.
     #[inline]
     pub fn bare_poll(&self, room: &mut Room) -> i32 {
         self.device.poll(room)
     }
 
-    /// `ibv_bind_mw`.
+    /// Calls `ibv_bind_mw`.
     #[inline]
     pub fn bare_bind(&self, bind: &mut Bind) -> i32 {
         self.device.bind(bind)

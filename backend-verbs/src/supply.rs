@@ -1,7 +1,7 @@
-//! Windows made ahead of their use.
+//! Windows that are made ahead of their use.
 //!
-//! A device may give the index of a window that is gone to the next one, whose keys are those of the old one then. With
-//! windows made ahead it takes as many of them as there are before an index comes again.
+//! A device may reuse the index of a destroyed window for the next one, which then gets the same
+//! keys. A queue of windows made ahead delays the reuse by its length.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use dat_core::backend::BackendError;
 use crate::hal::{Domain, WindowType};
 use crate::objects::BoundWindow;
 
-/// Windows that are made ahead in a domain in which one is made after another was given back.
+/// Number of windows made ahead in a domain, once a window was given back.
 pub(crate) const AHEAD: usize = 32;
 
-/// The windows made ahead of an adapter.
+/// Windows made ahead of an adapter's use.
 #[derive(Debug, Default)]
 pub(crate) struct Supply {
-    /// By the addresses of their domains, oldest first.
+    /// Windows by the address of their domain, oldest first.
     ahead: BTreeMap<usize, VecDeque<BoundWindow>>,
-    /// A window went back to the device, so that an index can come again.
+    /// Set once a window went back to the device, which may then reuse its index.
     has_given_back: bool,
 }
 
@@ -28,15 +28,15 @@ fn address(domain: &Arc<Domain>) -> usize {
 }
 
 impl Supply {
-    /// A window was given back.
+    /// Notes that a window went back to the device.
     pub(crate) fn note_given_back(&mut self) {
         self.has_given_back = true;
     }
 
-    /// The window that was made first, once as many as there are to be were made.
+    /// Returns the oldest window made ahead, after filling up the queue; else a new window.
     ///
     /// # Errors
-    /// The device has none left, and none was made ahead in this domain.
+    /// The device has no window left, even after it got back all that were made ahead.
     pub(crate) fn take(
         &mut self,
         domain: &Arc<Domain>,
@@ -48,14 +48,14 @@ impl Supply {
             let made: Vec<_> = (0..missing)
                 .map_while(|_| BoundWindow::new(domain, kind).ok())
                 .collect();
-            // What a device gives first may be what it got back last.
+            // A device may hand out first the index that it got back last.
             ahead.extend(made.into_iter().rev());
             if let Some(window) = ahead.pop_front() {
                 return Ok(window);
             }
         }
         BoundWindow::new(domain, kind).or_else(|refused| {
-            // Others may have all that the device has.
+            // The windows made ahead in other domains may be all that the device has.
             if self.ahead.is_empty() {
                 return Err(refused);
             }

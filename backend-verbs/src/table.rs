@@ -1,21 +1,24 @@
-//! A table whose keys carry a generation.
+//! Table whose keys carry a generation.
 
 use std::collections::VecDeque;
 
-/// Bits of a key that say which place.
+/// Low bits of a key: the index.
 const INDEX_BITS: u32 = 24;
 const INDEX_MASK: usize = (1 << INDEX_BITS) - 1;
-/// Generations that fit above, and leave the two highest bits of 32 for others.
+/// Last generation: keys stay below 2^54, so that owners can use the bits above.
 const LAST_GENERATION: usize = (1 << 30) - 1;
 
 #[derive(Debug)]
 struct Place<T> {
-    /// That of the value, or of the next one if there is none.
+    /// Key of the value, or of the next value if the slot is empty.
     key: usize,
     value: Option<T>,
 }
 
-/// Values under keys that are never 0, and come back only after very many others.
+/// Values under keys that are never 0.
+///
+/// A removed key stays unused until `clear`: its slot gets the next generation, and retires after
+/// the last one.
 #[derive(Debug)]
 pub(crate) struct Table<T> {
     places: Vec<Place<T>>,
@@ -36,7 +39,7 @@ const fn key(generation: usize, index: usize) -> usize {
 }
 
 impl<T> Table<T> {
-    /// The key that the next value will get; `None` if all places are taken.
+    /// Returns the key of the next insertion; `None` if the table is full.
     pub(crate) fn next_key(&self) -> Option<usize> {
         if let Some(&index) = self.free.front() {
             return self.places.get(index).map(|place| place.key);
@@ -45,7 +48,7 @@ impl<T> Table<T> {
         (index <= INDEX_MASK).then_some(key(1, index))
     }
 
-    /// Stores a value; `None` if all places are taken.
+    /// Stores a value; `None` if the table is full.
     pub(crate) fn insert(&mut self, value: T) -> Option<usize> {
         let key = self.next_key()?;
         match self.free.pop_front() {
@@ -58,7 +61,7 @@ impl<T> Table<T> {
         Some(key)
     }
 
-    /// The value under this key, unless it was removed.
+    /// Returns the value under `key`, unless it was removed.
     #[inline(always)]
     pub(crate) fn get(&self, key: usize) -> Option<&T> {
         let place = self.places.get(key & INDEX_MASK)?;
@@ -68,7 +71,7 @@ impl<T> Table<T> {
         place.value.as_ref()
     }
 
-    /// The value under this key, to change it.
+    /// Returns the value under `key` for a change.
     #[inline(always)]
     pub(crate) fn get_mut(&mut self, key: usize) -> Option<&mut T> {
         let place = self.places.get_mut(key & INDEX_MASK)?;
@@ -78,7 +81,7 @@ impl<T> Table<T> {
         place.value.as_mut()
     }
 
-    /// Takes the value under this key out.
+    /// Removes the value under `key` and returns it.
     pub(crate) fn remove(&mut self, key: usize) -> Option<T> {
         let index = key & INDEX_MASK;
         let place = self.places.get_mut(index)?;
@@ -94,7 +97,7 @@ impl<T> Table<T> {
         Some(value)
     }
 
-    /// All values, to change them, with their keys.
+    /// Iterates over all values with their keys, for changes.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (usize, &mut T)> {
         self.places
             .iter_mut()

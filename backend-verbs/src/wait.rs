@@ -1,4 +1,4 @@
-//! Waiting on a device.
+//! Waits on a device.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,19 +12,21 @@ use dat_core::time::Instant;
 use crate::hal::{Epoll, EventFd, Wakes};
 use crate::signal::{Signal, Source, Sources};
 
-/// The numbers of what a sleeper watches beside the sources.
+/// Numbers of a sleeper's own descriptors; `Source` has the others.
 const BELL: u32 = 3;
 const ATTENTION: u32 = 4;
 
-/// Nobody rang, and nobody sleeps.
+/// No wake is pending, and the thread does not sleep.
 const QUIET: u32 = 0;
-/// Somebody rang.
+/// A wake is pending.
 const RUNG: u32 = 1;
 /// The thread sleeps, or is about to.
 const ASLEEP: u32 = 2;
 
-/// What wakes a thread. Its descriptor is used only while the thread sleeps: one that takes its completions in itself is not
-/// worth a system call.
+/// Waker of a thread.
+///
+/// Raises its descriptor only while the thread sleeps: a thread that polls its completions itself
+/// saves the system call.
 #[derive(Debug)]
 struct Bell {
     state: AtomicU32,
@@ -32,7 +34,7 @@ struct Bell {
 }
 
 impl Bell {
-    /// Whether the thread may sleep; else somebody rang, which is known from here on.
+    /// Returns true if the thread may sleep; otherwise consumes the pending wake.
     fn may_sleep(&self) -> bool {
         let may = self
             .state
@@ -44,7 +46,7 @@ impl Bell {
         may
     }
 
-    /// The thread is awake, and knows of what rang before.
+    /// Notes that the thread is awake, and drops a pending wake.
     fn forget(&self) {
         self.state.store(QUIET, Ordering::Release);
     }
@@ -62,12 +64,14 @@ impl Wake for Bell {
     }
 }
 
-/// Puts the calling thread to sleep until its waker is used, the device tells of completions, or something else happened
-/// on the device or at a peer.
+/// Sleeper on a device, for one thread.
 ///
-/// Made by [`VerbsBackend::wait`](crate::VerbsBackend::wait), one for each thread that waits. Its clock is the one of
-/// [`ThreadWait::clock`]. Of several threads that sleep one alone is told what happened on the device or at a peer, and
-/// has to call `progress`, as blocking calls of the adapter do.
+/// Sleeps until its waker is used, the device reports completions, or a connection or device event
+/// arrives.
+///
+/// Made by [`VerbsBackend::wait`](crate::VerbsBackend::wait), one for each thread that waits. Its
+/// clock is [`ThreadWait::clock`]. Of several sleeping threads, only one is woken for a connection
+/// or device event. It has to call `progress`, as blocking calls of the adapter do.
 ///
 /// Spec: EVW-01, EVW-08, CNW-01
 #[derive(Debug)]
@@ -79,7 +83,7 @@ pub struct VerbsWait {
 }
 
 impl VerbsWait {
-    /// Completions wake it if it `heeds` them.
+    /// Creates a sleeper that completions wake if it `heeds` them.
     fn new(
         signal: &Arc<Signal>,
         sources: &Arc<Sources>,
@@ -106,7 +110,9 @@ impl VerbsWait {
     }
 }
 
-/// Makes something to wait with for each thread that comes to wait: what nobody waits with would be told of all that happens, too.
+/// Factory of sleepers, for threads that may come to wait.
+///
+/// Create a sleeper only for a thread that waits: an unused sleeper receives every event too.
 ///
 /// Made by [`VerbsBackend::waits`](crate::VerbsBackend::waits).
 #[derive(Clone, Debug)]
@@ -116,15 +122,15 @@ pub struct VerbsWaits {
 }
 
 impl VerbsWaits {
-    /// For a thread that waits.
+    /// Creates a sleeper for a thread that waits.
     ///
     /// # Errors
-    /// `Resources`: out of descriptors.
+    /// `Resources`: no descriptors are left.
     pub fn wait(&self) -> Result<VerbsWait, BackendError> {
         VerbsWait::new(&self.signal, &self.sources, true)
     }
 
-    /// For a thread that takes in what happens at peers and on the device, and leaves completions to others.
+    /// Creates a sleeper for connection and device events, without completions.
     ///
     /// # Errors
     /// As [`wait`](Self::wait).
@@ -146,7 +152,7 @@ impl Wait for VerbsWait {
         self.bell.forget();
     }
 
-    /// Sleeps without a limit if there is none; a signal interrupts it.
+    /// Sleeps until `until`, or without limit if it is `None`; a signal interrupts the sleep.
     fn wait(&mut self, until: Option<Instant>) -> WakeReason {
         if !self.bell.may_sleep() {
             return WakeReason::Woken;
@@ -187,7 +193,7 @@ mod tests {
         })
     }
 
-    /// Whether a sleep on the descriptor alone would end.
+    /// Returns true if a sleep on the descriptor would end at once.
     fn would_wake(bell: &Bell) -> bool {
         let epoll = Epoll::new().expect("a descriptor");
         let watched = epoll.add(bell.descriptor.fd(), BELL, Wakes::All);

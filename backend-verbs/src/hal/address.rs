@@ -1,4 +1,4 @@
-//! Socket addresses between Rust and C, and those of the network interfaces.
+//! Conversion of socket addresses between Rust and C, and addresses of network interfaces.
 
 use core::ffi::CStr;
 use core::mem::{MaybeUninit, size_of};
@@ -12,17 +12,17 @@ pub(crate) struct InterfaceAddress {
     pub(crate) address: SocketAddr,
 }
 
-/// All addresses of all network interfaces.
+/// Returns all addresses of all network interfaces.
 pub(crate) fn interface_addresses() -> Vec<InterfaceAddress> {
     let mut first = ptr::null_mut();
-    // SAFETY: a list is made, which is freed below.
+    // SAFETY: makes a list, which is freed below.
     if unsafe { libc::getifaddrs(&raw mut first) } != 0 {
         return Vec::new();
     }
     let mut found = Vec::new();
     let mut next = first;
     while !next.is_null() {
-        // SAFETY: an entry of the list: its name is a string, its address null or that of a socket.
+        // SAFETY: an entry of the list; its name is a string, its address null or a socket address.
         unsafe {
             let entry = &*next;
             if let Some(address) = read(entry.ifa_addr) {
@@ -36,15 +36,15 @@ pub(crate) fn interface_addresses() -> Vec<InterfaceAddress> {
             next = entry.ifa_next;
         }
     }
-    // SAFETY: the list that was made above.
+    // SAFETY: the list made above.
     unsafe { libc::freeifaddrs(first) };
     found
 }
 
-/// The name of a network interface.
+/// Returns the name of the network interface with this index.
 pub(crate) fn interface_name(number: u32) -> Option<String> {
     let mut name = [0; libc::IF_NAMESIZE];
-    // SAFETY: there is room for a name, which is returned or null.
+    // SAFETY: the buffer has room for a name; the call returns it or null.
     let told = unsafe { libc::if_indextoname(number, name.as_mut_ptr()) };
     if told.is_null() {
         return None;
@@ -54,12 +54,12 @@ pub(crate) fn interface_name(number: u32) -> Option<String> {
     Some(name.to_string_lossy().into_owned())
 }
 
-/// A socket address as C has it.
+/// Converts a socket address to C.
 pub(super) fn to_c(address: SocketAddr) -> libc::sockaddr_storage {
-    // SAFETY: all of it is integers.
+    // SAFETY: all fields are integers.
     let mut storage: libc::sockaddr_storage = unsafe { MaybeUninit::zeroed().assume_init() };
     let to = &raw mut storage;
-    // SAFETY: the storage has room, and the alignment, for an address of either family.
+    // SAFETY: the storage has the room and the alignment for an address of either family.
     unsafe {
         match address {
             SocketAddr::V4(address) => to.cast::<libc::sockaddr_in>().write(libc::sockaddr_in {
@@ -84,15 +84,15 @@ pub(super) fn to_c(address: SocketAddr) -> libc::sockaddr_storage {
     storage
 }
 
-/// What a C socket address says; `None` for other families.
+/// Converts a C socket address; `None` for null and other families.
 ///
 /// # Safety
-/// Null, or an address that is as long as its family makes it.
+/// `address` is null, or points to an address of the length of its family.
 pub(super) unsafe fn read(address: *const libc::sockaddr) -> Option<SocketAddr> {
     if address.is_null() {
         return None;
     }
-    // SAFETY: the family comes first, whatever follows.
+    // SAFETY: the family is the first field of every address.
     match i32::from(unsafe { (*address).sa_family }) {
         libc::AF_INET => {
             // SAFETY: an address of this family.
@@ -127,7 +127,7 @@ mod tests {
         for text in ["10.9.0.1:4000", "[fe80::1%7]:1", "[2001:db8::5]:65535"] {
             let address: SocketAddr = text.parse().expect("an address");
             let storage = to_c(address);
-            // SAFETY: an address as long as its family makes it.
+            // SAFETY: an address of the length of its family.
             let back = unsafe { read((&raw const storage).cast()) };
             assert_eq!(back, Some(address));
         }
@@ -137,7 +137,7 @@ mod tests {
     fn other_families_and_nothing_are_no_addresses() {
         let mut storage = to_c("1.2.3.4:5".parse().expect("an address"));
         storage.ss_family = libc::AF_UNIX as u16;
-        // SAFETY: more than long enough for any family.
+        // SAFETY: long enough for any family.
         assert_eq!(unsafe { read((&raw const storage).cast()) }, None);
         // SAFETY: null is allowed.
         assert_eq!(unsafe { read(ptr::null()) }, None);

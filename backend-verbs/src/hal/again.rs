@@ -1,4 +1,6 @@
-//! What binds a window once more to the region that it was bound to last, but for the place there.
+//! Prepared binds of a window to the region of its last bind.
+//!
+//! Only token, flags, range, rights and keys change.
 
 use core::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -9,14 +11,14 @@ use rdma_sys::{bind_mw_t, ibv_mw_bind, ibv_mw_bind_info, ibv_send_wr, ibv_wr_opc
 use super::send_list::{NotBound, SIGNALLED, SendList, blank, flags};
 use super::{Access, Region, Window};
 
-/// The arguments of a bind by a call.
+/// Arguments of a bind of a type 1 window.
 pub(crate) struct CallAgain {
     bind: ibv_mw_bind,
-    /// The region in it.
+    /// Owner of the region that `bind` points to.
     _region: Arc<Region>,
 }
 
-// SAFETY: the pointer in the arguments leads to the region that is kept, which any thread may use.
+// SAFETY: the pointer in the arguments leads to the kept region, which any thread may use.
 unsafe impl Send for CallAgain {}
 
 impl core::fmt::Debug for CallAgain {
@@ -26,7 +28,7 @@ impl core::fmt::Debug for CallAgain {
 }
 
 impl CallAgain {
-    /// For a region, of which the last bind began at this address.
+    /// Prepares binds to a region whose last bind began at `address`.
     pub(crate) fn new(region: Arc<Region>, address: u64) -> Self {
         Self {
             bind: ibv_mw_bind {
@@ -38,21 +40,22 @@ impl CallAgain {
         }
     }
 
-    /// The address of the last bind.
+    /// Returns the address of the last bind.
     pub(crate) fn address(&self) -> u64 {
         self.bind.bind_info.addr
     }
 }
 
-/// The requests of a bind that closes what is open first.
+/// Requests of a bind that first closes the open window (type 2).
 pub(crate) struct RequestsAgain {
-    /// The one that closes and the one that opens; both are reached by this alone.
+    /// The request that closes and the one that opens, reached only through this pointer.
     both: NonNull<[ibv_send_wr; 2]>,
-    /// The region in them.
+    /// Owner of the region that the requests point to.
     _region: Arc<Region>,
 }
 
-// SAFETY: the pointers in it lead to what it owns, and to the region that is kept, which any thread may use.
+// SAFETY: the pointers in it lead to its own requests, and to the kept region, which any thread may
+// use.
 unsafe impl Send for RequestsAgain {}
 
 impl core::fmt::Debug for RequestsAgain {
@@ -64,7 +67,7 @@ impl core::fmt::Debug for RequestsAgain {
 }
 
 impl RequestsAgain {
-    /// For a region, of which the last bind began at this address, and has this key.
+    /// Prepares binds to a region whose last bind began at `address` and got `key`.
     pub(crate) fn new(region: Arc<Region>, address: u64, key: u32) -> Self {
         let request = |opcode| ibv_send_wr { opcode, ..blank() };
         let mut both = Box::new([
@@ -78,7 +81,8 @@ impl RequestsAgain {
             bind_info: opening(&region, address),
         };
         let both = NonNull::from(Box::leak(both));
-        // SAFETY: they were just made, and stay where they are; the pointer to the second one leads through the first's owner, as all do.
+        // SAFETY: the requests were just made and do not move. The link to the second one derives
+        // from `both`, as do all accesses.
         unsafe {
             let open = &raw mut (*both.as_ptr())[1];
             (*both.as_ptr())[0].next = open;
@@ -89,9 +93,9 @@ impl RequestsAgain {
         }
     }
 
-    /// The address of the last bind.
+    /// Returns the address of the last bind.
     pub(crate) fn address(&self) -> u64 {
-        // SAFETY: they live as long as `self`, and it says how the second one binds.
+        // SAFETY: the requests live as long as `self`, and the second one is a bind.
         unsafe {
             (*self.both.as_ptr())[1]
                 .bind_mw_tso_union
@@ -101,7 +105,7 @@ impl RequestsAgain {
         }
     }
 
-    /// The key of the last bind.
+    /// Returns the key of the last bind.
     #[inline(always)]
     pub(crate) fn key(&self) -> u32 {
         // SAFETY: as above.
@@ -125,14 +129,16 @@ fn opening(region: &Region, address: u64) -> ibv_mw_bind_info {
     }
 }
 
-/// The flags of a bind.
+/// Returns the flags of a bind.
 #[inline(always)]
 fn flags_of(request: &BindRequest) -> u32 {
     flags(request.flags & SendFlags::FENCE)
 }
 
 impl SendList {
-    /// Binds a window of type 1 to a region that it was bound to before; not to no bytes.
+    /// Binds a type 1 window again to the kept region.
+    ///
+    /// The length must not be 0.
     #[inline(always)]
     pub(crate) fn call_again(
         &mut self,
@@ -146,15 +152,16 @@ impl SendList {
         to.bind_info.addr = request.address;
         to.bind_info.length = request.length;
         to.bind_info.mw_access_flags = Access::of_window(request.privileges).0;
-        // SAFETY: the region in the arguments is kept.
+        // SAFETY: `again` keeps the region in the arguments.
         unsafe { self.call(window, to) }
     }
 
-    /// Binds a window of type 2 to a region that it is open to, under the next key; not to no bytes. The window is to be
-    /// told that key.
+    /// Binds a type 2 window again to its region, under the next key.
+    ///
+    /// The length must not be 0. The caller stores the new key in the window.
     ///
     /// # Errors
-    /// What the device refused; it is not bound.
+    /// The device's refusal; the window is not bound then.
     #[inline(always)]
     pub(crate) fn requests_again(
         &mut self,
@@ -164,12 +171,13 @@ impl SendList {
     ) -> Result<(), NotBound> {
         let flags = flags_of(request);
         let both = again.both.as_ptr();
-        // SAFETY: they live as long as `again`, and nothing but the first one's link refers to them: the device copied what they were
-        // before. They are written through this pointer, from which the link was made.
+        // SAFETY: the requests live as long as `again`, and only the first one's link refers to
+        // them: the device copied the earlier posts. They are written through the pointer from
+        // which the link derives.
         let (first, second) = unsafe {
             (*both)[0].wr_id = request.token;
-            // One completion for both, that of the bind; if the close fails both complete, that first, and the core takes
-            // the second for none of its own.
+            // Only the bind signals a completion. If the close fails, both requests complete, the
+            // close first, and the core ignores the second completion as unknown.
             (*both)[0].send_flags = flags & !SIGNALLED;
             (*both)[1].wr_id = request.token;
             (*both)[1].send_flags = flags;
@@ -193,7 +201,7 @@ impl SendList {
     }
 }
 
-/// Goes on to the next key of a window of type 2, as `next_key` says it, where the key is.
+/// Advances a key of a type 2 window in place, as `next_key` does.
 #[inline(always)]
 fn step(key: &mut u32) {
     let lowest = if cfg!(target_endian = "little") { 0 } else { 3 };

@@ -1,7 +1,8 @@
-//! Calls of the system on the way of data, in which no thread is cancelled.
+//! System calls of the data path, in which no thread is cancelled.
 //!
-//! `write` and `read` are cancellation points: a C thread that ends there leaves frames of Rust that hold locks. Calls that make, change or
-//! free objects are sheltered as a whole by the C libraries, posts and looks at queues are not: they call the system on some devices only.
+//! `write` and `read` are cancellation points: a C thread that ends there leaves frames of Rust
+//! that hold locks. The C libraries protect calls that make, change or free objects as a whole.
+//! Posts and polls are not protected: they make system calls on some devices only.
 
 use core::ffi::c_int;
 use core::ptr;
@@ -12,26 +13,28 @@ use super::Context;
 use super::completion_queue::Notify;
 use super::send_list::{Bind, Post};
 
-/// `PTHREAD_CANCEL_DISABLE`.
+/// Value of `PTHREAD_CANCEL_DISABLE`.
 const DISABLED: c_int = 1;
 
 unsafe extern "C" {
     fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
 }
 
-/// Calls what the thread is not cancelled in.
+/// Runs `call` with cancellation disabled.
 pub(super) fn uncancelled<R>(call: impl FnOnce() -> R) -> R {
     let mut state = 0;
-    // SAFETY: there is a place for the former state.
+    // SAFETY: the former state has room.
     unsafe { pthread_setcancelstate(DISABLED, &raw mut state) };
     let result = call();
-    // SAFETY: as the thread had it. Cancellation waits for the next cancellation point, which this is none of.
+    // SAFETY: restores the former state. This is no cancellation point; a pending cancellation
+    // waits for the next one.
     unsafe { pthread_setcancelstate(state, ptr::null_mut()) };
     result
 }
 
-/// Vendors whose doorbells are mapped registers. Soft-RoCE, soft iWARP and unknown devices use
-/// `write`.
+/// Vendors whose doorbells are mapped registers.
+///
+/// Soft-RoCE, soft iWARP and unknown devices use `write`.
 const RUNG_BY_REGISTERS: [u32; 5] = [
     0x02C9, // Mellanox, NVIDIA
     0x14E4, // Broadcom
@@ -45,7 +48,7 @@ pub(super) fn may_call_the_system(vendor: u32) -> bool {
     !RUNG_BY_REGISTERS.contains(&vendor)
 }
 
-/// The device's function that takes send requests, sheltered if it may call the system.
+/// Returns the device's function for send requests, protected if it may make system calls.
 pub(super) fn post(context: &Context) -> Option<Post> {
     let post = context.operations().post_send?;
     Some(if context.calls_the_system() {
@@ -55,7 +58,7 @@ pub(super) fn post(context: &Context) -> Option<Post> {
     })
 }
 
-/// As `post`, for the function that binds windows of type 1.
+/// As `post`, for the function that binds type 1 windows.
 pub(super) fn bind(context: &Context) -> Option<Bind> {
     let bind = context.operations().bind_mw?;
     Some(if context.calls_the_system() {
@@ -65,7 +68,7 @@ pub(super) fn bind(context: &Context) -> Option<Bind> {
     })
 }
 
-/// As `post`, for the function that asks for notifications.
+/// As `post`, for the function that requests notifications.
 pub(super) fn notify(context: &Context) -> Option<Notify> {
     let notify = context.operations().req_notify_cq?;
     Some(if context.calls_the_system() {
@@ -80,7 +83,8 @@ unsafe extern "C" fn post_uncancelled(
     first: *mut ibv_send_wr,
     bad: *mut *mut ibv_send_wr,
 ) -> c_int {
-    // SAFETY: the queue pair lives, as the caller promises, and so does its device, whose table nobody changes.
+    // SAFETY: the caller promises that the queue pair lives, and so does its device, whose table
+    // never changes.
     match unsafe { (*(*pair).context).ops.post_send } {
         // SAFETY: as the caller promises.
         Some(post) => uncancelled(|| unsafe { post(pair, first, bad) }),
@@ -102,7 +106,8 @@ unsafe extern "C" fn bind_uncancelled(
 }
 
 unsafe extern "C" fn notify_uncancelled(queue: *mut ibv_cq, solicited_only: c_int) -> c_int {
-    // SAFETY: the completion queue lives, as the caller promises; the rest is as in `post_uncancelled`.
+    // SAFETY: the caller promises that the completion queue lives; the rest is as in
+    // `post_uncancelled`.
     match unsafe { (*(*queue).context).ops.req_notify_cq } {
         // SAFETY: as the caller promises.
         Some(notify) => uncancelled(|| unsafe { notify(queue, solicited_only) }),
@@ -125,9 +130,9 @@ mod tests {
     fn the_state_is_as_it_was() {
         let state = || {
             let mut state = -1;
-            // SAFETY: there is a place for the former state.
+            // SAFETY: the former state has room.
             unsafe { pthread_setcancelstate(DISABLED, &raw mut state) };
-            // SAFETY: as it was.
+            // SAFETY: restores the former state.
             unsafe { pthread_setcancelstate(state, ptr::null_mut()) };
             state
         };

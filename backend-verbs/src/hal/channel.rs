@@ -1,4 +1,4 @@
-//! The completion channel: what completion queues have to say to those who sleep.
+//! Completion channel: delivers notifications of completion queues to sleepers.
 
 use core::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -45,18 +45,21 @@ impl CompletionChannel {
         &self.context
     }
 
-    /// What a thread can sleep on.
+    /// Returns the descriptor that a thread can sleep on.
     pub(crate) fn fd(&self) -> i32 {
         // SAFETY: the channel lives.
         unsafe { (*self.raw()).fd }
     }
 
-    /// The number of the next completion queue that was armed and has a completion, if there is one. One caller at a time.
+    /// Takes the next notification and returns the number of its completion queue.
+    ///
+    /// Only one caller at a time.
     pub(crate) fn next(&self) -> Option<usize> {
         let mut queue = ptr::null_mut();
         let mut context = ptr::null_mut();
-        // SAFETY: the channel lives, and there is room for both answers. The queue in a notification lives:
-        // a queue that is destroyed takes its notifications with it, and waits for those that are being looked at.
+        // SAFETY: the channel lives, and both answers have room. The queue in a notification lives:
+        // destroying a queue drops its notifications, and waits for those that are not acknowledged
+        // yet.
         let told = uncancelled(|| unsafe {
             let told = ibv_get_cq_event(self.raw(), &raw mut queue, &raw mut context) == 0;
             if told {

@@ -1,4 +1,4 @@
-//! Completion queues and what they hold.
+//! Completion queues and batches of their completions.
 
 use core::mem::{MaybeUninit, offset_of};
 use core::ptr::{self, NonNull};
@@ -9,7 +9,7 @@ use rdma_sys::{ibv_cq, ibv_create_cq, ibv_destroy_cq, ibv_resize_cq, ibv_wc, ibv
 
 use super::{CompletionChannel, Context, cancel, refusal};
 
-/// Completions taken from the device at a time.
+/// Most completions taken from the device at a time.
 pub(crate) const BATCH: usize = 16;
 
 type Poll = unsafe extern "C" fn(*mut ibv_cq, i32, *mut ibv_wc) -> i32;
@@ -21,7 +21,7 @@ pub(crate) struct CompletionQueue {
     raw: NonNull<ibv_cq>,
     poll: Poll,
     notify: Notify,
-    /// What keeps the device open; none for a queue that is not ours to destroy.
+    /// Owner that keeps the device open; `None` for a borrowed queue, which `drop` leaves alive.
     owner: Option<Arc<CompletionChannel>>,
 }
 
@@ -30,7 +30,7 @@ unsafe impl Send for CompletionQueue {}
 // SAFETY: as above.
 unsafe impl Sync for CompletionQueue {}
 
-/// One completion, as the device wrote it.
+/// A completion, as the device wrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WorkCompletion {
     pub(crate) token: u64,
@@ -40,41 +40,41 @@ pub(crate) struct WorkCompletion {
     pub(crate) queue_pair: u32,
 }
 
-/// The bit of an operation code that marks receives.
+/// Bit of an operation code that marks receives.
 pub(crate) const RECEIVED: u32 = 1 << 7;
 
-/// The operation code of receives that an RDMA Write completed.
+/// Operation code of a receive that an RDMA Write with immediate data completed.
 const RECEIVED_WITH_NUMBER: u32 = ibv_wc_opcode::IBV_WC_RECV_RDMA_WITH_IMM;
 
-/// What the next completion is, if it was taken.
+/// Next completion of a batch, if it is a success.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Success {
-    /// A request succeeded.
+    /// A request succeeded; it was taken.
     Request { token: u64 },
-    /// A receive succeeded.
+    /// A receive succeeded; it was taken.
     Receive { token: u64, length: u32 },
-    /// There is none.
+    /// The batch is empty.
     Nothing,
-    /// It is something else.
+    /// Another completion, which stays in the batch.
     Left,
 }
 
-/// Completions that were taken from the device and not yet asked for.
+/// Completions that were polled from the device and not yet taken.
 pub(crate) struct Batch {
     entries: [MaybeUninit<ibv_wc>; BATCH],
-    /// How many of them the device has written.
+    /// Number of entries that the device has written.
     count: u32,
-    /// The next one that is asked for.
+    /// Index of the next entry to take.
     next: u32,
-    /// The number that came with the last one that `take` took.
+    /// Immediate data of the completion that `take` took last.
     immediate: Option<u32>,
-    /// The device claimed to have written more than there is room for, or fewer than none.
+    /// Set if the device reported a negative count, or more completions than fit.
     nonsense: bool,
 }
 
 // SAFETY: the pointers that an entry has room for are never followed.
 unsafe impl Send for Batch {}
-// SAFETY: as above; it changes through exclusive references alone.
+// SAFETY: as above; it changes only through exclusive references.
 unsafe impl Sync for Batch {}
 
 impl core::fmt::Debug for Batch {
@@ -102,23 +102,23 @@ impl Batch {
         self.next == self.count
     }
 
-    /// The next one, which stays.
+    /// Returns the next completion, which stays in the batch.
     ///
     /// # Safety
     /// The batch is not empty.
     #[inline(always)]
     unsafe fn first(&self) -> &ibv_wc {
-        // SAFETY: the next one is before the last, and there is room for that; all of it is integers, zero before the
-        // device first wrote it.
+        // SAFETY: `next` is less than `count`, which is at most `BATCH`. All fields are integers,
+        // zero until the device first wrote them.
         unsafe { &*self.entries.as_ptr().add(self.next as usize).cast() }
     }
 
-    /// Takes the next one.
+    /// Takes the next completion.
     fn take(&mut self) -> Option<WorkCompletion> {
         if self.is_empty() {
             return None;
         }
-        // SAFETY: it is not empty.
+        // SAFETY: the batch is not empty.
         let first = unsafe { self.first() };
         let taken = WorkCompletion {
             token: first.wr_id,
@@ -128,25 +128,27 @@ impl Batch {
             queue_pair: first.qp_num,
         };
         let with_number = (first.status, first.opcode) == (0, RECEIVED_WITH_NUMBER);
-        // SAFETY: any bits are a number.
+        // SAFETY: any bits are a valid integer.
         let number = unsafe { first.imm_data_invalidated_rkey_union.imm_data };
         self.immediate = with_number.then_some(number);
         self.next += 1;
         Some(taken)
     }
 
-    /// The number that came with what was taken last, if one did.
+    /// Returns the immediate data of the completion taken last, if it had any.
     pub(crate) const fn immediate(&self) -> Option<u32> {
         self.immediate
     }
 
-    /// Takes the next one if it is a success; one of a receive only if `receives` says so.
+    /// Takes the next completion if it is a success.
+    ///
+    /// Takes a receive only if `receives` returns true.
     #[inline(always)]
     pub(crate) fn next_success(&mut self, receives: impl FnOnce() -> bool) -> Success {
         if self.is_empty() {
             return Success::Nothing;
         }
-        // SAFETY: it is not empty.
+        // SAFETY: the batch is not empty.
         let first = unsafe { self.first() };
         let token = first.wr_id;
         let success = if is_request(first) {
@@ -161,11 +163,13 @@ impl Batch {
         success
     }
 
-    /// Takes the first one of a batch that has just been filled, if it is the success of a request; its token.
+    /// Takes the first completion of a new batch if a request succeeded.
+    ///
+    /// Returns the request's token.
     #[inline(always)]
     pub(crate) fn first_request(&mut self) -> Option<u64> {
         let [entry, ..] = &self.entries;
-        // SAFETY: all of it is integers, zero before the device first wrote it.
+        // SAFETY: all fields are integers, zero until the device first wrote them.
         let first = unsafe { entry.assume_init_ref() };
         let token = is_request(first).then_some(first.wr_id)?;
         self.next = 1;
@@ -173,30 +177,30 @@ impl Batch {
     }
 }
 
-/// Whether a completion is the success of a receive with nothing beside its data.
+/// Returns true for the success of a receive without immediate data.
 #[inline(always)]
 fn is_receive(completion: &ibv_wc) -> bool {
     completion.status == 0 && completion.opcode == RECEIVED
 }
 
-/// Whether a completion is the success of a request, which one word tells.
+/// Returns true for the success of a request, by a test of one word.
 #[inline(always)]
 fn is_request(completion: &ibv_wc) -> bool {
     const NEITHER: [u32; 2] = [u32::MAX, RECEIVED];
-    // SAFETY: status and operation code are neighbours, as is checked where the layouts are.
+    // SAFETY: status and operation code are neighbours; the assertion below checks that.
     let kind = unsafe {
         (&raw const completion.status)
             .cast::<u64>()
             .read_unaligned()
     };
-    // SAFETY: any bits are a number.
+    // SAFETY: any bits are a valid integer.
     kind & unsafe { core::mem::transmute::<[u32; 2], u64>(NEITHER) } == 0
 }
 
 const _: () = assert!(offset_of!(ibv_wc, opcode) == offset_of!(ibv_wc, status) + 4);
 
 impl CompletionQueue {
-    /// A queue whose notifications carry `number`.
+    /// Creates a queue whose notifications carry `number`.
     pub(crate) fn new(
         channel: &Arc<CompletionChannel>,
         number: usize,
@@ -204,7 +208,7 @@ impl CompletionQueue {
     ) -> Result<Self, BackendError> {
         let context = channel.context();
         let (poll, notify) = functions(context)?;
-        // SAFETY: context and channel live; the number is never followed as a pointer.
+        // SAFETY: context and channel live; the number is never dereferenced.
         let raw = unsafe {
             ibv_create_cq(
                 context.raw(),
@@ -236,12 +240,12 @@ impl CompletionQueue {
         self.raw.as_ptr()
     }
 
-    /// The file descriptor of its channel.
+    /// Returns the descriptor of its channel.
     pub(crate) fn fd(&self) -> Option<i32> {
         self.owner.as_ref().map(|channel| channel.fd())
     }
 
-    /// The next completion, of the batch if there is one in it, else of the next batch.
+    /// Takes the next completion from the batch, which it refills if it is empty.
     pub(crate) fn next(&self, batch: &mut Batch) -> Result<Option<WorkCompletion>, DeviceFailure> {
         if batch.nonsense {
             return Err(DeviceFailure::Broken);
@@ -252,17 +256,18 @@ impl CompletionQueue {
         Ok(batch.take())
     }
 
-    /// Takes up to a batch of completions, and says whether there were any; what was left in the batch must have
-    /// been taken out.
+    /// Polls up to a batch of completions; returns true if there were any.
+    ///
+    /// The batch must be empty.
     #[inline(always)]
     pub(crate) fn fill(&self, batch: &mut Batch) -> Result<bool, DeviceFailure> {
         let entries = batch.entries.as_mut_ptr().cast::<ibv_wc>();
-        // SAFETY: the queue lives, and the batch has room for that many.
+        // SAFETY: the queue lives, and the batch has room for `BATCH` entries.
         let count = unsafe { (self.poll)(self.raw(), BATCH as i32, entries) };
         if count == 0 {
             return Ok(false);
         }
-        // More than there was room for is as much nonsense as fewer than none.
+        // Also true for a negative count.
         if count.cast_unsigned() > BATCH as u32 {
             batch.nonsense = true;
             return Err(DeviceFailure::Broken);
@@ -272,7 +277,7 @@ impl CompletionQueue {
         Ok(true)
     }
 
-    /// Asks for a notification.
+    /// Requests a notification; returns false if the device refuses.
     pub(crate) fn request_notification(&self, solicited_only: bool) -> bool {
         // SAFETY: the queue lives.
         unsafe { (self.notify)(self.raw(), i32::from(solicited_only)) == 0 }
@@ -283,7 +288,7 @@ impl CompletionQueue {
         refusal::check(unsafe { ibv_resize_cq(self.raw(), depth) })
     }
 
-    /// Completions it holds at most.
+    /// Returns the most completions that it holds.
     pub(crate) fn depth(&self) -> u32 {
         // SAFETY: the queue lives.
         u32::try_from(unsafe { (*self.raw()).cqe }).unwrap_or(0)

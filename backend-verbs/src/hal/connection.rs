@@ -1,4 +1,4 @@
-//! Connection identifiers of librdmacm and what happens to them.
+//! Connection identifiers of librdmacm, and their events.
 
 use core::ptr::{self, NonNull};
 use std::net::SocketAddr;
@@ -17,22 +17,24 @@ use rdma_sys::{
 use super::sleep::set_nonblocking;
 use super::{Context, address, refusal};
 
-/// Bytes of private data in a request for a connection on InfiniBand and RoCE: 92 less the header of IP addressing.
+/// Private data of a connection request on InfiniBand and RoCE, in bytes.
+///
+/// 92 less the 36 bytes of the IP addressing header.
 pub(crate) const CONNECT_DATA: usize = 56;
-/// Bytes of private data in an answer.
+/// Private data of a reply, in bytes.
 pub(crate) const REPLY_DATA: usize = 196;
-/// Bytes of private data in a rejection.
+/// Private data of a rejection, in bytes.
 pub(crate) const REJECT_DATA: usize = 148;
 
-/// Pending connections of a listener that the kernel keeps.
+/// Pending connections that the kernel keeps for a listener.
 const BACKLOG: i32 = 1024;
-/// The level and name of the option that is set.
+/// Level and name of the option for IPv6-only listeners.
 const LEVEL_ID: i32 = 0;
 const OPTION_V6_ONLY: i32 = 2;
-/// The reason in a rejection that the peer's consumer gave.
+/// Reason code of a rejection by the peer's consumer.
 const REASON_CONSUMER: i32 = 28;
 
-/// Where connection events come from.
+/// Channel that delivers connection events.
 #[derive(Debug)]
 pub(crate) struct EventChannel {
     raw: NonNull<rdma_event_channel>,
@@ -43,7 +45,7 @@ unsafe impl Send for EventChannel {}
 // SAFETY: as above.
 unsafe impl Sync for EventChannel {}
 
-/// One end of a connection, an attempt at one, or a listener.
+/// One end of a connection, a connection attempt, or a listener.
 #[derive(Debug)]
 pub(crate) struct ConnectionId {
     raw: NonNull<rdma_cm_id>,
@@ -55,7 +57,7 @@ unsafe impl Send for ConnectionId {}
 // SAFETY: as above.
 unsafe impl Sync for ConnectionId {}
 
-/// What connection events there are.
+/// Kind of a connection event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CmEventKind {
     AddressResolved,
@@ -66,7 +68,7 @@ pub(crate) enum CmEventKind {
     Response,
     ConnectFailed,
     Unreachable,
-    /// The peer said no; whether its consumer did.
+    /// The peer rejected the request; true if its consumer did.
     Rejected(bool),
     Established,
     Disconnected,
@@ -74,7 +76,7 @@ pub(crate) enum CmEventKind {
     Other,
 }
 
-/// What an event says about a connection, or a call asks of it.
+/// Connection parameters, as an event reports them or a call requests them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CmParameters {
     pub(crate) reads_in: u8,
@@ -89,19 +91,19 @@ pub(crate) struct CmParameters {
 #[derive(Debug)]
 pub(crate) struct CmEvent {
     pub(crate) kind: CmEventKind,
-    /// The number that the identifier was made with; for requests, the listener's.
+    /// Number given to the identifier at creation; for requests, that of the listener.
     pub(crate) context: usize,
-    /// Tells identifiers apart.
+    /// Address of the identifier, which tells identifiers apart.
     pub(crate) identity: usize,
     pub(crate) private_data: PrivateData,
     pub(crate) parameters: CmParameters,
-    /// The identifier that a request brought.
+    /// Identifier that a request brought.
     pub(crate) request: Option<ConnectionId>,
 }
 
 impl EventChannel {
     pub(crate) fn new() -> Result<Arc<Self>, BackendError> {
-        // SAFETY: makes a channel out of nothing.
+        // SAFETY: takes no arguments.
         let raw = unsafe { rdma_create_event_channel() };
         let channel = Self {
             raw: NonNull::new(raw).ok_or_else(refusal::last)?,
@@ -110,21 +112,24 @@ impl EventChannel {
         Ok(Arc::new(channel))
     }
 
-    /// What a thread can sleep on.
+    /// Returns the descriptor that a thread can sleep on.
     pub(crate) fn fd(&self) -> i32 {
         // SAFETY: the channel lives.
         unsafe { self.raw.as_ref().fd }
     }
 
-    /// The next event, if there is one. One caller at a time.
+    /// Takes the next event, if there is one.
+    ///
+    /// Only one caller at a time.
     pub(crate) fn next(self: &Arc<Self>) -> Option<CmEvent> {
         let mut event = ptr::null_mut();
-        // SAFETY: the channel lives, and there is room for the answer.
+        // SAFETY: the channel lives, and the answer has room.
         if unsafe { rdma_get_cm_event(self.raw.as_ptr(), &raw mut event) } != 0 {
             return None;
         }
-        // SAFETY: a good answer is an event until it is acknowledged, and the identifier in it lives: one that is
-        // destroyed waits for events that are being looked at. The private data is as long as it says.
+        // SAFETY: on success, the answer is an event until it is acknowledged. The identifier in it
+        // lives: destroying an identifier waits for its events that are not acknowledged yet. The
+        // private data has the length that the event names.
         unsafe {
             let told = &*event;
             let id = told.id;
@@ -163,13 +168,13 @@ impl EventChannel {
         }
     }
 
-    /// A new identifier whose events carry `context`.
+    /// Creates an identifier whose events carry `context`.
     pub(crate) fn create_id(
         self: &Arc<Self>,
         context: usize,
     ) -> Result<ConnectionId, BackendError> {
         let mut raw = ptr::null_mut();
-        // SAFETY: the channel lives; the context is never followed as a pointer.
+        // SAFETY: the channel lives; the context is never dereferenced.
         let answer = unsafe {
             rdma_create_id(
                 self.raw.as_ptr(),
@@ -198,28 +203,28 @@ impl ConnectionId {
         self.raw.as_ptr()
     }
 
-    /// Tells identifiers apart.
+    /// Returns a number that tells identifiers apart.
     pub(crate) fn identity(&self) -> usize {
         self.raw() as usize
     }
 
-    /// Its events carry another number from now on.
+    /// Changes the number that the identifier's events carry.
     pub(crate) fn set_context(&mut self, context: usize) {
-        // SAFETY: the identifier lives; the field is its user's, and the library reads it only to copy it for requests
-        // of listeners.
+        // SAFETY: the identifier lives. The field belongs to its user; the library reads it only to
+        // copy it to the requests of a listener.
         unsafe { (*self.raw()).context = ptr::without_provenance_mut(context) };
     }
 
-    /// Whether it belongs to the device of a context.
+    /// Returns true if the identifier belongs to the device of `context`.
     pub(crate) fn is_of(&self, context: &Context) -> bool {
-        // SAFETY: both live. The library opens devices for itself, so they are compared by name.
+        // SAFETY: both live. The library opens devices for itself, so devices are compared by name.
         unsafe {
             let verbs = (*self.raw()).verbs;
             !verbs.is_null() && (*(*verbs).device).name == (*(*context.raw()).device).name
         }
     }
 
-    /// The port of its device; 0 as long as that is not known.
+    /// Returns the port of its device, or 0 before it is resolved.
     pub(super) fn port(&self) -> u8 {
         // SAFETY: the identifier lives.
         unsafe { (*self.raw()).port_num }
@@ -227,20 +232,20 @@ impl ConnectionId {
 
     pub(crate) fn bind(&self, local: SocketAddr) -> Result<(), BackendError> {
         let mut local = address::to_c(local);
-        // SAFETY: the identifier lives, and the address during the call.
+        // SAFETY: the identifier lives, and the address outlives the call.
         refusal::check_opening(unsafe { rdma_bind_addr(self.raw(), (&raw mut local).cast()) })
     }
 
-    /// Takes requests.
+    /// Starts to accept connection requests.
     pub(crate) fn listen(&self) -> Result<(), BackendError> {
         // SAFETY: the identifier lives.
         refusal::check_last(unsafe { rdma_listen(self.raw(), BACKLOG) })
     }
 
-    /// Keeps an IPv6 listener from taking the port of IPv4.
+    /// Keeps an IPv6 listener from occupying the IPv4 port.
     pub(crate) fn only_v6(&self) -> Result<(), BackendError> {
         let mut on = 1_i32;
-        // SAFETY: the identifier lives, and the value during the call.
+        // SAFETY: the identifier lives, and the value outlives the call.
         refusal::check_last(unsafe {
             rdma_set_option(
                 self.raw(),
@@ -252,15 +257,16 @@ impl ConnectionId {
         })
     }
 
-    /// The local port.
+    /// Returns the local port.
     pub(crate) fn local_port(&self) -> u16 {
         // SAFETY: the identifier lives.
         u16::from_be(unsafe { rdma_get_src_port(self.raw()) })
     }
 
-    /// Where its two ends are, as far as they are known: local, remote.
+    /// Returns the local and the remote address, as far as they are known.
     pub(crate) fn addresses(&self) -> (Option<SocketAddr>, Option<SocketAddr>) {
-        // SAFETY: the identifier lives; both addresses have room for any family, of which zero is none.
+        // SAFETY: the identifier lives; both addresses have room for any family, and family 0 is
+        // none.
         unsafe {
             let pair = &raw const (*self.raw()).route.addr;
             (
@@ -270,14 +276,14 @@ impl ConnectionId {
         }
     }
 
-    /// Starts to look for the way to an address; an event follows.
+    /// Starts the resolution of an address; an event follows.
     pub(crate) fn resolve_address(
         &self,
         remote: SocketAddr,
         milliseconds: i32,
     ) -> Result<(), BackendError> {
         let mut remote = address::to_c(remote);
-        // SAFETY: the identifier lives, and the address during the call.
+        // SAFETY: the identifier lives, and the address outlives the call.
         refusal::check_last(unsafe {
             rdma_resolve_addr(
                 self.raw(),
@@ -288,24 +294,24 @@ impl ConnectionId {
         })
     }
 
-    /// Goes on looking; an event follows.
+    /// Starts the resolution of the route; an event follows.
     pub(crate) fn resolve_route(&self, milliseconds: i32) -> Result<(), BackendError> {
         // SAFETY: the identifier lives.
         refusal::check_last(unsafe { rdma_resolve_route(self.raw(), milliseconds) })
     }
 
-    /// Asks for a connection; an event follows.
+    /// Requests a connection; an event follows.
     pub(crate) fn connect(
         &self,
         parameters: CmParameters,
         private_data: &[u8],
     ) -> Result<(), BackendError> {
         let mut wanted = raw_parameters(parameters, private_data);
-        // SAFETY: the identifier lives, and the data during the call.
+        // SAFETY: the identifier lives, and the data outlives the call.
         refusal::check_last(unsafe { rdma_connect(self.raw(), &raw mut wanted) })
     }
 
-    /// Tells the peer that its answer has arrived.
+    /// Confirms to the peer that its reply has arrived.
     pub(crate) fn establish(&self) -> Result<(), BackendError> {
         // SAFETY: the identifier lives.
         refusal::check_last(unsafe { rdma_establish(self.raw()) })
@@ -318,37 +324,38 @@ impl ConnectionId {
         private_data: &[u8],
     ) -> Result<(), BackendError> {
         let mut wanted = raw_parameters(parameters, private_data);
-        // SAFETY: the identifier lives, and the data during the call.
+        // SAFETY: the identifier lives, and the data outlives the call.
         refusal::check_last(unsafe { rdma_accept(self.raw(), &raw mut wanted) })
     }
 
-    /// Refuses a request, in the consumer's name or not.
+    /// Rejects a request, in the consumer's name or not.
     pub(crate) fn reject(&self, by_consumer: bool, private_data: &[u8]) {
         let (data, length) = (private_data.as_ptr().cast(), length(private_data));
-        // SAFETY: the identifier lives, and the data during the call. A peer that is gone needs no answer.
+        // SAFETY: the identifier lives, and the data outlives the call. A peer that is gone needs
+        // no answer.
         let _answered = unsafe {
             if by_consumer {
                 rdma_reject(self.raw(), data, length)
             } else {
-                // Gives the one other reason that the kernel takes from a user.
+                // Gives the only other reason that the kernel accepts from a program.
                 rdma_reject_ece(self.raw(), ptr::null(), 0)
             }
         };
     }
 
-    /// Ends the connection, or agrees to its end.
+    /// Ends the connection, or confirms its end.
     pub(crate) fn disconnect(&self) {
-        // SAFETY: the identifier lives. A connection that has ended already needs no end.
+        // SAFETY: the identifier lives. A connection that has already ended needs no end.
         let _ended = unsafe { rdma_disconnect(self.raw()) };
     }
 
-    /// The attributes of the step that `attributes` names; returns which they are.
+    /// Fills in the attributes for the state in `attributes`, and returns their mask.
     pub(super) fn fill_attributes(
         &self,
         attributes: &mut ibv_qp_attr,
     ) -> Result<u32, BackendError> {
         let mut mask = 0;
-        // SAFETY: the identifier lives, and there is room for both answers.
+        // SAFETY: the identifier lives, and both answers have room.
         refusal::check_last(unsafe { rdma_init_qp_attr(self.raw(), attributes, &raw mut mask) })?;
         Ok(mask as u32)
     }
@@ -356,7 +363,8 @@ impl ConnectionId {
 
 impl Drop for ConnectionId {
     fn drop(&mut self) {
-        // SAFETY: made by `create_id` or a request; events of it were acknowledged when they were taken.
+        // SAFETY: made by `create_id` or a request; its events were acknowledged when they were
+        // taken.
         unsafe { rdma_destroy_id(self.raw()) };
     }
 }

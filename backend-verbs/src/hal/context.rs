@@ -1,4 +1,4 @@
-//! Devices and what they report.
+//! Devices and their reported limits.
 
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
@@ -16,7 +16,7 @@ use super::{cancel, refusal};
 use crate::device::lacks_descriptors;
 
 unsafe extern "C" {
-    /// What `ibv_query_gid_table` of the headers calls.
+    /// Function that `ibv_query_gid_table` of the headers calls.
     fn _ibv_query_gid_table(
         context: *mut ibv_context,
         entries: *mut ibv_gid_entry,
@@ -26,23 +26,23 @@ unsafe extern "C" {
     ) -> isize;
 }
 
-/// Addresses that a device is asked for at once, and then, if it has more.
+/// Room for addresses in the first query, and in the second if the first fails.
 const ADDRESSES: [usize; 2] = [32, 8192];
 
 /// An open device.
 #[derive(Debug)]
 pub(crate) struct Context {
     raw: NonNull<ibv_context>,
-    /// Whether posts and requests for notifications may call the system.
+    /// Set if posts and requests for notifications may make system calls.
     calls_the_system: bool,
 }
 
-// SAFETY: libibverbs lets any thread use a context and what is made from it.
+// SAFETY: libibverbs lets any thread use a context and the objects made from it.
 unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
 
-/// How a device speaks to its peers.
+/// Transport of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transport {
     InfiniBand,
@@ -50,7 +50,7 @@ pub(crate) enum Transport {
     Other,
 }
 
-/// What a device has, counts clipped to what the core counts with.
+/// Limits of a device; counts are clipped to the core's types.
 #[derive(Clone, Debug)]
 pub(crate) struct DeviceLimits {
     pub(crate) firmware: String,
@@ -79,31 +79,31 @@ pub(crate) struct DeviceLimits {
     pub(crate) atomics: bool,
 }
 
-/// What a port reports.
+/// State of a port.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PortState {
     pub(crate) active: bool,
     pub(crate) message_bytes: u32,
-    /// Bytes of a packet, as verbs encodes them.
+    /// Packet length, as verbs encodes it.
     pub(crate) packet: u32,
-    /// Keys of partitions that queue pairs can have.
+    /// Number of partition keys that queue pairs can have.
     pub(crate) partition_keys: u16,
 }
 
-/// The list of devices that libibverbs made.
+/// List of devices from libibverbs.
 struct List {
     first: *mut *mut ibv_device,
     count: usize,
 }
 
 impl List {
-    /// As the library makes it.
+    /// Obtains the list from the library.
     ///
     /// # Errors
-    /// `Resources`: also where the library would find nothing for want of descriptors, and, if it has not looked for its drivers yet, never
-    /// would.
+    /// `Resources`: no descriptors are left. The library would find no device then. If it has not
+    /// loaded its drivers yet, it would never find one later either.
     fn take() -> Result<Self, BackendError> {
-        /// Whether the library has looked for its drivers, which it does once.
+        /// Set once the library has looked for its drivers, which it does only once.
         static LOOKED: AtomicBool = AtomicBool::new(false);
         if !LOOKED.load(Ordering::Relaxed) && lacks_descriptors() {
             return Err(BackendError::Resources);
@@ -112,7 +112,7 @@ impl List {
         if list.count == 0 && lacks_descriptors() {
             return Err(BackendError::Resources);
         }
-        // It looks when there is a device.
+        // It looks for drivers if there is a device.
         if list.count != 0 {
             LOOKED.store(true, Ordering::Relaxed);
         }
@@ -121,7 +121,7 @@ impl List {
 
     fn made() -> Result<Self, BackendError> {
         let mut count = 0;
-        // SAFETY: `count` is written, and a null or a list of that many devices returned.
+        // SAFETY: the call writes `count`, and returns null or a list of that many devices.
         let first = unsafe { ibv_get_device_list(&raw mut count) };
         if first.is_null() {
             return Err(refusal::last());
@@ -136,7 +136,7 @@ impl List {
         (0..self.count).filter_map(|index| {
             // SAFETY: the list holds `count` devices, and lives as long as `self`.
             let device = unsafe { *self.first.add(index) };
-            // SAFETY: the name of a listed device is a string inside of it.
+            // SAFETY: the name of a listed device is a string inside the device.
             let name = unsafe {
                 let name = ibv_get_device_name(device);
                 (!name.is_null()).then(|| CStr::from_ptr(name))
@@ -148,22 +148,22 @@ impl List {
 
 impl Drop for List {
     fn drop(&mut self) {
-        // SAFETY: it came from `ibv_get_device_list`; opened devices stay.
+        // SAFETY: `ibv_get_device_list` returned it; opened devices survive.
         unsafe { ibv_free_device_list(self.first) }
     }
 }
 
-/// The names of all devices, in the order libibverbs lists them.
+/// Returns the names of all devices in the order of libibverbs.
 ///
 /// # Errors
-/// `Resources`: there may be others, which are not found for want of descriptors.
+/// `Resources`: the list may lack devices because no descriptors are left.
 pub(crate) fn device_names() -> Result<Vec<String>, BackendError> {
     let list = List::take()?;
     Ok(list.devices().map(|(_, name)| name).collect())
 }
 
 impl Context {
-    /// A context that nobody opened: it must not be dropped.
+    /// Wraps a context that another owner opened; it must not be dropped.
     #[cfg(any(test, feature = "fake"))]
     pub(super) fn borrowed(raw: NonNull<ibv_context>) -> Self {
         Self {
@@ -172,14 +172,14 @@ impl Context {
         }
     }
 
-    /// Opens the device of this name.
+    /// Opens the device with this name.
     pub(crate) fn open(name: &str) -> Result<Self, BackendError> {
         let list = List::take()?;
         let device = list
             .devices()
             .find_map(|(device, known)| (known == name).then_some(device))
             .ok_or(BackendError::Device)?;
-        // SAFETY: a device of a list that is still there.
+        // SAFETY: a device of a list that still lives.
         let raw = unsafe { ibv_open_device(device) };
         let mut context = Self {
             raw: NonNull::new(raw).ok_or_else(refusal::last)?,
@@ -190,7 +190,7 @@ impl Context {
     }
 
     pub(super) fn operations(&self) -> &ibv_context_ops {
-        // SAFETY: the context lives as long as `self`, and nobody changes its table.
+        // SAFETY: the context lives as long as `self`, and its table never changes.
         unsafe { &(*self.raw()).ops }
     }
 
@@ -202,18 +202,18 @@ impl Context {
         self.raw.as_ptr()
     }
 
-    /// Where asynchronous events are read.
+    /// Returns the descriptor of asynchronous events.
     pub(crate) fn async_fd(&self) -> i32 {
         // SAFETY: the context lives.
         unsafe { (*self.raw()).async_fd }
     }
 
-    /// What the device has.
+    /// Returns the limits of the device.
     pub(crate) fn limits(&self) -> Result<DeviceLimits, BackendError> {
         let mut space = MaybeUninit::<ibv_device_attr>::zeroed();
-        // SAFETY: the context lives, and there is room for the answer.
+        // SAFETY: the context lives, and the answer has room.
         refusal::check(unsafe { ibv_query_device(self.raw(), space.as_mut_ptr()) })?;
-        // SAFETY: all of it is integers, for which zero is a value, and it was filled in.
+        // SAFETY: all fields are integers, for which zero is valid, and the call filled them in.
         let told = unsafe { space.assume_init() };
         let firmware: Vec<u8> = told
             .fw_ver
@@ -221,7 +221,7 @@ impl Context {
             .map(|&letter| letter as u8)
             .take_while(|&letter| letter != 0)
             .collect();
-        // SAFETY: the device of a context lives as long as it.
+        // SAFETY: the device of a context outlives it.
         let transport = match unsafe { (*(*self.raw()).device).transport_type } {
             ibv_transport_type::IBV_TRANSPORT_IB => Transport::InfiniBand,
             ibv_transport_type::IBV_TRANSPORT_IWARP => Transport::Iwarp,
@@ -257,13 +257,14 @@ impl Context {
         })
     }
 
-    /// What a port reports.
+    /// Returns the state of a port.
     pub(crate) fn port(&self, number: u8) -> Result<PortState, BackendError> {
-        // The library fills in the part of the structure that it had first; the rest stays zero.
+        // The library fills in the part that the structure's first version had; the rest stays
+        // zero.
         let mut space = MaybeUninit::<rdma_sys::ibv_port_attr>::zeroed();
-        // SAFETY: the context lives, and there is room for more than the answer.
+        // SAFETY: the context lives, and the answer has more room than it needs.
         refusal::check(unsafe { ibv_query_port(self.raw(), number, space.as_mut_ptr().cast()) })?;
-        // SAFETY: all of it is integers, for which zero is a value.
+        // SAFETY: all fields are integers, for which zero is valid.
         let told = unsafe { space.assume_init() };
         Ok(PortState {
             active: told.state == rdma_sys::ibv_port_state::IBV_PORT_ACTIVE,
@@ -275,18 +276,18 @@ impl Context {
 }
 
 impl Context {
-    /// The numbers of the network interfaces that a port has its addresses from; none if that cannot be told.
+    /// Returns the indices of the network interfaces of a port's addresses; none if unknown.
     pub(crate) fn interfaces(&self, port: u8) -> Vec<u32> {
         for room in ADDRESSES {
             let mut entries = Vec::<ibv_gid_entry>::with_capacity(room);
             let size = size_of::<ibv_gid_entry>();
-            // SAFETY: the context lives, and there is room for so many entries of this size.
+            // SAFETY: the context lives, and there is room for `room` entries of this size.
             let count =
                 unsafe { _ibv_query_gid_table(self.raw(), entries.as_mut_ptr(), room, 0, size) };
             let Ok(count) = usize::try_from(count) else {
                 continue;
             };
-            // SAFETY: the library filled in as many as it says, of those that there was room for.
+            // SAFETY: the library filled in `count` entries, limited here to the room.
             unsafe { entries.set_len(count.min(room)) };
             let mut found: Vec<u32> = entries
                 .iter()
@@ -303,7 +304,7 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        // SAFETY: opened by `open`; everything made from it holds the context and is gone.
+        // SAFETY: opened by `open`; every object made from it holds the context and is gone.
         unsafe { ibv_close_device(self.raw()) };
     }
 }

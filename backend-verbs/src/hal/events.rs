@@ -10,22 +10,24 @@ use dat_core::backend::BackendError;
 use super::Context;
 use super::sleep::set_nonblocking;
 
-/// Something happened that nobody asked for. Objects are named by what they were made with.
+/// An asynchronous event.
+///
+/// It names its object by the context that the object was made with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AsyncEvent {
     /// A completion queue overran.
     CompletionQueueFailed(usize),
     /// A queue pair failed.
     QueuePairFailed(usize),
-    /// Data came before the last message of the connection's handshake.
+    /// Data arrived before the last message of the connection's handshake.
     Established(usize),
-    /// A shared receive queue is below its limit.
+    /// A shared receive queue fell below its limit.
     SharedReceiveLimit(usize),
     /// A shared receive queue failed.
     SharedReceiveFailed(usize),
     /// The device failed.
     DeviceFailed,
-    /// Ports and addresses changing, and what later libraries may add.
+    /// Port and address changes, and kinds that later libraries may add.
     Other,
 }
 
@@ -40,22 +42,24 @@ const SRQ_ERR: u32 = 14;
 const SRQ_LIMIT_REACHED: u32 = 15;
 
 impl Context {
-    /// Lets `next_async_event` return when there is none.
+    /// Makes `next_async_event` return if there is no event.
     pub(crate) fn do_not_block(&self) -> Result<(), BackendError> {
         set_nonblocking(self.async_fd())
     }
 
-    /// The next event, if there is one. One caller at a time.
+    /// Takes the next event, if there is one.
+    ///
+    /// Only one caller at a time.
     pub(crate) fn next_async_event(&self) -> Option<AsyncEvent> {
         let mut space = MaybeUninit::<ibv_async_event>::zeroed();
         let event = space.as_mut_ptr();
-        // SAFETY: the context lives, and there is room for the event.
+        // SAFETY: the context lives, and the event has room.
         if unsafe { ibv_get_async_event(self.raw(), event) } != 0 {
             return None;
         }
-        // SAFETY: the event was filled in. Its kind is read as a number, because the kinds that `rdma-sys` knows
-        // need not be all there are. The object in it lives: one that is destroyed takes its events with it,
-        // and waits for those that are being looked at.
+        // SAFETY: the event was filled in. Its kind is read as a number, because the library may
+        // report kinds that `rdma-sys` does not know. The object in it lives: destroying an object
+        // drops its events, and waits for those that are not acknowledged yet.
         let told = unsafe {
             match (&raw const (*event).event_type).cast::<u32>().read() {
                 CQ_ERR => {
@@ -75,7 +79,7 @@ impl Context {
                 _ => AsyncEvent::Other,
             }
         };
-        // SAFETY: it is what `ibv_get_async_event` filled in.
+        // SAFETY: `ibv_get_async_event` filled it in.
         unsafe { ibv_ack_async_event(ptr::from_mut(&mut space).cast()) };
         Some(told)
     }

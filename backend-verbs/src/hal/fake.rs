@@ -1,4 +1,4 @@
-//! A device that is not there: a table of functions of our own behind zeroed objects, to drive the data path with.
+//! A fake device for tests of the data path: a function table on zeroed objects.
 
 use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ptr::{self, NonNull};
@@ -16,17 +16,17 @@ use super::{
     CompletionQueue, Context, Domain, ReceiveList, Region, SendList, WorkCompletion, pretend,
 };
 
-/// A request as the device got it.
+/// A request as the device received it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Posted {
     pub(crate) token: u64,
     pub(crate) opcode: u32,
     pub(crate) flags: u32,
-    /// Address, length, key.
+    /// Address, length and key of each segment.
     pub(crate) segments: Vec<(u64, u32, u32)>,
     /// Address and key at the peer.
     pub(crate) remote: (u64, u32),
-    /// What it carried.
+    /// Inline data.
     pub(crate) data: Option<Vec<u8>>,
 }
 
@@ -35,30 +35,32 @@ struct State {
     calls: usize,
     requests: Vec<Posted>,
     receives: Vec<Posted>,
-    /// Flags and rights of what opened or closed windows.
+    /// Flags and rights of the requests that opened or closed windows.
     binds: Vec<(u32, u32)>,
-    /// Requests and receives that are still taken.
+    /// Number of requests and receives that it still accepts.
     room: Option<usize>,
-    /// Bytes that it takes in requests; whatever was said.
+    /// Most bytes of inline data that it accepts, whatever it granted.
     takes_inline: Option<usize>,
-    /// Names a refused request that is none of the list.
+    /// Set if it names a refused request that is not in the list.
     lies_about_refused: bool,
     completions: VecDeque<WorkCompletion>,
-    /// What polls answer instead of completions.
+    /// Number that polls return instead of completions.
     nonsense: Option<i32>,
     polls: usize,
     notifications: Vec<bool>,
-    /// Completes this at the moment it is armed.
+    /// Completion that arrives at the moment of the next arming.
     slips_in: Option<WorkCompletion>,
-    /// Each has an index of its own in its key, the lowest that was free when it was made, as of many devices.
+    /// Windows of the device.
+    ///
+    /// Each key has the lowest index that was free when the window was made, as on many devices.
     windows: Vec<Opened>,
-    /// Windows that it can have.
+    /// Most windows that it can have.
     most_windows: Option<usize>,
-    /// Carries out what is posted about windows, and completes it.
+    /// Set if it executes and completes requests about windows.
     works: bool,
-    /// Does not carry out any more: its queue pair is in error.
+    /// Set once its queue pair is in error, so that it executes no more requests.
     failed: bool,
-    /// Requests about windows that it carries out before one fails.
+    /// Number of window requests that it executes before one fails.
     fails_after: Option<usize>,
 }
 
@@ -66,25 +68,25 @@ struct State {
 #[derive(Debug)]
 struct Opened {
     window: *mut ibv_mw,
-    /// The key by which the device knows it.
+    /// Key by which the device knows it.
     key: u32,
-    /// The region that it opens.
+    /// Region that it opens.
     region: Option<*mut ibv_mr>,
 }
 
-/// The device.
+/// The fake device.
 pub(crate) struct Device {
     queue_pair: Box<ibv_qp>,
     completion_queue: Box<ibv_cq>,
     state: Box<RefCell<State>>,
-    /// What regions and windows are made from. Closing it would ask libibverbs.
+    /// Domain of regions and windows. A drop of it would call libibverbs.
     domain: ManuallyDrop<Arc<Domain>>,
     _protection: Box<ibv_pd>,
     context: Box<ibv_context>,
 }
 
 fn zeroed<T>() -> Box<T> {
-    // SAFETY: used for structures of C alone, for all of which zero is a value.
+    // SAFETY: used only for C structures, for which zero is valid.
     unsafe { Box::new(MaybeUninit::<T>::zeroed().assume_init()) }
 }
 
@@ -100,7 +102,7 @@ impl Device {
         context.ops.dealloc_mw = Some(free_window);
         let mut protection = zeroed::<ibv_pd>();
         protection.context = &raw mut *context;
-        // Of the fields that nobody else has a use for one leads to the device.
+        // A field without another use leads to the device.
         context.abi_compat = ptr::from_ref(&*state).cast_mut().cast();
         let domain = Domain::borrowed(
             NonNull::from(&mut *protection),
@@ -123,7 +125,7 @@ impl Device {
         }
     }
 
-    /// A region; to be given back before the device.
+    /// Makes a region, which must be released before the device.
     pub(crate) fn region(&self) -> Region {
         let mut region = zeroed::<ibv_mr>();
         region.context = self.queue_pair.context;
@@ -131,30 +133,31 @@ impl Device {
         Region::borrowed(raw, Arc::clone(&self.domain), deregister)
     }
 
-    /// What regions and windows are made from.
+    /// Returns the domain of regions and windows.
     pub(crate) fn domain(&self) -> &Arc<Domain> {
         &self.domain
     }
 
-    /// Another domain of the same device.
+    /// Makes another domain of the same device.
     pub(crate) fn another_domain(&self) -> Arc<Domain> {
         let mut protection = zeroed::<ibv_pd>();
         protection.context = ptr::from_ref(&*self.context).cast_mut();
         let raw = NonNull::from(Box::leak(protection));
         let context = NonNull::from(&*self.context);
-        // It stays: to give it back would ask libibverbs.
+        // Keeps a reference for ever: a drop of the last one would call libibverbs.
         let domain = Arc::new(Domain::borrowed(raw, Arc::new(Context::borrowed(context))));
         core::mem::forget(Arc::clone(&domain));
         domain
     }
 
-    /// Makes no more windows than these.
+    /// Limits the number of windows to `most`.
     pub(crate) fn have_windows(&self, most: usize) {
         self.state.borrow_mut().most_windows = Some(most);
     }
 
-    /// Carries out what is posted about windows from here on, and completes it; the request behind the next `after`
-    /// fails, if it is one.
+    /// Starts to execute and complete requests about windows.
+    ///
+    /// After the next `after` requests, if that is set, one fails.
     pub(crate) fn work(&self, after: Option<usize>) {
         let mut state = self.state.borrow_mut();
         state.works = true;
@@ -162,19 +165,19 @@ impl Device {
         state.fails_after = after;
     }
 
-    /// Flushes what is posted from here on: its queue pair is in error.
+    /// Starts to flush posts, as a queue pair in error does.
     pub(crate) fn flush(&self) {
         self.state.borrow_mut().failed = true;
     }
 
-    /// Whether a peer reaches memory by this key.
+    /// Returns true if a peer can access memory by this key.
     pub(crate) fn opens(&self, key: u32) -> bool {
         let state = self.state.borrow();
         let mut windows = state.windows.iter();
         windows.any(|opened| opened.key == key && opened.region.is_some())
     }
 
-    /// Windows there are.
+    /// Returns the number of windows.
     pub(crate) fn windows(&self) -> usize {
         self.state.borrow().windows.len()
     }
@@ -183,104 +186,106 @@ impl Device {
         NonNull::from(&*self.queue_pair)
     }
 
-    /// A send list on its one queue pair.
+    /// Makes a send list on its queue pair.
     pub(crate) fn send_list(&self, depth: u32, segments: u32) -> SendList {
         self.carrying_list(depth, segments, 0)
     }
 
-    /// As `send_list`; requests carry so many bytes.
+    /// As `send_list`, with `inline` bytes of inline data.
     pub(crate) fn carrying_list(&self, depth: u32, segments: u32, inline: u32) -> SendList {
         SendList::borrowed(post_send, Some(bind), self.pair(), depth, segments, inline)
     }
 
-    /// A receive list on its one queue pair.
+    /// Makes a receive list on its queue pair.
     pub(crate) fn receive_list(&self, depth: u32, segments: u32) -> ReceiveList {
         ReceiveList::borrowed(post_receive, self.pair(), depth, segments)
     }
 
-    /// Its one completion queue.
+    /// Returns its completion queue.
     pub(crate) fn completion_queue(&self) -> Arc<CompletionQueue> {
         let raw = NonNull::from(&*self.completion_queue);
         Arc::new(CompletionQueue::borrowed(raw, poll, notify))
     }
 
-    /// The requests that were posted since the last call, and in how many calls.
+    /// Takes the requests posted since the last call; returns the number of calls with them.
     pub(crate) fn take_requests(&self) -> (usize, Vec<Posted>) {
         let mut state = self.state.borrow_mut();
         let calls = core::mem::take(&mut state.calls);
         (calls, core::mem::take(&mut state.requests))
     }
 
-    /// The receives that were posted since the last call, and in how many calls.
+    /// Takes the receives posted since the last call; returns the number of calls with them.
     pub(crate) fn take_receives(&self) -> (usize, Vec<Posted>) {
         let mut state = self.state.borrow_mut();
         let calls = core::mem::take(&mut state.calls);
         (calls, core::mem::take(&mut state.receives))
     }
 
-    /// The flags and the rights of the binds that were posted since the last call; what closes has no rights.
+    /// Takes flags and rights of the binds posted since the last call.
+    ///
+    /// A close has no rights.
     pub(crate) fn take_binds(&self) -> Vec<(u32, u32)> {
         core::mem::take(&mut self.state.borrow_mut().binds)
     }
 
-    /// Takes so many more and refuses the rest.
+    /// Accepts `room` more posts and refuses the rest.
     pub(crate) fn refuse_after(&self, room: usize) {
         self.state.borrow_mut().room = Some(room);
     }
 
-    /// Takes everything again.
+    /// Accepts all posts again.
     pub(crate) fn refuse_nothing(&self) {
         self.state.borrow_mut().room = None;
     }
 
-    /// Takes so many bytes in a request and refuses those with more.
+    /// Accepts requests with up to `bytes` of inline data and refuses longer ones.
     pub(crate) fn take_inline(&self, bytes: usize) {
         self.state.borrow_mut().takes_inline = Some(bytes);
     }
 
-    /// Names a refused request that it never got.
+    /// Names, on a refusal, a request that it never got.
     pub(crate) fn lie_about_refused(&self) {
         self.state.borrow_mut().lies_about_refused = true;
     }
 
-    /// Has a completion for whoever polls.
+    /// Queues a completion.
     pub(crate) fn complete(&self, completion: WorkCompletion) {
         self.state.borrow_mut().completions.push_back(completion);
     }
 
-    /// Answers polls with a number instead of completions.
+    /// Returns `number` from polls instead of completions.
     pub(crate) fn answer(&self, number: i32) {
         self.state.borrow_mut().nonsense = Some(number);
     }
 
-    /// Completes this when it is armed next.
+    /// Queues a completion at the next arming.
     pub(crate) fn slip_in(&self, completion: WorkCompletion) {
         self.state.borrow_mut().slips_in = Some(completion);
     }
 
-    /// How often it was polled.
+    /// Returns the number of polls.
     pub(crate) fn polls(&self) -> usize {
         self.state.borrow().polls
     }
 
-    /// How it was armed: for solicited completions only?
+    /// Returns, for each arming, true if it was for solicited completions only.
     pub(crate) fn notifications(&self) -> Vec<bool> {
         self.state.borrow().notifications.clone()
     }
 }
 
 impl State {
-    /// Does what a request about a window asks for, as soft-RoCE does it.
+    /// Executes a request about a window, as soft-RoCE does.
     ///
     /// # Safety
-    /// A request as verbs has it.
+    /// `request` is a valid request of verbs.
     unsafe fn carry_out(&mut self, request: &ibv_send_wr) {
         if !self.works {
             return;
         }
         let due = self.fails_after == Some(0);
         self.fails_after = self.fails_after.map(|left| left.saturating_sub(1));
-        // SAFETY: the operation code says which field of a union is meant.
+        // SAFETY: the operation code says which field of the union is valid.
         let done = unsafe {
             match request.opcode {
                 _ if due || self.failed => None,
@@ -293,7 +298,7 @@ impl State {
                 }
                 ibv_wr_opcode::IBV_WR_BIND_MW => {
                     let bind = request.bind_mw_tso_union.bind_mw;
-                    // It names the window by the key that its owner noted.
+                    // The device names the window by the key that the owner stored.
                     let named = (*bind.mw).rkey;
                     self.windows
                         .iter_mut()
@@ -350,7 +355,7 @@ unsafe extern "C" fn make_window(domain: *mut ibv_pd, kind: ibv_mw_type::Type) -
 }
 
 unsafe extern "C" fn free_window(window: *mut ibv_mw) -> i32 {
-    // SAFETY: called with a window that `make_window` made, once.
+    // SAFETY: called once with a window of `make_window`.
     unsafe {
         let mut state = state((*(*window).context).abi_compat).borrow_mut();
         state.windows.retain(|opened| opened.window != window);
@@ -359,9 +364,9 @@ unsafe extern "C" fn free_window(window: *mut ibv_mw) -> i32 {
     0
 }
 
-/// A region on which a window is open does not go.
+/// Refuses a region with an open window.
 unsafe extern "C" fn deregister(region: *mut ibv_mr) -> i32 {
-    // SAFETY: called with a region that `Device::region` made, and not again once it went.
+    // SAFETY: called with a region of `Device::region`, and not again after a success.
     unsafe {
         let state = state((*(*region).context).abi_compat).borrow();
         let open = |opened: &Opened| opened.region == Some(region);
@@ -373,12 +378,12 @@ unsafe extern "C" fn deregister(region: *mut ibv_mr) -> i32 {
     0
 }
 
-/// The state behind a context pointer that `Device::new` set.
+/// Returns the state that a context pointer leads to.
 ///
 /// # Safety
-/// The device lives.
+/// `Device::new` set the pointer, and the device lives.
 unsafe fn state<'a>(context: *mut core::ffi::c_void) -> &'a RefCell<State> {
-    // SAFETY: `Device::new` put it there, and the device lives.
+    // SAFETY: the caller promises it.
     unsafe { &*context.cast::<RefCell<State>>() }
 }
 
@@ -387,7 +392,7 @@ unsafe extern "C" fn post_send(
     first: *mut ibv_send_wr,
     bad: *mut *mut ibv_send_wr,
 ) -> i32 {
-    // SAFETY: called with the queue pair of a device that lives, and a list as verbs has it.
+    // SAFETY: called with the queue pair of a device that lives, and a valid list of verbs.
     unsafe {
         let mut state = state((*queue_pair).qp_context).borrow_mut();
         state.calls += 1;
@@ -460,7 +465,7 @@ unsafe extern "C" fn post_receive(
     first: *mut ibv_recv_wr,
     bad: *mut *mut ibv_recv_wr,
 ) -> i32 {
-    // SAFETY: called with the queue pair of a device that lives, and a list as verbs has it.
+    // SAFETY: called with the queue pair of a device that lives, and a valid list of verbs.
     unsafe {
         let mut state = state((*queue_pair).qp_context).borrow_mut();
         state.calls += 1;
@@ -487,8 +492,10 @@ unsafe extern "C" fn post_receive(
     0
 }
 
+/// Copies the segments of a request.
+///
 /// # Safety
-/// So many segments are there.
+/// `first` points to `count` segments.
 unsafe fn segments(first: *const rdma_sys::ibv_sge, count: i32) -> Vec<(u64, u32, u32)> {
     (0..usize::try_from(count).expect("a count"))
         .map(|at| {
@@ -499,15 +506,16 @@ unsafe fn segments(first: *const rdma_sys::ibv_sge, count: i32) -> Vec<(u64, u32
         .collect()
 }
 
-/// Binds at once, under another key; what has no length closes.
+/// Binds at once, under another key; length 0 closes the window.
 unsafe extern "C" fn bind(_: *mut ibv_qp, window: *mut ibv_mw, wanted: *mut ibv_mw_bind) -> i32 {
-    // SAFETY: called with a window that `make_window` made, and a bind as verbs has it.
+    // SAFETY: called with a window of `make_window`, and a valid bind of verbs.
     unsafe {
         let mut state = state((*(*window).context).abi_compat).borrow_mut();
         if state.room == Some(0) {
             return libc::ENOMEM;
         }
-        // It names the window by the key of the last bind, whatever became of that; only the lowest byte is counted.
+        // The window is named by the key of the last bind, successful or not; only the lowest byte
+        // counts.
         let named = (*window).rkey;
         (*window).rkey = (*window).rkey & !0xFF | (*window).rkey.wrapping_add(1) & 0xFF;
         let info = &(*wanted).bind_info;
@@ -542,7 +550,7 @@ unsafe extern "C" fn bind(_: *mut ibv_qp, window: *mut ibv_mw, wanted: *mut ibv_
 }
 
 unsafe extern "C" fn poll(queue: *mut ibv_cq, room: i32, into: *mut ibv_wc) -> i32 {
-    // SAFETY: called with the queue of a device that lives, and room for so many.
+    // SAFETY: called with the queue of a device that lives, and room for `room` entries.
     unsafe {
         let mut state = state((*queue).cq_context).borrow_mut();
         state.polls += 1;

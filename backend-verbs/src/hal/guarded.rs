@@ -1,4 +1,4 @@
-//! A value behind the lock of the data path.
+//! A value under the lock of the data path.
 
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use dat_core::sync::{HostLock, RawLock};
 
-/// A value that one thread at a time can reach.
+/// A value that only one thread at a time can reach.
 pub(crate) struct Guarded<T> {
     lock: HostLock,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is reached through a guard alone, and there is one guard at a time.
+// SAFETY: only a guard reaches the value, and there is one guard at a time.
 unsafe impl<T: Send> Sync for Guarded<T> {}
 
 impl<T: Default> Default for Guarded<T> {
@@ -36,17 +36,18 @@ impl<T> Guarded<T> {
         }
     }
 
-    /// Waits until nobody else has the value.
+    /// Waits until the value is free and locks it.
     #[inline(always)]
     pub(crate) fn lock(&self) -> Guard<'_, T> {
-        // SAFETY: the guard releases the lock once, when it is dropped. It is private to the crate, which drops guards in
-        // the function that made them.
+        // SAFETY: the guard releases the lock once, when it is dropped. The guard is private to the
+        // crate, which drops guards in the function that made them.
         unsafe { self.lock.acquire() };
         Guard(self)
     }
 
-    /// As `lock`, if nobody else has the value: who goes another way where somebody does need not keep anything over a
-    /// wait.
+    /// Locks the value if it is free.
+    ///
+    /// A caller that takes another path on failure keeps no registers across a wait.
     #[inline(always)]
     pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
         // SAFETY: as above.
@@ -54,7 +55,7 @@ impl<T> Guarded<T> {
     }
 }
 
-/// The value, as long as this lives.
+/// Exclusive access to the value.
 pub(crate) struct Guard<'a, T>(&'a Guarded<T>);
 
 impl<T> Deref for Guard<'_, T> {
@@ -62,7 +63,7 @@ impl<T> Deref for Guard<'_, T> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: there is one guard at a time, and what it lends is borrowed from it.
+        // SAFETY: there is one guard at a time, and the reference borrows from it.
         unsafe { &*self.0.value.get() }
     }
 }
@@ -83,10 +84,10 @@ impl<T> Drop for Guard<'_, T> {
     }
 }
 
-/// A share of a value, as `Arc`, that is the address of the value itself.
+/// A shared owner as `Arc`, stored as the address of the value itself.
 pub(crate) struct Share<T>(NonNull<T>);
 
-// SAFETY: as for `Arc`, which it stands for.
+// SAFETY: as for `Arc`, which it replaces.
 unsafe impl<T: Send + Sync> Send for Share<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send + Sync> Sync for Share<T> {}
@@ -104,7 +105,8 @@ impl<T> Share<T> {
 
 impl<T> Clone for Share<T> {
     fn clone(&self) -> Self {
-        // SAFETY: `of` took the address from an `Arc`, whose share this is; there is one more now.
+        // SAFETY: `of` took the address from an `Arc`, and this is one of its shares; the count
+        // grows by one.
         unsafe { Arc::increment_strong_count(self.0.as_ptr()) };
         Self(self.0)
     }
@@ -115,14 +117,14 @@ impl<T> Deref for Share<T> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: the value lives as long as its shares, and nobody has more than a reference to it.
+        // SAFETY: the value lives as long as its shares, which lend only shared references.
         unsafe { self.0.as_ref() }
     }
 }
 
 impl<T> Drop for Share<T> {
     fn drop(&mut self) {
-        // SAFETY: the share that `of` or `clone` took.
+        // SAFETY: releases the share that `of` or `clone` took.
         unsafe { Arc::decrement_strong_count(self.0.as_ptr()) };
     }
 }

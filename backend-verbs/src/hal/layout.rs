@@ -1,5 +1,6 @@
-//! The structures as `rdma-sys` has them against those in the headers of this machine: a C program says how large they
-//! are and where their fields lie.
+//! Compares the structures of `rdma-sys` with the C headers of this machine.
+//!
+//! A C program prints their sizes, alignments and field offsets.
 
 use core::mem::{align_of, offset_of, size_of};
 use std::fmt::Write as _;
@@ -14,7 +15,7 @@ use rdma_sys::{
     rdma_event_channel,
 };
 
-/// What to ask the C compiler, and what Rust thinks.
+/// Expressions for the C compiler, and their values in Rust.
 #[derive(Default)]
 struct Questions {
     c: String,
@@ -44,7 +45,7 @@ macro_rules! offsets {
     )+)+};
 }
 
-/// The field of C behind a union that `rdma-sys` gave a name of its own.
+/// Returns the C name of a field that `rdma-sys` renamed, as it does for unions.
 fn c_name(field: &str) -> &str {
     match field {
         "imm_data_invalidated_rkey_union" => "imm_data",
@@ -112,9 +113,9 @@ fn structures_are_laid_out_as_in_the_headers() {
     }
 }
 
-/// Compiles and runs a program that prints one number a line.
+/// Compiles and runs a program that prints one number per line.
 fn answers(body: &str) -> Vec<usize> {
-    // Its name cannot be guessed, and no other user may write there.
+    // The folder's name is unpredictable, and no other user may write into it.
     let folder = tempfile::tempdir().expect("a folder");
     let (source, program) = (folder.path().join("layout.c"), folder.path().join("layout"));
     let text = format!(

@@ -1,4 +1,4 @@
-//! Protection domains, regions, windows.
+//! Protection domains, regions and windows.
 
 use core::mem::ManuallyDrop;
 use core::ptr::{self, NonNull};
@@ -27,7 +27,7 @@ unsafe impl Send for Domain {}
 unsafe impl Sync for Domain {}
 
 impl Domain {
-    /// A domain that the device did not make: it must not be dropped.
+    /// Wraps a domain that the device did not make; it must not be dropped.
     #[cfg(any(test, feature = "fake"))]
     pub(super) fn borrowed(raw: NonNull<ibv_pd>, context: Arc<Context>) -> Self {
         Self { raw, context }
@@ -57,12 +57,12 @@ impl Domain {
 
 impl Drop for Domain {
     fn drop(&mut self) {
-        // SAFETY: made by `new`; everything made from it holds it and is gone.
+        // SAFETY: made by `new`; every object made from it holds it and is gone.
         unsafe { ibv_dealloc_pd(self.raw()) };
     }
 }
 
-/// Rights to memory in the words of verbs.
+/// Access rights as verbs flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Access(pub(super) u32);
 
@@ -73,11 +73,12 @@ impl Access {
     const BIND: u32 = ibv_access_flags::IBV_ACCESS_MW_BIND.0;
     const ATOMIC: u32 = ibv_access_flags::IBV_ACCESS_REMOTE_ATOMIC.0;
 
-    /// The rights of a region, on which windows may be opened if `bindable`. Whoever may read and write it may do both at once, on
-    /// devices that have `atomics`.
+    /// Returns the rights of a region, to which windows can be bound if `bindable`.
     ///
-    /// Verbs grants peers the right to write only where the owner may write too, so that is added: the core
-    /// still refuses local posts without the privilege.
+    /// Peers with both remote rights may perform atomic operations on devices with `atomics`.
+    ///
+    /// Verbs requires the local right to write for the remote one, so that is added. The core still
+    /// refuses local posts without the privilege.
     pub(crate) fn of_region(privileges: MemoryPrivileges, bindable: bool, atomics: bool) -> Self {
         let mut access = Self::remote(privileges);
         if privileges.intersects(MemoryPrivileges::LOCAL_WRITE | MemoryPrivileges::REMOTE_WRITE) {
@@ -93,21 +94,23 @@ impl Access {
         Self(access)
     }
 
-    /// The same for memory that cannot be written to, where the kernel takes windows for a reason to write.
+    /// Returns the same rights without windows, if the region has them and is not writable.
+    ///
+    /// The kernel wants writable memory for a region with windows.
     fn without_windows(self) -> Option<Self> {
         (self.0 & (Self::LOCAL_WRITE | Self::BIND) == Self::BIND)
             .then_some(Self(self.0 & !Self::BIND))
     }
 
-    /// The rights that a window opens.
+    /// Returns the rights that a window opens.
     #[inline(always)]
     pub(crate) fn of_window(privileges: MemoryPrivileges) -> Self {
-        // Looked up, which takes less than to move two bits.
+        // The table takes fewer instructions than moving two bits.
         let places = privileges.bits() as usize & (OPENED.len() - 1);
         Self(u32::from(OPENED[places]))
     }
 
-    /// What peers may do through a queue pair at most.
+    /// Returns the most that peers may do through a queue pair.
     pub(crate) const fn of_queue_pair(atomics: bool) -> Self {
         let plain = Self::LOCAL_WRITE | Self::REMOTE_WRITE | Self::REMOTE_READ;
         Self(if atomics { plain | Self::ATOMIC } else { plain })
@@ -125,7 +128,7 @@ impl Access {
     }
 }
 
-/// What a window opens by the bits of its privileges, as verbs has it.
+/// Rights of a window as verbs flags, indexed by the bits of its privileges.
 static OPENED: [u8; 64] = {
     let mut opened = [0; 64];
     let mut bits = 0;
@@ -153,7 +156,7 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// A region that the device did not make, and the function that it is given back by.
+    /// Wraps a region that the device did not make, with the function that releases it.
     #[cfg(any(test, feature = "fake"))]
     pub(super) fn borrowed(
         raw: NonNull<ibv_mr>,
@@ -167,7 +170,7 @@ impl Region {
         }
     }
 
-    /// Registers memory, which its owner promised to keep until it is deregistered.
+    /// Registers memory whose owner promised to keep it until the deregistration.
     pub(crate) fn register(
         domain: &Arc<Domain>,
         registration: &Registration,
@@ -175,8 +178,9 @@ impl Region {
     ) -> Result<Self, BackendError> {
         let (base, length) = (registration.base().cast(), registration.length());
         let ask = |access: Access| {
-            // SAFETY: the domain lives. Whoever made the region behind the registration promised that the memory stays and
-            // tolerates accesses of devices until the backend deregisters it, which dropping this does.
+            // SAFETY: the domain lives. The maker of the region in the registration promised that
+            // the memory stays and tolerates accesses of devices until the backend deregisters it,
+            // which a drop does.
             let raw = unsafe { ibv_reg_mr(domain.raw(), base, length, access.0 as i32) };
             NonNull::new(raw).ok_or_else(refusal::last)
         };
@@ -211,10 +215,13 @@ impl Region {
 }
 
 impl Region {
-    /// Takes the memory from the device; gives the region back if the device does not let go of it.
+    /// Deregisters the memory; returns the region if the device refuses.
+    ///
+    /// A device that is gone has released the memory.
     ///
     /// # Panics
-    /// Never returns if somebody else has the region still: the process ends, as where a device keeps it.
+    /// Never returns if another owner still has the region: the process ends, as if a device kept
+    /// it.
     pub(crate) fn release(shared: Arc<Self>) -> Result<(), Self> {
         let Some(region) = Arc::into_inner(shared) else {
             eprintln!("a region that is taken from the device is in use");
@@ -226,7 +233,7 @@ impl Region {
         if refused != 0 && refusal::of(refused.abs()) != BackendError::Device {
             return Err(ManuallyDrop::into_inner(region));
         }
-        // SAFETY: of the fields only the domain owns something, and it is read once.
+        // SAFETY: only the domain among the fields owns something, and it is read once.
         drop(unsafe { ptr::read(&raw const region.domain) });
         Ok(())
     }
@@ -236,8 +243,8 @@ impl Drop for Region {
     fn drop(&mut self) {
         // SAFETY: made by `register`, and dropped once.
         let refused = unsafe { (self.deregister)(self.raw()) };
-        // The memory is about to be used for something else. A device that keeps it after all (and is not gone
-        // itself) would write there: nothing that this process does from here on could be trusted.
+        // The memory is about to be reused. A device that keeps it, and is not gone itself, would
+        // write there, and nothing that this process does from here on could be trusted.
         if refused != 0 && refusal::of(refused.abs()) != BackendError::Device {
             eprintln!("a device does not let go of memory: error {refused}");
             std::process::abort();
@@ -245,12 +252,12 @@ impl Drop for Region {
     }
 }
 
-/// The two kinds of memory windows.
+/// Kind of memory window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WindowType {
-    /// Opens to all queue pairs of its domain; bound by a call of its own.
+    /// Open to all queue pairs of its domain; bound by a call of its own.
     One,
-    /// Opens to the queue pair it was bound on; bound by a work request.
+    /// Open to the queue pair it was bound on; bound by a work request.
     Two,
 }
 
@@ -262,7 +269,7 @@ pub(crate) struct Window {
     kind: WindowType,
 }
 
-// SAFETY: libibverbs lets any thread use its objects; binds, which change it, are made under a lock.
+// SAFETY: libibverbs lets any thread use its objects; binds, which change the window, hold a lock.
 unsafe impl Send for Window {}
 // SAFETY: as above.
 unsafe impl Sync for Window {}
@@ -277,7 +284,7 @@ impl Window {
             WindowType::One => ibv_mw_type::IBV_MW_TYPE_1,
             WindowType::Two => ibv_mw_type::IBV_MW_TYPE_2,
         };
-        // SAFETY: the domain lives, and the function is its device's.
+        // SAFETY: the domain lives, and the function belongs to its device.
         let raw = uncancelled(|| unsafe { allocate(domain.raw(), wanted) });
         Ok(Self {
             raw: NonNull::new(raw).ok_or_else(refusal::last)?,
@@ -294,16 +301,18 @@ impl Window {
         &self.domain
     }
 
-    /// The key of the last bind (type 1), or of the device's choice before the first (type 2).
+    /// Returns the key of the last bind, or the device's first one (type 2).
     pub(crate) fn remote_key(&self) -> u32 {
-        // SAFETY: the window lives; the word is written by binds, which are made under a lock.
+        // SAFETY: the window lives; binds write the word, and hold a lock.
         unsafe { ptr::read(&raw const (*self.raw()).rkey) }
     }
 
-    /// Notes the key of a bind that was posted (type 2): soft-RoCE names the window by it in the next one.
+    /// Stores the key of a posted bind (type 2).
+    ///
+    /// Soft-RoCE names the window by it in the next bind.
     #[inline(always)]
     pub(crate) fn set_remote_key(&mut self, key: u32) {
-        // SAFETY: the window lives, and nobody else reads or writes the word meanwhile.
+        // SAFETY: the window lives, and `&mut self` excludes other accesses to the word.
         unsafe { (*self.raw()).rkey = key };
     }
 
@@ -315,7 +324,7 @@ impl Window {
 impl Drop for Window {
     fn drop(&mut self) {
         if let Some(free) = self.domain.operations().dealloc_mw {
-            // SAFETY: made by `new`, and dropped once. An open window is closed by that.
+            // SAFETY: made by `new`, and dropped once. The call closes an open window.
             uncancelled(|| unsafe { free(self.raw()) });
         }
     }
@@ -325,8 +334,9 @@ impl Drop for Window {
 mod tests {
     use super::*;
 
-    /// The device gets each remote right, and the local one that it needs for it: verbs refuses a region that peers may
-    /// write to and its owner may not.
+    /// A region has the rights asked for, and those that they need.
+    ///
+    /// Verbs refuses a region that its peers may write to and its owner may not.
     ///
     /// Spec: LMC-05, LMC-07, EPW-34
     #[test]

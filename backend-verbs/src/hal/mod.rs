@@ -1,10 +1,12 @@
-//! All that touches libibverbs and librdmacm: owners of their objects, the calls, and what they say as plain values.
+//! Owners of the objects of libibverbs and librdmacm, and their calls.
 //!
-//! Every owner keeps what it was made from alive, so that objects go in the right order whatever the order their owners
-//! are dropped in. The functions of the data path are read from the device's table once, when the object is made, and
-//! called from there: the helpers of `rdma-sys` look them up each time, and can panic.
+//! Results are plain values.
 //!
-//! Only the basic verbs are used: on 64-bit machines `rdma-sys` 0.3.0 cannot reach the extended ones.
+//! Every owner keeps its parents alive, so that objects are destroyed in the right order whatever
+//! the order of the drops. The data path reads its functions from the device's table once, when the
+//! object is made. The helpers of `rdma-sys` look them up on each call, and can panic.
+//!
+//! Uses only the basic verbs: on 64-bit machines `rdma-sys` 0.3.0 cannot reach the extended ones.
 
 mod address;
 mod again;

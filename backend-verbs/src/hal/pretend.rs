@@ -1,4 +1,4 @@
-//! What the devices that are not there have in common.
+//! Helpers that the fake devices share.
 
 use core::ptr;
 use std::collections::VecDeque;
@@ -17,10 +17,10 @@ pub(super) fn write(to: &mut ibv_wc, completion: &WorkCompletion) {
     to.qp_num = completion.queue_pair;
 }
 
-/// Answers a poll with the oldest completions; returns how many those are.
+/// Answers a poll with the oldest completions, and returns their number.
 ///
 /// # Safety
-/// There is room for so many.
+/// `into` has room for `room` completions.
 pub(super) unsafe fn answer(
     completions: &mut VecDeque<WorkCompletion>,
     room: i32,
@@ -30,25 +30,25 @@ pub(super) unsafe fn answer(
     while count < room
         && let Some(completion) = completions.pop_front()
     {
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller promises the room.
         write(unsafe { &mut *into.add(count as usize) }, &completion);
         count += 1;
     }
     count
 }
 
-/// Reads what the segments of a request name.
+/// Reads the bytes that the segments of a request name.
 ///
 /// # Safety
-/// The request has so many segments, and they are memory.
+/// The request has `num_sge` segments, and they name readable memory.
 pub(super) unsafe fn data(request: &ibv_send_wr) -> Vec<u8> {
     let mut data = Vec::new();
     for number in 0..usize::try_from(request.num_sge).expect("a count") {
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller promises the segments.
         let segment = unsafe { &*request.sg_list.add(number) };
         let first = ptr::with_exposed_provenance::<u8>(segment.addr as usize);
         for offset in 0..segment.length as usize {
-            // SAFETY: as the caller promised.
+            // SAFETY: the caller promises the memory.
             data.push(unsafe { first.add(offset).read_volatile() });
         }
     }

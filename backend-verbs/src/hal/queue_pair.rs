@@ -12,7 +12,7 @@ use rdma_sys::{
 
 use super::{Access, CompletionQueue, ConnectionId, Domain, SharedReceiveQueue, refusal};
 
-/// Less is not worth asking for.
+/// Smallest inline size that is halved after a refusal; below it, none is tried.
 const LEAST_INLINE: u32 = 32;
 
 /// A reliable connected queue pair.
@@ -20,11 +20,11 @@ const LEAST_INLINE: u32 = 32;
 pub(crate) struct QueuePair {
     raw: NonNull<ibv_qp>,
     domain: Arc<Domain>,
-    /// Bytes that a request can carry itself.
+    /// Bytes that a request can carry inline.
     inline: u32,
-    /// Peers may do atomic operations.
+    /// Set if peers may perform atomic operations.
     atomics: bool,
-    /// The port for whose every connection it was initialised when it was made, if there is one.
+    /// Port of the initialisation at creation, if it fits every connection.
     ready_port: Option<u8>,
     _queues: [Arc<CompletionQueue>; 2],
     _shared: Option<Arc<SharedReceiveQueue>>,
@@ -35,10 +35,10 @@ unsafe impl Send for QueuePair {}
 // SAFETY: as above.
 unsafe impl Sync for QueuePair {}
 
-/// What a queue pair is made from.
+/// Parameters of a new queue pair.
 #[derive(Debug)]
 pub(crate) struct QueuePairPlan<'a> {
-    /// Comes with its events.
+    /// Context of its events.
     pub(crate) number: usize,
     pub(crate) domain: &'a Arc<Domain>,
     pub(crate) request_queue: &'a Arc<CompletionQueue>,
@@ -48,42 +48,42 @@ pub(crate) struct QueuePairPlan<'a> {
     pub(crate) receives: u32,
     pub(crate) request_segments: u32,
     pub(crate) receive_segments: u32,
-    /// Bytes that requests should be able to carry themselves.
+    /// Bytes that requests should be able to carry inline.
     pub(crate) inline: u32,
     pub(crate) port: u8,
-    /// All connections of the port have the same key of a partition, since it has no other.
+    /// Set if the port has only one partition key, which all its connections share.
     pub(crate) one_partition: bool,
-    /// Peers may do atomic operations.
+    /// Set if peers may perform atomic operations.
     pub(crate) atomics: bool,
 }
 
-/// A step towards a connection, with what is ours to decide about it.
+/// A state change towards a connection, with the parameters that this side chooses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
-    /// Takes receives, knows its port.
+    /// To INIT: accepts receives and has a port.
     Initialise,
-    /// Takes what the peer sends.
+    /// To RTR: accepts messages of the peer.
     Receive {
-        /// Reads of the peer at once.
+        /// Most concurrent reads by the peer.
         reads_in: u8,
-        /// How long a peer that finds no receive waits, as verbs encodes it.
+        /// Wait of a peer that finds no receive, as verbs encodes it.
         not_ready_timer: u8,
     },
-    /// Sends.
+    /// To RTS: sends.
     Send {
-        /// Own reads at once.
+        /// Most concurrent reads by this side.
         reads_out: u8,
-        /// How long an acknowledgement may take at most, as verbs encodes it.
+        /// Longest time for an acknowledgement, as verbs encodes it.
         longest_timeout: u8,
-        /// Repetitions without an answer.
+        /// Repetitions without an acknowledgement.
         retries: u8,
-        /// Repetitions when the peer has no receive.
+        /// Repetitions if the peer has no receive.
         not_ready_retries: u8,
     },
 }
 
 impl QueuePair {
-    /// A queue pair that the device did not make: it must not be dropped.
+    /// Wraps a queue pair that the device did not make; it must not be dropped.
     #[cfg(feature = "fake")]
     pub(super) fn borrowed(
         raw: NonNull<ibv_qp>,
@@ -102,7 +102,7 @@ impl QueuePair {
         }
     }
 
-    /// A queue pair that takes receives and is not connected.
+    /// Creates a queue pair that accepts receives and is not connected.
     pub(crate) fn new(plan: &QueuePairPlan<'_>) -> Result<Self, BackendError> {
         let made = Self::create(plan)?;
         let mut attributes = blank();
@@ -119,8 +119,10 @@ impl QueuePair {
         Ok(made)
     }
 
-    /// Devices that cannot let requests carry as much as is wanted refuse the queue pair, and say what they let them
-    /// carry only where they do not; so less is asked for until nothing is.
+    /// Creates the queue pair with as much inline data as the device grants.
+    ///
+    /// A device refuses a queue pair whose inline size it cannot grant, and reports its limit only
+    /// on success. So each retry asks for half, and the last one for none.
     fn create(plan: &QueuePairPlan<'_>) -> Result<Self, BackendError> {
         let mut inline = plan.inline;
         loop {
@@ -157,12 +159,13 @@ impl QueuePair {
             qp_type: ibv_qp_type::IBV_QPT_RC,
             sq_sig_all: 0,
         };
-        // SAFETY: domain, completion queues and shared queue live; the number is never followed as a pointer.
+        // SAFETY: domain, completion queues and shared queue live; the number is never
+        // dereferenced.
         let raw = unsafe { ibv_create_qp(plan.domain.raw(), &raw mut wanted) };
         Ok(Self {
             raw: NonNull::new(raw).ok_or_else(refusal::last)?,
             domain: Arc::clone(plan.domain),
-            // What the device granted, which may be more. Where nothing may be carried, nothing was asked for.
+            // The device may grant more. Without a wish for inline data, none is used.
             inline: if inline == 0 {
                 0
             } else {
@@ -186,21 +189,21 @@ impl QueuePair {
         &self.domain
     }
 
-    /// Bytes that a request can carry itself.
+    /// Returns the number of bytes that a request can carry inline.
     pub(super) fn inline(&self) -> u32 {
         self.inline
     }
 
-    /// Its number at the device.
+    /// Returns the device's number of the queue pair.
     pub(crate) fn number(&self) -> u32 {
         // SAFETY: the queue pair lives.
         unsafe { (*self.raw()).qp_num }
     }
 
-    /// Goes one step towards the connection that `id` stands for.
+    /// Advances the queue pair one state towards the connection of `id`.
     pub(crate) fn advance(&self, id: &ConnectionId, step: Step) -> Result<(), BackendError> {
         if matches!(step, Step::Initialise) && self.ready_port == Some(id.port()) {
-            // It would get the port, the key and the rights that it has.
+            // The port, the partition key and the rights would stay the same.
             return Ok(());
         }
         let mut attributes = blank();
@@ -228,7 +231,7 @@ impl QueuePair {
                 not_ready_retries,
             } => {
                 attributes.max_rd_atomic = reads_out;
-                // 0 would be for ever.
+                // 0 means no limit.
                 attributes.timeout = match attributes.timeout {
                     0 => longest_timeout,
                     timeout => timeout.min(longest_timeout),
@@ -240,20 +243,20 @@ impl QueuePair {
         self.modify(&mut attributes, ibv_qp_attr_mask(mask))
     }
 
-    /// Puts it in error: nothing moves any more, and what is posted completes flushed.
+    /// Moves the queue pair to the error state, which flushes all posted requests.
     pub(crate) fn fail(&self) {
         let mut attributes = blank();
         attributes.qp_state = ibv_qp_state::IBV_QPS_ERR;
-        // Every state but RESET, in which no queue pair of ours is, leads there; and a device that is gone
-        // moves nothing either.
+        // A failure is harmless. Every state leads to the error state but RESET, which no queue
+        // pair has after `new`; and a device that is gone processes nothing.
         let _failed = self.modify(&mut attributes, ibv_qp_attr_mask::IBV_QP_STATE);
     }
 
-    /// Whether it is in error.
+    /// Returns true if the queue pair is in error or cannot be queried.
     pub(crate) fn has_failed(&self) -> bool {
         let mut attributes = blank();
         let mut plan = MaybeUninit::<ibv_qp_init_attr>::zeroed();
-        // SAFETY: the queue pair lives, and there is room for both answers.
+        // SAFETY: the queue pair lives, and both answers have room.
         let answer = unsafe {
             ibv_query_qp(
                 self.raw(),
@@ -275,9 +278,9 @@ impl QueuePair {
     }
 }
 
-/// Attributes with everything zero.
+/// Returns attributes with all fields zero.
 fn blank() -> ibv_qp_attr {
-    // SAFETY: all of it is integers.
+    // SAFETY: all fields are integers.
     unsafe { MaybeUninit::zeroed().assume_init() }
 }
 

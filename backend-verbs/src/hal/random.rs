@@ -1,14 +1,14 @@
-//! Random numbers of the system.
+//! Random numbers from the operating system.
 
 use super::cancel::uncancelled;
 
-/// A random byte; 0 where the system has none.
+/// Returns a random byte, or 0 if the system has none.
 ///
-/// The standard library's numbers are thread-local: a library that was loaded late ends the
-/// process if a thread first uses them while the heap is exhausted.
+/// The standard library's generator is thread-local. In a library that was loaded late, its first
+/// use in a thread ends the process if the heap is exhausted.
 pub(crate) fn random_byte() -> u8 {
     let mut byte = 0_u8;
-    // SAFETY: there is room for one byte.
+    // SAFETY: the buffer has room for one byte.
     uncancelled(|| unsafe { libc::getrandom((&raw mut byte).cast(), 1, 0) });
     byte
 }

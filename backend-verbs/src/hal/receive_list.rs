@@ -1,4 +1,4 @@
-//! Receives: filled in place, linked, handed over in one call.
+//! Receives, filled in place, linked, and posted in one call.
 
 use core::any::Any;
 use core::ffi::c_void;
@@ -18,16 +18,16 @@ type PostToPair = unsafe extern "C" fn(*mut ibv_qp, *mut ibv_recv_wr, *mut *mut 
 type PostShared =
     unsafe extern "C" fn(*mut ibv_srq, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> i32;
 
-/// Receives of a shared queue that are gathered before they have to be handed over.
+/// Most receives of a shared queue that are gathered before a post.
 const ROOM: usize = 64;
 
-/// In the place of the count of segments where none was handed over yet.
+/// Segment count of a slot that was never posted.
 const UNFILLED: i32 = -1;
 
-/// A function of a device that posts to whatever queue, by the address of that.
+/// A device's function that posts to a queue of any kind, by its address.
 type Post = unsafe extern "C" fn(*mut c_void, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> i32;
 
-/// Where receives go.
+/// Queue that receives are posted to, with its function.
 #[derive(Clone, Copy, Debug)]
 struct Target {
     post: Post,
@@ -37,7 +37,8 @@ struct Target {
 impl Target {
     fn queue_pair(post: PostToPair, queue: NonNull<ibv_qp>) -> Self {
         Self {
-            // SAFETY: pointers to whatever are passed in the same way, and it gets its own `queue` alone.
+            // SAFETY: all data pointers are passed alike, and the function only gets its own
+            // `queue`.
             post: unsafe { core::mem::transmute::<PostToPair, Post>(post) },
             queue: queue.cast(),
         }
@@ -52,37 +53,38 @@ impl Target {
     }
 }
 
-/// The place of a receive, with its segments right behind it.
+/// Slot of a receive, followed in memory by its segments.
 ///
-/// `next` of the receive is null but while it is in a list; `num_sge` says how many segments it was handed over with.
+/// `next` of the receive is null unless it is in a list; `num_sge` is the number of posted
+/// segments.
 #[repr(C)]
 struct Place {
     receive: ibv_recv_wr,
-    /// The place that is filled after this one: the first again after the last.
+    /// Slot that is filled after this one; after the last one, the first.
     following: NonNull<Place>,
 }
 
 impl Place {
-    /// Where its segments are, which are part of it.
+    /// Returns the slot's segments, which are part of it.
     ///
     /// # Safety
-    /// It is a place of a list.
+    /// `place` is a slot of a list.
     #[inline(always)]
     unsafe fn segments(place: NonNull<Self>) -> NonNull<ibv_sge> {
-        // SAFETY: they come behind, in the same allocation.
+        // SAFETY: the segments follow in the same allocation.
         unsafe { place.add(1).cast() }
     }
 }
 
-/// Words of a place without its segments, and of a segment.
+/// Words of a slot without its segments, and of a segment.
 const PLACE_WORDS: usize = size_of::<Place>() / size_of::<u64>();
 const SEGMENT_WORDS: usize = size_of::<ibv_sge>() / size_of::<u64>();
 
-// So the sizes of both are multiples of a word.
+// So both sizes are multiples of a word.
 const _: () =
     assert!(align_of::<Place>() == align_of::<u64>() && align_of::<ibv_sge>() == align_of::<u64>());
 
-/// A receive of one segment.
+/// A receive with one segment.
 #[repr(C)]
 struct One {
     receive: ibv_recv_wr,
@@ -90,13 +92,13 @@ struct One {
 }
 
 impl One {
-    /// One that stays until it is made a box again.
+    /// Allocates one; `Box::from_raw` frees it.
     fn new() -> NonNull<Self> {
         let one = NonNull::from(Box::leak(Box::new(Self {
             receive: blank(),
             segment: NO_SEGMENT,
         })));
-        // SAFETY: it was just made.
+        // SAFETY: just allocated.
         unsafe {
             let to = one.as_ptr();
             (*to).receive.sg_list = &raw mut (*to).segment;
@@ -106,36 +108,37 @@ impl One {
     }
 }
 
-/// What keeps the place where they go.
+/// Owner that keeps the target queue alive.
 type Keeper = Arc<dyn Any + Send + Sync>;
 
-/// Receives between their filling and the device.
+/// Receives that are filled but not posted, and the slots of posted ones.
 pub(crate) struct ReceiveList {
-    /// Where they go, or a function of ours that refuses what comes behind a refused receive.
+    /// The queue; after a refusal, its function is one that refuses all later receives.
     target: Target,
-    /// The newest receive that is committed and not handed over, if there is one.
+    /// Newest receive that is committed and not posted.
     newest: Option<NonNull<Place>>,
-    /// The oldest one, if there is one.
+    /// Oldest receive that is committed and not posted, if `newest` is set.
     start: NonNull<Place>,
-    /// The place to be filled next; once the last one is filled and handed over the first comes again.
+    /// Slot to fill next; after the last slot was filled and posted, the first.
     next: NonNull<Place>,
-    /// The places for receives, each with its segments.
+    /// First and last slot.
     first: NonNull<Place>,
     last: NonNull<Place>,
-    /// All of them.
+    /// Memory of all slots with their segments.
     places: NonNull<[u64]>,
     refused: u32,
-    /// The request that the device refused when it last refused one and nobody had looked yet, else null.
+    /// First receive that the device refused in the last post; null once it was read.
     bad: *mut ibv_recv_wr,
-    /// Segments of a place.
+    /// Segments of a slot.
     stride: NonZeroUsize,
     post_to_device: Post,
-    /// The place of one receive that is posted at once, and its segment.
+    /// Receive for `post_one`, with its segment.
     one: NonNull<One>,
     _keeper: Option<Keeper>,
 }
 
-// SAFETY: the pointers in it lead to what it owns or to the queue that it keeps, which any thread may use.
+// SAFETY: the pointers in it lead to its own memory or to the queue that it keeps, which any thread
+// may use.
 unsafe impl Send for ReceiveList {}
 
 impl core::fmt::Debug for ReceiveList {
@@ -147,7 +150,7 @@ impl core::fmt::Debug for ReceiveList {
     }
 }
 
-/// The place of a receive that is filled.
+/// Slot of a receive that is being filled in.
 #[derive(Debug)]
 pub(crate) struct ReceivePlace<'a> {
     list: &'a mut ReceiveList,
@@ -162,12 +165,12 @@ impl ReceivePlace<'_> {
         self.segments.add(segment);
     }
 
-    /// Completes the receive.
+    /// Commits the receive.
     #[inline(always)]
     pub(crate) fn commit(self, token: u64) {
         let place = self.place;
-        // SAFETY: `begin` made sure that the place is one of the list and free; nothing refers to it but the receive
-        // before, which becomes that of a list here.
+        // SAFETY: `begin` returned a free slot of the list. Only the receive before it refers to
+        // it, which becomes its predecessor in the list here.
         let following = unsafe {
             let to = &mut *place.as_ptr();
             to.receive.wr_id = token;
@@ -187,11 +190,11 @@ impl ReceivePlace<'_> {
 }
 
 impl ReceiveList {
-    /// Receives of up to `segments` segments for a queue pair that takes `depth` of them.
+    /// Makes a list for a queue pair with `depth` receives of up to `segments` segments.
     ///
-    /// All of them keep their places until more than `depth` were handed over, so that they can be handed to
-    /// another queue pair as long as none was used. There is one place more: what is filled there and dropped, since
-    /// there is no room for it, touches none of them.
+    /// A posted receive stays in its slot until more than `depth` were posted. So all can be posted
+    /// to another queue pair as long as none was used. There is one slot more for a receive that is
+    /// filled in and dropped because the queue is full.
     pub(crate) fn for_queue_pair(
         owner: Arc<QueuePair>,
         depth: u32,
@@ -212,7 +215,7 @@ impl ReceiveList {
         ))
     }
 
-    /// Receives for a shared queue.
+    /// Makes a list for a shared queue.
     pub(crate) fn for_shared(
         owner: Arc<SharedReceiveQueue>,
         post: SharedPost,
@@ -241,20 +244,20 @@ impl ReceiveList {
     }
 
     fn over(target: Target, keeper: Option<Keeper>, room: usize, segments: u32) -> Self {
-        // One at least, as devices have it: then there is always room for one.
+        // At least one, so that a receive always has a first segment.
         let stride = NonZeroUsize::new(segments as usize).unwrap_or(NonZeroUsize::MIN);
         let words = words_of_place(stride);
         let places = leak(vec![0_u64; room.saturating_mul(words)]);
         let start = places.cast::<u64>();
-        // SAFETY: so many are there.
+        // SAFETY: there are `room` slots of `words` words.
         let place =
             |number: usize| unsafe { start.add(number.wrapping_mul(words)) }.cast::<Place>();
         let first = place(0);
         for number in 0..room {
             let behind = number.wrapping_add(1);
             let following = if behind == room { first } else { place(behind) };
-            // SAFETY: the place is there, with its segments, and nothing refers to it yet. Segments are words, which are
-            // zero.
+            // SAFETY: the slot lies in the memory, with its segments, and nothing refers to it yet.
+            // The words of the segments are zero, which is valid.
             unsafe {
                 place(number).write(Place {
                     receive: ibv_recv_wr {
@@ -287,29 +290,30 @@ impl ReceiveList {
         self.places.len() / words_of_place(self.stride)
     }
 
-    /// How many places are before this one.
+    /// Returns the index of a slot.
     fn number_of(&self, place: NonNull<Place>) -> usize {
         let bytes = place.addr().get().wrapping_sub(self.first.addr().get());
         bytes / (words_of_place(self.stride) * size_of::<u64>())
     }
 
-    /// The place that is filled before this one.
+    /// Returns the slot that is filled before this one.
     fn before(&self, place: NonNull<Place>) -> NonNull<Place> {
         if place == self.first {
             return self.last;
         }
-        // SAFETY: a place of the list that is not the first.
+        // SAFETY: a slot of the list, and not the first.
         unsafe { place.cast::<u64>().sub(words_of_place(self.stride)) }.cast()
     }
 
-    /// The place of a receive of so many segments; `None` if it is too long.
+    /// Returns a slot for a receive of `segments` segments; `None` if they are too many.
     #[inline(always)]
     pub(crate) fn begin(&mut self, segments: usize) -> Option<ReceivePlace<'_>> {
         if segments > self.stride.get() {
             return None;
         }
         let place = self.next;
-        // SAFETY: a place of the list. It has `stride` segments, and only the place that is filled refers to them.
+        // SAFETY: a slot of the list. It has `stride` segments, and only the filling slot refers to
+        // them.
         let segments = unsafe { SegmentCursor::new(Place::segments(place), segments) };
         Some(ReceivePlace {
             list: self,
@@ -318,16 +322,16 @@ impl ReceiveList {
         })
     }
 
-    /// The last place is filled: hands over, before the first is filled again.
+    /// Posts everything before the first slot is filled again.
     #[cold]
     fn turn(&mut self) {
         self.post_all();
     }
 
-    /// Hands over what was committed.
+    /// Posts the committed receives.
     ///
     /// # Errors
-    /// How many of the newest were refused.
+    /// The number of the newest receives that were refused.
     pub(crate) fn ring(&mut self) -> Result<(), u32> {
         if self.hand_over() {
             return Ok(());
@@ -335,13 +339,15 @@ impl ReceiveList {
         self.settle()
     }
 
-    /// Hands over what was committed. False: there was nothing, or it was refused; then `settle` tells.
+    /// Posts the committed receives; returns false if there are none, or if one was refused.
+    ///
+    /// After false, call `settle`.
     #[inline(always)]
     pub(crate) fn hand_over(&mut self) -> bool {
         self.newest.is_some() && self.post_all()
     }
 
-    /// Tells of what was refused since the last time.
+    /// Returns the refusals since the last call, and lifts the block of later posts.
     #[cold]
     pub(crate) fn settle(&mut self) -> Result<(), u32> {
         self.target.post = self.post_to_device;
@@ -351,10 +357,12 @@ impl ReceiveList {
         }
     }
 
-    /// Hands all receives that were ever handed over to another list, in order. None of them was used.
+    /// Posts all receives that were ever posted to another list, in order.
+    ///
+    /// The caller has made sure that none was used.
     ///
     /// # Errors
-    /// The other list has no room for them, or its queue does not take them.
+    /// The other list has no room for them, or its queue refuses them.
     pub(crate) fn repeat_on(&self, other: &mut Self) -> Result<(), BackendError> {
         let kept = if self.came_round() {
             self.room()
@@ -366,7 +374,7 @@ impl ReceiveList {
         }
         let mut place = self.first;
         for _ in 0..kept {
-            // SAFETY: a place of the list, which was filled with so many segments and handed over.
+            // SAFETY: a slot of the list, which was posted with `num_sge` segments.
             let (token, segments) = unsafe {
                 let Place { receive, following } = &*place.as_ptr();
                 let count = usize::try_from(receive.num_sge).unwrap_or(0);
@@ -387,12 +395,14 @@ impl ReceiveList {
         other.ring().map_err(|_| BackendError::State)
     }
 
-    /// Posts a receive of one segment that need not be kept; nothing else is committed. False: it was refused.
+    /// Posts a receive of one segment without keeping it.
+    ///
+    /// Nothing else may be committed. Returns false after a refusal.
     #[inline(always)]
     pub(crate) fn post_one(&mut self, segment: Segment, token: u64) -> bool {
         let one = self.one.as_ptr();
-        // SAFETY: the queue lives. Nothing else refers to the place until the call returns; by then the device has
-        // copied it.
+        // SAFETY: the queue lives. Nothing else refers to the receive until the call returns; by
+        // then the device has copied it.
         let answer = unsafe {
             (*one).receive.wr_id = token;
             (*one).segment = ibv_sge {
@@ -412,13 +422,14 @@ impl ReceiveList {
         answer == 0
     }
 
-    /// Posts a receive of one segment from its place, which keeps it; nothing else is committed. False: it was refused,
-    /// and `retreat` is to be called.
+    /// Posts a receive of one segment from its slot, which keeps it.
+    ///
+    /// Nothing else may be committed. Returns false after a refusal; then call `retreat`.
     #[inline(always)]
     pub(crate) fn post_kept(&mut self, segment: Segment, token: u64) -> bool {
         let place = self.next;
-        // SAFETY: the queue lives. The place is one of the list, with one segment at least, and nothing else refers to
-        // either until the call returns; by then the device has copied them.
+        // SAFETY: the queue lives. The slot belongs to the list and has at least one segment.
+        // Nothing else refers to either until the call returns; by then the device has copied them.
         let answer = unsafe {
             let to = place.as_ptr();
             self.next = (*to).following;
@@ -438,26 +449,27 @@ impl ReceiveList {
         answer == 0
     }
 
-    /// Takes back the receive that `post_kept` posted last and the device refused.
+    /// Takes back the receive of the last `post_kept`, which the device refused.
     pub(crate) fn retreat(&mut self) {
         self.bad = ptr::null_mut();
         self.next = self.before(self.next);
-        // SAFETY: a place of the list.
+        // SAFETY: a slot of the list.
         unsafe { (*self.next.as_ptr()).receive.num_sge = UNFILLED };
     }
 
-    /// Whether the last place was filled and handed over.
+    /// Returns true if the last slot was filled and posted.
     fn came_round(&self) -> bool {
-        // SAFETY: a place of the list.
+        // SAFETY: a slot of the list.
         unsafe { (*self.last.as_ptr()).receive.num_sge != UNFILLED }
     }
 
-    /// Posts what was committed, of which there is something. False: some of it was refused.
+    /// Posts the committed receives, at least one; returns false if one was refused.
     #[inline(always)]
     fn post_all(&mut self) -> bool {
         self.newest = None;
-        // SAFETY: the queue lives. The places are linked from `start` up to the last committed one, and have their
-        // segments. Nothing else refers to either until the call returns; by then the device has copied them.
+        // SAFETY: the queue lives. The slots are linked from `start` to the last committed one, and
+        // have their segments. Nothing else refers to either until the call returns; by then the
+        // device has copied them.
         let answer = unsafe {
             (self.target.post)(
                 self.target.queue.as_ptr(),
@@ -472,12 +484,12 @@ impl ReceiveList {
         answer == 0
     }
 
-    /// Undoes the links of what was just posted.
+    /// Unlinks the receives of the last post.
     #[inline(always)]
     fn unlink(&mut self) {
         let mut receive = self.start.as_ptr().cast::<ibv_recv_wr>();
         loop {
-            // SAFETY: one of the list, which ends with null.
+            // SAFETY: a receive of the list, which ends with null.
             let next = unsafe { core::mem::replace(&mut (*receive).next, ptr::null_mut()) };
             if next.is_null() {
                 break;
@@ -486,17 +498,19 @@ impl ReceiveList {
         }
     }
 
-    /// Counts as refused what was just posted, all of it from `bad` on, and what comes behind.
+    /// Counts the last post's receives from `bad` on as refused, and blocks later ones.
+    ///
+    /// All count if `bad` is not in the list.
     #[cold]
     #[inline(never)]
     fn refuse(&mut self) {
         let bad = core::mem::replace(&mut self.bad, ptr::null_mut());
         let mut place = self.start;
-        // Their places are filled again, so that what is kept for others to repeat stays without gaps.
+        // Their slots are filled again, so that the receives kept for `repeat_on` have no gaps.
         self.next = place;
         let mut refused = 0_u32;
         loop {
-            // SAFETY: one of the list, which ends with null.
+            // SAFETY: a receive of the list, which ends with null.
             let (receive, next) = unsafe {
                 let to = place.as_ptr();
                 (&raw mut (*to).receive, (*to).receive.next)
@@ -510,19 +524,19 @@ impl ReceiveList {
             };
             place = next;
         }
-        // SAFETY: one of the list, which was refused as all behind the first that was.
+        // SAFETY: the last receive of the list, which was refused.
         unsafe { (*place.as_ptr()).receive.num_sge = UNFILLED };
         self.refused = self.refused.saturating_add(refused);
         self.target.post = refuse_all;
     }
 }
 
-/// Words of a place with so many segments.
+/// Returns the number of words of a slot with `segments` segments.
 fn words_of_place(segments: NonZeroUsize) -> usize {
     PLACE_WORDS.saturating_add(segments.get().saturating_mul(SEGMENT_WORDS))
 }
 
-/// Places for the receives that a queue pair may have, and for one to be filled.
+/// Returns the number of slots for a queue pair: one more than its receives.
 fn places_of_queue_pair(depth: u32) -> usize {
     (depth as usize).saturating_add(1)
 }
@@ -539,7 +553,7 @@ unsafe extern "C" fn refuse_all(
 
 impl Drop for ReceiveList {
     fn drop(&mut self) {
-        // SAFETY: made by `over`, with so many places, and dropped once.
+        // SAFETY: made by `over`, and dropped once.
         unsafe {
             free(self.places);
             drop(Box::from_raw(self.one.as_ptr()));
@@ -547,12 +561,12 @@ impl Drop for ReceiveList {
     }
 }
 
-/// How receives are posted to a shared queue of a device.
+/// A device's function for posts to a shared queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SharedPost(PostShared);
 
 impl super::Domain {
-    /// How receives are posted to a shared queue of this device.
+    /// Returns the device's function for posts to a shared queue.
     pub(crate) fn shared_post(&self) -> Result<SharedPost, BackendError> {
         self.operations()
             .post_srq_recv
@@ -562,6 +576,6 @@ impl super::Domain {
 }
 
 fn blank() -> ibv_recv_wr {
-    // SAFETY: integers and pointers, for which zero is a value.
+    // SAFETY: integers and pointers, for which zero is valid.
     unsafe { MaybeUninit::zeroed().assume_init() }
 }

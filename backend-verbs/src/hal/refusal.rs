@@ -1,4 +1,4 @@
-//! What the error numbers of the libraries mean to the core.
+//! Translation of the libraries' error numbers into the core's errors.
 
 use std::io;
 
@@ -6,27 +6,29 @@ use dat_core::backend::BackendError;
 
 use crate::device::lacks_descriptors;
 
-/// The meaning of the error that the last call left.
+/// Returns the meaning of `errno` after a failed call.
 pub(super) fn last() -> BackendError {
     meaning(&io::Error::last_os_error())
 }
 
-/// The meaning of an error number that a call returned.
+/// Returns the meaning of an error number that a call returned.
 pub(super) fn of(number: i32) -> BackendError {
     meaning(&io::Error::from_raw_os_error(number))
 }
 
-/// `Ok` for 0.
+/// Returns `Ok` for 0, else the meaning of the error number.
 pub(super) fn check(number: i32) -> Result<(), BackendError> {
     if number == 0 { Ok(()) } else { Err(of(number)) }
 }
 
-/// As `check`, for calls that answer -1 and leave the number behind.
+/// As `check`, for calls that return -1 and set `errno`.
 pub(super) fn check_last(answer: i32) -> Result<(), BackendError> {
     if answer == 0 { Ok(()) } else { Err(last()) }
 }
 
-/// As `check_last`, for calls that open files: the libraries call a device that cannot be opened for want of descriptors one that is not there.
+/// As `check_last`, for calls that open files.
+///
+/// If no descriptor is left, the libraries report a device as missing. Here that is `Resources`.
 pub(super) fn check_opening(answer: i32) -> Result<(), BackendError> {
     check_last(answer).map_err(|error| match error {
         BackendError::Device if lacks_descriptors() => BackendError::Resources,
@@ -34,12 +36,14 @@ pub(super) fn check_opening(answer: i32) -> Result<(), BackendError> {
     })
 }
 
-/// Whether this is the error of a process, or of a host, that has no descriptor left; counters are refused for other reasons too, as for memory.
+/// Returns true if the process, or the host, has no descriptor left.
+///
+/// An eventfd can be refused for other reasons too, as for want of memory.
 pub(crate) fn is_for_descriptors(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
-/// The meaning of an error of the operating system.
+/// Returns the meaning of an error of the operating system.
 pub(super) fn meaning(error: &io::Error) -> BackendError {
     match error.raw_os_error() {
         Some(libc::ENOSYS | libc::EOPNOTSUPP) => BackendError::NotSupported,
@@ -53,7 +57,8 @@ pub(super) fn meaning(error: &io::Error) -> BackendError {
         ) => BackendError::Address,
         Some(libc::EIO | libc::ENODEV | libc::ENXIO) => BackendError::Device,
         Some(libc::EBUSY | libc::EISCONN | libc::EEXIST) => BackendError::State,
-        // Sizes were checked by the core, so what the device finds invalid is more than it has.
+        // The core has checked the sizes, so a size that the device finds invalid exceeds its
+        // limits.
         _ => BackendError::Resources,
     }
 }

@@ -1,4 +1,4 @@
-//! The segments of a work request while they are filled in.
+//! Segments of a work request that is being filled in.
 
 use core::ptr::NonNull;
 
@@ -11,20 +11,20 @@ pub(super) const NO_SEGMENT: ibv_sge = ibv_sge {
     lkey: 0,
 };
 
-/// The next segment of a request, and how many there may still be.
+/// Cursor over the segments of a request: the next one, and the number left.
 #[derive(Debug)]
 pub(super) struct SegmentCursor {
     next: NonNull<ibv_sge>,
     left: usize,
-    /// So many there may be at all.
+    /// Number of segments at the start.
     room: usize,
 }
 
 impl SegmentCursor {
-    /// Begins with the first of `room` segments.
+    /// Starts at the first of `room` segments.
     ///
     /// # Safety
-    /// So many are there, and nothing else refers to them as long as the cursor does.
+    /// `first` points to `room` segments, and nothing else refers to them while the cursor lives.
     #[inline(always)]
     pub(super) unsafe fn new(first: NonNull<ibv_sge>, room: usize) -> Self {
         Self {
@@ -34,14 +34,14 @@ impl SegmentCursor {
         }
     }
 
-    /// Adds a segment, if there is room for it.
+    /// Adds a segment if there is room.
     #[inline(always)]
     pub(super) fn add(&mut self, segment: Segment) {
         let Some(left) = self.left.checked_sub(1) else {
             return;
         };
         self.left = left;
-        // SAFETY: one of those that `new` was told of, which is not filled yet.
+        // SAFETY: one of the segments that the caller of `new` vouched for, and not filled yet.
         unsafe {
             self.next.write(ibv_sge {
                 addr: segment.address,
@@ -52,7 +52,7 @@ impl SegmentCursor {
         }
     }
 
-    /// How many were added, as work requests count them.
+    /// Returns the number of added segments, in the type of a work request.
     #[inline(always)]
     pub(super) fn count(&self) -> i32 {
         self.room.wrapping_sub(self.left) as i32

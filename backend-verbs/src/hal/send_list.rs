@@ -1,4 +1,4 @@
-//! Send requests: filled in place, linked, handed over in one call.
+//! Send requests, filled in place, linked, and posted in one call.
 
 use core::mem::MaybeUninit;
 use core::num::NonZeroUsize;
@@ -22,45 +22,48 @@ pub(super) type Post =
     unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> i32;
 pub(super) type Bind = unsafe extern "C" fn(*mut ibv_qp, *mut ibv_mw, *mut ibv_mw_bind) -> i32;
 
-/// Requests that are gathered before they have to be handed over.
+/// Most requests that are gathered before a post.
 const ROOM: usize = 64;
 
-/// Requests between their filling and the device, and the queue pair they go to.
+/// Requests that are filled but not posted, and their queue pair.
 pub(crate) struct SendList {
-    /// The device's function, or ours that refuses what comes behind a refused request.
+    /// The device's function; after a refusal, one that refuses all later requests.
     post: Post,
     queue_pair: NonNull<ibv_qp>,
-    /// The places for requests, each with its segments; the device copies what it is given, so that they are filled
-    /// from the first again after every call.
+    /// Slots of requests, each with its segments.
+    ///
+    /// The device copies each list, so that every post starts again at the first slot.
     first: NonNull<ibv_send_wr>,
-    /// The place of the newest request that is committed and not handed over; null if there is none.
+    /// Newest request that is committed and not posted; null if there is none.
     newest: *mut ibv_send_wr,
-    /// The place to be filled next, where nothing is committed or `go_behind` just went on.
+    /// Slot to fill next, if nothing is committed or after `go_behind`.
     next: NonNull<ibv_send_wr>,
-    /// Behind the last place.
+    /// End of the slots.
     end: NonNull<ibv_send_wr>,
-    /// Committed, handed over and refused, which nobody was told yet.
+    /// Number of posted and refused requests that were not reported yet.
     refused: u32,
-    /// Sends and Writes of fewer bytes carry them in the request: the device's function copies them.
+    /// Sends and Writes of fewer bytes go inline: the device's function copies their data.
     inline_below: u32,
-    /// The request that the device names as the first refused one; null unless it did so just now.
+    /// First request that the device refused in the last post; null once it was read.
     bad: *mut ibv_send_wr,
-    /// Segments of a place.
+    /// Segments of a slot.
     stride: NonZeroUsize,
     post_to_device: Post,
-    /// As `post`, for windows of type 1; one that refuses all where the device has none.
+    /// As `post`, for type 1 windows; refuses all if the device has none.
     bind: Bind,
     bind_at_device: Bind,
-    /// What closes a window of type 2, what opens it, and a write of no bytes, which keeps the place in the order where
-    /// nothing is open and nothing is to be.
+    /// Three requests: close a type 2 window, open one, and write no bytes.
+    ///
+    /// The write keeps the order if nothing is open and nothing is to be opened.
     binds: [NonNull<ibv_send_wr>; 3],
-    /// The segments of all places.
+    /// Segments of all slots.
     segments: NonNull<[ibv_sge]>,
-    /// Keeps the queue pair; none where somebody else does.
+    /// Owner of the queue pair; `None` if another object keeps it.
     owner: Option<Arc<QueuePair>>,
 }
 
-// SAFETY: the pointers in it lead to what it owns or to the queue pair that it keeps, which any thread may use.
+// SAFETY: the pointers in it lead to its own memory or to the queue pair that it keeps, which any
+// thread may use.
 unsafe impl Send for SendList {}
 
 impl core::fmt::Debug for SendList {
@@ -72,7 +75,7 @@ impl core::fmt::Debug for SendList {
     }
 }
 
-/// The place of a request that is filled.
+/// Slot of a request that is being filled in.
 #[derive(Debug)]
 pub(crate) struct SendPlace<'a> {
     list: &'a mut SendList,
@@ -87,11 +90,11 @@ impl SendPlace<'_> {
         self.segments.add(segment);
     }
 
-    /// Completes the request.
+    /// Commits the request.
     #[inline(always)]
     pub(crate) fn commit(self, request: &SendRequest) {
         let place = self.place;
-        // SAFETY: `begin` made sure that the place is one of the list, and nothing refers to it but the request before.
+        // SAFETY: `begin` returned a slot of the list, and only the request before it refers to it.
         unsafe {
             let to = &mut *place.as_ptr();
             let (opcode, range, carries) = match request.operation {
@@ -104,7 +107,7 @@ impl SendPlace<'_> {
                 }
             };
             let carried = carries && request.length < self.list.inline_below;
-            // A word of its own, shifted: cheaper than to choose between two.
+            // Shifting a bit is cheaper than choosing between two words.
             let inline = u32::from(carried) << INLINE.trailing_zeros();
             let flags = flags(request.flags) | inline;
             to.wr_id = request.token;
@@ -117,14 +120,14 @@ impl SendPlace<'_> {
                     rkey: range.key,
                 };
             }
-            // Whoever hands over ends the list, whoever fills the next place leads there.
+            // A post ends the list here; `go_behind` links the next slot.
             self.list.newest = place.as_ptr();
         }
     }
 }
 
 impl SendList {
-    /// Requests of up to `segments` segments for a queue pair that takes `depth` of them.
+    /// Makes a list for a queue pair with `depth` requests of up to `segments` segments.
     pub(crate) fn new(
         owner: Arc<QueuePair>,
         depth: u32,
@@ -162,7 +165,7 @@ impl SendList {
         segments: u32,
     ) -> Self {
         let room = (depth as usize).clamp(1, ROOM);
-        // One at least, as devices have it: then there is always room for one.
+        // At least one, so that a request always has a first segment.
         let stride = NonZeroUsize::new(segments as usize).unwrap_or(NonZeroUsize::MIN);
         let segments = leak(vec![NO_SEGMENT; room.saturating_mul(stride.get())]);
         let places = (0..room).map(|place| ibv_send_wr {
@@ -180,7 +183,7 @@ impl SendList {
             first,
             newest: ptr::null_mut(),
             next: first,
-            // SAFETY: so many were made.
+            // SAFETY: there are `room` slots.
             end: unsafe { first.add(room) },
             refused: 0,
             inline_below: 0,
@@ -201,11 +204,11 @@ impl SendList {
     }
 
     fn room(&self) -> usize {
-        // SAFETY: both lead to the same allocation, `end` behind `first`.
+        // SAFETY: both point into the same allocation, and `end` follows `first`.
         unsafe { self.end.offset_from_unsigned(self.first) }
     }
 
-    /// The place of a request of so many segments; `None` if it is too long.
+    /// Returns a slot for a request of `segments` segments; `None` if they are too many.
     #[inline(always)]
     pub(crate) fn begin(&mut self, segments: usize) -> Option<SendPlace<'_>> {
         if segments > self.stride.get() {
@@ -215,7 +218,8 @@ impl SendList {
             self.go_behind();
         }
         let place = self.next;
-        // SAFETY: a place of the list. It has `stride` segments, and only the place that is filled refers to them.
+        // SAFETY: a slot of the list. It has `stride` segments, and only the filling slot refers to
+        // them.
         let segments = unsafe {
             SegmentCursor::new(NonNull::new_unchecked((*place.as_ptr()).sg_list), segments)
         };
@@ -226,11 +230,12 @@ impl SendList {
         })
     }
 
-    /// Goes on to the place behind the newest committed request, which is made to lead there, or to the first, once all
-    /// are filled and handed over.
+    /// Moves to the slot after the newest committed request and links it.
+    ///
+    /// After the last slot, posts everything and moves to the first.
     #[cold]
     fn go_behind(&mut self) {
-        // SAFETY: the newest is a place of the list, so that this is another one or their end.
+        // SAFETY: the newest is a slot of the list, so this is another slot or their end.
         let place = unsafe { NonNull::new_unchecked(self.newest.add(1)) };
         if place == self.end {
             self.post_all();
@@ -241,10 +246,10 @@ impl SendList {
         self.next = place;
     }
 
-    /// Hands over what was committed.
+    /// Posts the committed requests.
     ///
     /// # Errors
-    /// How many of the newest were refused.
+    /// The number of the newest requests that were refused.
     #[inline(always)]
     pub(crate) fn ring(&mut self) -> Result<(), u32> {
         if !self.newest.is_null() && self.post_all() {
@@ -253,7 +258,7 @@ impl SendList {
         self.settle()
     }
 
-    /// Tells of what was refused since the last time.
+    /// Returns the refusals since the last call, and lifts the block of later posts.
     #[cold]
     fn settle(&mut self) -> Result<(), u32> {
         self.post = self.post_to_device;
@@ -264,7 +269,7 @@ impl SendList {
         }
     }
 
-    /// Hands over what was committed, behind which a bind is to come: after a refusal that goes nowhere either.
+    /// Posts the committed requests before a bind; after a refusal, the bind is refused too.
     #[inline(always)]
     fn clear(&mut self) {
         if !self.newest.is_null() {
@@ -277,11 +282,12 @@ impl SendList {
         self.post_all();
     }
 
-    /// Posts what was committed, of which there is something. False: some of it was refused.
+    /// Posts the committed requests, at least one; returns false if one was refused.
     #[inline(always)]
     fn post_all(&mut self) -> bool {
-        // SAFETY: the queue pair lives. The places are linked up to the last committed one, and have their segments.
-        // Nothing else refers to either until the call returns; by then the device has copied them.
+        // SAFETY: the queue pair lives. The slots are linked up to the last committed one, and have
+        // their segments. Nothing else refers to either until the call returns; by then the device
+        // has copied them.
         let answer = unsafe {
             (*self.newest).next = ptr::null_mut();
             self.newest = ptr::null_mut();
@@ -295,18 +301,20 @@ impl SendList {
         answer == 0 || self.repeat()
     }
 
-    /// Posts from the refused request on once more with no data in the requests, if it is that what the device does
-    /// not take; what it does not take then either is refused. True: it took everything.
+    /// Retries without inline data from the refused request on, if that one has any.
+    ///
+    /// Counts all from the then refused request on as refused. Returns true if the device accepted
+    /// everything.
     #[cold]
     fn repeat(&mut self) -> bool {
         let mut bad = core::mem::replace(&mut self.bad, ptr::null_mut());
-        // SAFETY: the list was just posted, and is linked as it was.
+        // SAFETY: the list was just posted, and its links are unchanged.
         if self.refused == 0 && unsafe { carry_nothing_from(self.first.as_ptr(), bad) } {
             let from = bad;
-            // SAFETY: as when it was posted first: the same requests with their segments.
+            // SAFETY: as in the first post: the same requests with their segments.
             let answer = unsafe { (self.post)(self.queue_pair.as_ptr(), from, &raw mut bad) };
             if answer == 0 || bad != from {
-                // It promised room for more than it takes.
+                // The device granted more inline data than it accepts.
                 self.inline_below = 0;
             }
             if answer == 0 {
@@ -317,20 +325,22 @@ impl SendList {
         false
     }
 
-    /// Counts as refused what was posted from `bad` on, and what comes behind it, or the order would be lost.
+    /// Counts the last post's requests from `bad` on as refused.
+    ///
+    /// Blocks later ones to keep the order.
     #[cold]
     fn refuse_from(&mut self, bad: *mut ibv_send_wr) {
-        // SAFETY: it was just posted, and is linked as it was.
+        // SAFETY: the list was just posted, and its links are unchanged.
         let refused = unsafe { newest_from(self.first.as_ptr(), bad) };
         self.refused = self.refused.saturating_add(refused);
         self.post = refuse_all;
         self.bind = refuse_bind;
     }
 
-    /// Posts an operation beyond the interface, alone.
+    /// Posts an extended operation on its own.
     ///
     /// # Errors
-    /// The device refused it, or there are more segments than a request has.
+    /// The device refused it, or it has more segments than a request.
     pub(crate) fn post_extended(
         &mut self,
         request: &ExtendedRequest,
@@ -384,7 +394,7 @@ impl SendList {
         if answer == 0 { Ok(()) } else { Err(Rejected) }
     }
 
-    /// Binds a window of type 1, which gives it another key; an opening of no length unbinds it.
+    /// Binds a type 1 window, and returns its new key; length 0 unbinds it.
     pub(crate) fn bind_by_call(
         &mut self,
         window: &Window,
@@ -396,10 +406,10 @@ impl SendList {
         unsafe { self.call(window, &mut opening.0) }
     }
 
-    /// Binds a window of type 1 with these arguments.
+    /// Binds a type 1 window with these arguments, and returns its new key.
     ///
     /// # Safety
-    /// They name a region that lives.
+    /// The arguments name a region that lives.
     #[inline(always)]
     pub(super) unsafe fn call(
         &mut self,
@@ -407,7 +417,8 @@ impl SendList {
         bind: &mut ibv_mw_bind,
     ) -> Result<u32, Rejected> {
         self.clear();
-        // SAFETY: queue pair and window live, and the region, as the caller says; it holds the lock of the window.
+        // SAFETY: queue pair and window live, and the caller vouches for the region. The caller
+        // holds the window's lock.
         let answer = unsafe { (self.bind)(self.queue_pair.as_ptr(), window.raw(), bind) };
         if answer != 0 {
             return Err(Rejected);
@@ -415,13 +426,13 @@ impl SendList {
         Ok(window.remote_key())
     }
 
-    /// Posts requests that bind a window of type 2, of which `open` opens it.
+    /// Posts linked requests that bind a type 2 window; `open` opens it.
     ///
     /// # Errors
-    /// What the device refused; it is not bound.
+    /// The window is not bound; the error says if it was closed.
     ///
     /// # Safety
-    /// They are linked and live, and so do the window and the region that they name.
+    /// The requests are linked and live, and so do the window and the region that they name.
     #[inline(always)]
     pub(super) unsafe fn post_bind(
         &mut self,
@@ -429,7 +440,7 @@ impl SendList {
         open: *mut ibv_send_wr,
     ) -> Result<(), NotBound> {
         self.clear();
-        // SAFETY: the queue pair lives, and the rest as the caller says.
+        // SAFETY: the queue pair lives, and the caller vouches for the rest.
         let answer = unsafe { (self.post)(self.queue_pair.as_ptr(), first, &raw mut self.bad) };
         if answer == 0 {
             return Ok(());
@@ -442,11 +453,12 @@ impl SendList {
         })
     }
 
-    /// Binds a window of type 2 to a new key, closing what was open by `old` first; without an opening it only
-    /// closes.
+    /// Binds a type 2 window to a new key.
+    ///
+    /// First closes the window if `old` is its open key. Without `opened`, only closes it.
     ///
     /// # Errors
-    /// What the device refused; it is not bound.
+    /// The window is not bound; the error says if it was closed.
     pub(crate) fn bind_by_request(
         &mut self,
         window: &mut Window,
@@ -454,7 +466,8 @@ impl SendList {
         opening: &Opening,
         opened: Option<(&Region, u32)>,
     ) -> Result<(), NotBound> {
-        // SAFETY: all were made by `over`, and nothing else refers to them: the device copied what they were before.
+        // SAFETY: made by `over`, and nothing else refers to them: the device copied the earlier
+        // posts.
         let [close, open, nothing] = self.binds.map(|mut bind| unsafe { bind.as_mut() });
         let (token, flags) = (opening.0.wr_id, opening.0.send_flags);
         let first: *mut ibv_send_wr = match (old, opened) {
@@ -483,8 +496,9 @@ impl SendList {
                 };
                 if let Some(old) = old {
                     close.wr_id = token;
-                    // One completion for both, that of the bind; if the close fails both complete, that first, and the
-                    // core takes the second for none of its own.
+                    // Only the bind signals a completion. If the close fails, both requests
+                    // complete, the close first, and the core ignores the second completion as
+                    // unknown.
                     close.send_flags = flags & !SIGNALLED;
                     close.next = open;
                     close.imm_data_invalidated_rkey_union.invalidated_rkey = old;
@@ -503,7 +517,7 @@ impl SendList {
     }
 }
 
-/// Segments of an operation beyond the interface; the core asks for no more.
+/// Most segments of an extended operation; the core posts no more.
 const MOST_SEGMENTS: usize = 32;
 
 fn atomic(remote: RemoteRange, compare_add: u64, swap: u64) -> atomic_t {
@@ -515,29 +529,31 @@ fn atomic(remote: RemoteRange, compare_add: u64, swap: u64) -> atomic_t {
     }
 }
 
-/// The flag of requests that carry their data.
+/// Flag of a request with inline data.
 pub(super) const INLINE: u32 = ibv_send_flags::IBV_SEND_INLINE.0;
 
-/// The least length that requests cannot carry where they have room for so many bytes, or none at all.
+/// Returns the smallest length that exceeds `room` bytes of inline data.
+///
+/// Returns 0 without room, so that no request goes inline.
 fn below(room: u32) -> u32 {
     if room == 0 { 0 } else { room.saturating_add(1) }
 }
 
-/// The flag of requests that complete.
+/// Flag of a request that signals a completion.
 pub(super) const SIGNALLED: u32 = ibv_send_flags::IBV_SEND_SIGNALED.0;
 
-/// What became of a window that was not bound.
+/// State of a window that was not bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotBound {
-    /// It is as before.
+    /// The window is as before.
     Unchanged,
-    /// The device took the request to close it, and refused the one behind.
+    /// The device took the request that closes it, and refused the one that binds it.
     Closed,
 }
 
-/// What a window is to open, but for the region.
+/// Token, flags, range and rights of a bind, without the region.
 ///
-/// It is filled in before window and region are looked up, so that few values are alive at a time.
+/// It is made before window and region are looked up, so that few values are live at a time.
 pub(crate) struct Opening(ibv_mw_bind);
 
 impl Opening {
@@ -561,13 +577,15 @@ impl Opening {
         })
     }
 
-    /// Of another address.
+    /// Returns the same opening at another address.
     pub(crate) fn at(mut self, address: u64) -> Self {
         self.0.bind_info.addr = address;
         self
     }
 }
 
+/// Returns the flags of a request.
+///
 /// Every request is signalled: the core wants one completion for each.
 #[inline(always)]
 pub(super) fn flags(asked: SendFlags) -> u32 {
@@ -578,7 +596,7 @@ pub(super) fn flags(asked: SendFlags) -> u32 {
         | moved(asked, SendFlags::SOLICITED, SOLICITED)
 }
 
-/// `to` if `flag`, both of one bit, is among those asked for, else nothing: without a branch.
+/// Returns `to` if `asked` has `flag`, else 0, without a branch; both are single bits.
 #[inline(always)]
 fn moved(asked: SendFlags, flag: SendFlags, to: u32) -> u32 {
     let bit = u32::from((asked & flag).bits());
@@ -599,24 +617,25 @@ unsafe extern "C" fn refuse_bind(_: *mut ibv_qp, _: *mut ibv_mw, _: *mut ibv_mw_
     libc::ENOMEM
 }
 
-/// Has no request of a list carry its data from `bad` on; false, and nothing changed, if `bad` does not carry any or is
-/// none of the list.
+/// Clears the inline flag of all requests from `bad` on.
+///
+/// Returns false and changes nothing if `bad` is not inline or not in the list.
 ///
 /// # Safety
-/// `first` begins a list of requests, of which nobody else makes use.
+/// `first` begins a list of requests that nothing else uses.
 #[cold]
 unsafe fn carry_nothing_from(first: *mut ibv_send_wr, bad: *mut ibv_send_wr) -> bool {
     let mut request = first;
     while !request.is_null() && request != bad {
-        // SAFETY: one of the list.
+        // SAFETY: a request of the list.
         request = unsafe { (*request).next };
     }
-    // SAFETY: one of the list, or null.
+    // SAFETY: a request of the list, or null.
     if request.is_null() || unsafe { (*request).send_flags } & INLINE == 0 {
         return false;
     }
     while !request.is_null() {
-        // SAFETY: one of the list.
+        // SAFETY: a request of the list.
         unsafe {
             (*request).send_flags &= !INLINE;
             request = (*request).next;
@@ -625,7 +644,7 @@ unsafe fn carry_nothing_from(first: *mut ibv_send_wr, bad: *mut ibv_send_wr) -> 
     true
 }
 
-/// How many requests of a list follow `bad`, itself included: all if it is none of them.
+/// Returns the number of requests from `bad` on, or of all without `bad`.
 ///
 /// # Safety
 /// `first` begins a list of requests.
@@ -638,32 +657,34 @@ unsafe fn newest_from(first: *mut ibv_send_wr, bad: *mut ibv_send_wr) -> u32 {
             before = count;
         }
         count = count.wrapping_add(1);
-        // SAFETY: one of the list.
+        // SAFETY: a request of the list.
         request = unsafe { (*request).next };
     }
     count.wrapping_sub(before)
 }
 
 pub(super) fn blank() -> ibv_send_wr {
-    // SAFETY: integers and pointers, for which zero is a value.
+    // SAFETY: integers and pointers, for which zero is valid.
     unsafe { MaybeUninit::zeroed().assume_init() }
 }
 
-/// What is reached by pointers alone until `free` takes it back.
+/// Leaks values, which are reached only by pointers until `free` takes them back.
 pub(super) fn leak<T>(values: Vec<T>) -> NonNull<[T]> {
     NonNull::from(Box::leak(values.into_boxed_slice()))
 }
 
+/// Frees leaked values.
+///
 /// # Safety
-/// `values` came from `leak`, and nothing refers to them any more.
+/// `values` came from `leak`, and nothing refers to them.
 pub(super) unsafe fn free<T>(values: NonNull<[T]>) {
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller promises it.
     drop(unsafe { Box::from_raw(values.as_ptr()) });
 }
 
 impl Drop for SendList {
     fn drop(&mut self) {
-        // SAFETY: made by `over`, with so many places, and dropped once.
+        // SAFETY: made by `over`, and dropped once.
         unsafe {
             free(NonNull::slice_from_raw_parts(self.first, self.room()));
             free(self.segments);

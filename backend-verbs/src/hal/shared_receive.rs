@@ -24,7 +24,7 @@ unsafe impl Send for SharedReceiveQueue {}
 unsafe impl Sync for SharedReceiveQueue {}
 
 impl SharedReceiveQueue {
-    /// A queue that the device did not make: it must not be dropped.
+    /// Wraps a queue that the device did not make; it must not be dropped.
     #[cfg(feature = "fake")]
     pub(super) fn borrowed(raw: NonNull<ibv_srq>, domain: Arc<Domain>) -> Self {
         Self {
@@ -33,7 +33,7 @@ impl SharedReceiveQueue {
         }
     }
 
-    /// A queue whose events carry `number`.
+    /// Creates a queue whose events carry `number`.
     pub(crate) fn new(
         domain: &Arc<Domain>,
         number: usize,
@@ -44,7 +44,7 @@ impl SharedReceiveQueue {
             srq_context: ptr::without_provenance_mut(number),
             attr: attributes(depth, segments, 0),
         };
-        // SAFETY: the domain lives; the number is never followed as a pointer.
+        // SAFETY: the domain lives; the number is never dereferenced.
         let raw = unsafe { ibv_create_srq(domain.raw(), &raw mut plan) };
         Ok(Self {
             raw: NonNull::new(raw).ok_or_else(refusal::last)?,
@@ -60,14 +60,14 @@ impl SharedReceiveQueue {
         self.modify(depth, 0, ibv_srq_attr_mask::IBV_SRQ_MAX_WR)
     }
 
-    /// Asks for an event when fewer than `limit` buffers are left.
+    /// Requests an event for when fewer than `limit` buffers are left.
     pub(crate) fn arm(&self, limit: u32) -> Result<(), BackendError> {
         self.modify(0, limit, ibv_srq_attr_mask::IBV_SRQ_LIMIT)
     }
 
     fn modify(&self, depth: u32, limit: u32, what: ibv_srq_attr_mask) -> Result<(), BackendError> {
         let mut wanted = attributes(depth, 0, limit);
-        // SAFETY: the queue lives, and so does the wish.
+        // SAFETY: the queue lives, and so do the attributes.
         refusal::check(unsafe { ibv_modify_srq(self.raw(), &raw mut wanted, what.0 as i32) })
     }
 }

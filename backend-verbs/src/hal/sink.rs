@@ -1,5 +1,6 @@
-//! A device that takes what it is given and completes it when told to, at the least cost there is: what its callers
-//! spend can be counted on it, with and without what stands between them and verbs.
+//! A fake device that accepts everything, and completes on demand, at the least cost.
+//!
+//! So the cost of its callers can be counted, with and without the layers above verbs.
 
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
@@ -21,25 +22,25 @@ use super::{
     WorkCompletion, pretend,
 };
 
-/// Posted requests that it remembers; a power of two.
+/// Posts that it remembers; a power of two.
 const ROOM: u32 = 256;
 
-/// Bytes that its requests can carry.
+/// Bytes of inline data that its requests can carry.
 const GRANTED: u32 = 64;
 
-/// The number of its one queue pair.
+/// Number of its queue pair.
 pub(crate) const NUMBER: u32 = 17;
 
-/// What was posted and not completed, oldest first, sends and receives alike.
+/// Posted sends and receives that are not polled, oldest first.
 struct Posted {
     tokens: [AtomicU64; ROOM as usize],
     posted: AtomicU32,
-    /// So many of them are done, and can be polled.
+    /// Position up to which posts are done and can be polled.
     done: AtomicU32,
     polled: AtomicU32,
-    /// Sees what requests carry.
+    /// Function that is shown inline data.
     reader: Option<fn(&[u8])>,
-    /// What polls find ahead of the truth.
+    /// Forged completions, which polls return.
     forged: Mutex<VecDeque<WorkCompletion>>,
 }
 
@@ -54,13 +55,13 @@ impl Posted {
     }
 }
 
-/// What a device does besides.
+/// Special behaviour of a device.
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
     Plain,
-    /// Shows somebody what requests carry.
+    /// Shows inline data to a function.
     Reading(fn(&[u8])),
-    /// Completes what it is told to, whether or not it was posted.
+    /// Returns only forged completions from polls.
     Forging,
 }
 
@@ -68,7 +69,7 @@ fn forged(posted: &Posted) -> MutexGuard<'_, VecDeque<WorkCompletion>> {
     posted.forged.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The device. It and all that is made from it stay until the process ends.
+/// The device; it and the objects made from it live until the process ends.
 pub(crate) struct Device {
     kind: Kind,
     posted: &'static Posted,
@@ -76,35 +77,36 @@ pub(crate) struct Device {
     shared: NonNull<ibv_srq>,
     completion_queue: NonNull<ibv_cq>,
     domain: Arc<Domain>,
-    /// Called in the place of a call of verbs.
+    /// Function that is called instead of a call of verbs.
     nothing: Nothing,
 }
 
-/// A function of three addresses, as all posts and binds of verbs are.
+/// A function of three addresses, like all posts and binds of verbs.
 type Nothing = extern "C" fn(*mut c_void, *mut c_void, *mut c_void) -> i32;
 
 extern "C" fn nothing(_queue: *mut c_void, _what: *mut c_void, _more: *mut c_void) -> i32 {
     0
 }
 
-// SAFETY: what its pointers lead to is never freed, and changed only by the calls of verbs, which any thread may make.
+// SAFETY: the targets of its pointers are never freed, and only the calls of verbs change them,
+// which any thread may make.
 unsafe impl Send for Device {}
-// SAFETY: as above; the queue of posted requests is made of atomic words.
+// SAFETY: as above; the queue of posted requests consists of atomic words and a mutex.
 unsafe impl Sync for Device {}
 
-/// A structure of C that stays, all zero.
+/// Allocates a C structure of zeros that is never freed.
 ///
 /// # Safety
-/// Zero is a value of `T`.
+/// Zero is a valid value of `T`.
 unsafe fn zeroed<T>() -> &'static mut T {
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller promises it.
     Box::leak(Box::new(unsafe {
         MaybeUninit::<T>::zeroed().assume_init()
     }))
 }
 
 impl Device {
-    /// A device of a kind.
+    /// Makes a device of a kind.
     pub(crate) fn new(kind: Kind) -> Self {
         let posted: &'static Posted = Box::leak(Box::new(Posted {
             tokens: [const { AtomicU64::new(0) }; ROOM as usize],
@@ -118,7 +120,7 @@ impl Device {
             forged: Mutex::default(),
         }));
         let state = ptr::from_ref(posted).cast_mut().cast();
-        // SAFETY: integers, pointers and optional functions, for all of which zero is a value.
+        // SAFETY: integers, pointers and optional functions, for which zero is valid.
         let (context, domain, queue_pair, shared, queue) = unsafe {
             (
                 zeroed::<ibv_context>(),
@@ -152,7 +154,7 @@ impl Device {
             NonNull::from(domain),
             Arc::new(Context::borrowed(context)),
         ));
-        // Closing them would ask libibverbs.
+        // Keeps a reference for ever: closing them would call libibverbs.
         core::mem::forget(Arc::clone(&domain));
         Self {
             kind,
@@ -165,7 +167,7 @@ impl Device {
         }
     }
 
-    /// Its one queue pair.
+    /// Returns its queue pair.
     pub(crate) fn queue_pair(&self) -> Arc<QueuePair> {
         let queues = [self.completion_queue(), self.completion_queue()];
         let domain = Arc::clone(&self.domain);
@@ -173,7 +175,7 @@ impl Device {
         stay(Arc::new(pair))
     }
 
-    /// Its one completion queue.
+    /// Returns its completion queue.
     pub(crate) fn completion_queue(&self) -> Arc<CompletionQueue> {
         Arc::new(CompletionQueue::borrowed(
             self.completion_queue,
@@ -182,7 +184,7 @@ impl Device {
         ))
     }
 
-    /// Its one shared receive queue.
+    /// Returns its shared receive queue.
     pub(crate) fn shared_receive_queue(&self) -> Arc<SharedReceiveQueue> {
         stay(Arc::new(SharedReceiveQueue::borrowed(
             self.shared,
@@ -194,22 +196,22 @@ impl Device {
         &self.domain
     }
 
-    /// A region of these keys.
+    /// Makes a region whose local and remote key are `key`.
     pub(crate) fn region(&self, key: u32) -> Region {
-        // SAFETY: integers and pointers, for which zero is a value.
+        // SAFETY: integers and pointers, for which zero is valid.
         let raw = unsafe { zeroed::<ibv_mr>() };
         raw.lkey = key;
         raw.rkey = key;
         Region::borrowed(NonNull::from(raw), Arc::clone(&self.domain), deregister)
     }
 
-    /// Everything that was posted is done.
+    /// Marks all posts as done.
     pub(crate) fn complete_all(&self) {
         let posted = self.posted.posted.load(Ordering::Relaxed);
         self.posted.done.store(posted, Ordering::Relaxed);
     }
 
-    /// The tokens of what was posted, newest first; no more than it remembers.
+    /// Returns the tokens of the remembered posts, newest first.
     pub(crate) fn tokens(&self) -> Vec<u64> {
         let posted = self.posted.posted.load(Ordering::Relaxed);
         let newest = (1..=posted.min(ROOM)).map(|back| posted.wrapping_sub(back) % ROOM);
@@ -219,20 +221,20 @@ impl Device {
             .collect()
     }
 
-    /// Has polls find this, ahead of what was posted.
+    /// Queues a forged completion.
     pub(crate) fn forge(&self, completion: WorkCompletion) {
         forged(self.posted).push_back(completion);
     }
 
-    /// `ibv_post_send`.
+    /// Calls `ibv_post_send`.
     #[inline]
     pub(crate) fn post_send(&self, request: &mut Request) -> i32 {
         let mut bad = ptr::null_mut();
-        // SAFETY: the queue pair stays, and the request was made with all that it refers to.
+        // SAFETY: the queue pair is never freed, nor is the request with its parts.
         unsafe { ibv_post_send(self.queue_pair.as_ptr(), request.first, &raw mut bad) }
     }
 
-    /// Passes the arguments of `post_send` to a function that does nothing.
+    /// Passes the arguments of `post_send` to an empty function.
     #[inline]
     pub(crate) fn call_like_post_send(&self, request: &mut Request) -> i32 {
         let mut bad = ptr::null_mut::<ibv_send_wr>();
@@ -243,7 +245,7 @@ impl Device {
         )
     }
 
-    /// Passes the arguments of `post_receive` to a function that does nothing.
+    /// Passes the arguments of `post_receive` to an empty function.
     #[inline]
     pub(crate) fn call_like_post_receive(&self, receive: &mut Receive) -> i32 {
         let mut bad = ptr::null_mut::<ibv_recv_wr>();
@@ -254,7 +256,7 @@ impl Device {
         )
     }
 
-    /// Passes the arguments of `post_shared_receive` to a function that does nothing.
+    /// Passes the arguments of `post_shared_receive` to an empty function.
     #[inline]
     pub(crate) fn call_like_post_shared_receive(&self, receive: &mut Receive) -> i32 {
         let mut bad = ptr::null_mut::<ibv_recv_wr>();
@@ -265,7 +267,7 @@ impl Device {
         )
     }
 
-    /// Passes the arguments of `bind` to a function that does nothing.
+    /// Passes the arguments of `bind` to an empty function.
     #[inline]
     pub(crate) fn call_like_bind(&self, bind: &mut Bind) -> i32 {
         (self.nothing)(
@@ -275,7 +277,7 @@ impl Device {
         )
     }
 
-    /// `ibv_post_recv`.
+    /// Calls `ibv_post_recv`.
     #[inline]
     pub(crate) fn post_receive(&self, receive: &mut Receive) -> i32 {
         let mut bad = ptr::null_mut();
@@ -283,7 +285,7 @@ impl Device {
         unsafe { ibv_post_recv(self.queue_pair.as_ptr(), receive.0, &raw mut bad) }
     }
 
-    /// `ibv_post_srq_recv`.
+    /// Calls `ibv_post_srq_recv`.
     #[inline]
     pub(crate) fn post_shared_receive(&self, receive: &mut Receive) -> i32 {
         let mut bad = ptr::null_mut();
@@ -291,10 +293,10 @@ impl Device {
         unsafe { ibv_post_srq_recv(self.shared.as_ptr(), receive.0, &raw mut bad) }
     }
 
-    /// `ibv_poll_cq`.
+    /// Calls `ibv_poll_cq`.
     #[inline]
     pub(crate) fn poll(&self, room: &mut Room) -> i32 {
-        // SAFETY: the queue stays, and there is room for a batch.
+        // SAFETY: the queue is never freed, and there is room for a batch.
         unsafe {
             ibv_poll_cq(
                 self.completion_queue.as_ptr(),
@@ -304,14 +306,14 @@ impl Device {
         }
     }
 
-    /// `ibv_bind_mw`.
+    /// Calls `ibv_bind_mw`.
     #[inline]
     pub(crate) fn bind(&self, bind: &mut Bind) -> i32 {
-        // SAFETY: queue pair, window and region stay.
+        // SAFETY: queue pair, window and region are never freed.
         unsafe { ibv_bind_mw(self.queue_pair.as_ptr(), bind.window, &raw mut bind.wanted) }
     }
 
-    /// A Write of so many segments.
+    /// Makes a Write with `segments` segments.
     pub(crate) fn request(&self, segments: u32) -> Request {
         let mut request = blank_request(ibv_wr_opcode::IBV_WR_RDMA_WRITE);
         request.sg_list = self.segments(segments);
@@ -325,7 +327,7 @@ impl Device {
         }
     }
 
-    /// What closes a window of type 2 and opens it anew.
+    /// Makes the requests that close a type 2 window and open it again.
     pub(crate) fn rebind(&self) -> Request {
         let mut open = blank_request(ibv_wr_opcode::IBV_WR_BIND_MW);
         let bind = self.bind_request(WindowType::Two);
@@ -342,9 +344,9 @@ impl Device {
         }
     }
 
-    /// A receive of so many segments.
+    /// Makes a receive with `segments` segments.
     pub(crate) fn receive(&self, segments: u32) -> Receive {
-        // SAFETY: integers and pointers, for which zero is a value.
+        // SAFETY: integers and pointers, for which zero is valid.
         let receive = unsafe { zeroed::<ibv_recv_wr>() };
         receive.wr_id = 1;
         receive.sg_list = self.segments(segments);
@@ -352,10 +354,10 @@ impl Device {
         Receive(receive)
     }
 
-    /// What binds a window of this type.
+    /// Makes a bind of a window of this type.
     pub(crate) fn bind_request(&self, kind: WindowType) -> Bind {
         let window = Window::new(&self.domain, kind).expect("it makes windows");
-        // SAFETY: integers and pointers, for which zero is a value.
+        // SAFETY: integers and pointers, for which zero is valid.
         let region = unsafe { zeroed::<ibv_mr>() };
         Bind {
             window: window.raw(),
@@ -383,21 +385,23 @@ impl Device {
     }
 }
 
-/// Keeps one more reference for ever: dropping the last would ask libibverbs to free what it never made.
+/// Keeps one more reference for ever.
+///
+/// A drop of the last one would make libibverbs free an object that it never made.
 fn stay<T>(value: Arc<T>) -> Arc<T> {
     core::mem::forget(Arc::clone(&value));
     value
 }
 
-/// Work requests that are ready to be posted.
+/// Work requests that are ready to post.
 pub struct Request {
     first: *mut ibv_send_wr,
 }
 
-/// A receive that is ready to be posted.
+/// A receive that is ready to post.
 pub struct Receive(*mut ibv_recv_wr);
 
-/// A bind that is ready to be posted.
+/// A bind that is ready to post.
 pub struct Bind {
     window: *mut ibv_mw,
     wanted: ibv_mw_bind,
@@ -407,16 +411,19 @@ pub struct Bind {
 pub struct Room([MaybeUninit<ibv_wc>; BATCH]);
 
 impl Room {
-    /// Room with nothing in it.
+    /// Returns room without completions.
     #[must_use]
-    #[expect(clippy::new_without_default, reason = "nothing is empty by default")]
+    #[expect(
+        clippy::new_without_default,
+        reason = "an empty room is no useful default"
+    )]
     pub fn new() -> Self {
         Self([const { MaybeUninit::zeroed() }; BATCH])
     }
 }
 
 fn blank_request(opcode: u32) -> ibv_send_wr {
-    // SAFETY: integers and pointers, for which zero is a value.
+    // SAFETY: integers and pointers, for which zero is valid.
     let mut request: ibv_send_wr = unsafe { MaybeUninit::zeroed().assume_init() };
     request.wr_id = 1;
     request.opcode = opcode;
@@ -424,23 +431,25 @@ fn blank_request(opcode: u32) -> ibv_send_wr {
     request
 }
 
-/// The requests behind a context pointer that `Device::new` set.
+/// Returns the posts that a context pointer leads to.
 ///
 /// # Safety
-/// `Device::new` set it.
+/// `Device::new` set the pointer.
 #[inline(always)]
 unsafe fn posted(context: *mut c_void) -> &'static Posted {
-    // SAFETY: it put what stays there.
+    // SAFETY: `Device::new` stores a reference that is valid for ever.
     unsafe { &*context.cast::<Posted>() }
 }
 
-/// Takes a list, whatever its requests refer to: a request costs the same whatever the number of its segments.
+/// Accepts a list without a look at the segments.
+///
+/// So the number of segments does not change the cost.
 unsafe extern "C" fn post_send(
     queue_pair: *mut ibv_qp,
     first: *mut ibv_send_wr,
     _bad: *mut *mut ibv_send_wr,
 ) -> i32 {
-    // SAFETY: called with the queue pair of a device, and a list as verbs has it.
+    // SAFETY: called with the queue pair of a device, and a valid list of verbs.
     unsafe {
         let posted = posted((*queue_pair).qp_context);
         let mut next = first;
@@ -454,13 +463,13 @@ unsafe extern "C" fn post_send(
     0
 }
 
-/// As `post_send`, and reads what the requests carry first.
+/// As `post_send`, but first reads the inline data of the requests.
 unsafe extern "C" fn post_send_reading(
     queue_pair: *mut ibv_qp,
     first: *mut ibv_send_wr,
     bad: *mut *mut ibv_send_wr,
 ) -> i32 {
-    // SAFETY: called with the queue pair of a device, and a list as verbs has it.
+    // SAFETY: called with the queue pair of a device, and a valid list of verbs.
     unsafe {
         let posted = posted((*queue_pair).qp_context);
         let mut next = first;
@@ -474,13 +483,15 @@ unsafe extern "C" fn post_send_reading(
     }
 }
 
+/// Remembers the receives of a list.
+///
 /// # Safety
-/// A list as verbs has it.
+/// `first` begins a valid list of verbs.
 #[inline(always)]
 unsafe fn take_receives(posted: &Posted, first: *mut ibv_recv_wr) -> i32 {
     let mut next = first;
     while !next.is_null() {
-        // SAFETY: one of the list.
+        // SAFETY: a receive of the list.
         unsafe {
             posted.push((*next).wr_id);
             next = (*next).next;
@@ -494,7 +505,7 @@ unsafe extern "C" fn post_receive(
     first: *mut ibv_recv_wr,
     _bad: *mut *mut ibv_recv_wr,
 ) -> i32 {
-    // SAFETY: called with the queue pair of a device, and a list as verbs has it.
+    // SAFETY: called with the queue pair of a device, and a valid list of verbs.
     unsafe { take_receives(posted((*queue_pair).qp_context), first) }
 }
 
@@ -503,7 +514,7 @@ unsafe extern "C" fn post_shared(
     first: *mut ibv_recv_wr,
     _bad: *mut *mut ibv_recv_wr,
 ) -> i32 {
-    // SAFETY: called with the queue of a device, and a list as verbs has it.
+    // SAFETY: called with the queue of a device, and a valid list of verbs.
     unsafe { take_receives(posted((*queue).srq_context), first) }
 }
 
@@ -512,10 +523,10 @@ unsafe extern "C" fn bind(
     window: *mut ibv_mw,
     wanted: *mut ibv_mw_bind,
 ) -> i32 {
-    // SAFETY: called with the queue pair of a device, its window, and a bind as verbs has it.
+    // SAFETY: called with the queue pair of a device, its window, and a valid bind of verbs.
     unsafe {
         posted((*queue_pair).qp_context).push((*wanted).wr_id);
-        // Only the lowest byte is counted.
+        // Only the lowest byte counts.
         (*window).rkey = (*window).rkey & !0xFF | (*window).rkey.wrapping_add(1) & 0xFF;
     }
     0
@@ -525,7 +536,9 @@ unsafe extern "C" fn deregister(_region: *mut ibv_mr) -> i32 {
     0
 }
 
-/// The windows of all devices: the address of the context, and the index. A new one gets the lowest index that is free.
+/// Windows of all devices, by the address of the context and the index.
+///
+/// A new window gets the lowest free index.
 static WINDOWS: Mutex<BTreeSet<(usize, u32)>> = Mutex::new(BTreeSet::new());
 
 fn windows() -> MutexGuard<'static, BTreeSet<(usize, u32)>> {
@@ -533,14 +546,14 @@ fn windows() -> MutexGuard<'static, BTreeSet<(usize, u32)>> {
 }
 
 unsafe extern "C" fn free_window(window: *mut ibv_mw) -> i32 {
-    // SAFETY: called with a window that `make_window` made, which stays until the process ends.
+    // SAFETY: called with a window of `make_window`, which lives until the process ends.
     let (context, key) = unsafe { ((*window).context, (*window).rkey) };
     windows().remove(&(context.addr(), key >> 8));
     0
 }
 
 unsafe extern "C" fn make_window(domain: *mut ibv_pd, kind: ibv_mw_type::Type) -> *mut ibv_mw {
-    // SAFETY: integers and pointers, for which zero is a value; called with the domain of a device.
+    // SAFETY: integers and pointers, for which zero is valid; called with the domain of a device.
     unsafe {
         let window = zeroed::<ibv_mw>();
         window.context = (*domain).context;
@@ -555,7 +568,7 @@ unsafe extern "C" fn make_window(domain: *mut ibv_pd, kind: ibv_mw_type::Type) -
 }
 
 unsafe extern "C" fn poll(queue: *mut ibv_cq, room: i32, into: *mut ibv_wc) -> i32 {
-    // SAFETY: called with the queue of a device, and room for so many.
+    // SAFETY: called with the queue of a device, and room for `room` entries.
     unsafe {
         let posted = posted((*queue).cq_context);
         let done = posted.done.load(Ordering::Relaxed);
@@ -579,16 +592,16 @@ unsafe extern "C" fn poll(queue: *mut ibv_cq, room: i32, into: *mut ibv_wc) -> i
     }
 }
 
-/// As `poll`, with what was forged.
+/// As `poll`, but returns only forged completions.
 unsafe extern "C" fn poll_forging(queue: *mut ibv_cq, room: i32, into: *mut ibv_wc) -> i32 {
-    // SAFETY: called with the queue of a device, and room for so many.
+    // SAFETY: called with the queue of a device, and room for `room` entries.
     unsafe {
         let mut forged = forged(posted((*queue).cq_context));
         pretend::answer(&mut forged, room, into)
     }
 }
 
-/// The poll of a kind of device.
+/// Returns the poll function of a kind of device.
 fn poll_function(kind: Kind) -> unsafe extern "C" fn(*mut ibv_cq, i32, *mut ibv_wc) -> i32 {
     match kind {
         Kind::Plain | Kind::Reading(_) => poll,

@@ -1,4 +1,4 @@
-//! File descriptors to sleep on.
+//! File descriptors that threads sleep on.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -10,9 +10,9 @@ use dat_core::backend::BackendError;
 use super::cancel::uncancelled;
 use super::refusal;
 
-/// Makes reads of a file descriptor return when there is nothing.
+/// Makes reads of a file descriptor return if there is nothing to read.
 pub(super) fn set_nonblocking(fd: RawFd) -> Result<(), BackendError> {
-    // SAFETY: plain flags of a descriptor that the caller has.
+    // SAFETY: reads and sets flags of a descriptor that the caller owns.
     unsafe {
         let flags = libc::fcntl(fd, libc::F_GETFL);
         if flags < 0 || libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK) < 0 {
@@ -22,18 +22,18 @@ pub(super) fn set_nonblocking(fd: RawFd) -> Result<(), BackendError> {
     Ok(())
 }
 
-/// A second descriptor of what one stands for.
+/// Duplicates a descriptor.
 pub(crate) fn doubled(fd: RawFd) -> Result<OwnedFd, BackendError> {
-    // SAFETY: a descriptor that the caller has; the new one is nobody else's.
+    // SAFETY: the caller owns the descriptor; the new one has no other owner.
     let double = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) };
     if double < 0 {
         return Err(refusal::last());
     }
-    // SAFETY: it was just made, and is nobody else's.
+    // SAFETY: just made, without another owner.
     Ok(unsafe { OwnedFd::from_raw_fd(double) })
 }
 
-/// A counter that readers can sleep on.
+/// An eventfd: a counter that readers can sleep on.
 #[derive(Debug)]
 pub(crate) struct EventFd(File);
 
@@ -42,14 +42,14 @@ impl EventFd {
         Self::open().map_err(|error| refusal::meaning(&error))
     }
 
-    /// As `new`, with the error as the kernel tells it.
+    /// As `new`, with the kernel's own error.
     pub(crate) fn open() -> io::Result<Self> {
-        // SAFETY: makes a descriptor out of nothing.
+        // SAFETY: takes no pointers.
         let fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: it was just made, and is nobody else's.
+        // SAFETY: just made, without another owner.
         Ok(Self(File::from(unsafe { OwnedFd::from_raw_fd(fd) })))
     }
 
@@ -57,31 +57,31 @@ impl EventFd {
         self.0.as_raw_fd()
     }
 
-    /// Wakes who sleeps on it, or who will.
+    /// Wakes the current sleepers, or the next one.
     pub(crate) fn raise(&self) {
-        // It fails only when the counter is as high as it goes, and then it is raised.
+        // Fails only if the counter is at its maximum, and then it is raised.
         let _raised = uncancelled(|| (&self.0).write(&1_u64.to_ne_bytes()));
     }
 
-    /// Lowers it; whether it was raised.
+    /// Lowers the counter; returns true if it was raised.
     pub(crate) fn lower(&self) -> bool {
         let mut count = [0; 8];
-        // It fails only when it is not raised.
+        // Fails only if the counter is not raised.
         uncancelled(|| (&self.0).read(&mut count).is_ok())
     }
 }
 
-/// Whom it wakes that something happens on a descriptor that several sets have.
+/// Sleepers to wake by an event on a descriptor that several sets watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wakes {
-    /// All who sleep on it.
+    /// All that sleep on it.
     All,
-    /// Of those that ask for this, the first in whose set somebody sleeps: first is who began to watch first.
+    /// The set with a sleeper that was added first, among those that chose this.
     One,
 }
 
 impl Wakes {
-    /// What the kernel is asked for; each change is told once.
+    /// Returns the events for the kernel; edge-triggered, so that each change is reported once.
     const fn events(self) -> u32 {
         let all = (libc::EPOLLIN | libc::EPOLLET) as u32;
         match self {
@@ -91,27 +91,27 @@ impl Wakes {
     }
 }
 
-/// Several descriptors that one thread sleeps on; each change is told once.
+/// A set of descriptors that one thread sleeps on; each change is reported once.
 #[derive(Debug)]
 pub(crate) struct Epoll(OwnedFd);
 
 impl Epoll {
     pub(crate) fn new() -> Result<Self, BackendError> {
-        // SAFETY: makes a descriptor out of nothing.
+        // SAFETY: takes no pointers.
         let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         if fd < 0 {
             return Err(refusal::last());
         }
-        // SAFETY: it was just made, and is nobody else's.
+        // SAFETY: just made, without another owner.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// Watches a descriptor, under a number.
+    /// Adds a descriptor to the set, under a number.
     pub(crate) fn add(&self, fd: RawFd, number: u32, wakes: Wakes) -> Result<(), BackendError> {
         self.control(libc::EPOLL_CTL_ADD, fd, number, wakes)
     }
 
-    /// Watches a descriptor no more.
+    /// Removes a descriptor from the set.
     pub(crate) fn remove(&self, fd: RawFd) -> Result<(), BackendError> {
         self.control(libc::EPOLL_CTL_DEL, fd, 0, Wakes::All)
     }
@@ -126,11 +126,12 @@ impl Epoll {
         refusal::check_last(answer)
     }
 
-    /// Sleeps until something happened, for so long at most; a set of bits, one for each number below 32 that it was on. May return up to a
-    /// millisecond early.
+    /// Sleeps until an event, at most `longest`; may return up to a millisecond early.
+    ///
+    /// Returns a bit set of the numbers below 32 with events.
     ///
     /// # Errors
-    /// A signal came.
+    /// A signal interrupted the sleep.
     pub(crate) fn wait(&self, longest: Option<Duration>) -> io::Result<u32> {
         let Some(longest) = longest else {
             return self.take(-1);
@@ -139,7 +140,7 @@ impl Epoll {
         if milliseconds != 0 || longest.is_zero() {
             return self.take(milliseconds);
         }
-        // Less than the call for sets can be told.
+        // Less than a millisecond, the resolution of `epoll_wait`.
         let mut polled = libc::pollfd {
             fd: self.0.as_raw_fd(),
             events: libc::POLLIN,
@@ -149,7 +150,7 @@ impl Epoll {
             tv_sec: 0,
             tv_nsec: longest.subsec_nanos().into(),
         };
-        // SAFETY: one descriptor, and a time that lives until the call returns; no signal mask.
+        // SAFETY: one descriptor, and a time that outlives the call; no signal mask.
         let count = unsafe { libc::ppoll(&raw mut polled, 1, &raw const limit, core::ptr::null()) };
         match count {
             0 => Ok(0),
@@ -161,7 +162,7 @@ impl Epoll {
     fn take(&self, milliseconds: i32) -> io::Result<u32> {
         const ROOM: usize = 8;
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; ROOM];
-        // SAFETY: there is room for that many events.
+        // SAFETY: the buffer has room for `ROOM` events.
         let count = unsafe {
             libc::epoll_wait(
                 self.0.as_raw_fd(),
@@ -188,7 +189,7 @@ mod tests {
 
     const AT_ONCE: Option<Duration> = Some(Duration::ZERO);
 
-    /// Sets that watch the same descriptor under their numbers.
+    /// Creates two sets that watch the same descriptor, under the numbers 0 and 1.
     fn sets(fd: &EventFd, wakes: [Wakes; 2]) -> [Epoll; 2] {
         let number = core::cell::Cell::new(0);
         wakes.map(|wakes| {
@@ -237,7 +238,7 @@ mod tests {
                 fd.raise();
                 std::thread::yield_now();
             }
-            // Whoever is left is woken alone.
+            // The other one is woken too, without the first.
             while !sleepers.iter().all(ScopedJoinHandle::is_finished) {
                 fd.raise();
                 std::thread::yield_now();
@@ -249,7 +250,7 @@ mod tests {
         });
     }
 
-    /// The number of a thread, once it runs.
+    /// Returns the id of the calling thread.
     fn this_thread() -> i32 {
         let folder = std::fs::read_link("/proc/thread-self").expect("a thread of this process");
         let number = folder.file_name().and_then(|name| name.to_str());
@@ -258,10 +259,10 @@ mod tests {
             .expect("a folder named by it")
     }
 
-    /// Whether a thread of this process sleeps.
+    /// Returns true if a thread of this process sleeps.
     fn sleeps(thread: i32) -> bool {
         let told = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat"));
-        // Its state comes behind its name, which is in parentheses.
+        // The state follows the name, which is in parentheses.
         told.is_ok_and(|told| {
             told.rsplit(')')
                 .next()

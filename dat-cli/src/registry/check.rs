@@ -1,4 +1,4 @@
-//! `dat registry --check`: what is wrong with a `dat.conf`.
+//! `dat registry --check`: checks a `dat.conf`.
 
 use std::path::Path;
 
@@ -24,9 +24,11 @@ struct EntryReport {
     version: String,
     thread_safe: bool,
     library: String,
-    /// False if no program gets a provider by it; or, without an error, if that is not known, as the library is not found from here.
+    /// True if programs get a provider by it.
+    ///
+    /// False without an error means unknown: the library is not found from here.
     good: bool,
-    /// Of another section than the default one, or not for programs.
+    /// Set if it is not in the default section, or not for user programs.
     ignored: bool,
 }
 
@@ -36,14 +38,14 @@ struct ProblemReport {
     library: Option<String>,
     symbol: Option<String>,
     reason: String,
-    /// Whether an entry is lost by it.
+    /// Set if the problem makes an entry useless.
     error: bool,
 }
 
 /// Checks the file, or the one that programs use.
 ///
 /// # Errors
-/// It cannot be read, or there is none.
+/// The file cannot be read, or does not exist.
 pub(super) fn run(file: Option<&Path>, output: &mut Output) -> Result<bool> {
     const REMEDY: &str = "name another file, or make one of what `dat registry` prints";
     let unreadable = |problem: Problem| {
@@ -64,7 +66,8 @@ pub(super) fn run(file: Option<&Path>, output: &mut Output) -> Result<bool> {
         problems: Vec::new(),
     };
     output.line(format_args!("{FAINT}{}{FAINT:#}", report.file));
-    // What is wrong with the file itself, and entries, line by line: each library takes its time, up to 20 s, so what is known is said at once.
+    // Reports problems of the file and entries line by line, each at once: a library takes up to 20
+    // s.
     let mut own = configuration.problems.iter().peekable();
     for entry in &configuration.entries {
         while let Some(problem) = own.next_if(|problem| problem.line < Some(entry.line)) {

@@ -1,4 +1,7 @@
-//! The library of a line of `dat.conf`, loaded by a process of its own, which opens the device too: libraries do what they like then, also end it.
+//! Check of the library of a `dat.conf` line in a process of its own.
+//!
+//! The process loads the library, and opens its device if the library is not ours. A library may do
+//! anything then, even end the process.
 
 use std::env;
 use std::ffi::{CString, OsStr, OsString};
@@ -15,10 +18,10 @@ use dat_ffi::registry::{Configuration, Entry, Fault, Level, Reason, Whose};
 use super::{field, quoted};
 use crate::failure::{Failure, Result};
 
-/// How long a library may take, its device included.
+/// Time limit for a library, its device included.
 const LONGEST: Duration = Duration::from_secs(20);
 
-/// Words of a result, which is one of them, or one with what it is about behind a space.
+/// Words of a result: a word, for some with a space and the subject.
 const GOOD: &str = "good";
 const LIBRARY: &str = "library";
 const OWN_LIBRARY: &str = "own";
@@ -26,14 +29,16 @@ const SYMBOL: &str = "symbol";
 const LINE: &str = "line";
 const NO_OPENER: &str = "opener";
 const DEVICE: &str = "device";
-/// The library loads, and its device is about to be opened.
+/// The library is loaded, and its device is about to be opened.
 const OPENING: &str = "opening";
 
-/// Looks at the library of an entry, and opens its device if the library is not ours, by a process of its own, whose output nobody sees, and
-/// whose `dat.conf` has this entry only.
+/// Checks the library of an entry in a child process.
+///
+/// The child opens the device too if the library is not ours. Its output is discarded, and its
+/// `dat.conf` has only this entry.
 ///
 /// # Errors
-/// No program gets an adapter by the line, and why.
+/// The reason why no program gets an adapter by the line.
 pub(super) fn in_a_child(entry: &Entry) -> std::result::Result<(), Fault> {
     let looking = |said: String| Fault::of_library(Reason::Looking(said));
     let unable = |error: std::io::Error| looking(format!("cannot be had: {error}"));
@@ -77,7 +82,7 @@ pub(super) fn in_a_child(entry: &Entry) -> std::result::Result<(), Fault> {
     }
 }
 
-/// The line of an entry.
+/// Returns the line of an entry.
 fn line(entry: &Entry) -> Vec<u8> {
     let threads = match entry.is_thread_safe {
         true => "threadsafe",
@@ -98,7 +103,9 @@ fn line(entry: &Entry) -> Vec<u8> {
     line
 }
 
-/// Waits for the end of a process; `None` if it took too long and was ended.
+/// Waits for the end of a process.
+///
+/// Kills it after the time limit, and returns `None`.
 fn wait(mut child: Child) -> std::io::Result<Option<ExitStatus>> {
     let begin = Instant::now();
     while begin.elapsed() < LONGEST {
@@ -111,7 +118,7 @@ fn wait(mut child: Child) -> std::io::Result<Option<ExitStatus>> {
     child.wait().map(|_| None)
 }
 
-/// How a process ended that told nothing.
+/// Describes the end of a process that wrote no result.
 fn end(ended: Option<ExitStatus>) -> String {
     let Some(status) = ended else {
         return format!("takes longer than {} s", LONGEST.as_secs());
@@ -122,10 +129,10 @@ fn end(ended: Option<ExitStatus>) -> String {
     }
 }
 
-/// What the process does: `RESULT NAME MAJOR.MINOR THREADSAFE LIBRARY INSTANCE`.
+/// Runs the child with `RESULT NAME MAJOR.MINOR THREADSAFE LIBRARY INSTANCE`.
 ///
 /// # Errors
-/// The arguments are not what [`in_a_child`] gives, or the result cannot be written.
+/// The arguments are not those of [`in_a_child`], or the result cannot be written.
 pub(super) fn run(line: &[OsString]) -> Result<bool> {
     let wrong = || {
         Failure::usage(
@@ -163,7 +170,7 @@ pub(super) fn run(line: &[OsString]) -> Result<bool> {
     let opened = match dat_ffi::registry::look(&entry) {
         Ok(Whose::Ours) => Ok(()),
         Ok(Whose::Others) => {
-            // What is left to read if the process is ended meanwhile.
+            // Remains as the result if the process ends meanwhile.
             tell(OPENING)?;
             dat_ffi::registry::open(&entry)
         }
@@ -176,7 +183,7 @@ pub(super) fn run(line: &[OsString]) -> Result<bool> {
     Ok(true)
 }
 
-/// What a fault is told as.
+/// Returns the result for a fault.
 fn words(fault: Fault) -> String {
     let (word, rest) = match fault {
         Fault {

@@ -1,5 +1,6 @@
-//! `dat registry`: the lines of `dat.conf` by which `libdat2` finds the provider, one for each device, and what is wrong with a file
-//! of them.
+//! `dat registry`: prints or checks lines of `dat.conf`.
+//!
+//! `libdat2` finds the provider by these lines; there is one for each device.
 
 #[cfg(unix)]
 mod check;
@@ -12,12 +13,12 @@ use crate::arguments::{PROVIDER, RegistryArguments};
 use crate::failure::Result;
 use crate::output::Output;
 
-/// A line, and what is in it.
+/// A line of `dat.conf`, with its name and device.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct Line {
-    /// What programs give to `dat_ia_open`.
+    /// Name that programs pass to `dat_ia_open`.
     name: String,
-    /// What the provider opens.
+    /// Device that the provider opens.
     device: String,
     line: String,
 }
@@ -26,14 +27,14 @@ struct Line {
 struct Report {
     ok: bool,
     lines: Vec<Line>,
-    /// What whoever uses the lines has to know.
+    /// Hints for the users of the lines.
     notes: Vec<String>,
 }
 
-/// Prints the lines, or what is wrong with a file of them.
+/// Prints the lines, or checks a file of them.
 ///
 /// # Errors
-/// The file to be checked cannot be read.
+/// The file to check cannot be read.
 pub(crate) fn run(arguments: &RegistryArguments, output: &mut Output) -> Result<bool> {
     #[cfg(unix)]
     if let Some(line) = &arguments.look {
@@ -56,7 +57,7 @@ pub(crate) fn run(arguments: &RegistryArguments, output: &mut Output) -> Result<
     }
     let notes = notes(arguments);
     for note in &notes {
-        // What is printed is a `dat.conf` with them, too.
+        // As comments, so that the output is a valid `dat.conf`.
         output.line(format_args!("# {note}"));
     }
     output.document(&Report {
@@ -67,7 +68,7 @@ pub(crate) fn run(arguments: &RegistryArguments, output: &mut Output) -> Result<
     Ok(true)
 }
 
-/// What is missing, in one line each.
+/// Returns a note of one line for each thing that is missing.
 fn notes(arguments: &RegistryArguments) -> Vec<String> {
     let library = (arguments.library == PROVIDER).then(|| {
         format!(
@@ -78,7 +79,7 @@ fn notes(arguments: &RegistryArguments) -> Vec<String> {
     library.into_iter().chain(crate::device::note()).collect()
 }
 
-/// How the provider is told of a port: by device and number.
+/// Returns the instance data that names a port to the provider: device and number.
 fn instance_data(name: &str) -> String {
     let (device, port) = name.rsplit_once(':').unwrap_or((name, "1"));
     format!("{device} {port}")
@@ -96,7 +97,7 @@ fn line(name: String, device: String, arguments: &RegistryArguments) -> Line {
     Line { name, device, line }
 }
 
-/// A field of `dat.conf`: in quotes if it would be several otherwise.
+/// Returns a field of `dat.conf`, in quotes if it would be several fields without them.
 fn field(text: &[u8]) -> Vec<u8> {
     let special = |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, b'"' | b'\\' | b'#');
     match text.iter().any(special) {
@@ -105,7 +106,7 @@ fn field(text: &[u8]) -> Vec<u8> {
     }
 }
 
-/// A field in quotes, as the last two are, which may be empty.
+/// Returns a field in quotes, as the last two are, which may be empty.
 fn quoted(text: &[u8]) -> Vec<u8> {
     let mut quoted = vec![b'"'];
     for &byte in text {

@@ -1,4 +1,4 @@
-//! QEMU: the machine that the guest runs on.
+//! QEMU, the machine that the guest runs on.
 
 use anyhow::{Context, Result, bail};
 use std::ffi::{OsStr, OsString};
@@ -15,25 +15,29 @@ use std::time::{Duration, Instant};
 
 use super::verdict::End;
 
-/// How often it is looked what a guest asks for.
+/// Interval between checks of the guest's requests.
 const GLANCE: Duration = Duration::from_millis(50);
 
-/// The file descriptor by which QEMU has its end of the cable; its standard input is the console's.
+/// Descriptor of QEMU's end of the cable.
+///
+/// Its standard input belongs to the console.
 const CABLE: u8 = 3;
 
 /// One end of the cable that joins the networks of two guests.
 #[derive(Debug)]
 pub(crate) struct Cable {
-    /// The number of the guest at this end.
+    /// Number of the guest at this end.
     guest: u8,
-    /// That of the guest at the other one.
+    /// Number of the guest at the other end.
     peer: u8,
     end: OwnedFd,
 }
 
 impl Cable {
-    /// Both ends of a new one: that of guest 1, and that of guest 2. What goes to an end that nobody has is lost, as on a real one; to a
-    /// stream, QEMU would have the card wait for ever.
+    /// Returns both ends of a new cable: those of guest 1 and guest 2.
+    ///
+    /// Data for an end without an owner is lost, as on a real cable. With a stream, QEMU would make
+    /// the card wait for ever.
     pub(crate) fn pair() -> Result<(Self, Self)> {
         let (one, two) = UnixDatagram::pair().context("a cable between two guests")?;
         let end = |guest, peer, end: UnixDatagram| Self {
@@ -45,17 +49,19 @@ impl Cable {
     }
 }
 
-/// How long a machine may run.
+/// Time limits of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Patience {
-    /// Seconds without output on the console.
+    /// Most seconds without output on the console.
     pub(crate) silence: u64,
-    /// Seconds altogether.
+    /// Most seconds in total.
     pub(crate) limit: u64,
 }
 
 impl Patience {
-    /// The time of a job that takes `seconds` on a quiet machine: more on a busy one, as long as it goes on.
+    /// Returns the limits of a job that takes `seconds` on a quiet machine.
+    ///
+    /// A machine under load gets up to four times as much while its console makes progress.
     pub(crate) fn of_job(seconds: u64) -> Self {
         const SLOWEST: u64 = 4;
         Self {
@@ -64,7 +70,9 @@ impl Patience {
         }
     }
 
-    /// The time left at `now`, with the last output at `heard`; or why the machine is ended. Both count from its start.
+    /// Returns the time left at `now`, with the last output at `heard`.
+    ///
+    /// Both count from the machine's start. Without time left, returns the reason for the end.
     fn left(self, now: Duration, heard: Duration) -> Result<Duration, End> {
         let silence = heard + Duration::from_secs(self.silence);
         let limit = Duration::from_secs(self.limit);
@@ -79,7 +87,7 @@ impl Patience {
         })
     }
 
-    /// No more than `seconds` altogether.
+    /// Returns a limit of `seconds` in total.
     pub(crate) fn exactly(seconds: u64) -> Self {
         Self {
             silence: seconds,
@@ -88,21 +96,21 @@ impl Patience {
     }
 }
 
-/// The parts of the machine, and the time that it gets.
+/// Parts of the machine, and its time limits.
 #[derive(Debug)]
 pub(crate) struct Machine {
     pub(crate) qemu: PathBuf,
     pub(crate) kernel: PathBuf,
     pub(crate) image: PathBuf,
-    /// MiB.
+    /// Memory in MiB.
     pub(crate) memory: u64,
     pub(crate) cpus: u32,
-    /// Whether one nanosecond of the guest is one instruction that it executed.
+    /// Set if one nanosecond of the guest is one executed instruction.
     pub(crate) icount: bool,
     pub(crate) patience: Patience,
 }
 
-/// The processors that a job gets: as many as asked, and only one where instructions are counted.
+/// Returns the number of processors: `asked`, or 1 if instructions are counted.
 pub(crate) fn cpus(asked: Option<u32>, icount: bool) -> Result<u32> {
     match (asked, icount) {
         (Some(0), _) => bail!("a machine has at least one processor"),
@@ -114,7 +122,9 @@ pub(crate) fn cpus(asked: Option<u32>, icount: bool) -> Result<u32> {
     }
 }
 
-/// The memory in MiB that a machine needs with an image of that many bytes, which is there twice while it is unpacked.
+/// Returns the memory in MiB that a machine needs with an image of `image` bytes.
+///
+/// While the image is unpacked, memory holds it twice.
 pub(crate) fn memory(image: u64) -> u64 {
     const MEBIBYTE: u64 = 1 << 20;
     const FOR_PROGRAMS: u64 = 768;
@@ -150,14 +160,14 @@ impl Machine {
         pair("-m", &format!("{}M", self.memory));
         pair("-kernel", &self.kernel);
         pair("-initrd", &self.image);
-        // Where this machine is busy, no tick of the timer may come while the kernel looks whether ticks come.
+        // On a busy host, no timer tick may come while the kernel checks for ticks.
         let mut line = "console=ttyS0 quiet panic=-1 oops=panic no_timer_check".to_owned();
         if let Some(Cable { guest, peer, .. }) = cable {
-            // The kernel hands on what it does not know, as variables of the first process.
+            // The kernel passes unknown arguments on, as variables of the first process.
             line += &format!(" GUEST={guest} PEER={peer}");
             pair("-netdev", &format!("socket,id=cable,fd={CABLE}"));
             let card = format!("virtio-net-pci,netdev=cable,mac=52:54:00:00:00:{guest:02x}");
-            // Nothing is booted from the network.
+            // The guest does not boot from the network.
             pair("-device", &format!("{card},romfile="));
         }
         pair("-append", &line);
@@ -174,7 +184,7 @@ impl Machine {
 
     fn command(&self, record: &Path, cable: Option<Cable>) -> Command {
         let arguments = self.arguments(record, cable.as_ref());
-        // The machine ends with this process, even if that is killed.
+        // The machine ends with this process, even if the process is killed.
         let setpriv = ["setpriv", "--pdeathsig", "KILL", "--"];
         let mut command = match cable {
             Some(cable) => {
@@ -194,8 +204,9 @@ impl Machine {
         command
     }
 
-    /// Runs the machine until it ends or its time is over, and copies its console to `console`; all the while, `meanwhile` is called
-    /// again and again.
+    /// Runs the machine until it ends or its time is over, and copies its console.
+    ///
+    /// Calls `meanwhile` repeatedly.
     pub(crate) fn run(
         &self,
         record: &Path,
@@ -207,19 +218,19 @@ impl Machine {
         run(&mut command, self.patience, console, meanwhile)
     }
 
-    /// Starts the machine, which then runs until it is killed.
+    /// Starts the machine, which runs until it is killed.
     pub(crate) fn start(&self, record: &Path, console: File, cable: Cable) -> Result<Running> {
         let mut command = self.command(record, Some(cable));
         start(command.stdout(console)).map(Running)
     }
 }
 
-/// A machine that is on. It is killed when this goes.
+/// A running machine; a drop kills it.
 #[derive(Debug)]
 pub(crate) struct Running(Child);
 
 impl Running {
-    /// Whether it went off by itself.
+    /// Returns true if the machine ended by itself.
     pub(crate) fn is_off(&mut self) -> Result<bool> {
         Ok(self.0.try_wait()?.is_some())
     }
@@ -227,7 +238,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // What cannot be killed has ended, and nobody is left to tell otherwise.
+        // A machine that cannot be killed has ended, and a drop cannot report an error.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -248,7 +259,7 @@ fn run(
     let mut child = start(command.stdout(Stdio::piped()))?;
     let output = child.stdout.take().context("standard output of QEMU")?;
     let begin = Instant::now();
-    // Milliseconds from the beginning to the last output.
+    // Milliseconds from the start to the last output.
     let heard = AtomicU64::new(0);
     thread::scope(|scope| {
         let (sender, receiver) = mpsc::channel();
@@ -287,7 +298,9 @@ fn run(
     })
 }
 
-/// Copies to the end, without the returns of a serial line; calls `hear` for each part.
+/// Copies to the end, without the carriage returns of a serial line.
+///
+/// Calls `hear` for each part.
 fn copy(mut from: impl Read, mut to: impl Write, hear: impl Fn()) -> io::Result<()> {
     let mut space = [0; 4096];
     loop {
@@ -358,7 +371,7 @@ mod tests {
     #[test]
     fn the_cable_joins_two_machines_and_ends_with_either() {
         let mut talking = machine();
-        // In the place of QEMU: says a word over the cable, and stays.
+        // Replaces QEMU: sends a word through the cable, and keeps running.
         let folder = tempfile::tempdir().expect("folder");
         talking.qemu = folder.path().join("qemu");
         std::fs::write(&talking.qemu, "#!/bin/sh\necho word >&3\nexec sleep 1000\n")
@@ -438,7 +451,7 @@ mod tests {
         assert_eq!(console, "begun\n");
     }
 
-    /// A machine under load gets more time, as long as its console goes on.
+    /// A machine under load gets more time while its console makes progress.
     #[test]
     fn silence_ends_a_machine_and_progress_does_not() {
         let patience = Patience::of_job(10);

@@ -32,9 +32,9 @@ use crate::artifacts;
 use crate::packages;
 use crate::workspace::Workspace;
 
-/// Programs of every guest besides busybox.
+/// Programs of every guest in addition to busybox.
 ///
-/// The `timeout` of busybox leaves a process behind for a while.
+/// The `timeout` of busybox leaves a process for a while.
 const PROGRAMS: [&str; 4] = ["bash", "ip", "rdma", "timeout"];
 /// The library that the C library loads when a thread is cancelled or ends itself.
 const UNWINDER: &str = "libgcc_s.so.1";

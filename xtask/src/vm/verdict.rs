@@ -1,40 +1,44 @@
-//! What came of a guest: told from the record that its first process writes, and from how the machine ended.
+//! Verdicts on guests, from the record of the first process and the machine's end.
 
 use anyhow::{Context, Result, bail};
 use std::process::ExitCode;
 
-/// How the machine came to its end.
+/// End of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// It switched itself off, or gave up.
+    /// It switched itself off, or failed.
     Own,
-    /// It was ended because nothing came on its console for this many seconds.
+    /// It was ended after this many seconds without output on its console.
     Silence(u64),
-    /// It was ended after this many seconds, because its time was over.
+    /// It was ended after this many seconds, its time limit.
     Limit(u64),
 }
 
-/// What came of the job.
+/// Result of the job.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// The job ended with this code; the device is as it was before.
+    /// The job ended with this code; the device is as before.
     Exit(u8),
-    /// The job succeeded, and left objects of the device behind; or a process that holds some could not be ended.
+    /// The job succeeded, but objects of the device or processes remained.
+    ///
+    /// A process remains if it could not be ended.
     Leak(Vec<String>),
-    /// The guest was ended while it did this: in words, why.
+    /// The guest was ended during `phase`; `reason` says why.
     TimeLimit { reason: String, phase: String },
-    /// The guest ended without saying what came of the job, while it did this.
+    /// The guest ended during `phase`, without a result of the job.
     Died { phase: String },
 }
 
-/// Exit codes of the task that are none of a job's own.
+/// Exit codes of the task for verdicts other than `Exit`.
 const LEAK: u8 = 123;
 const TIME_LIMIT: u8 = 124;
 const DIED: u8 = 125;
 
 impl Verdict {
-    /// Reads the record: lines `phase WHAT`, `left WHAT` where something is not as before, what the job counted, and as last one
-    /// `exit CODE`.
+    /// Reads the record of the guest's first process.
+    ///
+    /// Its lines are `phase WHAT`, `left WHAT` for each thing that is not as before, the rows that
+    /// the job counted, and last `exit CODE`.
     pub(crate) fn read(record: &str, end: End) -> Self {
         let mut phase = "starting";
         let mut left = Vec::new();
@@ -65,7 +69,7 @@ impl Verdict {
         }
     }
 
-    /// What the task ends with: the job's own code, or one that tells why there is none.
+    /// Returns the task's exit code: the job's own, or one for the missing result.
     pub(crate) fn code(&self) -> u8 {
         match self {
             Self::Exit(code) => *code,
@@ -75,12 +79,12 @@ impl Verdict {
         }
     }
 
-    /// Whether the job came to its end, so that this is what it has to say.
+    /// Returns true if the job ran to its end: the verdict is its own.
     pub(crate) const fn is_of_job(&self) -> bool {
         matches!(self, Self::Exit(_) | Self::Leak(_))
     }
 
-    /// Says in words what came of the job, with what the guest's console shows of its death.
+    /// Describes the result in words, with the console's last message if the guest died.
     pub(crate) fn describe(&self, console: &str) -> String {
         let (mut text, own) = match self {
             Self::Exit(0) => ("passed".to_owned(), true),
@@ -103,15 +107,15 @@ impl Verdict {
     }
 }
 
-/// Whether the record of one of two guests asks for the end of the other one.
+/// Returns true if the record of one guest requests the end of the other one.
 pub(crate) fn asks_for_kill(record: &str) -> bool {
     record.lines().any(|line| line.trim() == "kill")
 }
 
-/// The rows that the job counted, as the record of a guest that came to its end has them.
+/// Returns the rows that the job counted, from the record of a guest.
 ///
 /// # Errors
-/// There are none; or not as many as the guest says that there are.
+/// The record has no rows, or not as many as it states.
 pub(crate) fn counted(record: &str) -> Result<Vec<&str>> {
     let of = |key: &'static str| {
         let lines = record.lines().map(str::trim_end);
@@ -131,7 +135,7 @@ impl From<&Verdict> for ExitCode {
     }
 }
 
-/// The first line by which the guest's kernel says that it is lost.
+/// Returns the first line by which the guest's kernel reports a fatal error.
 fn complaint(console: &str) -> Option<&str> {
     const COMPLAINTS: [&str; 6] = [
         "Kernel panic",
