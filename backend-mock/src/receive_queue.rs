@@ -84,16 +84,15 @@ impl MockReceiveQueue {
 #[derive(Debug)]
 pub struct MockReceiveSlot<'a> {
     queue: &'a mut MockReceiveQueue,
+    token: u64,
 }
 
 impl WorkSlot for MockReceiveSlot<'_> {
-    type Request = ReceiveRequest;
-
     fn segment(&mut self, segment: Segment) {
         self.queue.scratch.push(segment);
     }
 
-    fn commit(self, request: &ReceiveRequest) -> Result<(), Rejected> {
+    fn commit(self, _length: u32) -> Result<(), Rejected> {
         let queue = self.queue;
         let adapter = queue.adapter;
         let key = match queue.owner {
@@ -107,7 +106,7 @@ impl WorkSlot for MockReceiveSlot<'_> {
         }
         let next = queue.spare.pop().unwrap_or_default();
         queue.committed.push(ReceiveEntry {
-            token: request.token,
+            token: self.token,
             segments: core::mem::replace(&mut queue.scratch, next),
         });
         Ok(())
@@ -118,12 +117,19 @@ impl WorkQueue for MockReceiveQueue {
     type Request = ReceiveRequest;
     type Slot<'a> = MockReceiveSlot<'a>;
 
-    fn reserve(&mut self, _segments: usize) -> Option<MockReceiveSlot<'_>> {
+    fn reserve(
+        &mut self,
+        request: &ReceiveRequest,
+        _segments: usize,
+    ) -> Option<MockReceiveSlot<'_>> {
         if !self.has_room() {
             return None;
         }
         self.scratch.clear();
-        Some(MockReceiveSlot { queue: self })
+        Some(MockReceiveSlot {
+            queue: self,
+            token: request.token,
+        })
     }
 
     fn ring(&mut self) -> Result<(), u32> {

@@ -130,17 +130,16 @@ impl MockSendQueue {
 #[derive(Debug)]
 pub struct MockSendSlot<'a> {
     queue: &'a mut MockSendQueue,
+    request: SendRequest,
 }
 
 impl WorkSlot for MockSendSlot<'_> {
-    type Request = SendRequest;
-
     fn segment(&mut self, segment: Segment) {
         self.queue.scratch.push(segment);
     }
 
-    fn commit(self, request: &SendRequest) -> Result<(), Rejected> {
-        let queue = self.queue;
+    fn commit(self, length: u32) -> Result<(), Rejected> {
+        let Self { queue, request } = self;
         if queue.refused() {
             return Err(Rejected);
         }
@@ -154,7 +153,7 @@ impl WorkSlot for MockSendSlot<'_> {
         queue.committed.push(SendEntry {
             token: request.token,
             work,
-            length: request.length,
+            length,
             flags: request.flags,
             segments,
             moved: 0,
@@ -170,12 +169,15 @@ impl WorkQueue for MockSendQueue {
     type Request = SendRequest;
     type Slot<'a> = MockSendSlot<'a>;
 
-    fn reserve(&mut self, _segments: usize) -> Option<MockSendSlot<'_>> {
+    fn reserve(&mut self, request: &SendRequest, _segments: usize) -> Option<MockSendSlot<'_>> {
         if !self.has_room() {
             return None;
         }
         self.scratch.clear();
-        Some(MockSendSlot { queue: self })
+        Some(MockSendSlot {
+            queue: self,
+            request: *request,
+        })
     }
 
     fn ring(&mut self) -> Result<(), u32> {

@@ -458,6 +458,7 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
             number,
             next: 0,
             flushing: 0,
+            seen: None,
         })
     }
 

@@ -328,7 +328,7 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
         let slots = self.supply.slots();
         let slots = slots.get(made.first_slot..).unwrap_or_default();
         let slots = slots.get(..receive_entries as usize);
-        let queue = receive.insert(MmioReceiveQueue {
+        *receive = Some(MmioReceiveQueue {
             hal: PhantomData,
             ring: ring.unwrap_or_default(),
             record: made.record,

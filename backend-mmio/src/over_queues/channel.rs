@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU8, Ordering};
 
 use dat_core::attributes::IaAddress;
 use dat_core::backend::{
-    Completion, ReceiveRequest, Segment, SendFlags, SendOperation, SendRequest, WorkQueue, WorkSlot,
+    Completion, ReceiveRequest, Segment, SendFlags, SendOperation, SendRequest, WorkQueue,
 };
 use dat_core::flags::DtoStatus;
 
@@ -123,10 +123,9 @@ where
     fn post_receive(&mut self, number: u32) -> Option<()> {
         let place = place(self.memory, number % DEPTH);
         let segment = self.segment(place, place.len());
-        let mut slot = self.receive.reserve(1)?;
-        slot.segment(segment);
         let token = u64::from(number);
-        slot.commit(&ReceiveRequest { token }).ok()
+        let posted = self.receive.post(&ReceiveRequest { token }, &[segment]);
+        posted.ok()
     }
 
     /// Returns true if a message can be sent.
@@ -158,16 +157,12 @@ where
             to.store(byte, Ordering::Relaxed);
         }
         let segment = self.segment(place, message.length());
-        let mut slot = self.send.reserve(1)?;
-        slot.segment(segment);
         let request = SendRequest {
             token: SENT | u64::from(self.sent),
             operation: SendOperation::Send,
-            length: segment.length,
             flags: SendFlags::empty(),
         };
-        slot.commit(&request).ok()?;
-        self.send.ring().ok()?;
+        self.send.post(&request, &[segment]).ok()?;
         self.sent = self.sent.wrapping_add(1);
         self.there = self.there.saturating_sub(1);
         self.free = 0;

@@ -49,6 +49,7 @@ struct Receives(Shared);
 
 struct Slot<'a, T> {
     queue: &'a mut T,
+    token: u64,
     segment: Option<Segment>,
 }
 
@@ -63,31 +64,27 @@ fn completion(token: u64, length: u32) -> Completion {
 }
 
 impl WorkSlot for Slot<'_, Sends> {
-    type Request = SendRequest;
-
     fn segment(&mut self, segment: Segment) {
         self.segment = Some(segment);
     }
 
-    fn commit(self, request: &SendRequest) -> Result<(), Rejected> {
+    fn commit(self, _length: u32) -> Result<(), Rejected> {
         let mut wire = self.queue.0.borrow_mut();
         wire.sent.extend(self.segment);
-        wire.completions.push_back(completion(request.token, 0));
+        wire.completions.push_back(completion(self.token, 0));
         Ok(())
     }
 }
 
 impl WorkSlot for Slot<'_, Receives> {
-    type Request = ReceiveRequest;
-
     fn segment(&mut self, segment: Segment) {
         self.segment = Some(segment);
     }
 
-    fn commit(self, request: &ReceiveRequest) -> Result<(), Rejected> {
+    fn commit(self, _length: u32) -> Result<(), Rejected> {
         let mut wire = self.queue.0.borrow_mut();
         wire.receives
-            .extend(self.segment.map(|segment| (request.token, segment)));
+            .extend(self.segment.map(|segment| (self.token, segment)));
         Ok(())
     }
 }
@@ -98,9 +95,14 @@ macro_rules! queue {
             type Request = $request;
             type Slot<'a> = Slot<'a, $queue>;
 
-            fn reserve(&mut self, _segments: usize) -> Option<Slot<'_, $queue>> {
+            fn reserve(
+                &mut self,
+                request: &$request,
+                _segments: usize,
+            ) -> Option<Slot<'_, $queue>> {
                 Some(Slot {
                     queue: self,
+                    token: request.token,
                     segment: None,
                 })
             }

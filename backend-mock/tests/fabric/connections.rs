@@ -7,7 +7,7 @@ use dat_core::backend::{
 };
 use dat_core::flags::{DtoStatus, MemoryPrivileges};
 
-use crate::support::{Couple, End, Host, attributes, connect, variety};
+use crate::support::{Couple, End, Host, RECEIVE_PROBE, attributes, connect, variety};
 
 const FLUSHED: DtoStatus = DtoStatus::Flushed;
 
@@ -441,7 +441,7 @@ fn receives_stay_when_a_queue_pair_is_modified() {
             .unwrap();
         b.receive(3, &[]);
         let receive = b.receive.as_mut().unwrap();
-        assert!(dat_core::backend::WorkQueue::reserve(receive, 1).is_none());
+        assert!(dat_core::backend::WorkQueue::reserve(receive, &RECEIVE_PROBE, 1).is_none());
         connect(&mut near, &a, &mut far, &b);
         let backend = &mut far.backend;
         let refused = backend.modify_queue_pair(b.key, &mut b.send, b.receive.as_mut(), &request);

@@ -6,7 +6,7 @@ use dat_core::backend::{
 };
 use dat_core::flags::{DtoStatus, MemoryPrivileges};
 
-use crate::support::{Couple, NONE, poll_all, variety};
+use crate::support::{Couple, NONE, PROBE, RECEIVE_PROBE, poll_all, variety};
 
 const ALL: MemoryPrivileges = MemoryPrivileges::ALL;
 const SUCCESS: DtoStatus = DtoStatus::Success;
@@ -400,13 +400,29 @@ fn queues_are_as_deep_as_asked() {
                 .queue(token, SendOperation::Send, &[], NONE)
                 .unwrap();
         }
-        assert!(couple.a.send.reserve(0).is_none());
-        assert!(couple.b.receive.as_mut().unwrap().reserve(0).is_none());
+        assert!(couple.a.send.reserve(&PROBE, 0).is_none());
+        assert!(
+            couple
+                .b
+                .receive
+                .as_mut()
+                .unwrap()
+                .reserve(&RECEIVE_PROBE, 0)
+                .is_none()
+        );
         couple.a.send.ring().unwrap();
-        assert!(couple.a.send.reserve(0).is_none());
+        assert!(couple.a.send.reserve(&PROBE, 0).is_none());
         couple.run();
-        assert!(couple.a.send.reserve(0).is_some());
-        assert!(couple.b.receive.as_mut().unwrap().reserve(0).is_some());
+        assert!(couple.a.send.reserve(&PROBE, 0).is_some());
+        assert!(
+            couple
+                .b
+                .receive
+                .as_mut()
+                .unwrap()
+                .reserve(&RECEIVE_PROBE, 0)
+                .is_some()
+        );
     }
 }
 
@@ -419,7 +435,7 @@ fn a_dropped_slot_leaves_no_trace() {
         local.count_up(0);
         let target = couple.far.buffer(64, ALL);
         {
-            let mut slot = couple.a.send.reserve(1).unwrap();
+            let mut slot = couple.a.send.reserve(&PROBE, 1).unwrap();
             dat_core::backend::WorkSlot::segment(&mut slot, local.whole());
         }
         couple.a.send.ring().unwrap();

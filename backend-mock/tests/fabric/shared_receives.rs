@@ -6,7 +6,9 @@ use dat_core::backend::{
 };
 use dat_core::flags::{DtoStatus, MemoryPrivileges};
 
-use crate::support::{End, Host, attributes, connect, poll_all, post_receive, variety};
+use crate::support::{
+    End, Host, RECEIVE_PROBE, attributes, connect, poll_all, post_receive, variety,
+};
 
 const ALL: MemoryPrivileges = MemoryPrivileges::ALL;
 const SUCCESS: DtoStatus = DtoStatus::Success;
@@ -78,7 +80,7 @@ fn one_queue_feeds_two_queue_pairs() {
             ];
             post_receive(&mut fan.queue, token, &segments);
         }
-        assert!(fan.queue.reserve(1).is_none());
+        assert!(fan.queue.reserve(&RECEIVE_PROBE, 1).is_none());
         assert_eq!(fan.available(), Some(8));
         for round in 0..4 {
             for (index, sender) in fan.senders.iter_mut().enumerate() {
@@ -112,7 +114,7 @@ fn one_queue_feeds_two_queue_pairs() {
         }
         tokens.sort_unstable();
         assert_eq!(tokens, (0..8).collect::<Vec<_>>());
-        assert!(fan.queue.reserve(1).is_some());
+        assert!(fan.queue.reserve(&RECEIVE_PROBE, 1).is_some());
     }
 }
 
@@ -363,7 +365,7 @@ fn a_resize_loses_nothing() {
             .unwrap();
         post_receive(&mut fan.queue, 8, &[]);
         post_receive(&mut fan.queue, 9, &[]);
-        assert!(fan.queue.reserve(0).is_none());
+        assert!(fan.queue.reserve(&RECEIVE_PROBE, 0).is_none());
         for token in 0..10 {
             fan.senders[0].send(token, &[]);
         }

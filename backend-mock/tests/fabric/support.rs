@@ -271,19 +271,12 @@ impl End {
         segments: &[Segment],
         flags: SendFlags,
     ) -> Result<(), Rejected> {
-        let mut slot = self
-            .send
-            .reserve(segments.len())
-            .expect("the queue is full");
-        for segment in segments {
-            slot.segment(*segment);
-        }
-        slot.commit(&SendRequest {
+        let request = SendRequest {
             token,
             operation,
-            length: segments.iter().map(|segment| segment.length).sum(),
             flags,
-        })
+        };
+        commit(&mut self.send, &request, segments)
     }
 
     pub(crate) fn write(&mut self, token: u64, segments: &[Segment], to: RemoteRange) {
@@ -326,13 +319,32 @@ impl End {
 }
 
 pub(crate) fn post_receive(queue: &mut MockReceiveQueue, token: u64, segments: &[Segment]) {
-    let mut slot = queue.reserve(segments.len()).expect("the queue is full");
+    queue.post(&ReceiveRequest { token }, segments).unwrap();
+}
+
+/// Posts without ringing the doorbell.
+fn commit<Q: WorkQueue>(
+    queue: &mut Q,
+    request: &Q::Request,
+    segments: &[Segment],
+) -> Result<(), Rejected> {
+    let slot = queue.reserve(request, segments.len());
+    let mut slot = slot.expect("the queue is full");
     for segment in segments {
         slot.segment(*segment);
     }
-    slot.commit(&ReceiveRequest { token }).unwrap();
-    queue.ring().unwrap();
+    slot.commit(segments.iter().map(|segment| segment.length).sum())
 }
+
+/// A Send for a queue of which only the room is asked.
+pub(crate) const PROBE: SendRequest = SendRequest {
+    token: 0,
+    operation: SendOperation::Send,
+    flags: NONE,
+};
+
+/// A receive for a queue of which only the room is asked.
+pub(crate) const RECEIVE_PROBE: ReceiveRequest = ReceiveRequest { token: 0 };
 
 /// Connects `a` of `from` to `b` of `to`, and takes the events of that.
 pub(crate) fn connect(from: &mut Host, a: &End, to: &mut Host, b: &End) {

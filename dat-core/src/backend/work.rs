@@ -143,6 +143,23 @@ pub trait WorkQueue {
     /// `None` changes nothing.
     fn reserve(&mut self, request: &Self::Request, segments: usize) -> Option<Self::Slot<'_>>;
 
+    /// Posts one request with its segments, doorbell included; for drivers and tests.
+    ///
+    /// The core checks segments while it fills the slot, so it does not call this.
+    ///
+    /// # Errors
+    /// [`Rejected`]: the queue is full, or the device refused it. No completion comes.
+    fn post(&mut self, request: &Self::Request, segments: &[Segment]) -> Result<(), Rejected> {
+        let mut slot = self.reserve(request, segments.len()).ok_or(Rejected)?;
+        let mut length = 0_u32;
+        for segment in segments {
+            slot.segment(*segment);
+            length = length.saturating_add(segment.length);
+        }
+        slot.commit(length)?;
+        self.ring().map_err(|_| Rejected)
+    }
+
     /// Tells the device about everything committed since the last call.
     ///
     /// # Errors

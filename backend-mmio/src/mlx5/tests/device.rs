@@ -10,7 +10,7 @@ use crate::DeviceFault;
 use crate::mlx5::DeviceEvent;
 use crate::mlx5::defs::{CompletionKind, LONGEST_PIECE, LONGEST_WINDOW, Syndrome};
 use dat_core::backend::{
-    Armed, Backend as _, BindRequest, CompletionQueue as _, ControlEvent, DomainKey, Glance,
+    Armed, Backend as _, BindRequest, CompletionQueue as _, ControlEvent, DomainKey, Peek,
     QueuePair, ReceiveRequest, RegionKeys, Rejected, SendFlags, SendOperation, SendQueue as _,
     SendRequest, WorkQueue, WorkSlot as _,
 };
@@ -135,8 +135,8 @@ fn completions_of_other_formats_end_it() {
         let words = ring.expect("an entry").iter().flatten();
         let tail = words.last().expect("a tail");
         tail.store(tail.load() | format << 2);
-        let glance = bench.completions.borrow_mut().glance();
-        assert!(matches!(glance, Glance::Unclear), "{format}");
+        let head = bench.completions.borrow_mut().peek();
+        assert!(matches!(head, Peek::Other), "{format}");
         assert_eq!(bench.poll(), None);
         let fault = bench.state.fault();
         assert_eq!(fault, Some(DeviceFault::UnknownKind), "{format}");
@@ -161,7 +161,7 @@ fn pieces_are_no_longer_than_their_count() {
         assert_eq!(bench.post_send(1, length), Err(Rejected), "{length}");
         assert_eq!(bench.post_receive(1, length), Err(Rejected), "{length}");
         let request = ReceiveRequest { token: 1 };
-        let posted = shared.post_one(segment(length), &request);
+        let posted = shared.post(&request, &[segment(length)]);
         assert_eq!(posted, Err(Rejected), "{length}");
     }
     assert_eq!(bench.registers.0.get(), 0, "nothing was posted");
@@ -169,7 +169,7 @@ fn pieces_are_no_longer_than_their_count() {
     bench.post_receive(3, LONGEST_PIECE).expect("room");
     let request = ReceiveRequest { token: 4 };
     shared
-        .post_one(segment(LONGEST_PIECE), &request)
+        .post(&request, &[segment(LONGEST_PIECE)])
         .expect("room");
     bench.complete(CompletionKind::REQUEST, 0);
     bench.complete(CompletionKind::RECEIVE, 0);
@@ -214,10 +214,7 @@ fn nothing_is_flushed_before_the_device_is_halted() {
     let written = bench.registers.0.get();
     bench.post_send(3, 8).expect("room");
     assert_eq!(bench.completions.borrow_mut().arm(false), Armed::Armed);
-    assert!(matches!(
-        bench.completions.borrow_mut().glance(),
-        Glance::Unclear
-    ));
+    assert!(matches!(bench.completions.borrow_mut().peek(), Peek::Other));
     assert_eq!((bench.poll(), bench.shared.halted.get()), (None, 0));
     assert_eq!(bench.backend.next_deadline(), Some(Instant::ZERO));
 
@@ -281,15 +278,14 @@ fn doorbells_are_behind_the_fence_of_their_window() {
     };
     assert_eq!(bench.steps(one), gathered(2));
     let whole = bench.steps(|bench| {
-        let mut slot = bench.send.reserve(1).expect("room");
-        slot.segment(segment(8));
         let request = SendRequest {
             token: 2,
             operation: SendOperation::Send,
-            length: 8,
             flags: SendFlags::empty(),
         };
-        slot.commit(&request).expect("a request");
+        let mut slot = bench.send.reserve(&request, 1).expect("room");
+        slot.segment(segment(8));
+        slot.commit(8).expect("a request");
         bench.send.burst = 2;
         bench.send.ring().expect("a doorbell");
     });

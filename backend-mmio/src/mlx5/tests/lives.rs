@@ -74,10 +74,10 @@ fn a_shared_buffer_comes_back_behind_a_reset() {
     let name = bench.shared.user_index.get();
     for token in 0..BUFFERS {
         let request = ReceiveRequest { token };
-        buffers.post_one(segment(8), &request).expect("room");
+        buffers.post(&request, &[segment(8)]).expect("room");
     }
     let one_more = ReceiveRequest { token: BUFFERS };
-    assert!(buffers.post_one(segment(8), &one_more).is_err());
+    assert!(buffers.post(&one_more, &[segment(8)]).is_err());
     bench
         .backend
         .reset_queue_pair(taker.key, &mut taker.send, None)
@@ -86,7 +86,7 @@ fn a_shared_buffer_comes_back_behind_a_reset() {
     bench.writer()(CompletionKind::FAILED_RECEIVE, 3, Syndrome::FLUSHED);
     assert_eq!(bench.poll(), Some((3, DtoStatus::Flushed, 0)));
     buffers
-        .post_one(segment(8), &one_more)
+        .post(&one_more, &[segment(8)])
         .expect("the place that came back");
     // It returns once.
     bench.writer()(CompletionKind::FAILED_RECEIVE, 5, Syndrome::FLUSHED);
@@ -104,7 +104,7 @@ fn a_shared_buffer_comes_back_behind_a_reset() {
         .expect("a shared queue");
     for token in 0..BUFFERS {
         let request = ReceiveRequest { token };
-        next.post_one(segment(8), &request).expect("room");
+        next.post(&request, &[segment(8)]).expect("room");
     }
     bench.writer()(CompletionKind::FAILED_RECEIVE, 1, Syndrome::FLUSHED);
     assert_eq!(bench.poll(), None);

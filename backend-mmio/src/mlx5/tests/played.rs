@@ -465,15 +465,14 @@ impl Bench {
         let request = SendRequest {
             token,
             operation: SendOperation::Send,
-            length,
             flags: SendFlags::empty(),
         };
-        self.send.post_one(segment(length), &request)
+        self.send.post(&request, &[segment(length)])
     }
 
     pub(crate) fn post_receive(&mut self, token: u64, length: u32) -> Result<(), Rejected> {
         let request = ReceiveRequest { token };
-        self.receive.post_one(segment(length), &request)
+        self.receive.post(&request, &[segment(length)])
     }
 }
 
