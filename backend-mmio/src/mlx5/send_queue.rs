@@ -266,6 +266,8 @@ impl<'s, H: Hal, R: RegisterIo> MmioSendQueue<'s, H, R> {
 #[derive(Debug)]
 pub struct MmioSendSlot<'a, 's, H, R> {
     queue: &'a mut MmioSendQueue<'s, H, R>,
+    /// The first block of the descriptor, and its place in the ring.
+    first: (usize, &'s Block),
     token: u64,
     opcode: Opcode,
     flags: SendFlags,
@@ -282,7 +284,12 @@ pub struct MmioSendSlot<'a, 's, H, R> {
 impl<H: Hal, R: RegisterIo> WorkSlot for MmioSendSlot<'_, '_, H, R> {
     #[inline(always)]
     fn segment(&mut self, segment: Segment) {
-        self.queue.fill(self.units, data(segment).encode());
+        let words = data(segment).encode();
+        let (_, block) = self.first;
+        match block.get(self.units as usize) {
+            Some(unit) => unit.put(words),
+            None => self.queue.fill(self.units, words),
+        }
         self.units = self.units.wrapping_add(1);
         self.lengths |= segment.length;
         self.last = segment;
@@ -292,6 +299,7 @@ impl<H: Hal, R: RegisterIo> WorkSlot for MmioSendSlot<'_, '_, H, R> {
     fn commit(self, _length: u32) -> Result<(), Rejected> {
         let Self {
             queue,
+            first,
             token,
             opcode,
             before,
@@ -312,7 +320,6 @@ impl<H: Hal, R: RegisterIo> WorkSlot for MmioSendSlot<'_, '_, H, R> {
         {
             return Ok(());
         }
-        let block = queue.first_block().ok_or(Rejected)?;
         let control = Control {
             index: queue.head as u16,
             opcode,
@@ -321,7 +328,7 @@ impl<H: Hal, R: RegisterIo> WorkSlot for MmioSendSlot<'_, '_, H, R> {
             flags,
             immediate: 0,
         };
-        queue.publish(block, token, control);
+        queue.publish(first, token, control);
         Ok(())
     }
 }
@@ -342,6 +349,7 @@ impl<'s, H: Hal, R: RegisterIo> WorkQueue for MmioSendQueue<'s, H, R> {
         if !self.has_room(blocks_for(segments as u32)) {
             return None;
         }
+        let first = self.first_block()?;
         let (opcode, remote) = match request.operation {
             SendOperation::RdmaWrite(range) => (Opcode::RDMA_WRITE, Some(range)),
             SendOperation::RdmaRead(range) => (Opcode::RDMA_READ, Some(range)),
@@ -349,13 +357,15 @@ impl<'s, H: Hal, R: RegisterIo> WorkQueue for MmioSendQueue<'s, H, R> {
         };
         let before = match remote {
             Some(RemoteRange { address, key }) => {
-                self.fill(1, RemoteAddress { address, key }.encode());
+                let (_, [_, unit, ..]) = first;
+                unit.put(RemoteAddress { address, key }.encode());
                 BEFORE_SEGMENTS
             }
             None => 1,
         };
         Some(MmioSendSlot {
             queue: self,
+            first,
             token: request.token,
             opcode,
             flags: request.flags,
