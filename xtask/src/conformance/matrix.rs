@@ -10,7 +10,7 @@ use super::catalogue::Catalogue;
 use super::id::{Id, condense, expand};
 use super::scan::Citation;
 
-/// The content of `tests/backends.toml`.
+/// The content of `tests/suite/backends.toml`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Backends {
@@ -485,14 +485,14 @@ mod tests {
     const PAGE: &str =
         "| EPW-01 | [seed] |\n| EPW-02 | [seed] |\n| EPW-03 | [hdr] |\n| GEN-01 | |\n";
     const BACKENDS: &str = r#"
-        suite = "tests/src/suite"
+        suite = "tests/suite/src/suite"
         [[backend]]
         name = "core"
         sources = ["core"]
         [[backend]]
         name = "mock"
         target = "mock"
-        sources = ["mock", "tests/tests/mock_only.rs"]
+        sources = ["mock", "tests/suite/tests/mock_only.rs"]
     "#;
 
     /// Returns the matrix's faults for sources given as path and text.
@@ -541,7 +541,7 @@ mod tests {
     }
 
     const COVERED: (&str, &str) = (
-        "tests/src/suite/write.rs",
+        "tests/suite/src/suite/write.rs",
         "/// Spec: EPW-01..02\npub fn writes<B>() {}",
     );
 
@@ -600,7 +600,7 @@ mod tests {
         let lacks = |what: &str| verbs(&format!("lacks = [{{ {what}, reason = \"why\" }}]"));
         let except = "except = [{ tests = [\"refuses\"], reason = \"cannot\" }]";
         let refused = (
-            "tests/src/suite/write.rs",
+            "tests/suite/src/suite/write.rs",
             "/// Spec: GEN-01\npub fn refuses<B>() {}",
         );
         for (column, source, said, faults) in [
@@ -665,7 +665,7 @@ mod tests {
         assert_eq!(
             found,
             [
-                "tests/src/suite/write.rs:1: is_never_called cites requirements but runs on no backend"
+                "tests/suite/src/suite/write.rs:1: is_never_called cites requirements but runs on no backend"
             ]
         );
     }

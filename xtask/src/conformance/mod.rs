@@ -24,7 +24,7 @@ const PAGES: &[&str] = &[
     "docs/spec/rsm-requirements.md",
 ];
 const EXCEPTIONS: &str = "docs/spec/exceptions.toml";
-const BACKENDS: &str = "tests/backends.toml";
+const BACKENDS: &str = "tests/suite/backends.toml";
 const PUBLISHED: &str = "docs/conformance.md";
 const SUITE: &str = "dat-tests";
 

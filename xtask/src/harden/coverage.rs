@@ -14,7 +14,7 @@ use crate::workspace::Workspace;
 /// The measured sources.
 const SOURCES: &str = "dat-core/src";
 /// The file of reasons why lines are not run.
-const KEPT: &str = "checks/assurance/coverage.toml";
+const KEPT: &str = "tests/checks/assurance/coverage.toml";
 /// The least percentage of lines that the seeds must run.
 const LEAST: u64 = 95;
 

@@ -17,7 +17,7 @@ use crate::lanes::{in_lanes, processors};
 use crate::workspace::Workspace;
 
 /// The accesses whose orders no model needs, with reasons; and steps that models need.
-const UNNOTICED: &str = "checks/assurance/orders.toml";
+const UNNOTICED: &str = "tests/checks/assurance/orders.toml";
 /// The variables that tell the tests; see `dat-core/src/models`.
 const CHANGED: &str = "DAT_CORE_CHANGED";
 const LISTED: &str = "DAT_CORE_LISTED";

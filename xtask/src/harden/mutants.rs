@@ -20,7 +20,7 @@ use crate::workspace::Workspace;
 /// Exit codes of a complete run of cargo-mutants: all noticed, some missed, some timed out.
 const ENDED: [i32; 3] = [0, 2, 3];
 /// The list of mutated files, and of faults that no test can notice.
-const KEPT: &str = "checks/assurance/mutants.toml";
+const KEPT: &str = "tests/checks/assurance/mutants.toml";
 /// The command that writes rows, for messages.
 const AGAIN: &str = "`cargo xtask harden --only mutants` tries it";
 /// The time limit with a fault: multiple of a sound run, and minimum.

@@ -16,7 +16,7 @@ use crate::workspace::Workspace;
 /// The published inventory.
 const PAGE: &str = "docs/unsafe.md";
 /// The file of invariants that make the unsafe code of each place sound.
-const INVARIANTS: &str = "checks/assurance/unsafe.toml";
+const INVARIANTS: &str = "tests/checks/assurance/unsafe.toml";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -92,7 +92,7 @@ fn inventory(workspace: &Workspace) -> Result<Inventory> {
     let mut page = String::from(
         "# Unsafe code\n\nWritten by `cargo xtask harden --only unsafe`, and compared with the sources by `cargo xtask test --all`. Every block has its \
          `// SAFETY:` comment (a lint, of what is compiled for a PC); what all of a place rely on is said here, and comes from\n\
-         [unsafe.toml](../checks/assurance/unsafe.toml). *Functions* and *traits* ask something of their callers and implementers, *blocks* and \
+         [unsafe.toml](../tests/checks/assurance/unsafe.toml). *Functions* and *traits* ask something of their callers and implementers, *blocks* and \
          *implementations* claim it, *attributes* name symbols.\n",
     );
     let mut told = String::from("| where | unsafe | in so many files |\n|---|---|---|\n");

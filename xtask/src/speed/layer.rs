@@ -45,7 +45,7 @@ pub(super) fn compare(workspace: &Workspace) -> Result<(String, Vec<String>)> {
     let provider = workspace.target().join("release/libdat_provider.so");
     let provider = provider.to_str().context("the folder of the build")?;
     let folder = tempfile::tempdir().context("a folder for the programs")?;
-    let sources = workspace.root().join("bench/layer");
+    let sources = workspace.root().join("tests/bench/layer");
     let (device, program) = (folder.path().join(DEVICE), folder.path().join(PROGRAM));
     let flags = ["-O2", "-Wall", "-Wextra", "-Werror"];
     let source = sources.join("verbs.c");

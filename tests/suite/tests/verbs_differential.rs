@@ -1,7 +1,7 @@
 //! The same random lists on the mock and on an RDMA device of this machine.
 //!
 //! `DAT_SEED` is the seed of the first list; a failing test prints the seed of its own. `DAT_LISTS`
-//! is the number of lists. `tests/src/differential/differences.rs` lists the permitted differences
+//! is the number of lists. `tests/suite/src/differential/differences.rs` lists the permitted differences
 //! with reasons.
 
 use backend_mock::{BufferOrder, Fabric, FabricOptions, MockBackend};

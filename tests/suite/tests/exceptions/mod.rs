@@ -1,4 +1,4 @@
-//! Tests that a backend cannot pass, with the reasons, from `tests/backends.toml`.
+//! Tests that a backend cannot pass, with the reasons, from `tests/suite/backends.toml`.
 
 use serde::Deserialize;
 use std::collections::HashMap;

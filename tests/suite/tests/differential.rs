@@ -2,7 +2,7 @@
 //!
 //! The driver runs over models of both layouts. `DAT_SEED` is the seed of the first list; a failing
 //! test prints the seed of its own. `DAT_LISTS` is the number of lists.
-//! `tests/src/differential/differences.rs` lists the permitted differences with reasons.
+//! `tests/suite/src/differential/differences.rs` lists the permitted differences with reasons.
 
 use backend_mock::{Fabric, MockBackend};
 use bed::{Bed, network};

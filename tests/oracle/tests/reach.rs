@@ -89,7 +89,7 @@ fn every_call_succeeds_and_is_refused_somewhere() {
 /// Spec: GEN-06
 #[test]
 fn scenarios_are_the_seeds_that_are_kept() {
-    let seeds = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds/ops");
+    let seeds = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/ops");
     for (name, input) in dat_model::scenarios::all() {
         let kept = std::fs::read(seeds.join(name)).unwrap_or_default();
         let bytes = input.encode();

@@ -13,7 +13,7 @@ use dat_core::memory::{LmrSlot, PzSlot, RmrSlot};
 use dat_core::sync::{NoLock, RawLock, SpinLock};
 use dat_core::{ErrorKind, Ia, IaStorage, RecordSlot};
 
-const PUBLISHED: &str = include_str!("../../docs/sizes.md");
+const PUBLISHED: &str = include_str!("../../../docs/sizes.md");
 
 /// The storage of a small adapter.
 ///
