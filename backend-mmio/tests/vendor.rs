@@ -26,7 +26,7 @@ use dat_core::backend::{
     Backend, BackendError, BindRequest, CompletionQueue, ConnectRequest, ControlEvent,
     DisconnectMode, DomainKey, ListenerKey, Peek, PrivateData, QueuePairRequest, ReceiveRequest,
     RegionKeys, Registration, RemoteRange, RequestKey, Segment, SendFlags, SendOperation,
-    SendQueue, SendRequest, WorkQueue, WorkSlot,
+    SendQueue, SendRequest, WorkQueue,
 };
 use dat_core::endpoint::ConnectParam;
 use dat_core::flags::{

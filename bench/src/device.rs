@@ -3,9 +3,9 @@
 use dat_core::attributes::{IaAddress, IaAttributes, ProviderAttributes};
 use dat_core::backend::{
     Backend, BackendError, CompletionQueue, ConnectRequest, ControlEvent, DisconnectMode,
-    DomainKey, ListenerKey, PrivateData, QueuePair, QueuePairKey, QueuePairRequest, ReceiveInfo,
-    ReceiveQueue, RegionKeys, Registration, RequestKey, SendQueue, SharedReceiveQueueKey,
-    SyncDirection, WindowKey,
+    DomainKey, ListenerKey, PrivateData, QueuePair, QueuePairKey, QueuePairRequest, ReceiveQueue,
+    RegionKeys, Registration, RequestKey, SendQueue, SharedReceiveQueueKey, SyncDirection,
+    WindowKey,
 };
 use dat_core::flags::{
     CompletionFlags, EpCreator, IovOwnership, MemoryTypes, PzSupport, QualityOfService,
@@ -255,34 +255,6 @@ unsafe impl<Q: Queues> Backend for LoopDevice<Q> {
         Ok((SharedReceiveQueueKey(0), queue))
     }
 
-    fn resize_shared_receive_queue(
-        &mut self,
-        _key: SharedReceiveQueueKey,
-        _queue: &mut Q::SharedReceiveQueue,
-        _depth: u32,
-    ) -> Result<(), BackendError> {
-        Err(BackendError::NotSupported)
-    }
-
-    fn arm_shared_receive_limit(
-        &mut self,
-        _key: SharedReceiveQueueKey,
-        _limit: u32,
-    ) -> Result<bool, BackendError> {
-        Err(BackendError::NotSupported)
-    }
-
-    fn shared_receive_available(&self, _key: SharedReceiveQueueKey) -> Option<u32> {
-        None
-    }
-
-    fn destroy_shared_receive_queue(
-        &mut self,
-        _key: SharedReceiveQueueKey,
-        _queue: Q::SharedReceiveQueue,
-    ) {
-    }
-
     fn create_queue_pair(
         &mut self,
         request: &QueuePairRequest,
@@ -323,19 +295,6 @@ unsafe impl<Q: Queues> Backend for LoopDevice<Q> {
         _send: Q::SendQueue,
         _receive: Option<Q::ReceiveQueue>,
     ) {
-    }
-
-    fn set_high_watermarks(
-        &mut self,
-        _key: QueuePairKey,
-        _soft: Option<u32>,
-        _hard: Option<u32>,
-    ) -> Result<(), BackendError> {
-        Err(BackendError::NotSupported)
-    }
-
-    fn receive_info(&self, _key: QueuePairKey) -> ReceiveInfo {
-        ReceiveInfo::default()
     }
 
     fn listen(

@@ -7,7 +7,7 @@ use dat_core::attributes::{IaAttributes, ProviderAttributes};
 use dat_core::backend::{
     Backend, BackendError, ConnectRequest, ControlEvent, DisconnectMode, DomainKey, ListenerKey,
     QueuePair, QueuePairKey, QueuePairRequest, ReceiveInfo, RegionKeys, Registration, RequestKey,
-    SharedReceiveQueueKey, SyncDirection, WindowKey,
+    SharedReceiveQueueKey, SyncDirection,
 };
 use dat_core::flags::MemoryPrivileges;
 use dat_core::time::Instant;
@@ -395,12 +395,6 @@ unsafe impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> Backend
             self.pages.give_back(held);
         }
     }
-
-    fn create_window(&mut self, _domain: DomainKey) -> Result<WindowKey, BackendError> {
-        Err(BackendError::NotSupported)
-    }
-
-    fn destroy_window(&mut self, _window: WindowKey) {}
 
     fn create_completion_queue(
         &mut self,

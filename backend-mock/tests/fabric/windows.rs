@@ -322,7 +322,7 @@ fn a_bind_needs_a_window_and_room() {
         couple.b.send.bind(&request).unwrap();
     }
     assert!(couple.b.send.bind(&request).is_err());
-    assert!(couple.b.send.reserve(1).is_none());
+    assert!(couple.b.send.reserve(&crate::support::PROBE, 1).is_none());
     couple.run();
     assert_eq!(couple.far.sent().len(), depth);
     assert!(couple.b.send.bind(&request).is_ok());

@@ -356,6 +356,11 @@ pub struct ReceiveInfo {
 ///
 /// No call is on the data path. A call may wait for the device but never for a peer.
 ///
+/// Calls with a default belong to parts that a device may lack: memory windows, shared receive
+/// queues, resizing, watermarks, extended operations. The default says that the part is missing, and
+/// the attributes must say so too. Other defaults (`is_quiet`, `create_queue_pair_at`,
+/// [`EVENT_DRIVEN`](Self::EVENT_DRIVEN)) are right for every backend and cost time only.
+///
 /// A refused call changes nothing. Each call that can be refused returns [`BackendError::Device`]
 /// if the device has failed. It returns [`BackendError::State`] for an object that the backend does
 /// not know, which the core never names. `# Errors` lists the others.
@@ -440,10 +445,12 @@ pub unsafe trait Backend {
     /// # Errors
     /// - [`BackendError::NotSupported`]: the device has no windows.
     /// - [`BackendError::Resources`]: out of memory or device objects.
-    fn create_window(&mut self, domain: DomainKey) -> Result<WindowKey, BackendError>;
+    fn create_window(&mut self, _domain: DomainKey) -> Result<WindowKey, BackendError> {
+        Err(BackendError::NotSupported)
+    }
 
     /// Destroys a memory window; on return its remote key is invalid.
-    fn destroy_window(&mut self, window: WindowKey);
+    fn destroy_window(&mut self, _window: WindowKey) {}
 
     /// Returns true if a window must be replaced by another one before its next bind.
     ///
@@ -481,9 +488,11 @@ pub unsafe trait Backend {
     ///   or the device cannot enlarge the queue.
     fn resize_completion_queue(
         &mut self,
-        queue: &mut Self::CompletionQueue,
-        depth: u32,
-    ) -> Result<(), BackendError>;
+        _queue: &mut Self::CompletionQueue,
+        _depth: u32,
+    ) -> Result<(), BackendError> {
+        Err(BackendError::Resources)
+    }
 
     /// Destroys a completion queue that no queue pair uses.
     fn destroy_completion_queue(&mut self, queue: Self::CompletionQueue);
@@ -495,11 +504,13 @@ pub unsafe trait Backend {
     /// - [`BackendError::Resources`]: out of memory or device objects, or a size exceeds the limit.
     fn create_shared_receive_queue(
         &mut self,
-        token: u64,
-        domain: DomainKey,
-        depth: u32,
-        segments: u32,
-    ) -> Result<(SharedReceiveQueueKey, Self::SharedReceiveQueue), BackendError>;
+        _token: u64,
+        _domain: DomainKey,
+        _depth: u32,
+        _segments: u32,
+    ) -> Result<(SharedReceiveQueueKey, Self::SharedReceiveQueue), BackendError> {
+        Err(BackendError::NotSupported)
+    }
 
     /// Changes the depth of a shared receive queue; keeps its buffers.
     ///
@@ -511,10 +522,12 @@ pub unsafe trait Backend {
     ///   or the device cannot enlarge this queue as far.
     fn resize_shared_receive_queue(
         &mut self,
-        key: SharedReceiveQueueKey,
-        queue: &mut Self::SharedReceiveQueue,
-        depth: u32,
-    ) -> Result<(), BackendError>;
+        _key: SharedReceiveQueueKey,
+        _queue: &mut Self::SharedReceiveQueue,
+        _depth: u32,
+    ) -> Result<(), BackendError> {
+        Err(BackendError::NotSupported)
+    }
 
     /// Arms one [`ControlEvent::SharedReceiveLimit`] for fewer than `limit` buffers; 0 disarms.
     ///
@@ -526,19 +539,24 @@ pub unsafe trait Backend {
     /// - [`BackendError::NotSupported`]: the device has no such limit.
     fn arm_shared_receive_limit(
         &mut self,
-        key: SharedReceiveQueueKey,
-        limit: u32,
-    ) -> Result<bool, BackendError>;
+        _key: SharedReceiveQueueKey,
+        _limit: u32,
+    ) -> Result<bool, BackendError> {
+        Err(BackendError::NotSupported)
+    }
 
     /// Returns the number of buffers left for queue pairs; `None` if the device cannot tell.
-    fn shared_receive_available(&self, key: SharedReceiveQueueKey) -> Option<u32>;
+    fn shared_receive_available(&self, _key: SharedReceiveQueueKey) -> Option<u32> {
+        None
+    }
 
     /// Destroys a shared receive queue and drops its buffers.
     fn destroy_shared_receive_queue(
         &mut self,
-        key: SharedReceiveQueueKey,
-        queue: Self::SharedReceiveQueue,
-    );
+        _key: SharedReceiveQueueKey,
+        _queue: Self::SharedReceiveQueue,
+    ) {
+    }
 
     /// Creates an unconnected queue pair that accepts receives.
     ///
@@ -617,13 +635,17 @@ pub unsafe trait Backend {
     /// - [`BackendError::NotSupported`]: the device cannot count the buffers.
     fn set_high_watermarks(
         &mut self,
-        key: QueuePairKey,
-        soft: Option<u32>,
-        hard: Option<u32>,
-    ) -> Result<(), BackendError>;
+        _key: QueuePairKey,
+        _soft: Option<u32>,
+        _hard: Option<u32>,
+    ) -> Result<(), BackendError> {
+        Err(BackendError::NotSupported)
+    }
 
     /// Returns the receive buffers that a queue pair holds.
-    fn receive_info(&self, key: QueuePairKey) -> ReceiveInfo;
+    fn receive_info(&self, _key: QueuePairKey) -> ReceiveInfo {
+        ReceiveInfo::default()
+    }
 
     /// Listens on `qualifier`, or on a free one if `None`; returns the qualifier in use.
     ///
