@@ -11,4 +11,3 @@ pub mod serve_wire;
 pub mod sideband_wire;
 #[cfg(feature = "c")]
 pub mod verbs;
-mod whole;

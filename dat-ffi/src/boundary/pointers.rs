@@ -174,7 +174,7 @@ impl<T: Plain> List<T> {
     /// - INVALID_PARAMETER with the position of the list: the pointer is null, and `count` is not
     ///   0.
     /// - Those of `with`.
-    #[inline(always)]
+    #[inline(never)]
     pub(crate) fn with<U: Copy + Default, R>(
         self,
         count: i64,
@@ -182,12 +182,21 @@ impl<T: Plain> List<T> {
         convert: impl Fn(T) -> U,
         with: impl FnOnce(&[U]) -> Result<R>,
     ) -> Result<R> {
-        if count == 1 && !self.0.is_null() {
-            // SAFETY: the pointer is not null, so the C caller promises that `count` values follow.
-            let only = unsafe { self.0.read_unaligned() };
-            return with(&[convert(only)]);
+        let count = usize::try_from(count)
+            .ok()
+            .filter(|count| *count <= MOST)
+            .ok_or(Error::invalid_argument(at_count))?;
+        if count != 0 && self.0.is_null() {
+            return Err(Error::invalid_argument(at_list));
         }
-        self.with_several(count, (at_count, at_list), convert, with)
+        // A small array for few values, because the whole array is cleared.
+        if count <= FEW {
+            let mut values = [U::default(); FEW];
+            with(self.converted(count, convert, &mut values))
+        } else {
+            let mut values = [U::default(); MOST];
+            with(self.converted(count, convert, &mut values))
+        }
     }
 
     /// Returns the value if `count` is 1 and the pointer is not null.
@@ -229,31 +238,6 @@ impl<T: Plain> List<T> {
             values.push(convert(unsafe { self.0.add(index).read_unaligned() }));
         }
         with(&values)
-    }
-
-    #[inline(never)]
-    fn with_several<U: Copy + Default, R>(
-        self,
-        count: i64,
-        (at_count, at_list): (u8, u8),
-        convert: impl Fn(T) -> U,
-        with: impl FnOnce(&[U]) -> Result<R>,
-    ) -> Result<R> {
-        let count = usize::try_from(count)
-            .ok()
-            .filter(|count| *count <= MOST)
-            .ok_or(Error::invalid_argument(at_count))?;
-        if count != 0 && self.0.is_null() {
-            return Err(Error::invalid_argument(at_list));
-        }
-        // A small array for few values, because the whole array is cleared.
-        if count <= FEW {
-            let mut values = [U::default(); FEW];
-            with(self.converted(count, convert, &mut values))
-        } else {
-            let mut values = [U::default(); MOST];
-            with(self.converted(count, convert, &mut values))
-        }
     }
 
     /// Stores the first `count` values, converted, in `place`, which has room for them.

@@ -1,6 +1,6 @@
 //! Event dispatchers.
 
-use dat_core::event::{DtoCompletion, Event, EventSink, Waited};
+use dat_core::event::{Event, Waited};
 use dat_core::flags::{EvdFields, EvdFlags, HandleKind, TIMEOUT_INFINITE};
 use dat_core::id::{CnoId, EvdId};
 use dat_core::{Error, Result};
@@ -10,7 +10,7 @@ use super::event;
 use super::result::{Code, adapter, adapter_of, check_mask, code, found, named_of, sheltered};
 use crate::adapter::{Adapter, with_device, with_device_first};
 use crate::boundary::{self, EvdParam, In, Out, Place, held, in_steps, uncancelled};
-use crate::handles::{CHandle, Cell, reserve};
+use crate::handles::{CHandle, reserve};
 
 /// Mark of dispatchers that can get completions.
 const HAS_COMPLETIONS: u32 = 1;
@@ -135,108 +135,44 @@ pub(crate) extern "C-unwind" fn post_software_event<E: Edition>(
 ///
 /// Spec: EVG-01..04
 pub(crate) extern "C" fn dequeue<E: Edition>(evd: CHandle, event: Out<boundary::Event<E>>) -> Code {
-    if let Some((adapter, id, cell)) = found(evd)
+    if let Some((adapter, object)) = found(evd)
         && let Ok(place) = event.required(2)
     {
-        let id = EvdId::from_handle(id);
-        let sink = Caller {
-            adapter: &adapter,
-            evd,
-            cell,
-            place,
-        };
-        with_device_first!(adapter, opened => opened.ia.evd_dequeue_into(id, sink))
-    } else {
-        dequeue_refused(evd, event)
+        let id = EvdId::from_handle(object);
+        let dequeued = with_device_first!(adapter, opened => opened.ia.evd_dequeue(id));
+        if let Ok(Event::Dto(completion)) = dequeued {
+            event::put_transfer(place, &completion, &adapter, evd);
+            return 0;
+        }
+        return dequeue_slow(&{ dequeued }, &adapter, evd, place);
     }
-}
-
-/// Returns the error of a dequeue without a valid handle or event place.
-///
-/// It is an error even if the handle has become valid meanwhile.
-#[cold]
-#[inline(never)]
-fn dequeue_refused<E: Edition>(evd: CHandle, event: Out<boundary::Event<E>>) -> Code {
+    // It is an error even if the handle has become valid meanwhile.
     let invalid = Error::invalid_handle(HandleKind::Evd.subtype());
     let refusal = named_of(evd, HandleKind::Evd).and_then(|_| event.required(2));
     code::<E>(Err(refusal.err().unwrap_or(invalid)))
 }
 
-/// A call that dequeues, and the place for its event.
-struct Caller<'a, E: Edition> {
-    adapter: &'a Adapter,
-    evd: CHandle,
-    cell: &'static Cell,
-    place: Place<boundary::Event<E>>,
-}
-
-impl<E: Edition> EventSink for Caller<'_, E> {
-    type Output = Code;
-
-    #[inline(always)]
-    fn transfer(self, completion: DtoCompletion) -> Code {
-        event::put_transfer(self.place, &completion, self.adapter, self.evd);
-        0
-    }
-
-    #[inline(always)]
-    fn nothing(self) -> Code {
-        let is_quiet = with_device_first!(self.adapter, opened => opened.ia.is_quiet());
-        if is_quiet && self.cell.mark() == HAS_COMPLETIONS {
-            self.adapter.found_nothing();
-            return EMPTY_WITHOUT_CLASS;
-        }
-        self.otherwise(Err(Error::queue_empty()))
-    }
-
-    #[inline(always)]
-    fn otherwise(self, found: Result<Event>) -> Code {
-        match found {
-            Ok(Event::Dto(completion)) => self.transfer(completion),
-            found => dequeued_otherwise(found, self.adapter, self.evd, self.place),
-        }
-    }
-}
-
-/// Completes a dequeue that found no transfer.
+/// Completes a dequeue that found no transfer; checks the device if the queue was empty.
 #[inline(never)]
-fn dequeued_otherwise<E: Edition>(
-    found: Result<Event>,
+fn dequeue_slow<E: Edition>(
+    dequeued: &Result<Event>,
     adapter: &Adapter,
     evd: CHandle,
     place: Place<boundary::Event<E>>,
 ) -> Code {
-    match found {
-        Ok(found) => {
-            place.put(event::made_of(&found, adapter, evd));
-            0
-        }
-        Err(error) if error == Error::queue_empty() => found_nothing(adapter, evd, place),
-        Err(error) => code::<E>(Err(error)),
-    }
-}
-
-/// Completes a dequeue that found no event: makes progress and tries once more.
-#[inline(always)]
-fn found_nothing<E: Edition>(
-    adapter: &Adapter,
-    evd: CHandle,
-    place: Place<boundary::Event<E>>,
-) -> Code {
-    let found = with_device!(adapter, opened => {
-        if opened.ia.is_quiet() {
-            Err(Error::queue_empty())
-        } else {
+    let mut dequeued = *dequeued;
+    if dequeued == Err(Error::queue_empty()) {
+        with_device!(adapter, opened => if !opened.ia.is_quiet() {
             // `progress` may make system calls.
-            uncancelled(|| {
+            dequeued = uncancelled(|| {
                 opened.ia.progress(opened.now());
                 opened.ia.evd_dequeue(EvdId::from_handle(evd.named()))
-            })
-        }
-    });
-    match found {
-        Ok(found) => {
-            place.put(event::made_of(&found, adapter, evd));
+            });
+        });
+    }
+    match dequeued {
+        Ok(event) => {
+            place.put(event::made_of(&event, adapter, evd));
             0
         }
         Err(error) if error == Error::queue_empty() => {

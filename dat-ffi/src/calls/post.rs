@@ -1,85 +1,121 @@
 //! Posts.
 
+use dat_core::Error;
+use dat_core::Result;
 use dat_core::flags::{CompletionFlags, HandleKind};
-use dat_core::id::{EpId, SrqId};
+use dat_core::id::{EpId, Handle, SrqId};
 use dat_core::memory::{LmrTriplet, RmrTriplet};
-use dat_core::{Error, Result};
 
 use super::edition::{Edition, Triplet};
 use super::result::{Code, code, found, named_of};
-use crate::adapter::{aside, with_device, with_device_first};
+use crate::adapter::{Host, Opened, with_device};
 use crate::boundary::{In, List};
 use crate::handles::CHandle;
 
 /// Argument positions of the number of segments and their list, in posts.
 const SEGMENTS: (u8, u8) = (2, 3);
 
-#[inline(always)]
-fn remote<T: Triplet>(piece: In<T>) -> Result<RmrTriplet> {
-    let piece = piece.get().ok_or(Error::invalid_argument(5))?;
-    Ok(piece.remote())
+/// The operation of a post; those on remote memory have its range.
+#[derive(Clone, Copy)]
+enum Operation<T> {
+    Send,
+    RdmaWrite(In<T>),
+    RdmaRead(In<T>),
+    Receive,
+    SharedReceive,
 }
 
-/// Posts one segment directly, and several from a copy; the post calls them `$segments`.
-macro_rules! posted {
-    ($adapter:ident, $list:expr, $count:expr, $segments:ident, $opened:ident => $post:expr) => {
-        match $list.only($count) {
-            Some(only) => {
-                let $segments = &[only.local()];
-                with_device!($adapter, $opened => {
-                    $opened.check_post()?;
-                    $post
-                })
-            }
-            None => several($list, $count, &|$segments| with_device!($adapter, $opened => {
-                $opened.check_post()?;
-                $post
-            })),
-        }
-    };
-}
-
-/// The arguments of a post to an endpoint.
-///
-/// They are in memory, so that the fast path, which does not need them there, has all registers.
-struct Asked<E: Edition, P = ()> {
-    ep: CHandle,
+/// The arguments of a post.
+struct Request<E: Edition> {
+    operation: Operation<E::Triplet>,
+    /// The endpoint, or the shared receive queue.
+    queue: CHandle,
     count: i32,
     list: List<E::Triplet>,
     cookie: u64,
-    piece: P,
+    /// No flags for a shared receive queue.
     flags: CompletionFlags,
 }
 
-/// Tries the fast path: one segment, and an endpoint and a device in their usual state.
-///
-/// It takes the fewest instructions. If it does not apply, nothing was posted.
-macro_rules! try_first {
-    ($asked:ident, |$opened:ident, $id:ident, $segment:ident $(, $remote:ident of $piece:ident)?| $post:expr) => {
-        if let Some((adapter, id, _)) = found($asked.ep)
-            && let Some(only) = $asked.list.only($asked.count)
-            $(&& let Some($remote) = $piece.get())?
-        {
-            let $id = EpId::from_handle(id);
-            let $segment = only.local();
-            $(let $remote = $remote.remote();)?
-            if with_device_first!(adapter, $opened => $opened.may_post() && $post) {
-                return 0;
-            }
-            aside(move || drop(adapter));
+impl<E: Edition> Request<E> {
+    /// Returns the kind of the handle.
+    fn kind(&self) -> HandleKind {
+        match self.operation {
+            Operation::SharedReceive => HandleKind::Srq,
+            _ => HandleKind::Ep,
         }
-    };
+    }
+
+    /// Returns the remote range; an empty one for operations on local memory.
+    ///
+    /// # Errors
+    /// INVALID_PARAMETER (ARG5): the pointer is null.
+    #[inline(always)]
+    fn remote(&self) -> Result<RmrTriplet> {
+        match self.operation {
+            Operation::RdmaWrite(range) | Operation::RdmaRead(range) => {
+                let range = range.get().ok_or(Error::invalid_argument(5))?;
+                Ok(range.remote())
+            }
+            _ => Ok(RmrTriplet::default()),
+        }
+    }
+
+    /// Posts the request with its converted segments.
+    #[inline(always)]
+    fn post<B: Host>(
+        &self,
+        opened: &Opened<B>,
+        queue: Handle,
+        segments: &[LmrTriplet],
+        remote: &RmrTriplet,
+    ) -> Result<()> {
+        let (ia, ep, cookie) = (&opened.ia, EpId::from_handle(queue), self.cookie);
+        match self.operation {
+            Operation::Send => ia.post_send(ep, segments, cookie, self.flags),
+            Operation::RdmaWrite(_) => ia.post_rdma_write(ep, segments, cookie, remote, self.flags),
+            Operation::RdmaRead(_) => ia.post_rdma_read(ep, segments, cookie, remote, self.flags),
+            Operation::Receive => ia.post_recv(ep, segments, cookie, self.flags),
+            Operation::SharedReceive => {
+                ia.srq_post_recv(SrqId::from_handle(queue), segments, cookie)
+            }
+        }
+    }
 }
 
-/// Posts several segments, or none, from a copy.
+/// Posts one segment; leaves other numbers and invalid arguments to `post_slow`.
+#[inline(always)]
+fn post<E: Edition>(request: Request<E>) -> Code {
+    if let Some((adapter, queue)) = found(request.queue)
+        && let Some(only) = request.list.only(request.count)
+        && let Ok(remote) = request.remote()
+        && with_device!(adapter, opened => opened.may_post())
+    {
+        let segments = &[only.local()];
+        return code::<E>(with_device!(adapter, opened => {
+            request.post(opened, queue, segments, &remote)
+        }));
+    }
+    // In memory only here, so that the common way has all registers.
+    post_slow(&{ request })
+}
+
+/// Posts any number of segments, from a copy, with all checks of the arguments.
 #[cold]
 #[inline(never)]
-fn several<T: Triplet>(
-    list: List<T>,
-    count: i32,
-    post: &dyn Fn(&[LmrTriplet]) -> Result<()>,
-) -> Result<()> {
-    list.with(count.into(), SEGMENTS, Triplet::local, post)
+fn post_slow<E: Edition>(request: &Request<E>) -> Code {
+    code::<E>((|| {
+        let (adapter, queue) = named_of(request.queue, request.kind())?;
+        let remote = request.remote()?;
+        request
+            .list
+            .with(request.count.into(), SEGMENTS, Triplet::local, |segments| {
+                with_device!(adapter, opened => {
+                    opened.check_post()?;
+                    request.post(opened, queue, segments, &remote)
+                })
+            })
+    })())
 }
 
 /// Spec: EPS-01..05
@@ -90,31 +126,14 @@ pub(crate) extern "C" fn send<E: Edition>(
     cookie: u64,
     flags: u32,
 ) -> Code {
-    let asked = Asked::<E, _> {
-        ep,
+    post::<E>(Request {
+        operation: Operation::Send,
+        queue: ep,
         count,
         list,
         cookie,
-        piece: (),
         flags: CompletionFlags::from_bits_retain(flags),
-    };
-    try_first!(asked, |opened, id, segment| {
-        opened.ia.try_post_send(id, &segment, cookie, asked.flags)
-    });
-    send_unusual(&asked)
-}
-
-/// Posts any send, with all checks.
-#[cold]
-#[inline(never)]
-fn send_unusual<E: Edition>(asked: &Asked<E>) -> Code {
-    code::<E>((|| {
-        let (adapter, id) = named_of(asked.ep, HandleKind::Ep)?;
-        let id = EpId::from_handle(id);
-        posted!(adapter, asked.list, asked.count, segments, opened => {
-            opened.ia.post_send(id, segments, asked.cookie, asked.flags)
-        })
-    })())
+    })
 }
 
 /// Spec: EPV-01..06
@@ -125,31 +144,14 @@ pub(crate) extern "C" fn receive<E: Edition>(
     cookie: u64,
     flags: u32,
 ) -> Code {
-    let asked = Asked::<E, _> {
-        ep,
+    post::<E>(Request {
+        operation: Operation::Receive,
+        queue: ep,
         count,
         list,
         cookie,
-        piece: (),
         flags: CompletionFlags::from_bits_retain(flags),
-    };
-    try_first!(asked, |opened, id, segment| {
-        opened.ia.try_post_recv(id, &segment, cookie, asked.flags)
-    });
-    receive_unusual(&asked)
-}
-
-/// Posts any receive, with all checks.
-#[cold]
-#[inline(never)]
-fn receive_unusual<E: Edition>(asked: &Asked<E>) -> Code {
-    code::<E>((|| {
-        let (adapter, id) = named_of(asked.ep, HandleKind::Ep)?;
-        let id = EpId::from_handle(id);
-        posted!(adapter, asked.list, asked.count, segments, opened => {
-            opened.ia.post_recv(id, segments, asked.cookie, asked.flags)
-        })
-    })())
+    })
 }
 
 /// Spec: EPB-01..07
@@ -161,32 +163,14 @@ pub(crate) extern "C" fn rdma_read<E: Edition>(
     piece: In<E::Triplet>,
     flags: u32,
 ) -> Code {
-    let asked = Asked::<E, _> {
-        ep,
+    post::<E>(Request {
+        operation: Operation::RdmaRead(piece),
+        queue: ep,
         count,
         list,
         cookie,
-        piece,
         flags: CompletionFlags::from_bits_retain(flags),
-    };
-    try_first!(asked, |opened, id, segment, remote of piece| {
-        opened.ia.try_post_rdma_read(id, &segment, cookie, &remote, asked.flags)
-    });
-    rdma_read_unusual(&asked)
-}
-
-/// Posts any RDMA Read, with all checks.
-#[cold]
-#[inline(never)]
-fn rdma_read_unusual<E: Edition>(asked: &Asked<E, In<E::Triplet>>) -> Code {
-    code::<E>((|| {
-        let (adapter, id) = named_of(asked.ep, HandleKind::Ep)?;
-        let id = EpId::from_handle(id);
-        let piece = remote(asked.piece)?;
-        posted!(adapter, asked.list, asked.count, segments, opened => {
-            opened.ia.post_rdma_read(id, segments, asked.cookie, &piece, asked.flags)
-        })
-    })())
+    })
 }
 
 /// Spec: EPW-01..43
@@ -198,32 +182,14 @@ pub(crate) extern "C" fn rdma_write<E: Edition>(
     piece: In<E::Triplet>,
     flags: u32,
 ) -> Code {
-    let asked = Asked::<E, _> {
-        ep,
+    post::<E>(Request {
+        operation: Operation::RdmaWrite(piece),
+        queue: ep,
         count,
         list,
         cookie,
-        piece,
         flags: CompletionFlags::from_bits_retain(flags),
-    };
-    try_first!(asked, |opened, id, segment, remote of piece| {
-        opened.ia.try_post_rdma_write(id, &segment, cookie, &remote, asked.flags)
-    });
-    rdma_write_unusual(&asked)
-}
-
-/// Posts any RDMA Write, with all checks.
-#[cold]
-#[inline(never)]
-fn rdma_write_unusual<E: Edition>(asked: &Asked<E, In<E::Triplet>>) -> Code {
-    code::<E>((|| {
-        let (adapter, id) = named_of(asked.ep, HandleKind::Ep)?;
-        let id = EpId::from_handle(id);
-        let piece = remote(asked.piece)?;
-        posted!(adapter, asked.list, asked.count, segments, opened => {
-            opened.ia.post_rdma_write(id, segments, asked.cookie, &piece, asked.flags)
-        })
-    })())
+    })
 }
 
 /// Spec: SRQR-01..43
@@ -233,13 +199,14 @@ pub(crate) extern "C" fn receive_shared<E: Edition>(
     list: List<E::Triplet>,
     cookie: u64,
 ) -> Code {
-    code::<E>((|| {
-        let (adapter, id) = named_of(srq, HandleKind::Srq)?;
-        let id = SrqId::from_handle(id);
-        posted!(adapter, list, count, segments, opened => {
-            opened.ia.srq_post_recv(id, segments, cookie)
-        })
-    })())
+    post::<E>(Request {
+        operation: Operation::SharedReceive,
+        queue: srq,
+        count,
+        list,
+        cookie,
+        flags: CompletionFlags::empty(),
+    })
 }
 
 /// Argument positions of the number of segments and their list, in synchronising calls.

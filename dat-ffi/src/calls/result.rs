@@ -7,7 +7,7 @@ use dat_core::{Cause, Error, Result, Subtype};
 use super::Edition;
 use crate::adapter::Adapter;
 use crate::boundary::{Entered, has_memory, uncancelled};
-use crate::handles::{CHandle, Cell};
+use crate::handles::CHandle;
 
 /// `DAT_RETURN`.
 pub(crate) type Code = u32;
@@ -55,16 +55,15 @@ pub(crate) fn named_of(
         .ok_or(Error::invalid_handle(kind.subtype()))
 }
 
-/// Returns adapter, core's handle and cell of an object of any kind.
+/// Returns the adapter and the core's handle of an object of any kind.
 ///
-/// `None` if the handle is not one, or if the adapter is closed. For the fast path of posts and
-/// dequeues, which compares the core's handle with the one that it looks for, so the kind need not
-/// be checked here. If the fast path does not apply, the call starts again with `named_of`.
+/// `None` if the handle is not one, or if the adapter is closed. For posts and dequeues: the core
+/// refuses a handle of another kind as `named_of` does.
 #[inline(always)]
-pub(crate) fn found(handle: CHandle) -> Option<(Entered<'static, Adapter>, Handle, &'static Cell)> {
+pub(crate) fn found(handle: CHandle) -> Option<(Entered<'static, Adapter>, Handle)> {
     let cell = handle.cell()?;
     let object = cell.object();
-    Some((Adapter::at(cell.slot())?, object, cell))
+    Some((Adapter::at(cell.slot())?, object))
 }
 
 /// Returns the adapter of an object of any kind.

@@ -19,7 +19,6 @@ use dat_core::sync::SpinLock;
 use dat_core::{ErrorKind, Ia, IaStorage, Result};
 
 use super::{PAIRS, QUALIFIER, SUSPECT};
-use crate::whole::Whole;
 
 const PAGE: usize = 4096;
 /// The requests of a batch.
@@ -398,18 +397,13 @@ impl<'t, B: Backend, const ENDPOINTS: usize> Side<'t, B, ENDPOINTS> {
         None
     }
 
-    /// Dequeues an event with one of two calls.
-    pub(crate) fn next(&self, from: usize, into: bool) -> Result<Event> {
-        let evd = self.dispatchers[from];
-        if into {
-            self.ia.evd_dequeue_into(evd, Whole)
-        } else {
-            self.ia.evd_dequeue(evd)
-        }
+    /// Dequeues an event.
+    pub(crate) fn next(&self, from: usize) -> Result<Event> {
+        self.ia.evd_dequeue(self.dispatchers[from])
     }
 
-    pub(crate) fn take(&mut self, from: usize, into: bool) {
-        while let Ok(event) = self.next(from, into) {
+    pub(crate) fn take(&mut self, from: usize) {
+        while let Ok(event) = self.next(from) {
             let arrived = self.taken(from, event);
             assert!(arrived.is_none());
         }
@@ -515,7 +509,7 @@ impl<'t, B: Backend, const ENDPOINTS: usize> Side<'t, B, ENDPOINTS> {
     pub(crate) fn end(mut self, caught: bool, whole: bool) {
         for from in 0..4 {
             if from != 3 {
-                self.take(from, false);
+                self.take(from);
             }
         }
         let async_evd = self.ia.async_evd();

@@ -122,8 +122,8 @@ fn play<L: Layout>(
         world.act(*operation);
     }
     // Polls every completion that was written and is valid.
-    world.suspect.take(0, false);
-    world.suspect.take(1, false);
+    world.suspect.take(0);
+    world.suspect.take(1);
     for pair in 0..PAIRS {
         let _anything = world
             .suspect
@@ -137,8 +137,8 @@ fn play<L: Layout>(
     for _ in 0..4 {
         world.settle(ROUNDS);
         for from in 0..3 {
-            world.suspect.take(from, false);
-            world.honest.take(from, false);
+            world.suspect.take(from);
+            world.honest.take(from);
         }
     }
     check_guards();
@@ -172,11 +172,11 @@ impl<L: Layout, A: Backend, B: Backend> World<'_, '_, '_, L, A, B> {
                 }
             }
             Operation::Take { at, dispatcher } => {
-                let (from, into) = (usize::from(dispatcher) % 3, at & 0x80 != 0);
+                let from = usize::from(dispatcher) % 3;
                 if at & 1 == 0 {
-                    self.suspect.take(from, into);
+                    self.suspect.take(from);
                 } else {
-                    self.honest.take(from, into);
+                    self.honest.take(from);
                 }
             }
             Operation::Wait {

@@ -24,7 +24,7 @@ pub enum Operation {
     },
     /// Dequeues events.
     Take {
-        /// The device in the lowest bit; the highest bit selects a dequeue into a sink.
+        /// The device, in the lowest bit.
         at: u8,
         /// The dispatcher.
         dispatcher: u8,

@@ -24,7 +24,6 @@ use super::script::{
     THREADS,
 };
 use super::turns::Turns;
-use crate::whole::Whole;
 
 const PAGE: usize = 4096;
 /// The bytes of a region that one operation uses.
@@ -308,13 +307,7 @@ impl<'a, 't> World<'a, 't> {
         let flags = CompletionFlags::from_bits_truncate(u32::from(how & 0xB));
         let receives = matches!(kind, RECEIVE | SHARED_RECEIVE);
         let (ia, endpoint, none) = (self.ia, self.endpoints[ep], CompletionFlags::empty());
-        // Some posts use the `try_*` calls first, as the C libraries do.
-        let tries = how & 4 != 0;
         let (outcome, span) = self.span(|| match kind {
-            0 if tries && ia.try_post_send(endpoint, &piece, cookie, flags) => Ok(()),
-            1 if tries && ia.try_post_rdma_write(endpoint, &piece, cookie, &to, flags) => Ok(()),
-            2 if tries && ia.try_post_rdma_read(endpoint, &piece, cookie, &to, flags) => Ok(()),
-            RECEIVE if tries && ia.try_post_recv(endpoint, &piece, cookie, none) => Ok(()),
             0 => ia.post_send(endpoint, &pieces, cookie, flags),
             1 => ia.post_rdma_write(endpoint, &pieces, cookie, &to, flags),
             2 => ia.post_rdma_read(endpoint, &pieces, cookie, &to, flags),
@@ -340,10 +333,7 @@ impl<'a, 't> World<'a, 't> {
     fn take(&self, history: &mut History, from: usize, all: bool) {
         loop {
             let (ia, evd) = (self.ia, self.dispatchers[from]);
-            let (outcome, span) = self.span(|| match all {
-                true => ia.evd_dequeue_into(evd, Whole),
-                false => ia.evd_dequeue(evd),
-            });
+            let (outcome, span) = self.span(|| ia.evd_dequeue(evd));
             let event = match (kind(&outcome), outcome) {
                 (Ok(()), outcome) => outcome.ok(),
                 (Err(ErrorKind::QueueEmpty), _) => None,

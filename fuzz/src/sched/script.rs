@@ -36,7 +36,7 @@ pub enum Operation {
         kind: u8,
         /// The endpoint; the upper four bits select the region.
         at: u8,
-        /// The flags; bit 2 selects the `try_*` calls, the upper four bits the length.
+        /// The flags without bit 2; the upper four bits are the length.
         how: u8,
     },
     /// Dequeues an event.

@@ -211,7 +211,7 @@ impl Intruder {
             let place = &MEMORY.heard[token as usize];
             let segment = segment(place, MESSAGE, self.key[1]);
             let request = ReceiveRequest { token };
-            let _over = self.channel.receive.post_one(segment, &request);
+            let _over = self.channel.receive.post(&request, &[segment]);
         }
     }
 
@@ -294,10 +294,9 @@ impl Intruder {
         let request = SendRequest {
             token: SENT,
             operation: SendOperation::Send,
-            length: segment.length,
             flags: SendFlags::empty(),
         };
-        if self.channel.send.post_one(segment, &request).is_err() {
+        if self.channel.send.post(&request, &[segment]).is_err() {
             return;
         }
         self.sent += 1;
@@ -403,7 +402,7 @@ impl Intruder {
         for _ in 0..DEPTH {
             let token = u64::from(DEPTH);
             let segment = segment(&MEMORY.read, DATA, self.key[3]);
-            let _full = pair.receive.post_one(segment, &ReceiveRequest { token });
+            let _full = pair.receive.post(&ReceiveRequest { token }, &[segment]);
         }
     }
 
@@ -432,7 +431,6 @@ impl Intruder {
         let request = SendRequest {
             token: SENT,
             operation,
-            length: length as u32,
             flags: SendFlags::empty(),
         };
         let segment = segment(memory, length, own);
@@ -440,7 +438,7 @@ impl Intruder {
             Some(pair) => pair,
             None => &mut self.channel,
         };
-        let _refused = pair.send.post_one(segment, &request);
+        let _refused = pair.send.post(&request, &[segment]);
     }
 
     /// Performs an operation of the intruder.

@@ -288,7 +288,7 @@ impl<A: Backend, B: Backend> World<'_, '_, '_, A, B> {
 
     /// Dequeues the connection events of both sides.
     fn take_connections(&mut self) {
-        while let Ok(event) = self.victim.next(2, false) {
+        while let Ok(event) = self.victim.next(2) {
             if let Event::Connection {
                 kind,
                 ep,
@@ -315,7 +315,7 @@ impl<A: Backend, B: Backend> World<'_, '_, '_, A, B> {
             }
             self.victim.taken(2, event);
         }
-        while let Ok(event) = self.friend.next(2, false) {
+        while let Ok(event) = self.friend.next(2) {
             if let Event::Connection { kind, ep, .. } = event {
                 let mut endpoints = self.friend.endpoints.iter();
                 let place = endpoints.position(|own| *own == ep);
@@ -327,7 +327,7 @@ impl<A: Backend, B: Backend> World<'_, '_, '_, A, B> {
 
     /// Dequeues the victim's connection requests; accepts those of the friend at once.
     fn take_requests(&mut self) {
-        while let Ok(event) = self.victim.next(3, false) {
+        while let Ok(event) = self.victim.next(3) {
             let Some(request) = self.victim.taken(3, event) else {
                 continue;
             };
@@ -423,8 +423,8 @@ impl<A: Backend, B: Backend> World<'_, '_, '_, A, B> {
     }
 
     fn take(&mut self, from: usize) {
-        self.victim.take(from, false);
-        self.friend.take(from, false);
+        self.victim.take(from);
+        self.friend.take(from);
     }
 
     /// Ends one of the friend's connections, and connects again.
@@ -618,7 +618,7 @@ fn succeeded<B: Backend, const ENDPOINTS: usize>(
     cookie: Option<u64>,
 ) -> bool {
     let mut done = false;
-    while let Ok(event) = side.next(from, false) {
+    while let Ok(event) = side.next(from) {
         if let Event::Dto(completion) = event {
             done |= Some(completion.cookie) == cookie && completion.status == DtoStatus::Success;
         }

@@ -137,7 +137,7 @@ impl World<'_> {
                 };
                 self.side.post(&to, at, kind, offset, length, flags);
             }
-            Operation::Take { from } => self.take(usize::from(from) % 4, from & 0x80 != 0),
+            Operation::Take { from } => self.take(usize::from(from) % 4),
             Operation::Wait { from, threshold } => {
                 self.side.wait(usize::from(from) % 3, threshold);
             }
@@ -282,8 +282,8 @@ impl World<'_> {
         );
     }
 
-    fn take(&mut self, from: usize, into: bool) {
-        while let Ok(event) = self.side.next(from, into) {
+    fn take(&mut self, from: usize) {
+        while let Ok(event) = self.side.next(from) {
             let Some(request) = self.side.taken(from, event) else {
                 continue;
             };
@@ -313,7 +313,7 @@ impl World<'_> {
         // From here on failed requests are flushed, including those that failed before.
         library::behave();
         for from in 0..4 {
-            self.take(from, false);
+            self.take(from);
         }
         self.settle(ROUNDS);
         let caught = library::caught(polled);
@@ -332,7 +332,7 @@ impl World<'_> {
         for _ in 0..4 {
             self.settle(ROUNDS);
             for from in 0..4 {
-                self.take(from, false);
+                self.take(from);
             }
             for request in self.arrived.drain(..) {
                 let _gone = self.side.ia.cr_reject(request, &[]);

@@ -33,7 +33,7 @@ pub enum Operation {
     },
     /// Dequeues events.
     Take {
-        /// The dispatcher; the highest bit selects a dequeue into a sink.
+        /// The dispatcher, in the lowest bits.
         from: u8,
     },
     /// Starts a wait and polls it once.

@@ -64,23 +64,16 @@ impl Device {
                 let Some(link) = read(0) else {
                     break;
                 };
-                let pieces = (1..spec.units).map_while(read).map(Data::decode);
-                let origin = Origin::Shared(shared.place as u16);
-                let posted = shared.queue.reserve(spec.units as usize).map(|mut slot| {
-                    for piece in pieces.take_while(|piece| *piece != Data::END) {
-                        slot.segment(segment(piece));
-                    }
-                    let token = origin.token(0);
-                    slot.commit(&ReceiveRequest { token })
-                });
-                if !matches!(posted, Some(Ok(()))) {
+                let segments = receive_segments((1..spec.units).map_while(read));
+                let token = Origin::Shared(shared.place as u16).token(0);
+                // A queue of the fabric that has room and refuses is gone.
+                let posted = shared.queue.post(&ReceiveRequest { token }, &segments);
+                if posted.is_err() {
                     break;
                 }
                 shared.place = u32::from(NextReceive::decode(link).next) & (spec.entries - 1);
                 shared.read = shared.read.wrapping_add(1);
             }
-            // A queue of the fabric that refuses here is gone and never accepts again.
-            let _taken = shared.queue.ring();
         }
     }
 
@@ -97,22 +90,14 @@ impl Device {
         for _ in 0..count {
             let first = (pair.receives_read & (spec.receive_entries - 1)) * spec.receive_units;
             let read = |place| unit(&memory, spec.ring, first + place);
-            let pieces = (0..spec.receive_units).map_while(read).map(Data::decode);
-            let origin = Origin::Receive(pair.receives_read as u16);
-            let posted = queue.reserve(spec.receive_units as usize).map(|mut slot| {
-                for piece in pieces.take_while(|piece| *piece != Data::END) {
-                    slot.segment(segment(piece));
-                }
-                let token = origin.token(number);
-                slot.commit(&ReceiveRequest { token })
-            });
-            if !matches!(posted, Some(Ok(()))) {
+            let segments = receive_segments((0..spec.receive_units).map_while(read));
+            let token = Origin::Receive(pair.receives_read as u16).token(number);
+            // As in `fetch_shared`.
+            if queue.post(&ReceiveRequest { token }, &segments).is_err() {
                 break;
             }
             pair.receives_read = pair.receives_read.wrapping_add(1);
         }
-        // As in `fetch_shared`.
-        let _taken = queue.ring();
     }
 
     /// Reads the posted requests of a queue pair as far as its state permits.
@@ -164,6 +149,13 @@ impl Device {
             }
         }
     }
+}
+
+/// Returns the segments of a receive up to the entry that ends the list.
+fn receive_segments(units: impl Iterator<Item = [u32; 4]>) -> Vec<Segment> {
+    let pieces = units.map(Data::decode);
+    let used = pieces.take_while(|piece| *piece != Data::END);
+    used.map(segment).collect()
 }
 
 fn segment(piece: Data) -> Segment {
@@ -312,21 +304,21 @@ fn post(
         Some(segment) => vec![segment],
         None => descriptor.data.iter().copied().map(segment).collect(),
     };
-    let length = data.iter().map(|piece| piece.length);
     if !waits_for_binds(&descriptor.control) {
         pair.send.overtake_binds();
-    }
-    let mut slot = pair.send.reserve(data.len()).ok_or(Senseless)?;
-    for piece in &data {
-        slot.segment(*piece);
     }
     let request = SendRequest {
         token: Origin::Request(descriptor.control.index).token(number),
         operation,
-        length: length.fold(0, u32::wrapping_add),
         flags: flags(&descriptor.control),
     };
-    slot.commit(&request).map_err(|_| Senseless)?;
+    let mut slot = pair.send.reserve(&request, data.len()).ok_or(Senseless)?;
+    let mut length = 0_u32;
+    for piece in data {
+        slot.segment(piece);
+        length = length.wrapping_add(piece.length);
+    }
+    slot.commit(length).map_err(|_| Senseless)?;
     Ok(pair.send.ring().is_ok())
 }
 

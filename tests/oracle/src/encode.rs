@@ -136,7 +136,6 @@ variants! {
         EvdClearUnwaitable { evd }
         EvdFree { evd }
         EvdDequeue { evd }
-        EvdDequeueInto { evd }
         EvdPostSe { evd pointer }
         EvdWait { evd threshold }
         EvdWaitUntil { evd threshold limit }

@@ -198,9 +198,6 @@ pub enum EventOp {
     EvdDequeue {
         evd: Pick,
     },
-    EvdDequeueInto {
-        evd: Pick,
-    },
     EvdPostSe {
         evd: Pick,
         pointer: u32,

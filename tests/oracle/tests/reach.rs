@@ -68,7 +68,6 @@ fn every_call_succeeds_and_is_refused_somewhere() {
     let never_succeeds = [
         "Endpoint ModifyState",
         "Event EvdDequeue",
-        "Event EvdDequeueInto",
         "Adapter StrerrorOf",
     ];
     for (call, [done, refused]) in &total {

@@ -15,7 +15,7 @@ use dat_core::attributes::EpAttributes;
 use dat_core::backend::{
     Armed, Backend, BackendError, CompletionQueue, ConnectRequest, ControlEvent, DisconnectMode,
     QueuePair, QueuePairRequest, ReceiveRequest, Registration, SendFlags, SendOperation,
-    SendRequest, WorkQueue, WorkSlot,
+    SendRequest, WorkQueue,
 };
 use dat_core::event::{AsyncEventKind, Event};
 use dat_core::flags::{
@@ -513,20 +513,14 @@ fn what_the_driver_flushes_wakes_who_waits() {
     assert_eq!(device.poll_control(Instant::ZERO), None);
     assert_eq!(device.next_deadline(), None);
     let mut receive = pair.receive.expect("a receive queue");
-    post(&mut receive, &ReceiveRequest { token: 7 });
+    let posted = receive.post(&ReceiveRequest { token: 7 }, &[]);
+    posted.expect("a request");
     assert_eq!(device.next_deadline(), Some(Instant::ZERO));
     let told = device.poll_control(Instant::ZERO);
     assert_eq!(told, Some(ControlEvent::Completions { queue: 0 }));
     let flushed = completions.poll().expect("no failure");
     assert_eq!(flushed.map(|flushed| flushed.token), Some(7));
     assert_eq!(device.next_deadline(), None);
-}
-
-/// Posts a request without data.
-fn post<Q: WorkQueue>(queue: &mut Q, request: &Q::Request) {
-    let slot = queue.reserve(0).expect("room");
-    slot.commit(request).expect("a request");
-    queue.ring().expect("a doorbell");
 }
 
 /// Returns the next event of a device.
@@ -558,7 +552,8 @@ fn buffers_of_shared_queues_outlive_who_took_them() {
         let (key, mut buffers) = near
             .create_shared_receive_queue(token, zone, 8, 1)
             .expect("a shared queue");
-        post(&mut buffers, &ReceiveRequest { token: 100 * token });
+        let buffer = ReceiveRequest { token: 100 * token };
+        buffers.post(&buffer, &[]).expect("a buffer");
         let mut request = QueuePairRequest::new(token, zone, EpAttributes::DEFAULT);
         request.receive_queue = Some(0);
         request.shared_receive_queue = Some(key);
@@ -586,10 +581,9 @@ fn buffers_of_shared_queues_outlive_who_took_them() {
             let message = SendRequest {
                 token,
                 operation: SendOperation::Send,
-                length: 0,
                 flags: SendFlags::empty(),
             };
-            post(&mut send, &message);
+            send.post(&message, &[]).expect("a request");
         }
         while bed.step() {}
         takers.push((taker, buffers, send));

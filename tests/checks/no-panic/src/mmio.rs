@@ -5,8 +5,8 @@ use backend_mmio::mlx5::{
 };
 use backend_mmio::{CoherentHal, MappedRegisters};
 use dat_core::backend::{
-    Armed, BindRequest, Completion, CompletionQueue, DeviceFailure, Glance, ReceiveRequest,
-    Rejected, Segment, SendQueue, SendRequest, WorkQueue, WorkSlot,
+    Armed, BindRequest, Completion, CompletionQueue, DeviceFailure, Peek, ReceiveRequest,
+    Rejected, Segment, SendQueue, SendRequest, WorkQueue,
 };
 
 /// The send queue type that instantiates the calls.
@@ -18,19 +18,6 @@ pub type SharedReceives = MmioSharedReceiveQueue<'static, CoherentHal>;
 /// The completion queue type.
 pub type Completions = MmioCompletionQueue<'static, CoherentHal, MappedRegisters>;
 
-fn post<Q: WorkQueue>(
-    queue: &mut Q,
-    segments: &[Segment],
-    request: &Q::Request,
-) -> Result<(), Rejected> {
-    let mut slot = queue.reserve(segments.len()).ok_or(Rejected)?;
-    for segment in segments {
-        slot.segment(*segment);
-    }
-    slot.commit(request)?;
-    queue.ring().map_err(|_| Rejected)
-}
-
 /// Posts a send request.
 #[unsafe(no_mangle)]
 pub fn entry_mmio_send(
@@ -38,7 +25,7 @@ pub fn entry_mmio_send(
     segments: &[Segment],
     request: &SendRequest,
 ) -> Result<(), Rejected> {
-    post(queue, segments, request)
+    queue.post(request, segments)
 }
 
 /// Posts a bind.
@@ -54,7 +41,7 @@ pub fn entry_mmio_receive(
     segments: &[Segment],
     request: &ReceiveRequest,
 ) -> Result<(), Rejected> {
-    post(queue, segments, request)
+    queue.post(request, segments)
 }
 
 /// Posts a buffer to a shared receive queue.
@@ -64,7 +51,7 @@ pub fn entry_mmio_shared_receive(
     segments: &[Segment],
     request: &ReceiveRequest,
 ) -> Result<(), Rejected> {
-    post(queue, segments, request)
+    queue.post(request, segments)
 }
 
 /// [`CompletionQueue::poll`].
@@ -73,10 +60,16 @@ pub fn entry_mmio_poll(queue: &mut Completions) -> Result<Option<Completion>, De
     queue.poll()
 }
 
-/// [`CompletionQueue::glance`].
+/// [`CompletionQueue::peek`].
 #[unsafe(no_mangle)]
-pub fn entry_mmio_glance(queue: &mut Completions) -> Glance {
-    queue.glance()
+pub fn entry_mmio_peek(queue: &mut Completions) -> Peek {
+    queue.peek()
+}
+
+/// [`CompletionQueue::skip`].
+#[unsafe(no_mangle)]
+pub fn entry_mmio_skip(queue: &mut Completions) {
+    queue.skip();
 }
 
 /// [`CompletionQueue::arm`].

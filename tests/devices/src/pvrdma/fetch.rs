@@ -15,13 +15,13 @@ use super::device::{Device, Read};
 use super::memory::{Bus, Ring};
 
 /// Returns the segments of a descriptor; `None` if its count exceeds the descriptor's room.
-fn pieces(bus: Bus, at: u64, header: usize, count: u32, ring: &Ring) -> Option<Vec<Piece>> {
+fn pieces(bus: Bus, at: u64, header: usize, count: u32, ring: &Ring) -> Option<Vec<Segment>> {
     let room = (ring.stride as usize - header * 4) / (Piece::WORDS * 4);
     if count as usize > room {
         return None;
     }
     let piece = |place| bus.get(at + (header * 4 + place as usize * Piece::WORDS * 4) as u64);
-    Some((0..count).map(piece).collect())
+    Some((0..count).map(piece).map(segment).collect())
 }
 
 fn segment(piece: Piece) -> Segment {
@@ -71,19 +71,12 @@ impl Device {
             self.events.push_back(Notice { kind, handle });
             return false;
         };
-        let posted = shared.queue.reserve(pieces.len()).map(|mut slot| {
-            for piece in pieces {
-                slot.segment(segment(piece));
-            }
-            slot.commit(&ReceiveRequest { token })
-        });
-        if !matches!(posted, Some(Ok(()))) {
-            return false;
+        // A queue of the fabric that has room and refuses is gone.
+        let posted = shared.queue.post(&ReceiveRequest { token }, &pieces);
+        if posted.is_ok() {
+            shared.ring.taken(bus);
         }
-        shared.ring.taken(bus);
-        // A queue of the fabric that refuses here is gone and never accepts again.
-        let _taken = shared.queue.ring();
-        true
+        posted.is_ok()
     }
 
     fn fetch_receive(&mut self, number: u32) -> bool {
@@ -112,19 +105,12 @@ impl Device {
         }) else {
             return false;
         };
-        let posted = queue.reserve(pieces.len()).map(|mut slot| {
-            for piece in pieces {
-                slot.segment(segment(piece));
-            }
-            slot.commit(&ReceiveRequest { token })
-        });
-        if !matches!(posted, Some(Ok(()))) {
-            return false;
-        }
-        pair.taken(bus);
         // As in `fetch_shared`.
-        let _taken = queue.ring();
-        true
+        let posted = queue.post(&ReceiveRequest { token }, &pieces);
+        if posted.is_ok() {
+            pair.taken(bus);
+        }
+        posted.is_ok()
     }
 
     /// Reads a request if the queue pair's state permits.
@@ -171,16 +157,16 @@ impl Device {
         let Some(pair) = self.pairs.get_mut(&number) else {
             return false;
         };
-        let posted = pair.send.reserve(pieces.len()).map(|mut slot| {
-            for piece in &pieces {
-                slot.segment(segment(*piece));
+        let wanted = SendRequest {
+            token,
+            operation,
+            flags,
+        };
+        let posted = pair.send.reserve(&wanted, pieces.len()).map(|mut slot| {
+            for piece in pieces {
+                slot.segment(piece);
             }
-            slot.commit(&SendRequest {
-                token,
-                operation,
-                length: request.length,
-                flags,
-            })
+            slot.commit(request.length)
         });
         let taken = matches!(posted, Some(Ok(()))) && pair.send.ring().is_ok();
         if taken {

@@ -7,7 +7,6 @@ use backend_mock::{Fabric, FabricOptions, Fault, MockBackend, NodeOptions};
 use dat_core::attributes::{EpAttributes, SrqAttributes};
 use dat_core::endpoint::{BatchOperation, BatchReceive, BatchRequest};
 use dat_core::error::{Cause, ErrorKind};
-use dat_core::event::{DtoCompletion, Event, EventSink};
 use dat_core::flags::{
     CloseFlags, CompletionFlags, EpFields, EvdFields, EvdFlags, MemoryPrivileges,
 };
@@ -195,21 +194,6 @@ impl Wrong {
     }
 }
 
-/// Sink that returns true if the queue was empty.
-struct IsEmpty;
-
-impl EventSink for IsEmpty {
-    type Output = bool;
-
-    fn transfer(self, _completion: DtoCompletion) -> bool {
-        false
-    }
-
-    fn otherwise(self, outcome: Result<Event>) -> bool {
-        outcome.is_err_and(|error| error.kind() == ErrorKind::QueueEmpty)
-    }
-}
-
 /// Requests more than the storage holds, and then as much as is left.
 fn fill(ia: &Adapter<'_>) -> Found {
     let pz = ia.pz_create()?;
@@ -306,8 +290,6 @@ fn name_what_cannot_be<L: RawLock>(ia: &Ia<'_, MockBackend, L>) -> Found {
     }
     let no_evd = EvdId::from_handle(beyond(evd.handle()));
     demand_refused(ErrorKind::QueueEmpty, ia.evd_dequeue(evd))?;
-    demand(ia.evd_dequeue_into(evd, IsEmpty))?;
-    demand(!ia.evd_dequeue_into(no_evd, IsEmpty))?;
     bad(ia.evd_dequeue(no_evd))?;
     bad(ia.evd_wait(no_evd, 1).map(drop))?;
     demand(ia.evd_wait_now(no_evd, 1).is_none())?;

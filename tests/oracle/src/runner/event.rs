@@ -2,7 +2,7 @@
 
 use dat_core::Result;
 use dat_core::error::ErrorKind;
-use dat_core::event::{ConnectionEventKind, DtoCompletion, Event, EventSink};
+use dat_core::event::{ConnectionEventKind, Event};
 use dat_core::flags::{CnoFields, CrFields, EvdFields, EvdFlags, EvdState, HandleKind};
 use dat_core::id::EpId;
 
@@ -142,12 +142,6 @@ impl Runner {
             EventOp::EvdDequeue { evd } => {
                 let key = self.pick(side, HandleKind::Evd, evd);
                 self.dequeue(side, key)?;
-            }
-            EventOp::EvdDequeueInto { evd } => {
-                let key = self.pick(side, HandleKind::Evd, evd);
-                let id = self.evd_id(key);
-                let outcome = self.with(side, |ia| ia.evd_dequeue_into(id, Whole));
-                self.see(side, key, outcome)?;
             }
             EventOp::EvdPostSe { evd, pointer } => {
                 let key = self.pick(side, HandleKind::Evd, evd);
@@ -468,21 +462,6 @@ impl Runner {
             }
         }
         Ok(())
-    }
-}
-
-/// Sink that returns the event itself.
-struct Whole;
-
-impl EventSink for Whole {
-    type Output = Result<Event>;
-
-    fn transfer(self, completion: DtoCompletion) -> Result<Event> {
-        Ok(Event::Dto(completion))
-    }
-
-    fn otherwise(self, outcome: Result<Event>) -> Result<Event> {
-        outcome
     }
 }
 

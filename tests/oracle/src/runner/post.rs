@@ -2,7 +2,7 @@
 
 use dat_core::event::DtoOperation;
 use dat_core::flags::{CompletionFlags, HandleKind};
-use dat_core::memory::{LmrTriplet, RmrTriplet};
+use dat_core::memory::RmrTriplet;
 
 use super::memory::{privileges, triplet, triplets};
 use super::{Outcome, Runner};
@@ -193,9 +193,8 @@ impl Runner {
                     address,
                     length,
                 };
-                self.with(side, |ia| match alone(&list, post) {
-                    Some(only) if ia.try_post_rdma_write(id, only, post, &remote, flags) => Ok(()),
-                    _ => ia.post_rdma_write(id, &list, post, &remote, flags),
+                self.with(side, |ia| {
+                    ia.post_rdma_write(id, &list, post, &remote, flags)
                 })
             }
             Work::Read {
@@ -208,15 +207,11 @@ impl Runner {
                     address,
                     length,
                 };
-                self.with(side, |ia| match alone(&list, post) {
-                    Some(only) if ia.try_post_rdma_read(id, only, post, &remote, flags) => Ok(()),
-                    _ => ia.post_rdma_read(id, &list, post, &remote, flags),
+                self.with(side, |ia| {
+                    ia.post_rdma_read(id, &list, post, &remote, flags)
                 })
             }
-            _ => self.with(side, |ia| match alone(&list, post) {
-                Some(only) if ia.try_post_send(id, only, post, flags) => Ok(()),
-                _ => ia.post_send(id, &list, post, flags),
-            }),
+            _ => self.with(side, |ia| ia.post_send(id, &list, post, flags)),
         };
         if let (Some(()), Some(key)) = (self.judge(&verdict, outcome)?, key) {
             self.accepted(key, request);
@@ -261,10 +256,7 @@ impl Runner {
         let post = self.next_post();
         let verdict = self.world.check_receive(side, key, &pieces, flags);
         let (id, list) = (self.ep_id(key), triplets(&pieces));
-        let outcome = self.with(side, |ia| match alone(&list, post) {
-            Some(only) if ia.try_post_recv(id, only, post, flags) => Ok(()),
-            _ => ia.post_recv(id, &list, post, flags),
-        });
+        let outcome = self.with(side, |ia| ia.post_recv(id, &list, post, flags));
         if let (Some(()), Some(key)) = (self.judge(&verdict, outcome)?, key) {
             let receive = Receive {
                 post,
@@ -352,15 +344,5 @@ impl Runner {
         };
         self.accepted(key, request);
         Ok(())
-    }
-}
-
-/// Returns the only segment of every other post that has one segment.
-///
-/// Such a post first uses `try_post_*`.
-fn alone(list: &[LmrTriplet], post: u64) -> Option<&LmrTriplet> {
-    match list {
-        [only] if post.is_multiple_of(2) => Some(only),
-        _ => None,
     }
 }

@@ -321,13 +321,13 @@ fn meanwhile() -> Vec<Op> {
                 call: 0,
             }),
             event(EventOp::EvdWaitNow { evd, threshold: 1 }),
-            event(EventOp::EvdDequeueInto { evd }),
+            dequeue(evd),
         ]);
     }
     for evd in BAD {
         ops.extend([
             event(EventOp::EvdWaitNow { evd, threshold: 1 }),
-            event(EventOp::EvdDequeueInto { evd }),
+            dequeue(evd),
             event(EventOp::EvdWaitMeanwhile {
                 evd,
                 threshold: 1,
@@ -342,7 +342,7 @@ fn meanwhile() -> Vec<Op> {
             evd: REQUESTS,
             threshold,
         }));
-        ops.push(event(EventOp::EvdDequeueInto { evd: REQUESTS }));
+        ops.push(dequeue(REQUESTS));
     }
     ops
 }
