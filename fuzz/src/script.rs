@@ -62,7 +62,9 @@ macro_rules! operations {
 
             fn write(self, input: &mut Vec<u8>) {
                 match self {$(
-                    Self::$name $({ $($argument),* })? => input.extend([$number $(, $($argument),*)?]),
+                    Self::$name $({ $($argument),* })? => {
+                        input.extend([$number $(, $($argument),*)?]);
+                    }
                 )*}
             }
 

@@ -6,7 +6,9 @@ use dat_ffi::v1::{dat_get_handle_type, dat_ia_close, dat_ia_openv, dat_strerror}
 use super::source::{Argument, LISTED, Source, Words, of_bytes, words};
 use super::{Dat, Table};
 
-words! { LongTriplet: 3; EpAttributes: 6; SrqAttributes: 2; Event: 2; EpParam: 0; ProviderInfo: 0; }
+words! {
+    LongTriplet: 3; EpAttributes: 6; SrqAttributes: 2; Event: 2; EpParam: 0; ProviderInfo: 0;
+}
 
 impl Argument for List<LongTriplet> {
     fn make(source: &mut Source<'_>, _name: &str) -> Self {

@@ -11,7 +11,7 @@ operations! {
             kind,
             /// The intruder's name of the connection; the upper bits select qualifier and address.
             from,
-            /// The victim's name: a received one, newest first; the upper bits select a falsification.
+            /// The victim's name: a received one, newest first; the upper bits falsify it.
             to,
             /// The queue pair.
             pair,
@@ -109,8 +109,8 @@ operations! {
             ep,
             /// The kind of post.
             ///
-            /// Send, RDMA Write, RDMA Read, receive, shared receive, bind, a batch of RDMA Writes, a
-            /// batch of receives.
+            /// Send, RDMA Write, RDMA Read, receive, shared receive, bind, a batch of RDMA Writes,
+            /// a batch of receives.
             kind,
             /// The offset in the page, in units of 16 bytes.
             offset,

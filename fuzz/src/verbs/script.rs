@@ -21,8 +21,8 @@ operations! {
             at,
             /// The kind of post.
             ///
-            /// Send, RDMA Write, RDMA Read, receive, shared receive, bind, a batch of RDMA Writes, a
-            /// batch of receives.
+            /// Send, RDMA Write, RDMA Read, receive, shared receive, bind, a batch of RDMA Writes,
+            /// a batch of receives.
             kind,
             /// The offset in the page, in units of 16 bytes.
             offset,
