@@ -1,6 +1,8 @@
-//! Writes the seeds of the fuzz targets, and runs each first: `seeds [TARGET…]`, all without one.
+//! Writes the seeds of the fuzz targets, all without an argument: `seeds [TARGET...]`.
 //!
-//! One module says what the inputs of a target are. The seeds of `config` are texts, kept by hand.
+//! A module for each target lists its inputs; those of `serve_wire` stand with the target, the only
+//! one that sees the protocol. The seeds of `config` are texts written by hand. All seeds of a
+//! target are run before they are written.
 
 /// Scenarios: each a name, a setup that is zero unless it is given, and operations.
 ///
@@ -77,6 +79,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         let run = targets::find(target).ok_or("a target that does not exist")?;
         let seeds = seeds();
+        for (name, input) in &seeds {
+            println!("{target}: {name}");
+            run(input);
+        }
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds");
         let folder = folder.join(target);
         if folder.is_dir() {
@@ -84,8 +90,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         fs::create_dir_all(&folder)?;
         for (name, input) in seeds {
-            println!("{target}: {name}");
-            run(&input);
             fs::write(folder.join(name), input)?;
         }
     }
