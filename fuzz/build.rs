@@ -1,4 +1,6 @@
-//! Providers of DAT 2.0 look for the registry among what the process exports: the fuzzer exports it, as a program with the library does.
+//! Exports the functions of the registry, as a program with the library does.
+//!
+//! Providers of DAT 2.0 look for the registry among the symbols that the process exports.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -4,10 +4,15 @@
 pub mod cabi;
 #[cfg(feature = "c")]
 pub mod config;
+mod consumer;
 pub mod device;
 pub mod rsm_wire;
+#[cfg(feature = "sched")]
 pub mod sched;
+pub mod script;
 pub mod serve_wire;
 pub mod sideband_wire;
+#[cfg(all(feature = "c", feature = "sched"))]
+pub mod targets;
 #[cfg(feature = "c")]
 pub mod verbs;

@@ -212,7 +212,7 @@ pub(crate) fn replay(workspace: &Workspace) -> Result<Replay> {
     Ok(Replay { program, counts })
 }
 
-/// Checks that the fuzzer's package, its targets and its seed generators have no warnings.
+/// Checks that the fuzzer's package, its targets and its seed generator have no warnings.
 pub(crate) fn lint_fuzzer(workspace: &Workspace) -> Result<()> {
     let shell = &workspace.shell;
     // This build folder has the dependencies, already checked there with the same flags.

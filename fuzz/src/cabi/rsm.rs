@@ -6,7 +6,7 @@ use dat_ffi::rsm::*;
 use dat_rsm::RsmError;
 
 use super::source::{Argument, LISTED, MEMORY, REGISTERED, Source, of_bytes};
-use super::{CALL_SIZE, CALLS};
+use super::{CALLS, Table, play};
 
 /// The node number of a process without a configured one.
 const NODE: u32 = 1;
@@ -173,7 +173,7 @@ impl Argument for Timeout {
 macro_rules! table {
     ($($name:ident($($argument:ident: $type:ty),*) = $call:expr;)*) => {
         /// The calls, and their names.
-        const TABLE: &[(&str, fn(&mut Source<'_>) -> Code)] = &[
+        const TABLE: &Table<Code> = &[
             $((stringify!($name), |source| {
                 $(let $argument = <$type as Argument>::make(source, stringify!($argument));)*
                 $call
@@ -227,20 +227,10 @@ table! {
     rsm_memseg_release_pollfd(segment: CHandle) = release_pollfd(segment);
 }
 
-/// Returns the number of a call in inputs.
-///
-/// # Panics
-/// No call has this name.
+/// Returns the names of the calls, in the order of their numbers in inputs.
 #[must_use]
-pub fn number_of(name: &str) -> u8 {
-    let at = TABLE.iter().position(|(known, _)| *known == name);
-    at.expect("a call") as u8
-}
-
-/// Returns the number of calls.
-#[must_use]
-pub const fn calls() -> usize {
-    TABLE.len()
+pub fn names() -> Vec<&'static str> {
+    TABLE.iter().map(|(name, _)| *name).collect()
 }
 
 fn get_loopback() -> CHandle {
@@ -282,18 +272,13 @@ fn use_well() {
 pub fn run(input: &[u8]) {
     let mut source = Source::new(b"loopback\0");
     source.handles.push(of_bytes(get_loopback()));
-    for bytes in input.chunks(CALL_SIZE).take(CALLS) {
-        let number = source.begin(bytes) % TABLE.len();
-        let (name, call) = TABLE[number];
-        let code = call(&mut source);
-        source.end();
+    play(input, &mut source, TABLE, |name, code| {
         assert!(
             code == 0
                 || RsmError::from_code(code).is_some_and(|error| error != RsmError::InternalError),
             "{name} returned {code}"
         );
-    }
-    source.handles.append(&mut source.former);
+    });
     // A controller is freed after as many releases as it was got; the last frees its objects.
     for handle in &source.handles {
         free_topology(of_bytes(*handle));

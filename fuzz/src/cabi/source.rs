@@ -218,25 +218,11 @@ impl Argument for CHandle {
 impl<T> Argument for Out<T> {
     fn make(source: &mut Source<'_>, name: &str) -> Self {
         let place = source.block(size_of::<T>(), align_of::<T>());
-        let is_handle = [
-            "ia",
-            "async_evd",
-            "cno",
-            "evd",
-            "ep",
-            "lmr",
-            "rmr",
-            "psp",
-            "rsp",
-            "pz",
-            "srq",
-            "controller",
-            "segment",
-            "import",
-            "local",
-            "topology",
-        ];
-        if !place.is_null() && size_of::<T>() == size_of::<usize>() && is_handle.contains(&name) {
+        let is_handle = "ia async_evd cno evd ep lmr rmr psp rsp pz srq controller segment import \
+                         local topology"
+            .split(' ')
+            .any(|handle| handle == name);
+        if !place.is_null() && size_of::<T>() == size_of::<usize>() && is_handle {
             source.places.push(place.cast());
         }
         if !place.is_null() && name == "event" {
@@ -253,6 +239,16 @@ impl<T> Argument for Out<T> {
 pub(super) trait Words {
     const COUNT: usize;
 }
+
+/// Gives structures of C their numbers of words.
+macro_rules! words {
+    ($($name:ident: $count:literal;)*) => {$(
+        impl Words for $name {
+            const COUNT: usize = $count;
+        }
+    )*};
+}
+pub(super) use words;
 
 impl<T: Words> Argument for In<T> {
     fn make(source: &mut Source<'_>, _name: &str) -> Self {

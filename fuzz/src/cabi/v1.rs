@@ -1,35 +1,13 @@
 //! Calls of the C library for DAT 1.2.
 
-use std::mem::MaybeUninit;
-
 use dat_ffi::v1::types::*;
 use dat_ffi::v1::{dat_get_handle_type, dat_ia_close, dat_ia_openv, dat_strerror};
 
-use super::source::{Argument, LISTED, Source, Words, of_bytes};
-use super::{CALL_SIZE, CALLS, ERROR, INVALID_HANDLE, QUEUE_EMPTY};
+use super::source::{Argument, LISTED, Source, Words, of_bytes, words};
+use super::{Dat, Table};
 
-impl Words for LongTriplet {
-    const COUNT: usize = 3;
-}
-
-impl Words for EpAttributes {
-    const COUNT: usize = 6;
-}
-
-impl Words for SrqAttributes {
-    const COUNT: usize = 2;
-}
-
-impl Words for Event {
-    const COUNT: usize = 2;
-}
-
-impl Words for EpParam {
-    const COUNT: usize = 0;
-}
-
-impl Words for ProviderInfo {
-    const COUNT: usize = 0;
+words! {
+    LongTriplet: 3; EpAttributes: 6; SrqAttributes: 2; Event: 2; EpParam: 0; ProviderInfo: 0;
 }
 
 impl Argument for List<LongTriplet> {
@@ -50,7 +28,7 @@ macro_rules! table {
         registry { $($own:ident($($own_argument:ident: $own_type:ty),*) = $does:path;)* }
     ) => {
         /// The calls by name.
-        const TABLE: &[(&str, fn(&mut Source<'_>) -> u32)] = &[
+        const TABLE: &Table<u32> = &[
             $((stringify!($name), |source| {
                 $(let $argument = <$type as Argument>::make(source, stringify!($argument));)*
                 dat_ffi::v1::$name($($argument),*)
@@ -65,35 +43,19 @@ macro_rules! table {
 
 dat_ffi::calls_of_dat_1_2!(table);
 
-/// Returns the number of a call in inputs.
-///
-/// # Panics
-/// No call has this name.
+/// Returns the names of the calls, in the order of their numbers in inputs.
 #[must_use]
-pub fn number_of(name: &str) -> u8 {
-    let at = TABLE.iter().position(|(known, _)| *known == name);
-    at.expect("a call") as u8
+pub fn names() -> Vec<&'static str> {
+    TABLE.iter().map(|(name, _)| *name).collect()
 }
 
-/// Returns the number of calls.
-#[must_use]
-pub const fn calls() -> usize {
-    TABLE.len()
-}
-
-fn open() -> Option<[usize; 2]> {
+fn open() -> [usize; 2] {
     let (mut evd, mut ia) = (0_usize, 0_usize);
     let name: Text = of_bytes(c"mock0".as_ptr());
-    let code = dat_ia_openv(
-        name,
-        8,
-        of_bytes(&raw mut evd),
-        of_bytes(&raw mut ia),
-        1,
-        2,
-        0,
-    );
-    (code == 0).then_some([ia, evd])
+    let places = (of_bytes(&raw mut evd), of_bytes(&raw mut ia));
+    let code = dat_ia_openv(name, 8, places.0, places.1, 1, 2, 0);
+    assert_eq!(code, 0, "an adapter");
+    [ia, evd]
 }
 
 /// Runs an input: the number of each call, and the source of its arguments.
@@ -101,38 +63,12 @@ fn open() -> Option<[usize; 2]> {
 /// # Panics
 /// A promise is broken.
 pub fn run(input: &[u8]) {
-    let mut source = Source::new(b"mock0\0");
-    for _ in 0..2 {
-        source.handles.extend(open().expect("an adapter"));
-    }
-    for bytes in input.chunks(CALL_SIZE).take(CALLS) {
-        let number = source.begin(bytes) % TABLE.len();
-        let (name, call) = TABLE[number];
-        let code = call(&mut source);
-        source.end();
-        // On a dispatcher of completions this code has no error class, as polling programs expect.
-        let is_empty = name == "dat_evd_dequeue" && code == QUEUE_EMPTY;
-        assert!(
-            code == 0 || code & ERROR != 0 || is_empty,
-            "{name} returned {code:#x}"
-        );
-        let mut texts = [MaybeUninit::<*const u8>::uninit(); 2];
-        let [major, minor] = &mut texts;
-        let known = dat_strerror(code, of_bytes(&raw mut *major), of_bytes(&raw mut *minor));
-        assert_eq!(known, 0, "{name} returned {code:#x}, which has no name");
-    }
-    // An adapter's objects are freed with it.
-    source.handles.append(&mut source.former);
-    for handle in &source.handles {
-        let _gone = dat_ia_close(of_bytes(*handle), 0);
-    }
-    for handle in &source.handles {
-        let mut kind = 0_u32;
-        let code = dat_get_handle_type(of_bytes(*handle), of_bytes(&raw mut kind));
-        assert_eq!(
-            code & 0xFFFF_0000,
-            INVALID_HANDLE,
-            "{handle:#x} means something: {kind}"
-        );
-    }
+    let library = Dat {
+        table: TABLE,
+        open,
+        strerror: |code, [major, minor]| dat_strerror(code, of_bytes(major), of_bytes(minor)),
+        close: |ia| dat_ia_close(of_bytes(ia), 0),
+        handle_type: |handle, kind| dat_get_handle_type(of_bytes(handle), of_bytes(kind)),
+    };
+    library.run(input);
 }

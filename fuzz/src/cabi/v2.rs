@@ -1,13 +1,13 @@
 //! Calls of DAT 2.0 through our `libdat2` and provider, as a linked program makes them.
 
-use std::mem::{MaybeUninit, size_of};
+use std::mem::size_of;
 use std::sync::Once;
 
 use dat_ffi::redirection;
 use dat_ffi::v2::types::*;
 
-use super::source::{Argument, LISTED, Source, Words, of_bytes};
-use super::{CALL_SIZE, CALLS, ERROR, INVALID_HANDLE, QUEUE_EMPTY};
+use super::source::{Argument, LISTED, Source, Words, of_bytes, words};
+use super::{Dat, Table};
 
 /// Those operations of `DAT_IB_OP` that have arguments.
 const FETCH_AND_ADD: u64 = 0;
@@ -47,22 +47,8 @@ impl Arguments {
 
     /// Calls a function of the library.
     fn call(&self, function: *const ()) -> u32 {
-        type Function = extern "C" fn(
-            u64,
-            u64,
-            u64,
-            u64,
-            u64,
-            u64,
-            u64,
-            u64,
-            u64,
-            u64,
-            u64,
-            u64,
-            u64,
-            u64,
-        ) -> u32;
+        type W = u64;
+        type Function = extern "C" fn(W, W, W, W, W, W, W, W, W, W, W, W, W, W) -> u32;
         // SAFETY: on the library's processors, an argument's place does not depend on the number of
         // arguments after it, and a structure of two words has the place of two words.
         let function: Function = unsafe { std::mem::transmute(function) };
@@ -84,17 +70,7 @@ macro_rules! registry {
 
 registry! { dat_registry_add_provider dat_registry_remove_provider dats_get_ia_handle }
 
-impl Words for ShortTriplet {
-    const COUNT: usize = 2;
-}
-
-impl Words for EpAttributes {
-    const COUNT: usize = 7;
-}
-
-impl Words for Event {
-    const COUNT: usize = 2;
-}
+words! { ShortTriplet: 2; EpAttributes: 7; Event: 2; }
 
 impl Argument for List<ShortTriplet> {
     fn make(source: &mut Source<'_>, _name: &str) -> Self {
@@ -187,7 +163,7 @@ impl Argument for Operation {
 macro_rules! table {
     ($($name:ident($($argument:ident: $type:ty),*);)*) => {
         /// The calls by name.
-        const TABLE: &[(&str, fn(&mut Source<'_>) -> u32)] = &[
+        const TABLE: &Table<u32> = &[
             $((stringify!($name), |source| {
                 let mut arguments = Arguments::default();
                 $(arguments.push(<$type as Argument>::make(source, stringify!($argument)));)*
@@ -283,20 +259,10 @@ impl Argument for Nothing {
     }
 }
 
-/// Returns the number of a call in inputs.
-///
-/// # Panics
-/// No call has this name.
+/// Returns the names of the calls, in the order of their numbers in inputs.
 #[must_use]
-pub fn number_of(name: &str) -> u8 {
-    let at = TABLE.iter().position(|(known, _)| *known == name);
-    at.expect("a call") as u8
-}
-
-/// Returns the number of calls.
-#[must_use]
-pub const fn calls() -> usize {
-    TABLE.len()
+pub fn names() -> Vec<&'static str> {
+    TABLE.iter().map(|(name, _)| *name).collect()
 }
 
 /// Adds our provider to the registry, once.
@@ -319,14 +285,9 @@ fn enter() {
 
 fn open() -> [usize; 2] {
     let (mut evd, mut ia) = (0_usize, 0_usize);
-    let mut arguments = Arguments::default();
-    arguments.push(c"mock0".as_ptr());
-    arguments.push(8_u32);
-    arguments.push(&raw mut evd);
-    arguments.push(&raw mut ia);
-    for number in [2_u32, 0, 1] {
-        arguments.push(number);
-    }
+    let (evd_place, ia_place) = ((&raw mut evd) as u64, (&raw mut ia) as u64);
+    let name = c"mock0".as_ptr() as u64;
+    let arguments = Arguments::of(&[name, 8, evd_place, ia_place, 2, 0, 1]);
     let code = arguments.call(redirection::dat_ia_openv as *const ());
     assert_eq!(code, 0, "an adapter");
     [ia, evd]
@@ -338,43 +299,18 @@ fn open() -> [usize; 2] {
 /// A promise is broken.
 pub fn run(input: &[u8]) {
     enter();
-    let mut source = Source::new(b"mock0\0");
-    for _ in 0..2 {
-        source.handles.extend(open());
-    }
-    for bytes in input.chunks(CALL_SIZE).take(CALLS) {
-        let number = source.begin(bytes) % TABLE.len();
-        let (name, call) = TABLE[number];
-        let code = call(&mut source);
-        source.end();
-        // On a dispatcher of completions this code has no error class, as polling programs expect.
-        let is_empty = name == "dat_evd_dequeue" && code == QUEUE_EMPTY;
-        assert!(
-            code == 0 || code & ERROR != 0 || is_empty,
-            "{name} returned {code:#x}"
-        );
-        let mut texts = [MaybeUninit::<*const u8>::uninit(); 2];
-        let mut arguments = Arguments::of(&[code.into()]);
-        texts
-            .iter_mut()
-            .for_each(|text| arguments.push(text.as_mut_ptr()));
-        let known = arguments.call(redirection::dat_strerror as *const ());
-        assert_eq!(known, 0, "{name} returned {code:#x}, which has no name");
-    }
-    // An adapter's objects are freed with it.
-    source.handles.append(&mut source.former);
-    for handle in &source.handles {
-        let arguments = Arguments::of(&[*handle as u64, 0]);
-        let _gone = arguments.call(redirection::dat_ia_close as *const ());
-    }
-    for handle in &source.handles {
-        let mut kind = 0_u32;
-        let arguments = Arguments::of(&[*handle as u64, (&raw mut kind) as u64]);
-        let code = arguments.call(redirection::dat_get_handle_type as *const ());
-        assert_eq!(
-            code & 0xFFFF_0000,
-            INVALID_HANDLE,
-            "{handle:#x} means something: {kind}"
-        );
-    }
+    let library = Dat {
+        table: TABLE,
+        open,
+        strerror: |code, [major, minor]| {
+            let arguments = Arguments::of(&[code.into(), major as u64, minor as u64]);
+            arguments.call(redirection::dat_strerror as *const ())
+        },
+        close: |ia| Arguments::of(&[ia as u64, 0]).call(redirection::dat_ia_close as *const ()),
+        handle_type: |handle, kind| {
+            let arguments = Arguments::of(&[handle as u64, kind as u64]);
+            arguments.call(redirection::dat_get_handle_type as *const ())
+        },
+    };
+    library.run(input);
 }

@@ -3,24 +3,28 @@
 use std::array;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::AtomicU8;
 use std::task::{Context, Poll, Waker};
 
-use dat_core::attributes::{EpAttributes, SrqAttributes};
 use dat_core::backend::Backend;
 use dat_core::endpoint::{BatchOperation, BatchReceive, BatchRequest};
 use dat_core::event::{AsyncEventKind, DtoOperation, Event, ExtendedOperation};
 use dat_core::flags::{
-    CloseFlags, CompletionFlags, DtoStatus, EndpointState, EvdFlags, MemoryPrivileges, PspFlags,
+    CompletionFlags, DtoStatus, EndpointState, EvdFlags, MemoryPrivileges, PspFlags,
 };
 use dat_core::id::{CrId, EpId, EvdId, PspId, PzId, RmrId, SrqId};
-use dat_core::memory::{LmrCreated, LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
-use dat_core::sync::SpinLock;
+use dat_core::memory::{LmrCreated, LmrTriplet, RmrTriplet};
 use dat_core::{ErrorKind, Ia, IaStorage, Result};
 
 use super::{PAIRS, QUALIFIER, SUSPECT};
+use crate::consumer::{
+    self, Lock, SHARED, address, attributes, close, dispatchers, endpoint, is_full_of, register,
+};
+use crate::script::argument::*;
 
 const PAGE: usize = 4096;
+/// The most bytes of a transfer.
+const SIZE: u64 = 1 << 16;
 /// The requests of a batch.
 const BATCH: usize = 3;
 
@@ -39,19 +43,14 @@ pub(crate) fn fill() {
         } else {
             b'0' + number as u8
         };
-        for cell in page {
-            cell.store(byte, Ordering::Relaxed);
-        }
+        consumer::fill(page, byte);
     }
 }
 
 /// Checks that no unregistered byte was written.
 pub(crate) fn check_guards() {
     for guard in PAGES.0.iter().step_by(2) {
-        let intact = guard
-            .iter()
-            .all(|cell| cell.load(Ordering::Relaxed) == GUARD_BYTE);
-        assert!(intact, "a guard is hurt");
+        assert!(is_full_of(guard, GUARD_BYTE), "a guard is hurt");
     }
 }
 
@@ -65,7 +64,6 @@ pub(crate) fn guards(side: usize) -> &'static [AtomicU8] {
     &PAGES.0[2 + 2 * side]
 }
 
-pub(crate) type Lock = SpinLock;
 pub(crate) type Slots<B> = IaStorage<B, Lock, 4, 8, 1, 8, 512, 256>;
 
 /// A post; its cookie is its index.
@@ -118,58 +116,27 @@ struct Objects<const ENDPOINTS: usize> {
     point: PspId,
 }
 
-/// Returns the attributes of the endpoints.
-fn attributes() -> EpAttributes {
-    EpAttributes {
-        max_message_size: 1 << 16,
-        max_rdma_size: 1 << 16,
-        max_request_dtos: 8,
-        max_recv_dtos: 8,
-        max_request_iov: 2,
-        max_recv_iov: 2,
-        max_rdma_read_in: 4,
-        max_rdma_read_out: 4,
-        request_completion_flags: CompletionFlags::empty(),
-        ..EpAttributes::DEFAULT
-    }
-}
-
 impl<const ENDPOINTS: usize> Objects<ENDPOINTS> {
     fn new<B: Backend>(number: usize, ia: &Ia<'_, B, Lock>, may_lack: bool) -> Result<Self> {
         let zone = ia.pz_create()?;
-        let memory = ia.lmr_create(&LmrRequest {
-            memory: LmrMemory::Virtual(Region::from_static(page(number))),
-            pz: zone,
-            privileges: MemoryPrivileges::ALL,
-        })?;
-        let receive = ia.evd_create(64, None, EvdFlags::DTO)?;
-        let request = ia.evd_create(64, None, EvdFlags::DTO | EvdFlags::RMR_BIND)?;
-        let connect = ia.evd_create(32, None, EvdFlags::CONNECTION)?;
-        let arrivals = ia.evd_create(32, None, EvdFlags::CR)?;
+        let memory = register(ia, zone, page(number), MemoryPrivileges::ALL)?;
+        let dispatchers = dispatchers(ia, EvdFlags::CR)?;
+        let arrivals = dispatchers[3];
         let point = ia.psp_create(QUALIFIER + number as u64, arrivals, PspFlags::Consumer)?;
-        let attributes = attributes();
-        let shape = SrqAttributes {
-            max_recv_dtos: 8,
-            max_recv_iov: 2,
-            low_watermark: 0,
-        };
         let shared = if number == SUSPECT {
-            unless_unsupported(ia.srq_create(zone, &shape), may_lack)?
+            unless_unsupported(ia.srq_create(zone, &SHARED), may_lack)?
         } else {
             None
         };
-        let (r, q, c) = (Some(receive), Some(request), Some(connect));
         let mut endpoints = [EpId::NULL; ENDPOINTS];
         for (place, ep) in endpoints.iter_mut().enumerate() {
-            *ep = match shared.filter(|_| place == SHARING) {
-                Some(shared) => ia.ep_create_with_srq(Some(zone), r, q, c, shared, &attributes)?,
-                None => ia.ep_create(Some(zone), r, q, c, Some(&attributes))?,
-            };
+            let shared = shared.filter(|_| place == SHARING);
+            *ep = endpoint(ia, zone, dispatchers, shared, &attributes(SIZE))?;
         }
         Ok(Self {
             zone,
             memory,
-            dispatchers: [receive, request, connect, arrivals],
+            dispatchers,
             endpoints,
             shared,
             window: unless_unsupported(ia.rmr_create(zone), may_lack)?,
@@ -213,9 +180,7 @@ impl<'t, B: Backend, const ENDPOINTS: usize> Side<'t, B, ENDPOINTS> {
             }),
             Err(error) => {
                 assert!(may_lack, "device {number} refuses: {error}");
-                if let Err(refused) = ia.close(CloseFlags::Abrupt) {
-                    panic!("{}", refused.error);
-                }
+                close(ia);
                 None
             }
         }
@@ -224,7 +189,7 @@ impl<'t, B: Backend, const ENDPOINTS: usize> Side<'t, B, ENDPOINTS> {
     fn piece(&self, offset: u8, length: u64) -> LmrTriplet {
         LmrTriplet {
             context: self.memory.lmr_context,
-            address: Region::from_static(page(self.number)).address() + u64::from(offset) * 16,
+            address: address(page(self.number)) + u64::from(offset) * 16,
             length,
         }
     }
@@ -232,7 +197,7 @@ impl<'t, B: Backend, const ENDPOINTS: usize> Side<'t, B, ENDPOINTS> {
     pub(crate) fn remote(&self, offset: u8, length: u64) -> RmrTriplet {
         RmrTriplet {
             context: self.memory.rmr_context,
-            address: Region::from_static(page(self.number)).address() + u64::from(offset) * 16,
+            address: address(page(self.number)) + u64::from(offset) * 16,
             length,
         }
     }
@@ -264,21 +229,21 @@ impl<'t, B: Backend, const ENDPOINTS: usize> Side<'t, B, ENDPOINTS> {
         let length = pieces.iter().map(|piece| piece.length).sum();
         let wanted = CompletionFlags::from_bits_truncate(u32::from(flags & 0xB));
         let kind = kind % 8;
-        let receives = matches!(kind, 3 | 4 | 7);
+        let receives = matches!(kind, RECEIVE | SHARED_RECEIVE | RECEIVES_AT_ONCE);
         let none = CompletionFlags::empty();
         let ia = &self.ia;
         // The number of requests that were posted.
         let mut count = 1;
         let done = match kind {
-            0 => ia.post_send(endpoint, pieces, cookie, wanted),
-            1 => ia.post_rdma_write(endpoint, pieces, cookie, to, wanted),
-            2 => ia.post_rdma_read(endpoint, pieces, cookie, to, wanted),
-            3 => ia.post_recv(endpoint, pieces, cookie, none),
-            4 => match self.shared {
+            SEND => ia.post_send(endpoint, pieces, cookie, wanted),
+            WRITE => ia.post_rdma_write(endpoint, pieces, cookie, to, wanted),
+            READ => ia.post_rdma_read(endpoint, pieces, cookie, to, wanted),
+            RECEIVE => ia.post_recv(endpoint, pieces, cookie, none),
+            SHARED_RECEIVE => match self.shared {
                 Some(shared) => ia.srq_post_recv(shared, pieces, cookie),
                 None => return None,
             },
-            5 => match self.window {
+            BIND => match self.window {
                 Some(window) => {
                     let rights = MemoryPrivileges::REMOTE_READ | MemoryPrivileges::REMOTE_WRITE;
                     let bound = ia.rmr_bind(window, &whole[0], rights, endpoint, cookie, wanted);
@@ -286,7 +251,7 @@ impl<'t, B: Backend, const ENDPOINTS: usize> Side<'t, B, ENDPOINTS> {
                 }
                 None => return None,
             },
-            6 => {
+            WRITES => {
                 let operation = BatchOperation::RdmaWrite(*to);
                 let requests: [_; BATCH] = std::array::from_fn(|number| BatchRequest {
                     operation,
@@ -316,9 +281,9 @@ impl<'t, B: Backend, const ENDPOINTS: usize> Side<'t, B, ENDPOINTS> {
         }
         for _ in 0..count {
             self.posted.push(Posted {
-                ep: (kind != 4).then_some(ep),
+                ep: (kind != SHARED_RECEIVE).then_some(ep),
                 receives,
-                binds: kind == 5,
+                binds: kind == BIND,
                 length,
                 silent: !receives && wanted.contains(CompletionFlags::SUPPRESS),
                 forgotten: false,
@@ -436,13 +401,7 @@ impl<'t, B: Backend, const ENDPOINTS: usize> Side<'t, B, ENDPOINTS> {
     /// Resets an endpoint.
     pub(crate) fn reset(&mut self, pair: usize) -> Result<()> {
         self.ia.ep_reset(self.endpoints[pair])?;
-        for posted in self
-            .posted
-            .iter_mut()
-            .filter(|posted| posted.ep == Some(pair))
-        {
-            posted.forgotten = true;
-        }
+        self.forget(pair);
         Ok(())
     }
 
@@ -450,18 +409,16 @@ impl<'t, B: Backend, const ENDPOINTS: usize> Side<'t, B, ENDPOINTS> {
     pub(crate) fn replace(&mut self, place: usize) {
         let ia = &self.ia;
         ia.ep_free(self.endpoints[place]).expect("an endpoint");
-        let [r, q, c, _] = self.dispatchers.map(Some);
-        let made = match self.shared.filter(|_| place == SHARING) {
-            Some(shared) => ia.ep_create_with_srq(Some(self.zone), r, q, c, shared, &attributes()),
-            None => ia.ep_create(Some(self.zone), r, q, c, Some(&attributes())),
-        };
+        let shared = self.shared.filter(|_| place == SHARING);
+        let made = endpoint(ia, self.zone, self.dispatchers, shared, &attributes(SIZE));
         self.endpoints[place] = made.expect("another endpoint");
-        for posted in self
-            .posted
-            .iter_mut()
-            .filter(|posted| posted.ep == Some(place))
-        {
-            posted.forgotten = true;
+        self.forget(place);
+    }
+
+    /// Notes that an endpoint has dropped its completions that were not taken.
+    fn forget(&mut self, place: usize) {
+        for posted in &mut self.posted {
+            posted.forgotten |= posted.ep == Some(place);
         }
     }
 
@@ -474,23 +431,17 @@ impl<'t, B: Backend, const ENDPOINTS: usize> Side<'t, B, ENDPOINTS> {
                 .and_then(|evd| ia.evd_free(evd)),
             1 => ia.pz_create().and_then(|zone| ia.pz_free(zone)),
             2 => {
-                let made = ia.ep_create(
-                    Some(self.zone),
-                    Some(self.dispatchers[0]),
-                    Some(self.dispatchers[1]),
-                    Some(self.dispatchers[2]),
-                    None,
-                );
+                let [r, q, c, _] = self.dispatchers.map(Some);
+                let made = ia.ep_create(Some(self.zone), r, q, c, None);
                 made.and_then(|ep| ia.ep_free(ep))
             }
-            3 => {
-                let made = ia.lmr_create(&LmrRequest {
-                    memory: LmrMemory::Virtual(Region::from_static(page(self.number))),
-                    pz: self.zone,
-                    privileges: MemoryPrivileges::LOCAL_READ,
-                });
-                made.and_then(|made| ia.lmr_free(made.lmr))
-            }
+            3 => register(
+                ia,
+                self.zone,
+                page(self.number),
+                MemoryPrivileges::LOCAL_READ,
+            )
+            .and_then(|made| ia.lmr_free(made.lmr)),
             4 => ia.evd_resize(self.dispatchers[usize::from(kind >> 4) % 2], 96),
             5 => match self.shared {
                 Some(shared) => ia.srq_set_lw(shared, 2),
@@ -551,8 +502,6 @@ impl<'t, B: Backend, const ENDPOINTS: usize> Side<'t, B, ENDPOINTS> {
             ia.evd_free(evd).expect("a dispatcher");
         }
         ia.pz_free(self.zone).expect("a zone");
-        if let Err(refused) = ia.close(CloseFlags::Abrupt) {
-            panic!("{}", refused.error);
-        }
+        close(ia);
     }
 }

@@ -49,6 +49,23 @@ pub(super) trait Layout {
     fn unplug(&self);
 }
 
+/// Functions that the fabrics of both layouts have under these names.
+macro_rules! same_in_both {
+    () => {
+        fn step(&self) -> bool {
+            self.step()
+        }
+
+        fn now(&self) -> Instant {
+            self.now()
+        }
+
+        fn scrawl(&self, area: usize, word: usize, change: impl FnOnce(u32) -> u32) {
+            self.scrawl(SUSPECT, area, word, change);
+        }
+    };
+}
+
 impl Layout for ModelFabric {
     type Lent = Lent;
     type Driver<'s> = LentBackend<'s>;
@@ -62,17 +79,7 @@ impl Layout for ModelFabric {
         Some(self.device_on(options, lent))
     }
 
-    fn step(&self) -> bool {
-        self.step()
-    }
-
-    fn now(&self) -> Instant {
-        self.now()
-    }
-
-    fn scrawl(&self, area: usize, word: usize, change: impl FnOnce(u32) -> u32) {
-        self.scrawl(SUSPECT, area, word, change);
-    }
+    same_in_both!();
 
     fn lie(&self, kind: u8, bit: u8) {
         let lie = match kind % 10 {
@@ -146,17 +153,7 @@ impl Layout for PvrdmaFabric {
         self.device_on(options, manner, lent).ok()
     }
 
-    fn step(&self) -> bool {
-        self.step()
-    }
-
-    fn now(&self) -> Instant {
-        self.now()
-    }
-
-    fn scrawl(&self, area: usize, word: usize, change: impl FnOnce(u32) -> u32) {
-        self.scrawl(SUSPECT, area, word, change);
-    }
+    same_in_both!();
 
     fn lie(&self, kind: u8, bit: u8) {
         let lie = match kind % 6 {

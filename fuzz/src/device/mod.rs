@@ -16,14 +16,15 @@ use std::cell::RefCell;
 use backend_mock::{BufferOrder, FabricOptions, NodeOptions};
 use dat_core::Ia;
 use dat_core::backend::Backend;
-use dat_core::endpoint::ConnectParam;
-use dat_core::flags::{CloseFlags, ConnectFlags, QualityOfService, TIMEOUT_INFINITE};
+use dat_core::flags::{CloseFlags, TIMEOUT_INFINITE};
 use mmio_model::pvrdma::{PvrdmaFabric, PvrdmaLent};
 use mmio_model::{Lent, ModelFabric};
 
-use self::judgement::{Lock, Side, Slots, check_guards, fill};
+use self::judgement::{Side, Slots, check_guards, fill};
 use self::layout::{Layout, may_lack};
-pub use self::script::{OPERATION_SIZE, Operation, SETUP_SIZE, encode};
+pub use self::script::{Operation, SETUP_SIZE};
+use crate::consumer::{Lock, connect_to};
+use crate::script::decode;
 
 /// The most operations of a run.
 const OPERATIONS: usize = 48;
@@ -51,8 +52,7 @@ pub fn run(input: &[u8]) {
     let Some((setup, rest)) = input.split_first_chunk::<SETUP_SIZE>() else {
         return;
     };
-    let operations = rest.as_chunks().0.iter().take(OPERATIONS);
-    let operations: Vec<Operation> = operations.copied().map(Operation::decode).collect();
+    let operations = decode(rest, OPERATIONS);
     let [seed, layout, ..] = *setup;
     let options = FabricOptions {
         seed: u64::from(seed),
@@ -194,7 +194,8 @@ impl<L: Layout, A: Backend, B: Backend> World<'_, '_, '_, L, A, B> {
             Operation::Go { steps } => self.settle(usize::from(steps)),
             Operation::Scrawl {
                 area,
-                word,
+                low,
+                high,
                 how,
                 value,
             } => {
@@ -209,8 +210,8 @@ impl<L: Layout, A: Backend, B: Backend> World<'_, '_, '_, L, A, B> {
                     6 => word ^ value << 8,
                     _ => word.swap_bytes(),
                 };
-                self.fabric
-                    .scrawl(area.into(), u16::from_le_bytes(word).into(), change);
+                let word = u16::from_le_bytes([low, high]);
+                self.fabric.scrawl(area.into(), word.into(), change);
             }
             Operation::Lie { kind, bit } => self.fabric.lie(kind, bit),
             Operation::Tell { kind, number } => self.fabric.tell(kind, number),
@@ -251,14 +252,12 @@ impl<L: Layout, A: Backend, B: Backend> World<'_, '_, '_, L, A, B> {
         self.wanted = Some(pair);
         let asked = self.suspect.ia.ep_connect(
             self.suspect.endpoints[pair],
-            &ConnectParam {
-                address: NodeOptions::new("", 2).address,
-                qualifier: QUALIFIER + HONEST as u64,
-                timeout: TIMEOUT_INFINITE,
-                private_data: &[],
-                quality: QualityOfService::BEST_EFFORT,
-                flags: ConnectFlags::empty(),
-            },
+            &connect_to(
+                NodeOptions::new("", 2).address,
+                QUALIFIER + HONEST as u64,
+                TIMEOUT_INFINITE,
+                &[],
+            ),
             self.fabric.now(),
         );
         if asked.is_ok() {

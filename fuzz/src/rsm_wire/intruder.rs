@@ -1,24 +1,22 @@
 //! The node that sends and does anything that an input selects.
 
 use std::cell::{Cell, RefCell};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::Ordering;
 
 use backend_mock::NodeOptions;
 use dat_core::attributes::EpAttributes;
-use dat_core::endpoint::ConnectParam;
 use dat_core::event::{ConnectionEventKind, DtoOperation, Event};
-use dat_core::flags::{
-    CompletionFlags, ConnectFlags, DtoStatus, EvdFlags, MemoryPrivileges, PspFlags,
-    QualityOfService,
-};
+use dat_core::flags::{CompletionFlags, DtoStatus, EvdFlags, MemoryPrivileges, PspFlags};
 use dat_core::id::{EpId, EvdId, PzId};
-use dat_core::memory::{LmrCreated, LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
+use dat_core::memory::{LmrCreated, LmrTriplet, RmrTriplet};
 use dat_core::time::Instant;
 use dat_rsm::wire::{Body, GREETING_SIZE, Greeting, MESSAGE_SIZE, Message};
 use dat_rsm::{DEFAULT_QUALIFIER, RsmError};
 
-use super::pages::{BAIT, INTRUDER_PAGES, MESSAGES, SECRET, STOLEN, VICTIM_PAGES, address, store};
+use super::pages::{BAIT, INTRUDER_PAGES, MESSAGES, SECRET, STOLEN, VICTIM_PAGES, store};
 use super::{Adapter, FRIEND, INTRUDER, LIFE, PAGE, SEGMENTS, VICTIM};
+use crate::consumer::{address, connect_to, register};
+use crate::script::pick;
 
 /// The receives of each endpoint of the intruder.
 const PLACES: usize = 8;
@@ -53,13 +51,8 @@ impl<'s> Intruder<'s> {
         ia.psp_create(DEFAULT_QUALIFIER, arrivals, PspFlags::Consumer)
             .expect("a service point");
         let memory = [MESSAGES, STOLEN, BAIT].map(|page| {
-            let page: &'static [AtomicU8] = &INTRUDER_PAGES.0[page];
-            ia.lmr_create(&LmrRequest {
-                memory: LmrMemory::Virtual(Region::from_static(page)),
-                pz: zone,
-                privileges: MemoryPrivileges::ALL,
-            })
-            .expect("memory")
+            let made = register(&ia, zone, &INTRUDER_PAGES.0[page], MemoryPrivileges::ALL);
+            made.expect("memory")
         });
         Self {
             ia,
@@ -117,7 +110,7 @@ impl<'s> Intruder<'s> {
     }
 
     fn greeting(&self, variant: u8) -> Vec<u8> {
-        let fine = Greeting {
+        let mut greeting = Greeting {
             node: INTRUDER,
             incarnation: LIFE,
             flush_address: address(&INTRUDER_PAGES.0[BAIT]),
@@ -125,35 +118,17 @@ impl<'s> Intruder<'s> {
             credits: PLACES as u16,
             big_endian: false,
         };
-        let greeting = match variant % 10 {
-            1 => Greeting {
-                node: FRIEND,
-                ..fine
-            },
-            2 => Greeting {
-                node: VICTIM,
-                ..fine
-            },
-            3 => Greeting { node: 77, ..fine },
-            4 => Greeting { credits: 1, ..fine },
-            5 => Greeting {
-                credits: u16::MAX,
-                ..fine
-            },
-            6 => Greeting {
-                flush_key: 1,
-                ..fine
-            },
-            7 => Greeting {
-                flush_address: u64::MAX,
-                ..fine
-            },
-            8 => Greeting {
-                big_endian: true,
-                ..fine
-            },
-            _ => fine,
-        };
+        match variant % 10 {
+            1 => greeting.node = FRIEND,
+            2 => greeting.node = VICTIM,
+            3 => greeting.node = 77,
+            4 => greeting.credits = 1,
+            5 => greeting.credits = u16::MAX,
+            6 => greeting.flush_key = 1,
+            7 => greeting.flush_address = u64::MAX,
+            8 => greeting.big_endian = true,
+            _ => {}
+        }
         let mut bytes = greeting.encode().to_vec();
         if variant % 10 == 9 {
             bytes.truncate(usize::from(variant) % GREETING_SIZE);
@@ -165,20 +140,10 @@ impl<'s> Intruder<'s> {
         let Some(ep) = self.endpoint() else {
             return;
         };
-        self.ia
-            .ep_connect(
-                ep,
-                &ConnectParam {
-                    address: NodeOptions::new("", u64::from(VICTIM)).address,
-                    qualifier: DEFAULT_QUALIFIER,
-                    timeout: 1_000_000,
-                    private_data: &self.greeting(variant),
-                    quality: QualityOfService::BEST_EFFORT,
-                    flags: ConnectFlags::empty(),
-                },
-                now,
-            )
-            .expect("asked");
+        let victim = NodeOptions::new("", u64::from(VICTIM)).address;
+        let greeting = self.greeting(variant);
+        let to = connect_to(victim, DEFAULT_QUALIFIER, 1_000_000, &greeting);
+        self.ia.ep_connect(ep, &to, now).expect("asked");
     }
 
     /// Returns a connected endpoint by its distance from the newest one.
@@ -190,9 +155,7 @@ impl<'s> Intruder<'s> {
             .filter(|(_, connected)| *connected)
             .map(|(ep, _)| *ep)
             .collect();
-        connected
-            .get(usize::from(choice) % connected.len().max(1))
-            .copied()
+        pick(&connected, choice.into())
     }
 
     pub(super) fn send(&self, bytes: &[u8]) {

@@ -8,8 +8,8 @@
 //! controllers are released.
 
 mod intruder;
-mod operation;
 mod pages;
+mod script;
 mod world;
 
 use backend_mock::MockBackend;
@@ -18,8 +18,9 @@ use dat_core::{Ia, IaStorage};
 use dat_rsm::Rsm;
 use dat_rsm::wire::{GREETING_SIZE, Greeting, MESSAGE_SIZE, Message};
 
-pub use operation::{OPERATION_SIZE, Operation, encode};
+pub use script::Operation;
 
+use crate::script::decode;
 use world::World;
 
 const PAGE: usize = 4096;
@@ -60,8 +61,8 @@ pub fn run(input: &[u8]) {
     };
     let mut storage = [(); 3].map(|()| Box::new(Slots::default()));
     let mut world = World::new(u64::from(*seed), &mut storage);
-    for bytes in rest.as_chunks().0.iter().take(OPERATIONS) {
-        world.act(Operation::decode(*bytes));
+    for operation in decode(rest, OPERATIONS) {
+        world.act(operation);
     }
     world.end();
 }

@@ -2,8 +2,6 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use dat_core::memory::Region;
-
 use super::PAGE;
 
 /// The pages of a node, which live as long as the process.
@@ -44,22 +42,8 @@ pub(super) const MESSAGES: usize = 0;
 pub(super) const STOLEN: usize = 1;
 pub(super) const BAIT: usize = 2;
 
-pub(super) fn fill(page: &[AtomicU8; PAGE], byte: u8) {
-    for cell in page {
-        cell.store(byte, Ordering::Relaxed);
-    }
-}
-
-pub(super) fn is_full_of(page: &[AtomicU8], byte: u8) -> bool {
-    page.iter().all(|cell| cell.load(Ordering::Relaxed) == byte)
-}
-
 pub(super) fn store(page: &[AtomicU8], bytes: &[u8]) {
     for (cell, byte) in page.iter().zip(bytes) {
         cell.store(*byte, Ordering::Relaxed);
     }
-}
-
-pub(super) fn address(page: &'static [AtomicU8; PAGE]) -> u64 {
-    Region::from_static(page).address()
 }

@@ -16,13 +16,14 @@ use dat_rsm::{
 };
 
 use super::intruder::Intruder;
-use super::operation::Operation;
 use super::pages::{
     FRIEND_PAGES, GOT, GUARD_BYTE, INTRUDER_BYTE, INTRUDER_PAGES, LOCAL, LOCAL_BYTE, OPEN,
     OPEN_BYTE, READABLE, READABLE_BYTE, REVOKED_BYTE, SECRET, SECRET_BYTE, STOLEN, VICTIM_PAGES,
-    address, fill, is_full_of,
 };
+use super::script::Operation;
 use super::{Engine, FRIEND, INTRUDER, REGIONS, SEGMENTS, Slots, VICTIM, open};
+use crate::consumer::{address, fill, is_full_of};
+use crate::script::pick;
 
 /// The regions that an open controller has by itself.
 const OWN_REGIONS: usize = 2;
@@ -192,7 +193,14 @@ impl<'s> World<'s> {
                 self.intruder.send(&bytes);
                 self.settle();
             }
-            Operation::Noise { bytes } => {
+            Operation::Noise {
+                first,
+                second,
+                third,
+                fourth,
+                fifth,
+            } => {
+                let bytes = [first, second, third, fourth, fifth];
                 let length = [MESSAGE_SIZE, MESSAGE_SIZE + 1, 1, 0][usize::from(bytes[0]) % 4];
                 let noise: Vec<u8> = bytes.iter().copied().cycle().take(length).collect();
                 self.intruder.send(&noise);
@@ -251,7 +259,7 @@ impl<'s> World<'s> {
         };
         let victim = &self.victim;
         let place = choice % 2;
-        let bait = self.baits.get(choice % self.baits.len().max(1)).copied();
+        let bait = pick(&self.baits, choice);
         match call % 9 {
             0 => {
                 self.intruder.answer.set(u8::try_from(choice).ok());

@@ -7,17 +7,12 @@
 //! completes once; no post names a freed region; events come once, in order, and are found once
 //! queued; a waiter is woken; and at the end everything can be freed.
 
-#[cfg(feature = "sched")]
 mod history;
-#[cfg(feature = "sched")]
 mod play;
 mod script;
-#[cfg(feature = "sched")]
 mod turns;
 
-#[cfg(feature = "sched")]
 pub use self::play::run;
 pub use self::script::{
-    BUFFERS, IMMEDIATE, MESSAGES, OPERATION_SIZE, OPERATIONS, Operation, POLLS, RECEIVE,
-    SCRIPT_SIZE, SETUP_SIZE, SHARED_RECEIVE, THREADS, encode,
+    BUFFERS, IMMEDIATE, MESSAGES, OPERATIONS, Operation, POLLS, SETUP_SIZE, THREADS, encode,
 };

@@ -5,25 +5,23 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::task::{Poll, Wake, Waker};
 
 use backend_mock::{Fabric, FabricOptions, MockBackend, NodeOptions};
-use dat_core::attributes::{EpAttributes, SrqAttributes};
-use dat_core::endpoint::ConnectParam;
 use dat_core::error::ErrorKind;
 use dat_core::event::{EvdWait, Event};
 use dat_core::flags::{
-    CloseFlags, CompletionFlags, ConnectFlags, EndpointState, EpFields, EvdFields, EvdFlags,
-    MemoryPrivileges, PspFlags, QualityOfService, SrqFields, TIMEOUT_INFINITE,
+    CloseFlags, CompletionFlags, EndpointState, EpFields, EvdFields, EvdFlags, MemoryPrivileges,
+    PspFlags, SrqFields, TIMEOUT_INFINITE,
 };
 use dat_core::id::{EpId, EvdId, PzId, RmrId, SrqId};
-use dat_core::memory::{LmrCreated, LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
-use dat_core::sync::SpinLock;
+use dat_core::memory::{LmrCreated, LmrTriplet, RmrTriplet};
 use dat_core::{Ia, IaStorage};
 
 use super::history::{self, History, Posted, Span, Taken, kind};
-use super::script::{
-    self, BUFFERS, IMMEDIATE, MESSAGES, OPERATIONS, Operation, POLLS, RECEIVE, SHARED_RECEIVE,
-    THREADS,
-};
+use super::script::{self, BUFFERS, IMMEDIATE, MESSAGES, OPERATIONS, Operation, POLLS, THREADS};
 use super::turns::Turns;
+use crate::consumer::{
+    Lock, SHARED, address, attributes, close, connect_to, dispatchers, endpoint, register,
+};
+use crate::script::argument::{READ, RECEIVE, SEND, SHARED_RECEIVE, WRITE};
 
 const PAGE: usize = 4096;
 /// The bytes of a region that one operation uses.
@@ -39,16 +37,13 @@ const ROUNDS: usize = 2000;
 /// The thread number of the posts before the run.
 const MAIN: usize = THREADS;
 
-/// The indices of the dispatchers.
-const RECEIVES: usize = 0;
-const REQUESTS: usize = 1;
-const CONNECTIONS: usize = 2;
+/// The index of the dispatcher of software events.
 const SOFTWARE: usize = 3;
 
 static PAGES: [[AtomicU8; PAGE]; 3] = [const { [const { AtomicU8::new(0) }; PAGE] }; 3];
 
-type Adapter<'t> = Ia<'t, MockBackend, SpinLock>;
-type Slots = IaStorage<MockBackend, SpinLock, 4, 8, 1, 8, 256, 128>;
+type Adapter<'t> = Ia<'t, MockBackend, Lock>;
+type Slots = IaStorage<MockBackend, Lock, 4, 8, 1, 8, 256, 128>;
 
 /// Set by a wake-up.
 #[derive(Debug, Default)]
@@ -64,7 +59,7 @@ impl Wake for Woken {
 struct Pending<'a, 't> {
     from: usize,
     begin: u64,
-    wait: EvdWait<'a, 't, MockBackend, SpinLock>,
+    wait: EvdWait<'a, 't, MockBackend, Lock>,
     woken: Arc<Woken>,
 }
 
@@ -117,11 +112,8 @@ pub fn run(input: &[u8]) {
     };
     let (near, far) = (open("near", 1, near.lend()), open("far", 2, far.lend()));
     play(&fabric, &near, &far, setup, &lists, schedule);
-    for ia in [near, far] {
-        if let Err(refused) = ia.close(CloseFlags::Abrupt) {
-            panic!("{}", refused.error);
-        }
-    }
+    close(near);
+    close(far);
 }
 
 fn play(
@@ -170,63 +162,19 @@ fn play(
 }
 
 fn region(ia: &Adapter<'_>, zone: PzId, page: usize) -> LmrCreated {
-    let made = ia.lmr_create(&LmrRequest {
-        memory: LmrMemory::Virtual(Region::from_static(&PAGES[page])),
-        pz: zone,
-        privileges: MemoryPrivileges::ALL,
-    });
+    let made = register(ia, zone, &PAGES[page], MemoryPrivileges::ALL);
     made.expect("a region")
-}
-
-/// Returns the attributes of the endpoints on both sides.
-fn attributes() -> EpAttributes {
-    EpAttributes {
-        max_message_size: PAGE as u64,
-        max_rdma_size: PAGE as u64,
-        max_request_dtos: 8,
-        max_recv_dtos: 8,
-        max_request_iov: 2,
-        max_recv_iov: 2,
-        max_rdma_read_in: 4,
-        max_rdma_read_out: 4,
-        request_completion_flags: CompletionFlags::empty(),
-        ..EpAttributes::DEFAULT
-    }
 }
 
 impl<'a, 't> World<'a, 't> {
     fn new(fabric: &'a Fabric, ia: &'a Adapter<'t>, granted: RmrTriplet) -> Self {
         let zone = ia.pz_create().expect("a zone");
-        let dispatcher = |length, flags| ia.evd_create(length, None, flags).expect("a dispatcher");
-        let dispatchers = [
-            dispatcher(64, EvdFlags::DTO),
-            dispatcher(64, EvdFlags::DTO | EvdFlags::RMR_BIND),
-            dispatcher(32, EvdFlags::CONNECTION),
-            dispatcher(32, EvdFlags::SOFTWARE),
-        ];
-        let [receives, requests, connections, _] = dispatchers.map(Some);
-        let shape = SrqAttributes {
-            max_recv_dtos: 8,
-            max_recv_iov: 2,
-            low_watermark: 0,
-        };
-        let shared = ia.srq_create(zone, &shape).expect("a shared queue");
-        let attributes = attributes();
-        let own = ia.ep_create(
-            Some(zone),
-            receives,
-            requests,
-            connections,
-            Some(&attributes),
-        );
-        let sharing = ia.ep_create_with_srq(
-            Some(zone),
-            receives,
-            requests,
-            connections,
-            shared,
-            &attributes,
-        );
+        let dispatchers = dispatchers(ia, EvdFlags::SOFTWARE).expect("dispatchers");
+        let shared = ia.srq_create(zone, &SHARED).expect("a shared queue");
+        let endpoints = [None, Some(shared)].map(|shared| {
+            let made = endpoint(ia, zone, dispatchers, shared, &attributes(PAGE as u64));
+            made.expect("an endpoint")
+        });
         Self {
             fabric,
             ia,
@@ -234,7 +182,7 @@ impl<'a, 't> World<'a, 't> {
             zone,
             regions: [0, 1].map(|page| region(ia, zone, page)),
             dispatchers,
-            endpoints: [own, sharing].map(|made| made.expect("an endpoint")),
+            endpoints,
             shared,
             window: ia.rmr_create(zone).expect("a window"),
             granted,
@@ -244,14 +192,12 @@ impl<'a, 't> World<'a, 't> {
     fn connect(&self, pair: usize) {
         let asked = self.ia.ep_connect(
             self.endpoints[pair],
-            &ConnectParam {
-                address: NodeOptions::new("", 2).address,
-                qualifier: QUALIFIER,
-                timeout: TIMEOUT_INFINITE,
-                private_data: &[],
-                quality: QualityOfService::BEST_EFFORT,
-                flags: ConnectFlags::empty(),
-            },
+            &connect_to(
+                NodeOptions::new("", 2).address,
+                QUALIFIER,
+                TIMEOUT_INFINITE,
+                &[],
+            ),
             self.fabric.now(),
         );
         asked.expect("a connection");
@@ -296,7 +242,7 @@ impl<'a, 't> World<'a, 't> {
         let number = (cookie >> 32) * OPERATIONS as u64 + (cookie & 0xFF);
         let piece = LmrTriplet {
             context: self.regions[which].lmr_context,
-            address: Region::from_static(&PAGES[which]).address() + number * PIECE % PAGE as u64,
+            address: address(&PAGES[which]) + number * PIECE % PAGE as u64,
             length,
         };
         let pieces = [piece];
@@ -308,9 +254,9 @@ impl<'a, 't> World<'a, 't> {
         let receives = matches!(kind, RECEIVE | SHARED_RECEIVE);
         let (ia, endpoint, none) = (self.ia, self.endpoints[ep], CompletionFlags::empty());
         let (outcome, span) = self.span(|| match kind {
-            0 => ia.post_send(endpoint, &pieces, cookie, flags),
-            1 => ia.post_rdma_write(endpoint, &pieces, cookie, &to, flags),
-            2 => ia.post_rdma_read(endpoint, &pieces, cookie, &to, flags),
+            SEND => ia.post_send(endpoint, &pieces, cookie, flags),
+            WRITE => ia.post_rdma_write(endpoint, &pieces, cookie, &to, flags),
+            READ => ia.post_rdma_read(endpoint, &pieces, cookie, &to, flags),
             RECEIVE => ia.post_recv(endpoint, &pieces, cookie, none),
             SHARED_RECEIVE => ia.srq_post_recv(self.shared, &pieces, cookie),
             _ => {
@@ -377,7 +323,7 @@ impl<'a, 't> World<'a, 't> {
         }
         for _ in 0..2 {
             self.settle(far);
-            for from in [RECEIVES, REQUESTS, CONNECTIONS, SOFTWARE] {
+            for from in 0..4 {
                 self.take(&mut history, from, true);
             }
         }
@@ -537,54 +483,29 @@ impl<'w, 'a, 't> Caller<'w, 'a, 't> {
     fn make(&mut self, what: u8, size: u8) {
         let world = self.world;
         let ia = world.ia;
-        match what % 7 {
-            0 => {
-                let made = ia.evd_create(i32::from(size % 32) + 1, None, EvdFlags::DTO);
-                if kind(&made).is_ok() {
-                    ia.evd_free(made.expect("a dispatcher"))
-                        .expect("what was made");
-                }
-            }
-            1 => {
-                let made = ia.pz_create();
-                if kind(&made).is_ok() {
-                    ia.pz_free(made.expect("a zone")).expect("what was made");
-                }
-            }
+        let freed = match what % 7 {
+            0 => ia
+                .evd_create(i32::from(size % 32) + 1, None, EvdFlags::DTO)
+                .map(|evd| ia.evd_free(evd)),
+            1 => ia.pz_create().map(|zone| ia.pz_free(zone)),
             2 => {
                 let [receives, requests, connections, _] = world.dispatchers.map(Some);
-                let zone = Some(world.zone);
-                let made = ia.ep_create(zone, receives, requests, connections, None);
-                if kind(&made).is_ok() {
-                    ia.ep_free(made.expect("an endpoint"))
-                        .expect("what was made");
-                }
+                ia.ep_create(Some(world.zone), receives, requests, connections, None)
+                    .map(|ep| ia.ep_free(ep))
             }
-            3 => {
-                let made = ia.lmr_create(&LmrRequest {
-                    memory: LmrMemory::Virtual(Region::from_static(&PAGES[0])),
-                    pz: world.zone,
-                    privileges: MemoryPrivileges::LOCAL_READ,
-                });
-                if kind(&made).is_ok() {
-                    ia.lmr_free(made.expect("a region").lmr)
-                        .expect("what was made");
-                }
-            }
-            4 => {
-                let length = 64 + i32::from(size % 64);
-                let _known =
-                    kind(&ia.evd_resize(world.dispatchers[usize::from(size >> 7)], length));
-            }
-            5 => {
-                let _known = kind(&ia.srq_set_lw(world.shared, i32::from(size % 4)));
-            }
-            _ => {
-                let made = ia.rmr_create(world.zone);
-                if kind(&made).is_ok() {
-                    ia.rmr_free(made.expect("a window")).expect("what was made");
-                }
-            }
+            3 => register(ia, world.zone, &PAGES[0], MemoryPrivileges::LOCAL_READ)
+                .map(|made| ia.lmr_free(made.lmr)),
+            4 => ia
+                .evd_resize(
+                    world.dispatchers[usize::from(size >> 7)],
+                    64 + i32::from(size % 64),
+                )
+                .map(Ok),
+            5 => ia.srq_set_lw(world.shared, i32::from(size % 4)).map(Ok),
+            _ => ia.rmr_create(world.zone).map(|window| ia.rmr_free(window)),
+        };
+        if kind(&freed).is_ok() {
+            freed.expect("an object").expect("it is freed");
         }
     }
 
@@ -627,14 +548,8 @@ impl<'a, 't> Far<'a, 't> {
         ia.psp_create(QUALIFIER, arrivals, PspFlags::Consumer)
             .expect("a service point");
         let endpoints = [0, 1].map(|_| {
-            let (transfers, connections) = (Some(transfers), Some(connections));
-            let made = ia.ep_create(
-                Some(zone),
-                transfers,
-                transfers,
-                connections,
-                Some(&attributes()),
-            );
+            let each = [transfers, transfers, connections, arrivals];
+            let made = endpoint(ia, zone, each, None, &attributes(PAGE as u64));
             made.expect("an endpoint")
         });
         Self {
@@ -649,7 +564,7 @@ impl<'a, 't> Far<'a, 't> {
     fn granted(&self) -> RmrTriplet {
         RmrTriplet {
             context: self.memory.rmr_context,
-            address: Region::from_static(&PAGES[2]).address(),
+            address: address(&PAGES[2]),
             length: PIECE,
         }
     }
@@ -670,7 +585,7 @@ impl<'a, 't> Far<'a, 't> {
     fn begin(&self, messages: bool) {
         let piece = [LmrTriplet {
             context: self.memory.lmr_context,
-            address: Region::from_static(&PAGES[2]).address(),
+            address: address(&PAGES[2]),
             length: PIECE,
         }];
         for ep in self.endpoints {

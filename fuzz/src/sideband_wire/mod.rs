@@ -21,22 +21,23 @@ use backend_mmio::over_queues::message::Kind;
 use backend_mmio::over_queues::{CHANNEL_BYTES, Connection, Listener, SidebandStorage};
 use backend_mock::{BufferOrder, FabricOptions, NodeOptions};
 use dat_core::backend::Backend;
-use dat_core::endpoint::ConnectParam;
 use dat_core::event::{ConnectionEventKind, Event};
 use dat_core::flags::{
-    CloseFlags, ConnectFlags, CrFields, DtoStatus, MemoryPrivileges, PspFlags, QualityOfService,
-    TIMEOUT_INFINITE,
+    CloseFlags, CrFields, DtoStatus, MemoryPrivileges, PspFlags, TIMEOUT_INFINITE,
 };
 use dat_core::id::{CrId, PspId};
-use dat_core::memory::{LmrCreated, LmrMemory, LmrRequest, Region};
+use dat_core::memory::LmrCreated;
 use dat_core::{Ia, IaStorage};
 use mmio_model::{Lent, ModelFabric};
 
-pub use self::script::{OPERATION_SIZE, Operation, encode};
+pub use self::script::Operation;
 
 use self::intruder::{Intruder, Known};
 use self::ledger::Stage;
-use crate::device::judgement::{GUARD_BYTE, Lock, Side, check_guards, fill, guards, page};
+use crate::consumer::{self, Lock, address, connect_to, is_full_of, register};
+use crate::device::judgement::{GUARD_BYTE, Side, check_guards, fill, guards, page};
+use crate::script::argument::{RECEIVE, SEND};
+use crate::script::decode;
 
 /// The most operations of a run.
 const OPERATIONS: usize = 64;
@@ -121,17 +122,19 @@ fn lent_channel_memory(side: usize) -> &'static mut [AtomicU8] {
 }
 
 fn guard_channels() {
-    for cell in CHANNEL_MEMORY.iter().flatten() {
-        cell.store(GUARD_BYTE, Ordering::Relaxed);
+    for memory in &CHANNEL_MEMORY {
+        consumer::fill(memory, GUARD_BYTE);
     }
 }
 
 fn check_channels() {
     for memory in &CHANNEL_MEMORY {
-        let [first, .., last] = [&memory[..GUARD], &memory[memory.len() - GUARD..]];
-        let mut guards = first.iter().chain(last);
-        let intact = guards.all(|cell| cell.load(Ordering::Relaxed) == GUARD_BYTE);
-        assert!(intact, "a guard of a channel is hurt");
+        for guard in [&memory[..GUARD], &memory[memory.len() - GUARD..]] {
+            assert!(
+                is_full_of(guard, GUARD_BYTE),
+                "a guard of a channel is hurt"
+            );
+        }
     }
 }
 
@@ -143,14 +146,12 @@ pub fn run(input: &[u8]) {
     let Some((seed, rest)) = input.split_first() else {
         return;
     };
-    let operations = rest.as_chunks().0.iter().take(OPERATIONS);
-    let operations: Vec<Operation> = operations.copied().map(Operation::decode).collect();
     let fabric = ModelFabric::new(FabricOptions {
         seed: u64::from(*seed),
         buffer_order: BufferOrder::Seeded,
         ..FabricOptions::default()
     });
-    LENT.with_borrow_mut(|lent| play(&fabric, lent, &operations));
+    LENT.with_borrow_mut(|lent| play(&fabric, lent, &decode(rest, OPERATIONS)));
 }
 
 fn play(fabric: &ModelFabric, [first, second]: &mut [Lent; 2], operations: &[Operation]) {
@@ -178,19 +179,21 @@ fn play(fabric: &ModelFabric, [first, second]: &mut [Lent; 2], operations: &[Ope
     let victim = Side::new(VICTIM_SIDE, ia, false).expect("objects");
     let ia = Ia::open(friend, far.lend(), 8).expect("an adapter");
     let friend = Side::new(FRIEND_SIDE, ia, false).expect("objects");
-    let secret = victim.ia.lmr_create(&LmrRequest {
-        memory: LmrMemory::Virtual(Region::from_static(guards(VICTIM_SIDE))),
-        pz: victim.zone,
-        privileges: MemoryPrivileges::LOCAL_READ,
-    });
+    let guards = guards(VICTIM_SIDE);
+    let secret = register(
+        &victim.ia,
+        victim.zone,
+        guards,
+        MemoryPrivileges::LOCAL_READ,
+    );
     let secret = secret.expect("a region");
     let open = victim.remote(0, 0);
     let mut world = World {
         known: Known {
             addresses: [
                 open.address,
-                Region::from_static(guards(VICTIM_SIDE)).address(),
-                Region::from_static(channel_memory(VICTIM_SIDE)).address(),
+                address(guards),
+                address(channel_memory(VICTIM_SIDE)),
             ],
             keys: [open.context, secret.lmr_context, 0],
         },
@@ -360,14 +363,12 @@ impl<A: Backend, B: Backend> World<'_, '_, '_, A, B> {
         self.wanted = Some(to);
         let asked = self.friend.ia.ep_connect(
             self.friend.endpoints[from],
-            &ConnectParam {
-                address: NodeOptions::new("", VICTIM).address,
-                qualifier: QUALIFIERS[0],
-                timeout: TIMEOUT_INFINITE,
-                private_data: FRIENDLY,
-                quality: QualityOfService::BEST_EFFORT,
-                flags: ConnectFlags::empty(),
-            },
+            &connect_to(
+                NodeOptions::new("", VICTIM).address,
+                QUALIFIERS[0],
+                TIMEOUT_INFINITE,
+                FRIENDLY,
+            ),
             self.fabric.now(),
         );
         asked.expect("an endpoint that is not connected");
@@ -384,8 +385,6 @@ impl<A: Backend, B: Backend> World<'_, '_, '_, A, B> {
     /// Sends a message in each direction, and checks that it arrives.
     fn exchange(&mut self, place: usize, friend: usize) {
         const LENGTH: u8 = 4;
-        const RECEIVE: u8 = 3;
-        const SEND: u8 = 0;
         self.rest();
         self.take(0);
         self.take(1);
@@ -476,14 +475,12 @@ impl<A: Backend, B: Backend> World<'_, '_, '_, A, B> {
                 self.take_connections();
                 let asked = self.victim.ia.ep_connect(
                     self.victim.endpoints[place],
-                    &ConnectParam {
-                        address: NodeOptions::new("", INTRUDER).address,
-                        qualifier: QUALIFIERS[0],
+                    &connect_to(
+                        NodeOptions::new("", INTRUDER).address,
+                        QUALIFIERS[0],
                         timeout,
-                        private_data: &data,
-                        quality: QualityOfService::BEST_EFFORT,
-                        flags: ConnectFlags::empty(),
-                    },
+                        &data,
+                    ),
                     self.fabric.now(),
                 );
                 if asked.is_ok() {

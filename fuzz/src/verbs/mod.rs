@@ -14,20 +14,17 @@ mod script;
 use backend_verbs::{VerbsBackend, VerbsOptions, WindowKind};
 use dat_core::Ia;
 use dat_core::attributes::IaAddress;
-use dat_core::endpoint::ConnectParam;
-use dat_core::flags::{
-    CloseFlags, ConnectFlags, EndpointState, QualityOfService, TIMEOUT_INFINITE,
-};
+use dat_core::flags::{CloseFlags, EndpointState, TIMEOUT_INFINITE};
 use dat_core::id::CrId;
 use dat_core::memory::RmrTriplet;
 use dat_core::time::Instant;
 
 use self::library::{Found, Oddities, Told};
-pub use self::script::{
-    BOASTS, MISNUMBERS, OPERATION_SIZE, Operation, SECOND_WINDOWS, SETUP_SIZE, encode,
-};
+pub use self::script::{BOASTS, MISNUMBERS, Operation, SECOND_WINDOWS, SETUP_SIZE};
+use crate::consumer::connect_to;
 use crate::device::judgement::{Side, Slots, check_guards, fill};
 use crate::device::{PAIRS, SUSPECT};
+use crate::script::{decode, pick};
 
 /// The most operations of a run.
 const OPERATIONS: usize = 64;
@@ -113,8 +110,8 @@ fn play(operations: &[u8], may_lack: bool) {
         world.connect(pair, 0);
         world.settle(ROUNDS);
     }
-    for operation in operations.as_chunks().0.iter().take(OPERATIONS) {
-        world.act(Operation::decode(*operation));
+    for operation in decode(operations, OPERATIONS) {
+        world.act(operation);
     }
     world.end(&polled);
 }
@@ -164,9 +161,7 @@ impl World<'_> {
                 pair,
             } => {
                 let known = library::outstanding();
-                let (token, number) = known
-                    .get(usize::from(which) % known.len().max(1))
-                    .copied()
+                let (token, number) = pick(&known, which.into())
                     .unwrap_or((u64::from(which) << 32 | u64::from(which), 1));
                 let bit = u64::from(how & 63);
                 let found = Found {
@@ -270,14 +265,12 @@ impl World<'_> {
         let data = [3; 64];
         let _anything = self.side.ia.ep_connect(
             self.side.endpoints[pair],
-            &ConnectParam {
-                address: IaAddress::V4([127, 0, 0, 1], 0),
-                qualifier: 4000,
-                timeout: TIMEOUT_INFINITE,
-                private_data: &data[..[0, 20, 55, 56, 64][usize::from(which % 5)]],
-                quality: QualityOfService::BEST_EFFORT,
-                flags: ConnectFlags::empty(),
-            },
+            &connect_to(
+                IaAddress::V4([127, 0, 0, 1], 0),
+                4000,
+                TIMEOUT_INFINITE,
+                &data[..[0, 20, 55, 56, 64][usize::from(which % 5)]],
+            ),
             Instant::ZERO,
         );
     }

@@ -94,7 +94,7 @@ fn scenarios_are_the_seeds_that_are_kept() {
         let bytes = input.encode();
         assert!(
             kept == bytes,
-            "{name} changed: `cargo run --release -p dat-model --bin seed-corpus` makes the seeds anew"
+            "{name} changed: `cargo run --release --features c,sched --bin seeds ops` in fuzz writes the seeds"
         );
         assert_eq!(input.ops().len(), input.ops.len(), "{name} is too long");
     }

@@ -9,7 +9,11 @@ use rdma_sys::{
 };
 
 use super::work::{bind_window, notify, poll, post_receive, post_send, post_shared};
-use super::{Context, Object, Region, counter, device, free, raise, set_error, state, zeroed};
+use super::{
+    Context, Object, Region, counter, destroy, destroy_with, device, free, raise, set_error, state,
+    zeroed,
+};
+use crate::script::pick;
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_get_device_list(count: *mut i32) -> *mut *mut ibv_device {
@@ -58,7 +62,6 @@ unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut Context {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_close_device(context: *mut Context) -> i32 {
     let mut state = state();
-    state.remove(context as usize);
     let left = state.objects.values().any(|object| {
         !matches!(
             object,
@@ -68,10 +71,7 @@ unsafe extern "C" fn ibv_close_device(context: *mut Context) -> i32 {
     assert!(!left, "the device is closed under {:?}", state.objects);
     state.asynchronous.clear();
     // SAFETY: made by `ibv_open_device`, with a descriptor.
-    unsafe {
-        libc::close((*context).async_fd);
-        free(context);
-    }
+    unsafe { destroy_with(&mut state, context, (*context).async_fd) };
     0
 }
 
@@ -121,12 +121,7 @@ unsafe extern "C" fn ibv_query_device(context: *mut Context, into: *mut ibv_devi
             &mut told.max_srq,
             &mut told.max_srq_wr,
         ];
-        let at = usize::from(which) % words.len();
-        for (number_of, word) in words.into_iter().enumerate() {
-            if number_of == at {
-                *word = number;
-            }
-        }
+        *words[usize::from(which) % 13] = number;
     }
     0
 }
@@ -186,12 +181,8 @@ unsafe extern "C" fn ibv_create_comp_channel(context: *mut Context) -> *mut ibv_
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> i32 {
-    state().remove(channel as usize);
     // SAFETY: made by `ibv_create_comp_channel`, with a descriptor.
-    unsafe {
-        libc::close((*channel).fd);
-        free(channel);
-    }
+    unsafe { destroy_with(&mut state(), channel, (*channel).fd) };
     0
 }
 
@@ -236,9 +227,8 @@ unsafe extern "C" fn ibv_alloc_pd(context: *mut Context) -> *mut ibv_pd {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_dealloc_pd(domain: *mut ibv_pd) -> i32 {
-    state().remove(domain as usize);
     // SAFETY: made by `ibv_alloc_pd`.
-    unsafe { free(domain) };
+    unsafe { destroy(&mut state(), domain) };
     0
 }
 
@@ -276,9 +266,8 @@ unsafe extern "C" fn ibv_reg_mr(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_dereg_mr(region: *mut ibv_mr) -> i32 {
-    state().remove(region as usize);
     // SAFETY: made by `ibv_reg_mr`.
-    unsafe { free(region) };
+    unsafe { destroy(&mut state(), region) };
     0
 }
 
@@ -302,9 +291,8 @@ unsafe extern "C" fn make_window(domain: *mut ibv_pd, kind: ibv_mw_type::Type) -
 }
 
 unsafe extern "C" fn free_window(window: *mut ibv_mw) -> i32 {
-    state().remove(window as usize);
     // SAFETY: made by `make_window`.
-    unsafe { free(window) };
+    unsafe { destroy(&mut state(), window) };
     0
 }
 
@@ -334,11 +322,10 @@ const QUEUE_FAILED: u32 = 0;
 
 /// Returns the object of an event of the device.
 fn element_of(state: &super::State, kind: u32, which: usize) -> Option<usize> {
-    let of = |known: Vec<usize>| known.get(which % known.len().max(1)).copied();
     match kind {
-        QUEUE_FAILED => of(state.queues()),
-        1..=5 | 7 | 16 => of(state.pairs()),
-        14 | 15 => of(state.shared()),
+        QUEUE_FAILED => pick(&state.queues(), which),
+        1..=5 | 7 | 16 => pick(&state.pairs(), which),
+        14 | 15 => pick(&state.all_shared(), which),
         _ => Some(1),
     }
 }

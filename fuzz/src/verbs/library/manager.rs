@@ -5,7 +5,10 @@ use std::collections::VecDeque;
 
 use rdma_sys::{ibv_qp_attr, rdma_cm_id, rdma_conn_param, rdma_event_channel, rdma_port_space};
 
-use super::{Context, Event, Object, State, counter, free, raise, set_error, state, zeroed};
+use super::{
+    Context, Event, Object, State, counter, destroy_with, free, raise, set_error, state, zeroed,
+};
+use crate::script::pick;
 
 /// The event that follows from a call, unless a false one is delivered.
 #[derive(Clone, Copy, Debug)]
@@ -63,13 +66,9 @@ unsafe extern "C" fn rdma_create_event_channel() -> *mut rdma_event_channel {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn rdma_destroy_event_channel(channel: *mut rdma_event_channel) {
     let mut state = state();
-    state.remove(channel as usize);
     assert!(state.connections.is_empty(), "events of nobody");
     // SAFETY: made by `rdma_create_event_channel`, with a descriptor.
-    unsafe {
-        libc::close((*channel).fd);
-        free(channel);
-    }
+    unsafe { destroy_with(&mut state, channel, (*channel).fd) };
 }
 
 fn make(
@@ -180,15 +179,8 @@ unsafe extern "C" fn rdma_bind_addr(id: *mut rdma_cm_id, address: *mut libc::soc
     // SAFETY: the address is there; ports are in the same place in both families.
     let asked = unsafe { u16::from_be((*address.cast::<libc::sockaddr_in>()).sin_port) };
     let taken =
-        |object: &Object| matches!(object, Object::Id(id) if id.listens && id.port == asked);
-    if asked != 0
-        && state
-            .objects
-            .values()
-            .filter(|object| taken(object))
-            .count()
-            > 1
-    {
+        |object: &&Object| matches!(object, Object::Id(id) if id.listens && id.port == asked);
+    if asked != 0 && state.objects.values().filter(taken).count() > 1 {
         set_error(libc::EADDRINUSE);
         return -1;
     }
@@ -409,8 +401,7 @@ fn happen(state: &mut State, id: usize, told: Told) -> i32 {
 pub(in super::super) fn follow(which: usize, data: Vec<u8>) -> bool {
     let fd = {
         let mut state = state();
-        let ids = state.ids();
-        let Some(address) = ids.get(which % ids.len().max(1)).copied() else {
+        let Some(address) = pick(&state.ids(), which) else {
             return false;
         };
         let Some(next) = state.id(address).next.pop_front() else {
@@ -448,7 +439,7 @@ pub(in super::super) fn lie(which: usize, told: Told) {
         if told.kind == REQUEST {
             ids.retain(|id| state.id(*id).listens);
         }
-        let Some(address) = ids.get(which % ids.len().max(1)).copied() else {
+        let Some(address) = pick(&ids, which) else {
             return;
         };
         happen(&mut state, address, told)

@@ -232,9 +232,63 @@ unsafe fn free<T>(made: *mut T) {
     drop(unsafe { Box::from_raw(made) });
 }
 
+/// Removes an object and its pending events, and frees it.
+///
+/// # Safety
+/// `zeroed` made it.
+unsafe fn destroy<T>(state: &mut State, made: *mut T) -> Object {
+    let removed = state.remove(made as usize);
+    state
+        .asynchronous
+        .retain(|(_, known)| *known != made as usize);
+    // SAFETY: as the caller promised; it was known, so it was not freed before.
+    unsafe { free(made) };
+    removed
+}
+
+/// Destroys an object with a descriptor.
+///
+/// # Safety
+/// `zeroed` made it.
+unsafe fn destroy_with<T>(state: &mut State, made: *mut T, fd: i32) {
+    // SAFETY: as the caller promised; the descriptor is the object's.
+    unsafe {
+        destroy(state, made);
+        libc::close(fd);
+    }
+}
+
 fn set_error(number: i32) {
     // SAFETY: the pointer is to this thread's `errno`.
     unsafe { *libc::__errno_location() = number };
+}
+
+/// Defines functions for an object of a kind, and for all of them, oldest first.
+macro_rules! objects {
+    ($($kind:ident, $words:literal: $one:ident, $all:ident;)*) => {
+        impl State {$(
+            fn $one(&mut self, address: usize) -> &mut $kind {
+                match self.objects.get_mut(&address) {
+                    Some(Object::$kind(object)) => object,
+                    other => panic!("used as {}: {other:?}", $words),
+                }
+            }
+
+            fn $all(&self) -> Vec<usize> {
+                self.all(|object| match object {
+                    Object::$kind(object) => Some(object.order),
+                    _ => None,
+                })
+            }
+        )*}
+    };
+}
+
+objects! {
+    Queue, "a completion queue": queue, queues;
+    Pair, "a queue pair": pair, pairs;
+    Shared, "a shared receive queue": shared, all_shared;
+    Id, "an identifier": id, ids;
 }
 
 impl State {
@@ -273,27 +327,6 @@ impl State {
         removed.unwrap_or_else(|| panic!("destroyed: {address:#x} is nothing"))
     }
 
-    fn queue(&mut self, address: usize) -> &mut Queue {
-        match self.objects.get_mut(&address) {
-            Some(Object::Queue(queue)) => queue,
-            other => panic!("used as a completion queue: {other:?}"),
-        }
-    }
-
-    fn pair(&mut self, address: usize) -> &mut Pair {
-        match self.objects.get_mut(&address) {
-            Some(Object::Pair(pair)) => pair,
-            other => panic!("used as a queue pair: {other:?}"),
-        }
-    }
-
-    fn id(&mut self, address: usize) -> &mut Id {
-        match self.objects.get_mut(&address) {
-            Some(Object::Id(id)) => id,
-            other => panic!("used as an identifier: {other:?}"),
-        }
-    }
-
     /// Returns the addresses of the objects of a kind, oldest first.
     ///
     /// The order of creation is the same in every run; heap addresses are not.
@@ -305,34 +338,6 @@ impl State {
             .collect();
         found.sort_unstable();
         found.into_iter().map(|(_, address)| address).collect()
-    }
-
-    fn pairs(&self) -> Vec<usize> {
-        self.all(|object| match object {
-            Object::Pair(pair) => Some(pair.order),
-            _ => None,
-        })
-    }
-
-    fn queues(&self) -> Vec<usize> {
-        self.all(|object| match object {
-            Object::Queue(queue) => Some(queue.order),
-            _ => None,
-        })
-    }
-
-    fn shared(&self) -> Vec<usize> {
-        self.all(|object| match object {
-            Object::Shared(shared) => Some(shared.order),
-            _ => None,
-        })
-    }
-
-    fn ids(&self) -> Vec<usize> {
-        self.all(|object| match object {
-            Object::Id(id) => Some(id.order),
-            _ => None,
-        })
     }
 
     fn context(&self) -> usize {

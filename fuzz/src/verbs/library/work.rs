@@ -10,7 +10,8 @@ use rdma_sys::{
     ibv_wc, ibv_wr_opcode,
 };
 
-use super::{Context, Object, State, free, raise, state, zeroed};
+use super::{Context, Object, State, destroy, raise, state, zeroed};
+use crate::script::pick;
 
 const SIGNALLED: u32 = 2;
 const INLINE: u32 = 8;
@@ -18,6 +19,8 @@ const LOCAL_WRITE: u32 = 1;
 const BINDABLE: u32 = 16;
 /// The operation code of a receive in completions.
 const RECEIVED: u32 = 128;
+/// The operation code of a bind in completions.
+const BOUND: u32 = 5;
 const FLUSHED: u32 = 5;
 /// The most bytes of an inline request.
 const CARRIED: u32 = 64;
@@ -232,13 +235,9 @@ unsafe extern "C" fn ibv_resize_cq(queue: *mut ibv_cq, depth: i32) -> i32 {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_destroy_cq(queue: *mut ibv_cq) -> i32 {
     let mut state = state();
-    state.remove(queue as usize);
     state.notified.retain(|known| *known != queue as usize);
-    state
-        .asynchronous
-        .retain(|(_, known)| *known != queue as usize);
     // SAFETY: made by `ibv_create_cq`.
-    unsafe { free(queue) };
+    unsafe { destroy(&mut state, queue) };
     0
 }
 
@@ -318,9 +317,7 @@ unsafe extern "C" fn ibv_modify_srq(
     if let Some(error) = state.refuses() {
         return error;
     }
-    let Some(Object::Shared(known)) = state.objects.get_mut(&(shared as usize)) else {
-        panic!("used as a shared receive queue");
-    };
+    let known = state.shared(shared as usize);
     if mask & 1 != 0 {
         // SAFETY: the attributes are valid.
         known.depth = unsafe { (*wanted).max_wr };
@@ -330,13 +327,8 @@ unsafe extern "C" fn ibv_modify_srq(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_destroy_srq(shared: *mut ibv_srq) -> i32 {
-    let mut state = state();
-    state.remove(shared as usize);
-    state
-        .asynchronous
-        .retain(|(_, known)| *known != shared as usize);
     // SAFETY: made by `ibv_create_srq`.
-    unsafe { free(shared) };
+    unsafe { destroy(&mut state(), shared) };
     0
 }
 
@@ -425,20 +417,53 @@ unsafe extern "C" fn ibv_query_qp(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_destroy_qp(pair: *mut ibv_qp) -> i32 {
     let mut state = state();
-    let Object::Pair(known) = state.remove(pair as usize) else {
+    // SAFETY: made by `ibv_create_qp`.
+    let Object::Pair(known) = (unsafe { destroy(&mut state, pair) }) else {
         panic!("destroyed as a queue pair");
     };
-    state
-        .asynchronous
-        .retain(|(_, about)| *about != pair as usize);
     // Completions of it that were not polled are removed too, as in the libraries of devices.
     for queue in [known.send_queue, known.receive_queue] {
         let found = &mut state.queue(queue).found;
         found.retain(|found| found.pair != known.number);
     }
-    // SAFETY: made by `ibv_create_qp`.
-    unsafe { free(pair) };
     0
+}
+
+/// Posts the requests of a list until one is refused.
+///
+/// # Safety
+/// The list is valid, and there is room for the refused one.
+unsafe fn post_each<R>(
+    pair: Option<usize>,
+    (first, next): (*mut R, fn(&R) -> *mut R),
+    bad: *mut *mut R,
+    post: impl Fn(&mut State, &R),
+) -> i32 {
+    let told = {
+        let mut state = state();
+        let mut at = first;
+        while !at.is_null() {
+            if let Some(error) = state.refuses() {
+                // SAFETY: there is room for the answer.
+                unsafe { *bad = at };
+                return error;
+            }
+            // SAFETY: an element of the list that the caller passes.
+            let request = unsafe { &*at };
+            post(&mut state, request);
+            at = next(request);
+        }
+        pair.map_or_else(Vec::new, |pair| flushed_if_failed(&mut state, pair))
+    };
+    tell(told);
+    0
+}
+
+/// Checks that a queue has room for one more request.
+///
+/// A forged completion has freed a slot of the consumer, so more posts are possible after one.
+fn check_room(lied: bool, posted: usize, room: usize) {
+    assert!(lied || posted < room, "more than there is room for");
 }
 
 pub(super) unsafe extern "C" fn post_send(
@@ -446,63 +471,46 @@ pub(super) unsafe extern "C" fn post_send(
     first: *mut ibv_send_wr,
     bad: *mut *mut ibv_send_wr,
 ) -> i32 {
-    let told = {
-        let mut state = state();
-        let mut next = first;
-        while !next.is_null() {
-            if let Some(error) = state.refuses() {
-                // SAFETY: there is room for the answer.
-                unsafe { *bad = next };
-                return error;
-            }
-            // SAFETY: an element of the list that the caller passes.
-            let request = unsafe { &*next };
-            // A forged completion has freed a slot of the consumer, so more posts are possible
-            // after one.
-            let lied = state.lied;
-            let known = state.pair(pair as usize);
-            assert!(
-                lied || known.sent.len() < known.requests,
-                "more than there is room for"
-            );
-            let (domain, most) = (known.domain, known.request_segments);
-            let inline = request.send_flags & INLINE != 0;
-            let access = match request.opcode {
-                ibv_wr_opcode::IBV_WR_RDMA_READ => LOCAL_WRITE,
-                _ => 0,
-            };
-            let pieces = (request.sg_list.cast_const(), request.num_sge, most);
-            // SAFETY: the request has them.
-            let length = unsafe { state.check(domain, pieces, inline, access) };
-            if inline {
-                assert!(length <= u64::from(CARRIED), "a request carries {length}");
-                // SAFETY: registered memory, as was just checked.
-                unsafe { read(request) };
-            }
-            if request.opcode == ibv_wr_opcode::IBV_WR_BIND_MW {
-                // SAFETY: the operation code selects the field of the union.
-                let bind = unsafe { request.bind_mw_tso_union.bind_mw };
-                check_bind(&state, domain, bind.mw, &bind.bind_info);
-            }
-            let opcode = match request.opcode {
-                ibv_wr_opcode::IBV_WR_RDMA_WRITE => 1,
-                ibv_wr_opcode::IBV_WR_RDMA_READ => 2,
-                ibv_wr_opcode::IBV_WR_BIND_MW => 5,
-                ibv_wr_opcode::IBV_WR_LOCAL_INV => 6,
-                _ => 0,
-            };
-            state.pair(pair as usize).sent.push_back(Posted {
-                token: request.wr_id,
-                opcode,
-                length,
-                signalled: request.send_flags & SIGNALLED != 0,
-            });
-            next = request.next;
+    let address = pair as usize;
+    let post = |state: &mut State, request: &ibv_send_wr| {
+        let lied = state.lied;
+        let known = state.pair(address);
+        check_room(lied, known.sent.len(), known.requests);
+        let (domain, most) = (known.domain, known.request_segments);
+        let inline = request.send_flags & INLINE != 0;
+        let access = match request.opcode {
+            ibv_wr_opcode::IBV_WR_RDMA_READ => LOCAL_WRITE,
+            _ => 0,
+        };
+        let pieces = (request.sg_list.cast_const(), request.num_sge, most);
+        // SAFETY: the request has them.
+        let length = unsafe { state.check(domain, pieces, inline, access) };
+        if inline {
+            assert!(length <= u64::from(CARRIED), "a request carries {length}");
+            // SAFETY: registered memory, as was just checked.
+            unsafe { read(request) };
         }
-        flushed_if_failed(&mut state, pair as usize)
+        if request.opcode == ibv_wr_opcode::IBV_WR_BIND_MW {
+            // SAFETY: the operation code selects the field of the union.
+            let bind = unsafe { request.bind_mw_tso_union.bind_mw };
+            check_bind(state, domain, bind.mw, &bind.bind_info);
+        }
+        let opcode = match request.opcode {
+            ibv_wr_opcode::IBV_WR_RDMA_WRITE => 1,
+            ibv_wr_opcode::IBV_WR_RDMA_READ => 2,
+            ibv_wr_opcode::IBV_WR_BIND_MW => BOUND,
+            ibv_wr_opcode::IBV_WR_LOCAL_INV => 6,
+            _ => 0,
+        };
+        state.pair(address).sent.push_back(Posted {
+            token: request.wr_id,
+            opcode,
+            length,
+            signalled: request.send_flags & SIGNALLED != 0,
+        });
     };
-    tell(told);
-    0
+    // SAFETY: the caller passes a valid list.
+    unsafe { post_each(Some(address), (first, |request| request.next), bad, post) }
 }
 
 fn flushed_if_failed(state: &mut State, pair: usize) -> Vec<i32> {
@@ -567,28 +575,36 @@ pub(super) unsafe extern "C" fn bind_window(
         }
         let domain = state.pair(pair as usize).domain;
         // SAFETY: queue pair, window and attributes are valid.
-        unsafe {
+        let token = unsafe {
             check_bind(&state, domain, window, &(*wanted).bind_info);
             (*window).rkey = (*window).rkey & !0xFF | (*window).rkey.wrapping_add(1) & 0xFF;
-            // A forged completion has freed a slot of the consumer, so more posts are possible
-            // after one.
-            let lied = state.lied;
-            let known = state.pair(pair as usize);
-            assert!(
-                lied || known.sent.len() < known.requests,
-                "more than there is room for"
-            );
-            known.sent.push_back(Posted {
-                token: (*wanted).wr_id,
-                opcode: 5,
-                length: 0,
-                signalled: true,
-            });
-        }
+            (*wanted).wr_id
+        };
+        let lied = state.lied;
+        let known = state.pair(pair as usize);
+        check_room(lied, known.sent.len(), known.requests);
+        known.sent.push_back(Posted {
+            token,
+            opcode: BOUND,
+            length: 0,
+            signalled: true,
+        });
         flushed_if_failed(&mut state, pair as usize)
     };
     tell(told);
     0
+}
+
+/// Checks a receive of a domain with at most `most` segments.
+fn received(state: &State, receive: &ibv_recv_wr, domain: usize, most: i32) -> Posted {
+    let pieces = (receive.sg_list.cast_const(), receive.num_sge, most);
+    Posted {
+        token: receive.wr_id,
+        opcode: RECEIVED,
+        // SAFETY: the receive has them.
+        length: unsafe { state.check(domain, pieces, false, LOCAL_WRITE) },
+        signalled: true,
+    }
 }
 
 pub(super) unsafe extern "C" fn post_receive(
@@ -596,41 +612,17 @@ pub(super) unsafe extern "C" fn post_receive(
     first: *mut ibv_recv_wr,
     bad: *mut *mut ibv_recv_wr,
 ) -> i32 {
-    let told = {
-        let mut state = state();
-        let mut next = first;
-        while !next.is_null() {
-            if let Some(error) = state.refuses() {
-                // SAFETY: there is room for the answer.
-                unsafe { *bad = next };
-                return error;
-            }
-            // SAFETY: an element of the list that the caller passes.
-            let receive = unsafe { &*next };
-            // A forged completion has freed a slot of the consumer, so more posts are possible
-            // after one.
-            let lied = state.lied;
-            let known = state.pair(pair as usize);
-            assert!(
-                lied || known.received.len() < known.receives,
-                "more than there is room for"
-            );
-            let (domain, most) = (known.domain, known.receive_segments);
-            let pieces = (receive.sg_list.cast_const(), receive.num_sge, most);
-            // SAFETY: the receive has them.
-            let length = unsafe { state.check(domain, pieces, false, LOCAL_WRITE) };
-            state.pair(pair as usize).received.push_back(Posted {
-                token: receive.wr_id,
-                opcode: RECEIVED,
-                length,
-                signalled: true,
-            });
-            next = receive.next;
-        }
-        flushed_if_failed(&mut state, pair as usize)
+    let address = pair as usize;
+    let post = |state: &mut State, receive: &ibv_recv_wr| {
+        let lied = state.lied;
+        let known = state.pair(address);
+        check_room(lied, known.received.len(), known.receives);
+        let (domain, most) = (known.domain, known.receive_segments);
+        let posted = received(state, receive, domain, most);
+        state.pair(address).received.push_back(posted);
     };
-    tell(told);
-    0
+    // SAFETY: the caller passes a valid list.
+    unsafe { post_each(Some(address), (first, |receive| receive.next), bad, post) }
 }
 
 pub(super) unsafe extern "C" fn post_shared(
@@ -638,42 +630,17 @@ pub(super) unsafe extern "C" fn post_shared(
     first: *mut ibv_recv_wr,
     bad: *mut *mut ibv_recv_wr,
 ) -> i32 {
-    let mut state = state();
-    let mut next = first;
-    while !next.is_null() {
-        if let Some(error) = state.refuses() {
-            // SAFETY: there is room for the answer.
-            unsafe { *bad = next };
-            return error;
-        }
-        // SAFETY: an element of the list that the caller passes.
-        let receive = unsafe { &*next };
+    let address = shared as usize;
+    let post = |state: &mut State, receive: &ibv_recv_wr| {
         let lied = state.lied;
-        let Some(Object::Shared(known)) = state.objects.get(&(shared as usize)) else {
-            panic!("used as a shared receive queue");
-        };
-        assert!(
-            lied || known.receives.len() < known.depth as usize,
-            "more than there is room for"
-        );
-        let pieces = (
-            receive.sg_list.cast_const(),
-            receive.num_sge,
-            known.segments as i32,
-        );
-        // SAFETY: the receive has them.
-        let length = unsafe { state.check(known.domain, pieces, false, LOCAL_WRITE) };
-        if let Some(Object::Shared(known)) = state.objects.get_mut(&(shared as usize)) {
-            known.receives.push_back(Posted {
-                token: receive.wr_id,
-                opcode: RECEIVED,
-                length,
-                signalled: true,
-            });
-        }
-        next = receive.next;
-    }
-    0
+        let known = state.shared(address);
+        check_room(lied, known.receives.len(), known.depth as usize);
+        let (domain, most) = (known.domain, known.segments as i32);
+        let posted = received(state, receive, domain, most);
+        state.shared(address).receives.push_back(posted);
+    };
+    // SAFETY: the caller passes a valid list.
+    unsafe { post_each(None, (first, |receive| receive.next), bad, post) }
 }
 
 /// Completes a queue pair's oldest requests or receives as carried out, at most `count`.
@@ -681,8 +648,7 @@ pub(in super::super) fn carry_out(which: usize, receives: bool, count: usize, le
     let mut told = Vec::new();
     {
         let mut state = state();
-        let pairs = state.pairs();
-        let Some(address) = pairs.get(which % pairs.len().max(1)).copied() else {
+        let Some(address) = pick(&state.pairs(), which) else {
             return;
         };
         for _ in 0..count {
@@ -742,11 +708,7 @@ pub(in super::super) fn forge(which: usize, found: Found) {
     let told = {
         let mut state = state();
         state.lied = true;
-        let queues = state.queues();
-        match queues.get(which % queues.len().max(1)).copied() {
-            Some(queue) => state.complete(queue, found),
-            None => None,
-        }
+        pick(&state.queues(), which).and_then(|queue| state.complete(queue, found))
     };
     tell(told);
 }
@@ -754,8 +716,7 @@ pub(in super::super) fn forge(which: usize, found: Found) {
 /// Answers the next poll of a queue with a number.
 pub(in super::super) fn answer(which: usize, number: i32) {
     let mut state = state();
-    let queues = state.queues();
-    if let Some(queue) = queues.get(which % queues.len().max(1)).copied() {
+    if let Some(queue) = pick(&state.queues(), which) {
         state.queue(queue).answer = Some(number);
     }
 }
@@ -764,8 +725,7 @@ pub(in super::super) fn answer(which: usize, number: i32) {
 pub(in super::super) fn notify_of_nothing(which: usize) {
     let fd = {
         let mut state = state();
-        let queues = state.queues();
-        let Some(queue) = queues.get(which % queues.len().max(1)).copied() else {
+        let Some(queue) = pick(&state.queues(), which) else {
             return;
         };
         state.notified.push_back(queue);
