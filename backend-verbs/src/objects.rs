@@ -2,14 +2,11 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::mem;
 use std::sync::Arc;
 
 use dat_core::backend::{BINDS_UNDER_WAY, BackendError, Rejected};
 
-use crate::hal::{
-    CallAgain, Domain, Guarded, Region, RequestsAgain, Share, Window, WindowType, random_byte,
-};
+use crate::hal::{Domain, Guarded, Region, Window, WindowType, random_byte};
 use crate::supply::Supply;
 use crate::table::Table;
 
@@ -84,109 +81,16 @@ impl BoundWindow {
     }
 }
 
-/// A bound window with the arguments for another bind to the same region.
-#[derive(Debug)]
-pub(crate) struct Again<T> {
-    /// Key of the region.
-    pub(crate) region: usize,
-    pub(crate) how: T,
-    pub(crate) bound: BoundWindow,
-}
-
-/// Arguments of binds by requests, for one queue pair.
-#[derive(Debug)]
-pub(crate) struct OnPair {
-    pub(crate) requests: RequestsAgain,
-    /// Number of the queue pair.
-    pub(crate) number: u32,
-}
-
-/// Content of a window's slot.
-#[derive(Debug)]
-#[repr(u8)]
-pub(crate) enum Held {
-    Nothing,
-    Window(BoundWindow),
-    /// Type 2, open to the region of its last bind.
-    Posted(Again<OnPair>),
-    /// Type 1, with the region of its last bind.
-    Called(Again<CallAgain>),
-}
-
-impl Held {
-    fn bound(&self) -> Option<&BoundWindow> {
-        match self {
-            Self::Nothing => None,
-            Self::Window(bound) => Some(bound),
-            Self::Posted(again) => Some(&again.bound),
-            Self::Called(again) => Some(&again.bound),
-        }
-    }
-}
-
 /// Slot of a window, which outlives the window.
 #[derive(Debug)]
 pub(crate) struct Place {
     /// Key of the window, or of the next one if the slot is empty.
     pub(crate) key: usize,
-    pub(crate) held: Held,
-}
-
-impl Place {
-    /// Returns the window, and stops keeping its region.
-    pub(crate) fn window(&mut self) -> Option<&mut BoundWindow> {
-        self.held = match mem::replace(&mut self.held, Held::Nothing) {
-            Held::Called(Again { how, mut bound, .. }) => {
-                bound.address = how.address();
-                Held::Window(bound)
-            }
-            Held::Posted(Again { how, mut bound, .. }) => {
-                bound.address = how.requests.address();
-                bound.last_key = how.requests.key();
-                Held::Window(bound)
-            }
-            held => held,
-        };
-        match &mut self.held {
-            Held::Window(window) => Some(window),
-            _ => None,
-        }
-    }
-
-    /// Keeps the region of the last bind, if the next bind can reuse the arguments.
-    pub(crate) fn keep(&mut self, key: usize, region: Arc<Region>) {
-        self.held = match mem::replace(&mut self.held, Held::Nothing) {
-            Held::Window(bound) => match (bound.window.kind(), bound.bound_on) {
-                (WindowType::One, _) => Held::Called(Again {
-                    region: key,
-                    how: CallAgain::new(region, bound.address),
-                    bound,
-                }),
-                (WindowType::Two, Some(number)) => Held::Posted(Again {
-                    region: key,
-                    how: OnPair {
-                        requests: RequestsAgain::new(region, bound.address, bound.last_key),
-                        number,
-                    },
-                    bound,
-                }),
-                (WindowType::Two, None) => Held::Window(bound),
-            },
-            held => held,
-        };
-    }
-
-    fn keeps(&self, key: usize) -> bool {
-        match &self.held {
-            Held::Nothing | Held::Window(_) => false,
-            Held::Called(again) => again.region == key,
-            Held::Posted(again) => again.region == key,
-        }
-    }
+    pub(crate) window: Option<BoundWindow>,
 }
 
 /// Shared slot; a bind holds its lock until the device has accepted the bind.
-pub(crate) type SharedPlace = Share<Guarded<Place>>;
+pub(crate) type SharedPlace = Arc<Guarded<Place>>;
 
 /// Low bits of a window's key: the index of its slot.
 const INDEX_BITS: u32 = 16;
@@ -231,10 +135,10 @@ impl Objects {
     /// Stores a window under a key other than 0; `None` if the table is full.
     pub(crate) fn insert_window(&self, window: BoundWindow) -> Option<usize> {
         let mut windows = self.windows.lock();
-        let held = Held::Window(window);
+        let window = Some(window);
         if let Some(index) = windows.free.pop_front() {
             let mut place = windows.places.get(index)?.lock();
-            place.held = held;
+            place.window = window;
             return Some(place.key);
         }
         let index = windows.places.len();
@@ -242,8 +146,8 @@ impl Objects {
             return None;
         }
         let key = 1 << INDEX_BITS | index;
-        let place = Place { key, held };
-        windows.places.push(Share::new(Guarded::new(place)));
+        let place = Place { key, window };
+        windows.places.push(Arc::new(Guarded::new(place)));
         Some(key)
     }
 
@@ -255,10 +159,9 @@ impl Objects {
             return;
         };
         let mut place = place.lock();
-        if place.key != key || place.window().is_none() {
+        if place.key != key || place.window.take().is_none() {
             return;
         }
-        place.held = Held::Nothing;
         self.supply.lock().note_given_back();
         if key >> INDEX_BITS < LAST_GENERATION {
             place.key = key.wrapping_add(1 << INDEX_BITS);
@@ -279,7 +182,7 @@ impl Objects {
             return false;
         };
         let place = place.lock();
-        match place.held.bound() {
+        match &place.window {
             Some(window) if place.key == key => {
                 missed && window.window.kind() == WindowType::One || window.is_spent(true)
             }
@@ -294,8 +197,7 @@ impl Objects {
 
     /// Returns the region under this key.
     ///
-    /// The caller holds the lock of a window's slot. Before it releases that, it drops the region
-    /// or keeps it in the slot.
+    /// The caller holds the lock of a window's slot, and drops the region before it releases that.
     pub(crate) fn region(&self, key: usize) -> Option<Arc<Region>> {
         self.regions.lock().get(key).map(Arc::clone)
     }
@@ -308,20 +210,17 @@ impl Objects {
         let Some(region) = self.regions.lock().remove(key) else {
             return false;
         };
-        // No other thread finds the region from here on. A slot that keeps it got it earlier, under
-        // its lock.
+        // No other thread finds the region from here on. One that found it earlier, for a bind, drops
+        // it before it releases the lock of a slot.
         if Arc::strong_count(&region) > 1 {
             for place in self.places() {
-                let mut place = place.lock();
-                if place.keeps(key) {
-                    place.window();
-                }
+                drop(place.lock());
             }
         }
         if let Err(region) = Region::release(region) {
             // Most likely, a window is still open on it.
             for place in self.places() {
-                if let Some(window) = place.lock().window()
+                if let Some(window) = &mut place.lock().window
                     && window.regions.contains(&key)
                 {
                     // A window that cannot be replaced stays open, and then the drop below ends the
@@ -337,7 +236,7 @@ impl Objects {
     /// Closes the windows that only a queue pair, which is gone, could close.
     pub(crate) fn forget_queue_pair(&self, number: u32) {
         for place in self.places() {
-            if let Some(window) = place.lock().window()
+            if let Some(window) = &mut place.lock().window
                 && window.bound_on == Some(number)
             {
                 // Without a replacement, this window can never be bound again.
@@ -371,7 +270,7 @@ impl Objects {
     pub(crate) fn clear(&self) {
         self.supply.lock().clear();
         for place in self.places() {
-            place.lock().held = Held::Nothing;
+            place.lock().window = None;
         }
         self.regions.lock().clear();
     }

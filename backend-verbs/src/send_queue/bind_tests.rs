@@ -1,8 +1,10 @@
 //! Windows on a device that is not there, most of type 2: what is posted, and what is open then.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
-use dat_core::backend::{Completion, CompletionQueue as _, RegionKeys, WindowKey};
+use dat_core::backend::{Completion, CompletionQueue as _, RegionKeys, SendFlags, WindowKey};
 use dat_core::flags::{DtoStatus, MemoryPrivileges};
 
 use super::*;
@@ -96,13 +98,7 @@ impl Bench {
             flags,
             is_only: self.under_way == 0,
         };
-        // As the core does.
-        let again = if request.is_only {
-            self.queue.bind_again(&request)
-        } else {
-            None
-        };
-        let bound = again.unwrap_or_else(|| self.queue.bind(&request));
+        let bound = self.queue.bind(&request);
         self.under_way += usize::from(bound.is_ok());
         bound
     }
@@ -115,13 +111,13 @@ impl Bench {
         privileges: MemoryPrivileges,
         flags: SendFlags,
     ) -> Result<u32, Rejected> {
-        let kind = match self.objects.places()[place_of(self.window.0)]
+        let place = self.objects.places()[place_of(self.window.0)].clone();
+        let kind = place
             .lock()
-            .window()
-        {
-            Some(window) => window.window.kind(),
-            None => panic!("no window"),
-        };
+            .window
+            .as_ref()
+            .map(|window| window.window.kind());
+        let kind = kind.expect("a window");
         let fresh = window_of(&self.objects, &self.device, kind);
         let old = core::mem::replace(&mut self.window, fresh);
         let bound = self.bind_for(token, length, privileges, flags);
@@ -578,67 +574,64 @@ fn a_window_serves_one_queue_pair() {
     assert!(bench.device.opens(next), "it is bound on another by now");
 }
 
-/// A window that is bound to one region again is not looked up, with another key each time; for another region it is,
-/// and for another queue pair.
+/// A window that is bound to one region after another gets another key each time.
+///
+/// The region of an earlier bind can go, and a key that names no window binds none.
 ///
 /// Spec: RMB-01, RMB-10, RMB-21
 #[test]
-fn a_window_is_bound_again_without_a_look_at_the_tables() {
+fn a_window_is_bound_to_one_region_after_another() {
     for kind in [WindowType::One, WindowType::Two] {
         let mut bench = Bench::with(kind);
         let (first, second) = (bench.region, bench.another_region());
         let mut open = None;
         let steps = [first, first, first, second, second, first, first];
-        let mut last = None;
-        for (token, region) in steps.into_iter().enumerate() {
-            let request = BindRequest {
-                token: token as u64,
-                window: bench.window,
-                region,
-                address: 0x1000,
-                length: 64,
-                privileges: MemoryPrivileges::REMOTE_READ,
-                flags: SendFlags::empty(),
-                is_only: true,
-            };
-            let key = match bench.queue.bind_again(&request) {
-                Some(bound) => {
-                    assert_eq!(last, Some(region));
-                    bound.expect("taken")
-                }
-                None => {
-                    assert_ne!(last, Some(region));
-                    bench.queue.bind(&request).expect("taken")
-                }
-            };
-            last = Some(region);
-            assert_eq!(bench.completed(), [(token as u64, DtoStatus::Success)]);
+        for (token, region) in (0..).zip(steps) {
+            bench.region = region;
+            let key = bench.bound(token, 64);
             assert!(bench.device.opens(key));
             let before = open.replace(key);
             assert!(before.is_none_or(|before| before != key && !bench.device.opens(before)));
-            // A key of another window, no bytes, or one who holds the place: not this way.
-            let other = BindRequest {
-                window: WindowKey(bench.window.0 + (1 << 16)),
-                ..request
-            };
-            assert_eq!(bench.queue.bind_again(&other), None);
-            assert_eq!(bench.queue.bind(&other), Err(Rejected));
-            let none = BindRequest {
-                length: 0,
-                ..request
-            };
-            assert_eq!(bench.queue.bind_again(&none), None);
-            let place = bench.objects.places()[0].clone();
-            let held = place.lock();
-            assert_eq!(bench.queue.bind_again(&request), None);
-            drop(held);
+            let window = bench.window;
+            bench.window = WindowKey(window.0 + (1 << 16));
+            assert_eq!(bench.bind(token, 64), Err(Rejected));
+            bench.window = window;
         }
-        // The regions go, wherever they are kept.
         assert!(bench.objects.deregister(second.object));
         assert!(bench.objects.deregister(first.object));
         assert_eq!(bench.bind(9, 64), Err(Rejected));
         assert_eq!(bench.device.windows(), 1);
     }
+}
+
+/// A region is not deregistered while a bind may use it.
+///
+/// Spec: RMB-42, LMF-02
+#[test]
+fn a_region_goes_when_no_bind_uses_it() {
+    let bench = Bench::new();
+    let place = bench.objects.places()[0].clone();
+    let locked = place.lock();
+    let (objects, object) = (&bench.objects, bench.region.object);
+    let region = objects.region(object).expect("it is there");
+    let is_gone = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            assert!(objects.deregister(object));
+            is_gone.store(true, Ordering::SeqCst);
+        });
+        // The thread has taken the region out of the table, and waits for the slot.
+        while objects.region(object).is_some() {
+            thread::yield_now();
+        }
+        for _ in 0..100 {
+            assert!(!is_gone.load(Ordering::SeqCst));
+            thread::yield_now();
+        }
+        drop(region);
+        drop(locked);
+    });
+    assert!(is_gone.load(Ordering::SeqCst));
 }
 
 /// A place is given to another window once its window is gone, under another key.
