@@ -494,7 +494,6 @@ unsafe impl Backend for VerbsBackend {
                 list: send,
                 number: device.number(),
                 objects: Arc::clone(&self.objects),
-                places: self.objects.places(),
             },
             receive: receive.map(|list| VerbsReceiveQueue {
                 list,

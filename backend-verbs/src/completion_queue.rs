@@ -10,72 +10,75 @@ use crate::directory::Directory;
 use crate::hal::{Batch, CompletionQueue as Device, RECEIVED, WorkCompletion};
 use crate::signal::Signal;
 
-/// What the adapter and the holder of a completion queue both know of it.
+/// State of a completion queue that the adapter and the owner of the queue share.
 #[derive(Debug, Default)]
 pub(crate) struct QueueMarks {
-    /// It was armed and has not notified.
+    /// The queue was armed, and has not notified since.
     pub(crate) armed: AtomicBool,
-    /// It was armed for solicited completions only, and has not notified: it will, if one comes.
+    /// The queue was armed for solicited completions only, and has not notified since.
     pub(crate) narrow: AtomicBool,
-    /// Receives were taken meanwhile, and said not to be solicited.
+    /// Receives were taken meanwhile, and reported as not solicited.
     pub(crate) taken: AtomicBool,
-    /// The device lost completions of it.
+    /// The device lost completions of the queue.
     pub(crate) overrun: AtomicBool,
     /// Queue pairs with shared receive queues complete here.
     pub(crate) serves_shared: AtomicBool,
     /// Queue pairs that complete here.
     pub(crate) users: AtomicU32,
-    /// It is to be armed when the first queue pair completes here.
+    /// Arming waits for the first queue pair that completes here.
     pub(crate) deferred: AtomicBool,
 }
 
 impl QueueMarks {
-    /// The device notified: of a solicited completion among those that were taken and said not to be, if true.
+    /// Notes that the device notified.
+    ///
+    /// Returns true if the solicited completion may be among those reported as not solicited.
     pub(crate) fn notified(&self) -> bool {
         self.narrow.store(false, Ordering::SeqCst);
         self.taken.swap(false, Ordering::SeqCst)
     }
 
-    /// Whether a receive that was just taken has to be called solicited.
+    /// Returns true if a receive that was just taken counts as solicited.
     ///
-    /// Verbs does not say so. While the device is armed for solicited completions it need not: if there is one the
-    /// device notifies. What was there before it was armed, or comes with its notification, may be one.
+    /// Verbs does not tell. While the device is armed for solicited completions the receive does not
+    /// count: the device notifies if it was one. A receive from before the arming, or taken after the
+    /// notification, may have been solicited.
     fn may_be_solicited(&self) -> bool {
         if !self.narrow.load(Ordering::SeqCst) {
             return true;
         }
         self.taken.store(true, Ordering::SeqCst);
-        // A notification that is read now either is seen here, or sees the mark.
+        // Either this sees a notification that is read now, or its reader sees `taken`.
         !self.narrow.load(Ordering::SeqCst)
     }
 
-    /// A queue pair is going to complete here; arms the device if that was put off.
+    /// Adds a queue pair that completes here; arms the device if that was deferred.
     pub(crate) fn attach(&self, device: &Device, solicited_only: bool) {
         self.users.fetch_add(1, Ordering::SeqCst);
         if self.deferred.swap(false, Ordering::SeqCst) {
             self.narrow.store(solicited_only, Ordering::SeqCst);
-            // One that cannot be armed is looked at whenever somebody looks.
+            // A device that cannot be armed is polled whenever a caller looks.
             let _armed = device.request_notification(solicited_only);
         }
     }
 
-    /// A queue pair does not complete here any more.
+    /// Removes a queue pair that completed here.
     pub(crate) fn detach(&self) {
         self.users.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Whether arming can wait until there is a queue pair.
+    /// Returns true if arming can wait until there is a queue pair.
     fn may_defer(&self) -> bool {
         if self.users.load(Ordering::SeqCst) != 0 {
             return false;
         }
         self.deferred.store(true, Ordering::SeqCst);
-        // One that came meanwhile saw the mark, or is seen here.
+        // A queue pair that came meanwhile saw `deferred`, or is seen here.
         self.users.load(Ordering::SeqCst) == 0
     }
 }
 
-/// A completion queue of a device; completions are taken from it 16 at a time.
+/// A completion queue of a device, which is polled for 16 completions at a time.
 #[derive(Debug)]
 pub struct VerbsCompletionQueue {
     pub(crate) device: Arc<Device>,
@@ -101,12 +104,12 @@ impl VerbsCompletionQueue {
         }
     }
 
-    /// What a receive or a failed request means, and whether it was solicited.
+    /// Returns the status of a receive or a failed request, and whether it counts as solicited.
     fn examine(&self, told: u32, opcode: u32, queue_pair: u32) -> (DtoStatus, bool) {
         let received = opcode & RECEIVED != 0;
         let status = status(told);
         if status != DtoStatus::Success {
-            // Where a request failed its operation code says nothing.
+            // The operation code of a failed request is undefined.
             self.note_failure(queue_pair);
         } else if received && self.directory.is_waiting() {
             self.note_data(queue_pair);
@@ -114,7 +117,7 @@ impl VerbsCompletionQueue {
         (status, received && self.marks.may_be_solicited())
     }
 
-    /// What the core calls the queue pair, where it has to know.
+    /// Returns the core's token of the queue pair if shared receive queues complete here, else 0.
     fn token_of(&self, queue_pair: u32) -> u64 {
         if self.marks.serves_shared.load(Ordering::Relaxed) {
             self.directory.token(queue_pair)
@@ -137,7 +140,7 @@ impl VerbsCompletionQueue {
         }
     }
 
-    /// A device that answers nonsense is given up, with all of its connections.
+    /// Gives up a device that returned nonsense, with all of its connections.
     #[cold]
     fn note_nonsense(&self, failure: DeviceFailure) -> DeviceFailure {
         if self.directory.note_nonsense() {
@@ -178,10 +181,10 @@ impl CompletionQueue for VerbsCompletionQueue {
         self.batch.immediate()
     }
 
-    /// Arms the device, then looks once more: what slipped in between may not notify.
+    /// Arms the device, then polls once more: completions that came in between may not notify.
     ///
-    /// Before there is a queue pair nothing completes, and it is not known yet which completions count; a device that
-    /// is armed for all of them cannot be told to wait for solicited ones. So arming waits for the first queue pair.
+    /// Arming waits for the first queue pair. Only then is it known which completions count, and a
+    /// device that is armed for all of them cannot be told to wait for solicited ones.
     fn arm(&mut self, solicited_only: bool) -> Armed {
         if self.batch.is_empty() {
             if !self.marks.armed.swap(true, Ordering::AcqRel) {
@@ -192,14 +195,14 @@ impl CompletionQueue for VerbsCompletionQueue {
                 return Armed::Armed;
             }
             self.marks.narrow.store(solicited_only, Ordering::SeqCst);
-            // A device that cannot be armed never notifies, so that looking again is all there is.
+            // A device that cannot be armed never notifies, so the caller has to poll again.
             let armed = self.device.request_notification(solicited_only);
             let nothing_new = self.device.fill(&mut self.batch) == Ok(false);
             if armed && nothing_new && !self.marks.overrun.load(Ordering::Relaxed) {
                 return Armed::Armed;
             }
         }
-        // What is missed came before the arming for all that is known, so that no notification tells of it.
+        // A missed completion may have come before the arming, so no notification reports it.
         self.marks.narrow.store(false, Ordering::SeqCst);
         Armed::Missed
     }
@@ -223,7 +226,7 @@ fn are_plain(directory: &Directory, marks: &QueueMarks) -> bool {
     !(directory.is_waiting() || marks.serves_shared.load(Ordering::Relaxed))
 }
 
-/// The status of verbs in the words of DAT.
+/// Returns the status of DAT for a status of verbs.
 fn status(told: u32) -> DtoStatus {
     if told == 0 {
         return DtoStatus::Success;
@@ -243,7 +246,7 @@ fn failure(told: u32) -> DtoStatus {
         9 | 11 => DtoStatus::RemoteResponder,
         10 => DtoStatus::RemoteAccess,
         13 => DtoStatus::ReceiverNotReady,
-        // Retries are exhausted, or something that later devices may say.
+        // Retries are exhausted, or a status that is not known yet.
         _ => DtoStatus::Transport,
     }
 }

@@ -7,7 +7,8 @@ use dat_core::backend::{
 };
 
 use crate::hal::{NotBound, Region, SendList, SendPlace, WindowType};
-use crate::objects::{BoundWindow, Objects, SharedPlace, next_key, place_of};
+use crate::objects::{BoundWindow, Objects, Tables, next_key};
+use crate::table::Table;
 
 /// The send queue of a queue pair.
 ///
@@ -21,8 +22,6 @@ pub struct VerbsSendQueue {
     /// Number of the queue pair at the device.
     pub(crate) number: u32,
     pub(crate) objects: Arc<Objects>,
-    /// Slots of windows of `objects`; newer ones may be missing.
-    pub(crate) places: Box<[SharedPlace]>,
 }
 
 /// A reserved slot of a send queue.
@@ -65,28 +64,22 @@ impl SendQueue for VerbsSendQueue {
     ///
     /// Spec: RMB-18, RMB-19
     fn bind(&mut self, request: &BindRequest) -> Result<u32, Rejected> {
-        let index = place_of(request.window.0);
-        if index >= self.places.len() {
-            self.places = self.objects.places();
-        }
-        let mut place = self.places.get(index).ok_or(Rejected)?.lock();
-        if place.key != request.window.0 {
-            return Err(Rejected);
-        }
-        let window = place.window.as_mut().ok_or(Rejected)?;
+        let mut tables = self.objects.tables.lock();
+        let Tables { windows, regions } = &mut *tables;
+        let window = windows.get_mut(request.window.0).ok_or(Rejected)?;
         if request.length == 0 {
-            return unbind(&mut self.list, self.number, window, &self.objects, request);
+            return unbind(&mut self.list, self.number, window, regions, request);
         }
         if window.is_spent(request.is_only) {
             return Err(Rejected);
         }
         let object = request.region.object;
-        let region = self.objects.region(object).ok_or(Rejected)?;
+        let region = regions.get(object).ok_or(Rejected)?;
         if !region.is_in(window.window.domain()) {
             return Err(Rejected);
         }
         let key = match window.window.kind() {
-            WindowType::One => self.list.bind_by_call(&window.window, request, &region)?,
+            WindowType::One => self.list.bind_by_call(&window.window, request, region)?,
             WindowType::Two => {
                 let key = next_key(window.last_key);
                 rebind(
@@ -94,7 +87,7 @@ impl SendQueue for VerbsSendQueue {
                     self.number,
                     window,
                     request,
-                    Some((&region, key)),
+                    Some((region, key)),
                 )?;
                 key
             }
@@ -117,11 +110,11 @@ fn unbind(
     list: &mut SendList,
     number: u32,
     window: &mut BoundWindow,
-    objects: &Objects,
+    regions: &Table<Region>,
     request: &BindRequest,
 ) -> Result<u32, Rejected> {
-    let region = objects
-        .region(window.regions[0])
+    let region = regions
+        .get(window.regions[0])
         .filter(|region| region.is_in(window.window.domain()));
     match (window.window.kind(), region) {
         (WindowType::One, Some(region)) => {
@@ -130,7 +123,7 @@ fn unbind(
                 address,
                 ..*request
             };
-            let key = list.bind_by_call(&window.window, &request, &region)?;
+            let key = list.bind_by_call(&window.window, &request, region)?;
             window.keys_left = window.keys_left.saturating_sub(1);
             Ok(key)
         }
@@ -196,7 +189,6 @@ mod tests {
             list: device.send_list(depth, segments),
             number: 17,
             objects: Arc::default(),
-            places: Box::default(),
         }
     }
 
@@ -468,7 +460,6 @@ mod tests {
             list: device.carrying_list(64, 3, inline),
             number: 17,
             objects: Arc::default(),
-            places: Box::default(),
         }
     }
 

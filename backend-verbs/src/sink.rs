@@ -108,7 +108,6 @@ impl Sink {
             list: list.expect("it takes requests"),
             number: sink::NUMBER,
             objects: Arc::clone(&self.objects),
-            places: Box::default(),
         }
     }
 
