@@ -25,7 +25,7 @@ use crate::hal::{
 use crate::objects::Objects;
 use crate::options::VerbsOptions;
 use crate::queue_pair::{Pair, State, places};
-use crate::receive_queue::{Failing, Unattended, VerbsReceiveQueue, VerbsSharedReceiveQueue};
+use crate::receive_queue::{Failing, VerbsReceiveQueue, VerbsSharedReceiveQueue};
 use crate::send_queue::VerbsSendQueue;
 use crate::signal::{Signal, Source, Sources, Watcher};
 use crate::table::Table;
@@ -424,10 +424,7 @@ unsafe impl Backend for VerbsBackend {
         self.shared_queues.insert(SharedQueue { token, device });
         Ok((
             SharedReceiveQueueKey(key),
-            VerbsReceiveQueue {
-                list,
-                attendant: Unattended,
-            },
+            VerbsReceiveQueue { list, owner: None },
         ))
     }
 
@@ -497,14 +494,13 @@ unsafe impl Backend for VerbsBackend {
                 list: send,
                 number: device.number(),
                 objects: Arc::clone(&self.objects),
-                places: self.objects.places(),
             },
             receive: receive.map(|list| VerbsReceiveQueue {
                 list,
-                attendant: Failing {
+                owner: Some(Failing {
                     pair: device,
                     failure,
-                },
+                }),
             }),
         })
     }

@@ -3,79 +3,82 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use dat_core::backend::{Armed, Completion, CompletionQueue, DeviceFailure, Glance};
+use dat_core::backend::{Armed, Completion, CompletionQueue, DeviceFailure, Peek};
 use dat_core::flags::DtoStatus;
 
 use crate::directory::Directory;
-use crate::hal::{Batch, CompletionQueue as Device, RECEIVED, Success, WorkCompletion};
+use crate::hal::{Batch, CompletionQueue as Device, RECEIVED, WorkCompletion};
 use crate::signal::Signal;
 
-/// What the adapter and the holder of a completion queue both know of it.
+/// State of a completion queue that the adapter and the owner of the queue share.
 #[derive(Debug, Default)]
 pub(crate) struct QueueMarks {
-    /// It was armed and has not notified.
+    /// The queue was armed, and has not notified since.
     pub(crate) armed: AtomicBool,
-    /// It was armed for solicited completions only, and has not notified: it will, if one comes.
+    /// The queue was armed for solicited completions only, and has not notified since.
     pub(crate) narrow: AtomicBool,
-    /// Receives were taken meanwhile, and said not to be solicited.
+    /// Receives were taken meanwhile, and reported as not solicited.
     pub(crate) taken: AtomicBool,
-    /// The device lost completions of it.
+    /// The device lost completions of the queue.
     pub(crate) overrun: AtomicBool,
     /// Queue pairs with shared receive queues complete here.
     pub(crate) serves_shared: AtomicBool,
     /// Queue pairs that complete here.
     pub(crate) users: AtomicU32,
-    /// It is to be armed when the first queue pair completes here.
+    /// Arming waits for the first queue pair that completes here.
     pub(crate) deferred: AtomicBool,
 }
 
 impl QueueMarks {
-    /// The device notified: of a solicited completion among those that were taken and said not to be, if true.
+    /// Notes that the device notified.
+    ///
+    /// Returns true if the solicited completion may be among those reported as not solicited.
     pub(crate) fn notified(&self) -> bool {
         self.narrow.store(false, Ordering::SeqCst);
         self.taken.swap(false, Ordering::SeqCst)
     }
 
-    /// Whether a receive that was just taken has to be called solicited.
+    /// Returns true if a receive that was just taken counts as solicited.
     ///
-    /// Verbs does not say so. While the device is armed for solicited completions it need not: if there is one the
-    /// device notifies. What was there before it was armed, or comes with its notification, may be one.
+    /// Verbs does not tell. While the device is armed for solicited completions the receive does not
+    /// count: the device notifies if it was one. A receive from before the arming, or taken after the
+    /// notification, may have been solicited.
     fn may_be_solicited(&self) -> bool {
         if !self.narrow.load(Ordering::SeqCst) {
             return true;
         }
         self.taken.store(true, Ordering::SeqCst);
-        // A notification that is read now either is seen here, or sees the mark.
+        // Either this sees a notification that is read now, or its reader sees `taken`.
         !self.narrow.load(Ordering::SeqCst)
     }
 
-    /// A queue pair is going to complete here; arms the device if that was put off.
+    /// Adds a queue pair that completes here; arms the device if that was deferred.
     pub(crate) fn attach(&self, device: &Device, solicited_only: bool) {
         self.users.fetch_add(1, Ordering::SeqCst);
         if self.deferred.swap(false, Ordering::SeqCst) {
             self.narrow.store(solicited_only, Ordering::SeqCst);
-            // One that cannot be armed is looked at whenever somebody looks.
+            // A device that cannot be armed is polled whenever a caller looks.
             let _armed = device.request_notification(solicited_only);
         }
     }
 
-    /// A queue pair does not complete here any more.
+    /// Removes a queue pair that completed here.
     pub(crate) fn detach(&self) {
         self.users.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Whether arming can wait until there is a queue pair.
+    /// Returns true if arming can wait until there is a queue pair.
     fn may_defer(&self) -> bool {
         if self.users.load(Ordering::SeqCst) != 0 {
             return false;
         }
         self.deferred.store(true, Ordering::SeqCst);
-        // One that came meanwhile saw the mark, or is seen here.
+        // A queue pair that came meanwhile saw `deferred`, or is seen here.
         self.users.load(Ordering::SeqCst) == 0
     }
 }
 
-/// A completion queue of a device; completions are taken from it 16 at a time.
+/// A completion queue of a device, which is polled for 16 completions at a time.
 #[derive(Debug)]
 pub struct VerbsCompletionQueue {
     pub(crate) device: Arc<Device>,
@@ -101,12 +104,12 @@ impl VerbsCompletionQueue {
         }
     }
 
-    /// What a receive or a failed request means, and whether it was solicited.
+    /// Returns the status of a receive or a failed request, and whether it counts as solicited.
     fn examine(&self, told: u32, opcode: u32, queue_pair: u32) -> (DtoStatus, bool) {
         let received = opcode & RECEIVED != 0;
         let status = status(told);
         if status != DtoStatus::Success {
-            // Where a request failed its operation code says nothing.
+            // The operation code of a failed request is undefined.
             self.note_failure(queue_pair);
         } else if received && self.directory.is_waiting() {
             self.note_data(queue_pair);
@@ -114,7 +117,7 @@ impl VerbsCompletionQueue {
         (status, received && self.marks.may_be_solicited())
     }
 
-    /// What the core calls the queue pair, where it has to know.
+    /// Returns the core's token of the queue pair if shared receive queues complete here, else 0.
     fn token_of(&self, queue_pair: u32) -> u64 {
         if self.marks.serves_shared.load(Ordering::Relaxed) {
             self.directory.token(queue_pair)
@@ -137,7 +140,7 @@ impl VerbsCompletionQueue {
         }
     }
 
-    /// A device that answers nonsense is given up, with all of its connections.
+    /// Gives up a device that returned nonsense, with all of its connections.
     #[cold]
     fn note_nonsense(&self, failure: DeviceFailure) -> DeviceFailure {
         if self.directory.note_nonsense() {
@@ -159,38 +162,29 @@ impl CompletionQueue for VerbsCompletionQueue {
         }
     }
 
+    // A lost completion is not seen here: the control event that reports it makes the core poll.
     #[inline(always)]
-    fn glance(&mut self) -> Glance {
-        let (directory, marks) = (&self.directory, &self.marks);
-        match self.batch.next_success(|| are_plain(directory, marks)) {
-            Success::Request { token } => request(token),
-            Success::Receive { token, length } => Glance::Success { token, length },
-            Success::Nothing => Glance::Again,
-            Success::Left => Glance::Unclear,
+    fn peek(&mut self) -> Peek {
+        if self.batch.is_empty() && self.device.fill(&mut self.batch).is_err() {
+            return Peek::Other;
         }
+        let (directory, marks) = (&self.directory, &self.marks);
+        self.batch.peek(|| are_plain(directory, marks))
     }
 
-    // That completions were lost is told by `poll`: whoever notes it asks for one.
     #[inline(always)]
-    fn ask(&mut self) -> Glance {
-        match self.device.fill(&mut self.batch) {
-            Ok(true) => match self.batch.first_request() {
-                Some(token) => request(token),
-                None => Glance::Again,
-            },
-            Ok(false) => Glance::Nothing,
-            Err(_) => Glance::Unclear,
-        }
+    fn skip(&mut self) {
+        self.batch.skip();
     }
 
     fn immediate(&mut self) -> Option<u32> {
         self.batch.immediate()
     }
 
-    /// Arms the device, then looks once more: what slipped in between may not notify.
+    /// Arms the device, then polls once more: completions that came in between may not notify.
     ///
-    /// Before there is a queue pair nothing completes, and it is not known yet which completions count; a device that
-    /// is armed for all of them cannot be told to wait for solicited ones. So arming waits for the first queue pair.
+    /// Arming waits for the first queue pair. Only then is it known which completions count, and a
+    /// device that is armed for all of them cannot be told to wait for solicited ones.
     fn arm(&mut self, solicited_only: bool) -> Armed {
         if self.batch.is_empty() {
             if !self.marks.armed.swap(true, Ordering::AcqRel) {
@@ -201,14 +195,14 @@ impl CompletionQueue for VerbsCompletionQueue {
                 return Armed::Armed;
             }
             self.marks.narrow.store(solicited_only, Ordering::SeqCst);
-            // A device that cannot be armed never notifies, so that looking again is all there is.
+            // A device that cannot be armed never notifies, so the caller has to poll again.
             let armed = self.device.request_notification(solicited_only);
             let nothing_new = self.device.fill(&mut self.batch) == Ok(false);
             if armed && nothing_new && !self.marks.overrun.load(Ordering::Relaxed) {
                 return Armed::Armed;
             }
         }
-        // What is missed came before the arming for all that is known, so that no notification tells of it.
+        // A missed completion may have come before the arming, so no notification reports it.
         self.marks.narrow.store(false, Ordering::SeqCst);
         Armed::Missed
     }
@@ -226,22 +220,13 @@ impl Drop for VerbsCompletionQueue {
     }
 }
 
-/// Whether receives that succeed are told by token and length.
+/// Returns true if token and length tell all of a receive that succeeded.
 #[inline(always)]
 fn are_plain(directory: &Directory, marks: &QueueMarks) -> bool {
     !(directory.is_waiting() || marks.serves_shared.load(Ordering::Relaxed))
 }
 
-/// The success of a request.
-#[inline(always)]
-fn request(token: u64) -> Glance {
-    Glance::Success {
-        token,
-        length: u32::MAX,
-    }
-}
-
-/// The status of verbs in the words of DAT.
+/// Returns the status of DAT for a status of verbs.
 fn status(told: u32) -> DtoStatus {
     if told == 0 {
         return DtoStatus::Success;
@@ -261,7 +246,7 @@ fn failure(told: u32) -> DtoStatus {
         9 | 11 => DtoStatus::RemoteResponder,
         10 => DtoStatus::RemoteAccess,
         13 => DtoStatus::ReceiverNotReady,
-        // Retries are exhausted, or something that later devices may say.
+        // Retries are exhausted, or a status that is not known yet.
         _ => DtoStatus::Transport,
     }
 }
@@ -309,23 +294,12 @@ mod tests {
         assert_eq!(queue.poll(), Ok(None));
     }
 
-    /// What a dequeue finds that asks the device if nothing is at hand.
-    fn look(queue: &mut VerbsCompletionQueue) -> Glance {
-        match queue.glance() {
-            Glance::Again => match queue.ask() {
-                Glance::Again => queue.glance(),
-                found => found,
-            },
-            found => found,
-        }
-    }
-
     /// Spec: DTO-03, DTO-11
     #[test]
-    fn successes_are_told_at_a_glance_and_in_order() {
+    fn successes_are_seen_by_a_peek_in_order() {
         let device = Fake::new();
         let mut queue = queue(&device);
-        for first in [0, RECEIVE] {
+        for (round, first) in (1..).zip([0, RECEIVE]) {
             for token in 0..40 {
                 let opcode = if token % 3 == 0 {
                     first
@@ -341,10 +315,16 @@ mod tests {
                     RECEIVE - first
                 };
                 let length = if opcode == RECEIVE { 12 } else { u32::MAX };
-                assert_eq!(look(&mut queue), Glance::Success { token, length });
+                for _ in 0..2 {
+                    assert_eq!(queue.peek(), Peek::Success { token, length });
+                }
+                queue.skip();
             }
-            assert_eq!(queue.glance(), Glance::Again);
-            assert_eq!(queue.ask(), Glance::Nothing);
+            assert_eq!(queue.peek(), Peek::Empty);
+            // A skip without a success takes nothing.
+            queue.skip();
+            assert_eq!(queue.peek(), Peek::Empty);
+            assert_eq!(device.polls(), 5 * round);
         }
     }
 
@@ -356,8 +336,8 @@ mod tests {
         queue.directory.enter(17, 555);
         let left = |queue: &mut VerbsCompletionQueue, opcode, status| {
             device.complete(completion(8, status, opcode));
-            assert_eq!(look(queue), Glance::Unclear);
-            assert_eq!(look(queue), Glance::Unclear, "it stays");
+            assert_eq!(queue.peek(), Peek::Other);
+            assert_eq!(queue.peek(), Peek::Other, "it stays");
             queue.poll().expect("sound").expect("there")
         };
         for opcode in [0, RECEIVE, u32::MAX] {
@@ -409,8 +389,7 @@ mod tests {
             let mut queue = queue(&device);
             queue.marks.attach(&queue.device, false);
             device.answer(nonsense);
-            assert_eq!(queue.glance(), Glance::Again, "{nonsense}");
-            assert_eq!(queue.ask(), Glance::Unclear, "{nonsense}");
+            assert_eq!(queue.peek(), Peek::Other, "{nonsense}");
             assert!(!queue.directory.take_nonsense(), "{nonsense}");
             assert_eq!(queue.poll(), Err(DeviceFailure::Broken), "{nonsense}");
             assert_eq!(queue.poll(), Err(DeviceFailure::Broken), "{nonsense}");

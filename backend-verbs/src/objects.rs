@@ -1,15 +1,11 @@
 //! Regions and windows, which binds name on the data path.
 
-use std::collections::VecDeque;
 use std::fmt;
-use std::mem;
 use std::sync::Arc;
 
 use dat_core::backend::{BINDS_UNDER_WAY, BackendError, Rejected};
 
-use crate::hal::{
-    CallAgain, Domain, Guarded, Region, RequestsAgain, Share, Window, WindowType, random_byte,
-};
+use crate::hal::{Domain, Guarded, Region, Window, WindowType, random_byte};
 use crate::supply::Supply;
 use crate::table::Table;
 
@@ -84,135 +80,20 @@ impl BoundWindow {
     }
 }
 
-/// A bound window with the arguments for another bind to the same region.
-#[derive(Debug)]
-pub(crate) struct Again<T> {
-    /// Key of the region.
-    pub(crate) region: usize,
-    pub(crate) how: T,
-    pub(crate) bound: BoundWindow,
-}
-
-/// Arguments of binds by requests, for one queue pair.
-#[derive(Debug)]
-pub(crate) struct OnPair {
-    pub(crate) requests: RequestsAgain,
-    /// Number of the queue pair.
-    pub(crate) number: u32,
-}
-
-/// Content of a window's slot.
-#[derive(Debug)]
-#[repr(u8)]
-pub(crate) enum Held {
-    Nothing,
-    Window(BoundWindow),
-    /// Type 2, open to the region of its last bind.
-    Posted(Again<OnPair>),
-    /// Type 1, with the region of its last bind.
-    Called(Again<CallAgain>),
-}
-
-impl Held {
-    fn bound(&self) -> Option<&BoundWindow> {
-        match self {
-            Self::Nothing => None,
-            Self::Window(bound) => Some(bound),
-            Self::Posted(again) => Some(&again.bound),
-            Self::Called(again) => Some(&again.bound),
-        }
-    }
-}
-
-/// Slot of a window, which outlives the window.
-#[derive(Debug)]
-pub(crate) struct Place {
-    /// Key of the window, or of the next one if the slot is empty.
-    pub(crate) key: usize,
-    pub(crate) held: Held,
-}
-
-impl Place {
-    /// Returns the window, and stops keeping its region.
-    pub(crate) fn window(&mut self) -> Option<&mut BoundWindow> {
-        self.held = match mem::replace(&mut self.held, Held::Nothing) {
-            Held::Called(Again { how, mut bound, .. }) => {
-                bound.address = how.address();
-                Held::Window(bound)
-            }
-            Held::Posted(Again { how, mut bound, .. }) => {
-                bound.address = how.requests.address();
-                bound.last_key = how.requests.key();
-                Held::Window(bound)
-            }
-            held => held,
-        };
-        match &mut self.held {
-            Held::Window(window) => Some(window),
-            _ => None,
-        }
-    }
-
-    /// Keeps the region of the last bind, if the next bind can reuse the arguments.
-    pub(crate) fn keep(&mut self, key: usize, region: Arc<Region>) {
-        self.held = match mem::replace(&mut self.held, Held::Nothing) {
-            Held::Window(bound) => match (bound.window.kind(), bound.bound_on) {
-                (WindowType::One, _) => Held::Called(Again {
-                    region: key,
-                    how: CallAgain::new(region, bound.address),
-                    bound,
-                }),
-                (WindowType::Two, Some(number)) => Held::Posted(Again {
-                    region: key,
-                    how: OnPair {
-                        requests: RequestsAgain::new(region, bound.address, bound.last_key),
-                        number,
-                    },
-                    bound,
-                }),
-                (WindowType::Two, None) => Held::Window(bound),
-            },
-            held => held,
-        };
-    }
-
-    fn keeps(&self, key: usize) -> bool {
-        match &self.held {
-            Held::Nothing | Held::Window(_) => false,
-            Held::Called(again) => again.region == key,
-            Held::Posted(again) => again.region == key,
-        }
-    }
-}
-
-/// Shared slot; a bind holds its lock until the device has accepted the bind.
-pub(crate) type SharedPlace = Share<Guarded<Place>>;
-
-/// Low bits of a window's key: the index of its slot.
-const INDEX_BITS: u32 = 16;
-/// Last generation that fits above the index.
-const LAST_GENERATION: usize = (1 << 30) - 1;
-
-/// Returns the index of the slot that a window's key names.
-#[inline(always)]
-pub(crate) fn place_of(key: usize) -> usize {
-    usize::from(key as u16)
-}
-
-/// Slots of windows; their number only grows.
+/// Windows and regions by their keys.
 #[derive(Debug, Default)]
-struct Windows {
-    places: Vec<SharedPlace>,
-    free: VecDeque<usize>,
+pub(crate) struct Tables {
+    pub(crate) windows: Table<BoundWindow>,
+    pub(crate) regions: Table<Region>,
 }
 
 /// Regions and windows of an adapter.
 ///
-/// Lock order: a slot first, then the table of regions or the supply of windows.
+/// A bind holds the lock of the tables until the device has accepted it, so neither its window nor
+/// its region goes meanwhile. Lock order: the tables first, then the supply of windows.
 #[derive(Default)]
 pub(crate) struct Objects {
-    windows: Guarded<Windows>,
-    regions: Guarded<Table<Arc<Region>>>,
+    pub(crate) tables: Guarded<Tables>,
     supply: Guarded<Supply>,
 }
 
@@ -223,47 +104,17 @@ impl fmt::Debug for Objects {
 }
 
 impl Objects {
-    /// Returns all current slots of windows.
-    pub(crate) fn places(&self) -> Box<[SharedPlace]> {
-        self.windows.lock().places.as_slice().into()
-    }
-
     /// Stores a window under a key other than 0; `None` if the table is full.
     pub(crate) fn insert_window(&self, window: BoundWindow) -> Option<usize> {
-        let mut windows = self.windows.lock();
-        let held = Held::Window(window);
-        if let Some(index) = windows.free.pop_front() {
-            let mut place = windows.places.get(index)?.lock();
-            place.held = held;
-            return Some(place.key);
-        }
-        let index = windows.places.len();
-        if index >> INDEX_BITS != 0 {
-            return None;
-        }
-        let key = 1 << INDEX_BITS | index;
-        let place = Place { key, held };
-        windows.places.push(Share::new(Guarded::new(place)));
-        Some(key)
+        self.tables.lock().windows.insert(window)
     }
 
     /// Removes the window under this key and destroys it, which closes it.
     pub(crate) fn remove_window(&self, key: usize) {
-        let mut windows = self.windows.lock();
-        let index = place_of(key);
-        let Some(place) = windows.places.get(index) else {
-            return;
-        };
-        let mut place = place.lock();
-        if place.key != key || place.window().is_none() {
-            return;
-        }
-        place.held = Held::Nothing;
-        self.supply.lock().note_given_back();
-        if key >> INDEX_BITS < LAST_GENERATION {
-            place.key = key.wrapping_add(1 << INDEX_BITS);
-            drop(place);
-            windows.free.push_back(index);
+        let removed = self.tables.lock().windows.remove(key);
+        if removed.is_some() {
+            drop(removed);
+            self.supply.lock().note_given_back();
         }
     }
 
@@ -274,30 +125,15 @@ impl Objects {
     /// libibverbs counts a key for each bind of a type 1 window, also for a flushed one. The device
     /// then has another key for the window, and every further bind of it fails.
     pub(crate) fn needs_renewal(&self, key: usize, missed: bool) -> bool {
-        let place = self.windows.lock().places.get(place_of(key)).cloned();
-        let Some(place) = place else {
-            return false;
-        };
-        let place = place.lock();
-        match place.held.bound() {
-            Some(window) if place.key == key => {
-                missed && window.window.kind() == WindowType::One || window.is_spent(true)
-            }
-            _ => false,
-        }
+        let tables = self.tables.lock();
+        tables.windows.get(key).is_some_and(|window| {
+            missed && window.window.kind() == WindowType::One || window.is_spent(true)
+        })
     }
 
     /// Stores a region under a key other than 0; `None` if the table is full.
     pub(crate) fn insert_region(&self, region: Region) -> Option<usize> {
-        self.regions.lock().insert(Arc::new(region))
-    }
-
-    /// Returns the region under this key.
-    ///
-    /// The caller holds the lock of a window's slot. Before it releases that, it drops the region
-    /// or keeps it in the slot.
-    pub(crate) fn region(&self, key: usize) -> Option<Arc<Region>> {
-        self.regions.lock().get(key).map(Arc::clone)
+        self.tables.lock().regions.insert(region)
     }
 
     /// Deregisters a region; returns false if there is none under this key.
@@ -305,43 +141,33 @@ impl Objects {
     /// # Panics
     /// Never returns if the device keeps the memory: the process ends.
     pub(crate) fn deregister(&self, key: usize) -> bool {
-        let Some(region) = self.regions.lock().remove(key) else {
+        let Some(region) = self.tables.lock().regions.remove(key) else {
             return false;
         };
-        // No other thread finds the region from here on. A slot that keeps it got it earlier, under
-        // its lock.
-        if Arc::strong_count(&region) > 1 {
-            for place in self.places() {
-                let mut place = place.lock();
-                if place.keeps(key) {
-                    place.window();
-                }
-            }
-        }
-        if let Err(region) = Region::release(region) {
-            // Most likely, a window is still open on it.
-            for place in self.places() {
-                if let Some(window) = place.lock().window()
-                    && window.regions.contains(&key)
-                {
-                    // A window that cannot be replaced stays open, and then the drop below ends the
-                    // process.
-                    let _closed = self.close(window);
-                }
-            }
+        if let Err(region) = region.release() {
+            // Most likely, a window is still open on it. A window that cannot be replaced stays open,
+            // and then the drop below ends the process.
+            self.close_windows(|window| window.regions.contains(&key));
             drop(region);
         }
         true
     }
 
     /// Closes the windows that only a queue pair, which is gone, could close.
+    ///
+    /// A window that cannot be replaced can never be bound again.
     pub(crate) fn forget_queue_pair(&self, number: u32) {
-        for place in self.places() {
-            if let Some(window) = place.lock().window()
-                && window.bound_on == Some(number)
+        self.close_windows(|window| window.bound_on == Some(number));
+    }
+
+    /// Closes these windows by replacing each with a new one, as far as the device has new ones.
+    fn close_windows(&self, is_meant: impl Fn(&BoundWindow) -> bool) {
+        for (_, window) in self.tables.lock().windows.iter_mut() {
+            if is_meant(window)
+                && let Ok(fresh) = self.make_window(window.window.domain(), window.window.kind())
             {
-                // Without a replacement, this window can never be bound again.
-                let _closed = self.close(window);
+                *window = fresh;
+                self.supply.lock().note_given_back();
             }
         }
     }
@@ -355,13 +181,6 @@ impl Objects {
         self.supply.lock().take(domain, kind)
     }
 
-    /// Closes a window by replacing it with a new one.
-    fn close(&self, window: &mut BoundWindow) -> Result<(), BackendError> {
-        *window = self.make_window(window.window.domain(), window.window.kind())?;
-        self.supply.lock().note_given_back();
-        Ok(())
-    }
-
     /// Notes that a domain is destroyed, and gives back the windows made ahead in it.
     pub(crate) fn forget_domain(&self, domain: &Arc<Domain>) {
         self.supply.lock().forget(domain);
@@ -370,10 +189,9 @@ impl Objects {
     /// Gives back all windows, then all regions, so that no region has an open window.
     pub(crate) fn clear(&self) {
         self.supply.lock().clear();
-        for place in self.places() {
-            place.lock().held = Held::Nothing;
-        }
-        self.regions.lock().clear();
+        let mut tables = self.tables.lock();
+        tables.windows.clear();
+        tables.regions.clear();
     }
 }
 

@@ -233,10 +233,10 @@ impl VerbsBackend {
         send.number = device.number();
         if let (Some(queue), Some(list)) = (receive, receive_list) {
             queue.list = list;
-            queue.attendant = Failing {
+            queue.owner = Some(Failing {
                 pair: Arc::clone(&device),
                 failure: Arc::clone(&pair.failure),
-            };
+            });
         }
         if let Some(place) = self.pairs.get_mut(key.0) {
             let old = std::mem::replace(place, pair);

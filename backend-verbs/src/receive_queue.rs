@@ -7,150 +7,97 @@ use dat_core::backend::{ReceiveRequest, Rejected, Segment, WorkQueue, WorkSlot};
 
 use crate::hal::{QueuePair, ReceiveList, ReceivePlace};
 
-/// Who has to hear of receives that were posted.
-pub(crate) trait Attend {
-    /// Receives are kept, so that they can go to another queue pair.
-    const KEEPS: bool;
-
-    /// Receives were posted, or refused.
-    fn posted(&self);
-}
-
-/// A queue pair as its receive queue knows it.
+/// The queue pair of a receive queue, which may be in error.
 #[derive(Debug)]
-pub struct Failing {
+pub(crate) struct Failing {
     pub(crate) pair: Arc<QueuePair>,
     pub(crate) failure: Arc<Failure>,
 }
 
-/// Whether a queue pair is in error, or about to be, and how often receives were posted until then: below zero if it
-/// is. One number, so that of one who posts and one who puts the queue pair in error one sees the other.
+/// Number of posts to a receive queue; negative from the moment its queue pair is put in error.
+///
+/// It is one number so that of a post and a change to error one always sees the other.
 #[derive(Debug, Default)]
 pub(crate) struct Failure(AtomicI64);
 
 impl Failure {
-    /// The queue pair is about to be put in error: receives posted before are flushed by that, later ones by whoever
-    /// posts them.
+    /// Announces that the queue pair is about to be put in error.
+    ///
+    /// That flushes the receives posted before. Each later post flushes its own.
     pub(crate) fn announce(&self) {
         self.0.fetch_or(i64::MIN, Ordering::SeqCst);
     }
 
-    /// Receives were posted; whether that came behind the announcement.
+    /// Counts a post; returns true if it follows the announcement.
     #[inline(always)]
-    fn comes_behind(&self) -> bool {
+    fn is_later(&self) -> bool {
         self.0.fetch_add(1, Ordering::SeqCst) < 0
     }
 }
 
-impl Attend for Failing {
-    const KEEPS: bool = true;
-
-    #[inline(always)]
-    fn posted(&self) {
-        if self.failure.comes_behind() {
-            self.flush();
-        }
+impl Failing {
+    /// Puts the queue pair in error once more, which flushes receives posted since.
+    ///
+    /// Some devices look for receives to flush only then: soft-RoCE takes a receive without a call of
+    /// the kernel.
+    #[cold]
+    fn flush(&self) {
+        self.pair.fail();
     }
 }
 
-/// Nobody: receives of a shared queue are flushed with the queue pair that takes them.
+/// A receive queue.
 #[derive(Debug)]
-pub struct Unattended;
-
-impl Attend for Unattended {
-    const KEEPS: bool = false;
-
-    #[inline(always)]
-    fn posted(&self) {}
-}
-
-/// A receive queue, of a queue pair.
-#[derive(Debug)]
-pub struct VerbsReceiveQueue<A = Failing> {
+pub struct VerbsReceiveQueue {
     pub(crate) list: ReceiveList,
-    pub(crate) attendant: A,
+    /// `None` if the queue is shared: its receives are flushed with the queue pair that takes them.
+    pub(crate) owner: Option<Failing>,
 }
 
 /// A shared receive queue.
-pub type VerbsSharedReceiveQueue = VerbsReceiveQueue<Unattended>;
+pub type VerbsSharedReceiveQueue = VerbsReceiveQueue;
 
-/// A reserved place of a receive queue.
+/// A reserved slot of a receive queue.
 #[derive(Debug)]
 pub struct VerbsReceiveSlot<'a>(ReceivePlace<'a>);
 
 impl WorkSlot for VerbsReceiveSlot<'_> {
-    type Request = ReceiveRequest;
-
     #[inline(always)]
     fn segment(&mut self, segment: Segment) {
         self.0.segment(segment);
     }
 
     #[inline(always)]
-    fn commit(self, request: &ReceiveRequest) -> Result<(), Rejected> {
-        self.0.commit(request.token);
+    fn commit(self, _length: u32) -> Result<(), Rejected> {
+        self.0.commit();
         Ok(())
     }
 }
 
-impl<A: Attend> WorkQueue for VerbsReceiveQueue<A> {
+impl WorkQueue for VerbsReceiveQueue {
     type Request = ReceiveRequest;
-    type Slot<'a>
-        = VerbsReceiveSlot<'a>
-    where
-        A: 'a;
+    type Slot<'a> = VerbsReceiveSlot<'a>;
 
     #[inline(always)]
-    fn reserve(&mut self, segments: usize) -> Option<VerbsReceiveSlot<'_>> {
-        self.list.begin(segments).map(VerbsReceiveSlot)
-    }
-
-    #[inline(always)]
-    fn post_one(&mut self, segment: Segment, request: &ReceiveRequest) -> Result<(), Rejected> {
-        if A::KEEPS {
-            if self.list.post_kept(segment, request.token) {
-                self.attendant.posted();
-                return Ok(());
-            }
-            return self.take_back();
-        }
-        let taken = self.list.post_one(segment, request.token);
-        self.attendant.posted();
-        if taken { Ok(()) } else { Err(Rejected) }
+    fn reserve(
+        &mut self,
+        request: &ReceiveRequest,
+        segments: usize,
+    ) -> Option<VerbsReceiveSlot<'_>> {
+        self.list
+            .begin(request.token, segments)
+            .map(VerbsReceiveSlot)
     }
 
     #[inline(always)]
     fn ring(&mut self) -> Result<(), u32> {
-        if self.list.hand_over() {
-            self.attendant.posted();
-            return Ok(());
+        let posted = self.list.ring();
+        if let Some(owner) = &self.owner
+            && owner.failure.is_later()
+        {
+            owner.flush();
         }
-        self.attendant.posted();
-        self.list.settle()
-    }
-}
-
-#[expect(
-    private_bounds,
-    reason = "who attends to receives is the backend's own business"
-)]
-impl<A: Attend> VerbsReceiveQueue<A> {
-    /// The device refused what was just posted.
-    #[cold]
-    #[inline(never)]
-    fn take_back(&mut self) -> Result<(), Rejected> {
-        self.list.retreat();
-        self.attendant.posted();
-        Err(Rejected)
-    }
-}
-
-impl Failing {
-    /// Some devices look for receives to flush only when their queue pair is put in error (soft-RoCE takes a
-    /// receive without a word to the kernel), so it is put there once more.
-    #[cold]
-    fn flush(&self) {
-        self.pair.fail();
+        posted
     }
 }
 
@@ -159,8 +106,8 @@ mod tests {
     use super::*;
     use crate::hal::fake::Device;
 
-    fn commit(queue: &mut VerbsSharedReceiveQueue, token: u64, segments: u64) {
-        let mut slot = queue.reserve(segments as usize).expect("room");
+    fn commit(queue: &mut VerbsReceiveQueue, token: u64, segments: u64) {
+        let mut slot = reserve(queue, token, segments as usize).expect("room");
         for number in 0..segments {
             slot.segment(Segment {
                 address: token * 100 + number,
@@ -168,57 +115,42 @@ mod tests {
                 key: 3,
             });
         }
-        slot.commit(&ReceiveRequest { token }).expect("taken");
+        slot.commit(10 * segments as u32).expect("taken");
     }
 
-    /// Nobody, of a queue whose receives are kept.
-    struct Keeping;
-
-    impl Attend for Keeping {
-        const KEEPS: bool = true;
-
-        fn posted(&self) {}
+    fn reserve(
+        queue: &mut VerbsReceiveQueue,
+        token: u64,
+        segments: usize,
+    ) -> Option<VerbsReceiveSlot<'_>> {
+        queue.reserve(&ReceiveRequest { token }, segments)
     }
 
     /// Spec: EPV-01, EPM-03, GEN-06
     #[test]
     fn receives_posted_one_by_one_are_kept() {
         let device = Device::new();
-        let mut old = VerbsReceiveQueue {
-            list: device.receive_list(4, 2),
-            attendant: Keeping,
-        };
-        let segment = |token| Segment {
-            address: token * 100,
-            length: 10,
-            key: 3,
-        };
+        let mut old = queue(&device, 4, 2);
         let mut expected = Vec::new();
-        // Round the places more than once, with refused ones everywhere, among them lists and longer receives.
+        // Round the slots more than once, with refused ones everywhere, among them lists and longer
+        // receives.
         for token in 0..24 {
             device.refuse_after(0);
-            let refused = old.post_one(segment(9), &ReceiveRequest { token: 9 });
-            assert_eq!(refused, Err(Rejected));
-            let mut slot = old.reserve(2).expect("room");
-            slot.segment(segment(8));
-            slot.segment(segment(8));
-            slot.commit(&ReceiveRequest { token: 8 }).expect("taken");
-            assert_eq!(old.ring(), Err(1));
-            device.refuse_nothing();
-            if token % 4 == 1 {
-                for token in [100 + token, 200 + token] {
-                    let mut slot = old.reserve(2).expect("room");
-                    slot.segment(segment(token));
-                    slot.segment(segment(token));
-                    slot.commit(&ReceiveRequest { token }).expect("taken");
-                }
-                old.ring().expect("taken");
-            } else {
-                let posted = old.post_one(segment(token), &ReceiveRequest { token });
-                assert_eq!(posted, Ok(()));
+            for segments in 1..=2 {
+                commit(&mut old, 9, segments);
+                assert_eq!(old.ring(), Err(1));
             }
+            device.refuse_nothing();
+            let segments = if token % 4 == 1 {
+                commit(&mut old, 100 + token, 2);
+                commit(&mut old, 200 + token, 2);
+                2
+            } else {
+                commit(&mut old, token, 1);
+                1
+            };
+            old.ring().expect("taken");
             let posted = device.take_receives().1;
-            let segments = if token % 4 == 1 { 2 } else { 1 };
             assert_eq!(posted.len(), segments);
             assert!(posted.iter().all(|one| one.segments.len() == segments));
             expected.extend(posted);
@@ -230,10 +162,10 @@ mod tests {
         }
     }
 
-    fn queue(device: &Device, depth: u32, segments: u32) -> VerbsSharedReceiveQueue {
+    fn queue(device: &Device, depth: u32, segments: u32) -> VerbsReceiveQueue {
         VerbsReceiveQueue {
             list: device.receive_list(depth, segments),
-            attendant: Unattended,
+            owner: None,
         }
     }
 
@@ -247,12 +179,12 @@ mod tests {
     fn every_post_behind_a_failure_sees_it_and_none_before() {
         let failure = Failure::default();
         for _ in 0..1000 {
-            assert!(!failure.comes_behind());
+            assert!(!failure.is_later());
         }
         for _ in 0..2 {
             failure.announce();
             for _ in 0..1000 {
-                assert!(failure.comes_behind());
+                assert!(failure.is_later());
             }
         }
     }
@@ -269,7 +201,7 @@ mod tests {
         assert_eq!((calls, posted.len()), (1, 2));
         assert_eq!(posted[0].segments, [(500, 10, 3), (501, 10, 3)]);
         assert_eq!(posted[1].segments, []);
-        assert!(queue.reserve(3).is_none());
+        assert!(reserve(&mut queue, 7, 3).is_none());
     }
 
     /// Spec: SRQR-01, GEN-06
@@ -277,18 +209,13 @@ mod tests {
     fn receives_are_posted_one_by_one_or_refused() {
         let device = Device::new();
         let mut queue = queue(&device, 2, 1);
-        let segment = |token| Segment {
-            address: token * 100,
-            length: 10,
-            key: 3,
-        };
         for token in 0..5 {
             device.refuse_after(0);
-            let refused = queue.post_one(segment(9), &ReceiveRequest { token: 9 });
-            assert_eq!(refused, Err(Rejected));
+            commit(&mut queue, 9, 1);
+            assert_eq!(queue.ring(), Err(1));
             device.refuse_nothing();
-            let posted = queue.post_one(segment(token), &ReceiveRequest { token });
-            assert_eq!(posted, Ok(()));
+            commit(&mut queue, token, 1);
+            assert_eq!(queue.ring(), Ok(()));
             let (_, posted) = device.take_receives();
             let found: Vec<_> = posted
                 .iter()
@@ -365,7 +292,7 @@ mod tests {
                 old.ring().expect("taken");
             }
             let (_, before) = device.take_receives();
-            let mut slot = old.reserve(1).expect("a place to fill");
+            let mut slot = reserve(&mut old, 0xBAD, 1).expect("a slot to fill");
             slot.segment(Segment {
                 address: 0xBAD,
                 length: 1,

@@ -3,43 +3,40 @@
 use std::sync::Arc;
 
 use dat_core::backend::{
-    BindRequest, ExtendedRequest, Rejected, Segment, SendFlags, SendQueue, SendRequest, WorkQueue,
-    WorkSlot,
+    BindRequest, ExtendedRequest, Rejected, Segment, SendQueue, SendRequest, WorkQueue, WorkSlot,
 };
 
-use crate::hal::{Access, Guard, NotBound, Opening, Region, SendList, SendPlace, WindowType};
-use crate::objects::{BoundWindow, Held, Objects, Place, SharedPlace, next_key, place_of};
+use crate::hal::{NotBound, Region, SendList, SendPlace, WindowType};
+use crate::objects::{BoundWindow, Objects, Tables, next_key};
+use crate::table::Table;
 
 /// The send queue of a queue pair.
 ///
-/// A request is one `ibv_post_send` when the doorbell rings; requests committed before the same ring are one list.
-/// Short Sends and Writes carry their data themselves, where the device lets them. The processor fetches it without the
-/// check of the key that the device makes; so that is done for the core alone, which lets no region go meanwhile.
+/// The doorbell posts all requests that were committed since the last one as one list, by one
+/// `ibv_post_send`. Short Sends and Writes carry their data inline, if the device supports it. The
+/// processor reads inline data without the device's check of the key, so only the core may post
+/// them: it keeps the regions registered meanwhile.
 #[derive(Debug)]
 pub struct VerbsSendQueue {
     pub(crate) list: SendList,
-    /// The number of the queue pair at the device.
+    /// Number of the queue pair at the device.
     pub(crate) number: u32,
     pub(crate) objects: Arc<Objects>,
-    /// The places of windows in there, as far as it knows them.
-    pub(crate) places: Box<[SharedPlace]>,
 }
 
-/// A reserved place of a send queue.
+/// A reserved slot of a send queue.
 #[derive(Debug)]
 pub struct VerbsSendSlot<'a>(SendPlace<'a>);
 
 impl WorkSlot for VerbsSendSlot<'_> {
-    type Request = SendRequest;
-
     #[inline(always)]
     fn segment(&mut self, segment: Segment) {
         self.0.segment(segment);
     }
 
     #[inline(always)]
-    fn commit(self, request: &SendRequest) -> Result<(), Rejected> {
-        self.0.commit(request);
+    fn commit(self, length: u32) -> Result<(), Rejected> {
+        self.0.commit(length);
         Ok(())
     }
 }
@@ -49,8 +46,8 @@ impl WorkQueue for VerbsSendQueue {
     type Slot<'a> = VerbsSendSlot<'a>;
 
     #[inline(always)]
-    fn reserve(&mut self, segments: usize) -> Option<VerbsSendSlot<'_>> {
-        self.list.begin(segments).map(VerbsSendSlot)
+    fn reserve(&mut self, request: &SendRequest, segments: usize) -> Option<VerbsSendSlot<'_>> {
+        self.list.begin(request, segments).map(VerbsSendSlot)
     }
 
     #[inline(always)]
@@ -60,70 +57,43 @@ impl WorkQueue for VerbsSendQueue {
 }
 
 impl SendQueue for VerbsSendQueue {
-    /// A window of type 1 is bound by `ibv_bind_mw`, one of type 2 by a request that closes it first if it is open.
-    /// On devices that have only type 2 a window serves the queue pair that it was bound on, and can be bound on
-    /// another only once that one is gone.
+    /// Binds a type 1 window by `ibv_bind_mw`, and a type 2 window by requests that close and open it.
+    ///
+    /// On devices that have only type 2 a window serves the queue pair that it was bound on. It can
+    /// be bound on another one only once that one is gone.
     ///
     /// Spec: RMB-18, RMB-19
     fn bind(&mut self, request: &BindRequest) -> Result<u32, Rejected> {
-        let index = place_of(request.window.0);
-        if index >= self.places.len() {
-            // Windows were made since it last looked.
-            self.places = self.objects.places();
+        let mut tables = self.objects.tables.lock();
+        let Tables { windows, regions } = &mut *tables;
+        let window = windows.get_mut(request.window.0).ok_or(Rejected)?;
+        if request.length == 0 {
+            return unbind(&mut self.list, self.number, window, regions, request);
         }
-        let place = self.places.get(index).ok_or(Rejected)?;
-        let mut place = place.lock();
-        bind(
-            &mut self.list,
-            self.number,
-            &self.objects,
-            &mut place,
-            request,
-        )
-    }
-
-    /// Most windows are bound to one region again and again: what such a bind takes is kept with the window.
-    #[inline(always)]
-    fn bind_again(&mut self, request: &BindRequest) -> Option<Result<u32, Rejected>> {
-        let (list, number) = (&mut self.list, &self.number);
-        let place = self.places.get(place_of(request.window.0))?;
-        let mut locked = place.try_lock()?;
-        let place = &mut *locked;
-        if place.key != request.window.0 || request.length == 0 {
-            return unready(locked);
+        if window.is_spent(request.is_only) {
+            return Err(Rejected);
         }
-        match &mut place.held {
-            Held::Posted(again)
-                if again.region == request.region.object
-                    && again.how.number == *number
-                    && !again.bound.is_spent(true) =>
-            {
-                let window = &mut again.bound.window;
-                match list.requests_again(window, &mut again.how.requests, request) {
-                    Ok(()) => {
-                        let key = again.how.requests.key();
-                        window.set_remote_key(key);
-                        again.bound.keys_left -= 1;
-                        drop(locked);
-                        Some(Ok(key))
-                    }
-                    Err(refused) => not_bound(locked, refused),
-                }
+        let object = request.region.object;
+        let region = regions.get(object).ok_or(Rejected)?;
+        if !region.is_in(window.window.domain()) {
+            return Err(Rejected);
+        }
+        let key = match window.window.kind() {
+            WindowType::One => self.list.bind_by_call(&window.window, request, region)?,
+            WindowType::Two => {
+                let key = next_key(window.last_key);
+                rebind(
+                    &mut self.list,
+                    self.number,
+                    window,
+                    request,
+                    Some((region, key)),
+                )?;
+                key
             }
-            Held::Called(again)
-                if again.region == request.region.object && !again.bound.is_spent(true) =>
-            {
-                match list.call_again(&again.bound.window, &mut again.how, request) {
-                    Ok(key) => {
-                        again.bound.keys_left -= 1;
-                        drop(locked);
-                        Some(Ok(key))
-                    }
-                    Err(Rejected) => not_bound(locked, NotBound::Unchanged),
-                }
-            }
-            _ => unready(locked),
-        }
+        };
+        window.posted(object, request.address);
+        Ok(key)
     }
 
     fn post_extended(
@@ -135,111 +105,52 @@ impl SendQueue for VerbsSendQueue {
     }
 }
 
-/// What a bind takes is not there. All such binds, and those that are refused, leave by functions of their own, so that
-/// one that goes on need not remember that it does.
-#[cold]
-#[inline(never)]
-fn unready(place: Guard<'_, Place>) -> Option<Result<u32, Rejected>> {
-    drop(place);
-    None
-}
-
-/// A window was not bound.
-#[cold]
-#[inline(never)]
-fn not_bound(mut place: Guard<'_, Place>, refused: NotBound) -> Option<Result<u32, Rejected>> {
-    if refused == NotBound::Closed
-        && let Some(window) = place.window()
-    {
-        window.bound_on = None;
-    }
-    Some(Err(Rejected))
-}
-
-/// Binds the window in a place, and keeps what binding it again takes.
-fn bind(
-    list: &mut SendList,
-    number: u32,
-    objects: &Objects,
-    place: &mut Place,
-    request: &BindRequest,
-) -> Result<u32, Rejected> {
-    if place.key != request.window.0 {
-        return Err(Rejected);
-    }
-    let window = place.window().ok_or(Rejected)?;
-    let mut opening = Opening::new(
-        request.token,
-        request.flags & SendFlags::FENCE,
-        request.address,
-        request.length,
-        Access::of_window(request.privileges),
-    );
-    if request.length == 0 {
-        return unbind(list, number, window, objects, opening);
-    }
-    if window.is_spent(request.is_only) {
-        return Err(Rejected);
-    }
-    let object = request.region.object;
-    let region = objects.region(object).ok_or(Rejected)?;
-    if !region.is_in(window.window.domain()) {
-        return Err(Rejected);
-    }
-    let key = match window.window.kind() {
-        WindowType::One => list.bind_by_call(&window.window, &mut opening, &region)?,
-        WindowType::Two => {
-            let key = next_key(window.last_key);
-            rebind(list, number, window, &opening, Some((&region, key)))?;
-            key
-        }
-    };
-    window.posted(object, request.address);
-    place.keep(object, region);
-    Ok(key)
-}
-
-/// To unbind, providers want to hear of the region that is bound, and of a place in it.
+/// Unbinds a window; providers want the region that is bound, and an address in it.
 fn unbind(
     list: &mut SendList,
     number: u32,
     window: &mut BoundWindow,
-    objects: &Objects,
-    opening: Opening,
+    regions: &Table<Region>,
+    request: &BindRequest,
 ) -> Result<u32, Rejected> {
-    let region = objects
-        .region(window.regions[0])
+    let region = regions
+        .get(window.regions[0])
         .filter(|region| region.is_in(window.window.domain()));
     match (window.window.kind(), region) {
         (WindowType::One, Some(region)) => {
-            let mut opening = opening.at(window.address);
-            let key = list.bind_by_call(&window.window, &mut opening, &region)?;
+            let address = window.address;
+            let request = BindRequest {
+                address,
+                ..*request
+            };
+            let key = list.bind_by_call(&window.window, &request, region)?;
             window.keys_left = window.keys_left.saturating_sub(1);
             Ok(key)
         }
         (WindowType::One, None) => {
-            // Nothing is bound, for its region would be there; but the request keeps its place in the order.
-            list.bind_by_request(&mut window.window, None, &opening, None)
+            // Nothing is bound, since its region would be there. The request only keeps its place in
+            // the order.
+            list.bind_by_request(&mut window.window, None, request, None)
                 .map(|()| 0)
                 .map_err(|_| Rejected)
         }
         (WindowType::Two, _) => {
-            rebind(list, number, window, &opening, None)?;
+            rebind(list, number, window, request, None)?;
             Ok(next_key(window.last_key))
         }
     }
 }
 
-/// Closes a window of type 2 if it is open, and opens it to a region if it is to be, under another key.
+/// Closes a type 2 window if it is open, and opens it if there is a region and a new key.
 fn rebind(
     list: &mut SendList,
     number: u32,
     window: &mut BoundWindow,
-    opening: &Opening,
+    request: &BindRequest,
     opened: Option<(&Region, u32)>,
 ) -> Result<(), Rejected> {
     let old = window.open_key(number)?;
-    match list.bind_by_request(&mut window.window, old, opening, opened) {
+    match list.bind_by_request(&mut window.window, old, request, opened) {
         Ok(()) => {
             window.bound_on = opened.map(|(_, key)| {
                 window.last_key = key;
@@ -263,7 +174,7 @@ mod bind_tests;
 mod tests {
     use core::sync::atomic::AtomicU8;
 
-    use dat_core::backend::{ExtendedSend, RemoteRange, SendOperation};
+    use dat_core::backend::{ExtendedSend, RemoteRange, SendFlags, SendOperation};
 
     use super::*;
     use crate::hal::fake::{Device, Posted};
@@ -278,7 +189,6 @@ mod tests {
             list: device.send_list(depth, segments),
             number: 17,
             objects: Arc::default(),
-            places: Box::default(),
         }
     }
 
@@ -294,18 +204,17 @@ mod tests {
         SendRequest {
             token,
             operation,
-            length: 0,
             flags: SendFlags::empty(),
         }
     }
 
     fn commit(queue: &mut VerbsSendQueue, token: u64, segments: u64) {
-        let mut slot = queue.reserve(segments as usize).expect("room");
+        let request = request(token, SendOperation::Send);
+        let mut slot = queue.reserve(&request, segments as usize).expect("room");
         for number in 1..=segments {
             slot.segment(segment(number));
         }
-        slot.commit(&request(token, SendOperation::Send))
-            .expect("taken");
+        slot.commit(0).expect("taken");
     }
 
     fn tokens(posted: &[Posted]) -> Vec<u64> {
@@ -326,10 +235,10 @@ mod tests {
             (SendOperation::RdmaWrite(range), WRITE, (0xABCD, 99)),
             (SendOperation::RdmaRead(range), READ, (0xABCD, 99)),
         ] {
-            let mut slot = queue.reserve(2).expect("room");
+            let mut slot = queue.reserve(&request(5, operation), 2).expect("room");
             slot.segment(segment(1));
             slot.segment(segment(2));
-            slot.commit(&request(5, operation)).expect("taken");
+            slot.commit(3).expect("taken");
             assert_eq!(
                 device.take_requests().0,
                 0,
@@ -418,11 +327,8 @@ mod tests {
                 flags: asked,
                 ..request(1, SendOperation::Send)
             };
-            queue
-                .reserve(0)
-                .expect("room")
-                .commit(&wanted)
-                .expect("taken");
+            let slot = queue.reserve(&wanted, 0).expect("room");
+            slot.commit(0).expect("taken");
             queue.ring().expect("taken");
             assert_eq!(device.take_requests().1[0].flags, flags);
         }
@@ -433,14 +339,16 @@ mod tests {
     fn a_slot_that_is_dropped_leaves_no_trace() {
         let device = Device::new();
         let mut queue = queue(&device, 4, 2);
-        let mut slot = queue.reserve(2).expect("room");
+        let dropped = request(9, SendOperation::RdmaRead(TO_PEER));
+        let mut slot = queue.reserve(&dropped, 2).expect("room");
         slot.segment(segment(9));
         let _ = slot;
         queue.ring().expect("nothing to refuse");
         commit(&mut queue, 1, 1);
         queue.ring().expect("taken");
         let (calls, posted) = device.take_requests();
-        assert_eq!((calls, posted.len()), (1, 1));
+        assert_eq!((calls, tokens(&posted)), (1, vec![1]));
+        assert_eq!((posted[0].opcode, posted[0].flags), (SEND, SIGNALLED));
         assert_eq!(posted[0].segments, [(0x1000, 1, 7)]);
     }
 
@@ -470,13 +378,13 @@ mod tests {
     fn more_segments_than_the_queue_has_are_no_request() {
         let device = Device::new();
         let mut queue = queue(&device, 1, 2);
-        assert!(queue.reserve(3).is_none());
-        let mut slot = queue.reserve(2).expect("room");
+        let request = request(1, SendOperation::Send);
+        assert!(queue.reserve(&request, 3).is_none());
+        let mut slot = queue.reserve(&request, 2).expect("room");
         for number in 1..10 {
             slot.segment(segment(number));
         }
-        slot.commit(&request(1, SendOperation::Send))
-            .expect("taken");
+        slot.commit(0).expect("taken");
         queue.ring().expect("taken");
         assert_eq!(device.take_requests().1[0].segments.len(), 2);
     }
@@ -552,7 +460,6 @@ mod tests {
             list: device.carrying_list(64, 3, inline),
             number: 17,
             objects: Arc::default(),
-            places: Box::default(),
         }
     }
 
@@ -563,7 +470,8 @@ mod tests {
         operation: SendOperation,
         pieces: &[&[AtomicU8]],
     ) {
-        let mut slot = queue.reserve(pieces.len()).expect("room");
+        let request = request(token, operation);
+        let mut slot = queue.reserve(&request, pieces.len()).expect("room");
         let mut length = 0;
         for piece in pieces {
             slot.segment(Segment {
@@ -573,11 +481,7 @@ mod tests {
             });
             length += piece.len() as u32;
         }
-        let request = SendRequest {
-            length,
-            ..request(token, operation)
-        };
-        slot.commit(&request).expect("taken");
+        slot.commit(length).expect("taken");
     }
 
     fn memory(length: usize) -> Vec<AtomicU8> {

@@ -13,7 +13,7 @@ use crate::directory::Directory;
 use crate::hal::sink::Kind;
 use crate::hal::{Batch, ReceiveList, SendList, WindowType, WorkCompletion, sink};
 use crate::objects::Objects;
-use crate::receive_queue::{Failing, Unattended, VerbsReceiveQueue, VerbsSharedReceiveQueue};
+use crate::receive_queue::{Failing, VerbsReceiveQueue, VerbsSharedReceiveQueue};
 use crate::send_queue::VerbsSendQueue;
 use crate::signal::Signal;
 
@@ -108,7 +108,6 @@ impl Sink {
             list: list.expect("it takes requests"),
             number: sink::NUMBER,
             objects: Arc::clone(&self.objects),
-            places: Box::default(),
         }
     }
 
@@ -122,10 +121,10 @@ impl Sink {
         let list = ReceiveList::for_queue_pair(Arc::clone(&pair), depth, segments);
         VerbsReceiveQueue {
             list: list.expect("it takes receives"),
-            attendant: Failing {
+            owner: Some(Failing {
                 pair,
                 failure: Arc::default(),
-            },
+            }),
         }
     }
 
@@ -143,7 +142,7 @@ impl Sink {
             .and_then(|post| ReceiveList::for_shared(queue, post, depth, segments));
         VerbsReceiveQueue {
             list: list.expect("it takes receives"),
-            attendant: Unattended,
+            owner: None,
         }
     }
 

@@ -4,7 +4,7 @@ use core::mem::{MaybeUninit, offset_of};
 use core::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use dat_core::backend::{BackendError, DeviceFailure};
+use dat_core::backend::{BackendError, DeviceFailure, Peek};
 use rdma_sys::{ibv_cq, ibv_create_cq, ibv_destroy_cq, ibv_resize_cq, ibv_wc, ibv_wc_opcode};
 
 use super::{CompletionChannel, Context, cancel, refusal};
@@ -46,19 +46,6 @@ pub(crate) const RECEIVED: u32 = 1 << 7;
 /// Operation code of a receive that an RDMA Write with immediate data completed.
 const RECEIVED_WITH_NUMBER: u32 = ibv_wc_opcode::IBV_WC_RECV_RDMA_WITH_IMM;
 
-/// Next completion of a batch, if it is a success.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Success {
-    /// A request succeeded; it was taken.
-    Request { token: u64 },
-    /// A receive succeeded; it was taken.
-    Receive { token: u64, length: u32 },
-    /// The batch is empty.
-    Nothing,
-    /// Another completion, which stays in the batch.
-    Left,
-}
-
 /// Completions that were polled from the device and not yet taken.
 pub(crate) struct Batch {
     entries: [MaybeUninit<ibv_wc>; BATCH],
@@ -99,7 +86,7 @@ impl Batch {
 
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
-        self.next == self.count
+        self.next >= self.count
     }
 
     /// Returns the next completion, which stays in the batch.
@@ -131,7 +118,7 @@ impl Batch {
         // SAFETY: any bits are a valid integer.
         let number = unsafe { first.imm_data_invalidated_rkey_union.imm_data };
         self.immediate = with_number.then_some(number);
-        self.next += 1;
+        self.skip();
         Some(taken)
     }
 
@@ -140,40 +127,32 @@ impl Batch {
         self.immediate
     }
 
-    /// Takes the next completion if it is a success.
+    /// Returns the next completion, which stays in the batch.
     ///
-    /// Takes a receive only if `receives` returns true.
+    /// A receive is a `Success` only if `receives` returns true.
     #[inline(always)]
-    pub(crate) fn next_success(&mut self, receives: impl FnOnce() -> bool) -> Success {
+    pub(crate) fn peek(&self, receives: impl FnOnce() -> bool) -> Peek {
         if self.is_empty() {
-            return Success::Nothing;
+            return Peek::Empty;
         }
         // SAFETY: the batch is not empty.
         let first = unsafe { self.first() };
         let token = first.wr_id;
-        let success = if is_request(first) {
-            Success::Request { token }
+        if is_request(first) {
+            let length = u32::MAX;
+            Peek::Success { token, length }
         } else if is_receive(first) && receives() {
             let length = first.byte_len;
-            Success::Receive { token, length }
+            Peek::Success { token, length }
         } else {
-            return Success::Left;
-        };
-        self.next += 1;
-        success
+            Peek::Other
+        }
     }
 
-    /// Takes the first completion of a new batch if a request succeeded.
-    ///
-    /// Returns the request's token.
+    /// Moves to the next completion.
     #[inline(always)]
-    pub(crate) fn first_request(&mut self) -> Option<u64> {
-        let [entry, ..] = &self.entries;
-        // SAFETY: all fields are integers, zero until the device first wrote them.
-        let first = unsafe { entry.assume_init_ref() };
-        let token = is_request(first).then_some(first.wr_id)?;
-        self.next = 1;
-        Some(token)
+    pub(crate) fn skip(&mut self) {
+        self.next = self.next.wrapping_add(1);
     }
 }
 

@@ -2,8 +2,6 @@
 
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
-use core::ptr::NonNull;
-use std::sync::Arc;
 
 use dat_core::sync::{HostLock, RawLock};
 
@@ -44,15 +42,6 @@ impl<T> Guarded<T> {
         unsafe { self.lock.acquire() };
         Guard(self)
     }
-
-    /// Locks the value if it is free.
-    ///
-    /// A caller that takes another path on failure keeps no registers across a wait.
-    #[inline(always)]
-    pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
-        // SAFETY: as above.
-        unsafe { self.lock.try_acquire() }.map(|()| Guard(self))
-    }
 }
 
 /// Exclusive access to the value.
@@ -81,57 +70,6 @@ impl<T> Drop for Guard<'_, T> {
     fn drop(&mut self) {
         // SAFETY: acquired when the guard was made.
         unsafe { self.0.lock.release(()) };
-    }
-}
-
-/// A shared owner as `Arc`, stored as the address of the value itself.
-pub(crate) struct Share<T>(NonNull<T>);
-
-// SAFETY: as for `Arc`, which it replaces.
-unsafe impl<T: Send + Sync> Send for Share<T> {}
-// SAFETY: as above.
-unsafe impl<T: Send + Sync> Sync for Share<T> {}
-
-impl<T> Share<T> {
-    pub(crate) fn new(value: T) -> Self {
-        Self::of(Arc::new(value))
-    }
-
-    fn of(shared: Arc<T>) -> Self {
-        // SAFETY: the address of a value is not null.
-        Self(unsafe { NonNull::new_unchecked(Arc::into_raw(shared).cast_mut()) })
-    }
-}
-
-impl<T> Clone for Share<T> {
-    fn clone(&self) -> Self {
-        // SAFETY: `of` took the address from an `Arc`, and this is one of its shares; the count
-        // grows by one.
-        unsafe { Arc::increment_strong_count(self.0.as_ptr()) };
-        Self(self.0)
-    }
-}
-
-impl<T> Deref for Share<T> {
-    type Target = T;
-
-    #[inline(always)]
-    fn deref(&self) -> &T {
-        // SAFETY: the value lives as long as its shares, which lend only shared references.
-        unsafe { self.0.as_ref() }
-    }
-}
-
-impl<T> Drop for Share<T> {
-    fn drop(&mut self) {
-        // SAFETY: releases the share that `of` or `clone` took.
-        unsafe { Arc::decrement_strong_count(self.0.as_ptr()) };
-    }
-}
-
-impl<T> core::fmt::Debug for Share<T> {
-    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        formatter.debug_struct("Share").finish_non_exhaustive()
     }
 }
 

@@ -218,16 +218,8 @@ impl Region {
     /// Deregisters the memory; returns the region if the device refuses.
     ///
     /// A device that is gone has released the memory.
-    ///
-    /// # Panics
-    /// Never returns if another owner still has the region: the process ends, as if a device kept
-    /// it.
-    pub(crate) fn release(shared: Arc<Self>) -> Result<(), Self> {
-        let Some(region) = Arc::into_inner(shared) else {
-            eprintln!("a region that is taken from the device is in use");
-            std::process::abort();
-        };
-        let region = ManuallyDrop::new(region);
+    pub(crate) fn release(self) -> Result<(), Self> {
+        let region = ManuallyDrop::new(self);
         // SAFETY: made by `register`; neither used nor dropped again unless the device refused.
         let refused = unsafe { (region.deregister)(region.raw()) };
         if refused != 0 && refusal::of(refused.abs()) != BackendError::Device {

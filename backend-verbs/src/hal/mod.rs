@@ -9,7 +9,6 @@
 //! Uses only the basic verbs: on 64-bit machines `rdma-sys` 0.3.0 cannot reach the extended ones.
 
 mod address;
-mod again;
 mod cancel;
 mod channel;
 mod completion_queue;
@@ -36,21 +35,20 @@ pub(crate) mod sink;
 mod sleep;
 
 pub(crate) use address::{InterfaceAddress, interface_addresses, interface_name};
-pub(crate) use again::{CallAgain, RequestsAgain};
 pub(crate) use channel::CompletionChannel;
-pub(crate) use completion_queue::{Batch, CompletionQueue, RECEIVED, Success, WorkCompletion};
+pub(crate) use completion_queue::{Batch, CompletionQueue, RECEIVED, WorkCompletion};
 pub(crate) use connection::{
     CONNECT_DATA, CmEvent, CmEventKind, CmParameters, ConnectionId, EventChannel, REJECT_DATA,
     REPLY_DATA,
 };
 pub(crate) use context::{Context, DeviceLimits, PortState, Transport, device_names};
 pub(crate) use events::AsyncEvent;
-pub(crate) use guarded::{Guard, Guarded, Share};
+pub(crate) use guarded::Guarded;
 pub(crate) use memory::{Access, Domain, Region, Window, WindowType};
 pub(crate) use queue_pair::{QueuePair, QueuePairPlan, Step};
 pub(crate) use random::random_byte;
 pub(crate) use receive_list::{ReceiveList, ReceivePlace};
 pub(crate) use refusal::is_for_descriptors;
-pub(crate) use send_list::{NotBound, Opening, SendList, SendPlace};
+pub(crate) use send_list::{NotBound, SendList, SendPlace};
 pub(crate) use shared_receive::SharedReceiveQueue;
 pub(crate) use sleep::{Epoll, EventFd, Wakes, doubled};

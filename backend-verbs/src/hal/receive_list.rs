@@ -10,7 +10,7 @@ use std::sync::Arc;
 use dat_core::backend::{BackendError, Segment};
 use rdma_sys::{ibv_qp, ibv_recv_wr, ibv_sge, ibv_srq};
 
-use super::segments::{NO_SEGMENT, SegmentCursor};
+use super::segments::SegmentCursor;
 use super::send_list::{free, leak};
 use super::{QueuePair, SharedReceiveQueue};
 
@@ -55,8 +55,7 @@ impl Target {
 
 /// Slot of a receive, followed in memory by its segments.
 ///
-/// `next` of the receive is null unless it is in a list; `num_sge` is the number of posted
-/// segments.
+/// `num_sge` is the number of posted segments.
 #[repr(C)]
 struct Place {
     receive: ibv_recv_wr,
@@ -84,30 +83,6 @@ const SEGMENT_WORDS: usize = size_of::<ibv_sge>() / size_of::<u64>();
 const _: () =
     assert!(align_of::<Place>() == align_of::<u64>() && align_of::<ibv_sge>() == align_of::<u64>());
 
-/// A receive with one segment.
-#[repr(C)]
-struct One {
-    receive: ibv_recv_wr,
-    segment: ibv_sge,
-}
-
-impl One {
-    /// Allocates one; `Box::from_raw` frees it.
-    fn new() -> NonNull<Self> {
-        let one = NonNull::from(Box::leak(Box::new(Self {
-            receive: blank(),
-            segment: NO_SEGMENT,
-        })));
-        // SAFETY: just allocated.
-        unsafe {
-            let to = one.as_ptr();
-            (*to).receive.sg_list = &raw mut (*to).segment;
-            (*to).receive.num_sge = 1;
-        }
-        one
-    }
-}
-
 /// Owner that keeps the target queue alive.
 type Keeper = Arc<dyn Any + Send + Sync>;
 
@@ -117,7 +92,7 @@ pub(crate) struct ReceiveList {
     target: Target,
     /// Newest receive that is committed and not posted.
     newest: Option<NonNull<Place>>,
-    /// Oldest receive that is committed and not posted, if `newest` is set.
+    /// Oldest receive that is committed and not posted; equal to `next` if there is none.
     start: NonNull<Place>,
     /// Slot to fill next; after the last slot was filled and posted, the first.
     next: NonNull<Place>,
@@ -132,8 +107,6 @@ pub(crate) struct ReceiveList {
     /// Segments of a slot.
     stride: NonZeroUsize,
     post_to_device: Post,
-    /// Receive for `post_one`, with its segment.
-    one: NonNull<One>,
     _keeper: Option<Keeper>,
 }
 
@@ -150,7 +123,7 @@ impl core::fmt::Debug for ReceiveList {
     }
 }
 
-/// Slot of a receive that is being filled in.
+/// Slot of a receive that lacks its segments.
 #[derive(Debug)]
 pub(crate) struct ReceivePlace<'a> {
     list: &'a mut ReceiveList,
@@ -167,25 +140,13 @@ impl ReceivePlace<'_> {
 
     /// Commits the receive.
     #[inline(always)]
-    pub(crate) fn commit(self, token: u64) {
-        let place = self.place;
-        // SAFETY: `begin` returned a free slot of the list. Only the receive before it refers to
-        // it, which becomes its predecessor in the list here.
-        let following = unsafe {
-            let to = &mut *place.as_ptr();
-            to.receive.wr_id = token;
-            to.receive.num_sge = self.segments.count();
-            match self.list.newest {
-                None => self.list.start = place,
-                Some(before) => (*before.as_ptr()).receive.next = place.as_ptr().cast(),
-            }
-            to.following
-        };
-        self.list.newest = Some(place);
-        self.list.next = following;
-        if following == self.list.first {
-            self.list.turn();
-        }
+    pub(crate) fn commit(self) {
+        // SAFETY: `begin` returned a free slot of the list; only the receive before it refers to it.
+        let to = unsafe { &mut *self.place.as_ptr() };
+        to.receive.num_sge = self.segments.count();
+        // A post ends the list here; `link_next` links the next slot.
+        self.list.newest = Some(self.place);
+        self.list.next = to.following;
     }
 }
 
@@ -281,7 +242,6 @@ impl ReceiveList {
             bad: ptr::null_mut(),
             stride,
             post_to_device: target.post,
-            one: One::new(),
             _keeper: keeper,
         }
     }
@@ -296,25 +256,22 @@ impl ReceiveList {
         bytes / (words_of_place(self.stride) * size_of::<u64>())
     }
 
-    /// Returns the slot that is filled before this one.
-    fn before(&self, place: NonNull<Place>) -> NonNull<Place> {
-        if place == self.first {
-            return self.last;
-        }
-        // SAFETY: a slot of the list, and not the first.
-        unsafe { place.cast::<u64>().sub(words_of_place(self.stride)) }.cast()
-    }
-
-    /// Returns a slot for a receive of `segments` segments; `None` if they are too many.
+    /// Starts a receive of up to `segments` segments; `None` if they are too many.
     #[inline(always)]
-    pub(crate) fn begin(&mut self, segments: usize) -> Option<ReceivePlace<'_>> {
+    pub(crate) fn begin(&mut self, token: u64, segments: usize) -> Option<ReceivePlace<'_>> {
         if segments > self.stride.get() {
             return None;
+        }
+        if let Some(newest) = self.newest {
+            self.link_next(newest);
         }
         let place = self.next;
         // SAFETY: a slot of the list. It has `stride` segments, and only the filling slot refers to
         // them.
-        let segments = unsafe { SegmentCursor::new(Place::segments(place), segments) };
+        let segments = unsafe {
+            (*place.as_ptr()).receive.wr_id = token;
+            SegmentCursor::new(Place::segments(place), segments)
+        };
         Some(ReceivePlace {
             list: self,
             place,
@@ -322,34 +279,36 @@ impl ReceiveList {
         })
     }
 
-    /// Posts everything before the first slot is filled again.
+    /// Links the next slot after the newest committed receive.
+    ///
+    /// After the last slot, posts everything, so that a list does not wrap.
     #[cold]
-    fn turn(&mut self) {
-        self.post_all();
+    fn link_next(&mut self, newest: NonNull<Place>) {
+        if self.next == self.first {
+            self.post_all(newest);
+            return;
+        }
+        // SAFETY: both are slots of the list.
+        unsafe { (*newest.as_ptr()).receive.next = self.next.as_ptr().cast() };
     }
 
     /// Posts the committed receives.
     ///
     /// # Errors
     /// The number of the newest receives that were refused.
+    #[inline(always)]
     pub(crate) fn ring(&mut self) -> Result<(), u32> {
-        if self.hand_over() {
+        if let Some(newest) = self.newest
+            && self.post_all(newest)
+        {
             return Ok(());
         }
         self.settle()
     }
 
-    /// Posts the committed receives; returns false if there are none, or if one was refused.
-    ///
-    /// After false, call `settle`.
-    #[inline(always)]
-    pub(crate) fn hand_over(&mut self) -> bool {
-        self.newest.is_some() && self.post_all()
-    }
-
     /// Returns the refusals since the last call, and lifts the block of later posts.
     #[cold]
-    pub(crate) fn settle(&mut self) -> Result<(), u32> {
+    fn settle(&mut self) -> Result<(), u32> {
         self.target.post = self.post_to_device;
         match core::mem::take(&mut self.refused) {
             0 => Ok(()),
@@ -382,7 +341,9 @@ impl ReceiveList {
                 place = *following;
                 (receive.wr_id, segments)
             };
-            let mut copy = other.begin(segments.len()).ok_or(BackendError::State)?;
+            let mut copy = other
+                .begin(token, segments.len())
+                .ok_or(BackendError::State)?;
             for segment in segments {
                 copy.segment(Segment {
                     address: segment.addr,
@@ -390,71 +351,9 @@ impl ReceiveList {
                     key: segment.lkey,
                 });
             }
-            copy.commit(token);
+            copy.commit();
         }
         other.ring().map_err(|_| BackendError::State)
-    }
-
-    /// Posts a receive of one segment without keeping it.
-    ///
-    /// Nothing else may be committed. Returns false after a refusal.
-    #[inline(always)]
-    pub(crate) fn post_one(&mut self, segment: Segment, token: u64) -> bool {
-        let one = self.one.as_ptr();
-        // SAFETY: the queue lives. Nothing else refers to the receive until the call returns; by
-        // then the device has copied it.
-        let answer = unsafe {
-            (*one).receive.wr_id = token;
-            (*one).segment = ibv_sge {
-                addr: segment.address,
-                length: segment.length,
-                lkey: segment.key,
-            };
-            (self.post_to_device)(
-                self.target.queue.as_ptr(),
-                &raw mut (*one).receive,
-                &raw mut self.bad,
-            )
-        };
-        if answer != 0 {
-            self.bad = ptr::null_mut();
-        }
-        answer == 0
-    }
-
-    /// Posts a receive of one segment from its slot, which keeps it.
-    ///
-    /// Nothing else may be committed. Returns false after a refusal; then call `retreat`.
-    #[inline(always)]
-    pub(crate) fn post_kept(&mut self, segment: Segment, token: u64) -> bool {
-        let place = self.next;
-        // SAFETY: the queue lives. The slot belongs to the list and has at least one segment.
-        // Nothing else refers to either until the call returns; by then the device has copied them.
-        let answer = unsafe {
-            let to = place.as_ptr();
-            self.next = (*to).following;
-            Place::segments(place).write(ibv_sge {
-                addr: segment.address,
-                length: segment.length,
-                lkey: segment.key,
-            });
-            (*to).receive.wr_id = token;
-            (*to).receive.num_sge = 1;
-            (self.post_to_device)(
-                self.target.queue.as_ptr(),
-                &raw mut (*to).receive,
-                &raw mut self.bad,
-            )
-        };
-        answer == 0
-    }
-
-    /// Takes back the receive of the last `post_kept`, which the device refused.
-    pub(crate) fn retreat(&mut self) {
-        self.bad = ptr::null_mut();
-        self.next = self.before(self.next);
-        // SAFETY: a slot of the list.
-        unsafe { (*self.next.as_ptr()).receive.num_sge = UNFILLED };
     }
 
     /// Returns true if the last slot was filled and posted.
@@ -463,14 +362,15 @@ impl ReceiveList {
         unsafe { (*self.last.as_ptr()).receive.num_sge != UNFILLED }
     }
 
-    /// Posts the committed receives, at least one; returns false if one was refused.
+    /// Posts the committed receives up to the newest; returns false if one was refused.
     #[inline(always)]
-    fn post_all(&mut self) -> bool {
+    fn post_all(&mut self, newest: NonNull<Place>) -> bool {
         self.newest = None;
         // SAFETY: the queue lives. The slots are linked from `start` to the last committed one, and
         // have their segments. Nothing else refers to either until the call returns; by then the
         // device has copied them.
         let answer = unsafe {
+            (*newest.as_ptr()).receive.next = ptr::null_mut();
             (self.target.post)(
                 self.target.queue.as_ptr(),
                 self.start.as_ptr().cast(),
@@ -480,22 +380,8 @@ impl ReceiveList {
         if answer != 0 {
             self.refuse();
         }
-        self.unlink();
+        self.start = self.next;
         answer == 0
-    }
-
-    /// Unlinks the receives of the last post.
-    #[inline(always)]
-    fn unlink(&mut self) {
-        let mut receive = self.start.as_ptr().cast::<ibv_recv_wr>();
-        loop {
-            // SAFETY: a receive of the list, which ends with null.
-            let next = unsafe { core::mem::replace(&mut (*receive).next, ptr::null_mut()) };
-            if next.is_null() {
-                break;
-            }
-            receive = next;
-        }
     }
 
     /// Counts the last post's receives from `bad` on as refused, and blocks later ones.
@@ -554,10 +440,7 @@ unsafe extern "C" fn refuse_all(
 impl Drop for ReceiveList {
     fn drop(&mut self) {
         // SAFETY: made by `over`, and dropped once.
-        unsafe {
-            free(self.places);
-            drop(Box::from_raw(self.one.as_ptr()));
-        }
+        unsafe { free(self.places) };
     }
 }
 

@@ -6,8 +6,8 @@ use core::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use dat_core::backend::{
-    BackendError, ExtendedRequest, ExtendedSend, Rejected, RemoteRange, Segment, SendFlags,
-    SendOperation, SendRequest,
+    BackendError, BindRequest, ExtendedRequest, ExtendedSend, Rejected, RemoteRange, Segment,
+    SendFlags, SendOperation, SendRequest,
 };
 use rdma_sys::{
     atomic_t, bind_mw_t, ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_qp, ibv_send_flags,
@@ -36,7 +36,7 @@ pub(crate) struct SendList {
     first: NonNull<ibv_send_wr>,
     /// Newest request that is committed and not posted; null if there is none.
     newest: *mut ibv_send_wr,
-    /// Slot to fill next, if nothing is committed or after `go_behind`.
+    /// Slot to fill next, if nothing is committed or after `link_next`.
     next: NonNull<ibv_send_wr>,
     /// End of the slots.
     end: NonNull<ibv_send_wr>,
@@ -75,12 +75,14 @@ impl core::fmt::Debug for SendList {
     }
 }
 
-/// Slot of a request that is being filled in.
+/// Slot of a request that lacks its segments.
 #[derive(Debug)]
 pub(crate) struct SendPlace<'a> {
     list: &'a mut SendList,
     place: NonNull<ibv_send_wr>,
     segments: SegmentCursor,
+    /// Requests of fewer bytes go inline.
+    inline_below: u32,
 }
 
 impl SendPlace<'_> {
@@ -90,39 +92,17 @@ impl SendPlace<'_> {
         self.segments.add(segment);
     }
 
-    /// Commits the request.
+    /// Commits the request, which moves `length` bytes.
     #[inline(always)]
-    pub(crate) fn commit(self, request: &SendRequest) {
-        let place = self.place;
+    pub(crate) fn commit(self, length: u32) {
         // SAFETY: `begin` returned a slot of the list, and only the request before it refers to it.
-        unsafe {
-            let to = &mut *place.as_ptr();
-            let (opcode, range, carries) = match request.operation {
-                SendOperation::Send => (ibv_wr_opcode::IBV_WR_SEND, None, true),
-                SendOperation::RdmaWrite(range) => {
-                    (ibv_wr_opcode::IBV_WR_RDMA_WRITE, Some(range), true)
-                }
-                SendOperation::RdmaRead(range) => {
-                    (ibv_wr_opcode::IBV_WR_RDMA_READ, Some(range), false)
-                }
-            };
-            let carried = carries && request.length < self.list.inline_below;
-            // Shifting a bit is cheaper than choosing between two words.
-            let inline = u32::from(carried) << INLINE.trailing_zeros();
-            let flags = flags(request.flags) | inline;
-            to.wr_id = request.token;
-            to.num_sge = self.segments.count();
-            to.opcode = opcode;
-            to.send_flags = flags;
-            if let Some(range) = range {
-                to.wr.rdma = rdma_t {
-                    remote_addr: range.address,
-                    rkey: range.key,
-                };
-            }
-            // A post ends the list here; `go_behind` links the next slot.
-            self.list.newest = place.as_ptr();
+        let to = unsafe { &mut *self.place.as_ptr() };
+        to.num_sge = self.segments.count();
+        if length < self.inline_below {
+            to.send_flags |= INLINE;
         }
+        // A post ends the list here; `link_next` links the next slot.
+        self.list.newest = self.place.as_ptr();
     }
 }
 
@@ -208,25 +188,47 @@ impl SendList {
         unsafe { self.end.offset_from_unsigned(self.first) }
     }
 
-    /// Returns a slot for a request of `segments` segments; `None` if they are too many.
+    /// Starts a request of up to `segments` segments; `None` if they are too many.
     #[inline(always)]
-    pub(crate) fn begin(&mut self, segments: usize) -> Option<SendPlace<'_>> {
+    pub(crate) fn begin(
+        &mut self,
+        request: &SendRequest,
+        segments: usize,
+    ) -> Option<SendPlace<'_>> {
         if segments > self.stride.get() {
             return None;
         }
         if !self.newest.is_null() {
-            self.go_behind();
+            self.link_next();
         }
         let place = self.next;
-        // SAFETY: a slot of the list. It has `stride` segments, and only the filling slot refers to
-        // them.
-        let segments = unsafe {
-            SegmentCursor::new(NonNull::new_unchecked((*place.as_ptr()).sg_list), segments)
+        // SAFETY: a slot of the list, and at most the request before it refers to it.
+        let to = unsafe { &mut *place.as_ptr() };
+        let (opcode, range, inline_below) = match request.operation {
+            SendOperation::Send => (ibv_wr_opcode::IBV_WR_SEND, None, self.inline_below),
+            SendOperation::RdmaWrite(range) => (
+                ibv_wr_opcode::IBV_WR_RDMA_WRITE,
+                Some(range),
+                self.inline_below,
+            ),
+            SendOperation::RdmaRead(range) => (ibv_wr_opcode::IBV_WR_RDMA_READ, Some(range), 0),
         };
+        to.wr_id = request.token;
+        to.opcode = opcode;
+        to.send_flags = flags(request.flags);
+        if let Some(range) = range {
+            to.wr.rdma = rdma_t {
+                remote_addr: range.address,
+                rkey: range.key,
+            };
+        }
+        // SAFETY: the slot has `stride` segments, and only the filling slot refers to them.
+        let segments = unsafe { SegmentCursor::new(NonNull::new_unchecked(to.sg_list), segments) };
         Some(SendPlace {
             list: self,
             place,
             segments,
+            inline_below,
         })
     }
 
@@ -234,7 +236,7 @@ impl SendList {
     ///
     /// After the last slot, posts everything and moves to the first.
     #[cold]
-    fn go_behind(&mut self) {
+    fn link_next(&mut self) {
         // SAFETY: the newest is a slot of the list, so this is another slot or their end.
         let place = unsafe { NonNull::new_unchecked(self.newest.add(1)) };
         if place == self.end {
@@ -398,59 +400,21 @@ impl SendList {
     pub(crate) fn bind_by_call(
         &mut self,
         window: &Window,
-        opening: &mut Opening,
+        request: &BindRequest,
         region: &Region,
     ) -> Result<u32, Rejected> {
-        opening.0.bind_info.mr = region.raw();
-        // SAFETY: the region lives.
-        unsafe { self.call(window, &mut opening.0) }
-    }
-
-    /// Binds a type 1 window with these arguments, and returns its new key.
-    ///
-    /// # Safety
-    /// The arguments name a region that lives.
-    #[inline(always)]
-    pub(super) unsafe fn call(
-        &mut self,
-        window: &Window,
-        bind: &mut ibv_mw_bind,
-    ) -> Result<u32, Rejected> {
         self.clear();
-        // SAFETY: queue pair and window live, and the caller vouches for the region. The caller
-        // holds the window's lock.
-        let answer = unsafe { (self.bind)(self.queue_pair.as_ptr(), window.raw(), bind) };
+        let mut bind = ibv_mw_bind {
+            wr_id: request.token,
+            send_flags: bind_flags(request),
+            bind_info: bind_info(request, region),
+        };
+        // SAFETY: queue pair, window and region live. The caller holds the window's lock.
+        let answer = unsafe { (self.bind)(self.queue_pair.as_ptr(), window.raw(), &raw mut bind) };
         if answer != 0 {
             return Err(Rejected);
         }
         Ok(window.remote_key())
-    }
-
-    /// Posts linked requests that bind a type 2 window; `open` opens it.
-    ///
-    /// # Errors
-    /// The window is not bound; the error says if it was closed.
-    ///
-    /// # Safety
-    /// The requests are linked and live, and so do the window and the region that they name.
-    #[inline(always)]
-    pub(super) unsafe fn post_bind(
-        &mut self,
-        first: *mut ibv_send_wr,
-        open: *mut ibv_send_wr,
-    ) -> Result<(), NotBound> {
-        self.clear();
-        // SAFETY: the queue pair lives, and the caller vouches for the rest.
-        let answer = unsafe { (self.post)(self.queue_pair.as_ptr(), first, &raw mut self.bad) };
-        if answer == 0 {
-            return Ok(());
-        }
-        let bad = core::mem::replace(&mut self.bad, ptr::null_mut());
-        Err(if first != open && bad == open {
-            NotBound::Closed
-        } else {
-            NotBound::Unchanged
-        })
     }
 
     /// Binds a type 2 window to a new key.
@@ -463,57 +427,80 @@ impl SendList {
         &mut self,
         window: &mut Window,
         old: Option<u32>,
-        opening: &Opening,
+        request: &BindRequest,
         opened: Option<(&Region, u32)>,
     ) -> Result<(), NotBound> {
+        self.clear();
         // SAFETY: made by `over`, and nothing else refers to them: the device copied the earlier
         // posts.
         let [close, open, nothing] = self.binds.map(|mut bind| unsafe { bind.as_mut() });
-        let (token, flags) = (opening.0.wr_id, opening.0.send_flags);
-        let first: *mut ibv_send_wr = match (old, opened) {
-            (None, None) => {
-                nothing.wr_id = token;
-                nothing.send_flags = flags;
-                nothing
-            }
+        let (token, flags) = (request.token, bind_flags(request));
+        // The request that signals a completion.
+        let last: *mut ibv_send_wr = match (old, opened) {
+            (None, None) => prepare(nothing, token, flags),
             (Some(old), None) => {
-                close.wr_id = token;
-                close.send_flags = flags;
                 close.next = ptr::null_mut();
                 close.imm_data_invalidated_rkey_union.invalidated_rkey = old;
-                close
+                prepare(close, token, flags)
             }
-            (old, Some((region, key))) => {
-                open.wr_id = token;
-                open.send_flags = flags;
+            (_, Some((region, key))) => {
                 open.bind_mw_tso_union.bind_mw = bind_mw_t {
                     mw: window.raw(),
                     rkey: key,
-                    bind_info: ibv_mw_bind_info {
-                        mr: region.raw(),
-                        ..opening.0.bind_info
-                    },
+                    bind_info: bind_info(request, region),
                 };
-                if let Some(old) = old {
-                    close.wr_id = token;
-                    // Only the bind signals a completion. If the close fails, both requests
-                    // complete, the close first, and the core ignores the second completion as
-                    // unknown.
-                    close.send_flags = flags & !SIGNALLED;
-                    close.next = open;
-                    close.imm_data_invalidated_rkey_union.invalidated_rkey = old;
-                    close
-                } else {
-                    open
-                }
+                prepare(open, token, flags)
             }
         };
-        // SAFETY: window and region live, and the requests until the call returns.
-        unsafe { self.post_bind(first, self.binds[1].as_ptr())? };
+        let first: *mut ibv_send_wr = match (old, opened) {
+            (Some(old), Some(_)) => {
+                // If the close fails, both requests complete, the close first, and the core ignores
+                // the second completion as unknown.
+                close.next = last;
+                close.imm_data_invalidated_rkey_union.invalidated_rkey = old;
+                prepare(close, token, flags & !SIGNALLED)
+            }
+            _ => last,
+        };
+        // SAFETY: queue pair, window and region live, and the requests until the call returns.
+        let answer = unsafe { (self.post)(self.queue_pair.as_ptr(), first, &raw mut self.bad) };
+        if answer != 0 {
+            let bad = core::mem::replace(&mut self.bad, ptr::null_mut());
+            return Err(if first != last && bad == last {
+                NotBound::Closed
+            } else {
+                NotBound::Unchanged
+            });
+        }
         if let Some((_, key)) = opened {
             window.set_remote_key(key);
         }
         Ok(())
+    }
+}
+
+/// Fills in token and flags of a request of a bind.
+#[inline(always)]
+fn prepare(to: &mut ibv_send_wr, token: u64, flags: u32) -> *mut ibv_send_wr {
+    to.wr_id = token;
+    to.send_flags = flags;
+    to
+}
+
+/// Returns the flags of a bind, which knows only the fence.
+#[inline(always)]
+fn bind_flags(request: &BindRequest) -> u32 {
+    flags(request.flags & SendFlags::FENCE)
+}
+
+/// Returns region, range and rights of a bind.
+#[inline(always)]
+fn bind_info(request: &BindRequest, region: &Region) -> ibv_mw_bind_info {
+    ibv_mw_bind_info {
+        mr: region.raw(),
+        addr: request.address,
+        length: request.length,
+        mw_access_flags: Access::of_window(request.privileges).0,
     }
 }
 
@@ -551,44 +538,11 @@ pub(crate) enum NotBound {
     Closed,
 }
 
-/// Token, flags, range and rights of a bind, without the region.
-///
-/// It is made before window and region are looked up, so that few values are live at a time.
-pub(crate) struct Opening(ibv_mw_bind);
-
-impl Opening {
-    #[inline(always)]
-    pub(crate) fn new(
-        token: u64,
-        fence: SendFlags,
-        address: u64,
-        length: u64,
-        access: Access,
-    ) -> Self {
-        Self(ibv_mw_bind {
-            wr_id: token,
-            send_flags: flags(fence),
-            bind_info: ibv_mw_bind_info {
-                mr: ptr::null_mut(),
-                addr: address,
-                length,
-                mw_access_flags: access.0,
-            },
-        })
-    }
-
-    /// Returns the same opening at another address.
-    pub(crate) fn at(mut self, address: u64) -> Self {
-        self.0.bind_info.addr = address;
-        self
-    }
-}
-
 /// Returns the flags of a request.
 ///
 /// Every request is signalled: the core wants one completion for each.
 #[inline(always)]
-pub(super) fn flags(asked: SendFlags) -> u32 {
+fn flags(asked: SendFlags) -> u32 {
     const FENCE: u32 = ibv_send_flags::IBV_SEND_FENCE.0;
     const SOLICITED: u32 = ibv_send_flags::IBV_SEND_SOLICITED.0;
     SIGNALLED
@@ -663,7 +617,7 @@ unsafe fn newest_from(first: *mut ibv_send_wr, bad: *mut ibv_send_wr) -> u32 {
     count.wrapping_sub(before)
 }
 
-pub(super) fn blank() -> ibv_send_wr {
+fn blank() -> ibv_send_wr {
     // SAFETY: integers and pointers, for which zero is valid.
     unsafe { MaybeUninit::zeroed().assume_init() }
 }
