@@ -497,15 +497,16 @@ mod tests {
         }
     }
 
-    /// Takes what the device completed: which of it is said to be solicited?
+    /// Takes all completions; returns for each whether it counts as solicited.
     fn take(queue: &mut VerbsCompletionQueue) -> Vec<bool> {
         core::iter::from_fn(|| queue.poll().expect("sound"))
             .map(|found| found.solicited)
             .collect()
     }
 
-    /// An armed device tells of solicited receives by its notification, and only then: what was taken before says no,
-    /// and the notification makes up for it; what is taken with or after it, or without arming, says yes.
+    /// Receives count as solicited unless the device was armed and has not notified.
+    ///
+    /// The notification makes up for those that did not count.
     ///
     /// Spec: EVW-11
     #[test]
@@ -532,21 +533,20 @@ mod tests {
         complete(&[RECEIVE, RECEIVE]);
         assert!(!queue.marks.notified());
         assert_eq!(take(&mut queue), [true, true]);
-        // Armed for all in between: whatever notifies makes up for it.
+        // Armed for all completions in between: any notification makes up for it.
         assert_eq!(queue.arm(true), Armed::Armed);
         complete(&[RECEIVE]);
         assert_eq!(take(&mut queue), [false]);
         assert_eq!(queue.arm(false), Armed::Armed);
         assert!(queue.marks.notified());
-        // Requests that complete say nothing.
+        // Completed requests are never solicited.
         assert_eq!(queue.arm(true), Armed::Armed);
         complete(&[0]);
         assert_eq!(take(&mut queue), [false]);
         assert!(!queue.marks.notified());
     }
 
-    /// A receive that was there before the device was armed makes it notify of nothing, so it is solicited for all that
-    /// is known.
+    /// A receive that came before the arming counts as solicited, as no notification reports it.
     ///
     /// Spec: EVW-08, EVW-11
     #[test]

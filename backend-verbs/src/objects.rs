@@ -71,9 +71,11 @@ impl BoundWindow {
     }
 
     /// Notes that a bind to this region, at this address, was posted.
+    ///
+    /// There was a key left for it.
     pub(crate) fn posted(&mut self, region: usize, address: u64) {
         self.address = address;
-        self.keys_left = self.keys_left.saturating_sub(1);
+        self.keys_left -= 1;
         if self.regions[0] != region {
             self.regions = [region, self.regions[0]];
         }

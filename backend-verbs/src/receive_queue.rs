@@ -91,13 +91,24 @@ impl WorkQueue for VerbsReceiveQueue {
 
     #[inline(always)]
     fn ring(&mut self) -> Result<(), u32> {
-        let posted = self.list.ring();
+        if self.list.hand_over() {
+            self.note_posted();
+            return Ok(());
+        }
+        self.note_posted();
+        self.list.settle()
+    }
+}
+
+impl VerbsReceiveQueue {
+    /// Flushes what was just posted if the queue pair is in error.
+    #[inline(always)]
+    fn note_posted(&self) {
         if let Some(owner) = &self.owner
             && owner.failure.is_later()
         {
             owner.flush();
         }
-        posted
     }
 }
 
@@ -132,8 +143,7 @@ mod tests {
         let device = Device::new();
         let mut old = queue(&device, 4, 2);
         let mut expected = Vec::new();
-        // Round the slots more than once, with refused ones everywhere, among them lists and longer
-        // receives.
+        // Goes round the slots more than once, with lists, longer receives and refusals.
         for token in 0..24 {
             device.refuse_after(0);
             for segments in 1..=2 {
@@ -264,7 +274,7 @@ mod tests {
             found,
             (0..8).map(|token| (token, token % 3)).collect::<Vec<_>>()
         );
-        // Nothing goes behind a refused one, wherever it was.
+        // No receive is posted after a refused one, also across lists.
         device.refuse_after(2);
         for token in 0..8 {
             if token == 7 {
@@ -279,7 +289,7 @@ mod tests {
         assert_eq!(tokens(&device), [9]);
     }
 
-    /// A receive for which there is no room touches no buffer that is kept.
+    /// A dropped slot changes no kept receive.
     ///
     /// Spec: EPM-03, EPV-01, GEN-06
     #[test]
@@ -327,7 +337,7 @@ mod tests {
         assert_eq!(device.take_receives().0, 0);
         let mut too_narrow = queue(&device, 8, 1);
         assert!(old.list.repeat_on(&mut too_narrow.list).is_err());
-        // And they can go on from there.
+        // They can be moved again from there.
         let mut third = queue(&device, 3, 2);
         longer.list.repeat_on(&mut third.list).expect("it fits");
         assert_eq!(device.take_receives().1, before);

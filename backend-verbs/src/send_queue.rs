@@ -305,7 +305,7 @@ mod tests {
             device.refuse_after(0);
             assert_eq!(queue.post_extended(&asked, &[]), Err(Rejected));
             device.refuse_nothing();
-            // What comes behind is not refused for it.
+            // A later request is not refused for it.
             commit(&mut queue, 6, 1);
             queue.ring().expect("taken");
             assert_eq!(tokens(&device.take_requests().1), [6]);
@@ -493,7 +493,7 @@ mod tests {
         key: 99,
     };
 
-    /// What a request carries is that of the moment it was posted; its memory is free afterwards.
+    /// Inline data is that of the moment of the post; the memory is free afterwards.
     ///
     /// Spec: EPS-01, EPW-01, EPW-02
     #[test]

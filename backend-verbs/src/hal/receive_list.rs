@@ -292,23 +292,17 @@ impl ReceiveList {
         unsafe { (*newest.as_ptr()).receive.next = self.next.as_ptr().cast() };
     }
 
-    /// Posts the committed receives.
+    /// Posts the committed receives; returns false if there are none, or if one was refused.
     ///
-    /// # Errors
-    /// The number of the newest receives that were refused.
+    /// After false, call `settle`.
     #[inline(always)]
-    pub(crate) fn ring(&mut self) -> Result<(), u32> {
-        if let Some(newest) = self.newest
-            && self.post_all(newest)
-        {
-            return Ok(());
-        }
-        self.settle()
+    pub(crate) fn hand_over(&mut self) -> bool {
+        self.newest.is_some_and(|newest| self.post_all(newest))
     }
 
     /// Returns the refusals since the last call, and lifts the block of later posts.
     #[cold]
-    fn settle(&mut self) -> Result<(), u32> {
+    pub(crate) fn settle(&mut self) -> Result<(), u32> {
         self.target.post = self.post_to_device;
         match core::mem::take(&mut self.refused) {
             0 => Ok(()),
@@ -353,7 +347,8 @@ impl ReceiveList {
             }
             copy.commit();
         }
-        other.ring().map_err(|_| BackendError::State)
+        other.hand_over();
+        other.settle().map_err(|_| BackendError::State)
     }
 
     /// Returns true if the last slot was filled and posted.
@@ -366,6 +361,7 @@ impl ReceiveList {
     #[inline(always)]
     fn post_all(&mut self, newest: NonNull<Place>) -> bool {
         self.newest = None;
+        let start = core::mem::replace(&mut self.start, self.next);
         // SAFETY: the queue lives. The slots are linked from `start` to the last committed one, and
         // have their segments. Nothing else refers to either until the call returns; by then the
         // device has copied them.
@@ -373,26 +369,25 @@ impl ReceiveList {
             (*newest.as_ptr()).receive.next = ptr::null_mut();
             (self.target.post)(
                 self.target.queue.as_ptr(),
-                self.start.as_ptr().cast(),
+                start.as_ptr().cast(),
                 &raw mut self.bad,
             )
         };
         if answer != 0 {
-            self.refuse();
+            self.refuse(start);
         }
-        self.start = self.next;
         answer == 0
     }
 
-    /// Counts the last post's receives from `bad` on as refused, and blocks later ones.
+    /// Counts receives of the last post, a list from `start`, as refused; blocks later ones.
     ///
-    /// All count if `bad` is not in the list.
+    /// Those from `bad` on count, or all if `bad` is not in the list.
     #[cold]
     #[inline(never)]
-    fn refuse(&mut self) {
+    fn refuse(&mut self, start: NonNull<Place>) {
         let bad = core::mem::replace(&mut self.bad, ptr::null_mut());
-        let mut place = self.start;
-        // Their slots are filled again, so that the receives kept for `repeat_on` have no gaps.
+        let mut place = start;
+        // Refused slots are filled again, so that the receives kept for `repeat_on` have no gaps.
         self.next = place;
         let mut refused = 0_u32;
         loop {
@@ -412,6 +407,7 @@ impl ReceiveList {
         }
         // SAFETY: the last receive of the list, which was refused.
         unsafe { (*place.as_ptr()).receive.num_sge = UNFILLED };
+        self.start = self.next;
         self.refused = self.refused.saturating_add(refused);
         self.target.post = refuse_all;
     }

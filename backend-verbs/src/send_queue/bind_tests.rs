@@ -1,4 +1,4 @@
-//! Windows on a device that is not there, most of type 2: what is posted, and what is open then.
+//! Windows on a fake device: the requests of their binds, and the keys that are open afterwards.
 
 use std::collections::HashSet;
 
@@ -18,7 +18,7 @@ const CLOSE: u32 = 7;
 const OPEN: u32 = 8;
 const SIGNALLED: u32 = 2;
 
-/// A device, a queue pair on it, and what else a bind takes. The device goes last.
+/// A device, a queue pair on it, a region and a window. The device is dropped last.
 struct Bench {
     queue: VerbsSendQueue,
     completions: VerbsCompletionQueue,
@@ -69,7 +69,7 @@ impl Bench {
         }
     }
 
-    /// Binds the window to so many bytes for reading; none unbinds.
+    /// Binds the window to `length` bytes for reading; 0 unbinds it.
     fn bind(&mut self, token: u64, length: u64) -> Result<u32, Rejected> {
         let flags = SendFlags::empty();
         self.bind_for(token, length, MemoryPrivileges::REMOTE_READ, flags)
@@ -101,7 +101,9 @@ impl Bench {
         bound
     }
 
-    /// Binds a window that was found to need renewal, as the core does: another one, and then the old one goes.
+    /// Binds another window in the place of one that needs renewal, as the core does.
+    ///
+    /// Then removes the old one.
     fn bind_renewed(
         &mut self,
         token: u64,
@@ -128,7 +130,7 @@ impl Bench {
         bound
     }
 
-    /// Binds, by another window if that is what the old one needs.
+    /// Binds, by another window if the old one needs renewal.
     fn bind_on(&mut self, token: u64, length: u64) -> u32 {
         let (read, none) = (MemoryPrivileges::REMOTE_READ, SendFlags::empty());
         self.bind_on_for(token, length, read, none)
@@ -153,7 +155,7 @@ impl Bench {
         self.objects.needs_renewal(self.window.0, missed)
     }
 
-    /// Binds, which succeeds in every respect.
+    /// Binds, and takes the completion, which is a success.
     #[track_caller]
     fn bound(&mut self, token: u64, length: u64) -> u32 {
         let key = self.bind(token, length).expect("taken");
@@ -169,7 +171,7 @@ impl Bench {
             .collect()
     }
 
-    /// Operation code, whether it completes, and key of what was posted.
+    /// Returns operation code, signalling and key of each posted request.
     fn posted(&self) -> Vec<(u32, bool, u32)> {
         let (_, posted) = self.device.take_requests();
         let brief = |one: &Posted| (one.opcode, one.flags & SIGNALLED != 0, one.remote.1);
@@ -191,7 +193,7 @@ fn queue(device: &Device, objects: &Arc<Objects>, number: u32) -> VerbsSendQueue
     }
 }
 
-/// A bind is a posted request; the next one closes what is open ahead of it, and the earlier key is dead.
+/// A bind closes the window before it opens it, and the earlier key is dead.
 ///
 /// Spec: RMB-01, RMB-10, RMB-21
 #[test]
@@ -208,8 +210,9 @@ fn a_rebind_closes_ahead_and_kills_the_old_key() {
     assert!(!bench.device.opens(first) && bench.device.opens(second));
 }
 
-/// Eight bits of a key are counted, and the device gives each index again as soon as it is free. None that was opened once
-/// opens anything later, whichever way binds and unbinds of two windows alternate and however many are under way.
+/// No key that was open once opens a window again, with up to four binds of two windows under way.
+///
+/// Only eight bits of a key are counted, and the device reuses an index as soon as it is free.
 ///
 /// Spec: RMB-10, RMB-21
 #[test]
@@ -226,8 +229,8 @@ fn no_context_opens_a_window_again() {
         while token < 4000 {
             let first = token;
             for _ in 0..under_way {
-                // Among binds of other lengths, one in eleven closes. It needs no key, so that where one comes first there may be
-                // too few for those that follow at once.
+                // One bind in eleven closes. It needs no key, so if it came first of several, the keys
+                // might not suffice for the others.
                 let closes = token % 11 == 0 && (token != first || under_way == 1);
                 let length = if closes { 0 } else { 1 + token % 11 };
                 let key = bench.bind_on(token, length);
@@ -256,7 +259,7 @@ fn no_context_opens_a_window_again() {
     }
 }
 
-/// A window that is made after another has gone has an index that the device did not give lately.
+/// A new window has an index that the device did not give out lately.
 ///
 /// Spec: RMB-10, RMF-02
 #[test]
@@ -271,7 +274,7 @@ fn an_index_comes_again_late() {
     }
 }
 
-/// Windows made ahead are nobody's, so that they give way where the device has no others.
+/// Windows made ahead in one domain are given back if another domain needs them.
 ///
 /// Spec: RMC-01
 #[test]
@@ -291,7 +294,7 @@ fn windows_made_ahead_give_way() {
     bench.objects.remove_window(window.0);
 }
 
-/// The first key of a window of type 2 is drawn at random; that of type 1 is the device's.
+/// The first key of a type 2 window is random; that of a type 1 window is the device's.
 ///
 /// Spec: RMB-10
 #[test]
@@ -300,13 +303,14 @@ fn first_keys_are_drawn() {
         let first = |_| Bench::with(kind).bound(1, 64) & 0xFF;
         (0..64).map(first).collect()
     };
-    // Of 64 drawn bytes ten or fewer differ once in 10^76.
+    // The probability of ten or fewer different values among 64 random bytes is 10^-76.
     assert!(firsts(WindowType::Two).len() > 10);
     assert_eq!(firsts(WindowType::One), HashSet::from([1]));
 }
 
-/// A window takes 255 binds, but no first one of several that may follow each other at once unless it has keys for these. One
-/// that is refused leaves it open, and an unbind needs no key.
+/// A window without enough keys for four binds refuses a first one, and stays open.
+///
+/// It has 255 keys. An unbind needs none.
 ///
 /// Spec: RMB-10, RMB-21, GEN-06
 #[test]
@@ -324,7 +328,7 @@ fn a_window_out_of_keys_refuses_binds() {
             }
             assert_eq!(had, 252);
             assert_eq!(bench.bind(300, 64), Err(Rejected));
-            // Others may be under way for ever; then it has all of its keys.
+            // With another bind under way, the last keys can be used.
             bench.under_way = 1;
             for token in 0..3 {
                 open = bench.bind(token, 64).expect("there are keys");
@@ -339,7 +343,7 @@ fn a_window_out_of_keys_refuses_binds() {
     }
 }
 
-/// After a bind that was flushed the next one needs another window where libibverbs counts keys; the old one is open until then.
+/// After a flushed bind, a type 1 window needs renewal; the old one is open until then.
 ///
 /// Spec: RMB-11, RMB-21, RMB-42
 #[test]
@@ -360,11 +364,11 @@ fn a_window_goes_on_after_a_flushed_bind() {
         let next = bench.bound(4, 64);
         assert!(bench.device.opens(next) && next != old && next != new);
     }
-    // A bind of type 2 is flushed with the queue pair that alone could close the window, and the window goes with that.
+    // The queue pair of a flushed type 2 bind is in error, and the window is closed with it.
     assert!(!Bench::new().needs_renewal(true));
 }
 
-/// All of a bind waits behind reads if it is fenced, and does not if it is not, whichever way it goes to the device.
+/// All requests of a fenced bind are fenced, and none of another one.
 ///
 /// Spec: RMB-09
 #[test]
@@ -379,7 +383,7 @@ fn a_bind_is_fenced_as_it_was_asked_for() {
         ] {
             let mut bench = Bench::with(kind);
             let both = MemoryPrivileges::REMOTE_READ | MemoryPrivileges::REMOTE_WRITE;
-            // The first one, twice the short way, until another window takes over, with that, and closed.
+            // A first bind, later ones, one after renewal, and an unbind.
             for token in 0..300 {
                 let length = if token == 299 { 0 } else { 64 };
                 bench.bind_on_for(token, length, both, asked);
@@ -392,7 +396,7 @@ fn a_bind_is_fenced_as_it_was_asked_for() {
                     "{posted:?}"
                 );
             }
-            // Where nothing is open it keeps its place in the order alone, and waits as well.
+            // The unbind of a closed window is an empty write, fenced as well.
             bench.posted();
             if kind == WindowType::Two {
                 bench.bind_for(300, 0, both, asked).expect("room");
@@ -403,7 +407,7 @@ fn a_bind_is_fenced_as_it_was_asked_for() {
     }
 }
 
-/// A window opens for what was asked for: local privileges open nothing, and no remote one brings another.
+/// A window has the remote rights of the bind, and no others.
 ///
 /// Spec: RMB-03, RMB-04, RMB-24
 #[test]
@@ -416,7 +420,7 @@ fn a_window_opens_for_the_rights_asked_for() {
         let mut bench = Bench::with(kind);
         let all = (0..64).map(MemoryPrivileges::from_bits_retain);
         let all = all.filter(|privileges| MemoryPrivileges::ALL.contains(*privileges));
-        // Often enough for a window to be renewed on the way.
+        // So many binds that the window is renewed.
         for (token, privileges) in (0..).zip(all.cycle().take(300)) {
             let has = |&(privilege, _): &(MemoryPrivileges, u32)| privileges.contains(privilege);
             let expected: u32 = OPENS
@@ -433,7 +437,7 @@ fn a_window_opens_for_the_rights_asked_for() {
     }
 }
 
-/// A bind of no bytes closes; where nothing is open it still takes its place in the order.
+/// A bind of no bytes closes the window; that of a closed window keeps the order by an empty write.
 ///
 /// Spec: RMB-11, RMB-18
 #[test]
@@ -453,8 +457,9 @@ fn a_bind_of_no_bytes_closes() {
     assert!(bench.device.opens(again) && again != key);
 }
 
-/// A bind that fails late says so once and breaks the queue pair, whichever half of it fails; what is posted behind it is
-/// flushed.
+/// A bind that fails at the device breaks the queue pair, and flushes later requests.
+///
+/// Either of its two requests may fail.
 ///
 /// Spec: RMB-22, DTO-12
 #[test]
@@ -467,7 +472,7 @@ fn a_bind_that_fails_late_says_so() {
         bench.bind(3, 0).expect("taken");
         let told = bench.completed();
         assert_eq!(told[0], (2, DtoStatus::RmrOperationFailed), "{half}");
-        // The core takes what comes twice for none of its own.
+        // The core ignores a second completion with the same token.
         let mut rest: Vec<_> = told[1..].to_vec();
         rest.retain(|&(token, _)| token != 2);
         assert_eq!(rest, [(3, DtoStatus::Flushed)]);
@@ -476,7 +481,7 @@ fn a_bind_that_fails_late_says_so() {
     }
 }
 
-/// A device that takes the close and refuses the rest has closed the window: the next bind does not close it again.
+/// If the device takes the close and refuses the open, the next bind does not close again.
 ///
 /// Spec: GEN-06, RMB-22
 #[test]
@@ -498,7 +503,7 @@ fn a_bind_that_is_refused_half_way_leaves_the_window_closed() {
     }
 }
 
-/// A window that is given back closes; so does the one of a region that goes with it open.
+/// A window is closed when it is removed, or when its region is deregistered.
 ///
 /// Spec: RMF-01, RMF-02, LMF-02
 #[test]
@@ -524,7 +529,7 @@ fn what_is_open_ends_with_window_and_region() {
     assert!(bench.device.opens(next) || next == key);
 }
 
-/// A window that is unbound is closed, also where the last bind was refused and its region has gone since.
+/// An unbind closes the window, also after a refused bind whose region has gone since.
 ///
 /// Spec: RMB-11, RMB-22, LMF-02
 #[test]
@@ -552,7 +557,7 @@ fn an_unbind_closes_whatever_became_of_the_last_bind() {
     }
 }
 
-/// A window serves the queue pair that it was bound on, and another one once that is gone.
+/// A type 2 window serves the queue pair of its last bind, and another one once that is gone.
 ///
 /// Spec: RMB-03
 #[test]
@@ -601,7 +606,7 @@ fn a_window_is_bound_to_one_region_after_another() {
     }
 }
 
-/// A place is given to another window once its window is gone, under another key.
+/// A removed window's slot goes to another window, under another key.
 ///
 /// Spec: RMF-01
 #[test]
