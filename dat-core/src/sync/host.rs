@@ -55,11 +55,6 @@ unsafe impl RawLock for HostLock {
     }
 
     #[inline(always)]
-    unsafe fn try_acquire(&self) -> Option<Self::State<'_>> {
-        self.take(HELD).then_some(())
-    }
-
-    #[inline(always)]
     unsafe fn release(&self, _state: Self::State<'_>) {
         // Clears `HELD`; other bits are left only if a thread may sleep.
         if self.word.fetch_sub(HELD, Ordering::Release) != HELD {

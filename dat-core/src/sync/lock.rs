@@ -37,16 +37,6 @@ pub unsafe trait RawLock {
     /// all locks that it acquired later.
     unsafe fn acquire(&self) -> Self::State<'_>;
 
-    /// As [`acquire`](Self::acquire), but may return `None` at once if the lock is held.
-    ///
-    /// # Safety
-    /// As for `acquire`, if a state is returned.
-    #[inline(always)]
-    unsafe fn try_acquire(&self) -> Option<Self::State<'_>> {
-        // SAFETY: promised by the caller.
-        Some(unsafe { self.acquire() })
-    }
-
     /// Releases the lock.
     ///
     /// # Safety
@@ -128,13 +118,6 @@ unsafe impl RawLock for SpinLock {
             Some(guard) => core::mem::forget(guard),
             None => self.contend(),
         }
-    }
-
-    #[inline(always)]
-    unsafe fn try_acquire(&self) -> Option<Self::State<'_>> {
-        #[cfg(all(feature = "scheduled", not(loom)))]
-        super::scheduled::tell(super::Access::Lock);
-        self.0.try_lock().map(core::mem::forget)
     }
 
     #[inline(always)]
@@ -228,12 +211,6 @@ unsafe impl<D: RawLock, C: RawLock> RawLock for SplitLock<D, C> {
     unsafe fn acquire(&self) -> Self::State<'_> {
         // SAFETY: promised by the caller.
         unsafe { self.0.acquire() }
-    }
-
-    #[inline(always)]
-    unsafe fn try_acquire(&self) -> Option<D::State<'_>> {
-        // SAFETY: promised by the caller.
-        unsafe { self.0.try_acquire() }
     }
 
     #[inline(always)]

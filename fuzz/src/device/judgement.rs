@@ -380,14 +380,12 @@ impl<'t, B: Backend, const ENDPOINTS: usize> Side<'t, B, ENDPOINTS> {
         let (how, threshold) = (threshold >> 6, i32::from(threshold & 0x3F));
         let taken = match how {
             1 => self.ia.evd_wait_now(evd, threshold),
-            2 => self.ia.evd_wait(evd, threshold).ok().and_then(|wait| {
-                match pin!(wait).poll(&mut Context::from_waker(Waker::noop())) {
-                    Poll::Ready(waited) => waited.ok(),
-                    Poll::Pending => None,
-                }
-            }),
             _ => self.ia.evd_wait(evd, threshold).ok().and_then(|mut wait| {
-                match wait.poll(Waker::noop()) {
+                let polled = match how {
+                    2 => pin!(wait).poll(&mut Context::from_waker(Waker::noop())),
+                    _ => wait.poll(Waker::noop()),
+                };
+                match polled {
                     Poll::Ready(waited) => waited.ok(),
                     Poll::Pending => None,
                 }
@@ -458,10 +456,8 @@ impl<'t, B: Backend, const ENDPOINTS: usize> Side<'t, B, ENDPOINTS> {
     /// If the device was `caught`, the failure was reported. If it did its part (`whole`), every
     /// post has completed.
     pub(crate) fn end(mut self, caught: bool, whole: bool) {
-        for from in 0..4 {
-            if from != 3 {
-                self.take(from);
-            }
+        for from in 0..3 {
+            self.take(from);
         }
         let async_evd = self.ia.async_evd();
         while let Ok(event) = self.ia.evd_dequeue(async_evd) {

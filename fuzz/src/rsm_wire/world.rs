@@ -260,8 +260,8 @@ impl<'s> World<'s> {
         let victim = &self.victim;
         let place = choice % 2;
         let bait = pick(&self.baits, choice);
-        match call % 9 {
-            0 => {
+        match (call % 9, bait) {
+            (0, _) => {
                 self.intruder.answer.set(u8::try_from(choice).ok());
                 let connected = victim.import_connect(
                     self.victim_controller,
@@ -272,7 +272,7 @@ impl<'s> World<'s> {
                 );
                 self.baits.extend(connected);
             }
-            1 if self.published[place] => {
+            (1, _) if self.published[place] => {
                 victim
                     .export_unpublish(self.exports[place], wait)
                     .expect("taken back");
@@ -281,7 +281,7 @@ impl<'s> World<'s> {
                     fill(&VICTIM_PAGES.0[OPEN], REVOKED_BYTE);
                 }
             }
-            2 if !self.published[place] => {
+            (2, _) if !self.published[place] => {
                 if place == 0 {
                     fill(&VICTIM_PAGES.0[OPEN], OPEN_BYTE);
                 }
@@ -290,56 +290,45 @@ impl<'s> World<'s> {
                     .expect("published");
                 self.published[place] = true;
             }
-            3 => {
-                if let Some(bait) = bait {
-                    let entry = PutEntry {
-                        local: Source::Bytes(b"VVVVVVVV"),
-                        local_offset: 0,
-                        remote_offset: 16,
-                        length: 8,
-                    };
-                    let _anything =
-                        victim.putv(bait, &[entry], VectorFlags::IMPLICIT_SIGPOST, wait);
-                }
+            (3, Some(bait)) => {
+                let entry = PutEntry {
+                    local: Source::Bytes(b"VVVVVVVV"),
+                    local_offset: 0,
+                    remote_offset: 16,
+                    length: 8,
+                };
+                let _anything = victim.putv(bait, &[entry], VectorFlags::IMPLICIT_SIGPOST, wait);
             }
-            4 => {
-                if let Some(bait) = bait {
-                    let page: &'static [AtomicU8] = &VICTIM_PAGES.0[LOCAL];
-                    let local = victim
-                        .create_local_memory(
-                            self.victim_controller,
-                            Region::from_static(page),
-                            LocalAccess::ReadWrite,
-                        )
-                        .expect("local memory");
-                    let mut entries = [GetEntry {
-                        local: Target::Handle(local),
-                        local_offset: GOT.start as u64,
-                        remote_offset: 8,
-                        length: GOT.len() as u64,
-                    }];
-                    let _anything = victim.getv(bait, &mut entries, VectorFlags::empty(), wait);
-                    // Succeeds even if transfers that use the memory would never complete.
-                    victim
-                        .free_local_memory(self.victim_controller, local, wait)
-                        .expect("freed");
-                }
+            (4, Some(bait)) => {
+                let region = Region::from_static(&VICTIM_PAGES.0[LOCAL]);
+                let controller = self.victim_controller;
+                let local = victim
+                    .create_local_memory(controller, region, LocalAccess::ReadWrite)
+                    .expect("local memory");
+                let mut entries = [GetEntry {
+                    local: Target::Handle(local),
+                    local_offset: GOT.start as u64,
+                    remote_offset: 8,
+                    length: GOT.len() as u64,
+                }];
+                let _anything = victim.getv(bait, &mut entries, VectorFlags::empty(), wait);
+                // Succeeds even if transfers that use the memory would never complete.
+                victim
+                    .free_local_memory(controller, local, wait)
+                    .expect("freed");
             }
-            5 => {
-                if let Some(bait) = bait {
-                    let _anything = victim.signal_post(bait, SignalFlags::empty(), wait);
-                }
+            (5, Some(bait)) => {
+                let _anything = victim.signal_post(bait, SignalFlags::empty(), wait);
             }
-            6 => {
+            (6, _) => {
                 let export = SegmentHandle::Export(self.exports[place]);
                 let posted = victim.signal_post(export, SignalFlags::NO_ACCUMULATE, wait);
                 assert_eq!(posted, Ok(()));
             }
-            7 => {
-                if let Some(bait) = bait {
-                    victim.import_disconnect(bait, wait).expect("disconnected");
-                    self.baits.retain(|other| *other != bait);
-                }
+            (3..=5 | 7, None) => {}
+            (7, Some(bait)) => {
+                victim.import_disconnect(bait, wait).expect("disconnected");
+                self.baits.retain(|other| *other != bait);
             }
             _ => {
                 for export in self.exports {

@@ -402,12 +402,12 @@ impl<A: Backend, B: Backend> World<'_, '_, '_, A, B> {
             }
             let (at, there) = ((place << 1) as u8, (friend << 1) as u8);
             // The receiver posts first.
-            let (mut here, mut over) = (None, None);
+            let mut here = None;
             if kind == RECEIVE {
                 here = self.victim.post(&nobody, at, kind, 0, LENGTH, 0);
             }
-            over = over.or(self.friend.post(&nobody, there, other, 0, LENGTH, 0));
-            here = here.or_else(|| self.victim.post(&nobody, at, kind, 0, LENGTH, 0));
+            let over = self.friend.post(&nobody, there, other, 0, LENGTH, 0);
+            let here = here.or_else(|| self.victim.post(&nobody, at, kind, 0, LENGTH, 0));
             self.rest();
             let receives = usize::from(kind != RECEIVE);
             assert!(succeeded(&mut self.victim, receives, here), "victim");

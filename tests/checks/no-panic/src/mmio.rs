@@ -5,8 +5,8 @@ use backend_mmio::mlx5::{
 };
 use backend_mmio::{CoherentHal, MappedRegisters};
 use dat_core::backend::{
-    Armed, BindRequest, Completion, CompletionQueue, DeviceFailure, Peek, ReceiveRequest,
-    Rejected, Segment, SendQueue, SendRequest, WorkQueue,
+    Armed, BindRequest, Completion, CompletionQueue, DeviceFailure, Peek, ReceiveRequest, Rejected,
+    Segment, SendQueue, SendRequest, WorkQueue,
 };
 
 /// The send queue type that instantiates the calls.
