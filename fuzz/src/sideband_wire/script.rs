@@ -122,7 +122,7 @@ pub enum Operation {
     },
     /// Dequeues events of the victim.
     Take {
-        /// The dispatcher; the highest bit selects a dequeue into a sink.
+        /// The dispatcher, in the lowest bits.
         dispatcher: u8,
     },
     /// Starts or stops listening on a second qualifier of the victim.
