@@ -549,7 +549,7 @@ impl<A: Backend, B: Backend> World<'_, '_, '_, A, B> {
             Operation::Take { dispatcher } => match dispatcher % 4 {
                 2 => self.take_connections(),
                 3 => self.take_requests(),
-                from => self.victim.take(usize::from(from), dispatcher & 0x80 != 0),
+                from => self.victim.take(usize::from(from)),
             },
             Operation::Service => match self.service.take() {
                 Some(service) => self.victim.ia.psp_free(service).expect("a service point"),
