@@ -121,7 +121,7 @@ operations! {
         }
         /// Dequeues events of the victim.
         13 => Take {
-            /// The dispatcher; the highest bit selects a dequeue into a sink.
+            /// The dispatcher, in the lowest bits.
             dispatcher,
         }
         /// Starts or stops listening on a second qualifier of the victim.
