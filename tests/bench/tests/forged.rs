@@ -6,7 +6,7 @@ use std::env;
 
 use backend_verbs::sink::Sink;
 use dat_bench::{World, WorldMemory};
-use dat_core::event::{DtoOperation, Event};
+use dat_core::event::{DtoOperation, Event, ExtendedOperation};
 use dat_core::flags::{CompletionFlags, MemoryPrivileges};
 use dat_core::sync::HostLock;
 
@@ -65,6 +65,12 @@ fn drain(world: &Forged, outstanding: &mut Outstanding) {
                 (done.cookie, Some((done.transferred_length, received)))
             }
             Event::RmrBind(done) => (done.cookie, None),
+            // A write with an immediate value takes a receive and leaves no data in it.
+            Event::Extended(done)
+                if matches!(done.operation, ExtendedOperation::ReceiveImmediate { .. }) =>
+            {
+                (done.cookie, Some((0, true)))
+            }
             other => panic!("{other:?}"),
         };
         let (length, receive) = outstanding
