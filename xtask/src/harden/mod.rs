@@ -6,7 +6,6 @@ mod dependencies;
 mod differential;
 mod first_failure;
 mod guest;
-mod history;
 mod models;
 mod mutants;
 mod sanitizers;
@@ -21,7 +20,6 @@ use std::time::{Duration, Instant};
 use xshell::cmd;
 
 pub(crate) use self::first_failure::{FirstFailure, first_failure};
-use self::history::History;
 use crate::features;
 use crate::tools;
 use crate::workspace::Workspace;
@@ -292,10 +290,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     unsafety::check(workspace)?;
     dependencies::check(workspace)?;
     summary::check(workspace)?;
-    let mut history = History::of(workspace);
-    history.check()?;
-    mutants::check(workspace, &mut history)?;
-    history.tell();
+    mutants::check(workspace)?;
     coverage::check(workspace)?;
     soak::check(workspace)?;
     sanitizers::check(workspace)?;

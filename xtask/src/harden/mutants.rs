@@ -12,7 +12,6 @@ use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 use xshell::cmd;
 
-use super::history::{History, is_revision};
 use super::{Effort, PAGE};
 use crate::tools;
 use crate::workspace::Workspace;
@@ -82,9 +81,7 @@ struct Survivor {
 /// Fails unless every reason matches a line, and every file has a valid row.
 ///
 /// A valid row is of an ancestor revision.
-///
-/// Prints the files that have changed since.
-pub(crate) fn check(workspace: &Workspace, history: &mut History<'_>) -> Result<()> {
+pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     let kept = read(workspace)?;
     for survivor in &kept.survivor {
         let Survivor {
@@ -106,18 +103,8 @@ pub(crate) fn check(workspace: &Workspace, history: &mut History<'_>) -> Result<
     if let Some(other) = rows.keys().find(|row| !kept.all().any(|it| it == *row)) {
         bail!("{PAGE}: {KEPT} does not name {other}");
     }
-    for file in kept.all() {
-        let row = rows
-            .get(file)
-            .with_context(|| format!("{PAGE}: {file} has no row; {AGAIN}"))?;
-        let at = revision_of(row);
-        if let Some(why) = history.complaint(at) {
-            bail!("{PAGE}: {file} at revision {at}: {why}; {AGAIN}");
-        }
-        // A new run takes minutes, too long for each change, so this is a notice only.
-        if history.has_changed(at, file) {
-            println!("{PAGE}: {file} has changed since revision {at}; {AGAIN}");
-        }
+    if let Some(file) = kept.all().find(|file| !rows.contains_key(*file)) {
+        bail!("{PAGE}: {file} has no row; {AGAIN}");
     }
     Ok(())
 }
@@ -141,6 +128,14 @@ fn read(workspace: &Workspace) -> Result<Kept> {
     Ok(kept)
 }
 
+/// The least number of digits of a revision on the page.
+const DIGITS: usize = 10;
+
+/// Returns true for a commit id; false for options, branch names and `, with changes`.
+fn is_revision(text: &str) -> bool {
+    text.len() >= DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
 /// Tries faults in one file after the other and writes the row of each.
 ///
 /// It ends when the time is up.
@@ -152,13 +147,15 @@ pub(crate) fn run(workspace: &Workspace, effort: &Effort) -> Result<()> {
     let mut limits = BTreeMap::new();
     // Files never tried come first, then those that changed since. Among these, short files come
     // first, so that a short run still completes some rows.
-    let mut history = History::of(workspace);
+    let shell = &workspace.shell;
+    let is_unchanged = |row: &str, file: &str| {
+        let at = revision_of(row);
+        let same = cmd!(shell, "git diff --quiet {at} -- {file}");
+        is_revision(at) && same.quiet().ignore_stderr().run().is_ok()
+    };
     let fresh: BTreeSet<String> = rows
         .iter()
-        .filter(|(file, row)| {
-            let at = revision_of(row);
-            history.complaint(at).is_none() && !history.has_changed(at, file)
-        })
+        .filter(|(file, row)| is_unchanged(row, file))
         .map(|(file, _)| file.clone())
         .collect();
     let length = |file: &str| fs::metadata(workspace.root().join(file)).map_or(0, |it| it.len());
