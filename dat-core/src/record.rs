@@ -5,9 +5,11 @@
 //! being posted, it belongs to the holder of its work queue's lock; once its completion was
 //! polled, to the holder of the event dispatcher's lock; `FREE` is stored with release ordering and
 //! loaded with acquire ordering. All fields are atomic words, so a device that breaks the protocol
-//! can confuse a run but never cause undefined behaviour. A completion that is told to two cores at once by a device
-//! that made one of them up has one taker, unless it is the success of a plain transfer of an endpoint's own
-//! queue: that one is not claimed, since the claim would cost each of them an atomic exchange.
+//! can confuse a run but never cause undefined behaviour.
+//!
+//! If a device reports one request to two completion queues, only one of the pollers gets it: it
+//! claims the record. Successes of plain transfers of an endpoint's own queue are not claimed, to
+//! save an atomic exchange for each; a device that lies may have those delivered twice.
 
 use crate::event::{DtoOperation, ExtendedOperation};
 use crate::flags::{CompletionFlags, DtoStatus, HandleKind};
@@ -290,7 +292,8 @@ impl RecordSlot {
     #[inline(always)]
     pub(crate) fn plain(&self, token: u64) -> Option<Plain> {
         let tag = self.tag.load(Ordering::Acquire);
-        // Without the bits that such a tag has not, whatever the token says of them: one compare.
+        // The tag of a plain transfer has none of these bits. They are cleared in the token, so one
+        // compare fails for any tag that has one.
         let unusual = FREE | READY | BIND | Report::SUPPRESS.0 | Report::TAKER.0;
         if tag != (token >> 32) as u32 & !unusual {
             return None;

@@ -116,7 +116,7 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
         self.record[doorbell::CONSUMER].store(next & COUNTER);
     }
 
-    /// Whether there is something where no plain success is: it takes a longer look.
+    /// Returns true if the next entry, or the one after it, was written, or the device is faulty.
     #[inline(never)]
     fn is_unclear(&self) -> bool {
         let written = |index| self.written(index).is_some();
@@ -137,14 +137,15 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
         let user_index = read(entry, defs::Completion::USER_INDEX) & COUNTER;
         let number = read(entry, defs::Completion::QUEUE_PAIR) & COUNTER;
         let life = self.tables.lives.get(life_of(user_index))?;
-        // In the opposite order of a beginning: a number of today has no name of yesterday. That of a life that is over is
-        // none of 24 bits, and neither is the name of any life once the device is given up.
+        // `number` is read before `expected`: creation writes them in the other order, so a current
+        // number comes with a current user index. Nothing matches once the generation ended
+        // (`number`) or the device was given up (`expected`): both then exceed 24 bits.
         let known = life.number.load(Ordering::Acquire) == number
             && life.expected.load(Ordering::Relaxed) == user_index;
         if !known {
             return None;
         }
-        // Of a queue pair with a shared queue this one is empty.
+        // `receives` is empty for queue pairs on a shared receive queue.
         let queue = if RECEIVED {
             &life.receives
         } else {

@@ -82,7 +82,7 @@ impl<'s, H: Hal, R: RegisterIo> MmioSendQueue<'s, H, R> {
         index as usize & self.ring.len().wrapping_sub(1)
     }
 
-    /// The place of the first free block, and the block, which there is one of if there is room.
+    /// Returns the index and the memory of the first free block; call it after `has_room`.
     #[inline(always)]
     fn first_block(&self) -> Option<(usize, &'s Block)> {
         let place = self.place(self.head);
@@ -138,9 +138,9 @@ impl<'s, H: Hal, R: RegisterIo> MmioSendQueue<'s, H, R> {
         self.life.requests.set_head(head);
     }
 
-    /// How the next descriptor is treated.
+    /// Returns the flags of the next descriptor and resets them for the one after it.
     #[inline(always)]
-    fn flags(&mut self, flags: SendFlags) -> ControlFlags {
+    fn take_flags(&mut self, flags: SendFlags) -> ControlFlags {
         let flags = if flags.contains(SendFlags::FENCE) {
             ControlFlags::COMPLETE.with(ControlFlags::FENCE)
         } else {
@@ -174,7 +174,8 @@ impl<'s, H: Hal, R: RegisterIo> MmioSendQueue<'s, H, R> {
         self.doorbell = doorbell ^ register::SEND_STRIDE;
     }
 
-    /// As above, with the whole descriptor, if it is the only one.
+    /// Writes the descriptor itself to the register if it is the only one that the device was not
+    /// told of; else rings as usual.
     #[inline(never)]
     fn tell_whole(&mut self) {
         let burst = core::mem::replace(&mut self.burst, NO_BLOCK);
@@ -198,6 +199,8 @@ impl<'s, H: Hal, R: RegisterIo> MmioSendQueue<'s, H, R> {
     }
 
     /// Posts a request of one segment with its data in the descriptor, if there is room for that.
+    ///
+    /// Overwrites the segment in the slot.
     ///
     /// `before` units precede the data. The core vouches for the segment, and has looked at it: this is after its checks, and before it lets go of the endpoint.
     #[inline(never)]
@@ -309,7 +312,7 @@ impl<H: Hal, R: RegisterIo> WorkSlot for MmioSendSlot<'_, '_, H, R> {
         if self.lengths > LONGEST_PIECE {
             return Err(Rejected);
         }
-        let mut flags = queue.flags(self.flags);
+        let mut flags = queue.take_flags(self.flags);
         if self.flags.contains(SendFlags::SOLICITED) {
             flags = flags.with(ControlFlags::SOLICITED);
         }
@@ -435,7 +438,7 @@ impl<H: Hal, R: RegisterIo> SendQueue for MmioSendQueue<'_, H, R> {
             opcode: Opcode::UPDATE_KEY,
             queue_pair: self.number,
             units,
-            flags: self.flags(request.flags),
+            flags: self.take_flags(request.flags),
             immediate: old,
         };
         self.publish(block, request.token, control);

@@ -89,7 +89,7 @@ pub(crate) struct WorkRing {
     pub(crate) capacity: u32,
     /// Index after the last record.
     end: u32,
-    /// Records from that of the next post to the end.
+    /// Posts until the ring wraps; the record of the next one is `end - left`.
     left: u32,
 }
 

@@ -44,9 +44,9 @@ pub(super) struct Request<'a> {
 /// The reason for which a post did not go out; `refuse.rs` finds the words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// A check of DTO-07 failed.
+    /// A check failed; `explain_request` and the like find out which.
     Invalid,
-    /// The queue has no room.
+    /// The queue has no room, as far as it was checked.
     Full,
     /// The device refused the request.
     Device,
@@ -166,6 +166,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 Err(Refusal::Invalid | Refusal::Full) => {}
             }
         }
+        // The block copies `request`, so that only the slow way needs it in memory.
         self.post_slow(&{ request })
     }
 
@@ -203,11 +204,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             .segments
             .iter()
             .filter(|segment| segment.length != 0);
-        let posted = self.place(endpoint, *request, segments, rings);
-        if posted == Err(Refusal::Invalid) && endpoint.ring.next(&self.shared.records).is_none() {
-            return Err(Refusal::Full);
-        }
-        posted
+        self.place(endpoint, *request, segments, rings)
     }
 
     /// Commits a request whose `segments` are not empty; rings if `rings`.
@@ -232,7 +229,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             return Err(Refusal::Invalid);
         };
         let Some(record) = endpoint.ring.next(&self.shared.records) else {
-            return Err(Refusal::Invalid);
+            return Err(Refusal::Full);
         };
         let regions = self.shared.local_regions;
         let (zone_seal, limits) = (endpoint.zone_seal, &endpoint.limits);
@@ -285,7 +282,7 @@ fn fill<'a>(
     // A read takes the whole remote range; local room after it stays untouched.
     let room = is_read.then_some(request.remote.length);
     let slot = queue.reserve(&begin(record, request), request.segments.len());
-    let mut slot = slot.ok_or(Refusal::Invalid)?;
+    let mut slot = slot.ok_or(Refusal::Full)?;
     let total = add_segments(&mut slot, segments, regions, access, room)?;
     let length = limits.extent(request.operation, total, request.remote);
     let length = length.ok_or(Refusal::Invalid)?;

@@ -99,11 +99,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             .segments
             .iter()
             .filter(|segment| segment.length != 0);
-        let posted = self.place_receive(side, *receive, segments, rings);
-        if posted == Err(Refusal::Invalid) && side.ring.next(&self.shared.records).is_none() {
-            return Err(Refusal::Full);
-        }
-        posted
+        self.place_receive(side, *receive, segments, rings)
     }
 
     /// Commits a receive whose `segments` are not empty; rings if `rings`.
@@ -126,7 +122,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             return Err(Refusal::Invalid);
         };
         let Some(record) = side.ring.next(&self.shared.records) else {
-            return Err(Refusal::Invalid);
+            return Err(Refusal::Full);
         };
         let posting = side.posting.and_quiet(receive.flags);
         let token = record.begin(posting, receive.cookie);
@@ -191,11 +187,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 Ok(()) => return Ok(()),
                 Err(why) => refusal = why,
             }
-            if refusal == Refusal::Invalid
-                && shared.free_record(slot, &self.shared.records).is_none()
-            {
-                refusal = Refusal::Full;
-            }
         }
         Err(self.explain_shared_receive(srq, segments, &refusal))
     }
@@ -216,7 +207,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
         // There are as many records as buffers may be outstanding.
         let Some(record) = shared.free_record(slot, &self.shared.records) else {
-            return Err(Refusal::Invalid);
+            return Err(Refusal::Full);
         };
         let Some(queue) = &mut shared.queue else {
             return Err(Refusal::Invalid);
@@ -254,7 +245,7 @@ fn fill<'a>(
         writes: true,
     };
     let slot = queue.reserve(&ReceiveRequest { token }, count);
-    let mut slot = slot.ok_or(Refusal::Invalid)?;
+    let mut slot = slot.ok_or(Refusal::Full)?;
     let total = add_segments(&mut slot, segments, regions, access, None)?;
     let length = u32::try_from(total).map_err(|_| Refusal::Invalid)?;
     record.set_length(length);

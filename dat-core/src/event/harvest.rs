@@ -7,7 +7,7 @@ use crate::backend::{Backend, Completion};
 use crate::endpoint::EndpointSlot;
 use crate::flags::{DtoStatus, HandleKind};
 use crate::id::{EpId, Handle, RmrId};
-use crate::record::{Finished, Owner, RecordKind, RecordSlot, Report};
+use crate::record::{Finished, Owner, Plain, RecordKind, RecordSlot, Report};
 use crate::shared::Shared;
 use crate::sync::RawLock;
 
@@ -58,24 +58,34 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         })
     }
 
-    /// Turns the success of a plain data transfer into its event.
-    ///
-    /// Returns `None` for anything else, which stays unclaimed. `received` is `u32::MAX` for
-    /// requests.
+    /// Returns the record of a token if it is a plain data transfer that is posted.
     #[inline(always)]
-    pub(crate) fn deliver_plain(&self, token: u64, received: u32) -> Option<DtoCompletion> {
+    pub(crate) fn plain(&self, token: u64) -> Option<(&RecordSlot, Plain)> {
         let record = self.records.get(token as u32 as usize)?;
-        let plain = record.plain(token)?;
+        Some((record, record.plain(token)?))
+    }
+
+    /// Turns the success of a plain data transfer into its event and frees the record.
+    ///
+    /// `received` is `u32::MAX` for requests. The device's queue must have room for the next post
+    /// by now, so take the completion first.
+    #[inline(always)]
+    pub(crate) fn finish_plain(
+        &self,
+        record: &RecordSlot,
+        plain: Plain,
+        received: u32,
+    ) -> DtoCompletion {
         let length = received.min(record.length());
         let cookie = record.cookie();
         record.release_plain(plain);
-        Some(DtoCompletion {
+        DtoCompletion {
             ep: plain.ep,
             cookie,
             status: DtoStatus::Success,
             transferred_length: u64::from(length),
             operation: plain.operation,
-        })
+        }
     }
 
     /// Turns a completion into its event; `None` if it has none. `immediate` is the immediate value
@@ -83,12 +93,12 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
     pub(crate) fn deliver(&self, completion: &Completion, immediate: Option<u32>) -> Option<Event> {
         if completion.status == DtoStatus::Success
             && immediate.is_none()
-            && let Some(record) = self.records.get(completion.token as u32 as usize)
-            && let Some(event) = self.deliver_plain(completion.token, moved(record, completion))
+            && let Some((record, plain)) = self.plain(completion.token)
         {
-            return Some(Event::Dto(event));
+            let length = moved(record, completion);
+            return Some(Event::Dto(self.finish_plain(record, plain, length)));
         }
-        self.deliver_unusual(completion, immediate)
+        self.deliver_slow(completion, immediate)
     }
 
     /// Corrects a completion: an immediate value in a shared buffer is BadResponse.
@@ -109,7 +119,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
     }
 
     /// Delivers failed and suppressed completions, binds, shared buffers and made-up completions.
-    fn deliver_unusual(&self, completion: &Completion, immediate: Option<u32>) -> Option<Event> {
+    fn deliver_slow(&self, completion: &Completion, immediate: Option<u32>) -> Option<Event> {
         let completion = &self.understood(completion, immediate);
         let booked = self.book(completion, immediate)?;
         let record = booked.record;

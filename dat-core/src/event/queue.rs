@@ -351,10 +351,11 @@ impl<C: CompletionQueue> EvdQueue<C> {
             return Head::Other;
         };
         match completions.peek() {
-            Peek::Success { token, length } => match shared.deliver_plain(token, length) {
-                Some(completion) => {
+            Peek::Success { token, length } => match shared.plain(token) {
+                Some((record, plain)) => {
+                    // First, so that a poster that sees the record free finds room in the queue.
                     completions.skip();
-                    Head::Success(completion)
+                    Head::Success(shared.finish_plain(record, plain, length))
                 }
                 None => Head::Other,
             },

@@ -96,7 +96,7 @@ fn post<E: Edition>(request: Request<E>) -> Code {
             request.post(opened, queue, segments, &remote)
         }));
     }
-    // In memory only here, so that the common way has all registers.
+    // The block copies `request`, so that only the slow way needs it in memory.
     post_slow(&{ request })
 }
 
