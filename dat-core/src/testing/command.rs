@@ -43,6 +43,7 @@ impl TestBackend {
             calls: Vec::new(),
             refusals: VecDeque::new(),
             doorbell_refuses: 0,
+            without_room: 0,
             doorbells: 0,
             deadline: None,
             before_destroy: Step::default(),
@@ -73,6 +74,11 @@ impl TestBackend {
     /// The device does not take the newest requests that the next doorbell tells it of, so many.
     pub(crate) fn refuse_doorbell(&self, newest: u32) {
         self.device().doorbell_refuses = newest;
+    }
+
+    /// The next `count` reservations find no room, whatever the depth of the queue.
+    pub(crate) fn withhold_room(&self, count: u32) {
+        self.device().without_room = count;
     }
 
     /// Doorbells since this was asked last.

@@ -142,6 +142,8 @@ pub(super) struct Device {
     pub(super) refusals: VecDeque<Result<(), BackendError>>,
     /// The next doorbell finds the device unwilling.
     pub(super) doorbell_refuses: u32,
+    /// Reservations that find no room.
+    pub(super) without_room: u32,
     pub(super) doorbells: usize,
     pub(super) deadline: Option<Instant>,
     pub(super) before_destroy: Step,

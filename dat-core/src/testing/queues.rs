@@ -120,7 +120,11 @@ pub(crate) struct TestSlot<'a> {
 
 impl<'a> TestSlot<'a> {
     fn reserve(backend: &'a TestBackend, place: Place, segments: usize) -> Option<Self> {
-        let device = backend.device();
+        let mut device = backend.device();
+        if let Some(left) = device.without_room.checked_sub(1) {
+            device.without_room = left;
+            return None;
+        }
         let (length, limit) = match place {
             Place::Requests(key) => {
                 let pair = device.pairs.get(&key.0)?;

@@ -247,3 +247,41 @@ fn a_buffer_is_as_long_as_a_length_can_say() {
         assert_eq!(post(&longest).unwrap_err().cause(), Cause::QueueFull);
     }
 }
+
+/// A queue of the device may have less room than the core counts: the post is refused as one to a
+/// full queue, or posted once the completions were polled.
+///
+/// Spec: GEN-06, DTO-10, SRQR-41
+#[test]
+fn a_queue_without_room_is_a_full_queue() {
+    let mut storage = TestStorage::new();
+    let bench = Bench::new(&mut storage);
+    let ia = &bench.ia;
+    let ep = bench.connected();
+    let none = CompletionFlags::empty();
+    let srq = ia.srq_create(
+        bench.pz,
+        &SrqAttributes {
+            max_recv_dtos: 4,
+            max_recv_iov: 1,
+            low_watermark: 0,
+        },
+    );
+    let srq = srq.unwrap();
+    let posts: [&dyn Fn() -> Result<()>; 3] = [
+        &|| ia.post_send(ep, &[], 1, none),
+        &|| ia.post_recv(ep, &[], 1, none),
+        &|| ia.srq_post_recv(srq, &[], 1),
+    ];
+    for post in posts {
+        bench.device.withhold_room(u32::MAX);
+        let error = post().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InsufficientResources);
+        assert_eq!(error.cause(), Cause::QueueFull);
+        bench.device.withhold_room(0);
+        assert_eq!(post(), Ok(()), "the refused post left no trace");
+    }
+    // The common way and the first try of the slow one find no room; the second one does.
+    bench.device.withhold_room(2);
+    assert_eq!(ia.post_send(ep, &[], 2, none), Ok(()));
+}
