@@ -251,7 +251,7 @@ fn a_buffer_is_as_long_as_a_length_can_say() {
 /// A queue of the device may have less room than the core counts: the post is refused as one to a
 /// full queue, or posted once the completions were polled.
 ///
-/// Spec: GEN-06, DTO-10, SRQR-41
+/// Spec: GEN-06, SRQR-41
 #[test]
 fn a_queue_without_room_is_a_full_queue() {
     let mut storage = TestStorage::new();
