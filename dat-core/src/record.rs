@@ -223,32 +223,29 @@ pub(crate) struct Finished {
 }
 
 impl FreeRecord<'_> {
-    /// Fills in the record of a request but for its length; returns the token for the device.
+    /// Returns the token of a request that is posted with this record.
     #[inline(always)]
-    pub(crate) fn begin(self, posting: Posting, cookie: u64) -> u64 {
+    pub(crate) fn token(self, posting: Posting) -> u64 {
         let tag = self.tag.wrapping_add(posting.0);
-        self.record.cookie.store(cookie);
-        self.record.tag.store(tag, Ordering::Release);
         u64::from(tag) << 32 | u64::from(self.index)
     }
 
-    /// Adds the length, in bytes, of a request that was begun.
-    #[inline(always)]
-    pub(crate) fn set_length(self, length: u32) {
-        self.record.length.store(length, Ordering::Relaxed);
-    }
-
-    /// Fills in the record of a request; returns the token for the device.
+    /// Fills in the record of a request, which is posted from here on; returns its token.
+    ///
+    /// Until then a completion of the token is one of a request that is not posted.
     #[inline(always)]
     pub(crate) fn post(self, posting: Posting, cookie: u64, length: u32) -> u64 {
-        self.set_length(length);
-        self.begin(posting, cookie)
+        self.record.cookie.store(cookie);
+        self.record.length.store(length, Ordering::Relaxed);
+        let tag = self.tag.wrapping_add(posting.0);
+        self.record.tag.store(tag, Ordering::Release);
+        self.token(posting)
     }
 
     /// Takes back a post that the device did not accept.
     #[cold]
     pub(crate) fn withdraw(self) {
-        self.record.release();
+        self.record.withdraw();
     }
 }
 
@@ -412,6 +409,20 @@ impl RecordSlot {
             extra: self.extra.load(Ordering::Relaxed),
             status: DtoStatus::try_from(status).unwrap_or(DtoStatus::Transport),
             owner: self.owner(),
+        }
+    }
+
+    /// Frees a record whose request the device did not accept.
+    ///
+    /// A record that a forged completion has claimed stays with the claimer.
+    #[cold]
+    pub(crate) fn withdraw(&self) {
+        let tag = self.tag.load(Ordering::Relaxed);
+        if tag & (FREE | READY) == 0 {
+            let free = tag & KEPT | FREE;
+            let _claimed =
+                self.tag
+                    .compare_exchange(tag, free, Ordering::Release, Ordering::Relaxed);
         }
     }
 

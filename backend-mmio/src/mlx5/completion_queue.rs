@@ -445,7 +445,7 @@ impl<H: Hal, R: RegisterIo> CompletionQueue for MmioCompletionQueue<'_, H, R> {
 
     #[inline(always)]
     fn skip(&mut self) {
-        if let Some(Success { queue, tail, .. }) = self.seen {
+        if let Some(Success { queue, tail, .. }) = self.seen.take() {
             queue.set_tail(tail);
             self.advance();
         }

@@ -134,7 +134,7 @@ impl WorkRing {
             };
             let index = self.end.wrapping_sub(self.left);
             if let Some(record) = records.get(index as usize) {
-                record.release();
+                record.withdraw();
             }
         }
     }

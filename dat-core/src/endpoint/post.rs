@@ -233,13 +233,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         };
         let regions = self.shared.local_regions;
         let (zone_seal, limits) = (endpoint.zone_seal, &endpoint.limits);
-        let committed = fill(
-            queue, &record, &request, segments, regions, zone_seal, limits,
-        );
-        if committed.is_err() {
-            record.withdraw();
-            return committed;
-        }
+        fill(
+            queue, record, &request, segments, regions, zone_seal, limits,
+        )?;
         endpoint.ring.advance();
         if rings && let Err(refused) = queue.ring() {
             endpoint.ring.rollback(&self.shared.records, refused);
@@ -263,11 +259,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 }
 
-/// Fills in the record of a request, then a slot of the queue, and commits it.
+/// Fills a slot of the queue, then the record of the request, and commits it.
+///
+/// The record is posted just before the commit: a refused request was never posted.
 #[inline(always)]
 fn fill<'a>(
     queue: &mut impl SendQueue,
-    record: &FreeRecord<'_>,
+    record: FreeRecord<'_>,
     request: &Request<'a>,
     segments: impl Iterator<Item = &'a LmrTriplet>,
     regions: &[LmrSlot],
@@ -281,13 +279,19 @@ fn fill<'a>(
     };
     // A read takes the whole remote range; local room after it stays untouched.
     let room = is_read.then_some(request.remote.length);
-    let slot = queue.reserve(&begin(record, request), request.segments.len());
+    let kind = RecordKind::Dto(request.operation);
+    let posting = Posting::new(kind, Report::of_request(request.flags));
+    let begun = begin(record.token(posting), request);
+    let slot = queue.reserve(&begun, request.segments.len());
     let mut slot = slot.ok_or(Refusal::Full)?;
     let total = add_segments(&mut slot, segments, regions, access, room)?;
     let length = limits.extent(request.operation, total, request.remote);
     let length = length.ok_or(Refusal::Invalid)?;
-    record.set_length(length);
-    slot.commit(length).map_err(|Rejected| Refusal::Device)
+    record.post(posting, request.cookie, length);
+    slot.commit(length).map_err(|Rejected| {
+        record.withdraw();
+        Refusal::Device
+    })
 }
 
 /// Checks segments, which are not empty, and adds them to a slot; returns the sum of their lengths.
@@ -322,13 +326,11 @@ pub(super) fn add_segments<'a>(
     Ok(total)
 }
 
-/// Fills in the record of a request but for its length; returns the request for the device.
+/// Returns a request in the device's terms.
 #[inline(always)]
-fn begin(record: &FreeRecord<'_>, request: &Request<'_>) -> SendRequest {
-    let kind = RecordKind::Dto(request.operation);
-    let posting = Posting::new(kind, Report::of_request(request.flags));
+fn begin(token: u64, request: &Request<'_>) -> SendRequest {
     SendRequest {
-        token: record.begin(posting, request.cookie),
+        token,
         operation: match request.operation {
             RdmaWrite => SendOperation::RdmaWrite(range(request.remote)),
             RdmaRead => SendOperation::RdmaRead(range(request.remote)),

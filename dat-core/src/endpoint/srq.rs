@@ -124,7 +124,7 @@ impl<Q> SharedReceives<Q> {
     #[cold]
     pub(crate) fn rollback(&mut self, records: &Table<'_, RecordSlot>) {
         if let Some(record) = records.get(self.latest as usize) {
-            record.release();
+            record.withdraw();
             self.free_first = self.latest;
         }
     }

@@ -261,7 +261,14 @@ impl WorkSlot for TestReceiveSlot<'_> {
         self.0.add(segment);
     }
 
-    fn commit(self, _length: u32) -> Result<(), Rejected> {
+    fn commit(self, length: u32) -> Result<(), Rejected> {
+        let segments = self.0.segments.iter();
+        let sum: u64 = segments.map(|segment| u64::from(segment.length)).sum();
+        assert_eq!(
+            sum,
+            u64::from(length),
+            "the length is the sum of the segments"
+        );
         self.0.publish(Work::Receive(self.1))
     }
 }

@@ -9,7 +9,7 @@ use crate::fixture::{Bench, SMALL};
 use crate::flags::{CompletionFlags, DtoStatus, MemoryPrivileges};
 use crate::id::{EpId, SrqId};
 use crate::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
-use crate::testing::TestStorage;
+use crate::testing::{TestStorage, Work};
 
 /// A post that the device refuses has no effect.
 ///
@@ -284,4 +284,60 @@ fn a_queue_without_room_is_a_full_queue() {
     // The common way and the first try of the slow one find no room; the second one does.
     bench.device.withhold_room(2);
     assert_eq!(ia.post_send(ep, &[], 2, none), Ok(()));
+}
+
+/// A refused request was never posted, not even for a moment: the next one gets the next token.
+///
+/// A device that lies could complete a token of the refused one, and its record would be freed
+/// twice.
+///
+/// Spec: DTO-07, GEN-06
+#[test]
+fn a_refused_request_uses_up_no_token() {
+    let mut storage = TestStorage::new();
+    let bench = Bench::new(&mut storage);
+    let ia = &bench.ia;
+    let ep = bench.connected();
+    let pair = bench.pair(ep);
+    let none = CompletionFlags::empty();
+    let wrong = LmrTriplet {
+        context: 0xDEAD_0000,
+        address: 0x1000,
+        length: 8,
+    };
+    let token = || {
+        assert_eq!(ia.post_send(ep, &[], 1, none), Ok(()));
+        assert_eq!(ia.post_recv(ep, &[], 1, none), Ok(()));
+        let (requests, receives) = bench.device.posted(pair);
+        let tokens = [&requests, &receives].map(|posted| match posted[0].work {
+            Work::Send(request) => request.token,
+            Work::Receive(request) => request.token,
+            other => panic!("{other:?}"),
+        });
+        assert!(bench.device.complete_request(pair, DtoStatus::Success));
+        assert!(
+            bench
+                .device
+                .complete_receive(pair, DtoStatus::Success, 0, false)
+        );
+        while ia.evd_dequeue(bench.data).is_ok() {}
+        tokens
+    };
+    // Both rings have four records, so each fifth token is of the same one.
+    let round = || {
+        let first = token();
+        for _ in 0..3 {
+            token();
+        }
+        first
+    };
+    let [first, second] = [round(), round()];
+    for segments in [&[wrong][..], &[wrong, LmrTriplet { length: 0, ..wrong }]] {
+        assert!(ia.post_send(ep, segments, 1, none).is_err());
+        assert!(ia.post_recv(ep, segments, 1, none).is_err());
+    }
+    let third = round();
+    for side in 0..2 {
+        assert_eq!(third[side] - second[side], second[side] - first[side]);
+    }
 }
