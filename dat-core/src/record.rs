@@ -223,23 +223,30 @@ pub(crate) struct Finished {
 }
 
 impl FreeRecord<'_> {
-    /// Returns the token of a request that is posted with this record.
+    /// Prepares the record of a request, which stays free; returns the token for the device.
     #[inline(always)]
-    pub(crate) fn token(self, posting: Posting) -> u64 {
+    pub(crate) fn begin(self, posting: Posting, cookie: u64) -> u64 {
+        self.record.cookie.store(cookie);
         let tag = self.tag.wrapping_add(posting.0);
         u64::from(tag) << 32 | u64::from(self.index)
     }
 
-    /// Fills in the record of a request, which is posted from here on; returns its token.
+    /// Posts the request that was begun, of so many bytes; `token` is that of `begin`.
     ///
     /// Until then a completion of the token is one of a request that is not posted.
     #[inline(always)]
-    pub(crate) fn post(self, posting: Posting, cookie: u64, length: u32) -> u64 {
-        self.record.cookie.store(cookie);
+    pub(crate) fn publish(self, token: u64, length: u32) {
         self.record.length.store(length, Ordering::Relaxed);
-        let tag = self.tag.wrapping_add(posting.0);
+        let tag = (token >> 32) as u32;
         self.record.tag.store(tag, Ordering::Release);
-        self.token(posting)
+    }
+
+    /// Prepares and posts a request; returns the token for the device.
+    #[inline(always)]
+    pub(crate) fn post(self, posting: Posting, cookie: u64, length: u32) -> u64 {
+        let token = self.begin(posting, cookie);
+        self.publish(token, length);
+        token
     }
 
     /// Takes back a post that the device did not accept.

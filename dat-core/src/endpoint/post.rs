@@ -281,13 +281,13 @@ fn fill<'a>(
     let room = is_read.then_some(request.remote.length);
     let kind = RecordKind::Dto(request.operation);
     let posting = Posting::new(kind, Report::of_request(request.flags));
-    let begun = begin(record.token(posting), request);
-    let slot = queue.reserve(&begun, request.segments.len());
+    let token = record.begin(posting, request.cookie);
+    let slot = queue.reserve(&begin(token, request), request.segments.len());
     let mut slot = slot.ok_or(Refusal::Full)?;
     let total = add_segments(&mut slot, segments, regions, access, room)?;
     let length = limits.extent(request.operation, total, request.remote);
     let length = length.ok_or(Refusal::Invalid)?;
-    record.post(posting, request.cookie, length);
+    record.publish(token, length);
     slot.commit(length).map_err(|Rejected| {
         record.withdraw();
         Refusal::Device

@@ -125,13 +125,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             return Err(Refusal::Full);
         };
         let posting = side.posting.and_quiet(receive.flags);
-        let begun = Begun {
-            record,
-            posting,
-            cookie: receive.cookie,
-        };
+        let token = record.begin(posting, receive.cookie);
         let (regions, zone_seal) = (self.shared.local_regions, side.zone_seal);
-        begun.fill(queue, segments, count, regions, zone_seal)?;
+        fill(queue, record, token, segments, count, regions, zone_seal)?;
         side.ring.advance();
         if rings && let Err(refused) = queue.ring() {
             side.ring.rollback(&self.shared.records, refused);
@@ -213,13 +209,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             return Err(Refusal::Invalid);
         };
         let following = record.record.next();
-        let begun = Begun {
-            record,
-            posting: FOR_TAKER,
-            cookie,
-        };
+        let token = record.begin(FOR_TAKER, cookie);
         let (regions, zone_seal) = (self.shared.local_regions, shared.zone_seal);
-        begun.fill(queue, segments, count, regions, zone_seal)?;
+        fill(queue, record, token, segments, count, regions, zone_seal)?;
         (shared.latest, shared.free_first) = (record.index, following);
         if queue.ring().is_err() {
             shared.rollback(&self.shared.records);
@@ -229,37 +221,28 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 }
 
-/// A receive that is about to be posted with a free record.
-struct Begun<'r> {
-    record: FreeRecord<'r>,
-    posting: Posting,
-    cookie: u64,
-}
-
-impl Begun<'_> {
-    /// Fills a slot of the queue, then the record, and commits the receive, as a request.
-    #[inline(always)]
-    fn fill<'a>(
-        self,
-        queue: &mut impl ReceiveQueue,
-        segments: impl Iterator<Item = &'a LmrTriplet>,
-        count: usize,
-        regions: &[LmrSlot],
-        zone_seal: u64,
-    ) -> Posted {
-        let access = LocalAccess {
-            zone_seal,
-            writes: true,
-        };
-        let token = self.record.token(self.posting);
-        let slot = queue.reserve(&ReceiveRequest { token }, count);
-        let mut slot = slot.ok_or(Refusal::Full)?;
-        let total = add_segments(&mut slot, segments, regions, access, None)?;
-        let length = u32::try_from(total).map_err(|_| Refusal::Invalid)?;
-        self.record.post(self.posting, self.cookie, length);
-        slot.commit(length).map_err(|Rejected| {
-            self.record.withdraw();
-            Refusal::Device
-        })
-    }
+/// Fills a slot of the queue for a receive that was begun, posts its record and commits it.
+#[inline(always)]
+fn fill<'a>(
+    queue: &mut impl ReceiveQueue,
+    record: FreeRecord<'_>,
+    token: u64,
+    segments: impl Iterator<Item = &'a LmrTriplet>,
+    count: usize,
+    regions: &[LmrSlot],
+    zone_seal: u64,
+) -> Posted {
+    let access = LocalAccess {
+        zone_seal,
+        writes: true,
+    };
+    let slot = queue.reserve(&ReceiveRequest { token }, count);
+    let mut slot = slot.ok_or(Refusal::Full)?;
+    let total = add_segments(&mut slot, segments, regions, access, None)?;
+    let length = u32::try_from(total).map_err(|_| Refusal::Invalid)?;
+    record.publish(token, length);
+    slot.commit(length).map_err(|Rejected| {
+        record.withdraw();
+        Refusal::Device
+    })
 }
