@@ -2,13 +2,13 @@
 #![expect(unsafe_code, reason = "the device belongs to this crate")]
 
 use core::fmt;
-use core::sync::atomic::{AtomicU32, Ordering, fence};
+use core::sync::atomic::{Ordering, fence};
 
 use backend_mmio::Hal;
 use dat_core::backend::{Backend, SyncDirection};
 
 use crate::lie::draw;
-use crate::lock::Arc;
+use crate::lock::{Arc, Mutex, lock};
 use crate::sideband::{Connects, Devices};
 
 /// Barriers towards a model device on every processor, and caches that hide memory from it.
@@ -19,7 +19,7 @@ pub struct ModelHal<D> {
     /// True if device and processor see the same consumer memory.
     pub(crate) coherent: bool,
     /// Count of random numbers drawn.
-    pub(crate) drawn: Arc<AtomicU32>,
+    pub(crate) drawn: Arc<Mutex<u32>>,
 }
 
 impl<D> fmt::Debug for ModelHal<D> {
@@ -55,8 +55,10 @@ unsafe impl<D: Devices + Clone> Hal for ModelHal<D> {
 
     /// Returns the same sequence in every run, so that a run can be repeated.
     fn random(&self) -> Option<u32> {
-        let drawn = self.drawn.fetch_add(1, Ordering::Relaxed);
-        let mut state = (self.device as u64) << 32 | u64::from(drawn);
+        // Some processors of firmware have no atomic addition.
+        let mut drawn = lock(&self.drawn);
+        let mut state = (self.device as u64) << 32 | u64::from(*drawn);
+        *drawn = drawn.wrapping_add(1);
         Some(draw(&mut state))
     }
 
