@@ -192,6 +192,8 @@ pub(crate) fn explain(
         )
     };
     let unknown = |cause| Some(Error::privileges_violation(privileges).because(cause));
+    // The check that refused the segment is older than this look.
+    fence(Ordering::Acquire);
     if piece.length == 0 {
         return None;
     }

@@ -59,8 +59,9 @@ impl Identity {
     /// No region any more; what is written afterwards is seen only by who sees this.
     pub(in crate::memory) fn clear(&self) {
         self.whole.store(0, Ordering::SeqCst);
-        self.read.store(0, Ordering::Relaxed);
-        self.write.store(0, Ordering::Relaxed);
+        // After the word: a refused post that saw the seal go also sees that the region is gone.
+        self.read.store(0, Ordering::Release);
+        self.write.store(0, Ordering::Release);
         fence(Ordering::Release);
     }
 }
