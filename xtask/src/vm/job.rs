@@ -95,6 +95,15 @@ pub(crate) enum Target {
     Library(String),
 }
 
+impl Target {
+    /// Returns the name of the program, test file or library.
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::Program(name) | Self::Test(name) | Self::Library(name) => name,
+        }
+    }
+}
+
 impl Job {
     /// Reads the job of that name from the folder of jobs.
     pub(crate) fn load(folder: &Path, name: &str) -> Result<Self> {

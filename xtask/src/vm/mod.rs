@@ -2,6 +2,7 @@
 //!
 //! The guest is Debian's kernel in QEMU, with soft-RoCE and the programs of this machine.
 
+mod build;
 mod image;
 mod job;
 mod kernel;
@@ -22,13 +23,13 @@ use std::thread;
 use std::time::Instant;
 use xshell::{Shell, cmd};
 
+use self::build::{built, compiled, named};
 use self::image::Image;
-use self::job::{Build, Job, Target};
+use self::job::{Job, Target};
 use self::kernel::Kernel;
 use self::machine::{Cable, Machine, Patience, Running};
 pub(crate) use self::verdict::counted;
 use self::verdict::{End, Verdict};
-use crate::artifacts;
 use crate::packages;
 use crate::workspace::Workspace;
 
@@ -587,122 +588,6 @@ fn provider_library() -> Result<PathBuf> {
         .with_context(|| format!("{} has no library for soft-RoCE", folder.display()))
 }
 
-/// Builds a program, test file or shared library of a job; returns its path.
-///
-/// One call of cargo builds all shared libraries of a job that have the same profile, as in `cargo
-/// xtask install`. Their common dependencies get the union of the features and are built once.
-fn built(workspace: &Workspace, job: &Job, build: &Build) -> Result<PathBuf> {
-    let beside = |other: &&Build| {
-        let are_libraries = [build, other].map(|one| matches!(one.target, Target::Library(_)));
-        std::ptr::eq(*other, build) || are_libraries == [true; 2] && other.release == build.release
-    };
-    let together: Vec<&Build> = job.needs.build.iter().filter(beside).collect();
-    let mut scope = Vec::new();
-    for one in together {
-        scope.extend(["--package".to_owned(), one.package.clone()]);
-        for feature in features(workspace, one)? {
-            scope.push(format!("--features={feature}"));
-        }
-    }
-    let name = build.target.name();
-    let mut command = Command::new("cargo");
-    command.current_dir(workspace.root());
-    match build.target {
-        Target::Program(_) => command.args(["build", "--bin", name]),
-        Target::Test(_) => command.args(["test", "--no-run", "--test", name]),
-        Target::Library(_) => command.args(["build", "--lib"]),
-    };
-    command.args(scope);
-    match build.release {
-        true => command.arg("--release"),
-        // Not `dev`: tests that run at the same time use the libraries of that profile, under the
-        // same names.
-        false => command.args(["--profile", "guest"]),
-    };
-    let what = format!("{name} of package {}", build.package);
-    let mut found = None;
-    for artifact in artifacts::of(&mut command, &what)? {
-        if artifact.target.name == name {
-            let library = || artifact.filenames.into_iter().find(is_shared_library);
-            let made = match build.target {
-                Target::Program(_) | Target::Test(_) => artifact.executable,
-                Target::Library(_) => library(),
-            };
-            found = made.or(found);
-        }
-    }
-    let file = found.with_context(|| format!("cargo built no {name}"))?;
-    Ok(file.into())
-}
-
-/// Returns the features of a build, qualified with the package's name.
-fn features(workspace: &Workspace, build: &Build) -> Result<Vec<String>> {
-    let name = &build.package;
-    let package = workspace
-        .member(name)
-        .with_context(|| format!("the workspace has no package {name}"))?;
-    let known = |feature: &String| match package.features.contains_key(feature) {
-        true => Ok(format!("{name}/{feature}")),
-        false => bail!("package {name} has no feature {feature} yet, which this job needs"),
-    };
-    build.features.iter().map(known).collect()
-}
-
-/// Copies a library of the workspace into a folder, under its soname.
-fn named(workspace: &Workspace, library: &Path, folder: &Path) -> Result<PathBuf> {
-    let shell = &workspace.shell;
-    let said = cmd!(shell, "objdump --private-headers {library}")
-        .quiet()
-        .read()?;
-    let name = said
-        .lines()
-        .find_map(|line| line.trim().strip_prefix("SONAME"));
-    let name = name.with_context(|| format!("{} has no name", library.display()))?;
-    let linked = folder.join(name.trim());
-    fs::copy(library, &linked)?;
-    Ok(linked)
-}
-
-/// Compiles a C program and links it with a library in the same folder.
-///
-/// The program finds the library there, here and in the guest.
-fn compiled(
-    workspace: &Workspace,
-    source: &str,
-    linked: &Path,
-    links: &[String],
-) -> Result<PathBuf> {
-    let shell = &workspace.shell;
-    let folder = linked.parent().context("a library is in a folder")?;
-    let source = workspace.root().join(source);
-    let program = folder.join(source.file_stem().context("a source has a name")?);
-    let include = workspace.root().join("dat-ffi/include");
-    let beside = "-Wl,-rpath,$ORIGIN";
-    let warnings = ["-Wall", "-Wextra", "-Werror"];
-    let links = links.iter().map(|name| format!("-l{name}"));
-    cmd!(
-        shell,
-        "cc -std=c11 -D_GNU_SOURCE -O1 -g -pthread {warnings...} -I {include} -o {program} {source} {linked} {beside} {links...}"
-    )
-    .quiet()
-    .run()?;
-    Ok(program)
-}
-
-fn is_shared_library(file: &impl AsRef<Path>) -> bool {
-    file.as_ref()
-        .extension()
-        .is_some_and(|extension| extension == "so")
-}
-
-impl Target {
-    fn name(&self) -> &str {
-        match self {
-            Self::Program(name) | Self::Test(name) | Self::Library(name) => name,
-        }
-    }
-}
-
 /// A writer that writes everything to two writers.
 struct Both<First, Second> {
     first: First,
@@ -771,26 +656,6 @@ mod tests {
     fn a_command_takes_the_place_of_a_job() {
         assert!(parse(&["smoke", "--shell", "ls"]).is_err());
         assert!(parse(&["--shell", "ls"]).is_ok());
-    }
-
-    #[test]
-    fn a_build_that_the_workspace_does_not_have_is_named() {
-        let workspace = Workspace::load().expect("workspace");
-        let refused = |package: &str, feature: &str| {
-            let build = Build {
-                package: package.to_owned(),
-                features: vec![feature.to_owned()],
-                release: false,
-                target: Target::Program("it".to_owned()),
-                sources: Vec::new(),
-                links: Vec::new(),
-            };
-            features(&workspace, &build)
-                .expect_err("refused")
-                .to_string()
-        };
-        assert!(refused("no-such-package", "a").contains("no-such-package"));
-        assert!(refused("xtask", "no-such-feature").contains("no-such-feature"));
     }
 
     #[test]
