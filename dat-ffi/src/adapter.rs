@@ -247,27 +247,6 @@ macro_rules! with_device {
 }
 pub(crate) use with_device;
 
-/// Evaluates as `with_device`, with the fewest instructions for a device of verbs.
-///
-/// For the mock, the expression is a cold function of its own.
-macro_rules! with_device_first {
-    ($adapter:expr, $opened:ident => $result:expr) => {
-        match &$adapter.device {
-            $crate::adapter::Device::Mock($opened) => $crate::adapter::aside(move || $result),
-            #[cfg(feature = "verbs")]
-            $crate::adapter::Device::Verbs($opened) => $result,
-        }
-    };
-}
-pub(crate) use with_device_first;
-
-/// Calls a function in a cold function that is never inlined.
-#[cold]
-#[inline(never)]
-pub(crate) fn aside<R>(call: impl FnOnce() -> R) -> R {
-    call()
-}
-
 /// Version and thread safety that the registry opened an adapter by.
 ///
 /// They come from the line of `dat.conf` or the discovered device. The registry expects queries to

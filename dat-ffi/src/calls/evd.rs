@@ -8,7 +8,7 @@ use dat_core::{Error, Result};
 use super::edition::Edition;
 use super::event;
 use super::result::{Code, adapter, adapter_of, check_mask, code, found, named_of, sheltered};
-use crate::adapter::{Adapter, with_device, with_device_first};
+use crate::adapter::{Adapter, with_device};
 use crate::boundary::{self, EvdParam, In, Out, Place, held, in_steps, uncancelled};
 use crate::handles::{CHandle, reserve};
 
@@ -139,7 +139,7 @@ pub(crate) extern "C" fn dequeue<E: Edition>(evd: CHandle, event: Out<boundary::
         && let Ok(place) = event.required(2)
     {
         let id = EvdId::from_handle(object);
-        let dequeued = with_device_first!(adapter, opened => opened.ia.evd_dequeue(id));
+        let dequeued = with_device!(adapter, opened => opened.ia.evd_dequeue(id));
         if let Ok(Event::Dto(completion)) = dequeued {
             event::put_transfer(place, &completion, &adapter, evd);
             return 0;
