@@ -42,11 +42,13 @@ pub struct MmioSendQueue<'s, H, R> {
     pub(crate) last: u64,
     /// How the next descriptor is treated: it may have to wait.
     pub(crate) flags: ControlFlags,
-    /// Data shorter than this lies in the descriptor, if it is of one segment; only where the core vouches for segments.
+    /// Data of one segment that is shorter than this is sent inline; 0 unless the queue pair may
+    /// read at posts.
     pub(crate) inline_below: u32,
-    /// Whether the doorbell takes a block.
+    /// True if the doorbell takes a block.
     pub(crate) takes_blocks: bool,
-    /// The block, modulo 2^16, that goes to the doorbell whole, if nothing else is told of with it; or `NO_BLOCK`.
+    /// Index, modulo 2^16, of the block that goes to the doorbell whole if no other request rings
+    /// with it; or `NO_BLOCK`.
     pub(crate) burst: u16,
 }
 
@@ -174,8 +176,8 @@ impl<'s, H: Hal, R: RegisterIo> MmioSendQueue<'s, H, R> {
         self.doorbell = doorbell ^ register::SEND_STRIDE;
     }
 
-    /// Writes the descriptor itself to the register if it is the only one that the device was not
-    /// told of; else rings as usual.
+    /// Rings with the whole descriptor if it is the only one since the last doorbell; else rings as
+    /// usual.
     #[inline(never)]
     fn tell_whole(&mut self) {
         let burst = core::mem::replace(&mut self.burst, NO_BLOCK);
@@ -202,7 +204,8 @@ impl<'s, H: Hal, R: RegisterIo> MmioSendQueue<'s, H, R> {
     ///
     /// Overwrites the segment in the slot.
     ///
-    /// `before` units precede the data. The core vouches for the segment, and has looked at it: this is after its checks, and before it lets go of the endpoint.
+    /// `before` units precede the data. The core has checked the segment, and holds the lock of the
+    /// endpoint until the request is posted.
     #[inline(never)]
     fn post_inline(
         &mut self,

@@ -326,8 +326,8 @@ fn places_that_were_not_taken_cannot_be_given_back() {
 fn who_sends_without_a_place_loses_the_channel() {
     let mut bench = Bench::new();
     bench.connected(7);
-    // The peer returns no slots, so that soon it cannot be told of free slots. Then it uses up its
-    // own.
+    // The peer returns no slots, so soon no message with free slots can be sent to it. Then it uses
+    // up its own.
     let (mut sent, mut places) = (0, DEPTH);
     let nothing = Message::new(Kind::Places, 0, 0);
     while !bench.is_given_up() {

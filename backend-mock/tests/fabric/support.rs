@@ -336,14 +336,14 @@ fn commit<Q: WorkQueue>(
     slot.commit(segments.iter().map(|segment| segment.length).sum())
 }
 
-/// A Send for a queue of which only the room is asked.
+/// A Send that tests reserve a slot for, and drop.
 pub(crate) const PROBE: SendRequest = SendRequest {
     token: 0,
     operation: SendOperation::Send,
     flags: NONE,
 };
 
-/// A receive for a queue of which only the room is asked.
+/// A receive that tests reserve a slot for, and drop.
 pub(crate) const RECEIVE_PROBE: ReceiveRequest = ReceiveRequest { token: 0 };
 
 /// Connects `a` of `from` to `b` of `to`, and takes the events of that.

@@ -1,9 +1,9 @@
 //! Posting requests: validate into a reserved slot, publish, ring the doorbell.
 //!
-//! [`place`](Ia::place) is the one text of a post. The common way inlines it for its operation, once
-//! for one segment and once for a list. All else goes through `post_slow`, which runs the same text
-//! with empty segments left out, makes room in a full queue, and finds out what was wrong in the
-//! order of DTO-07. A request that fails a check leaves no trace.
+//! [`place`](Ia::place) is the one text of a post. The common way inlines it for its operation,
+//! once for one segment and once for a list. All else goes through `post_slow`, which runs the same
+//! text with empty segments left out, makes room in a full queue, and finds out what was wrong in
+//! the order of DTO-07. A request that fails a check leaves no trace.
 
 use core::iter;
 

@@ -107,7 +107,7 @@ pub(crate) struct EvdQueue<C> {
     pub(crate) waiter: Option<Waiter>,
     /// Wakes the waiter; none without one, and none while it looks for itself.
     pub(crate) waker: Option<Waker>,
-    /// Numbers decide on waits, and nobody else is told of events: a wait may begin without much ado.
+    /// Set if the dispatcher is waitable and `is_simple`.
     pub(crate) quick: bool,
     /// Serial number of the last wait in this slot.
     pub(crate) waits: u32,
@@ -185,7 +185,7 @@ impl<C> EvdQueue<C> {
         self.quick = self.waitable && self.is_simple();
     }
 
-    /// Whether numbers decide on waits and no notification object is to be told of events.
+    /// Returns true if numbers decide on waits and no notification object is attached.
     #[inline(always)]
     pub(crate) fn is_simple(&self) -> bool {
         self.counts_events() && self.cno.is_none()
@@ -257,8 +257,9 @@ impl<C> EvdQueue<C> {
         self.waits
     }
 
-    /// Returns true if the waiter with this serial number takes the next event, whatever it is, and
-    /// nobody else is told of it.
+    /// Returns true if the waiter with this serial number takes the next event of any kind.
+    ///
+    /// No notification object gets a notification of it.
     pub(crate) fn takes_next(&self, serial: u32) -> bool {
         self.failure.is_none()
             && self.is_simple()

@@ -8,14 +8,15 @@ use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 
 /// Slot of one local memory region. A slot of zero bytes is free.
 ///
-/// The writer (under the control lock) clears the identity, changes the fields, and sets an identity
-/// that was never there before. A post reads the fields, then the identity. If the identity is the
-/// expected one, no later registration has touched the fields, and none of an earlier registration
-/// was met: the consumer has the context from the registration that set it. (A context that was
-/// guessed, or carried to another core past all synchronisation, may meet fields of the registration
-/// before: its dead device key, or its range with the new key, which reaches the new region only.
-/// The device refuses either. Where the processor may read what a request names, no post on which
-/// that could happen is under way when a region is made or freed.)
+/// The writer (under the control lock) clears the identity, changes the fields, and sets an
+/// identity that was never there before. A post reads the fields, then the identity. If the
+/// identity is the expected one, no later registration has touched the fields. Fields of an earlier
+/// registration cannot be seen either, because the consumer got the context after they were
+/// replaced. (A context that was guessed, or carried to another processor past all synchronisation,
+/// may meet fields of the registration before: its dead device key, or its range with the new key,
+/// which reaches the new region only. The device refuses either. Where the processor may read what
+/// a request names, no post on which that could happen is under way when a region is made or
+/// freed.)
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct LmrSlot {

@@ -6,7 +6,7 @@
 //!
 //! Handles are the providers' own, except those of adapters, which are numbers of this registry. A
 //! handle that a provider returns is noted with its kind and adapter (`known`) until it is freed.
-//! So the provider of a handle is looked up, and no handle is followed. In every argument, a handle
+//! A table maps a handle to its provider; no handle is dereferenced. In every argument, a handle
 //! that was never returned, is gone, or has another kind than the call takes is refused before a
 //! provider sees it.
 

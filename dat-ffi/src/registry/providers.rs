@@ -384,8 +384,8 @@ impl<const N: usize> Providers<N> {
 
     /// Releases a provider after its adapter was closed or could not be opened.
     ///
-    /// After the last adapter, a provider of `dat.conf` is told to end. Its library stays loaded,
-    /// because its threads may not have ended.
+    /// After the last adapter, a provider of `dat.conf` gets its call to end. Its library stays
+    /// loaded, because its threads may not have ended.
     ///
     /// Spec: IAO-07, IAC-07
     pub(crate) fn release(&self, number: u64) {

@@ -10,7 +10,7 @@ use crate::handles::CHandle;
 /// Mark of storage in which a barrier was made.
 const MARK: u16 = 0x5242;
 
-/// Returns the barrier in storage of the caller; it is looked up, so any contents are safe.
+/// Returns the barrier in storage of the caller; finds it in a table, so any contents are safe.
 ///
 /// # Errors
 /// - BAD_BARRIER_PTR: the pointer is null.

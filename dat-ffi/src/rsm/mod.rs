@@ -13,8 +13,8 @@
 //! | `export`, `import`, `map`, `barrier`, `signal`, `poll` | the calls for segments |
 //! | `transfer`, `vector`, `local` | the calls that transfer bytes |
 //!
-//! A handle is the word of the engine's handle. It is looked up and never followed, so C may pass
-//! any value.
+//! A handle is the word of the engine's handle. A table maps it to its object, and it is never
+//! dereferenced, so C may pass any value.
 
 mod barrier;
 mod controller;

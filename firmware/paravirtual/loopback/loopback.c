@@ -2,8 +2,8 @@
 //
 // It lets QEMU's paravirtual adapter run on a machine without RDMA. It has reliable connected queue
 // pairs, sends and receives, and only the calls that QEMU makes. A message longer than its buffer
-// fails both sides; a failed queue pair flushes. Completions arrive with a delay, as over a network:
-// an immediate poll finds none, and the program needs a notification.
+// fails both sides; a failed queue pair flushes. Completions arrive with a delay, as over a
+// network: an immediate poll finds none, and the program needs a notification.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <infiniband/verbs.h>

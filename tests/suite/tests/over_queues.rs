@@ -1,7 +1,8 @@
 //! The conformance suite over model devices of both layouts that connect by messages.
 //!
-//! The drivers make connections with messages over their own queue pairs. `tests/suite/backends.toml`
-//! lists the tests that the devices cannot pass, with reasons, under the names of the layouts.
+//! The drivers make connections with messages over their own queue pairs.
+//! `tests/suite/backends.toml` lists the tests that the devices cannot pass, with reasons, under
+//! the names of the layouts.
 
 use backend_mock::FabricOptions;
 use bed::{Bed, network};

@@ -1,8 +1,8 @@
 //! The conformance suite on the driver of raw adapters, over model paravirtual adapters.
 //!
 //! The seed of the devices' fabric decides everything that the rules leave open. `DAT_SEED` sets
-//! it; a failing test prints it. `tests/suite/backends.toml` lists the tests that the device cannot pass,
-//! with reasons.
+//! it; a failing test prints it. `tests/suite/backends.toml` lists the tests that the device cannot
+//! pass, with reasons.
 
 use backend_mmio::DeviceFault;
 use backend_mmio::mlx5::State;

@@ -1,8 +1,8 @@
 //! The same random lists on the mock and on an RDMA device of this machine.
 //!
 //! `DAT_SEED` is the seed of the first list; a failing test prints the seed of its own. `DAT_LISTS`
-//! is the number of lists. `tests/suite/src/differential/differences.rs` lists the permitted differences
-//! with reasons.
+//! is the number of lists. `tests/suite/src/differential/differences.rs` lists the permitted
+//! differences with reasons.
 
 use backend_mock::{BufferOrder, Fabric, FabricOptions, MockBackend};
 use bed::{Bed, network};

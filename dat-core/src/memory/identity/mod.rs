@@ -1,7 +1,7 @@
 //! Identity of the region in a slot: context, zone and privileges, or none.
 //!
-//! A post compares one number, the seal, to know that the region is the one it names, is in its zone
-//! and may be accessed.
+//! A post compares one number, the seal, to know that the region is the one it names, is in its
+//! zone and may be accessed.
 
 use crate::flags::MemoryPrivileges;
 

@@ -337,8 +337,7 @@ fn a_check_never_mixes_two_registrations() {
                             let mixed = piece(base, other_length);
                             assert_eq!(access.check(&slots, &mixed), None);
                         }
-                        // Context 0 leads to this slot too, whichever half of the identity was
-                        // written last.
+                        // Context 0 also selects this slot, in each state of the identity.
                         let nameless = LmrTriplet {
                             context: 0,
                             ..piece(base, 1)
