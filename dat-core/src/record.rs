@@ -234,7 +234,7 @@ impl FreeRecord<'_> {
     /// Posts the request that was begun, of so many bytes; `token` is that of `begin`.
     ///
     /// Until then a completion of the token is one of a request that is not posted.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn publish(self, token: u64, length: u32) {
         self.record.length.store(length, Ordering::Relaxed);
         let tag = (token >> 32) as u32;

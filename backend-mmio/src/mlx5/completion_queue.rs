@@ -443,7 +443,7 @@ impl<H: Hal, R: RegisterIo> CompletionQueue for MmioCompletionQueue<'_, H, R> {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn skip(&mut self) {
         if let Some(Success { queue, tail, .. }) = self.seen.take() {
             queue.set_tail(tail);

@@ -126,7 +126,7 @@ impl<H: Hal> MmioReceiveSlot<'_, '_, H> {
 }
 
 impl<H: Hal> WorkSlot for MmioReceiveSlot<'_, '_, H> {
-    #[inline(always)]
+    #[inline]
     fn segment(&mut self, segment: Segment) {
         self.put(data(segment));
         self.segments = self.segments.wrapping_add(1);

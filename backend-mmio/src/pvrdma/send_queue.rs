@@ -37,7 +37,7 @@ impl<H: Hal, W: RegisterWords> WorkSlot for PvrdmaSendSlot<'_, '_, H, W> {
         self.header.segments = self.header.segments.wrapping_add(1);
     }
 
-    #[inline(always)]
+    #[inline]
     fn commit(self, length: u32) -> Result<(), Rejected> {
         let header = Request {
             length,

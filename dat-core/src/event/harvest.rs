@@ -69,7 +69,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
     ///
     /// `received` is `u32::MAX` for requests. The device's queue must have room for the next post
     /// by now, so take the completion first.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn finish_plain(
         &self,
         record: &RecordSlot,

@@ -95,7 +95,7 @@ impl LmrSlot {
     }
 
     /// Returns true if the segment lies in the range of this slot and is not empty.
-    #[inline(always)]
+    #[inline]
     fn contains(&self, segment: &LmrTriplet) -> bool {
         let base = self.base.load(Ordering::Relaxed) as u64;
         let offset = segment.address.wrapping_sub(base);

@@ -32,7 +32,7 @@ pub(super) const fn seal(context: u32, meta: u32) -> u64 {
 }
 
 /// Returns the seal of a live region if it has the privilege, else 0.
-#[inline(always)]
+#[inline]
 const fn seal_with(privilege: MemoryPrivileges, context: u32, meta: u32) -> u64 {
     if context >= FIRST_CONTEXT && meta & privilege.bits() != 0 {
         seal(context, meta)
