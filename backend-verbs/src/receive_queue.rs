@@ -102,7 +102,7 @@ impl WorkQueue for VerbsReceiveQueue {
 
 impl VerbsReceiveQueue {
     /// Flushes what was just posted if the queue pair is in error.
-    #[inline(always)]
+    #[inline]
     fn note_posted(&self) {
         if let Some(owner) = &self.owner
             && owner.failure.is_later()

@@ -480,7 +480,7 @@ impl SendList {
 }
 
 /// Fills in token and flags of a request of a bind.
-#[inline(always)]
+#[inline]
 fn prepare(to: &mut ibv_send_wr, token: u64, flags: u32) -> *mut ibv_send_wr {
     to.wr_id = token;
     to.send_flags = flags;
@@ -488,13 +488,13 @@ fn prepare(to: &mut ibv_send_wr, token: u64, flags: u32) -> *mut ibv_send_wr {
 }
 
 /// Returns the flags of a bind, which knows only the fence.
-#[inline(always)]
+#[inline]
 fn bind_flags(request: &BindRequest) -> u32 {
     flags(request.flags & SendFlags::FENCE)
 }
 
 /// Returns region, range and rights of a bind.
-#[inline(always)]
+#[inline]
 fn bind_info(request: &BindRequest, region: &Region) -> ibv_mw_bind_info {
     ibv_mw_bind_info {
         mr: region.raw(),

@@ -268,7 +268,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 impl<B: Backend, L: RawLock> Shared<'_, B, L> {
     /// Returns the slot of the local region if nothing is wrong with a bind that is the only one of
     /// its remote region under way and opens it.
-    #[inline]
+    #[inline(always)]
     fn admitted(
         &self,
         endpoint: &Endpoint<B::SendQueue>,
@@ -350,7 +350,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
 
     /// Posts a valid bind: takes a record, counts the window on the region in `slot` (`None` to
     /// unbind), and hands it to the device.
-    #[inline]
+    #[inline(always)]
     fn post_bind(
         &self,
         endpoint: &mut Endpoint<B::SendQueue>,

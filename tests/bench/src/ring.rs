@@ -39,7 +39,7 @@ impl Entry {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn put(&self, wide: u64, first: u32, second: u32) {
         let [low, high] = &self.narrow;
         self.wide.store(wide, Ordering::Relaxed);
@@ -143,7 +143,7 @@ struct Producer {
 
 impl Producer {
     // The core posts at most the requests and segments that the queue pair was created for.
-    #[inline(always)]
+    #[inline]
     fn reserve(&mut self) -> Option<Descriptor<'_>> {
         let place = (self.next % DESCRIPTORS) as usize;
         let entries = self.descriptors.get(place)?;
@@ -154,7 +154,7 @@ impl Producer {
         })
     }
 
-    #[inline(always)]
+    #[inline]
     fn ring(&mut self) {
         self.doorbell.store(self.next, Ordering::Release);
     }
@@ -170,7 +170,7 @@ struct Descriptor<'a> {
 
 impl Descriptor<'_> {
     /// What is known before the segments; `what` has 16 bits.
-    #[inline(always)]
+    #[inline]
     fn begin(&mut self, token: u64, remote: Option<RemoteRange>, what: u32) {
         let [header, to, ..] = self.entries;
         header.wide.store(token, Ordering::Relaxed);
@@ -182,7 +182,7 @@ impl Descriptor<'_> {
         kind.store(what, Ordering::Relaxed);
     }
 
-    #[inline(always)]
+    #[inline]
     fn segment(&mut self, segment: Segment) {
         if let Some(entry) = self.entries.get(self.filled % ENTRIES) {
             entry.put(segment.address, segment.length, segment.key);
@@ -191,7 +191,7 @@ impl Descriptor<'_> {
     }
 
     /// Takes the descriptor into the ring.
-    #[inline(always)]
+    #[inline]
     fn publish(self, length: u32) {
         let [header, ..] = self.entries;
         let [bytes, filled] = &header.narrow;
@@ -218,12 +218,12 @@ impl RingSends {
 pub struct SendPlace<'a>(Descriptor<'a>);
 
 impl WorkSlot for SendPlace<'_> {
-    #[inline(always)]
+    #[inline]
     fn segment(&mut self, segment: Segment) {
         self.0.segment(segment);
     }
 
-    #[inline(always)]
+    #[inline]
     fn commit(self, length: u32) -> Result<(), Rejected> {
         self.0.publish(length);
         Ok(())
@@ -234,7 +234,7 @@ impl WorkQueue for RingSends {
     type Request = SendRequest;
     type Slot<'a> = SendPlace<'a>;
 
-    #[inline(always)]
+    #[inline]
     fn reserve(&mut self, request: &SendRequest, _segments: usize) -> Option<SendPlace<'_>> {
         let mut place = self.0.reserve()?;
         let (opcode, remote) = match request.operation {
@@ -247,7 +247,7 @@ impl WorkQueue for RingSends {
         Some(SendPlace(place))
     }
 
-    #[inline(always)]
+    #[inline]
     fn ring(&mut self) -> Result<(), u32> {
         self.0.ring();
         Ok(())
@@ -255,7 +255,7 @@ impl WorkQueue for RingSends {
 }
 
 impl SendQueue for RingSends {
-    #[inline(always)]
+    #[inline]
     fn bind(&mut self, request: &BindRequest) -> Result<u32, Rejected> {
         let key = request.token as u32 | 1 << 31;
         let Some(mut place) = self.0.reserve() else {
@@ -295,12 +295,12 @@ impl RingReceives {
 pub struct ReceivePlace<'a>(Descriptor<'a>);
 
 impl WorkSlot for ReceivePlace<'_> {
-    #[inline(always)]
+    #[inline]
     fn segment(&mut self, segment: Segment) {
         self.0.segment(segment);
     }
 
-    #[inline(always)]
+    #[inline]
     fn commit(self, length: u32) -> Result<(), Rejected> {
         self.0.publish(length);
         Ok(())
@@ -311,7 +311,7 @@ impl WorkQueue for RingReceives {
     type Request = ReceiveRequest;
     type Slot<'a> = ReceivePlace<'a>;
 
-    #[inline(always)]
+    #[inline]
     fn reserve(&mut self, request: &ReceiveRequest, _segments: usize) -> Option<ReceivePlace<'_>> {
         let place = self.0.reserve()?;
         let [header, ..] = place.entries;
@@ -319,7 +319,7 @@ impl WorkQueue for RingReceives {
         Some(ReceivePlace(place))
     }
 
-    #[inline(always)]
+    #[inline]
     fn ring(&mut self) -> Result<(), u32> {
         self.0.ring();
         Ok(())
@@ -349,7 +349,7 @@ impl RingCompletions {
 
 impl RingCompletions {
     /// Returns the token and second word of the next completion without taking it.
-    #[inline(always)]
+    #[inline]
     fn first(&self) -> Option<(u64, u64)> {
         if self.next == self.written.load(Ordering::Acquire) {
             return None;
@@ -361,7 +361,7 @@ impl RingCompletions {
         ))
     }
 
-    #[inline(always)]
+    #[inline]
     fn drop_first(&mut self) {
         self.next = self.next.wrapping_add(1);
         self.doorbell.store(self.next, Ordering::Release);
@@ -369,7 +369,7 @@ impl RingCompletions {
 }
 
 /// Returns the status from the second word of a completion.
-#[inline(always)]
+#[inline]
 fn status(rest: u64) -> u32 {
     (rest >> 32) as u32 & 0xFF
 }
@@ -389,7 +389,7 @@ impl CompletionQueue for RingCompletions {
         }))
     }
 
-    #[inline(always)]
+    #[inline]
     fn peek(&mut self) -> Peek {
         match self.first() {
             None => Peek::Empty,
@@ -402,7 +402,7 @@ impl CompletionQueue for RingCompletions {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn skip(&mut self) {
         self.drop_first();
     }
