@@ -95,26 +95,31 @@ peer_begins exported "dat rsm export --size 32M --device $RDMA_DEVICE --port 747
 peer 'wait_until 20 listens 7471; wait_until 20 listens 7472'
 # Whoever waits for messages alone, as for those of `send`, finds out by the silence of half a minute, and of a whole one.
 for operation in write read; do
-    peer_begins "$operation" "dat perf $operation --connect $RDMA_IPV4 --duration 100s --quiet"
+    peer_begins "$operation" "dat perf $operation --connect $RDMA_IPV4 --duration 400s --quiet"
 done
-peer_begins put "dat rsm bench --connect $RDMA_IPV4:7472 --piece 4K --duration 100s"
+peer_begins put "dat rsm bench --connect $RDMA_IPV4:7472 --piece 4K --duration 400s"
 clients=()
 # client WORDS COMMAND...: begins it; when the other host is gone, it is to end with these words.
 client() {
-    timeout 60 "${@:2}" --quiet > "client.${#clients[@]}" 2>&1 &
+    timeout 300 "${@:2}" --quiet > "client.${#clients[@]}" 2>&1 &
     clients+=("$! $1")
 }
 for operation in write read; do
-    client "connection to the server is lost" dat perf "$operation" --connect "$PEER_IPV4" --duration 100s
+    client "connection to the server is lost" dat perf "$operation" --connect "$PEER_IPV4" --duration 400s
 done
 client "connection to the server is lost" dat copy large . --connect "$PEER_IPV4"
 # Between vectors it writes by itself, and says what its own writes ended with.
-client "why: .*(connection was aborted|Transport)" dat rsm bench --connect "$PEER_IPV4:7472" --piece 4K --duration 100s
+client "why: .*(connection was aborted|Transport)" dat rsm bench --connect "$PEER_IPV4:7472" --piece 4K --duration 400s
 # Two to the server, two to the exporter, five of clients, and the kernel's own queue pair.
 connected() {
     [ "$(rdma resource show qp | grep -c "state RTS")" -ge 10 ]
 }
-wait_until 30 connected || { rdma resource show qp; exit 1; }
+if ! wait_until 30 connected; then
+    rdma resource show qp
+    tail -n 5 served exported client.*
+    peer 'cd /run/hosts; tail -n 5 served exported write read put'
+    exit 1
+fi
 echo "all are at it ($(now))"
 sleep 1
 begin=$(now)
