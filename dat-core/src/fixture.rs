@@ -108,7 +108,7 @@ impl<'s> Bench<'s> {
     }
 
     /// Raises an event of the device and lets the core handle it.
-    pub(crate) fn happen(&self, event: ControlEvent) {
+    pub(crate) fn raise(&self, event: ControlEvent) {
         self.device.push_control(event);
         self.ia.progress(Instant::ZERO);
     }
@@ -133,7 +133,7 @@ impl<'s> Bench<'s> {
 
     /// Reports that the peer accepted the connection of `ep`.
     pub(crate) fn establish(&self, ep: EpId) {
-        self.happen(ControlEvent::Established {
+        self.raise(ControlEvent::Established {
             queue_pair: ep.handle().to_raw(),
             private_data: PrivateData::from_slice(b"welcome").unwrap(),
         });
@@ -155,7 +155,7 @@ impl<'s> Bench<'s> {
     pub(crate) fn ask(&self, service_point: Handle) -> RequestKey {
         let request = RequestKey(self.next_request.get());
         self.next_request.set(request.0 + 1);
-        self.happen(ControlEvent::ConnectionRequest {
+        self.raise(ControlEvent::ConnectionRequest {
             listener: service_point.to_raw(),
             request,
             remote: PEER,
@@ -271,7 +271,7 @@ impl<'s> Bench<'s> {
     }
 
     pub(crate) fn fail_attempt(&self, ep: EpId, failure: ConnectFailure) {
-        self.happen(ControlEvent::ConnectFailed {
+        self.raise(ControlEvent::ConnectFailed {
             queue_pair: ep.handle().to_raw(),
             failure,
         });

@@ -197,14 +197,14 @@ impl EpId {
     /// It has the index of another slot. Comparing with it fails where the endpoint's own handle
     /// would let a call pass. The null handle would not do: in slot 0 it would let null handles
     /// pass.
-    pub(crate) const fn unaskable(self) -> Self {
+    pub(crate) const fn never_matching(self) -> Self {
         Self(Handle::from_raw(self.0.to_raw() ^ 1))
     }
 }
 
 impl EvdId {
-    /// As `EpId::unaskable`.
-    pub(crate) const fn unaskable(self) -> Self {
+    /// As `EpId::never_matching`.
+    pub(crate) const fn never_matching(self) -> Self {
         Self(Handle::from_raw(self.0.to_raw() ^ 1))
     }
 

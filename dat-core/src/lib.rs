@@ -62,7 +62,7 @@
 //! | `critical-section` | `CriticalSectionLock`, and atomics for cores without compare-and-swap |
 //! | `defmt` | `defmt::Format` on public types, notices to defmt |
 //! | `log` | notices to `log` |
-//! | `scheduled` | for fuzz targets, unstable: a hook before shared accesses (`sync::on_access`) |
+//! | `fuzz_sched` | for fuzz targets, unstable: a hook before shared accesses (`sync::on_access`) |
 //!
 //! # Unsafe code
 //! Only in [`sync`] (locks, copies of shared bytes). Two promises come from outside: from the

@@ -31,7 +31,7 @@ pub struct RecordSlot {
     length: AtomicU32,
     /// Next record of a list; the number of a posted bind.
     next: AtomicU32,
-    /// Taker of a shared buffer; the generation of the region for a bind; what came with a receive.
+    /// Consuming endpoint of a shared buffer; the generation of the region for a bind; what came with a receive.
     extra: AtomicU32,
 }
 
@@ -71,8 +71,8 @@ impl Report {
     pub(crate) const QUIET: Self = Self(4 << REPORT_SHIFT);
     /// A success notifies if the peer asked for it.
     pub(crate) const SOLICITED: Self = Self(2 << REPORT_SHIFT);
-    /// The taker of a shared buffer decides.
-    pub(crate) const TAKER: Self = Self(8 << REPORT_SHIFT);
+    /// The consuming endpoint of a shared buffer decides.
+    pub(crate) const CONSUMING_ENDPOINT: Self = Self(8 << REPORT_SHIFT);
     const ALL: u32 = 0b1111 << REPORT_SHIFT;
 
     /// What the flags of a request ask for. SUPPRESS and UNSIGNALLED are the bits of `SUPPRESS` and
@@ -251,8 +251,8 @@ impl FreeRecord<'_> {
 
     /// Takes back a post that the device did not accept.
     #[cold]
-    pub(crate) fn withdraw(self) {
-        self.record.withdraw();
+    pub(crate) fn rollback(self) {
+        self.record.rollback();
     }
 }
 
@@ -298,7 +298,7 @@ impl RecordSlot {
         let tag = self.tag.load(Ordering::Acquire);
         // The tag of a plain transfer has none of these bits. They are cleared in the token, so one
         // compare fails for any tag that has one.
-        let unusual = FREE | READY | BIND | Report::SUPPRESS.0 | Report::TAKER.0;
+        let unusual = FREE | READY | BIND | Report::SUPPRESS.0 | Report::CONSUMING_ENDPOINT.0;
         if tag != (token >> 32) as u32 & !unusual {
             return None;
         }
@@ -361,7 +361,7 @@ impl RecordSlot {
         self.owner.load() == 0
     }
 
-    fn give_to(&self, owner: Owner) {
+    fn set_owner(&self, owner: Owner) {
         self.owner.store(owner.handle().to_raw());
         let sequence = self.tag.load(Ordering::Relaxed) & KEPT & !RECEIVES;
         self.tag
@@ -423,7 +423,7 @@ impl RecordSlot {
     ///
     /// A record that a forged completion has claimed stays with the claimer.
     #[cold]
-    pub(crate) fn withdraw(&self) {
+    pub(crate) fn rollback(&self) {
         let tag = self.tag.load(Ordering::Relaxed);
         if tag & (FREE | READY) == 0 {
             let free = tag & KEPT | FREE;
@@ -448,7 +448,7 @@ impl RecordSlot {
     }
 
     /// Takes the record from whatever queue had it.
-    pub(crate) fn disown(&self) {
+    pub(crate) fn clear_owner(&self) {
         self.release();
         self.owner.store(0);
     }
@@ -505,7 +505,7 @@ pub(crate) fn allocate(records: &Table<'_, RecordSlot>, owner: Owner, count: u32
 /// Gives the `count` records from `base`, which nobody owns, to `owner`; called under the control lock.
 pub(crate) fn allocate_at(records: &Table<'_, RecordSlot>, owner: Owner, base: u32, count: u32) {
     for record in run(records.made(), base, count) {
-        record.give_to(owner);
+        record.set_owner(owner);
     }
 }
 
@@ -531,7 +531,7 @@ pub(crate) fn allocate_list<'r>(
     }
     let mut head = first;
     for (index, record) in unowned(records.made()) {
-        record.give_to(owner);
+        record.set_owner(owner);
         record.set_next(head);
         head = u32::try_from(index).ok()?;
     }
@@ -546,7 +546,7 @@ pub(crate) fn all_of(records: &[RecordSlot], owner: Owner) -> impl Iterator<Item
 }
 
 /// Frees the posted records of `owner`, which keeps them: completions of them are not recognised any more.
-pub(crate) fn withdraw_all(records: &[RecordSlot], owner: Owner) {
+pub(crate) fn rollback_all(records: &[RecordSlot], owner: Owner) {
     all_of(records, owner)
         .filter(|record| record.is_posted())
         .for_each(RecordSlot::release);
@@ -560,18 +560,18 @@ pub(crate) fn list(records: &[RecordSlot], first: u32) -> impl Iterator<Item = &
 
 /// Takes the records of such a list back.
 pub(crate) fn give_back_list(records: &[RecordSlot], first: u32) {
-    list(records, first).for_each(RecordSlot::disown);
+    list(records, first).for_each(RecordSlot::clear_owner);
 }
 
 /// Takes everything back that `owner` has.
 pub(crate) fn give_back_all(records: &[RecordSlot], owner: Owner) {
-    all_of(records, owner).for_each(RecordSlot::disown);
+    all_of(records, owner).for_each(RecordSlot::clear_owner);
 }
 
 /// Takes a run of records back.
 pub(crate) fn give_back(records: &[RecordSlot], base: u32, count: u32) {
     for record in run(records, base, count) {
-        record.disown();
+        record.clear_owner();
     }
 }
 

@@ -12,7 +12,7 @@ const CORE: &str = "dat-core";
 const SHARED_MEMORY: &str = "dat-rsm";
 const BARE: &str = "no-std";
 /// Replaces the atomics; only the fuzz targets use it.
-const SCHEDULED: &str = "scheduled";
+const FUZZ_SCHED: &str = "fuzz_sched";
 
 /// Lints the crates for firmware under each pair of features, and under all features.
 pub(crate) fn check_pairs(workspace: &Workspace) -> Result<()> {
@@ -56,8 +56,8 @@ fn check_subsets_of(
     let names = additive(member.features.keys().map(String::as_str));
     let mut combinations = subsets(&names);
     combinations.retain(|combination| wanted(combination.len(), names.len()));
-    if member.features.contains_key(SCHEDULED) {
-        combinations.push(vec![SCHEDULED, "spin"]);
+    if member.features.contains_key(FUZZ_SCHED) {
+        combinations.push(vec![FUZZ_SCHED, "spin"]);
     }
     side_by_side(workspace, &combinations, |shell, folder, combination| {
         let features = combination.join(",");
@@ -114,7 +114,7 @@ pub(crate) fn check_bare(workspace: &Workspace) -> Result<()> {
 
 fn additive<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut names: Vec<&str> = names
-        .filter(|name| !matches!(*name, "default" | SCHEDULED))
+        .filter(|name| !matches!(*name, "default" | FUZZ_SCHED))
         .collect();
     names.sort_unstable();
     names
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn what_others_are_not_added_to_is_left_out() {
         assert_eq!(
-            additive(["std", "default", "scheduled", "log"].into_iter()),
+            additive(["std", "default", "fuzz_sched", "log"].into_iter()),
             ["log", "std"]
         );
     }

@@ -5,7 +5,7 @@ use bitflags::bitflags;
 use super::{ExtendedRequest, RegionKeys, WindowKey};
 use crate::flags::{CompletionFlags, MemoryPrivileges};
 
-/// A piece of local memory in the device's terms, never empty in a committed request.
+/// A segment of local memory in the device's terms, never empty in a committed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// First byte, as the consumer addresses it.
@@ -122,7 +122,7 @@ pub trait WorkSlot {
 /// receive queue of one queue pair, also when the queue pair is in error: then with
 /// [`DtoStatus::Flushed`](crate::flags::DtoStatus::Flushed), at once for what is posted later.
 ///
-/// A queue has room for as many requests as it was made for. A request, or a bind, gives its place
+/// A queue has room for as many requests as it was made for. A request, or a bind, gives its slot
 /// back by its completion at the latest when that is polled. A queue that is full says so by
 /// `reserve`, or where only the device counts by `commit` or `ring`. A request that was refused, in
 /// whatever way, yields no completion.
@@ -133,7 +133,7 @@ pub trait WorkSlot {
 pub trait WorkQueue {
     /// What the queue takes.
     type Request;
-    /// A reserved place.
+    /// A reserved slot.
     type Slot<'a>: WorkSlot
     where
         Self: 'a;

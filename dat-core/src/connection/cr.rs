@@ -5,7 +5,7 @@ use crate::attributes::IaAddress;
 use crate::backend::{Backend, PrivateData, RequestKey};
 use crate::endpoint::{Call, Trigger, not_ready, permit};
 use crate::error::{Cause, Error, Result, Subtype};
-use crate::event::{Aftermath, backend_refused};
+use crate::event::{Deferred, backend_refused};
 use crate::flags::{CrFields, EndpointState};
 use crate::ia::{Control, Ia};
 use crate::id::{CrId, EpId};
@@ -44,7 +44,7 @@ impl CrSlot {
 
     /// Clears the slot and keeps its generation.
     #[inline(never)]
-    pub(crate) fn vacate(&mut self) {
+    pub(crate) fn clear_slot(&mut self) {
         *self = Self {
             generation: self.generation,
             ..Self::EMPTY
@@ -160,17 +160,17 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Spec: CRR-01, CRR-02, GEN-10
     pub fn cr_reject(&self, cr: CrId, private_data: &[u8]) -> Result<()> {
-        let mut aftermath = Aftermath::default();
+        let mut deferred = Deferred::default();
         let outcome = self.control.with(|control| {
             let slot = control.connection_request(cr)?;
             let (request, ep) = (slot.request, slot.ep);
             Self::check_private_data(control, private_data, 2)?;
             control.backend()?.reject(request, true, private_data);
             control.forget_request(cr);
-            self.give_back_endpoint(control, ep, &mut aftermath);
+            self.give_back_endpoint(control, ep, &mut deferred);
             Ok(())
         });
-        self.settle(&mut aftermath);
+        self.run_deferred(&mut deferred);
         outcome
     }
 
@@ -186,7 +186,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Spec: CRH-01, PSC-02
     pub fn cr_handoff(&self, cr: CrId, qualifier: u64) -> Result<()> {
-        let mut aftermath = Aftermath::default();
+        let mut deferred = Deferred::default();
         let outcome = self.control.with(|control| {
             let slot = control.connection_request(cr)?;
             let ep = slot.ep;
@@ -205,17 +205,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             let target = Self::listening(control, qualifier)
                 .ok_or(Error::invalid_argument(2).because(Cause::UnknownValue))?;
             // The new request takes the slot of the old one, whose handle becomes stale.
-            self.offer(
-                control,
-                target,
-                cr.index() as u16,
-                &incoming,
-                &mut aftermath,
-            )?;
-            self.give_back_endpoint(control, ep, &mut aftermath);
+            self.offer(control, target, cr.index() as u16, &incoming, &mut deferred)?;
+            self.give_back_endpoint(control, ep, &mut deferred);
             Ok(())
         });
-        self.settle(&mut aftermath);
+        self.run_deferred(&mut deferred);
         outcome
     }
 
@@ -224,7 +218,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         &self,
         control: &mut Control<'_, B>,
         index: u16,
-        aftermath: &mut Aftermath,
+        deferred: &mut Deferred,
     ) {
         let Some(slot) = control.connection_requests.get(usize::from(index)) else {
             return;
@@ -237,7 +231,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             backend.reject(request, false, &[]);
         }
         control.forget_request(cr);
-        self.give_back_endpoint(control, ep, aftermath);
+        self.give_back_endpoint(control, ep, deferred);
     }
 
     /// Releases the endpoint of a failed request, to the consumer or the provider.
@@ -245,7 +239,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         &self,
         control: &mut Control<'_, B>,
         ep: Option<EpId>,
-        aftermath: &mut Aftermath,
+        deferred: &mut Deferred,
     ) {
         let Some(ep) = ep else {
             return;
@@ -257,7 +251,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             Ok(endpoint.state == EndpointState::TentativeConnectionPending)
         });
         if tentative == Ok(true) {
-            self.destroy_endpoint_at(control, ep.index() as u16, aftermath);
+            self.destroy_endpoint_at(control, ep.index() as u16, deferred);
         }
     }
 
@@ -285,7 +279,7 @@ impl<B> Control<'_, B> {
     /// Clears a connection request and its private data (CRA-04).
     fn forget_request(&mut self, cr: CrId) {
         if let Some(slot) = self.connection_requests.get_mut(cr.index()) {
-            slot.vacate();
+            slot.clear_slot();
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::backend::{Backend, PrivateData, RequestKey};
 use crate::connection::{CrSlot, RspSlot};
 use crate::endpoint::Trigger;
 use crate::error::{Cause, Error, Result, Subtype};
-use crate::event::{Aftermath, Event};
+use crate::event::{Deferred, Event};
 use crate::flags::{HandleKind, PspFlags};
 use crate::ia::{Control, Ia};
 use crate::id::{CrId, EpId, Handle, PspId, RspId, next_generation};
@@ -48,16 +48,16 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         control: &mut Control<'_, B>,
         listener: u64,
         incoming: &Incoming<'_>,
-        aftermath: &mut Aftermath,
+        deferred: &mut Deferred,
     ) {
         let request = incoming.request;
-        let target = Target::from_token(listener).filter(|_| control.may_make().is_ok());
+        let target = Target::from_token(listener).filter(|_| control.check_open().is_ok());
         let offered = target.is_some_and(|target| {
             let index = find_slot(&control.connection_requests, &mut control.reached, |slot| {
                 slot.id.is_null() && next_generation(slot.generation).is_ok()
             });
             index.is_some_and(|index| {
-                self.offer(control, target, index, incoming, aftermath)
+                self.offer(control, target, index, incoming, deferred)
                     .is_ok()
             })
         });
@@ -75,11 +75,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         target: Target,
         index: u16,
         incoming: &Incoming<'_>,
-        aftermath: &mut Aftermath,
+        deferred: &mut Deferred,
     ) -> Result<CrId> {
         // Two calls in sequence: the stack frame of the first is gone when the second starts.
         let (ep, made) = self.endpoint_for(control, target)?;
-        let announced = self.announce(control, target, index, ep, incoming, aftermath);
+        let announced = self.announce(control, target, index, ep, incoming, deferred);
         if announced.is_err()
             && made
             && let Some(ep) = ep
@@ -122,7 +122,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         index: u16,
         ep: Option<EpId>,
         incoming: &Incoming<'_>,
-        aftermath: &mut Aftermath,
+        deferred: &mut Deferred,
     ) -> Result<CrId> {
         let (evd, qualifier) = match target {
             Target::Public(psp) => {
@@ -156,7 +156,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             .get(usize::from(evd))
             .is_some_and(|slot| {
                 slot.queue
-                    .with(|queue| queue.push(&event, &self.shared, aftermath))
+                    .with(|queue| queue.push(&event, &self.shared, deferred))
             });
         if !queued {
             return Err(

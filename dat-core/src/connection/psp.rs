@@ -146,7 +146,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         flags: PspFlags,
     ) -> Result<(PspId, u64)> {
         self.control.with(|control| {
-            control.may_make()?;
+            control.check_open()?;
             self.check_dispatcher(evd, Subtype::InvalidHandleEvdCr, EvdFlags::CR)?;
             let creator = control.backend()?.provider_attributes().ep_creator;
             let fits = match creator {

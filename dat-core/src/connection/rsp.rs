@@ -68,7 +68,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Spec: RSC-01..05
     pub fn rsp_create(&self, qualifier: u64, ep: Option<EpId>, evd: EvdId) -> Result<RspId> {
         self.control.with(|control| {
-            control.may_make()?;
+            control.check_open()?;
             let state = ep
                 .map(|ep| self.with_endpoint(ep, |_, endpoint| Ok(endpoint.state)))
                 .transpose()?;

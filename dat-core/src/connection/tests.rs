@@ -253,7 +253,7 @@ fn a_request_is_accepted() {
     assert_eq!(param.remote_address, Some(PEER));
     assert_eq!(param.remote_port, Some(5));
     assert_eq!(param.local_port, Some(QUALIFIER));
-    bench.happen(ControlEvent::Established {
+    bench.raise(ControlEvent::Established {
         queue_pair: ep.handle().to_raw(),
         private_data: PrivateData::new(),
     });
@@ -279,7 +279,7 @@ fn an_accept_can_fail_later() {
         let mut storage = TestStorage::new();
         let bench = Bench::new(&mut storage);
         let (ep, _) = bench.in_state(EndpointState::CompletionPending);
-        bench.happen(failure(ep.handle().to_raw()));
+        bench.raise(failure(ep.handle().to_raw()));
         let failed = (ConnectionEventKind::AcceptCompletionError, ep, 0);
         assert_eq!(bench.connection_events(), [failed]);
         assert_eq!(bench.state(ep), EndpointState::Disconnected);

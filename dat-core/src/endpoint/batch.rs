@@ -118,7 +118,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 let error = ep.refused(self.shared.instance);
                 return Err(BatchRefused { posted, error });
             };
-            let reached = self.post_requests(&mut slot.main.hold(), ep, rest);
+            let reached = self.post_requests(&mut slot.main.lock(), ep, rest);
             posted = posted.saturating_add(reached.posted);
             let (Some(refusal), Some(request)) = (reached.stopped, requests.get(posted)) else {
                 return Ok(());
@@ -131,7 +131,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 reclaimed_for = Some(posted);
                 continue;
             }
-            let error = self.explain_request(&request.alone(ep), &refusal);
+            let error = self.explain_request(&request.as_single(ep), &refusal);
             return Err(BatchRefused { posted, error });
         }
     }
@@ -159,11 +159,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             return Err(BatchRefused { posted: 0, error });
         };
         let Reached { posted, stopped } =
-            self.post_receives(&mut slot.receive.hold(), ep, receives);
+            self.post_receives(&mut slot.receive.lock(), ep, receives);
         match (stopped, receives.get(posted)) {
             (Some(refusal), Some(receive)) => Err(BatchRefused {
                 posted,
-                error: self.explain_receive(&receive.alone(ep), &refusal),
+                error: self.explain_receive(&receive.as_single(ep), &refusal),
             }),
             _ => Ok(()),
         }
@@ -181,7 +181,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             stopped: None,
         };
         for request in requests {
-            if let Err(refusal) = self.place_any(endpoint, &request.alone(ep), false) {
+            if let Err(refusal) = self.enqueue_any(endpoint, &request.as_single(ep), false) {
                 reached.stopped = Some(refusal);
                 break;
             }
@@ -209,7 +209,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             stopped: None,
         };
         for receive in receives {
-            if let Err(refusal) = self.place_any_receive(side, &receive.alone(ep), false) {
+            if let Err(refusal) = self.enqueue_any_receive(side, &receive.as_single(ep), false) {
                 reached.stopped = Some(refusal);
                 break;
             }
@@ -229,7 +229,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 impl<'a> BatchRequest<'a> {
     /// The same request as a post of its own.
     #[inline]
-    fn alone(&'a self, ep: EpId) -> Request<'a> {
+    fn as_single(&'a self, ep: EpId) -> Request<'a> {
         let (operation, remote) = match &self.operation {
             BatchOperation::Send => (DtoOperation::Send, &NO_REMOTE),
             BatchOperation::RdmaWrite(remote) => (DtoOperation::RdmaWrite, remote),
@@ -249,7 +249,7 @@ impl<'a> BatchRequest<'a> {
 impl<'a> BatchReceive<'a> {
     /// The same receive as a post of its own.
     #[inline]
-    fn alone(&self, ep: EpId) -> Receive<'a> {
+    fn as_single(&self, ep: EpId) -> Receive<'a> {
         Receive {
             ep,
             segments: self.segments,

@@ -1,7 +1,7 @@
 //! Creates endpoints.
 
 use super::ReceiveSide;
-use super::equip::{Wanted, receive_report, set_limits};
+use super::configure::{Wanted, receive_report, set_limits};
 use super::limits::check_attributes;
 use super::link::{EndpointOf, SlotOf};
 use super::modify::soft_watermark;
@@ -134,15 +134,15 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// It has no zone and no dispatchers, so it needs neither device objects nor records.
     #[inline(never)]
     pub(crate) fn new_tentative_endpoint(&self, control: &mut Control<'_, B>) -> Result<EpId> {
-        let (index, slot) = self.free_place(control)?;
+        let (index, slot) = self.free_slot(control)?;
         slot.main.with(|endpoint| {
             slot.receive.with(|side| {
                 let before = endpoint.generation;
                 let state = EndpointState::TentativeConnectionPending;
-                let id = self.move_in(slot, endpoint, index, state, None)?;
+                let id = self.occupy_slot(slot, endpoint, index, state, None)?;
                 if let Err(error) = self.default_attributes(control, &mut endpoint.attributes) {
                     slot.handle.store(0);
-                    endpoint.vacate(before);
+                    endpoint.clear_slot(before);
                     return Err(error);
                 }
                 set_limits(endpoint, side, None);
@@ -160,7 +160,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             slot.handle.store(0);
             slot.main.with(|endpoint| {
                 slot.receive.with(|side| {
-                    endpoint.vacate(endpoint.generation);
+                    endpoint.clear_slot(endpoint.generation);
                     *side = ReceiveSide::EMPTY;
                 });
             });
@@ -265,8 +265,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     /// Returns a free slot and its index.
     #[inline(never)]
-    fn free_place(&self, control: &mut Control<'_, B>) -> Result<(u16, &SlotOf<B, L>)> {
-        control.may_make()?;
+    fn free_slot(&self, control: &mut Control<'_, B>) -> Result<(u16, &SlotOf<B, L>)> {
+        control.check_open()?;
         let full = || Error::insufficient_resources(Subtype::ResourceTep).because(Cause::TableFull);
         let index = find_slot(&self.shared.endpoints, &mut control.reached, |slot| {
             slot.main.with(|endpoint| {
@@ -283,7 +283,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Puts a new endpoint into a free slot, optionally with a shared receive queue.
-    fn move_in(
+    fn occupy_slot(
         &self,
         slot: &SlotOf<B, L>,
         endpoint: &mut EndpointOf<B>,
@@ -293,7 +293,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ) -> Result<EpId> {
         let generation = next_generation(endpoint.generation)?;
         let id = EpId::new(self.shared.instance, generation, index);
-        endpoint.vacate(generation);
+        endpoint.clear_slot(generation);
         endpoint.id = id;
         endpoint.state = state;
         endpoint.srq = srq;
@@ -309,7 +309,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         srq: Option<SrqId>,
         state: EndpointState,
     ) -> Result<EpId> {
-        let (index, slot) = self.free_place(control)?;
+        let (index, slot) = self.free_slot(control)?;
         let tied = srq
             .map(|srq| self.attach_endpoint_to_srq(srq))
             .transpose()?
@@ -317,15 +317,15 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let outcome = slot.main.with(|endpoint| {
             slot.receive.with(|side| {
                 let before = endpoint.generation;
-                let id = self.move_in(slot, endpoint, index, state, tied)?;
+                let id = self.occupy_slot(slot, endpoint, index, state, tied)?;
                 if srq.is_some() {
                     endpoint.soft_high_watermark = soft_watermark(wanted.attributes.srq_soft_hw);
                 }
-                match self.equip(control, slot, endpoint, side, wanted, ZONE) {
+                match self.configure(control, slot, endpoint, side, wanted, ZONE) {
                     Ok(()) => Ok(id),
                     Err(error) => {
                         slot.handle.store(0);
-                        endpoint.vacate(before);
+                        endpoint.clear_slot(before);
                         *side = ReceiveSide::EMPTY;
                         Err(error)
                     }

@@ -3,7 +3,7 @@
 use super::{Call, Ending, Legal, Trigger, permit};
 use crate::backend::{Backend, DisconnectMode};
 use crate::error::Result;
-use crate::event::{Aftermath, ConnectionEventKind};
+use crate::event::{ConnectionEventKind, Deferred};
 use crate::flags::CloseFlags;
 use crate::ia::Ia;
 use crate::id::EpId;
@@ -29,7 +29,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             CloseFlags::Abrupt => Call::DisconnectAbrupt,
             CloseFlags::Graceful => Call::DisconnectGraceful,
         };
-        let mut aftermath = Aftermath::default();
+        let mut deferred = Deferred::default();
         let drains = self.control.with(|control| {
             self.with_endpoint(ep, |_, endpoint| {
                 match (permit(call, endpoint.state)?, call) {
@@ -44,13 +44,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                             mode: Some(DisconnectMode::Abrupt),
                             kind: ConnectionEventKind::Disconnected,
                         };
-                        self.end_connection(control, endpoint, ending, &mut aftermath);
+                        self.end_connection(control, endpoint, ending, &mut deferred);
                         Ok(false)
                     }
                 }
             })
         });
-        self.settle(&mut aftermath);
+        self.run_deferred(&mut deferred);
         if drains? {
             // Usually no request is outstanding; otherwise, `progress` retries.
             self.drain(ep);

@@ -61,7 +61,7 @@ impl<S, R, L: RawLock> EndpointSlot<S, R, L> {
 
 impl<S, R, L> EndpointSlot<S, R, L> {
     /// Whether a completion may say that the endpoint of this handle took a buffer of this shared queue.
-    pub(crate) fn is_taker(&self, handle: u64, srq: u16) -> bool {
+    pub(crate) fn is_consuming(&self, handle: u64, srq: u16) -> bool {
         self.handle.load() == handle
             && self.takes_from.load(Ordering::Relaxed) == u32::from(srq).wrapping_add(1)
     }
@@ -134,7 +134,7 @@ impl WorkRing {
             };
             let index = self.end.wrapping_sub(self.left);
             if let Some(record) = records.get(index as usize) {
-                record.withdraw();
+                record.rollback();
             }
         }
     }
@@ -231,7 +231,7 @@ pub(crate) struct Endpoint<S> {
     pub(crate) connect_evd: Option<u16>,
     pub(crate) srq: Option<u16>,
     /// Completions that the endpoint may have outstanding at its receive dispatcher.
-    pub(crate) receive_places: u32,
+    pub(crate) receive_capacity: u32,
     /// The queue pair, once zone and dispatchers allow one.
     pub(crate) queue_pair: Option<QueuePairKey>,
     pub(crate) attributes: EpAttributes,
@@ -286,7 +286,7 @@ impl<S> Endpoint<S> {
         refuses_binds: false,
         connect_evd: None,
         srq: None,
-        receive_places: 0,
+        receive_capacity: 0,
         queue_pair: None,
         attributes: EpAttributes::DEFAULT,
         link: Link::NONE,
@@ -296,9 +296,9 @@ impl<S> Endpoint<S> {
         reach: Reach::NONE,
     };
 
-    /// Makes the place one of no endpoint, with the number of the last life.
+    /// Empties the slot; keeps the generation of the last endpoint.
     #[inline(never)]
-    pub(crate) fn vacate(&mut self, generation: u32) {
+    pub(crate) fn clear_slot(&mut self, generation: u32) {
         *self = Self {
             generation,
             ..Self::EMPTY
@@ -328,10 +328,10 @@ impl<S> Endpoint<S> {
         self.postable = if postable && self.send.is_some() {
             self.id
         } else {
-            self.id.unaskable()
+            self.id.never_matching()
         };
         self.bindable = if self.refuses_binds {
-            self.id.unaskable()
+            self.id.never_matching()
         } else {
             self.postable
         };

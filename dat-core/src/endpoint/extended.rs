@@ -75,8 +75,8 @@ struct Gathered {
 
 impl WorkSlot for &mut Gathered {
     fn segment(&mut self, segment: Segment) {
-        if let Some(place) = self.segments.get_mut(self.count) {
-            *place = segment;
+        if let Some(slot) = self.segments.get_mut(self.count) {
+            *slot = segment;
             self.count = self.count.saturating_add(1);
         }
     }
@@ -155,7 +155,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ) -> core::result::Result<(), Refusal> {
         let slot = self.shared.endpoints.get(request.ep.index());
         let slot = slot.ok_or(Refusal::Invalid)?;
-        let endpoint: &mut Endpoint<B::SendQueue> = &mut slot.main.hold();
+        let endpoint: &mut Endpoint<B::SendQueue> = &mut slot.main.lock();
         let is_write = request.operation == DtoOperation::RdmaWrite;
         let limits = &endpoint.limits;
         let (most, room) = if is_write {
@@ -210,9 +210,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             length,
             flags: send_flags(request.flags, is_write),
         };
-        let pieces = gathered.segments.get(..gathered.count).unwrap_or_default();
-        if queue.post_extended(&asked, pieces).is_err() {
-            free.withdraw();
+        let segments = gathered.segments.get(..gathered.count).unwrap_or_default();
+        if queue.post_extended(&asked, segments).is_err() {
+            free.rollback();
             return Err(Refusal::Device);
         }
         endpoint.ring.advance();

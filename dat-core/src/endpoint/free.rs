@@ -4,7 +4,7 @@ use super::link::SlotOf;
 use super::{Call, EndpointSlot, Legal, ReceiveSide, Trigger, WorkRing, permit};
 use crate::backend::{Backend, DisconnectMode};
 use crate::error::{Result, Subtype};
-use crate::event::{Aftermath, backend_refused};
+use crate::event::{Deferred, backend_refused};
 use crate::flags::EndpointState;
 use crate::ia::{Control, Ia};
 use crate::id::EpId;
@@ -20,7 +20,7 @@ struct Left {
     receive_evd: Option<u16>,
     request_evd: Option<u16>,
     connect_evd: Option<u16>,
-    receive_places: u32,
+    receive_capacity: u32,
     srq: Option<u16>,
     zone: Option<u16>,
 }
@@ -37,13 +37,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Spec: EPF-01..03, GEN-15
     pub fn ep_free(&self, ep: EpId) -> Result<()> {
-        let mut aftermath = Aftermath::default();
+        let mut deferred = Deferred::default();
         let outcome = self.control.with(|control| {
             self.with_endpoint(ep, |_, endpoint| permit(Call::Free, endpoint.state))?;
-            self.destroy_endpoint_at(control, ep.index() as u16, &mut aftermath);
+            self.destroy_endpoint_at(control, ep.index() as u16, &mut deferred);
             Ok(())
         });
-        self.settle(&mut aftermath);
+        self.run_deferred(&mut deferred);
         outcome
     }
 
@@ -58,7 +58,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Spec: EPR-01..03, EPX-03
     pub fn ep_reset(&self, ep: EpId) -> Result<()> {
-        let mut aftermath = Aftermath::default();
+        let mut deferred = Deferred::default();
         let outcome = self.control.with(|control| {
             self.with_endpoint(ep, |slot, endpoint| {
                 if permit(Call::Reset, endpoint.state)? == Legal::NoOp {
@@ -67,7 +67,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 slot.receive.with(|side| {
                     // A reset may drop unpolled completions, and with them the result of a bind or
                     // the return of a shared queue's buffers.
-                    self.harvest_both(endpoint.request_evd, endpoint.receive_evd, &mut aftermath);
+                    self.poll_both(endpoint.request_evd, endpoint.receive_evd, &mut deferred);
                     if let (Some(key), Some(send)) = (endpoint.queue_pair, &mut endpoint.send) {
                         control
                             .backend()?
@@ -76,7 +76,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     }
                     // If the reset keeps them instead, they would occupy entries that later posts
                     // need.
-                    self.harvest_both(endpoint.request_evd, endpoint.receive_evd, &mut aftermath);
+                    self.poll_both(endpoint.request_evd, endpoint.receive_evd, &mut deferred);
                     self.abandon_binds(endpoint.ring.records(self.shared.records.made()));
                     self.forget_work(ep, endpoint.reach, side.reach);
                     let (requests, receives) = (Owner::Requests(ep), Owner::Receives(ep));
@@ -88,7 +88,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 })
             })
         });
-        self.settle(&mut aftermath);
+        self.run_deferred(&mut deferred);
         outcome
     }
 
@@ -110,8 +110,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// records.
     fn forget_work(&self, ep: EpId, requests: Reach, receives: Reach) {
         let records = &self.shared.records;
-        record::withdraw_all(requests.of(records.made()), Owner::Requests(ep));
-        record::withdraw_all(receives.of(records.made()), Owner::Receives(ep));
+        record::rollback_all(requests.of(records.made()), Owner::Requests(ep));
+        record::rollback_all(receives.of(records.made()), Owner::Receives(ep));
         for slot in self.shared.event_dispatchers.made() {
             slot.queue
                 .with(|queue| queue.forget_endpoint(ep.index() as u16, &self.shared));
@@ -123,18 +123,18 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         &self,
         control: &mut Control<'_, B>,
         index: u16,
-        aftermath: &mut Aftermath,
+        deferred: &mut Deferred,
     ) {
         let Some(slot) = self.shared.endpoints.get(usize::from(index)) else {
             return;
         };
-        self.end_quietly(control, slot, aftermath);
-        let Some(left) = Self::vacate(control, slot) else {
+        self.end_quietly(control, slot, deferred);
+        let Some(left) = Self::clear_slot(control, slot) else {
             return;
         };
         // Completions left in the completion queues would occupy entries that other endpoints get
         // now.
-        self.harvest_both(left.request_evd, left.receive_evd, aftermath);
+        self.poll_both(left.request_evd, left.receive_evd, deferred);
         self.abandon_binds(left.ring.records(self.shared.records.made()));
         self.forget_work(left.id, left.reach, left.receive_reach);
         // Until here, events of the endpoint may be dequeued; they carry its handle.
@@ -146,11 +146,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             Owner::Receives(left.id),
         );
         // The shared queue may have been resized since the endpoint was created.
-        let places = left.srq.map_or(left.receive_places, |srq| {
+        let capacity = left.srq.map_or(left.receive_capacity, |srq| {
             self.detach_endpoint_from_srq(srq)
         });
         if let Some(evd) = left.receive_evd {
-            self.detach_stream(evd, Some(places));
+            self.detach_stream(evd, Some(capacity));
         }
         if let Some(evd) = left.request_evd {
             self.detach_stream(evd, Some(left.ring.capacity));
@@ -167,7 +167,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Outlined, so that the queues, which are large, leave the stack on return.
     #[inline(never)]
-    fn vacate(control: &mut Control<'_, B>, slot: &SlotOf<B, L>) -> Option<Left> {
+    fn clear_slot(control: &mut Control<'_, B>, slot: &SlotOf<B, L>) -> Option<Left> {
         let (left, queue_pair, send, receive) = slot.main.with(|endpoint| {
             slot.receive.with(|side| {
                 let left = Left {
@@ -178,12 +178,12 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     receive_evd: endpoint.receive_evd,
                     request_evd: endpoint.request_evd,
                     connect_evd: endpoint.connect_evd,
-                    receive_places: endpoint.receive_places,
+                    receive_capacity: endpoint.receive_capacity,
                     srq: endpoint.srq,
                     zone: endpoint.zone,
                 };
                 let queues = (endpoint.queue_pair, endpoint.send.take(), side.queue.take());
-                endpoint.vacate(endpoint.generation);
+                endpoint.clear_slot(endpoint.generation);
                 *side = ReceiveSide::EMPTY;
                 (left, queues.0, queues.1, queues.2)
             })
@@ -206,7 +206,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         &self,
         control: &mut Control<'_, B>,
         slot: &EndpointSlot<B::SendQueue, B::ReceiveQueue, L>,
-        aftermath: &mut Aftermath,
+        deferred: &mut Deferred,
     ) {
         let (key, receives, requests) = slot.main.with(|endpoint| {
             let running = matches!(
@@ -225,26 +225,20 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         if let (Some(key), Ok(backend)) = (key, control.backend()) {
             backend.disconnect(key, DisconnectMode::Abrupt);
         }
-        self.harvest_both(requests, receives, aftermath);
+        self.poll_both(requests, receives, deferred);
     }
 
     /// Polls the completion queues of both dispatchers of an endpoint.
-    fn harvest_both(
-        &self,
-        requests: Option<u16>,
-        receives: Option<u16>,
-        aftermath: &mut Aftermath,
-    ) {
-        self.harvest_under_lock(requests, aftermath);
-        self.harvest_under_lock(receives.filter(|_| receives != requests), aftermath);
+    fn poll_both(&self, requests: Option<u16>, receives: Option<u16>, deferred: &mut Deferred) {
+        self.poll_locked(requests, deferred);
+        self.poll_locked(receives.filter(|_| receives != requests), deferred);
     }
 
-    /// As `harvest_at`, for callers that hold locks.
-    fn harvest_under_lock(&self, evd: Option<u16>, aftermath: &mut Aftermath) {
+    /// As `poll_at`, for callers that hold locks.
+    fn poll_locked(&self, evd: Option<u16>, deferred: &mut Deferred) {
         let slot = evd.and_then(|evd| self.shared.event_dispatchers.get(usize::from(evd)));
         if let Some(slot) = slot {
-            slot.queue
-                .with(|queue| queue.harvest(&self.shared, aftermath));
+            slot.queue.with(|queue| queue.poll(&self.shared, deferred));
         }
     }
 }

@@ -4,7 +4,7 @@ use super::endpoint::Link;
 use super::{Endpoint, EndpointSlot, Trigger};
 use crate::backend::{Backend, DisconnectMode};
 use crate::error::Result;
-use crate::event::{Aftermath, AsyncEventKind, ConnectionEventKind, Event, REASON_PRIMARY};
+use crate::event::{AsyncEventKind, ConnectionEventKind, Deferred, Event, REASON_PRIMARY};
 use crate::ia::{Control, Ia};
 use crate::id::{EpId, Handle};
 use crate::sync::atomic::Ordering;
@@ -16,7 +16,7 @@ pub(crate) type SlotOf<B, L> =
 /// Endpoint of backend `B`.
 pub(crate) type EndpointOf<B> = Endpoint<<B as Backend>::SendQueue>;
 /// Slot of an endpoint, and the endpoint, locked.
-type HeldEndpoint<'a, B, L> = (&'a SlotOf<B, L>, Guard<'a, L, EndpointOf<B>>);
+type LockedEndpoint<'a, B, L> = (&'a SlotOf<B, L>, Guard<'a, L, EndpointOf<B>>);
 
 /// The end of a connection or connection attempt.
 #[derive(Clone, Copy, Debug)]
@@ -39,15 +39,15 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         ep: EpId,
         f: impl FnOnce(&SlotOf<B, L>, &mut EndpointOf<B>) -> Result<R>,
     ) -> Result<R> {
-        let (slot, mut endpoint) = self.hold_endpoint(ep)?;
+        let (slot, mut endpoint) = self.lock_endpoint(ep)?;
         f(slot, &mut endpoint)
     }
 
     /// Locks a live endpoint. Outlined: many calls begin with it.
     #[inline(never)]
-    fn hold_endpoint(&self, ep: EpId) -> Result<HeldEndpoint<'_, B, L>> {
+    fn lock_endpoint(&self, ep: EpId) -> Result<LockedEndpoint<'_, B, L>> {
         if let Some(slot) = self.shared.endpoints.get(ep.index()) {
-            let endpoint = slot.main.hold();
+            let endpoint = slot.main.lock();
             if endpoint.id == ep && !ep.is_null() {
                 return Ok((slot, endpoint));
             }
@@ -72,7 +72,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         control: &mut Control<'_, B>,
         endpoint: &mut EndpointOf<B>,
         ending: Ending,
-        aftermath: &mut Aftermath,
+        deferred: &mut Deferred,
     ) -> bool {
         if !endpoint.step(ending.trigger) {
             return false;
@@ -88,19 +88,19 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         } else {
             0
         };
-        self.tell_connection(endpoint, ending.kind, size, aftermath);
-        self.tell_shared_end(endpoint, ending.kind, aftermath);
+        self.report_connection(endpoint, ending.kind, size, deferred);
+        self.report_shared_end(endpoint, ending.kind, deferred);
         true
     }
 
     /// Queues EP_BROKEN for a connection that ended, if the endpoint uses a shared queue.
     ///
     /// Does so only after `report_shared_ends`.
-    fn tell_shared_end(
+    fn report_shared_end(
         &self,
         endpoint: &EndpointOf<B>,
         kind: ConnectionEventKind,
-        aftermath: &mut Aftermath,
+        deferred: &mut Deferred,
     ) {
         use ConnectionEventKind::{Broken, Disconnected};
         let has_ended = endpoint.srq.is_some() && matches!(kind, Broken | Disconnected);
@@ -110,7 +110,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 handle: endpoint.id.handle(),
                 reason: REASON_PRIMARY,
             };
-            self.push_event(self.async_evd, &event, aftermath);
+            self.push_event(self.async_evd, &event, deferred);
         }
     }
 
@@ -126,12 +126,12 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Queues a connection event after the completions that can be polled.
     ///
     /// Without a connection dispatcher, no event is queued.
-    pub(crate) fn tell_connection(
+    pub(crate) fn report_connection(
         &self,
         endpoint: &EndpointOf<B>,
         kind: ConnectionEventKind,
         private_data_size: usize,
-        aftermath: &mut Aftermath,
+        deferred: &mut Deferred,
     ) {
         let Some(evd) = endpoint.connect_evd else {
             return;
@@ -142,15 +142,15 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             // At most `PRIVATE_DATA_MAX`.
             private_data_size: private_data_size as u16,
         };
-        self.push_event_at(evd, &event, aftermath);
+        self.push_event_at(evd, &event, deferred);
     }
 
     /// Queues ESTABLISHED before the connection's data (order rules of the event design).
-    pub(crate) fn tell_established(
+    pub(crate) fn report_established(
         &self,
         endpoint: &EndpointOf<B>,
         private_data_size: usize,
-        aftermath: &mut Aftermath,
+        deferred: &mut Deferred,
     ) {
         let slot = endpoint
             .connect_evd
@@ -164,8 +164,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             };
             slot.queue.with(|queue| {
                 let index = endpoint.id.index() as u16;
-                let queued = queue.push_established(&event, index, &self.shared, aftermath);
-                queue.note_overflow(queued, aftermath);
+                let queued = queue.push_established(&event, index, &self.shared, deferred);
+                queue.note_overflow(queued, deferred);
             });
         }
     }
@@ -174,7 +174,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Spec: DTO-12, RMB-22
     pub(crate) fn connection_failed(&self, ep: EpId) {
-        let mut aftermath = Aftermath::default();
+        let mut deferred = Deferred::default();
         self.control.with(|control| {
             // A freed endpoint has no connection to break.
             let _broken = self.with_endpoint(ep, |_, endpoint| {
@@ -186,11 +186,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                         mode: Some(DisconnectMode::Broken),
                         kind: ConnectionEventKind::Broken,
                     },
-                    &mut aftermath,
+                    &mut deferred,
                 ))
             });
         });
-        self.settle(&mut aftermath);
+        self.run_deferred(&mut deferred);
     }
 
     /// Copies the private data that came with the connection or with its rejection.

@@ -1,12 +1,12 @@
 //! Endpoints and shared receive queues.
 
 mod batch;
+mod configure;
 mod connect;
 mod create;
 mod disconnect;
 #[expect(clippy::module_inception, reason = "the object kind of the folder")]
 mod endpoint;
-mod equip;
 mod extended;
 mod free;
 mod limits;

@@ -1,6 +1,6 @@
 //! Modifies endpoints before they are connected.
 
-use super::equip::{ReceiveSideOf, Wanted};
+use super::configure::{ReceiveSideOf, Wanted};
 use super::link::EndpointOf;
 use super::{Call, EpParam, permit};
 use crate::attributes::EpAttributes;
@@ -109,7 +109,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                             return Err(backend_refused(error, Subtype::ResourceTep));
                         }
                     }
-                    let outcome = self.equip(control, slot, endpoint, side, &goal, PARAMETERS);
+                    let outcome = self.configure(control, slot, endpoint, side, &goal, PARAMETERS);
                     if outcome.is_err() {
                         endpoint.soft_high_watermark = before;
                         if let (Some(key), Ok(backend)) = (had, control.backend()) {

@@ -1,6 +1,6 @@
 //! Posting requests: validate into a reserved slot, publish, ring the doorbell.
 //!
-//! [`place`](Ia::place) is the one text of a post. The common way inlines it for its operation,
+//! [`enqueue`](Ia::enqueue) is the one text of a post. The common way inlines it for its operation,
 //! once for one segment and once for a list. All else goes through `post_slow`, which runs the same
 //! text with empty segments left out, makes room in a full queue, and finds out what was wrong in
 //! the order of DTO-07. A request that fails a check leaves no trace.
@@ -154,11 +154,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         if !cfg!(feature = "compact")
             && let Some(slot) = self.shared.endpoints.get(request.ep.index())
         {
-            let endpoint = &mut slot.main.hold();
+            let endpoint = &mut slot.main.lock();
             // The same text for one segment, without the loop.
             let posted = match request.segments {
-                [segment] => self.place(endpoint, request, iter::once(segment), true),
-                segments => self.place(endpoint, request, segments.iter(), true),
+                [segment] => self.enqueue(endpoint, request, iter::once(segment), true),
+                segments => self.enqueue(endpoint, request, segments.iter(), true),
             };
             match posted {
                 Ok(()) => return Ok(()),
@@ -180,7 +180,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             let Some(slot) = self.shared.endpoints.get(request.ep.index()) else {
                 break;
             };
-            match self.place_any(&mut slot.main.hold(), request, true) {
+            match self.enqueue_any(&mut slot.main.lock(), request, true) {
                 Ok(()) => return Ok(()),
                 Err(why) => refusal = why,
             }
@@ -193,7 +193,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     /// Commits a request of any operation, with or without empty segments; rings if `rings`.
     #[inline(never)]
-    pub(super) fn place_any(
+    pub(super) fn enqueue_any(
         &self,
         endpoint: &mut Endpoint<B::SendQueue>,
         request: &Request<'_>,
@@ -204,12 +204,12 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             .segments
             .iter()
             .filter(|segment| segment.length != 0);
-        self.place(endpoint, *request, segments, rings)
+        self.enqueue(endpoint, *request, segments, rings)
     }
 
     /// Commits a request whose `segments` are not empty; rings if `rings`.
     #[inline(always)]
-    fn place<'a>(
+    fn enqueue<'a>(
         &self,
         endpoint: &mut Endpoint<B::SendQueue>,
         request: Request<'a>,
@@ -253,7 +253,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             .get(ep.index())
             .and_then(|slot| slot.main.with(|endpoint| endpoint.request_evd));
         evd.is_some_and(|evd| {
-            self.harvest_at(evd);
+            self.poll_at(evd);
             true
         })
     }
@@ -289,7 +289,7 @@ fn fill<'a>(
     let length = length.ok_or(Refusal::Invalid)?;
     record.publish(token, length);
     slot.commit(length).map_err(|Rejected| {
-        record.withdraw();
+        record.rollback();
         Refusal::Device
     })
 }

@@ -79,7 +79,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 if EpFields::from_bits(fields.bits()).is_none() {
                     return Err(Error::invalid_argument(2).because(Cause::UnknownMask));
                 }
-                let (local, remote) = known_ends(endpoint.state);
+                let (local, remote) = known_addresses(endpoint.state);
                 let link = &endpoint.link;
                 let zone = endpoint
                     .zone
@@ -118,7 +118,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             Ok((endpoint.receive_evd, endpoint.request_evd))
         })?;
         for evd in [receive_evd, request_evd].into_iter().flatten() {
-            self.harvest_at(evd);
+            self.poll_at(evd);
         }
         let held = self.control.with(|control| {
             self.with_endpoint(ep, |_, endpoint| {
@@ -187,7 +187,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 }
 
 /// Returns whether a state has a local port, and whether it has a peer.
-fn known_ends(state: EndpointState) -> (bool, bool) {
+fn known_addresses(state: EndpointState) -> (bool, bool) {
     match state {
         EndpointState::Unconnected | EndpointState::Disconnected => (false, false),
         EndpointState::Reserved => (true, false),

@@ -16,7 +16,7 @@ use crate::record::{FreeRecord, Posting, Report};
 use crate::sync::RawLock;
 
 /// The record of a buffer of a shared queue.
-const FOR_TAKER: Posting = Posting::new(RECEIVE, Report::TAKER);
+const FOR_CONSUMING_ENDPOINT: Posting = Posting::new(RECEIVE, Report::CONSUMING_ENDPOINT);
 
 /// A receive as the consumer asked for it.
 #[derive(Clone, Copy)]
@@ -59,10 +59,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         if !cfg!(feature = "compact")
             && let Some(slot) = self.shared.endpoints.get(ep.index())
         {
-            let side = &mut slot.receive.hold();
+            let side = &mut slot.receive.lock();
             let posted = match segments {
-                [segment] => self.place_receive(side, receive, iter::once(segment), true),
-                segments => self.place_receive(side, receive, segments.iter(), true),
+                [segment] => self.enqueue_receive(side, receive, iter::once(segment), true),
+                segments => self.enqueue_receive(side, receive, segments.iter(), true),
             };
             match posted {
                 Ok(()) => return Ok(()),
@@ -79,7 +79,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     fn post_recv_slow(&self, receive: &Receive<'_>) -> Result<()> {
         let mut refusal = Refusal::Invalid;
         if let Some(slot) = self.shared.endpoints.get(receive.ep.index()) {
-            match self.place_any_receive(&mut slot.receive.hold(), receive, true) {
+            match self.enqueue_any_receive(&mut slot.receive.lock(), receive, true) {
                 Ok(()) => return Ok(()),
                 Err(why) => refusal = why,
             }
@@ -89,7 +89,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     /// Commits a receive with or without empty segments; rings if `rings`.
     #[inline(never)]
-    pub(super) fn place_any_receive(
+    pub(super) fn enqueue_any_receive(
         &self,
         side: &mut ReceiveSide<B::ReceiveQueue>,
         receive: &Receive<'_>,
@@ -99,12 +99,12 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             .segments
             .iter()
             .filter(|segment| segment.length != 0);
-        self.place_receive(side, *receive, segments, rings)
+        self.enqueue_receive(side, *receive, segments, rings)
     }
 
     /// Commits a receive whose `segments` are not empty; rings if `rings`.
     #[inline(always)]
-    fn place_receive<'a>(
+    fn enqueue_receive<'a>(
         &self,
         side: &mut ReceiveSide<B::ReceiveQueue>,
         receive: Receive<'a>,
@@ -153,14 +153,14 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         if !cfg!(feature = "compact")
             && let Some(slot) = self.shared.shared_receive_queues.get(srq.index())
         {
-            let shared = &mut slot.main.hold();
+            let shared = &mut slot.main.lock();
             let count = segments.len();
             let posted = match segments {
                 [segment] => {
                     let segments = iter::once(segment);
-                    self.place_shared_receive(slot, shared, srq, segments, count, cookie)
+                    self.enqueue_shared_receive(slot, shared, srq, segments, count, cookie)
                 }
-                list => self.place_shared_receive(slot, shared, srq, list.iter(), count, cookie),
+                list => self.enqueue_shared_receive(slot, shared, srq, list.iter(), count, cookie),
             };
             match posted {
                 Ok(()) => return Ok(()),
@@ -177,9 +177,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     fn srq_post_recv_slow(&self, srq: SrqId, segments: &[LmrTriplet], cookie: u64) -> Result<()> {
         let mut refusal = Refusal::Invalid;
         if let Some(slot) = self.shared.shared_receive_queues.get(srq.index()) {
-            let shared = &mut slot.main.hold();
+            let shared = &mut slot.main.lock();
             let filled = segments.iter().filter(|segment| segment.length != 0);
-            match self.place_shared_receive(slot, shared, srq, filled, segments.len(), cookie) {
+            match self.enqueue_shared_receive(slot, shared, srq, filled, segments.len(), cookie) {
                 Ok(()) => return Ok(()),
                 Err(why) => refusal = why,
             }
@@ -189,7 +189,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     /// Posts a buffer whose `segments` are not empty.
     #[inline(always)]
-    fn place_shared_receive<'a>(
+    fn enqueue_shared_receive<'a>(
         &self,
         slot: &SrqSlot<B::SharedReceiveQueue, L>,
         shared: &mut SharedReceives<B::SharedReceiveQueue>,
@@ -209,7 +209,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             return Err(Refusal::Invalid);
         };
         let following = record.record.next();
-        let token = record.begin(FOR_TAKER, cookie);
+        let token = record.begin(FOR_CONSUMING_ENDPOINT, cookie);
         let (regions, zone_seal) = (self.shared.local_regions, shared.zone_seal);
         fill(queue, record, token, segments, count, regions, zone_seal)?;
         (shared.latest, shared.free_first) = (record.index, following);
@@ -242,7 +242,7 @@ fn fill<'a>(
     let length = u32::try_from(total).map_err(|_| Refusal::Invalid)?;
     record.publish(token, length);
     slot.commit(length).map_err(|Rejected| {
-        record.withdraw();
+        record.rollback();
         Refusal::Device
     })
 }

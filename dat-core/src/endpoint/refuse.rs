@@ -155,7 +155,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// What is wrong with a segment list: first its length, then its pieces in order.
+    /// What is wrong with a segment list: first its length, then its segments in order.
     fn refused_segments(
         &self,
         segments: &[LmrTriplet],
@@ -167,7 +167,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
         segments
             .iter()
-            .find_map(|piece| explain(self.shared.local_regions, piece, access, LIST_ARGUMENT))
+            .find_map(|segment| explain(self.shared.local_regions, segment, access, LIST_ARGUMENT))
     }
 }
 
@@ -212,5 +212,5 @@ pub(super) fn refused_by_device(subtype: Subtype) -> Error {
 fn total(segments: &[LmrTriplet]) -> u64 {
     segments
         .iter()
-        .fold(0, |sum, piece| sum.saturating_add(piece.length))
+        .fold(0, |sum, segment| sum.saturating_add(segment.length))
 }

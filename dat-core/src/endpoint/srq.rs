@@ -4,7 +4,7 @@ use crate::attributes::{IaAttributes, SrqAttributes};
 use crate::backend::{Backend, BackendError, SharedReceiveQueueKey};
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::event::{
-    Aftermath, AsyncEventKind, Event, REASON_LOW_WATERMARK, REASON_PRIMARY, backend_refused,
+    AsyncEventKind, Deferred, Event, REASON_LOW_WATERMARK, REASON_PRIMARY, backend_refused,
 };
 use crate::flags::{SRQ_LOW_WATERMARK_DEFAULT, SrqFields, SrqState};
 use crate::ia::{Control, Ia};
@@ -124,7 +124,7 @@ impl<Q> SharedReceives<Q> {
     #[cold]
     pub(crate) fn rollback(&mut self, records: &Table<'_, RecordSlot>) {
         if let Some(record) = records.get(self.latest as usize) {
-            record.withdraw();
+            record.rollback();
             self.free_first = self.latest;
         }
     }
@@ -171,7 +171,7 @@ const ATTRIBUTES_ARGUMENT: u8 = 3;
 const NUMBER_ARGUMENT: u8 = 2;
 
 /// The place of a shared receive queue, and the queue locked.
-type HeldSrq<'a, B, L> = (
+type LockedSrq<'a, B, L> = (
     &'a SrqSlot<<B as Backend>::SharedReceiveQueue, L>,
     Guard<'a, L, SharedReceives<<B as Backend>::SharedReceiveQueue>>,
 );
@@ -192,7 +192,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Spec: SRC-01..07
     pub fn srq_create(&self, pz: PzId, attributes: &SrqAttributes) -> Result<SrqId> {
         self.control.with(|control| {
-            control.may_make()?;
+            control.check_open()?;
             let domain = control.zone(pz)?.domain;
             let backend = control.backend()?;
             if !backend.provider_attributes().srq_supported {
@@ -234,7 +234,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     return Err(backend_refused(error, Subtype::ResourceSrq));
                 }
             };
-            let zone = self.hold_zone(control, pz)?;
+            let zone = self.retain_zone(control, pz)?;
             slot.returned.store(NO_RECORD, Ordering::Relaxed);
             slot.main.with(|shared| {
                 *shared = SharedReceives {
@@ -312,7 +312,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         // free such a completion is not recognised; a dispatcher that recognised one just before puts
         // the record on the list of this slot before it lets go of its lock. So after a pass through
         // all of these locks nobody else touches records or list.
-        record::withdraw_all(self.shared.records.made(), Owner::Shared(old.id));
+        record::rollback_all(self.shared.records.made(), Owner::Shared(old.id));
         for dispatcher in self.shared.event_dispatchers.made() {
             dispatcher.queue.with(|_| ());
         }
@@ -334,7 +334,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             return Err(Error::invalid_argument(NUMBER_ARGUMENT).because(Cause::UnknownMask));
         }
         if mask.intersects(SrqFields::AVAILABLE | SrqFields::OUTSTANDING) {
-            self.harvest_takers(srq);
+            self.poll_consuming_endpoints(srq);
         }
         self.control.with(|control| {
             let (zone, key, param) = self.with_srq(srq, |_, queue| {
@@ -395,7 +395,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             .ok_or(exhausted.because(Cause::RecordsExhausted))?;
         let backend = control.backend()?;
         let outcome = self
-            .change_taker_places(backend, index, old, new)
+            .resize_consuming_queues(backend, index, old, new)
             .and_then(|()| {
                 let resized = self.with_srq(srq, |_, shared| {
                     let Some(queue) = &mut shared.queue else {
@@ -409,8 +409,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     Ok(())
                 });
                 if resized.is_err() {
-                    // Taking places away cannot fail.
-                    let _undone = self.change_taker_places(backend, index, new, old);
+                    // Taking capacity away cannot fail.
+                    let _undone = self.resize_consuming_queues(backend, index, new, old);
                 }
                 resized
             });
@@ -467,7 +467,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             }
         })?;
         if shrunk {
-            self.change_taker_places(backend, srq.index() as u16, old, new)?;
+            self.resize_consuming_queues(backend, srq.index() as u16, old, new)?;
         }
         Ok(())
     }
@@ -484,7 +484,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Spec: SRL-01..05
     pub fn srq_set_lw(&self, srq: SrqId, low_watermark: i32) -> Result<()> {
         self.with_srq(srq, |_, _| Ok(()))?;
-        self.harvest_takers(srq);
+        self.poll_consuming_endpoints(srq);
         let due = self.control.with(|control| {
             let (key, limit) =
                 self.with_srq(srq, |_, queue| Ok((queue.key, queue.max_receives)))?;
@@ -518,22 +518,22 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             }
             Ok(usize::from(earlier).saturating_add(usize::from(passed)))
         })?;
-        let mut aftermath = Aftermath::default();
+        let mut deferred = Deferred::default();
         for _ in 0..due {
-            self.push_event(self.async_evd, &low_watermark_event(srq), &mut aftermath);
+            self.push_event(self.async_evd, &low_watermark_event(srq), &mut deferred);
         }
-        self.settle(&mut aftermath);
+        self.run_deferred(&mut deferred);
         Ok(())
     }
 
     /// The device says that an armed shared receive queue fell below its limit; `token` is its handle.
     ///
     /// Spec: SRL-02, SRL-03
-    pub(crate) fn shared_receive_limit_reached(&self, token: u64, aftermath: &mut Aftermath) {
+    pub(crate) fn shared_receive_limit_reached(&self, token: u64, deferred: &mut Deferred) {
         let srq = SrqId::from_handle(Handle::from_raw(token));
         let expected = self.with_srq(srq, |_, queue| Ok(core::mem::take(&mut queue.armed)));
         if expected == Ok(true) {
-            self.push_event(self.async_evd, &low_watermark_event(srq), aftermath);
+            self.push_event(self.async_evd, &low_watermark_event(srq), deferred);
         }
     }
 
@@ -542,7 +542,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Posts are accepted as before (SRQR-22): their buffers are given back when the queue is freed.
     ///
     /// Spec: SRQR-42, SRY-01
-    pub(crate) fn shared_receive_failed(&self, token: u64, aftermath: &mut Aftermath) {
+    pub(crate) fn shared_receive_failed(&self, token: u64, deferred: &mut Deferred) {
         let srq = SrqId::from_handle(Handle::from_raw(token));
         let before = self.with_srq(srq, |_, queue| {
             // Nobody takes buffers any more, so the watermark is never passed.
@@ -555,7 +555,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 handle: srq.handle(),
                 reason: REASON_PRIMARY,
             };
-            self.push_event(self.async_evd, &event, aftermath);
+            self.push_event(self.async_evd, &event, deferred);
         }
     }
 
@@ -599,12 +599,18 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     /// Adjusts the receive dispatchers of all endpoints on a shared queue to its size; on failure all
     /// are as before.
-    fn change_taker_places(&self, backend: &mut B, index: u16, old: u32, new: u32) -> Result<()> {
+    fn resize_consuming_queues(
+        &self,
+        backend: &mut B,
+        index: u16,
+        old: u32,
+        new: u32,
+    ) -> Result<()> {
         for (position, slot) in self.shared.endpoints.made().iter().enumerate() {
             let Some(evd) = slot.receive_evd_on(index) else {
                 continue;
             };
-            if let Err(error) = self.change_places(backend, evd, old, new) {
+            if let Err(error) = self.change_capacity(backend, evd, old, new) {
                 for evd in self
                     .shared
                     .endpoints
@@ -613,7 +619,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     .take(position)
                     .filter_map(|slot| slot.receive_evd_on(index))
                 {
-                    let _undone = self.change_places(backend, evd, new, old);
+                    let _undone = self.change_capacity(backend, evd, new, old);
                 }
                 return Err(error);
             }
@@ -622,10 +628,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Polls the completions of all endpoints on a shared queue, so that its counts are up to date.
-    fn harvest_takers(&self, srq: SrqId) {
+    fn poll_consuming_endpoints(&self, srq: SrqId) {
         for slot in self.shared.endpoints.made() {
             if let Some(evd) = slot.receive_evd_on(srq.index() as u16) {
-                self.harvest_at(evd);
+                self.poll_at(evd);
             }
         }
     }
@@ -639,14 +645,14 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             &mut SharedReceives<B::SharedReceiveQueue>,
         ) -> Result<R>,
     ) -> Result<R> {
-        let (slot, mut queue) = self.hold_srq(srq)?;
+        let (slot, mut queue) = self.lock_srq(srq)?;
         f(slot, &mut queue)
     }
 
     #[inline(never)]
-    fn hold_srq(&self, srq: SrqId) -> Result<HeldSrq<'_, B, L>> {
+    fn lock_srq(&self, srq: SrqId) -> Result<LockedSrq<'_, B, L>> {
         if let Some(slot) = self.shared.shared_receive_queues.get(srq.index()) {
-            let queue = slot.main.hold();
+            let queue = slot.main.lock();
             if queue.id == srq && !srq.is_null() {
                 return Ok((slot, queue));
             }

@@ -2,7 +2,7 @@
 
 use core::task::Waker;
 
-use super::Aftermath;
+use super::Deferred;
 use crate::backend::Backend;
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::flags::CnoFields;
@@ -75,7 +75,7 @@ pub(super) struct Wakers {
 
 impl Wakers {
     /// Drops the former waker and wakes the due one; no lock may be held.
-    pub(super) fn settle(self) {
+    pub(super) fn finish(self) {
         drop(self.former);
         if let Some(due) = self.due {
             due.wake();
@@ -121,7 +121,7 @@ impl Cno {
     };
 
     /// Clears the slot; keeps the generation.
-    pub(crate) fn vacate(&mut self) {
+    pub(crate) fn clear_slot(&mut self) {
         *self = Self {
             generation: self.generation,
             ..Self::EMPTY
@@ -229,16 +229,16 @@ impl Cno {
     }
 
     /// Releases all waiters and the agent (CNW-05).
-    fn release_all(&mut self, aftermath: &mut Aftermath) {
+    fn release_all(&mut self, deferred: &mut Deferred) {
         self.releases = self.releases.wrapping_add(1);
         self.waiters = 0;
         self.pending = 0;
         self.triggered = None;
         while let Some(waker) = self.next_waker() {
-            aftermath.wake(waker);
+            deferred.wake(waker);
         }
         if let Some(agent) = self.agent.take() {
-            aftermath.release(agent);
+            deferred.release(agent);
         }
     }
 }
@@ -256,7 +256,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Spec: CNC-01..03
     pub fn cno_create(&self, agent: Option<ProxyAgent>) -> Result<CnoId> {
         self.control.with(|control| {
-            control.may_make()?;
+            control.check_open()?;
             let full =
                 Error::insufficient_resources(Subtype::ResourceMemory).because(Cause::TableFull);
             let index = find_slot(
@@ -342,7 +342,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 if object.waiters != 0 {
                     return Err(in_use.because(Cause::WaiterPresent));
                 }
-                object.vacate();
+                object.clear_slot();
                 Ok(())
             })
         })
@@ -354,13 +354,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         cno: CnoId,
         f: impl FnOnce(&mut Cno) -> Result<R>,
     ) -> Result<R> {
-        f(&mut *self.hold_cno(cno)?)
+        f(&mut *self.lock_cno(cno)?)
     }
 
     #[inline(never)]
-    fn hold_cno(&self, cno: CnoId) -> Result<Guard<'_, L, Cno>> {
+    fn lock_cno(&self, cno: CnoId) -> Result<Guard<'_, L, Cno>> {
         if let Some(slot) = self.shared.notification_objects.get(cno.index()) {
-            let object = slot.main.hold();
+            let object = slot.main.lock();
             if object.id == cno && !cno.is_null() {
                 return Ok(object);
             }
@@ -380,14 +380,14 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// If the last dispatcher is freed, all waiters are released (CNW-05, EVF-04). Needs the
     /// control lock.
-    pub(super) fn detach_from_cno(&self, cno: u16, freed: bool, aftermath: &mut Aftermath) {
+    pub(super) fn detach_from_cno(&self, cno: u16, freed: bool, deferred: &mut Deferred) {
         let Some(slot) = self.shared.notification_objects.get(usize::from(cno)) else {
             return;
         };
         slot.main.with(|object| {
             object.dispatchers = object.dispatchers.saturating_sub(1);
             if freed && object.dispatchers == 0 {
-                object.release_all(aftermath);
+                object.release_all(deferred);
             }
         });
     }
@@ -397,7 +397,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// If that one is freed, returns an attached dispatcher, with preference for enabled ones
     /// without a waiter and for ones with queued events. `None` if none is attached. No lock may be
     /// held.
-    pub(super) fn told_by(&self, cno: CnoId, fired: EvdId) -> Option<EvdId> {
+    pub(super) fn dispatcher_to_report(&self, cno: CnoId, fired: EvdId) -> Option<EvdId> {
         let index = cno.index() as u16;
         let dispatchers = &self.shared.event_dispatchers;
         let slot = dispatchers.get(fired.index());
@@ -430,17 +430,17 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Destroys the object at an index: waiters return ABORT, the agent is called with `None`
     /// (IAC-02).
     ///
-    /// Settle `aftermath` after releasing the control lock.
+    /// Settle `deferred` after releasing the control lock.
     pub(crate) fn destroy_cno_at(
         &self,
         _control: &mut Control<'_, B>,
         index: u16,
-        aftermath: &mut Aftermath,
+        deferred: &mut Deferred,
     ) {
         if let Some(slot) = self.shared.notification_objects.get(usize::from(index)) {
             slot.main.with(|object| {
-                object.release_all(aftermath);
-                object.vacate();
+                object.release_all(deferred);
+                object.clear_slot();
             });
         }
     }

@@ -122,9 +122,11 @@ impl<B: Backend, L: RawLock> CnoWait<'_, '_, B, L> {
             })
             .unwrap_or((Poll::Ready(Err(Error::abort())), Wakers::default()));
         self.finished = outcome.is_ready();
-        wakers.settle();
+        wakers.finish();
         match outcome {
-            Poll::Ready(Ok(Some(fired))) => Poll::Ready(Ok(self.ia.told_by(self.cno, fired))),
+            Poll::Ready(Ok(Some(fired))) => {
+                Poll::Ready(Ok(self.ia.dispatcher_to_report(self.cno, fired)))
+            }
             other => other,
         }
     }
@@ -151,6 +153,6 @@ impl<B: Backend, L: RawLock> Drop for CnoWait<'_, '_, B, L> {
             })
         });
         // An object that is gone has no waiter to forget.
-        wakers.unwrap_or_default().settle();
+        wakers.unwrap_or_default().finish();
     }
 }

@@ -1,7 +1,7 @@
 //! Creates, modifies and frees event dispatchers.
 
 use super::queue::EvdQueue;
-use super::{Aftermath, slot};
+use super::{Deferred, slot};
 use crate::backend::{Backend, BackendError};
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::flags::{EvdFields, EvdFlags, EvdState};
@@ -62,7 +62,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             return Err(Error::invalid_argument(4).because(Cause::UnknownFlags));
         }
         self.control.with(|control| {
-            control.may_make()?;
+            control.check_open()?;
             let backend = control.backend()?;
             if !merges(backend, flags) {
                 return Err(Error::invalid_argument(4).because(Cause::FlagCombination));
@@ -79,9 +79,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// stack.
     #[inline(never)]
     fn make_checked_evd(&self, length: u32, cno: Option<CnoId>, flags: EvdFlags) -> Result<EvdId> {
-        let mut aftermath = Aftermath::default();
+        let mut deferred = Deferred::default();
         let made = self.control.with(|control| {
-            control.may_make()?;
+            control.check_open()?;
             let mut reached = control.reached;
             let backend = control.backend()?;
             let index = find_slot(&self.shared.event_dispatchers, &mut reached, |slot| {
@@ -89,26 +89,26 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     .with(|queue| queue.id.is_null() && next_generation(queue.generation).is_ok())
             })
             .ok_or(exhausted(Cause::TableFull))?;
-            let place = self
+            let slot = self
                 .shared
                 .event_dispatchers
                 .get(usize::from(index))
                 .ok_or(exhausted(Cause::TableFull))?;
             let cno = cno.map(|cno| self.attach_to_cno(cno)).transpose()?;
-            let undo = |aftermath: &mut Aftermath| {
+            let undo = |deferred: &mut Deferred| {
                 if let Some(cno) = cno {
-                    self.detach_from_cno(cno, false, aftermath);
+                    self.detach_from_cno(cno, false, deferred);
                 }
             };
             let Some(ring) = slot::allocate(&self.shared.events, index, length) else {
-                undo(&mut aftermath);
+                undo(&mut deferred);
                 return Err(exhausted(Cause::EventSlotsExhausted));
             };
             let with_completions = flags.intersects(EvdFlags::DTO | EvdFlags::RMR_BIND);
-            let made = place.queue.with(|queue| {
+            let made = slot.queue.with(|queue| {
                 let generation = queue.generation.saturating_add(1);
                 let id = EvdId::new(self.shared.instance, generation, index);
-                queue.vacate();
+                queue.clear_slot();
                 if with_completions {
                     make_completions(backend, queue, index, length)?;
                 }
@@ -124,19 +124,19 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 queue.waitable = true;
                 queue.cno = cno;
                 queue.refresh();
-                queue.keep_armed(&self.shared, &mut aftermath);
+                queue.keep_armed(&self.shared, &mut deferred);
                 Ok(id)
             });
             match made {
                 Ok(_) => control.reached = reached,
                 Err(_) => {
                     slot::give_back(self.shared.events.made(), ring, length);
-                    undo(&mut aftermath);
+                    undo(&mut deferred);
                 }
             }
             made
         });
-        self.settle(&mut aftermath);
+        self.run_deferred(&mut deferred);
         made
     }
 
@@ -178,21 +178,21 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Spec: EVM-01, EVM-02
     pub fn evd_modify_cno(&self, evd: EvdId, cno: Option<CnoId>) -> Result<()> {
-        let mut aftermath = Aftermath::default();
+        let mut deferred = Deferred::default();
         let changed = self.control.with(|_| {
-            let before = self.with_evd(evd, &mut aftermath, |queue, aftermath| {
+            let before = self.with_evd(evd, &mut deferred, |queue, deferred| {
                 let cno = cno.map(|cno| self.attach_to_cno(cno)).transpose()?;
                 let before = core::mem::replace(&mut queue.cno, cno);
                 queue.refresh();
-                queue.keep_armed(&self.shared, aftermath);
+                queue.keep_armed(&self.shared, deferred);
                 Ok(before)
             })?;
             if let Some(before) = before {
-                self.detach_from_cno(before, false, &mut aftermath);
+                self.detach_from_cno(before, false, &mut deferred);
             }
             Ok(())
         });
-        self.settle(&mut aftermath);
+        self.run_deferred(&mut deferred);
         changed
     }
 
@@ -210,11 +210,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Spec: EVZ-01
     pub fn evd_resize(&self, evd: EvdId, min_qlen: i32) -> Result<()> {
-        let mut aftermath = Aftermath::default();
+        let mut deferred = Deferred::default();
         let resized = self.control.with(|control| {
-            self.with_evd(evd, &mut aftermath, |queue, aftermath| {
+            self.with_evd(evd, &mut deferred, |queue, deferred| {
                 let length = checked_length(min_qlen)?;
-                queue.harvest(&self.shared, aftermath);
+                queue.poll(&self.shared, deferred);
                 if queue.queued() > length {
                     return Err(
                         Error::invalid_state(Subtype::NoSubtype).because(Cause::BelowOutstanding)
@@ -256,7 +256,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 Ok(())
             })
         });
-        self.settle(&mut aftermath);
+        self.run_deferred(&mut deferred);
         resized
     }
 
@@ -267,9 +267,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Spec: EVN-01, EVN-03
     pub fn evd_enable(&self, evd: EvdId) -> Result<()> {
-        self.on_evd(evd, |queue, aftermath| {
+        self.on_evd(evd, |queue, deferred| {
             queue.enabled = true;
-            queue.keep_armed(&self.shared, aftermath);
+            queue.keep_armed(&self.shared, deferred);
             Ok(())
         })
     }
@@ -294,12 +294,12 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Spec: EVN-04, EVW-05
     pub fn evd_set_unwaitable(&self, evd: EvdId) -> Result<()> {
-        self.on_evd(evd, |queue, aftermath| {
+        self.on_evd(evd, |queue, deferred| {
             queue.waitable = false;
             if let Some(waker) = queue.end_wait() {
-                aftermath.wake(waker);
+                deferred.wake(waker);
             }
-            queue.keep_armed(&self.shared, aftermath);
+            queue.keep_armed(&self.shared, deferred);
             Ok(())
         })
     }
@@ -331,9 +331,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Spec: EVF-01..04, CNW-05
     pub fn evd_free(&self, evd: EvdId) -> Result<()> {
-        let mut aftermath = Aftermath::default();
+        let mut deferred = Deferred::default();
         let freed = self.control.with(|control| {
-            self.with_evd(evd, &mut aftermath, |queue, _| {
+            self.with_evd(evd, &mut deferred, |queue, _| {
                 if queue.streams != 0 || evd == self.async_evd {
                     return Err(Error::invalid_state(Subtype::InvalidStateEvdInUse)
                         .because(Cause::StreamFeeding));
@@ -341,15 +341,15 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 queue.check_no_waiter()
             })?;
             // The consumer can no longer answer the queued requests, so their peers get a refusal.
-            while let Ok(Some(cr)) = self.with_evd(evd, &mut aftermath, |queue, _| {
+            while let Ok(Some(cr)) = self.with_evd(evd, &mut deferred, |queue, _| {
                 Ok(queue.take_request(&self.shared.events))
             }) {
-                self.destroy_cr_at(control, cr.index() as u16, &mut aftermath);
+                self.destroy_cr_at(control, cr.index() as u16, &mut deferred);
             }
-            self.destroy_evd_at(control, evd.index() as u16, &mut aftermath);
+            self.destroy_evd_at(control, evd.index() as u16, &mut deferred);
             Ok(())
         });
-        self.settle(&mut aftermath);
+        self.run_deferred(&mut deferred);
         freed
     }
 
@@ -357,16 +357,16 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub(super) fn with_evd<R>(
         &self,
         evd: EvdId,
-        aftermath: &mut Aftermath,
-        f: impl FnOnce(&mut EvdQueue<B::CompletionQueue>, &mut Aftermath) -> Result<R>,
+        deferred: &mut Deferred,
+        f: impl FnOnce(&mut EvdQueue<B::CompletionQueue>, &mut Deferred) -> Result<R>,
     ) -> Result<R> {
-        f(&mut *self.hold_evd(evd)?, aftermath)
+        f(&mut *self.lock_evd(evd)?, deferred)
     }
 
     #[inline(never)]
-    fn hold_evd(&self, evd: EvdId) -> Result<Guard<'_, L, EvdQueue<B::CompletionQueue>>> {
+    fn lock_evd(&self, evd: EvdId) -> Result<Guard<'_, L, EvdQueue<B::CompletionQueue>>> {
         if let Some(slot) = self.shared.event_dispatchers.get(evd.index()) {
-            let queue = slot.queue.hold();
+            let queue = slot.queue.lock();
             if queue.id == evd && !evd.is_null() {
                 return Ok(queue);
             }
@@ -378,29 +378,29 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub(super) fn on_evd<R>(
         &self,
         evd: EvdId,
-        f: impl FnOnce(&mut EvdQueue<B::CompletionQueue>, &mut Aftermath) -> Result<R>,
+        f: impl FnOnce(&mut EvdQueue<B::CompletionQueue>, &mut Deferred) -> Result<R>,
     ) -> Result<R> {
-        let mut aftermath = Aftermath::default();
-        let outcome = self.with_evd(evd, &mut aftermath, f);
-        self.settle(&mut aftermath);
+        let mut deferred = Deferred::default();
+        let outcome = self.with_evd(evd, &mut deferred, f);
+        self.run_deferred(&mut deferred);
         outcome
     }
 
     /// Destroys the dispatcher at an index, in use or not: waiters return ABORT (IAC-02, EVW-10).
     ///
-    /// Settle `aftermath` after releasing the control lock.
+    /// Settle `deferred` after releasing the control lock.
     pub(crate) fn destroy_evd_at(
         &self,
         control: &mut Control<'_, B>,
         index: u16,
-        aftermath: &mut Aftermath,
+        deferred: &mut Deferred,
     ) {
         let Some(slot) = self.shared.event_dispatchers.get(usize::from(index)) else {
             return;
         };
         let (cno, completions) = slot.queue.with(|queue| {
             if let Some(waker) = queue.end_wait() {
-                aftermath.wake(waker);
+                deferred.wake(waker);
             }
             (queue.cno, queue.discard(&self.shared))
         });
@@ -408,7 +408,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             backend.destroy_completion_queue(completions);
         }
         if let Some(cno) = cno {
-            self.detach_from_cno(cno, true, aftermath);
+            self.detach_from_cno(cno, true, deferred);
         }
     }
 }

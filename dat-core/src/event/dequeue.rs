@@ -24,9 +24,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     #[inline]
     pub fn evd_dequeue(&self, evd: EvdId) -> Result<Event> {
         let Some(slot) = self.shared.event_dispatchers.get(evd.index()) else {
-            return self.no_evd(evd);
+            return Err(evd.refused(self.shared.instance));
         };
-        let mut queue = slot.queue.hold();
+        let mut queue = slot.queue.lock();
         if !cfg!(feature = "compact") && queue.open == evd {
             match queue.take_success(&self.shared) {
                 Head::Success(completion) => return Ok(Event::Dto(completion)),
@@ -40,12 +40,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         self.dequeue_slow(queue, evd)
     }
 
-    #[cold]
-    #[inline(never)]
-    fn no_evd(&self, evd: EvdId) -> Result<Event> {
-        Err(evd.refused(self.shared.instance))
-    }
-
     /// Takes any event: a queued one, a failure, a success that makes no event or another one.
     #[cold]
     #[inline(never)]
@@ -57,7 +51,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let outcome = queue.dequeue(evd, &self.shared);
         drop(queue);
         match &outcome {
-            Ok(event) if failed(event) => self.react(event),
+            Ok(event) if failed(event) => self.break_connection_after(event),
             Err(error) if error.cause() == Cause::DeviceGone => return Err(self.queue_failed(evd)),
             _ => {}
         }
@@ -77,7 +71,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         if !cfg!(feature = "compact")
             && let Some(slot) = self.shared.event_dispatchers.get(evd.index())
         {
-            let mut queue = slot.queue.hold();
+            let mut queue = slot.queue.lock();
             // Nobody is to be told, and no completion can be ahead.
             if queue.open == evd
                 && queue.cno.is_none()
@@ -97,11 +91,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Posts a software event that ends a wait or is a notification, or finds out why it is refused.
     #[inline(never)]
     fn evd_post_se_slow(&self, evd: EvdId, pointer: u64) -> Result<()> {
-        self.on_evd(evd, |queue, aftermath| {
+        self.on_evd(evd, |queue, deferred| {
             if !queue.flags.contains(EvdFlags::SOFTWARE) {
                 return Err(Error::invalid_argument(1).because(Cause::FlagNotAllowed));
             }
-            if queue.push(&Event::Software { pointer }, &self.shared, aftermath) {
+            if queue.push(&Event::Software { pointer }, &self.shared, deferred) {
                 Ok(())
             } else {
                 Err(Error::queue_full().because(Cause::QueueFull))
@@ -112,15 +106,15 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// A failed transfer or bind breaks the connection it ran on (DTO-12, RMB-22); a flushed one had
     /// none any more. No lock may be held.
     #[cold]
-    pub(super) fn react(&self, event: &Event) {
+    pub(super) fn break_connection_after(&self, event: &Event) {
         match event {
-            Event::Dto(completion) if breaks(completion.status) => {
+            Event::Dto(completion) if breaks_connection(completion.status) => {
                 self.connection_failed(completion.ep);
             }
-            Event::RmrBind(completion) if breaks(completion.status) => {
+            Event::RmrBind(completion) if breaks_connection(completion.status) => {
                 self.connection_failed(completion.ep);
             }
-            Event::Extended(completion) if breaks(completion.status) => {
+            Event::Extended(completion) if breaks_connection(completion.status) => {
                 self.connection_failed(completion.ep);
             }
             _ => {}
@@ -130,9 +124,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// A dequeue was the one that found the completion queue failed: reports it.
     #[cold]
     fn queue_failed(&self, evd: EvdId) -> Error {
-        let reported = self.on_evd(evd, |queue, aftermath| {
+        let reported = self.on_evd(evd, |queue, deferred| {
             if let Some(failure) = queue.failure {
-                aftermath.failure(evd, failure, &mut queue.owed);
+                deferred.failure(evd, failure, &mut queue.pending);
             }
             Ok(())
         });
@@ -155,6 +149,6 @@ pub(super) fn failed(event: &Event) -> bool {
     }
 }
 
-fn breaks(status: DtoStatus) -> bool {
+fn breaks_connection(status: DtoStatus) -> bool {
     !matches!(status, DtoStatus::Success | DtoStatus::Flushed)
 }

@@ -1,13 +1,13 @@
 //! Events, event dispatchers and notification objects.
 
-mod aftermath;
 mod cno;
 mod cno_wait;
+mod completion;
 mod control;
+mod deferred;
 mod dequeue;
 #[expect(clippy::module_inception, reason = "the object kind of the folder")]
 mod event;
-mod harvest;
 mod queue;
 mod ring;
 mod slot;
@@ -18,11 +18,11 @@ mod tests;
 mod thread_wait;
 mod wait;
 
-pub(crate) use aftermath::{Aftermath, Owed};
 pub use cno::{CnoParam, CnoSlot, ProxyAgent};
 pub use cno_wait::CnoWait;
 pub use control::EvdParam;
 pub(crate) use control::backend_refused;
+pub(crate) use deferred::{Deferred, Pending};
 pub use event::{
     AsyncEventKind, ConnectionEventKind, DtoCompletion, DtoOperation, Event, ExtendedCompletion,
     ExtendedOperation, REASON_LOW_WATERMARK, REASON_PRIMARY, REASON_SOFT_HIGH_WATERMARK,

@@ -4,7 +4,7 @@ use core::task::Waker;
 
 use super::event::{DtoCompletion, Event};
 use super::slot::{self, EventSlot};
-use super::{Aftermath, Owed};
+use super::{Deferred, Pending};
 use crate::backend::{Armed, Completion, CompletionQueue, DeviceFailure, Peek};
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::flags::{EvdFlags, EvdState};
@@ -101,7 +101,7 @@ pub(crate) struct EvdQueue<C> {
     /// Endpoint streams among them (they fix `config`).
     pub(crate) endpoint_streams: u32,
     /// Completions that attached queues may have outstanding; the depth the completion queue needs.
-    pub(crate) places: u32,
+    pub(crate) capacity: u32,
     pub(crate) depth: u32,
     pub(crate) cno: Option<u16>,
     pub(crate) waiter: Option<Waiter>,
@@ -116,7 +116,7 @@ pub(crate) struct EvdQueue<C> {
     /// Latched until the queue is drained, so that one overflow is one report.
     pub(crate) overflowed: bool,
     pub(crate) failure: Option<DeviceFailure>,
-    pub(crate) owed: Owed,
+    pub(crate) pending: Pending,
     pub(crate) context: u64,
 }
 
@@ -142,7 +142,7 @@ impl<C> EvdQueue<C> {
         config: None,
         streams: 0,
         endpoint_streams: 0,
-        places: 0,
+        capacity: 0,
         depth: 0,
         cno: None,
         waiter: None,
@@ -152,13 +152,13 @@ impl<C> EvdQueue<C> {
         armed: false,
         overflowed: false,
         failure: None,
-        owed: Owed::NOTHING,
+        pending: Pending::NOTHING,
         context: 0,
     };
 
-    /// Makes the place one of no dispatcher.
+    /// Empties the slot.
     #[inline(never)]
-    pub(crate) fn vacate(&mut self) {
+    pub(crate) fn clear_slot(&mut self) {
         *self = Self {
             generation: self.generation,
             // A wait of this life must not pass for one of the next.
@@ -180,7 +180,7 @@ impl<C> EvdQueue<C> {
         self.open = if sound && self.waiter.is_none() {
             self.id
         } else {
-            self.id.unaskable()
+            self.id.never_matching()
         };
         self.quick = self.waitable && self.is_simple();
     }
@@ -319,20 +319,20 @@ impl<C> EvdQueue<C> {
 
     /// A notification (or another event) arrived: wakes the waiter if its condition holds, or else
     /// triggers the notification object.
-    pub(crate) fn announce(&mut self, notifies: bool, aftermath: &mut Aftermath) {
+    pub(crate) fn announce(&mut self, notifies: bool, deferred: &mut Deferred) {
         let by_number = self.counts_events();
         if let Some(waiter) = &mut self.waiter {
             waiter.notified |= notifies;
             if self.is_due()
                 && let Some(waker) = self.waker.take()
             {
-                aftermath.wake(waker);
+                deferred.wake(waker);
             }
         } else if let Some(cno) = self.cno
             && self.enabled
             && (notifies || by_number)
         {
-            aftermath.notify(cno, self.id, &mut self.owed);
+            deferred.notify(cno, self.id, &mut self.pending);
         }
     }
 }
@@ -431,12 +431,12 @@ impl<C: CompletionQueue> EvdQueue<C> {
         self.ready_length = self.ready_length.wrapping_sub(1);
         self.ready_left = self.ready_left.wrapping_add(1);
         shared
-            .reap(record, index)
+            .take_event(record, index)
             .ok_or(Error::internal(Cause::CorruptCompletion))
     }
 
     /// Polls all completions there are into the list of ready ones.
-    pub(crate) fn harvest<B, L>(&mut self, shared: &Shared<'_, B, L>, aftermath: &mut Aftermath)
+    pub(crate) fn poll<B, L>(&mut self, shared: &Shared<'_, B, L>, deferred: &mut Deferred)
     where
         B: crate::backend::Backend<CompletionQueue = C>,
         L: RawLock,
@@ -451,17 +451,17 @@ impl<C: CompletionQueue> EvdQueue<C> {
                 return;
             };
             let immediate = completions.immediate();
-            self.take_in(polled, immediate, shared, aftermath);
+            self.take_polled(polled, immediate, shared, deferred);
         }
     }
 
     /// Queues what a poll brought, and announces it.
-    pub(crate) fn take_in<B, L>(
+    pub(crate) fn take_polled<B, L>(
         &mut self,
         polled: core::result::Result<Completion, DeviceFailure>,
         immediate: Option<u32>,
         shared: &Shared<'_, B, L>,
-        aftermath: &mut Aftermath,
+        deferred: &mut Deferred,
     ) where
         B: crate::backend::Backend<CompletionQueue = C>,
         L: RawLock,
@@ -470,15 +470,15 @@ impl<C: CompletionQueue> EvdQueue<C> {
             Ok(completion) => {
                 if let Some((index, notifies)) = shared.keep(&completion, immediate) {
                     self.join_ready(index, shared);
-                    self.announce(notifies, aftermath);
+                    self.announce(notifies, deferred);
                 }
             }
             Err(failure) => {
                 self.fail(failure);
-                aftermath.failure(self.id, failure, &mut self.owed);
+                deferred.failure(self.id, failure, &mut self.pending);
                 // A waiter is told that nothing more is coming.
                 if let Some(waker) = self.waker.take() {
-                    aftermath.wake(waker);
+                    deferred.wake(waker);
                 }
             }
         }
@@ -488,7 +488,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
     /// whose condition does not hold yet, or a notification object while the dispatcher is enabled.
     ///
     /// Completions that slipped in before the arming are taken in and announced.
-    pub(crate) fn keep_armed<B, L>(&mut self, shared: &Shared<'_, B, L>, aftermath: &mut Aftermath)
+    pub(crate) fn keep_armed<B, L>(&mut self, shared: &Shared<'_, B, L>, deferred: &mut Deferred)
     where
         B: crate::backend::Backend<CompletionQueue = C>,
         L: RawLock,
@@ -511,7 +511,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
             };
             match completions.arm(solicited_only) {
                 Armed::Armed => self.armed = true,
-                Armed::Missed => self.harvest(shared, aftermath),
+                Armed::Missed => self.poll(shared, deferred),
             }
         }
         if self.armed {
@@ -519,9 +519,9 @@ impl<C: CompletionQueue> EvdQueue<C> {
         }
         // Too busy to be armed: whoever waits looks again at once.
         if self.waiter.is_none() {
-            self.announce(true, aftermath);
+            self.announce(true, deferred);
         } else if let Some(waker) = self.waker.take() {
-            aftermath.wake(waker);
+            deferred.wake(waker);
         }
     }
 
@@ -550,7 +550,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
         L: RawLock,
     {
         self.armed = false;
-        let mut nobody = Aftermath::default();
+        let mut nobody = Deferred::default();
         let waker = self.waker.take();
         self.keep_armed(shared, &mut nobody);
         self.waker = waker;
@@ -574,12 +574,12 @@ impl<C: CompletionQueue> EvdQueue<C> {
                 break;
             };
             let next = record.next();
-            let _lost = shared.reap(record, index);
+            let _lost = shared.take_event(record, index);
             index = next;
         }
         slot::give_back(shared.events.made(), self.ring_base, self.ring_capacity);
         let completions = self.completions.take();
-        self.vacate();
+        self.clear_slot();
         completions
     }
 
@@ -612,7 +612,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
             };
             let next = record.next();
             if shared.endpoint_of(record) == Some(endpoint) {
-                let _event = shared.reap(record, index);
+                let _event = shared.take_event(record, index);
                 // Other events are ordered by how many completions precede them: those behind this
                 // one move up.
                 let position = self.ready_left.wrapping_add(self.ready_length);

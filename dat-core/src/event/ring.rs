@@ -1,6 +1,6 @@
 //! Ring of a dispatcher's events other than completions, each with its place among the completions.
 
-use super::Aftermath;
+use super::Deferred;
 use super::event::Event;
 use super::queue::EvdQueue;
 use super::slot::{self, EventSlot};
@@ -52,14 +52,14 @@ impl<C: CompletionQueue> EvdQueue<C> {
         &mut self,
         event: &Event,
         shared: &Shared<'_, B, L>,
-        aftermath: &mut Aftermath,
+        deferred: &mut Deferred,
     ) -> bool
     where
         B: crate::backend::Backend<CompletionQueue = C>,
         L: RawLock,
     {
-        self.harvest(shared, aftermath);
-        self.push_ahead(event, shared, aftermath)
+        self.poll(shared, deferred);
+        self.push_ahead(event, shared, deferred)
     }
 
     /// As `push`, but before unpolled completions: ESTABLISHED precedes all data of its connection.
@@ -67,7 +67,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
         &mut self,
         event: &Event,
         shared: &Shared<'_, B, L>,
-        aftermath: &mut Aftermath,
+        deferred: &mut Deferred,
     ) -> bool
     where
         B: crate::backend::Backend<CompletionQueue = C>,
@@ -75,7 +75,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
     {
         let queued = self.append(event, &shared.events);
         if queued {
-            self.announce(true, aftermath);
+            self.announce(true, deferred);
         }
         queued
     }
@@ -100,13 +100,13 @@ impl<C: CompletionQueue> EvdQueue<C> {
         event: &Event,
         endpoint: u16,
         shared: &Shared<'_, B, L>,
-        aftermath: &mut Aftermath,
+        deferred: &mut Deferred,
     ) -> bool
     where
         B: crate::backend::Backend<CompletionQueue = C>,
         L: RawLock,
     {
-        if !self.push_ahead(event, shared, aftermath) {
+        if !self.push_ahead(event, shared, deferred) {
             return false;
         }
         let mut after = self.ready_left;
@@ -147,14 +147,14 @@ impl<C: CompletionQueue> EvdQueue<C> {
         &mut self,
         event: &Event,
         shared: &Shared<'_, B, L>,
-        aftermath: &mut Aftermath,
+        deferred: &mut Deferred,
     ) -> bool
     where
         B: crate::backend::Backend<CompletionQueue = C>,
         L: RawLock,
     {
-        let queued = self.push(event, shared, aftermath);
-        self.note_overflow(queued, aftermath);
+        let queued = self.push(event, shared, deferred);
+        self.note_overflow(queued, deferred);
         queued
     }
 
@@ -166,25 +166,25 @@ impl<C: CompletionQueue> EvdQueue<C> {
         &mut self,
         event: &Event,
         shared: &Shared<'_, B, L>,
-        aftermath: &mut Aftermath,
+        deferred: &mut Deferred,
     ) where
         B: crate::backend::Backend<CompletionQueue = C>,
         L: RawLock,
     {
-        if !self.push_unsolicited(event, shared, aftermath)
+        if !self.push_unsolicited(event, shared, deferred)
             && let Some(youngest) = self.ring_length.checked_sub(1)
             && let Some(slot) = self.ring_slot(&shared.events, youngest)
         {
             slot.store(event, slot.after());
-            self.announce(true, aftermath);
+            self.announce(true, deferred);
         }
     }
 
     /// Reports a lost event, unless one was reported since the queue was empty.
-    pub(crate) fn note_overflow(&mut self, queued: bool, aftermath: &mut Aftermath) {
+    pub(crate) fn note_overflow(&mut self, queued: bool, deferred: &mut Deferred) {
         if !queued && !self.overflowed {
             self.overflowed = true;
-            aftermath.overflow(self.id, &mut self.owed);
+            deferred.overflow(self.id, &mut self.pending);
         }
     }
 

@@ -129,7 +129,7 @@ impl EventSlot {
     }
 
     /// Removes the slot from its dispatcher.
-    pub(crate) fn disown(&self) {
+    pub(crate) fn clear_owner(&self) {
         self.owner.store(0, Ordering::Relaxed);
     }
 
@@ -155,7 +155,7 @@ pub(super) fn allocate(slots: &Table<'_, EventSlot>, evd: u16, count: u32) -> Op
 /// Takes back a run of slots.
 pub(super) fn give_back(slots: &[EventSlot], base: u32, count: u32) {
     for slot in run(slots, base, count) {
-        slot.disown();
+        slot.clear_owner();
     }
 }
 

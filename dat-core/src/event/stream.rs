@@ -1,6 +1,6 @@
 //! Streams that feed event dispatchers, and the events of their completion queues.
 
-use super::Aftermath;
+use super::Deferred;
 use super::control::backend_refused;
 use super::queue::EvdConfig;
 use crate::backend::Backend;
@@ -60,26 +60,26 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                         return Err(clash);
                     }
                 }
-                Some((config, places)) => {
+                Some((config, capacity)) => {
                     let others = queue.streams.saturating_sub(queue.endpoint_streams);
                     if queue.config.is_some_and(|fixed| fixed != config)
                         || (others != 0 && config != EvdConfig::Threshold)
                     {
                         return Err(clash);
                     }
-                    let places = queue.places.checked_add(places).ok_or(
+                    let capacity = queue.capacity.checked_add(capacity).ok_or(
                         Error::insufficient_resources(Subtype::ResourceTevd)
                             .because(Cause::AboveLimit),
                     )?;
-                    if places > queue.depth {
+                    if capacity > queue.depth {
                         if let Some(completions) = &mut queue.completions {
                             backend
-                                .resize_completion_queue(completions, places)
+                                .resize_completion_queue(completions, capacity)
                                 .map_err(|error| backend_refused(error, Subtype::ResourceTevd))?;
                         }
-                        queue.depth = places;
+                        queue.depth = capacity;
                     }
-                    queue.places = places;
+                    queue.capacity = capacity;
                     queue.config = Some(config);
                     queue.refresh();
                     queue.endpoint_streams = queue.endpoint_streams.saturating_add(1);
@@ -96,7 +96,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// # Errors
     /// - INSUFFICIENT_RESOURCES (TEVD): the completion queue cannot grow.
-    pub(crate) fn change_places(
+    pub(crate) fn change_capacity(
         &self,
         backend: &mut B,
         evd: u16,
@@ -107,30 +107,30 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             return Ok(());
         };
         slot.queue.with(|queue| {
-            let places = queue.places.saturating_sub(old).saturating_add(new);
-            if places > queue.depth {
+            let capacity = queue.capacity.saturating_sub(old).saturating_add(new);
+            if capacity > queue.depth {
                 if let Some(completions) = &mut queue.completions {
                     backend
-                        .resize_completion_queue(completions, places)
+                        .resize_completion_queue(completions, capacity)
                         .map_err(|error| backend_refused(error, Subtype::ResourceTevd))?;
                 }
-                queue.depth = places;
+                queue.depth = capacity;
             }
-            queue.places = places;
+            queue.capacity = capacity;
             Ok(())
         })
     }
 
-    /// Detaches a stream; `endpoint_places` is the number that a completion stream was attached
+    /// Detaches a stream; `endpoint_capacity` is the number that a completion stream was attached
     /// with.
     ///
     /// The object's completions must have been dropped before (`EvdQueue::forget_endpoint`).
-    pub(crate) fn detach_stream(&self, evd: u16, endpoint_places: Option<u32>) {
+    pub(crate) fn detach_stream(&self, evd: u16, endpoint_capacity: Option<u32>) {
         if let Some(slot) = self.shared.event_dispatchers.get(usize::from(evd)) {
             slot.queue.with(|queue| {
                 queue.streams = queue.streams.saturating_sub(1);
-                if let Some(places) = endpoint_places {
-                    queue.places = queue.places.saturating_sub(places);
+                if let Some(capacity) = endpoint_capacity {
+                    queue.capacity = queue.capacity.saturating_sub(capacity);
                     queue.endpoint_streams = queue.endpoint_streams.saturating_sub(1);
                     if queue.endpoint_streams == 0 {
                         queue.unfix_config(&self.shared);
@@ -162,17 +162,17 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// event notifies. No lock may be held.
     pub(crate) fn completions_arrived(&self, queue: u16, solicited: bool) {
         if let Some(slot) = self.shared.event_dispatchers.get(usize::from(queue)) {
-            let mut aftermath = Aftermath::default();
+            let mut deferred = Deferred::default();
             slot.queue.with(|queue| {
                 queue.armed = false;
-                queue.harvest(&self.shared, &mut aftermath);
+                queue.poll(&self.shared, &mut deferred);
                 // A dequeued event needs no notification.
                 if solicited && queue.queued() != 0 {
-                    queue.announce(true, &mut aftermath);
+                    queue.announce(true, &mut deferred);
                 }
-                queue.keep_armed(&self.shared, &mut aftermath);
+                queue.keep_armed(&self.shared, &mut deferred);
             });
-            self.settle(&mut aftermath);
+            self.run_deferred(&mut deferred);
         }
     }
 
@@ -183,7 +183,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub(crate) fn completions_arrived_for(&self, own: OwnWait, queue: u16, solicited: bool) {
         let slot = self.shared.event_dispatchers.get(usize::from(queue));
         let waker = slot.filter(|_| own.evd == queue).and_then(|slot| {
-            let mut queue = slot.queue.hold();
+            let mut queue = slot.queue.lock();
             // Another wait may have replaced it and needs the announcement.
             queue.takes_next(own.serial).then(|| {
                 queue.armed = false;

@@ -8,7 +8,7 @@ use core::task::{Context, Poll, Waker};
 use super::dequeue::failed;
 use super::event::Event;
 use super::queue::{EvdConfig, EvdSlot, Head};
-use super::{Aftermath, OwnWait};
+use super::{Deferred, OwnWait};
 use crate::backend::Backend;
 use crate::error::{Cause, Error, ErrorKind, Result, Subtype};
 use crate::ia::{EVENTS_PER_CALL, Ia};
@@ -129,7 +129,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     #[inline]
     pub fn evd_wait_now(&self, evd: EvdId, threshold: i32) -> Option<Waited> {
         let slot = self.shared.event_dispatchers.get(evd.index())?;
-        let mut queue = slot.queue.hold();
+        let mut queue = slot.queue.lock();
         if queue.open == evd
             && queue.quick
             && threshold == 1
@@ -146,7 +146,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     /// Begins a wait, if it may begin; returns its serial number.
     #[inline(never)]
     fn begin_wait(&self, evd: EvdId, threshold: i32) -> Result<u32> {
-        self.on_evd(evd, |queue, aftermath| {
+        self.on_evd(evd, |queue, deferred| {
             if !queue.waitable {
                 return Err(Error::invalid_state(Subtype::InvalidStateEvdUnwaitable));
             }
@@ -170,7 +170,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
                 return Err(Error::invalid_state(config).because(Cause::ThresholdNotAllowed));
             }
             let serial = queue.begin_wait(threshold);
-            queue.harvest(&self.shared, aftermath);
+            queue.poll(&self.shared, deferred);
             queue.notify_waiter_of_queued();
             Ok(serial)
         })
@@ -256,7 +256,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     ) -> Option<Result<R>> {
         wait.begin();
         let waker = wait.waker();
-        let mut part = self.take_part();
+        let mut part = self.join_drivers();
         let mut has_slept = false;
         loop {
             if B::EVENT_DRIVEN && has_slept {
@@ -269,7 +269,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
                 }
             }
             // Before the look at the device, so an interrupt after it is not missed.
-            let mut drives = part.drives(&waker);
+            let mut drives = part.try_drive(&waker);
             let handled = if B::EVENT_DRIVEN && !has_slept && self.is_quiet() {
                 0
             } else {
@@ -292,7 +292,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
             if !drives {
                 // The waker is with the object by now, so a driver that leaves from here on wakes it. One that
                 // has left is replaced, which takes another look at the device.
-                drives = part.drives(&waker);
+                drives = part.try_drive(&waker);
                 if drives {
                     continue;
                 }
@@ -325,7 +325,7 @@ impl<B: Backend, L: RawLock> EvdWait<'_, '_, B, L> {
         if self.finished {
             return Poll::Ready(Err(Error::abort()));
         }
-        let mut aftermath = Aftermath::default();
+        let mut deferred = Deferred::default();
         // Wakers are cloned and dropped outside of the lock: both run the consumer's code.
         let mut fresh = Some(waker.clone());
         let mut former = None;
@@ -339,11 +339,11 @@ impl<B: Backend, L: RawLock> EvdWait<'_, '_, B, L> {
                 )));
             }
             former = queue.change_waker(None);
-            queue.harvest(shared, &mut aftermath);
+            queue.poll(shared, &mut deferred);
             if !queue.is_due() && !queue.is_in_error() {
                 // First the waker, then the arming: what arrives from here on wakes it.
                 queue.change_waker(fresh.take());
-                queue.keep_armed(shared, &mut aftermath);
+                queue.keep_armed(shared, &mut deferred);
                 if !queue.is_due() && !queue.is_in_error() {
                     return Poll::Pending;
                 }
@@ -357,15 +357,15 @@ impl<B: Backend, L: RawLock> EvdWait<'_, '_, B, L> {
                 Err(Error::invalid_state(Subtype::NoSubtype).because(queue.loss()))
             };
             fresh = queue.end_wait();
-            queue.keep_armed(shared, &mut aftermath);
+            queue.keep_armed(shared, &mut deferred);
             Poll::Ready(outcome)
         });
         self.finished = outcome.is_ready();
-        self.ia.settle(&mut aftermath);
+        self.ia.run_deferred(&mut deferred);
         if let Poll::Ready(Ok(Waited { event, .. })) = &outcome
             && failed(event)
         {
-            self.ia.react(event);
+            self.ia.break_connection_after(event);
         }
         outcome
     }
@@ -398,20 +398,20 @@ impl<B: Backend, L: RawLock> EvdWait<'_, '_, B, L> {
     /// Spec: EVW-06, EVW-07
     pub fn expire(mut self) -> core::result::Result<Waited, Expired> {
         let shared = &self.ia.shared;
-        let mut aftermath = Aftermath::default();
+        let mut deferred = Deferred::default();
         let mut former = None;
         let outcome = self.slot.queue.with(|queue| {
             if self.finished || queue.id != self.evd {
                 return Err(Expired { queued: 0 });
             }
-            queue.harvest(shared, &mut aftermath);
+            queue.poll(shared, &mut deferred);
             let waits = queue.is_waiting(self.serial);
             // Count and end of the wait are one step: no event comes in between.
             let taken = (waits && queue.is_due()).then(|| queue.take_queued(shared));
             let queued = queue.queued();
             if waits {
                 former = queue.end_wait();
-                queue.keep_armed(shared, &mut aftermath);
+                queue.keep_armed(shared, &mut deferred);
             }
             match taken {
                 Some(Ok(event)) => Ok(Waited {
@@ -422,11 +422,11 @@ impl<B: Backend, L: RawLock> EvdWait<'_, '_, B, L> {
             }
         });
         self.finished = true;
-        self.ia.settle(&mut aftermath);
+        self.ia.run_deferred(&mut deferred);
         if let Ok(Waited { event, .. }) = &outcome
             && failed(event)
         {
-            self.ia.react(event);
+            self.ia.break_connection_after(event);
         }
         drop(former);
         outcome
@@ -454,12 +454,12 @@ impl<B: Backend, L: RawLock> EvdWait<'_, '_, B, L> {
     #[inline(never)]
     fn give_up(&self) {
         // A dispatcher that is gone has no waiter to forget.
-        let _waker = self.ia.on_evd(self.evd, |queue, aftermath| {
+        let _waker = self.ia.on_evd(self.evd, |queue, deferred| {
             if !queue.is_waiting(self.serial) {
                 return Ok(None);
             }
             let waker = queue.end_wait();
-            queue.keep_armed(&self.ia.shared, aftermath);
+            queue.keep_armed(&self.ia.shared, deferred);
             Ok(waker)
         });
     }

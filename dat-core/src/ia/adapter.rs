@@ -126,7 +126,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
                 context: 0,
                 watching: false,
                 earliest: None,
-                looks: 0,
+                scans: 0,
             }),
             shared: Shared {
                 instance,

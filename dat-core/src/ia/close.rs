@@ -7,7 +7,7 @@ use crate::backend::Backend;
 use crate::connection::{PspSlot, RspSlot};
 use crate::endpoint::ReceiveSide;
 use crate::error::{Cause, Error, Result, Subtype};
-use crate::event::Aftermath;
+use crate::event::Deferred;
 use crate::flags::CloseFlags;
 use crate::memory::PzSlot;
 use crate::sync::RawLock;
@@ -79,7 +79,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     /// Spec: IAC-01..06, GEN-15
     pub fn shut(&self, flags: CloseFlags) -> Result<B> {
         self.control.with(|control| {
-            control.may_make()?;
+            control.check_open()?;
             if flags == CloseFlags::Graceful && !self.count_left(control).is_empty() {
                 return Err(
                     Error::invalid_state(Subtype::InvalidStateIaInUse).because(Cause::ChildrenLeft)
@@ -97,8 +97,8 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     /// Destroys all objects, each before the objects that it uses (IAC-01).
     fn destroy_everything(&self) {
         let shared = &self.shared;
-        let mut aftermath = Aftermath::default();
-        let after = &mut aftermath;
+        let mut deferred = Deferred::default();
+        let after = &mut deferred;
         self.each(
             after,
             |control, index| Some(!control.public_service_points.get(index)?.id.is_null()),
@@ -112,12 +112,12 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         self.each(
             after,
             |_, index| Some(shared.endpoints.get(index)?.is_live()),
-            |control, index, aftermath| self.destroy_endpoint_at(control, index, aftermath),
+            |control, index, deferred| self.destroy_endpoint_at(control, index, deferred),
         );
         self.each(
             after,
             |control, index| Some(!control.connection_requests.get(index)?.id.is_null()),
-            |control, index, aftermath| self.destroy_cr_at(control, index, aftermath),
+            |control, index, deferred| self.destroy_cr_at(control, index, deferred),
         );
         self.each(
             after,
@@ -137,12 +137,12 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         self.each(
             after,
             |_, index| Some(shared.event_dispatchers.get(index)?.is_live()),
-            |control, index, aftermath| self.destroy_evd_at(control, index, aftermath),
+            |control, index, deferred| self.destroy_evd_at(control, index, deferred),
         );
         self.each(
             after,
             |_, index| Some(shared.notification_objects.get(index)?.is_live()),
-            |control, index, aftermath| self.destroy_cno_at(control, index, aftermath),
+            |control, index, deferred| self.destroy_cno_at(control, index, deferred),
         );
         self.each(
             after,
@@ -157,9 +157,9 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     /// each object, runs the deferred effects without the lock.
     fn each(
         &self,
-        aftermath: &mut Aftermath,
+        deferred: &mut Deferred,
         is_live: impl Fn(&Control<'s, B>, usize) -> Option<bool>,
-        mut destroy: impl FnMut(&mut Control<'s, B>, u16, &mut Aftermath),
+        mut destroy: impl FnMut(&mut Control<'s, B>, u16, &mut Deferred),
     ) {
         let mut next = 0;
         loop {
@@ -170,14 +170,14 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
                     .map_while(|index| Some((index, is_live(control, index as usize)?)))
                     .find(|&(_, is_live)| is_live);
                 let index = u16::try_from(live?.0).ok()?;
-                destroy(control, index, aftermath);
+                destroy(control, index, deferred);
                 Some(index)
             });
             let Some(index) = found else {
                 return;
             };
             next = u32::from(index).saturating_add(1);
-            self.settle(aftermath);
+            self.run_deferred(deferred);
         }
     }
 }
@@ -209,7 +209,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             }
             let requests = control.connection_requests.made_mut().iter_mut();
             for slot in requests.filter(|slot| !slot.id.is_null()) {
-                slot.vacate();
+                slot.clear_slot();
             }
         });
         for slot in shared.local_regions {
@@ -226,21 +226,21 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         for slot in shared.event_dispatchers.made() {
             slot.queue.with(|queue| {
                 if !queue.id.is_null() {
-                    queue.vacate();
+                    queue.clear_slot();
                 }
             });
         }
         for slot in shared.notification_objects.made() {
             slot.main.with(|object| {
                 if !object.id.is_null() {
-                    object.vacate();
+                    object.clear_slot();
                 }
             });
         }
         for slot in shared.endpoints.made() {
             slot.main.with(|endpoint| {
                 if !endpoint.id.is_null() {
-                    endpoint.vacate(endpoint.generation);
+                    endpoint.clear_slot(endpoint.generation);
                     slot.receive.with(|side| *side = ReceiveSide::EMPTY);
                     slot.handle.store(0);
                 }
@@ -250,7 +250,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             slot.forget();
         }
         for slot in shared.events.made() {
-            slot.disown();
+            slot.clear_owner();
         }
         for record in shared
             .records
@@ -258,7 +258,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             .iter()
             .filter(|record| !record.is_unowned())
         {
-            record.disown();
+            record.clear_owner();
         }
     }
 }

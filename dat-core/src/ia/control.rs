@@ -27,7 +27,7 @@ pub(crate) struct Control<'s, B> {
     /// Earliest deadline of an endpoint, or an earlier time.
     pub(crate) earliest: Option<Instant>,
     /// Serial number of scans, stepped by each scan and by each new endpoint to watch.
-    pub(crate) looks: u32,
+    pub(crate) scans: u32,
 }
 
 macro_rules! tables {
@@ -53,7 +53,7 @@ impl<B: Backend> Control<'_, B> {
 
     /// Makes `progress` watch an endpoint that drains or has a deadline.
     pub(crate) fn watch(&mut self, deadline: Option<Instant>) {
-        self.looks = self.looks.wrapping_add(1);
+        self.scans = self.scans.wrapping_add(1);
         self.keep_watching(deadline);
     }
 
@@ -66,10 +66,10 @@ impl<B: Backend> Control<'_, B> {
     ///
     /// `watching` and `earliest` stay until the scan ends, so a caller that asks for the next
     /// deadline meanwhile does not sleep past one.
-    pub(super) fn begin_look(&mut self) -> Option<u32> {
+    pub(super) fn begin_scan(&mut self) -> Option<u32> {
         self.watching.then(|| {
-            self.looks = self.looks.wrapping_add(1);
-            self.looks
+            self.scans = self.scans.wrapping_add(1);
+            self.scans
         })
     }
 
@@ -78,8 +78,8 @@ impl<B: Backend> Control<'_, B> {
     /// `left` is the earliest deadline of the endpoints that need watching still, if there are any.
     /// Resets the state first if no scan and no new endpoint followed, since this scan has seen all
     /// endpoints.
-    pub(super) fn end_look(&mut self, number: u32, left: Option<Option<Instant>>) {
-        if self.looks == number {
+    pub(super) fn end_scan(&mut self, number: u32, left: Option<Option<Instant>>) {
+        if self.scans == number {
             self.watching = false;
             self.earliest = None;
         }
@@ -89,7 +89,7 @@ impl<B: Backend> Control<'_, B> {
     }
 
     /// Refuses the creation of objects after a close has begun, which would not find them.
-    pub(crate) fn may_make(&self) -> Result<()> {
+    pub(crate) fn check_open(&self) -> Result<()> {
         if self.closing {
             return Err(Error::invalid_handle(Subtype::InvalidHandleIa).because(Cause::Closing));
         }

@@ -31,7 +31,7 @@ impl Driver {
 }
 
 /// The role of a blocking wait; dropping it gives the role up.
-pub(crate) struct Part<'a, 's, B: Backend, L: RawLock> {
+pub(crate) struct WaitRole<'a, 's, B: Backend, L: RawLock> {
     ia: &'a Ia<'s, B, L>,
     role: Role,
 }
@@ -45,8 +45,8 @@ enum Role {
 
 impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     /// Starts a blocking wait, without a role yet.
-    pub(crate) fn take_part(&self) -> Part<'_, 's, B, L> {
-        Part {
+    pub(crate) fn join_drivers(&self) -> WaitRole<'_, 's, B, L> {
+        WaitRole {
             ia: self,
             role: Role::None,
         }
@@ -77,12 +77,12 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     }
 }
 
-impl<B: Backend, L: RawLock> Part<'_, '_, B, L> {
+impl<B: Backend, L: RawLock> WaitRole<'_, '_, B, L> {
     /// Makes this wait the driver if there is none; returns true if it drives.
     ///
     /// The device then wakes `waker`. A wait that does not drive is woken when the driver leaves,
     /// if it stored its waker with its object before this call.
-    pub(crate) fn drives(&mut self, waker: &Waker) -> bool {
+    pub(crate) fn try_drive(&mut self, waker: &Waker) -> bool {
         let driver = &self.ia.driver;
         if self.role == Role::None {
             // Counted before the test of `taken`: a driver that leaves sees this wait, or this wait
@@ -106,7 +106,7 @@ impl<B: Backend, L: RawLock> Part<'_, '_, B, L> {
     }
 }
 
-impl<B: Backend, L: RawLock> Drop for Part<'_, '_, B, L> {
+impl<B: Backend, L: RawLock> Drop for WaitRole<'_, '_, B, L> {
     fn drop(&mut self) {
         let driver = &self.ia.driver;
         match self.role {

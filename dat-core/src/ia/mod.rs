@@ -3,14 +3,14 @@
 mod adapter;
 mod close;
 mod control;
+mod deferred;
 mod direct;
 mod driver;
 mod handles;
 mod interrupt;
-mod left;
+mod objects_left;
 mod progress;
 mod query;
-mod settle;
 mod tag;
 #[cfg(test)]
 mod tests;
@@ -19,6 +19,6 @@ pub use adapter::{Ia, OpenError};
 pub use close::CloseError;
 pub(crate) use control::Control;
 pub use interrupt::InterruptHandle;
-pub use left::ObjectsLeft;
+pub use objects_left::ObjectsLeft;
 pub(crate) use progress::EVENTS_PER_CALL;
 pub use query::IaParam;

@@ -7,7 +7,7 @@ use crate::backend::{
 use crate::connection::Incoming;
 use crate::endpoint::{Ending, Trigger};
 use crate::event::{
-    Aftermath, AsyncEventKind, ConnectionEventKind, Event, OwnWait, REASON_SOFT_HIGH_WATERMARK,
+    AsyncEventKind, ConnectionEventKind, Deferred, Event, OwnWait, REASON_SOFT_HIGH_WATERMARK,
 };
 use crate::flags::EndpointState;
 use crate::id::EpId;
@@ -85,7 +85,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// `own` is the caller's wait on a dispatcher, if it polls that dispatcher next.
     #[inline(never)]
     pub(crate) fn handle_next(&self, now: Instant, own: Option<OwnWait>) -> bool {
-        let mut aftermath = None;
+        let mut deferred = None;
         let rest = self.control.with(|control| {
             let event = poll(control.backend().ok()?, now);
             // Inspected in place: a copy takes stack.
@@ -99,11 +99,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     queue: *queue,
                     solicited: true,
                 },
-                event => self.take_in(control, event, aftermath.get_or_insert_default()),
+                event => self.handle_event(control, event, deferred.get_or_insert_default()),
             })
         });
-        if let Some(aftermath) = &mut aftermath {
-            self.settle(aftermath);
+        if let Some(deferred) = &mut deferred {
+            self.run_deferred(deferred);
         }
         match rest {
             None => return false,
@@ -119,11 +119,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     /// Handles an event other than completions; ignores tokens of stale objects.
     #[inline(never)]
-    fn take_in(
+    fn handle_event(
         &self,
         control: &mut Control<'_, B>,
         event: &ControlEvent,
-        aftermath: &mut Aftermath,
+        deferred: &mut Deferred,
     ) -> Rest {
         match *event {
             ControlEvent::ConnectionRequest {
@@ -141,7 +141,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     local,
                     private_data,
                 };
-                self.request_arrived(control, listener, &incoming, aftermath);
+                self.request_arrived(control, listener, &incoming, deferred);
             }
             ControlEvent::Answered { queue_pair } => {
                 self.with_token(queue_pair, |_, endpoint| {
@@ -153,32 +153,32 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             ControlEvent::Established {
                 queue_pair,
                 ref private_data,
-            } => self.established(queue_pair, private_data, aftermath),
+            } => self.established(queue_pair, private_data, deferred),
             ControlEvent::ConnectFailed {
                 queue_pair,
                 ref failure,
-            } => self.attempt_failed(control, queue_pair, failure, aftermath),
+            } => self.attempt_failed(control, queue_pair, failure, deferred),
             ControlEvent::Disconnected { queue_pair } => self.connection_over(
                 control,
                 queue_pair,
                 Trigger::PeerDisconnect,
                 ConnectionEventKind::Disconnected,
-                aftermath,
+                deferred,
             ),
             ControlEvent::Broken { queue_pair } => self.connection_over(
                 control,
                 queue_pair,
                 Trigger::Break,
                 ConnectionEventKind::Broken,
-                aftermath,
+                deferred,
             ),
             // `handle_next` handles them.
             ControlEvent::Completions { .. } | ControlEvent::SolicitedCompletions { .. } => {}
             ControlEvent::SharedReceiveLimit { queue } => {
-                self.shared_receive_limit_reached(queue, aftermath);
+                self.shared_receive_limit_reached(queue, deferred);
             }
             ControlEvent::SharedReceiveFailed { queue } => {
-                self.shared_receive_failed(queue, aftermath);
+                self.shared_receive_failed(queue, deferred);
             }
             ControlEvent::SoftHighWatermark { queue_pair } => {
                 let handle = self.with_token(queue_pair, |_, endpoint| endpoint.id.handle());
@@ -188,7 +188,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                         handle,
                         reason: REASON_SOFT_HIGH_WATERMARK,
                     };
-                    self.push_event(self.async_evd, &event, aftermath);
+                    self.push_event(self.async_evd, &event, deferred);
                 }
             }
             ControlEvent::DeviceFailed => return Rest::DeviceFailed,
@@ -197,7 +197,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     #[inline(never)]
-    fn established(&self, token: u64, private_data: &PrivateData, aftermath: &mut Aftermath) {
+    fn established(&self, token: u64, private_data: &PrivateData, deferred: &mut Deferred) {
         self.with_token(token, |_, endpoint| {
             let active = endpoint.state == EndpointState::ActiveConnectionPending;
             if !endpoint.step(Trigger::Establish) {
@@ -208,7 +208,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 endpoint.link.private_data.clone_from(private_data);
             }
             let size = endpoint.link.private_data.len();
-            self.tell_established(endpoint, size, aftermath);
+            self.report_established(endpoint, size, deferred);
         });
     }
 
@@ -218,7 +218,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         control: &mut Control<'_, B>,
         token: u64,
         failure: &ConnectFailure,
-        aftermath: &mut Aftermath,
+        deferred: &mut Deferred,
     ) {
         self.with_token(token, |_, endpoint| {
             let kind = if endpoint.state == EndpointState::CompletionPending {
@@ -241,7 +241,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 mode: None,
                 kind,
             };
-            self.end_connection(control, endpoint, ending, aftermath);
+            self.end_connection(control, endpoint, ending, deferred);
         });
     }
 
@@ -253,7 +253,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         token: u64,
         trigger: Trigger,
         kind: ConnectionEventKind,
-        aftermath: &mut Aftermath,
+        deferred: &mut Deferred,
     ) {
         let ending = Ending {
             trigger,
@@ -261,42 +261,42 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             kind,
         };
         let ended = self.with_token(token, |_, endpoint| {
-            self.end_connection(control, endpoint, ending, aftermath)
+            self.end_connection(control, endpoint, ending, deferred)
         });
         if ended == Some(false) {
-            self.attempt_failed(control, token, &ConnectFailure::NonPeerRejected, aftermath);
+            self.attempt_failed(control, token, &ConnectFailure::NonPeerRejected, deferred);
         }
     }
 
     /// Reports the failure of the device and breaks all connections and attempts.
     #[inline(never)]
     fn device_failed(&self) {
-        let mut aftermath = Aftermath::default();
-        self.report_catastrophe(&mut aftermath);
-        self.settle(&mut aftermath);
+        let mut deferred = Deferred::default();
+        self.report_catastrophe(&mut deferred);
+        self.run_deferred(&mut deferred);
         for slot in self.shared.endpoints.made() {
             let token = slot.handle.load();
             if token == 0 {
                 continue;
             }
-            let mut aftermath = Aftermath::default();
+            let mut deferred = Deferred::default();
             self.control.with(|control| {
                 self.connection_over(
                     control,
                     token,
                     Trigger::Break,
                     ConnectionEventKind::Broken,
-                    &mut aftermath,
+                    &mut deferred,
                 );
             });
-            self.settle(&mut aftermath);
+            self.run_deferred(&mut deferred);
         }
     }
 
     /// Drains endpoints and, with `now`, ends attempts whose deadline has passed.
     #[inline(never)]
     fn watch_endpoints(&self, now: Option<Instant>) -> usize {
-        let Some(look) = self.control.with(Control::begin_look) else {
+        let Some(look) = self.control.with(Control::begin_scan) else {
             return 0;
         };
         let mut handled = 0_usize;
@@ -318,13 +318,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 left = Some(first(left.flatten(), deadline));
             }
         }
-        self.control.with(|control| control.end_look(look, left));
+        self.control.with(|control| control.end_scan(look, left));
         handled
     }
 
     /// Ends an attempt whose deadline passed; returns false if it ended before.
     fn give_up(&self, ep: EpId, deadline: Instant) -> bool {
-        let mut aftermath = Aftermath::default();
+        let mut deferred = Deferred::default();
         let ended = self.control.with(|control| {
             self.with_endpoint(ep, |_, endpoint| {
                 if endpoint.link.deadline != Some(deadline) {
@@ -340,10 +340,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     mode: Some(DisconnectMode::Abrupt),
                     kind,
                 };
-                Ok(self.end_connection(control, endpoint, ending, &mut aftermath))
+                Ok(self.end_connection(control, endpoint, ending, &mut deferred))
             })
         });
-        self.settle(&mut aftermath);
+        self.run_deferred(&mut deferred);
         ended.unwrap_or(false)
     }
 
@@ -353,9 +353,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub(crate) fn drain(&self, ep: EpId) -> bool {
         let evd = self.with_endpoint(ep, |_, endpoint| Ok(endpoint.request_evd));
         if let Ok(Some(evd)) = evd {
-            self.harvest_and_arm(evd);
+            self.poll_and_arm(evd);
         }
-        let mut aftermath = Aftermath::default();
+        let mut deferred = Deferred::default();
         let ended = self.control.with(|control| {
             self.with_endpoint(ep, |_, endpoint| {
                 if !endpoint.ring.is_idle(self.shared.records.made()) {
@@ -366,22 +366,22 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     mode: Some(DisconnectMode::Graceful),
                     kind: ConnectionEventKind::Disconnected,
                 };
-                Ok(self.end_connection(control, endpoint, ending, &mut aftermath))
+                Ok(self.end_connection(control, endpoint, ending, &mut deferred))
             })
         });
-        self.settle(&mut aftermath);
+        self.run_deferred(&mut deferred);
         ended.unwrap_or(false)
     }
 
     /// Polls the completions of a dispatcher and arms its completion queue.
-    fn harvest_and_arm(&self, evd: u16) {
+    fn poll_and_arm(&self, evd: u16) {
         let Some(slot) = self.shared.event_dispatchers.get(usize::from(evd)) else {
             return;
         };
-        let mut aftermath = Aftermath::default();
+        let mut deferred = Deferred::default();
         let armed = slot.queue.with(|queue| {
             for _ in 0..ARMING_ROUNDS {
-                queue.harvest(&self.shared, &mut aftermath);
+                queue.poll(&self.shared, &mut deferred);
                 let failed = queue.failure.is_some();
                 let Some(completions) = queue.completions.as_mut().filter(|_| !failed) else {
                     // The queue returns no further completions.
@@ -394,7 +394,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             }
             false
         });
-        self.settle(&mut aftermath);
+        self.run_deferred(&mut deferred);
         if !armed {
             // Not armed, because completions keep arriving: the driver of `progress` polls again.
             self.wake_progress();

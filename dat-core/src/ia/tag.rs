@@ -52,7 +52,7 @@ impl<const WORDS: usize> Tags<WORDS> {
     fn take(&self) -> Option<u16> {
         for _ in 0..WORDS.saturating_mul(32) {
             let tag = self.next.fetch_add(1, Ordering::Relaxed);
-            let (word, bit) = self.place(tag)?;
+            let (word, bit) = self.position(tag)?;
             if word.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
                 return Some(tag);
             }
@@ -61,12 +61,12 @@ impl<const WORDS: usize> Tags<WORDS> {
     }
 
     fn give_back(&self, tag: u16) {
-        if let Some((word, bit)) = self.place(tag) {
+        if let Some((word, bit)) = self.position(tag) {
             word.fetch_and(!bit, Ordering::Relaxed);
         }
     }
 
-    fn place(&self, tag: u16) -> Option<(&AtomicU32, u32)> {
+    fn position(&self, tag: u16) -> Option<(&AtomicU32, u32)> {
         let word = usize::from(tag >> 5).checked_rem(WORDS)?;
         let bit = 1_u32.wrapping_shl(u32::from(tag));
         Some((self.in_use.get(word)?, bit))
@@ -105,11 +105,11 @@ mod tests {
     #[test]
     fn adapters_that_are_open_never_share_a_tag() {
         let (device, other) = (TestBackend::default(), TestBackend::default());
-        let (mut storage, mut place) = (TestStorage::new(), TestStorage::new());
+        let (mut storage, mut other_storage) = (TestStorage::new(), TestStorage::new());
         let first = open(&mut storage, &device);
         let pz = first.pz_create().unwrap();
         for _ in 0..=u16::MAX {
-            let second = open(&mut place, &other);
+            let second = open(&mut other_storage, &other);
             assert_ne!(second.handle(), first.handle());
             let refused = second.pz_free(pz).unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::InvalidHandle);

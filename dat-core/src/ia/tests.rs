@@ -29,7 +29,7 @@ const SHORT: SrqAttributes = SrqAttributes {
 
 fn region(ia: &TestIa<'_>, pz: PzId) -> LmrId {
     let request = LmrRequest {
-        memory: LmrMemory::Virtual(Region::pretend(0x1_0000, 0x1000)),
+        memory: LmrMemory::Virtual(Region::from_addresses(0x1_0000, 0x1000)),
         pz,
         privileges: MemoryPrivileges::LOCAL_READ,
     };
@@ -204,7 +204,7 @@ fn an_opening_finds_storage_empty_that_another_adapter_left_full() {
 fn fill(ia: &TestIa<'_>, pz: PzId) -> [usize; 7] {
     let count = |make: &dyn Fn() -> bool| (0..100).take_while(|_| make()).count();
     let request = LmrRequest {
-        memory: LmrMemory::Virtual(Region::pretend(0x1_0000, 0x1000)),
+        memory: LmrMemory::Virtual(Region::from_addresses(0x1_0000, 0x1000)),
         pz,
         privileges: MemoryPrivileges::LOCAL_READ,
     };
@@ -235,7 +235,7 @@ fn nothing_is_made_once_a_close_has_begun() {
     device.take_calls();
     ia.control.with(|control| control.closing = true);
     let request = LmrRequest {
-        memory: LmrMemory::Virtual(Region::pretend(0x1_0000, 0x1000)),
+        memory: LmrMemory::Virtual(Region::from_addresses(0x1_0000, 0x1000)),
         pz,
         privileges: MemoryPrivileges::LOCAL_READ,
     };

@@ -75,11 +75,11 @@ fn a_refusal_says_what_the_handle_is_instead() {
 fn what_nobody_can_ask_for_is_no_handle_of_anybody() {
     for index in [0, 1, 6, 7] {
         let ep = EpId::new(1, 1, index);
-        assert_ne!(ep.unaskable(), ep);
-        assert_eq!(ep.unaskable().unaskable(), ep);
+        assert_ne!(ep.never_matching(), ep);
+        assert_eq!(ep.never_matching().never_matching(), ep);
         let evd = EvdId::new(1, 1, index);
-        assert_ne!(evd.unaskable(), evd);
-        assert_eq!(evd.unaskable().unaskable(), evd);
+        assert_ne!(evd.never_matching(), evd);
+        assert_eq!(evd.never_matching().never_matching(), evd);
     }
 }
 

@@ -22,7 +22,7 @@ use crate::shared::Shared;
 use crate::sync::RawLock;
 
 /// Position of the triplet in the call.
-const PIECE_ARGUMENT: u8 = 2;
+const SEGMENT_ARGUMENT: u8 = 2;
 /// Position of the privileges.
 const PRIVILEGES_ARGUMENT: u8 = 3;
 /// Position of the completion flags.
@@ -32,7 +32,7 @@ const FLAGS_ARGUMENT: u8 = 6;
 #[derive(Clone, Copy)]
 struct Bind<'a> {
     rmr: RmrId,
-    piece: &'a LmrTriplet,
+    segment: &'a LmrTriplet,
     privileges: MemoryPrivileges,
     ep: EpId,
     cookie: u64,
@@ -40,13 +40,13 @@ struct Bind<'a> {
 }
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
-    /// Binds a remote memory region to a piece of a local one; returns the context for peers.
+    /// Binds a remote memory region to a segment of a local one; returns the context for peers.
     ///
     /// Posted to the endpoint's request queue, where later requests wait for it. The completion is a
     /// bind event on the endpoint's request dispatcher, as `flags` say; SUPPRESS, UNSIGNALLED and
     /// BARRIER_FENCE mean what they mean on a Send, SOLICITED_WAIT nothing. Of the privileges only
     /// the two remote ones matter. A bind of a bound region replaces the binding when it completes; a
-    /// piece of length 0 (context and address ignored) unbinds, and what is returned then is
+    /// segment of length 0 (context and address ignored) unbinds, and what is returned then is
     /// undefined. A bind that is flushed leaves the old binding, one that fails none.
     ///
     /// A device counts few keys for a region. When these are used up, or the bind before was not carried out, the bind gets
@@ -62,7 +62,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// - PRIVILEGES_VIOLATION: the context names no live region; or REMOTE_READ is asked for and the
     ///   region lacks LOCAL_READ (READ), or REMOTE_WRITE and it lacks LOCAL_WRITE (WRITE).
     /// - PROTECTION_VIOLATION: local region, remote region and endpoint are not in one zone.
-    /// - INVALID_PARAMETER (ARG2): the piece reaches outside the region.
+    /// - INVALID_PARAMETER (ARG2): the segment reaches outside the region.
     /// - INSUFFICIENT_RESOURCES (TEP): `max_request_dtos` requests are outstanding.
     ///   (TEP): the device refused it, for instance because the remote region needs new keys while binds of it are outstanding.
     ///   (MEMORY_REGION): a bind of this remote region is outstanding on another endpoint; or four are on this one, or one
@@ -72,7 +72,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub fn rmr_bind(
         &self,
         rmr: RmrId,
-        piece: &LmrTriplet,
+        segment: &LmrTriplet,
         privileges: MemoryPrivileges,
         ep: EpId,
         cookie: u64,
@@ -80,7 +80,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ) -> Result<u32> {
         let bind = Bind {
             rmr,
-            piece,
+            segment,
             privileges,
             ep,
             cookie,
@@ -91,14 +91,14 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             && let Some(endpoint) = self.shared.endpoints.get(ep.index())
             && let Some(region) = self.shared.remote_regions.get(rmr.index())
         {
-            let endpoint = &mut endpoint.main.hold();
-            let region = &mut region.main.hold();
+            let endpoint = &mut endpoint.main.lock();
+            let region = &mut region.main.lock();
             if let Some(slot) = self.shared.admitted(endpoint, region, bind) {
                 let posted = self.shared.post_bind(endpoint, region, bind, Some(slot));
                 if posted.is_ok() {
                     return posted;
                 }
-                refused_by_device = is_because(&posted, Cause::DeviceRefused);
+                refused_by_device = failed_because(&posted, Cause::DeviceRefused);
             }
         }
         if refused_by_device {
@@ -113,13 +113,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     #[inline(never)]
     fn bind_slow(&self, bind: &Bind<'_>) -> Result<u32> {
         let mut outcome = self.try_bind(bind);
-        if is_because(&outcome, Cause::QueueFull) {
+        if failed_because(&outcome, Cause::QueueFull) {
             self.reclaim_requests(bind.ep);
-            self.harvest_binds_of(bind.rmr);
+            self.poll_binds_of(bind.rmr);
             outcome = self.try_bind(bind);
         }
-        if is_because(&outcome, Cause::DeviceRefused) {
-            self.harvest_binds_of(bind.rmr);
+        if failed_because(&outcome, Cause::DeviceRefused) {
+            self.poll_binds_of(bind.rmr);
             outcome = self.bind_renewed(bind);
         }
         outcome
@@ -236,22 +236,22 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Polls the completions of all binds under way.
-    pub(super) fn harvest_binds(&self) {
+    pub(super) fn poll_binds(&self) {
         for slot in self.shared.remote_regions.made() {
-            self.harvest_binds_in(slot);
+            self.poll_binds_in(slot);
         }
     }
 
     /// Polls the completions of the binds of one region.
     #[cold]
-    fn harvest_binds_of(&self, rmr: RmrId) {
+    fn poll_binds_of(&self, rmr: RmrId) {
         if let Some(slot) = self.shared.remote_regions.get(rmr.index()) {
-            self.harvest_binds_in(slot);
+            self.poll_binds_in(slot);
         }
     }
 
     #[inline(never)]
-    fn harvest_binds_in(&self, slot: &RmrSlot<L>) {
+    fn poll_binds_in(&self, slot: &RmrSlot<L>) {
         // They are all of one endpoint.
         let endpoint = slot
             .main
@@ -260,7 +260,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             .and_then(|index| self.shared.endpoints.get(usize::from(index)))
             .and_then(|slot| slot.main.with(|endpoint| endpoint.request_evd));
         if let Some(evd) = request_evd {
-            self.harvest_at(evd);
+            self.poll_at(evd);
         }
     }
 }
@@ -286,8 +286,8 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         {
             return None;
         }
-        let slot = self.local_regions.get(slot_index(bind.piece.context))?;
-        slot.admits(bind.piece, endpoint.zone_seal, bind.privileges)
+        let slot = self.local_regions.get(slot_index(bind.segment.context))?;
+        slot.admits(bind.segment, endpoint.zone_seal, bind.privileges)
             .then_some(slot)
     }
 
@@ -326,24 +326,24 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
             return Err(Error::invalid_argument(PRIVILEGES_ARGUMENT).because(Cause::UnknownFlags));
         }
         let zone = region.zone_seal;
-        if bind.piece.length == 0 {
+        if bind.segment.length == 0 {
             if endpoint.zone_seal != zone {
                 return Err(zone_mismatch(bind.privileges));
             }
             return self.post_bind(endpoint, region, *bind, None);
         }
-        let Some(slot) = self.local_regions.get(slot_index(bind.piece.context)) else {
+        let Some(slot) = self.local_regions.get(slot_index(bind.segment.context)) else {
             return Err(unknown(bind.privileges, Cause::UnknownContext));
         };
         // No window is counted for a bind that is refused: the region may be freed at any moment, and
         // what was read of it is worth something only if it is still there then.
-        let gone = || unknown(bind.privileges, slot.absence(bind.piece.context));
-        if !slot.is_named(bind.piece.context) {
+        let gone = || unknown(bind.privileges, slot.missing_cause(bind.segment.context));
+        if !slot.is_named(bind.segment.context) {
             return Err(gone());
         }
-        match check_piece(slot, bind, zone, endpoint.zone_seal) {
+        match check_segment(slot, bind, zone, endpoint.zone_seal) {
             Ok(()) => self.post_bind(endpoint, region, *bind, Some(slot)),
-            Err(error) if slot.is_named(bind.piece.context) => Err(error),
+            Err(error) if slot.is_named(bind.segment.context) => Err(error),
             Err(_) => Err(gone()),
         }
     }
@@ -370,8 +370,8 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         if region.sequence == MISSED {
             return Err(refused_by_device());
         }
-        let mut places = region.pending.iter_mut();
-        let Some(place) = places.find(|binding| is_only || binding.sequence == NO_BIND) else {
+        let mut bindings = region.pending.iter_mut();
+        let Some(binding) = bindings.find(|binding| is_only || binding.sequence == NO_BIND) else {
             return Err(full(Subtype::ResourceMemoryRegion));
         };
         let Some(queue) = &mut endpoint.send else {
@@ -379,8 +379,13 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         };
         let keys = match slot {
             None => RegionKeys::default(),
-            Some(slot) if slot.hold_window(bind.piece.context) => slot.region_keys(),
-            Some(slot) => return Err(unknown(bind.privileges, slot.absence(bind.piece.context))),
+            Some(slot) if slot.retain_window(bind.segment.context) => slot.region_keys(),
+            Some(slot) => {
+                return Err(unknown(
+                    bind.privileges,
+                    slot.missing_cause(bind.segment.context),
+                ));
+            }
         };
         let sequence = next_sequence(region.sequence);
         let token = free.post(
@@ -394,14 +399,14 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
             token,
             window: region.window,
             region: keys,
-            address: bind.piece.address,
-            length: bind.piece.length,
+            address: bind.segment.address,
+            length: bind.segment.length,
             privileges: bind.privileges.intersection(REMOTE),
             flags: send_flags(bind.flags, false),
             is_only,
         };
         let Ok(rmr_context) = queue.bind(&request) else {
-            free.withdraw();
+            free.rollback();
             if let Some(slot) = slot {
                 slot.release_window();
             }
@@ -409,8 +414,8 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         };
         endpoint.ring.advance();
         region.sequence = sequence;
-        *place = Binding {
-            piece: *bind.piece,
+        *binding = Binding {
+            segment: *bind.segment,
             rmr_context,
             sequence,
             endpoint: index,
@@ -432,14 +437,14 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
                 return;
             }
             let sequence = record.next();
-            let Some(place) = region
+            let Some(binding) = region
                 .pending
                 .iter_mut()
                 .find(|binding| binding.sequence == sequence && sequence != NO_BIND)
             else {
                 return;
             };
-            let mut binding = core::mem::replace(place, Binding::NONE);
+            let mut binding = core::mem::replace(binding, Binding::NONE);
             binding.sequence = NO_BIND;
             if status != DtoStatus::Success {
                 self.release_binding(&binding);
@@ -461,10 +466,10 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
 
     /// Uncounts the window of a binding on its region.
     pub(super) fn release_binding(&self, binding: &Binding) {
-        if binding.piece.length == 0 {
+        if binding.segment.length == 0 {
             return;
         }
-        if let Some(slot) = self.local_regions.get(slot_index(binding.piece.context)) {
+        if let Some(slot) = self.local_regions.get(slot_index(binding.segment.context)) {
             slot.release_window();
         }
     }
@@ -483,7 +488,7 @@ const _: () =
     assert!(next_sequence(MISSED - 1) == NO_BIND + 1 && next_sequence(NO_BIND) == NO_BIND + 1);
 
 /// Returns true if a call was refused for this cause.
-fn is_because<T>(outcome: &Result<T>, cause: Cause) -> bool {
+fn failed_because<T>(outcome: &Result<T>, cause: Cause) -> bool {
     matches!(outcome, Err(error) if error.cause() == cause)
 }
 
@@ -496,9 +501,9 @@ fn refused_by_device() -> Error {
 const REMOTE: MemoryPrivileges =
     MemoryPrivileges::REMOTE_READ.union(MemoryPrivileges::REMOTE_WRITE);
 
-/// Checks zone, privileges and bounds of the piece, read one by one; the caller checks whether the
+/// Checks zone, privileges and bounds of the segment, read one by one; the caller checks whether the
 /// region stood still.
-fn check_piece(
+fn check_segment(
     slot: &LmrSlot,
     bind: &Bind<'_>,
     region_zone: u64,
@@ -521,8 +526,8 @@ fn check_piece(
     {
         return missing(Subtype::PrivilegesWrite);
     }
-    match slot.outside(bind.piece) {
-        Some(cause) => Err(Error::invalid_argument(PIECE_ARGUMENT).because(cause)),
+    match slot.outside(bind.segment) {
+        Some(cause) => Err(Error::invalid_argument(SEGMENT_ARGUMENT).because(cause)),
         None => Ok(()),
     }
 }

@@ -200,7 +200,7 @@ impl LmrSlot {
     /// As long as the window is counted the region cannot be freed, so its fields stand still. What
     /// was read of them since `context` was last seen here is true.
     #[inline(always)]
-    pub(super) fn hold_window(&self, context: u32) -> bool {
+    pub(super) fn retain_window(&self, context: u32) -> bool {
         let is_open = (self.windows.fetch_add(1, Ordering::SeqCst) as i32) >= 0;
         if is_open && self.is_named(context) {
             return true;
@@ -316,8 +316,8 @@ impl LmrSlot {
             context as u32,
         ];
         let mut cookie = [0; LMR_COOKIE_SIZE];
-        for (place, word) in cookie.chunks_exact_mut(4).zip(words) {
-            for (byte, value) in place.iter_mut().zip(word.to_be_bytes()) {
+        for (bytes, word) in cookie.chunks_exact_mut(4).zip(words) {
+            for (byte, value) in bytes.iter_mut().zip(word.to_be_bytes()) {
                 *byte = value;
             }
         }
@@ -378,7 +378,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Spec: LMC-01..11
     pub fn lmr_create(&self, request: &LmrRequest) -> Result<LmrCreated> {
         self.control.with(|control| {
-            control.may_make()?;
+            control.check_open()?;
             control.zone(request.pz)?;
             let (base, length) = match &request.memory {
                 LmrMemory::Virtual(region) | LmrMemory::SharedVirtual(region, _) => {
@@ -405,7 +405,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 }
                 _ => None,
             };
-            let places = self.places(cookie)?;
+            let slots = self.free_slots(cookie)?;
             let (zone, domain) = (request.pz.index() as u16, control.zone(request.pz)?.domain);
             let keys = control
                 .backend()?
@@ -417,7 +417,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     request.privileges,
                 ))
                 .map_err(|error| backend_refused(error, Subtype::ResourceMemoryRegion))?;
-            let origin = match (&request.memory, places.cookie) {
+            let origin = match (&request.memory, slots.cookie) {
                 (LmrMemory::Lmr(source), _) => Origin::Lmr(*source),
                 (LmrMemory::SharedVirtual(_, cookie), Some((index, slot))) => {
                     if slot.cookie().is_none() {
@@ -427,8 +427,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 }
                 _ => Origin::Virtual,
             };
-            self.hold_zone(control, request.pz)?;
-            let (index, slot) = places.region;
+            self.retain_zone(control, request.pz)?;
+            let (index, slot) = slots.region;
             reach(&mut control.reached, index);
             let generation = slot.generation.load(Ordering::Relaxed).saturating_add(1);
             let lmr_context = context_of(generation, index);
@@ -442,7 +442,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             };
             slot.fill(generation, &region);
             // A post that guessed the context may have read the slot's former fields.
-            self.outlast_posts();
+            self.wait_for_posts();
             slot.publish(lmr_context, &region);
             Ok(LmrCreated {
                 lmr: slot.id(self.shared.instance, index),
@@ -508,7 +508,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         match self.try_lmr_free(lmr) {
             Err(error) if error.kind() == crate::error::ErrorKind::InvalidState => {
                 // The bind that releases the region may have completed without being polled.
-                self.harvest_binds();
+                self.poll_binds();
                 self.try_lmr_free(lmr)
             }
             outcome => outcome,
@@ -538,7 +538,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         slot.windows.fetch_or(CLOSED, Ordering::SeqCst);
         let zone = zone_of(slot.identity.meta());
         slot.identity.clear();
-        self.outlast_posts();
+        self.wait_for_posts();
         if let Ok(backend) = control.backend() {
             backend.deregister(slot.region_keys());
         }
@@ -563,10 +563,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// work request. A post that takes the lock after this function sees all earlier writes to the
     /// table; one that took it before has ended. So no post mixes the fields of a region with those
     /// of the slot's next one, and no post that saw a region alive still reads its memory.
-    fn outlast_posts(&self) {
+    fn wait_for_posts(&self) {
         if B::READS_AT_POST {
             for endpoint in self.shared.endpoints.made() {
-                drop(endpoint.main.hold());
+                drop(endpoint.main.lock());
             }
         }
     }
@@ -617,7 +617,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Finds free slots for a region and for its cookie.
-    fn places(&self, cookie: Option<&[u8; LMR_COOKIE_SIZE]>) -> Result<Places<'_>> {
+    fn free_slots(&self, cookie: Option<&[u8; LMR_COOKIE_SIZE]>) -> Result<FreeSlots<'_>> {
         let mut free = LeastUsed::default();
         let mut known = None;
         for (index, slot) in self.shared.local_regions.iter().enumerate() {
@@ -642,34 +642,34 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             (Some(_), Some(known)) => Some(known),
             (Some(_), None) => Some(free.second.ok_or(exhausted)?.1),
         };
-        Ok(Places { region, cookie })
+        Ok(FreeSlots { region, cookie })
     }
 }
 
 /// A slot and its index.
-type Place<'r> = (u16, &'r LmrSlot);
+type FreeSlot<'r> = (u16, &'r LmrSlot);
 
-struct Places<'r> {
-    region: Place<'r>,
-    cookie: Option<Place<'r>>,
+struct FreeSlots<'r> {
+    region: FreeSlot<'r>,
+    cookie: Option<FreeSlot<'r>>,
 }
 
 /// The two least used free slots.
 #[derive(Default)]
 struct LeastUsed<'r> {
-    first: Option<(u32, Place<'r>)>,
-    second: Option<(u32, Place<'r>)>,
+    first: Option<(u32, FreeSlot<'r>)>,
+    second: Option<(u32, FreeSlot<'r>)>,
 }
 
 impl<'r> LeastUsed<'r> {
-    fn offer(&mut self, generation: u32, place: Place<'r>) {
-        let before = |other: &Option<(u32, Place<'_>)>| {
+    fn offer(&mut self, generation: u32, slot: FreeSlot<'r>) {
+        let before = |other: &Option<(u32, FreeSlot<'_>)>| {
             other.as_ref().is_none_or(|&(used, _)| generation < used)
         };
         if before(&self.first) {
-            self.second = self.first.replace((generation, place));
+            self.second = self.first.replace((generation, slot));
         } else if before(&self.second) {
-            self.second = Some((generation, place));
+            self.second = Some((generation, slot));
         }
     }
 }

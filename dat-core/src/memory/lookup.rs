@@ -65,15 +65,15 @@ impl LmrSlot {
         (zone_of(meta), MemoryPrivileges::from_bits_truncate(meta))
     }
 
-    /// Why a piece reaches outside the region; read as `protection`.
-    pub(super) fn outside(&self, piece: &LmrTriplet) -> Option<Cause> {
-        if piece.address.checked_add(piece.length).is_none() {
+    /// Why a segment reaches outside the region; read as `protection`.
+    pub(super) fn outside(&self, segment: &LmrTriplet) -> Option<Cause> {
+        if segment.address.checked_add(segment.length).is_none() {
             return Some(Cause::AddressOverflow);
         }
         let base = self.base.load(Ordering::Relaxed) as u64;
         let length = self.length.load(Ordering::Relaxed) as u64;
-        let offset = piece.address.wrapping_sub(base);
-        (offset > length || piece.length > length.wrapping_sub(offset))
+        let offset = segment.address.wrapping_sub(base);
+        (offset > length || segment.length > length.wrapping_sub(offset))
             .then_some(Cause::OutsideRegion)
     }
 
@@ -107,7 +107,7 @@ impl LmrSlot {
     }
 
     /// Why a context that leads here names no region.
-    pub(super) fn absence(&self, context: u32) -> Cause {
+    pub(super) fn missing_cause(&self, context: u32) -> Cause {
         if context == 0 || self.generation.load(Ordering::Relaxed) == 0 {
             Cause::UnknownContext
         } else {
@@ -168,14 +168,14 @@ pub(super) const fn slot_index(context: u32) -> usize {
     (context & 0xFFFF) as usize
 }
 
-/// Why a piece is refused, in the order of the checks (DTO-07); `argument` is the position of the
+/// Why a segment is refused, in the order of the checks (DTO-07); `argument` is the position of the
 /// segment list in the consumer's call.
 ///
 /// `None` if nothing is wrong with it (any more).
 #[cold]
 pub(crate) fn explain(
     regions: &[LmrSlot],
-    piece: &LmrTriplet,
+    segment: &LmrTriplet,
     access: LocalAccess,
     argument: u8,
 ) -> Option<Error> {
@@ -195,14 +195,14 @@ pub(crate) fn explain(
     let unknown = |cause| Some(Error::privileges_violation(privileges).because(cause));
     // The check that refused the segment is older than this look.
     fence(Ordering::Acquire);
-    if piece.length == 0 {
+    if segment.length == 0 {
         return None;
     }
-    let Some(slot) = regions.get(slot_index(piece.context)) else {
+    let Some(slot) = regions.get(slot_index(segment.context)) else {
         return unknown(Cause::UnknownContext);
     };
-    if piece.context == 0 || slot.identity.context() != piece.context {
-        return unknown(slot.absence(piece.context));
+    if segment.context == 0 || slot.identity.context() != segment.context {
+        return unknown(slot.missing_cause(segment.context));
     }
     let meta = slot.identity.meta();
     if zone_seal(zone_of(meta)) != access.zone_seal {
@@ -211,20 +211,20 @@ pub(crate) fn explain(
     if meta & privilege.bits() == 0 {
         return unknown(Cause::MissingPrivilege);
     }
-    slot.outside(piece)
+    slot.outside(segment)
         .map(|cause| Error::invalid_argument(argument).because(cause))
 }
 
-/// Why a piece is not inside a live region of whatever zone and privileges; `None` if it is.
-pub(super) fn outside_any(regions: &[LmrSlot], piece: &LmrTriplet) -> Option<Cause> {
-    let Some(slot) = regions.get(slot_index(piece.context)) else {
+/// Why a segment is not inside a live region of whatever zone and privileges; `None` if it is.
+pub(super) fn outside_any(regions: &[LmrSlot], segment: &LmrTriplet) -> Option<Cause> {
+    let Some(slot) = regions.get(slot_index(segment.context)) else {
         return Some(Cause::UnknownContext);
     };
     let context = slot.identity.context();
-    let outside = slot.outside(piece);
+    let outside = slot.outside(segment);
     fence(Ordering::Acquire);
-    if context == 0 || context != piece.context || slot.identity.context() != context {
-        return Some(slot.absence(piece.context));
+    if context == 0 || context != segment.context || slot.identity.context() != context {
+        return Some(slot.missing_cause(segment.context));
     }
     outside
 }

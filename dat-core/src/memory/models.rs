@@ -10,7 +10,7 @@ use crate::backend::RegionKeys;
 use crate::flags::MemoryPrivileges;
 use crate::models::prove;
 use crate::sync::atomic::{AtomicU32, Ordering};
-use crate::sync::explored::{Accesses, set_under_way};
+use crate::sync::loom_sync::{Accesses, set_under_way};
 
 const FIRST: u32 = 0x1_0000;
 const SECOND: u32 = 0x2_0000;
@@ -39,7 +39,7 @@ fn registered(base: usize, key: u32) -> Registered {
     }
 }
 
-fn piece(context: u32, address: usize) -> LmrTriplet {
+fn segment(context: u32, address: usize) -> LmrTriplet {
     LmrTriplet {
         context,
         address: address as u64,
@@ -95,10 +95,10 @@ fn a_post_meets_the_region_that_it_names() {
                 other.regions[0].identity.clear();
                 other.renew();
             });
-            let key = ACCESS.check(&bench.regions, &piece(FIRST, place));
+            let key = ACCESS.check(&bench.regions, &segment(FIRST, place));
             assert!(key.is_none() || inside && key == Some(1));
             thread.join().unwrap();
-            let late = ACCESS.check(&bench.regions, &piece(FIRST, FIRST_BASE));
+            let late = ACCESS.check(&bench.regions, &segment(FIRST, FIRST_BASE));
             assert_eq!(late, None);
         });
     }
@@ -118,7 +118,7 @@ fn a_new_region_is_there_for_who_was_told() {
                 other.renew();
             });
             if bench.told.load(Ordering::Acquire) == SECOND {
-                let key = ACCESS.check(&bench.regions, &piece(SECOND, place));
+                let key = ACCESS.check(&bench.regions, &segment(SECOND, place));
                 assert_eq!(key, inside.then_some(2));
             }
             thread.join().unwrap();
@@ -138,10 +138,10 @@ fn a_piece_is_inside_of_the_region_that_it_names() {
             other.regions[0].identity.clear();
             other.renew();
         });
-        let refused = outside_any(&bench.regions, &piece(FIRST, PLACES[2])).is_some();
+        let refused = outside_any(&bench.regions, &segment(FIRST, PLACES[2])).is_some();
         assert!(refused);
         thread.join().unwrap();
-        assert!(outside_any(&bench.regions, &piece(SECOND, PLACES[2])).is_none());
+        assert!(outside_any(&bench.regions, &segment(SECOND, PLACES[2])).is_none());
     });
 }
 
@@ -170,10 +170,10 @@ fn a_region_stays_while_a_bind_holds_it() {
         let slot = &bench.regions[0];
         let mut held = false;
         if slot.is_named(FIRST) {
-            let inside = slot.outside(&piece(FIRST, FIRST_BASE)).is_none();
+            let inside = slot.outside(&segment(FIRST, FIRST_BASE)).is_none();
             // A bind reports "outside" only of the region that it names.
             assert!(inside || !slot.is_named(FIRST));
-            if slot.hold_window(FIRST) {
+            if slot.retain_window(FIRST) {
                 held = true;
                 assert!(inside);
                 assert_eq!(slot.region_keys().local, 1);
@@ -211,8 +211,8 @@ fn a_region_stays_while_a_quick_bind_holds_it() {
             }
         });
         let slot = &bench.regions[0];
-        let place = piece(FIRST, FIRST_BASE);
-        if ACCESS.check(&bench.regions, &place).is_some() && slot.hold_window(FIRST) {
+        let place = segment(FIRST, FIRST_BASE);
+        if ACCESS.check(&bench.regions, &place).is_some() && slot.retain_window(FIRST) {
             assert_eq!(slot.region_keys().object, 1);
             object.read();
             slot.release_window();
@@ -242,8 +242,8 @@ fn a_guessed_region_is_whole() {
         });
         let slot = &bench.regions[0];
         if slot.is_named(SECOND) {
-            let inside = slot.outside(&piece(SECOND, PLACES[2])).is_none();
-            if slot.hold_window(SECOND) {
+            let inside = slot.outside(&segment(SECOND, PLACES[2])).is_none();
+            if slot.retain_window(SECOND) {
                 assert!(inside);
                 assert_eq!(slot.region_keys().local, 2);
                 slot.release_window();

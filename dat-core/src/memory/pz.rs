@@ -49,7 +49,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Spec: PZC-01
     pub fn pz_create(&self) -> Result<PzId> {
         self.control.with(|control| {
-            control.may_make()?;
+            control.check_open()?;
             let exhausted = Error::insufficient_resources(Subtype::ResourceProtectionDomain)
                 .because(Cause::TableFull);
             let index = find_slot(&control.protection_zones, &mut control.reached, |slot| {
@@ -133,7 +133,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// # Errors
     /// - INVALID_HANDLE (PZ): `pz` is not a live zone of this adapter.
-    pub(crate) fn hold_zone(&self, control: &mut Control<'_, B>, pz: PzId) -> Result<u16> {
+    pub(crate) fn retain_zone(&self, control: &mut Control<'_, B>, pz: PzId) -> Result<u16> {
         let slot = control.zone(pz)?;
         slot.users = slot.users.saturating_add(1);
         Ok(pz.index() as u16)

@@ -39,7 +39,7 @@ impl Region {
 
     /// Creates a region from plain addresses, for a test device that accesses no memory.
     #[cfg(test)]
-    pub(crate) fn pretend(address: usize, length: usize) -> Self {
+    pub(crate) fn from_addresses(address: usize, length: usize) -> Self {
         Self {
             base: core::ptr::without_provenance_mut(address),
             length,

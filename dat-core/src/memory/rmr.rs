@@ -105,7 +105,7 @@ impl RemoteRegion {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Binding {
     /// LMR context, address and length; length 0 means unbound.
-    pub(super) piece: LmrTriplet,
+    pub(super) segment: LmrTriplet,
     pub(super) rmr_context: u32,
     /// Sequence number of the bind while it is pending; otherwise `NO_BIND`.
     pub(super) sequence: u32,
@@ -116,7 +116,7 @@ pub(super) struct Binding {
 
 impl Binding {
     pub(super) const NONE: Self = Self {
-        piece: LmrTriplet {
+        segment: LmrTriplet {
             context: 0,
             address: 0,
             length: 0,
@@ -164,7 +164,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Spec: RMC-01, RMB-38
     pub fn rmr_create(&self, pz: PzId) -> Result<RmrId> {
         self.control.with(|control| {
-            control.may_make()?;
+            control.check_open()?;
             let domain = control.zone(pz)?.domain;
             let exhausted = Error::insufficient_resources(Subtype::ResourceMemoryRegion)
                 .because(Cause::TableFull);
@@ -174,7 +174,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 })
             })
             .ok_or(exhausted)?;
-            if !serves(control.backend()?, index) {
+            if !serves_window(control.backend()?, index) {
                 return Err(exhausted);
             }
             let slot = self
@@ -186,7 +186,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 .backend()?
                 .create_window(domain)
                 .map_err(|error| backend_refused(error, Subtype::ResourceMemoryRegion))?;
-            let zone = self.hold_zone(control, pz)?;
+            let zone = self.retain_zone(control, pz)?;
             Ok(slot.main.with(|region| {
                 let generation = region.generation.saturating_add(1);
                 *region = RemoteRegion {
@@ -219,8 +219,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             Ok(RmrParam {
                 ia: self.handle(),
                 pz: Self::zone_at(control, zone),
-                binding: (latest.piece.length != 0).then_some(RmrBinding {
-                    lmr_triplet: latest.piece,
+                binding: (latest.segment.length != 0).then_some(RmrBinding {
+                    lmr_triplet: latest.segment,
                     privileges: latest.privileges,
                     rmr_context: latest.rmr_context,
                 }),
@@ -271,13 +271,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         rmr: RmrId,
         f: impl FnOnce(&mut RemoteRegion) -> R,
     ) -> Result<R> {
-        Ok(f(&mut *self.hold_remote_region(rmr)?))
+        Ok(f(&mut *self.lock_remote_region(rmr)?))
     }
 
     #[inline(never)]
-    fn hold_remote_region(&self, rmr: RmrId) -> Result<Guard<'_, L, RemoteRegion>> {
+    fn lock_remote_region(&self, rmr: RmrId) -> Result<Guard<'_, L, RemoteRegion>> {
         if let Some(slot) = self.shared.remote_regions.get(rmr.index()) {
-            let region = slot.main.hold();
+            let region = slot.main.lock();
             if region.id == rmr && !rmr.is_null() {
                 return Ok(region);
             }
@@ -291,7 +291,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 /// A device may keep windows beyond its `max_rmrs`, to replace those whose keys are used up. One
 /// without windows refuses to make one.
 #[inline(never)]
-fn serves<B: Backend>(backend: &B, index: u16) -> bool {
+fn serves_window<B: Backend>(backend: &B, index: u16) -> bool {
     let most = backend.ia_attributes().max_rmrs;
     most == 0 || i32::from(index) < most
 }

@@ -23,8 +23,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///   region; nothing was synchronised.
     ///
     /// Spec: LSR-01..06, DTO-06
-    pub fn lmr_sync_rdma_read(&self, pieces: &[LmrTriplet]) -> Result<()> {
-        self.synchronise(SyncDirection::RdmaRead, pieces)
+    pub fn lmr_sync_rdma_read(&self, segments: &[LmrTriplet]) -> Result<()> {
+        self.synchronise(SyncDirection::RdmaRead, segments)
     }
 
     /// Makes completed RDMA Writes to the segments visible to local loads.
@@ -38,34 +38,34 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// As `lmr_sync_rdma_read`.
     ///
     /// Spec: LSW-01..20, LSW-23..31, DTO-06
-    pub fn lmr_sync_rdma_write(&self, pieces: &[LmrTriplet]) -> Result<()> {
-        self.synchronise(SyncDirection::RdmaWrite, pieces)
+    pub fn lmr_sync_rdma_write(&self, segments: &[LmrTriplet]) -> Result<()> {
+        self.synchronise(SyncDirection::RdmaWrite, segments)
     }
 
-    fn synchronise(&self, direction: SyncDirection, pieces: &[LmrTriplet]) -> Result<()> {
+    fn synchronise(&self, direction: SyncDirection, segments: &[LmrTriplet]) -> Result<()> {
         if self.shared.coherent {
-            self.check_pieces(pieces)?;
+            self.check_segments(segments)?;
             fence(Ordering::SeqCst);
             return Ok(());
         }
         // The control lock keeps the regions alive from the check to the last byte.
         self.control.with(|control| {
-            self.check_pieces(pieces)?;
+            self.check_segments(segments)?;
             let backend = control.backend()?;
             fence(Ordering::SeqCst);
-            for piece in pieces.iter().filter(|piece| piece.length != 0) {
-                backend.sync(direction, piece.address, piece.length);
+            for segment in segments.iter().filter(|segment| segment.length != 0) {
+                backend.sync(direction, segment.address, segment.length);
             }
             fence(Ordering::SeqCst);
             Ok(())
         })
     }
 
-    fn check_pieces(&self, pieces: &[LmrTriplet]) -> Result<()> {
-        let fault = pieces
+    fn check_segments(&self, segments: &[LmrTriplet]) -> Result<()> {
+        let fault = segments
             .iter()
-            .filter(|piece| piece.length != 0)
-            .find_map(|piece| outside_any(self.shared.local_regions, piece));
+            .filter(|segment| segment.length != 0)
+            .find_map(|segment| outside_any(self.shared.local_regions, segment));
         match fault {
             Some(cause) => Err(Error::invalid_argument(LIST_ARGUMENT).because(cause)),
             None => Ok(()),

@@ -14,7 +14,7 @@ use crate::flags::{ConnectFlags, EvdFlags, QualityOfService, TIMEOUT_INFINITE};
 use crate::ia::Ia;
 use crate::id::{EpId, EvdId, PzId};
 use crate::storage::IaStorage;
-use crate::sync::explored::ModelLock;
+use crate::sync::loom_sync::ModelLock;
 use crate::testing::TestBackend;
 use crate::time::Instant;
 

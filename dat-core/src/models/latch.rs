@@ -7,7 +7,7 @@ use super::bench::{Bench, Sleeper};
 use super::prove;
 use crate::event::{Event, Wait as _};
 use crate::flags::{CompletionFlags, DtoStatus};
-use crate::sync::explored::set_under_way;
+use crate::sync::loom_sync::set_under_way;
 
 /// An interrupt at any time wakes a driver that registers, checks and sleeps.
 ///

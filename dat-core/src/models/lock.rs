@@ -4,7 +4,7 @@ use loom::thread;
 use std::sync::Arc;
 
 use super::prove;
-use crate::sync::explored::set_under_way;
+use crate::sync::loom_sync::set_under_way;
 use crate::sync::{HostLock, Mutex};
 
 /// Two holders exclude each other, see each other's writes and both finish.

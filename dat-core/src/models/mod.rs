@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::vec::Vec;
 
-use crate::sync::explored::{self, Change, Mutant};
+use crate::sync::loom_sync::{self, Change, Mutant};
 
 /// Environment variable with the access to change: file, line, column and change.
 const CHANGED: &str = "DAT_CORE_CHANGED";
@@ -33,7 +33,7 @@ const LISTED: &str = "DAT_CORE_LISTED";
 /// `bound` limits the preemptions, which are the interruptions of a thread that could continue;
 /// `None` tries all.
 pub(crate) fn prove(bound: Option<usize>, model: impl Fn() + Send + Sync + 'static) {
-    explored::change(changed());
+    loom_sync::change(changed());
     let runs = Arc::new(AtomicU64::new(0));
     let counted = runs.clone();
     let mut builder = loom::model::Builder::new();
@@ -41,14 +41,14 @@ pub(crate) fn prove(bound: Option<usize>, model: impl Fn() + Send + Sync + 'stat
     builder.max_branches = 20_000;
     builder.check(move || {
         counted.fetch_add(1, Ordering::Relaxed);
-        explored::set_under_way(false);
+        loom_sync::set_under_way(false);
         model();
     });
     let bound = bound.map_or_else(|| String::from("all"), |bound| format!("{bound}"));
     println!(
         "proved: {} ways, {} accesses, {} interruptions",
         runs.load(Ordering::Relaxed),
-        explored::accesses(),
+        loom_sync::accesses(),
         bound
     );
     if env::var_os(LISTED).is_some() {
@@ -57,7 +57,7 @@ pub(crate) fn prove(bound: Option<usize>, model: impl Fn() + Send + Sync + 'stat
             line,
             column,
             change,
-        } in explored::seen()
+        } in loom_sync::seen()
         {
             println!("changeable: {file}:{line}:{column}:{}", change.name());
         }

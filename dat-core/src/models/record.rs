@@ -10,7 +10,7 @@ use crate::flags::DtoStatus;
 use crate::id::EpId;
 use crate::record::{NO_RECORD, Owner, Posting, RecordKind, RecordSlot, Report, allocate, list};
 use crate::sync::atomic::{AtomicU32, Ordering};
-use crate::sync::explored::set_under_way;
+use crate::sync::loom_sync::set_under_way;
 use crate::sync::{Table, Word64};
 
 const COOKIES: [u64; 2] = [0x1111, 0x2222];

@@ -9,7 +9,7 @@ use crate::error::ErrorKind;
 use crate::event::Event;
 use crate::flags::{CompletionFlags, DtoStatus, MemoryPrivileges};
 use crate::memory::{LmrMemory, LmrRequest, LmrTriplet, Region};
-use crate::sync::explored::set_under_way;
+use crate::sync::loom_sync::set_under_way;
 
 const BASE: usize = 0x1000;
 
@@ -97,7 +97,7 @@ fn a_region_outlasts_the_posts_that_read_it() {
         let made = bench
             .ia
             .lmr_create(&LmrRequest {
-                memory: LmrMemory::Virtual(Region::pretend(BASE, 64)),
+                memory: LmrMemory::Virtual(Region::from_addresses(BASE, 64)),
                 pz: bench.pz,
                 privileges: MemoryPrivileges::LOCAL_READ,
             })
@@ -105,17 +105,17 @@ fn a_region_outlasts_the_posts_that_read_it() {
         let other = bench.clone();
         set_under_way(true);
         let thread = thread::spawn(move || other.ia.lmr_free(made.lmr).unwrap());
-        let piece = LmrTriplet {
+        let segment = LmrTriplet {
             context: made.lmr_context,
             address: BASE as u64,
             length: 8,
         };
         let flags = CompletionFlags::empty();
-        if let Err(error) = bench.ia.post_send(ep, &[piece], 5, flags) {
+        if let Err(error) = bench.ia.post_send(ep, &[segment], 5, flags) {
             assert_eq!(error.kind(), ErrorKind::PrivilegesViolation);
         }
         thread.join().unwrap();
-        let late = bench.ia.post_send(ep, &[piece], 5, flags).unwrap_err();
+        let late = bench.ia.post_send(ep, &[segment], 5, flags).unwrap_err();
         assert_eq!(late.kind(), ErrorKind::PrivilegesViolation);
     });
 }

@@ -8,7 +8,7 @@ use std::vec::Vec;
 use super::prove;
 use crate::sync::Table;
 use crate::sync::atomic::{AtomicU32, Ordering};
-use crate::sync::explored::{Accesses, set_under_way};
+use crate::sync::loom_sync::{Accesses, set_under_way};
 
 struct Slot {
     /// Written when the slot is made, without an order of its own.

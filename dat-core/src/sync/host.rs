@@ -10,7 +10,7 @@ use super::RawLock;
 #[cfg(loom)]
 use super::atomic::{AtomicU32, Ordering};
 #[cfg(loom)]
-use super::explored::{Condvar, Mutex};
+use super::loom_sync::{Condvar, Mutex};
 
 const FREE: u32 = 0;
 /// Bit that is set while a thread holds the lock.
@@ -29,7 +29,7 @@ const LOOKS: u32 = if cfg!(loom) { 1 } else { 100 };
 pub struct HostLock {
     word: AtomicU32,
     /// Held by a thread that goes to sleep, from setting `AWAITED` until it sleeps.
-    bedroom: Mutex<()>,
+    sleep_mutex: Mutex<()>,
     released: Condvar,
 }
 
@@ -39,7 +39,7 @@ pub struct HostLock {
 unsafe impl RawLock for HostLock {
     const INIT: Self = Self {
         word: AtomicU32::new(FREE),
-        bedroom: Mutex::new(()),
+        sleep_mutex: Mutex::new(()),
         released: Condvar::new(),
     };
 
@@ -78,7 +78,10 @@ impl HostLock {
             }
             core::hint::spin_loop();
         }
-        let mut asleep = self.bedroom.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut asleep = self
+            .sleep_mutex
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         // Other threads may sleep too, so a thread that slept sets `AWAITED` again when it takes
         // the lock.
         while !self.take(HELD | AWAITED) {
@@ -91,12 +94,15 @@ impl HostLock {
 
     /// Wakes one sleeper and clears `AWAITED`, which a woken thread sets again.
     ///
-    /// Once `bedroom` can be locked, each thread that set `AWAITED` sleeps or has taken the lock.
+    /// Once `sleep_mutex` can be locked, each thread that set `AWAITED` sleeps or has taken the lock.
     #[cold]
     fn wake(&self) {
-        let bedroom = self.bedroom.lock().unwrap_or_else(PoisonError::into_inner);
+        let sleep_mutex = self
+            .sleep_mutex
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         self.word.fetch_and(!AWAITED, Ordering::Relaxed);
-        drop(bedroom);
+        drop(sleep_mutex);
         self.released.notify_one();
     }
 }

@@ -112,8 +112,8 @@ unsafe impl RawLock for SpinLock {
 
     #[inline(always)]
     unsafe fn acquire(&self) -> Self::State<'_> {
-        #[cfg(all(feature = "scheduled", not(loom)))]
-        super::scheduled::tell(super::Access::Lock);
+        #[cfg(all(feature = "fuzz_sched", not(loom)))]
+        super::fuzz_sched::tell(super::Access::Lock);
         match self.0.try_lock() {
             Some(guard) => core::mem::forget(guard),
             None => self.contend(),
@@ -132,9 +132,9 @@ impl SpinLock {
     #[cold]
     fn contend(&self) {
         // The scheduler must let the holder continue.
-        #[cfg(all(feature = "scheduled", not(loom)))]
+        #[cfg(all(feature = "fuzz_sched", not(loom)))]
         while self.0.is_locked() {
-            super::scheduled::tell(super::Access::Again);
+            super::fuzz_sched::tell(super::Access::Again);
         }
         core::mem::forget(self.0.lock());
     }
@@ -276,7 +276,7 @@ mod tests {
         taken();
         let made = ia
             .lmr_create(&LmrRequest {
-                memory: LmrMemory::Virtual(Region::pretend(0x1000, 64)),
+                memory: LmrMemory::Virtual(Region::from_addresses(0x1000, 64)),
                 pz,
                 privileges: MemoryPrivileges::ALL,
             })

@@ -4,19 +4,21 @@
 
 pub(crate) mod atomic;
 mod bytes;
-#[cfg(loom)]
-pub(crate) mod explored;
+#[cfg(all(feature = "fuzz_sched", not(loom)))]
+mod fuzz_sched;
 #[cfg(feature = "std")]
 mod host;
 mod lock;
+#[cfg(loom)]
+pub(crate) mod loom_sync;
 mod mutex;
 mod places;
-#[cfg(all(feature = "scheduled", not(loom)))]
-mod scheduled;
 mod table;
 mod word;
 
 pub use bytes::{copy_from_shared, copy_shared, copy_to_shared, load_bytes, store_bytes};
+#[cfg(all(feature = "fuzz_sched", not(loom)))]
+pub use fuzz_sched::{Access, on_access};
 #[cfg(feature = "std")]
 pub use host::HostLock;
 #[cfg(feature = "critical-section")]
@@ -27,7 +29,5 @@ pub use lock::{NoLock, RawLock, SplitLock};
 pub(crate) use mutex::Guard;
 pub use mutex::Mutex;
 pub use places::Places;
-#[cfg(all(feature = "scheduled", not(loom)))]
-pub use scheduled::{Access, on_access};
 pub use table::Table;
 pub use word::Word64;

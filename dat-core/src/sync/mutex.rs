@@ -14,7 +14,7 @@ pub struct Mutex<L, T> {
     lock: L,
     /// Accesses to the value, for loom to detect simultaneous ones.
     #[cfg(loom)]
-    accesses: super::explored::Accesses,
+    accesses: super::loom_sync::Accesses,
     value: UnsafeCell<T>,
 }
 
@@ -29,7 +29,7 @@ impl<L: RawLock, T> Mutex<L, T> {
         Self {
             lock: L::INIT,
             #[cfg(loom)]
-            accesses: super::explored::Accesses::new(),
+            accesses: super::loom_sync::Accesses::new(),
             value: UnsafeCell::new(value),
         }
     }
@@ -41,7 +41,7 @@ impl<L: RawLock, T> Mutex<L, T> {
     #[inline]
     #[cfg_attr(loom, track_caller)]
     pub fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
-        f(&mut self.hold())
+        f(&mut self.lock())
     }
 
     /// Locks the mutex until the guard is dropped.
@@ -51,7 +51,7 @@ impl<L: RawLock, T> Mutex<L, T> {
     /// Guards are dropped in the opposite order of their creation.
     #[inline(always)]
     #[cfg_attr(loom, track_caller)]
-    pub(crate) fn hold(&self) -> Guard<'_, L, T> {
+    pub(crate) fn lock(&self) -> Guard<'_, L, T> {
         #[expect(unsafe_code)]
         // SAFETY: the guard releases the lock once, when it is dropped. Guards are passed at most
         // to functions that their creator calls, and are dropped in the opposite order of their

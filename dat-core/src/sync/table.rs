@@ -235,8 +235,8 @@ mod tests {
 
     #[test]
     fn slots_are_made_when_they_are_needed() {
-        let mut places = [const { MaybeUninit::uninit() }; 4];
-        let mut table = Table::unmade(&mut places, 1, || 7_u32);
+        let mut slots = [const { MaybeUninit::uninit() }; 4];
+        let mut table = Table::unmade(&mut slots, 1, || 7_u32);
         assert_eq!((table.len(), table.made()), (4, &[7][..]));
         assert_eq!((table.get(0), table.get(1)), (Some(&7), None));
         assert!(table.make(0) && table.make(1));
@@ -272,9 +272,9 @@ mod tests {
             static SHARED: Arc<()> = Arc::new(());
         }
         let shares = || SHARED.with(Arc::strong_count);
-        let mut places: Vec<MaybeUninit<Arc<()>>> = Vec::new();
-        places.resize_with(3, MaybeUninit::uninit);
-        let table = Table::unmade(&mut places, 1, || SHARED.with(Arc::clone));
+        let mut slots: Vec<MaybeUninit<Arc<()>>> = Vec::new();
+        slots.resize_with(3, MaybeUninit::uninit);
+        let table = Table::unmade(&mut slots, 1, || SHARED.with(Arc::clone));
         assert!(table.make(2));
         assert_eq!(shares(), 3);
         drop(table);

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::TestBackend;
 use super::device::{Call, Completions, Pair, SharedReceives};
-use super::queues::{Place, TestCompletionQueue, TestReceiveQueue, TestSendQueue};
+use super::queues::{TestCompletionQueue, TestQueue, TestReceiveQueue, TestSendQueue};
 use crate::attributes::{IaAttributes, ProviderAttributes};
 use crate::backend::{
     Backend, BackendError, ConnectRequest, ControlEvent, DisconnectMode, DomainKey, Extensions,
@@ -177,7 +177,7 @@ unsafe impl Backend for TestBackend {
         let key = SharedReceiveQueueKey(key);
         let queue = TestReceiveQueue {
             backend: self.clone(),
-            place: Place::Shared(key),
+            queue: TestQueue::Shared(key),
         };
         Ok((key, queue))
     }
@@ -258,7 +258,7 @@ unsafe impl Backend for TestBackend {
                 .is_none()
                 .then(|| TestReceiveQueue {
                     backend: self.clone(),
-                    place: Place::Receives(key),
+                    queue: TestQueue::Receives(key),
                 }),
         })
     }

@@ -281,7 +281,7 @@ impl TestBackend {
     }
 
     /// What the device tells of the receives of any queue pair.
-    pub(crate) fn tell_receives(&self, info: ReceiveInfo) {
+    pub(crate) fn report_receives(&self, info: ReceiveInfo) {
         self.device().receive_info = info;
     }
 
@@ -290,7 +290,7 @@ impl TestBackend {
         &self,
         shared: SharedReceiveQueueKey,
         position: usize,
-        taker: QueuePairKey,
+        consuming_endpoint: QueuePairKey,
         status: DtoStatus,
         length: u32,
     ) -> bool {
@@ -299,7 +299,7 @@ impl TestBackend {
             .shared
             .get_mut(&shared.0)
             .and_then(|shared| shared.receives.remove(position));
-        let (Some(posted), Some(pair)) = (posted, device.pairs.get(&taker.0)) else {
+        let (Some(posted), Some(pair)) = (posted, device.pairs.get(&consuming_endpoint.0)) else {
             return false;
         };
         let queue = pair.receive_queue;
@@ -320,7 +320,7 @@ impl TestBackend {
     }
 
     /// A completion that shows up between a poll that found nothing and the arming.
-    pub(crate) fn slip_in(&self, queue: u16, completion: Completion) {
+    pub(crate) fn inject_before_arming(&self, queue: u16, completion: Completion) {
         if let Some(completions) = self.device().completions.get_mut(&queue) {
             completions.slipping.push_back(completion);
         }

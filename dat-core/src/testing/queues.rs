@@ -89,7 +89,7 @@ impl CompletionQueue for TestCompletionQueue {
 
 /// Where a work queue's requests go.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Place {
+pub(super) enum TestQueue {
     Requests(QueuePairKey),
     Receives(QueuePairKey),
     Shared(SharedReceiveQueueKey),
@@ -106,35 +106,35 @@ pub(crate) struct TestSendQueue {
 #[derive(Debug)]
 pub(crate) struct TestReceiveQueue {
     pub(super) backend: TestBackend,
-    pub(super) place: Place,
+    pub(super) queue: TestQueue,
 }
 
-/// A reserved place in a queue of the test device.
+/// A reserved slot in a queue of the test device.
 #[derive(Debug)]
 pub(crate) struct TestSlot<'a> {
     backend: &'a TestBackend,
-    place: Place,
+    queue: TestQueue,
     room: usize,
     segments: Vec<Segment>,
 }
 
 impl<'a> TestSlot<'a> {
-    fn reserve(backend: &'a TestBackend, place: Place, segments: usize) -> Option<Self> {
+    fn reserve(backend: &'a TestBackend, queue: TestQueue, segments: usize) -> Option<Self> {
         let mut device = backend.device();
         if let Some(left) = device.without_room.checked_sub(1) {
             device.without_room = left;
             return None;
         }
-        let (length, limit) = match place {
-            Place::Requests(key) => {
+        let (length, limit) = match queue {
+            TestQueue::Requests(key) => {
                 let pair = device.pairs.get(&key.0)?;
                 (pair.requests.len(), pair.attributes.max_request_dtos)
             }
-            Place::Receives(key) => {
+            TestQueue::Receives(key) => {
                 let pair = device.pairs.get(&key.0)?;
                 (pair.receives.len(), pair.attributes.max_recv_dtos)
             }
-            Place::Shared(key) => {
+            TestQueue::Shared(key) => {
                 let shared = device.shared.get(&key.0)?;
                 assert!(
                     segments <= shared.segments as usize,
@@ -145,7 +145,7 @@ impl<'a> TestSlot<'a> {
         };
         ((length as i64) < i64::from(limit)).then(|| Self {
             backend,
-            place,
+            queue,
             room: segments,
             segments: Vec::new(),
         })
@@ -180,18 +180,18 @@ impl<'a> TestSlot<'a> {
             work,
             segments: self.segments,
         };
-        match self.place {
-            Place::Requests(key) => {
+        match self.queue {
+            TestQueue::Requests(key) => {
                 let pair = device.pairs.get_mut(&key.0).ok_or(Rejected)?;
                 pair.requests.push_back(posted);
                 device.flush(key.0);
             }
-            Place::Receives(key) => {
+            TestQueue::Receives(key) => {
                 let pair = device.pairs.get_mut(&key.0).ok_or(Rejected)?;
                 pair.receives.push_back(posted);
                 device.flush(key.0);
             }
-            Place::Shared(key) => {
+            TestQueue::Shared(key) => {
                 let shared = device.shared.get_mut(&key.0).ok_or(Rejected)?;
                 shared.receives.push_back(posted);
             }
@@ -201,17 +201,17 @@ impl<'a> TestSlot<'a> {
 }
 
 /// The doorbell of a queue: nothing, or the newest requests are forgotten.
-fn ring(backend: &TestBackend, place: Place) -> Result<(), u32> {
+fn ring(backend: &TestBackend, queue: TestQueue) -> Result<(), u32> {
     let mut device = backend.device();
     device.doorbells = device.doorbells.wrapping_add(1);
     let refused = core::mem::take(&mut device.doorbell_refuses);
     if refused == 0 {
         return Ok(());
     }
-    let posted = match place {
-        Place::Requests(key) => device.pairs.get_mut(&key.0).map(|pair| &mut pair.requests),
-        Place::Receives(key) => device.pairs.get_mut(&key.0).map(|pair| &mut pair.receives),
-        Place::Shared(key) => device
+    let posted = match queue {
+        TestQueue::Requests(key) => device.pairs.get_mut(&key.0).map(|pair| &mut pair.requests),
+        TestQueue::Receives(key) => device.pairs.get_mut(&key.0).map(|pair| &mut pair.receives),
+        TestQueue::Shared(key) => device
             .shared
             .get_mut(&key.0)
             .map(|shared| &mut shared.receives),
@@ -223,7 +223,7 @@ fn ring(backend: &TestBackend, place: Place) -> Result<(), u32> {
     Err(refused)
 }
 
-/// A reserved place of a send queue.
+/// A reserved slot of a send queue.
 #[derive(Debug)]
 pub(crate) struct TestSendSlot<'a>(TestSlot<'a>, SendRequest);
 
@@ -238,7 +238,7 @@ impl WorkSlot for TestSendSlot<'_> {
             .0
             .segments
             .iter()
-            .map(|piece| u64::from(piece.length))
+            .map(|segment| u64::from(segment.length))
             .sum();
         // The room for an RDMA Read may be longer than what is read.
         if !matches!(request.operation, SendOperation::RdmaRead(_)) {
@@ -252,7 +252,7 @@ impl WorkSlot for TestSendSlot<'_> {
     }
 }
 
-/// A reserved place of a receive queue.
+/// A reserved slot of a receive queue.
 #[derive(Debug)]
 pub(crate) struct TestReceiveSlot<'a>(TestSlot<'a>, ReceiveRequest);
 
@@ -278,18 +278,18 @@ impl WorkQueue for TestSendQueue {
     type Slot<'a> = TestSendSlot<'a>;
 
     fn reserve(&mut self, request: &SendRequest, segments: usize) -> Option<TestSendSlot<'_>> {
-        TestSlot::reserve(&self.backend, Place::Requests(self.key), segments)
+        TestSlot::reserve(&self.backend, TestQueue::Requests(self.key), segments)
             .map(|slot| TestSendSlot(slot, *request))
     }
 
     fn ring(&mut self) -> Result<(), u32> {
-        ring(&self.backend, Place::Requests(self.key))
+        ring(&self.backend, TestQueue::Requests(self.key))
     }
 }
 
 impl SendQueue for TestSendQueue {
     fn bind(&mut self, request: &BindRequest) -> Result<u32, Rejected> {
-        let place = Place::Requests(self.key);
+        let queue = TestQueue::Requests(self.key);
         if self
             .backend
             .device()
@@ -297,9 +297,9 @@ impl SendQueue for TestSendQueue {
         {
             return Err(Rejected);
         }
-        let slot = TestSlot::reserve(&self.backend, place, 0).ok_or(Rejected)?;
+        let slot = TestSlot::reserve(&self.backend, queue, 0).ok_or(Rejected)?;
         slot.publish(Work::Bind(*request))?;
-        ring(&self.backend, place).map_err(|_| Rejected)?;
+        ring(&self.backend, queue).map_err(|_| Rejected)?;
         let mut device = self.backend.device();
         let binds = device.windows.get_mut(&request.window.0);
         *binds.expect("a window of the device") += 1;
@@ -311,8 +311,8 @@ impl SendQueue for TestSendQueue {
         request: &ExtendedRequest,
         segments: &[Segment],
     ) -> Result<(), Rejected> {
-        let place = Place::Requests(self.key);
-        let slot = TestSlot::reserve(&self.backend, place, segments.len());
+        let queue = TestQueue::Requests(self.key);
+        let slot = TestSlot::reserve(&self.backend, queue, segments.len());
         let mut slot = slot.ok_or(Rejected)?;
         let mut sum = 0;
         for segment in segments {
@@ -321,7 +321,7 @@ impl SendQueue for TestSendQueue {
         }
         assert_eq!(sum, request.length, "the length is the sum of the segments");
         slot.publish(Work::Extended(*request))?;
-        ring(&self.backend, place).map_err(|_| Rejected)
+        ring(&self.backend, queue).map_err(|_| Rejected)
     }
 }
 
@@ -334,11 +334,11 @@ impl WorkQueue for TestReceiveQueue {
         request: &ReceiveRequest,
         segments: usize,
     ) -> Option<TestReceiveSlot<'_>> {
-        TestSlot::reserve(&self.backend, self.place, segments)
+        TestSlot::reserve(&self.backend, self.queue, segments)
             .map(|slot| TestReceiveSlot(slot, *request))
     }
 
     fn ring(&mut self) -> Result<(), u32> {
-        ring(&self.backend, self.place)
+        ring(&self.backend, self.queue)
     }
 }

@@ -297,7 +297,7 @@ fn build(workspace: &Workspace, halves: bool) -> Result<PathBuf> {
     let shell = &workspace.shell;
     let _flags = shell.push_env("RUSTFLAGS", "--cfg loom");
     let target = workspace.target().join("loom");
-    let more: &[&str] = if halves { &["--cfg", "halves"] } else { &[] };
+    let more: &[&str] = if halves { &["--cfg", "split64"] } else { &[] };
     let told = cmd!(
         shell,
         "cargo rustc --quiet --package dat-core --features std --lib --profile test --target-dir {target} --message-format json -- {more...}"
@@ -313,7 +313,7 @@ fn build(workspace: &Workspace, halves: bool) -> Result<PathBuf> {
         return Ok(built);
     }
     // The next build would overwrite it.
-    let kept = target.join("halves");
+    let kept = target.join("split64");
     fs::copy(&built, &kept)?;
     Ok(kept)
 }

@@ -28,7 +28,7 @@ const AGAIN: &str = "`cargo xtask harden --only mutants` tries it";
 const PATIENCE: u32 = 20;
 const LEAST: Duration = Duration::from_secs(120);
 /// The compiler flag for 64-bit words in halves.
-const HALVES: &str = "--cfg halves";
+const SPLIT64: &str = "--cfg split64";
 /// Slow tests that look for races or compare copy speeds.
 ///
 /// Such tests do not check the result of a call by one thread.
@@ -47,7 +47,7 @@ struct Kept {
     /// The files of validation and state tables.
     files: Vec<String>,
     /// Further such files, compiled with 64-bit words in halves only.
-    halves: Vec<String>,
+    split64: Vec<String>,
     #[serde(default)]
     survivor: Vec<Survivor>,
 }
@@ -58,7 +58,7 @@ fn one() -> usize {
 
 impl Kept {
     fn all(&self) -> impl Iterator<Item = &String> {
-        self.files.iter().chain(&self.halves)
+        self.files.iter().chain(&self.split64)
     }
 }
 
@@ -175,8 +175,8 @@ pub(crate) fn run(workspace: &Workspace, effort: &Effort) -> Result<()> {
             continue;
         }
         println!("{file}");
-        let flags = if kept.halves.contains(file) {
-            HALVES
+        let flags = if kept.split64.contains(file) {
+            SPLIT64
         } else {
             ""
         };

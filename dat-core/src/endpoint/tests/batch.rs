@@ -27,11 +27,11 @@ const OPERATIONS: [BatchOperation; 3] = [
 ];
 
 /// Returns a segment that any post accepts.
-fn piece(bench: &Bench<'_>) -> LmrTriplet {
+fn segment(bench: &Bench<'_>) -> LmrTriplet {
     let lmr = bench
         .ia
         .lmr_create(&LmrRequest {
-            memory: LmrMemory::Virtual(Region::pretend(0x1000, 64)),
+            memory: LmrMemory::Virtual(Region::from_addresses(0x1000, 64)),
             pz: bench.pz,
             privileges: MemoryPrivileges::ALL,
         })
@@ -93,7 +93,7 @@ fn a_batch_rings_once() {
     let mut storage = TestStorage::new();
     let bench = Bench::new(&mut storage);
     let ep = bench.connected();
-    let one = [piece(&bench)];
+    let one = [segment(&bench)];
     // The most segments that a request may have, one of them empty.
     let two = [
         one[0],
@@ -130,7 +130,7 @@ fn a_batch_ends_at_the_first_post_that_is_not_allowed() {
     let mut storage = TestStorage::new();
     let bench = Bench::new(&mut storage);
     let ep = bench.connected();
-    let good = [piece(&bench)];
+    let good = [segment(&bench)];
     let bad = [LmrTriplet {
         length: 65,
         ..good[0]
@@ -169,7 +169,7 @@ fn a_batch_that_is_longer_than_the_queue_fills_it() {
     let mut storage = TestStorage::new();
     let bench = Bench::new(&mut storage);
     let ep = bench.connected();
-    let segments = [piece(&bench)];
+    let segments = [segment(&bench)];
     let refused = bench
         .ia
         .post_batch(ep, &requests(&segments, 0..6))
@@ -199,7 +199,7 @@ fn a_batch_makes_room_for_itself() {
     let mut storage = TestStorage::new();
     let bench = Bench::new(&mut storage);
     let ep = bench.connected();
-    let segments = [piece(&bench)];
+    let segments = [segment(&bench)];
     let mut quiet = requests(&segments, 0..3);
     for request in &mut quiet {
         request.flags = CompletionFlags::SUPPRESS;
@@ -225,7 +225,7 @@ fn what_the_device_refuses_is_not_posted_and_nothing_is_lost() {
     let mut storage = TestStorage::new();
     let bench = Bench::new(&mut storage);
     let ep = bench.connected();
-    let segments = [piece(&bench)];
+    let segments = [segment(&bench)];
     for newest in 1..=4 {
         let taken = 4 - newest;
         bench.device.refuse_doorbell(newest);
@@ -279,7 +279,7 @@ fn the_first_refusal_is_the_one_that_is_told() {
     let mut storage = TestStorage::new();
     let bench = Bench::new(&mut storage);
     let ep = bench.connected();
-    let good = [piece(&bench)];
+    let good = [segment(&bench)];
     let bad = [LmrTriplet {
         length: 65,
         ..good[0]
@@ -300,7 +300,7 @@ fn the_first_refusal_is_the_one_that_is_told() {
 fn a_batch_for_what_is_no_endpoint_is_refused() {
     let mut storage = TestStorage::new();
     let bench = Bench::new(&mut storage);
-    let segments = [piece(&bench)];
+    let segments = [segment(&bench)];
     let unconnected = bench.endpoint();
     for ep in [EpId::NULL, unconnected] {
         let refused = bench

@@ -80,12 +80,12 @@ fn outcome<R>(bench: &Bench<'_>, ep: EpId, post: impl FnOnce() -> R) -> Outcome<
 /// Returns segments that are valid, or invalid in one way each.
 ///
 /// Some are valid for some operations only.
-fn pieces(bench: &Bench<'_>, other_zone: PzId) -> Vec<LmrTriplet> {
+fn segments(bench: &Bench<'_>, other_zone: PzId) -> Vec<LmrTriplet> {
     let region = |pz, privileges| {
         bench
             .ia
             .lmr_create(&LmrRequest {
-                memory: LmrMemory::Virtual(Region::pretend(BASE as usize, LENGTH as usize)),
+                memory: LmrMemory::Virtual(Region::from_addresses(BASE as usize, LENGTH as usize)),
                 pz,
                 privileges,
             })
@@ -95,15 +95,15 @@ fn pieces(bench: &Bench<'_>, other_zone: PzId) -> Vec<LmrTriplet> {
     let gone = region(bench.pz, MemoryPrivileges::ALL);
     bench.ia.lmr_free(gone.lmr).unwrap();
     let good = region(bench.pz, MemoryPrivileges::ALL);
-    let piece = LmrTriplet {
+    let segment = LmrTriplet {
         context: good.lmr_context,
         address: BASE + 8,
         length: 16,
     };
-    let of = |context| LmrTriplet { context, ..piece };
-    let long = |length| LmrTriplet { length, ..piece };
+    let of = |context| LmrTriplet { context, ..segment };
+    let long = |length| LmrTriplet { length, ..segment };
     Vec::from([
-        piece,
+        segment,
         of(gone.lmr_context),
         of(0),
         of(0xFFFF_FFFF),
@@ -119,18 +119,18 @@ fn pieces(bench: &Bench<'_>, other_zone: PzId) -> Vec<LmrTriplet> {
         long(LENGTH),
         LmrTriplet {
             address: BASE - 1,
-            ..piece
+            ..segment
         },
     ])
 }
 
 /// Adds an empty segment, which selects the slow path.
-fn lengthened(piece: &LmrTriplet) -> [LmrTriplet; 2] {
+fn lengthened(segment: &LmrTriplet) -> [LmrTriplet; 2] {
     [
-        *piece,
+        *segment,
         LmrTriplet {
             length: 0,
-            ..*piece
+            ..*segment
         },
     ]
 }
@@ -149,7 +149,7 @@ fn flags() -> impl Iterator<Item = CompletionFlags> {
 ///
 /// Spec: DTO-04..07, DTO-10, EPS-03, EPW-27, EPV-02, EPR-01
 #[test]
-fn one_piece_is_posted_as_a_list_is() {
+fn one_segment_is_posted_as_a_list_is() {
     type Post<'a> = &'a dyn Fn(&Asked<'_>) -> Result<()>;
     let mut storage = TestStorage::new();
     let bench = Bench::with(&mut storage, LARGE, PROVIDER_ATTRIBUTES);
@@ -160,7 +160,7 @@ fn one_piece_is_posted_as_a_list_is() {
     assert_eq!(ep.index(), gone.index());
     let (unconnected, _) = bench.in_state(EndpointState::Unconnected);
     let (over, _) = bench.in_state(EndpointState::Disconnected);
-    let pieces = pieces(&bench, ia.pz_create().unwrap());
+    let segments = segments(&bench, ia.pz_create().unwrap());
     let remotes = [0, 15, 16, 17, 1 << 32].map(|length| RmrTriplet { length, ..REMOTE });
     let ways: [(&str, Post<'_>); 4] = [
         ("send", &|it| ia.post_send(it.ep, it.segments, 5, it.flags)),
@@ -176,11 +176,11 @@ fn one_piece_is_posted_as_a_list_is() {
     ];
     for (name, post) in ways {
         let mut well = 0;
-        let mut check = |endpoint, piece: &LmrTriplet, remote, flags, refused: bool| {
-            let told = format!("{name} {endpoint:?} {piece:?} {remote:?} {flags:?} {refused}");
+        let mut check = |endpoint, segment: &LmrTriplet, remote, flags, refused: bool| {
+            let told = format!("{name} {endpoint:?} {segment:?} {remote:?} {flags:?} {refused}");
             // A freed endpoint has no queue pair to watch.
             let watched = if endpoint == gone { ep } else { endpoint };
-            let list = lengthened(piece);
+            let list = lengthened(segment);
             let asked = |segments| Asked {
                 ep: endpoint,
                 segments,
@@ -204,21 +204,21 @@ fn one_piece_is_posted_as_a_list_is() {
             well += u32::from(short.answer.is_ok());
         };
         for endpoint in [ep, gone, unconnected, over] {
-            for piece in &pieces {
-                check(endpoint, piece, REMOTE, NONE, false);
+            for segment in &segments {
+                check(endpoint, segment, REMOTE, NONE, false);
             }
             for flags in flags() {
-                check(endpoint, &pieces[0], REMOTE, flags, false);
+                check(endpoint, &segments[0], REMOTE, flags, false);
             }
             for remote in remotes {
-                check(endpoint, &pieces[0], remote, NONE, false);
+                check(endpoint, &segments[0], remote, NONE, false);
             }
         }
-        check(ep, &pieces[0], REMOTE, NONE, true);
+        check(ep, &segments[0], REMOTE, NONE, true);
         // The attempts posted the valid segment each time.
         assert!(well >= 3, "{name}: {well}");
         // With a full queue.
-        let list = lengthened(&pieces[0]);
+        let list = lengthened(&segments[0]);
         let asked = |segments| Asked {
             ep,
             segments,
@@ -241,7 +241,7 @@ fn one_piece_is_posted_as_a_list_is() {
 
 /// Spec: SRQR-01, SRQR-07, SRQR-27..29, DTO-06, DTO-07
 #[test]
-fn one_piece_is_a_shared_buffer_as_a_list_is() {
+fn one_segment_is_a_shared_buffer_as_a_list_is() {
     let mut storage = TestStorage::new();
     let bench = Bench::with(&mut storage, LARGE, PROVIDER_ATTRIBUTES);
     let ia = &bench.ia;
@@ -252,12 +252,12 @@ fn one_piece_is_a_shared_buffer_as_a_list_is() {
     };
     let gone = ia.srq_create(bench.pz, &size).unwrap();
     ia.srq_free(gone).unwrap();
-    let pieces = pieces(&bench, ia.pz_create().unwrap());
+    let segments = segments(&bench, ia.pz_create().unwrap());
     let mut well = 0;
-    for piece in &pieces {
+    for segment in &segments {
         for (stale, refused) in [(false, false), (true, false), (false, true)] {
             // The device refuses only what the core accepts.
-            let refused = refused && piece == &pieces[0];
+            let refused = refused && segment == &segments[0];
             // A new queue per path, so that the count shows this post only.
             let ways = [1, 2].map(|count| {
                 let srq = ia.srq_create(bench.pz, &size).unwrap();
@@ -266,12 +266,12 @@ fn one_piece_is_a_shared_buffer_as_a_list_is() {
                     bench.device.refuse_next(BackendError::Resources);
                 }
                 let named = if stale { gone } else { srq };
-                let answer = ia.srq_post_recv(named, &lengthened(piece)[..count], 5);
+                let answer = ia.srq_post_recv(named, &lengthened(segment)[..count], 5);
                 let outstanding = ia.srq_query(srq, SrqFields::all()).unwrap();
                 ia.srq_free(srq).unwrap();
                 (answer, outstanding.outstanding)
             });
-            let told = format!("{piece:?} {stale} {refused}");
+            let told = format!("{segment:?} {stale} {refused}");
             assert_eq!(ways[0], ways[1], "{told}");
             match ways[0].0 {
                 Ok(()) => well += 1,

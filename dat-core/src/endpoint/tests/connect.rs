@@ -1,6 +1,6 @@
 //! Connecting: arguments, failures, deadlines.
 
-use super::life::{completions, disconnects};
+use super::lifecycle::{completions, disconnects};
 use crate::attributes::{IaAddress, ProviderAttributes};
 use crate::backend::{BackendError, ConnectFailure, ControlEvent, DisconnectMode, PrivateData};
 use crate::endpoint::ConnectParam;

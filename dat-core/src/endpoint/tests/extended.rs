@@ -33,24 +33,24 @@ const WRITE: Extended = Extended::WriteImmediate { immediate: 0x77 };
 fn bench(storage: &mut TestStorage, extensions: Extensions) -> (Bench<'_>, EpId, LmrTriplet) {
     let bench = Bench::extended(storage, extensions);
     let region = bench.ia.lmr_create(&LmrRequest {
-        memory: LmrMemory::Virtual(Region::pretend(0x1000, 64)),
+        memory: LmrMemory::Virtual(Region::from_addresses(0x1000, 64)),
         pz: bench.pz,
         privileges: MemoryPrivileges::LOCAL_READ | MemoryPrivileges::LOCAL_WRITE,
     });
-    let piece = LmrTriplet {
+    let segment = LmrTriplet {
         context: region.unwrap().lmr_context,
         address: 0x1000,
         length: 8,
     };
     let ep = bench.connected();
-    (bench, ep, piece)
+    (bench, ep, segment)
 }
 
 /// Spec: DTO-04, DTO-11
 #[test]
 fn they_go_to_the_device_and_complete_in_their_own_words() {
     let mut storage = TestStorage::new();
-    let (bench, ep, piece) = bench(&mut storage, Extensions::all());
+    let (bench, ep, segment) = bench(&mut storage, Extensions::all());
     let pair = bench.pair(ep);
     assert_eq!(bench.ia.extensions(), Extensions::all());
     let remote = RemoteRange {
@@ -89,11 +89,11 @@ fn they_go_to_the_device_and_complete_in_their_own_words() {
         for status in [DtoStatus::Success, DtoStatus::Flushed] {
             // An atomic operation uses the first 8 bytes of its segments; a write uses all.
             let room = if asked == WRITE {
-                piece
+                segment
             } else {
                 LmrTriplet {
                     length: 60,
-                    ..piece
+                    ..segment
                 }
             };
             bench
@@ -128,10 +128,10 @@ fn they_go_to_the_device_and_complete_in_their_own_words() {
         for flags in [NONE, CompletionFlags::SUPPRESS] {
             bench
                 .ia
-                .post_extended(ep, asked, &[piece], cookie, &REMOTE, flags)
+                .post_extended(ep, asked, &[segment], cookie, &REMOTE, flags)
                 .unwrap();
             bench.device.complete_request(pair, DtoStatus::Success);
-            bench.ia.harvest_at(bench.data.index() as u16);
+            bench.ia.poll_at(bench.data.index() as u16);
             let event = Event::Extended(ExtendedCompletion {
                 ep,
                 cookie,
@@ -151,10 +151,10 @@ fn they_go_to_the_device_and_complete_in_their_own_words() {
 #[test]
 fn numbers_come_with_receives() {
     let mut storage = TestStorage::new();
-    let (bench, ep, piece) = bench(&mut storage, Extensions::all());
+    let (bench, ep, segment) = bench(&mut storage, Extensions::all());
     let pair = bench.pair(ep);
     for (cookie, number) in [(1, Some(0xFFFF_FFFF)), (2, None), (3, Some(0))] {
-        bench.ia.post_recv(ep, &[piece], cookie, NONE).unwrap();
+        bench.ia.post_recv(ep, &[segment], cookie, NONE).unwrap();
         match number {
             Some(number) => bench.device.complete_with_number(pair, 1000, number),
             None => bench
@@ -181,7 +181,7 @@ fn numbers_come_with_receives() {
 #[test]
 fn refusals_leave_no_trace() {
     let mut storage = TestStorage::new();
-    let (bench, ep, piece) = bench(&mut storage, Extensions::all());
+    let (bench, ep, segment) = bench(&mut storage, Extensions::all());
     let pair = bench.pair(ep);
     let refused = |ep, asked, segments: &[LmrTriplet], remote: &RmrTriplet, flags| {
         let refused = bench
@@ -205,26 +205,29 @@ fn refusals_leave_no_trace() {
     };
     let other = LmrTriplet {
         address: 0x2000,
-        ..piece
+        ..segment
     };
-    let small = LmrTriplet { length: 7, ..piece };
+    let small = LmrTriplet {
+        length: 7,
+        ..segment
+    };
     for asked in [WRITE, ADD, SWAP] {
         let unconnected = bench.endpoint();
-        let (kind, ..) = refused(unconnected, asked, &[piece], &REMOTE, NONE);
+        let (kind, ..) = refused(unconnected, asked, &[segment], &REMOTE, NONE);
         assert_eq!(kind, ErrorKind::InvalidState);
         bench.ia.ep_free(unconnected).unwrap();
-        let (kind, ..) = refused(unconnected, asked, &[piece], &REMOTE, NONE);
+        let (kind, ..) = refused(unconnected, asked, &[segment], &REMOTE, NONE);
         assert_eq!(kind, ErrorKind::InvalidHandle);
         let unknown = CompletionFlags::from_bits_retain(0x8000);
         assert_eq!(
-            refused(ep, asked, &[piece], &REMOTE, unknown).1,
+            refused(ep, asked, &[segment], &REMOTE, unknown).1,
             Subtype::InvalidArg6
         );
         assert_eq!(
             refused(ep, asked, &[other], &REMOTE, NONE).1,
             Subtype::InvalidArg3
         );
-        let too_short = refused(ep, asked, &[piece], &short, NONE);
+        let too_short = refused(ep, asked, &[segment], &short, NONE);
         assert_eq!(
             (too_short.0, too_short.2),
             (ErrorKind::LengthError, Cause::RemoteTooShort)
@@ -232,13 +235,13 @@ fn refusals_leave_no_trace() {
     }
     for asked in [ADD, SWAP] {
         assert_eq!(
-            refused(ep, asked, &[piece], &odd, NONE),
+            refused(ep, asked, &[segment], &odd, NONE),
             argument(5, Cause::Misaligned)
         );
         // A long enough remote range is still refused for its alignment.
         let odd = RmrTriplet { length: 8, ..odd };
         assert_eq!(
-            refused(ep, asked, &[piece], &odd, NONE),
+            refused(ep, asked, &[segment], &odd, NONE),
             argument(5, Cause::Misaligned)
         );
         assert_eq!(
@@ -258,15 +261,17 @@ fn refusals_leave_no_trace() {
     for _ in 0..SMALL.max_request_dtos {
         bench
             .ia
-            .post_extended(ep, ADD, &[piece], 1, &REMOTE, CompletionFlags::SUPPRESS)
+            .post_extended(ep, ADD, &[segment], 1, &REMOTE, CompletionFlags::SUPPRESS)
             .unwrap();
     }
-    let full = bench.ia.post_extended(ep, ADD, &[piece], 1, &REMOTE, NONE);
+    let full = bench
+        .ia
+        .post_extended(ep, ADD, &[segment], 1, &REMOTE, NONE);
     assert_eq!(full.unwrap_err().subtype(), Subtype::ResourceTep);
     bench.device.complete_request(pair, DtoStatus::Success);
     bench
         .ia
-        .post_extended(ep, ADD, &[piece], 1, &REMOTE, NONE)
+        .post_extended(ep, ADD, &[segment], 1, &REMOTE, NONE)
         .unwrap();
 }
 
@@ -276,10 +281,10 @@ fn one_that_fails_breaks_the_connection() {
     for asked in [WRITE, ADD, SWAP] {
         for waiting in [false, true] {
             let mut storage = TestStorage::new();
-            let (bench, ep, piece) = bench(&mut storage, Extensions::all());
+            let (bench, ep, segment) = bench(&mut storage, Extensions::all());
             bench
                 .ia
-                .post_extended(ep, asked, &[piece], 1, &REMOTE, NONE)
+                .post_extended(ep, asked, &[segment], 1, &REMOTE, NONE)
                 .unwrap();
             let pair = bench.pair(ep);
             bench.device.complete_request(pair, DtoStatus::RemoteAccess);
@@ -307,11 +312,11 @@ fn one_that_fails_breaks_the_connection() {
 #[test]
 fn devices_without_them_refuse_them() {
     let mut storage = TestStorage::new();
-    let (bench, ep, piece) = bench(&mut storage, Extensions::FETCH_AND_ADD);
+    let (bench, ep, segment) = bench(&mut storage, Extensions::FETCH_AND_ADD);
     for (asked, has) in [(WRITE, false), (ADD, true), (SWAP, false)] {
         let posted = bench
             .ia
-            .post_extended(ep, asked, &[piece], 1, &REMOTE, NONE);
+            .post_extended(ep, asked, &[segment], 1, &REMOTE, NONE);
         let expected = if has {
             Ok(())
         } else {

@@ -31,13 +31,13 @@ fn a_post_that_the_device_refuses_leaves_no_trace() {
     };
     let lmr = ia
         .lmr_create(&LmrRequest {
-            memory: LmrMemory::Virtual(Region::pretend(0x1000, 64)),
+            memory: LmrMemory::Virtual(Region::from_addresses(0x1000, 64)),
             pz: bench.pz,
             privileges: MemoryPrivileges::ALL,
         })
         .unwrap();
     let rmrs: [_; 4] = core::array::from_fn(|_| ia.rmr_create(bench.pz).unwrap());
-    let piece = LmrTriplet {
+    let segment = LmrTriplet {
         context: lmr.lmr_context,
         address: 0x1000,
         length: 8,
@@ -49,7 +49,16 @@ fn a_post_that_the_device_refuses_leaves_no_trace() {
     };
     let none = CompletionFlags::empty();
     // Lists of one and of two segments.
-    for segments in [&[piece][..], &[piece, LmrTriplet { length: 0, ..piece }]] {
+    for segments in [
+        &[segment][..],
+        &[
+            segment,
+            LmrTriplet {
+                length: 0,
+                ..segment
+            },
+        ],
+    ] {
         let requests: [&dyn Fn(u64) -> Result<()>; 4] = [
             &|cookie| ia.post_send(ep, segments, cookie, none),
             &|cookie| ia.post_rdma_write(ep, segments, cookie, &remote, none),
@@ -57,7 +66,8 @@ fn a_post_that_the_device_refuses_leaves_no_trace() {
             &|cookie| {
                 let all = MemoryPrivileges::ALL;
                 let rmr = rmrs[cookie as usize % 4];
-                ia.rmr_bind(rmr, &piece, all, ep, cookie, none).map(|_| ())
+                ia.rmr_bind(rmr, &segment, all, ep, cookie, none)
+                    .map(|_| ())
             },
         ];
         let srq = ia.srq_create(bench.pz, &size).unwrap();
@@ -162,12 +172,12 @@ fn the_longest_goes_and_a_byte_more_is_too_long() {
     };
     let lmr = ia
         .lmr_create(&LmrRequest {
-            memory: LmrMemory::Virtual(Region::pretend(0x1000, 256)),
+            memory: LmrMemory::Virtual(Region::from_addresses(0x1000, 256)),
             pz: bench.pz,
             privileges: MemoryPrivileges::ALL,
         })
         .unwrap();
-    let piece = |length| LmrTriplet {
+    let segment = |length| LmrTriplet {
         context: lmr.lmr_context,
         address: 0x1000,
         length,
@@ -183,9 +193,9 @@ fn the_longest_goes_and_a_byte_more_is_too_long() {
         bench.connect(ep);
         bench.establish(ep);
         let post = |length| match operation {
-            0 => ia.post_send(ep, &[piece(length)], 1, none),
-            1 => ia.post_rdma_write(ep, &[piece(length)], 1, &remote(length), none),
-            _ => ia.post_rdma_read(ep, &[piece(length)], 1, &remote(length), none),
+            0 => ia.post_send(ep, &[segment(length)], 1, none),
+            1 => ia.post_rdma_write(ep, &[segment(length)], 1, &remote(length), none),
+            _ => ia.post_rdma_read(ep, &[segment(length)], 1, &remote(length), none),
         };
         for length in [MOST + 1, MOST + 2] {
             let refused = post(length).unwrap_err();
@@ -209,7 +219,7 @@ fn a_buffer_is_as_long_as_a_length_can_say() {
     let ia = &bench.ia;
     let lmr = ia
         .lmr_create(&LmrRequest {
-            memory: LmrMemory::Virtual(Region::pretend(0x1000, PART)),
+            memory: LmrMemory::Virtual(Region::from_addresses(0x1000, PART)),
             pz: bench.pz,
             privileges: MemoryPrivileges::ALL,
         })
@@ -236,8 +246,8 @@ fn a_buffer_is_as_long_as_a_length_can_say() {
         length: PART as u64 - 1,
         ..whole
     };
-    let own = |pieces: &[LmrTriplet]| ia.post_recv(ep, pieces, 1, CompletionFlags::empty());
-    let shared = |pieces: &[LmrTriplet]| ia.srq_post_recv(srq, pieces, 1);
+    let own = |segments: &[LmrTriplet]| ia.post_recv(ep, segments, 1, CompletionFlags::empty());
+    let shared = |segments: &[LmrTriplet]| ia.srq_post_recv(srq, segments, 1);
     for post in [&own as &dyn Fn(&[LmrTriplet]) -> Result<()>, &shared] {
         let refused = post(&[whole; 4]).unwrap_err();
         assert_eq!(refused.subtype(), Subtype::InvalidArg2);

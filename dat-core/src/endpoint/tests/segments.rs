@@ -16,7 +16,7 @@ use crate::testing::{IA_ATTRIBUTES, PROVIDER_ATTRIBUTES, TestStorage, Work};
 /// Returns a segment of one byte that any post accepts.
 fn byte(bench: &Bench<'_>) -> LmrTriplet {
     let request = LmrRequest {
-        memory: LmrMemory::Virtual(Region::pretend(0x1000, 64)),
+        memory: LmrMemory::Virtual(Region::from_addresses(0x1000, 64)),
         pz: bench.pz,
         privileges: MemoryPrivileges::ALL,
     };
@@ -58,14 +58,14 @@ fn segment_limits_follow_the_attributes() {
     bench.establish(ep);
     let full = byte(&bench);
     let none = CompletionFlags::empty();
-    let each = [LmrTriplet::default(), full].map(|piece| [piece; 4]);
+    let each = [LmrTriplet::default(), full].map(|segment| [segment; 4]);
     for (list, count) in each
         .iter()
         .flat_map(|list| (0..=4).map(move |count| (list, count)))
     {
         let list = &list[..count];
         let remote = RmrTriplet {
-            length: list.iter().map(|piece| piece.length).sum(),
+            length: list.iter().map(|segment| segment.length).sum(),
             ..RmrTriplet::default()
         };
         let send = bench.ia.post_send(ep, list, 0, none);
@@ -110,11 +110,11 @@ fn an_endpoint_without_reads_takes_none() {
     bench.establish(ep);
     let full = byte(&bench);
     let none = CompletionFlags::empty();
-    for piece in [LmrTriplet::default(), full] {
+    for segment in [LmrTriplet::default(), full] {
         for count in 0..=4 {
-            let segments = &[piece; 4][..count];
+            let segments = &[segment; 4][..count];
             let remote = RmrTriplet {
-                length: piece.length * count as u64,
+                length: segment.length * count as u64,
                 ..RmrTriplet::default()
             };
             let alone = ia.post_rdma_read(ep, segments, 1, &remote, none);
@@ -182,7 +182,7 @@ fn every_count_of_segments_is_treated_alike() {
     bench.establish(ep);
     let pair = bench.pair(ep);
     let region = |base| {
-        let memory = LmrMemory::Virtual(Region::pretend(base, 64));
+        let memory = LmrMemory::Virtual(Region::from_addresses(base, 64));
         let privileges = MemoryPrivileges::ALL;
         let request = LmrRequest {
             memory,
@@ -213,16 +213,16 @@ fn every_count_of_segments_is_treated_alike() {
                 length: 1 + place as u64,
             })
             .collect();
-        let total: u64 = good.iter().map(|piece| piece.length).sum();
+        let total: u64 = good.iter().map(|segment| segment.length).sum();
         for operation in 0..3 {
             // The whole list, then with each segment empty in turn.
             for hole in 0..=count {
                 let mut list = good.clone();
-                if let Some(piece) = list.get_mut(hole) {
+                if let Some(segment) = list.get_mut(hole) {
                     // The triplet of an empty segment is not checked.
-                    *piece = LmrTriplet::default();
+                    *segment = LmrTriplet::default();
                 }
-                let room: u64 = list.iter().map(|piece| piece.length).sum();
+                let room: u64 = list.iter().map(|segment| segment.length).sum();
                 // A shorter read ends within a segment.
                 for remote in if operation == 2 {
                     0..=room
@@ -237,7 +237,10 @@ fn every_count_of_segments_is_treated_alike() {
                     let Work::Send(sent) = request.work else {
                         panic!("{request:?}");
                     };
-                    let moved = request.segments.iter().map(|piece| u64::from(piece.length));
+                    let moved = request
+                        .segments
+                        .iter()
+                        .map(|segment| u64::from(segment.length));
                     assert_eq!(moved.sum::<u64>(), remote);
                     assert!(matches!(
                         (operation, sent.operation),
@@ -248,10 +251,10 @@ fn every_count_of_segments_is_treated_alike() {
                     let mut left = remote;
                     let wanted: Vec<(u64, u32)> = list
                         .iter()
-                        .map(|piece| {
-                            let taken = piece.length.min(left);
+                        .map(|segment| {
+                            let taken = segment.length.min(left);
                             left -= taken;
-                            (piece.address, taken as u32)
+                            (segment.address, taken as u32)
                         })
                         .filter(|(_, length)| *length != 0)
                         .collect();
@@ -352,26 +355,30 @@ fn each_operation_asks_for_its_own_right_and_its_own_flags() {
     let ia = &bench.ia;
     let ep = bench.connected();
     let pair = bench.pair(ep);
-    let pieces = [MemoryPrivileges::LOCAL_READ, MemoryPrivileges::LOCAL_WRITE].map(|privileges| {
-        let request = LmrRequest {
-            memory: LmrMemory::Virtual(Region::pretend(0x1000, 64)),
-            pz: bench.pz,
-            privileges,
-        };
-        LmrTriplet {
-            context: ia.lmr_create(&request).unwrap().lmr_context,
-            address: 0x1000,
-            length: 8,
-        }
-    });
-    for (operation, (right, piece)) in
-        (0..3).flat_map(|it| pieces.iter().enumerate().map(move |piece| (it, piece)))
-    {
+    let segments =
+        [MemoryPrivileges::LOCAL_READ, MemoryPrivileges::LOCAL_WRITE].map(|privileges| {
+            let request = LmrRequest {
+                memory: LmrMemory::Virtual(Region::from_addresses(0x1000, 64)),
+                pz: bench.pz,
+                privileges,
+            };
+            LmrTriplet {
+                context: ia.lmr_create(&request).unwrap().lmr_context,
+                address: 0x1000,
+                length: 8,
+            }
+        });
+    for (operation, (right, segment)) in (0..3).flat_map(|it| {
+        segments
+            .iter()
+            .enumerate()
+            .map(move |segment| (it, segment))
+    }) {
         for (count, (flags, fence, solicited)) in
             (1..=2).flat_map(|count| FLAGS.map(|flags| (count, flags)))
         {
             let told = format!("operation {operation}, right {right}, {count} segments, {flags:?}");
-            let segments = &[*piece; 2][..count];
+            let segments = &[*segment; 2][..count];
             let remote = RmrTriplet {
                 context: 1,
                 address: 0,
@@ -430,22 +437,22 @@ fn an_endpoint_that_may_have_no_segment_takes_none() {
     let full = byte(&bench);
     let empty = LmrTriplet { length: 0, ..full };
     let none = CompletionFlags::empty();
-    for piece in [full, empty, LmrTriplet::default()] {
+    for segment in [full, empty, LmrTriplet::default()] {
         let remote = RmrTriplet {
-            length: piece.length,
+            length: segment.length,
             ..RmrTriplet::default()
         };
         for outcome in [
-            bench.ia.post_send(ep, &[piece], 0, none),
-            bench.ia.post_rdma_write(ep, &[piece], 0, &remote, none),
-            bench.ia.post_rdma_read(ep, &[piece], 0, &remote, none),
-            bench.ia.post_recv(ep, &[piece], 0, none),
+            bench.ia.post_send(ep, &[segment], 0, none),
+            bench.ia.post_rdma_write(ep, &[segment], 0, &remote, none),
+            bench.ia.post_rdma_read(ep, &[segment], 0, &remote, none),
+            bench.ia.post_recv(ep, &[segment], 0, none),
         ] {
             let error = outcome.unwrap_err();
             assert_eq!(
                 (error.subtype(), error.cause()),
                 (Subtype::InvalidArg2, Cause::TooManySegments),
-                "{piece:?}"
+                "{segment:?}"
             );
         }
     }

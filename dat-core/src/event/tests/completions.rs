@@ -124,15 +124,21 @@ fn a_shared_buffer_is_reported_by_the_endpoint_that_took_it() {
         recv_completion_flags: CompletionFlags::UNSIGNALLED,
         ..EpAttributes::DEFAULT
     };
-    let takers =
+    let consuming_endpoints =
         [0, 1].map(|_| connected_on(&ia, &device, (pz, Some(srq)), Some(evd), None, &attributes));
-    let [one, two] = &takers;
+    let [one, two] = &consuming_endpoints;
     for cookie in 0..6 {
         ia.srq_post_recv(srq, &[], cookie).unwrap();
     }
     // Taken out of order: buffers 2, 0, 3, 1.
-    let take = |position, taker: &Connected| {
-        assert!(device.complete_shared(shared, position, taker.key, DtoStatus::Success, 0));
+    let take = |position, consuming_endpoint: &Connected| {
+        assert!(device.complete_shared(
+            shared,
+            position,
+            consuming_endpoint.key,
+            DtoStatus::Success,
+            0
+        ));
     };
     let (wakes, waker) = WakeCount::new();
     let mut wait = ia.evd_wait(evd, 1).unwrap();
@@ -195,7 +201,7 @@ fn completions_of_nothing_posted_make_no_events() {
     assert_eq!(tags(&ia, evd), [1]);
     send(&ia, peer.ep, 2);
     for token in [token, 0, u64::MAX, token ^ 1 << 31, token ^ 1 << 40] {
-        for harvested in [false, true] {
+        for polled in [false, true] {
             let completion = Completion {
                 token,
                 status: DtoStatus::Success,
@@ -204,8 +210,8 @@ fn completions_of_nothing_posted_make_no_events() {
                 solicited: true,
             };
             device.inject(number(evd), completion);
-            if harvested {
-                ia.harvest_at(number(evd));
+            if polled {
+                ia.poll_at(number(evd));
             }
             assert_eq!(
                 ia.evd_dequeue(evd).unwrap_err().kind(),
@@ -389,17 +395,24 @@ fn a_shared_buffer_that_only_a_number_came_for_is_no_message() {
             recv_completion_flags: CompletionFlags::UNSIGNALLED,
             ..EpAttributes::DEFAULT
         };
-        let taker = connected_on(&ia, &device, (pz, Some(srq)), Some(evd), None, &attributes);
+        let consuming_endpoint =
+            connected_on(&ia, &device, (pz, Some(srq)), Some(evd), None, &attributes);
         ia.srq_post_recv(srq, &[], 3).unwrap();
         device.number_shared(shared, 0, 7);
-        assert!(device.complete_shared(shared, 0, taker.key, DtoStatus::Success, 1000));
+        assert!(device.complete_shared(
+            shared,
+            0,
+            consuming_endpoint.key,
+            DtoStatus::Success,
+            1000
+        ));
         if kept {
-            ia.harvest_at(number(evd));
+            ia.poll_at(number(evd));
         }
         let Ok(Event::Dto(told)) = ia.evd_dequeue(evd) else {
             panic!("an event of a transfer");
         };
-        assert_eq!((told.ep, told.cookie), (taker.ep, 3));
+        assert_eq!((told.ep, told.cookie), (consuming_endpoint.ep, 3));
         assert_eq!(
             (told.status, told.transferred_length),
             (DtoStatus::BadResponse, 0)

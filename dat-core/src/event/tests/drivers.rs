@@ -151,10 +151,10 @@ fn a_driver_that_leaves_wakes_those_who_wait() {
         (0..3).map(|_| ia.cno_wait(cno).unwrap()).collect();
     let (own, waker) = WakeCount::new();
     {
-        let mut driver = ia.take_part();
-        let mut follower = ia.take_part();
-        assert!(driver.drives(&waker));
-        assert!(!follower.drives(&waker));
+        let mut driver = ia.join_drivers();
+        let mut follower = ia.join_drivers();
+        assert!(driver.try_drive(&waker));
+        assert!(!follower.try_drive(&waker));
         assert!(pending.poll(&evd_waker).is_pending());
         for wait in &mut waits {
             assert!(wait.poll(&cno_waker).is_pending());
@@ -163,7 +163,7 @@ fn a_driver_that_leaves_wakes_those_who_wait() {
         assert_eq!((evd_wakes.take(), cno_wakes.take()), (1, 3));
         ia.interrupt_handle().notify();
         assert_eq!(own.take(), 0);
-        assert!(follower.drives(&waker));
+        assert!(follower.try_drive(&waker));
         ia.interrupt_handle().notify();
         assert_eq!(own.take(), 1);
         // No other wait relies on this driver.
@@ -182,7 +182,7 @@ fn a_driver_that_leaves_wakes_those_who_wait() {
     let past = Some(Instant::ZERO);
     let mut none = ScriptedWait::at(1);
     assert!(ia.evd_wait_until(evds[0], 1, past, &mut none).is_err());
-    assert!(ia.take_part().drives(&waker));
+    assert!(ia.join_drivers().try_drive(&waker));
 }
 
 /// Sleeping threads are all woken by the device, in whatever order they leave.

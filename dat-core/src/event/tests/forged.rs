@@ -39,7 +39,7 @@ fn a_buffer_completes_once_wherever_it_is_told() {
         max_recv_dtos: 2,
         ..EpAttributes::DEFAULT
     };
-    let takers = [0, 1].map(|_| {
+    let consuming_endpoints = [0, 1].map(|_| {
         let evd = ia.evd_create(1, None, EvdFlags::DTO).unwrap();
         let ep = ia.ep_create_with_srq(Some(pz), Some(evd), None, None, srq, &attributes);
         ep.unwrap().handle().to_raw()
@@ -54,8 +54,8 @@ fn a_buffer_completes_once_wherever_it_is_told() {
         queue_pair,
         solicited: false,
     };
-    let look = |taker| {
-        if ia.shared.deliver(&told(taker), None).is_some() {
+    let look = |consuming_endpoint| {
+        if ia.shared.deliver(&told(consuming_endpoint), None).is_some() {
             events.fetch_add(1, Ordering::Relaxed);
         }
         looks.fetch_add(1, Ordering::AcqRel);
@@ -67,7 +67,7 @@ fn a_buffer_completes_once_wherever_it_is_told() {
                 while round.load(Ordering::Acquire) != number {
                     spin_loop();
                 }
-                look(takers[1]);
+                look(consuming_endpoints[1]);
             }
         });
         for number in 1..=ROUNDS {
@@ -77,7 +77,7 @@ fn a_buffer_completes_once_wherever_it_is_told() {
             }
             device.forget_shared(key);
             round.store(number, Ordering::Release);
-            look(takers[0]);
+            look(consuming_endpoints[0]);
             while looks.load(Ordering::Acquire) != 2 {
                 spin_loop();
             }

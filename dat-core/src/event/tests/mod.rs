@@ -1,14 +1,14 @@
 //! Event dispatchers and notification objects on the test device.
 
-mod aftermath;
 mod completions;
 mod connected;
+mod deferred;
 mod dispatcher;
 mod drivers;
 mod failures;
 #[cfg(feature = "std")]
 mod forged;
-mod next_life;
+mod next_generation;
 mod notification;
 mod quick_waits;
 mod records;
@@ -18,7 +18,7 @@ mod streams;
 mod waits;
 mod wake_ups;
 
-use super::{Aftermath, Event};
+use super::{Deferred, Event};
 use crate::error::{Error, ErrorKind, Subtype};
 use crate::ia::Ia;
 use crate::id::EvdId;
@@ -34,9 +34,9 @@ fn code(error: Error) -> (ErrorKind, Subtype) {
 
 /// Pushes an unsolicited event on a dispatcher.
 fn push(ia: &TestIa<'_>, evd: EvdId, event: &Event) {
-    let mut aftermath = Aftermath::default();
-    ia.push_event(evd, event, &mut aftermath);
-    ia.settle(&mut aftermath);
+    let mut deferred = Deferred::default();
+    ia.push_event(evd, event, &mut deferred);
+    ia.run_deferred(&mut deferred);
 }
 
 /// Dequeues everything; software events are told by their value, others by their number.

@@ -5,7 +5,7 @@ use std::format;
 
 use super::{code, drain};
 use crate::error::{ErrorKind, Result, Subtype};
-use crate::event::{Aftermath, ProxyAgent};
+use crate::event::{Deferred, ProxyAgent};
 use crate::flags::{CnoFields, EvdFlags};
 use crate::id::{CnoId, EvdId};
 use crate::testing::{ScriptedWait, TestBackend, TestStorage, WakeCount, open};
@@ -371,11 +371,11 @@ fn a_destroyed_object_aborts_its_waiters() {
     let (wakes, waker) = WakeCount::new();
     let mut wait = ia.cno_wait(cno).unwrap();
     assert!(wait.poll(&waker).is_pending());
-    let mut aftermath = Aftermath::default();
+    let mut deferred = Deferred::default();
     ia.control.with(|control| {
-        ia.destroy_cno_at(control, cno.handle().index() as u16, &mut aftermath);
+        ia.destroy_cno_at(control, cno.handle().index() as u16, &mut deferred);
     });
-    ia.settle(&mut aftermath);
+    ia.run_deferred(&mut deferred);
     assert_eq!((wakes.take(), calls(2)), (1, (0, 1)));
     match wait.poll(&waker) {
         Poll::Ready(Err(error)) => assert_eq!(error.kind(), ErrorKind::Abort),

@@ -151,12 +151,12 @@ fn what_is_no_transfer_waits_in_the_queue() {
         let ep = bench.connected();
         let region = ia
             .lmr_create(&LmrRequest {
-                memory: LmrMemory::Virtual(Region::pretend(0x1000, 64)),
+                memory: LmrMemory::Virtual(Region::from_addresses(0x1000, 64)),
                 pz: bench.pz,
                 privileges: MemoryPrivileges::ALL,
             })
             .unwrap();
-        let piece = LmrTriplet {
+        let segment = LmrTriplet {
             context: region.lmr_context,
             address: 0x1000,
             length: 8,
@@ -164,7 +164,7 @@ fn what_is_no_transfer_waits_in_the_queue() {
         let rmr = ia.rmr_create(bench.pz).unwrap();
         let bind = || {
             let rights = MemoryPrivileges::REMOTE_READ;
-            ia.rmr_bind(rmr, &piece, rights, ep, 5, CompletionFlags::empty())
+            ia.rmr_bind(rmr, &segment, rights, ep, 5, CompletionFlags::empty())
                 .unwrap();
             assert!(
                 bench

@@ -43,11 +43,11 @@ fn every_transfer_completes_as_what_it_was_posted_as() {
         bench.device.set_peeks(peeks);
         let ia = &bench.ia;
         let region = ia.lmr_create(&LmrRequest {
-            memory: LmrMemory::Virtual(Region::pretend(0x1000, 64)),
+            memory: LmrMemory::Virtual(Region::from_addresses(0x1000, 64)),
             pz: bench.pz,
             privileges: MemoryPrivileges::LOCAL_READ | MemoryPrivileges::LOCAL_WRITE,
         });
-        let pieces = [LmrTriplet {
+        let segments = [LmrTriplet {
             context: region.unwrap().lmr_context,
             address: 0x1000,
             length: 8,
@@ -63,10 +63,10 @@ fn every_transfer_completes_as_what_it_was_posted_as() {
             let cookie = operation as u64;
             let done = DtoStatus::Success;
             match operation {
-                DtoOperation::Send => ia.post_send(ep, &pieces, cookie, NONE),
-                DtoOperation::RdmaWrite => ia.post_rdma_write(ep, &pieces, cookie, &remote, NONE),
-                DtoOperation::RdmaRead => ia.post_rdma_read(ep, &pieces, cookie, &remote, NONE),
-                DtoOperation::Receive => ia.post_recv(ep, &pieces, cookie, NONE),
+                DtoOperation::Send => ia.post_send(ep, &segments, cookie, NONE),
+                DtoOperation::RdmaWrite => ia.post_rdma_write(ep, &segments, cookie, &remote, NONE),
+                DtoOperation::RdmaRead => ia.post_rdma_read(ep, &segments, cookie, &remote, NONE),
+                DtoOperation::Receive => ia.post_recv(ep, &segments, cookie, NONE),
             }
             .unwrap();
             assert!(match operation {
@@ -74,7 +74,7 @@ fn every_transfer_completes_as_what_it_was_posted_as() {
                 _ => bench.device.complete_request(pair, done),
             });
             if kept {
-                ia.harvest_at(number(bench.data));
+                ia.poll_at(number(bench.data));
             }
             assert_eq!(
                 ia.evd_dequeue(bench.data),
@@ -108,7 +108,7 @@ fn no_token_completes_what_the_device_has_not() {
             let forged = success(token & !(0x3FF << 32) | low << 32, peer.ep);
             assert_eq!(ia.shared.deliver(&forged, None), None, "{low:#x}");
             device.inject(number(evd), forged);
-            ia.harvest_at(number(evd));
+            ia.poll_at(number(evd));
         }
     };
     for receives in [false, true] {
@@ -126,7 +126,7 @@ fn no_token_completes_what_the_device_has_not() {
         } else {
             succeed(&device, peer.key);
         }
-        ia.harvest_at(number(evd));
+        ia.poll_at(number(evd));
         // The record's event is queued.
         forge_all(token);
         assert_eq!(tags(&ia, evd), [5]);
@@ -163,7 +163,7 @@ fn what_was_withdrawn_completes_no_more() {
             .unwrap();
         succeed(&device, peer.key);
     }
-    ia.harvest_at(number(evd));
+    ia.poll_at(number(evd));
     let records = ia.shared.records.made();
     let owner = Owner::Requests(one.ep);
     let posted = |owner| {
@@ -171,7 +171,7 @@ fn what_was_withdrawn_completes_no_more() {
         own.filter(|record| record.is_posted()).count()
     };
     assert_eq!(posted(owner), 1);
-    record::withdraw_all(records, owner);
+    record::rollback_all(records, owner);
     assert_eq!(posted(owner), 0);
     assert_eq!(posted(Owner::Receives(one.ep)), 1);
     assert_eq!(posted(Owner::Requests(two.ep)), 1);
@@ -182,6 +182,6 @@ fn what_was_withdrawn_completes_no_more() {
         succeed(&device, peer.key);
         assert!(device.complete_receive(peer.key, DtoStatus::Success, 0, false));
     }
-    ia.harvest_at(number(evd));
+    ia.poll_at(number(evd));
     assert_eq!(tags(&ia, evd), [10, 20, 12, 21, 22]);
 }

@@ -39,15 +39,16 @@ fn an_unsolicited_message_in_a_shared_buffer_wakes_nobody() {
         recv_completion_flags: CompletionFlags::SOLICITED_WAIT,
         ..EpAttributes::DEFAULT
     };
-    let taker = connected_on(&ia, &device, (pz, Some(srq)), Some(evd), None, &attributes);
+    let consuming_endpoint =
+        connected_on(&ia, &device, (pz, Some(srq)), Some(evd), None, &attributes);
     for cookie in 0..3 {
         ia.srq_post_recv(srq, &[], cookie).unwrap();
     }
     let (wakes, waker) = WakeCount::new();
     let mut wait = ia.evd_wait(evd, 1).unwrap();
     assert!(wait.poll(&waker).is_pending());
-    assert!(device.complete_shared(shared, 0, taker.key, DtoStatus::Success, 0));
-    ia.harvest_at(number(evd));
+    assert!(device.complete_shared(shared, 0, consuming_endpoint.key, DtoStatus::Success, 0));
+    ia.poll_at(number(evd));
     assert_eq!(wakes.take(), 0);
     assert!(wait.poll(&waker).is_pending());
     let next = device.shared_posted(shared)[0].work.token();
@@ -55,11 +56,11 @@ fn an_unsolicited_message_in_a_shared_buffer_wakes_nobody() {
         token: next,
         status: DtoStatus::Success,
         length: 0,
-        queue_pair: taker.ep.handle().to_raw(),
+        queue_pair: consuming_endpoint.ep.handle().to_raw(),
         solicited: true,
     };
     device.inject(number(evd), solicited);
-    ia.harvest_at(number(evd));
+    ia.poll_at(number(evd));
     assert_eq!(wakes.take(), 1);
     assert_eq!(ready(wait.poll(&waker)), (0, 1));
     drop(wait);
@@ -78,9 +79,10 @@ fn a_number_leaves_nothing_in_a_shared_buffer() {
         let (pz, srq, shared) = shared_queue(&ia);
         let evd = ia.evd_create(4, None, EvdFlags::DTO).unwrap();
         let on = (pz, Some(srq));
-        let taker = connected_on(&ia, &device, on, Some(evd), None, &EpAttributes::DEFAULT);
+        let consuming_endpoint =
+            connected_on(&ia, &device, on, Some(evd), None, &EpAttributes::DEFAULT);
         let region = ia.lmr_create(&LmrRequest {
-            memory: LmrMemory::Virtual(Region::pretend(0x1000, 64)),
+            memory: LmrMemory::Virtual(Region::from_addresses(0x1000, 64)),
             pz,
             privileges: MemoryPrivileges::LOCAL_WRITE,
         });
@@ -94,9 +96,15 @@ fn a_number_leaves_nothing_in_a_shared_buffer() {
             if let Some(number) = came {
                 device.number_shared(shared, 0, number);
             }
-            assert!(device.complete_shared(shared, 0, taker.key, DtoStatus::Success, 40));
+            assert!(device.complete_shared(
+                shared,
+                0,
+                consuming_endpoint.key,
+                DtoStatus::Success,
+                40
+            ));
             if kept {
-                ia.harvest_at(number(evd));
+                ia.poll_at(number(evd));
             }
             let Ok(Event::Dto(told)) = ia.evd_dequeue(evd) else {
                 panic!("an event of a transfer");
@@ -105,7 +113,7 @@ fn a_number_leaves_nothing_in_a_shared_buffer() {
                 Some(_) => (DtoStatus::BadResponse, 0),
                 None => (DtoStatus::Success, 40),
             };
-            assert_eq!((told.ep, told.cookie), (taker.ep, cookie));
+            assert_eq!((told.ep, told.cookie), (consuming_endpoint.ep, cookie));
             assert_eq!((told.status, told.transferred_length), expected);
         }
     }

@@ -4,7 +4,7 @@ use std::format;
 
 use super::{code, drain};
 use crate::error::{ErrorKind, Result, Subtype};
-use crate::event::{Aftermath, Event, Expired, Waited};
+use crate::event::{Deferred, Event, Expired, Waited};
 use crate::flags::EvdFlags;
 use crate::testing::{ScriptedWait, TestBackend, TestStorage, WakeCount, open};
 use crate::time::Instant;
@@ -165,11 +165,11 @@ fn a_waiter_learns_that_its_dispatcher_was_destroyed() {
     let (wakes, waker) = WakeCount::new();
     let mut wait = ia.evd_wait(evd, 1).unwrap();
     assert!(wait.poll(&waker).is_pending());
-    let mut aftermath = Aftermath::default();
+    let mut deferred = Deferred::default();
     ia.control.with(|control| {
-        ia.destroy_evd_at(control, evd.handle().index() as u16, &mut aftermath);
+        ia.destroy_evd_at(control, evd.handle().index() as u16, &mut deferred);
     });
-    ia.settle(&mut aftermath);
+    ia.run_deferred(&mut deferred);
     assert_eq!(wakes.take(), 1);
     // The old wait does not affect the next dispatcher in the slot or its waiter.
     let next = ia.evd_create(8, None, EvdFlags::SOFTWARE).unwrap();

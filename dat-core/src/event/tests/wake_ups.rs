@@ -125,7 +125,7 @@ fn a_completion_that_slips_in_while_arming_is_not_slept_over() {
         queue_pair: peer.ep.handle().to_raw(),
         solicited: false,
     };
-    device.slip_in(number(evd), completion);
+    device.inject_before_arming(number(evd), completion);
     let mut wait = ia.evd_wait(evd, 1).unwrap();
     assert_eq!(ready(wait.poll(&waker)), (1, 0));
     drop(wait);
@@ -140,7 +140,7 @@ fn a_device_too_busy_to_be_armed_keeps_the_waiter_awake() {
     let evd = ia.evd_create(8, None, SHARED).unwrap();
     let (wakes, waker) = WakeCount::new();
     for _ in 0..20 {
-        device.slip_in(
+        device.inject_before_arming(
             number(evd),
             Completion {
                 token: u64::MAX,
@@ -179,7 +179,7 @@ fn a_busy_device_is_armed_for_the_notification_object() {
     let posted = device.posted(peer.key).0;
     let others = posted.iter().skip(1).map(|request| request.work.token());
     for token in [u64::MAX; 10].into_iter().chain(others) {
-        device.slip_in(
+        device.inject_before_arming(
             number(evd),
             Completion {
                 token,

@@ -5,15 +5,15 @@
 
 use crate::flags::MemoryPrivileges;
 
-#[cfg(any(not(target_has_atomic = "64"), halves))]
-mod halves;
-#[cfg(all(target_has_atomic = "64", not(halves)))]
-mod whole;
+#[cfg(any(not(target_has_atomic = "64"), split64))]
+mod split64;
+#[cfg(all(target_has_atomic = "64", not(split64)))]
+mod word64;
 
-#[cfg(any(not(target_has_atomic = "64"), halves))]
-pub(super) use halves::Identity;
-#[cfg(all(target_has_atomic = "64", not(halves)))]
-pub(super) use whole::Identity;
+#[cfg(any(not(target_has_atomic = "64"), split64))]
+pub(super) use split64::Identity;
+#[cfg(all(target_has_atomic = "64", not(split64)))]
+pub(super) use word64::Identity;
 
 /// Contexts have a generation in their upper half, which is never 0.
 const FIRST_CONTEXT: u32 = 1 << 16;

@@ -23,22 +23,22 @@ pub(super) struct Setting<'a, 's> {
 }
 
 impl Setting<'_, '_> {
-    pub(super) fn bind(&self, piece: &LmrTriplet, flags: CompletionFlags) -> Result<u32> {
-        self.bind_for(piece, PEERS, flags)
+    pub(super) fn bind(&self, segment: &LmrTriplet, flags: CompletionFlags) -> Result<u32> {
+        self.bind_for(segment, PEERS, flags)
     }
 
     pub(super) fn bind_for(
         &self,
-        piece: &LmrTriplet,
+        segment: &LmrTriplet,
         privileges: MemoryPrivileges,
         flags: CompletionFlags,
     ) -> Result<u32> {
         self.ia
-            .rmr_bind(self.rmr, piece, privileges, self.endpoint.ep, 77, flags)
+            .rmr_bind(self.rmr, segment, privileges, self.endpoint.ep, 77, flags)
     }
 
     pub(super) fn whole(&self) -> LmrTriplet {
-        piece(&self.lmr, 0, LENGTH as u64)
+        segment(&self.lmr, 0, LENGTH as u64)
     }
 
     pub(super) fn bound(&self) -> Option<RmrBinding> {
@@ -105,7 +105,7 @@ pub(super) const IN_USE: (ErrorKind, Subtype, Cause) = (
 #[test]
 fn a_bind_is_posted_as_asked_and_completes_with_its_event() {
     with_setting(|on| {
-        let part = piece(&on.lmr, 0x10, 0x20);
+        let part = segment(&on.lmr, 0x10, 0x20);
         let context = on
             .bind_for(&part, MemoryPrivileges::ALL, CompletionFlags::BARRIER_FENCE)
             .unwrap();
@@ -191,14 +191,14 @@ fn a_suppressed_bind_is_silent_unless_it_fails() {
 #[test]
 fn a_bind_on_a_dead_connection_is_flushed_and_changes_nothing() {
     with_setting(|on| {
-        on.bind(&piece(&on.lmr, 0, 8), CompletionFlags::empty())
+        on.bind(&segment(&on.lmr, 0, 8), CompletionFlags::empty())
             .unwrap();
         on.complete(DtoStatus::Success);
         let before = on.bound();
         let other = region(on.ia, on.pz, MemoryPrivileges::ALL);
         on.endpoint.enter(on.ia, EndpointState::Disconnected);
         on.backend.break_pair(on.endpoint.key);
-        on.bind(&piece(&other, 0, 8), CompletionFlags::SUPPRESS)
+        on.bind(&segment(&other, 0, 8), CompletionFlags::SUPPRESS)
             .unwrap();
         assert_eq!(refusal(on.ia.lmr_free(on.lmr.lmr)), IN_USE);
         let event = on.endpoint.next_event(on.ia);
@@ -224,14 +224,14 @@ fn a_bind_that_fails_leaves_the_region_unbound_and_ends_the_connection() {
         on.bind(&on.whole(), CompletionFlags::empty()).unwrap();
         on.complete(DtoStatus::Success);
         let other = region(on.ia, on.pz, MemoryPrivileges::ALL);
-        on.bind(&piece(&other, 0, 8), CompletionFlags::empty())
+        on.bind(&segment(&other, 0, 8), CompletionFlags::empty())
             .unwrap();
         assert!(
             on.backend
                 .complete_request(on.endpoint.key, DtoStatus::RmrOperationFailed)
         );
         // Polled, but not dequeued.
-        on.ia.harvest_at(on.endpoint.evd.index() as u16);
+        on.ia.poll_at(on.endpoint.evd.index() as u16);
         assert_eq!(on.bound(), None);
         let event = on.ia.evd_dequeue(on.endpoint.evd);
         assert_eq!(
@@ -257,7 +257,7 @@ fn a_flushed_bind_leaves_the_next_connection_alone() {
     with_setting(|on| {
         on.bind(&on.whole(), CompletionFlags::empty()).unwrap();
         on.backend.break_pair(on.endpoint.key);
-        on.ia.harvest_at(on.endpoint.evd.index() as u16);
+        on.ia.poll_at(on.endpoint.evd.index() as u16);
         on.endpoint.enter(on.ia, EndpointState::Connected);
         let Ok(Event::RmrBind(told)) = on.ia.evd_dequeue(on.endpoint.evd) else {
             panic!("a bind");
@@ -326,7 +326,7 @@ fn a_region_is_in_use_from_accept_until_it_is_replaced() {
         assert_eq!(refusal(on.ia.lmr_free(on.lmr.lmr)), IN_USE);
         on.complete(DtoStatus::Success);
         assert_eq!(refusal(on.ia.lmr_free(on.lmr.lmr)), IN_USE);
-        on.bind(&piece(&other, 0, 1), CompletionFlags::empty())
+        on.bind(&segment(&other, 0, 1), CompletionFlags::empty())
             .unwrap();
         // The old binding stays until the new one is complete.
         assert_eq!(refusal(on.ia.lmr_free(on.lmr.lmr)), IN_USE);
@@ -339,7 +339,7 @@ fn a_region_is_in_use_from_accept_until_it_is_replaced() {
             on.ia
                 .post_send(
                     on.endpoint.ep,
-                    &[piece(&other, 0, 4)],
+                    &[segment(&other, 0, 4)],
                     0,
                     CompletionFlags::empty()
                 )
@@ -359,7 +359,8 @@ fn who_ends_takes_no_bind_of_others_along() {
         with_setting(|on| {
             let before = TestEndpoint::new(on.ia, 1, on.pz);
             let none = CompletionFlags::empty();
-            let bind = |ep, piece: &LmrTriplet| on.ia.rmr_bind(on.rmr, piece, PEERS, ep, 7, none);
+            let bind =
+                |ep, segment: &LmrTriplet| on.ia.rmr_bind(on.rmr, segment, PEERS, ep, 7, none);
             bind(before.ep, &on.whole()).unwrap();
             assert!(
                 before
@@ -371,17 +372,17 @@ fn who_ends_takes_no_bind_of_others_along() {
             for _ in 0..sends {
                 let sent = on
                     .ia
-                    .post_send(before.ep, &[piece(&on.lmr, 0, length)], 0, none);
+                    .post_send(before.ep, &[segment(&on.lmr, 0, length)], 0, none);
                 assert_eq!(sent, Ok(()));
             }
             let other = region(on.ia, on.pz, MemoryPrivileges::ALL);
-            bind(on.endpoint.ep, &piece(&other, 0, 8)).unwrap();
+            bind(on.endpoint.ep, &segment(&other, 0, 8)).unwrap();
             before.destroy(on.ia);
             assert_eq!(refusal(on.ia.lmr_free(other.lmr)), IN_USE);
             assert!(on.complete(DtoStatus::Success).is_some());
             assert_eq!(
                 on.bound().map(|bound| bound.lmr_triplet),
-                Some(piece(&other, 0, 8))
+                Some(segment(&other, 0, 8))
             );
             assert_eq!(refusal(on.ia.lmr_free(other.lmr)), IN_USE);
             assert_eq!(on.ia.lmr_free(on.lmr.lmr), Ok(()));
@@ -396,7 +397,7 @@ fn a_bound_or_binding_region_may_be_freed() {
         on.bind(&on.whole(), CompletionFlags::empty()).unwrap();
         on.complete(DtoStatus::Success);
         let other = region(on.ia, on.pz, MemoryPrivileges::ALL);
-        on.bind(&piece(&other, 0, 8), CompletionFlags::empty())
+        on.bind(&segment(&other, 0, 8), CompletionFlags::empty())
             .unwrap();
         on.ia.rmr_free(on.rmr).unwrap();
         assert_eq!(on.backend.objects()[2], 0);
@@ -454,7 +455,7 @@ fn a_full_queue_takes_in_silent_completions_and_then_refuses() {
 #[test]
 fn four_binds_of_one_region_may_be_under_way() {
     with_setting(|on| {
-        let parts: Vec<_> = (1..=6).map(|length| piece(&on.lmr, 0, length)).collect();
+        let parts: Vec<_> = (1..=6).map(|length| segment(&on.lmr, 0, length)).collect();
         for part in &parts[..4] {
             on.bind(part, CompletionFlags::empty()).unwrap();
             assert_eq!(on.bound().map(|bound| bound.lmr_triplet), Some(*part));
@@ -503,7 +504,7 @@ fn binds_of_an_endpoint_that_dies_are_as_never_made() {
         let bind = |lmr| {
             ia.rmr_bind(
                 rmr,
-                &piece(lmr, 0, 8),
+                &segment(lmr, 0, 8),
                 PEERS,
                 endpoint.ep,
                 0,
@@ -538,7 +539,7 @@ fn an_endpoint_that_dies_takes_no_bind_of_another() {
         let rmr = ia.rmr_create(pz).unwrap();
         let bind = |endpoint: &TestEndpoint| {
             let none = CompletionFlags::empty();
-            ia.rmr_bind(rmr, &piece(&lmr, 0, 8), PEERS, endpoint.ep, 0, none)
+            ia.rmr_bind(rmr, &segment(&lmr, 0, 8), PEERS, endpoint.ep, 0, none)
         };
         bind(&one).unwrap();
         one.complete(ia, backend, DtoStatus::Success).unwrap();
@@ -561,7 +562,7 @@ fn a_bind_of_a_freed_window_ends_no_bind_of_the_next() {
         let lmr = region(ia, pz, MemoryPrivileges::ALL);
         let bind = |rmr, endpoint: &TestEndpoint| {
             let none = CompletionFlags::empty();
-            ia.rmr_bind(rmr, &piece(&lmr, 0, 8), PEERS, endpoint.ep, 0, none)
+            ia.rmr_bind(rmr, &segment(&lmr, 0, 8), PEERS, endpoint.ep, 0, none)
         };
         let rmr = ia.rmr_create(pz).unwrap();
         bind(rmr, &one).unwrap();
@@ -592,8 +593,8 @@ fn a_region_is_free_when_the_device_has_let_it_go() {
             let rmr = ia.rmr_create(pz).unwrap();
             for length in [8, 0] {
                 let none = CompletionFlags::empty();
-                let piece = piece(&lmr, 0, length);
-                ia.rmr_bind(rmr, &piece, PEERS, endpoint.ep, 0, none)
+                let segment = segment(&lmr, 0, length);
+                ia.rmr_bind(rmr, &segment, PEERS, endpoint.ep, 0, none)
                     .unwrap();
                 assert_eq!(refusal(ia.lmr_free(lmr.lmr)), IN_USE);
                 assert!(backend.complete_request(endpoint.key, DtoStatus::Success));
@@ -647,7 +648,7 @@ fn windows_are_counted_right_whatever_happens() {
                     let rmr = random.usize(..3);
                     let lmr = (random.u8(..4) != 0).then(|| random.usize(..3));
                     let part = lmr.map_or(LmrTriplet::default(), |lmr| {
-                        piece(&regions[lmr], 0, 1 + lmr as u64)
+                        segment(&regions[lmr], 0, 1 + lmr as u64)
                     });
                     let outcome = ia.rmr_bind(
                         windows[rmr],
@@ -692,7 +693,7 @@ fn windows_are_counted_right_whatever_happens() {
                     let told = ia.rmr_query(windows[rmr], RmrFields::all()).unwrap();
                     assert_eq!(
                         told.binding.map(|binding| binding.lmr_triplet),
-                        latest.map(|lmr| piece(&regions[lmr], 0, 1 + lmr as u64)),
+                        latest.map(|lmr| segment(&regions[lmr], 0, 1 + lmr as u64)),
                         "round {round}"
                     );
                 }

@@ -54,7 +54,7 @@ fn remote_rights_need_the_local_ones_and_nothing_else() {
         for has in privilege_sets() {
             let lmr = region(on.ia, on.pz, has);
             for wanted in privilege_sets() {
-                let outcome = on.bind_for(&piece(&lmr, 0, 8), wanted, CompletionFlags::empty());
+                let outcome = on.bind_for(&segment(&lmr, 0, 8), wanted, CompletionFlags::empty());
                 let reads = wanted.contains(MemoryPrivileges::REMOTE_READ);
                 let writes = wanted.contains(MemoryPrivileges::REMOTE_WRITE);
                 let missing = if reads && !has.contains(MemoryPrivileges::LOCAL_READ) {
@@ -113,11 +113,11 @@ fn privilege_bits_outside_the_four_are_refused() {
 
 /// Spec: RMB-02, RMB-35
 #[test]
-fn pieces_end_where_the_region_ends() {
+fn segments_end_where_the_region_ends() {
     with_setting(|on| {
         let all = LENGTH as u64;
         for (offset, length) in [(0, all), (all - 1, 1), (0, 1)] {
-            let part = piece(&on.lmr, offset, length);
+            let part = segment(&on.lmr, offset, length);
             on.bind(&part, CompletionFlags::empty()).unwrap();
             on.complete(DtoStatus::Success);
             assert_eq!(on.bound().map(|bound| bound.lmr_triplet), Some(part));
@@ -134,7 +134,7 @@ fn pieces_end_where_the_region_ends() {
             (u64::MAX - BASE as u64, 1, Cause::AddressOverflow),
         ] {
             assert_eq!(
-                refusal(on.bind(&piece(&on.lmr, offset, length), CompletionFlags::empty())),
+                refusal(on.bind(&segment(&on.lmr, offset, length), CompletionFlags::empty())),
                 refused_as(ErrorKind::InvalidParameter, Subtype::InvalidArg2, cause)
             );
         }
@@ -202,7 +202,7 @@ fn all_three_are_in_one_zone() {
                         Subtype::ProtectionRead,
                         Cause::ZoneMismatch,
                     );
-                    let outcome = bind(&piece(&lmr, 0, 8));
+                    let outcome = bind(&segment(&lmr, 0, 8));
                     if lmr_far == rmr_far && rmr_far == ep_far {
                         assert!(outcome.is_ok());
                         endpoint.complete(on.ia, on.backend, DtoStatus::Success);

@@ -51,7 +51,7 @@ fn with_spent(test: impl FnOnce(&Setting<'_, '_>, WindowKey)) {
 fn a_spent_window_is_replaced() {
     with_spent(|on, first| {
         let other = region(on.ia, on.pz, MemoryPrivileges::ALL);
-        let context = on.bind(&piece(&other, 0, 8), NONE).unwrap();
+        let context = on.bind(&segment(&other, 0, 8), NONE).unwrap();
         assert!(on.backend.has_window(window(on)) && window(on) != first);
         assert!(!on.backend.has_window(first));
         assert_eq!(on.backend.objects()[2], 1);
@@ -83,7 +83,7 @@ fn a_refused_bind_leaves_a_spent_window_bound() {
             assert_eq!(refusal(on.ia.lmr_free(on.lmr.lmr)), IN_USE);
         };
         let other = region(on.ia, on.pz, MemoryPrivileges::ALL);
-        let part = piece(&other, 0, 8);
+        let part = segment(&other, 0, 8);
         on.backend.refuse_next(BackendError::Resources);
         assert_eq!(
             refusal(on.bind(&part, NONE)),
@@ -112,7 +112,7 @@ fn a_spent_window_stays_where_there_is_no_connection() {
         on.endpoint.enter(on.ia, EndpointState::Disconnected);
         on.backend.break_pair(on.endpoint.key);
         for _ in 0..3 {
-            on.bind(&piece(&on.lmr, 0, 8), NONE).unwrap();
+            on.bind(&segment(&on.lmr, 0, 8), NONE).unwrap();
             assert!(on.backend.has_window(first));
             assert_eq!(on.backend.objects()[2], 1);
             on.endpoint.next_event(on.ia).expect("it is flushed");
@@ -136,7 +136,7 @@ fn a_missed_bind_needs_no_window_where_there_is_no_connection() {
             if round > 0 {
                 on.backend.refuse_next(BackendError::Resources);
             }
-            on.bind(&piece(&on.lmr, 0, 8), NONE).unwrap();
+            on.bind(&segment(&on.lmr, 0, 8), NONE).unwrap();
             on.endpoint.next_event(on.ia).expect("it is flushed");
             assert!(on.backend.has_window(first));
             assert_eq!(on.bound(), before);
@@ -211,7 +211,7 @@ fn binds_under_way_are_of_one_endpoint() {
         let rest = region(on.ia, on.pz, MemoryPrivileges::ALL);
         let bind = || {
             on.ia
-                .rmr_bind(on.rmr, &piece(&rest, 0, 8), PEERS, other.ep, 5, NONE)
+                .rmr_bind(on.rmr, &segment(&rest, 0, 8), PEERS, other.ep, 5, NONE)
         };
         on.bind(&on.whole(), NONE).unwrap();
         assert_eq!(

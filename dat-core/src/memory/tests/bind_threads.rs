@@ -46,7 +46,7 @@ fn a_refused_bind_keeps_no_region_from_being_freed() {
         for _ in 0..ROUNDS {
             let made = ia
                 .lmr_create(&LmrRequest {
-                    memory: LmrMemory::Virtual(Region::pretend(BASE, LENGTH)),
+                    memory: LmrMemory::Virtual(Region::from_addresses(BASE, LENGTH)),
                     pz,
                     privileges: MemoryPrivileges::LOCAL_READ,
                 })

@@ -40,15 +40,15 @@ fn privilege_of(access: LocalAccess) -> MemoryPrivileges {
     }
 }
 
-/// What the requirements say about a piece, in numbers too large to overflow.
+/// What the requirements say about a segment, in numbers too large to overflow.
 fn model(
     known: &[Known],
     access: LocalAccess,
-    piece: &LmrTriplet,
+    segment: &LmrTriplet,
 ) -> core::result::Result<(), ErrorKind> {
     let region = known
         .iter()
-        .find(|region| region.context == piece.context)
+        .find(|region| region.context == segment.context)
         .ok_or(ErrorKind::PrivilegesViolation)?;
     if region.zone != access.zone_seal {
         return Err(ErrorKind::ProtectionViolation);
@@ -56,8 +56,8 @@ fn model(
     if !region.privileges.contains(privilege_of(access)) {
         return Err(ErrorKind::PrivilegesViolation);
     }
-    let start = u128::from(piece.address);
-    let end = start + u128::from(piece.length);
+    let start = u128::from(segment.address);
+    let end = start + u128::from(segment.length);
     let inside = start >= u128::from(region.base)
         && end <= u128::from(region.base) + u128::from(region.length);
     if inside {
@@ -100,7 +100,10 @@ fn check_and_explanation_agree_with_a_model() {
                 let zone = random.usize(..2);
                 let privileges = sets[random.usize(..sets.len())];
                 let Ok(made) = ia.lmr_create(&LmrRequest {
-                    memory: LmrMemory::Virtual(Region::pretend(base as usize, length as usize)),
+                    memory: LmrMemory::Virtual(Region::from_addresses(
+                        base as usize,
+                        length as usize,
+                    )),
                     pz: zones[zone],
                     privileges,
                 }) else {
@@ -128,7 +131,7 @@ fn check_and_explanation_agree_with_a_model() {
             let end = target.base.wrapping_add(target.length);
             let address = near(&mut random, &[target.base, end, 0, u64::MAX]);
             let lengths = [target.length, end.wrapping_sub(address), 1, u64::MAX];
-            let piece = LmrTriplet {
+            let segment = LmrTriplet {
                 context,
                 address,
                 length: near(&mut random, &lengths).max(1),
@@ -141,14 +144,14 @@ fn check_and_explanation_agree_with_a_model() {
                 writes: random.bool(),
             };
             let table = ia.shared.local_regions;
-            let expected = model(&regions, access, &piece);
-            let told = format!("round {round}: {piece:?} {access:?} {regions:?}");
+            let expected = model(&regions, access, &segment);
+            let told = format!("round {round}: {segment:?} {access:?} {regions:?}");
             assert_eq!(
-                access.check(table, &piece).is_some(),
+                access.check(table, &segment).is_some(),
                 expected.is_ok(),
                 "{told}"
             );
-            let explained = explain(table, &piece, access, 3);
+            let explained = explain(table, &segment, access, 3);
             assert_eq!(explained.map(Error::kind), expected.err(), "{told}");
             allowed += u32::from(expected.is_ok());
         }
@@ -158,8 +161,8 @@ fn check_and_explanation_agree_with_a_model() {
 
 /// Spec: DTO-06
 #[test]
-fn empty_pieces_need_no_explanation() {
-    let piece = LmrTriplet {
+fn empty_segments_need_no_explanation() {
+    let segment = LmrTriplet {
         context: 0xDEAD_BEEF,
         address: u64::MAX,
         length: 0,
@@ -168,9 +171,9 @@ fn empty_pieces_need_no_explanation() {
         zone_seal: 0,
         writes: false,
     };
-    assert_eq!(explain(&[], &piece, access, 3), None);
+    assert_eq!(explain(&[], &segment, access, 3), None);
     let slots = [LmrSlot::EMPTY];
-    assert_eq!(explain(&slots, &piece, access, 3), None);
+    assert_eq!(explain(&slots, &segment, access, 3), None);
 }
 
 /// Publishes a region in a slot, as a registration does; its context is the generation.
@@ -209,7 +212,7 @@ fn a_slot_without_a_region_passes_no_check() {
             assert!(!slot.is_live());
         }
         for context in contexts {
-            let piece = LmrTriplet {
+            let segment = LmrTriplet {
                 context,
                 address: slots[0].base.load(Ordering::Relaxed) as u64,
                 length: 1,
@@ -218,7 +221,11 @@ fn a_slot_without_a_region_passes_no_check() {
                 for zone in [0, 1, zone_of(slots[0].identity.meta())] {
                     let zone_seal = zone_seal(zone);
                     let access = LocalAccess { zone_seal, writes };
-                    assert_eq!(access.check(&slots, &piece), None, "{piece:?} {access:?}");
+                    assert_eq!(
+                        access.check(&slots, &segment),
+                        None,
+                        "{segment:?} {access:?}"
+                    );
                 }
             }
         }
@@ -247,7 +254,7 @@ fn no_bind_slips_into_a_region_that_is_freed() {
                 while current.load(Ordering::SeqCst) < ROUNDS {
                     let generation = current.load(Ordering::SeqCst);
                     for context in [generation, generation - 1, generation + 1] {
-                        if slot.hold_window(context << 16) {
+                        if slot.retain_window(context << 16) {
                             inside.fetch_add(1, Ordering::SeqCst);
                             assert!(!closed.load(Ordering::SeqCst));
                             assert_eq!(slot.identity.context(), context << 16);
@@ -272,7 +279,7 @@ fn no_bind_slips_into_a_region_that_is_freed() {
             }
         }
     });
-    assert!(slot.hold_window(ROUNDS << 16));
+    assert!(slot.retain_window(ROUNDS << 16));
     assert!(!slot.close());
     slot.release_window();
     assert!(slot.close());
@@ -317,30 +324,30 @@ fn a_check_never_mixes_two_registrations() {
                     for generation in [generation, generation - 1] {
                         let (base, length, key) = shape(generation);
                         let context = generation << 16;
-                        let piece = |address: usize, length: usize| LmrTriplet {
+                        let segment = |address: usize, length: usize| LmrTriplet {
                             context,
                             address: address as u64,
                             length: length as u64,
                         };
                         // The whole region, if it is registered.
-                        if let Some(found) = access.check(&slots, &piece(base, length)) {
+                        if let Some(found) = access.check(&slots, &segment(base, length)) {
                             assert_eq!(found, key);
                             hits.fetch_add(1, Ordering::Relaxed);
                         }
                         // The base of this region with the length of the other one, and the
                         // reverse.
                         let (other_base, other_length, _) = shape(generation + 1);
-                        let too_long = piece(base, length.max(other_length) + 1);
+                        let too_long = segment(base, length.max(other_length) + 1);
                         assert_eq!(access.check(&slots, &too_long), None);
-                        assert_eq!(access.check(&slots, &piece(other_base, 1)), None);
+                        assert_eq!(access.check(&slots, &segment(other_base, 1)), None);
                         if other_length > length {
-                            let mixed = piece(base, other_length);
+                            let mixed = segment(base, other_length);
                             assert_eq!(access.check(&slots, &mixed), None);
                         }
                         // Context 0 also selects this slot, in each state of the identity.
                         let nameless = LmrTriplet {
                             context: 0,
-                            ..piece(base, 1)
+                            ..segment(base, 1)
                         };
                         assert_eq!(access.check(&slots, &nameless), None);
                     }

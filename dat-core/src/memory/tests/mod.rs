@@ -60,7 +60,7 @@ pub(crate) fn refusal<T: core::fmt::Debug>(outcome: Result<T>) -> (ErrorKind, Su
 /// Registers `BASE..BASE + LENGTH`.
 pub(crate) fn region(ia: &TestIa<'_>, pz: PzId, privileges: MemoryPrivileges) -> LmrCreated {
     ia.lmr_create(&LmrRequest {
-        memory: LmrMemory::Virtual(Region::pretend(BASE, LENGTH)),
+        memory: LmrMemory::Virtual(Region::from_addresses(BASE, LENGTH)),
         pz,
         privileges,
     })
@@ -68,7 +68,7 @@ pub(crate) fn region(ia: &TestIa<'_>, pz: PzId, privileges: MemoryPrivileges) ->
 }
 
 /// Returns a segment of a region.
-pub(crate) fn piece(lmr: &LmrCreated, offset: u64, length: u64) -> LmrTriplet {
+pub(crate) fn segment(lmr: &LmrCreated, offset: u64, length: u64) -> LmrTriplet {
     LmrTriplet {
         context: lmr.lmr_context,
         address: lmr.registered_address.wrapping_add(offset),
@@ -107,7 +107,7 @@ impl TestEndpoint {
             ..EpAttributes::DEFAULT
         };
         let key = ia.control.with(|control| {
-            let zone = ia.hold_zone(control, pz).expect("the zone lives");
+            let zone = ia.retain_zone(control, pz).expect("the zone lives");
             let domain = control.zone(pz).expect("the zone lives").domain;
             let pair = control
                 .backend()

@@ -15,7 +15,7 @@ type Storage = IaStorage<TestBackend, HostLock, 2, 3, 1, 2, 16, 8>;
 
 fn make(ia: &Threaded<'_>, pz: PzId) -> LmrCreated {
     ia.lmr_create(&LmrRequest {
-        memory: LmrMemory::Virtual(Region::pretend(BASE, LENGTH)),
+        memory: LmrMemory::Virtual(Region::from_addresses(BASE, LENGTH)),
         pz,
         privileges: MemoryPrivileges::ALL,
     })
@@ -31,7 +31,7 @@ fn overtakes(call: impl Fn(&Threaded<'_>, PzId, &LmrCreated) + Sync) -> bool {
     let ia = Ia::open(device.clone(), storage.lend(), 4).unwrap();
     let (pz, ep) = connected(&ia, &device);
     let made = make(&ia, pz);
-    let piece = LmrTriplet {
+    let segment = LmrTriplet {
         context: made.lmr_context,
         address: BASE as u64,
         length: 8,
@@ -55,7 +55,7 @@ fn overtakes(call: impl Fn(&Threaded<'_>, PzId, &LmrCreated) + Sync) -> bool {
             call(&ia, pz, &made);
             done.store(true, Ordering::SeqCst);
         });
-        ia.post_send(ep, &[piece], 1, CompletionFlags::empty())
+        ia.post_send(ep, &[segment], 1, CompletionFlags::empty())
             .unwrap();
     });
     assert!(done.load(Ordering::SeqCst));
@@ -111,13 +111,13 @@ fn no_post_reads_a_region_that_was_given_back() {
     thread::scope(|scope| {
         scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
-                let piece = LmrTriplet {
+                let segment = LmrTriplet {
                     context: context.load(Ordering::Relaxed),
                     address: BASE as u64,
                     length: 8,
                 };
                 if ia
-                    .post_send(ep, &[piece], 1, CompletionFlags::SUPPRESS)
+                    .post_send(ep, &[segment], 1, CompletionFlags::SUPPRESS)
                     .is_ok()
                 {
                     posted.fetch_add(1, Ordering::Relaxed);

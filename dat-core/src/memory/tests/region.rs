@@ -16,11 +16,11 @@ use crate::testing::{Call, IA_ATTRIBUTES, PROVIDER_ATTRIBUTES};
 const COOKIE: [u8; LMR_COOKIE_SIZE] = *b"0123456789012345678901234567890123456789";
 
 fn virtual_memory(address: usize, length: usize) -> LmrMemory {
-    LmrMemory::Virtual(Region::pretend(address, length))
+    LmrMemory::Virtual(Region::from_addresses(address, length))
 }
 
 fn shared_memory(address: usize, length: usize, cookie: [u8; LMR_COOKIE_SIZE]) -> LmrMemory {
-    LmrMemory::SharedVirtual(Region::pretend(address, length), cookie)
+    LmrMemory::SharedVirtual(Region::from_addresses(address, length), cookie)
 }
 
 fn create(ia: &TestIa<'_>, memory: LmrMemory, pz: PzId) -> Result<LmrCreated> {
@@ -297,10 +297,10 @@ fn a_region_of_a_region_has_the_same_memory_and_outlives_it() {
         assert_eq!((param.pz, param.length), (far, LENGTH as u64));
         assert_eq!(param.privileges, MemoryPrivileges::ALL);
         assert_eq!(
-            ia.lmr_sync_rdma_read(&[piece(&second, 0, LENGTH as u64)]),
+            ia.lmr_sync_rdma_read(&[segment(&second, 0, LENGTH as u64)]),
             Ok(())
         );
-        assert!(ia.lmr_sync_rdma_read(&[piece(&first, 0, 1)]).is_err());
+        assert!(ia.lmr_sync_rdma_read(&[segment(&first, 0, 1)]).is_err());
     });
 }
 
@@ -437,12 +437,12 @@ fn a_cookie_is_never_taken_for_a_region() {
             create(ia, shared_memory(address, LENGTH, cookie), pz).unwrap();
         }
         for context in 0..16 {
-            let piece = LmrTriplet {
+            let segment = LmrTriplet {
                 context,
                 address: 0,
                 length: 8,
             };
-            let outcome = ia.post_send(endpoint.ep, &[piece], 0, CompletionFlags::empty());
+            let outcome = ia.post_send(endpoint.ep, &[segment], 0, CompletionFlags::empty());
             let (kind, subtype, _) = refusal(outcome);
             assert_eq!(
                 (kind, subtype),
@@ -518,7 +518,7 @@ fn a_freed_region_is_gone_for_the_device_and_for_posts() {
         let post = |length| {
             ia.post_send(
                 endpoint.ep,
-                &[piece(&lmr, 0, length)],
+                &[segment(&lmr, 0, length)],
                 0,
                 CompletionFlags::empty(),
             )

@@ -49,20 +49,20 @@ fn a_bind_tells_the_device_which_region_it_means() {
 fn a_region_is_closed_to_windows_or_held_by_them() {
     let slot = LmrSlot::EMPTY;
     let context = publish(&slot, 1);
-    assert!(slot.hold_window(context));
-    assert!(slot.hold_window(context));
+    assert!(slot.retain_window(context));
+    assert!(slot.retain_window(context));
     for _ in 0..2 {
         assert!(!slot.close());
         slot.release_window();
     }
     assert!(slot.close());
     assert!(!slot.close());
-    assert!(!slot.hold_window(context));
+    assert!(!slot.retain_window(context));
     // What was not counted is not left behind either.
     let next = publish(&slot, 2);
     assert!(slot.close());
     let _open = publish(&slot, 2);
-    assert!(slot.hold_window(next));
+    assert!(slot.retain_window(next));
 }
 
 /// A context that names no region here, or no longer does, holds none.
@@ -71,15 +71,15 @@ fn a_region_is_closed_to_windows_or_held_by_them() {
 #[test]
 fn a_stale_context_holds_no_region() {
     let slot = LmrSlot::EMPTY;
-    assert!(!slot.hold_window(0));
-    assert!(!slot.hold_window(1 << 16));
+    assert!(!slot.retain_window(0));
+    assert!(!slot.retain_window(1 << 16));
     let old = publish(&slot, 1);
     let new = publish(&slot, 2);
-    assert!(!slot.hold_window(old));
-    assert!(!slot.hold_window(0));
+    assert!(!slot.retain_window(old));
+    assert!(!slot.retain_window(0));
     assert!(slot.close());
     let _open = publish(&slot, 3);
-    assert!(!slot.hold_window(new));
+    assert!(!slot.retain_window(new));
     assert!(slot.close());
 }
 
@@ -91,14 +91,14 @@ fn a_window_less_than_none_changes_nothing() {
     let slot = LmrSlot::EMPTY;
     let context = publish(&slot, 1);
     slot.release_window();
-    assert!(slot.hold_window(context));
+    assert!(slot.retain_window(context));
     assert!(!slot.close());
     slot.release_window();
     assert!(slot.close());
     slot.release_window();
-    assert!(!slot.hold_window(context));
+    assert!(!slot.retain_window(context));
     let context = publish(&slot, 2);
-    assert!(slot.hold_window(context));
+    assert!(slot.retain_window(context));
     slot.release_window();
     assert!(slot.close());
 }

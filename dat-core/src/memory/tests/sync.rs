@@ -24,9 +24,13 @@ fn syncs(backend: &TestBackend) -> Vec<Call> {
 }
 
 /// Calls both functions and checks each outcome with its direction.
-fn both(ia: &TestIa<'_>, pieces: &[LmrTriplet], mut check: impl FnMut(SyncDirection, Result<()>)) {
-    check(SyncDirection::RdmaRead, ia.lmr_sync_rdma_read(pieces));
-    check(SyncDirection::RdmaWrite, ia.lmr_sync_rdma_write(pieces));
+fn both(
+    ia: &TestIa<'_>,
+    segments: &[LmrTriplet],
+    mut check: impl FnMut(SyncDirection, Result<()>),
+) {
+    check(SyncDirection::RdmaRead, ia.lmr_sync_rdma_read(segments));
+    check(SyncDirection::RdmaWrite, ia.lmr_sync_rdma_write(segments));
 }
 
 /// Spec: LSW-01..11, LSW-17, LSW-24, LSW-26, LSW-27, LSR-01..04
@@ -38,16 +42,16 @@ fn each_piece_is_synchronised_before_the_call_returns() {
         let far = ia.pz_create().unwrap();
         let one = region(ia, near, MemoryPrivileges::ALL);
         let two = region(ia, far, MemoryPrivileges::empty());
-        let pieces = [
-            piece(&one, 0, 16),
-            piece(&two, 0x100, LENGTH as u64 - 0x100),
-            piece(&one, LENGTH as u64 - 1, 1),
+        let segments = [
+            segment(&one, 0, 16),
+            segment(&two, 0x100, LENGTH as u64 - 0x100),
+            segment(&one, LENGTH as u64 - 1, 1),
         ];
-        both(ia, &pieces, |direction, outcome| {
+        both(ia, &segments, |direction, outcome| {
             assert_eq!(outcome, Ok(()));
-            let asked: Vec<_> = pieces
+            let asked: Vec<_> = segments
                 .iter()
-                .map(|piece| Call::Sync(direction, piece.address, piece.length))
+                .map(|segment| Call::Sync(direction, segment.address, segment.length))
                 .collect();
             assert_eq!(syncs(&backend), asked);
         });
@@ -60,10 +64,10 @@ fn a_coherent_device_is_not_asked_but_arguments_are_checked() {
     with_ia(|ia, backend| {
         let pz = ia.pz_create().unwrap();
         let lmr = region(ia, pz, MemoryPrivileges::ALL);
-        both(ia, &[piece(&lmr, 0, LENGTH as u64)], |_, outcome| {
+        both(ia, &[segment(&lmr, 0, LENGTH as u64)], |_, outcome| {
             assert_eq!(outcome, Ok(()));
         });
-        both(ia, &[piece(&lmr, 1, LENGTH as u64)], |_, outcome| {
+        both(ia, &[segment(&lmr, 1, LENGTH as u64)], |_, outcome| {
             assert_eq!(
                 refusal(outcome),
                 (
@@ -105,12 +109,12 @@ fn one_bad_piece_spoils_the_call_before_anything_is_done() {
         let lmr = region(ia, pz, MemoryPrivileges::ALL);
         let gone = region(ia, pz, MemoryPrivileges::ALL);
         ia.lmr_free(gone.lmr).unwrap();
-        let good = piece(&lmr, 0, 8);
+        let good = segment(&lmr, 0, 8);
         let faults = [
-            (piece(&lmr, LENGTH as u64, 1), Cause::OutsideRegion),
-            (piece(&lmr, u64::MAX, 1), Cause::OutsideRegion),
-            (piece(&lmr, 0, LENGTH as u64 + 1), Cause::OutsideRegion),
-            (piece(&lmr, 8, u64::MAX), Cause::AddressOverflow),
+            (segment(&lmr, LENGTH as u64, 1), Cause::OutsideRegion),
+            (segment(&lmr, u64::MAX, 1), Cause::OutsideRegion),
+            (segment(&lmr, 0, LENGTH as u64 + 1), Cause::OutsideRegion),
+            (segment(&lmr, 8, u64::MAX), Cause::AddressOverflow),
             (
                 LmrTriplet {
                     address: u64::MAX,
@@ -118,7 +122,7 @@ fn one_bad_piece_spoils_the_call_before_anything_is_done() {
                 },
                 Cause::AddressOverflow,
             ),
-            (piece(&gone, 0, 8), Cause::StaleContext),
+            (segment(&gone, 0, 8), Cause::StaleContext),
             (LmrTriplet { context: 0, ..good }, Cause::UnknownContext),
             (
                 LmrTriplet {

@@ -142,10 +142,10 @@ pub(super) unsafe fn move_blocks(from: *const u8, to: *mut u8, left: usize) -> u
             "mov qword ptr [{to} + 24], {d}",
             "add {from}, 32",
             "add {to}, 32",
-            "dec {pieces}",
+            "dec {segments}",
             "jnz 2b",
             from = inout(reg) from => _, to = inout(reg) to => _,
-            pieces = inout(reg) blocks.wrapping_mul(2) => _,
+            segments = inout(reg) blocks.wrapping_mul(2) => _,
             a = out(reg) _, b = out(reg) _, c = out(reg) _, d = out(reg) _,
             options(nostack)
         );

@@ -13,12 +13,12 @@ fn counts_follow_each_buffer() {
         }
         assert_eq!(on.counts(), (3, 3));
         // The second buffer completes first.
-        on.arrive(&on.taker, 1);
+        on.arrive(&on.consuming_endpoint, 1);
         assert_eq!(on.counts(), (2, 3));
-        let event = on.ia.evd_dequeue(on.taker.evd).unwrap();
+        let event = on.ia.evd_dequeue(on.consuming_endpoint.evd).unwrap();
         assert!(matches!(
             event,
-            Event::Dto(done) if done.cookie == 1 && done.ep == on.taker.ep
+            Event::Dto(done) if done.cookie == 1 && done.ep == on.consuming_endpoint.ep
         ));
         assert_eq!(on.counts(), (2, 2));
         for cookie in 3..11 {
@@ -30,11 +30,11 @@ fn counts_follow_each_buffer() {
         assert_eq!(cause, Cause::QueueFull);
         // Taken and completed buffers keep their records until they are dequeued.
         for _ in 0..10 {
-            on.arrive(&on.taker, 0);
+            on.arrive(&on.consuming_endpoint, 0);
         }
         assert_eq!(on.counts(), (0, 10));
         assert!(on.post(12).is_err());
-        on.ia.evd_dequeue(on.taker.evd).unwrap();
+        on.ia.evd_dequeue(on.consuming_endpoint.evd).unwrap();
         on.post(13).unwrap();
         assert_eq!(on.counts(), (1, 10));
     });
@@ -47,8 +47,8 @@ fn buffers_are_checked_against_the_queue() {
         let far = on.ia.pz_create().unwrap();
         let foreign = region(on.ia, far, MemoryPrivileges::ALL);
         let unwritable = region(on.ia, on.pz, MemoryPrivileges::LOCAL_READ);
-        let post = |pieces: &[LmrTriplet]| refusal(on.ia.srq_post_recv(on.srq, pieces, 0));
-        let good = piece(&on.lmr, 0, 1);
+        let post = |segments: &[LmrTriplet]| refusal(on.ia.srq_post_recv(on.srq, segments, 0));
+        let good = segment(&on.lmr, 0, 1);
         let end = on.lmr.registered_size;
         assert_eq!(
             post(&[good, good, good]),
@@ -60,7 +60,7 @@ fn buffers_are_checked_against_the_queue() {
         );
         for (bad, refused) in [
             (
-                piece(&on.lmr, end, 1),
+                segment(&on.lmr, end, 1),
                 (
                     ErrorKind::InvalidParameter,
                     Subtype::InvalidArg3,
@@ -68,7 +68,7 @@ fn buffers_are_checked_against_the_queue() {
                 ),
             ),
             (
-                piece(&foreign, 0, 1),
+                segment(&foreign, 0, 1),
                 (
                     ErrorKind::ProtectionViolation,
                     Subtype::ProtectionWrite,
@@ -76,7 +76,7 @@ fn buffers_are_checked_against_the_queue() {
                 ),
             ),
             (
-                piece(&unwritable, 0, 1),
+                segment(&unwritable, 0, 1),
                 (
                     ErrorKind::PrivilegesViolation,
                     Subtype::PrivilegesWrite,
@@ -110,7 +110,7 @@ fn buffers_are_checked_against_the_queue() {
 #[test]
 fn one_endpoint_that_ends_leaves_the_others_their_buffers() {
     with_setting(|on| {
-        let other = Taker::new(on.ia, on.backend, on.pz, on.srq);
+        let other = ConsumingEndpoint::new(on.ia, on.backend, on.pz, on.srq);
         for cookie in 0..4 {
             on.post(cookie).unwrap();
         }
@@ -120,18 +120,22 @@ fn one_endpoint_that_ends_leaves_the_others_their_buffers() {
             (0, DtoStatus::LocalLength),
             (0, DtoStatus::Flushed),
         ] {
-            assert!(
-                on.backend
-                    .complete_shared(on.key(), position, on.taker.key, status, 4)
-            );
+            assert!(on.backend.complete_shared(
+                on.key(),
+                position,
+                on.consuming_endpoint.key,
+                status,
+                4
+            ));
         }
-        on.backend.break_pair(on.taker.key);
-        let statuses: Vec<_> = core::iter::from_fn(|| on.ia.evd_dequeue(on.taker.evd).ok())
-            .map(|event| match event {
-                Event::Dto(done) => (done.cookie, done.status),
-                event => panic!("{event:?}"),
-            })
-            .collect();
+        on.backend.break_pair(on.consuming_endpoint.key);
+        let statuses: Vec<_> =
+            core::iter::from_fn(|| on.ia.evd_dequeue(on.consuming_endpoint.evd).ok())
+                .map(|event| match event {
+                    Event::Dto(done) => (done.cookie, done.status),
+                    event => panic!("{event:?}"),
+                })
+                .collect();
         assert_eq!(
             statuses,
             [
@@ -192,9 +196,9 @@ fn a_failed_queue_takes_buffers_and_gives_them_back_at_the_end() {
         let param = on.ia.srq_query(on.srq, SrqFields::all()).unwrap();
         assert_eq!(param.state, SrqState::Error);
         assert_eq!(param.outstanding, 2);
-        on.ia.ep_free(on.taker.ep).unwrap();
+        on.ia.ep_free(on.consuming_endpoint.ep).unwrap();
         on.ia.srq_free(on.srq).unwrap();
-        assert!(on.ia.evd_dequeue(on.taker.evd).is_err());
+        assert!(on.ia.evd_dequeue(on.consuming_endpoint.evd).is_err());
         // The next queue in the slot is operational.
         let next = on.ia.srq_create(on.pz, &SIZE).unwrap();
         let param = on.ia.srq_query(next, SrqFields::STATE).unwrap();
@@ -211,13 +215,13 @@ fn a_failed_queue_takes_buffers_and_gives_them_back_at_the_end() {
 #[test]
 fn late_completions_do_no_harm() {
     with_setting(|on| {
-        let other = Taker::new(on.ia, on.backend, on.pz, on.srq);
+        let other = ConsumingEndpoint::new(on.ia, on.backend, on.pz, on.srq);
         on.post(1).unwrap();
         on.post(2).unwrap();
         let late = on.backend.shared_posted(on.key());
-        on.arrive(&on.taker, 0);
-        on.ia.ep_free(on.taker.ep).unwrap();
-        assert!(on.ia.evd_dequeue(on.taker.evd).is_err());
+        on.arrive(&on.consuming_endpoint, 0);
+        on.ia.ep_free(on.consuming_endpoint.ep).unwrap();
+        assert!(on.ia.evd_dequeue(on.consuming_endpoint.evd).is_err());
         assert_eq!(on.counts(), (1, 1));
         on.ia.ep_free(other.ep).unwrap();
         on.ia.srq_free(on.srq).unwrap();
@@ -268,7 +272,7 @@ fn only_an_endpoint_on_the_queue_takes_its_buffers() {
         );
         // Polls the completion.
         on.ia.ep_get_status(stranger).unwrap();
-        on.ia.ep_free(on.taker.ep).unwrap();
+        on.ia.ep_free(on.consuming_endpoint.ep).unwrap();
         on.ia.srq_free(on.srq).unwrap();
         let next = on.ia.srq_create(on.pz, &SIZE).unwrap();
         for cookie in 0..10 {
@@ -309,10 +313,10 @@ fn what_completed_cannot_be_taken_any_more() {
         for cookie in 0..3 {
             on.post(cookie).unwrap();
         }
-        on.arrive(&on.taker, 1);
+        on.arrive(&on.consuming_endpoint, 1);
         let param = on.ia.srq_query(on.srq, SrqFields::AVAILABLE).unwrap();
         assert_eq!(param.available, 2);
-        on.arrive(&on.taker, 0);
+        on.arrive(&on.consuming_endpoint, 0);
         let param = on.ia.srq_query(on.srq, SrqFields::OUTSTANDING).unwrap();
         assert_eq!((param.available, param.outstanding), (1, 3));
     });

@@ -1,7 +1,7 @@
 //! Tests of shared receive queues on the test device.
 
 mod buffers;
-mod life;
+mod lifecycle;
 mod resize;
 mod watermark;
 
@@ -14,7 +14,7 @@ use crate::error::{ErrorKind, Result, Subtype};
 use crate::event::{AsyncEventKind, Event, REASON_LOW_WATERMARK, REASON_PRIMARY};
 use crate::flags::{DtoStatus, EndpointState, EvdFlags, MemoryPrivileges, SrqFields, SrqState};
 use crate::id::{EpId, EvdId, PzId, SrqId};
-use crate::memory::tests::{TestIa, piece, refusal, region, with_backend, with_ia};
+use crate::memory::tests::{TestIa, refusal, region, segment, with_backend, with_ia};
 use crate::memory::{LmrCreated, LmrTriplet};
 use crate::testing::{Call, IA_ATTRIBUTES, PROVIDER_ATTRIBUTES, TestBackend};
 use crate::time::Instant;
@@ -26,13 +26,13 @@ const SIZE: SrqAttributes = SrqAttributes {
 };
 
 /// An endpoint on a shared queue, with its own receive dispatcher.
-struct Taker {
+struct ConsumingEndpoint {
     ep: EpId,
     key: QueuePairKey,
     evd: EvdId,
 }
 
-impl Taker {
+impl ConsumingEndpoint {
     fn new(ia: &TestIa<'_>, backend: &TestBackend, pz: PzId, srq: SrqId) -> Self {
         let evd = ia.evd_create(2, None, EvdFlags::DTO).unwrap();
         let attributes = EpAttributes {
@@ -54,13 +54,13 @@ struct Setting<'a, 's> {
     pz: PzId,
     lmr: LmrCreated,
     srq: SrqId,
-    taker: Taker,
+    consuming_endpoint: ConsumingEndpoint,
 }
 
 impl Setting<'_, '_> {
     fn post(&self, cookie: u64) -> Result<()> {
         self.ia
-            .srq_post_recv(self.srq, &[piece(&self.lmr, 0, 16)], cookie)
+            .srq_post_recv(self.srq, &[segment(&self.lmr, 0, 16)], cookie)
     }
 
     fn key(&self) -> SharedReceiveQueueKey {
@@ -68,11 +68,11 @@ impl Setting<'_, '_> {
     }
 
     /// Completes the buffer at `position` on an endpoint.
-    fn arrive(&self, taker: &Taker, position: usize) {
+    fn arrive(&self, consuming_endpoint: &ConsumingEndpoint, position: usize) {
         assert!(self.backend.complete_shared(
             self.key(),
             position,
-            taker.key,
+            consuming_endpoint.key,
             DtoStatus::Success,
             4
         ));
@@ -124,7 +124,7 @@ fn with_setting(test: impl FnOnce(Setting<'_, '_>)) {
             pz,
             lmr: region(ia, pz, MemoryPrivileges::LOCAL_WRITE),
             srq,
-            taker: Taker::new(ia, backend, pz, srq),
+            consuming_endpoint: ConsumingEndpoint::new(ia, backend, pz, srq),
         });
     });
 }

@@ -7,7 +7,7 @@ use crate::fixture::has_records;
 #[test]
 fn a_queue_grows_with_its_buffers_and_its_dispatchers() {
     with_setting(|on| {
-        let other = Taker::new(on.ia, on.backend, on.pz, on.srq);
+        let other = ConsumingEndpoint::new(on.ia, on.backend, on.pz, on.srq);
         for cookie in 0..10 {
             on.post(cookie).unwrap();
         }
@@ -22,8 +22,11 @@ fn a_queue_grows_with_its_buffers_and_its_dispatchers() {
                 _ => None,
             })
             .collect();
-        let number = |taker: &Taker| taker.evd.index() as u16;
-        assert_eq!(depths, [(number(&on.taker), 20), (number(&other), 20)]);
+        let number = |consuming_endpoint: &ConsumingEndpoint| consuming_endpoint.evd.index() as u16;
+        assert_eq!(
+            depths,
+            [(number(&on.consuming_endpoint), 20), (number(&other), 20)]
+        );
         let param = on.ia.srq_query(on.srq, SrqFields::all()).unwrap();
         assert_eq!((param.max_recv_dtos, param.outstanding), (20, 10));
         for cookie in 10..20 {
@@ -40,15 +43,15 @@ fn a_queue_grows_with_its_buffers_and_its_dispatchers() {
                 Ok(Event::Dto(done)) if done.cookie == cookie
             ));
         }
-        // A freed endpoint releases the places of the resized queue.
+        // A freed endpoint releases the capacity of the resized queue.
         on.ia.ep_free(other.ep).unwrap();
-        on.ia.ep_free(on.taker.ep).unwrap();
-        for taker in [&other, &on.taker] {
-            let places = on.ia.shared.event_dispatchers.made()[taker.evd.index()]
+        on.ia.ep_free(on.consuming_endpoint.ep).unwrap();
+        for consuming_endpoint in [&other, &on.consuming_endpoint] {
+            let capacity = on.ia.shared.event_dispatchers.made()[consuming_endpoint.evd.index()]
                 .queue
-                .with(|queue| queue.places);
-            assert_eq!(places, 0);
-            on.ia.evd_free(taker.evd).unwrap();
+                .with(|queue| queue.capacity);
+            assert_eq!(capacity, 0);
+            on.ia.evd_free(consuming_endpoint.evd).unwrap();
         }
     });
 }
@@ -60,7 +63,7 @@ fn a_queue_shrinks_down_to_what_is_outstanding() {
         for cookie in 0..4 {
             on.post(cookie).unwrap();
         }
-        on.arrive(&on.taker, 0);
+        on.arrive(&on.consuming_endpoint, 0);
         let in_use = |cause| {
             (
                 ErrorKind::InvalidState,
@@ -74,14 +77,14 @@ fn a_queue_shrinks_down_to_what_is_outstanding() {
         );
         on.ia.srq_resize(on.srq, 4).unwrap();
         assert!(on.post(4).is_err());
-        on.ia.evd_dequeue(on.taker.evd).unwrap();
+        on.ia.evd_dequeue(on.consuming_endpoint.evd).unwrap();
         assert_eq!(on.counts(), (3, 3));
         on.post(5).unwrap();
         assert!(on.post(6).is_err());
         on.ia.srq_set_lw(on.srq, 4).unwrap();
         for _ in 0..3 {
-            on.arrive(&on.taker, 0);
-            on.ia.evd_dequeue(on.taker.evd).unwrap();
+            on.arrive(&on.consuming_endpoint, 0);
+            on.ia.evd_dequeue(on.consuming_endpoint.evd).unwrap();
         }
         assert_eq!(
             refusal(on.ia.srq_resize(on.srq, 3)),
@@ -98,7 +101,7 @@ fn a_queue_shrinks_down_to_what_is_outstanding() {
 #[test]
 fn refused_resizes_change_nothing() {
     with_setting(|on| {
-        let other = Taker::new(on.ia, on.backend, on.pz, on.srq);
+        let other = ConsumingEndpoint::new(on.ia, on.backend, on.pz, on.srq);
         for (size, cause) in [
             (0, Cause::ZeroCount),
             (-1, Cause::NegativeCount),
@@ -110,10 +113,10 @@ fn refused_resizes_change_nothing() {
                 (ErrorKind::InvalidParameter, Subtype::InvalidArg2, cause)
             );
         }
-        let places = |taker: &Taker| {
-            on.ia.shared.event_dispatchers.made()[taker.evd.index()]
+        let capacity = |consuming_endpoint: &ConsumingEndpoint| {
+            on.ia.shared.event_dispatchers.made()[consuming_endpoint.evd.index()]
                 .queue
-                .with(|queue| queue.places)
+                .with(|queue| queue.capacity)
         };
         // The first dispatcher grows, the second is refused.
         on.backend.take_calls();
@@ -122,7 +125,10 @@ fn refused_resizes_change_nothing() {
             refusal(on.ia.srq_resize(on.srq, 20)).0,
             ErrorKind::InsufficientResources
         );
-        assert_eq!((places(&on.taker), places(&other)), (10, 10));
+        assert_eq!(
+            (capacity(&on.consuming_endpoint), capacity(&other)),
+            (10, 10)
+        );
         let size = || {
             on.ia
                 .srq_query(on.srq, SrqFields::MAX_RECV_DTO)
@@ -133,7 +139,7 @@ fn refused_resizes_change_nothing() {
         // A device that cannot shrink the queue causes no error.
         on.backend.refuse_next(BackendError::NotSupported);
         on.ia.srq_resize(on.srq, 5).unwrap();
-        assert_eq!((size(), places(&other)), (10, 10));
+        assert_eq!((size(), capacity(&other)), (10, 10));
         on.ia.srq_resize(on.srq, 10).unwrap();
         for cookie in 0..10 {
             on.post(cookie).unwrap();

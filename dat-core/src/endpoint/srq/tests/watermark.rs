@@ -13,7 +13,7 @@ fn the_low_watermark_fires_once_per_setting() {
         on.ia.srq_set_lw(on.srq, 3).unwrap();
         assert_eq!(on.backend.take_calls(), [Call::ArmSharedLimit(on.key(), 3)]);
         assert!(!on.alarm());
-        on.arrive(&on.taker, 0);
+        on.arrive(&on.consuming_endpoint, 0);
         let limit = ControlEvent::SharedReceiveLimit {
             queue: on.srq.handle().to_raw(),
         };
@@ -52,7 +52,7 @@ fn a_late_alarm_leaves_the_next_setting_armed() {
             queue: on.srq.handle().to_raw(),
         };
         on.ia.srq_set_lw(on.srq, 3).unwrap();
-        on.arrive(&on.taker, 0);
+        on.arrive(&on.consuming_endpoint, 0);
         on.backend.push_control(limit.clone());
         // Before the event is polled, buffers are posted and the watermark is set again.
         on.post(3).unwrap();
@@ -60,7 +60,7 @@ fn a_late_alarm_leaves_the_next_setting_armed() {
         assert!(on.alarm());
         on.ia.progress(Instant::ZERO);
         assert!(!on.alarm());
-        on.arrive(&on.taker, 0);
+        on.arrive(&on.consuming_endpoint, 0);
         on.backend.push_control(limit.clone());
         on.ia.progress(Instant::ZERO);
         assert!(on.alarm());
@@ -85,7 +85,7 @@ fn a_late_alarm_is_not_one_of_a_later_setting() {
             queue: on.srq.handle().to_raw(),
         };
         on.ia.srq_set_lw(on.srq, 4).unwrap();
-        on.arrive(&on.taker, 0);
+        on.arrive(&on.consuming_endpoint, 0);
         on.backend.push_control(limit.clone());
         on.ia.srq_set_lw(on.srq, 0).unwrap();
         assert!(on.alarm());
@@ -94,7 +94,7 @@ fn a_late_alarm_is_not_one_of_a_later_setting() {
         on.ia.progress(Instant::ZERO);
         assert!(!on.alarm());
         for _ in 0..2 {
-            on.arrive(&on.taker, 0);
+            on.arrive(&on.consuming_endpoint, 0);
         }
         on.backend.push_control(limit.clone());
         on.ia.progress(Instant::ZERO);
@@ -103,7 +103,7 @@ fn a_late_alarm_is_not_one_of_a_later_setting() {
         on.post(9).unwrap();
         on.post(10).unwrap();
         on.ia.srq_set_lw(on.srq, 3).unwrap();
-        on.arrive(&on.taker, 0);
+        on.arrive(&on.consuming_endpoint, 0);
         on.backend.push_control(limit);
         on.ia.srq_set_lw(on.srq, 3).unwrap();
         assert!(on.alarm() && on.alarm());
@@ -187,7 +187,7 @@ fn a_device_that_cannot_count_is_armed_first() {
         assert_eq!(on.backend.take_calls(), [armed(3)]);
         assert!(!on.alarm());
         // The buffer completed; the completion is not polled.
-        on.arrive(&on.taker, 0);
+        on.arrive(&on.consuming_endpoint, 0);
         on.ia.srq_set_lw(on.srq, 3).unwrap();
         assert_eq!(on.backend.take_calls(), [armed(3), armed(0)]);
         assert!(on.alarm());

@@ -192,11 +192,11 @@ fn a_drain_can_be_cut_short() {
             ConnectionEventKind::Disconnected,
         ),
         (
-            |bench, _, queue_pair| bench.happen(ControlEvent::Disconnected { queue_pair }),
+            |bench, _, queue_pair| bench.raise(ControlEvent::Disconnected { queue_pair }),
             ConnectionEventKind::Disconnected,
         ),
         (
-            |bench, _, queue_pair| bench.happen(ControlEvent::Broken { queue_pair }),
+            |bench, _, queue_pair| bench.raise(ControlEvent::Broken { queue_pair }),
             ConnectionEventKind::Broken,
         ),
     ];
@@ -264,7 +264,7 @@ fn a_failure_breaks_the_connection_once() {
     assert_eq!(bench.connection_events(), [broken(ep)]);
     let ep = bench.connected();
     bench.device.take_calls();
-    bench.happen(ControlEvent::Broken {
+    bench.raise(ControlEvent::Broken {
         queue_pair: ep.handle().to_raw(),
     });
     bench.ia.connection_failed(ep);
@@ -322,7 +322,7 @@ fn a_freed_endpoint_is_gone() {
         ControlEvent::Completions { queue: 999 },
         ControlEvent::SharedReceiveLimit { queue: 12 },
     ] {
-        bench.happen(event);
+        bench.raise(event);
     }
     assert_eq!(bench.state(again), EndpointState::Unconnected);
     assert!(bench.ia.evd_dequeue(bench.ia.async_evd()).is_err());
@@ -398,7 +398,7 @@ fn a_dead_device_ends_everything() {
     let connected = bench.connected();
     let (connecting, _) = bench.in_state(EndpointState::ActiveConnectionPending);
     let (completing, _) = bench.in_state(EndpointState::CompletionPending);
-    bench.happen(ControlEvent::DeviceFailed);
+    bench.raise(ControlEvent::DeviceFailed);
     assert!(matches!(
         bench.ia.evd_dequeue(bench.ia.async_evd()),
         Ok(Event::Async { kind: AsyncEventKind::IaCatastrophic, handle, reason: 0 })
@@ -424,7 +424,7 @@ fn the_soft_watermark_is_reported() {
     let mut storage = TestStorage::new();
     let bench = Bench::new(&mut storage);
     let ep = bench.connected();
-    bench.happen(ControlEvent::SoftHighWatermark {
+    bench.raise(ControlEvent::SoftHighWatermark {
         queue_pair: ep.handle().to_raw(),
     });
     assert_eq!(
@@ -515,7 +515,7 @@ fn a_drain_hears_of_the_last_completion() {
     let pair = bench.pair(ep);
     let (requests, _) = bench.device.posted(pair);
     let queue = bench.data.index() as u16;
-    bench.device.slip_in(
+    bench.device.inject_before_arming(
         queue,
         Completion {
             token: requests[0].work.token(),
@@ -553,7 +553,7 @@ fn a_drain_that_is_too_busy_is_not_slept_over() {
     // One completion disarms the queue, and others arrive during each attempt to arm it.
     bench.device.inject(queue, unknown);
     for _ in 0..40 {
-        bench.device.slip_in(queue, unknown);
+        bench.device.inject_before_arming(queue, unknown);
     }
     let (wakes, waker) = crate::testing::WakeCount::new();
     let look = || {

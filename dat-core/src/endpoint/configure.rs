@@ -40,11 +40,11 @@ impl Wanted<'_> {
     }
 
     /// The streams of an endpoint that may have so many completions of receives.
-    fn streams(&self, places: u32) -> Streams {
+    fn streams(&self, capacity: u32) -> Streams {
         Streams {
             receive: self.receive.map(|evd| {
                 let config = Endpoint::<()>::receive_config(self.attributes);
-                (evd, config, places)
+                (evd, config, capacity)
             }),
             request: self.request.map(|evd| {
                 let config = Endpoint::<()>::request_config(self.attributes);
@@ -87,7 +87,7 @@ struct Prepared {
     requests: Option<NewRing>,
     receives: Option<NewRing>,
     /// Completions of receives that there may be.
-    places: u32,
+    capacity: u32,
     /// The queue pair, if there is one, is not as it was.
     changed: bool,
 }
@@ -100,7 +100,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// - INVALID_PARAMETER: streams that a dispatcher cannot merge, a zone unlike the shared queue's.
     /// - INSUFFICIENT_RESOURCES (TEP): no records left, or the device is out of something.
     /// - INVALID_STATE: the device cannot keep the posted receives.
-    pub(super) fn equip(
+    pub(super) fn configure(
         &self,
         control: &mut Control<'_, B>,
         slot: &SlotOf<B, L>,
@@ -110,7 +110,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         argument: u8,
     ) -> Result<()> {
         let held = self.change_zone(control, endpoint, wanted.pz, argument)?;
-        let outcome = self.equip_in_zone(control, slot, endpoint, side, wanted, held);
+        let outcome = self.configure_in_zone(control, slot, endpoint, side, wanted, held);
         // What is not used any more: the old zone after a success, the new one after a failure.
         if outcome.is_ok() {
             if endpoint.zone != held
@@ -153,7 +153,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         if endpoint.zone == Some(index) {
             return Ok(Some(index));
         }
-        self.hold_zone(control, pz).map(Some)
+        self.retain_zone(control, pz).map(Some)
     }
 
     fn zone_of_srq(&self, srq: u16) -> Option<u16> {
@@ -162,7 +162,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// How many completions the buffers of a shared receive queue may lead to.
-    fn places_of_srq(&self, srq: u16) -> u32 {
+    fn capacity_of_srq(&self, srq: u16) -> u32 {
         self.shared
             .shared_receive_queues
             .get(usize::from(srq))
@@ -170,7 +170,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// What each step keeps on the stack is gone when the next one begins: below the one in the middle lies the making of a queue pair.
-    fn equip_in_zone(
+    fn configure_in_zone(
         &self,
         control: &mut Control<'_, B>,
         slot: &SlotOf<B, L>,
@@ -219,15 +219,15 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             (None, Some(_)) => count(attributes.max_recv_dtos),
             _ => 0,
         };
-        let places = if let Some(srq) = endpoint.srq {
-            self.places_of_srq(srq)
+        let capacity = if let Some(srq) = endpoint.srq {
+            self.capacity_of_srq(srq)
         } else if receives == side.ring.capacity {
-            endpoint.receive_places.max(receives)
+            endpoint.receive_capacity.max(receives)
         } else {
             receives.saturating_add(outstanding)
         };
         let old = self.streams_of(endpoint);
-        let new = wanted.streams(places);
+        let new = wanted.streams(capacity);
         let attached = self.exchange_streams(control, endpoint, &old, &new)?;
         let changed = endpoint.zone != zone
             || endpoint.attributes != *attributes
@@ -237,7 +237,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             attached,
             requests: None,
             receives: None,
-            places,
+            capacity,
             changed,
         };
         let rings = self.change_rings(endpoint, side, wanted, receives, outstanding, &mut prepared);
@@ -289,7 +289,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         self.undo_ring(Owner::Receives(owner), side.ring, &prepared.receives);
         // The endpoint is as it was, and so is what is said of its streams.
         let old = self.streams_of(endpoint);
-        let new = wanted.streams(prepared.places);
+        let new = wanted.streams(prepared.capacity);
         self.restore_streams(control, &prepared.attached, &old, &new);
     }
 
@@ -317,7 +317,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             .request
             .is_some_and(|evd| !self.takes(evd, EvdFlags::RMR_BIND));
         endpoint.connect_evd = attached.connect;
-        endpoint.receive_places = prepared.places;
+        endpoint.receive_capacity = prepared.capacity;
         endpoint.attributes = *attributes;
         set_limits(endpoint, side, zone);
     }
@@ -326,13 +326,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     #[inline(never)]
     fn streams_of(&self, endpoint: &EndpointOf<B>) -> Streams {
         let attributes = &endpoint.attributes;
-        let places = endpoint
+        let capacity = endpoint
             .srq
-            .map_or(endpoint.receive_places, |srq| self.places_of_srq(srq));
+            .map_or(endpoint.receive_capacity, |srq| self.capacity_of_srq(srq));
         Streams {
             receive: endpoint.receive_evd.map(|evd| {
                 let config = EndpointOf::<B>::receive_config(attributes);
-                (self.evd_id_at(evd), config, places)
+                (self.evd_id_at(evd), config, capacity)
             }),
             request: endpoint.request_evd.map(|evd| {
                 let config = EndpointOf::<B>::request_config(attributes);
@@ -406,22 +406,22 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         streams: &Streams,
         attached: &mut Attached,
     ) -> Result<()> {
-        if let Some((evd, config, places)) = streams.receive {
+        if let Some((evd, config, capacity)) = streams.receive {
             attached.receive = Some(self.attach_stream(
                 backend,
                 evd,
                 EvdFlags::DTO,
                 Subtype::InvalidHandleEvdRecv,
-                Some((config, places)),
+                Some((config, capacity)),
             )?);
         }
-        if let Some((evd, config, places)) = streams.request {
+        if let Some((evd, config, capacity)) = streams.request {
             attached.request = Some(self.attach_stream(
                 backend,
                 evd,
                 EvdFlags::DTO,
                 Subtype::InvalidHandleEvdRequest,
-                Some((config, places)),
+                Some((config, capacity)),
             )?);
         }
         if let Some(evd) = streams.connect {
@@ -437,12 +437,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     fn detach_streams(&self, attached: &Attached, streams: &Streams) {
-        let places = |stream: Option<(EvdId, EvdConfig, u32)>| stream.map(|(_, _, places)| places);
+        let capacity =
+            |stream: Option<(EvdId, EvdConfig, u32)>| stream.map(|(_, _, capacity)| capacity);
         if let Some(evd) = attached.receive {
-            self.detach_stream(evd, places(streams.receive));
+            self.detach_stream(evd, capacity(streams.receive));
         }
         if let Some(evd) = attached.request {
-            self.detach_stream(evd, places(streams.request));
+            self.detach_stream(evd, capacity(streams.request));
         }
         if let Some(evd) = attached.connect {
             self.detach_stream(evd, None);
@@ -652,7 +653,7 @@ pub(super) fn set_limits<S, R>(
     side.postable = if postable && side.queue.is_some() {
         endpoint.id
     } else {
-        endpoint.id.unaskable()
+        endpoint.id.never_matching()
     };
     endpoint.refresh_postable();
 }

@@ -17,7 +17,9 @@ fn each_count_is_known_or_not_by_itself() {
     let bench = Bench::new(&mut storage);
     let ep = bench.endpoint();
     let told = |allocated, span| {
-        bench.device.tell_receives(ReceiveInfo { allocated, span });
+        bench
+            .device
+            .report_receives(ReceiveInfo { allocated, span });
         bench
             .ia
             .ep_recv_query(ep)
@@ -80,7 +82,7 @@ fn buffers_that_are_held_keep_an_endpoint_from_being_idle() {
         max_recv_dtos: 0,
         ..SMALL
     };
-    let taker = bench
+    let consuming_endpoint = bench
         .ia
         .ep_create_with_srq(
             Some(bench.pz),
@@ -94,14 +96,14 @@ fn buffers_that_are_held_keep_an_endpoint_from_being_idle() {
     let own = bench.endpoint();
     let idle = |ep| bench.ia.ep_get_status(ep).unwrap().recv_idle;
     for (held, expected) in [(None, true), (Some(0), true), (Some(1), false)] {
-        bench.device.tell_receives(ReceiveInfo {
+        bench.device.report_receives(ReceiveInfo {
             allocated: held,
             span: None,
         });
-        assert_eq!(idle(taker), expected, "{held:?}");
+        assert_eq!(idle(consuming_endpoint), expected, "{held:?}");
         assert!(idle(own), "{held:?}");
     }
-    bench.device.tell_receives(ReceiveInfo::default());
+    bench.device.report_receives(ReceiveInfo::default());
     bench.receive(own, 1);
     assert!(!idle(own));
 }

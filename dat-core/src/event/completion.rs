@@ -16,7 +16,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
     ///
     /// Such a token is stale, or the device made it up.
     #[inline]
-    fn book(&self, completion: &Completion, immediate: Option<u32>) -> Option<Booked<'_, B, L>> {
+    fn claim(&self, completion: &Completion, immediate: Option<u32>) -> Option<Claimed<'_, B, L>> {
         let index = completion.token as u32;
         let record = self.records.get(index as usize)?;
         if !record.claim(completion.token) {
@@ -38,9 +38,11 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
             }
             Owner::Shared(srq) => {
                 let queue = srq.index() as u16;
-                let taker = Handle::from_raw(completion.queue_pair);
-                match self.endpoints.get(taker.index()) {
-                    Some(endpoint) if endpoint.is_taker(completion.queue_pair, queue) => endpoint,
+                let consuming_endpoint = Handle::from_raw(completion.queue_pair);
+                match self.endpoints.get(consuming_endpoint.index()) {
+                    Some(endpoint) if endpoint.is_consuming(completion.queue_pair, queue) => {
+                        endpoint
+                    }
                     _ => {
                         // The named endpoint is freed or was never on the queue, so no event is
                         // due.
@@ -50,7 +52,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
                 }
             }
         };
-        Some(Booked {
+        Some(Claimed {
             index,
             record,
             owner,
@@ -121,22 +123,22 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
     /// Delivers failed and suppressed completions, binds, shared buffers and made-up completions.
     fn deliver_slow(&self, completion: &Completion, immediate: Option<u32>) -> Option<Event> {
         let completion = &self.understood(completion, immediate);
-        let booked = self.book(completion, immediate)?;
-        let record = booked.record;
+        let claimed = self.claim(completion, immediate)?;
+        let record = claimed.record;
         let finished = Finished {
             kind: record.kind(),
             cookie: record.cookie(),
             length: moved(record, completion),
             extra: record.extra(),
             status: completion.status,
-            owner: Some(booked.owner),
+            owner: Some(claimed.owner),
         };
         let silent = record.report().suppresses() && completion.status == DtoStatus::Success;
-        self.free(record, booked.index, booked.owner);
+        self.free(record, claimed.index, claimed.owner);
         if silent {
             return None;
         }
-        Some(self.event(&finished, booked.endpoint.handle.load()))
+        Some(self.event(&finished, claimed.endpoint.handle.load()))
     }
 
     /// Keeps a completion in its record as an event; `None` if it has no event.
@@ -148,15 +150,15 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         immediate: Option<u32>,
     ) -> Option<(u32, bool)> {
         let completion = &self.understood(completion, immediate);
-        let booked = self.book(completion, immediate)?;
-        let record = booked.record;
+        let claimed = self.claim(completion, immediate)?;
+        let record = claimed.record;
         let success = completion.status == DtoStatus::Success;
         let report = match record.report() {
-            Report::TAKER => booked.endpoint.shared_receive_report(),
+            Report::CONSUMING_ENDPOINT => claimed.endpoint.shared_receive_report(),
             report => report,
         };
         if success && report.suppresses() {
-            self.free(record, booked.index, booked.owner);
+            self.free(record, claimed.index, claimed.owner);
             return None;
         }
         let notifies = !success
@@ -165,16 +167,16 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
                 Report::SOLICITED => completion.solicited,
                 _ => true,
             };
-        let extra = match booked.owner {
+        let extra = match claimed.owner {
             Owner::Shared(_) => completion.queue_pair as u32 & 0xFFFF,
             _ => record.extra(),
         };
         record.make_ready(completion.status, moved(record, completion), extra);
-        Some((booked.index, notifies))
+        Some((claimed.index, notifies))
     }
 
     /// Takes the event out of a ready record and frees the record.
-    pub(crate) fn reap(&self, record: &RecordSlot, index: u32) -> Option<Event> {
+    pub(crate) fn take_event(&self, record: &RecordSlot, index: u32) -> Option<Event> {
         let finished = record.finished();
         let owner = finished.owner?;
         let endpoint = self.endpoints.get(usize::from(self.endpoint_of(record)?))?;
@@ -240,7 +242,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
     }
 }
 
-struct Booked<'s, B: Backend, L> {
+struct Claimed<'s, B: Backend, L> {
     index: u32,
     record: &'s RecordSlot,
     owner: Owner,

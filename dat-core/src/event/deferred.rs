@@ -10,14 +10,14 @@ use crate::id::EvdId;
 /// Wake-ups, notifications, failures and overflows that a call caused under its locks.
 ///
 /// A call touches few dispatchers, and frees one dispatcher or notification object. Entries beyond
-/// the capacity are kept in their dispatcher's `owed`; `owing` is then set, and `Ia::settle` checks
+/// the capacity are kept in their dispatcher's `pending`; `any_pending` is then set, and `Ia::run_deferred` checks
 /// all dispatchers.
 #[derive(Debug, Default)]
-pub(crate) struct Aftermath {
+pub(crate) struct Deferred {
     /// Wakers of waiters to wake.
     ///
     /// A dispatcher has one waiter; a notification object that loses its last dispatcher releases
-    /// all of its waiters. `Ia::settle` empties the list, so it needs no drop.
+    /// all of its waiters. `Ia::run_deferred` empties the list, so it needs no drop.
     pub(crate) wakers: ManuallyDrop<heapless::Vec<Waker, { room(12, 4) }>>,
     /// Indices of notification objects, with the dispatchers that fired.
     pub(crate) notifications: heapless::Vec<(u16, EvdId), { room(8, 2) }>,
@@ -26,7 +26,7 @@ pub(crate) struct Aftermath {
     pub(crate) failed: heapless::Vec<(EvdId, DeviceFailure), { room(4, 1) }>,
     /// Agents of notification objects without a dispatcher (CNW-05).
     pub(crate) released: heapless::Vec<ProxyAgent, { room(4, 1) }>,
-    pub(crate) owing: bool,
+    pub(crate) any_pending: bool,
 }
 
 /// Returns the capacity: `few` with the feature `compact`, otherwise `most`.
@@ -34,11 +34,11 @@ const fn room(most: usize, few: usize) -> usize {
     if cfg!(feature = "compact") { few } else { most }
 }
 
-/// Effects that a dispatcher keeps because no `Aftermath` had room for them.
+/// Effects that a dispatcher keeps because no `Deferred` had room for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Owed(u8);
+pub(crate) struct Pending(u8);
 
-impl Owed {
+impl Pending {
     pub(crate) const NOTHING: Self = Self(0);
     /// A trigger of the dispatcher's notification object.
     pub(crate) const NOTIFICATION: Self = Self(1);
@@ -52,7 +52,7 @@ impl Owed {
     }
 }
 
-impl Aftermath {
+impl Deferred {
     pub(crate) fn wake(&mut self, waker: Waker) {
         // A waker without room is woken at once: an early wake-up is harmless, a lost one is not.
         if let Err(waker) = self.wakers.push(waker) {
@@ -61,33 +61,33 @@ impl Aftermath {
     }
 
     /// Adds a notification by dispatcher `evd`.
-    pub(super) fn notify(&mut self, cno: u16, evd: EvdId, owed: &mut Owed) {
+    pub(super) fn notify(&mut self, cno: u16, evd: EvdId, pending: &mut Pending) {
         if self.notifications.contains(&(cno, evd)) {
             return;
         }
         if self.notifications.push((cno, evd)).is_err() {
-            self.owe(owed, Owed::NOTIFICATION);
+            self.keep_pending(pending, Pending::NOTIFICATION);
         }
     }
 
     /// Adds a failure of a dispatcher's completion queue.
-    pub(super) fn failure(&mut self, evd: EvdId, failure: DeviceFailure, owed: &mut Owed) {
+    pub(super) fn failure(&mut self, evd: EvdId, failure: DeviceFailure, pending: &mut Pending) {
         if self.failed.push((evd, failure)).is_err() {
-            self.owe(owed, Owed::FAILURE);
+            self.keep_pending(pending, Pending::FAILURE);
         }
     }
 
     /// Adds an overflow of a dispatcher.
-    pub(super) fn overflow(&mut self, evd: EvdId, owed: &mut Owed) {
+    pub(super) fn overflow(&mut self, evd: EvdId, pending: &mut Pending) {
         if self.overflowed.push(evd).is_err() {
-            self.owe(owed, Owed::OVERFLOW);
+            self.keep_pending(pending, Pending::OVERFLOW);
         }
     }
 
     #[cold]
-    fn owe(&mut self, owed: &mut Owed, what: Owed) {
-        owed.0 |= what.0;
-        self.owing = true;
+    fn keep_pending(&mut self, pending: &mut Pending, what: Pending) {
+        pending.0 |= what.0;
+        self.any_pending = true;
     }
 
     pub(crate) fn release(&mut self, agent: ProxyAgent) {

@@ -41,7 +41,7 @@ impl Change {
     }
 }
 
-/// A change to one place in the sources.
+/// A change to one location in the sources.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Mutant {
     pub(crate) file: String,
@@ -91,7 +91,7 @@ enum Access {
     Fence,
 }
 
-fn way(place: &Location<'_>, order: Ordering, access: Access) -> Way {
+fn way(location: &Location<'_>, order: Ordering, access: Access) -> Way {
     let (writes, is_fence) = (access != Access::Load, access == Access::Fence);
     ACCESSES.set(ACCESSES.get().wrapping_add(1));
     let mut possible = std::vec::Vec::new();
@@ -104,7 +104,7 @@ fn way(place: &Location<'_>, order: Ordering, access: Access) -> Way {
     if writes && order != Ordering::Relaxed {
         possible.push(Change::Omitted);
     }
-    match changed(place, &possible) {
+    match changed(location, &possible) {
         None => Way::With(order),
         Some(Change::Relaxed) => Way::With(Ordering::Relaxed),
         Some(Change::Partial) => Way::With(Ordering::AcqRel),
@@ -113,19 +113,19 @@ fn way(place: &Location<'_>, order: Ordering, access: Access) -> Way {
 }
 
 /// Returns false for a step that the mutant skips: a lock or a wake-up.
-fn is_done(place: &Location<'_>) -> bool {
-    changed(place, &[Change::Skipped]).is_none()
+fn is_done(location: &Location<'_>) -> bool {
+    changed(location, &[Change::Skipped]).is_none()
 }
 
-/// Returns the mutant's change at this place, if it is one of `possible`.
-fn changed(place: &Location<'_>, possible: &[Change]) -> Option<Change> {
+/// Returns the mutant's change at this location, if it is one of `possible`.
+fn changed(location: &Location<'_>, possible: &[Change]) -> Option<Change> {
     if !UNDER_WAY.get() {
         return None;
     }
     let mutant = |change| Mutant {
-        file: place.file().into(),
-        line: place.line(),
-        column: place.column(),
+        file: location.file().into(),
+        line: location.line(),
+        column: location.column(),
         change,
     };
     SEEN.with_borrow_mut(|seen| seen.extend(possible.iter().map(|&change| mutant(change))));
@@ -199,7 +199,7 @@ macro_rules! atomic {
         /// An atomic that loom explores.
         pub(crate) struct $name {
             initial: $value,
-            explored: OnceLock<loom::sync::atomic::$name>,
+            inner: OnceLock<loom::sync::atomic::$name>,
         }
 
         impl core::fmt::Debug for $name {
@@ -212,12 +212,12 @@ macro_rules! atomic {
             pub(crate) const fn new(initial: $value) -> Self {
                 Self {
                     initial,
-                    explored: OnceLock::new(),
+                    inner: OnceLock::new(),
                 }
             }
 
-            fn explored(&self) -> &loom::sync::atomic::$name {
-                self.explored
+            fn inner(&self) -> &loom::sync::atomic::$name {
+                self.inner
                     .get_or_init(|| loom::sync::atomic::$name::new(self.initial))
             }
 
@@ -226,14 +226,14 @@ macro_rules! atomic {
                 let (Way::With(order) | Way::NotAtAll(order)) =
                     way(Location::caller(), order, Access::Load);
                 reads_in_total(order);
-                self.explored().load(of_load(order))
+                self.inner().load(of_load(order))
             }
 
             #[track_caller]
             pub(crate) fn store(&self, value: $value, order: Ordering) {
                 if let Way::With(order) = way(Location::caller(), order, Access::Write) {
                     writes(order);
-                    self.explored().store(value, of_store(order));
+                    self.inner().store(value, of_store(order));
                     wrote_in_total(order);
                 }
             }
@@ -251,11 +251,11 @@ macro_rules! modify {
                         Way::With(order) => {
                             reads_in_total(order);
                             writes(order);
-                            let before = self.explored().$call(value, of_both(order));
+                            let before = self.inner().$call(value, of_both(order));
                             wrote_in_total(order);
                             before
                         }
-                        Way::NotAtAll(order) => self.explored().load(of_load(order)),
+                        Way::NotAtAll(order) => self.inner().load(of_load(order)),
                     }
                 }
             )*
@@ -273,13 +273,13 @@ macro_rules! modify {
                         reads_in_total(order);
                         writes(order);
                         let failed = of_load(failed);
-                        let outcome = self.explored().compare_exchange(from, to, of_both(order), failed);
+                        let outcome = self.inner().compare_exchange(from, to, of_both(order), failed);
                         if outcome.is_ok() {
                             wrote_in_total(order);
                         }
                         outcome
                     }
-                    Way::NotAtAll(order) => match self.explored().load(of_load(order)) {
+                    Way::NotAtAll(order) => match self.inner().load(of_load(order)) {
                         now if now == from => Ok(now),
                         now => Err(now),
                     },
@@ -291,7 +291,7 @@ macro_rules! modify {
 
 atomic!(AtomicBool, bool);
 atomic!(AtomicU32, u32);
-#[cfg(not(halves))]
+#[cfg(not(split64))]
 atomic!(AtomicU64, u64);
 atomic!(AtomicUsize, usize);
 modify!(AtomicBool, bool, swap);

@@ -2,7 +2,7 @@
 
 use super::Ia;
 use crate::backend::{Backend, DeviceFailure};
-use crate::event::{Aftermath, AsyncEventKind, Event, Owed, REASON_PRIMARY};
+use crate::event::{AsyncEventKind, Deferred, Event, Pending, REASON_PRIMARY};
 use crate::id::EvdId;
 use crate::logging::notice;
 use crate::sync::RawLock;
@@ -11,50 +11,50 @@ use crate::sync::atomic::Ordering;
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Runs all deferred effects; no lock may be held.
     #[inline(never)]
-    pub(crate) fn settle(&self, aftermath: &mut Aftermath) {
-        self.settle_once(aftermath);
-        while core::mem::take(&mut aftermath.owing) {
-            self.settle_owed(aftermath);
-            self.settle_once(aftermath);
+    pub(crate) fn run_deferred(&self, deferred: &mut Deferred) {
+        self.run_deferred_once(deferred);
+        while core::mem::take(&mut deferred.any_pending) {
+            self.run_pending(deferred);
+            self.run_deferred_once(deferred);
         }
     }
 
     #[inline]
-    fn settle_once(&self, aftermath: &mut Aftermath) {
-        while let Some((evd, failure)) = aftermath.failed.pop() {
-            self.report_failure(evd, failure, aftermath);
+    fn run_deferred_once(&self, deferred: &mut Deferred) {
+        while let Some((evd, failure)) = deferred.failed.pop() {
+            self.report_failure(evd, failure, deferred);
         }
-        while let Some(evd) = aftermath.overflowed.pop() {
-            self.report_overflow(evd, aftermath);
+        while let Some(evd) = deferred.overflowed.pop() {
+            self.report_overflow(evd, deferred);
         }
-        while let Some((cno, evd)) = aftermath.notifications.pop() {
+        while let Some((cno, evd)) = deferred.notifications.pop() {
             self.trigger(cno, evd);
         }
-        while let Some(agent) = aftermath.released.pop() {
+        while let Some(agent) = deferred.released.pop() {
             (agent.function)(agent.instance_data, None);
         }
-        while let Some(waker) = aftermath.wakers.pop() {
+        while let Some(waker) = deferred.wakers.pop() {
             waker.wake();
         }
     }
 
-    /// Reports what dispatchers kept because `aftermath` was full; it is empty now.
+    /// Reports what dispatchers kept because `deferred` was full; it is empty now.
     #[cold]
-    fn settle_owed(&self, aftermath: &mut Aftermath) {
+    fn run_pending(&self, deferred: &mut Deferred) {
         for slot in self.shared.event_dispatchers.made() {
-            let (evd, cno, failure, owed) = slot.queue.with(|queue| {
-                let owed = core::mem::take(&mut queue.owed);
-                (queue.id, queue.cno, queue.failure, owed)
+            let (evd, cno, failure, pending) = slot.queue.with(|queue| {
+                let pending = core::mem::take(&mut queue.pending);
+                (queue.id, queue.cno, queue.failure, pending)
             });
-            if owed.contains(Owed::FAILURE)
+            if pending.contains(Pending::FAILURE)
                 && let Some(failure) = failure
             {
-                self.report_failure(evd, failure, aftermath);
+                self.report_failure(evd, failure, deferred);
             }
-            if owed.contains(Owed::OVERFLOW) {
-                self.report_overflow(evd, aftermath);
+            if pending.contains(Pending::OVERFLOW) {
+                self.report_overflow(evd, deferred);
             }
-            if owed.contains(Owed::NOTIFICATION)
+            if pending.contains(Pending::NOTIFICATION)
                 && let Some(cno) = cno
             {
                 self.trigger(cno, evd);
@@ -63,17 +63,17 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Reports the failure of a dispatcher's completion queue.
-    fn report_failure(&self, evd: EvdId, failure: DeviceFailure, aftermath: &mut Aftermath) {
+    fn report_failure(&self, evd: EvdId, failure: DeviceFailure, deferred: &mut Deferred) {
         match failure {
-            DeviceFailure::CompletionQueueOverrun => self.report_overflow(evd, aftermath),
-            DeviceFailure::Broken => self.report_catastrophe(aftermath),
+            DeviceFailure::CompletionQueueOverrun => self.report_overflow(evd, deferred),
+            DeviceFailure::Broken => self.report_catastrophe(deferred),
         }
     }
 
     /// Reports the permanent failure of the adapter, once.
     ///
     /// The event must not be lost: in a full queue it replaces the youngest event.
-    pub(crate) fn report_catastrophe(&self, aftermath: &mut Aftermath) {
+    pub(crate) fn report_catastrophe(&self, deferred: &mut Deferred) {
         if self.catastrophe.swap(true, Ordering::Relaxed) {
             return;
         }
@@ -85,14 +85,14 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         if let Some(slot) = self.shared.event_dispatchers.get(self.async_evd.index()) {
             slot.queue.with(|queue| {
                 if queue.id == self.async_evd {
-                    queue.push_final(&event, &self.shared, aftermath);
+                    queue.push_final(&event, &self.shared, deferred);
                 }
             });
         }
     }
 
     /// Reports an overflow on the asynchronous dispatcher, whose own overflow is only logged.
-    fn report_overflow(&self, evd: EvdId, aftermath: &mut Aftermath) {
+    fn report_overflow(&self, evd: EvdId, deferred: &mut Deferred) {
         notice!("an event was lost: {:?} is full", evd);
         if evd == self.async_evd {
             return;
@@ -104,36 +104,36 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 handle: evd.handle(),
                 reason: REASON_PRIMARY,
             },
-            aftermath,
+            deferred,
         );
     }
 
     /// Queues an unsolicited event on a dispatcher, if it is live.
-    pub(crate) fn push_event(&self, evd: EvdId, event: &Event, aftermath: &mut Aftermath) {
+    pub(crate) fn push_event(&self, evd: EvdId, event: &Event, deferred: &mut Deferred) {
         if let Some(slot) = self.shared.event_dispatchers.get(evd.index()) {
             slot.queue.with(|queue| {
                 if queue.id == evd && !evd.is_null() {
-                    queue.push_unsolicited(event, &self.shared, aftermath);
+                    queue.push_unsolicited(event, &self.shared, deferred);
                 }
             });
         }
     }
 
     /// As `push_event`, by index: an object keeps its dispatcher alive.
-    pub(crate) fn push_event_at(&self, evd: u16, event: &Event, aftermath: &mut Aftermath) {
+    pub(crate) fn push_event_at(&self, evd: u16, event: &Event, deferred: &mut Deferred) {
         if let Some(slot) = self.shared.event_dispatchers.get(usize::from(evd)) {
             slot.queue
-                .with(|queue| queue.push_unsolicited(event, &self.shared, aftermath));
+                .with(|queue| queue.push_unsolicited(event, &self.shared, deferred));
         }
     }
 
     /// Polls the completions of a dispatcher; no lock may be held.
-    pub(crate) fn harvest_at(&self, evd: u16) {
+    pub(crate) fn poll_at(&self, evd: u16) {
         if let Some(slot) = self.shared.event_dispatchers.get(usize::from(evd)) {
-            let mut aftermath = Aftermath::default();
+            let mut deferred = Deferred::default();
             slot.queue
-                .with(|queue| queue.harvest(&self.shared, &mut aftermath));
-            self.settle(&mut aftermath);
+                .with(|queue| queue.poll(&self.shared, &mut deferred));
+            self.run_deferred(&mut deferred);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Calls with more deferred effects than an `Aftermath` has room for.
+//! Calls with more deferred effects than an `Deferred` has room for.
 
 use std::vec::Vec;
 
@@ -6,7 +6,7 @@ use super::TestIa;
 use crate::Ia;
 use crate::backend::DeviceFailure;
 use crate::error::ErrorKind;
-use crate::event::{Aftermath, AsyncEventKind, Event, ProxyAgent, REASON_PRIMARY};
+use crate::event::{AsyncEventKind, Deferred, Event, ProxyAgent, REASON_PRIMARY};
 use crate::flags::EvdFlags;
 use crate::id::{CnoId, EvdId, Handle};
 use crate::storage::IaStorage;
@@ -14,7 +14,7 @@ use crate::sync::NoLock;
 use crate::testing::{TestBackend, WakeCount};
 use core::task::Poll;
 
-/// More entries than any list of an `Aftermath` holds.
+/// More entries than any list of an `Deferred` holds.
 const MANY: usize = 15;
 
 type ManyStorage = IaStorage<TestBackend, NoLock, 1, 16, 1, 1, 64, 8>;
@@ -66,14 +66,14 @@ fn every_notification_object_hears_of_its_dispatcher() {
     for wait in &mut waits {
         assert!(wait.poll(&waker).is_pending());
     }
-    let mut aftermath = Aftermath::default();
+    let mut deferred = Deferred::default();
     for (pointer, &(_, evd)) in (0..).zip(&pairs) {
-        let queued = ia.with_evd(evd, &mut aftermath, |queue, aftermath| {
-            Ok(queue.push(&Event::Software { pointer }, &ia.shared, aftermath))
+        let queued = ia.with_evd(evd, &mut deferred, |queue, deferred| {
+            Ok(queue.push(&Event::Software { pointer }, &ia.shared, deferred))
         });
         assert_eq!(queued, Ok(true));
     }
-    ia.settle(&mut aftermath);
+    ia.run_deferred(&mut deferred);
     assert_eq!(wakes.take(), MANY);
     assert_eq!(CALLS.load(core::sync::atomic::Ordering::Relaxed), MANY);
     for (mut wait, (cno, evd)) in waits.into_iter().zip(pairs) {
@@ -97,15 +97,15 @@ fn every_dispatcher_of_a_notification_object_releases_one_that_waits() {
     for wait in &mut waits {
         assert!(wait.poll(&waker).is_pending());
     }
-    let mut aftermath = Aftermath::default();
+    let mut deferred = Deferred::default();
     for evd in evds {
-        let queued = ia.with_evd(evd, &mut aftermath, |queue, aftermath| {
+        let queued = ia.with_evd(evd, &mut deferred, |queue, deferred| {
             let event = Event::Software { pointer: 1 };
-            Ok(queue.push(&event, &ia.shared, aftermath))
+            Ok(queue.push(&event, &ia.shared, deferred))
         });
         assert_eq!(queued, Ok(true));
     }
-    ia.settle(&mut aftermath);
+    ia.run_deferred(&mut deferred);
     assert_eq!(wakes.take(), 2);
     let polls = waits.each_mut().map(|wait| wait.poll(&waker));
     for poll in &polls[..2] {
@@ -134,30 +134,30 @@ fn every_overflow_and_every_failure_is_reported() {
             .map(|(kind, handle)| (kind as u32, handle))
             .collect()
     };
-    let mut aftermath = Aftermath::default();
+    let mut deferred = Deferred::default();
     for &(_, evd) in &pairs {
         let event = Event::Software { pointer: 1 };
-        let outcome = ia.with_evd(evd, &mut aftermath, |queue, aftermath| {
+        let outcome = ia.with_evd(evd, &mut deferred, |queue, deferred| {
             for _ in 0..3 {
-                queue.push_unsolicited(&event, &ia.shared, aftermath);
+                queue.push_unsolicited(&event, &ia.shared, deferred);
             }
             Ok(())
         });
         assert_eq!(outcome, Ok(()));
     }
-    ia.settle(&mut aftermath);
+    ia.run_deferred(&mut deferred);
     assert_eq!(told(), expected(AsyncEventKind::EvdOverflow));
 
-    let mut aftermath = Aftermath::default();
+    let mut deferred = Deferred::default();
     for &(_, evd) in &pairs {
-        let outcome = ia.with_evd(evd, &mut aftermath, |queue, aftermath| {
+        let outcome = ia.with_evd(evd, &mut deferred, |queue, deferred| {
             let overrun = DeviceFailure::CompletionQueueOverrun;
-            queue.take_in(Err(overrun), None, &ia.shared, aftermath);
+            queue.take_polled(Err(overrun), None, &ia.shared, deferred);
             Ok(())
         });
         assert_eq!(outcome, Ok(()));
     }
-    ia.settle(&mut aftermath);
+    ia.run_deferred(&mut deferred);
     assert_eq!(told(), expected(AsyncEventKind::EvdOverflow));
     let error = ia.evd_dequeue(ia.async_evd()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::QueueEmpty);
@@ -178,21 +178,21 @@ fn a_report_triggers_as_well() {
             ia.evd_create(1, Some(cno), EvdFlags::SOFTWARE).unwrap()
         })
         .collect();
-    let mut aftermath = Aftermath::default();
+    let mut deferred = Deferred::default();
     for &evd in &pairs {
         let event = Event::Software { pointer: 1 };
-        let outcome = ia.with_evd(evd, &mut aftermath, |queue, aftermath| {
-            queue.push_unsolicited(&event, &ia.shared, aftermath);
+        let outcome = ia.with_evd(evd, &mut deferred, |queue, deferred| {
+            queue.push_unsolicited(&event, &ia.shared, deferred);
             Ok(())
         });
         assert_eq!(outcome, Ok(()));
     }
-    let outcome = ia.with_evd(pairs[0], &mut aftermath, |queue, aftermath| {
-        queue.note_overflow(false, aftermath);
+    let outcome = ia.with_evd(pairs[0], &mut deferred, |queue, deferred| {
+        queue.note_overflow(false, deferred);
         Ok(())
     });
     assert_eq!(outcome, Ok(()));
-    ia.settle(&mut aftermath);
+    ia.run_deferred(&mut deferred);
     let (_, waker) = WakeCount::new();
     assert_eq!(
         ia.cno_wait(own).unwrap().poll(&waker),

@@ -145,11 +145,11 @@ fn a_queue_is_freed_with_its_buffers_but_not_under_an_endpoint() {
             )
         );
         assert_eq!(on.counts(), (2, 2));
-        on.ia.ep_free(on.taker.ep).unwrap();
+        on.ia.ep_free(on.consuming_endpoint.ep).unwrap();
         on.ia.srq_free(on.srq).unwrap();
         assert_eq!(on.backend.objects()[5], 0);
         // The buffers are returned without completions.
-        assert!(on.ia.evd_dequeue(on.taker.evd).is_err());
+        assert!(on.ia.evd_dequeue(on.consuming_endpoint.evd).is_err());
         for (srq, cause) in [
             (on.srq, Cause::Stale),
             (SrqId::NULL, Cause::NullHandle),
@@ -183,7 +183,7 @@ fn the_adapter_limits_endpoints_on_a_queue() {
     with_backend(&backend, |ia| {
         let pz = ia.pz_create().unwrap();
         let srq = ia.srq_create(pz, &SIZE).unwrap();
-        let first = Taker::new(ia, &backend, pz, srq);
+        let first = ConsumingEndpoint::new(ia, &backend, pz, srq);
         let attributes = EpAttributes {
             max_request_dtos: 0,
             ..EpAttributes::DEFAULT
@@ -212,9 +212,9 @@ fn a_queue_holds_its_own_zone() {
         // Buffers must be in a region of the queue's zone.
         let near = region(ia, own, MemoryPrivileges::ALL);
         let far = region(ia, first, MemoryPrivileges::ALL);
-        assert_eq!(ia.srq_post_recv(srq, &[piece(&near, 0, 1)], 0), Ok(()));
+        assert_eq!(ia.srq_post_recv(srq, &[segment(&near, 0, 1)], 0), Ok(()));
         assert_eq!(
-            refusal(ia.srq_post_recv(srq, &[piece(&far, 0, 1)], 0)).0,
+            refusal(ia.srq_post_recv(srq, &[segment(&far, 0, 1)], 0)).0,
             ErrorKind::ProtectionViolation
         );
         for lmr in [near, far] {

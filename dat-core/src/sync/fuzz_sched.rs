@@ -1,4 +1,4 @@
-//! Atomics and spin locks that call a hook before each access, with the feature `scheduled`.
+//! Atomics and spin locks that call a hook before each access, with the feature `fuzz_sched`.
 //!
 //! By the hook a fuzzer decides which thread continues. Wakers, fences and the tags of adapters
 //! call no hook: their operations happen at once. One thread runs at a time, so each thread sees
