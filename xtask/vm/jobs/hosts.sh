@@ -93,33 +93,51 @@ peer 'mkdir -p /run/into'
 peer_begins served 'dat serve --into /run/into --quiet'
 peer_begins exported "dat rsm export --size 32M --device $RDMA_DEVICE --port 7472 --importer $RDMA_IPV4"
 peer 'wait_until 20 listens 7471; wait_until 20 listens 7472'
-# Whoever waits for messages alone, as for those of `send`, finds out by the silence of half a minute, and of a whole one.
-for operation in write read; do
-    peer_begins "$operation" "dat perf $operation --connect $RDMA_IPV4 --duration 400s --quiet"
-done
-peer_begins put "dat rsm bench --connect $RDMA_IPV4:7472 --piece 4K --duration 400s"
-clients=()
-# client WORDS COMMAND...: begins it; when the other host is gone, it is to end with these words.
-client() {
-    timeout 300 "${@:2}" --quiet > "client.${#clients[@]}" 2>&1 &
-    clients+=("$! $1")
+# connections NUMBER: true if that many queue pairs are connected, besides the kernel's own.
+connections() {
+    [ "$(rdma resource show qp | grep -v GSI | grep -c "state RTS")" -ge "$1" ]
 }
-for operation in write read; do
-    client "connection to the server is lost" dat perf "$operation" --connect "$PEER_IPV4" --duration 400s
-done
-client "connection to the server is lost" dat copy large . --connect "$PEER_IPV4"
-# Between vectors it writes by itself, and says what its own writes ended with.
-client "why: .*(connection was aborted|Transport)" dat rsm bench --connect "$PEER_IPV4:7472" --piece 4K --duration 400s
-# Two to the server, two to the exporter, five of clients, and the kernel's own queue pair.
-connected() {
-    [ "$(rdma resource show qp | grep -c "state RTS")" -ge 10 ]
-}
-if ! wait_until 30 connected; then
+show_clients() {
     rdma resource show qp
     tail -n 5 served exported client.*
     peer 'cd /run/hosts; tail -n 5 served exported write read put'
+}
+# Clients begin one after the other, and again where a busy machine was too slow to connect.
+# peer_client NUMBER NAME COMMAND: begins a client in the other host; NUMBER connections then exist.
+peer_client() {
+    peer_begins "$2" "until $3; do sleep 1; done"
+    wait_until 30 connections "$1" || { show_clients; exit 1; }
+}
+clients=()
+# client NUMBER WORDS COMMAND...: begins a client here; when the other host is gone, it is to end with these words.
+client() {
+    local number=$1 words=$2 output=client.${#clients[@]} attempt process
+    shift 2
+    connected_or_ended() {
+        connections "$number" || ! kill -0 "$process" 2> /dev/null
+    }
+    for attempt in 1 2 3 4 5; do
+        timeout 400 "$@" --quiet > "$output" 2>&1 &
+        process=$!
+        wait_until 30 connected_or_ended || break
+        if kill -0 "$process" 2> /dev/null; then
+            clients+=("$process $words")
+            return
+        fi
+        echo "attempt $attempt: $(grep why "$output")"
+    done
+    show_clients
     exit 1
-fi
+}
+# An importer has two connections. `send` is not used: a client that only receives finds out after half a minute.
+peer_client 2 put "dat rsm bench --connect $RDMA_IPV4:7472 --piece 4K --duration 400s"
+peer_client 3 write "dat perf write --connect $RDMA_IPV4 --duration 400s --quiet"
+peer_client 4 read "dat perf read --connect $RDMA_IPV4 --duration 400s --quiet"
+# Between vectors it writes by itself, and says what its own writes ended with.
+client 6 "why: .*(connection was aborted|Transport)" dat rsm bench --connect "$PEER_IPV4:7472" --piece 4K --duration 400s
+client 7 "connection to the server is lost" dat perf write --connect "$PEER_IPV4" --duration 400s
+client 8 "connection to the server is lost" dat perf read --connect "$PEER_IPV4" --duration 400s
+client 9 "connection to the server is lost" dat copy large . --connect "$PEER_IPV4"
 echo "all are at it ($(now))"
 sleep 1
 begin=$(now)
