@@ -77,7 +77,7 @@ impl Report {
 
     /// What the flags of a request ask for. SUPPRESS and UNSIGNALLED are the bits of `SUPPRESS` and
     /// `QUIET` shifted; with both set SUPPRESS decides on successes, and a failure always notifies.
-    #[inline(always)]
+    #[inline]
     pub(crate) const fn of_request(flags: CompletionFlags) -> Self {
         let told = CompletionFlags::SUPPRESS.union(CompletionFlags::UNSIGNALLED);
         Self(flags.intersection(told).bits() << REPORT_SHIFT)
@@ -118,7 +118,7 @@ impl RecordKind {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     const fn from_bits(tag: u32) -> Self {
         if tag & BIND != 0 {
             Self::special(tag)
@@ -140,7 +140,7 @@ impl RecordKind {
     }
 }
 
-#[inline(always)]
+#[inline]
 const fn operation(tag: u32) -> DtoOperation {
     match tag & OPERATION {
         0 => DtoOperation::Send,
@@ -156,7 +156,7 @@ pub(crate) struct Posting(u32);
 
 impl Posting {
     /// For a request of this kind, reported so.
-    #[inline(always)]
+    #[inline]
     pub(crate) const fn new(kind: RecordKind, report: Report) -> Self {
         // A free record's tag has no other bits below the sequence number than the two.
         let posted = STEP.wrapping_sub(FREE).wrapping_add(kind.bits());
@@ -165,7 +165,7 @@ impl Posting {
 
     /// The same, without notification if the flags of a receive say so. An endpoint refuses all other flags,
     /// and one that reports solicited completions refuses this one.
-    #[inline(always)]
+    #[inline]
     pub(crate) const fn and_quiet(self, flags: CompletionFlags) -> Self {
         Self(self.0.wrapping_add(flags.bits() << REPORT_SHIFT))
     }
@@ -224,7 +224,7 @@ pub(crate) struct Finished {
 
 impl FreeRecord<'_> {
     /// Prepares the record of a request, which stays free; returns the token for the device.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn begin(self, posting: Posting, cookie: u64) -> u64 {
         self.record.cookie.store(cookie);
         let tag = self.tag.wrapping_add(posting.0);
@@ -242,7 +242,7 @@ impl FreeRecord<'_> {
     }
 
     /// Prepares and posts a request; returns the token for the device.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn post(self, posting: Posting, cookie: u64, length: u32) -> u64 {
         let token = self.begin(posting, cookie);
         self.publish(token, length);
@@ -272,7 +272,7 @@ impl RecordSlot {
     };
 
     /// The record, if it can be posted; only its work queue asks.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn free(&self, index: u32) -> Option<FreeRecord<'_>> {
         let tag = self.tag.load(Ordering::Acquire);
         (tag & FREE != 0).then_some(FreeRecord {
@@ -293,7 +293,7 @@ impl RecordSlot {
     }
 
     /// The posted record of `token`, if it is a plain data transfer.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn plain(&self, token: u64) -> Option<Plain> {
         let tag = self.tag.load(Ordering::Acquire);
         // The tag of a plain transfer has none of these bits. They are cleared in the token, so one
@@ -310,7 +310,7 @@ impl RecordSlot {
     }
 
     /// The record can be posted again.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn release_plain(&self, plain: Plain) {
         self.tag.store(plain.tag & KEPT | FREE, Ordering::Release);
     }
@@ -334,7 +334,7 @@ impl RecordSlot {
     }
 
     /// How the completion is to be reported.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn report(&self) -> Report {
         Report::from_word(self.tag.load(Ordering::Relaxed))
     }
@@ -368,17 +368,17 @@ impl RecordSlot {
             .store(sequence | owner.side() | FREE, Ordering::Release);
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn cookie(&self) -> u64 {
         self.cookie.load()
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn kind(&self) -> RecordKind {
         RecordKind::from_bits(self.tag.load(Ordering::Relaxed))
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn length(&self) -> u32 {
         self.length.load(Ordering::Relaxed)
     }

@@ -77,18 +77,18 @@ pub trait CompletionQueue {
     ///
     /// The common way of a dequeue. A backend without it leaves everything to `poll`. The caller
     /// does not wait for solicited completions, so a success is one whether it is solicited or not.
-    #[inline(always)]
+    #[inline]
     fn peek(&mut self) -> Peek {
         Peek::Other
     }
 
     /// Takes the success that the last `peek` returned.
-    #[inline(always)]
+    #[inline]
     fn skip(&mut self) {}
 
     /// The number that came with the receive which the last `poll` took: the peer wrote with
     /// immediate data.
-    #[inline(always)]
+    #[inline]
     fn immediate(&mut self) -> Option<u32> {
         None
     }

@@ -268,7 +268,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 impl<B: Backend, L: RawLock> Shared<'_, B, L> {
     /// Returns the slot of the local region if nothing is wrong with a bind that is the only one of
     /// its remote region under way and opens it.
-    #[inline(always)]
+    #[inline]
     fn admitted(
         &self,
         endpoint: &Endpoint<B::SendQueue>,
@@ -350,7 +350,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
 
     /// Posts a valid bind: takes a record, counts the window on the region in `slot` (`None` to
     /// unbind), and hands it to the device.
-    #[inline(always)]
+    #[inline]
     fn post_bind(
         &self,
         endpoint: &mut Endpoint<B::SendQueue>,
@@ -476,7 +476,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
 }
 
 /// The number of the bind after this one: neither `NO_BIND` nor `MISSED`.
-#[inline(always)]
+#[inline]
 const fn next_sequence(last: u32) -> u32 {
     match last.wrapping_add(1) {
         NO_BIND | MISSED => NO_BIND + 1,

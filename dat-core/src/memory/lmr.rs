@@ -199,7 +199,7 @@ impl LmrSlot {
     ///
     /// As long as the window is counted the region cannot be freed, so its fields stand still. What
     /// was read of them since `context` was last seen here is true.
-    #[inline(always)]
+    #[inline]
     pub(super) fn retain_window(&self, context: u32) -> bool {
         let is_open = (self.windows.fetch_add(1, Ordering::SeqCst) as i32) >= 0;
         if is_open && self.is_named(context) {

@@ -79,7 +79,7 @@ impl LmrSlot {
 
     /// Returns true if the segment, which is not empty, lies in the region that it names, and the
     /// region of this zone has the local privileges that these remote ones need.
-    #[inline(always)]
+    #[inline]
     pub(super) fn admits(
         &self,
         segment: &LmrTriplet,
@@ -148,7 +148,7 @@ pub(crate) struct LocalAccess {
 impl LocalAccess {
     /// Returns the device's key of a segment that is not empty, lies in a live region of the zone,
     /// and may be accessed.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn check(self, regions: &[LmrSlot], segment: &LmrTriplet) -> Option<u32> {
         let region = regions.get(slot_index(segment.context))?;
         // First, so that one value is kept instead of two.

@@ -47,14 +47,14 @@ unsafe impl RawLock for HostLock {
 
     type State<'a> = ();
 
-    #[inline(always)]
+    #[inline]
     unsafe fn acquire(&self) -> Self::State<'_> {
         if !self.take(HELD) {
             self.contend();
         }
     }
 
-    #[inline(always)]
+    #[inline]
     unsafe fn release(&self, _state: Self::State<'_>) {
         // Clears `HELD`; other bits are left only if a thread may sleep.
         if self.word.fetch_sub(HELD, Ordering::Release) != HELD {
@@ -65,7 +65,7 @@ unsafe impl RawLock for HostLock {
 
 impl HostLock {
     /// Sets `HELD` and the other `bits`; returns true if it was not held.
-    #[inline(always)]
+    #[inline]
     fn take(&self, bits: u32) -> bool {
         self.word.fetch_or(bits, Ordering::Acquire) & HELD == 0
     }

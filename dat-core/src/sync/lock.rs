@@ -53,14 +53,14 @@ impl Held {
         Self(Cell::new(false))
     }
 
-    #[inline(always)]
+    #[inline]
     fn enter(&self) {
         while self.0.replace(true) {
             core::hint::spin_loop();
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn leave(&self) {
         self.0.set(false);
     }
@@ -80,12 +80,12 @@ unsafe impl RawLock for NoLock {
 
     type State<'a> = ();
 
-    #[inline(always)]
+    #[inline]
     unsafe fn acquire(&self) -> Self::State<'_> {
         self.0.enter();
     }
 
-    #[inline(always)]
+    #[inline]
     unsafe fn release(&self, _state: Self::State<'_>) {
         self.0.leave();
     }
@@ -110,7 +110,7 @@ unsafe impl RawLock for SpinLock {
     // Not the guard: the lock is reached by its address, so there is no state to keep.
     type State<'a> = ();
 
-    #[inline(always)]
+    #[inline]
     unsafe fn acquire(&self) -> Self::State<'_> {
         #[cfg(all(feature = "fuzz_sched", not(loom)))]
         super::fuzz_sched::tell(super::Access::Lock);
@@ -120,7 +120,7 @@ unsafe impl RawLock for SpinLock {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     unsafe fn release(&self, _state: Self::State<'_>) {
         // SAFETY: the caller acquired the lock, whose guard was forgotten, and releases it once.
         unsafe { self.0.force_unlock() }
@@ -207,13 +207,13 @@ unsafe impl<D: RawLock, C: RawLock> RawLock for SplitLock<D, C> {
     where
         Self: 'a;
 
-    #[inline(always)]
+    #[inline]
     unsafe fn acquire(&self) -> Self::State<'_> {
         // SAFETY: promised by the caller.
         unsafe { self.0.acquire() }
     }
 
-    #[inline(always)]
+    #[inline]
     unsafe fn release(&self, state: D::State<'_>) {
         // SAFETY: promised by the caller; the state came from `acquire` of `D`.
         unsafe { self.0.release(state) }

@@ -49,7 +49,7 @@ impl<L: RawLock, T> Mutex<L, T> {
     /// For paths where a closure costs one call too many.
     ///
     /// Guards are dropped in the opposite order of their creation.
-    #[inline(always)]
+    #[inline]
     #[cfg_attr(loom, track_caller)]
     pub(crate) fn lock(&self) -> Guard<'_, L, T> {
         #[expect(unsafe_code)]
@@ -73,7 +73,7 @@ pub(crate) struct Guard<'a, L: RawLock, T> {
 impl<L: RawLock, T> Deref for Guard<'_, L, T> {
     type Target = T;
 
-    #[inline(always)]
+    #[inline]
     fn deref(&self) -> &T {
         #[cfg(loom)]
         self.mutex.accesses.read();
@@ -87,7 +87,7 @@ impl<L: RawLock, T> Deref for Guard<'_, L, T> {
 }
 
 impl<L: RawLock, T> DerefMut for Guard<'_, L, T> {
-    #[inline(always)]
+    #[inline]
     fn deref_mut(&mut self) -> &mut T {
         #[cfg(loom)]
         self.mutex.accesses.write();
@@ -100,7 +100,7 @@ impl<L: RawLock, T> DerefMut for Guard<'_, L, T> {
 }
 
 impl<L: RawLock, T> Drop for Guard<'_, L, T> {
-    #[inline(always)]
+    #[inline]
     fn drop(&mut self) {
         #[expect(unsafe_code)]
         // SAFETY: the state is taken only here, and came from `acquire` of this lock.

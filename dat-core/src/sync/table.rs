@@ -89,7 +89,7 @@ impl<'s, T> Table<'s, T> {
     ///
     /// They hold them as long as the table lives. The caller sees the writes of the threads that
     /// made them.
-    #[inline(always)]
+    #[inline]
     fn count(&self) -> usize {
         match self.late.empty {
             None => self.early,
@@ -98,7 +98,7 @@ impl<'s, T> Table<'s, T> {
     }
 
     /// Returns true if the slot at an index beyond `early` is made.
-    #[inline(always)]
+    #[inline]
     fn is_late(&self, index: usize) -> bool {
         if cfg!(loom) && self.late.empty.is_none() {
             // Loom's atomics cannot be created by two threads at once; this one would give the same
@@ -145,24 +145,24 @@ impl<'s, T> Table<'s, T> {
 
 #[cfg(not(feature = "std"))]
 impl<T> Table<'_, T> {
-    #[inline(always)]
+    #[inline]
     fn count(&self) -> usize {
         self.early
     }
 
-    #[inline(always)]
+    #[inline]
     fn is_late(&self, _index: usize) -> bool {
         false
     }
 
     /// Returns the number of slots.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.early
     }
 
     /// Returns true if there are `count` slots.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn make(&self, count: usize) -> bool {
         count <= self.early
     }
@@ -170,7 +170,7 @@ impl<T> Table<'_, T> {
 
 impl<T> Table<'_, T> {
     /// Returns the slot at an index, if it is made.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn get(&self, index: usize) -> Option<&T> {
         if index >= self.early && !self.is_late(index) {
             return None;
@@ -186,7 +186,7 @@ impl<T> Table<'_, T> {
     }
 
     /// Returns all slots that are made.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn made(&self) -> &[T] {
         #[expect(unsafe_code)]
         // SAFETY: as in `get`.

@@ -40,14 +40,14 @@ impl Word64 {
 
     /// Returns the value.
     #[cfg(all(target_has_atomic = "64", not(split64)))]
-    #[inline(always)]
+    #[inline]
     pub fn load(&self) -> u64 {
         self.whole.load(Ordering::Relaxed)
     }
 
     /// Returns the value.
     #[cfg(any(not(target_has_atomic = "64"), split64))]
-    #[inline(always)]
+    #[inline]
     pub fn load(&self) -> u64 {
         let [low, high] = &self.split64;
         u64::from(low.load(Ordering::Relaxed)) | u64::from(high.load(Ordering::Relaxed)) << 32
@@ -55,14 +55,14 @@ impl Word64 {
 
     /// Sets the value.
     #[cfg(all(target_has_atomic = "64", not(split64)))]
-    #[inline(always)]
+    #[inline]
     pub fn store(&self, value: u64) {
         self.whole.store(value, Ordering::Relaxed);
     }
 
     /// Sets the value.
     #[cfg(any(not(target_has_atomic = "64"), split64))]
-    #[inline(always)]
+    #[inline]
     pub fn store(&self, value: u64) {
         let [low, high] = &self.split64;
         low.store(value as u32, Ordering::Relaxed);

@@ -27,7 +27,7 @@ impl Identity {
     /// Returns the seal for a local access, read after everything that was read before.
     ///
     /// While only one half is written it is 0, or the seal of a context that nobody was told yet.
-    #[inline(always)]
+    #[inline]
     pub(in crate::memory) fn seal(&self, writes: bool) -> u64 {
         let meta = self.meta.load(Ordering::Relaxed);
         fence(Ordering::Acquire);

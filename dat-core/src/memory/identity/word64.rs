@@ -28,7 +28,7 @@ impl Identity {
     };
 
     /// Returns the seal for a local access, read after everything that was read before.
-    #[inline(always)]
+    #[inline]
     pub(in crate::memory) fn seal(&self, writes: bool) -> u64 {
         fence(Ordering::Acquire);
         let seal = if writes { &self.write } else { &self.read };
