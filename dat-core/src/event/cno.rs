@@ -430,7 +430,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Destroys the object at an index: waiters return ABORT, the agent is called with `None`
     /// (IAC-02).
     ///
-    /// Settle `deferred` after releasing the control lock.
+    /// Call `run_deferred` after releasing the control lock.
     pub(crate) fn destroy_cno_at(
         &self,
         _control: &mut Control<'_, B>,

@@ -374,7 +374,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         Err(evd.refused(self.shared.instance))
     }
 
-    /// As `with_evd`, for callers without a lock: settles the effects too.
+    /// As `with_evd`, for callers without a lock: also runs the deferred effects.
     pub(super) fn on_evd<R>(
         &self,
         evd: EvdId,
@@ -388,7 +388,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     /// Destroys the dispatcher at an index, in use or not: waiters return ABORT (IAC-02, EVW-10).
     ///
-    /// Settle `deferred` after releasing the control lock.
+    /// Call `run_deferred` after releasing the control lock.
     pub(crate) fn destroy_evd_at(
         &self,
         control: &mut Control<'_, B>,
