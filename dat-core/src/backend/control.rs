@@ -660,7 +660,7 @@ pub unsafe trait Backend {
         qualifier: Option<u64>,
     ) -> Result<(ListenerKey, u64), BackendError>;
 
-    /// Stops listening; later requests fail as if nobody listened.
+    /// Stops listening; later requests are refused as without a listener.
     fn stop_listening(&mut self, listener: ListenerKey);
 
     /// Starts a connection and returns its local port qualifier.
@@ -693,7 +693,7 @@ pub unsafe trait Backend {
 
     /// Rejects a connection request.
     ///
-    /// The peer sees a rejection by the consumer if `by_consumer`, else that nobody listens.
+    /// The peer sees a rejection by the consumer if `by_consumer`, else a missing listener.
     fn reject(&mut self, request: RequestKey, by_consumer: bool, private_data: &[u8]);
 
     /// Ends a connection or an attempt.

@@ -41,7 +41,7 @@ impl Target {
 }
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
-    /// Delivers an incoming request, or refuses it as if nobody listened (PSC-02).
+    /// Delivers an incoming request, or refuses it as without a listener (PSC-02).
     #[inline(never)]
     pub(crate) fn request_arrived(
         &self,

@@ -366,7 +366,7 @@ fn rejects_give_endpoints_back() {
 
 /// The queue of the dispatcher is the backlog.
 ///
-/// A request that does not fit is refused as if nobody listened, and is no overflow.
+/// A request that does not fit is refused as without a listener, and is no overflow.
 ///
 /// Spec: PSC-02, EPK-08
 #[test]
