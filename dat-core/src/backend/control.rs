@@ -357,8 +357,8 @@ pub struct ReceiveInfo {
 /// No call is on the data path. A call may wait for the device but never for a peer.
 ///
 /// Calls with a default belong to parts that a device may lack: memory windows, shared receive
-/// queues, resizing, watermarks, extended operations. The default says that the part is missing,
-/// and the attributes must say so too. Other defaults (`is_quiet`, `create_queue_pair_at`,
+/// queues, resizing, watermarks, extended operations. The default reports the part as missing, and
+/// the attributes must do so too. Other defaults (`is_quiet`, `create_queue_pair_at`,
 /// [`EVENT_DRIVEN`](Self::EVENT_DRIVEN)) are right for every backend and cost time only.
 ///
 /// A refused call changes nothing. Each call that can be refused returns [`BackendError::Device`]

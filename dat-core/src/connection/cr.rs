@@ -61,7 +61,7 @@ pub struct CrParam {
     pub remote_port: u64,
     /// Local address that received the request.
     pub local_address: Option<IaAddress>,
-    /// Connection qualifier that the peer asked for.
+    /// Connection qualifier that the peer requested.
     pub qualifier: u64,
     /// Private data of the peer.
     pub private_data: PrivateData,

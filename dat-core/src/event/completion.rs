@@ -69,8 +69,8 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
 
     /// Turns the success of a plain data transfer into its event and frees the record.
     ///
-    /// `received` is `u32::MAX` for requests. The device's queue must have room for the next post
-    /// by now, so take the completion first.
+    /// `received` is `u32::MAX` for requests. Take the completion before this call: the device's
+    /// queue must have room for the next post.
     #[inline]
     pub(crate) fn finish_plain(
         &self,
@@ -143,7 +143,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
 
     /// Keeps a completion in its record as an event; `None` if it has no event.
     ///
-    /// Returns the record's index, and whether the event is a notification.
+    /// Returns the record's index, and true if the event is a notification.
     pub(crate) fn keep(
         &self,
         completion: &Completion,

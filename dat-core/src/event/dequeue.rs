@@ -12,8 +12,7 @@ use crate::sync::{Guard, RawLock};
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Removes and returns the first event of a dispatcher, without waiting.
     ///
-    /// Events of one stream come in their order, each once. Works whether or not the dispatcher is
-    /// enabled or waitable.
+    /// Events of one stream come in order, each once. The dispatcher may be disabled or unwaitable.
     ///
     /// # Errors
     /// - INVALID_HANDLE: `evd` is not a live dispatcher of this adapter.

@@ -1,4 +1,4 @@
-//! Ring of a dispatcher's events other than completions, each with its place among the completions.
+//! Ring of a dispatcher's events other than completions, with their positions among these.
 
 use super::Deferred;
 use super::event::Event;

@@ -372,7 +372,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// - INVALID_PARAMETER (ARG4): the length is 0 or above `max_lmr_block_size`, or the end is
     ///   beyond the address space.
     /// - INVALID_PARAMETER (ARG3): the end is above `max_lmr_virtual_address`.
-    /// - INVALID_STATE: the memory is not shared as the cookie says.
+    /// - INVALID_STATE: the memory conflicts with that of another sharer or cookie.
     /// - INSUFFICIENT_RESOURCES (MEMORY_REGION): storage or device resources are exhausted.
     /// - INVALID_HANDLE (IA): the adapter is being closed.
     ///
