@@ -217,7 +217,7 @@ pub(crate) struct FreeRecord<'r> {
     tag: u32,
 }
 
-/// The success of a plain data transfer: it is of an endpoint's own queue and has an event.
+/// The success of a plain data transfer, which is of an endpoint's own queue and has an event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plain {
     pub(crate) operation: DtoOperation,

@@ -298,7 +298,7 @@ pub enum ControlEvent {
     ConnectFailed {
         /// Token of the queue pair.
         queue_pair: u64,
-        /// Why the attempt failed.
+        /// Reason of the failure.
         failure: ConnectFailure,
     },
     /// The peer ended the connection; the queue pair is in error.

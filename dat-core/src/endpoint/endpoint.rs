@@ -82,7 +82,9 @@ impl<S, R, L> EndpointSlot<S, R, L> {
     }
 }
 
-/// A run of records used as a ring; if the next record is not free, the queue is full.
+/// A run of records used as a ring.
+///
+/// If the next record is not free, the queue is full.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WorkRing {
     pub(crate) base: u32,

@@ -146,8 +146,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         Ok(attributes)
     }
 
-    /// Returns the selected fields, and the zone if it is selected. Outlined: its locals are not
-    /// needed while the endpoint changes.
+    /// Returns the selected fields, and the zone if it is selected.
+    ///
+    /// Outlined: its locals are not needed while the endpoint changes.
     #[inline(never)]
     fn check_fields(
         &self,

@@ -1,4 +1,6 @@
-//! Posts receives to an endpoint or a shared queue, on a common and a slow way as in `post`.
+//! Posts receives to an endpoint or a shared queue.
+//!
+//! Like `post`, each call has a common way and a slow one.
 
 use core::iter;
 

@@ -90,8 +90,9 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         }
     }
 
-    /// Turns a completion into its event; `None` if it has none. `immediate` is the immediate value
-    /// of a receive.
+    /// Turns a completion into its event; `None` if it has none.
+    ///
+    /// `immediate` is the immediate value of a receive.
     pub(crate) fn deliver(&self, completion: &Completion, immediate: Option<u32>) -> Option<Event> {
         if completion.status == DtoStatus::Success
             && immediate.is_none()

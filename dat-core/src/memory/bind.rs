@@ -208,7 +208,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// Runs `f` on the locked endpoint and region of a bind, without a check that they are live.
+    /// Runs `f` on the locked endpoint and region of a bind; does not check that they are live.
     fn with_both(
         &self,
         bind: &Bind<'_>,

@@ -297,10 +297,10 @@ fn a_queue_without_room_is_a_full_queue() {
     assert_eq!(ia.post_send(ep, &[], 2, none), Ok(()));
 }
 
-/// A refused request is never posted, not even for a moment: the next one gets the next token.
+/// A request that is refused was never posted, not even for a moment.
 ///
-/// Otherwise a faulty device could complete a token of the refused request, and its record would be
-/// freed twice.
+/// The next request gets the next token. Otherwise a faulty device could complete a token of the
+/// refused request, and its record would be freed twice.
 ///
 /// Spec: DTO-07, GEN-06
 #[test]
