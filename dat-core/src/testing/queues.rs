@@ -170,7 +170,7 @@ impl<'a> TestSlot<'a> {
         for segment in &self.segments {
             assert!(
                 device.live.contains(&segment.key),
-                "what is read at the post belongs to its owner again"
+                "a post reads memory of a freed region"
             );
         }
         if device.refuse().is_err() {

@@ -320,7 +320,7 @@ fn a_thread_on_a_notification_object_wakes_futures() {
     let mut first = ia.evd_wait(plain, 1).unwrap();
     assert!(first.poll(&waker).is_pending());
     request(0);
-    assert_eq!(woken(), 0, "nobody calls `progress`");
+    assert_eq!(woken(), 0, "no thread calls `progress`");
     // Without a deadline, a lost wake-up would block forever.
     let deadline = Instant::from_micros(ThreadWait::clock().as_micros() + 60_000_000);
     std::thread::scope(|scope| {

@@ -181,7 +181,7 @@ fn a_window_is_replaced_only_while_no_bind_is_under_way() {
             bound(on);
         }
         for _ in 0..BINDS_UNDER_WAY {
-            on.bind(&on.whole(), NONE).expect("there are keys");
+            on.bind(&on.whole(), NONE).expect("keys are left");
         }
         let mut left = on.posted();
         left.retain(|posted| matches!(posted.work, Work::Bind(bind) if bind.window == second));
