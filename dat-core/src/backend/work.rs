@@ -87,8 +87,8 @@ pub struct BindRequest {
     pub flags: SendFlags,
     /// Set if no other bind of the window is pending.
     ///
-    /// The core renews a window only before such a bind. The queue therefore rejects it, unless
-    /// `length` is 0, if the window has keys left for fewer than [`BINDS_UNDER_WAY`] binds.
+    /// The core renews a window only before such a bind. If its `length` is not 0, the queue
+    /// therefore rejects it when the window has keys left for fewer than [`BINDS_UNDER_WAY`] binds.
     pub is_only: bool,
 }
 

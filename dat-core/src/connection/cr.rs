@@ -104,7 +104,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///   missing and the request has no endpoint.
     /// - INVALID_PARAMETER (ARG2): `ep` is given and the request has its own endpoint.
     /// - INVALID_STATE (EP state): `ep` is not UNCONNECTED.
-    /// - INVALID_STATE (EP_NOTREADY): the endpoint has no zone or dispatchers yet.
+    /// - INVALID_STATE (EP_NOTREADY): the endpoint has no zone yet.
     /// - INVALID_PARAMETER (ARG3): the private data is longer than `max_private_data_size`.
     /// - INSUFFICIENT_RESOURCES (TEP), INTERNAL_ERROR: the device refused or failed.
     ///

@@ -239,7 +239,7 @@ pub(crate) struct Endpoint<S> {
     pub(crate) srq: Option<u16>,
     /// Maximum number of outstanding completions at its receive dispatcher.
     pub(crate) receive_capacity: u32,
-    /// Queue pair, once zone and dispatchers permit one.
+    /// Queue pair; `None` until the endpoint has a zone.
     pub(crate) queue_pair: Option<QueuePairKey>,
     pub(crate) attributes: EpAttributes,
     pub(crate) link: Link,

@@ -72,8 +72,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// - PRIVILEGES_VIOLATION (READ): a context names no live region, or one without LOCAL_READ.
     /// - PROTECTION_VIOLATION (READ): a region is in another zone than the endpoint.
     /// - INVALID_PARAMETER (ARG3): a segment reaches outside its region.
-    /// - INSUFFICIENT_RESOURCES (TEP): `max_request_dtos` requests are outstanding, or the device
-    ///   refused.
+    /// - INSUFFICIENT_RESOURCES (TEP): `max_request_dtos` requests are outstanding, the endpoint
+    ///   has no request dispatcher, or the device refused.
     ///
     /// Spec: EPS-01..05, DTO-04..07, DTO-10
     #[inline(never)]

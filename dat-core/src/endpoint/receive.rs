@@ -38,13 +38,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// # Errors
     /// - INVALID_HANDLE (EP): `ep` is not a live endpoint of this adapter.
     /// - INVALID_STATE (SRQ_IN_USE): the endpoint receives from a shared queue (EPX-04).
-    /// - INVALID_STATE (EP_NOTREADY): the endpoint has no zone or dispatchers yet.
+    /// - INVALID_STATE (EP_NOTREADY): the endpoint has no zone yet.
     /// - INVALID_PARAMETER (ARG5): as for `post_send`.
     /// - INVALID_PARAMETER (ARG2): more segments than `max_recv_iov`, or 2^32 bytes or more.
     /// - PRIVILEGES_VIOLATION (WRITE), PROTECTION_VIOLATION (WRITE), INVALID_PARAMETER (ARG3): as
     ///   for `post_send`, with LOCAL_WRITE.
-    /// - INSUFFICIENT_RESOURCES (TEP): `max_recv_dtos` receives are outstanding, or the device
-    ///   refused.
+    /// - INSUFFICIENT_RESOURCES (TEP): `max_recv_dtos` receives are outstanding, the endpoint has
+    ///   no receive dispatcher, or the device refused.
     ///
     /// Spec: EPV-01..03, EPV-05, EPX-04, DTO-04..07, DTO-10
     pub fn post_recv(

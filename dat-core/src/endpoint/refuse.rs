@@ -188,7 +188,7 @@ pub(crate) fn refused_flags(
     Some(Error::invalid_argument(argument).because(cause))
 }
 
-/// Returns the error for an endpoint without zone or dispatchers (EPC-09).
+/// Returns the error for an endpoint without a zone (EPC-09).
 pub(crate) fn not_ready() -> Error {
     Error::invalid_state(Subtype::InvalidStateEpNotReady).because(Cause::ZoneMissing)
 }

@@ -417,9 +417,9 @@ fn exhausted(cause: Cause) -> Error {
     Error::insufficient_resources(Subtype::ResourceTevd).because(cause)
 }
 
-/// Creates the completion queue of a dispatcher in place, as it is large.
+/// Creates the completion queue of a dispatcher.
 ///
-/// Each copy would take stack.
+/// Outlined: the queue is large, and its copies leave the stack on return.
 #[inline(never)]
 fn make_completions<B: Backend>(
     backend: &mut B,

@@ -225,7 +225,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         deadline: Option<Instant>,
         wait: &mut W,
     ) -> Result<core::result::Result<Waited, Expired>> {
-        // If the device is not quiet, the slow way calls `progress`, so connections advance even
+        // Unless the adapter is quiet, the slow way calls `progress`, so connections advance even
         // while completions keep arriving.
         if self.is_quiet()
             && let Some(waited) = self.evd_wait_now(evd, threshold)

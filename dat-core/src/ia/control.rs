@@ -88,7 +88,7 @@ impl<B: Backend> Control<'_, B> {
         }
     }
 
-    /// Refuses the creation of objects after a close has begun, which would not find them.
+    /// Refuses to create objects after a close has begun, since the close might miss them.
     pub(crate) fn check_open(&self) -> Result<()> {
         if self.closing {
             return Err(Error::invalid_handle(Subtype::InvalidHandleIa).because(Cause::Closing));

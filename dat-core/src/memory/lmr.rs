@@ -195,7 +195,7 @@ impl LmrSlot {
         context != 0 && self.identity.context() == context
     }
 
-    /// Counts a window on the region that `context` names; false if the slot holds another one.
+    /// Counts a window on the region that `context` names; false if the slot no longer holds it.
     ///
     /// While the window is counted, the region cannot be freed, so its fields do not change. Values
     /// read since `context` was last seen in the slot are valid.
