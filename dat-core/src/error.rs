@@ -110,29 +110,29 @@ impl Error {
         }
     }
 
-    /// The object or its adapter went away during the call.
+    /// Returns the error of a call whose object or adapter was destroyed meanwhile.
     pub const fn abort() -> Self {
         Self::new(ErrorKind::Abort, Subtype::NoSubtype)
     }
 
-    /// A resource limit was reached; `subtype` is one of the `Resource...` values.
+    /// Returns the error for a resource limit; `subtype` is one of the `Resource...` values.
     pub const fn insufficient_resources(subtype: Subtype) -> Self {
         Self::new(ErrorKind::InsufficientResources, subtype)
     }
 
-    /// The provider found a fault of its own, not of the consumer (`Spec: GEN-02`).
+    /// Returns the error for a fault of the provider, not of the consumer (`Spec: GEN-02`).
     pub const fn internal(cause: Cause) -> Self {
         Self::new(ErrorKind::InternalError, Subtype::NoSubtype).because(cause)
     }
 
-    /// A handle is bad (`Spec: GEN-03`).
+    /// Returns the error for a bad handle (`Spec: GEN-03`).
     ///
     /// `subtype` is one of the `InvalidHandle...` values and names the object or its role.
     pub const fn invalid_handle(subtype: Subtype) -> Self {
         Self::new(ErrorKind::InvalidHandle, subtype)
     }
 
-    /// The argument at this position is bad (`Spec: GEN-04`).
+    /// Returns the error for a bad argument at this position (`Spec: GEN-04`).
     ///
     /// Positions are those of the C function. They count the adapter handle, on which a method is
     /// called here, and the pointer for the result: `dat_evd_create` has its length at 2. A
@@ -141,47 +141,53 @@ impl Error {
         Self::new(ErrorKind::InvalidParameter, Subtype::argument(position))
     }
 
-    /// The state of an object forbids the call; `subtype` is one of the `InvalidState...` values.
+    /// Returns the error for a state that forbids the call.
+    ///
+    /// `subtype` is one of the `InvalidState...` values.
     pub const fn invalid_state(subtype: Subtype) -> Self {
         Self::new(ErrorKind::InvalidState, subtype)
     }
 
-    /// Source and destination lengths do not fit.
+    /// Returns the error for source and destination lengths that do not fit.
     pub const fn length() -> Self {
         Self::new(ErrorKind::LengthError, Subtype::NoSubtype)
     }
 
-    /// The provider does not support the requested model.
+    /// Returns the error for a model that the provider does not support.
     pub const fn model_not_supported() -> Self {
         Self::new(ErrorKind::ModelNotSupported, Subtype::NoSubtype)
     }
 
-    /// The operation is not implemented.
+    /// Returns the error for an operation that is not implemented.
     pub const fn not_implemented() -> Self {
         Self::new(ErrorKind::NotImplemented, Subtype::NoSubtype)
     }
 
-    /// A region is unknown or lacks a privilege; `subtype` is one of the `Privileges...` values.
+    /// Returns the error for a region that is unknown or lacks a privilege.
+    ///
+    /// `subtype` is one of the `Privileges...` values.
     pub const fn privileges_violation(subtype: Subtype) -> Self {
         Self::new(ErrorKind::PrivilegesViolation, subtype)
     }
 
-    /// Protection zones differ; `subtype` is one of the `Protection...` values.
+    /// Returns the error for different protection zones.
+    ///
+    /// `subtype` is one of the `Protection...` values.
     pub const fn protection_violation(subtype: Subtype) -> Self {
         Self::new(ErrorKind::ProtectionViolation, subtype)
     }
 
-    /// No event is queued.
+    /// Returns the error for an empty event queue.
     pub const fn queue_empty() -> Self {
         Self::new(ErrorKind::QueueEmpty, Subtype::NoSubtype)
     }
 
-    /// The event queue has no room.
+    /// Returns the error for a full event queue.
     pub const fn queue_full() -> Self {
         Self::new(ErrorKind::QueueFull, Subtype::NoSubtype)
     }
 
-    /// The time limit has passed.
+    /// Returns the error for a time limit that has passed.
     pub const fn timeout_expired() -> Self {
         Self::new(ErrorKind::TimeoutExpired, Subtype::NoSubtype)
     }

@@ -178,10 +178,10 @@ impl Cause {
     /// Returns the text of this cause.
     pub const fn text(self) -> &'static str {
         match self {
-            Cause::None => "no finer reason",
+            Cause::None => "no further cause",
             Cause::NullHandle => "the handle is null",
             Cause::WrongKind => "the handle names another kind of object",
-            Cause::OutOfRange => "the handle points outside the table",
+            Cause::OutOfRange => "a value is outside its range",
             Cause::Stale => "the object was destroyed",
             Cause::Foreign => "the object belongs to another adapter instance",
             Cause::NullPointer => "a required pointer is null",
@@ -196,7 +196,7 @@ impl Cause {
             Cause::UnsignalledNotConfigured => "unsignalled completions are not configured",
             Cause::UnknownMask => "undefined field mask bits",
             Cause::FieldNotModifiable => "a field cannot be modified",
-            Cause::UnknownValue => "a number names no value",
+            Cause::UnknownValue => "a number is no value of its enumeration",
             Cause::BadTimeout => "the timeout is not usable",
             Cause::BadName => "a name is empty, too long or not terminated",
             Cause::BadEvent => "the event cannot be posted",
@@ -226,7 +226,7 @@ impl Cause {
             Cause::ChildrenLeft => "objects are left in the adapter",
             Cause::BelowOutstanding => "more is outstanding than the new size",
             Cause::BelowWatermark => "the new size is below the watermark",
-            Cause::SharedMemoryRefused => "the memory is not shared that way",
+            Cause::SharedMemoryRefused => "the memory is not shared as the cookie claims",
             Cause::QueueFull => "no free slot in the queue",
             Cause::EventSlotsExhausted => {
                 "too few lent event slots are free: make the queue shorter, free a dispatcher, or open the adapter with more"
@@ -242,8 +242,8 @@ impl Cause {
             Cause::Unsupported => "the provider cannot do this",
             Cause::DeviceRefused => "the device refused",
             Cause::DeviceGone => "the device is gone",
-            Cause::CorruptCompletion => "the device reported the impossible",
-            Cause::Contended => "the object is busy",
+            Cause::CorruptCompletion => "an impossible completion, or an inconsistent table",
+            Cause::Contended => "the object changed while the call checked it",
             Cause::Interrupted => "interrupted",
             Cause::Closing => "the adapter is closing",
             Cause::NoReads => {

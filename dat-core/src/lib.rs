@@ -9,7 +9,10 @@
 //! // `B` is any type that implements `Backend`.
 //! use dat_core::{Ia, IaStorage, Result, backend::Backend, sync::NoLock};
 //!
-//! fn open<B: Backend>(backend: B, storage: &mut IaStorage<B, NoLock, 4, 4, 1, 8, 64, 128>) -> Result<()> {
+//! fn open<B: Backend>(
+//!     backend: B,
+//!     storage: &mut IaStorage<B, NoLock, 4, 4, 1, 8, 64, 128>,
+//! ) -> Result<()> {
 //!     let ia = Ia::open(backend, storage.lend(), 8).map_err(|refused| refused.error)?;
 //!     let pz = ia.pz_create()?;
 //!     ia.pz_free(pz)

@@ -1,15 +1,17 @@
-//! In-flight records: what the core remembers of a posted request until its event was dequeued.
+//! In-flight records: state of a posted request until its event is dequeued.
 //!
-//! A record is also the place of the completion event, so a completion can never be lost for want
-//! of room. Who may touch it changes with its state, which is what makes relaxed accesses enough: free or
-//! being posted, it belongs to the holder of its work queue's lock; once its completion was
-//! polled, to the holder of the event dispatcher's lock; `FREE` is stored with release ordering and
-//! loaded with acquire ordering. All fields are atomic words, so a device that breaks the protocol
-//! can confuse a run but never cause undefined behaviour.
+//! A record also stores the completion event, so a completion is never lost for lack of a slot.
 //!
-//! If a device reports one request to two completion queues, only one of the pollers gets it: it
-//! claims the record. Successes of plain transfers of an endpoint's own queue are not claimed, to
-//! save an atomic exchange for each; a device that lies may have those delivered twice.
+//! The owner of a record changes with its state, so relaxed accesses suffice. While it is free or
+//! being posted, it belongs to the holder of its work queue's lock. Once its completion is polled,
+//! it belongs to the holder of the event dispatcher's lock. `FREE` is stored with release ordering
+//! and loaded with acquire ordering. All fields are atomic words, so a device that breaks the
+//! protocol can corrupt results but never cause undefined behaviour.
+//!
+//! If a device reports one request to two completion queues, only one of the pollers gets it,
+//! because it claims the record. Successes of plain transfers of an endpoint's own queue are not
+//! claimed, which saves an atomic exchange for each. A faulty device may have those delivered
+//! twice.
 
 use crate::event::{DtoOperation, ExtendedOperation};
 use crate::flags::{CompletionFlags, DtoStatus, HandleKind};
@@ -17,73 +19,82 @@ use crate::id::{EpId, Handle, SrqId};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{Table, Word64};
 
-/// Place for one posted request; lend as many as all queues together may hold.
+/// Slot for one posted request; lend as many as all queues together may hold.
 #[derive(Debug)]
 pub struct RecordSlot {
     cookie: Word64,
-    /// Handle of the endpoint or shared queue the record was given to; 0 = none. Changed under the
-    /// control lock only.
+    /// Handle of the owning endpoint or shared queue; 0 if unowned.
+    ///
+    /// Changed only under the control lock.
     owner: Word64,
-    /// What was posted and how far it is; a sequence number in it steps with every post, so that a
-    /// completion of an earlier life is recognised.
+    /// Kind and state of the request, with a sequence number.
+    ///
+    /// Each post steps the number, so the completion of an earlier generation is stale.
     tag: AtomicU32,
-    /// Bytes posted (then moved); for a bind the index of the region.
+    /// Bytes posted, then bytes moved; for a bind, the index of the region.
     length: AtomicU32,
-    /// Next record of a list; the number of a posted bind.
+    /// Index of the next record in a list; for a posted bind, its number.
     next: AtomicU32,
-    /// Consuming endpoint of a shared buffer; the generation of the region for a bind; what came with a receive.
+    /// Additional word of some kinds of request.
+    ///
+    /// The consuming endpoint of a shared buffer, the generation of a bind's region, or the
+    /// immediate data of a receive.
     extra: AtomicU32,
 }
 
 /// End of a list of records.
 pub(crate) const NO_RECORD: u32 = u32::MAX;
 
-// The bits of a tag. Without `FREE` and `READY` the device has the request.
+// Bits of a tag. If neither `FREE` nor `READY` is set, the device has the request.
 const OPERATION: u32 = 0b11;
 const BIND: u32 = 1 << 2;
-/// With `BIND`, an operation beyond the interface, where a bind has 0 as its operation.
+/// Extended operations set `BIND` too; a bind itself has operation 0.
 const WRITE_IMMEDIATE: u32 = BIND | 1;
 const FETCH_AND_ADD: u32 = BIND | 2;
-/// On the side of requests; on the other one a receive that came with a number.
+/// Compare and swap on a send queue; on a receive queue, a receive with immediate data.
 const COMPARE_AND_SWAP: u32 = BIND | 3;
 const RECEIVE_IMMEDIATE: u32 = COMPARE_AND_SWAP;
-/// `Report` of a posted record, status of a ready one. Flags shifted so far can be added in one go.
+/// Position of the `Report` in a posted record's tag, and of the status in a ready one's.
+///
+/// A post adds the shifted completion flags in one addition.
 const REPORT_SHIFT: u32 = 3;
 const FREE: u32 = 1 << 7;
 const READY: u32 = 1 << 8;
-/// On the side of receives.
+/// Set for records of a receive queue.
 const RECEIVES: u32 = 1 << 9;
-/// The least bit of the sequence number.
+/// Lowest bit of the sequence number.
 const STEP: u32 = 1 << 10;
-/// What a free record remembers.
+/// Bits that a free record keeps.
 const KEPT: u32 = !(STEP - 1) | RECEIVES;
 
-/// How a completion is to be reported.
+/// Mode of reporting a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Report(u32);
 
 impl Report {
-    /// Every completion is an event and a notification.
+    /// Each completion is an event and a notification.
     pub(crate) const NOTIFY: Self = Self(0);
-    /// A success is no event at all.
+    /// A success is not an event.
     pub(crate) const SUPPRESS: Self = Self(1 << REPORT_SHIFT);
     /// A success is an event without notification.
     pub(crate) const QUIET: Self = Self(4 << REPORT_SHIFT);
-    /// A success notifies if the peer asked for it.
+    /// A success notifies if the peer requested it.
     pub(crate) const SOLICITED: Self = Self(2 << REPORT_SHIFT);
     /// The consuming endpoint of a shared buffer decides.
     pub(crate) const CONSUMING_ENDPOINT: Self = Self(8 << REPORT_SHIFT);
     const ALL: u32 = 0b1111 << REPORT_SHIFT;
 
-    /// What the flags of a request ask for. SUPPRESS and UNSIGNALLED are the bits of `SUPPRESS` and
-    /// `QUIET` shifted; with both set SUPPRESS decides on successes, and a failure always notifies.
-    #[inline]
+    /// Returns the report mode for the flags of a request.
+    ///
+    /// SUPPRESS and UNSIGNALLED, shifted, are the bits of `SUPPRESS` and `QUIET`. If both are set,
+    /// SUPPRESS applies to successes. A failure always notifies.
+    #[inline(always)]
     pub(crate) const fn of_request(flags: CompletionFlags) -> Self {
         let told = CompletionFlags::SUPPRESS.union(CompletionFlags::UNSIGNALLED);
         Self(flags.intersection(told).bits() << REPORT_SHIFT)
     }
 
-    /// Whether a success is no event.
+    /// Returns true if a success is not an event.
     pub(crate) const fn suppresses(self) -> bool {
         self.0 & Self::SUPPRESS.0 != 0
     }
@@ -97,12 +108,12 @@ impl Report {
     }
 }
 
-/// What a record was posted for.
+/// Kind of a record's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecordKind {
     Dto(DtoOperation),
     Bind,
-    /// Of a receive without its number.
+    /// For a receive, without its immediate value.
     Extended(ExtendedOperation),
 }
 
@@ -150,28 +161,31 @@ const fn operation(tag: u32) -> DtoOperation {
     }
 }
 
-/// What a post makes of the tag of a free record, as the number to be added.
+/// Number that a post adds to the tag of a free record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Posting(u32);
 
 impl Posting {
-    /// For a request of this kind, reported so.
-    #[inline]
+    /// Creates the number for a request of this kind and report mode.
+    #[inline(always)]
     pub(crate) const fn new(kind: RecordKind, report: Report) -> Self {
-        // A free record's tag has no other bits below the sequence number than the two.
+        // Below the sequence number, the tag of a free record has no bits other than `FREE` and
+        // `RECEIVES`.
         let posted = STEP.wrapping_sub(FREE).wrapping_add(kind.bits());
         Self(posted.wrapping_add(report.0))
     }
 
-    /// The same, without notification if the flags of a receive say so. An endpoint refuses all other flags,
-    /// and one that reports solicited completions refuses this one.
-    #[inline]
+    /// Adds UNSIGNALLED if the flags of a receive have it.
+    ///
+    /// An endpoint refuses all other flags. If it reports solicited completions, it refuses this
+    /// flag too.
+    #[inline(always)]
     pub(crate) const fn and_quiet(self, flags: CompletionFlags) -> Self {
         Self(self.0.wrapping_add(flags.bits() << REPORT_SHIFT))
     }
 }
 
-/// The queue a record belongs to.
+/// Queue that owns a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     Requests(EpId),
@@ -195,7 +209,7 @@ impl Owner {
     }
 }
 
-/// A record that can be posted.
+/// A record that is free to be posted.
 #[derive(Clone, Copy)]
 pub(crate) struct FreeRecord<'r> {
     pub(crate) index: u32,
@@ -203,7 +217,7 @@ pub(crate) struct FreeRecord<'r> {
     tag: u32,
 }
 
-/// The success of a plain data transfer, one of an endpoint's own queues that is an event.
+/// The success of a plain data transfer, which is of an endpoint's own queue and has an event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plain {
     pub(crate) operation: DtoOperation,
@@ -211,7 +225,7 @@ pub(crate) struct Plain {
     tag: u32,
 }
 
-/// What a record says once its request completed.
+/// Contents of a record whose request has completed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Finished {
     pub(crate) kind: RecordKind,
@@ -223,17 +237,17 @@ pub(crate) struct Finished {
 }
 
 impl FreeRecord<'_> {
-    /// Prepares the record of a request, which stays free; returns the token for the device.
-    #[inline]
+    /// Prepares the record for a request; it stays free. Returns the token for the device.
+    #[inline(always)]
     pub(crate) fn begin(self, posting: Posting, cookie: u64) -> u64 {
         self.record.cookie.store(cookie);
         let tag = self.tag.wrapping_add(posting.0);
         u64::from(tag) << 32 | u64::from(self.index)
     }
 
-    /// Posts the request that was begun, of so many bytes; `token` is that of `begin`.
+    /// Posts the prepared request of `length` bytes; `token` is that of `begin`.
     ///
-    /// Until then a completion of the token is one of a request that is not posted.
+    /// Before this call, a completion with the token names no posted request.
     #[inline]
     pub(crate) fn publish(self, token: u64, length: u32) {
         self.record.length.store(length, Ordering::Relaxed);
@@ -241,15 +255,15 @@ impl FreeRecord<'_> {
         self.record.tag.store(tag, Ordering::Release);
     }
 
-    /// Prepares and posts a request; returns the token for the device.
-    #[inline]
+    /// Prepares and posts a request; returns its token for the device.
+    #[inline(always)]
     pub(crate) fn post(self, posting: Posting, cookie: u64, length: u32) -> u64 {
         let token = self.begin(posting, cookie);
         self.publish(token, length);
         token
     }
 
-    /// Takes back a post that the device did not accept.
+    /// Undoes a post that the device did not accept.
     #[cold]
     pub(crate) fn rollback(self) {
         self.record.rollback();
@@ -271,8 +285,8 @@ impl RecordSlot {
         extra: AtomicU32::new(0),
     };
 
-    /// The record, if it can be posted; only its work queue asks.
-    #[inline]
+    /// Returns the record if it is free; only its work queue calls this.
+    #[inline(always)]
     pub(crate) fn free(&self, index: u32) -> Option<FreeRecord<'_>> {
         let tag = self.tag.load(Ordering::Acquire);
         (tag & FREE != 0).then_some(FreeRecord {
@@ -282,18 +296,18 @@ impl RecordSlot {
         })
     }
 
-    /// Whether the record can be posted.
+    /// Returns true if the record can be posted.
     pub(crate) fn is_free(&self) -> bool {
         self.tag.load(Ordering::Acquire) & FREE != 0
     }
 
-    /// Whether a device holds the request.
+    /// Returns true if the device has the request.
     pub(crate) fn is_posted(&self) -> bool {
         self.tag.load(Ordering::Acquire) & (FREE | READY) == 0
     }
 
-    /// The posted record of `token`, if it is a plain data transfer.
-    #[inline]
+    /// Returns the posted record of `token` if it is a plain data transfer.
+    #[inline(always)]
     pub(crate) fn plain(&self, token: u64) -> Option<Plain> {
         let tag = self.tag.load(Ordering::Acquire);
         // The tag of a plain transfer has none of these bits. They are cleared in the token, so one
@@ -309,21 +323,21 @@ impl RecordSlot {
         })
     }
 
-    /// The record can be posted again.
-    #[inline]
+    /// Frees the record of a plain data transfer.
+    #[inline(always)]
     pub(crate) fn release_plain(&self, plain: Plain) {
         self.tag.store(plain.tag & KEPT | FREE, Ordering::Release);
     }
 
-    /// Notes what only a bind needs.
+    /// Stores the additional word of a bind.
     pub(crate) fn set_extra(&self, extra: u32) {
         self.extra.store(extra, Ordering::Relaxed);
     }
 
-    /// Whether a completion token names the request that is posted now; then the request is not posted any
-    /// more, and whoever asked is the one to make it ready or free.
+    /// Claims the record if `token` names its posted request; returns true on success.
     ///
-    /// Two cores that are told of one completion, by a device that made one of them up, do not both get it.
+    /// The request is then no longer posted, and the caller makes the record ready or frees it. If
+    /// a device reports one completion to two cores, only one of them claims it.
     pub(crate) fn claim(&self, token: u64) -> bool {
         let tag = (token >> 32) as u32;
         tag & (FREE | READY) == 0
@@ -333,13 +347,13 @@ impl RecordSlot {
                 .is_ok()
     }
 
-    /// How the completion is to be reported.
-    #[inline]
+    /// Returns the mode of reporting the completion.
+    #[inline(always)]
     pub(crate) fn report(&self) -> Report {
         Report::from_word(self.tag.load(Ordering::Relaxed))
     }
 
-    /// The queue the record belongs to.
+    /// Returns the queue that owns the record.
     pub(crate) fn owner(&self) -> Option<Owner> {
         let handle = Handle::from_raw(self.owner.load());
         match handle.kind()? {
@@ -351,7 +365,7 @@ impl RecordSlot {
         }
     }
 
-    /// Whether the record belongs to this queue.
+    /// Returns true if this queue owns the record.
     pub(crate) fn is_owned_by(&self, owner: Owner) -> bool {
         self.owner.load() == owner.handle().to_raw()
             && self.tag.load(Ordering::Relaxed) & RECEIVES == owner.side()
@@ -387,13 +401,13 @@ impl RecordSlot {
         self.extra.load(Ordering::Relaxed)
     }
 
-    /// Makes a claimed receive one that came with a number.
+    /// Marks a claimed receive as one with immediate data.
     pub(crate) fn add_immediate(&self, immediate: u32) {
         self.extra.store(immediate, Ordering::Relaxed);
         self.tag.fetch_or(RECEIVE_IMMEDIATE, Ordering::Relaxed);
     }
 
-    /// Turns the posted record into an event that waits to be dequeued.
+    /// Turns the posted record into a queued event.
     pub(crate) fn make_ready(&self, status: DtoStatus, length: u32, extra: u32) {
         self.length.store(length, Ordering::Relaxed);
         self.extra.store(extra, Ordering::Relaxed);
@@ -405,7 +419,7 @@ impl RecordSlot {
         );
     }
 
-    /// Reads a ready record.
+    /// Returns the contents of a ready record.
     pub(crate) fn finished(&self) -> Finished {
         let tag = self.tag.load(Ordering::Relaxed);
         let status = (tag & Report::ALL) >> REPORT_SHIFT;
@@ -433,7 +447,7 @@ impl RecordSlot {
         }
     }
 
-    /// The record can be posted again, whatever it was for.
+    /// Frees the record, whatever its state.
     pub(crate) fn release(&self) {
         let kept = self.tag.load(Ordering::Relaxed) & KEPT;
         self.tag.store(kept | FREE, Ordering::Release);
@@ -447,16 +461,16 @@ impl RecordSlot {
         self.next.store(next, Ordering::Relaxed);
     }
 
-    /// Takes the record from whatever queue had it.
+    /// Removes the record from its queue.
     pub(crate) fn clear_owner(&self) {
         self.release();
         self.owner.store(0);
     }
 
-    /// Adds the record to the records that were handed back to a shared queue.
+    /// Pushes the record on the list of records returned to a shared queue.
     pub(crate) fn push_returned(&self, index: u32, head: &AtomicU32) {
-        // Only the queue takes from the list, and it takes the whole list at once, so a head that
-        // comes back unchanged was never gone: there is no ABA problem.
+        // Only the queue takes from the list, and it takes the whole list at once. So a head that
+        // compares equal was never removed: there is no ABA problem.
         let mut first = head.load(Ordering::Relaxed);
         loop {
             self.next.store(first, Ordering::Relaxed);
@@ -468,7 +482,7 @@ impl RecordSlot {
     }
 }
 
-/// The records among which all are that a queue ever had since it was made, so that others need not be looked at.
+/// Range that includes all records that a queue ever owned, so a scan skips the others.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reach {
     first: u32,
@@ -481,7 +495,7 @@ impl Reach {
         end: 0,
     };
 
-    /// Adds a run.
+    /// Extends the range by a run of records.
     pub(crate) fn extend(&mut self, base: u32, count: u32) {
         if count != 0 {
             self.first = self.first.min(base);
@@ -489,28 +503,29 @@ impl Reach {
         }
     }
 
-    /// The records.
+    /// Returns the records of the range.
     pub(crate) fn of(self, records: &[RecordSlot]) -> &[RecordSlot] {
         run(records, self.first, self.end.saturating_sub(self.first))
     }
 }
 
-/// Gives a run of `count` unowned records to `owner`; called under the control lock.
+/// Gives a run of `count` unowned records to `owner`. Needs the control lock.
 pub(crate) fn allocate(records: &Table<'_, RecordSlot>, owner: Owner, count: u32) -> Option<u32> {
     let base = crate::storage::find_run(records, count, RecordSlot::is_unowned)?;
     allocate_at(records, owner, base, count);
     Some(base)
 }
 
-/// Gives the `count` records from `base`, which nobody owns, to `owner`; called under the control lock.
+/// Gives `count` unowned records from index `base` to `owner`. Needs the control lock.
 pub(crate) fn allocate_at(records: &Table<'_, RecordSlot>, owner: Owner, base: u32, count: u32) {
     for record in run(records.made(), base, count) {
         record.set_owner(owner);
     }
 }
 
-/// Gives `count` unowned records, wherever they are, to `owner` and links them in front of `first`;
-/// returns the new first one. Called under the control lock.
+/// Gives `count` unowned records at any index to `owner` and links them before `first`.
+///
+/// Returns the new first one. Needs the control lock.
 pub(crate) fn allocate_list<'r>(
     records: &'r Table<'_, RecordSlot>,
     owner: Owner,
@@ -538,44 +553,44 @@ pub(crate) fn allocate_list<'r>(
     Some(head)
 }
 
-/// All records of `owner`.
+/// Returns all records of `owner`.
 pub(crate) fn all_of(records: &[RecordSlot], owner: Owner) -> impl Iterator<Item = &RecordSlot> {
     records
         .iter()
         .filter(move |record| record.is_owned_by(owner))
 }
 
-/// Frees the posted records of `owner`, which keeps them: completions of them are not recognised any more.
+/// Frees the posted records of `owner`, which keeps them; their completions become stale.
 pub(crate) fn rollback_all(records: &[RecordSlot], owner: Owner) {
     all_of(records, owner)
         .filter(|record| record.is_posted())
         .for_each(RecordSlot::release);
 }
 
-/// The records of a list that nobody else touches.
+/// Returns the records of a list that no other context accesses.
 pub(crate) fn list(records: &[RecordSlot], first: u32) -> impl Iterator<Item = &RecordSlot> {
     let at = |index: u32| records.get(index as usize);
     core::iter::successors(at(first), move |record| at(record.next()))
 }
 
-/// Takes the records of such a list back.
+/// Removes the records of such a list from their queue.
 pub(crate) fn give_back_list(records: &[RecordSlot], first: u32) {
     list(records, first).for_each(RecordSlot::clear_owner);
 }
 
-/// Takes everything back that `owner` has.
+/// Removes all records from `owner`.
 pub(crate) fn give_back_all(records: &[RecordSlot], owner: Owner) {
     all_of(records, owner).for_each(RecordSlot::clear_owner);
 }
 
-/// Takes a run of records back.
+/// Removes a run of records from its queue.
 pub(crate) fn give_back(records: &[RecordSlot], base: u32, count: u32) {
     for record in run(records, base, count) {
         record.clear_owner();
     }
 }
 
-/// The records of a run.
+/// Returns the records of a run.
 pub(crate) fn run(records: &[RecordSlot], base: u32, count: u32) -> &[RecordSlot] {
     let base = base as usize;
     records

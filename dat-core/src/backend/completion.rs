@@ -5,79 +5,86 @@ use crate::flags::DtoStatus;
 /// One completion as the device reports it; the core trusts none of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// The token of the request.
+    /// Token of the request.
     pub token: u64,
-    /// How it ended.
+    /// Result of the request.
     ///
-    /// A failure of a kind that the backend does not know is `LocalEndpoint` or `Transport`. It ends
-    /// its queue pair, and neither the completion queue nor the device.
+    /// The backend reports an unknown kind of failure as `LocalEndpoint` or `Transport`. It ends
+    /// the queue pair, but neither the completion queue nor the device.
     pub status: DtoStatus,
-    /// Bytes received, for receives; ignored for requests.
+    /// Bytes received; ignored for requests.
     pub length: u32,
-    /// The token of the queue pair that the request ran on; needed for shared receive queues only.
+    /// Token of the request's queue pair; needed only for shared receive queues.
     pub queue_pair: u64,
-    /// Whether the peer asked for a solicited completion (receives).
+    /// Set if the peer requested a solicited completion; for receives only.
     ///
-    /// A device that cannot tell says no while it is armed for solicited completions, and
-    /// [`SolicitedCompletions`](super::ControlEvent::SolicitedCompletions) where that was wrong; at all other times,
-    /// and of what `arm` missed, it says yes.
+    /// A device may lack this information. While it is armed for solicited completions, it then
+    /// reports false, and raises
+    /// [`SolicitedCompletions`](super::ControlEvent::SolicitedCompletions) if that was wrong. At
+    /// all other times, and for completions that `arm` missed, it reports true.
     pub solicited: bool,
 }
 
-/// The head of a completion queue, as [`CompletionQueue::peek`] sees it.
+/// Head of a completion queue, as [`CompletionQueue::peek`] returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peek {
-    /// A success about which there is no more to say: no receive from a shared queue, and no
-    /// number with it. [`skip`](CompletionQueue::skip) takes it.
+    /// A success without further details: no receive of a shared queue, no immediate data.
+    ///
+    /// [`skip`](CompletionQueue::skip) takes it.
     Success {
-        /// The token of the request.
+        /// Token of the request.
         token: u64,
         /// Bytes received, for receives; `u32::MAX` for requests.
         length: u32,
     },
     /// The queue is empty.
     Empty,
-    /// Any other completion, or a failure: [`poll`](CompletionQueue::poll) tells.
+    /// Any other completion, or a failure; [`poll`](CompletionQueue::poll) returns it.
     Other,
 }
 
-/// The device or one of its queues is broken beyond repair.
+/// Permanent failure of the device or of one of its queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum DeviceFailure {
     /// Completions were lost because the completion queue was full.
     CompletionQueueOverrun,
-    /// The device reported nonsense, or vanished.
+    /// The device reported an impossible value, or vanished.
     Broken,
 }
 
-/// What arming a completion queue led to.
+/// Result of arming a completion queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Armed {
     /// The next completion raises [`ControlEvent::Completions`](super::ControlEvent).
     Armed,
-    /// Completions are there already: poll again, then arm again.
+    /// The queue has completions: poll again, then arm again.
     Missed,
 }
 
 /// A completion queue, owned by the core and called under the event dispatcher's lock.
 pub trait CompletionQueue {
-    /// Takes the next completion, if there is one. A backend that gets them in batches keeps the rest.
+    /// Takes the next completion, if any.
+    ///
+    /// A backend that fetches completions in batches keeps the rest.
     ///
     /// # Errors
-    /// The queue or the device failed; no more is expected from it.
-    /// - [`DeviceFailure::CompletionQueueOverrun`]: completions were lost. Those that were not are returned first.
-    /// - [`DeviceFailure::Broken`]: the device reported nonsense, or vanished.
+    /// The queue or the device failed; no more completions follow.
+    /// - [`DeviceFailure::CompletionQueueOverrun`]: completions were lost. The queue returns the
+    ///   others first.
+    /// - [`DeviceFailure::Broken`]: the device reported an impossible value, or vanished.
     ///
-    /// A backend that flushes what was posted on a device that failed returns no error: it reports
-    /// [`ControlEvent::DeviceFailed`](super::ControlEvent::DeviceFailed), and the completions here.
+    /// A backend that flushes the requests of a failed device returns no error. It reports
+    /// [`ControlEvent::DeviceFailed`](super::ControlEvent::DeviceFailed) and returns their
+    /// completions here.
     fn poll(&mut self) -> Result<Option<Completion>, DeviceFailure>;
 
-    /// Returns the head of the queue and takes nothing.
+    /// Returns the head of the queue without taking it.
     ///
-    /// The common way of a dequeue. A backend without it leaves everything to `poll`. The caller
-    /// does not wait for solicited completions, so a success is one whether it is solicited or not.
-    #[inline]
+    /// This is the common way of a dequeue. A backend without it uses the default, and the core
+    /// calls `poll`. The caller does not wait for solicited completions, so it treats all successes
+    /// alike.
+    #[inline(always)]
     fn peek(&mut self) -> Peek {
         Peek::Other
     }
@@ -86,20 +93,19 @@ pub trait CompletionQueue {
     #[inline]
     fn skip(&mut self) {}
 
-    /// The number that came with the receive which the last `poll` took: the peer wrote with
-    /// immediate data.
-    #[inline]
+    /// Returns the immediate data of the receive that the last `poll` took, if any.
+    #[inline(always)]
     fn immediate(&mut self) -> Option<u32> {
         None
     }
 
-    /// Asks for one notification at the next completion (the next solicited or failed one if
-    /// `solicited_only`).
+    /// Arms one notification of the next completion.
     ///
-    /// A queue that failed, and one that the device cannot arm, answers [`Armed::Missed`]: a poll tells.
+    /// With `solicited_only`, of the next solicited or failed one. A failed queue, and one that the
+    /// device cannot arm, returns [`Armed::Missed`]: poll it.
     fn arm(&mut self, solicited_only: bool) -> Armed;
 
-    /// Something a host thread can sleep on (a file descriptor), if the device has it.
+    /// Returns a file descriptor for a host thread to sleep on, if the device has one.
     fn wait_object(&self) -> Option<i32> {
         None
     }

@@ -298,7 +298,7 @@ pub enum ControlEvent {
     ConnectFailed {
         /// Token of the queue pair.
         queue_pair: u64,
-        /// Why the attempt failed.
+        /// Reason of the failure.
         failure: ConnectFailure,
     },
     /// The peer ended the connection; the queue pair is in error.
@@ -357,8 +357,8 @@ pub struct ReceiveInfo {
 /// No call is on the data path. A call may wait for the device but never for a peer.
 ///
 /// Calls with a default belong to parts that a device may lack: memory windows, shared receive
-/// queues, resizing, watermarks, extended operations. The default says that the part is missing,
-/// and the attributes must say so too. Other defaults (`is_quiet`, `create_queue_pair_at`,
+/// queues, resizing, watermarks, extended operations. The default reports the part as missing, and
+/// the attributes must do so too. Other defaults (`is_quiet`, `create_queue_pair_at`,
 /// [`EVENT_DRIVEN`](Self::EVENT_DRIVEN)) are right for every backend and cost time only.
 ///
 /// A refused call changes nothing. Each call that can be refused returns [`BackendError::Device`]
@@ -660,7 +660,7 @@ pub unsafe trait Backend {
         qualifier: Option<u64>,
     ) -> Result<(ListenerKey, u64), BackendError>;
 
-    /// Stops listening; later requests fail as if nobody listened.
+    /// Stops listening; later requests are refused as without a listener.
     fn stop_listening(&mut self, listener: ListenerKey);
 
     /// Starts a connection and returns its local port qualifier.
@@ -693,7 +693,7 @@ pub unsafe trait Backend {
 
     /// Rejects a connection request.
     ///
-    /// The peer sees a rejection by the consumer if `by_consumer`, else that nobody listens.
+    /// The peer sees a rejection by the consumer if `by_consumer`, else a missing listener.
     fn reject(&mut self, request: RequestKey, by_consumer: bool, private_data: &[u8]);
 
     /// Ends a connection or an attempt.

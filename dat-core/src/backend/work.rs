@@ -8,9 +8,9 @@ use crate::flags::{CompletionFlags, MemoryPrivileges};
 /// A segment of local memory in the device's terms, never empty in a committed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// First byte, as the consumer addresses it.
+    /// First byte, as a consumer's address.
     pub address: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub length: u32,
     /// The device's key of the region.
     pub key: u32,
@@ -19,136 +19,135 @@ pub struct Segment {
 /// The remote side of an RDMA operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteRange {
-    /// First byte at the peer.
+    /// Address of the first byte at the peer.
     pub address: u64,
-    /// The context that the peer gave out (its RMR context).
+    /// RMR context that the peer gave out.
     pub key: u32,
 }
 
 bitflags! {
-    /// How the device treats a request; the bits are those of the consumer's flags.
+    /// Treatment of a request by the device; the bits are those of the consumer's flags.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct SendFlags: u8 {
-        /// Start only when all earlier RDMA Reads of the queue have completed.
+        /// Starts the request only when all earlier RDMA Reads of the queue have completed.
         const FENCE = CompletionFlags::BARRIER_FENCE.bits() as u8;
-        /// Mark the message so that the peer's completion is solicited.
+        /// Marks the message so that the peer's completion is solicited.
         const SOLICITED = CompletionFlags::SOLICITED_WAIT.bits() as u8;
     }
 }
 
-/// What a send queue is asked to do.
+/// Operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendOperation {
-    /// Send one message.
+    /// Sends one message.
     Send,
-    /// Write the local data to the peer's memory.
+    /// Writes the local data to the peer's memory.
     RdmaWrite(RemoteRange),
-    /// Read the peer's memory into the local segments.
+    /// Reads the peer's memory into the local segments.
     RdmaRead(RemoteRange),
 }
 
 /// One request for a send queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendRequest {
-    /// Comes back in the completion.
+    /// Token that the completion returns.
     pub token: u64,
-    /// What to do.
+    /// The operation.
     pub operation: SendOperation,
-    /// How.
+    /// Flags of the request.
     pub flags: SendFlags,
 }
 
 /// One buffer for a receive queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceiveRequest {
-    /// Comes back in the completion.
+    /// Token that the completion returns.
     pub token: u64,
 }
 
-/// Binds of one window that may be under way at once.
+/// Maximum number of pending binds per window.
 pub const BINDS_UNDER_WAY: usize = if cfg!(feature = "compact") { 1 } else { 4 };
 
 /// A memory window bind; an empty range unbinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BindRequest {
-    /// Comes back in the completion.
+    /// Token that the completion returns.
     pub token: u64,
-    /// The window.
+    /// Window to bind.
     pub window: WindowKey,
-    /// The region it opens; meaningless when `length` is 0.
+    /// Region that the window opens; meaningless if `length` is 0.
     pub region: RegionKeys,
-    /// First byte.
+    /// Address of the first byte.
     pub address: u64,
-    /// Bytes; 0 unbinds.
+    /// Length in bytes; 0 unbinds.
     pub length: u64,
-    /// Remote rights to grant.
+    /// Remote privileges to grant.
     pub privileges: MemoryPrivileges,
-    /// `FENCE` or nothing.
+    /// `FENCE` or empty.
     pub flags: SendFlags,
-    /// Set if no other bind of the window is under way.
+    /// Set if no other bind of the window is pending.
     ///
-    /// The window can be renewed before such a bind only. So one that opens it is refused unless
-    /// the keys suffice for [`BINDS_UNDER_WAY`] binds.
+    /// The core renews a window only before such a bind. If its `length` is not 0, the queue
+    /// therefore rejects it when the window has keys left for fewer than [`BINDS_UNDER_WAY`] binds.
     pub is_only: bool,
 }
 
-/// The queue did not take a request: it has no room, or the device refused it. Nothing was consumed.
+/// Refusal of a request: the queue is full, or the device refused; nothing was consumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rejected;
 
 /// A reserved slot of a work queue, with a request that lacks its segments.
 ///
-/// Dropping it leaves no trace.
+/// Dropping it undoes the reservation.
 pub trait WorkSlot {
-    /// Adds the next segment; called at most as often as was reserved.
+    /// Adds the next segment; called at most as often as reserved.
     ///
-    /// The segment was checked: it lies in a live region, has the right key and is not empty. The
-    /// sum of the lengths is checked before the commit only.
+    /// The core has checked the segment: it lies in a live region, has the right key and is not
+    /// empty. The core checks the sum of the lengths only before the commit.
     fn segment(&mut self, segment: Segment);
 
     /// Publishes the request, which moves `length` bytes.
     ///
-    /// The device may start on it now, and must once `ring` was called.
+    /// The device may start the request now and must start it after `ring`.
     ///
     /// # Errors
-    /// [`Rejected`]: the device refused it. The queue is as before the reservation, and no
-    /// completion comes.
+    /// [`Rejected`]: the device refused the request. The queue is as before the reservation, and no
+    /// completion follows.
     fn commit(self, length: u32) -> Result<(), Rejected>;
 }
 
 /// A queue of work requests, owned by the core and called under the queue's lock.
 ///
 /// Every accepted request yields exactly one completion, in order for send queues and for the
-/// receive queue of one queue pair, also when the queue pair is in error: then with
-/// [`DtoStatus::Flushed`](crate::flags::DtoStatus::Flushed), at once for what is posted later.
+/// receive queue of one queue pair. If the queue pair is in error, the completion is
+/// [`DtoStatus::Flushed`](crate::flags::DtoStatus::Flushed), at once for requests posted later.
 ///
-/// A queue has room for as many requests as it was made for. A request, or a bind, gives its slot
-/// back by its completion at the latest when that is polled. A queue that is full says so by
-/// `reserve`, or where only the device counts by `commit` or `ring`. A request that was refused, in
-/// whatever way, yields no completion.
+/// A queue has a slot for each request of its depth. A request or a bind releases its slot at the
+/// latest when its completion is polled. A full queue refuses in `reserve`, or in `commit` or
+/// `ring` if only the device counts. A refused request yields no completion.
 ///
-/// The core posts to a send queue only while its queue pair is connected or in error, and reserves
-/// no more segments than the queue was made for. A device that was given up refuses nothing for
-/// that: what is posted is flushed.
+/// The core posts to a send queue only while its queue pair is connected or in error. It reserves
+/// no more segments than the queue was created for. A failed device does not refuse posts for that
+/// reason: it flushes them.
 pub trait WorkQueue {
-    /// What the queue takes.
+    /// Type of the requests.
     type Request;
     /// A reserved slot.
     type Slot<'a>: WorkSlot
     where
         Self: 'a;
 
-    /// Reserves a slot for a request of up to `segments` segments; `None` if the queue is full.
+    /// Reserves a slot for up to `segments` segments; `None` if the queue is full.
     ///
     /// `None` changes nothing.
     fn reserve(&mut self, request: &Self::Request, segments: usize) -> Option<Self::Slot<'_>>;
 
-    /// Posts one request with its segments, doorbell included; for drivers and tests.
+    /// Posts one request with its segments and rings the doorbell; for drivers and tests.
     ///
-    /// The core checks segments while it fills the slot, so it does not call this.
+    /// The core does not call this, since it checks segments while it fills the slot.
     ///
     /// # Errors
-    /// [`Rejected`]: the queue is full, or the device refused it. No completion comes.
+    /// [`Rejected`]: the queue is full, or the device refused the request. No completion follows.
     fn post(&mut self, request: &Self::Request, segments: &[Segment]) -> Result<(), Rejected> {
         let mut slot = self.reserve(request, segments.len()).ok_or(Rejected)?;
         let mut length = 0_u32;
@@ -160,11 +159,11 @@ pub trait WorkQueue {
         self.ring().map_err(|_| Rejected)
     }
 
-    /// Tells the device about everything committed since the last call.
+    /// Rings the doorbell for all requests committed since the last call.
     ///
     /// # Errors
-    /// The number of newest committed requests that the device did not take, at least 1. They are
-    /// forgotten: no completion comes. Those before them are posted.
+    /// Number of the newest committed requests that the device did not take, at least 1. The queue
+    /// drops them, and no completion follows. Earlier requests are posted.
     fn ring(&mut self) -> Result<(), u32> {
         Ok(())
     }
@@ -172,24 +171,25 @@ pub trait WorkQueue {
 
 /// The send queue of a queue pair.
 pub trait SendQueue: WorkQueue<Request = SendRequest> {
-    /// Queues and publishes a memory window bind, doorbell included; later requests of the queue wait for it (RMB-18,
-    /// or whatever else keeps RMB-19).
+    /// Posts a memory window bind and rings the doorbell.
     ///
-    /// Returns the new remote key of the window (undefined for an unbind). All binds of a window that are under way are in one
-    /// queue.
+    /// Later requests of the queue wait for the bind (RMB-18, or another way to keep RMB-19).
+    /// Returns the new remote key of the window, undefined for an unbind. All pending binds of a
+    /// window are in one queue.
     ///
     /// # Errors
-    /// [`Rejected`]: the queue is full, the window is not known or needs renewal
+    /// [`Rejected`]: the queue is full, the window is unknown or needs renewal
     /// ([`Backend::needs_renewal`](super::Backend::needs_renewal)), the range is longer than the
-    /// device binds, or the device refused it. Nothing changed, and no completion comes.
+    /// device binds, or the device refused. Nothing changed, and no completion follows.
     fn bind(&mut self, request: &BindRequest) -> Result<u32, Rejected>;
 
-    /// Queues and publishes an operation beyond the interface, doorbell included; only those are asked for that
-    /// [`Backend::extensions`](super::Backend::extensions) has.
+    /// Posts an extended operation and rings the doorbell.
+    ///
+    /// The core posts only operations in [`Backend::extensions`](super::Backend::extensions).
     ///
     /// # Errors
-    /// [`Rejected`]: the queue is full, the device refused it, or it has no such operations. Nothing
-    /// changed, and no completion comes.
+    /// [`Rejected`]: the queue is full, the device refused, or it has no extended operations.
+    /// Nothing changed, and no completion follows.
     fn post_extended(
         &mut self,
         _request: &ExtendedRequest,

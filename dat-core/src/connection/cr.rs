@@ -61,7 +61,7 @@ pub struct CrParam {
     pub remote_port: u64,
     /// Local address that received the request.
     pub local_address: Option<IaAddress>,
-    /// Connection qualifier that the peer asked for.
+    /// Connection qualifier that the peer requested.
     pub qualifier: u64,
     /// Private data of the peer.
     pub private_data: PrivateData,
@@ -104,7 +104,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///   missing and the request has no endpoint.
     /// - INVALID_PARAMETER (ARG2): `ep` is given and the request has its own endpoint.
     /// - INVALID_STATE (EP state): `ep` is not UNCONNECTED.
-    /// - INVALID_STATE (EP_NOTREADY): the endpoint has no zone or dispatchers yet.
+    /// - INVALID_STATE (EP_NOTREADY): the endpoint has no zone yet.
     /// - INVALID_PARAMETER (ARG3): the private data is longer than `max_private_data_size`.
     /// - INSUFFICIENT_RESOURCES (TEP), INTERNAL_ERROR: the device refused or failed.
     ///

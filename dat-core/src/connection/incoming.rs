@@ -41,7 +41,7 @@ impl Target {
 }
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
-    /// Delivers an incoming request, or refuses it as if nobody listened (PSC-02).
+    /// Delivers an incoming request, or refuses it as without a listener (PSC-02).
     #[inline(never)]
     pub(crate) fn request_arrived(
         &self,
@@ -176,7 +176,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         Ok(cr)
     }
 
-    /// Notes the peer in the endpoint of a request; a reserved endpoint becomes pending (E5).
+    /// Stores the peer in the endpoint of a request; a reserved endpoint becomes pending (E5).
     fn note_request(&self, ep: EpId, qualifier: u64, incoming: &Incoming<'_>) {
         // The endpoint is live: it is reserved for this service point or was just made.
         let _noted = self.with_endpoint(ep, |_, endpoint| {

@@ -37,7 +37,7 @@ fn listeners(bench: &Bench<'_>) -> usize {
     listeners
 }
 
-/// Creation, query, refusals and freeing of public service points; a refusal leaves nothing behind.
+/// Public service points are created, queried, refused and freed; a refusal leaves no trace.
 ///
 /// Spec: PSC-01, PSC-04, PSC-05, PSA-01, PSQ-01, PSF-01, GEN-06, GEN-08
 #[test]
@@ -366,7 +366,7 @@ fn rejects_give_endpoints_back() {
 
 /// The queue of the dispatcher is the backlog.
 ///
-/// A request that does not fit is refused as if nobody listened, and is no overflow.
+/// A request that does not fit is refused as without a listener, and is no overflow.
 ///
 /// Spec: PSC-02, EPK-08
 #[test]
@@ -397,7 +397,7 @@ fn the_backlog_is_the_event_queue() {
     }
 }
 
-/// Requests beyond the storage are refused and leave nothing behind.
+/// Requests beyond the storage are refused and leave no trace.
 ///
 /// Spec: PSC-02
 #[test]

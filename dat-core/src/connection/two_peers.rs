@@ -605,14 +605,14 @@ impl<'s> World<'s> {
             let others = other.attempt == Some(attempt) && is_in(self.state(1 - at));
             assert_eq!(
                 connected, others,
-                "side {at} was not told of the end of {attempt}"
+                "side {at} got no event for the end of {attempt}"
             );
             assert!(
                 !matches!(
                     self.state(at),
                     State::ActiveConnectionPending | State::CompletionPending
                 ),
-                "side {at} waits for what does not come"
+                "side {at} waits forever"
             );
         }
     }

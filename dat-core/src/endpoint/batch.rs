@@ -14,7 +14,7 @@ use crate::id::EpId;
 use crate::memory::{LmrTriplet, RmrTriplet};
 use crate::sync::RawLock;
 
-/// What a request of a batch does.
+/// Operation of a request in a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum BatchOperation {
@@ -30,13 +30,13 @@ pub enum BatchOperation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct BatchRequest<'a> {
-    /// What is done.
+    /// The operation.
     pub operation: BatchOperation,
-    /// The local memory, in order.
+    /// Local memory, in order.
     pub segments: &'a [LmrTriplet],
-    /// Comes back with the completion.
+    /// Cookie that the completion returns.
     pub cookie: u64,
-    /// Those that the operation takes when it is posted alone.
+    /// Flags, as for a single post of the operation.
     pub flags: CompletionFlags,
 }
 
@@ -44,21 +44,21 @@ pub struct BatchRequest<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct BatchReceive<'a> {
-    /// The buffer, in order.
+    /// Buffer, in order.
     pub segments: &'a [LmrTriplet],
-    /// Comes back with the completion.
+    /// Cookie that the completion returns.
     pub cookie: u64,
-    /// Those of [`Ia::post_recv`].
+    /// Flags of [`Ia::post_recv`].
     pub flags: CompletionFlags,
 }
 
-/// A batch ended early: those before the refused one are posted, it and those behind it are not.
+/// The error of a batch: requests before the refused one are posted, the others are not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct BatchRefused {
-    /// How many are posted; also the position of the refused one.
+    /// Number of requests posted, and index of the refused one.
     pub posted: usize,
-    /// Why it was refused, as if it had been posted alone.
+    /// Error of the refused request, as for a single post.
     pub error: Error,
 }
 
@@ -74,14 +74,16 @@ impl core::error::Error for BatchRefused {
     }
 }
 
-/// How far a batch came, and what stopped it.
+/// Progress of a batch, and the refusal that stopped it.
 struct Reached {
     posted: usize,
     stopped: Option<Refusal>,
 }
 
 impl Reached {
-    /// The device did not take the newest requests; that comes before what stopped the batch behind them.
+    /// Removes the newest requests, which the device did not take.
+    ///
+    /// They precede the request that stopped the batch, so the device's refusal replaces the other.
     fn refused_by_device(&mut self, refused: u32) {
         let refused = usize::try_from(refused).unwrap_or(usize::MAX);
         self.posted = self.posted.saturating_sub(refused);
@@ -90,16 +92,17 @@ impl Reached {
 }
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
-    /// Posts requests in their order, and tells the device of them once: over verbs that is one list, and one system call.
+    /// Posts requests in order and rings the doorbell once.
     ///
-    /// Each is checked as if it were posted alone, and has its own completion; nobody else's post comes between them, unless
-    /// room has to be made for one. The first that is refused ends the batch: those before it are posted, it and those behind it
-    /// are not. An empty batch posts nothing, and is not checked.
+    /// Over verbs this is one list and at most one system call. Each request is checked like a
+    /// single post and has its own completion. No other post comes between them, unless the call
+    /// must make room in the queue. The first refused request ends the batch: requests before it
+    /// are posted, it and later ones are not. An empty batch posts nothing and is not checked.
     ///
     /// # Errors
-    /// [`BatchRefused`], with how many are posted, and the error of `post_send`, `post_rdma_write` or
-    /// `post_rdma_read` for the next one. Where the device turns requests down when it is told of them, the first of
-    /// those counts as the refused one (INSUFFICIENT_RESOURCES).
+    /// [`BatchRefused`]: the number of posted requests, and the error of `post_send`,
+    /// `post_rdma_write` or `post_rdma_read` for the next one. If the device refuses requests at
+    /// the doorbell, the first of them counts as the refused one (INSUFFICIENT_RESOURCES).
     ///
     /// Spec: EPS-01, EPW-01, EPB-01, DTO-04..07, DTO-10
     pub fn post_batch(
@@ -123,7 +126,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             let (Some(refusal), Some(request)) = (reached.stopped, requests.get(posted)) else {
                 return Ok(());
             };
-            // A full queue may hold completions that leave no event: takes them in, once for each request.
+            // A full queue may hold completions without an event. Polls them, once for each
+            // request.
             if refusal == Refusal::Full
                 && reclaimed_for != Some(posted)
                 && self.reclaim_requests(ep)
@@ -136,14 +140,16 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
-    /// Posts buffers for incoming messages in their order, and tells the device of them once.
+    /// Posts receive buffers in order and rings the doorbell once.
     ///
-    /// Each is checked as if it were posted alone. The first that is refused ends the batch: those before it are posted, it and
-    /// those behind it are not. An empty batch posts nothing, and is not checked.
+    /// Each buffer is checked like a single post. The first refused buffer ends the batch: buffers
+    /// before it are posted, it and later ones are not. An empty batch posts nothing and is not
+    /// checked.
     ///
     /// # Errors
-    /// [`BatchRefused`], with how many are posted, and the error of `post_recv` for the next one; where the device
-    /// turns buffers down, the first of those counts as the refused one (INSUFFICIENT_RESOURCES).
+    /// [`BatchRefused`]: the number of posted buffers, and the error of `post_recv` for the next
+    /// one. If the device refuses buffers at the doorbell, the first of them counts as the refused
+    /// one (INSUFFICIENT_RESOURCES).
     ///
     /// Spec: EPV-01..03, EPV-05, EPX-04, DTO-04..07, DTO-10
     pub fn post_recv_batch(
@@ -227,7 +233,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 }
 
 impl<'a> BatchRequest<'a> {
-    /// The same request as a post of its own.
+    /// Returns the request of a single post.
     #[inline]
     fn as_single(&'a self, ep: EpId) -> Request<'a> {
         let (operation, remote) = match &self.operation {
@@ -247,7 +253,7 @@ impl<'a> BatchRequest<'a> {
 }
 
 impl<'a> BatchReceive<'a> {
-    /// The same receive as a post of its own.
+    /// Returns the receive of a single post.
     #[inline]
     fn as_single(&self, ep: EpId) -> Receive<'a> {
         Receive {

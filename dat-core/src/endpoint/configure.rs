@@ -1,7 +1,6 @@
-//! Giving an endpoint what its parameters ask for: zone, dispatchers, records, queue pair.
+//! Configures an endpoint: its zone, dispatchers, records and queue pair.
 //!
-//! One path for making and for changing: either everything is as wanted afterwards, or everything
-//! is as it was.
+//! Creation and modification share this code. A failed call leaves the endpoint as it was.
 
 use super::endpoint::RECEIVE;
 use super::limits::{count, refused_receive_flags, refused_request_flags, size};
@@ -19,10 +18,10 @@ use crate::memory::zone_seal;
 use crate::record::{self, Owner, Posting, Report};
 use crate::sync::RawLock;
 
-/// The receiving side of a backend's endpoint.
+/// Receive side of an endpoint of backend `B`.
 pub(super) type ReceiveSideOf<B> = ReceiveSide<<B as Backend>::ReceiveQueue>;
 
-/// What an endpoint shall have.
+/// Requested configuration of an endpoint.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted<'a> {
     pub(super) pz: Option<PzId>,
@@ -33,13 +32,13 @@ pub(super) struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// Requests that the endpoint shall have room for.
+    /// Returns the depth of the request queue.
     fn requests(&self) -> u32 {
         self.request
             .map_or(0, |_| count(self.attributes.max_request_dtos))
     }
 
-    /// The streams of an endpoint that may have so many completions of receives.
+    /// Returns the streams, with `capacity` completions of receives.
     fn streams(&self, capacity: u32) -> Streams {
         Streams {
             receive: self.receive.map(|evd| {
@@ -55,7 +54,7 @@ impl Wanted<'_> {
     }
 }
 
-/// Streams of an endpoint with what they ask of their dispatchers.
+/// Streams of an endpoint, with configuration and capacity for their dispatchers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Streams {
     receive: Option<(EvdId, EvdConfig, u32)>,
@@ -63,7 +62,7 @@ struct Streams {
     connect: Option<EvdId>,
 }
 
-/// Indices of the dispatchers that streams were attached to.
+/// Indices of the dispatchers of attached streams.
 #[derive(Clone, Copy, Debug, Default)]
 struct Attached {
     receive: Option<u16>,
@@ -71,34 +70,35 @@ struct Attached {
     connect: Option<u16>,
 }
 
-/// A ring about to take the place of another one.
+/// A ring that will replace another one.
 #[derive(Clone, Copy, Debug)]
 struct NewRing {
     base: u32,
     capacity: u32,
-    /// The old run is gone; else it still holds receives.
+    /// Set if the old run is freed; otherwise it still holds receives.
     given_back: bool,
 }
 
-/// What was done towards what is wanted, and can be undone.
+/// Prepared changes, which can be undone.
 #[derive(Debug)]
 struct Prepared {
     attached: Attached,
     requests: Option<NewRing>,
     receives: Option<NewRing>,
-    /// Completions of receives that there may be.
+    /// Maximum number of receive completions.
     capacity: u32,
-    /// The queue pair, if there is one, is not as it was.
+    /// Set if an existing queue pair must change.
     changed: bool,
 }
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
-    /// Makes the endpoint have what is wanted. `argument` is the position of the zone in the call.
+    /// Configures the endpoint as wanted; `argument` is the position of the zone in the call.
     ///
     /// # Errors
-    /// - INVALID_HANDLE (PZ, EVD roles): dead handles, or a dispatcher without the stream.
-    /// - INVALID_PARAMETER: streams that a dispatcher cannot merge, a zone unlike the shared queue's.
-    /// - INSUFFICIENT_RESOURCES (TEP): no records left, or the device is out of something.
+    /// - INVALID_HANDLE (PZ, EVD roles): a handle is not live, or the dispatcher lacks the stream.
+    /// - INVALID_PARAMETER: a dispatcher cannot merge the streams, or the zone differs from the
+    ///   shared queue's.
+    /// - INSUFFICIENT_RESOURCES (TEP): records or device resources are exhausted.
     /// - INVALID_STATE: the device cannot keep the posted receives.
     pub(super) fn configure(
         &self,
@@ -111,7 +111,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ) -> Result<()> {
         let held = self.change_zone(control, endpoint, wanted.pz, argument)?;
         let outcome = self.configure_in_zone(control, slot, endpoint, side, wanted, held);
-        // What is not used any more: the old zone after a success, the new one after a failure.
+        // Releases the zone no longer used: the old one after success, the new one after failure.
         if outcome.is_ok() {
             if endpoint.zone != held
                 && let Some(old) = endpoint.zone
@@ -127,7 +127,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         outcome
     }
 
-    /// Holds the wanted zone, unless the endpoint is in it already.
+    /// Retains the wanted zone, unless the endpoint already has it; returns its index.
     #[inline(never)]
     fn change_zone(
         &self,
@@ -161,7 +161,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         Some(slot.main.with(|queue| queue.zone))
     }
 
-    /// How many completions the buffers of a shared receive queue may lead to.
+    /// Returns the maximum number of completions of a shared receive queue's buffers.
     fn capacity_of_srq(&self, srq: u16) -> u32 {
         self.shared
             .shared_receive_queues
@@ -169,7 +169,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             .map_or(0, |slot| slot.main.with(|queue| queue.max_receives))
     }
 
-    /// What each step keeps on the stack is gone when the next one begins: below the one in the middle lies the making of a queue pair.
+    /// Prepares the change, creates or changes the queue pair, and finishes.
+    ///
+    /// Each step is outlined, so its stack is free when the next one begins: creating a queue pair
+    /// takes much stack.
     fn configure_in_zone(
         &self,
         control: &mut Control<'_, B>,
@@ -180,7 +183,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         zone: Option<u16>,
     ) -> Result<()> {
         let prepared = self.prepare(control, endpoint, side, wanted, zone);
-        // Looked at where it is: a copy takes its stack.
+        // Borrowed: a copy takes stack.
         let prepared = prepared.as_ref().map_err(|error| *error)?;
         if let Some(zone) = zone
             && (prepared.changed || endpoint.queue_pair.is_none())
@@ -197,7 +200,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         Ok(())
     }
 
-    /// Exchanges the streams, and finds records for the rings.
+    /// Exchanges the streams and allocates records for the rings.
     #[inline(never)]
     fn prepare(
         &self,
@@ -208,7 +211,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         zone: Option<u16>,
     ) -> Result<Prepared> {
         let attributes = wanted.attributes;
-        // Flushed ones that wait to be dequeued are in their records still.
+        // Includes flushed receives that are not dequeued: their records are in use.
         let outstanding = record::all_of(
             side.reach.of(self.shared.records.made()),
             Owner::Receives(endpoint.id),
@@ -248,7 +251,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         Ok(prepared)
     }
 
-    /// Finds records for both rings, or for none.
+    /// Allocates records for both rings, or for neither.
     fn change_rings(
         &self,
         endpoint: &EndpointOf<B>,
@@ -273,7 +276,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         Ok(())
     }
 
-    /// As if nothing had been prepared.
+    /// Undoes all prepared changes.
     #[cold]
     #[inline(never)]
     fn undo(
@@ -287,13 +290,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let owner = endpoint.id;
         self.undo_ring(Owner::Requests(owner), endpoint.ring, &prepared.requests);
         self.undo_ring(Owner::Receives(owner), side.ring, &prepared.receives);
-        // The endpoint is as it was, and so is what is said of its streams.
+        // The endpoint is unchanged, so these are the streams from before.
         let old = self.streams_of(endpoint);
         let new = wanted.streams(prepared.capacity);
         self.restore_streams(control, &prepared.attached, &old, &new);
     }
 
-    /// Makes the endpoint what was prepared.
+    /// Applies the prepared changes to the endpoint.
     #[inline(never)]
     fn finish(
         &self,
@@ -322,7 +325,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         set_limits(endpoint, side, zone);
     }
 
-    /// The streams as they are.
+    /// Returns the current streams of the endpoint.
     #[inline(never)]
     fn streams_of(&self, endpoint: &EndpointOf<B>) -> Streams {
         let attributes = &endpoint.attributes;
@@ -342,8 +345,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
-    /// Takes the old streams off their dispatchers and puts the new ones on theirs. All old ones go
-    /// first, since they fix what the dispatchers take.
+    /// Detaches the old streams and attaches the new ones.
+    ///
+    /// All old streams are detached first, since they determine the streams that a dispatcher
+    /// accepts.
     #[inline(never)]
     fn exchange_streams(
         &self,
@@ -382,11 +387,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
-    /// Puts streams back that were there a moment ago.
+    /// Attaches streams again that were just detached.
     fn attach_again(&self, control: &mut Control<'_, B>, streams: &Streams) {
         if let Ok(backend) = control.backend() {
-            // The control lock was held since they were taken off, and a completion queue does not
-            // shrink: what fitted then fits now.
+            // Cannot fail: the control lock was held since they were detached, and completion
+            // queues never shrink.
             let _fits = self.attach_streams(backend, streams);
         }
     }
@@ -450,8 +455,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
-    /// Finds records for a queue of another length, if it is another. Posted ones, and completions that wait to be dequeued,
-    /// keep their old records, which go back when the endpoint is reset or freed.
+    /// Allocates records for a queue of another length; `None` if the length is unchanged.
+    ///
+    /// Posted receives and undequeued completions keep their old records, which are freed when the
+    /// endpoint is reset or freed.
     #[inline(never)]
     fn change_ring(
         &self,
@@ -476,7 +483,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             })),
             None => {
                 if given_back {
-                    // The very run that was given back is free.
+                    // The run that was just freed is still free.
                     record::allocate_at(records, owner, old.base, old.capacity);
                 }
                 Err(Error::insufficient_resources(Subtype::ResourceTep)
@@ -515,7 +522,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         *ring = WorkRing::new(new.base, new.capacity);
     }
 
-    /// Makes the queue pair, or changes it.
+    /// Creates or changes the queue pair.
     #[inline(never)]
     fn fit_queue_pair(
         &self,
@@ -559,7 +566,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 }
 
-/// Changes the queue pair of an endpoint. A function of its own, like the next one: queues are long.
+/// Changes the queue pair of an endpoint. Outlined, like the next function: queues are large.
 #[inline(never)]
 fn change_queue_pair<B: Backend>(
     backend: &mut B,
@@ -578,7 +585,7 @@ fn change_queue_pair<B: Backend>(
         })
 }
 
-/// Makes the queue pair of an endpoint.
+/// Creates the queue pair of an endpoint.
 #[inline(never)]
 fn make_queue_pair<B: Backend>(
     backend: &mut B,
@@ -587,7 +594,7 @@ fn make_queue_pair<B: Backend>(
     request: &QueuePairRequest,
 ) -> Result<()> {
     let refused = |error| backend_refused(error, Subtype::ResourceTep);
-    // Straight to where they stay, and from there if they cannot: each copy of them takes its stack.
+    // Creates the queues in place, and removes them from there on failure: each copy takes stack.
     let key = backend
         .create_queue_pair_at(request, &mut endpoint.send, &mut side.queue)
         .map_err(refused)?;
@@ -603,7 +610,7 @@ fn make_queue_pair<B: Backend>(
     Ok(())
 }
 
-/// Destroys a queue pair that was made and cannot be used.
+/// Destroys a new queue pair after a failure.
 #[inline(never)]
 fn take_back<B: Backend>(
     backend: &mut B,
@@ -617,7 +624,7 @@ fn take_back<B: Backend>(
     }
 }
 
-/// Brings up to date what the posts check, after a change of the attributes.
+/// Updates the limits that posts check, after a change of attributes or zone.
 pub(super) fn set_limits<S, R>(
     endpoint: &mut Endpoint<S>,
     side: &mut ReceiveSide<R>,
@@ -658,7 +665,7 @@ pub(super) fn set_limits<S, R>(
     endpoint.refresh_postable();
 }
 
-/// How completions of receives are reported, but for the flag of a post.
+/// Returns the report mode of receives, without the flag of the post.
 pub(super) fn receive_report(attributes: &EpAttributes) -> Report {
     if attributes.recv_completion_flags == CompletionFlags::SOLICITED_WAIT {
         Report::SOLICITED

@@ -184,8 +184,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         self.new_endpoint(control, &wanted, None, state)
     }
 
-    /// Writes the default attributes. Outlined: the adapter's attributes take more stack still,
-    /// which is free again when the endpoint is created.
+    /// Writes the default attributes.
+    ///
+    /// Outlined: the adapter's attributes take more stack still, which is free again when the
+    /// endpoint is created.
     #[inline(never)]
     fn default_attributes(
         &self,

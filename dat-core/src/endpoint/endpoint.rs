@@ -1,4 +1,4 @@
-//! The endpoint object: what a post needs first, then the rest.
+//! Endpoint object; the fields that a post needs come first.
 
 use super::state::{Call, Legal, Trigger, legal, next};
 use crate::attributes::{EpAttributes, IaAddress};
@@ -13,15 +13,15 @@ use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{Mutex, RawLock, Table, Word64};
 use crate::time::Instant;
 
-/// Place for one endpoint.
+/// Slot for one endpoint.
 #[repr(C)]
 pub struct EndpointSlot<S, R, L> {
     pub(crate) main: Mutex<L, Endpoint<S>>,
-    /// The handle of the endpoint that lives here, or 0; for completions, which take no endpoint lock.
+    /// Handle of the endpoint, or 0; for completions, which take no endpoint lock.
     pub(crate) handle: Word64,
-    /// How completions of buffers taken from a shared queue are reported.
+    /// Report mode of completions of a shared queue's buffers.
     shared_report: AtomicU32,
-    /// The shared queue whose buffers may be taken by whoever lives here, plus one; 0 = none.
+    /// Shared queue whose buffers the endpoint may take, plus 1; 0 if none.
     takes_from: AtomicU32,
     pub(crate) receive: Mutex<L, ReceiveSide<R>>,
 }
@@ -40,14 +40,14 @@ impl<S, R, L: RawLock> EndpointSlot<S, R, L> {
         receive: Mutex::new(ReceiveSide::EMPTY),
     };
 
-    /// Whether an object lives here.
+    /// Returns true if the slot holds an endpoint.
     pub(crate) fn is_live(&self) -> bool {
         self.main.with(|endpoint| !endpoint.id.is_null())
     }
 }
 
 impl<S, R, L: RawLock> EndpointSlot<S, R, L> {
-    /// The receive dispatcher if the endpoint here takes from this shared receive queue.
+    /// Returns the receive dispatcher if the endpoint uses this shared receive queue.
     pub(crate) fn receive_evd_on(&self, srq: u16) -> Option<u16> {
         self.main.with(|endpoint| {
             if endpoint.srq == Some(srq) {
@@ -60,13 +60,13 @@ impl<S, R, L: RawLock> EndpointSlot<S, R, L> {
 }
 
 impl<S, R, L> EndpointSlot<S, R, L> {
-    /// Whether a completion may say that the endpoint of this handle took a buffer of this shared queue.
+    /// Returns true if the endpoint of this handle may consume buffers of this shared queue.
     pub(crate) fn is_consuming(&self, handle: u64, srq: u16) -> bool {
         self.handle.load() == handle
             && self.takes_from.load(Ordering::Relaxed) == u32::from(srq).wrapping_add(1)
     }
 
-    /// Ties whoever moves in here to a shared queue, or to none.
+    /// Sets the shared queue of the slot's endpoint, or none.
     pub(crate) fn set_taken_queue(&self, srq: Option<u16>) {
         let word = srq.map_or(0, |srq| u32::from(srq).wrapping_add(1));
         self.takes_from.store(word, Ordering::Relaxed);
@@ -82,21 +82,25 @@ impl<S, R, L> EndpointSlot<S, R, L> {
     }
 }
 
-/// A run of records used as a ring: the next one is free, or the queue is full.
+/// A run of records used as a ring.
+///
+/// If the next record is not free, the queue is full.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WorkRing {
     pub(crate) base: u32,
     pub(crate) capacity: u32,
-    /// Index after the last record.
+    /// Index past the last record.
     end: u32,
-    /// Posts until the ring wraps; the record of the next one is `end - left`.
+    /// Number of posts until the ring wraps; the next record is `end - left`.
     left: u32,
 }
 
 impl WorkRing {
     pub(crate) const EMPTY: Self = Self::new(0, 0);
 
-    /// A ring of `capacity` records; one without any starts behind all records, so that it is full.
+    /// Creates a ring of `capacity` records.
+    ///
+    /// With capacity 0 it starts past all records, so it is always full.
     pub(crate) const fn new(base: u32, capacity: u32) -> Self {
         let base = if capacity == 0 { NO_RECORD } else { base };
         Self {
@@ -107,14 +111,14 @@ impl WorkRing {
         }
     }
 
-    /// The record for the next post; `None` if the queue is full.
+    /// Returns the record for the next post; `None` if the queue is full.
     #[inline(always)]
     pub(crate) fn next<'r>(&self, records: &'r Table<'_, RecordSlot>) -> Option<FreeRecord<'r>> {
         let next = self.end.wrapping_sub(self.left);
         records.get(next as usize)?.free(next)
     }
 
-    /// Moves past the record that was just posted.
+    /// Advances past the record that was just posted.
     #[inline(always)]
     pub(crate) fn advance(&mut self) {
         self.left = self.left.wrapping_sub(1);
@@ -123,7 +127,7 @@ impl WorkRing {
         }
     }
 
-    /// Takes back the newest `count` posts, which the device did not take.
+    /// Undoes the newest `count` posts, which the device did not take.
     #[cold]
     pub(crate) fn rollback(&mut self, records: &Table<'_, RecordSlot>, count: u32) {
         for _ in 0..count.min(self.capacity) {
@@ -139,28 +143,28 @@ impl WorkRing {
         }
     }
 
-    /// The records of the ring.
+    /// Returns the records of the ring.
     pub(crate) fn records<'r>(&self, records: &'r [RecordSlot]) -> &'r [RecordSlot] {
         record::run(records, self.base, self.capacity)
     }
 
-    /// Whether no request of the ring waits for its completion.
+    /// Returns true if no request of the ring is pending at the device.
     pub(crate) fn is_idle(&self, records: &[RecordSlot]) -> bool {
         !self.records(records).iter().any(RecordSlot::is_posted)
     }
 }
 
-/// What the record of a receive is for.
+/// Kind of a receive's record.
 pub(super) const RECEIVE: RecordKind = RecordKind::Dto(DtoOperation::Receive);
 
-/// How much a request may ask for.
+/// Limits of requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestLimits {
-    // All as wide as what they are compared with.
+    // All fields have the width of the values that they are compared with.
     pub(crate) send_segments: usize,
     pub(crate) write_segments: usize,
     pub(crate) read_segments: usize,
-    // 0 where there can be no segment.
+    // 0 if no segment is allowed.
     pub(crate) send_size: u64,
     pub(crate) write_size: u64,
     pub(crate) read_size: u64,
@@ -185,8 +189,10 @@ impl RequestLimits {
         }
     }
 
-    /// Bytes that move if the segments have `total`: a read takes the whole remote range, the others
-    /// all segments. `None` if that is too much for the endpoint or for the other side.
+    /// Returns the number of bytes to move for segments of `total` bytes.
+    ///
+    /// A read moves the whole remote range, other operations move all segments. `None` if that
+    /// exceeds the endpoint's limit or the receiving range.
     #[inline(always)]
     pub(super) fn extent(
         &self,
@@ -204,15 +210,16 @@ impl RequestLimits {
     }
 }
 
-/// An endpoint behind its main lock. Posting requests needs the first part only.
+/// Endpoint, protected by its main lock; a post of a request needs only the first fields.
 #[derive(Debug)]
 pub(crate) struct Endpoint<S> {
-    /// The handle while requests may be posted, else one that nobody can ask for: state and identity
-    /// in one compare.
+    /// The handle while requests may be posted, else a value that never matches it.
+    ///
+    /// So one compare checks both state and identity.
     pub(crate) postable: EpId,
-    /// The same for binds.
+    /// As `postable`, for binds.
     pub(crate) bindable: EpId,
-    /// The zone as in a region's seals; 0 without a zone.
+    /// Zone as in a region's seal; 0 without a zone.
     pub(crate) zone_seal: u64,
     /// Completion flags that a request post must not carry.
     pub(crate) refused_flags: CompletionFlags,
@@ -226,13 +233,13 @@ pub(crate) struct Endpoint<S> {
     pub(crate) zone: Option<u16>,
     pub(crate) receive_evd: Option<u16>,
     pub(crate) request_evd: Option<u16>,
-    /// The request dispatcher, if there is one, was not made for bind events (EVC-05).
+    /// Set if the request dispatcher lacks the bind stream (EVC-05).
     pub(crate) refuses_binds: bool,
     pub(crate) connect_evd: Option<u16>,
     pub(crate) srq: Option<u16>,
-    /// Completions that the endpoint may have outstanding at its receive dispatcher.
+    /// Maximum number of outstanding completions at its receive dispatcher.
     pub(crate) receive_capacity: u32,
-    /// The queue pair, once zone and dispatchers allow one.
+    /// Queue pair; `None` until the endpoint has a zone.
     pub(crate) queue_pair: Option<QueuePairKey>,
     pub(crate) attributes: EpAttributes,
     pub(crate) link: Link,
@@ -242,7 +249,7 @@ pub(crate) struct Endpoint<S> {
     pub(crate) reach: Reach,
 }
 
-/// What an endpoint knows of its connection.
+/// Connection data of an endpoint.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) remote: Option<IaAddress>,
@@ -250,9 +257,10 @@ pub(crate) struct Link {
     pub(crate) remote_port: u64,
     pub(crate) local_port: u64,
     pub(crate) deadline: Option<Instant>,
-    /// The peer showed a sign of life (EPK-10).
+    /// Set if the peer has replied (EPK-10).
     pub(crate) answered: bool,
-    /// Private data of ESTABLISHED, valid until the endpoint is freed or unconnected again (EVW-13).
+    /// Private data of ESTABLISHED, valid until the endpoint is freed or UNCONNECTED again
+    /// (EVW-13).
     pub(crate) private_data: PrivateData,
 }
 
@@ -296,7 +304,7 @@ impl<S> Endpoint<S> {
         reach: Reach::NONE,
     };
 
-    /// Empties the slot; keeps the generation of the last endpoint.
+    /// Clears the slot; keeps the generation of the last endpoint.
     #[inline(never)]
     pub(crate) fn clear_slot(&mut self, generation: u32) {
         *self = Self {
@@ -305,8 +313,9 @@ impl<S> Endpoint<S> {
         };
     }
 
-    /// Goes where `trigger` leads; false if it means nothing in this state. The only place that
-    /// changes the state of a living endpoint.
+    /// Changes the state by `trigger`; returns false if it has no transition in this state.
+    ///
+    /// Nothing else changes the state of a live endpoint.
     pub(crate) fn step(&mut self, trigger: Trigger) -> bool {
         let Some(state) = next(self.state, trigger) else {
             return false;
@@ -316,13 +325,15 @@ impl<S> Endpoint<S> {
         true
     }
 
-    /// It may have no reads outstanding, so that none could ever begin. What becomes of one then is open (EPB-05): it is refused, since the device would
-    /// keep it for ever or break the connection.
+    /// Returns true if the endpoint may have no reads outstanding, so none could start.
+    ///
+    /// The specification leaves the result of such a read open (EPB-05). The core refuses it, since
+    /// the device would hold it forever or break the connection.
     pub(super) const fn reads_nothing(&self) -> bool {
         self.attributes.max_rdma_read_out == 0
     }
 
-    /// Brings `postable` and `bindable` up to date after a change of what it stands for.
+    /// Updates `postable` and `bindable` after a change of state, send queue or dispatcher.
     pub(crate) fn refresh_postable(&mut self) {
         let postable = legal(Call::PostRequest, self.state) != Legal::Invalid;
         self.postable = if postable && self.send.is_some() {
@@ -337,7 +348,7 @@ impl<S> Endpoint<S> {
         };
     }
 
-    /// How completions of this endpoint shape the waits of a dispatcher that gets its requests.
+    /// Returns the wait configuration that requests of this endpoint need on their dispatcher.
     pub(crate) fn request_config(attributes: &EpAttributes) -> EvdConfig {
         if attributes.request_completion_flags == CompletionFlags::UNSIGNALLED {
             EvdConfig::Notify
@@ -358,15 +369,15 @@ impl<S> Endpoint<S> {
     }
 }
 
-/// The receiving side of an endpoint behind its own lock.
+/// Receive side of an endpoint, protected by its own lock.
 #[derive(Debug)]
 pub(crate) struct ReceiveSide<R> {
-    /// The handle while receives may be posted, else one that nobody can ask for.
+    /// The handle while receives may be posted, else a value that never matches it.
     pub(crate) postable: EpId,
     pub(crate) zone_seal: u64,
     pub(crate) refused_flags: CompletionFlags,
     pub(crate) max_segments: usize,
-    /// What a post makes of a record, but for its flag.
+    /// Tag change of a post, without the post's flag.
     pub(crate) posting: Posting,
     pub(crate) ring: WorkRing,
     pub(crate) queue: Option<R>,

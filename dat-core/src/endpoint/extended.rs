@@ -1,4 +1,4 @@
-//! Posting what is beyond the interface.
+//! Posting extended operations, which DAT does not define.
 
 use super::endpoint::Endpoint;
 use super::post::{Refusal, Request, add_segments};
@@ -16,29 +16,31 @@ use crate::memory::{LmrTriplet, LocalAccess, RmrTriplet};
 use crate::record::{Posting, RecordKind, Report};
 use crate::sync::RawLock;
 
-/// Most segments of a request beyond the interface.
+/// Maximum segments of an extended request.
 const MOST_SEGMENTS: usize = 32;
-/// Bytes of the numbers that atomic operations are about.
+/// Size of the operand of an atomic operation, in bytes.
 const NUMBER_BYTES: u64 = 8;
 
-/// What to do beyond the interface.
+/// An extended operation to post.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extended {
-    /// As an RDMA Write, which takes a receive at the peer as well and completes it with the number.
+    /// As an RDMA Write, and completes a receive of the peer with the immediate value.
     WriteImmediate {
-        /// The number; its bytes arrive as they are in memory.
+        /// Immediate value; its bytes arrive in memory order.
         immediate: u32,
     },
-    /// Adds to a 64-bit number at the peer; what was there comes into the segment.
+    /// Adds to a 64-bit number at the peer; returns its old value in the segment.
     FetchAndAdd {
-        /// What is added, modulo 2^64.
+        /// Addend, modulo 2^64.
         add: u64,
     },
-    /// Stores a 64-bit number at the peer if the expected one is there; what was there comes into the segment.
+    /// Replaces a 64-bit number at the peer if it equals `compare`.
+    ///
+    /// Returns its old value in the segment.
     CompareAndSwap {
-        /// What is expected.
+        /// Expected value.
         compare: u64,
-        /// What is stored then.
+        /// New value.
         swap: u64,
     },
 }
@@ -67,7 +69,7 @@ impl Extended {
     }
 }
 
-/// Segments on their way to the device.
+/// Checked segments for the device.
 struct Gathered {
     segments: [Segment; MOST_SEGMENTS],
     count: usize,
@@ -87,21 +89,24 @@ impl WorkSlot for &mut Gathered {
 }
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
-    /// The operations beyond the interface that the device has.
+    /// Returns the extended operations of the device.
     pub fn extensions(&self) -> Extensions {
         self.shared.extensions
     }
 
-    /// Posts an operation beyond the interface. It keeps its place among the requests of the endpoint, and completes with
-    /// [`Event::Extended`](crate::event::Event::Extended) as they do with theirs; peers may do atomic operations where they may both
-    /// read and write.
+    /// Posts an extended operation.
+    ///
+    /// It is ordered like the endpoint's other requests and completes with
+    /// [`Event::Extended`](crate::event::Event::Extended). Atomic operations need both remote read
+    /// and remote write privileges at the peer.
     ///
     /// # Errors
-    /// - NOT_IMPLEMENTED: the device has no such operation.
+    /// - NOT_IMPLEMENTED: the device lacks the operation.
     /// - INVALID_PARAMETER (ARG2): more than 32 segments, or more than one for an atomic operation.
-    /// - INVALID_PARAMETER (ARG5): the number of an atomic operation is not at a multiple of 8.
-    /// - LENGTH_ERROR: there are fewer than 8 bytes of the number.
-    /// - As `post_rdma_write` for a write, as `post_rdma_read` for an atomic operation.
+    /// - INVALID_PARAMETER (ARG5): the address of an atomic operation is not a multiple of 8.
+    /// - LENGTH_ERROR: the segment or the remote range of an atomic operation has fewer than 8
+    ///   bytes.
+    /// - Those of `post_rdma_write` for a write, of `post_rdma_read` for an atomic operation.
     ///
     /// Spec: DTO-04..07, DTO-10
     pub fn post_extended(
@@ -184,12 +189,12 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             writes: !is_write,
         };
         let regions = self.shared.local_regions;
-        // An empty segment names nothing.
+        // Skips empty segments: their contexts are not checked.
         let segments = request
             .segments
             .iter()
             .filter(|segment| segment.length != 0);
-        // Bytes after the number that an atomic operation brings stay untouched.
+        // An atomic operation fills 8 bytes; the rest of the segment stays unchanged.
         let slot = &mut &mut gathered;
         let total = add_segments(slot, segments, regions, access, Some(room))?;
         let total = if is_write {
@@ -219,7 +224,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         Ok(())
     }
 
-    /// Why it was refused. `remote` is what the consumer named; the request is about the number in it.
+    /// Returns the error of a refused request.
+    ///
+    /// `remote` is the consumer's range; for an atomic operation, the request's own range is the
+    /// number.
     #[cold]
     fn explain_extended(
         &self,
@@ -231,7 +239,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         if otherwise.cause() != Cause::Contended {
             return otherwise;
         }
-        // What transfers are refused for is not it.
+        // The request passes the checks of transfers, so an extended check failed.
         if request.operation == DtoOperation::RdmaWrite || request.segments.len() > 1 {
             Error::invalid_argument(2).because(Cause::TooManySegments)
         } else if remote.length < NUMBER_BYTES {
@@ -244,7 +252,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 }
 
-/// Whether a number for an atomic operation can be there.
+/// Returns true if an atomic operation can use this range: 8 bytes, at a multiple of 8.
 fn is_number(remote: &RmrTriplet) -> bool {
     remote.length >= NUMBER_BYTES && remote.address.is_multiple_of(NUMBER_BYTES)
 }

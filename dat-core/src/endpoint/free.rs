@@ -92,7 +92,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         outcome
     }
 
-    /// Takes back all records of a queue and gives it its run of records anew.
+    /// Frees all records of a queue, and gives it its run of records again.
     #[inline(never)]
     fn renew_ring(&self, owner: Owner, ring: &mut WorkRing, reach: &mut Reach) {
         let records = &self.shared.records;
@@ -105,9 +105,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     /// Drops an endpoint's posted work and its undequeued completions, on all dispatchers.
     ///
-    /// Completions of a freed record are not recognised. A dispatcher that recognised one before
-    /// has queued it by the time its lock is free, so afterwards this call is the only user of the
-    /// records.
+    /// Completions of a freed record are stale. A dispatcher that claimed one before has queued it
+    /// by the time its lock is free, so afterwards this call is the only user of the records.
     fn forget_work(&self, ep: EpId, requests: Reach, receives: Reach) {
         let records = &self.shared.records;
         record::rollback_all(requests.of(records.made()), Owner::Requests(ep));

@@ -47,6 +47,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///   flags change after a receive was posted, or the device cannot keep the posted receives.
     /// - INVALID_PARAMETER (ARG3): as for the attributes of `ep_create`; or the zone differs from
     ///   the shared receive queue's.
+    /// - INVALID_PARAMETER (no subtype): the streams may not share a dispatcher.
     /// - MODEL_NOT_SUPPORTED: the provider lacks the quality of service or soft high watermarks.
     /// - INSUFFICIENT_RESOURCES (TEP, TEVD): storage or device resources are exhausted.
     ///
@@ -146,8 +147,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         Ok(attributes)
     }
 
-    /// Returns the selected fields, and the zone if it is selected. Outlined: its locals are not
-    /// needed while the endpoint changes.
+    /// Returns the selected fields, and the zone if it is selected.
+    ///
+    /// Outlined: its locals are not needed while the endpoint changes.
     #[inline(never)]
     fn check_fields(
         &self,

@@ -1,9 +1,9 @@
 //! Posting requests: validate into a reserved slot, publish, ring the doorbell.
 //!
-//! [`enqueue`](Ia::enqueue) is the one text of a post. The common way inlines it for its operation,
-//! once for one segment and once for a list. All else goes through `post_slow`, which runs the same
-//! text with empty segments left out, makes room in a full queue, and finds out what was wrong in
-//! the order of DTO-07. A request that fails a check leaves no trace.
+//! [`enqueue`](Ia::enqueue) implements every post. The common way inlines it for each operation,
+//! once for one segment and once for a list. `post_slow` handles all other cases with the same
+//! code: it skips empty segments, makes room in a full queue, and returns errors in the order of
+//! DTO-07. A request that fails a check changes nothing.
 
 use core::iter;
 
@@ -30,7 +30,7 @@ pub(super) const NO_REMOTE: RmrTriplet = RmrTriplet {
     length: 0,
 };
 
-/// A request as the consumer asked for it.
+/// A request as the consumer posts it.
 #[derive(Clone, Copy)]
 pub(super) struct Request<'a> {
     pub(super) ep: EpId,
@@ -41,35 +41,39 @@ pub(super) struct Request<'a> {
     pub(super) operation: DtoOperation,
 }
 
-/// The reason for which a post did not go out; `refuse.rs` finds the words.
+/// Reason for a refused post; `refuse.rs` converts it to an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// A check failed; `explain_request` and the like find out which.
+    /// A check failed; `explain_request` and its siblings determine which.
     Invalid,
-    /// The queue has no room, as far as it was checked.
+    /// The queue is full; later checks were not made.
     Full,
     /// The device refused the request.
     Device,
 }
 
-/// The outcome of a post before it has its words.
+/// Result of a post, before the conversion to an error.
 pub(super) type Posted = core::result::Result<(), Refusal>;
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Sends the segments as one message.
     ///
-    /// Completion is an event on the endpoint's request dispatcher; flags SUPPRESS, SOLICITED_WAIT,
-    /// UNSIGNALLED and BARRIER_FENCE shape it. No segments, or only empty ones, make a message of length 0.
+    /// The completion is an event on the endpoint's request dispatcher. Valid flags are SUPPRESS,
+    /// SOLICITED_WAIT, UNSIGNALLED and BARRIER_FENCE. Without segments, or with empty ones only,
+    /// the message has length 0.
     ///
     /// # Errors
-    /// - INVALID_HANDLE (EP): not a live endpoint of this adapter.
-    /// - INVALID_STATE (EP state): neither CONNECTED nor DISCONNECTED.
-    /// - INVALID_PARAMETER (ARG5): unknown flag, or UNSIGNALLED on an endpoint not configured for it.
-    /// - INVALID_PARAMETER (ARG2): more segments than `max_request_iov`, or longer than `max_message_size`.
+    /// - INVALID_HANDLE (EP): `ep` is not a live endpoint of this adapter.
+    /// - INVALID_STATE (EP state): the endpoint is neither CONNECTED nor DISCONNECTED.
+    /// - INVALID_PARAMETER (ARG5): `flags` has an unknown flag, or UNSIGNALLED without that
+    ///   configuration of the endpoint.
+    /// - INVALID_PARAMETER (ARG2): more segments than `max_request_iov`, or more bytes than
+    ///   `max_message_size`.
     /// - PRIVILEGES_VIOLATION (READ): a context names no live region, or one without LOCAL_READ.
     /// - PROTECTION_VIOLATION (READ): a region is in another zone than the endpoint.
     /// - INVALID_PARAMETER (ARG3): a segment reaches outside its region.
-    /// - INSUFFICIENT_RESOURCES (TEP): `max_request_dtos` requests are outstanding.
+    /// - INSUFFICIENT_RESOURCES (TEP): `max_request_dtos` requests are outstanding, the endpoint
+    ///   has no request dispatcher, or the device refused.
     ///
     /// Spec: EPS-01..05, DTO-04..07, DTO-10
     #[inline(never)]
@@ -92,13 +96,14 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     /// Writes the segments, in order, to the start of the peer's buffer.
     ///
-    /// The remote range may be longer than the data; remote faults arrive with the completion.
+    /// The remote range may be longer than the data. The completion reports remote faults.
     ///
     /// # Errors
-    /// As `post_send` with argument positions of this call, where INVALID_PARAMETER is ARG6 for
-    /// flags, ARG2 for too many segments (`max_rdma_write_iov`, `max_request_iov`) or more than
-    /// `max_rdma_size`, ARG3 for a segment outside its region; and LENGTH_ERROR: the remote range is shorter
-    /// than the data.
+    /// Those of `post_send`, with these differences:
+    /// - INVALID_PARAMETER (ARG6): as ARG5 there, for the flags.
+    /// - INVALID_PARAMETER (ARG2): more segments than `max_rdma_write_iov` or `max_request_iov`, or
+    ///   more bytes than `max_rdma_size`.
+    /// - LENGTH_ERROR: the remote range is shorter than the data.
     ///
     /// Spec: EPW-01..31, EPW-33, EPW-35..43, DTO-04..07, DTO-10
     #[inline(never)]
@@ -120,13 +125,18 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// Reads the peer's buffer, all of it, into the segments in order.
+    /// Reads the whole remote buffer into the segments, in order.
+    ///
+    /// The connection breaks if the peer's `max_rdma_read_in` is 0 or below the number of pending
+    /// reads.
     ///
     /// # Errors
-    /// As `post_rdma_write`, with LOCAL_WRITE as the privilege the regions need (subtypes WRITE),
-    /// `max_rdma_read_iov` as the limit, and LENGTH_ERROR if the segments are shorter than the remote range.
-    /// INVALID_PARAMETER (ARG2) also: the endpoint has `max_rdma_read_out` 0, as the default attributes do, and reads nothing.
-    /// What breaks the connection instead: the peer has `max_rdma_read_in` 0, or less than the reads under way.
+    /// Those of `post_rdma_write`, with these differences:
+    /// - The regions need LOCAL_WRITE, and the subtypes are WRITE.
+    /// - INVALID_PARAMETER (ARG2): more segments than `max_rdma_read_iov` or `max_request_iov`, or
+    ///   more bytes than `max_rdma_size`.
+    /// - INVALID_PARAMETER (ARG2): the endpoint has a `max_rdma_read_out` of 0, the default.
+    /// - LENGTH_ERROR: the segments are shorter than the remote range.
     ///
     /// Spec: EPB-01..07, DTO-04..07, DTO-10
     #[inline(never)]
@@ -148,14 +158,14 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// Posts a request the common way, or leaves it to `post_slow`.
+    /// Posts a request on the common way, or calls `post_slow`.
     #[inline(always)]
     fn post(&self, request: Request<'_>) -> Result<()> {
         if !cfg!(feature = "compact")
             && let Some(slot) = self.shared.endpoints.get(request.ep.index())
         {
             let endpoint = &mut slot.main.lock();
-            // The same text for one segment, without the loop.
+            // The same code for one segment, without a loop.
             let posted = match request.segments {
                 [segment] => self.enqueue(endpoint, request, iter::once(segment), true),
                 segments => self.enqueue(endpoint, request, segments.iter(), true),
@@ -170,8 +180,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         self.post_slow(&{ request })
     }
 
-    /// Posts a request with empty segments, or one that has to make room in its queue; else finds
-    /// out why it is refused.
+    /// Posts a request with empty segments or to a full queue, or returns the error.
     #[cold]
     #[inline(never)]
     fn post_slow(&self, request: &Request<'_>) -> Result<()> {
@@ -199,7 +208,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         request: &Request<'_>,
         rings: bool,
     ) -> Posted {
-        // An empty segment names nothing.
+        // Skips empty segments: their contexts are not checked.
         let segments = request
             .segments
             .iter()
@@ -244,7 +253,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         Ok(())
     }
 
-    /// Makes room in a full request queue: takes in completions that leave no event.
+    /// Makes room in a full request queue by polling completions without an event.
+    ///
+    /// Returns false if the endpoint has no request dispatcher.
     #[cold]
     pub(crate) fn reclaim_requests(&self, ep: EpId) -> bool {
         let evd = self
@@ -259,9 +270,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 }
 
-/// Fills a slot of the queue, then the record of the request, and commits it.
+/// Fills a slot of the queue and the record of the request, then commits.
 ///
-/// The record is posted just before the commit: a refused request was never posted.
+/// The record is posted just before the commit, so a request that fails a check is never posted.
 #[inline(always)]
 fn fill<'a>(
     queue: &mut impl SendQueue,
@@ -277,7 +288,7 @@ fn fill<'a>(
         zone_seal,
         writes: is_read,
     };
-    // A read takes the whole remote range; local room after it stays untouched.
+    // A read moves the whole remote range; longer segments stay unchanged after it.
     let room = is_read.then_some(request.remote.length);
     let kind = RecordKind::Dto(request.operation);
     let posting = Posting::new(kind, Report::of_request(request.flags));
@@ -294,9 +305,9 @@ fn fill<'a>(
     })
 }
 
-/// Checks segments, which are not empty, and adds them to a slot; returns the sum of their lengths.
+/// Checks segments, none empty, and adds them to a slot; returns the sum of their lengths.
 ///
-/// With `room` the slot gets that many bytes at most; the sum counts all.
+/// With `room`, the slot gets at most that many bytes; the sum counts all.
 #[inline(always)]
 pub(super) fn add_segments<'a>(
     slot: &mut impl WorkSlot,
@@ -315,12 +326,13 @@ pub(super) fn add_segments<'a>(
         if room.is_none() || length != 0 {
             slot.segment(Segment {
                 address: segment.address,
-                // A longer one makes the sum too large, for which the request is refused.
+                // A longer segment makes the sum exceed the limit, which refuses the request.
                 length: length as u32,
                 key,
             });
         }
-        // Regions are far shorter than 2^64 divided by the most segments a queue takes.
+        // Cannot overflow: a region is far shorter than 2^64 divided by the maximum number of
+        // segments.
         total = total.wrapping_add(segment.length);
     }
     Ok(total)

@@ -186,7 +186,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 }
 
-/// Returns whether a state has a local port, and whether it has a peer.
+/// Returns two flags: the state has a local port; it has a peer.
 fn known_addresses(state: EndpointState) -> (bool, bool) {
     match state {
         EndpointState::Unconnected | EndpointState::Disconnected => (false, false),

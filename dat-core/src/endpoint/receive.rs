@@ -1,4 +1,6 @@
-//! Posting receives, to an endpoint or to a shared queue: one common way and one slow, as `post`.
+//! Posts receives to an endpoint or a shared queue.
+//!
+//! Like `post`, each call has a common way and a slow one.
 
 use core::iter;
 
@@ -15,10 +17,10 @@ use crate::memory::{LmrSlot, LmrTriplet, LocalAccess};
 use crate::record::{FreeRecord, Posting, Report};
 use crate::sync::RawLock;
 
-/// The record of a buffer of a shared queue.
+/// Tag change for a buffer of a shared queue.
 const FOR_CONSUMING_ENDPOINT: Posting = Posting::new(RECEIVE, Report::CONSUMING_ENDPOINT);
 
-/// A receive as the consumer asked for it.
+/// A receive as the consumer posts it.
 #[derive(Clone, Copy)]
 pub(super) struct Receive<'a> {
     pub(super) ep: EpId,
@@ -30,17 +32,19 @@ pub(super) struct Receive<'a> {
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Posts a buffer for an incoming message.
     ///
-    /// The buffer is filled in segment order; the completion goes to the endpoint's receive
-    /// dispatcher. UNSIGNALLED is the only flag. Legal in every endpoint state.
+    /// Data fills the segments in order. The completion is an event on the endpoint's receive
+    /// dispatcher. The only valid flag is UNSIGNALLED. The call is legal in every endpoint state.
     ///
     /// # Errors
-    /// - INVALID_HANDLE (EP): not a live endpoint of this adapter.
-    /// - INVALID_STATE (SRQ_IN_USE): the endpoint takes its buffers from a shared queue (EPX-04).
-    /// - INVALID_STATE (EP_NOTREADY): the endpoint has no zone or dispatchers yet.
-    /// - INVALID_PARAMETER (ARG5): flags. (ARG2): more segments than `max_recv_iov`, or too long.
-    /// - PRIVILEGES_VIOLATION (WRITE), PROTECTION_VIOLATION (WRITE), INVALID_PARAMETER (ARG3): as `post_send`,
-    ///   with LOCAL_WRITE.
-    /// - INSUFFICIENT_RESOURCES (TEP): `max_recv_dtos` receives are outstanding.
+    /// - INVALID_HANDLE (EP): `ep` is not a live endpoint of this adapter.
+    /// - INVALID_STATE (SRQ_IN_USE): the endpoint receives from a shared queue (EPX-04).
+    /// - INVALID_STATE (EP_NOTREADY): the endpoint has no zone yet.
+    /// - INVALID_PARAMETER (ARG5): as for `post_send`.
+    /// - INVALID_PARAMETER (ARG2): more segments than `max_recv_iov`, or 2^32 bytes or more.
+    /// - PRIVILEGES_VIOLATION (WRITE), PROTECTION_VIOLATION (WRITE), INVALID_PARAMETER (ARG3): as
+    ///   for `post_send`, with LOCAL_WRITE.
+    /// - INSUFFICIENT_RESOURCES (TEP): `max_recv_dtos` receives are outstanding, the endpoint has
+    ///   no receive dispatcher, or the device refused.
     ///
     /// Spec: EPV-01..03, EPV-05, EPX-04, DTO-04..07, DTO-10
     pub fn post_recv(
@@ -73,7 +77,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         self.post_recv_slow(&{ receive })
     }
 
-    /// Posts a receive with empty segments, or finds out why it is refused.
+    /// Posts a receive with empty segments, or returns the error.
     #[cold]
     #[inline(never)]
     fn post_recv_slow(&self, receive: &Receive<'_>) -> Result<()> {
@@ -136,17 +140,19 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         Ok(())
     }
 
-    /// Posts a buffer that any endpoint on the shared queue may take.
+    /// Posts a buffer to a shared receive queue, for any of its endpoints.
     ///
-    /// Legal in every state of the queue; the completion goes where one of a receive posted to the
-    /// taking endpoint would go, shaped by that endpoint's receive completion flags.
+    /// The completion goes to the receive dispatcher of the endpoint that consumes the buffer, with
+    /// that endpoint's receive completion flags. The call is legal in every state of the queue.
     ///
     /// # Errors
-    /// - INVALID_HANDLE (SRQ): not a live shared receive queue of this adapter.
-    /// - INVALID_PARAMETER (ARG2): more segments than `max_recv_iov`, or too long. (ARG3): outside the region.
+    /// - INVALID_HANDLE (SRQ): `srq` is not a live shared receive queue of this adapter.
+    /// - INVALID_PARAMETER (ARG2): more segments than `max_recv_iov`, or 2^32 bytes or more.
+    /// - INVALID_PARAMETER (ARG3): a segment reaches outside its region.
     /// - PRIVILEGES_VIOLATION (WRITE): a context names no live region, or one without LOCAL_WRITE.
     /// - PROTECTION_VIOLATION (WRITE): a region is in another zone than the queue.
-    /// - INSUFFICIENT_RESOURCES (SRQ): `max_recv_dtos` buffers are outstanding.
+    /// - INSUFFICIENT_RESOURCES (SRQ): `max_recv_dtos` buffers are outstanding, or the device
+    ///   refused.
     ///
     /// Spec: SRQR-01..36, SRQR-41, SRQR-42, DTO-07
     pub fn srq_post_recv(&self, srq: SrqId, segments: &[LmrTriplet], cookie: u64) -> Result<()> {
@@ -171,7 +177,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         self.srq_post_recv_slow(srq, segments, cookie)
     }
 
-    /// Posts a buffer with empty segments, or finds out why it is refused.
+    /// Posts a buffer with empty segments, or returns the error.
     #[cold]
     #[inline(never)]
     fn srq_post_recv_slow(&self, srq: SrqId, segments: &[LmrTriplet], cookie: u64) -> Result<()> {
@@ -201,7 +207,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         if shared.id != srq || count > shared.max_segments {
             return Err(Refusal::Invalid);
         }
-        // There are as many records as buffers may be outstanding.
+        // The queue owns as many records as buffers may be outstanding.
         let Some(record) = shared.free_record(slot, &self.shared.records) else {
             return Err(Refusal::Full);
         };
@@ -221,7 +227,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 }
 
-/// Fills a slot of the queue for a receive that was begun, posts its record and commits it.
+/// Fills a slot of the queue for a prepared receive, posts its record and commits.
 #[inline(always)]
 fn fill<'a>(
     queue: &mut impl ReceiveQueue,

@@ -1,4 +1,4 @@
-//! Why a post was refused, found out after the fact in the order of DTO-07.
+//! Errors of refused posts, determined after the refusal in the order of DTO-07.
 
 use super::post::{Refusal, Request};
 use super::receive::Receive;
@@ -138,7 +138,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// What is wrong with a receive buffer.
+    /// Returns the error of a receive buffer, if any.
     fn refused_buffer(
         &self,
         segments: &[LmrTriplet],
@@ -155,7 +155,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// What is wrong with a segment list: first its length, then its segments in order.
+    /// Returns the error of a segment list, if any: its length first, then segments in order.
     fn refused_segments(
         &self,
         segments: &[LmrTriplet],
@@ -171,7 +171,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 }
 
-/// What is wrong with the flags of a post.
+/// Returns the error of a post's flags, if any.
 pub(crate) fn refused_flags(
     flags: CompletionFlags,
     refused: CompletionFlags,
@@ -188,22 +188,22 @@ pub(crate) fn refused_flags(
     Some(Error::invalid_argument(argument).because(cause))
 }
 
-/// The endpoint has no zone or dispatchers yet (EPC-09).
+/// Returns the error for an endpoint without a zone (EPC-09).
 pub(crate) fn not_ready() -> Error {
     Error::invalid_state(Subtype::InvalidStateEpNotReady).because(Cause::ZoneMissing)
 }
 
-/// The request was right; there was no room for it.
+/// Returns the error of a valid request that was refused.
 pub(crate) fn out_of_room(refusal: &Refusal, subtype: Subtype) -> Error {
     Error::insufficient_resources(subtype).because(match refusal {
         Refusal::Full => Cause::QueueFull,
         Refusal::Device => Cause::DeviceRefused,
-        // It was wrong when it was checked and is right now: somebody changed the objects meanwhile.
+        // The failed check now passes: another context changed the objects meanwhile.
         Refusal::Invalid => Cause::Contended,
     })
 }
 
-/// As `out_of_room`, where the device said so.
+/// As `out_of_room`, for a refusal by the device.
 #[cold]
 pub(super) fn refused_by_device(subtype: Subtype) -> Error {
     out_of_room(&Refusal::Device, subtype)

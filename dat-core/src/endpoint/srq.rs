@@ -15,11 +15,11 @@ use crate::storage::find_slot;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{Guard, Mutex, RawLock, Table};
 
-/// Place for one shared receive queue.
+/// Slot for one shared receive queue.
 #[repr(C)]
 pub struct SrqSlot<Q, L> {
     pub(crate) main: Mutex<L, SharedReceives<Q>>,
-    /// Records that came back, in any order: head of a list that completers push to.
+    /// Head of the list of returned records, in any order; completing contexts push to it.
     pub(crate) returned: AtomicU32,
 }
 
@@ -34,14 +34,14 @@ impl<Q, L: RawLock> SrqSlot<Q, L> {
         main: Mutex::new(SharedReceives::EMPTY),
     };
 
-    /// Whether an object lives here.
+    /// Returns true if the slot holds a queue.
     pub(crate) fn is_live(&self) -> bool {
         self.main.with(|queue| !queue.id.is_null())
     }
 }
 
 impl<Q, L: RawLock> SrqSlot<Q, L> {
-    /// Frees the slot without telling the device: its adapter is gone.
+    /// Clears the slot without calling the device, whose adapter is gone.
     pub(crate) fn forget(&self) {
         self.main.with(|queue| {
             *queue = SharedReceives {
@@ -53,17 +53,17 @@ impl<Q, L: RawLock> SrqSlot<Q, L> {
     }
 }
 
-/// A shared receive queue behind its lock.
+/// Shared receive queue, protected by its lock.
 #[derive(Debug)]
 pub(crate) struct SharedReceives<Q> {
     pub(crate) id: SrqId,
     pub(crate) zone_seal: u64,
     pub(crate) max_segments: usize,
-    /// Buffers the consumer may have outstanding; exactly as many records are its own.
+    /// Maximum number of outstanding buffers; the queue owns as many records.
     pub(crate) max_receives: u32,
-    /// Free records at hand: head of a list that only the holder of the lock touches.
+    /// Head of the list of free records; only the lock holder accesses the list.
     pub(crate) free_first: u32,
-    /// The record that was posted last.
+    /// Index of the record posted last.
     pub(crate) latest: u32,
     pub(crate) queue: Option<Q>,
 
@@ -72,11 +72,11 @@ pub(crate) struct SharedReceives<Q> {
     pub(crate) state: SrqState,
     pub(crate) zone: u16,
     pub(crate) low_watermark: u32,
-    /// The device is to tell of the low watermark.
+    /// Set if the device is armed for the low watermark.
     pub(crate) armed: bool,
-    /// Endpoints that take from it.
+    /// Number of endpoints that use it.
     pub(crate) endpoints: u32,
-    /// Most endpoints that may.
+    /// Maximum number of such endpoints.
     pub(crate) max_endpoints: u32,
     pub(crate) context: u64,
 }
@@ -103,7 +103,9 @@ impl<Q> SharedReceives<Q> {
 }
 
 impl<Q> SharedReceives<Q> {
-    /// The first free record, which stays on the list; takes in what came back if none is at hand.
+    /// Returns the first free record, which stays on the list.
+    ///
+    /// Takes the returned records if the list is empty.
     #[inline(always)]
     pub(crate) fn free_record<'r, L>(
         &mut self,
@@ -120,7 +122,7 @@ impl<Q> SharedReceives<Q> {
         record.free(self.free_first)
     }
 
-    /// Takes the newest post back, which the device did not take.
+    /// Undoes the newest post, which the device did not take.
     #[cold]
     pub(crate) fn rollback(&mut self, records: &Table<'_, RecordSlot>) {
         if let Some(record) = records.get(self.latest as usize) {
@@ -129,7 +131,7 @@ impl<Q> SharedReceives<Q> {
         }
     }
 
-    /// Adds a list of free records to those at hand.
+    /// Adds a list of free records to the free list.
     fn put_back(&mut self, list: u32, records: &Table<'_, RecordSlot>) {
         if let Some(last) = record::list(records.made(), list).last() {
             last.set_next(self.free_first);
@@ -137,56 +139,56 @@ impl<Q> SharedReceives<Q> {
         }
     }
 
-    /// Takes in the records that came back; no other is at hand.
+    /// Takes the returned records; the free list must be empty.
     #[cold]
     fn take_returned<L>(&mut self, slot: &SrqSlot<Q, L>) {
         self.free_first = slot.returned.swap(NO_RECORD, Ordering::Acquire);
     }
 }
 
-/// What a query tells of a shared receive queue.
+/// Result of [`Ia::srq_query`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct SrqParam {
-    /// The adapter.
+    /// Handle of the adapter.
     pub ia: Handle,
-    /// The state.
+    /// State of the queue.
     pub state: SrqState,
-    /// The zone.
+    /// Protection zone.
     pub pz: PzId,
-    /// Buffers that may be outstanding.
+    /// Maximum number of outstanding buffers.
     pub max_recv_dtos: i32,
-    /// Segments per buffer.
+    /// Maximum segments per buffer.
     pub max_recv_iov: i32,
-    /// The low watermark as last set; 0 = off.
+    /// Low watermark as last set; 0 if off.
     pub low_watermark: i32,
-    /// Buffers that endpoints can still take.
+    /// Number of buffers that endpoints can still consume.
     pub available: i32,
-    /// Buffers posted whose completions were not dequeued.
+    /// Number of posted buffers whose completions are not dequeued.
     pub outstanding: i32,
 }
 
-/// Position of the attributes, and of the number in `srq_resize` and `srq_set_lw`.
+/// Positions of the attributes in `srq_create`, and of the number in `srq_resize` and `srq_set_lw`.
 const ATTRIBUTES_ARGUMENT: u8 = 3;
 const NUMBER_ARGUMENT: u8 = 2;
 
-/// The place of a shared receive queue, and the queue locked.
+/// Slot of a shared receive queue, and the queue, locked.
 type LockedSrq<'a, B, L> = (
     &'a SrqSlot<<B as Backend>::SharedReceiveQueue, L>,
     Guard<'a, L, SharedReceives<<B as Backend>::SharedReceiveQueue>>,
 );
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
-    /// Makes a shared receive queue for `max_recv_dtos` buffers of up to `max_recv_iov` segments.
+    /// Creates a shared receive queue for `max_recv_dtos` buffers of up to `max_recv_iov` segments.
     ///
-    /// No endpoint takes from it yet. The low watermark starts off; `srq_set_lw` sets it.
+    /// No endpoint uses it yet. The low watermark is off until `srq_set_lw`.
     ///
     /// # Errors
-    /// - INVALID_HANDLE (PZ): not a live zone of this adapter.
+    /// - INVALID_HANDLE (PZ): `pz` is not a live zone of this adapter.
     /// - MODEL_NOT_SUPPORTED: the provider has no shared receive queues.
-    /// - INVALID_PARAMETER (ARG3): a size below 1 or above what the adapter allows, or a low watermark
-    ///   other than 0.
-    /// - INSUFFICIENT_RESOURCES (SRQ): storage or device have no room for it.
+    /// - INVALID_PARAMETER (ARG3): a size is below 1 or above the adapter's limit, or the low
+    ///   watermark is not 0.
+    /// - INSUFFICIENT_RESOURCES (SRQ): storage or device resources are exhausted.
     /// - INVALID_HANDLE (IA): the adapter is being closed.
     ///
     /// Spec: SRC-01..07
@@ -255,7 +257,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// Buffers, segments of each, and endpoints of a queue as it is asked for.
+    /// Returns the numbers of buffers, segments per buffer and endpoints for requested attributes.
     #[inline(never)]
     fn sizes_of_srq(
         &self,
@@ -268,11 +270,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         Ok((receives, segments, endpoints))
     }
 
-    /// Frees a shared receive queue; buffers still on it are the consumer's again, without completion.
+    /// Frees a shared receive queue; posted buffers return to the consumer without a completion.
     ///
     /// # Errors
-    /// - INVALID_HANDLE (SRQ): not a live shared receive queue of this adapter.
-    /// - INVALID_STATE (SRQ_IN_USE): an endpoint takes from it.
+    /// - INVALID_HANDLE (SRQ): `srq` is not a live shared receive queue of this adapter.
+    /// - INVALID_STATE (SRQ_IN_USE): an endpoint uses it.
     ///
     /// Spec: SRF-01, SRF-02, SRQR-42, GEN-15
     pub fn srq_free(&self, srq: SrqId) -> Result<()> {
@@ -287,7 +289,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// Destroys the shared receive queue in a slot, if there is one; no endpoint takes from it any more.
+    /// Destroys the shared receive queue at an index, if any; no endpoint uses it.
     pub(crate) fn destroy_srq_at(&self, control: &mut Control<'_, B>, index: u16) {
         let Some(slot) = self.shared.shared_receive_queues.get(usize::from(index)) else {
             return;
@@ -308,10 +310,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         if let (Some(queue), Ok(backend)) = (old.queue, control.backend()) {
             backend.destroy_shared_receive_queue(old.key, queue);
         }
-        // Completions of endpoints that are gone may be in completion queues still. Once its record is
-        // free such a completion is not recognised; a dispatcher that recognised one just before puts
-        // the record on the list of this slot before it lets go of its lock. So after a pass through
-        // all of these locks nobody else touches records or list.
+        // Completions of freed endpoints may still be in completion queues. Once its record is
+        // free, such a completion is stale. A dispatcher that claimed one before pushes the record
+        // on this slot's list before it releases its lock. So once each of these locks was taken,
+        // no other context accesses the records or the list.
         record::rollback_all(self.shared.records.made(), Owner::Shared(old.id));
         for dispatcher in self.shared.event_dispatchers.made() {
             dispatcher.queue.with(|_| ());
@@ -321,11 +323,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         self.release_zone(control, old.zone);
     }
 
-    /// Tells what a shared receive queue is and how full it is.
+    /// Queries a shared receive queue; all fields are filled in.
     ///
     /// # Errors
-    /// - INVALID_HANDLE (SRQ): not a live shared receive queue of this adapter.
-    /// - INVALID_PARAMETER (ARG2): the mask has undefined bits.
+    /// - INVALID_HANDLE (SRQ): `srq` is not a live shared receive queue of this adapter.
+    /// - INVALID_PARAMETER (ARG2): `mask` has unknown bits.
     ///
     /// Spec: SRY-01..03, SRC-01, GEN-08
     pub fn srq_query(&self, srq: SrqId, mask: SrqFields) -> Result<SrqParam> {
@@ -360,15 +362,16 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// Changes how many buffers may be outstanding; no buffer and no message is lost.
+    /// Changes the maximum number of outstanding buffers; no buffer and no message is lost.
     ///
-    /// A device that cannot shrink its queue leaves everything as it was; a query tells.
+    /// If the device cannot shrink its queue, the call succeeds and changes nothing; a query
+    /// returns the number in force.
     ///
     /// # Errors
-    /// - INVALID_HANDLE (SRQ): not a live shared receive queue of this adapter.
-    /// - INVALID_PARAMETER (ARG2): below 1, or above `max_recv_per_srq`.
+    /// - INVALID_HANDLE (SRQ): `srq` is not a live shared receive queue of this adapter.
+    /// - INVALID_PARAMETER (ARG2): the number is below 1 or above `max_recv_per_srq`.
     /// - INVALID_STATE (SRQ_IN_USE): more buffers are outstanding, or the low watermark is higher.
-    /// - INSUFFICIENT_RESOURCES (SRQ, TEVD): storage or device have no room for more.
+    /// - INSUFFICIENT_RESOURCES (SRQ, TEVD): storage or device resources are exhausted.
     ///
     /// Spec: SRZ-01..04
     pub fn srq_resize(&self, srq: SrqId, max_recv_dtos: i32) -> Result<()> {
@@ -409,7 +412,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     Ok(())
                 });
                 if resized.is_err() {
-                    // Taking capacity away cannot fail.
+                    // Cannot fail: it lowers the capacity.
                     let _undone = self.resize_consuming_queues(backend, index, new, old);
                 }
                 resized
@@ -438,7 +441,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             let mut surplus = NO_RECORD;
             for _ in new..old {
                 let Some(free) = shared.free_record(slot, records) else {
-                    // Outstanding, or on its way back right now.
+                    // Outstanding, or being returned now.
                     shared.put_back(surplus, records);
                     return refused(Cause::BelowOutstanding);
                 };
@@ -472,13 +475,15 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         Ok(())
     }
 
-    /// Sets the low watermark and arms it: one asynchronous event as soon as fewer buffers than this
-    /// can be taken, at once if it is so already. 0 turns it off. The event of an earlier setting that
-    /// nobody had been told of yet comes before the call returns.
+    /// Sets and arms the low watermark; 0 turns it off.
+    ///
+    /// Raises one asynchronous event as soon as fewer than `low_watermark` buffers are available,
+    /// at once if that is already so. If the event of an earlier setting was raised but not yet
+    /// reported, it is queued before the call returns.
     ///
     /// # Errors
-    /// - INVALID_HANDLE (SRQ): not a live shared receive queue of this adapter.
-    /// - INVALID_PARAMETER (ARG2): negative, or above the queue's size.
+    /// - INVALID_HANDLE (SRQ): `srq` is not a live shared receive queue of this adapter.
+    /// - INVALID_PARAMETER (ARG2): the watermark is negative or above the queue's size.
     /// - MODEL_NOT_SUPPORTED: the device has no low watermark.
     ///
     /// Spec: SRL-01..05
@@ -495,12 +500,12 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             }
             let backend = control.backend()?;
             let exact = backend.shared_receive_available(key);
-            // The device is not to tell what the call tells.
+            // If this call reports the event, the device must not.
             let certain = exact.is_some_and(|available| available < low);
             let withdrawn =
                 match backend.arm_shared_receive_limit(key, if certain { 0 } else { low }) {
                     Ok(withdrawn) => withdrawn,
-                    // What cannot be armed is off already.
+                    // A limit that cannot be armed is off already.
                     Err(BackendError::NotSupported) if low == 0 => false,
                     Err(error) => return Err(backend_refused(error, Subtype::ResourceSrq)),
                 };
@@ -513,7 +518,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 Ok((earlier, passed))
             })?;
             if passed && !certain {
-                // Whatever the device said of this setting meanwhile, the call says it.
+                // This call reports the event, so the device must not.
                 let _disarmed = backend.arm_shared_receive_limit(key, 0);
             }
             Ok(usize::from(earlier).saturating_add(usize::from(passed)))
@@ -526,7 +531,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         Ok(())
     }
 
-    /// The device says that an armed shared receive queue fell below its limit; `token` is its handle.
+    /// Handles the event of an armed shared receive queue below its limit; `token` is its handle.
     ///
     /// Spec: SRL-02, SRL-03
     pub(crate) fn shared_receive_limit_reached(&self, token: u64, deferred: &mut Deferred) {
@@ -537,15 +542,15 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
-    /// The device says that a shared receive queue failed; `token` is its handle. Told once.
+    /// Handles the failure of a shared receive queue, once; `token` is its handle.
     ///
-    /// Posts are accepted as before (SRQR-22): their buffers are given back when the queue is freed.
+    /// The queue still accepts posts (SRQR-22); their buffers return when it is freed.
     ///
     /// Spec: SRQR-42, SRY-01
     pub(crate) fn shared_receive_failed(&self, token: u64, deferred: &mut Deferred) {
         let srq = SrqId::from_handle(Handle::from_raw(token));
         let before = self.with_srq(srq, |_, queue| {
-            // Nobody takes buffers any more, so the watermark is never passed.
+            // No endpoint consumes buffers any longer, so the watermark is never passed.
             queue.armed = false;
             Ok(core::mem::replace(&mut queue.state, SrqState::Error))
         });
@@ -559,12 +564,14 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
-    /// Counts one more endpoint on a shared receive queue; tells its index, the backend's object, its
-    /// zone, and how many completions its buffers may lead to.
+    /// Adds an endpoint to a shared receive queue.
+    ///
+    /// Returns the queue's index, the backend's key, its zone, and the maximum number of
+    /// completions of its buffers.
     ///
     /// # Errors
-    /// - INVALID_HANDLE (SRQ): not a live shared receive queue of this adapter.
-    /// - INSUFFICIENT_RESOURCES (SRQ): `max_ep_per_srq` endpoints take from it.
+    /// - INVALID_HANDLE (SRQ): `srq` is not a live shared receive queue of this adapter.
+    /// - INSUFFICIENT_RESOURCES (SRQ): `max_ep_per_srq` endpoints use it.
     pub(crate) fn attach_endpoint_to_srq(
         &self,
         srq: SrqId,
@@ -585,8 +592,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// Counts one endpoint less; tells how many completions its buffers may lead to by now, which is
-    /// what the endpoint's receive stream is to be detached with.
+    /// Removes an endpoint from a shared receive queue.
+    ///
+    /// Returns the current maximum number of completions of its buffers, to detach the endpoint's
+    /// receive stream with.
     pub(crate) fn detach_endpoint_from_srq(&self, index: u16) -> u32 {
         let Some(slot) = self.shared.shared_receive_queues.get(usize::from(index)) else {
             return 0;
@@ -597,8 +606,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// Adjusts the receive dispatchers of all endpoints on a shared queue to its size; on failure all
-    /// are as before.
+    /// Adjusts the receive dispatchers of all endpoints on a shared queue to its new size.
+    ///
+    /// On failure, all dispatchers are as before.
     fn resize_consuming_queues(
         &self,
         backend: &mut B,
@@ -627,7 +637,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         Ok(())
     }
 
-    /// Polls the completions of all endpoints on a shared queue, so that its counts are up to date.
+    /// Polls the dispatchers of all endpoints on a shared queue, so that its counts are current.
     fn poll_consuming_endpoints(&self, srq: SrqId) {
         for slot in self.shared.endpoints.made() {
             if let Some(evd) = slot.receive_evd_on(srq.index() as u16) {
@@ -636,7 +646,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
-    /// Runs `f` on a live shared receive queue, under its lock.
+    /// Runs `f` on a live shared receive queue under its lock.
     fn with_srq<R>(
         &self,
         srq: SrqId,
@@ -661,21 +671,23 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 }
 
-/// Buffers posted whose completions were not dequeued (SRY-02).
+/// Returns the number of posted buffers whose completions are not dequeued (SRY-02).
 fn outstanding(records: &[RecordSlot], srq: SrqId) -> u32 {
     record::all_of(records, Owner::Shared(srq))
         .filter(|record| !record.is_free())
         .count() as u32
 }
 
-/// Buffers posted whose completions were not polled.
+/// Returns the number of posted buffers whose completions are not polled.
 fn not_completed(records: &[RecordSlot], srq: SrqId) -> u32 {
     record::all_of(records, Owner::Shared(srq))
         .filter(|record| record.is_posted())
         .count() as u32
 }
 
-/// The event of a passed low watermark. No source fixes its number; this is the one place that does (SRL-03).
+/// Returns the event of a passed low watermark.
+///
+/// No source defines its number; only this function does (SRL-03).
 fn low_watermark_event(srq: SrqId) -> Event {
     Event::Async {
         kind: AsyncEventKind::EpBroken,
@@ -701,7 +713,7 @@ fn check_sizes(attributes: &SrqAttributes, adapter: &IaAttributes) -> Result<(u3
     Ok((receives, segments))
 }
 
-/// A count that must be at least 1 and at most `limit`.
+/// Returns a count that must be from 1 to `limit`.
 fn positive(number: i32, limit: i32, argument: u8) -> Result<u32> {
     let bad = |cause| Error::invalid_argument(argument).because(cause);
     let count = u32::try_from(number).map_err(|_| bad(Cause::NegativeCount))?;
@@ -714,7 +726,7 @@ fn positive(number: i32, limit: i32, argument: u8) -> Result<u32> {
     Ok(count)
 }
 
-/// A count in the signed terms of the interface.
+/// Converts a count to the interface's signed type.
 fn count(number: u32) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }

@@ -56,7 +56,7 @@ numbered! {
         Misaligned = 22,
         /// The context names no region or window.
         UnknownContext = 23,
-        /// The context named a region that is gone.
+        /// The context is of a freed region, or of another adapter.
         StaleContext = 24,
         /// The objects are of different protection zones.
         ZoneMismatch = 25,

@@ -17,7 +17,7 @@ numbered! {
         ResourceMemory = 2,
         /// Device resources exhausted.
         ResourceDevice = 3,
-        /// Transport endpoints exhausted.
+        /// Transport endpoints, or room for their transfers, exhausted.
         ResourceTep = 4,
         /// Transport event dispatchers, or room for their events, exhausted.
         ResourceTevd = 5,

@@ -246,8 +246,8 @@ impl Cno {
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Creates a notification object, with an agent for its first notification.
     ///
-    /// The agent runs in the context that caused the event. It may call back into the adapter only
-    /// for as long as a post or a dequeue takes.
+    /// The agent runs in the context that caused the event. Its calls into the adapter must take no
+    /// longer than a post or a dequeue.
     ///
     /// # Errors
     /// - INSUFFICIENT_RESOURCES (MEMORY): the storage has no free slot.
@@ -430,7 +430,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Destroys the object at an index: waiters return ABORT, the agent is called with `None`
     /// (IAC-02).
     ///
-    /// Settle `deferred` after releasing the control lock.
+    /// Call `run_deferred` after releasing the control lock.
     pub(crate) fn destroy_cno_at(
         &self,
         _control: &mut Control<'_, B>,

@@ -1,4 +1,4 @@
-//! Waiting on a notification object: polled, awaited or blocking.
+//! Waits on a notification object: polled, awaited or blocking.
 
 use core::fmt;
 use core::future::Future;
@@ -14,10 +14,11 @@ use crate::id::{CnoId, EvdId};
 use crate::sync::RawLock;
 use crate::time::Instant;
 
-/// A wait on a notification object under way. There may be several; one notification ends one.
+/// A wait on a notification object, one of possibly several; one notification ends one wait.
 ///
-/// A notification leaves the object only with `Poll::Ready`; a wait that is dropped after it was
-/// woken passes it on. As for [`EvdWait`](super::EvdWait), somebody has to call [`Ia::progress`].
+/// A notification leaves the object only with `Poll::Ready`. A wait that is dropped after its
+/// wake-up passes the notification on. As for [`EvdWait`](super::EvdWait), the device wakes the
+/// wait only through a caller of [`Ia::progress`].
 pub struct CnoWait<'a, 's, B: Backend, L: RawLock> {
     ia: &'a Ia<'s, B, L>,
     cno: CnoId,
@@ -34,10 +35,10 @@ impl<B: Backend, L: RawLock> fmt::Debug for CnoWait<'_, '_, B, L> {
 }
 
 impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
-    /// Begins to wait for a notification by an enabled dispatcher that nobody waits on.
+    /// Starts a wait for a notification by an enabled dispatcher without a waiter.
     ///
     /// # Errors
-    /// INVALID_HANDLE (CNO): not a live notification object of this adapter.
+    /// INVALID_HANDLE (CNO): `cno` is not a live notification object of this adapter.
     ///
     /// Spec: CNW-01, CNW-06
     pub fn cno_wait(&self, cno: CnoId) -> Result<CnoWait<'_, 's, B, L>> {
@@ -50,14 +51,16 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         })
     }
 
-    /// Waits for a notification until the deadline has passed; a deadline that has passed already
-    /// makes it a poll, none at all waits forever. Calls `progress` itself.
+    /// Blocks until a notification arrives or the deadline has passed.
     ///
-    /// Returns the dispatcher that fired last, as a hint: its events may be taken by now, and others
-    /// may have fired too. If it is gone by now another one that is attached is told. `None` if there is none.
+    /// `None` waits forever; a deadline in the past polls once. Calls `progress` itself.
+    ///
+    /// Returns the dispatcher that fired last, as a hint: its events may be gone, and others may
+    /// have fired too. If that dispatcher is freed, returns another attached one. `None` if none is
+    /// attached.
     ///
     /// # Errors
-    /// - INVALID_HANDLE (CNO): not a live notification object of this adapter.
+    /// - INVALID_HANDLE (CNO): `cno` is not a live notification object of this adapter.
     /// - QUEUE_EMPTY: the deadline has passed.
     /// - INTERRUPTED_CALL: `wait` was interrupted.
     /// - ABORT: the object was destroyed with its adapter.
@@ -77,11 +80,13 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
 }
 
 impl<B: Backend, L: RawLock> CnoWait<'_, '_, B, L> {
-    /// Sleeps until the wait is over or the deadline has passed (`None`), after which it may sleep again, in
-    /// the place that it has. Calls `progress` itself.
+    /// Blocks until the wait ends; returns `None` if the deadline passes first.
+    ///
+    /// After `None` the wait may sleep again and keeps its position among the waiters. Calls
+    /// `progress` itself.
     ///
     /// # Errors
-    /// As `poll`, and INTERRUPTED_CALL: `wait` was interrupted.
+    /// Those of `poll`, and INTERRUPTED_CALL: `wait` was interrupted.
     ///
     /// Spec: CNW-01, CNW-06
     pub fn sleep_until<W: Wait>(
@@ -93,20 +98,20 @@ impl<B: Backend, L: RawLock> CnoWait<'_, '_, B, L> {
         ia.sleep_until(None, deadline, wait, |waker| self.poll(waker))
     }
 
-    /// Takes a notification if one is there; otherwise `waker` is woken by the next one. Once it
-    /// was ready the wait is over.
+    /// Takes a notification, or stores `waker` for the next one.
     ///
-    /// `None` if the dispatcher that fired is gone, and none is attached.
+    /// `Poll::Ready` ends the wait. Its value is `None` if the dispatcher that fired is freed and
+    /// none is attached.
     ///
     /// # Errors
-    /// ABORT: the object was destroyed, or the wait is over.
+    /// ABORT: the object was destroyed, or the wait has ended.
     ///
     /// Spec: CNW-03, CNW-05, CNW-06
     pub fn poll(&mut self, waker: &Waker) -> Poll<Result<Option<EvdId>>> {
         if self.finished {
             return Poll::Ready(Err(Error::abort()));
         }
-        // Cloned outside of the lock: that runs the consumer's code.
+        // Cloning runs the consumer's code, so it happens outside the lock.
         let fresh = waker.clone();
         let ticket = self.ticket;
         let (outcome, wakers) = self
@@ -152,7 +157,7 @@ impl<B: Backend, L: RawLock> Drop for CnoWait<'_, '_, B, L> {
                 Wakers::default()
             })
         });
-        // An object that is gone has no waiter to forget.
+        // Fails only if the object is gone, with its waiters.
         wakers.unwrap_or_default().finish();
     }
 }

@@ -69,8 +69,8 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
 
     /// Turns the success of a plain data transfer into its event and frees the record.
     ///
-    /// `received` is `u32::MAX` for requests. The device's queue must have room for the next post
-    /// by now, so take the completion first.
+    /// `received` is `u32::MAX` for requests. Take the completion before this call: the device's
+    /// queue must have room for the next post.
     #[inline]
     pub(crate) fn finish_plain(
         &self,
@@ -90,8 +90,9 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         }
     }
 
-    /// Turns a completion into its event; `None` if it has none. `immediate` is the immediate value
-    /// of a receive.
+    /// Turns a completion into its event; `None` if it has none.
+    ///
+    /// `immediate` is the immediate value of a receive.
     pub(crate) fn deliver(&self, completion: &Completion, immediate: Option<u32>) -> Option<Event> {
         if completion.status == DtoStatus::Success
             && immediate.is_none()
@@ -143,7 +144,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
 
     /// Keeps a completion in its record as an event; `None` if it has no event.
     ///
-    /// Returns the record's index, and whether the event is a notification.
+    /// Returns the record's index, and true if the event is a notification.
     pub(crate) fn keep(
         &self,
         completion: &Completion,

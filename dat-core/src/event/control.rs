@@ -374,7 +374,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         Err(evd.refused(self.shared.instance))
     }
 
-    /// As `with_evd`, for callers without a lock: settles the effects too.
+    /// As `with_evd`, for callers without a lock: also runs the deferred effects.
     pub(super) fn on_evd<R>(
         &self,
         evd: EvdId,
@@ -388,7 +388,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     /// Destroys the dispatcher at an index, in use or not: waiters return ABORT (IAC-02, EVW-10).
     ///
-    /// Settle `deferred` after releasing the control lock.
+    /// Call `run_deferred` after releasing the control lock.
     pub(crate) fn destroy_evd_at(
         &self,
         control: &mut Control<'_, B>,
@@ -417,9 +417,9 @@ fn exhausted(cause: Cause) -> Error {
     Error::insufficient_resources(Subtype::ResourceTevd).because(cause)
 }
 
-/// Creates the completion queue of a dispatcher in place, as it is large.
+/// Creates the completion queue of a dispatcher.
 ///
-/// Each copy would take stack.
+/// Outlined: the queue is large, and its copies leave the stack on return.
 #[inline(never)]
 fn make_completions<B: Backend>(
     backend: &mut B,

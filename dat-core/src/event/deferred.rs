@@ -10,8 +10,8 @@ use crate::id::EvdId;
 /// Wake-ups, notifications, failures and overflows that a call caused under its locks.
 ///
 /// A call touches few dispatchers, and frees one dispatcher or notification object. Entries beyond
-/// the capacity are kept in their dispatcher's `pending`; `any_pending` is then set, and `Ia::run_deferred` checks
-/// all dispatchers.
+/// the capacity are kept in their dispatcher's `pending`; `any_pending` is then set, and
+/// `Ia::run_deferred` checks all dispatchers.
 #[derive(Debug, Default)]
 pub(crate) struct Deferred {
     /// Wakers of waiters to wake.

@@ -1,4 +1,4 @@
-//! Taking events without waiting, and posting software events.
+//! Dequeuing events without waiting, and posting software events.
 
 use super::event::Event;
 use super::queue::{EvdQueue, Head};
@@ -12,13 +12,12 @@ use crate::sync::{Guard, RawLock};
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Removes and returns the first event of a dispatcher, without waiting.
     ///
-    /// Events of one stream come in their order, each once. Works whether or not the dispatcher is
-    /// enabled or waitable.
+    /// Events of one stream come in order, each once. The dispatcher may be disabled or unwaitable.
     ///
     /// # Errors
-    /// - INVALID_HANDLE: not a live dispatcher of this adapter.
-    /// - INVALID_STATE (EVD_WAITER): somebody waits on it.
-    /// - QUEUE_EMPTY: no event is there.
+    /// - INVALID_HANDLE: `evd` is not a live dispatcher of this adapter.
+    /// - INVALID_STATE (EVD_WAITER): the dispatcher has a waiter.
+    /// - QUEUE_EMPTY: no event is queued.
     ///
     /// Spec: EVG-01..04, EVW-09
     #[inline]
@@ -40,7 +39,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         self.dequeue_slow(queue, evd)
     }
 
-    /// Takes any event: a queued one, a failure, a success that makes no event or another one.
+    /// Dequeues on the slow way: any event, a failure, completions without an event.
     #[cold]
     #[inline(never)]
     fn dequeue_slow(
@@ -58,12 +57,12 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         outcome
     }
 
-    /// Queues a software event with the consumer's value; nobody looks at what it may point to.
+    /// Queues a software event with the consumer's value, which the core never dereferences.
     ///
     /// # Errors
-    /// - INVALID_HANDLE: not a live dispatcher of this adapter.
-    /// - INVALID_PARAMETER (ARG1): the dispatcher was made without the software stream.
-    /// - QUEUE_FULL: as many events as it holds are queued; this one was not, and that is all.
+    /// - INVALID_HANDLE: `evd` is not a live dispatcher of this adapter.
+    /// - INVALID_PARAMETER (ARG1): the dispatcher lacks the software stream.
+    /// - QUEUE_FULL: the queue is full; the event is not queued, and no overflow is reported.
     ///
     /// Spec: EVS-01..04
     #[inline]
@@ -72,7 +71,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             && let Some(slot) = self.shared.event_dispatchers.get(evd.index())
         {
             let mut queue = slot.queue.lock();
-            // Nobody is to be told, and no completion can be ahead.
+            // The event ends no wait, notifies no object and has no completions before it.
             if queue.open == evd
                 && queue.cno.is_none()
                 && queue.completions.is_none()
@@ -88,7 +87,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         self.evd_post_se_slow(evd, pointer)
     }
 
-    /// Posts a software event that ends a wait or is a notification, or finds out why it is refused.
+    /// Posts a software event that ends a wait or notifies, or returns the error.
     #[inline(never)]
     fn evd_post_se_slow(&self, evd: EvdId, pointer: u64) -> Result<()> {
         self.on_evd(evd, |queue, deferred| {
@@ -103,8 +102,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// A failed transfer or bind breaks the connection it ran on (DTO-12, RMB-22); a flushed one had
-    /// none any more. No lock may be held.
+    /// Breaks the connection of a failed transfer or bind (DTO-12, RMB-22).
+    ///
+    /// A flushed one has no connection any longer. No lock may be held.
     #[cold]
     pub(super) fn break_connection_after(&self, event: &Event) {
         match event {
@@ -121,7 +121,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
-    /// A dequeue was the one that found the completion queue failed: reports it.
+    /// Reports a failure of the completion queue that a dequeue found.
     #[cold]
     fn queue_failed(&self, evd: EvdId) -> Error {
         let reported = self.on_evd(evd, |queue, deferred| {
@@ -132,13 +132,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         });
         match reported {
             Ok(()) => Error::queue_empty(),
-            // Freed meanwhile.
+            // The dispatcher was freed meanwhile.
             Err(error) => error,
         }
     }
 }
 
-/// Whether an event tells of something that did not succeed.
+/// Returns true for a completion that is not a success.
 #[inline]
 pub(super) fn failed(event: &Event) -> bool {
     match event {

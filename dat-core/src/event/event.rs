@@ -112,7 +112,7 @@ pub enum ConnectionEventKind {
 pub enum AsyncEventKind {
     /// An event was lost because its dispatcher was full.
     EvdOverflow = 0x8001,
-    /// The adapter failed for good.
+    /// The adapter failed permanently.
     IaCatastrophic = 0x8002,
     /// An endpoint or a shared receive queue needs attention.
     ///
@@ -140,7 +140,7 @@ pub enum Event {
     Dto(DtoCompletion),
     /// A bind completed.
     RmrBind(RmrBindCompletion),
-    /// An operation beyond the interface completed.
+    /// An extended operation completed.
     Extended(ExtendedCompletion),
     /// A peer requests a connection.
     ConnectionRequest {

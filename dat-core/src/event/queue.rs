@@ -13,10 +13,10 @@ use crate::record::NO_RECORD;
 use crate::shared::Shared;
 use crate::sync::{Mutex, RawLock};
 
-/// Tries to arm a completion queue that completions keep slipping into, before giving way.
+/// Maximum attempts to arm a completion queue into which completions keep arriving.
 const ARMING_ROUNDS: u32 = 16;
 
-/// Place for one event dispatcher.
+/// Slot for one event dispatcher.
 pub struct EvdSlot<C, L> {
     pub(crate) queue: Mutex<L, EvdQueue<C>>,
 }
@@ -31,62 +31,64 @@ impl<C, L: RawLock> EvdSlot<C, L> {
         queue: Mutex::new(EvdQueue::EMPTY),
     };
 
-    /// Whether an object lives here.
+    /// Returns true if the slot holds a dispatcher.
     pub(crate) fn is_live(&self) -> bool {
         self.queue.with(|queue| !queue.id.is_null())
     }
 }
 
-/// When a waiter is woken: fixed by the first endpoint stream that feeds the dispatcher (EVQ-02).
+/// Condition for waking a waiter, set by the first endpoint stream (EVQ-02).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EvdConfig {
-    /// By notifications.
+    /// Notifications.
     Notify,
-    /// By solicited and failed completions.
+    /// Solicited and failed completions.
     Solicited,
-    /// By the number of queued events.
+    /// Number of queued events.
     Threshold,
 }
 
-/// The one that waits on a dispatcher.
+/// The waiter of a dispatcher.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiter {
-    /// Tells the waits on a dispatcher apart.
+    /// Serial number of the wait.
     pub(crate) serial: u32,
     pub(crate) threshold: u32,
-    /// A notification arrived since the wait began, or events were there when it began.
+    /// Set if a notification arrived since the wait began, or events were queued then.
     pub(crate) notified: bool,
 }
 
-/// The first event of a dispatcher, as the common way of a dequeue sees it.
+/// First event of a dispatcher, on the common way of a dequeue.
 #[derive(Debug)]
 pub(crate) enum Head {
-    /// The success of a plain data transfer, which was taken.
+    /// A successful plain data transfer, which was taken.
     Success(DtoCompletion),
     /// No event is queued, and the device has no completion.
     Empty,
-    /// Anything else; nothing was taken.
+    /// Any other event; nothing was taken.
     Other,
 }
 
-/// An event dispatcher behind its lock.
+/// Event dispatcher, protected by its lock.
 #[derive(Debug)]
 pub(crate) struct EvdQueue<C> {
-    /// The handle while nobody waits and nothing is broken, else one that nobody asks this slot for:
-    /// one compare on the way of a dequeue. A free slot's is null and passes a null handle, so who
-    /// finds neither events nor a completion queue nor flags behind it has to ask `check`.
+    /// The handle if there is no waiter and no failure, else a value that never matches it.
+    ///
+    /// So one compare admits the common way of a dequeue. In a free slot it is null and matches the
+    /// null handle: a caller that finds no events, no completion queue and no flags must call
+    /// `check`.
     pub(crate) open: EvdId,
     pub(crate) completions: Option<C>,
-    /// Other events: a ring in the lent event slots.
+    /// First slot of the ring of events other than completions.
     pub(crate) ring_base: u32,
     pub(crate) ring_capacity: u32,
     pub(crate) ring_head: u32,
     pub(crate) ring_length: u32,
-    /// Polled completions: a list through the records, oldest first.
+    /// First polled completion of the list through the records, oldest first.
     pub(crate) ready_first: u32,
     pub(crate) ready_last: u32,
     pub(crate) ready_length: u32,
-    /// How many completions ever joined and left that list; orders them among other events.
+    /// Numbers of completions that ever joined and left that list; they order other events.
     pub(crate) ready_joined: u32,
     pub(crate) ready_left: u32,
     pub(crate) id: EvdId,
@@ -96,24 +98,24 @@ pub(crate) struct EvdQueue<C> {
     pub(crate) enabled: bool,
     pub(crate) waitable: bool,
     pub(crate) config: Option<EvdConfig>,
-    /// Streams that feed it: endpoints once per role, service points, the asynchronous stream.
+    /// Number of streams that feed it: endpoints once per role, service points, asynchronous.
     pub(crate) streams: u32,
-    /// Endpoint streams among them (they fix `config`).
+    /// Number of endpoint streams among them, which set `config`.
     pub(crate) endpoint_streams: u32,
-    /// Completions that attached queues may have outstanding; the depth the completion queue needs.
+    /// Completions that attached queues may have outstanding: the necessary depth.
     pub(crate) capacity: u32,
     pub(crate) depth: u32,
     pub(crate) cno: Option<u16>,
     pub(crate) waiter: Option<Waiter>,
-    /// Wakes the waiter; none without one, and none while it looks for itself.
+    /// Waker of the waiter; `None` without a waiter and while it polls.
     pub(crate) waker: Option<Waker>,
     /// Set if the dispatcher is waitable and `is_simple`.
     pub(crate) quick: bool,
     /// Serial number of the last wait in this slot.
     pub(crate) waits: u32,
-    /// The completion queue will tell of its next completion, or has told and was not heard yet.
+    /// Set if the completion queue is armed, or has notified and was not handled yet.
     pub(crate) armed: bool,
-    /// Latched until the queue is drained, so that one overflow is one report.
+    /// Set from an overflow until the queue is drained, so that one overflow is reported once.
     pub(crate) overflowed: bool,
     pub(crate) failure: Option<DeviceFailure>,
     pub(crate) pending: Pending,
@@ -156,24 +158,25 @@ impl<C> EvdQueue<C> {
         context: 0,
     };
 
-    /// Empties the slot.
+    /// Clears the slot; keeps the generation.
     #[inline(never)]
     pub(crate) fn clear_slot(&mut self) {
         *self = Self {
             generation: self.generation,
-            // A wait of this life must not pass for one of the next.
+            // So a wait of this generation never matches one of the next.
             waits: self.waits,
             ..Self::EMPTY
         };
     }
 
-    /// Events that can be dequeued without asking the device.
+    /// Returns the number of events that can be dequeued without polling the device.
     pub(crate) fn queued(&self) -> u32 {
         self.ring_length.saturating_add(self.ready_length)
     }
 
-    /// Brings `open` and `quick` up to date after a change of what they stand for: waiter,
-    /// failure, configuration, notification object.
+    /// Updates `open` and `quick`.
+    ///
+    /// Call it after a change of waiter, failure, configuration or notification object.
     #[inline(always)]
     pub(crate) fn refresh(&mut self) {
         let sound = self.failure.is_none();
@@ -185,13 +188,13 @@ impl<C> EvdQueue<C> {
         self.quick = self.waitable && self.is_simple();
     }
 
-    /// Returns true if numbers decide on waits and no notification object is attached.
+    /// Returns true if event counts end waits and no notification object is attached.
     #[inline(always)]
     pub(crate) fn is_simple(&self) -> bool {
         self.counts_events() && self.cno.is_none()
     }
 
-    /// Whether `evd` is the dispatcher that lives here.
+    /// Checks that `evd` is the handle of this dispatcher.
     pub(crate) fn check(&self, evd: EvdId, instance: u16) -> Result<()> {
         if self.id != evd || evd.is_null() {
             return Err(evd.refused(instance));
@@ -199,7 +202,7 @@ impl<C> EvdQueue<C> {
         Ok(())
     }
 
-    /// Whether nobody waits (EVW-04, EVG-02).
+    /// Checks that the dispatcher has no waiter (EVW-04, EVG-02).
     pub(crate) fn check_no_waiter(&self) -> Result<()> {
         if self.waiter.is_some() {
             return Err(
@@ -209,7 +212,7 @@ impl<C> EvdQueue<C> {
         Ok(())
     }
 
-    /// Whether the condition of the waiter holds (EVW-01, EVW-11).
+    /// Returns true if the waiter's condition holds (EVW-01, EVW-11).
     pub(crate) fn is_due(&self) -> bool {
         let queued = self.queued();
         let by_number = self.counts_events();
@@ -218,13 +221,13 @@ impl<C> EvdQueue<C> {
             .is_some_and(|waiter| queued >= waiter.threshold && (by_number || waiter.notified))
     }
 
-    /// Whether the number of queued events decides on waits, not notifications.
+    /// Returns true if the number of queued events ends waits, and notifications do not.
     #[inline(always)]
     pub(crate) fn counts_events(&self) -> bool {
         matches!(self.config, None | Some(EvdConfig::Threshold))
     }
 
-    /// The state as a query reports it (EVQ-02).
+    /// Returns the state as a query reports it (EVQ-02).
     pub(crate) fn state(&self) -> EvdState {
         let enabled = if self.enabled {
             EvdState::ENABLED
@@ -245,7 +248,7 @@ impl<C> EvdQueue<C> {
         enabled | waitable | config
     }
 
-    /// Lets a waiter in; returns its serial number.
+    /// Adds the waiter; returns its serial number.
     pub(crate) fn begin_wait(&mut self, threshold: u32) -> u32 {
         self.waits = self.waits.wrapping_add(1);
         self.waiter = Some(Waiter {
@@ -257,9 +260,9 @@ impl<C> EvdQueue<C> {
         self.waits
     }
 
-    /// Returns true if the waiter with this serial number takes the next event of any kind.
+    /// Returns true if the wait with this serial number takes the next event of any kind.
     ///
-    /// No notification object gets a notification of it.
+    /// The event then triggers no notification object.
     pub(crate) fn takes_next(&self, serial: u32) -> bool {
         self.failure.is_none()
             && self.is_simple()
@@ -268,7 +271,7 @@ impl<C> EvdQueue<C> {
                 .is_some_and(|waiter| waiter.serial == serial && waiter.threshold == 1)
     }
 
-    /// Whether the waiter with this serial number is still there.
+    /// Returns true if the wait with this serial number is still pending.
     #[inline(always)]
     pub(crate) fn is_waiting(&self, serial: u32) -> bool {
         self.waiter
@@ -276,7 +279,7 @@ impl<C> EvdQueue<C> {
             .is_some_and(|waiter| waiter.serial == serial)
     }
 
-    /// Events that are queued when a wait begins end it like notifications (EVW-11).
+    /// Notifies a new waiter if events are queued, since these end its wait too (EVW-11).
     pub(crate) fn notify_waiter_of_queued(&mut self) {
         let queued = self.queued();
         if let Some(waiter) = &mut self.waiter {
@@ -284,17 +287,17 @@ impl<C> EvdQueue<C> {
         }
     }
 
-    /// Gives the waiter another waker; the former one comes back.
+    /// Replaces the waiter's waker; returns the former one.
     pub(crate) fn change_waker(&mut self, waker: Option<Waker>) -> Option<Waker> {
         core::mem::replace(&mut self.waker, waker)
     }
 
-    /// Whether events were lost: waits take what is left and then fail.
+    /// Returns true if events were lost: waits take the events left and then fail.
     pub(crate) fn is_in_error(&self) -> bool {
         self.failure.is_some() || self.overflowed
     }
 
-    /// What lost the events.
+    /// Returns the cause of the lost events.
     pub(crate) fn loss(&self) -> Cause {
         match self.failure {
             Some(DeviceFailure::Broken) => Cause::DeviceGone,
@@ -302,7 +305,7 @@ impl<C> EvdQueue<C> {
         }
     }
 
-    /// Lets the waiter go; its waker comes back.
+    /// Removes the waiter; returns its waker.
     #[inline(always)]
     pub(crate) fn end_wait(&mut self) -> Option<Waker> {
         self.waiter = None;
@@ -310,15 +313,17 @@ impl<C> EvdQueue<C> {
         self.waker.take()
     }
 
-    /// Notes that completions were lost or the device failed; nothing more is polled.
+    /// Records that completions were lost or the device failed; polling then stops.
     #[cold]
     fn fail(&mut self, failure: DeviceFailure) {
         self.failure = Some(failure);
         self.refresh();
     }
 
-    /// A notification (or another event) arrived: wakes the waiter if its condition holds, or else
-    /// triggers the notification object.
+    /// Announces a new event: wakes the waiter, or triggers the notification object without one.
+    ///
+    /// `notifies` is true if the event is a notification. A waiter is woken only if its condition
+    /// holds.
     pub(crate) fn announce(&mut self, notifies: bool, deferred: &mut Deferred) {
         let by_number = self.counts_events();
         if let Some(waiter) = &mut self.waiter {
@@ -354,7 +359,8 @@ impl<C: CompletionQueue> EvdQueue<C> {
         match completions.peek() {
             Peek::Success { token, length } => match shared.plain(token) {
                 Some((record, plain)) => {
-                    // First, so that a poster that sees the record free finds room in the queue.
+                    // The queue releases its slot first, so a poster that finds the record free has
+                    // room.
                     completions.skip();
                     Head::Success(shared.finish_plain(record, plain, length))
                 }
@@ -365,7 +371,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
         }
     }
 
-    /// Removes the first event, whatever it takes.
+    /// Removes the first event, polling the device if necessary.
     pub(crate) fn dequeue<B, L>(&mut self, evd: EvdId, shared: &Shared<'_, B, L>) -> Result<Event>
     where
         B: crate::backend::Backend<CompletionQueue = C>,
@@ -376,8 +382,8 @@ impl<C: CompletionQueue> EvdQueue<C> {
         if self.queued() != 0 {
             return self.take_queued(shared);
         }
-        // Completions without an event (suppressed, stale) are skipped; a device that delivers
-        // nothing else for as long as its queue is deep gets another chance at the next call.
+        // Skips completions without an event (suppressed, stale). The limit returns control to the
+        // caller if the device delivers nothing else.
         for _ in 0..self.depth {
             let Some(queue) = &mut self.completions else {
                 break;
@@ -403,7 +409,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
         Err(Error::queue_empty())
     }
 
-    /// Removes the first event that needs no asking of the device.
+    /// Removes the first queued event without polling the device.
     pub(crate) fn take_queued<B, L>(&mut self, shared: &Shared<'_, B, L>) -> Result<Event>
     where
         B: crate::backend::Backend<CompletionQueue = C>,
@@ -411,7 +417,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
     {
         if self.ring_length != 0 {
             let front = self.ring_slot(&shared.events, 0);
-            // Both counters run freely, so their distance is signed.
+            // Both counters wrap, so their difference is signed.
             let ahead = front.map_or(0, |slot| slot.after().wrapping_sub(self.ready_left)) as i32;
             if self.ready_length == 0 || ahead <= 0 {
                 let event = front.and_then(EventSlot::load);
@@ -435,7 +441,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
             .ok_or(Error::internal(Cause::CorruptCompletion))
     }
 
-    /// Polls all completions there are into the list of ready ones.
+    /// Polls all completions of the device into the list of ready ones.
     pub(crate) fn poll<B, L>(&mut self, shared: &Shared<'_, B, L>, deferred: &mut Deferred)
     where
         B: crate::backend::Backend<CompletionQueue = C>,
@@ -455,7 +461,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
         }
     }
 
-    /// Queues what a poll brought, and announces it.
+    /// Queues and announces a polled completion, or records and reports a failure.
     pub(crate) fn take_polled<B, L>(
         &mut self,
         polled: core::result::Result<Completion, DeviceFailure>,
@@ -476,7 +482,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
             Err(failure) => {
                 self.fail(failure);
                 deferred.failure(self.id, failure, &mut self.pending);
-                // A waiter is told that nothing more is coming.
+                // Wakes a waiter: no further events arrive.
                 if let Some(waker) = self.waker.take() {
                     deferred.wake(waker);
                 }
@@ -484,10 +490,10 @@ impl<C: CompletionQueue> EvdQueue<C> {
         }
     }
 
-    /// Sees to it that the device tells of the next completion, if somebody wants to know: a waiter
-    /// whose condition does not hold yet, or a notification object while the dispatcher is enabled.
+    /// Arms the completion queue if a waiter or an enabled notification object needs it.
     ///
-    /// Completions that slipped in before the arming are taken in and announced.
+    /// A waiter needs it while its condition does not hold. Completions that arrive before the
+    /// arming are polled and announced.
     pub(crate) fn keep_armed<B, L>(&mut self, shared: &Shared<'_, B, L>, deferred: &mut Deferred)
     where
         B: crate::backend::Backend<CompletionQueue = C>,
@@ -497,8 +503,8 @@ impl<C: CompletionQueue> EvdQueue<C> {
         let solicited_only = self.config == Some(EvdConfig::Solicited);
         let rounds = match self.waiter {
             Some(_) => ARMING_ROUNDS,
-            // Whoever drains the dispatcher for its notification object does not arm it. There are no more events than it
-            // is deep until then, so that no more completions can slip in.
+            // A consumer that drains the dispatcher after a notification does not arm it, so this
+            // must not give up early. Until then at most `depth` completions can arrive.
             None => ARMING_ROUNDS.saturating_add(self.depth),
         };
         for _ in 0..rounds {
@@ -517,7 +523,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
         if self.armed {
             return;
         }
-        // Too busy to be armed: whoever waits looks again at once.
+        // Completions keep arriving, so the consumer must poll again at once.
         if self.waiter.is_none() {
             self.announce(true, deferred);
         } else if let Some(waker) = self.waker.take() {
@@ -525,7 +531,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
         }
     }
 
-    /// The last endpoint stream ended: the next one decides anew how waits are shaped.
+    /// Resets the configuration after the last endpoint stream; the next stream sets it.
     pub(crate) fn unfix_config<B, L>(&mut self, shared: &Shared<'_, B, L>)
     where
         B: crate::backend::Backend<CompletionQueue = C>,
@@ -540,8 +546,10 @@ impl<C: CompletionQueue> EvdQueue<C> {
         self.arm_for_all(shared);
     }
 
-    /// Armed for solicited completions only: the next stream may want to hear of all. No stream
-    /// is left, so what is still in the completion queue makes no events and wakes nobody.
+    /// Arms a queue, armed for solicited completions only, for all completions.
+    ///
+    /// The next stream may need all of them. No stream is attached, so completions still in the
+    /// queue have no events and wake no waiter.
     #[cold]
     #[inline(never)]
     fn arm_for_all<B, L>(&mut self, shared: &Shared<'_, B, L>)
@@ -556,13 +564,13 @@ impl<C: CompletionQueue> EvdQueue<C> {
         self.waker = waker;
         nobody.wakers.clear();
         if !nobody.failed.is_empty() {
-            // The next poll finds the failure again, and reports it.
+            // The next poll returns the failure again and reports it.
             self.failure = None;
             self.refresh();
         }
     }
 
-    /// Empties the queue for good: events are lost, slots and records go back.
+    /// Clears the slot: drops all events, and frees slots and records.
     pub(crate) fn discard<B, L>(&mut self, shared: &Shared<'_, B, L>) -> Option<C>
     where
         B: crate::backend::Backend<CompletionQueue = C>,
@@ -597,7 +605,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
         self.ready_joined = self.ready_joined.wrapping_add(1);
     }
 
-    /// Drops the ready completions of one endpoint slot; their records go back to their queues.
+    /// Drops the ready completions of one endpoint slot and frees their records.
     pub(crate) fn forget_endpoint<B, L>(&mut self, endpoint: u16, shared: &Shared<'_, B, L>)
     where
         B: crate::backend::Backend<CompletionQueue = C>,
@@ -613,8 +621,8 @@ impl<C: CompletionQueue> EvdQueue<C> {
             let next = record.next();
             if shared.endpoint_of(record) == Some(endpoint) {
                 let _event = shared.take_event(record, index);
-                // Other events are ordered by how many completions precede them: those behind this
-                // one move up.
+                // Other events are ordered by the number of completions before them, so later ones
+                // move up by one.
                 let position = self.ready_left.wrapping_add(self.ready_length);
                 for offset in 0..self.ring_length {
                     if let Some(slot) = self.ring_slot(&shared.events, offset)

@@ -1,4 +1,4 @@
-//! Ring of a dispatcher's events other than completions, each with its place among the completions.
+//! Ring of a dispatcher's events other than completions, with their positions among these.
 
 use super::Deferred;
 use super::event::Event;
@@ -32,8 +32,9 @@ impl<C: CompletionQueue> EvdQueue<C> {
         self.ring_head = 0;
     }
 
-    /// Removes ring events up to the first connection request and returns it. For a dispatcher that
-    /// is being freed.
+    /// Removes ring events up to the first connection request and returns it.
+    ///
+    /// For a dispatcher that is being freed.
     pub(crate) fn take_request(&mut self, events: &Table<'_, EventSlot>) -> Option<CrId> {
         while self.ring_length != 0 {
             let event = self.ring_slot(events, 0).and_then(EventSlot::load);

@@ -1,4 +1,4 @@
-//! Sleeping for threads of a host.
+//! Blocking of host threads.
 
 use core::task::Waker;
 use std::sync::{Arc, OnceLock};
@@ -9,13 +9,13 @@ use std::time::Duration;
 use super::wait::{Wait, WakeReason};
 use crate::time::Instant;
 
-/// Parks the thread that made it; its clock is the host's monotonic one.
+/// Parks the thread that created it; uses the host's monotonic clock.
 ///
-/// Whether a sleep has to be cut into slices depends on the device. One that raises interrupts, which somebody
-/// passes on to [`InterruptHandle::notify`](crate::InterruptHandle::notify), wakes whoever sleeps: then
-/// [`until_woken`](Self::until_woken) sleeps as long as it takes, whatever number of threads wait on the
-/// adapter. One that has to be asked tells nobody of completions: then a sleep lasts a slice at most, after
-/// which the caller looks again.
+/// The device decides how long one sleep may be. If its interrupts reach
+/// [`InterruptHandle::notify`](crate::InterruptHandle::notify), they wake the thread. Use
+/// [`until_woken`](Self::until_woken) then: a sleep has no limit, for any number of threads that
+/// wait on the adapter. If the device must be polled, it announces no completions. A sleep then
+/// ends after one slice at the latest, and the caller polls again.
 #[derive(Debug)]
 pub struct ThreadWait {
     waker: Waker,
@@ -36,17 +36,18 @@ impl Wake for Unpark {
 }
 
 impl ThreadWait {
-    /// For the current thread and any device, with slices of a millisecond.
+    /// Creates a wait for the current thread and any device, with slices of 1 ms.
     pub fn new() -> Self {
         Self::with_slice(Duration::from_millis(1))
     }
 
-    /// For the current thread and any device; `slice` is the longest sleep without a look at the device.
+    /// Creates a wait for the current thread and any device, with sleeps of at most `slice`.
     pub fn with_slice(slice: Duration) -> Self {
         Self::sleeping(Some(slice))
     }
 
-    /// For the current thread and a device whose interrupts reach `InterruptHandle::notify`.
+    /// Creates a wait for the current thread and a device whose interrupts reach
+    /// `InterruptHandle::notify`.
     pub fn until_woken() -> Self {
         Self::sleeping(None)
     }
@@ -58,7 +59,7 @@ impl ThreadWait {
         }
     }
 
-    /// The time now, for calls that take one; all threads of the process share the clock.
+    /// Returns the current time; all threads of the process share the clock.
     pub fn clock() -> Instant {
         static EPOCH: OnceLock<std::time::Instant> = OnceLock::new();
         let elapsed = EPOCH.get_or_init(std::time::Instant::now).elapsed();

@@ -1,4 +1,4 @@
-//! Waiting on an event dispatcher: polled, awaited or blocking.
+//! Waits on an event dispatcher: polled, awaited or blocking.
 
 use core::fmt;
 use core::future::Future;
@@ -16,50 +16,56 @@ use crate::id::EvdId;
 use crate::sync::RawLock;
 use crate::time::{Instant, first};
 
-/// Why a `Wait` returned.
+/// Reason for the return of [`Wait::wait`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub enum WakeReason {
-    /// The waker was used, or something else makes it worth looking again.
+    /// The waker was used, or the call should check again for another reason.
     Woken,
-    /// The moment has come.
+    /// The time `until` has passed.
     TimedOut,
-    /// A signal or the like: the call ends with INTERRUPTED_CALL.
+    /// A signal arrived; the call fails with INTERRUPTED_CALL.
     Interrupted,
 }
 
-/// How a blocking call sleeps, and what time it is: threads park, firmware waits for an interrupt.
+/// The sleep and the clock of a blocking call.
+///
+/// A thread parks; firmware waits for an interrupt.
 pub trait Wait {
-    /// The time now, on the clock that `Ia::progress` is told of.
+    /// Returns the current time, on the clock that [`Ia::progress`] gets.
     fn now(&mut self) -> Instant;
 
-    /// A waker that ends `wait`, also if it is used before `wait` is called.
+    /// Returns a waker that ends `wait`, even if it is used before `wait` is called.
     fn waker(&self) -> Waker;
 
-    /// A call begins that looks at everything before it sleeps: what used the waker before need not end `wait` any more.
+    /// Starts a blocking call; earlier uses of the waker may be forgotten.
+    ///
+    /// The call checks all event sources before its first sleep.
     fn begin(&mut self) {}
 
-    /// Sleeps until the waker is used or the moment has come; returning early is harmless.
+    /// Sleeps until the waker is used or `until` has passed; may return early.
     fn wait(&mut self, until: Option<Instant>) -> WakeReason;
 }
 
-/// What a successful wait returns.
+/// Result of a successful wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Waited {
-    /// The first event; it is not in the queue any more.
+    /// The first event, removed from the queue.
     pub event: Event,
-    /// Events left in the queue, at least the threshold less one; completions that the device was
-    /// not asked for yet may come on top.
+    /// Number of events left in the queue, at least the threshold minus 1.
+    ///
+    /// Excludes completions that are not yet polled from the device.
     pub more: u32,
 }
 
-/// A wait ended before its condition held; nothing was dequeued (EVW-06).
+/// Result of a wait that ended before its condition held; nothing was dequeued (EVW-06).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Expired {
-    /// Events queued when the wait ended. Fewer than the threshold, unless notifications decide
-    /// (EVW-11), or the dispatcher ended the wait itself.
+    /// Number of events in the queue when the wait ended.
+    ///
+    /// Below the threshold, unless notifications end the wait (EVW-11) or the dispatcher ended it.
     pub queued: u32,
 }
 
@@ -69,11 +75,11 @@ impl From<Expired> for Error {
     }
 }
 
-/// A wait under way: the one waiter of its dispatcher until it returns or is dropped.
+/// A wait on a dispatcher, its only waiter until the wait is ready or dropped.
 ///
-/// An event leaves the dispatcher only with `Poll::Ready`, so dropping a wait loses none. Nothing
-/// wakes it unless somebody calls [`Ia::progress`] when the device has something to say: a thread
-/// that blocks in [`Ia::cno_wait_until`] on a notification object of its own does.
+/// An event leaves the queue only with `Poll::Ready`, so dropping a wait loses none. The device
+/// wakes the wait only through a caller of [`Ia::progress`], such as a thread that blocks in
+/// [`Ia::cno_wait_until`] on a notification object of its own.
 pub struct EvdWait<'a, 's, B: Backend, L: RawLock> {
     ia: &'a Ia<'s, B, L>,
     slot: &'a EvdSlot<B::CompletionQueue, L>,
@@ -91,18 +97,19 @@ impl<B: Backend, L: RawLock> fmt::Debug for EvdWait<'_, '_, B, L> {
 }
 
 impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
-    /// Begins to wait until at least `threshold` events are queued on a dispatcher.
+    /// Starts a wait for at least `threshold` queued events on a dispatcher.
     ///
-    /// While the wait lasts other waits and dequeues are refused, and the notification object is
-    /// not notified. On a dispatcher whose endpoints complete UNSIGNALLED or SOLICITED_WAIT only
-    /// notifications end it; events that are queued when it begins count in any case.
+    /// During the wait, other waits and dequeues fail, and events do not trigger the notification
+    /// object. If the dispatcher's endpoints complete UNSIGNALLED or SOLICITED_WAIT, only a
+    /// notification ends the wait, or an event that was queued when it started.
     ///
     /// # Errors
-    /// - INVALID_HANDLE: not a live dispatcher of this adapter.
-    /// - INVALID_STATE (EVD_UNWAITABLE): waits are not allowed. (EVD_WAITER): somebody waits already.
-    /// - INVALID_PARAMETER (ARG3): `threshold` below 1, or above the length of the queue.
-    /// - INVALID_STATE (EVD_CONFIG_NOTIFY, EVD_CONFIG_SOLICITED): a threshold other than 1 where
-    ///   notifications decide.
+    /// - INVALID_HANDLE: `evd` is not a live dispatcher of this adapter.
+    /// - INVALID_STATE (EVD_UNWAITABLE): the dispatcher is unwaitable.
+    /// - INVALID_STATE (EVD_WAITER): the dispatcher has a waiter.
+    /// - INVALID_PARAMETER (ARG3): `threshold` is below 1 or above the queue length.
+    /// - INVALID_STATE (EVD_CONFIG_NOTIFY, EVD_CONFIG_SOLICITED): `threshold` is not 1, but only
+    ///   notifications end a wait on this dispatcher.
     ///
     /// Spec: EVW-01..05, EVW-11
     #[inline]
@@ -120,10 +127,10 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         })
     }
 
-    /// Returns what a wait for one event returns at once if the device has the success of a transfer.
+    /// Tries a wait for one event on the common way, without starting the wait.
     ///
-    /// The common way of a wait. `None`: begin one, which also tells if it is refused. Does not call
-    /// `progress`.
+    /// Returns the event if the queue is empty and the device has a successful transfer next. After
+    /// `None`, call [`evd_wait`](Self::evd_wait). Does not call `progress`.
     ///
     /// Spec: EVW-01, EVW-05
     #[inline]
@@ -143,7 +150,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         None
     }
 
-    /// Begins a wait, if it may begin; returns its serial number.
+    /// Checks and starts a wait; returns its serial number.
     #[inline(never)]
     fn begin_wait(&self, evd: EvdId, threshold: i32) -> Result<u32> {
         self.on_evd(evd, |queue, deferred| {
@@ -176,18 +183,18 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         })
     }
 
-    /// Waits until at least `threshold` events are queued, or the deadline has passed; a deadline
-    /// that has passed already makes it a poll, none at all waits forever.
+    /// Blocks until at least `threshold` events are queued or the deadline has passed.
     ///
-    /// Calls `progress` itself. [`evd_wait_counted`](Self::evd_wait_counted) tells as well how many
-    /// events were queued when the time ran out.
+    /// `None` waits forever; a deadline in the past polls once. Calls `progress` itself.
+    /// [`evd_wait_counted`](Self::evd_wait_counted) also returns the number of events queued at the
+    /// deadline.
     ///
     /// # Errors
-    /// - As `evd_wait`.
-    /// - INVALID_STATE (EVD_UNWAITABLE): the dispatcher was made unwaitable meanwhile. (no subtype):
-    ///   events were lost, and those that are left are fewer than `threshold`.
-    /// - TIMEOUT_EXPIRED: the deadline has passed; nothing was dequeued.
-    /// - INTERRUPTED_CALL: `wait` was interrupted; nothing was dequeued.
+    /// - Those of `evd_wait`.
+    /// - INVALID_STATE (EVD_UNWAITABLE): the dispatcher became unwaitable during the wait.
+    /// - INVALID_STATE (no subtype): events were lost and fewer than `threshold` are left.
+    /// - TIMEOUT_EXPIRED: the deadline has passed; no event was dequeued.
+    /// - INTERRUPTED_CALL: `wait` was interrupted; no event was dequeued.
     /// - ABORT: the dispatcher was destroyed with its adapter.
     ///
     /// Spec: EVW-01..14
@@ -202,11 +209,12 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         Ok(self.evd_wait_counted(evd, threshold, deadline, wait)??)
     }
 
-    /// Waits as [`evd_wait_until`](Self::evd_wait_until); an expired wait tells how many events were queued.
+    /// As [`evd_wait_until`](Self::evd_wait_until); an expired wait returns the number of queued
+    /// events.
     ///
     /// # Errors
-    /// - As `evd_wait_until`, but for TIMEOUT_EXPIRED.
-    /// - [`Expired`], inside: the deadline has passed; nothing was dequeued.
+    /// - Those of `evd_wait_until`, except TIMEOUT_EXPIRED.
+    /// - [`Expired`], in the inner result: the deadline has passed; no event was dequeued.
     ///
     /// Spec: EVW-01..14
     #[inline]
@@ -217,7 +225,8 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         deadline: Option<Instant>,
         wait: &mut W,
     ) -> Result<core::result::Result<Waited, Expired>> {
-        // Else connections have to go on even if there is always a completion.
+        // Unless the adapter is quiet, the slow way calls `progress`, so connections advance even
+        // while completions keep arriving.
         if self.is_quiet()
             && let Some(waited) = self.evd_wait_now(evd, threshold)
         {
@@ -226,7 +235,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         self.evd_wait_slow(evd, threshold, deadline, wait)
     }
 
-    /// Begins a wait and sleeps until it is over.
+    /// Starts a wait and sleeps until it ends.
     #[cold]
     #[inline(never)]
     fn evd_wait_slow<W: Wait>(
@@ -243,10 +252,11 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         }
     }
 
-    /// Calls `poll` until it is ready or the deadline has passed (`None`). `own` is the wait on a dispatcher that it is, if it is one.
+    /// Calls `poll` until it is ready; returns `None` if the deadline passes first.
     ///
-    /// Of all that block here at a time one drives `progress`; the others are woken by what it takes in,
-    /// or when it leaves.
+    /// `own` is the dispatcher wait that `poll` polls, if any. Of all threads that block here, one
+    /// drives: it calls `progress`. The events that it handles wake the others. When it leaves, it
+    /// wakes them too, and one takes its place.
     pub(super) fn sleep_until<W: Wait, R>(
         &self,
         own: Option<OwnWait>,
@@ -260,7 +270,8 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         let mut has_slept = false;
         loop {
             if B::EVENT_DRIVEN && has_slept {
-                // What wakes is most often what is waited for, alone. Whoever else relies on this wait hears that it leaves.
+                // Most wake-ups bring this wait's own event and no other. If this thread drives,
+                // dropping `part` wakes the others. The backend ignores the time.
                 self.handle_next(Instant::ZERO, own);
                 if self.is_quiet()
                     && let Poll::Ready(outcome) = poll(&waker)
@@ -268,7 +279,8 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
                     return Some(outcome);
                 }
             }
-            // Before the look at the device, so an interrupt after it is not missed.
+            // Stores the driver's waker before `progress` checks the device, so an interrupt after
+            // the check finds it.
             let mut drives = part.try_drive(&waker);
             let handled = if B::EVENT_DRIVEN && !has_slept && self.is_quiet() {
                 0
@@ -278,7 +290,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
             let polled = poll(&waker);
             if polled.is_ready() || deadline.is_some_and(|deadline| deadline <= wait.now()) {
                 if handled >= EVENTS_PER_CALL {
-                    // There may be more, of which nobody else was told.
+                    // `progress` stopped at its limit, and no interrupt announces the rest.
                     self.wake_progress();
                 }
                 return match polled {
@@ -290,8 +302,8 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
                 continue;
             }
             if !drives {
-                // The waker is with the object by now, so a driver that leaves from here on wakes it. One that
-                // has left is replaced, which takes another look at the device.
+                // `poll` has stored the waker, so a driver that leaves from now on wakes this
+                // thread. If it left before, this thread replaces it and calls `progress` again.
                 drives = part.try_drive(&waker);
                 if drives {
                     continue;
@@ -311,13 +323,14 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
 }
 
 impl<B: Backend, L: RawLock> EvdWait<'_, '_, B, L> {
-    /// Takes the first event if the condition of the wait holds; otherwise `waker` is woken when it
-    /// may hold. Once it was ready the wait is over.
+    /// Removes the first event if the wait's condition holds, else stores `waker`.
+    ///
+    /// `waker` is woken when the condition may hold. `Poll::Ready` ends the wait.
     ///
     /// # Errors
-    /// - INVALID_STATE (EVD_UNWAITABLE): the dispatcher was made unwaitable. (no subtype): events were
-    ///   lost, and those that are left are fewer than the threshold.
-    /// - ABORT: the dispatcher was destroyed, or the wait is over.
+    /// - INVALID_STATE (EVD_UNWAITABLE): the dispatcher became unwaitable during the wait.
+    /// - INVALID_STATE (no subtype): events were lost and fewer than the threshold are left.
+    /// - ABORT: the dispatcher was destroyed, or the wait has ended.
     ///
     /// Spec: EVW-01, EVW-05, EVW-07, EVW-09, EVW-10, EVW-11
     pub fn poll(&mut self, waker: &Waker) -> Poll<Result<Waited>> {
@@ -326,7 +339,7 @@ impl<B: Backend, L: RawLock> EvdWait<'_, '_, B, L> {
             return Poll::Ready(Err(Error::abort()));
         }
         let mut deferred = Deferred::default();
-        // Wakers are cloned and dropped outside of the lock: both run the consumer's code.
+        // Cloning or dropping a waker runs the consumer's code, so both happen outside the lock.
         let mut fresh = Some(waker.clone());
         let mut former = None;
         let outcome = self.slot.queue.with(|queue| {
@@ -341,7 +354,8 @@ impl<B: Backend, L: RawLock> EvdWait<'_, '_, B, L> {
             former = queue.change_waker(None);
             queue.poll(shared, &mut deferred);
             if !queue.is_due() && !queue.is_in_error() {
-                // First the waker, then the arming: what arrives from here on wakes it.
+                // The waker is stored before the arming: a completion after the arming must find
+                // it.
                 queue.change_waker(fresh.take());
                 queue.keep_armed(shared, &mut deferred);
                 if !queue.is_due() && !queue.is_in_error() {
@@ -370,11 +384,13 @@ impl<B: Backend, L: RawLock> EvdWait<'_, '_, B, L> {
         outcome
     }
 
-    /// Sleeps until the wait is over or the deadline has passed (`None`), after which it may sleep again, or
-    /// [`expire`](Self::expire). It stays the one waiter in between. Calls `progress` itself.
+    /// Blocks until the wait ends; returns `None` if the deadline passes first.
+    ///
+    /// After `None` the wait stays the dispatcher's waiter: it may sleep again or
+    /// [`expire`](Self::expire). Calls `progress` itself.
     ///
     /// # Errors
-    /// As `poll`, and INTERRUPTED_CALL: `wait` was interrupted.
+    /// Those of `poll`, and INTERRUPTED_CALL: `wait` was interrupted.
     ///
     /// Spec: EVW-01, EVW-05, EVW-06
     pub fn sleep_until<W: Wait>(
@@ -390,10 +406,12 @@ impl<B: Backend, L: RawLock> EvdWait<'_, '_, B, L> {
         ia.sleep_until(Some(own), deadline, wait, |waker| self.poll(waker))
     }
 
-    /// Ends the wait because its time ran out; takes the first event if the condition holds by now.
+    /// Ends the wait after its timeout; takes the first event if the condition holds now.
+    ///
+    /// Polls the device once more before it tests the condition.
     ///
     /// # Errors
-    /// - [`Expired`]: the condition does not hold; nothing was dequeued.
+    /// [`Expired`]: the condition does not hold; no event was dequeued.
     ///
     /// Spec: EVW-06, EVW-07
     pub fn expire(mut self) -> core::result::Result<Waited, Expired> {
@@ -406,7 +424,7 @@ impl<B: Backend, L: RawLock> EvdWait<'_, '_, B, L> {
             }
             queue.poll(shared, &mut deferred);
             let waits = queue.is_waiting(self.serial);
-            // Count and end of the wait are one step: no event comes in between.
+            // The count and the end of the wait are atomic: no event arrives between them.
             let taken = (waits && queue.is_due()).then(|| queue.take_queued(shared));
             let queued = queue.queued();
             if waits {
@@ -453,7 +471,7 @@ impl<B: Backend, L: RawLock> Drop for EvdWait<'_, '_, B, L> {
 impl<B: Backend, L: RawLock> EvdWait<'_, '_, B, L> {
     #[inline(never)]
     fn give_up(&self) {
-        // A dispatcher that is gone has no waiter to forget.
+        // Fails only if the dispatcher is gone, with its waiter.
         let _waker = self.ia.on_evd(self.evd, |queue, deferred| {
             if !queue.is_waiting(self.serial) {
                 return Ok(None);

@@ -75,8 +75,8 @@ impl<B: Backend> Control<'_, B> {
 
     /// Ends the scan `number`.
     ///
-    /// `left` is the earliest deadline of the endpoints that need watching still, if there are any.
-    /// Resets the state first if no scan and no new endpoint followed, since this scan has seen all
+    /// `left` is the earliest deadline of the endpoints that must still be watched, if any. Resets
+    /// the state first if no scan and no new endpoint followed, since this scan has seen all
     /// endpoints.
     pub(super) fn end_scan(&mut self, number: u32, left: Option<Option<Instant>>) {
         if self.scans == number {
@@ -88,7 +88,7 @@ impl<B: Backend> Control<'_, B> {
         }
     }
 
-    /// Refuses the creation of objects after a close has begun, which would not find them.
+    /// Refuses to create objects after a close has begun, since the close might miss them.
     pub(crate) fn check_open(&self) -> Result<()> {
         if self.closing {
             return Err(Error::invalid_handle(Subtype::InvalidHandleIa).because(Cause::Closing));

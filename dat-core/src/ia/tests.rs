@@ -193,11 +193,11 @@ fn an_opening_finds_storage_empty_that_another_adapter_left_full() {
     core::mem::forget(ia);
 
     let ia = open(&mut storage, &device);
-    assert!(has_records(&ia, 256), "those of queues that were left, too");
+    assert!(has_records(&ia, 256), "records of leaked queues too");
     core::mem::forget(ia);
 
     let closed = open(&mut storage, &TestBackend::default()).close(CloseFlags::Graceful);
-    assert!(closed.is_ok(), "nothing is there");
+    assert!(closed.is_ok(), "no object is left");
 }
 
 /// Creates as many objects as fit; returns the number of each kind.
@@ -253,7 +253,7 @@ fn nothing_is_made_once_a_close_has_begun() {
         ia.rsp_create(QUALIFIER + 2, None, arrivals).map(drop),
     ];
     for (number, outcome) in refused.into_iter().enumerate() {
-        let error = outcome.expect_err("nothing is made");
+        let error = outcome.expect_err("the adapter is being closed");
         assert_eq!(
             (error.kind(), error.subtype(), error.cause()),
             (

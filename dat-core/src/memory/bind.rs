@@ -1,11 +1,12 @@
-//! Binding remote memory regions, and what becomes of posted binds.
+//! Binding remote memory regions, and completions of binds.
 //!
-//! A bind counts as a window on its local region from the moment it is accepted; the region bound
-//! before stays counted until the bind is known to have replaced it. So a region that a device
-//! may still open to peers is never freed, whichever way the bind ends (RMB-42).
+//! A bind counts as a window on its local region once it is accepted. The region bound before stays
+//! counted until the bind is known to have replaced it. So a region that a device may still expose
+//! to peers is never freed, whatever the result of the bind (RMB-42).
 //!
-//! The binds of a window that are under way are all of one endpoint, whose queue is in order. A device may carry out those
-//! of two queues in either order: what was bound last would be anybody's guess, and so would be the region that may go.
+//! All pending binds of a window are on one endpoint, whose queue is in order. A device may carry
+//! out binds of two queues in either order. The final binding would then be unknown, and so would
+//! the region that may be freed.
 
 use super::lookup::{slot_index, zone_of_seal, zone_seal};
 use super::rmr::{Binding, MISSED, NO_BIND, RemoteRegion, RmrSlot};
@@ -28,7 +29,7 @@ const PRIVILEGES_ARGUMENT: u8 = 3;
 /// Position of the completion flags.
 const FLAGS_ARGUMENT: u8 = 6;
 
-/// A bind as the consumer asked for it.
+/// A bind as the consumer posts it.
 #[derive(Clone, Copy)]
 struct Bind<'a> {
     rmr: RmrId,
@@ -42,32 +43,38 @@ struct Bind<'a> {
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Binds a remote memory region to a segment of a local one; returns the context for peers.
     ///
-    /// Posted to the endpoint's request queue, where later requests wait for it. The completion is a
-    /// bind event on the endpoint's request dispatcher, as `flags` say; SUPPRESS, UNSIGNALLED and
-    /// BARRIER_FENCE mean what they mean on a Send, SOLICITED_WAIT nothing. Of the privileges only
-    /// the two remote ones matter. A bind of a bound region replaces the binding when it completes; a
-    /// segment of length 0 (context and address ignored) unbinds, and what is returned then is
-    /// undefined. A bind that is flushed leaves the old binding, one that fails none.
+    /// The bind is posted to the endpoint's request queue; later requests of the queue wait for it.
+    /// Its completion is a bind event on the endpoint's request dispatcher. The flags SUPPRESS,
+    /// UNSIGNALLED and BARRIER_FENCE act as on a Send; SOLICITED_WAIT has no effect. Only the two
+    /// remote privileges matter.
     ///
-    /// A device counts few keys for a region. When these are used up, or the bind before was not carried out, the bind gets
-    /// new ones: then the old binding ends when the call returns, and is not there if that bind is flushed because the
-    /// connection breaks meanwhile. `rmr_query` tells.
+    /// When the bind completes, it replaces the region's binding. A segment of length 0 unbinds;
+    /// its context and address are ignored, and the returned context is undefined. A flushed bind
+    /// keeps the old binding; a failed bind leaves the region unbound.
+    ///
+    /// A device has few keys for a window. If they are used up, or the previous bind was not
+    /// carried out, the call may replace the window: the old binding then ends when the call
+    /// returns. It is not restored if this bind is flushed because the connection breaks.
+    /// `rmr_query` returns the binding.
     ///
     /// # Errors
-    /// - INVALID_HANDLE (RMR, EP): not a live object of this adapter. (EVD_REQUEST): the endpoint's request
-    ///   dispatcher was made without the bind stream.
-    /// - INVALID_STATE (EP state): neither CONNECTED nor DISCONNECTED.
-    /// - INVALID_PARAMETER (ARG6): unknown flag, or UNSIGNALLED on an endpoint not configured for it.
-    /// - INVALID_PARAMETER (ARG3): privilege bits outside 0x33.
-    /// - PRIVILEGES_VIOLATION: the context names no live region; or REMOTE_READ is asked for and the
-    ///   region lacks LOCAL_READ (READ), or REMOTE_WRITE and it lacks LOCAL_WRITE (WRITE).
+    /// - INVALID_HANDLE (RMR, EP): `rmr` or `ep` is not a live object of this adapter.
+    /// - INVALID_HANDLE (EVD_REQUEST): the endpoint's request dispatcher lacks the bind stream.
+    /// - INVALID_STATE (EP state): the endpoint is neither CONNECTED nor DISCONNECTED.
+    /// - INVALID_PARAMETER (ARG6): `flags` has an unknown flag, or UNSIGNALLED without that
+    ///   configuration of the endpoint.
+    /// - INVALID_PARAMETER (ARG3): `privileges` has bits outside 0x33.
+    /// - PRIVILEGES_VIOLATION: the context names no live region.
+    /// - PRIVILEGES_VIOLATION (READ): REMOTE_READ is requested, and the region lacks LOCAL_READ.
+    /// - PRIVILEGES_VIOLATION (WRITE): REMOTE_WRITE is requested, and the region lacks LOCAL_WRITE.
     /// - PROTECTION_VIOLATION: local region, remote region and endpoint are not in one zone.
     /// - INVALID_PARAMETER (ARG2): the segment reaches outside the region.
     /// - INSUFFICIENT_RESOURCES (TEP): `max_request_dtos` requests are outstanding.
-    ///   (TEP): the device refused it, for instance because the remote region needs new keys while binds of it are outstanding.
-    ///   (MEMORY_REGION): a bind of this remote region is outstanding on another endpoint; or four are on this one, or one
-    ///   with the feature `compact`; or it needs new keys and the device has none.
-    ///
+    /// - INSUFFICIENT_RESOURCES (TEP): the device refused, for example because the remote region
+    ///   needs new keys while binds of it are outstanding.
+    /// - INSUFFICIENT_RESOURCES (MEMORY_REGION): a bind of this remote region is outstanding on
+    ///   another endpoint; or four are outstanding on this one, one with the feature `compact`; or
+    ///   it needs new keys and the device has none.
     /// Spec: RMB-01..45, DTO-04..07, DTO-10, EVC-05
     pub fn rmr_bind(
         &self,
@@ -107,8 +114,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         self.bind_slow(&{ bind })
     }
 
-    /// Posts a bind that unbinds, that is not the only one of its region under way, that needs
-    /// another window or room in its queue; else finds out why it is refused.
+    /// Posts all other binds, or returns the error.
+    ///
+    /// These are unbinds, binds with another one pending, and binds that need another window or
+    /// room in the queue.
     #[cold]
     #[inline(never)]
     fn bind_slow(&self, bind: &Bind<'_>) -> Result<u32> {
@@ -125,17 +134,18 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         outcome
     }
 
-    /// A bind that was refused, once more by another window of the device, if the old one needs renewal.
+    /// Repeats a bind that the device refused, with a new window if the old one needs renewal.
     ///
-    /// The old one goes when the queue has the bind, and with it the old binding; a refusal changes nothing. On an endpoint
-    /// that is not connected the bind is going to be flushed, and the new window goes.
+    /// Once the queue has the bind, the old window is destroyed, and the old binding with it. A
+    /// refusal changes nothing. On an endpoint that is not connected, the bind will be flushed, so
+    /// the new window is destroyed instead.
     ///
     /// Spec: RMB-21, RMB-42, GEN-06
     #[cold]
     #[inline(never)]
     fn bind_renewed(&self, bind: &Bind<'_>) -> Result<u32> {
         self.control.with(|control| {
-            // Windows are replaced under the control lock only.
+            // Windows are replaced only under the control lock.
             let (window, zone, sequence) = self.with_remote_region(bind.rmr, |region| {
                 let zone = zone_of_seal(region.zone_seal);
                 (region.window, zone, region.sequence)
@@ -159,11 +169,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             };
             let mut over = Binding::NONE;
             let outcome = self.with_both(bind, |endpoint, region| {
-                // Another thread has bound it meanwhile, perhaps by another window.
+                // Another thread has bound the region meanwhile, perhaps with another window.
                 if region.sequence != sequence {
                     return self.shared.bind(endpoint, region, bind);
                 }
-                // Where there is no connection the bind is flushed, so that the old window will do.
+                // Without a connection the bind is flushed, so the old window suffices.
                 if let Some(error) = refusal
                     && endpoint.state == EndpointState::Connected
                 {
@@ -186,7 +196,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             if let Some(window) = surplus {
                 backend.destroy_window(window);
             }
-            // Only now that the device has no window on it may the region go.
+            // The local region may be freed only now that the device has no window on it.
             self.shared.release_binding(&over);
             outcome
         })
@@ -198,7 +208,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// Runs `f` on endpoint and region of a bind, both locked; whether they live is not looked at.
+    /// Runs `f` on the locked endpoint and region of a bind; does not check that they are live.
     fn with_both(
         &self,
         bind: &Bind<'_>,
@@ -222,9 +232,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             .with(|endpoint| slot.main.with(|region| f(endpoint, region)))
     }
 
-    /// Forgets the binds among the posted records of a request queue that is emptied without completions.
+    /// Completes the posted binds of a request queue, which was emptied without completions.
     ///
-    /// They count as flushed, so the queue pair must be reset or destroyed and its completions polled before.
+    /// They count as flushed. Reset or destroy the queue pair and poll its completions before this
+    /// call.
     ///
     /// Spec: RMB-42
     pub(crate) fn abandon_binds(&self, records: &[RecordSlot]) {
@@ -235,14 +246,14 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
-    /// Polls the completions of all binds under way.
+    /// Polls the completions of all pending binds.
     pub(super) fn poll_binds(&self) {
         for slot in self.shared.remote_regions.made() {
             self.poll_binds_in(slot);
         }
     }
 
-    /// Polls the completions of the binds of one region.
+    /// Polls the completions of one region's pending binds.
     #[cold]
     fn poll_binds_of(&self, rmr: RmrId) {
         if let Some(slot) = self.shared.remote_regions.get(rmr.index()) {
@@ -252,7 +263,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     #[inline(never)]
     fn poll_binds_in(&self, slot: &RmrSlot<L>) {
-        // They are all of one endpoint.
+        // All pending binds of a region are on one endpoint.
         let endpoint = slot
             .main
             .with(|region| region.under_way().next().map(|binding| binding.endpoint));
@@ -266,16 +277,17 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 }
 
 impl<B: Backend, L: RawLock> Shared<'_, B, L> {
-    /// Returns the slot of the local region if nothing is wrong with a bind that is the only one of
-    /// its remote region under way and opens it.
-    #[inline]
+    /// Returns the slot of the local region if the bind is valid on the common way.
+    ///
+    /// It must be the only pending bind of its remote region, and no unbind.
+    #[inline(always)]
     fn admitted(
         &self,
         endpoint: &Endpoint<B::SendQueue>,
         region: &RemoteRegion,
         bind: Bind<'_>,
     ) -> Option<&LmrSlot> {
-        // A null handle names a free slot, which has the seal of no zone.
+        // A null handle matches a free slot, whose zone seal of 0 matches no region.
         if endpoint.bindable != bind.ep
             || region.id != bind.rmr
             || region.sequence != NO_BIND
@@ -291,7 +303,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
             .then_some(slot)
     }
 
-    /// Checks in the order of DTO-07, then posts.
+    /// Checks a bind in the order of DTO-07, then posts it.
     #[cold]
     #[inline(never)]
     fn bind(
@@ -335,8 +347,8 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         let Some(slot) = self.local_regions.get(slot_index(bind.segment.context)) else {
             return Err(unknown(bind.privileges, Cause::UnknownContext));
         };
-        // No window is counted for a bind that is refused: the region may be freed at any moment, and
-        // what was read of it is worth something only if it is still there then.
+        // A refused bind counts no window, so the region may be freed at any moment. The fields
+        // read from it are valid only if the region is still live afterwards.
         let gone = || unknown(bind.privileges, slot.missing_cause(bind.segment.context));
         if !slot.is_named(bind.segment.context) {
             return Err(gone());
@@ -348,9 +360,11 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         }
     }
 
-    /// Posts a valid bind: takes a record, counts the window on the region in `slot` (`None` to
-    /// unbind), and hands it to the device.
-    #[inline]
+    /// Posts a valid bind.
+    ///
+    /// Takes a record, counts the window on the region in `slot` (`None` to unbind) and passes the
+    /// bind to the device.
+    #[inline(always)]
     fn post_bind(
         &self,
         endpoint: &mut Endpoint<B::SendQueue>,
@@ -424,15 +438,16 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         Ok(rmr_context)
     }
 
-    /// The completion of a bind was polled: brings region and counts up to date (RMB-42).
+    /// Handles the completion of a bind: updates the region and its counts (RMB-42).
     ///
-    /// Called before the record is made ready or free; the region's lock is taken under the dispatcher's.
+    /// Call it before the record is made ready or freed. It takes the region's lock under the
+    /// dispatcher's.
     pub(crate) fn bind_completed(&self, record: &RecordSlot, status: DtoStatus) {
         let Some(slot) = self.remote_regions.get(record.length() as usize) else {
             return;
         };
         slot.main.with(|region| {
-            // A region that was freed meanwhile has let go of everything.
+            // The free of a region has released all its bindings.
             if region.id.is_null() || region.generation != record.extra() {
                 return;
             }
@@ -464,7 +479,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         });
     }
 
-    /// Uncounts the window of a binding on its region.
+    /// Releases the window of a binding on its local region.
     pub(super) fn release_binding(&self, binding: &Binding) {
         if binding.segment.length == 0 {
             return;
@@ -475,8 +490,8 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
     }
 }
 
-/// The number of the bind after this one: neither `NO_BIND` nor `MISSED`.
-#[inline]
+/// Returns the sequence number of the next bind; never `NO_BIND` or `MISSED`.
+#[inline(always)]
 const fn next_sequence(last: u32) -> u32 {
     match last.wrapping_add(1) {
         NO_BIND | MISSED => NO_BIND + 1,
@@ -492,7 +507,7 @@ fn failed_because<T>(outcome: &Result<T>, cause: Cause) -> bool {
     matches!(outcome, Err(error) if error.cause() == cause)
 }
 
-/// The device refused a bind.
+/// Returns the error of a bind that the device refused.
 #[cold]
 fn refused_by_device() -> Error {
     Error::insufficient_resources(Subtype::ResourceTep).because(Cause::DeviceRefused)
@@ -501,8 +516,9 @@ fn refused_by_device() -> Error {
 const REMOTE: MemoryPrivileges =
     MemoryPrivileges::REMOTE_READ.union(MemoryPrivileges::REMOTE_WRITE);
 
-/// Checks zone, privileges and bounds of the segment, read one by one; the caller checks whether the
-/// region stood still.
+/// Checks zone, privileges and bounds of the segment.
+///
+/// Reads the fields one by one; the caller checks that the region did not change.
 fn check_segment(
     slot: &LmrSlot,
     bind: &Bind<'_>,
@@ -532,7 +548,7 @@ fn check_segment(
     }
 }
 
-/// Whether a fault is told as one of writing: when peers are to write and not to read.
+/// Returns true if errors have WRITE subtypes: the bind grants remote write but not remote read.
 fn only_writes(privileges: MemoryPrivileges) -> bool {
     privileges.intersection(REMOTE) == MemoryPrivileges::REMOTE_WRITE
 }

@@ -195,11 +195,11 @@ impl LmrSlot {
         context != 0 && self.identity.context() == context
     }
 
-    /// Counts one more window on the region that `context` names; false if another is here by now.
+    /// Counts a window on the region that `context` names; false if the slot no longer holds it.
     ///
-    /// As long as the window is counted the region cannot be freed, so its fields stand still. What
-    /// was read of them since `context` was last seen here is true.
-    #[inline]
+    /// While the window is counted, the region cannot be freed, so its fields do not change. Values
+    /// read since `context` was last seen in the slot are valid.
+    #[inline(always)]
     pub(super) fn retain_window(&self, context: u32) -> bool {
         let is_open = (self.windows.fetch_add(1, Ordering::SeqCst) as i32) >= 0;
         if is_open && self.is_named(context) {
@@ -266,7 +266,8 @@ impl LmrSlot {
     pub(super) fn publish(&self, context: u32, region: &Registered) {
         self.identity
             .set(context, zone_part(region.zone) | region.privileges.bits());
-        // A slot that was never used is already open, and a stale bind may be counting right now.
+        // A slot that was never used is already open, and a bind with a stale context may be
+        // counting a window now.
         self.windows.fetch_and(!CLOSED, Ordering::SeqCst);
     }
 
@@ -282,7 +283,7 @@ impl LmrSlot {
                 .fold(0_u32, |word, &byte| word << 8 | u32::from(byte))
         });
         let mut next = || words.next().unwrap_or_default();
-        // The word grants no privilege, whatever its value: this context leads to another slot.
+        // The word grants no privilege, whatever its value: this context names another slot.
         self.identity.set(u32::from(index ^ 1), next());
         self.local_key.store(next(), Ordering::Relaxed);
         self.remote_key.store(next(), Ordering::Relaxed);
@@ -371,7 +372,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// - INVALID_PARAMETER (ARG4): the length is 0 or above `max_lmr_block_size`, or the end is
     ///   beyond the address space.
     /// - INVALID_PARAMETER (ARG3): the end is above `max_lmr_virtual_address`.
-    /// - INVALID_STATE: the memory is not shared as the cookie says.
+    /// - INVALID_STATE: the memory conflicts with that of another sharer or cookie.
     /// - INSUFFICIENT_RESOURCES (MEMORY_REGION): storage or device resources are exhausted.
     /// - INVALID_HANDLE (IA): the adapter is being closed.
     ///

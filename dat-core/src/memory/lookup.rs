@@ -1,4 +1,4 @@
-//! The table of local memory regions as posts see it: no lock, one slot per context.
+//! Table of local memory regions for posts: lookups take no lock; each context names one slot.
 
 use super::LmrTriplet;
 use super::identity::{self, Identity};
@@ -6,34 +6,34 @@ use crate::error::{Cause, Error, Subtype};
 use crate::flags::MemoryPrivileges;
 use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 
-/// Slot of one local memory region. A slot of zero bytes is free.
+/// Slot of one local memory region; free if all bytes are zero.
 ///
-/// The writer (under the control lock) clears the identity, changes the fields, and sets an
-/// identity that was never there before. A post reads the fields, then the identity. If the
-/// identity is the expected one, no later registration has touched the fields. Fields of an earlier
-/// registration cannot be seen either, because the consumer got the context after they were
-/// replaced. (A context that was guessed, or carried to another processor past all synchronisation,
-/// may meet fields of the registration before: its dead device key, or its range with the new key,
-/// which reaches the new region only. The device refuses either. Where the processor may read what
-/// a request names, no post on which that could happen is under way when a region is made or
-/// freed.)
+/// The writer, under the control lock, clears the identity, changes the fields and sets an identity
+/// that was never used before. A post reads the fields, then the identity. If the identity is the
+/// expected one, no later registration has changed the fields. Fields of an earlier registration
+/// cannot be seen either, because the consumer got the context after they were replaced.
+///
+/// A context that was guessed, or passed to another processor without synchronisation, may find
+/// fields of the previous registration: its dead device key, or its range with the new key, which
+/// reaches only the new region. The device refuses both. If the processor may read a request's data
+/// at post, no such post is in progress when a region is created or freed.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct LmrSlot {
-    // What a post reads, in one cache line.
+    // Fields that a post reads, in one cache line.
     pub(super) identity: Identity,
     pub(super) base: AtomicUsize,
     pub(super) length: AtomicUsize,
-    /// The device's key for local segments.
+    /// Device key for local segments.
     pub(super) local_key: AtomicU32,
-    /// The device's key for peers.
+    /// Device key for peers.
     pub(super) remote_key: AtomicU32,
-    /// The backend's object.
+    /// Key of the backend's object.
     pub(super) object: AtomicUsize,
     pub(super) generation: AtomicU32,
-    /// Windows bound to the region.
+    /// Number of windows bound to the region.
     pub(super) windows: AtomicU32,
-    /// Handle of the region it was made from plus the kind of memory; see `lmr.rs`.
+    /// Handle of the source region, with the memory type; see `lmr.rs`.
     pub(super) source: crate::sync::Word64,
     pub(super) context: crate::sync::Word64,
 }
@@ -59,13 +59,15 @@ impl LmrSlot {
 }
 
 impl LmrSlot {
-    /// Returns zone and privileges; the caller knows, or checks after, that the region stands still.
+    /// Returns zone and privileges.
+    ///
+    /// The caller knows that the region does not change, or checks it afterwards.
     pub(super) fn protection(&self) -> (u16, MemoryPrivileges) {
         let meta = self.identity.meta();
         (zone_of(meta), MemoryPrivileges::from_bits_truncate(meta))
     }
 
-    /// Why a segment reaches outside the region; read as `protection`.
+    /// Returns the cause if a segment reaches outside the region; condition as for `protection`.
     pub(super) fn outside(&self, segment: &LmrTriplet) -> Option<Cause> {
         if segment.address.checked_add(segment.length).is_none() {
             return Some(Cause::AddressOverflow);
@@ -77,9 +79,11 @@ impl LmrSlot {
             .then_some(Cause::OutsideRegion)
     }
 
-    /// Returns true if the segment, which is not empty, lies in the region that it names, and the
-    /// region of this zone has the local privileges that these remote ones need.
-    #[inline]
+    /// Returns true if a bind may open this segment.
+    ///
+    /// The segment must not be empty and must lie in the region that it names. The region must be
+    /// in this zone and have the local privileges that the remote ones need.
+    #[inline(always)]
     pub(super) fn admits(
         &self,
         segment: &LmrTriplet,
@@ -100,13 +104,13 @@ impl LmrSlot {
         let base = self.base.load(Ordering::Relaxed) as u64;
         let offset = segment.address.wrapping_sub(base);
         let length = self.length.load(Ordering::Relaxed) as u64;
-        // The length of an empty segment, less one, exceeds any room.
+        // The length of an empty segment, minus 1, exceeds any room.
         length
             .checked_sub(offset)
             .is_some_and(|room| segment.length.wrapping_sub(1) < room)
     }
 
-    /// Why a context that leads here names no region.
+    /// Returns the cause for a context of this slot that names no region.
     pub(super) fn missing_cause(&self, context: u32) -> Cause {
         if context == 0 || self.generation.load(Ordering::Relaxed) == 0 {
             Cause::UnknownContext
@@ -116,7 +120,7 @@ impl LmrSlot {
     }
 }
 
-/// Returns the part of a seal that stands for a zone; 0 is the seal of no zone.
+/// Returns the seal of a zone, without a context; 0 stands for no zone.
 pub(crate) const fn zone_seal(zone: u16) -> u64 {
     identity::seal(0, zone_part(zone))
 }
@@ -126,17 +130,17 @@ pub(super) const fn zone_of_seal(seal: u64) -> u16 {
     (seal >> 32) as u16
 }
 
-/// The zone's part of the lower word of an identity.
+/// Returns the zone's part of the lower word of an identity.
 pub(super) const fn zone_part(zone: u16) -> u32 {
     (zone as u32) << 16
 }
 
-/// The zone index in the lower word of an identity.
+/// Returns the zone index from the lower word of an identity.
 pub(super) const fn zone_of(meta: u32) -> u16 {
     (meta >> 16) as u16
 }
 
-/// Zone and local privilege that a post asks of its segments.
+/// Zone and local privilege that the segments of a post need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LocalAccess {
     /// `zone_seal` of the zone.
@@ -146,32 +150,35 @@ pub(crate) struct LocalAccess {
 }
 
 impl LocalAccess {
-    /// Returns the device's key of a segment that is not empty, lies in a live region of the zone,
-    /// and may be accessed.
-    #[inline]
+    /// Returns the device key of a segment that may be accessed.
+    ///
+    /// The segment must not be empty and must lie in a live region of the zone with the privilege.
+    #[inline(always)]
     pub(crate) fn check(self, regions: &[LmrSlot], segment: &LmrTriplet) -> Option<u32> {
         let region = regions.get(slot_index(segment.context))?;
-        // First, so that one value is kept instead of two.
+        // Computed first, so that one value is kept instead of two.
         let expected = self.zone_seal | u64::from(segment.context);
         if !region.contains(segment) {
             return None;
         }
         let key = region.local_key.load(Ordering::Relaxed);
-        // Last: fields of another region come with another seal.
+        // Read last: the fields of another region come with another seal.
         (region.identity.seal(self.writes) == expected).then_some(key)
     }
 }
 
-/// The slot a context names: contexts are generation and index, 16 bits each; 0 is never one.
+/// Returns the index of the slot that a context names.
+///
+/// A context is a generation and an index, 16 bits each; it is never 0.
 #[inline]
 pub(super) const fn slot_index(context: u32) -> usize {
     (context & 0xFFFF) as usize
 }
 
-/// Why a segment is refused, in the order of the checks (DTO-07); `argument` is the position of the
-/// segment list in the consumer's call.
+/// Returns the error of a refused segment, in the order of the checks (DTO-07).
 ///
-/// `None` if nothing is wrong with it (any more).
+/// `argument` is the position of the segment list in the consumer's call. `None` if the segment is
+/// valid, or has become valid since.
 #[cold]
 pub(crate) fn explain(
     regions: &[LmrSlot],
@@ -193,7 +200,7 @@ pub(crate) fn explain(
         )
     };
     let unknown = |cause| Some(Error::privileges_violation(privileges).because(cause));
-    // The check that refused the segment is older than this look.
+    // Orders the reads of the check that refused the segment before the reads here.
     fence(Ordering::Acquire);
     if segment.length == 0 {
         return None;
@@ -215,7 +222,7 @@ pub(crate) fn explain(
         .map(|cause| Error::invalid_argument(argument).because(cause))
 }
 
-/// Why a segment is not inside a live region of whatever zone and privileges; `None` if it is.
+/// Returns the cause if a segment is not inside a live region, of any zone and privileges.
 pub(super) fn outside_any(regions: &[LmrSlot], segment: &LmrTriplet) -> Option<Cause> {
     let Some(slot) = regions.get(slot_index(segment.context)) else {
         return Some(Cause::UnknownContext);

@@ -104,7 +104,7 @@ fn a_post_meets_the_region_that_it_names() {
     }
 }
 
-/// A consumer that knows the new region's context gets nothing of the old one.
+/// A consumer with the new region's context gets nothing of the old region.
 ///
 /// Spec: LMC-01, DTO-07
 #[test]

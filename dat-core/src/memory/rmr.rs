@@ -53,10 +53,11 @@ pub(crate) struct RemoteRegion {
     pub(crate) window: WindowKey,
     /// Result of the last completed bind; length 0 means unbound.
     pub(super) bound: Binding,
-    /// Accepted binds without a known completion, all of one endpoint. Each counts as a window on
-    /// its region.
+    /// Accepted binds without a known completion, all of one endpoint.
+    ///
+    /// Each counts as a window on its region.
     pub(super) pending: [Binding; BINDS_UNDER_WAY],
-    /// Sequence number of the newest bind under way; otherwise `NO_BIND` or `MISSED`.
+    /// Sequence number of the newest pending bind; otherwise `NO_BIND` or `MISSED`.
     pub(super) sequence: u32,
     pub(crate) context: u64,
 }
@@ -85,7 +86,7 @@ impl RemoteRegion {
         )
     }
 
-    /// Returns the binds under way.
+    /// Returns the pending binds.
     pub(super) fn under_way(&self) -> impl Iterator<Item = &Binding> {
         self.pending
             .iter()

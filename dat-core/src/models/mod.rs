@@ -73,7 +73,7 @@ fn changed() -> Option<Mutant> {
     let change = Change::ALL
         .into_iter()
         .find(|known| known.name() == change)
-        .expect("a change that there is");
+        .expect("a known change");
     Some(Mutant {
         file: file.into(),
         line: line.parse().expect("a line"),

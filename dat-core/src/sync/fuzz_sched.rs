@@ -24,7 +24,7 @@ static TOLD: OnceLock<fn(Access)> = OnceLock::new();
 
 /// Sets the hook before each access, called by the accessing thread; the first hook stays.
 ///
-/// The hook may block as long as it likes, and must not call an adapter.
+/// The hook may block for any time and must not call an adapter.
 pub fn on_access(told: fn(Access)) {
     let _first = TOLD.set(told);
 }

@@ -94,7 +94,7 @@ impl HostLock {
 
     /// Wakes one sleeper and clears `AWAITED`, which a woken thread sets again.
     ///
-    /// Once `sleep_mutex` can be locked, each thread that set `AWAITED` sleeps or has taken the lock.
+    /// Once `sleep_mutex` can be locked, each thread that set `AWAITED` sleeps or has the lock.
     #[cold]
     fn wake(&self) {
         let sleep_mutex = self

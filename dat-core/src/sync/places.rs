@@ -13,7 +13,7 @@ impl<T, const N: usize> Places<T, N> {
         Self([const { MaybeUninit::uninit() }; N])
     }
 
-    /// Writes a value to each slot in order; forgets former values.
+    /// Writes a value to each slot in order; does not drop former values.
     #[inline(never)]
     pub fn fill(&mut self, make: impl Fn() -> T) -> &mut [T; N] {
         for place in &mut self.0 {

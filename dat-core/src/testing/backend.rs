@@ -14,7 +14,7 @@ use crate::backend::{
 use crate::time::Instant;
 
 #[expect(unsafe_code)]
-// SAFETY: it touches no memory.
+// SAFETY: it accesses no memory.
 unsafe impl Backend for TestBackend {
     type CompletionQueue = TestCompletionQueue;
     type SendQueue = TestSendQueue;
@@ -22,7 +22,7 @@ unsafe impl Backend for TestBackend {
     type SharedReceiveQueue = TestReceiveQueue;
 
     const EVENT_DRIVEN: bool = true;
-    /// It reads nothing, but the core is to treat it as if it did.
+    /// It reads no memory; this makes the core wait for posts as if it did.
     const READS_AT_POST: bool = true;
 
     fn extensions(&self) -> Extensions {

@@ -1,4 +1,4 @@
-//! What a test makes the device do, and what it can ask of it.
+//! Control of the test device by a test.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use crate::backend::{
 use crate::flags::DtoStatus;
 use crate::time::Instant;
 
-/// The device under an adapter, and the test's hand on it.
+/// The device of an adapter, shared with the test.
 #[derive(Clone, Debug)]
 pub(crate) struct TestBackend(Arc<Mutex<Device>>);
 
@@ -61,70 +61,72 @@ impl TestBackend {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next call that can fail fails with this.
+    /// Makes the next call that can fail return this error.
     pub(crate) fn refuse_next(&self, error: BackendError) {
         self.device().refusals.push_back(Err(error));
     }
 
-    /// The next call that can fail, behind those that were spoken of, does not.
+    /// Makes the next call that can fail succeed, after the results set before.
     pub(crate) fn pass_next(&self) {
         self.device().refusals.push_back(Ok(()));
     }
 
-    /// The device does not take the newest requests that the next doorbell tells it of, so many.
+    /// Makes the next doorbell refuse the `newest` requests.
     pub(crate) fn refuse_doorbell(&self, newest: u32) {
         self.device().doorbell_refuses = newest;
     }
 
-    /// The next `count` reservations find no room, whatever the depth of the queue.
+    /// Makes the next `count` reservations fail, whatever the depth of the queue.
     pub(crate) fn withhold_room(&self, count: u32) {
         self.device().without_room = count;
     }
 
-    /// Doorbells since this was asked last.
+    /// Returns the number of doorbells since the last call.
     pub(crate) fn take_doorbells(&self) -> usize {
         core::mem::take(&mut self.device().doorbells)
     }
 
-    /// What happens before the device destroys the next queue pair.
+    /// Sets a step to run before the device destroys the next queue pair.
     #[cfg(feature = "std")]
     pub(crate) fn before_destroy(&self, step: impl FnOnce() + Send + 'static) {
         self.device().before_destroy = Step(Some(std::boxed::Box::new(step)));
     }
 
-    /// What happens while the next request is posted: the core has looked at it, the device has not taken it.
+    /// Sets a step to run during the next post, between the core's checks and the device.
     #[cfg(feature = "std")]
     pub(crate) fn during_post(&self, step: impl FnOnce() + Send + 'static) {
         self.device().during_post = Step(Some(std::boxed::Box::new(step)));
     }
 
-    /// A control event that `progress` will find.
+    /// Adds a control event for `progress`.
     pub(crate) fn push_control(&self, event: ControlEvent) {
         self.device().control.push_back(event);
     }
 
-    /// When the device wants to be asked again.
+    /// Sets the device's next deadline.
     pub(crate) fn set_deadline(&self, deadline: Option<Instant>) {
         self.device().deadline = deadline;
     }
 
-    /// Has each window take so many binds before it has to be replaced, as after one that was missed.
+    /// Limits the binds per window before it needs renewal; a missed bind needs it too.
     pub(crate) fn limit_binds(&self, most: usize) {
         self.device().most_binds = Some(most);
     }
 
-    /// Whether the device has this window.
+    /// Returns true if the device has this window.
     pub(crate) fn has_window(&self, window: WindowKey) -> bool {
         self.device().windows.contains_key(&window.0)
     }
 
-    /// What the core asked for since the last look.
+    /// Returns the core's calls since the last call of this function.
     pub(crate) fn take_calls(&self) -> Vec<Call> {
         core::mem::take(&mut self.device().calls)
     }
 
-    /// Objects the device has now: domains, regions, windows, completion queues, queue pairs,
-    /// shared receive queues, listeners.
+    /// Returns the numbers of objects.
+    ///
+    /// In order: domains, regions, windows, completion queues, queue pairs, shared receive queues,
+    /// listeners.
     pub(crate) fn objects(&self) -> [usize; 7] {
         let device = self.device();
         [
@@ -138,19 +140,19 @@ impl TestBackend {
         ]
     }
 
-    /// The queue pair with this token.
+    /// Returns the queue pair with this token.
     pub(crate) fn pair(&self, token: u64) -> Option<QueuePairKey> {
         let device = self.device();
         let (key, _) = device.pairs.iter().find(|(_, pair)| pair.token == token)?;
         Some(QueuePairKey(*key))
     }
 
-    /// The attributes a queue pair was made with, or last changed to.
+    /// Returns the attributes that a queue pair was created with, or last changed to.
     pub(crate) fn pair_attributes(&self, key: QueuePairKey) -> Option<EpAttributes> {
         self.device().pairs.get(&key.0).map(|pair| pair.attributes)
     }
 
-    /// What is posted to a queue pair and not completed: requests, receives.
+    /// Returns the posted and not completed requests and receives of a queue pair.
     pub(crate) fn posted(&self, key: QueuePairKey) -> (Vec<Posted>, Vec<Posted>) {
         let device = self.device();
         device
@@ -164,7 +166,7 @@ impl TestBackend {
             })
     }
 
-    /// Buffers on a shared receive queue.
+    /// Returns the buffers on a shared receive queue.
     pub(crate) fn shared_posted(&self, key: SharedReceiveQueueKey) -> Vec<Posted> {
         let device = self.device();
         device
@@ -173,7 +175,7 @@ impl TestBackend {
             .map_or_else(Vec::new, |shared| shared.receives.iter().cloned().collect())
     }
 
-    /// Loses the buffers of a shared receive queue.
+    /// Drops the buffers of a shared receive queue.
     #[cfg(feature = "std")]
     pub(crate) fn forget_shared(&self, key: SharedReceiveQueueKey) {
         if let Some(shared) = self.device().shared.get_mut(&key.0) {
@@ -181,7 +183,7 @@ impl TestBackend {
         }
     }
 
-    /// Completes the oldest request of a queue pair; false if there is none.
+    /// Completes the oldest request of a queue pair; returns false without one.
     pub(crate) fn complete_request(&self, key: QueuePairKey, status: DtoStatus) -> bool {
         let mut device = self.device();
         let Some(pair) = device.pairs.get_mut(&key.0) else {
@@ -205,7 +207,7 @@ impl TestBackend {
         true
     }
 
-    /// Completes the oldest receive of a queue pair; false if there is none.
+    /// Completes the oldest receive of a queue pair; returns false without one.
     pub(crate) fn complete_receive(
         &self,
         key: QueuePairKey,
@@ -235,7 +237,8 @@ impl TestBackend {
         true
     }
 
-    /// The oldest receive of a queue pair completes with a number, for a write of so many bytes.
+    /// Completes the oldest receive of a queue pair with an immediate value, for `length` bytes
+    /// written.
     pub(crate) fn complete_with_number(&self, key: QueuePairKey, length: u32, number: u32) -> bool {
         let token = self
             .device()
@@ -248,7 +251,7 @@ impl TestBackend {
         self.complete_receive(key, DtoStatus::Success, length, false)
     }
 
-    /// A number comes with what will be in the buffer at `position` of a shared receive queue.
+    /// Adds an immediate value to the completion of the buffer at `position` of a shared queue.
     pub(crate) fn number_shared(
         &self,
         shared: SharedReceiveQueueKey,
@@ -265,27 +268,27 @@ impl TestBackend {
         }
     }
 
-    /// What the device has beyond the interface; to be said before it is opened.
+    /// Sets the extended operations of the device; call it before the adapter is opened.
     pub(crate) fn set_extensions(&self, extensions: Extensions) {
         self.device().extensions = extensions;
     }
 
-    /// Whether plain successes can be taken otherwise than by polls.
+    /// Enables or disables `peek` of plain successes.
     pub(crate) fn set_peeks(&self, peeks: bool) {
         self.device().peeks = peeks;
     }
 
-    /// The device cannot tell how many buffers a shared receive queue has.
+    /// Makes the device unable to count the buffers of shared receive queues.
     pub(crate) fn count_no_shared(&self) {
         self.device().counts_no_shared = true;
     }
 
-    /// What the device tells of the receives of any queue pair.
+    /// Sets the receive information of all queue pairs.
     pub(crate) fn report_receives(&self, info: ReceiveInfo) {
         self.device().receive_info = info;
     }
 
-    /// A queue pair takes the buffer at `position` of a shared receive queue and completes it.
+    /// Completes the buffer at `position` of a shared receive queue on a queue pair.
     pub(crate) fn complete_shared(
         &self,
         shared: SharedReceiveQueueKey,
@@ -314,19 +317,19 @@ impl TestBackend {
         true
     }
 
-    /// Puts any completion into a completion queue, also one no real device would make.
+    /// Adds any completion to a completion queue, even one that no real device makes.
     pub(crate) fn inject(&self, queue: u16, completion: Completion) {
         self.device().complete(Some(queue), completion);
     }
 
-    /// A completion that shows up between a poll that found nothing and the arming.
+    /// Adds a completion that arrives between a poll without result and the arming.
     pub(crate) fn inject_before_arming(&self, queue: u16, completion: Completion) {
         if let Some(completions) = self.device().completions.get_mut(&queue) {
             completions.slipping.push_back(completion);
         }
     }
 
-    /// A completion queue fails for good.
+    /// Makes a completion queue fail permanently.
     pub(crate) fn fail_queue(&self, queue: u16, failure: DeviceFailure) {
         let mut device = self.device();
         if let Some(completions) = device.completions.get_mut(&queue) {
@@ -339,7 +342,7 @@ impl TestBackend {
         }
     }
 
-    /// Whether a completion queue is armed, and if so for solicited completions only.
+    /// Returns the arming of a completion queue: true inside for solicited completions only.
     pub(crate) fn armed(&self, queue: u16) -> Option<bool> {
         self.device()
             .completions
@@ -347,7 +350,7 @@ impl TestBackend {
             .and_then(|completions| completions.armed)
     }
 
-    /// The connection ended: what is posted is flushed.
+    /// Breaks a connection: flushes all posted work of the queue pair.
     pub(crate) fn break_pair(&self, key: QueuePairKey) {
         let mut device = self.device();
         if let Some(pair) = device.pairs.get_mut(&key.0) {

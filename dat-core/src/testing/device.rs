@@ -1,4 +1,4 @@
-//! What the test device holds: queues, queue pairs, and the log of calls.
+//! State of the test device: queues, queue pairs and the log of calls.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::vec::Vec;
@@ -13,7 +13,7 @@ use crate::backend::{
 use crate::flags::DtoStatus;
 use crate::time::Instant;
 
-/// What a work request asked for.
+/// A work request of any kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
     Send(SendRequest),
@@ -40,7 +40,7 @@ pub(crate) struct Posted {
     pub(crate) segments: Vec<Segment>,
 }
 
-/// What the core asked the device for, besides posting.
+/// A call of the core other than posts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Call {
     Register {
@@ -93,9 +93,9 @@ pub(crate) enum Call {
 pub(super) struct Completions {
     pub(super) depth: u32,
     pub(super) queued: VecDeque<Completion>,
-    /// Armed, for solicited completions only if true inside.
+    /// Set if armed; true inside for solicited completions only.
     pub(super) armed: Option<bool>,
-    /// Completions that slip in while the queue is being armed.
+    /// Completions that arrive during attempts to arm, one each.
     pub(super) slipping: VecDeque<Completion>,
     pub(super) failure: Option<DeviceFailure>,
 }
@@ -129,39 +129,39 @@ pub(super) struct Device {
     pub(super) shared: BTreeMap<usize, SharedReceives>,
     pub(super) listeners: BTreeMap<usize, u64>,
     pub(super) domains: usize,
-    /// Keys of the windows, and how many binds each has had.
+    /// Number of binds of each window, by key.
     pub(super) windows: BTreeMap<usize, usize>,
-    /// Binds that a window takes before it has to be replaced.
+    /// Maximum number of binds before a window needs renewal.
     pub(super) most_binds: Option<usize>,
     pub(super) regions: usize,
-    /// Keys of the regions for local segments.
+    /// Keys for local segments of all regions.
     pub(super) live: BTreeSet<u32>,
     pub(super) control: VecDeque<ControlEvent>,
     pub(super) calls: Vec<Call>,
-    /// What the next calls that can fail come to.
+    /// Results of the next calls that can fail.
     pub(super) refusals: VecDeque<Result<(), BackendError>>,
-    /// The next doorbell finds the device unwilling.
+    /// Number of requests that the next doorbell refuses.
     pub(super) doorbell_refuses: u32,
-    /// Reservations that find no room.
+    /// Number of next reservations that fail.
     pub(super) without_room: u32,
     pub(super) doorbells: usize,
     pub(super) deadline: Option<Instant>,
     pub(super) before_destroy: Step,
-    /// `peek` sees plain successes.
+    /// Set if `peek` returns plain successes.
     pub(super) peeks: bool,
-    /// What looks tell of successes, by their tokens: bytes received, or `u32::MAX`.
+    /// Lengths of plain successes, by token: bytes received, or `u32::MAX` for requests.
     pub(super) plain: BTreeMap<u64, u32>,
-    /// Numbers that come with completions, by their tokens.
+    /// Immediate values of completions, by token.
     pub(super) immediates: BTreeMap<u64, u32>,
     pub(super) extensions: Extensions,
-    /// It cannot tell how many buffers a shared queue has.
+    /// Set if the device cannot count the buffers of shared queues.
     pub(super) counts_no_shared: bool,
-    /// What it tells of the receives of any queue pair.
+    /// Receive information of all queue pairs.
     pub(super) receive_info: ReceiveInfo,
     pub(super) during_post: Step,
 }
 
-/// Something that happens once in the middle of a call.
+/// A step to run once during a call.
 #[derive(Default)]
 pub(super) struct Step(pub(super) Option<std::boxed::Box<dyn FnOnce() + Send>>);
 
@@ -177,14 +177,14 @@ impl Device {
         self.next_key
     }
 
-    /// Whether a window does not take the next bind for want of keys.
+    /// Returns true if a window lacks keys for the next bind.
     pub(super) fn is_spent(&self, window: WindowKey, is_only: bool) -> bool {
         let needed = if is_only { BINDS_UNDER_WAY } else { 1 };
         let had = self.windows.get(&window.0).copied().unwrap_or(0);
         self.most_binds.is_some_and(|most| had + needed > most)
     }
 
-    /// The error the test wants the next call to fail with.
+    /// Takes the result for a call that can fail.
     pub(super) fn refuse(&mut self) -> Result<(), BackendError> {
         self.refusals.pop_front().unwrap_or(Ok(()))
     }
@@ -212,7 +212,7 @@ impl Device {
         }
     }
 
-    /// Everything posted to a queue pair in error completes flushed.
+    /// Completes all posted work of a queue pair in error as flushed.
     pub(super) fn flush(&mut self, key: usize) {
         let Some(pair) = self.pairs.get_mut(&key) else {
             return;

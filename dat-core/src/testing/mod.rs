@@ -1,7 +1,8 @@
-//! A backend for the core's own tests: queues in memory that complete on command, control events
-//! from a script, and a log of what the core asked for.
+//! A backend for the core's own tests.
 //!
-//! A test keeps a clone of the [`TestBackend`] that the adapter owns; both speak of one device.
+//! Its queues are in memory and complete on command; its control events come from a script; it logs
+//! the core's calls. A test keeps a clone of the [`TestBackend`] that the adapter owns; both refer
+//! to one device.
 
 mod backend;
 mod command;
@@ -20,11 +21,12 @@ use crate::flags::{
 use crate::storage::IaStorage;
 use crate::sync::NoLock;
 
-/// Storage that is enough for any test of the core: 8 endpoints, 8 dispatchers, 4 shared queues,
-/// 8 regions, 64 events, 256 records.
+/// Storage for any test of the core.
+///
+/// It has 8 endpoints, 8 dispatchers, 4 shared queues, 8 regions, 64 events and 256 records.
 pub(crate) type TestStorage = IaStorage<TestBackend, NoLock, 8, 8, 4, 8, 64, 256>;
 
-/// What the adapter of the test device is.
+/// Attributes of the test adapter.
 pub(crate) const IA_ATTRIBUTES: IaAttributes = IaAttributes {
     adapter_name: "test0",
     vendor_name: "none",
@@ -61,7 +63,7 @@ pub(crate) const IA_ATTRIBUTES: IaAttributes = IaAttributes {
     vendor_attributes: &[],
 };
 
-/// What the provider of the test device can do: everything.
+/// Attributes of the test provider, which supports everything.
 pub(crate) const PROVIDER_ATTRIBUTES: ProviderAttributes = ProviderAttributes {
     provider_name: "test",
     provider_version_major: 0,
@@ -90,7 +92,7 @@ pub(crate) const PROVIDER_ATTRIBUTES: ProviderAttributes = ProviderAttributes {
     provider_specific_attributes: &[],
 };
 
-/// An adapter on the test device, with an asynchronous dispatcher of 4 events.
+/// Opens an adapter on the test device, with an asynchronous dispatcher of 4 events.
 pub(crate) fn open<'s>(
     storage: &'s mut TestStorage,
     device: &TestBackend,

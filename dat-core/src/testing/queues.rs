@@ -1,4 +1,4 @@
-//! The queues of the test device as the core sees them.
+//! Queues of the test device.
 
 use std::vec::Vec;
 
@@ -15,7 +15,7 @@ use crate::backend::{
 pub(crate) struct TestCompletionQueue {
     pub(super) backend: TestBackend,
     pub(super) number: u16,
-    /// The token of what was polled last.
+    /// Token of the completion polled last.
     pub(super) last: u64,
 }
 
@@ -87,7 +87,7 @@ impl CompletionQueue for TestCompletionQueue {
     }
 }
 
-/// Where a work queue's requests go.
+/// Queue of the device that a post goes to.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum TestQueue {
     Requests(QueuePairKey),
@@ -170,7 +170,7 @@ impl<'a> TestSlot<'a> {
         for segment in &self.segments {
             assert!(
                 device.live.contains(&segment.key),
-                "what is read at the post belongs to its owner again"
+                "a post reads memory of a freed region"
             );
         }
         if device.refuse().is_err() {
@@ -200,7 +200,7 @@ impl<'a> TestSlot<'a> {
     }
 }
 
-/// The doorbell of a queue: nothing, or the newest requests are forgotten.
+/// Rings the doorbell of a queue, which may refuse and drop the newest requests.
 fn ring(backend: &TestBackend, queue: TestQueue) -> Result<(), u32> {
     let mut device = backend.device();
     device.doorbells = device.doorbells.wrapping_add(1);
@@ -240,7 +240,7 @@ impl WorkSlot for TestSendSlot<'_> {
             .iter()
             .map(|segment| u64::from(segment.length))
             .sum();
-        // The room for an RDMA Read may be longer than what is read.
+        // The segments of an RDMA Read may be longer than the data.
         if !matches!(request.operation, SendOperation::RdmaRead(_)) {
             assert_eq!(
                 local,

@@ -1,4 +1,4 @@
-//! Waiting in tests: wakers that count, and sleeps from a script.
+//! Waits in tests: wakers that count, and scripted sleeps.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use core::task::Waker;
@@ -14,13 +14,13 @@ use crate::time::Instant;
 pub(crate) struct WakeCount(AtomicUsize);
 
 impl WakeCount {
-    /// The count and a waker that steps it.
+    /// Returns the count and a waker that increments it.
     pub(crate) fn new() -> (Arc<Self>, Waker) {
         let count = Arc::new(Self::default());
         (count.clone(), Waker::from(count))
     }
 
-    /// How often the waker was used since the last look.
+    /// Returns the number of wake-ups since the last call.
     pub(crate) fn take(&self) -> usize {
         self.0.swap(0, Ordering::Relaxed)
     }
@@ -32,14 +32,15 @@ impl Wake for WakeCount {
     }
 }
 
-/// Sleeping without time passing: each sleep runs the next step of a script, and the clock jumps
-/// to the deadline once the script is over.
+/// A wait in which no time passes.
+///
+/// Each sleep runs the next step of a script. After the script, the clock jumps to the deadline.
 pub(crate) struct ScriptedWait<'a> {
     pub(crate) now: Instant,
     pub(crate) steps: VecDeque<std::boxed::Box<dyn FnMut() + 'a>>,
-    /// The sleep after the script is interrupted instead.
+    /// Set if the sleep after the script is interrupted.
     pub(crate) interrupted: bool,
-    /// What each sleep was asked to end at.
+    /// Deadlines of the sleeps.
     pub(crate) asked: Vec<Option<Instant>>,
 }
 

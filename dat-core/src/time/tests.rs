@@ -18,11 +18,7 @@ fn a_timeout_runs_out_so_many_microseconds_later() {
     );
     assert_eq!(now.after(TIMEOUT_INFINITE), None);
     let last = Instant::from_micros(u64::MAX);
-    assert_eq!(
-        last.after(1),
-        Some(last),
-        "there is nothing behind the last"
-    );
+    assert_eq!(last.after(1), Some(last), "no time is after the last");
 }
 
 #[test]

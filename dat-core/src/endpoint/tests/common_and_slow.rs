@@ -143,9 +143,8 @@ fn flags() -> impl Iterator<Item = CompletionFlags> {
 
 /// Both paths give the same result, device work and events.
 ///
-/// This holds for any endpoint, segment, flags and remote range.
-///
-/// An attempt on the fast path posts nothing, or exactly what the slow path posts.
+/// This holds for any endpoint, segment, flags and remote range. An attempt on the fast path posts
+/// nothing, or exactly the work of the slow path.
 ///
 /// Spec: DTO-04..07, DTO-10, EPS-03, EPW-27, EPV-02, EPR-01
 #[test]

@@ -723,7 +723,7 @@ fn established_precedes_data_that_was_polled_before() {
 
 /// A free ends a running connection or attempt at the device, without an event.
 ///
-/// Without one, the device is not told to disconnect.
+/// Without a connection or attempt, the device gets no disconnect.
 ///
 /// Spec: EPF-01, EPF-02
 #[test]

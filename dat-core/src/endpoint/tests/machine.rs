@@ -186,7 +186,7 @@ fn perform(bench: &Bench<'_>, call: Call, ep: EpId, helpers: &Helpers) -> Result
     }
 }
 
-/// Every call on an endpoint in every state does what the table says.
+/// Every call on an endpoint in every state has the result that the table gives.
 ///
 /// A forbidden call names the state and changes nothing, neither in the core nor at the device.
 ///

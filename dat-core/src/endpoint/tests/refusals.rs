@@ -258,8 +258,9 @@ fn a_buffer_is_as_long_as_a_length_can_say() {
     }
 }
 
-/// A queue of the device may have less room than the core counts: the post is refused as one to a
-/// full queue, or posted once the completions were polled.
+/// A device queue may have less room than the core counts.
+///
+/// The post is then refused as on a full queue, or posted once completions were polled.
 ///
 /// Spec: GEN-06, SRQR-41
 #[test]
@@ -296,10 +297,10 @@ fn a_queue_without_room_is_a_full_queue() {
     assert_eq!(ia.post_send(ep, &[], 2, none), Ok(()));
 }
 
-/// A refused request was never posted, not even for a moment: the next one gets the next token.
+/// A request that is refused was never posted, not even for a moment.
 ///
-/// A device that lies could complete a token of the refused one, and its record would be freed
-/// twice.
+/// The next request gets the next token. Otherwise a faulty device could complete a token of the
+/// refused request, and its record would be freed twice.
 ///
 /// Spec: DTO-07, GEN-06
 #[test]

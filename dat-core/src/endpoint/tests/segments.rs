@@ -160,7 +160,7 @@ fn an_endpoint_without_reads_takes_none() {
 /// Spec: EPW-07, EPW-08, DTO-06, DTO-07
 #[test]
 fn every_count_of_segments_is_treated_alike() {
-    // More than the thirteen segments that are added without a loop.
+    // Longest tested list.
     const MOST: usize = 15;
     let mut storage = TestStorage::new();
     let adapter = IaAttributes {

@@ -438,10 +438,10 @@ fn what_only_a_wait_can_tell_stays() {
         assert_eq!(now(threshold), None);
     }
     let wait = ia.evd_wait(evd, 1).unwrap();
-    assert_eq!(now(1), None, "somebody waits");
+    assert_eq!(now(1), None, "the dispatcher has a waiter");
     drop(wait);
     ia.evd_set_unwaitable(evd).unwrap();
-    assert_eq!(now(1), None, "nobody may wait");
+    assert_eq!(now(1), None, "the dispatcher is unwaitable");
     assert_eq!(tags(&ia, evd), [1]);
     assert_eq!(ia.evd_wait_now(crate::id::EvdId::NULL, 1), None);
 }

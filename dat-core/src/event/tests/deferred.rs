@@ -1,4 +1,4 @@
-//! Calls with more deferred effects than an `Deferred` has room for.
+//! Calls with more deferred effects than a `Deferred` has room for.
 
 use std::vec::Vec;
 
@@ -14,7 +14,7 @@ use crate::sync::NoLock;
 use crate::testing::{TestBackend, WakeCount};
 use core::task::Poll;
 
-/// More entries than any list of an `Deferred` holds.
+/// More entries than any list of a `Deferred` holds.
 const MANY: usize = 15;
 
 type ManyStorage = IaStorage<TestBackend, NoLock, 1, 16, 1, 1, 64, 8>;

@@ -178,7 +178,7 @@ fn a_driver_that_leaves_wakes_those_who_wait() {
     assert_eq!(cno_wakes.take(), 1);
     ia.evd_post_se(evds[1], 1).unwrap();
     assert_eq!(evd_wakes.take(), 1);
-    // A wait that only polls leaves no driver behind.
+    // A wait that only polls does not stay the driver.
     let past = Some(Instant::ZERO);
     let mut none = ScriptedWait::at(1);
     assert!(ia.evd_wait_until(evds[0], 1, past, &mut none).is_err());
@@ -320,7 +320,7 @@ fn a_thread_on_a_notification_object_wakes_futures() {
     let mut first = ia.evd_wait(plain, 1).unwrap();
     assert!(first.poll(&waker).is_pending());
     request(0);
-    assert_eq!(woken(), 0, "nobody calls `progress`");
+    assert_eq!(woken(), 0, "no thread calls `progress`");
     // Without a deadline, a lost wake-up would block forever.
     let deadline = Instant::from_micros(ThreadWait::clock().as_micros() + 60_000_000);
     std::thread::scope(|scope| {

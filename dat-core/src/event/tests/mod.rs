@@ -39,7 +39,7 @@ fn push(ia: &TestIa<'_>, evd: EvdId, event: &Event) {
     ia.run_deferred(&mut deferred);
 }
 
-/// Dequeues everything; software events are told by their value, others by their number.
+/// Dequeues all events; returns the value of each software event and the number of each other one.
 fn drain(ia: &TestIa<'_>, evd: EvdId) -> std::vec::Vec<u64> {
     let mut events = std::vec::Vec::new();
     while let Ok(event) = ia.evd_dequeue(evd) {

@@ -102,7 +102,7 @@ fn each_notification_releases_one_of_several_waiters() {
         let before = waiters.len();
         while waiters.len() == before {
             rounds += 1;
-            assert!(rounds < 100, "nobody was woken for a notification");
+            assert!(rounds < 100, "no waiter was woken");
             let woken = waiters
                 .iter_mut()
                 .position(|(_, (wakes, _))| wakes.take() != 0);
@@ -292,7 +292,7 @@ fn what_one_dispatcher_told_outlives_another() {
     ia.evd_post_se(stays, 1).unwrap();
     ia.evd_post_se(goes, 2).unwrap();
     ia.evd_free(goes).unwrap();
-    assert_eq!(fired(poll()), Some(stays), "it has something to tell");
+    assert_eq!(fired(poll()), Some(stays), "its event is queued");
     assert_eq!(drain(&ia, stays), [1]);
     assert!(poll().is_pending());
 

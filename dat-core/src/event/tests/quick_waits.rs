@@ -100,9 +100,9 @@ fn dequeues_take_what_the_device_has_however_it_tells() {
     }
 }
 
-/// `evd_wait_now` takes nothing if it cannot tell without a wait.
+/// `evd_wait_now` takes nothing if only a wait can return the result.
 ///
-/// So it is with a stale handle, a threshold other than 1, a notification object or a waiter.
+/// Such cases are a stale handle, a threshold other than 1, a notification object and a waiter.
 ///
 /// Spec: EVW-01, EVW-02, EVW-04, CNW-01
 #[test]

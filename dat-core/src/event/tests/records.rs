@@ -142,10 +142,10 @@ fn no_token_completes_what_the_device_has_not() {
     assert_eq!(tags(&ia, evd), (0..16).collect::<Vec<_>>());
 }
 
-/// Withdrawn requests of an endpoint give no events, whatever the device reports.
+/// Rolled-back requests of an endpoint give no events, whatever the device reports.
 ///
-/// Completions polled before do, and so do receives and the work of other endpoints. The endpoint
-/// keeps the records until they are given back.
+/// Completions polled earlier do, and so do receives and the work of other endpoints. The endpoint
+/// keeps the records until it gives them back.
 ///
 /// Spec: EPF-02, EVW-09
 #[test]

@@ -33,7 +33,7 @@ impl<'a> Untimed<'a> {
 
 impl Wait for Untimed<'_> {
     fn now(&mut self) -> Instant {
-        panic!("nobody has a deadline");
+        panic!("no wait has a deadline");
     }
 
     fn waker(&self) -> Waker {
@@ -69,7 +69,7 @@ fn who_is_woken_for_a_completion_takes_it_and_leaves() {
         assert_eq!(
             wait.wakes.take(),
             0,
-            "it need not be told what it looks for"
+            "a wait that polls next needs no wake-up"
         );
     }
     assert_eq!(tags(&ia, evd), []);
@@ -121,7 +121,7 @@ fn another_wait_on_the_same_dispatcher_is_told_of_its_completion() {
         assert!(wait.poll(&waker).is_pending());
         second = Some(wait);
         succeed(&device, peer.key);
-        assert_eq!(wakes.take(), 0, "nobody has listened to the device");
+        assert_eq!(wakes.take(), 0, "no wait has handled the event");
     });
     let error = ia.evd_wait_until(evd, 1, None, &mut first).unwrap_err();
     assert_eq!(

@@ -61,7 +61,7 @@ fn the_device_is_not_armed_for_a_waiter_that_has_what_it_waits_for() {
     succeed(&device, peer.key);
     assert_eq!(ready(wait.poll(&waker)), (1, 1));
     drop(wait);
-    assert_eq!(device.armed(number(evd)), None, "nobody wants to know");
+    assert_eq!(device.armed(number(evd)), None, "no waiter needs the event");
     // The next wait that has to sleep arms the queue.
     let mut wait = ia.evd_wait(evd, 2).unwrap();
     assert!(wait.poll(&waker).is_pending());

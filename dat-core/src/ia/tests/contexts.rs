@@ -101,7 +101,7 @@ fn a_handle_of_nothing_reaches_no_word() {
                 ia.set_consumer_context(other, 6),
             ];
             for outcome in outcomes {
-                let error = outcome.expect_err("it names nothing");
+                let error = outcome.expect_err("it names no object");
                 assert_eq!(
                     (error.kind(), error.subtype(), error.cause()),
                     (ErrorKind::InvalidHandle, subtype, cause),

@@ -1,6 +1,6 @@
 //! Identity of the region in a slot: context, zone and privileges, or none.
 //!
-//! A post compares one number, the seal, to know that the region is the one it names, is in its
+//! A post compares one number, the seal. It then knows that the region is the named one, is in the
 //! zone and may be accessed.
 
 use crate::flags::MemoryPrivileges;
@@ -15,18 +15,20 @@ pub(super) use split64::Identity;
 #[cfg(all(target_has_atomic = "64", not(split64)))]
 pub(super) use word64::Identity;
 
-/// Contexts have a generation in their upper half, which is never 0.
+/// Lowest context of a region: the generation, in the upper half, is never 0.
 const FIRST_CONTEXT: u32 = 1 << 16;
 
 impl Identity {
-    /// Whether a region lives in the slot.
+    /// Returns true if the slot holds a region.
     pub(super) fn is_live(&self) -> bool {
         self.context() >= FIRST_CONTEXT
     }
 }
 
-/// Returns what a check compares: a bit that no empty slot has, the zone, and the context.
-#[inline]
+/// Returns the number that a check compares.
+///
+/// It has a bit that no empty slot has, the zone and the context.
+#[inline(always)]
 pub(super) const fn seal(context: u32, meta: u32) -> u64 {
     1 << 63 | (meta as u64 >> 16) << 32 | context as u64
 }

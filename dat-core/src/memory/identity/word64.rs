@@ -1,22 +1,22 @@
-//! The identity of a region where the processor stores 64 bits at once.
+//! Identity of a region on processors that store 64 bits at once.
 
 use super::seal_with;
 use crate::flags::MemoryPrivileges;
 use crate::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// The identity, with the seal of each local privilege ready for comparison.
+/// Identity, with the seal of each local privilege ready for comparison.
 #[derive(Debug)]
 pub(in crate::memory) struct Identity {
-    /// The seal if the region may be read locally, else 0.
+    /// Seal if the region may be read locally, else 0.
     read: AtomicU64,
-    /// The seal if it may be written locally, else 0.
+    /// Seal if the region may be written locally, else 0.
     write: AtomicU64,
-    /// The context in the upper half, zone and privileges in the lower.
+    /// Context in the upper half, zone and privileges in the lower.
     whole: AtomicU64,
 }
 
 impl Identity {
-    /// No region.
+    /// Identity of a slot without a region.
     #[expect(
         clippy::declare_interior_mutable_const,
         reason = "a value to build slots from"
@@ -27,25 +27,25 @@ impl Identity {
         whole: AtomicU64::new(0),
     };
 
-    /// Returns the seal for a local access, read after everything that was read before.
-    #[inline]
+    /// Returns the seal for a local access; earlier reads are ordered before it.
+    #[inline(always)]
     pub(in crate::memory) fn seal(&self, writes: bool) -> u64 {
         fence(Ordering::Acquire);
         let seal = if writes { &self.write } else { &self.read };
         seal.load(Ordering::Relaxed)
     }
 
-    /// The context, below `FIRST_CONTEXT` if no region is here; ordered among all of its kind.
+    /// Returns the context, below `FIRST_CONTEXT` without a region; sequentially consistent.
     pub(in crate::memory) fn context(&self) -> u32 {
         (self.whole.load(Ordering::SeqCst) >> 32) as u32
     }
 
-    /// Zone tag and privileges.
+    /// Returns zone tag and privileges.
     pub(in crate::memory) fn meta(&self) -> u32 {
         self.whole.load(Ordering::Relaxed) as u32
     }
 
-    /// Makes the slot the region's; what was written before is seen by who sees this.
+    /// Sets the identity; a reader that sees it also sees all earlier writes.
     pub(in crate::memory) fn set(&self, context: u32, meta: u32) {
         let (read, write) = (MemoryPrivileges::LOCAL_READ, MemoryPrivileges::LOCAL_WRITE);
         self.read
@@ -56,10 +56,11 @@ impl Identity {
         self.whole.store(whole, Ordering::SeqCst);
     }
 
-    /// No region any more; what is written afterwards is seen only by who sees this.
+    /// Clears the identity; a reader that sees a later write also sees it cleared.
     pub(in crate::memory) fn clear(&self) {
         self.whole.store(0, Ordering::SeqCst);
-        // After the word: a refused post that saw the seal go also sees that the region is gone.
+        // Cleared after the word: a refused post that saw no seal also sees that the region is
+        // gone.
         self.read.store(0, Ordering::Release);
         self.write.store(0, Ordering::Release);
         fence(Ordering::Release);

@@ -348,7 +348,7 @@ fn a_region_is_in_use_from_accept_until_it_is_replaced() {
     });
 }
 
-/// A freed endpoint does not end a bind under way on another endpoint.
+/// A freed endpoint does not end a pending bind on another endpoint.
 ///
 /// An earlier, completed bind on the freed endpoint has the same sequence number.
 ///
@@ -403,7 +403,7 @@ fn a_bound_or_binding_region_may_be_freed() {
         assert_eq!(on.backend.objects()[2], 0);
         assert_eq!(on.ia.lmr_free(on.lmr.lmr), Ok(()));
         assert_eq!(on.ia.lmr_free(other.lmr), Ok(()));
-        // The next region in the slot is not affected by the bind under way.
+        // The pending bind does not affect the next region in the slot.
         let next = on.ia.rmr_create(on.pz).unwrap();
         assert_eq!(next.index(), on.rmr.index());
         let event = on.complete(DtoStatus::RmrOperationFailed);
@@ -551,7 +551,7 @@ fn an_endpoint_that_dies_takes_no_bind_of_another() {
     });
 }
 
-/// The completion of a freed window's bind leaves the next window in its slot alone.
+/// The completion of a freed window's bind does not change the next window in its slot.
 ///
 /// Spec: RMF-01, RMB-42
 #[test]

@@ -168,7 +168,7 @@ fn a_missed_bind_is_followed_by_another_window() {
     }
 }
 
-/// Consecutive binds use one window if the first found none under way.
+/// Consecutive binds use one window if the first found no other bind pending.
 ///
 /// Spec: RMB-34, RMB-42
 #[cfg(not(feature = "compact"))]
@@ -181,7 +181,7 @@ fn a_window_is_replaced_only_while_no_bind_is_under_way() {
             bound(on);
         }
         for _ in 0..BINDS_UNDER_WAY {
-            on.bind(&on.whole(), NONE).expect("there are keys");
+            on.bind(&on.whole(), NONE).expect("keys are left");
         }
         let mut left = on.posted();
         left.retain(|posted| matches!(posted.work, Work::Bind(bind) if bind.window == second));
@@ -199,7 +199,7 @@ fn a_window_is_replaced_only_while_no_bind_is_under_way() {
     });
 }
 
-/// Binds of a window are refused while one is under way on another endpoint.
+/// Binds of a window are refused while one is pending on another endpoint.
 ///
 /// A device may carry out the two in either order.
 ///

@@ -40,7 +40,7 @@ fn privilege_of(access: LocalAccess) -> MemoryPrivileges {
     }
 }
 
-/// What the requirements say about a segment, in numbers too large to overflow.
+/// Returns the result that the requirements demand for a segment, computed in 128 bits.
 fn model(
     known: &[Known],
     access: LocalAccess,

@@ -28,9 +28,7 @@ fn publish(slot: &LmrSlot, generation: u32) -> u32 {
     context
 }
 
-/// A bind gets all device keys of the region, or only the region's object.
-///
-/// The object is enough for a queue that has bound the two before.
+/// The keys of a region, for a bind, are those of its registration.
 ///
 /// Spec: RMB-11
 #[test]
@@ -42,7 +40,7 @@ fn a_bind_tells_the_device_which_region_it_means() {
 
 /// A region with a counted window cannot be closed; a closed one counts no window.
 ///
-/// This holds for a bind that just saw the region open, too.
+/// A bind that has just seen the region open counts none either.
 ///
 /// Spec: LMF-01, RMB-11
 #[test]
@@ -58,14 +56,14 @@ fn a_region_is_closed_to_windows_or_held_by_them() {
     assert!(slot.close());
     assert!(!slot.close());
     assert!(!slot.retain_window(context));
-    // What was not counted is not left behind either.
+    // The refused window left no count.
     let next = publish(&slot, 2);
     assert!(slot.close());
     let _open = publish(&slot, 2);
     assert!(slot.retain_window(next));
 }
 
-/// A context that names no region here, or no longer does, holds none.
+/// A context that names no region in the slot, or a freed one, retains none.
 ///
 /// Spec: LMF-01, LMF-02
 #[test]

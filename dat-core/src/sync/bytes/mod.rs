@@ -119,7 +119,7 @@ pub unsafe fn copy_shared(from: *const u8, to: *mut u8, length: usize) {
     if distance == 0 {
         return;
     }
-    // The destination starts inside the source. Copies segments that do not overlap, the last one
+    // The destination starts inside the source. Copies chunks that do not overlap, the last one
     // first, so that no byte is overwritten before it is read.
     let mut left = length;
     while left > 0 {
@@ -130,7 +130,7 @@ pub unsafe fn copy_shared(from: *const u8, to: *mut u8, length: usize) {
     }
 }
 
-/// Copies bytes in ascending order; `FROM` and `TO` tell which sides are shared.
+/// Copies bytes in ascending order; `FROM` and `TO` are true for sides that are shared.
 ///
 /// # Safety
 /// As for the callers. If the ranges overlap, `to` is not above `from`.

@@ -34,7 +34,7 @@ unsafe fn load(from: *const u8) -> u8 {
     }
 }
 
-/// Moves one byte; `FROM` and `TO` tell which sides are shared.
+/// Moves one byte; `FROM` and `TO` are true for sides that are shared.
 ///
 /// # Safety
 /// Both sides are valid for a byte.
