@@ -88,7 +88,7 @@ impl Report {
     ///
     /// SUPPRESS and UNSIGNALLED, shifted, are the bits of `SUPPRESS` and `QUIET`. If both are set,
     /// SUPPRESS applies to successes. A failure always notifies.
-    #[inline(always)]
+    #[inline]
     pub(crate) const fn of_request(flags: CompletionFlags) -> Self {
         let told = CompletionFlags::SUPPRESS.union(CompletionFlags::UNSIGNALLED);
         Self(flags.intersection(told).bits() << REPORT_SHIFT)
@@ -167,7 +167,7 @@ pub(crate) struct Posting(u32);
 
 impl Posting {
     /// Creates the number for a request of this kind and report mode.
-    #[inline(always)]
+    #[inline]
     pub(crate) const fn new(kind: RecordKind, report: Report) -> Self {
         // Below the sequence number, the tag of a free record has no bits other than `FREE` and
         // `RECEIVES`.
@@ -179,7 +179,7 @@ impl Posting {
     ///
     /// An endpoint refuses all other flags. If it reports solicited completions, it refuses this
     /// flag too.
-    #[inline(always)]
+    #[inline]
     pub(crate) const fn and_quiet(self, flags: CompletionFlags) -> Self {
         Self(self.0.wrapping_add(flags.bits() << REPORT_SHIFT))
     }
@@ -238,7 +238,7 @@ pub(crate) struct Finished {
 
 impl FreeRecord<'_> {
     /// Prepares the record for a request; it stays free. Returns the token for the device.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn begin(self, posting: Posting, cookie: u64) -> u64 {
         self.record.cookie.store(cookie);
         let tag = self.tag.wrapping_add(posting.0);
@@ -256,7 +256,7 @@ impl FreeRecord<'_> {
     }
 
     /// Prepares and posts a request; returns its token for the device.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn post(self, posting: Posting, cookie: u64, length: u32) -> u64 {
         let token = self.begin(posting, cookie);
         self.publish(token, length);
@@ -286,7 +286,7 @@ impl RecordSlot {
     };
 
     /// Returns the record if it is free; only its work queue calls this.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn free(&self, index: u32) -> Option<FreeRecord<'_>> {
         let tag = self.tag.load(Ordering::Acquire);
         (tag & FREE != 0).then_some(FreeRecord {
@@ -307,7 +307,7 @@ impl RecordSlot {
     }
 
     /// Returns the posted record of `token` if it is a plain data transfer.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn plain(&self, token: u64) -> Option<Plain> {
         let tag = self.tag.load(Ordering::Acquire);
         // The tag of a plain transfer has none of these bits. They are cleared in the token, so one
@@ -324,7 +324,7 @@ impl RecordSlot {
     }
 
     /// Frees the record of a plain data transfer.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn release_plain(&self, plain: Plain) {
         self.tag.store(plain.tag & KEPT | FREE, Ordering::Release);
     }
@@ -348,7 +348,7 @@ impl RecordSlot {
     }
 
     /// Returns the mode of reporting the completion.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn report(&self) -> Report {
         Report::from_word(self.tag.load(Ordering::Relaxed))
     }

@@ -84,7 +84,7 @@ pub trait CompletionQueue {
     /// This is the common way of a dequeue. A backend without it uses the default, and the core
     /// calls `poll`. The caller does not wait for solicited completions, so it treats all successes
     /// alike.
-    #[inline(always)]
+    #[inline]
     fn peek(&mut self) -> Peek {
         Peek::Other
     }
@@ -94,7 +94,7 @@ pub trait CompletionQueue {
     fn skip(&mut self) {}
 
     /// Returns the immediate data of the receive that the last `poll` took, if any.
-    #[inline(always)]
+    #[inline]
     fn immediate(&mut self) -> Option<u32> {
         None
     }

@@ -280,7 +280,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
     /// Returns the slot of the local region if the bind is valid on the common way.
     ///
     /// It must be the only pending bind of its remote region, and no unbind.
-    #[inline(always)]
+    #[inline]
     fn admitted(
         &self,
         endpoint: &Endpoint<B::SendQueue>,
@@ -364,7 +364,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
     ///
     /// Takes a record, counts the window on the region in `slot` (`None` to unbind) and passes the
     /// bind to the device.
-    #[inline(always)]
+    #[inline]
     fn post_bind(
         &self,
         endpoint: &mut Endpoint<B::SendQueue>,
@@ -491,7 +491,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
 }
 
 /// Returns the sequence number of the next bind; never `NO_BIND` or `MISSED`.
-#[inline(always)]
+#[inline]
 const fn next_sequence(last: u32) -> u32 {
     match last.wrapping_add(1) {
         NO_BIND | MISSED => NO_BIND + 1,

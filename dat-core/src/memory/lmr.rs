@@ -199,7 +199,7 @@ impl LmrSlot {
     ///
     /// While the window is counted, the region cannot be freed, so its fields do not change. Values
     /// read since `context` was last seen in the slot are valid.
-    #[inline(always)]
+    #[inline]
     pub(super) fn retain_window(&self, context: u32) -> bool {
         let is_open = (self.windows.fetch_add(1, Ordering::SeqCst) as i32) >= 0;
         if is_open && self.is_named(context) {

@@ -83,7 +83,7 @@ impl LmrSlot {
     ///
     /// The segment must not be empty and must lie in the region that it names. The region must be
     /// in this zone and have the local privileges that the remote ones need.
-    #[inline(always)]
+    #[inline]
     pub(super) fn admits(
         &self,
         segment: &LmrTriplet,
@@ -153,7 +153,7 @@ impl LocalAccess {
     /// Returns the device key of a segment that may be accessed.
     ///
     /// The segment must not be empty and must lie in a live region of the zone with the privilege.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn check(self, regions: &[LmrSlot], segment: &LmrTriplet) -> Option<u32> {
         let region = regions.get(slot_index(segment.context))?;
         // Computed first, so that one value is kept instead of two.

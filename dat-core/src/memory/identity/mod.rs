@@ -28,7 +28,7 @@ impl Identity {
 /// Returns the number that a check compares.
 ///
 /// It has a bit that no empty slot has, the zone and the context.
-#[inline(always)]
+#[inline]
 pub(super) const fn seal(context: u32, meta: u32) -> u64 {
     1 << 63 | (meta as u64 >> 16) << 32 | context as u64
 }

@@ -28,7 +28,7 @@ impl Identity {
     ///
     /// While only one half is written, the seal is 0 or that of a context not yet given to a
     /// consumer.
-    #[inline(always)]
+    #[inline]
     pub(in crate::memory) fn seal(&self, writes: bool) -> u64 {
         let meta = self.meta.load(Ordering::Relaxed);
         fence(Ordering::Acquire);

@@ -28,7 +28,7 @@ impl Identity {
     };
 
     /// Returns the seal for a local access; earlier reads are ordered before it.
-    #[inline(always)]
+    #[inline]
     pub(in crate::memory) fn seal(&self, writes: bool) -> u64 {
         fence(Ordering::Acquire);
         let seal = if writes { &self.write } else { &self.read };
