@@ -5,6 +5,7 @@
 //! (`Spec: GEN-01`).
 
 use core::fmt;
+use core::hash::{Hash, Hasher};
 use core::num::NonZeroU32;
 
 /// Result of every fallible call of this crate.
@@ -20,9 +21,11 @@ const TYPE_MASK: u32 = 0x3FFF_0000;
 const SUBTYPE_MASK: u32 = 0x0000_FFFF;
 /// Position of the type.
 const TYPE_SHIFT: u32 = 16;
-/// Position of the kind in an [`Error`], whose lowest byte is the cause.
+/// Position of the kind in an [`Error`], whose lowest byte is the cause and highest byte the parameter.
 const KIND_SHIFT: u32 = 16;
 const CAUSE_MASK: u32 = 0xFF;
+/// Position of the parameter in an [`Error`].
+const PARAMETER_SHIFT: u32 = 24;
 /// Position of the subtype in an [`Error`].
 const SUBTYPE_SHIFT: u32 = 8;
 
@@ -70,18 +73,34 @@ macro_rules! numbered {
 
 mod cause;
 mod kind;
+mod parameter;
 mod subtype;
 
 pub use cause::Cause;
 pub use kind::ErrorKind;
+pub use parameter::Parameter;
 pub use subtype::Subtype;
 
 /// The error of a call: DAT type, DAT subtype and a finer cause.
 ///
-/// Takes four bytes, also inside `Result<(), Error>`. `==` compares the cause too;
-/// [`Error::same_code`] compares type and subtype only, as DAT expresses them.
-#[derive(Copy, Clone, PartialEq, Eq, Hash)]
+/// Takes four bytes, also inside `Result<(), Error>`. `==` compares the cause too, but not the name
+/// of the parameter; [`Error::same_code`] compares type and subtype only, as DAT expresses them.
+#[derive(Copy, Clone)]
 pub struct Error(NonZeroU32);
+
+impl PartialEq for Error {
+    fn eq(&self, other: &Self) -> bool {
+        self.without_parameter() == other.without_parameter()
+    }
+}
+
+impl Eq for Error {}
+
+impl Hash for Error {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.without_parameter().hash(state);
+    }
+}
 
 impl Error {
     /// Creates an error of this type and subtype, without a cause.
@@ -108,6 +127,20 @@ impl Error {
             // No kind is 0.
             None => self,
         }
+    }
+
+    /// Returns the error with the name of a parameter.
+    #[must_use]
+    pub const fn about(self, parameter: Parameter) -> Self {
+        match NonZeroU32::new(self.without_parameter() | (parameter as u32) << PARAMETER_SHIFT) {
+            Some(word) => Self(word),
+            // No kind is 0.
+            None => self,
+        }
+    }
+
+    const fn without_parameter(self) -> u32 {
+        self.0.get() & !(0xFF << PARAMETER_SHIFT)
     }
 
     /// Returns the error of a call whose object or adapter was destroyed meanwhile.
@@ -194,7 +227,7 @@ impl Error {
 
     /// Returns the DAT return type.
     pub const fn kind(self) -> ErrorKind {
-        match ErrorKind::from_discriminant((self.0.get() >> KIND_SHIFT) as u16) {
+        match ErrorKind::from_discriminant((self.0.get() >> KIND_SHIFT) as u8) {
             Some(kind) => kind,
             // Every error is made from a kind.
             None => ErrorKind::InternalError,
@@ -217,9 +250,17 @@ impl Error {
         }
     }
 
-    /// Returns true if type and subtype are equal; ignores the causes.
+    /// Returns the parameter of the Rust call that the error is about, if it is known.
+    pub const fn parameter(self) -> Parameter {
+        match Parameter::from_discriminant((self.0.get() >> PARAMETER_SHIFT) as u8) {
+            Some(parameter) => parameter,
+            None => Parameter::None,
+        }
+    }
+
+    /// Returns true if type and subtype are equal; ignores causes and parameters.
     pub const fn same_code(self, other: Self) -> bool {
-        (self.0.get() ^ other.0.get()) >> SUBTYPE_SHIFT == 0
+        (self.without_parameter() ^ other.without_parameter()) >> SUBTYPE_SHIFT == 0
     }
 
     /// Returns the `DAT_RETURN` of this error in an ABI: error class, type, subtype.
@@ -263,6 +304,7 @@ impl fmt::Debug for Error {
             .field("kind", &self.kind())
             .field("subtype", &self.subtype())
             .field("cause", &self.cause())
+            .field("parameter", &self.parameter())
             .finish()
     }
 }
@@ -272,10 +314,11 @@ impl defmt::Format for Error {
     fn format(&self, formatter: defmt::Formatter<'_>) {
         defmt::write!(
             formatter,
-            "Error {{ kind: {}, subtype: {}, cause: {} }}",
+            "Error {{ kind: {}, subtype: {}, cause: {}, parameter: {} }}",
             self.kind(),
             self.subtype(),
-            self.cause()
+            self.cause(),
+            self.parameter()
         );
     }
 }
@@ -283,7 +326,10 @@ impl defmt::Format for Error {
 impl fmt::Display for Error {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.kind().text())?;
-        if self.subtype() != Subtype::NoSubtype {
+        if self.parameter() != Parameter::None {
+            // The subtype only has the position of the parameter in the C function.
+            write!(formatter, " `{}`", self.parameter().name())?;
+        } else if self.subtype() != Subtype::NoSubtype {
             write!(formatter, ": {}", self.subtype().text())?;
         }
         if self.cause() != Cause::None {

@@ -291,6 +291,7 @@ mod tests {
     extern crate std;
 
     use super::*;
+    use crate::error::Parameter;
     use std::collections::BTreeSet;
     use std::format;
 
@@ -457,6 +458,15 @@ mod tests {
         assert_eq!(
             format!("{}", error.because(Cause::TooManySegments)),
             "invalid parameter: argument 3 (too many segments)"
+        );
+        assert_eq!(
+            format!(
+                "{}",
+                error
+                    .about(Parameter::Segments)
+                    .because(Cause::TooManySegments)
+            ),
+            "invalid parameter `segments` (too many segments)"
         );
         assert_eq!(format!("{}", Error::queue_empty()), "queue empty");
         assert_eq!(

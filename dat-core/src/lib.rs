@@ -105,7 +105,7 @@ pub mod sync;
 mod testing;
 pub mod time;
 
-pub use error::{Abi, Cause, Error, ErrorKind, Result, Subtype};
+pub use error::{Abi, Cause, Error, ErrorKind, Parameter, Result, Subtype};
 pub use error_text::strerror;
 pub use ia::{CloseError, Ia, IaParam, InterruptHandle, ObjectsLeft, OpenError};
 pub use record::RecordSlot;

@@ -4,7 +4,7 @@ use super::Incoming;
 use crate::attributes::IaAddress;
 use crate::backend::{Backend, PrivateData, RequestKey};
 use crate::endpoint::{Call, Trigger, not_ready, permit};
-use crate::error::{Cause, Error, Result, Subtype};
+use crate::error::{Cause, Error, Parameter, Result, Subtype};
 use crate::event::{Deferred, backend_refused};
 use crate::flags::{CrFields, EndpointState};
 use crate::ia::{Control, Ia};
@@ -81,7 +81,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         self.control.with(|control| {
             let slot = control.connection_request(cr)?;
             if CrFields::from_bits(fields.bits()).is_none() {
-                return Err(Error::invalid_argument(2).because(Cause::UnknownMask));
+                return Err(Error::invalid_argument(2)
+                    .about(Parameter::Fields)
+                    .because(Cause::UnknownMask));
             }
             Ok(CrParam {
                 remote_address: slot.remote,
@@ -122,7 +124,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 (None, None) => (EpId::NULL, Call::AcceptNamed),
                 (Some(_), Some(ep)) => {
                     self.with_endpoint(ep, |_, _| Ok(()))?;
-                    return Err(Error::invalid_argument(2).because(Cause::FlagCombination));
+                    return Err(Error::invalid_argument(2)
+                        .about(Parameter::Ep)
+                        .because(Cause::FlagCombination));
                 }
             };
             self.with_endpoint(ep, |_, endpoint| {
@@ -202,8 +206,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 local: &local,
                 private_data: &private_data,
             };
-            let target = Self::listening(control, qualifier)
-                .ok_or(Error::invalid_argument(2).because(Cause::UnknownValue))?;
+            let target = Self::listening(control, qualifier).ok_or(
+                Error::invalid_argument(2)
+                    .about(Parameter::Qualifier)
+                    .because(Cause::UnknownValue),
+            )?;
             // The new request takes the slot of the old one, whose handle becomes stale.
             self.offer(control, target, cr.index() as u16, &incoming, &mut deferred)?;
             self.give_back_endpoint(control, ep, &mut deferred);
@@ -269,7 +276,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             .unwrap_or(0)
             .min(crate::backend::PRIVATE_DATA_MAX);
         if private_data.len() > limit {
-            return Err(Error::invalid_argument(argument).because(Cause::PrivateDataTooLong));
+            return Err(Error::invalid_argument(argument)
+                .about(Parameter::PrivateData)
+                .because(Cause::PrivateDataTooLong));
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Public service points.
 
 use crate::backend::{Backend, BackendError, ListenerKey};
-use crate::error::{Cause, Error, ErrorKind, Result, Subtype};
+use crate::error::{Cause, Error, ErrorKind, Parameter, Result, Subtype};
 use crate::event::backend_refused;
 use crate::flags::{EpCreator, EvdFlags, PspFields, PspFlags};
 use crate::ia::{Control, Ia};
@@ -95,7 +95,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         self.control.with(|control| {
             let slot = control.public_service_point(psp)?;
             if PspFields::from_bits(fields.bits()).is_none() {
-                return Err(Error::invalid_argument(2).because(Cause::UnknownMask));
+                return Err(Error::invalid_argument(2)
+                    .about(Parameter::Fields)
+                    .because(Cause::UnknownMask));
             }
             Ok(PspParam {
                 ia: self.handle(),
@@ -216,9 +218,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             Err(error) => {
                 self.detach_stream(evd, None);
                 Err(match error {
-                    BackendError::Address => {
-                        Error::invalid_argument(QUALIFIER).because(Cause::OutOfRange)
-                    }
+                    BackendError::Address => Error::invalid_argument(QUALIFIER)
+                        .about(Parameter::Qualifier)
+                        .because(Cause::OutOfRange),
                     other => backend_refused(other, Subtype::ResourceMemory),
                 })
             }

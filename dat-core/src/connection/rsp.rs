@@ -2,7 +2,7 @@
 
 use crate::backend::{Backend, ListenerKey};
 use crate::endpoint::{Call, Trigger, permit};
-use crate::error::{Cause, Error, Result, Subtype};
+use crate::error::{Cause, Error, Parameter, Result, Subtype};
 use crate::flags::{EpCreator, EvdFlags, RspFields};
 use crate::ia::{Control, Ia};
 use crate::id::{EpId, EvdId, Handle, RspId, next_generation};
@@ -134,7 +134,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         self.control.with(|control| {
             let slot = control.reserved_service_point(rsp)?;
             if RspFields::from_bits(fields.bits()).is_none() {
-                return Err(Error::invalid_argument(2).because(Cause::UnknownMask));
+                return Err(Error::invalid_argument(2)
+                    .about(Parameter::Fields)
+                    .because(Cause::UnknownMask));
             }
             Ok(RspParam {
                 ia: self.handle(),

@@ -9,7 +9,7 @@ use super::state::{Call, Legal, legal};
 use super::{Endpoint, ReceiveSide, RequestLimits, WorkRing};
 use crate::attributes::EpAttributes;
 use crate::backend::{Backend, BackendError, QueuePairKey, QueuePairRequest};
-use crate::error::{Cause, Error, Result, Subtype};
+use crate::error::{Cause, Error, Parameter, Result, Subtype};
 use crate::event::{EvdConfig, backend_refused};
 use crate::flags::{CompletionFlags, EvdFlags};
 use crate::ia::{Control, Ia};
@@ -148,7 +148,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 .provider_attributes()
                 .srq_ep_pz_difference_supported
         {
-            return Err(Error::invalid_argument(argument).because(Cause::ZoneMismatch));
+            return Err(Error::invalid_argument(argument)
+                .about(Parameter::Pz)
+                .because(Cause::ZoneMismatch));
         }
         if endpoint.zone == Some(index) {
             return Ok(Some(index));

@@ -4,7 +4,7 @@ use super::limits::check_quality;
 use super::{Call, Trigger, not_ready, permit};
 use crate::attributes::IaAddress;
 use crate::backend::{Backend, ConnectRequest};
-use crate::error::{Cause, Error, ErrorKind, Result, Subtype};
+use crate::error::{Cause, Error, ErrorKind, Parameter, Result, Subtype};
 use crate::event::backend_refused;
 use crate::flags::{ConnectFlags, QualityOfService};
 use crate::ia::{Control, Ia};
@@ -127,11 +127,15 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             permit(Call::Connect, endpoint.state)?;
             let key = endpoint.queue_pair.ok_or_else(not_ready)?;
             if param.timeout == 0 {
-                return Err(Error::invalid_argument(positions.timeout).because(Cause::BadTimeout));
+                return Err(Error::invalid_argument(positions.timeout)
+                    .about(Parameter::Timeout)
+                    .because(Cause::BadTimeout));
             }
             Self::check_private_data(control, param.private_data, positions.private_data)?;
             if ConnectFlags::from_bits(param.flags.bits()).is_none() {
-                return Err(Error::invalid_argument(FLAGS).because(Cause::UnknownFlags));
+                return Err(Error::invalid_argument(FLAGS)
+                    .about(Parameter::Flags)
+                    .because(Cause::UnknownFlags));
             }
             let backend = control.backend()?;
             let provider = backend.provider_attributes();

@@ -7,7 +7,7 @@ use super::link::{EndpointOf, SlotOf};
 use super::modify::soft_watermark;
 use crate::attributes::EpAttributes;
 use crate::backend::Backend;
-use crate::error::{Cause, Error, Result, Subtype};
+use crate::error::{Cause, Error, Parameter, Result, Subtype};
 use crate::flags::{EndpointState, EvdFlags};
 use crate::ia::{Control, Ia};
 use crate::id::{EpId, EvdId, PzId, SrqId, next_generation};
@@ -67,7 +67,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             if wanted.receive.is_none() && asked.max_recv_dtos != 0
                 || wanted.request.is_none() && asked.max_request_dtos != 0
             {
-                return Err(Error::invalid_argument(ATTRIBUTES).because(Cause::DispatcherMissing));
+                return Err(Error::invalid_argument(ATTRIBUTES)
+                    .about(Parameter::Attributes)
+                    .because(Cause::DispatcherMissing));
             }
             self.new_endpoint(control, &wanted, None, state)
         })
@@ -107,9 +109,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             let asked = wanted.attributes;
             self.check_asked(control, asked, true, ATTRIBUTES_WITH_SRQ)?;
             if wanted.request.is_none() && asked.max_request_dtos != 0 {
-                return Err(
-                    Error::invalid_argument(ATTRIBUTES_WITH_SRQ).because(Cause::DispatcherMissing)
-                );
+                return Err(Error::invalid_argument(ATTRIBUTES_WITH_SRQ)
+                    .about(Parameter::Attributes)
+                    .because(Cause::DispatcherMissing));
             }
             self.new_endpoint(control, &wanted, Some(srq), EndpointState::Unconnected)
         })

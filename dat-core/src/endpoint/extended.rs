@@ -7,7 +7,7 @@ use crate::backend::{
     Backend, ExtendedRequest, ExtendedSend, Extensions, Rejected, RemoteRange, Segment, SendQueue,
     WorkSlot,
 };
-use crate::error::{Cause, Error, Result};
+use crate::error::{Cause, Error, Parameter, Result};
 use crate::event::{DtoOperation, ExtendedOperation};
 use crate::flags::CompletionFlags;
 use crate::ia::Ia;
@@ -241,11 +241,15 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
         // The request passes the checks of transfers, so an extended check failed.
         if request.operation == DtoOperation::RdmaWrite || request.segments.len() > 1 {
-            Error::invalid_argument(2).because(Cause::TooManySegments)
+            Error::invalid_argument(2)
+                .about(Parameter::Segments)
+                .because(Cause::TooManySegments)
         } else if remote.length < NUMBER_BYTES {
             Error::length().because(Cause::RemoteTooShort)
         } else if !is_number(remote) {
-            Error::invalid_argument(5).because(Cause::Misaligned)
+            Error::invalid_argument(5)
+                .about(Parameter::Remote)
+                .because(Cause::Misaligned)
         } else {
             otherwise
         }

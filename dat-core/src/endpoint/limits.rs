@@ -1,7 +1,7 @@
 //! Limits of endpoint attributes.
 
 use crate::attributes::{EpAttributes, IaAttributes, ProviderAttributes};
-use crate::error::{Cause, Error, Result};
+use crate::error::{Cause, Error, Parameter, Result};
 use crate::flags::{CompletionFlags, QualityOfService, WATERMARK_INFINITE};
 
 /// Causes for the counts in `check_attributes`, in the same order. A static, to save stack.
@@ -33,7 +33,11 @@ pub(super) fn check_attributes(
     shared: bool,
     argument: u8,
 ) -> Result<()> {
-    let refused = |cause| Err(Error::invalid_argument(argument).because(cause));
+    let refused = |cause| {
+        Err(Error::invalid_argument(argument)
+            .about(Parameter::Attributes)
+            .because(cause))
+    };
     let receive_segments = if shared { 0 } else { asked.max_recv_iov };
     let transfers = adapter.max_dto_per_ep;
     let segments = adapter.max_iov_segments_per_dto;
@@ -95,10 +99,14 @@ pub(super) fn check_quality(
     argument: u8,
 ) -> Result<()> {
     if QualityOfService::from_bits(asked.bits()).is_none() {
-        return Err(Error::invalid_argument(argument).because(Cause::UnknownFlags));
+        return Err(Error::invalid_argument(argument)
+            .about(Parameter::Quality)
+            .because(Cause::UnknownFlags));
     }
     if !asked.is_single() {
-        return Err(Error::invalid_argument(argument).because(Cause::FlagCombination));
+        return Err(Error::invalid_argument(argument)
+            .about(Parameter::Quality)
+            .because(Cause::FlagCombination));
     }
     if !provider.qos_supported.contains(asked) {
         return Err(Error::model_not_supported().because(Cause::Unsupported));

@@ -5,7 +5,7 @@ use super::link::EndpointOf;
 use super::{Call, EpParam, permit};
 use crate::attributes::EpAttributes;
 use crate::backend::Backend;
-use crate::error::{Cause, Error, Result, Subtype};
+use crate::error::{Cause, Error, Parameter, Result, Subtype};
 use crate::event::backend_refused;
 use crate::flags::{EndpointState, EpFields, WATERMARK_INFINITE};
 use crate::ia::{Control, Ia};
@@ -91,9 +91,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     if receives && goal.receive.is_none() && !shared
                         || requests && goal.request.is_none()
                     {
-                        return Err(
-                            Error::invalid_argument(PARAMETERS).because(Cause::DispatcherMissing)
-                        );
+                        return Err(Error::invalid_argument(PARAMETERS)
+                            .about(Parameter::Wanted)
+                            .because(Cause::DispatcherMissing));
                     }
                     let before = endpoint.soft_high_watermark;
                     if shared && with(EpFields::SRQ_SOFT_HW) {
@@ -158,10 +158,15 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         fields: EpFields,
         wanted: &EpParam,
     ) -> Result<(EpFields, Option<PzId>)> {
-        let selected = EpFields::from_bits(fields.bits())
-            .ok_or(Error::invalid_argument(MASK).because(Cause::UnknownMask))?;
+        let selected = EpFields::from_bits(fields.bits()).ok_or(
+            Error::invalid_argument(MASK)
+                .about(Parameter::Fields)
+                .because(Cause::UnknownMask),
+        )?;
         if selected.intersects(FIXED) {
-            return Err(Error::invalid_argument(MASK).because(Cause::FieldNotModifiable));
+            return Err(Error::invalid_argument(MASK)
+                .about(Parameter::Fields)
+                .because(Cause::FieldNotModifiable));
         }
         let with = |field: EpFields| selected.contains(field);
         // A zone can be set, but not removed.

@@ -3,7 +3,7 @@
 use super::{Call, permit};
 use crate::attributes::{EpAttributes, IaAddress};
 use crate::backend::Backend;
-use crate::error::{Cause, Error, Result};
+use crate::error::{Cause, Error, Parameter, Result};
 use crate::flags::{EndpointState, EpFields, VALUE_UNKNOWN};
 use crate::ia::Ia;
 use crate::id::{EpId, EvdId, Handle, PzId, SrqId};
@@ -77,7 +77,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             self.with_endpoint(ep, |_, endpoint| {
                 permit(Call::Inspect, endpoint.state)?;
                 if EpFields::from_bits(fields.bits()).is_none() {
-                    return Err(Error::invalid_argument(2).because(Cause::UnknownMask));
+                    return Err(Error::invalid_argument(2)
+                        .about(Parameter::Fields)
+                        .because(Cause::UnknownMask));
                 }
                 let (local, remote) = known_addresses(endpoint.state);
                 let link = &endpoint.link;

@@ -3,7 +3,7 @@
 use super::post::{Refusal, Request};
 use super::receive::Receive;
 use crate::backend::Backend;
-use crate::error::{Cause, Error, Subtype};
+use crate::error::{Cause, Error, Parameter, Subtype};
 use crate::event::DtoOperation;
 use crate::flags::{CompletionFlags, EndpointState};
 use crate::ia::Ia;
@@ -46,7 +46,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 return error;
             }
             if request.operation == DtoOperation::RdmaRead && endpoint.reads_nothing() {
-                return Error::invalid_argument(COUNT_ARGUMENT).because(Cause::NoReads);
+                return Error::invalid_argument(COUNT_ARGUMENT)
+                    .about(Parameter::Ep)
+                    .because(Cause::NoReads);
             }
             let access = LocalAccess {
                 zone_seal: endpoint.zone_seal,
@@ -57,8 +59,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             }
             let total = total(request.segments);
             let remote = request.remote.length;
-            let too_long =
-                || Error::invalid_argument(COUNT_ARGUMENT).because(Cause::MessageTooLong);
+            let too_long = || {
+                Error::invalid_argument(COUNT_ARGUMENT)
+                    .about(Parameter::Segments)
+                    .because(Cause::MessageTooLong)
+            };
             match request.operation {
                 DtoOperation::RdmaWrite if total > endpoint.limits.write_size => {
                     return too_long();
@@ -150,8 +155,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             writes: true,
         };
         self.refused_segments(segments, limit, access).or_else(|| {
-            (total(segments) > u64::from(u32::MAX))
-                .then_some(Error::invalid_argument(COUNT_ARGUMENT).because(Cause::MessageTooLong))
+            (total(segments) > u64::from(u32::MAX)).then_some(
+                Error::invalid_argument(COUNT_ARGUMENT)
+                    .about(Parameter::Segments)
+                    .because(Cause::MessageTooLong),
+            )
         })
     }
 
@@ -163,7 +171,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         access: LocalAccess,
     ) -> Option<Error> {
         if segments.len() > limit {
-            return Some(Error::invalid_argument(COUNT_ARGUMENT).because(Cause::TooManySegments));
+            return Some(
+                Error::invalid_argument(COUNT_ARGUMENT)
+                    .about(Parameter::Segments)
+                    .because(Cause::TooManySegments),
+            );
         }
         segments
             .iter()
@@ -185,7 +197,11 @@ pub(crate) fn refused_flags(
     } else {
         Cause::UnsignalledNotConfigured
     };
-    Some(Error::invalid_argument(argument).because(cause))
+    Some(
+        Error::invalid_argument(argument)
+            .about(Parameter::Flags)
+            .because(cause),
+    )
 }
 
 /// Returns the error for an endpoint without a zone (EPC-09).

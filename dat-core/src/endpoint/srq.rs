@@ -2,7 +2,7 @@
 
 use crate::attributes::{IaAttributes, SrqAttributes};
 use crate::backend::{Backend, BackendError, SharedReceiveQueueKey};
-use crate::error::{Cause, Error, Result, Subtype};
+use crate::error::{Cause, Error, Parameter, Result, Subtype};
 use crate::event::{
     AsyncEventKind, Deferred, Event, REASON_LOW_WATERMARK, REASON_PRIMARY, backend_refused,
 };
@@ -327,15 +327,17 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// # Errors
     /// - INVALID_HANDLE (SRQ): `srq` is not a live shared receive queue of this adapter.
-    /// - INVALID_PARAMETER (ARG2): `mask` has unknown bits.
+    /// - INVALID_PARAMETER (ARG2): `fields` has unknown bits.
     ///
     /// Spec: SRY-01..03, SRC-01, GEN-08
-    pub fn srq_query(&self, srq: SrqId, mask: SrqFields) -> Result<SrqParam> {
+    pub fn srq_query(&self, srq: SrqId, fields: SrqFields) -> Result<SrqParam> {
         self.with_srq(srq, |_, _| Ok(()))?;
-        if SrqFields::from_bits(mask.bits()).is_none() {
-            return Err(Error::invalid_argument(NUMBER_ARGUMENT).because(Cause::UnknownMask));
+        if SrqFields::from_bits(fields.bits()).is_none() {
+            return Err(Error::invalid_argument(NUMBER_ARGUMENT)
+                .about(Parameter::Fields)
+                .because(Cause::UnknownMask));
         }
-        if mask.intersects(SrqFields::AVAILABLE | SrqFields::OUTSTANDING) {
+        if fields.intersects(SrqFields::AVAILABLE | SrqFields::OUTSTANDING) {
             self.poll_consuming_endpoints(srq);
         }
         self.control.with(|control| {
@@ -378,7 +380,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         self.control.with(|control| {
             let old = self.with_srq(srq, |_, queue| Ok(queue.max_receives))?;
             let limit = self.limits(control)?.max_recv_per_srq;
-            let new = positive(max_recv_dtos, limit, NUMBER_ARGUMENT)?;
+            let new = positive(
+                max_recv_dtos,
+                limit,
+                Error::invalid_argument(NUMBER_ARGUMENT).about(Parameter::MaxRecvDtos),
+            )?;
             if new > old {
                 self.grow_srq(control, srq, old, new)
             } else if new < old {
@@ -493,7 +499,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let due = self.control.with(|control| {
             let (key, limit) =
                 self.with_srq(srq, |_, queue| Ok((queue.key, queue.max_receives)))?;
-            let bad = |cause| Error::invalid_argument(NUMBER_ARGUMENT).because(cause);
+            let bad = |cause| {
+                Error::invalid_argument(NUMBER_ARGUMENT)
+                    .about(Parameter::LowWatermark)
+                    .because(cause)
+            };
             let low = u32::try_from(low_watermark).map_err(|_| bad(Cause::NegativeCount))?;
             if low > limit {
                 return Err(bad(Cause::AboveLimit));
@@ -697,31 +707,27 @@ fn low_watermark_event(srq: SrqId) -> Event {
 }
 
 fn check_sizes(attributes: &SrqAttributes, adapter: &IaAttributes) -> Result<(u32, u32)> {
-    let receives = positive(
-        attributes.max_recv_dtos,
-        adapter.max_recv_per_srq,
-        ATTRIBUTES_ARGUMENT,
-    )?;
+    let invalid = Error::invalid_argument(ATTRIBUTES_ARGUMENT).about(Parameter::Attributes);
+    let receives = positive(attributes.max_recv_dtos, adapter.max_recv_per_srq, invalid)?;
     let segments = positive(
         attributes.max_recv_iov,
         adapter.max_iov_segments_per_dto,
-        ATTRIBUTES_ARGUMENT,
+        invalid,
     )?;
     if attributes.low_watermark != SRQ_LOW_WATERMARK_DEFAULT {
-        return Err(Error::invalid_argument(ATTRIBUTES_ARGUMENT).because(Cause::UnknownValue));
+        return Err(invalid.because(Cause::UnknownValue));
     }
     Ok((receives, segments))
 }
 
-/// Returns a count that must be from 1 to `limit`.
-fn positive(number: i32, limit: i32, argument: u8) -> Result<u32> {
-    let bad = |cause| Error::invalid_argument(argument).because(cause);
-    let count = u32::try_from(number).map_err(|_| bad(Cause::NegativeCount))?;
+/// Returns a count that must be from 1 to `limit`, or `invalid` with the cause.
+fn positive(number: i32, limit: i32, invalid: Error) -> Result<u32> {
+    let count = u32::try_from(number).map_err(|_| invalid.because(Cause::NegativeCount))?;
     if count == 0 {
-        return Err(bad(Cause::ZeroCount));
+        return Err(invalid.because(Cause::ZeroCount));
     }
     if number > limit {
-        return Err(bad(Cause::AboveLimit));
+        return Err(invalid.because(Cause::AboveLimit));
     }
     Ok(count)
 }

@@ -2,7 +2,7 @@
 
 use super::{Call, permit};
 use crate::backend::Backend;
-use crate::error::{Cause, Error, Result, Subtype};
+use crate::error::{Cause, Error, Parameter, Result, Subtype};
 use crate::event::backend_refused;
 use crate::flags::WATERMARK_INFINITE;
 use crate::ia::Ia;
@@ -26,9 +26,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         self.control.with(|control| {
             self.with_endpoint(ep, |_, endpoint| {
                 permit(Call::Inspect, endpoint.state)?;
-                for (limit, argument) in [(soft, 2), (hard, 3)] {
+                for (limit, argument, parameter) in
+                    [(soft, 2, Parameter::Soft), (hard, 3, Parameter::Hard)]
+                {
                     if limit < WATERMARK_INFINITE {
-                        return Err(Error::invalid_argument(argument).because(Cause::NegativeCount));
+                        return Err(Error::invalid_argument(argument)
+                            .about(parameter)
+                            .because(Cause::NegativeCount));
                     }
                 }
                 // Without a queue pair, its creation sets the limits.

@@ -2,15 +2,17 @@
 
 use super::Abi;
 
+/// Type number of [`ErrorKind::NotImplemented`] in 1.2.
+const NOT_IMPLEMENTED_1_2: u16 = 0x0FFF;
 /// Type number of [`ErrorKind::NotImplemented`] in 2.0.
 const NOT_IMPLEMENTED_2_0: u16 = 0x3FFF;
 
 numbered! {
     /// Kind of an error: every DAT return type except success.
     ///
-    /// The discriminant is the 1.2 type value shifted right by 16.
-    #[repr(u16)]
-    pub enum ErrorKind: u16 {
+    /// The discriminant is the 1.2 type value shifted right by 16, except for `NotImplemented`.
+    #[repr(u8)]
+    pub enum ErrorKind: u8 {
         /// The call was abandoned.
         Abort = 1,
         /// Another listener holds the connection qualifier.
@@ -57,8 +59,8 @@ numbered! {
         PortInUse = 0x16,
         /// The communication type is not supported; 2.0 only.
         CommNotSupported = 0x17,
-        /// The operation is not implemented; the number is the 1.2 one.
-        NotImplemented = 0x0FFF,
+        /// The operation is not implemented.
+        NotImplemented = 0xFF,
     }
 }
 
@@ -68,6 +70,7 @@ impl ErrorKind {
     /// For 1.2 the three types that only 2.0 defines become their nearest relatives.
     pub(super) const fn number(self, abi: Abi) -> u16 {
         match (abi, self) {
+            (Abi::V1_2, Self::NotImplemented) => NOT_IMPLEMENTED_1_2,
             (Abi::V2_0, Self::NotImplemented) => NOT_IMPLEMENTED_2_0,
             (Abi::V1_2, Self::ReservedLmr) => Self::PrivilegesViolation as u16,
             (Abi::V1_2, Self::PortInUse) => Self::ConnQualInUse as u16,
@@ -79,11 +82,13 @@ impl ErrorKind {
     /// Returns the type with this number in an ABI.
     pub(super) const fn from_number(number: u16, abi: Abi) -> Option<Self> {
         let kind = match (abi, number) {
-            (Abi::V2_0, NOT_IMPLEMENTED_2_0) => return Some(Self::NotImplemented),
-            _ => Self::from_discriminant(number),
+            (Abi::V1_2, NOT_IMPLEMENTED_1_2) | (Abi::V2_0, NOT_IMPLEMENTED_2_0) => {
+                return Some(Self::NotImplemented);
+            }
+            (_, 0..0xFF) => Self::from_discriminant(number as u8),
+            _ => None,
         };
         match (abi, kind) {
-            (Abi::V2_0, Some(Self::NotImplemented)) => None,
             (Abi::V1_2, Some(Self::ReservedLmr | Self::PortInUse | Self::CommNotSupported)) => None,
             _ => kind,
         }

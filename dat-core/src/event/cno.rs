@@ -4,7 +4,7 @@ use core::task::Waker;
 
 use super::Deferred;
 use crate::backend::Backend;
-use crate::error::{Cause, Error, Result, Subtype};
+use crate::error::{Cause, Error, Parameter, Result, Subtype};
 use crate::flags::CnoFields;
 use crate::ia::{Control, Ia};
 use crate::id::{CnoId, EvdId, Handle, next_generation};
@@ -316,7 +316,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub fn cno_query(&self, cno: CnoId, fields: CnoFields) -> Result<CnoParam> {
         self.with_cno(cno, |object| {
             if CnoFields::from_bits(fields.bits()).is_none() {
-                return Err(Error::invalid_argument(2).because(Cause::UnknownMask));
+                return Err(Error::invalid_argument(2)
+                    .about(Parameter::Fields)
+                    .because(Cause::UnknownMask));
             }
             Ok(CnoParam {
                 ia: self.handle(),

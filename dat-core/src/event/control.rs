@@ -3,7 +3,7 @@
 use super::queue::EvdQueue;
 use super::{Deferred, slot};
 use crate::backend::{Backend, BackendError};
-use crate::error::{Cause, Error, Result, Subtype};
+use crate::error::{Cause, Error, Parameter, Result, Subtype};
 use crate::flags::{EvdFields, EvdFlags, EvdState};
 use crate::ia::{Control, Ia};
 use crate::id::{CnoId, EvdId, Handle, next_generation};
@@ -56,16 +56,22 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
         let length = checked_length(min_qlen)?;
         if flags.is_empty() {
-            return Err(Error::invalid_argument(4).because(Cause::FlagCombination));
+            return Err(Error::invalid_argument(4)
+                .about(Parameter::Flags)
+                .because(Cause::FlagCombination));
         }
         if EvdFlags::from_bits(flags.bits()).is_none() {
-            return Err(Error::invalid_argument(4).because(Cause::UnknownFlags));
+            return Err(Error::invalid_argument(4)
+                .about(Parameter::Flags)
+                .because(Cause::UnknownFlags));
         }
         self.control.with(|control| {
             control.check_open()?;
             let backend = control.backend()?;
             if !merges(backend, flags) {
-                return Err(Error::invalid_argument(4).because(Cause::FlagCombination));
+                return Err(Error::invalid_argument(4)
+                    .about(Parameter::Flags)
+                    .because(Cause::FlagCombination));
             }
             if min_qlen > longest(backend) {
                 return Err(exhausted(Cause::AboveLimit));
@@ -150,7 +156,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub fn evd_query(&self, evd: EvdId, fields: EvdFields) -> Result<EvdParam> {
         let (cno, param) = self.on_evd(evd, |queue, _| {
             if EvdFields::from_bits(fields.bits()).is_none() {
-                return Err(Error::invalid_argument(2).because(Cause::UnknownMask));
+                return Err(Error::invalid_argument(2)
+                    .about(Parameter::Fields)
+                    .because(Cause::UnknownMask));
             }
             let param = EvdParam {
                 ia: self.handle(),
@@ -450,7 +458,11 @@ fn longest<B: Backend>(backend: &B) -> i32 {
 
 /// Checks the number of events in argument 2 (EVC-03, GEN-07).
 fn checked_length(min_qlen: i32) -> Result<u32> {
-    let invalid = |cause| Error::invalid_argument(2).because(cause);
+    let invalid = |cause| {
+        Error::invalid_argument(2)
+            .about(Parameter::MinQlen)
+            .because(cause)
+    };
     match u32::try_from(min_qlen) {
         Err(_) => Err(invalid(Cause::NegativeCount)),
         Ok(0) => Err(invalid(Cause::ZeroCount)),

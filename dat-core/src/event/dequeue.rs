@@ -3,7 +3,7 @@
 use super::event::Event;
 use super::queue::{EvdQueue, Head};
 use crate::backend::Backend;
-use crate::error::{Cause, Error, Result};
+use crate::error::{Cause, Error, Parameter, Result};
 use crate::flags::{DtoStatus, EvdFlags};
 use crate::ia::Ia;
 use crate::id::EvdId;
@@ -92,7 +92,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     fn evd_post_se_slow(&self, evd: EvdId, pointer: u64) -> Result<()> {
         self.on_evd(evd, |queue, deferred| {
             if !queue.flags.contains(EvdFlags::SOFTWARE) {
-                return Err(Error::invalid_argument(1).because(Cause::FlagNotAllowed));
+                return Err(Error::invalid_argument(1)
+                    .about(Parameter::Evd)
+                    .because(Cause::FlagNotAllowed));
             }
             if queue.push(&Event::Software { pointer }, &self.shared, deferred) {
                 Ok(())

@@ -10,7 +10,7 @@ use super::event::Event;
 use super::queue::{EvdConfig, EvdSlot, Head};
 use super::{Deferred, OwnWait};
 use crate::backend::Backend;
-use crate::error::{Cause, Error, ErrorKind, Result, Subtype};
+use crate::error::{Cause, Error, ErrorKind, Parameter, Result, Subtype};
 use crate::ia::{EVENTS_PER_CALL, Ia};
 use crate::id::EvdId;
 use crate::sync::RawLock;
@@ -158,7 +158,11 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
                 return Err(Error::invalid_state(Subtype::InvalidStateEvdUnwaitable));
             }
             queue.check_no_waiter()?;
-            let invalid = |cause| Error::invalid_argument(3).because(cause);
+            let invalid = |cause| {
+                Error::invalid_argument(3)
+                    .about(Parameter::Threshold)
+                    .because(cause)
+            };
             let threshold = u32::try_from(threshold).map_err(|_| invalid(Cause::NegativeCount))?;
             if threshold == 0 {
                 return Err(invalid(Cause::ZeroCount));

@@ -13,7 +13,7 @@ use super::rmr::{Binding, MISSED, NO_BIND, RemoteRegion, RmrSlot};
 use super::{LmrSlot, LmrTriplet};
 use crate::backend::{Backend, BindRequest, RegionKeys, SendQueue};
 use crate::endpoint::{Endpoint, not_ready, refused_flags, send_flags};
-use crate::error::{Cause, Error, Result, Subtype};
+use crate::error::{Cause, Error, Parameter, Result, Subtype};
 use crate::event::backend_refused;
 use crate::flags::{CompletionFlags, DtoStatus, EndpointState, MemoryPrivileges};
 use crate::ia::Ia;
@@ -335,7 +335,9 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
             return Err(error);
         }
         if MemoryPrivileges::from_bits(bind.privileges.bits()).is_none() {
-            return Err(Error::invalid_argument(PRIVILEGES_ARGUMENT).because(Cause::UnknownFlags));
+            return Err(Error::invalid_argument(PRIVILEGES_ARGUMENT)
+                .about(Parameter::Privileges)
+                .because(Cause::UnknownFlags));
         }
         let zone = region.zone_seal;
         if bind.segment.length == 0 {
@@ -543,7 +545,9 @@ fn check_segment(
         return missing(Subtype::PrivilegesWrite);
     }
     match slot.outside(bind.segment) {
-        Some(cause) => Err(Error::invalid_argument(SEGMENT_ARGUMENT).because(cause)),
+        Some(cause) => Err(Error::invalid_argument(SEGMENT_ARGUMENT)
+            .about(Parameter::Segment)
+            .because(cause)),
         None => Ok(()),
     }
 }

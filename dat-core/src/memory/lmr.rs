@@ -7,7 +7,7 @@ use super::lookup::zone_part;
 use super::{LmrSlot, Region};
 use crate::attributes::{IaAttributes, ProviderAttributes};
 use crate::backend::{Backend, RegionKeys, Registration};
-use crate::error::{Cause, Error, Result, Subtype};
+use crate::error::{Cause, Error, Parameter, Result, Subtype};
 use crate::event::backend_refused;
 use crate::flags::{LMR_COOKIE_SIZE, LmrFields, MemoryPrivileges, MemoryType, MemoryTypes};
 use crate::ia::{Control, Ia};
@@ -396,7 +396,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             let backend = control.backend()?;
             check_type(&request.memory, &backend.provider_attributes())?;
             if MemoryPrivileges::from_bits(request.privileges.bits()).is_none() {
-                return Err(Error::invalid_argument(6).because(Cause::UnknownFlags));
+                return Err(Error::invalid_argument(6)
+                    .about(Parameter::Privileges)
+                    .because(Cause::UnknownFlags));
             }
             check_range(base, length, &backend.ia_attributes())?;
             let cookie = match &request.memory {
@@ -459,14 +461,16 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// # Errors
     /// - INVALID_HANDLE (LMR): `lmr` is not a live region of this adapter.
-    /// - INVALID_PARAMETER (ARG2): `mask` has undefined bits.
+    /// - INVALID_PARAMETER (ARG2): `fields` has undefined bits.
     ///
     /// Spec: LMQ-01, GEN-08
-    pub fn lmr_query(&self, lmr: LmrId, mask: LmrFields) -> Result<LmrParam> {
+    pub fn lmr_query(&self, lmr: LmrId, fields: LmrFields) -> Result<LmrParam> {
         self.control.with(|control| {
             let slot = self.live_region(lmr)?;
-            if LmrFields::from_bits(mask.bits()).is_none() {
-                return Err(Error::invalid_argument(2).because(Cause::UnknownMask));
+            if LmrFields::from_bits(fields.bits()).is_none() {
+                return Err(Error::invalid_argument(2)
+                    .about(Parameter::Fields)
+                    .because(Cause::UnknownMask));
             }
             let meta = slot.identity.meta();
             let address = slot.base.load(Ordering::Relaxed) as u64;
@@ -690,17 +694,25 @@ fn check_type(memory: &LmrMemory, provider: &ProviderAttributes) -> Result<()> {
 
 fn check_range(base: usize, length: usize, adapter: &IaAttributes) -> Result<()> {
     if length == 0 {
-        return Err(Error::invalid_argument(4).because(Cause::ZeroCount));
+        return Err(Error::invalid_argument(4)
+            .about(Parameter::Memory)
+            .because(Cause::ZeroCount));
     }
     if length as u64 > adapter.max_lmr_block_size {
-        return Err(Error::invalid_argument(4).because(Cause::AboveLimit));
+        return Err(Error::invalid_argument(4)
+            .about(Parameter::Memory)
+            .because(Cause::AboveLimit));
     }
     // The last byte of the address space is excluded, so that ends of ranges are addresses too.
     let Some(end) = base.checked_add(length) else {
-        return Err(Error::invalid_argument(4).because(Cause::AddressOverflow));
+        return Err(Error::invalid_argument(4)
+            .about(Parameter::Memory)
+            .because(Cause::AddressOverflow));
     };
     if end.saturating_sub(1) as u64 > adapter.max_lmr_virtual_address {
-        return Err(Error::invalid_argument(3).because(Cause::AboveLimit));
+        return Err(Error::invalid_argument(3)
+            .about(Parameter::Memory)
+            .because(Cause::AboveLimit));
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use super::LmrTriplet;
 use super::identity::{self, Identity};
-use crate::error::{Cause, Error, Subtype};
+use crate::error::{Cause, Error, Parameter, Subtype};
 use crate::flags::MemoryPrivileges;
 use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 
@@ -218,8 +218,11 @@ pub(crate) fn explain(
     if meta & privilege.bits() == 0 {
         return unknown(Cause::MissingPrivilege);
     }
-    slot.outside(segment)
-        .map(|cause| Error::invalid_argument(argument).because(cause))
+    slot.outside(segment).map(|cause| {
+        Error::invalid_argument(argument)
+            .about(Parameter::Segments)
+            .because(cause)
+    })
 }
 
 /// Returns the cause if a segment is not inside a live region, of any zone and privileges.

@@ -1,7 +1,7 @@
 //! Protection zones.
 
 use crate::backend::{Backend, DomainKey};
-use crate::error::{Cause, Error, Result, Subtype};
+use crate::error::{Cause, Error, Parameter, Result, Subtype};
 use crate::event::backend_refused;
 use crate::flags::PzFields;
 use crate::ia::{Control, Ia};
@@ -80,14 +80,16 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// # Errors
     /// - INVALID_HANDLE (PZ): `pz` is not a live zone of this adapter.
-    /// - INVALID_PARAMETER (ARG2): `mask` has undefined bits.
+    /// - INVALID_PARAMETER (ARG2): `fields` has undefined bits.
     ///
     /// Spec: PZQ-01, GEN-08
-    pub fn pz_query(&self, pz: PzId, mask: PzFields) -> Result<PzParam> {
+    pub fn pz_query(&self, pz: PzId, fields: PzFields) -> Result<PzParam> {
         self.control.with(|control| {
             control.zone(pz)?;
-            if PzFields::from_bits(mask.bits()).is_none() {
-                return Err(Error::invalid_argument(2).because(Cause::UnknownMask));
+            if PzFields::from_bits(fields.bits()).is_none() {
+                return Err(Error::invalid_argument(2)
+                    .about(Parameter::Fields)
+                    .because(Cause::UnknownMask));
             }
             Ok(PzParam { ia: self.handle() })
         })

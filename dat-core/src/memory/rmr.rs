@@ -2,7 +2,7 @@
 
 use super::lookup::zone_of_seal;
 use crate::backend::{BINDS_UNDER_WAY, Backend, WindowKey};
-use crate::error::{Cause, Error, Result, Subtype};
+use crate::error::{Cause, Error, Parameter, Result, Subtype};
 use crate::event::backend_refused;
 use crate::flags::{MemoryPrivileges, RmrFields};
 use crate::ia::{Control, Ia};
@@ -206,16 +206,18 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// # Errors
     /// - INVALID_HANDLE (RMR): `rmr` is not a live region of this adapter.
-    /// - INVALID_PARAMETER (ARG2): `mask` has undefined bits.
+    /// - INVALID_PARAMETER (ARG2): `fields` has undefined bits.
     ///
     /// Spec: RMQ-01, GEN-08
-    pub fn rmr_query(&self, rmr: RmrId, mask: RmrFields) -> Result<RmrParam> {
+    pub fn rmr_query(&self, rmr: RmrId, fields: RmrFields) -> Result<RmrParam> {
         self.control.with(|control| {
             let (zone, latest) = self.with_remote_region(rmr, |region| {
                 (zone_of_seal(region.zone_seal), region.latest())
             })?;
-            if RmrFields::from_bits(mask.bits()).is_none() {
-                return Err(Error::invalid_argument(2).because(Cause::UnknownMask));
+            if RmrFields::from_bits(fields.bits()).is_none() {
+                return Err(Error::invalid_argument(2)
+                    .about(Parameter::Fields)
+                    .because(Cause::UnknownMask));
             }
             Ok(RmrParam {
                 ia: self.handle(),

@@ -3,7 +3,7 @@
 use super::LmrTriplet;
 use super::lookup::outside_any;
 use crate::backend::{Backend, SyncDirection};
-use crate::error::{Error, Result};
+use crate::error::{Error, Parameter, Result};
 use crate::ia::Ia;
 use crate::sync::RawLock;
 use crate::sync::atomic::{Ordering, fence};
@@ -67,7 +67,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             .filter(|segment| segment.length != 0)
             .find_map(|segment| outside_any(self.shared.local_regions, segment));
         match fault {
-            Some(cause) => Err(Error::invalid_argument(LIST_ARGUMENT).because(cause)),
+            Some(cause) => Err(Error::invalid_argument(LIST_ARGUMENT)
+                .about(Parameter::Segments)
+                .because(cause)),
             None => Ok(()),
         }
     }

@@ -6,7 +6,7 @@ use crate::backend::BackendError;
 use crate::error::{Cause, ErrorKind, Result, Subtype};
 use crate::event::Event;
 use crate::fixture::{Bench, SMALL};
-use crate::flags::{CompletionFlags, DtoStatus, MemoryPrivileges};
+use crate::flags::{CompletionFlags, DtoStatus, EvdFlags, MemoryPrivileges};
 use crate::id::{EpId, SrqId};
 use crate::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
 use crate::testing::{TestStorage, Work};
@@ -350,5 +350,44 @@ fn a_refused_request_uses_up_no_token() {
     let third = round();
     for side in 0..2 {
         assert_eq!(third[side] - second[side], second[side] - first[side]);
+    }
+}
+
+/// An INVALID_PARAMETER error names the parameter of the Rust call.
+///
+/// Spec: GEN-04, DTO-07
+#[test]
+fn an_error_names_the_parameter() {
+    let mut storage = TestStorage::new();
+    let bench = Bench::new(&mut storage);
+    let ia = &bench.ia;
+    let ep = bench.connected();
+    let nothing = LmrTriplet {
+        context: 0,
+        address: 0,
+        length: 0,
+    };
+    let none = CompletionFlags::empty();
+    let unknown = CompletionFlags::from_bits_retain(1 << 31);
+    for (outcome, text) in [
+        (
+            ia.post_send(ep, &[nothing; 100], 0, none),
+            "invalid parameter `segments` (too many segments)",
+        ),
+        (
+            ia.post_send(ep, &[], 0, unknown),
+            "invalid parameter `flags` (undefined flag bits)",
+        ),
+        (
+            ia.evd_create(0, None, EvdFlags::DTO).map(drop),
+            "invalid parameter `min_qlen` (a count or size is zero)",
+        ),
+        (
+            ia.ep_set_watermark(ep, 1, -2),
+            "invalid parameter `hard` (a count or size is negative)",
+        ),
+    ] {
+        let error = outcome.expect_err(text);
+        assert_eq!(std::format!("{error}"), text);
     }
 }
