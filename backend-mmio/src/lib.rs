@@ -8,10 +8,10 @@
 //! | [`Hal`] | barriers by intent, cache maintenance; for aarch64 and RISC-V in [`cache`] |
 //! | [`RegisterIo`] | the register window that doorbells are in |
 //! | [`mlx5::Control`] | objects of the device; for a hypervisor, a boot program or `mlx5dv` |
-//! | [`Sideband`] | connection management outside the queue pairs |
+//! | [`ConnectionManager`] | connection management outside the queue pairs |
 //!
 //! The driver operates paravirtual adapters ([`pvrdma`]) as a whole and issues their commands
-//! itself. Their platform implements [`pvrdma::Mapping`], [`pvrdma::Rendezvous`] and
+//! itself. Their platform implements [`pvrdma::Mapping`], [`pvrdma::PeerResolver`] and
 //! [`RegisterWords`] instead of the last three traits.
 //!
 //! A device can also be a program at the other end of shared memory ([`mailbox`]). The control
@@ -40,29 +40,27 @@
 #[cfg(test)]
 extern crate std;
 
-pub mod cache;
-mod calls;
+mod attributes;
+pub mod cm;
+mod common_calls;
+pub mod defs;
 mod fault;
-mod hal;
 pub mod mailbox;
 pub mod mlx5;
-pub mod over_queues;
+mod platform;
 pub mod pvrdma;
-mod registers;
-mod runs;
-mod sideband;
-mod words;
+pub mod ring;
 
+pub use fault::DeviceFault;
 #[cfg(any(
+    target_arch = "x86",
+    target_arch = "x86_64",
     target_arch = "aarch64",
     target_arch = "riscv32",
     target_arch = "riscv64"
 ))]
-pub use cache::CoherentHal;
-pub use fault::DeviceFault;
-#[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
-pub use hal::CoherentHal;
-pub use hal::{DeviceUnit, DeviceWord, DmaMemory, DmaView, Hal};
-pub use registers::{MappedRegisters, RegisterIo};
-pub use sideband::{Peer, Sideband};
-pub use words::{MappedWords, RegisterWords};
+pub use platform::CoherentHal;
+pub use platform::{
+    DeviceUnit, DeviceWord, DmaMemory, DmaView, Hal, MappedRegisters, MappedWords, RegisterIo,
+    RegisterWords, cache,
+};

@@ -11,16 +11,19 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use backend_mmio::mlx5::defs::{
+use backend_mmio::cm::ConnectionManager;
+use backend_mmio::defs::mlx5::{
     Completion, CompletionKind, CompletionTail, Control as ControlUnit, Data, KeyUpdate, Opcode,
     RemoteAddress, Syndrome,
 };
 use backend_mmio::mlx5::{
-    CompletionQueueSlot, CompletionQueueSpec, Control, DeviceEvent, Limits, MadeQueuePair,
-    MmioBackend, Parts, QueuePairSlot, QueuePairSpec, RequestSlot, SharedReceiveQueueSpec,
-    SharedReceiveSlot, State, Storage, WindowSlot,
+    CompletionQueueSpec, Control, CreatedQueuePair, DeviceEvent, Limits, MmioBackend, Parts,
+    QueuePairSpec, SharedReceiveQueueSpec, Storage, WindowSlot,
 };
-use backend_mmio::{CoherentHal, DeviceUnit, DeviceWord, DmaMemory, DmaView, RegisterIo, Sideband};
+use backend_mmio::ring::{
+    CompletionQueueSlot, DeviceState, QueuePairSlot, RequestSlot, SharedReceiveSlot,
+};
+use backend_mmio::{CoherentHal, DeviceUnit, DeviceWord, DmaMemory, DmaView, RegisterIo};
 use dat_core::attributes::{EpAttributes, IaAddress};
 use dat_core::backend::{
     Backend, BackendError, BindRequest, CompletionQueue, ConnectRequest, ControlEvent,
@@ -132,13 +135,16 @@ unsafe impl Control for Still {
 
     fn destroy_shared_receive_queue(&mut self, _number: u32) {}
 
-    fn create_queue_pair(&mut self, spec: &QueuePairSpec) -> Result<MadeQueuePair, BackendError> {
+    fn create_queue_pair(
+        &mut self,
+        spec: &QueuePairSpec,
+    ) -> Result<CreatedQueuePair, BackendError> {
         assert_eq!(self.pair, None);
         self.pair = Some(*spec);
         *GEOMETRY.lock().expect("one test at a time") = Some(*spec);
         USER_INDEX.store(spec.user_index, Ordering::Relaxed);
         RINGS[1].store(spec.ring as u32, Ordering::Relaxed);
-        Ok(MadeQueuePair {
+        Ok(CreatedQueuePair {
             number: PAIR,
             doorbell: 0x800,
             takes_blocks: self.inline != 0,
@@ -154,7 +160,7 @@ unsafe impl Control for Still {
     fn halt(&mut self) {}
 }
 
-impl Sideband for Still {
+impl ConnectionManager for Still {
     fn address(&self) -> IaAddress {
         IaAddress::Node(1)
     }
@@ -297,12 +303,12 @@ fn listed(segments: &[Segment]) -> String {
 type Driver = MmioBackend<'static, Still, Still, Doorbell, CoherentHal>;
 
 /// Creates the driver on a device; returns the driver, the shared memory and the state.
-fn driver(control: Still) -> (Driver, DmaView<'static>, &'static State) {
+fn driver(control: Still) -> (Driver, DmaView<'static>, &'static DeviceState) {
     let units: &'static [DeviceUnit] = slots(1 << 14, DeviceUnit::new);
     // SAFETY: no device exists.
     #[expect(unsafe_code, reason = "no device accesses the memory")]
     let memory = unsafe { DmaMemory::new(units, 0x1000) };
-    let (lent, state) = Box::leak(Box::new(State::new())).lend();
+    let (lent, state) = Box::leak(Box::new(DeviceState::new())).lend();
     let storage = Storage {
         state: lent,
         queue_pairs: slots(2, || QueuePairSlot::EMPTY),
@@ -315,7 +321,7 @@ fn driver(control: Still) -> (Driver, DmaView<'static>, &'static State) {
     };
     let parts = Parts {
         control,
-        sideband: Still::default(),
+        cm: Still::default(),
         registers: Doorbell,
         hal: CoherentHal,
         shared_buffers: 0,

@@ -14,15 +14,17 @@ use dat_core::flags::{MemoryPrivileges, QualityOfService};
 use dat_core::sync::NoLock;
 use dat_core::time::Instant;
 
-use super::defs::{ANSWER, AT, COMMAND, Command, GREETING, LENGTH, Record, UNITS, VERSION};
-use super::{Mailbox, MailboxControl, MailboxRegisters, MailboxSideband, OtherEnd};
-use crate::hal::{DeviceUnit, Hal};
-use crate::mlx5::defs::register;
-use crate::mlx5::{
-    CompletionQueueSpec, Control, DeviceEvent, MadeQueuePair, QueuePairSpec, SharedReceiveQueueSpec,
+use super::{Mailbox, MailboxControl, MailboxRegisters, OtherEnd};
+use crate::cm::{ConnectionManager, MailboxConnectionManager};
+use crate::defs::mailbox::{
+    ANSWER, AT, COMMAND, Command, GREETING, LENGTH, Record, UNITS, VERSION,
 };
-use crate::registers::RegisterIo;
-use crate::sideband::Sideband;
+use crate::defs::mlx5::register;
+use crate::mlx5::{
+    CompletionQueueSpec, Control, CreatedQueuePair, DeviceEvent, QueuePairSpec,
+    SharedReceiveQueueSpec,
+};
+use crate::platform::{DeviceUnit, Hal, RegisterIo};
 
 /// Barriers that are all full fences: the other end runs on this thread.
 #[derive(Clone, Debug)]
@@ -122,7 +124,7 @@ unsafe impl OtherEnd for &'static Scripted {
         self.is_gone.get()
     }
 
-    fn awaits(&self, looks: u32) -> bool {
+    fn keep_waiting(&self, looks: u32) -> bool {
         looks < 100
     }
 
@@ -280,7 +282,7 @@ fn answers_are_the_same_at_the_driver() {
     same(&Ok::<_, BackendError>(Some(DeviceEvent::QueuePairFailed(
         7,
     ))));
-    same(&Ok::<_, BackendError>(MadeQueuePair {
+    same(&Ok::<_, BackendError>(CreatedQueuePair {
         number: 1,
         doorbell: 2,
         takes_blocks: true,
@@ -400,8 +402,8 @@ fn an_answer_that_makes_no_sense_is_none() {
 fn an_end_that_refuses_to_tell_of_connections_is_given_up() {
     let (other, mailbox) = scripted(&[LIMITS, Next::Answer(&[0, 3, 0, 1, 64]), Next::Answer(&[1])]);
     let mut control = MailboxControl::new(mailbox, "reticent").expect("a device");
-    let mut sideband = MailboxSideband::new(mailbox).expect("a device");
-    assert_eq!(sideband.poll(Instant::ZERO), None);
+    let mut cm = MailboxConnectionManager::new(mailbox).expect("a device");
+    assert_eq!(cm.poll(Instant::ZERO), None);
     assert_eq!(other.cut_off.get(), 1);
     closed(other, &mut control);
 }
@@ -419,7 +421,7 @@ fn an_answer_to_somebody_before_is_not_heard() {
     let mailbox = mailbox(other);
     assert_eq!(load(other.units, GREETING), VERSION);
     store(other.units, ANSWER, 8);
-    assert_eq!(mailbox.ask::<u32>(&Command::CreateDomain), Ok(5));
+    assert_eq!(mailbox.execute::<u32>(&Command::CreateDomain), Ok(5));
     assert_eq!(load(other.units, COMMAND), 9);
 }
 
@@ -428,14 +430,14 @@ fn events_are_asked_for_when_there_may_be_some() {
     let none = Next::Answer(&[0, 0]);
     let (other, mailbox) = scripted(&[LIMITS, Next::Answer(&[0, 3, 0, 1, 64]), none, none, none]);
     let mut control = MailboxControl::new(mailbox, "quiet").expect("a device");
-    let mut sideband = MailboxSideband::new(mailbox).expect("a device");
-    assert_eq!(sideband.address(), IaAddress::Node(1));
+    let mut cm = MailboxConnectionManager::new(mailbox).expect("a device");
+    assert_eq!(cm.address(), IaAddress::Node(1));
     for _ in 0..3 {
         assert_eq!(control.poll(Instant::ZERO), None);
-        assert_eq!(sideband.poll(Instant::ZERO), None);
+        assert_eq!(cm.poll(Instant::ZERO), None);
     }
     assert_eq!(other.asked.borrow().len(), 4);
-    store(other.units, super::defs::NOTICE, 1);
+    store(other.units, crate::defs::mailbox::NOTICE, 1);
     assert_eq!(control.poll(Instant::ZERO), None);
     assert_eq!(other.asked.borrow().len(), 5);
 }

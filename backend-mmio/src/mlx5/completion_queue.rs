@@ -5,27 +5,26 @@ use core::sync::atomic::Ordering;
 use dat_core::backend::{Armed, Completion, CompletionQueue, DeviceFailure, Peek};
 use dat_core::flags::DtoStatus;
 
-use super::defs::{
-    self, ArmCommand, COMPLETION_UNITS, COUNTER, CompletionKind, CompletionTail, Syndrome,
+use super::allocator::{Allocation, Record};
+use crate::defs::mlx5::{
+    self as defs, ArmCommand, COMPLETION_UNITS, COUNTER, CompletionKind, CompletionTail, Syndrome,
     doorbell, register,
 };
-use super::objects::{Held, Record};
-use super::storage::{
-    CompletionQueueSlot, NO_QUEUE, QueueCell, QueuePairSlot, RequestSlot, Tables, Whereabouts,
-    life_of,
-};
 use crate::fault::DeviceFault;
-use crate::hal::{DeviceUnit, DeviceWord, Hal};
-use crate::registers::RegisterIo;
+use crate::platform::{DeviceUnit, DeviceWord, Hal, RegisterIo};
+use crate::ring::{
+    CompletionQueueSlot, Location, NO_QUEUE, QueueCell, QueuePairSlot, RequestSlot, Tables,
+    generation_index,
+};
 
 /// A completion queue.
 #[derive(Debug)]
 pub struct MmioCompletionQueue<'s, H, R> {
     pub(crate) hal: core::marker::PhantomData<fn() -> H>,
     pub(crate) registers: R,
-    pub(crate) held: Held,
+    pub(crate) allocation: Allocation,
     /// The memory of its ring, if that is not the first.
-    pub(crate) moved: Option<Held>,
+    pub(crate) moved: Option<Allocation>,
     /// A power of two.
     pub(crate) ring: &'s [Entry],
     pub(crate) record: &'s Record,
@@ -59,7 +58,7 @@ const REQUEST: u32 = CompletionTail::new(0, CompletionKind::REQUEST, false).in_t
 const RECEIVE: u32 = CompletionTail::new(0, CompletionKind::RECEIVE, false).in_turn(false);
 
 /// A token that no queue pair has.
-const NOBODY: u64 = u64::MAX;
+const NO_QUEUE_PAIR: u64 = u64::MAX;
 
 /// An entry of the ring.
 pub(crate) type Entry = [DeviceUnit; COMPLETION_UNITS as usize];
@@ -72,9 +71,9 @@ fn read(entry: &Entry, word: usize) -> u32 {
 }
 
 /// The oldest entry, at a longer look.
-enum Sight {
+enum Examined {
     /// A completion, which was taken.
-    Taken(Completion),
+    Completion(Completion),
     /// Nothing to tell of, but there may be more.
     Stale,
 }
@@ -136,20 +135,20 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
         H::from_device();
         let user_index = read(entry, defs::Completion::USER_INDEX) & COUNTER;
         let number = read(entry, defs::Completion::QUEUE_PAIR) & COUNTER;
-        let life = self.tables.lives.get(life_of(user_index))?;
+        let generation = self.tables.generations.get(generation_index(user_index))?;
         // `number` is read before `expected`: creation writes them in the other order, so a current
         // number comes with a current user index. Nothing matches once the generation ended
         // (`number`) or the device was given up (`expected`): both then exceed 24 bits.
-        let known = life.number.load(Ordering::Acquire) == number
-            && life.expected.load(Ordering::Relaxed) == user_index;
+        let known = generation.number.load(Ordering::Acquire) == number
+            && generation.expected.load(Ordering::Relaxed) == user_index;
         if !known {
             return None;
         }
         // `receives` is empty for queue pairs on a shared receive queue.
         let queue = if RECEIVED {
-            &life.receives
+            &generation.receives
         } else {
-            &life.requests
+            &generation.requests
         };
         if !queue.is_of(self.name) {
             return None;
@@ -178,7 +177,7 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
 
     /// Takes the oldest entry, of whatever kind; reads it anew, once.
     #[cold]
-    fn examine(&mut self) -> Result<Option<Sight>, DeviceFault> {
+    fn examine(&mut self) -> Result<Option<Examined>, DeviceFault> {
         let Some((entry, tail)) = self.written(self.next) else {
             if self.written(self.next.wrapping_add(1)).is_none() {
                 return Ok(None);
@@ -187,7 +186,7 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
             H::from_device();
             return match self.written(self.next) {
                 // A later call sees it.
-                Some(_) => Ok(Some(Sight::Stale)),
+                Some(_) => Ok(Some(Examined::Stale)),
                 None => Err(DeviceFault::PhaseJump),
             };
         };
@@ -200,13 +199,18 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
         H::from_device();
         let words = core::array::from_fn(|word| read(entry, word));
         let entry = defs::Completion::decode(words);
-        let life = self.tables.lives.get(life_of(entry.user_index));
-        let life = life.ok_or(DeviceFault::UnknownQueuePair)?;
+        let generation = self
+            .tables
+            .generations
+            .get(generation_index(entry.user_index));
+        let generation = generation.ok_or(DeviceFault::UnknownQueuePair)?;
         // Whoever sees that the queue pair is gone also sees what is owed; and in the opposite order of a beginning.
-        let number = life.number.load(Ordering::Acquire);
-        let known = life.user_index.load(Ordering::Acquire) == entry.user_index;
+        let number = generation.number.load(Ordering::Acquire);
+        let known = generation.user_index.load(Ordering::Acquire) == entry.user_index;
         if number == NO_QUEUE || !known {
-            return self.stranger(known.then_some(life), tail).map(Some);
+            return self
+                .stale_completion(known.then_some(generation), tail)
+                .map(Some);
         }
         if number != entry.queue_pair {
             return Err(DeviceFault::UnknownQueuePair);
@@ -225,15 +229,15 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
             _ => status(entry.syndrome),
         };
         let queue = if received {
-            &life.receives
+            &generation.receives
         } else {
-            &life.requests
+            &generation.requests
         };
         if !queue.is_of(self.name) {
             return Err(DeviceFault::WrongQueue);
         }
         let shared = if received {
-            life.shared.load(Ordering::Relaxed)
+            generation.shared.load(Ordering::Relaxed)
         } else {
             0
         };
@@ -260,12 +264,12 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
                 return Err(DeviceFault::ImpossibleLength);
             }
             let token = slot.token();
-            slot.now(Whereabouts::Returned);
+            slot.set_location(Location::Returned);
             token
         };
-        let queue_pair = life.token.load();
+        let queue_pair = generation.token.load();
         self.advance();
-        Ok(Some(Sight::Taken(Completion {
+        Ok(Some(Examined::Completion(Completion {
             token,
             status,
             length,
@@ -275,59 +279,60 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
     }
 
     /// The slot of a buffer of a shared queue that is with the device.
-    fn shared_slot(&self, shared: u32, place: u16) -> Option<&'s RequestSlot> {
+    fn shared_slot(&self, shared: u32, slot_index: u16) -> Option<&'s RequestSlot> {
         let queue = shared.checked_sub(1)?;
         let queue = self.tables.shared_receive_queues.get(queue as usize)?;
-        let place = u32::from(place);
-        if place >= queue.places.load(Ordering::Relaxed) {
+        let slot_index = u32::from(slot_index);
+        if slot_index >= queue.entries.load(Ordering::Relaxed) {
             return None;
         }
-        let slot = queue.first.load(Ordering::Relaxed).wrapping_add(place);
+        let slot = queue.first.load(Ordering::Relaxed).wrapping_add(slot_index);
         let slot = self.tables.requests.get(slot as usize)?;
-        slot.is(Whereabouts::Posted).then_some(slot)
+        slot.is_at(Location::Posted).then_some(slot)
     }
 
     /// An entry of a queue pair that is gone. A buffer that it had taken from a shared queue is told to the core, as that of
     /// nobody, so that the core frees it.
-    fn stranger(
+    fn stale_completion(
         &mut self,
-        life: Option<&QueuePairSlot>,
+        generation: Option<&QueuePairSlot>,
         tail: CompletionTail,
-    ) -> Result<Sight, DeviceFault> {
-        if !self.slot.forgive() {
+    ) -> Result<Examined, DeviceFault> {
+        if !self.slot.take_stale() {
             return Err(DeviceFault::UnknownQueuePair);
         }
         self.advance();
         let received = tail.kind().is_of_receive();
-        let taken = life.filter(|_| received).and_then(|life| {
-            let slot = self.shared_slot(life.shared.load(Ordering::Relaxed), tail.index())?;
+        let taken = generation.filter(|_| received).and_then(|generation| {
+            let slot = self.shared_slot(generation.shared.load(Ordering::Relaxed), tail.index())?;
             let token = slot.token();
-            slot.now(Whereabouts::Returned);
+            slot.set_location(Location::Returned);
             Some(token)
         });
         Ok(match taken {
-            Some(token) => Sight::Taken(Completion {
+            Some(token) => Examined::Completion(Completion {
                 token,
                 status: DtoStatus::Flushed,
                 length: 0,
-                queue_pair: NOBODY,
+                queue_pair: NO_QUEUE_PAIR,
                 solicited: false,
             }),
-            None => Sight::Stale,
+            None => Examined::Stale,
         })
     }
 
     /// The next completion of what was posted when the device was given up, or later: all are flushed.
     #[cold]
     fn flush(&mut self) -> Option<Completion> {
-        for _ in 0..=self.tables.lives.len() {
-            let Some(life) = self.tables.latest_at(self.flushing) else {
+        for _ in 0..=self.tables.generations.len() {
+            let Some(generation) = self.tables.latest_at(self.flushing) else {
                 self.flushing = 0;
                 continue;
             };
-            if life.lives() {
-                let queue_pair = life.token.load();
-                for (queue, blocks) in [(&life.requests, true), (&life.receives, false)] {
+            if generation.is_live() {
+                let queue_pair = generation.token.load();
+                for (queue, blocks) in [(&generation.requests, true), (&generation.receives, false)]
+                {
                     let oldest = queue.oldest(self.tables.requests);
                     let Some((index, slot)) = oldest.filter(|_| queue.is_of(self.name)) else {
                         continue;
@@ -370,11 +375,11 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
             let tail = tail.in_lap(index & entries != 0);
             let to = ring.get((index & entries.wrapping_sub(1)) as usize);
             let words = to.into_iter().flatten().flatten();
-            for (word, place) in words.zip(0..) {
-                word.store(if place == defs::Completion::TAIL {
+            for (word, slot_index) in words.zip(0..) {
+                word.store(if slot_index == defs::Completion::TAIL {
                     tail.0
                 } else {
-                    read(from, place)
+                    read(from, slot_index)
                 });
             }
             moved = moved.wrapping_add(1);
@@ -414,8 +419,8 @@ impl<H: Hal, R: RegisterIo> CompletionQueue for MmioCompletionQueue<'_, H, R> {
                 return Ok(if halted { self.flush() } else { None });
             }
             match self.examine() {
-                Ok(Some(Sight::Taken(completion))) => return Ok(Some(completion)),
-                Ok(Some(Sight::Stale)) => {}
+                Ok(Some(Examined::Completion(completion))) => return Ok(Some(completion)),
+                Ok(Some(Examined::Stale)) => {}
                 Ok(None) => return Ok(None),
                 // Not a failure of this queue: what is posted completes, and the next `poll_control` tells the core.
                 Err(fault) => self.tables.fault(fault),

@@ -6,25 +6,26 @@ use core::sync::atomic::Ordering;
 use dat_core::backend::{Armed, Completion, CompletionQueue, DeviceFailure, SharedReceiveQueueKey};
 use dat_core::flags::DtoStatus;
 
-use super::defs::{ENTRY_BYTES, Entry, RECEIVED, RECEIVED_WRITE, doorbell, ring_state, status};
-use super::pages::{Held, View};
-use super::ring::{SHARED, name, shared_name};
-use crate::fault::DeviceFault;
-use crate::hal::Hal;
-use crate::mlx5::storage::{
-    CompletionQueueSlot, NO_QUEUE, QueuePairSlot, RequestSlot, Tables, Whereabouts, life_of,
-    taken_from,
+use super::pages::{PageRun, View};
+use super::work_ring::{SHARED, name, shared_name};
+use crate::defs::pvrdma::{
+    ENTRY_BYTES, Entry, RECEIVED, RECEIVED_WRITE, doorbell, ring_state, status,
 };
-use crate::words::RegisterWords;
+use crate::fault::DeviceFault;
+use crate::platform::{Hal, RegisterWords};
+use crate::ring::{
+    CompletionQueueSlot, Location, NO_QUEUE, QueuePairSlot, RequestSlot, Tables, encode_shared,
+    generation_index,
+};
 
 /// A completion queue.
 #[derive(Debug)]
 pub struct PvrdmaCompletionQueue<'s, H, W> {
     pub(crate) hal: PhantomData<fn() -> H>,
     pub(crate) doorbells: W,
-    pub(crate) held: Held,
+    pub(crate) page_run: PageRun,
     pub(crate) state: View<'s>,
-    pub(crate) entries_at: View<'s>,
+    pub(crate) ring_entries: View<'s>,
     pub(crate) tables: Tables<'s>,
     pub(crate) slot: &'s CompletionQueueSlot,
     /// The core's number.
@@ -39,7 +40,7 @@ pub struct PvrdmaCompletionQueue<'s, H, W> {
 }
 
 /// A token that no queue pair has.
-const NOBODY: u64 = u64::MAX;
+const NO_QUEUE_PAIR: u64 = u64::MAX;
 
 /// What a queue is armed for: any completion, a solicited one; and the latter after a receive was said not to be one.
 pub(crate) const ARMED: u32 = 1;
@@ -49,9 +50,9 @@ pub(crate) const ARMED_DENIED: u32 = 3;
 pub(crate) const DEFERRED: u32 = 4;
 
 /// What an entry was of.
-enum Sight {
+enum Examined {
     /// A completion.
-    Taken(Completion),
+    Completion(Completion),
     /// Something that is gone.
     Stale,
 }
@@ -70,18 +71,20 @@ fn arm<H: Hal, W: RegisterWords>(doorbells: &W, number: u32, solicited_only: boo
 
 /// Whether there is a queue pair that completes on a queue.
 fn completes_here(tables: &Tables<'_>, name: u16) -> bool {
-    let mut live = tables.latest().filter(|life| life.lives());
-    live.any(|life| {
-        let cells = [&life.requests, &life.receives];
+    let mut live = tables.latest().filter(|generation| generation.is_live());
+    live.any(|generation| {
+        let cells = [&generation.requests, &generation.receives];
         cells.into_iter().any(|cell| cell.is_of(name))
     })
 }
 
 /// Whether a queue pair that the device forgot has left something that completes on a queue.
-pub(crate) fn is_left(tables: &Tables<'_>, name: u16) -> bool {
-    let mut forgotten = tables.latest().filter(|life| is_forgotten(life));
-    forgotten.any(|life| {
-        let cells = [&life.requests, &life.receives];
+pub(crate) fn has_forgotten_work(tables: &Tables<'_>, name: u16) -> bool {
+    let mut forgotten = tables
+        .latest()
+        .filter(|generation| is_forgotten(generation));
+    forgotten.any(|generation| {
+        let cells = [&generation.requests, &generation.receives];
         cells
             .into_iter()
             .any(|cell| cell.is_of(name) && cell.outstanding() != 0)
@@ -89,8 +92,8 @@ pub(crate) fn is_left(tables: &Tables<'_>, name: u16) -> bool {
 }
 
 /// Whether the driver completes what is posted on a queue pair, because the device does not know it any more.
-pub(crate) fn is_forgotten(life: &QueuePairSlot) -> bool {
-    life.lives() && life.expected.load(Ordering::Acquire) == NO_QUEUE
+pub(crate) fn is_forgotten(generation: &QueuePairSlot) -> bool {
+    generation.is_live() && generation.expected.load(Ordering::Acquire) == NO_QUEUE
 }
 
 /// A queue pair is going to complete on a queue; arms it if that was put off.
@@ -112,7 +115,7 @@ pub(crate) fn attach<H: Hal, W: RegisterWords>(
 }
 
 impl<'s, H: Hal, W: RegisterWords> PvrdmaCompletionQueue<'s, H, W> {
-    const fn twice(&self) -> u32 {
+    const fn index_mask(&self) -> u32 {
         self.entries.wrapping_mul(2).wrapping_sub(1)
     }
 
@@ -120,10 +123,10 @@ impl<'s, H: Hal, W: RegisterWords> PvrdmaCompletionQueue<'s, H, W> {
     #[inline(always)]
     fn waiting(&self) -> Result<u32, DeviceFault> {
         let producer = self.state.load(ring_state::RECEIVE);
-        let waiting = producer.wrapping_sub(self.next) & self.twice();
+        let waiting = producer.wrapping_sub(self.next) & self.index_mask();
         if producer == u32::MAX {
             Err(DeviceFault::AllOnes)
-        } else if producer > self.twice() || waiting > self.entries {
+        } else if producer > self.index_mask() || waiting > self.entries {
             Err(DeviceFault::PhaseJump)
         } else {
             Ok(waiting)
@@ -133,14 +136,14 @@ impl<'s, H: Hal, W: RegisterWords> PvrdmaCompletionQueue<'s, H, W> {
     /// Copies the oldest entry out, once.
     fn entry(&self) -> Entry {
         H::from_device();
-        let place = self.next & self.entries.wrapping_sub(1);
-        self.entries_at.get(place.wrapping_mul(ENTRY_BYTES))
+        let slot_index = self.next & self.entries.wrapping_sub(1);
+        self.ring_entries.get(slot_index.wrapping_mul(ENTRY_BYTES))
     }
 
     fn advance(&mut self) {
         self.next = self.next.wrapping_add(1);
         let consumer = ring_state::RECEIVE.wrapping_add(ring_state::CONSUMER);
-        self.state.store(consumer, self.next & self.twice());
+        self.state.store(consumer, self.next & self.index_mask());
     }
 
     /// Whether a receive that was just taken has to be called solicited. The device does not say; but while it is armed for
@@ -158,14 +161,16 @@ impl<'s, H: Hal, W: RegisterWords> PvrdmaCompletionQueue<'s, H, W> {
 
     /// The queue pair that took a buffer from a shared queue: the one of today that the device gives this number, else the one that it
     /// forgot, if only one had the number.
-    fn taker_of(&self, number: u64, takes: u32) -> Option<&'s QueuePairSlot> {
+    fn consuming_pair(&self, number: u64, shared_index: u32) -> Option<&'s QueuePairSlot> {
         let known = || {
-            self.tables.latest().filter(move |life| {
-                let numbered = u64::from(life.number.load(Ordering::Acquire)) == number;
-                numbered && life.lives() && life.shared.load(Ordering::Relaxed) == takes
+            self.tables.latest().filter(move |generation| {
+                let numbered = u64::from(generation.number.load(Ordering::Acquire)) == number;
+                numbered
+                    && generation.is_live()
+                    && generation.shared.load(Ordering::Relaxed) == shared_index
             })
         };
-        let today = known().find(|life| !is_forgotten(life));
+        let today = known().find(|generation| !is_forgotten(generation));
         today.or_else(|| {
             let mut forgotten = known();
             let only = forgotten.next();
@@ -174,7 +179,7 @@ impl<'s, H: Hal, W: RegisterWords> PvrdmaCompletionQueue<'s, H, W> {
     }
 
     /// Takes the oldest entry, after it was checked against what is posted.
-    fn examine(&mut self) -> Result<Option<Sight>, DeviceFault> {
+    fn examine(&mut self) -> Result<Option<Examined>, DeviceFault> {
         if self.waiting()? == 0 {
             // A device may write completions only when it is asked to.
             H::to_register();
@@ -187,34 +192,34 @@ impl<'s, H: Hal, W: RegisterWords> PvrdmaCompletionQueue<'s, H, W> {
         let entry = self.entry();
         let received = entry.opcode & RECEIVED != 0;
         let shared = entry.token & SHARED != 0;
-        let life = if shared {
+        let generation = if shared {
             // What one of before took from another queue is none of this one's.
-            let takes = taken_from(Some(SharedReceiveQueueKey(shared_key(entry.token))));
-            self.taker_of(entry.queue_pair, takes)
+            let shared_index = encode_shared(Some(SharedReceiveQueueKey(shared_key(entry.token))));
+            self.consuming_pair(entry.queue_pair, shared_index)
         } else {
             let user_index = (entry.token >> 32) as u32;
-            let life = self.tables.lives.get(life_of(user_index));
-            let life = life.ok_or(DeviceFault::UnknownQueuePair)?;
+            let generation = self.tables.generations.get(generation_index(user_index));
+            let generation = generation.ok_or(DeviceFault::UnknownQueuePair)?;
             // In the opposite order of a beginning: a number of today has no name of yesterday.
-            let number = life.number.load(Ordering::Acquire);
-            let known = life.user_index.load(Ordering::Acquire) == user_index;
+            let number = generation.number.load(Ordering::Acquire);
+            let known = generation.user_index.load(Ordering::Acquire) == user_index;
             if number != NO_QUEUE && known && u64::from(number) != entry.queue_pair {
                 return Err(DeviceFault::UnknownQueuePair);
             }
-            Some(life).filter(|_| number != NO_QUEUE && known)
+            Some(generation).filter(|_| number != NO_QUEUE && known)
         };
-        let Some(life) = life else {
-            return self.stranger(&entry).map(Some);
+        let Some(generation) = generation else {
+            return self.stale_completion(&entry).map(Some);
         };
         let status = match entry.status {
             // It took a buffer and is no message; no peer that speaks of DAT does it.
             status::SUCCESS if entry.opcode == RECEIVED_WRITE => DtoStatus::BadResponse,
-            told => outcome(told),
+            status => outcome(status),
         };
         let queue = if received {
-            &life.receives
+            &generation.receives
         } else {
-            &life.requests
+            &generation.requests
         };
         if !queue.is_of(self.name) {
             return Err(DeviceFault::WrongQueue);
@@ -228,15 +233,15 @@ impl<'s, H: Hal, W: RegisterWords> PvrdmaCompletionQueue<'s, H, W> {
                 return Err(DeviceFault::ImpossibleLength);
             }
             let token = slot.token();
-            slot.now(Whereabouts::Returned);
+            slot.set_location(Location::Returned);
             token
         } else {
             let Some((index, slot)) = queue.oldest(self.tables.requests) else {
-                return self.late(life);
+                return self.late_entry(generation);
             };
-            let user_index = life.user_index.load(Ordering::Relaxed);
+            let user_index = generation.user_index.load(Ordering::Relaxed);
             if entry.token != name(user_index, index) {
-                return self.late(life);
+                return self.late_entry(generation);
             }
             if length > slot.extent() {
                 return Err(DeviceFault::ImpossibleLength);
@@ -247,63 +252,63 @@ impl<'s, H: Hal, W: RegisterWords> PvrdmaCompletionQueue<'s, H, W> {
             token
         };
         self.advance();
-        Ok(Some(Sight::Taken(Completion {
+        Ok(Some(Examined::Completion(Completion {
             token,
             status,
             length,
-            queue_pair: life.token.load(),
+            queue_pair: generation.token.load(),
             solicited: received && self.may_be_solicited(),
         })))
     }
 
     /// An entry of something else than the oldest descriptor. It may have been under way when the device was told to forget the
     /// queue pair, and the driver may have completed it since.
-    fn late(&mut self, life: &QueuePairSlot) -> Result<Option<Sight>, DeviceFault> {
-        if !is_forgotten(life) || !self.slot.forgive() {
+    fn late_entry(&mut self, generation: &QueuePairSlot) -> Result<Option<Examined>, DeviceFault> {
+        if !is_forgotten(generation) || !self.slot.take_stale() {
             return Err(DeviceFault::WrongIndex);
         }
         self.advance();
-        Ok(Some(Sight::Stale))
+        Ok(Some(Examined::Stale))
     }
 
     /// The slot of a buffer of a shared queue, if it is with the device.
     fn shared_slot(&self, token: u64) -> Option<&'s RequestSlot> {
         let key = shared_key(token);
         let queue = self.tables.shared_receive_queues.get(key)?;
-        let place = token as u32;
-        let life = queue.life.load(Ordering::Relaxed);
-        let named = shared_name(life, u16::try_from(key).ok()?, place) == token;
-        let there = queue.number.load(Ordering::Relaxed) != NO_QUEUE;
-        if !named || !there || place >= queue.places.load(Ordering::Relaxed) {
+        let slot_index = token as u32;
+        let generation = queue.generation.load(Ordering::Relaxed);
+        let named = shared_name(generation, u16::try_from(key).ok()?, slot_index) == token;
+        let exists = queue.number.load(Ordering::Relaxed) != NO_QUEUE;
+        if !named || !exists || slot_index >= queue.entries.load(Ordering::Relaxed) {
             return None;
         }
         let first = queue.first.load(Ordering::Relaxed);
         let slot = self
             .tables
             .requests
-            .get(first.wrapping_add(place) as usize)?;
-        slot.is(Whereabouts::Posted).then_some(slot)
+            .get(first.wrapping_add(slot_index) as usize)?;
+        slot.is_at(Location::Posted).then_some(slot)
     }
 
     /// An entry of a queue pair that is gone. The core is told of a buffer that it had taken from a shared queue as of
     /// nobody's.
-    fn stranger(&mut self, entry: &Entry) -> Result<Sight, DeviceFault> {
-        if !self.slot.forgive() {
+    fn stale_completion(&mut self, entry: &Entry) -> Result<Examined, DeviceFault> {
+        if !self.slot.take_stale() {
             return Err(DeviceFault::UnknownQueuePair);
         }
         self.advance();
         let shared = entry.token & SHARED != 0 && entry.opcode & RECEIVED != 0;
         let slot = shared.then(|| self.shared_slot(entry.token)).flatten();
         let Some(slot) = slot else {
-            return Ok(Sight::Stale);
+            return Ok(Examined::Stale);
         };
         let token = slot.token();
-        slot.now(Whereabouts::Returned);
-        Ok(Sight::Taken(Completion {
+        slot.set_location(Location::Returned);
+        Ok(Examined::Completion(Completion {
             token,
             status: DtoStatus::Flushed,
             length: 0,
-            queue_pair: NOBODY,
+            queue_pair: NO_QUEUE_PAIR,
             solicited: false,
         }))
     }
@@ -312,13 +317,13 @@ impl<'s, H: Hal, W: RegisterWords> PvrdmaCompletionQueue<'s, H, W> {
     /// forgot them: all are flushed.
     #[cold]
     fn flush(&mut self) -> Option<Completion> {
-        for _ in 0..=self.tables.lives.len() {
-            let Some(life) = self.tables.latest_at(self.flushing) else {
+        for _ in 0..=self.tables.generations.len() {
+            let Some(generation) = self.tables.latest_at(self.flushing) else {
                 self.flushing = 0;
                 continue;
             };
-            let live = is_forgotten(life);
-            for queue in [&life.requests, &life.receives] {
+            let live = is_forgotten(generation);
+            for queue in [&generation.requests, &generation.receives] {
                 let here = queue.is_of(self.name);
                 let oldest = queue.oldest(self.tables.requests);
                 if let Some((index, slot)) = oldest.filter(|_| live && here) {
@@ -328,7 +333,7 @@ impl<'s, H: Hal, W: RegisterWords> PvrdmaCompletionQueue<'s, H, W> {
                         token,
                         status: DtoStatus::Flushed,
                         length: 0,
-                        queue_pair: life.token.load(),
+                        queue_pair: generation.token.load(),
                         solicited: false,
                     });
                 }
@@ -373,8 +378,8 @@ impl<H: Hal, W: RegisterWords> CompletionQueue for PvrdmaCompletionQueue<'_, H, 
                 return Ok(if halted { self.flush() } else { None });
             }
             match self.examine() {
-                Ok(Some(Sight::Taken(completion))) => return Ok(Some(completion)),
-                Ok(Some(Sight::Stale)) => {}
+                Ok(Some(Examined::Completion(completion))) => return Ok(Some(completion)),
+                Ok(Some(Examined::Stale)) => {}
                 Ok(None) => return Ok(self.flush()),
                 // Not a failure of this queue: what is posted completes, and the next `poll_control` tells the core.
                 Err(fault) => self.tables.fault(fault),
@@ -411,7 +416,7 @@ impl<H: Hal, W: RegisterWords> CompletionQueue for PvrdmaCompletionQueue<'_, H, 
         arm::<H, W>(&self.doorbells, self.number, solicited_only);
         H::store_before_load();
         match self.waiting() {
-            Ok(0) if !is_left(&self.tables, self.name) => return Armed::Armed,
+            Ok(0) if !has_forgotten_work(&self.tables, self.name) => return Armed::Armed,
             Ok(_) => {}
             Err(fault) => self.tables.fault(fault),
         }

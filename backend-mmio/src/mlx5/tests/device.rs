@@ -5,10 +5,10 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use super::played::{Bench, Step, segment};
+use super::scripted_device::{Bench, Step, segment};
 use crate::DeviceFault;
+use crate::defs::mlx5::{CompletionKind, LONGEST_SEGMENT, LONGEST_WINDOW, Syndrome};
 use crate::mlx5::DeviceEvent;
-use crate::mlx5::defs::{CompletionKind, LONGEST_PIECE, LONGEST_WINDOW, Syndrome};
 use dat_core::backend::{
     Armed, Backend as _, BindRequest, CompletionQueue as _, ControlEvent, DomainKey, Peek,
     QueuePair, ReceiveRequest, RegionKeys, Rejected, SendFlags, SendOperation, SendQueue as _,
@@ -148,7 +148,7 @@ fn completions_of_other_formats_end_it() {
 fn pieces_are_no_longer_than_their_count() {
     let mut bench = Bench::new();
     let limits = bench.backend.ia_attributes();
-    let longest = u64::from(LONGEST_PIECE);
+    let longest = u64::from(LONGEST_SEGMENT);
     assert_eq!(
         (limits.max_message_size, limits.max_rdma_size),
         (longest, longest)
@@ -165,11 +165,11 @@ fn pieces_are_no_longer_than_their_count() {
         assert_eq!(posted, Err(Rejected), "{length}");
     }
     assert_eq!(bench.registers.0.get(), 0, "nothing was posted");
-    bench.post_send(2, LONGEST_PIECE).expect("room");
-    bench.post_receive(3, LONGEST_PIECE).expect("room");
+    bench.post_send(2, LONGEST_SEGMENT).expect("room");
+    bench.post_receive(3, LONGEST_SEGMENT).expect("room");
     let request = ReceiveRequest { token: 4 };
     shared
-        .post(&request, &[segment(LONGEST_PIECE)])
+        .post(&request, &[segment(LONGEST_SEGMENT)])
         .expect("room");
     bench.complete(CompletionKind::REQUEST, 0);
     bench.complete(CompletionKind::RECEIVE, 0);
@@ -296,7 +296,7 @@ fn doorbells_are_behind_the_fence_of_their_window() {
 #[test]
 fn receive_rings_have_a_block_at_least() {
     let mut bench = Bench::new();
-    for (receives, pieces, made) in [
+    for (receives, pieces, created) in [
         (1, 1, [4, 1]),
         (2, 1, [4, 1]),
         (1, 2, [2, 2]),
@@ -308,7 +308,11 @@ fn receive_rings_have_a_block_at_least() {
         request.attributes.max_recv_dtos = receives;
         request.attributes.max_recv_iov = pieces;
         let pair = bench.backend.create_queue_pair(&request).expect("room");
-        assert_eq!(bench.shared.receives.get(), made, "{receives} of {pieces}");
+        assert_eq!(
+            bench.shared.receives.get(),
+            created,
+            "{receives} of {pieces}"
+        );
         let QueuePair { key, send, receive } = pair;
         bench.backend.destroy_queue_pair(key, send, receive);
         bench.shared.forgotten.set(0);
