@@ -1,21 +1,16 @@
 //! Driver for raw RDMA adapters: rings in memory, doorbells in a register window.
 //!
-//! A `no_std` backend of `dat-core` that allocates nothing. It writes descriptors, rings doorbells
-//! and reads completions of the mlx5 data path ([`mlx5`]). A platform supplies four traits:
+//! A `no_std` backend of `dat-core` that allocates nothing. Its modules:
 //!
-//! | trait | is |
+//! | module | contains |
 //! |---|---|
-//! | [`Hal`] | barriers by intent, cache maintenance; for aarch64 and RISC-V in [`cache`] |
-//! | [`RegisterIo`] | the register window that doorbells are in |
-//! | [`mlx5::Control`] | objects of the device; for a hypervisor, a boot program or `mlx5dv` |
-//! | [`ConnectionManager`] | connection management outside the queue pairs |
-//!
-//! The driver operates paravirtual adapters ([`pvrdma`]) as a whole and issues their commands
-//! itself. Their platform implements [`pvrdma::Mapping`], [`pvrdma::PeerResolver`] and
-//! [`RegisterWords`] instead of the last three traits.
-//!
-//! A device can also be a program at the other end of shared memory ([`mailbox`]). The control
-//! path, connections and registers are commands to that program.
+//! | [`mlx5`] | driver of the mlx5 data path; the platform implements [`mlx5::Control`] |
+//! | [`pvrdma`] | driver of paravirtual adapters; the platform implements [`pvrdma::Mapping`] |
+//! | [`mailbox`] | a program at the other end of shared memory as an mlx5 device |
+//! | [`cm`] | connection management: [`cm::ConnectionManager`], over queue pairs, over a mailbox |
+//! | [`ring`] | tables of slots that both drivers use: posted descriptors, queues, device state |
+//! | [`defs`] | layouts of memory, registers and commands, one module per kind of device |
+//! | `platform` | [`Hal`], [`RegisterIo`], [`RegisterWords`], [`DmaMemory`], [`cache`] |
 //!
 //! # Storage
 //! The caller lends all memory: [`mlx5::Storage`] for the driver's own records, [`DmaMemory`] for
@@ -32,8 +27,7 @@
 //! queues that the device holds stay posted.
 //!
 //! # Unsafe code
-//! The modules of [`Hal`], [`RegisterIo`], [`RegisterWords`] and [`mailbox`], and those of the
-//! processors in [`cache`], contain `unsafe` code. So do the implementations of `Backend`; they
+//! `platform` and [`mailbox`] contain `unsafe` code. So do the implementations of `Backend`; they
 //! rest on the safety requirements of [`mlx5::Control`] and [`pvrdma::Mapping`].
 #![no_std]
 

@@ -97,7 +97,7 @@ macro_rules! at {
 }
 
 #[test]
-fn queues_lie_as_the_header_has_them() {
+fn queue_layouts_equal_the_header() {
     let Some(header) = header() else {
         return;
     };

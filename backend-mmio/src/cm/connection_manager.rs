@@ -1,4 +1,4 @@
-//! Connection management outside the queue pairs.
+//! The contract of a connection manager.
 
 use dat_core::attributes::IaAddress;
 use dat_core::backend::{
@@ -108,9 +108,9 @@ pub trait ConnectionManager {
 ///
 /// The driver makes a queue pair ready before it accepts. On the requesting side it does so before
 /// it forwards `Established`. An implementation reports the connection to the consumer of neither
-/// side before the other side is ready to receive. If `requester` returns `None`, the driver makes the
-/// accepting side ready when `Established` is reported there; the device repeats messages that came
-/// too early.
+/// side before the other side is ready to receive. If `requester` returns `None`, the driver makes
+/// the accepting side ready when `Established` is reported there; the device repeats messages that
+/// came too early.
 pub trait PeerResolver: ConnectionManager {
     /// Returns the peer of a queue pair for which `Established` was just reported.
     fn peer(&self, queue_pair: u32) -> Option<Peer>;

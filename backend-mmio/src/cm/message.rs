@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn messages_survive_encoding() {
         for kind in Kind::ALL {
             let message = Message { kind, ..request() };
             let bytes: Vec<u8> = message.bytes().collect();
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_refused() {
+    fn invalid_messages_are_refused() {
         let good: Vec<u8> = request().bytes().collect();
         for length in 0..good.len() {
             assert_eq!(Message::read(good[..length].iter().copied()), None);

@@ -1,11 +1,18 @@
-//! Connection management by messages over Sends and receives of the device itself.
+//! Connection management, outside the queue pairs or over them.
 //!
-//! [`QueueConnectionManager`] keeps one queue pair per known host, a *channel*, and exchanges [`message`]s
-//! on it. It allocates nothing: [`ConnectionStorage`] limits channels, connections and listeners. The
-//! platform names the host at the other end of a channel ([`Network`]). The driver does the rest:
-//! [`open_channels`](crate::mlx5::MmioBackend::open_channels).
+//! | type | manages connections |
+//! |---|---|
+//! | [`ConnectionManager`] | by any means of the platform, which implements it |
+//! | [`PeerResolver`] | the same, for drivers that move queue pairs through their states |
+//! | [`QueueConnectionManager`] | by messages over Sends and receives of the device itself |
+//! | [`MailboxConnectionManager`] | by commands to the program behind a mailbox |
 //!
-//! # Order
+//! [`QueueConnectionManager`] keeps one queue pair per known host, a *channel*, and exchanges
+//! [`message`]s on it. It allocates nothing: [`ConnectionStorage`] limits channels, connections and
+//! listeners. The platform names the host at the other end of a channel ([`Network`]). The driver
+//! does the rest: [`open_channels`](crate::mlx5::MmioBackend::open_channels).
+//!
+//! # Order over queue pairs
 //! A connection is established for the requesting side when it is accepted, and for the accepting
 //! side when it receives the confirmation. Only then does the accepting side's queue pair start to
 //! receive, so that no message overtakes the confirmation. The device repeats messages that arrive

@@ -61,7 +61,7 @@ enum State {
     Connected,
     /// Requested here and cancelled; the answer is pending.
     Cancelled,
-    /// Ended here; the peer is not told yet.
+    /// Ended here; the message to the peer is pending.
     Over,
     /// Requested here, to an unknown host.
     Unreachable,
@@ -251,7 +251,7 @@ where
                     connection.outgoing = Some(if unsent { Kind::Refused } else { kind });
                     connection.private_data = PrivateData::new();
                 }
-                // The other side is told when it accepts.
+                // The other side is notified when it accepts.
                 State::Connecting if connection.request_sent => connection.state = State::Cancelled,
                 _ => connection.state = State::Free,
             }

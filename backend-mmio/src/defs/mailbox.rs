@@ -288,7 +288,7 @@ macro_rules! commands {
         /// A command of the driver to the device.
         ///
         /// Commands are the calls of [`Control`](crate::mlx5::Control) and
-        /// [`ConnectionManager`](crate::ConnectionManager), and a register write.
+        /// [`ConnectionManager`](crate::cm::ConnectionManager), and a register write.
         #[derive(Clone, Debug, PartialEq, Eq)]
         #[expect(missing_docs, reason = "the fields are the arguments of the calls of the same name")]
         pub enum Command {

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_stands_for_slots_that_are_there() {
+    fn every_flag_covers_existing_slots() {
         for slots in 0..=128 {
             for flags in 0..=128 {
                 let (grain, queues) = grain_and_queues(slots, flags, 1);

@@ -23,20 +23,20 @@ pub struct MmioCompletionQueue<'s, H, R> {
     pub(crate) hal: core::marker::PhantomData<fn() -> H>,
     pub(crate) registers: R,
     pub(crate) allocation: Allocation,
-    /// The memory of its ring, if that is not the first.
+    /// Memory of the current ring after a move.
     pub(crate) moved: Option<Allocation>,
-    /// A power of two.
+    /// The entries; their number is a power of two.
     pub(crate) ring: &'s [Entry],
     pub(crate) record: &'s Record,
     pub(crate) tables: Tables<'s>,
     pub(crate) slot: &'s CompletionQueueSlot,
-    /// The core's number.
+    /// Number of the core.
     pub(crate) name: u16,
-    /// The device's number.
+    /// Number of the device.
     pub(crate) number: u32,
-    /// The index of the next entry, which runs freely.
+    /// Index of the next entry; wraps at 2^32.
     pub(crate) next: u32,
-    /// The place of the queue pair that is flushed next, once the device is given up.
+    /// Index of the queue pair that is flushed next, after a fault.
     pub(crate) flushing: usize,
     /// The success that the last `peek` returned.
     pub(crate) seen: Option<Success<'s>>,
@@ -53,52 +53,52 @@ pub(crate) struct Success<'s> {
     tail: u32,
 }
 
-/// What a short look is enough for.
+/// Tails that `peek` handles.
 const REQUEST: u32 = CompletionTail::new(0, CompletionKind::REQUEST, false).in_turn(false);
 const RECEIVE: u32 = CompletionTail::new(0, CompletionKind::RECEIVE, false).in_turn(false);
 
-/// A token that no queue pair has.
+/// Token that no queue pair has.
 const NO_QUEUE_PAIR: u64 = u64::MAX;
 
 /// An entry of the ring.
 pub(crate) type Entry = [DeviceUnit; COMPLETION_UNITS as usize];
 
-/// A word of an entry, read once; the place is one of those in [`defs::Completion`].
+/// Reads a word of an entry once; the index is one of those in [`defs::Completion`].
 #[inline(always)]
 fn read(entry: &Entry, word: usize) -> u32 {
     let unit = entry.get(word / 4).and_then(|unit| unit.get(word % 4));
     unit.map_or(0, DeviceWord::load)
 }
 
-/// The oldest entry, at a longer look.
+/// Result of examining the oldest entry.
 enum Examined {
-    /// A completion, which was taken.
+    /// A completion, taken from the queue.
     Completion(Completion),
-    /// Nothing to tell of, but there may be more.
+    /// No completion; the next entry may have one.
     Stale,
 }
 
 impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
-    /// How many entries there are.
+    /// Returns the number of entries.
     #[inline(always)]
     pub(crate) fn entries(&self) -> u32 {
         self.ring.len() as u32
     }
 
-    /// The entry of an index.
+    /// Returns the entry of an index.
     #[inline(always)]
     fn entry(&self, index: u32) -> Option<&'s Entry> {
         self.ring
             .get(index as usize & self.ring.len().wrapping_sub(1))
     }
 
-    /// The owner bit of an index.
+    /// Returns the owner bit of an index.
     #[inline(always)]
     fn lap(&self, index: u32) -> bool {
         index as usize & self.ring.len() != 0
     }
 
-    /// An entry and its tail, if it was written in this lap.
+    /// Returns an entry and its tail if the device wrote it in this lap.
     fn written(&self, index: u32) -> Option<(&'s Entry, CompletionTail)> {
         let entry = self.entry(index)?;
         let tail = CompletionTail(read(entry, defs::Completion::TAIL));
@@ -175,17 +175,17 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
         })
     }
 
-    /// Takes the oldest entry, of whatever kind; reads it anew, once.
+    /// Takes the oldest entry of any kind; reads it again, once.
     #[cold]
     fn examine(&mut self) -> Result<Option<Examined>, DeviceFault> {
         let Some((entry, tail)) = self.written(self.next) else {
             if self.written(self.next.wrapping_add(1)).is_none() {
                 return Ok(None);
             }
-            // The device may have written both since.
+            // The device may have written both entries meanwhile.
             H::from_device();
             return match self.written(self.next) {
-                // A later call sees it.
+                // The next call examines it.
                 Some(_) => Ok(Some(Examined::Stale)),
                 None => Err(DeviceFault::PhaseJump),
             };
@@ -204,7 +204,8 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
             .generations
             .get(generation_index(entry.user_index));
         let generation = generation.ok_or(DeviceFault::UnknownQueuePair)?;
-        // Whoever sees that the queue pair is gone also sees what is owed; and in the opposite order of a beginning.
+        // Read in the opposite order of a creation. A poller that sees the end of the queue pair
+        // also sees the expected stale completions.
         let number = generation.number.load(Ordering::Acquire);
         let known = generation.user_index.load(Ordering::Acquire) == entry.user_index;
         if number == NO_QUEUE || !known {
@@ -224,7 +225,7 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
         let status = match tail.kind() {
             CompletionKind::REQUEST => DtoStatus::Success,
             _ if message => DtoStatus::Success,
-            // No message, though it took a buffer, and no peer that speaks of DAT does it.
+            // Not a message, although it took a buffer. DAT peers do not send it.
             CompletionKind::WRITE_IMMEDIATE => DtoStatus::BadResponse,
             _ => status(entry.syndrome),
         };
@@ -241,7 +242,7 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
         } else {
             0
         };
-        // Of others it says nothing about the buffer.
+        // Only messages report the length in the buffer.
         let length = if message { entry.length } else { 0 };
         let token = if shared == 0 {
             let oldest = queue.oldest(self.tables.requests);
@@ -249,7 +250,7 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
             if index as u16 != tail.index() {
                 return Err(DeviceFault::WrongIndex);
             }
-            // All is read before the place may be posted again.
+            // Read everything before the slot may be posted again.
             let (token, extent) = (slot.token(), slot.extent());
             if received && length > extent {
                 return Err(DeviceFault::ImpossibleLength);
@@ -278,7 +279,7 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
         })))
     }
 
-    /// The slot of a buffer of a shared queue that is with the device.
+    /// Returns the slot of a buffer of a shared queue if the device holds it.
     fn shared_slot(&self, shared: u32, slot_index: u16) -> Option<&'s RequestSlot> {
         let queue = shared.checked_sub(1)?;
         let queue = self.tables.shared_receive_queues.get(queue as usize)?;
@@ -291,8 +292,10 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
         slot.is_at(Location::Posted).then_some(slot)
     }
 
-    /// An entry of a queue pair that is gone. A buffer that it had taken from a shared queue is told to the core, as that of
-    /// nobody, so that the core frees it.
+    /// Takes an entry of a destroyed queue pair.
+    ///
+    /// Returns a buffer that it took from a shared queue as a completion without queue pair, so
+    /// that the core frees it.
     fn stale_completion(
         &mut self,
         generation: Option<&QueuePairSlot>,
@@ -321,7 +324,7 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
         })
     }
 
-    /// The next completion of what was posted when the device was given up, or later: all are flushed.
+    /// Returns the next flushed completion of requests posted before or after a fault.
     #[cold]
     fn flush(&mut self) -> Option<Completion> {
         for _ in 0..=self.tables.generations.len() {
@@ -354,9 +357,9 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
         None
     }
 
-    /// Takes over what is left in another ring, up to the entry that says that the device went on.
+    /// Copies the remaining entries to another ring, up to the entry of kind `MOVED`.
     ///
-    /// That entry counts: everything behind it is one further.
+    /// That entry has an index of its own, so the copies move by one.
     pub(crate) fn move_to(&mut self, ring: &'s [Entry]) -> Result<(), DeviceFault> {
         let entries = ring.len() as u32;
         let mut moved = 0_u32;
@@ -390,7 +393,7 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
     }
 }
 
-/// What the device calls a failure.
+/// Converts the syndrome of a failure.
 fn status(syndrome: Syndrome) -> DtoStatus {
     match syndrome {
         Syndrome::LOCAL_LENGTH => DtoStatus::LocalLength,
@@ -405,7 +408,7 @@ fn status(syndrome: Syndrome) -> DtoStatus {
         }
         Syndrome::RETRIES => DtoStatus::Transport,
         Syndrome::NOT_READY => DtoStatus::ReceiverNotReady,
-        // The vendor adds some with new devices. It is a failure of this queue pair, whatever it means.
+        // New devices add syndromes. Each is a failure of this queue pair.
         _ => DtoStatus::LocalEndpoint,
     }
 }
@@ -414,7 +417,7 @@ impl<H: Hal, R: RegisterIo> CompletionQueue for MmioCompletionQueue<'_, H, R> {
     fn poll(&mut self) -> Result<Option<Completion>, DeviceFailure> {
         for _ in 0..=self.entries() {
             if self.tables.is_faulty() {
-                // Until the device is halted it may still use what is posted.
+                // Until it is halted the device may still use posted requests.
                 let halted = self.tables.state.is_halted();
                 return Ok(if halted { self.flush() } else { None });
             }
@@ -422,7 +425,8 @@ impl<H: Hal, R: RegisterIo> CompletionQueue for MmioCompletionQueue<'_, H, R> {
                 Ok(Some(Examined::Completion(completion))) => return Ok(Some(completion)),
                 Ok(Some(Examined::Stale)) => {}
                 Ok(None) => return Ok(None),
-                // Not a failure of this queue: what is posted completes, and the next `poll_control` tells the core.
+                // Not a failure of this queue: posted requests complete, and the next
+                // `poll_control` reports the fault.
                 Err(fault) => self.tables.fault(fault),
             }
         }
@@ -460,7 +464,7 @@ impl<H: Hal, R: RegisterIo> CompletionQueue for MmioCompletionQueue<'_, H, R> {
         self.slot.armed.store(1, Ordering::Relaxed);
         if self.tables.is_faulty() {
             H::store_before_load();
-            // Before the device is halted nothing is there; whoever halts it tells the queues that are armed.
+            // Nothing is flushed before the halt; the halt reports armed queues.
             let halted = self.tables.state.is_halted();
             return if halted && self.tables.has_flushed(self.name) {
                 Armed::Missed

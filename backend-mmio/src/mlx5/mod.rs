@@ -1,10 +1,10 @@
 //! The data path of mlx5 adapters.
 //!
-//! [`MmioBackend`] drives the device; [`defs::mlx5`](crate::defs::mlx5) defines the memory layouts. The queues are those of
-//! the vendor's user library. A send queue consists of 64-byte blocks and has a doorbell record and
-//! a register. A receive queue, also a chained shared one, has only a record. A completion has 64
-//! bytes and an owner bit. Every request asks for a completion. One descriptor binds a window by
-//! changing its key; later requests wait for it.
+//! [`MmioBackend`] drives the device; [`defs::mlx5`](crate::defs::mlx5) defines the memory layouts.
+//! The queues are those of the vendor's user library. A send queue consists of 64-byte blocks and
+//! has a doorbell record and a register. A receive queue, also a chained shared one, has only a
+//! record. A completion has 64 bytes and an owner bit. Every request asks for a completion. One
+//! descriptor binds a window by changing its key; later requests wait for it.
 //!
 //! The platform creates the objects by [`Control`] and manages connections by
 //! [`ConnectionManager`](crate::cm::ConnectionManager).

@@ -1,4 +1,4 @@
-//! Receive queues of one queue pair: places of one size, in order.
+//! Receive queues of one queue pair: slots of one size, in order.
 
 use dat_core::backend::{ReceiveRequest, Rejected, Segment, WorkQueue, WorkSlot};
 
@@ -13,12 +13,12 @@ pub struct MmioReceiveQueue<'s, H> {
     pub(crate) hal: core::marker::PhantomData<fn() -> H>,
     pub(crate) ring: &'s [DeviceUnit],
     pub(crate) record: &'s Record,
-    /// One for each place.
+    /// One record per slot.
     pub(crate) slots: &'s [RequestSlot],
     pub(crate) generation: &'s QueuePairSlot,
-    /// How many places there are, a power of two, or none.
+    /// Number of slots, a power of two, or 0.
     pub(crate) entries: u32,
-    /// Units of a place.
+    /// Units of a slot.
     pub(crate) units: u32,
     pub(crate) head: u32,
     pub(crate) tail: u32,
@@ -30,26 +30,26 @@ impl<'s, H: Hal> MmioReceiveQueue<'s, H> {
         self.head.wrapping_sub(self.tail) < self.entries || self.has_room_after_reload()
     }
 
-    /// Looks how far the device is.
+    /// As `has_room`, after a reload of the tail.
     #[cold]
     fn has_room_after_reload(&mut self) -> bool {
         self.tail = self.generation.receives.tail();
         self.head.wrapping_sub(self.tail) < self.entries
     }
 
-    /// The place that is posted next, which there is one of if there is room.
+    /// Returns the index of the slot that is posted next.
     #[inline(always)]
     fn slot_index(&self) -> u32 {
         self.head & self.entries.wrapping_sub(1)
     }
 
-    /// The units of the place that is posted next, and what is behind it.
+    /// Returns the index of the first unit of the slot that is posted next.
     #[inline(always)]
     fn first_unit(&self) -> u32 {
         self.slot_index().wrapping_mul(self.units)
     }
 
-    /// Remembers the receive, and takes it into the ring.
+    /// Records the receive and advances the head.
     #[inline(always)]
     fn publish(&mut self, (slot_index, head): (u32, u32), token: u64, length: u32) {
         if let Some(slot) = self.slots.get(slot_index as usize) {
@@ -60,7 +60,7 @@ impl<'s, H: Hal> MmioReceiveQueue<'s, H> {
         self.generation.receives.set_head(head);
     }
 
-    /// Takes over the receives that were posted on another queue, the oldest at `tail`, which the device does not use any more.
+    /// Copies the receives of another queue, the oldest at `tail`; the device no longer uses it.
     pub(crate) fn take_over(&mut self, other: &Self, tail: u32) -> Result<(), Rejected> {
         let mut index = tail;
         while index != other.head {

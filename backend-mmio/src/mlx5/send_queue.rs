@@ -26,21 +26,21 @@ pub struct MmioSendQueue<'s, H, R> {
     pub(crate) allocation: Allocation,
     pub(crate) ring: &'s [Block],
     pub(crate) record: &'s Record,
-    /// One for each block.
+    /// One record per block.
     pub(crate) slots: &'s [RequestSlot],
     pub(crate) generation: &'s QueuePairSlot,
     pub(crate) windows: &'s [WindowSlot],
     pub(crate) state: &'s DeviceState,
     pub(crate) number: u32,
-    /// Blocks of the descriptors that were committed; it runs freely.
+    /// Blocks of all committed descriptors; wraps at 2^32.
     pub(crate) head: u32,
-    /// Where the oldest descriptor was when it was last looked for.
+    /// Cached index of the oldest pending descriptor.
     pub(crate) tail: u32,
-    /// Where the next doorbell goes.
+    /// Register offset of the next doorbell.
     pub(crate) doorbell: u32,
-    /// The beginning of the last descriptor as it lies in memory, which the doorbell repeats.
+    /// First 8 bytes of the last descriptor, in memory order; the doorbell repeats them.
     pub(crate) last: u64,
-    /// How the next descriptor is treated: it may have to wait.
+    /// Flags of the next descriptor, which may have to wait.
     pub(crate) flags: ControlFlags,
     /// Data of one segment that is shorter than this is sent inline; 0 unless the queue pair may
     /// read at posts.
@@ -52,22 +52,22 @@ pub struct MmioSendQueue<'s, H, R> {
     pub(crate) burst: u16,
 }
 
-/// The index of no block that goes to the doorbell.
+/// Value of `burst` without a block.
 pub(crate) const NO_BLOCK: u16 = u16::MAX;
 
-/// A block of the ring, which has a power of two of them.
+/// A block of the ring; the number of blocks is a power of two.
 pub(crate) type Block = [DeviceUnit; BLOCK_UNITS as usize];
 
-/// Units in front of the segments of a descriptor that has a remote side.
+/// Units before the segments of a descriptor with a remote address.
 pub(crate) const BEFORE_SEGMENTS: u32 = 2;
 
-/// Blocks for so many units.
+/// Returns the number of blocks for `units` units.
 #[inline(always)]
 pub(crate) const fn blocks_of_units(units: u32) -> u32 {
     units.div_ceil(BLOCK_UNITS)
 }
 
-/// Blocks for a request of so many segments.
+/// Returns the number of blocks for a request of `segments` segments.
 #[inline(always)]
 pub(crate) const fn blocks_of_request(segments: u32) -> u32 {
     blocks_of_units(BEFORE_SEGMENTS.saturating_add(segments))
@@ -78,7 +78,7 @@ impl<'s, H: Hal, R: RegisterIo> MmioSendQueue<'s, H, R> {
         &self.generation.requests
     }
 
-    /// The place of a block in the ring, which goes round.
+    /// Returns the position of a block in the ring.
     #[inline(always)]
     fn block_index(&self, index: u32) -> usize {
         index as usize & self.ring.len().wrapping_sub(1)
@@ -91,7 +91,7 @@ impl<'s, H: Hal, R: RegisterIo> MmioSendQueue<'s, H, R> {
         Some((block_index, self.ring.get(block_index)?))
     }
 
-    /// A unit, counted from the first free block.
+    /// Returns a unit by its index from the first free block on.
     fn unit(&self, unit_index: u32) -> Option<&'s DeviceUnit> {
         let block = self.head.wrapping_add(unit_index / BLOCK_UNITS);
         let block = self.ring.get(self.block_index(block))?;
@@ -109,21 +109,21 @@ impl<'s, H: Hal, R: RegisterIo> MmioSendQueue<'s, H, R> {
         self.has_known_room(blocks) || self.has_room_after_reload(blocks)
     }
 
-    /// Whether there is room for so many blocks as far as is known.
+    /// Returns true if the ring has room for `blocks` blocks, by the cached tail.
     #[inline(always)]
     fn has_known_room(&self, blocks: u32) -> bool {
         let used = self.head.wrapping_sub(self.tail);
         used.wrapping_add(blocks) as usize <= self.ring.len()
     }
 
-    /// Looks how far the device is.
+    /// As `has_room`, after a reload of the tail.
     #[cold]
     fn has_room_after_reload(&mut self, blocks: u32) -> bool {
         self.tail = self.cell().tail();
         self.has_known_room(blocks)
     }
 
-    /// Writes the control unit into the first block, and takes the descriptor into the ring.
+    /// Writes the control unit into the first block, records the descriptor and advances the head.
     #[inline(always)]
     fn publish(&mut self, (block_index, block): (usize, &Block), token: u64, control: Control) {
         let words = control.encode();
@@ -181,7 +181,7 @@ impl<'s, H: Hal, R: RegisterIo> MmioSendQueue<'s, H, R> {
     #[inline(never)]
     fn ring_with_block(&mut self) {
         let burst = core::mem::replace(&mut self.burst, NO_BLOCK);
-        // The record says what the device was told last.
+        // The record contains the head at the last doorbell.
         let last_told = self.record[doorbell::SEND].load();
         let is_only = u32::from(burst) == last_told && burst.wrapping_add(1) == self.head as u16;
         let block = self
@@ -226,7 +226,7 @@ impl<'s, H: Hal, R: RegisterIo> MmioSendQueue<'s, H, R> {
         let Some(block) = self.first_block().filter(|_| self.has_room(blocks)) else {
             return false;
         };
-        // Words of data that were read, behind the one that says how much there is.
+        // The header word, then words of data.
         let mut header = Some(inline.encode());
         let mut read = 0;
         let mut word = || {
@@ -238,10 +238,11 @@ impl<'s, H: Hal, R: RegisterIo> MmioSendQueue<'s, H, R> {
                 read = read.wrapping_add(4);
                 #[expect(
                     unsafe_code,
-                    reason = "the core lets queues of this kind read what they post"
+                    reason = "the core lets these queues read posted segments"
                 )]
-                // SAFETY: `inline_below` is not 0 only for queues of which the core says that their segments lie in regions that
-                // stay until the request was posted, and this is within a commit.
+                // SAFETY: `inline_below` is 0 unless the core guarantees that the queue's segments
+                // lie in regions that stay registered until the request was posted. This is within
+                // a commit.
                 unsafe {
                     read_consumer(from, left.min(4) as u32)
                 }
@@ -275,14 +276,14 @@ impl<'s, H: Hal, R: RegisterIo> MmioSendQueue<'s, H, R> {
 #[derive(Debug)]
 pub struct MmioSendSlot<'a, 's, H, R> {
     queue: &'a mut MmioSendQueue<'s, H, R>,
-    /// The first block of the descriptor, and its place in the ring.
+    /// The position of the descriptor's first block in the ring, and the block.
     first: (usize, &'s Block),
     token: u64,
     opcode: Opcode,
     flags: SendFlags,
     /// Units that precede the segments.
     before: u32,
-    /// Units that are filled.
+    /// Units written so far.
     units: u32,
     /// The last segment.
     last: Segment,
@@ -402,7 +403,7 @@ impl<H: Hal, R: RegisterIo> SendQueue for MmioSendQueue<'_, H, R> {
             return Err(Rejected);
         }
         let window = self.windows.get(request.window.0).ok_or(Rejected)?;
-        // What closes needs no key of its own: nothing opens by it.
+        // An unbind needs no new key: it opens nothing.
         if request.length != 0 && window.is_spent(request.is_only) {
             return Err(Rejected);
         }

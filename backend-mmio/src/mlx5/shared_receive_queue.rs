@@ -1,4 +1,4 @@
-//! Shared receive queues: places in a chain, which the device follows; they come back in any order.
+//! Shared receive queues: a chain of slots that the device follows and returns in any order.
 
 use core::sync::atomic::Ordering;
 
@@ -12,8 +12,8 @@ use crate::ring::{Location, RequestSlot, SharedReceiveSlot};
 
 /// A shared receive queue.
 ///
-/// The chain always has one place more than may be posted: the last one, which the device does not reach because what comes
-/// after it is not known yet.
+/// The chain has one slot more than may be posted: the device does not reach the last one, whose
+/// successor is not known yet.
 #[derive(Debug)]
 pub struct MmioSharedReceiveQueue<'s, H> {
     pub(crate) hal: core::marker::PhantomData<fn() -> H>,
@@ -22,14 +22,14 @@ pub struct MmioSharedReceiveQueue<'s, H> {
     pub(crate) record: &'s Record,
     pub(crate) slots: &'s [RequestSlot],
     pub(crate) shared: &'s SharedReceiveSlot,
-    /// How many places there are, a power of two.
+    /// Number of slots, a power of two.
     pub(crate) entries: u32,
-    /// Units of a place, the one that names the next included.
+    /// Units of a slot, including the one that links to the next slot.
     pub(crate) units: u32,
-    /// The first and the last of the free places in the chain.
+    /// Indices of the first and the last free slot in the chain.
     pub(crate) next: u32,
     pub(crate) last: u32,
-    /// Buffers posted since the beginning.
+    /// Buffers posted since creation.
     pub(crate) posted: u32,
 }
 
@@ -40,7 +40,7 @@ impl<'s, H: Hal> MmioSharedReceiveQueue<'s, H> {
             .get(first.wrapping_add(index & self.entries.wrapping_sub(1)) as usize)
     }
 
-    /// The unit in which a place names the next one.
+    /// Returns the unit that links a slot to the next one.
     fn link(&self, index: u32) -> Option<&DeviceUnit> {
         self.unit(index, 0)
     }
@@ -50,14 +50,14 @@ impl<'s, H: Hal> MmioSharedReceiveQueue<'s, H> {
         self.ring.get(first.wrapping_add(unit) as usize)
     }
 
-    /// Writes a segment into a place.
+    /// Writes a segment into a slot.
     fn put(&self, index: u32, unit: u32, data: Data) {
         if let Some(unit) = self.unit(index, unit) {
             unit.put(data.encode());
         }
     }
 
-    /// Puts the chain into its first order: all places, one after the other.
+    /// Links all slots in ascending order.
     pub(crate) fn begin(&mut self) {
         for index in 0..self.entries {
             self.chain(index, index.wrapping_add(1) & self.entries.wrapping_sub(1));
@@ -66,7 +66,9 @@ impl<'s, H: Hal> MmioSharedReceiveQueue<'s, H> {
         self.last = self.entries.wrapping_sub(1);
     }
 
-    /// Puts a place in front of another one. The device is told, and not believed if it tells.
+    /// Links a slot to the next one, in the driver's record and in the device's memory.
+    ///
+    /// The driver reads only its own record.
     fn chain(&self, index: u32, next: u32) {
         if let Some(slot) = self.slot(index) {
             slot.free_with_next(next);
@@ -76,7 +78,7 @@ impl<'s, H: Hal> MmioSharedReceiveQueue<'s, H> {
         }
     }
 
-    /// Puts the places that came back at the end of the chain.
+    /// Appends the returned slots to the chain.
     fn reclaim_returned(&mut self) {
         for index in 0..self.entries {
             let returned = self
@@ -108,13 +110,13 @@ impl<'s, H: Hal> MmioSharedReceiveQueue<'s, H> {
     }
 }
 
-/// A reserved place of a shared receive queue.
+/// A reserved slot of a shared receive queue.
 #[derive(Debug)]
 pub struct MmioSharedReceiveSlot<'a, 's, H> {
     queue: &'a mut MmioSharedReceiveQueue<'s, H>,
     token: u64,
     segments: u32,
-    /// All lengths laid over each other: a bit is in it that is in one of them.
+    /// The bitwise or of all lengths.
     lengths: u32,
 }
 

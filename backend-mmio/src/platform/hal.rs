@@ -393,7 +393,7 @@ mod tests {
     /// A source must not repeat one number; a processor without a source passes.
     #[test]
     #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
-    fn numbers_of_the_processor_differ() {
+    fn random_numbers_of_the_processor_differ() {
         let drawn: std::vec::Vec<_> = (0..8).map(|_| CoherentHal.random()).collect();
         let [first, rest @ ..] = &drawn[..] else {
             unreachable!("several");
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn units_hold_numbers_in_their_order() {
+    fn units_keep_the_order_of_numbers() {
         let unit = DeviceUnit::new();
         unit.put([0x0102_0304, 2, 3, 0xFFFF_FFF0]);
         assert_eq!(
@@ -444,7 +444,7 @@ mod tests {
     /// Miri checks the pointers derived from it.
     #[test]
     #[expect(unsafe_code)]
-    fn consumer_memory_is_read_by_a_borrow_for_reading() {
+    fn consumer_memory_behind_a_shared_borrow_is_read() {
         let bytes = [1_u8, 2, 3, 4, 5];
         let address = bytes.as_ptr().expose_provenance() as u64;
         for (count, read) in [(0, 0), (1, 0x0200_0000), (4, 0x0203_0405), (9, 0x0203_0405)] {
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_found_where_the_device_sees_it() {
+    fn memory_is_found_by_bus_address() {
         let units = [const { DeviceUnit::new() }; 4];
         let memory = DmaView::new(&units, 0x1000);
         assert_eq!(memory.seen_at(0x1010, 3).map(<[_]>::len), Some(3));

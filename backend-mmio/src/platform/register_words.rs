@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     #[expect(unsafe_code)]
-    fn words_stay_inside_of_the_window() {
+    fn words_stay_within_the_window() {
         let mut window = [0_u32; 4];
         let base = NonNull::new(window.as_mut_ptr().cast::<u8>()).expect("an address");
         // SAFETY: the window covers three of the four words, which only this test uses.

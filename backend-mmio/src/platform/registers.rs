@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     #[expect(unsafe_code)]
-    fn writes_stay_inside_of_the_window() {
+    fn writes_stay_within_the_window() {
         let mut window = [0_u64; 4];
         let base = NonNull::new(window.as_mut_ptr().cast::<u8>()).expect("an address");
         // SAFETY: the window covers three of the four words, which only this test uses.

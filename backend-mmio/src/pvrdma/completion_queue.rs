@@ -1,4 +1,4 @@
-//! Completion queues: entries between two indices, which the device and the driver move.
+//! Completion queues: entries between a producer index and a consumer index.
 
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering;
@@ -28,37 +28,40 @@ pub struct PvrdmaCompletionQueue<'s, H, W> {
     pub(crate) ring_entries: View<'s>,
     pub(crate) tables: Tables<'s>,
     pub(crate) slot: &'s CompletionQueueSlot,
-    /// The core's number.
+    /// Number of the core.
     pub(crate) name: u16,
-    /// The device's number.
+    /// Number of the device.
     pub(crate) number: u32,
-    /// Entries, a power of two; and the index of the next one, which runs freely.
+    /// Number of entries, a power of two; index of the next one, which wraps at 2^32.
     pub(crate) entries: u32,
     pub(crate) next: u32,
-    /// The place of the queue pair that is flushed next, once the device is given up.
+    /// Index of the queue pair that is flushed next.
     pub(crate) flushing: usize,
 }
 
-/// A token that no queue pair has.
+/// Token that no queue pair has.
 const NO_QUEUE_PAIR: u64 = u64::MAX;
 
-/// What a queue is armed for: any completion, a solicited one; and the latter after a receive was said not to be one.
+/// Values of `armed`: for any completion; for a solicited one; for a solicited one after a receive
+/// was reported as not solicited.
 pub(crate) const ARMED: u32 = 1;
 const ARMED_SOLICITED: u32 = 2;
 pub(crate) const ARMED_DENIED: u32 = 3;
-/// It is to be armed when the first queue pair completes here.
+/// To be armed when the first queue pair completes here.
 pub(crate) const DEFERRED: u32 = 4;
 
-/// What an entry was of.
+/// Result of examining the oldest entry.
 enum Examined {
     /// A completion.
     Completion(Completion),
-    /// Something that is gone.
+    /// An entry of a destroyed queue pair.
     Stale,
 }
 
-/// Has the device tell of the next completion of a queue. Both bits ask for any: QEMU's device reads the second one only beside
-/// the first, so that it ignores a queue that is armed for solicited completions alone.
+/// Arms a completion queue on the device.
+///
+/// Both bits together arm for any completion. QEMU's device ignores the second bit without the
+/// first, so it ignores a queue armed only for solicited completions.
 fn arm<H: Hal, W: RegisterWords>(doorbells: &W, number: u32, solicited_only: bool) {
     let which = if solicited_only {
         doorbell::ARM_SOLICITED
@@ -69,7 +72,7 @@ fn arm<H: Hal, W: RegisterWords>(doorbells: &W, number: u32, solicited_only: boo
     doorbells.write(doorbell::COMPLETION_QUEUE, number | which);
 }
 
-/// Whether there is a queue pair that completes on a queue.
+/// Returns true if a queue pair completes on the queue.
 fn completes_here(tables: &Tables<'_>, name: u16) -> bool {
     let mut live = tables.latest().filter(|generation| generation.is_live());
     live.any(|generation| {
@@ -78,7 +81,7 @@ fn completes_here(tables: &Tables<'_>, name: u16) -> bool {
     })
 }
 
-/// Whether a queue pair that the device forgot has left something that completes on a queue.
+/// Returns true if a forgotten queue pair has pending requests that complete on the queue.
 pub(crate) fn has_forgotten_work(tables: &Tables<'_>, name: u16) -> bool {
     let mut forgotten = tables
         .latest()
@@ -91,12 +94,12 @@ pub(crate) fn has_forgotten_work(tables: &Tables<'_>, name: u16) -> bool {
     })
 }
 
-/// Whether the driver completes what is posted on a queue pair, because the device does not know it any more.
+/// Returns true if the driver completes the queue pair's requests: the device has forgotten it.
 pub(crate) fn is_forgotten(generation: &QueuePairSlot) -> bool {
     generation.is_live() && generation.expected.load(Ordering::Acquire) == NO_QUEUE
 }
 
-/// A queue pair is going to complete on a queue; arms it if that was put off.
+/// Arms a queue whose arming was deferred until a queue pair completes on it.
 pub(crate) fn attach<H: Hal, W: RegisterWords>(
     slot: &CompletionQueueSlot,
     doorbells: &W,
@@ -119,7 +122,7 @@ impl<'s, H: Hal, W: RegisterWords> PvrdmaCompletionQueue<'s, H, W> {
         self.entries.wrapping_mul(2).wrapping_sub(1)
     }
 
-    /// How many entries the device has written that nobody took.
+    /// Returns the number of entries written and not taken.
     #[inline(always)]
     fn waiting(&self) -> Result<u32, DeviceFault> {
         let producer = self.state.load(ring_state::RECEIVE);
@@ -133,7 +136,7 @@ impl<'s, H: Hal, W: RegisterWords> PvrdmaCompletionQueue<'s, H, W> {
         }
     }
 
-    /// Copies the oldest entry out, once.
+    /// Copies the oldest entry, reading it once.
     fn entry(&self) -> Entry {
         H::from_device();
         let slot_index = self.next & self.entries.wrapping_sub(1);
@@ -146,8 +149,9 @@ impl<'s, H: Hal, W: RegisterWords> PvrdmaCompletionQueue<'s, H, W> {
         self.state.store(consumer, self.next & self.index_mask());
     }
 
-    /// Whether a receive that was just taken has to be called solicited. The device does not say; but while it is armed for
-    /// solicited completions alone, it tells of one by a notice.
+    /// Returns true if the receive just taken must be reported as solicited.
+    ///
+    /// The device does not tell. While armed only for solicited completions, it sends a notice.
     fn may_be_solicited(&self) -> bool {
         let armed = &self.slot.armed;
         match armed.load(Ordering::Relaxed) {
@@ -159,8 +163,9 @@ impl<'s, H: Hal, W: RegisterWords> PvrdmaCompletionQueue<'s, H, W> {
         }
     }
 
-    /// The queue pair that took a buffer from a shared queue: the one of today that the device gives this number, else the one that it
-    /// forgot, if only one had the number.
+    /// Returns the queue pair that took a buffer from a shared queue.
+    ///
+    /// It is the current one with the device number, else the only forgotten one with it.
     fn consuming_pair(&self, number: u64, shared_index: u32) -> Option<&'s QueuePairSlot> {
         let known = || {
             self.tables.latest().filter(move |generation| {
@@ -178,10 +183,10 @@ impl<'s, H: Hal, W: RegisterWords> PvrdmaCompletionQueue<'s, H, W> {
         })
     }
 
-    /// Takes the oldest entry, after it was checked against what is posted.
+    /// Takes the oldest entry after checking it against the posted requests.
     fn examine(&mut self) -> Result<Option<Examined>, DeviceFault> {
         if self.waiting()? == 0 {
-            // A device may write completions only when it is asked to.
+            // Some devices write completions only when polled.
             H::to_register();
             let poll = self.number | doorbell::POLL;
             self.doorbells.write(doorbell::COMPLETION_QUEUE, poll);
@@ -193,14 +198,14 @@ impl<'s, H: Hal, W: RegisterWords> PvrdmaCompletionQueue<'s, H, W> {
         let received = entry.opcode & RECEIVED != 0;
         let shared = entry.token & SHARED != 0;
         let generation = if shared {
-            // What one of before took from another queue is none of this one's.
+            // A former queue pair with this number may have used another shared queue.
             let shared_index = encode_shared(Some(SharedReceiveQueueKey(shared_key(entry.token))));
             self.consuming_pair(entry.queue_pair, shared_index)
         } else {
             let user_index = (entry.token >> 32) as u32;
             let generation = self.tables.generations.get(generation_index(user_index));
             let generation = generation.ok_or(DeviceFault::UnknownQueuePair)?;
-            // In the opposite order of a beginning: a number of today has no name of yesterday.
+            // Read in the opposite order of a creation: a current number comes with a current name.
             let number = generation.number.load(Ordering::Acquire);
             let known = generation.user_index.load(Ordering::Acquire) == user_index;
             if number != NO_QUEUE && known && u64::from(number) != entry.queue_pair {
@@ -212,7 +217,7 @@ impl<'s, H: Hal, W: RegisterWords> PvrdmaCompletionQueue<'s, H, W> {
             return self.stale_completion(&entry).map(Some);
         };
         let status = match entry.status {
-            // It took a buffer and is no message; no peer that speaks of DAT does it.
+            // Not a message, although it took a buffer. DAT peers do not send it.
             status::SUCCESS if entry.opcode == RECEIVED_WRITE => DtoStatus::BadResponse,
             status => outcome(status),
         };
@@ -246,7 +251,7 @@ impl<'s, H: Hal, W: RegisterWords> PvrdmaCompletionQueue<'s, H, W> {
             if length > slot.extent() {
                 return Err(DeviceFault::ImpossibleLength);
             }
-            // All is read before the place may be posted again.
+            // Read everything before the slot may be posted again.
             let token = slot.token();
             queue.set_tail(index.wrapping_add(1));
             token
@@ -261,8 +266,10 @@ impl<'s, H: Hal, W: RegisterWords> PvrdmaCompletionQueue<'s, H, W> {
         })))
     }
 
-    /// An entry of something else than the oldest descriptor. It may have been under way when the device was told to forget the
-    /// queue pair, and the driver may have completed it since.
+    /// Takes an entry that does not belong to the oldest descriptor.
+    ///
+    /// It may have been under way when the driver destroyed the queue pair on the device and
+    /// completed the descriptor itself.
     fn late_entry(&mut self, generation: &QueuePairSlot) -> Result<Option<Examined>, DeviceFault> {
         if !is_forgotten(generation) || !self.slot.take_stale() {
             return Err(DeviceFault::WrongIndex);
@@ -271,7 +278,7 @@ impl<'s, H: Hal, W: RegisterWords> PvrdmaCompletionQueue<'s, H, W> {
         Ok(Some(Examined::Stale))
     }
 
-    /// The slot of a buffer of a shared queue, if it is with the device.
+    /// Returns the slot of a buffer of a shared queue if the device holds it.
     fn shared_slot(&self, token: u64) -> Option<&'s RequestSlot> {
         let key = shared_key(token);
         let queue = self.tables.shared_receive_queues.get(key)?;
@@ -290,8 +297,9 @@ impl<'s, H: Hal, W: RegisterWords> PvrdmaCompletionQueue<'s, H, W> {
         slot.is_at(Location::Posted).then_some(slot)
     }
 
-    /// An entry of a queue pair that is gone. The core is told of a buffer that it had taken from a shared queue as of
-    /// nobody's.
+    /// Takes an entry of a destroyed queue pair.
+    ///
+    /// Returns a buffer that it took from a shared queue as a completion without queue pair.
     fn stale_completion(&mut self, entry: &Entry) -> Result<Examined, DeviceFault> {
         if !self.slot.take_stale() {
             return Err(DeviceFault::UnknownQueuePair);
@@ -313,8 +321,7 @@ impl<'s, H: Hal, W: RegisterWords> PvrdmaCompletionQueue<'s, H, W> {
         }))
     }
 
-    /// The next completion of what is posted on queue pairs that the device has nothing to do with any more, because it was given up or
-    /// forgot them: all are flushed.
+    /// Returns the next flushed completion of forgotten queue pairs, or of all after a fault.
     #[cold]
     fn flush(&mut self) -> Option<Completion> {
         for _ in 0..=self.tables.generations.len() {
@@ -344,12 +351,12 @@ impl<'s, H: Hal, W: RegisterWords> PvrdmaCompletionQueue<'s, H, W> {
     }
 }
 
-/// The shared queue that the name of a buffer tells of.
+/// Returns the shared queue in the name of a buffer.
 const fn shared_key(token: u64) -> usize {
     (token >> 32) as usize & 0xFFFF
 }
 
-/// What the device calls an end.
+/// Converts a completion status.
 fn outcome(status: u32) -> DtoStatus {
     match status {
         status::SUCCESS => DtoStatus::Success,
@@ -364,7 +371,7 @@ fn outcome(status: u32) -> DtoStatus {
         }
         status::RETRIES => DtoStatus::Transport,
         status::NOT_READY => DtoStatus::ReceiverNotReady,
-        // FATAL, GENERAL, or added by a later version: a failure of this queue pair, whatever it means.
+        // FATAL, GENERAL, or added by a later version: a failure of this queue pair.
         _ => DtoStatus::LocalEndpoint,
     }
 }
@@ -373,7 +380,7 @@ impl<H: Hal, W: RegisterWords> CompletionQueue for PvrdmaCompletionQueue<'_, H, 
     fn poll(&mut self) -> Result<Option<Completion>, DeviceFailure> {
         for _ in 0..=self.entries {
             if self.tables.is_faulty() {
-                // Until the device is halted it may still use what is posted.
+                // Until it is halted the device may still use posted requests.
                 let halted = self.tables.state.is_halted();
                 return Ok(if halted { self.flush() } else { None });
             }
@@ -381,7 +388,8 @@ impl<H: Hal, W: RegisterWords> CompletionQueue for PvrdmaCompletionQueue<'_, H, 
                 Ok(Some(Examined::Completion(completion))) => return Ok(Some(completion)),
                 Ok(Some(Examined::Stale)) => {}
                 Ok(None) => return Ok(self.flush()),
-                // Not a failure of this queue: what is posted completes, and the next `poll_control` tells the core.
+                // Not a failure of this queue: posted requests complete, and the next
+                // `poll_control` reports the fault.
                 Err(fault) => self.tables.fault(fault),
             }
         }
@@ -399,7 +407,7 @@ impl<H: Hal, W: RegisterWords> CompletionQueue for PvrdmaCompletionQueue<'_, H, 
         );
         if self.tables.is_faulty() {
             H::store_before_load();
-            // Before the device is halted nothing is there; whoever halts it tells the queues that are armed.
+            // Nothing is flushed before the halt; the halt reports armed queues.
             let halted = self.tables.state.is_halted();
             return if halted && self.tables.has_flushed(self.name) {
                 Armed::Missed
@@ -408,8 +416,9 @@ impl<H: Hal, W: RegisterWords> CompletionQueue for PvrdmaCompletionQueue<'_, H, 
             };
         }
         if !completes_here(&self.tables, self.name) {
-            // Nothing completes before there is a queue pair, and it is not known yet which completions count; a device that is
-            // armed for all of them cannot be told to wait for solicited ones.
+            // Nothing completes without a queue pair, and only its attributes tell which
+            // completions count. A device armed for all cannot be changed to wait for solicited
+            // ones.
             self.slot.armed.store(DEFERRED, Ordering::Relaxed);
             return Armed::Armed;
         }
@@ -420,7 +429,7 @@ impl<H: Hal, W: RegisterWords> CompletionQueue for PvrdmaCompletionQueue<'_, H, 
             Ok(_) => {}
             Err(fault) => self.tables.fault(fault),
         }
-        // Of what was there the device tells nothing.
+        // The device sends no notice for completions that were there before.
         self.slot.armed.store(ARMED, Ordering::Relaxed);
         Armed::Missed
     }

@@ -57,7 +57,7 @@ mod tests {
     const OTHER: Report = Report::Completions(2);
 
     #[test]
-    fn the_others_stay_in_their_order() {
+    fn other_reports_keep_their_order() {
         let other = |number| Some(Report::Completions(number));
         let mut reports = [other(2), Some(SOUGHT), other(3), Some(SOUGHT)].into_iter();
         let drained = drain_except(SOUGHT, 4, || reports.next().flatten());
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_end_is_found_out() {
+    fn endless_reports_are_detected() {
         let mut taken = 0;
         let drained = drain_except(SOUGHT, 100, || {
             taken += 1;
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_are_taken_than_can_be_kept() {
+    fn at_most_the_kept_number_of_reports_is_taken() {
         let mut taken = 0;
         let drained = drain_except(SOUGHT, 1000, || {
             taken += 1;

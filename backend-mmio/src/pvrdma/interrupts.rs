@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_taken_once_and_by_its_own_name() {
+    fn a_message_is_taken_once_under_its_own_kind() {
         let words = MessageWords::new();
         assert!(words.is_silent());
         for (message, entry) in ALL.into_iter().zip(words.table()) {
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_of_this_word_is_a_fault() {
+    fn an_invalid_message_word_is_a_fault() {
         let words = MessageWords::new();
         for (message, (word, value)) in ALL.into_iter().zip(words.table()) {
             let bits = (0..u32::BITS).map(|bit| value ^ 1 << bit);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_before_is_forgotten() {
+    fn clearing_removes_earlier_messages() {
         let words = MessageWords::new();
         words.table().into_iter().for_each(send);
         words.clear();

@@ -6,8 +6,8 @@
 //! [`defs::pvrdma`](crate::defs::pvrdma) defines the layouts of memory and registers.
 //!
 //! The platform supplies the device's view of memory ([`Mapping`]) and a connection manager that
-//! names the peers ([`PeerResolver`](crate::cm::PeerResolver)). The interface has no windows and no command to enlarge a
-//! queue.
+//! names the peers ([`PeerResolver`](crate::cm::PeerResolver)). The interface has no windows and no
+//! command to enlarge a queue.
 
 mod backend;
 mod command_channel;

@@ -275,7 +275,7 @@ impl<'s, W: RegisterWords, M: Mapping, S: PeerResolver, H: Hal> PvrdmaBackend<'s
         // Late completions are recorded before a poller can see that the queue pair is gone. The
         // device call may take long, so it follows.
         generation.number.store(NO_QUEUE, Ordering::Release);
-        // `destroy_early` has done this for a forgotten queue pair, whose number may name another one now.
+        // `destroy_early` has done this for a forgotten queue pair, whose number may name another.
         if !self.was_destroyed_early(key) {
             self.destroy(command::DESTROY_QUEUE_PAIR, number);
             self.cm.forget(number);

@@ -1,4 +1,4 @@
-//! Shared receive queues: a ring like any other, whose buffers come back in any order.
+//! Shared receive queues: a ring whose buffers complete in any order.
 
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering;
@@ -14,8 +14,9 @@ use crate::ring::{DeviceState, Location, RequestSlot, SharedReceiveSlot};
 
 /// A shared receive queue.
 ///
-/// The device takes buffers in the order of the ring, and lets them complete in any; so a buffer goes by a place of the driver's
-/// own. There are as many places as the ring has, so that where a place is free the ring has room.
+/// The device takes buffers in ring order and completes them in any order. So the driver names each
+/// buffer by a slot of its own. There are as many slots as ring entries: if a slot is free, the
+/// ring has room.
 #[derive(Debug)]
 pub struct PvrdmaSharedReceiveQueue<'s, H, W> {
     pub(crate) hal: PhantomData<fn() -> H>,
@@ -23,14 +24,14 @@ pub struct PvrdmaSharedReceiveQueue<'s, H, W> {
     pub(crate) page_run: PageRun,
     pub(crate) slot_run: SlotRun,
     pub(crate) ring: Ring<'s>,
-    /// One for each place.
+    /// One slot per ring entry.
     pub(crate) slots: &'s [RequestSlot],
     pub(crate) shared: &'s SharedReceiveSlot,
-    /// What the buffer at the first place is called.
+    /// Name of the buffer of the first slot.
     pub(crate) name: u64,
     pub(crate) state: &'s DeviceState,
     pub(crate) segments: u32,
-    /// Where the search for a free place begins.
+    /// Index at which the search for a free slot starts.
     pub(crate) next: u32,
 }
 
@@ -46,7 +47,7 @@ impl<H, W> PvrdmaSharedReceiveQueue<'_, H, W> {
     }
 }
 
-/// A reserved place of a shared receive queue.
+/// A reserved slot of a shared receive queue.
 #[derive(Debug)]
 pub struct PvrdmaSharedReceiveSlot<'a, 's, H, W> {
     queue: &'a mut PvrdmaSharedReceiveQueue<'s, H, W>,

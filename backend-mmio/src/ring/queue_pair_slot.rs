@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn user_indices_tell_lives_of_a_place_apart() {
+    fn user_indices_distinguish_generations() {
         for index in [0, 5, QUEUE_PAIRS - 1] {
             let mut last = 0;
             for _ in 0..10_000 {
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_of_two_lives_is_the_one_that_comes_behind_the_other() {
+    fn the_latest_generation_has_the_next_user_index() {
         let generations = [const { QueuePairSlot::EMPTY }; 4];
         let (pairs, _) = generations.as_chunks::<2>();
         let index = &pairs[1];

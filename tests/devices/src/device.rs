@@ -158,7 +158,7 @@ impl Device {
     }
 }
 
-/// Loads a unit of memory; `place` counts units from the bus address.
+/// Loads a unit of memory; `index` counts units from the bus address.
 pub(crate) fn unit(memory: &DmaView<'static>, bus: u64, index: u32) -> Option<[u32; 4]> {
     let unit = memory.seen_at(bus + u64::from(index) * 16, 1)?.first()?;
     Some(unit.each_ref().map(DeviceWord::load))

@@ -4,7 +4,9 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use backend_mmio::cm::{ConnectionManager, MailboxConnectionManager};
+use backend_mmio::cm::ConnectionManager;
+#[cfg(feature = "std")]
+use backend_mmio::cm::MailboxConnectionManager;
 use backend_mmio::cm::{ConnectionStorage, MmioQueueConnectionManager, QueueConnectionManager};
 use backend_mmio::defs::mailbox;
 #[cfg(feature = "std")]

@@ -20,7 +20,7 @@ use crate::ring::DeviceState;
 /// Another thread found the completion before the reset and takes it afterwards. Holds for requests
 /// and for receives.
 #[test]
-fn a_look_at_an_earlier_life_takes_nothing_from_the_next() {
+fn a_poll_of_an_earlier_generation_takes_nothing_of_the_next() {
     for kind in [CompletionKind::REQUEST, CompletionKind::RECEIVE] {
         let mut bench = Bench::new();
         bench.post_send(1, 8).expect("room");
@@ -61,7 +61,7 @@ fn a_look_at_an_earlier_life_takes_nothing_from_the_next() {
 ///
 /// The buffer is polled after the reset.
 #[test]
-fn a_shared_buffer_comes_back_behind_a_reset() {
+fn a_shared_buffer_returns_after_a_reset() {
     const BUFFERS: u64 = 7;
     let mut bench = Bench::new();
     let (shared, mut buffers) = bench
@@ -71,7 +71,7 @@ fn a_shared_buffer_comes_back_behind_a_reset() {
     let mut request = QueuePairRequest::new(77, DomainKey(1), EpAttributes::DEFAULT);
     request.receive_queue = Some(0);
     request.shared_receive_queue = Some(shared);
-    let mut taker = bench.backend.create_queue_pair(&request).expect("a pair");
+    let mut consumer = bench.backend.create_queue_pair(&request).expect("a pair");
     let name = bench.shared.user_index.get();
     for token in 0..BUFFERS {
         let request = ReceiveRequest { token };
@@ -81,14 +81,14 @@ fn a_shared_buffer_comes_back_behind_a_reset() {
     assert!(buffers.post(&one_more, &[segment(8)]).is_err());
     bench
         .backend
-        .reset_queue_pair(taker.key, &mut taker.send, None)
+        .reset_queue_pair(consumer.key, &mut consumer.send, None)
         .expect("a reset");
     bench.shared.user_index.set(name);
     bench.writer()(CompletionKind::FAILED_RECEIVE, 3, Syndrome::FLUSHED);
     assert_eq!(bench.poll(), Some((3, DtoStatus::Flushed, 0)));
     buffers
         .post(&one_more, &[segment(8)])
-        .expect("the place that came back");
+        .expect("the returned slot");
     // It returns once.
     bench.writer()(CompletionKind::FAILED_RECEIVE, 5, Syndrome::FLUSHED);
     bench.writer()(CompletionKind::FAILED_RECEIVE, 5, Syndrome::FLUSHED);
@@ -97,7 +97,7 @@ fn a_shared_buffer_comes_back_behind_a_reset() {
     // Late completions of a destroyed shared queue do not affect the next one.
     bench
         .backend
-        .destroy_queue_pair(taker.key, taker.send, taker.receive);
+        .destroy_queue_pair(consumer.key, consumer.send, consumer.receive);
     bench.backend.destroy_shared_receive_queue(shared, buffers);
     let (_, mut next) = bench
         .backend
@@ -115,7 +115,7 @@ fn a_shared_buffer_comes_back_behind_a_reset() {
 /// Resets, modifications and destructions make the connection manager forget the queue pair.
 /// pair.
 #[test]
-fn the_sideband_forgets_what_is_gone() {
+fn the_connection_manager_forgets_destroyed_queue_pairs() {
     let bench = Bench::new();
     let Bench {
         mut backend,
@@ -151,7 +151,7 @@ impl Wake for Count {
 ///
 /// A poll finds it, or the device reports it.
 #[test]
-fn the_first_fault_wakes_somebody() {
+fn the_first_fault_calls_the_waker() {
     for reported in [false, true] {
         let count = Arc::new(Count(AtomicU32::new(0)));
         let state = DeviceState::waking(Waker::from(Arc::clone(&count)));
@@ -173,7 +173,7 @@ fn the_first_fault_wakes_somebody() {
 
 /// Lost completions are a fault, unless the reported queue does not exist.
 #[test]
-fn lost_completions_end_it() {
+fn lost_completions_are_a_fault() {
     let mut bench = Bench::new();
     let lost = |number| DeviceEvent::CompletionsLost(number);
     let events = std::rc::Rc::clone(&bench.shared);
@@ -187,7 +187,7 @@ fn lost_completions_end_it() {
 
 /// Storage that a faulty adapter left with objects in it works like new storage.
 #[test]
-fn storage_is_used_again() {
+fn storage_is_reusable() {
     let mut bench = Bench::new();
     bench.post_send(1, 8).expect("room");
     bench.complete(CompletionKind::REQUEST, 5);
@@ -208,7 +208,7 @@ fn storage_is_used_again() {
 ///
 /// This holds for every start address of the memory.
 #[test]
-fn rings_lie_on_lines() {
+fn rings_are_aligned_to_cache_lines() {
     for bus in [0x1000, 0x1010, 0x10F0, u64::from(u32::MAX) - 0xF] {
         let ring = Bench::try_at(bus).expect("room");
         assert!(

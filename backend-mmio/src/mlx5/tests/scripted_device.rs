@@ -439,8 +439,8 @@ impl Bench {
             };
             let lap = written & ENTRIES != 0;
             let tail = CompletionTail::new(index, kind, false).in_lap(lap);
-            let place = shared.ring.get() + u64::from(written % ENTRIES) * 64;
-            let units = memory.seen_at(place, 4).expect("an entry");
+            let entry_address = shared.ring.get() + u64::from(written % ENTRIES) * 64;
+            let units = memory.seen_at(entry_address, 4).expect("an entry");
             let words = entry.encode().into_iter().chain([tail.0]);
             for (word, value) in units.iter().flatten().zip(words) {
                 word.store(value);

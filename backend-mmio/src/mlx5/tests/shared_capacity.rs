@@ -22,7 +22,7 @@ fn growth(backend: &mut Backend, depths: &[u32]) -> Vec<Result<(), BackendError>
 ///
 /// Spec: SRC-01
 #[test]
-fn wishes_beyond_the_longest_ring_come_down_to_it() {
+fn capacity_is_limited_to_the_longest_ring() {
     let (units, requests) = (2 * QUEUE_ENTRIES as usize + 16, QUEUE_ENTRIES as usize);
     for many in [QUEUE_ENTRIES - 1, QUEUE_ENTRIES, u32::MAX] {
         let mut backend = Bench::adapter(units, requests, [many; 2]);
@@ -44,7 +44,7 @@ fn wishes_beyond_the_longest_ring_come_down_to_it() {
 ///
 /// Spec: SRC-01
 #[test]
-fn a_queue_that_has_no_room_to_grow_is_made() {
+fn a_queue_without_room_to_grow_is_created() {
     let refused = Err(BackendError::Resources);
     // Result with enough of everything, with too little memory, and with too few slots.
     for (units, requests, result) in [(160, 64, Ok(())), (128, 64, refused), (160, 48, refused)] {

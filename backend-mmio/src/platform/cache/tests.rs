@@ -124,7 +124,7 @@ fn the_last_line_of_all_memory_ends_a_range() {
 }
 
 #[test]
-fn sizes_that_are_no_power_of_two_are_refused() {
+fn line_sizes_must_be_powers_of_two() {
     for bytes in [0, 3, 24, 65, u64::MAX] {
         assert_eq!(LineSize::new(bytes), None);
     }
@@ -135,7 +135,7 @@ const LINE: usize = 16;
 const MEMORY: usize = 6 * LINE;
 
 /// A line in the cache.
-struct Held {
+struct CachedLine {
     bytes: [u8; LINE],
     is_dirty: bool,
 }
@@ -143,22 +143,22 @@ struct Held {
 /// Device memory, with a processor cache that writes nothing back by itself.
 struct Machine {
     memory: RefCell<[u8; MEMORY]>,
-    held: RefCell<BTreeMap<usize, Held>>,
+    lines: RefCell<BTreeMap<usize, CachedLine>>,
 }
 
 impl Machine {
     fn new() -> Self {
         Self {
             memory: RefCell::new([0; MEMORY]),
-            held: RefCell::default(),
+            lines: RefCell::default(),
         }
     }
 
     /// Acts on the byte's line in the cache; loads the line from memory if missing.
-    fn with<R>(&self, at: usize, act: impl FnOnce(&mut Held) -> R) -> R {
+    fn with<R>(&self, at: usize, act: impl FnOnce(&mut CachedLine) -> R) -> R {
         let first = at / LINE * LINE;
-        let mut held = self.held.borrow_mut();
-        act(held.entry(first).or_insert_with(|| Held {
+        let mut lines = self.lines.borrow_mut();
+        act(lines.entry(first).or_insert_with(|| CachedLine {
             bytes: self.memory.borrow()[first..first + LINE]
                 .try_into()
                 .expect("a line"),
@@ -167,13 +167,13 @@ impl Machine {
     }
 
     fn load(&self, at: usize) -> u8 {
-        self.with(at, |held| held.bytes[at % LINE])
+        self.with(at, |line| line.bytes[at % LINE])
     }
 
     fn store(&self, at: usize, byte: u8) {
-        self.with(at, |held| {
-            held.bytes[at % LINE] = byte;
-            held.is_dirty = true;
+        self.with(at, |line| {
+            line.bytes[at % LINE] = byte;
+            line.is_dirty = true;
         });
     }
 
@@ -198,7 +198,7 @@ impl Machine {
     }
 
     fn invalidate(&self, line: u64) {
-        self.held.borrow_mut().remove(&(line as usize));
+        self.lines.borrow_mut().remove(&(line as usize));
     }
 }
 
@@ -209,11 +209,11 @@ impl CacheLines for Machine {
 
     fn clean(&self, line: u64) {
         let first = line as usize;
-        if let Some(held) = self.held.borrow_mut().get_mut(&first) {
-            if held.is_dirty {
-                self.memory.borrow_mut()[first..first + LINE].copy_from_slice(&held.bytes);
+        if let Some(line) = self.lines.borrow_mut().get_mut(&first) {
+            if line.is_dirty {
+                self.memory.borrow_mut()[first..first + LINE].copy_from_slice(&line.bytes);
             }
-            held.is_dirty = false;
+            line.is_dirty = false;
         }
     }
 
@@ -333,7 +333,7 @@ fn no_byte_is_lost_in_a_cache_for_any_alignment() {
 
 /// Spec: LSW-12, LSW-13
 #[test]
-fn a_cache_shows_what_wrong_maintenance_loses() {
+fn a_cache_reveals_lost_bytes_of_wrong_maintenance() {
     assert!(!neighbours_survive(partial_lines_invalidated, 20..60));
     assert!(neighbours_survive(partial_lines_invalidated, 32..64));
     assert!(!write_is_seen(whole_lines_invalidated, 32..64));
