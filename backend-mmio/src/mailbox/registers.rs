@@ -34,7 +34,7 @@ impl<L, E, H> Clone for MailboxRegisters<'_, L, E, H> {
 
 impl<L, E, H> fmt::Debug for MailboxRegisters<'_, L, E, H> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("registers behind a mailbox")
+        formatter.write_str("registers of a mailbox device")
     }
 }
 
