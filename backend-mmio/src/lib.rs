@@ -1,21 +1,16 @@
 //! Driver for raw RDMA adapters: rings in memory, doorbells in a register window.
 //!
-//! A `no_std` backend of `dat-core` that allocates nothing. It writes descriptors, rings doorbells
-//! and reads completions of the mlx5 data path ([`mlx5`]). A platform supplies four traits:
+//! A `no_std` backend of `dat-core` that allocates nothing. Its modules:
 //!
-//! | trait | is |
+//! | module | contains |
 //! |---|---|
-//! | [`Hal`] | barriers by intent, cache maintenance; for aarch64 and RISC-V in [`cache`] |
-//! | [`RegisterIo`] | the register window that doorbells are in |
-//! | [`mlx5::Control`] | objects of the device; for a hypervisor, a boot program or `mlx5dv` |
-//! | [`Sideband`] | connection management outside the queue pairs |
-//!
-//! The driver operates paravirtual adapters ([`pvrdma`]) as a whole and issues their commands
-//! itself. Their platform implements [`pvrdma::Mapping`], [`pvrdma::Rendezvous`] and
-//! [`RegisterWords`] instead of the last three traits.
-//!
-//! A device can also be a program at the other end of shared memory ([`mailbox`]). The control
-//! path, connections and registers are commands to that program.
+//! | [`mlx5`] | driver of the mlx5 data path; the platform implements [`mlx5::Control`] |
+//! | [`pvrdma`] | driver of paravirtual adapters; the platform implements [`pvrdma::Mapping`] |
+//! | [`mailbox`] | a program at the other end of shared memory as an mlx5 device |
+//! | [`cm`] | connection management: [`cm::ConnectionManager`], over queue pairs, over a mailbox |
+//! | [`ring`] | tables of slots that both drivers use: posted descriptors, queues, device state |
+//! | [`defs`] | layouts of memory, registers and commands, one module per kind of device |
+//! | `platform` | [`Hal`], [`RegisterIo`], [`RegisterWords`], [`DmaMemory`], [`cache`] |
 //!
 //! # Storage
 //! The caller lends all memory: [`mlx5::Storage`] for the driver's own records, [`DmaMemory`] for
@@ -32,37 +27,34 @@
 //! queues that the device holds stay posted.
 //!
 //! # Unsafe code
-//! The modules of [`Hal`], [`RegisterIo`], [`RegisterWords`] and [`mailbox`], and those of the
-//! processors in [`cache`], contain `unsafe` code. So do the implementations of `Backend`; they
+//! `platform` and [`mailbox`] contain `unsafe` code. So do the implementations of `Backend`; they
 //! rest on the safety requirements of [`mlx5::Control`] and [`pvrdma::Mapping`].
 #![no_std]
 
 #[cfg(test)]
 extern crate std;
 
-pub mod cache;
-mod calls;
+mod attributes;
+pub mod cm;
+mod common_calls;
+pub mod defs;
 mod fault;
-mod hal;
 pub mod mailbox;
 pub mod mlx5;
-pub mod over_queues;
+mod platform;
 pub mod pvrdma;
-mod registers;
-mod runs;
-mod sideband;
-mod words;
+pub mod ring;
 
+pub use fault::DeviceFault;
 #[cfg(any(
+    target_arch = "x86",
+    target_arch = "x86_64",
     target_arch = "aarch64",
     target_arch = "riscv32",
     target_arch = "riscv64"
 ))]
-pub use cache::CoherentHal;
-pub use fault::DeviceFault;
-#[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
-pub use hal::CoherentHal;
-pub use hal::{DeviceUnit, DeviceWord, DmaMemory, DmaView, Hal};
-pub use registers::{MappedRegisters, RegisterIo};
-pub use sideband::{Peer, Sideband};
-pub use words::{MappedWords, RegisterWords};
+pub use platform::CoherentHal;
+pub use platform::{
+    DeviceUnit, DeviceWord, DmaMemory, DmaView, Hal, MappedRegisters, MappedWords, RegisterIo,
+    RegisterWords, cache,
+};

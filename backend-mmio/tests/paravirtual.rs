@@ -7,8 +7,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use backend_mmio::pvrdma::defs::{
-    Entry, Piece, RECEIVED, Receive, Request, Words, doorbell, opcode, status,
+use backend_mmio::defs::pvrdma::{
+    Entry, RECEIVED, Receive, Request, SegmentEntry, Words, doorbell, opcode, status,
 };
 
 const HEADER: &str = "/usr/include/rdma/vmw_pvrdma-abi.h";
@@ -97,7 +97,7 @@ macro_rules! at {
 }
 
 #[test]
-fn queues_lie_as_the_header_has_them() {
+fn queue_layouts_equal_the_header() {
     let Some(header) = header() else {
         return;
     };
@@ -117,10 +117,10 @@ fn queues_lie_as_the_header_has_them() {
         ("pvrdma_rq_wqe_hdr.wr_id", at!(Receive, token)),
         ("pvrdma_rq_wqe_hdr.num_sge", at!(Receive, segments)),
         ("pvrdma_rq_wqe_hdr.total_len", at!(Receive, length)),
-        ("pvrdma_sge", size::<Piece>()),
-        ("pvrdma_sge.addr", at!(Piece, address)),
-        ("pvrdma_sge.length", at!(Piece, length)),
-        ("pvrdma_sge.lkey", at!(Piece, key)),
+        ("pvrdma_sge", size::<SegmentEntry>()),
+        ("pvrdma_sge.addr", at!(SegmentEntry, address)),
+        ("pvrdma_sge.length", at!(SegmentEntry, length)),
+        ("pvrdma_sge.lkey", at!(SegmentEntry, key)),
         ("pvrdma_cqe", size::<Entry>()),
         ("pvrdma_cqe.wr_id", at!(Entry, token)),
         ("pvrdma_cqe.qp", at!(Entry, queue_pair)),

@@ -11,16 +11,19 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use backend_mmio::mlx5::defs::{
+use backend_mmio::cm::ConnectionManager;
+use backend_mmio::defs::mlx5::{
     Completion, CompletionKind, CompletionTail, Control as ControlUnit, Data, KeyUpdate, Opcode,
     RemoteAddress, Syndrome,
 };
 use backend_mmio::mlx5::{
-    CompletionQueueSlot, CompletionQueueSpec, Control, DeviceEvent, Limits, MadeQueuePair,
-    MmioBackend, Parts, QueuePairSlot, QueuePairSpec, RequestSlot, SharedReceiveQueueSpec,
-    SharedReceiveSlot, State, Storage, WindowSlot,
+    CompletionQueueSpec, Control, CreatedQueuePair, DeviceEvent, Limits, MmioBackend, Parts,
+    QueuePairSpec, SharedReceiveQueueSpec, Storage, WindowSlot,
 };
-use backend_mmio::{CoherentHal, DeviceUnit, DeviceWord, DmaMemory, DmaView, RegisterIo, Sideband};
+use backend_mmio::ring::{
+    CompletionQueueSlot, DeviceState, QueuePairSlot, RequestSlot, SharedReceiveSlot,
+};
+use backend_mmio::{CoherentHal, DeviceUnit, DeviceWord, DmaMemory, DmaView, RegisterIo};
 use dat_core::attributes::{EpAttributes, IaAddress};
 use dat_core::backend::{
     Backend, BackendError, BindRequest, CompletionQueue, ConnectRequest, ControlEvent,
@@ -132,13 +135,16 @@ unsafe impl Control for Still {
 
     fn destroy_shared_receive_queue(&mut self, _number: u32) {}
 
-    fn create_queue_pair(&mut self, spec: &QueuePairSpec) -> Result<MadeQueuePair, BackendError> {
+    fn create_queue_pair(
+        &mut self,
+        spec: &QueuePairSpec,
+    ) -> Result<CreatedQueuePair, BackendError> {
         assert_eq!(self.pair, None);
         self.pair = Some(*spec);
         *GEOMETRY.lock().expect("one test at a time") = Some(*spec);
         USER_INDEX.store(spec.user_index, Ordering::Relaxed);
         RINGS[1].store(spec.ring as u32, Ordering::Relaxed);
-        Ok(MadeQueuePair {
+        Ok(CreatedQueuePair {
             number: PAIR,
             doorbell: 0x800,
             takes_blocks: self.inline != 0,
@@ -154,7 +160,7 @@ unsafe impl Control for Still {
     fn halt(&mut self) {}
 }
 
-impl Sideband for Still {
+impl ConnectionManager for Still {
     fn address(&self) -> IaAddress {
         IaAddress::Node(1)
     }
@@ -198,16 +204,16 @@ static RUNG: [AtomicU32; 3] = [const { AtomicU32::new(0) }; 3];
 
 impl RegisterIo for Doorbell {
     fn write(&self, offset: u32, value: u64) {
-        let told = [offset, (value >> 32) as u32, value as u32];
-        for (word, told) in RUNG.iter().zip(told) {
-            word.store(told, Ordering::Relaxed);
+        let written = [offset, (value >> 32) as u32, value as u32];
+        for (word, value) in RUNG.iter().zip(written) {
+            word.store(value, Ordering::Relaxed);
         }
     }
 
     fn copy(&self, offset: u32, block: [u64; 8]) {
         self.write(offset, block[0]);
-        for (word, told) in BLOCK.iter().zip(block) {
-            word.store(told, Ordering::Relaxed);
+        for (word, value) in BLOCK.iter().zip(block) {
+            word.store(value, Ordering::Relaxed);
         }
     }
 }
@@ -297,12 +303,12 @@ fn listed(segments: &[Segment]) -> String {
 type Driver = MmioBackend<'static, Still, Still, Doorbell, CoherentHal>;
 
 /// Creates the driver on a device; returns the driver, the shared memory and the state.
-fn driver(control: Still) -> (Driver, DmaView<'static>, &'static State) {
+fn driver(control: Still) -> (Driver, DmaView<'static>, &'static DeviceState) {
     let units: &'static [DeviceUnit] = slots(1 << 14, DeviceUnit::new);
     // SAFETY: no device exists.
     #[expect(unsafe_code, reason = "no device accesses the memory")]
     let memory = unsafe { DmaMemory::new(units, 0x1000) };
-    let (lent, state) = Box::leak(Box::new(State::new())).lend();
+    let (lent, state) = Box::leak(Box::new(DeviceState::new())).lend();
     let storage = Storage {
         state: lent,
         queue_pairs: slots(2, || QueuePairSlot::EMPTY),
@@ -315,7 +321,7 @@ fn driver(control: Still) -> (Driver, DmaView<'static>, &'static State) {
     };
     let parts = Parts {
         control,
-        sideband: Still::default(),
+        cm: Still::default(),
         registers: Doorbell,
         hal: CoherentHal,
         shared_buffers: 0,
@@ -331,7 +337,7 @@ fn driver(control: Still) -> (Driver, DmaView<'static>, &'static State) {
 ///
 /// Spec: EPS-01, EPW-04
 #[test]
-fn carried_data_is_the_vendors_byte_for_byte() {
+fn inline_data_equals_the_vendors_byte_for_byte() {
     const INLINE: u32 = 156;
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let seed = fastrand::u64(..);
@@ -391,13 +397,13 @@ fn carried_data_is_the_vendors_byte_for_byte() {
         let send = random.bool();
         let length = random.u32(1..=INLINE);
         let (offset, first) = (random.usize(0..2000), random.u8(..));
-        for (place, byte) in bytes[offset..][..length as usize].iter().enumerate() {
+        for (index, byte) in bytes[offset..][..length as usize].iter().enumerate() {
             byte.store(
-                (place as u8).wrapping_mul(7).wrapping_add(first),
+                (index as u8).wrapping_mul(7).wrapping_add(first),
                 Ordering::Relaxed,
             );
         }
-        let piece = LmrTriplet {
+        let segment = LmrTriplet {
             context: lmr.lmr_context,
             address: address + offset as u64,
             length: u64::from(length),
@@ -409,9 +415,9 @@ fn carried_data_is_the_vendors_byte_for_byte() {
         };
         let none = CompletionFlags::empty();
         let posted = if send {
-            ia.post_send(ep, &[piece], cookie, none)
+            ia.post_send(ep, &[segment], cookie, none)
         } else {
-            ia.post_rdma_write(ep, &[piece], cookie, &remote, none)
+            ia.post_rdma_write(ep, &[segment], cookie, &remote, none)
         };
         posted.expect("room");
         let opcode = if send { 0x0A } else { 0x08 };
@@ -422,9 +428,9 @@ fn carried_data_is_the_vendors_byte_for_byte() {
         )
         .expect("a string");
         let units = 1 + u32::from(!send) + (length + 4).div_ceil(16);
-        let unit = |place: u32| {
-            let place = (head * 4 + place) % (spec.send_blocks * 4);
-            let bus = ring + (receives + u64::from(place)) * 16;
+        let unit = |index: u32| {
+            let index = (head * 4 + index) % (spec.send_blocks * 4);
+            let bus = ring + (receives + u64::from(index)) * 16;
             memory.seen_at(bus, 1).expect("a unit")[0]
                 .each_ref()
                 .map(DeviceWord::load)
@@ -452,7 +458,7 @@ fn carried_data_is_the_vendors_byte_for_byte() {
 
 /// Spec: EPW-04, EPW-06, RMB-18
 #[test]
-fn descriptors_are_the_vendors_byte_for_byte() {
+fn descriptors_equal_the_vendors_byte_for_byte() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let seed = fastrand::u64(..);
     println!("seed {seed}");
@@ -475,7 +481,7 @@ fn descriptors_are_the_vendors_byte_for_byte() {
     let ring = u64::from(RINGS[1].load(Ordering::Relaxed));
     let completion_ring = u64::from(RINGS[0].load(Ordering::Relaxed));
     // 4 slots of 32 units, then 13 requests of 8 blocks, rounded up to a power of two.
-    let (places, place_units, blocks) = (4_u32, 32_u32, 128_u32);
+    let (slots, slot_units, blocks) = (4_u32, 32_u32, 128_u32);
     let word_of = |bus: u64| {
         memory.seen_at(bus, 1).expect("a unit")[0]
             .each_ref()
@@ -490,9 +496,13 @@ fn descriptors_are_the_vendors_byte_for_byte() {
             queue_pair: PAIR,
             opcode: Opcode(0),
         };
-        let place = completion_ring + u64::from(completed & 31) * 64;
+        let address = completion_ring + u64::from(completed & 31) * 64;
         let tail = CompletionTail::new(index, kind, false).in_lap(completed & 32 != 0);
-        let words = memory.seen_at(place, 4).expect("an entry").iter().flatten();
+        let words = memory
+            .seen_at(address, 4)
+            .expect("an entry")
+            .iter()
+            .flatten();
         for (word, value) in words.zip(entry.encode().into_iter().chain([tail.0])) {
             word.store(value);
         }
@@ -594,10 +604,10 @@ fn descriptors_are_the_vendors_byte_for_byte() {
             behind_bind = false;
             1 + u32::from(opcode != 0x0A) + segments.len() as u32
         };
-        let send_ring = ring + u64::from(places * place_units) * 16;
-        let unit = |place: u32| {
-            let place = (head * 4 + place) & (blocks * 4 - 1);
-            word_of(send_ring + u64::from(place) * 16)
+        let send_ring = ring + u64::from(slots * slot_units) * 16;
+        let unit = |index: u32| {
+            let index = (head * 4 + index) & (blocks * 4 - 1);
+            word_of(send_ring + u64::from(index) * 16)
         };
         let words: Vec<u32> = (0..units).flat_map(unit).collect();
         let [offset, first, second] = RUNG.each_ref().map(|word| word.load(Ordering::Relaxed));
@@ -621,15 +631,15 @@ fn descriptors_are_the_vendors_byte_for_byte() {
         let segments = random_segments(&mut random, SEGMENTS);
         writeln!(
             lines,
-            "receive {} {place_units}{}",
+            "receive {} {slot_units}{}",
             segments.len(),
             listed(&segments)
         )
         .expect("a string");
         let request = ReceiveRequest { token };
         receive.post(&request, &segments).expect("taken");
-        let first = (token as u32 & (places - 1)) * place_units;
-        let used = (segments.len() as u32 + 1).min(place_units);
+        let first = (token as u32 & (slots - 1)) * slot_units;
+        let used = (segments.len() as u32 + 1).min(slot_units);
         let units = (first..first + used).map(|unit| ring + u64::from(unit) * 16);
         ours.push(hex(units.flat_map(word_of)));
         let length = segments.first().map_or(0, |segment| segment.length);
@@ -655,7 +665,7 @@ fn fields_are_read_where_the_vendor_writes_them() {
     println!("seed {seed}");
     let mut random = fastrand::Rng::with_seed(seed);
     let mut lines = String::new();
-    let mut asked = Vec::new();
+    let mut written = Vec::new();
     for _ in 0..COMPLETIONS {
         let kind = CompletionKind([0, 2, 13, 14][random.usize(0..4)]);
         let failed = kind.0 > 2;
@@ -682,14 +692,14 @@ fn fields_are_read_where_the_vendor_writes_them() {
             u8::from(lap)
         )
         .expect("a string");
-        asked.push((entry, tail));
+        written.push((entry, tail));
     }
-    let Some(told) = vendor(&lines) else {
+    let Some(output) = vendor(&lines) else {
         return;
     };
-    assert_eq!(told.lines().count(), COMPLETIONS);
-    for (line, (entry, tail)) in told.lines().zip(asked) {
-        let word = |place: usize| u32::from_str_radix(&line[place * 8..][..8], 16).expect("a word");
+    assert_eq!(output.lines().count(), COMPLETIONS);
+    for (line, (entry, tail)) in output.lines().zip(written) {
+        let word = |index: usize| u32::from_str_radix(&line[index * 8..][..8], 16).expect("a word");
         assert_eq!(
             Completion::decode(std::array::from_fn(word)),
             entry,

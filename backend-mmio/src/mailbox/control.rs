@@ -7,13 +7,13 @@ use dat_core::backend::{BackendError, RegionKeys, Registration};
 use dat_core::sync::RawLock;
 use dat_core::time::Instant;
 
-use super::defs::Command;
 use super::exchange::{Mailbox, OtherEnd};
-use crate::hal::Hal;
+use crate::defs::mailbox::Command;
 use crate::mlx5::{
-    CompletionQueueSpec, Control, DeviceEvent, Limits, MadeQueuePair, QueuePairSpec,
+    CompletionQueueSpec, Control, CreatedQueuePair, DeviceEvent, Limits, QueuePairSpec,
     SharedReceiveQueueSpec,
 };
+use crate::platform::Hal;
 
 /// The control interface of a mailbox device.
 pub struct MailboxControl<'s, L: RawLock, E: OtherEnd, H: Hal> {
@@ -22,7 +22,7 @@ pub struct MailboxControl<'s, L: RawLock, E: OtherEnd, H: Hal> {
     /// Last notice for which all events were taken, if any.
     seen: Option<u32>,
     /// Set once the failure of the other end was reported.
-    told: bool,
+    failure_reported: bool,
 }
 
 impl<L: RawLock, E: OtherEnd, H: Hal> fmt::Debug for MailboxControl<'_, L, E, H> {
@@ -40,12 +40,12 @@ impl<'s, L: RawLock, E: OtherEnd, H: Hal> MailboxControl<'s, L, E, H> {
         mailbox: &'s Mailbox<'s, L, E, H>,
         name: &'static str,
     ) -> Result<Self, BackendError> {
-        let limits: Limits = mailbox.ask(&Command::Limits)?;
+        let limits: Limits = mailbox.execute(&Command::Limits)?;
         Ok(Self {
             mailbox,
             limits: Limits { name, ..limits },
             seen: None,
-            told: false,
+            failure_reported: false,
         })
     }
 
@@ -53,15 +53,15 @@ impl<'s, L: RawLock, E: OtherEnd, H: Hal> MailboxControl<'s, L, E, H> {
     ///
     /// Errors need no handling: any answer ends the access to the object, and without an answer the
     /// other end was cut off.
-    fn tell(&self, command: &Command) {
-        let _gone: Result<(), BackendError> = self.mailbox.ask(command);
+    fn execute_void(&self, command: &Command) {
+        let _gone: Result<(), BackendError> = self.mailbox.execute(command);
     }
 }
 
 /// Stops the device, which then accesses none of the memory registered here.
 impl<L: RawLock, E: OtherEnd, H: Hal> Drop for MailboxControl<'_, L, E, H> {
     fn drop(&mut self) {
-        self.tell(&Command::Halt);
+        self.execute_void(&Command::Halt);
         self.mailbox.give_up();
     }
 }
@@ -75,15 +75,15 @@ unsafe impl<L: RawLock, E: OtherEnd, H: Hal> Control for MailboxControl<'_, L, E
     }
 
     fn create_domain(&mut self) -> Result<u32, BackendError> {
-        self.mailbox.ask(&Command::CreateDomain)
+        self.mailbox.execute(&Command::CreateDomain)
     }
 
     fn destroy_domain(&mut self, domain: u32) {
-        self.tell(&Command::DestroyDomain { domain });
+        self.execute_void(&Command::DestroyDomain { domain });
     }
 
     fn register(&mut self, registration: &Registration) -> Result<RegionKeys, BackendError> {
-        self.mailbox.ask(&Command::Register {
+        self.mailbox.execute(&Command::Register {
             domain: registration.domain().0 as u32,
             address: registration.base().expose_provenance() as u64,
             length: registration.length() as u64,
@@ -92,20 +92,20 @@ unsafe impl<L: RawLock, E: OtherEnd, H: Hal> Control for MailboxControl<'_, L, E
     }
 
     fn deregister(&mut self, region: RegionKeys) {
-        self.tell(&Command::Deregister { region });
+        self.execute_void(&Command::Deregister { region });
     }
 
     fn create_window(&mut self, domain: u32) -> Result<u32, BackendError> {
-        self.mailbox.ask(&Command::CreateWindow { domain })
+        self.mailbox.execute(&Command::CreateWindow { domain })
     }
 
     fn destroy_window(&mut self, key: u32) {
-        self.tell(&Command::DestroyWindow { key });
+        self.execute_void(&Command::DestroyWindow { key });
     }
 
     fn create_completion_queue(&mut self, spec: &CompletionQueueSpec) -> Result<u32, BackendError> {
         self.mailbox
-            .ask(&Command::CreateCompletionQueue { spec: *spec })
+            .execute(&Command::CreateCompletionQueue { spec: *spec })
     }
 
     fn move_completion_queue(
@@ -114,7 +114,7 @@ unsafe impl<L: RawLock, E: OtherEnd, H: Hal> Control for MailboxControl<'_, L, E
         ring: u64,
         entries: u32,
     ) -> Result<(), BackendError> {
-        self.mailbox.ask(&Command::MoveCompletionQueue {
+        self.mailbox.execute(&Command::MoveCompletionQueue {
             number,
             ring,
             entries,
@@ -122,7 +122,7 @@ unsafe impl<L: RawLock, E: OtherEnd, H: Hal> Control for MailboxControl<'_, L, E
     }
 
     fn destroy_completion_queue(&mut self, number: u32) {
-        self.tell(&Command::DestroyCompletionQueue { number });
+        self.execute_void(&Command::DestroyCompletionQueue { number });
     }
 
     fn create_shared_receive_queue(
@@ -130,35 +130,40 @@ unsafe impl<L: RawLock, E: OtherEnd, H: Hal> Control for MailboxControl<'_, L, E
         spec: &SharedReceiveQueueSpec,
     ) -> Result<u32, BackendError> {
         self.mailbox
-            .ask(&Command::CreateSharedReceiveQueue { spec: *spec })
+            .execute(&Command::CreateSharedReceiveQueue { spec: *spec })
     }
 
     fn arm_shared_receive_limit(&mut self, number: u32, limit: u32) -> Result<bool, BackendError> {
         self.mailbox
-            .ask(&Command::ArmSharedReceiveLimit { number, limit })
+            .execute(&Command::ArmSharedReceiveLimit { number, limit })
     }
 
     fn destroy_shared_receive_queue(&mut self, number: u32) {
-        self.tell(&Command::DestroySharedReceiveQueue { number });
+        self.execute_void(&Command::DestroySharedReceiveQueue { number });
     }
 
-    fn create_queue_pair(&mut self, spec: &QueuePairSpec) -> Result<MadeQueuePair, BackendError> {
-        self.mailbox.ask(&Command::CreateQueuePair { spec: *spec })
+    fn create_queue_pair(
+        &mut self,
+        spec: &QueuePairSpec,
+    ) -> Result<CreatedQueuePair, BackendError> {
+        self.mailbox
+            .execute(&Command::CreateQueuePair { spec: *spec })
     }
 
     fn destroy_queue_pair(&mut self, number: u32) {
-        self.tell(&Command::DestroyQueuePair { number });
+        self.execute_void(&Command::DestroyQueuePair { number });
     }
 
     fn poll(&mut self, _now: Instant) -> Option<DeviceEvent> {
         if self.mailbox.is_closed() {
-            return (!core::mem::replace(&mut self.told, true)).then_some(DeviceEvent::Failed);
+            return (!core::mem::replace(&mut self.failure_reported, true))
+                .then_some(DeviceEvent::Failed);
         }
         let notice = self.mailbox.notice();
         if self.seen == Some(notice) {
             return None;
         }
-        match self.mailbox.ask(&Command::PollDevice) {
+        match self.mailbox.execute(&Command::PollDevice) {
             Ok(Some(event)) => Some(event),
             Ok(None) => {
                 self.seen = Some(notice);
@@ -167,13 +172,13 @@ unsafe impl<L: RawLock, E: OtherEnd, H: Hal> Control for MailboxControl<'_, L, E
             Err(_) => {
                 // A poll cannot be refused: the other end is faulty.
                 self.mailbox.give_up();
-                self.told = true;
+                self.failure_reported = true;
                 Some(DeviceEvent::Failed)
             }
         }
     }
 
     fn halt(&mut self) {
-        self.tell(&Command::Halt);
+        self.execute_void(&Command::Halt);
     }
 }

@@ -6,8 +6,10 @@ use core::marker::PhantomData;
 use dat_core::backend::BackendError;
 use dat_core::sync::{Mutex, RawLock};
 
-use super::defs::{ANSWER, AT, COMMAND, Command, GREETING, LENGTH, NOTICE, Record, UNITS, VERSION};
-use crate::hal::{DeviceUnit, DeviceWord, Hal};
+use crate::defs::mailbox::{
+    ANSWER, AT, COMMAND, Command, GREETING, LENGTH, NOTICE, Record, UNITS, VERSION,
+};
+use crate::platform::{DeviceUnit, DeviceWord, Hal};
 
 /// The program at the other end, as the platform reaches it.
 ///
@@ -28,8 +30,8 @@ pub unsafe trait OtherEnd {
     /// Returns true if the other end left, for good.
     fn is_gone(&self) -> bool;
 
-    /// Waits for an answer after `looks` unsuccessful polls; returns false on timeout.
-    fn awaits(&self, looks: u32) -> bool;
+    /// Waits for an answer after `polls` unsuccessful polls; returns false on timeout.
+    fn keep_waiting(&self, polls: u32) -> bool;
 
     /// Cuts off the other end: it left, did not answer, or answered wrongly.
     ///
@@ -38,7 +40,7 @@ pub unsafe trait OtherEnd {
 }
 
 /// State of the exchange.
-struct Desk {
+struct Exchange {
     /// Serial number of the last command.
     serial: u32,
     /// Set once no further command is sent.
@@ -50,7 +52,7 @@ struct Desk {
 /// A lock of type `L` admits one command at a time. It is acquired while locks of the core are
 /// held.
 pub struct Mailbox<'s, L, E, H> {
-    desk: Mutex<L, Desk>,
+    exchange: Mutex<L, Exchange>,
     units: &'s [DeviceUnit; UNITS],
     other: E,
     hal: PhantomData<H>,
@@ -73,7 +75,7 @@ impl<'s, L: RawLock, E: OtherEnd, H: Hal> Mailbox<'s, L, E, H> {
     // UNSAFETY: the function cannot check how long a program writes to shared memory.
     pub unsafe fn new(units: &'s [DeviceUnit; UNITS], other: E) -> Self {
         let mailbox = Self {
-            desk: Mutex::new(Desk {
+            exchange: Mutex::new(Exchange {
                 serial: 0,
                 is_closed: false,
             }),
@@ -86,7 +88,7 @@ impl<'s, L: RawLock, E: OtherEnd, H: Hal> Mailbox<'s, L, E, H> {
         H::to_device();
         // The command in the memory is an earlier driver's. Its answer may still be due.
         let serial = mailbox.load(COMMAND);
-        mailbox.desk.with(|desk| desk.serial = serial);
+        mailbox.exchange.with(|exchange| exchange.serial = serial);
         let at = units.as_ptr().expose_provenance() as u64;
         mailbox.store(AT, (at >> 32) as u32);
         mailbox.store(AT + 1, at as u32);
@@ -95,56 +97,56 @@ impl<'s, L: RawLock, E: OtherEnd, H: Hal> Mailbox<'s, L, E, H> {
         mailbox
     }
 
-    fn word(&self, place: usize) -> Option<&DeviceWord> {
-        self.units.get(place / 4)?.get(place % 4)
+    fn word(&self, position: usize) -> Option<&DeviceWord> {
+        self.units.get(position / 4)?.get(position % 4)
     }
 
-    fn load(&self, place: usize) -> u32 {
-        self.word(place).map_or(0, DeviceWord::load)
+    fn load(&self, position: usize) -> u32 {
+        self.word(position).map_or(0, DeviceWord::load)
     }
 
-    fn store(&self, place: usize, value: u32) {
-        if let Some(word) = self.word(place) {
+    fn store(&self, position: usize, value: u32) {
+        if let Some(word) = self.word(position) {
             word.store(value);
         }
     }
 
     /// Notifies the other end to read the doorbell records.
-    pub(super) fn ring(&self) {
+    pub(crate) fn ring(&self) {
         H::to_register();
         self.other.ring();
     }
 
     /// Returns a number that changes when events may be pending.
-    pub(super) fn notice(&self) -> u32 {
+    pub(crate) fn notice(&self) -> u32 {
         let notice = self.load(NOTICE);
         H::from_device();
         notice
     }
 
     /// Returns true if the other end was cut off or is gone.
-    pub(super) fn is_closed(&self) -> bool {
-        self.desk.with(|desk| self.closed(desk))
+    pub(crate) fn is_closed(&self) -> bool {
+        self.exchange.with(|exchange| self.closed(exchange))
     }
 
-    fn closed(&self, desk: &mut Desk) -> bool {
-        if !desk.is_closed && self.other.is_gone() {
-            self.close(desk);
+    fn closed(&self, exchange: &mut Exchange) -> bool {
+        if !exchange.is_closed && self.other.is_gone() {
+            self.close(exchange);
         }
-        desk.is_closed
+        exchange.is_closed
     }
 
     /// Cuts off a faulty other end.
-    pub(super) fn give_up(&self) {
-        self.desk.with(|desk| {
-            if !desk.is_closed {
-                self.close(desk);
+    pub(crate) fn give_up(&self) {
+        self.exchange.with(|exchange| {
+            if !exchange.is_closed {
+                self.close(exchange);
             }
         });
     }
 
-    fn close(&self, desk: &mut Desk) {
-        desk.is_closed = true;
+    fn close(&self, exchange: &mut Exchange) {
+        exchange.is_closed = true;
         self.other.cut_off();
     }
 
@@ -152,36 +154,36 @@ impl<'s, L: RawLock, E: OtherEnd, H: Hal> Mailbox<'s, L, E, H> {
     ///
     /// # Errors
     /// The error that the other end answers; `Device` without a valid answer.
-    pub(super) fn ask<T: Record>(&self, command: &Command) -> Result<T, BackendError> {
-        self.desk.with(|desk| {
-            if self.closed(desk) {
+    pub(crate) fn execute<T: Record>(&self, command: &Command) -> Result<T, BackendError> {
+        self.exchange.with(|exchange| {
+            if self.closed(exchange) {
                 return Err(BackendError::Device);
             }
-            let serial = desk.serial.wrapping_add(1);
-            desk.serial = serial;
-            let mut place = COMMAND;
+            let serial = exchange.serial.wrapping_add(1);
+            exchange.serial = serial;
+            let mut position = COMMAND;
             command.put(&mut |word| {
-                place += 1;
-                self.store(place, word);
+                position += 1;
+                self.store(position, word);
             });
             H::to_device();
             self.store(COMMAND, serial);
             self.ring();
-            let mut looks = 0_u32;
+            let mut polls = 0_u32;
             while self.load(ANSWER) != serial {
-                if self.other.is_gone() || !self.other.awaits(looks) {
-                    self.close(desk);
+                if self.other.is_gone() || !self.other.keep_waiting(polls) {
+                    self.close(exchange);
                     return Err(BackendError::Device);
                 }
-                looks = looks.saturating_add(1);
+                polls = polls.saturating_add(1);
             }
             H::from_device();
-            let mut place = ANSWER;
+            let mut position = ANSWER;
             let answer = Result::<T, BackendError>::take(&mut || {
-                place += 1;
+                position += 1;
                 // Words past the end of the answer are invalid.
-                if place < ANSWER + LENGTH {
-                    self.load(place)
+                if position < ANSWER + LENGTH {
+                    self.load(position)
                 } else {
                     u32::MAX
                 }
@@ -189,7 +191,7 @@ impl<'s, L: RawLock, E: OtherEnd, H: Hal> Mailbox<'s, L, E, H> {
             match answer {
                 Some(answer) => answer,
                 None => {
-                    self.close(desk);
+                    self.close(exchange);
                     Err(BackendError::Device)
                 }
             }

@@ -3,10 +3,11 @@
 //! The data path is that of mlx5; control, connections and registers are commands in the memory.
 //!
 //! Rings and doorbell records are in the memory as for an adapter. A [`Mailbox`] carries one
-//! command and one answer at a time ([`defs`]). Commands implement
-//! [`Control`](crate::mlx5::Control) ([`MailboxControl`]), [`Sideband`](crate::Sideband)
-//! ([`MailboxSideband`]) and the registers ([`MailboxRegisters`]). The platform supplies the memory
-//! and [`OtherEnd`], which notifies the program and detects that it is gone.
+//! command and one answer at a time ([`defs::mailbox`](crate::defs::mailbox)). Commands implement
+//! [`Control`](crate::mlx5::Control) ([`MailboxControl`]),
+//! [`ConnectionManager`](crate::cm::ConnectionManager) ([`MailboxConnectionManager`]) and the
+//! registers ([`MailboxRegisters`]). The platform supplies the memory and [`OtherEnd`], which
+//! notifies the program and detects that it is gone.
 //!
 //! # Failure of the other end
 //! The driver waits for an answer as long as the platform permits. An invalid answer counts as
@@ -15,25 +16,23 @@
 //! failure: the driver completes all posted requests, and every connection breaks.
 
 mod control;
-pub mod defs;
 mod exchange;
 mod registers;
-mod sideband;
 #[cfg(test)]
 mod tests;
 
 pub use control::MailboxControl;
 pub use exchange::{Mailbox, OtherEnd};
 pub use registers::MailboxRegisters;
-pub use sideband::MailboxSideband;
 
+use crate::cm::MailboxConnectionManager;
 use crate::mlx5::MmioBackend;
 
 /// The driver of a device that a mailbox connects.
 pub type MailboxBackend<'s, L, E, H> = MmioBackend<
     's,
     MailboxControl<'s, L, E, H>,
-    MailboxSideband<'s, L, E, H>,
+    MailboxConnectionManager<'s, L, E, H>,
     MailboxRegisters<'s, L, E, H>,
     H,
 >;

@@ -4,11 +4,10 @@ use core::fmt;
 
 use dat_core::sync::RawLock;
 
-use super::defs::Command;
 use super::exchange::{Mailbox, OtherEnd};
-use crate::hal::Hal;
-use crate::mlx5::defs::register;
-use crate::registers::RegisterIo;
+use crate::defs::mailbox::Command;
+use crate::defs::mlx5::register;
+use crate::platform::{Hal, RegisterIo};
 
 /// The registers of a mailbox device.
 ///
@@ -35,7 +34,7 @@ impl<L, E, H> Clone for MailboxRegisters<'_, L, E, H> {
 
 impl<L, E, H> fmt::Debug for MailboxRegisters<'_, L, E, H> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("registers behind a mailbox")
+        formatter.write_str("registers of a mailbox device")
     }
 }
 
@@ -43,7 +42,9 @@ impl<L: RawLock, E: OtherEnd, H: Hal> RegisterIo for MailboxRegisters<'_, L, E, 
     fn write(&self, offset: u32, value: u64) {
         if offset == register::COMPLETION_QUEUE {
             // The next poll detects a device that does not execute it.
-            let _gone: Result<(), _> = self.mailbox.ask(&Command::WriteRegister { offset, value });
+            let _gone: Result<(), _> = self
+                .mailbox
+                .execute(&Command::WriteRegister { offset, value });
         } else {
             self.mailbox.ring();
         }

@@ -14,15 +14,17 @@ use dat_core::flags::{MemoryPrivileges, QualityOfService};
 use dat_core::sync::NoLock;
 use dat_core::time::Instant;
 
-use super::defs::{ANSWER, AT, COMMAND, Command, GREETING, LENGTH, Record, UNITS, VERSION};
-use super::{Mailbox, MailboxControl, MailboxRegisters, MailboxSideband, OtherEnd};
-use crate::hal::{DeviceUnit, Hal};
-use crate::mlx5::defs::register;
-use crate::mlx5::{
-    CompletionQueueSpec, Control, DeviceEvent, MadeQueuePair, QueuePairSpec, SharedReceiveQueueSpec,
+use super::{Mailbox, MailboxControl, MailboxRegisters, OtherEnd};
+use crate::cm::{ConnectionManager, MailboxConnectionManager};
+use crate::defs::mailbox::{
+    ANSWER, AT, COMMAND, Command, GREETING, LENGTH, Record, UNITS, VERSION,
 };
-use crate::registers::RegisterIo;
-use crate::sideband::Sideband;
+use crate::defs::mlx5::register;
+use crate::mlx5::{
+    CompletionQueueSpec, Control, CreatedQueuePair, DeviceEvent, QueuePairSpec,
+    SharedReceiveQueueSpec,
+};
+use crate::platform::{DeviceUnit, Hal, RegisterIo};
 
 /// Barriers that are all full fences: the other end runs on this thread.
 #[derive(Clone, Debug)]
@@ -69,18 +71,18 @@ type Units = &'static [DeviceUnit; UNITS];
 struct Scripted {
     units: Units,
     next: RefCell<Vec<Next>>,
-    asked: RefCell<Vec<Command>>,
+    commands: RefCell<Vec<Command>>,
     rung: Cell<u32>,
     is_gone: Cell<bool>,
     cut_off: Cell<u32>,
 }
 
-fn store(units: Units, place: usize, value: u32) {
-    units[place / 4][place % 4].store(value);
+fn store(units: Units, position: usize, value: u32) {
+    units[position / 4][position % 4].store(value);
 }
 
-fn load(units: Units, place: usize) -> u32 {
-    units[place / 4][place % 4].load()
+fn load(units: Units, position: usize) -> u32 {
+    units[position / 4][position % 4].load()
 }
 
 #[expect(unsafe_code)]
@@ -92,12 +94,12 @@ unsafe impl OtherEnd for &'static Scripted {
         if serial == load(self.units, ANSWER) {
             return;
         }
-        let mut place = COMMAND;
+        let mut position = COMMAND;
         let command = Command::take(&mut || {
-            place += 1;
-            load(self.units, place)
+            position += 1;
+            load(self.units, position)
         });
-        self.asked
+        self.commands
             .borrow_mut()
             .push(command.expect("a command that is known"));
         let mut next = self.next.borrow_mut();
@@ -108,8 +110,8 @@ unsafe impl OtherEnd for &'static Scripted {
         };
         match step {
             Next::Answer(words) => {
-                for (place, word) in (ANSWER + 1..).zip(words) {
-                    store(self.units, place, *word);
+                for (position, word) in (ANSWER + 1..).zip(words) {
+                    store(self.units, position, *word);
                 }
                 store(self.units, ANSWER, serial);
             }
@@ -122,8 +124,8 @@ unsafe impl OtherEnd for &'static Scripted {
         self.is_gone.get()
     }
 
-    fn awaits(&self, looks: u32) -> bool {
-        looks < 100
+    fn keep_waiting(&self, polls: u32) -> bool {
+        polls < 100
     }
 
     fn cut_off(&self) {
@@ -144,7 +146,7 @@ fn scripted(next: &[Next]) -> (&'static Scripted, &'static Desk) {
     let other: &'static Scripted = Box::leak(Box::new(Scripted {
         units,
         next: RefCell::new(next.to_vec()),
-        asked: RefCell::default(),
+        commands: RefCell::default(),
         rung: Cell::new(0),
         is_gone: Cell::new(false),
         cut_off: Cell::new(0),
@@ -184,7 +186,7 @@ fn private_data() -> PrivateData {
 }
 
 #[test]
-fn commands_are_the_same_at_the_other_end() {
+fn commands_survive_encoding() {
     let address = IaAddress::V6([9; 16], 8, 7);
     let spec = QueuePairSpec {
         domain: 1,
@@ -261,7 +263,7 @@ fn commands_are_the_same_at_the_other_end() {
 }
 
 #[test]
-fn answers_are_the_same_at_the_driver() {
+fn answers_survive_encoding() {
     let remote = IaAddress::V6([1; 16], 2, 3);
     same(&Ok::<_, BackendError>(Some(
         ControlEvent::ConnectionRequest {
@@ -280,7 +282,7 @@ fn answers_are_the_same_at_the_driver() {
     same(&Ok::<_, BackendError>(Some(DeviceEvent::QueuePairFailed(
         7,
     ))));
-    same(&Ok::<_, BackendError>(MadeQueuePair {
+    same(&Ok::<_, BackendError>(CreatedQueuePair {
         number: 1,
         doorbell: 2,
         takes_blocks: true,
@@ -290,7 +292,7 @@ fn answers_are_the_same_at_the_driver() {
 }
 
 #[test]
-fn what_makes_no_sense_is_no_record() {
+fn invalid_words_are_no_record() {
     fn refused<T: Record>(words: &[u32]) {
         let mut left = words.iter().copied();
         assert!(
@@ -311,7 +313,7 @@ fn what_makes_no_sense_is_no_record() {
 }
 
 #[test]
-fn a_driver_says_where_it_has_the_mailbox() {
+fn the_driver_publishes_its_address_of_the_mailbox() {
     let (other, _mailbox) = scripted(&[]);
     assert_eq!(load(other.units, GREETING), VERSION);
     let at = u64::from(load(other.units, AT)) << 32 | u64::from(load(other.units, AT + 1));
@@ -330,7 +332,7 @@ fn a_command_is_answered() {
     assert_eq!(control.create_domain(), Ok(5));
     assert_eq!(control.create_domain(), Err(BackendError::Resources));
     assert_eq!(
-        other.asked.take(),
+        other.commands.take(),
         [
             Command::Limits,
             Command::CreateDomain,
@@ -345,7 +347,7 @@ fn a_command_is_answered() {
 fn a_dropped_driver_halts_the_other_end() {
     let (other, mailbox) = scripted(&[LIMITS, Next::Answer(&[0])]);
     drop(MailboxControl::new(mailbox, "dropped").expect("a device"));
-    assert_eq!(other.asked.take(), [Command::Limits, Command::Halt]);
+    assert_eq!(other.commands.take(), [Command::Limits, Command::Halt]);
     assert_eq!(other.cut_off.get(), 1);
 }
 
@@ -361,7 +363,7 @@ fn closed(other: &Scripted, control: &mut impl Control) {
 }
 
 #[test]
-fn an_end_that_says_nothing_is_given_up() {
+fn a_silent_other_end_is_cut_off() {
     let (other, mailbox) = scripted(&[LIMITS, Next::Nothing]);
     let mut control = MailboxControl::new(mailbox, "silent").expect("a device");
     assert_eq!(control.create_domain(), Err(BackendError::Device));
@@ -369,7 +371,7 @@ fn an_end_that_says_nothing_is_given_up() {
 }
 
 #[test]
-fn an_end_that_leaves_is_given_up_at_once() {
+fn an_other_end_that_leaves_is_cut_off_at_once() {
     let (other, mailbox) = scripted(&[LIMITS, Next::Leave]);
     let mut control = MailboxControl::new(mailbox, "leaving").expect("a device");
     assert_eq!(control.create_domain(), Err(BackendError::Device));
@@ -383,7 +385,7 @@ fn an_end_that_leaves_is_given_up_at_once() {
 }
 
 #[test]
-fn an_answer_that_makes_no_sense_is_none() {
+fn an_invalid_answer_counts_as_none() {
     // An invalid status, an invalid event, an invalid option, and a refused poll.
     for answer in [&[9][..], &[0, 1, 9], &[0, 2], &[1]] {
         let next = [LIMITS, Next::Answer(Box::leak(answer.into()))];
@@ -397,18 +399,18 @@ fn an_answer_that_makes_no_sense_is_none() {
 }
 
 #[test]
-fn an_end_that_refuses_to_tell_of_connections_is_given_up() {
+fn an_other_end_that_refuses_a_connection_poll_is_cut_off() {
     let (other, mailbox) = scripted(&[LIMITS, Next::Answer(&[0, 3, 0, 1, 64]), Next::Answer(&[1])]);
     let mut control = MailboxControl::new(mailbox, "reticent").expect("a device");
-    let mut sideband = MailboxSideband::new(mailbox).expect("a device");
-    assert_eq!(sideband.poll(Instant::ZERO), None);
+    let mut cm = MailboxConnectionManager::new(mailbox).expect("a device");
+    assert_eq!(cm.poll(Instant::ZERO), None);
     assert_eq!(other.cut_off.get(), 1);
     closed(other, &mut control);
 }
 
 /// A new driver must not take an earlier driver's pending answer.
 #[test]
-fn an_answer_to_somebody_before_is_not_heard() {
+fn an_answer_to_an_earlier_driver_is_ignored() {
     let (other, _gone) = scripted(&[Next::Answer(&[0, 5])]);
     store(other.units, COMMAND, 8);
     assert_eq!(
@@ -419,25 +421,25 @@ fn an_answer_to_somebody_before_is_not_heard() {
     let mailbox = mailbox(other);
     assert_eq!(load(other.units, GREETING), VERSION);
     store(other.units, ANSWER, 8);
-    assert_eq!(mailbox.ask::<u32>(&Command::CreateDomain), Ok(5));
+    assert_eq!(mailbox.execute::<u32>(&Command::CreateDomain), Ok(5));
     assert_eq!(load(other.units, COMMAND), 9);
 }
 
 #[test]
-fn events_are_asked_for_when_there_may_be_some() {
+fn events_are_polled_after_a_notice() {
     let none = Next::Answer(&[0, 0]);
     let (other, mailbox) = scripted(&[LIMITS, Next::Answer(&[0, 3, 0, 1, 64]), none, none, none]);
     let mut control = MailboxControl::new(mailbox, "quiet").expect("a device");
-    let mut sideband = MailboxSideband::new(mailbox).expect("a device");
-    assert_eq!(sideband.address(), IaAddress::Node(1));
+    let mut cm = MailboxConnectionManager::new(mailbox).expect("a device");
+    assert_eq!(cm.address(), IaAddress::Node(1));
     for _ in 0..3 {
         assert_eq!(control.poll(Instant::ZERO), None);
-        assert_eq!(sideband.poll(Instant::ZERO), None);
+        assert_eq!(cm.poll(Instant::ZERO), None);
     }
-    assert_eq!(other.asked.borrow().len(), 4);
-    store(other.units, super::defs::NOTICE, 1);
+    assert_eq!(other.commands.borrow().len(), 4);
+    store(other.units, crate::defs::mailbox::NOTICE, 1);
     assert_eq!(control.poll(Instant::ZERO), None);
-    assert_eq!(other.asked.borrow().len(), 5);
+    assert_eq!(other.commands.borrow().len(), 5);
 }
 
 #[test]
@@ -445,11 +447,11 @@ fn a_doorbell_rings_and_an_arming_is_a_command() {
     let (other, mailbox) = scripted(&[Next::Answer(&[0])]);
     let registers = MailboxRegisters::new(mailbox);
     registers.write(0x800, 1 << 32);
-    assert_eq!((other.rung.get(), other.asked.borrow().len()), (1, 0));
+    assert_eq!((other.rung.get(), other.commands.borrow().len()), (1, 0));
     registers.write(register::COMPLETION_QUEUE, 0x1_0000_0002);
     let armed = Command::WriteRegister {
         offset: register::COMPLETION_QUEUE,
         value: 0x1_0000_0002,
     };
-    assert_eq!(other.asked.take(), [armed]);
+    assert_eq!(other.commands.take(), [armed]);
 }

@@ -11,23 +11,25 @@ use dat_core::backend::{
 };
 use dat_core::time::Instant;
 
-use super::attributes;
+use super::allocator::{Allocated, Allocator, record};
 use super::completion_queue::{Entry, MmioCompletionQueue};
-use super::control::{CompletionQueueSpec, Control, DeviceEvent, Limits, SharedReceiveQueueSpec};
-use super::defs::{
-    COMPLETION_UNITS, Completion, CompletionTail, DESCRIPTOR_UNITS, QUEUE_ENTRIES, UNIT_BYTES,
-};
-use super::objects::{Supply, Taken, record};
-use super::pairs::Asked;
+use super::control::{CompletionQueueSpec, Control, DeviceEvent, SharedReceiveQueueSpec};
+use super::queue_pairs::PairParameters;
 use super::receive_queue::MmioReceiveQueue;
-use super::send_queue::MmioSendQueue;
-use super::shared_receive::MmioSharedReceiveQueue;
-use super::storage::{NO_QUEUE, QUEUE_PAIRS, QueuePairSlot, Storage, Tables, WindowSlot};
-use crate::calls::{common_calls, renamed};
+use super::send_queue::{MmioSendQueue, blocks_of_request, blocks_of_units};
+use super::shared_receive_queue::MmioSharedReceiveQueue;
+use super::storage::Storage;
+use super::window_slot::WindowSlot;
+use crate::attributes::{self, Limits};
+use crate::cm::ConnectionManager;
+use crate::common_calls::{common_calls, with_token};
+use crate::defs::mlx5::{
+    COMPLETION_UNITS, Completion, CompletionTail, DESCRIPTOR_UNITS, KeyUpdate, LONGEST_SEGMENT,
+    QUEUE_ENTRIES, UNIT_BYTES,
+};
 use crate::fault::DeviceFault;
-use crate::hal::{DmaMemory, DmaView, Hal};
-use crate::registers::RegisterIo;
-use crate::sideband::Sideband;
+use crate::platform::{DmaMemory, DmaView, Hal, RegisterIo};
+use crate::ring::{NO_QUEUE, QUEUE_PAIRS, QueuePairSlot, Tables};
 
 /// Segments of the longest descriptor.
 const SEGMENTS: u32 = DESCRIPTOR_UNITS - 2;
@@ -41,7 +43,7 @@ pub struct Parts<'s, C, S, R, H> {
     /// The control interface.
     pub control: C,
     /// The connection manager.
-    pub sideband: S,
+    pub cm: S,
     /// The doorbell registers.
     pub registers: R,
     /// The platform's barriers.
@@ -60,11 +62,12 @@ pub struct Parts<'s, C, S, R, H> {
 #[derive(Debug)]
 pub struct MmioBackend<'s, C, S, R, H> {
     pub(super) control: C,
-    pub(crate) sideband: S,
+    pub(crate) cm: S,
     pub(super) registers: R,
     hal: H,
-    pub(super) supply: Supply<'s>,
+    pub(super) allocator: Allocator<'s>,
     pub(crate) tables: Tables<'s>,
+    pub(super) windows: &'s [WindowSlot],
     shared_buffers: u32,
     /// Index at which the search for a free queue pair starts.
     ///
@@ -73,7 +76,7 @@ pub struct MmioBackend<'s, C, S, R, H> {
     /// Count of windows made ahead; 0 until a window is given back.
     windows_made: u32,
     /// Set if the next call polls the connection manager first.
-    sideband_first: bool,
+    cm_first: bool,
     /// Set if more events may be pending than the last call handled.
     more: bool,
 }
@@ -84,10 +87,10 @@ pub(super) fn checked(count: i32) -> u32 {
 }
 
 /// Returns the number of ring slots for `entries` entries, a power of two.
-pub(super) fn room(entries: u32) -> Result<u32, BackendError> {
+pub(super) fn ring_size(entries: u32) -> Result<u32, BackendError> {
     entries
         .checked_next_power_of_two()
-        .filter(|room| *room <= QUEUE_ENTRIES)
+        .filter(|ring_size| *ring_size <= QUEUE_ENTRIES)
         .ok_or(BackendError::Resources)
 }
 
@@ -95,7 +98,7 @@ pub(super) fn bytes(units: u32) -> u64 {
     u64::from(units).saturating_mul(u64::from(UNIT_BYTES))
 }
 
-impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R, H> {
+impl<'s, C: Control, S: ConnectionManager, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R, H> {
     /// Creates the driver of a device.
     pub fn new(parts: Parts<'s, C, S, R, H>, storage: Storage<'s>) -> Self {
         let Storage {
@@ -109,51 +112,51 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
             memory_taken,
         } = storage;
         let (queue_pairs, requests): (&'s [_], &'s [_]) = (queue_pairs, requests);
-        let lives = queue_pairs.get(..2 * QUEUE_PAIRS).unwrap_or(queue_pairs);
+        let generations = queue_pairs.get(..2 * QUEUE_PAIRS).unwrap_or(queue_pairs);
         let tables = Tables {
             state: state.0,
-            lives,
+            generations,
             completion_queues,
             shared_receive_queues,
             requests,
-            windows,
         };
         tables.clear();
+        windows.iter().for_each(WindowSlot::end);
         Self {
             control: parts.control,
-            sideband: parts.sideband,
+            cm: parts.cm,
             registers: parts.registers,
             hal: parts.hal,
-            supply: Supply::new(parts.memory, memory_taken, requests, requests_taken),
+            allocator: Allocator::new(parts.memory, memory_taken, requests, requests_taken),
             tables,
+            windows,
             shared_buffers: parts.shared_buffers,
             next_pair: 0,
             windows_made: 0,
-            sideband_first: true,
+            cm_first: true,
             more: false,
         }
     }
 
     /// Returns the latest generation of a queue pair.
-    pub(super) fn life(&self, key: QueuePairKey) -> Option<&'s QueuePairSlot> {
+    pub(super) fn generation(&self, key: QueuePairKey) -> Option<&'s QueuePairSlot> {
         self.tables.latest_at(key.0)
     }
 
     /// Returns the device number of a queue pair.
     pub(crate) fn number(&self, key: QueuePairKey) -> Result<u32, BackendError> {
-        self.life(key)
-            .map(|life| life.number.load(Ordering::Relaxed))
+        self.generation(key)
+            .map(|generation| generation.number.load(Ordering::Relaxed))
             .filter(|number| *number != NO_QUEUE)
             .ok_or(BackendError::State)
     }
 
     /// Returns the core's token of the queue pair with a device number.
     fn token(&self, number: u32) -> Option<u64> {
-        let mut known = self
-            .tables
-            .latest()
-            .filter(|life| life.lives() && life.number.load(Ordering::Relaxed) == number);
-        known.next().map(|life| life.token.load())
+        let mut known = self.tables.latest().filter(|generation| {
+            generation.is_live() && generation.number.load(Ordering::Relaxed) == number
+        });
+        known.next().map(|generation| generation.token.load())
     }
 
     pub(super) fn completion_number(&self, name: Option<u16>) -> Result<Option<u32>, BackendError> {
@@ -168,7 +171,7 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
         if depth > self.control.limits().completions {
             return Err(BackendError::Resources);
         }
-        room(depth.saturating_add(1))
+        ring_size(depth.saturating_add(1))
     }
 
     /// Returns the most buffers of a shared receive queue.
@@ -180,31 +183,59 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
         self.control.limits().segments.min(SEGMENTS)
     }
 
+    /// Returns the device's limits, reduced to what descriptors and slots permit.
+    fn offered(&self) -> Limits {
+        let limits = self.control.limits();
+        // `blocks` is the smallest reservation of a request, which may be a bind.
+        let blocks = if limits.windows == 0 {
+            blocks_of_request(1)
+        } else {
+            blocks_of_units(u32::from(KeyUpdate::BIND_UNITS))
+        };
+        let slots = u32::try_from(self.windows.len()).unwrap_or(u32::MAX);
+        Limits {
+            segments: self.segments(),
+            work_requests: limits.work_requests.min(QUEUE_ENTRIES / blocks.max(1)),
+            // One entry is reserved for a move.
+            completions: limits.completions.min(QUEUE_ENTRIES - 1),
+            // One slot is never posted.
+            shared_buffers: self.most_shared_buffers(),
+            // One window is left for the renewal of another.
+            windows: match limits.windows.min(slots) {
+                windows @ (0 | 1) => windows,
+                windows => windows - 1,
+            },
+            // A transfer may consist of one segment.
+            transfer: limits.transfer.min(u64::from(LONGEST_SEGMENT)),
+            ..limits
+        }
+    }
+
     /// Takes memory and slots for a shared receive queue of `buffers` buffers.
     ///
     /// Returns the number of slots, the units of the ring, and the supply taken.
-    fn shared_room(
+    fn allocate_shared(
         &mut self,
         buffers: u32,
         units: u32,
-    ) -> Result<(u32, u32, Taken<'s>), BackendError> {
-        let places = room(buffers.saturating_add(1))?;
-        let ring = places.checked_mul(units).ok_or(BackendError::Resources)?;
-        let room = ring.saturating_add(1) as usize;
-        let taken = self.supply.take(room, places as usize)?;
-        Ok((places, ring, taken))
+    ) -> Result<(u32, u32, Allocated<'s>), BackendError> {
+        let entries = ring_size(buffers.saturating_add(1))?;
+        let ring = entries.checked_mul(units).ok_or(BackendError::Resources)?;
+        let units = ring.saturating_add(1) as usize;
+        let allocated = self.allocator.take(units, entries as usize)?;
+        Ok((entries, ring, allocated))
     }
 
     /// Replaces the queue pair number in a connection event by the core's token.
     ///
     /// Drops events of the connection manager's own queue pairs.
-    fn named(&self, event: ControlEvent) -> Option<ControlEvent> {
-        let of = |number| (!self.sideband.owns(number)).then(|| self.token(number));
-        renamed(event, |number| of(number).flatten())
+    fn convert_connection_event(&self, event: ControlEvent) -> Option<ControlEvent> {
+        let of = |number| (!self.cm.owns(number)).then(|| self.token(number));
+        with_token(event, |number| of(number).flatten())
     }
 
     /// Converts a device event to an event of the core.
-    fn reported(&mut self, event: DeviceEvent) -> Option<ControlEvent> {
+    fn convert_device_event(&mut self, event: DeviceEvent) -> Option<ControlEvent> {
         Some(match event {
             DeviceEvent::Completions(number) => {
                 let (queue, slot) = self.tables.completion_queue(number)?;
@@ -220,8 +251,8 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
                 queue: self.tables.shared_token(number)?,
             },
             DeviceEvent::QueuePairFailed(number) => {
-                self.sideband.failed(number);
-                if self.sideband.owns(number) {
+                self.cm.failed(number);
+                if self.cm.owns(number) {
                     return None;
                 }
                 ControlEvent::Broken {
@@ -246,7 +277,7 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
     #[inline(never)]
     fn take_window(&mut self, domain: u32) -> Result<usize, BackendError> {
         if self.windows_made != 0 {
-            let free = self.tables.windows.iter().filter(|window| window.is_free());
+            let free = self.windows.iter().filter(|window| window.is_free());
             let mut number = self
                 .windows_made
                 .saturating_add(free.clone().count() as u32);
@@ -260,44 +291,44 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
                 number = number.saturating_sub(1);
             }
         }
-        let windows = self.tables.windows.iter().enumerate();
-        let made = windows.filter_map(|(place, window)| match window.made_ahead() {
-            Some((of, number)) if of == domain => Some((number, place)),
+        let windows = self.windows.iter().enumerate();
+        let created = windows.filter_map(|(index, window)| match window.made_ahead() {
+            Some((of, number)) if of == domain => Some((number, index)),
             _ => None,
         });
-        let place = match made.min() {
-            Some((_, place)) => place,
+        let index = match created.min() {
+            Some((_, index)) => index,
             None => self.make_window(domain)?,
         };
-        if let Some(window) = self.tables.windows.get(place) {
+        if let Some(window) = self.windows.get(index) {
             window.take();
         }
-        Ok(place)
+        Ok(index)
     }
 
     /// Creates a window when none was made ahead in the domain.
     ///
     /// Gives back windows made ahead in other domains if necessary.
     fn make_window(&mut self, domain: u32) -> Result<usize, BackendError> {
-        if !self.tables.windows.iter().any(WindowSlot::is_free) {
+        if !self.windows.iter().any(WindowSlot::is_free) {
             self.give_back_ahead(|_| true);
         }
-        let mut windows = self.tables.windows.iter().enumerate();
-        let (place, window) = windows
+        let mut windows = self.windows.iter().enumerate();
+        let (index, window) = windows
             .find(|(_, window)| window.is_free())
             .ok_or(BackendError::Resources)?;
         let key = match self.control.create_window(domain) {
             Err(_) if self.give_back_ahead(|_| true) => self.control.create_window(domain)?,
-            made => made?,
+            created => created?,
         };
         window.begin(key, domain, self.hal.random(), 0);
-        Ok(place)
+        Ok(index)
     }
 
     /// Gives back the windows made ahead in matching domains; returns true if any.
     fn give_back_ahead(&mut self, of: impl Fn(u32) -> bool) -> bool {
         let mut found = false;
-        for window in self.tables.windows {
+        for window in self.windows {
             if window.made_ahead().is_some_and(|(domain, _)| of(domain)) {
                 self.give_back(window);
                 found = true;
@@ -318,19 +349,17 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
     /// The inner `None` stands for an event of an object that does not exist. The two sources are
     /// polled first in turn, so that neither delays the other.
     fn next_event(&mut self, now: Instant) -> Option<Option<ControlEvent>> {
-        let sideband_first = self.sideband_first;
-        self.sideband_first = !sideband_first;
-        [sideband_first, !sideband_first]
-            .into_iter()
-            .find_map(|sideband| {
-                if sideband {
-                    let event = self.sideband.poll(now)?;
-                    Some(self.named(event))
-                } else {
-                    let event = self.control.poll(now)?;
-                    Some(self.reported(event))
-                }
-            })
+        let cm_first = self.cm_first;
+        self.cm_first = !cm_first;
+        [cm_first, !cm_first].into_iter().find_map(|cm| {
+            if cm {
+                let event = self.cm.poll(now)?;
+                Some(self.convert_connection_event(event))
+            } else {
+                let event = self.control.poll(now)?;
+                Some(self.convert_device_event(event))
+            }
+        })
     }
 
     /// Handles a device that the driver gave up on.
@@ -343,8 +372,7 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
             self.tables.state.set_halted();
             return Some(ControlEvent::DeviceFailed);
         }
-        self.tables
-            .tell_waiting(|name| self.tables.has_flushed(name))
+        self.tables.fire_armed(|name| self.tables.has_flushed(name))
     }
 }
 
@@ -352,7 +380,7 @@ impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> MmioBackend<'s, C, S, R
 // SAFETY: this driver accesses no consumer memory, except as `READS_AT_POST` permits: it writes
 // addresses and keys into descriptors. The device acts on them as `Control` guarantees, and so do
 // the calls that are forwarded to it.
-unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
+unsafe impl<'s, C: Control, S: ConnectionManager, R: RegisterIo, H: Hal> Backend
     for MmioBackend<'s, C, S, R, H>
 {
     type CompletionQueue = MmioCompletionQueue<'s, H, R>;
@@ -364,15 +392,12 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
     const READS_AT_POST: bool = true;
 
     fn ia_attributes(&self) -> IaAttributes {
-        let limits = Limits {
-            segments: self.segments(),
-            ..self.control.limits()
-        };
-        attributes::adapter(&limits, &self.tables, self.sideband.address())
+        let address = self.cm.address();
+        attributes::adapter("mlx5 data path", &self.offered(), &self.tables, address)
     }
 
     fn provider_attributes(&self) -> ProviderAttributes {
-        let private_data = self.sideband.private_data_limit();
+        let private_data = self.cm.private_data_limit();
         attributes::provider(&self.control.limits(), private_data, self.hal.is_coherent())
     }
 
@@ -406,12 +431,12 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
 
     fn needs_renewal(&self, window: WindowKey, missed: bool) -> bool {
         // After a flushed bind, the device's key differs from the driver's.
-        let window = self.tables.windows.get(window.0);
+        let window = self.windows.get(window.0);
         window.is_some_and(|window| missed || window.is_spent(true))
     }
 
     fn destroy_window(&mut self, window: WindowKey) {
-        if let Some(window) = self.tables.windows.get(window.0) {
+        if let Some(window) = self.windows.get(window.0) {
             self.give_back(window);
         }
     }
@@ -425,13 +450,15 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
         self.tables.alive()?;
         let slot = self.tables.free_completion_queue(name)?;
         let entries = self.completion_entries(depth)?;
-        let taken = self.supply.take(ring_units(entries).saturating_add(1), 0)?;
-        let ring = initial(&taken.memory, entries);
-        let record = record(&taken.memory, ring_units(entries))?;
+        let allocated = self
+            .allocator
+            .take(ring_units(entries).saturating_add(1), 0)?;
+        let ring = initial(&allocated.memory, entries);
+        let record = record(&allocated.memory, ring_units(entries))?;
         let spec = CompletionQueueSpec {
-            ring: taken.memory.bus(),
+            ring: allocated.memory.bus(),
             entries,
-            record: taken
+            record: allocated
                 .memory
                 .bus()
                 .saturating_add(bytes(entries.saturating_mul(COMPLETION_UNITS))),
@@ -440,7 +467,7 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
         let number = match self.control.create_completion_queue(&spec) {
             Ok(number) => number,
             Err(error) => {
-                self.supply.give_back(taken.held);
+                self.allocator.give_back(allocated.allocation);
                 return Err(error);
             }
         };
@@ -449,7 +476,7 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
             hal: PhantomData,
             registers: self.registers.clone(),
             record,
-            held: taken.held,
+            allocation: allocated.allocation,
             moved: None,
             ring,
             tables: self.tables,
@@ -473,18 +500,18 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
         }
         let entries = self.completion_entries(depth)?;
         // The record stays in the memory of the first ring, so the queue keeps that memory.
-        let taken = self.supply.take(ring_units(entries), 0)?;
-        let ring = initial(&taken.memory, entries);
+        let allocated = self.allocator.take(ring_units(entries), 0)?;
+        let ring = initial(&allocated.memory, entries);
         H::to_register();
-        let moved = self
-            .control
-            .move_completion_queue(queue.number, taken.memory.bus(), entries);
+        let moved =
+            self.control
+                .move_completion_queue(queue.number, allocated.memory.bus(), entries);
         if let Err(error) = moved {
-            self.supply.give_back(taken.held);
+            self.allocator.give_back(allocated.allocation);
             return Err(error);
         }
-        if let Some(old) = queue.moved.replace(taken.held) {
-            self.supply.give_back(old);
+        if let Some(old) = queue.moved.replace(allocated.allocation) {
+            self.allocator.give_back(old);
         }
         queue.move_to(ring).map_err(|fault| {
             self.tables.fault(fault);
@@ -495,9 +522,9 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
     fn destroy_completion_queue(&mut self, queue: Self::CompletionQueue) {
         self.control.destroy_completion_queue(queue.number);
         queue.slot.number.store(NO_QUEUE, Ordering::Relaxed);
-        self.supply.give_back(queue.held);
+        self.allocator.give_back(queue.allocation);
         if let Some(moved) = queue.moved {
-            self.supply.give_back(moved);
+            self.allocator.give_back(moved);
         }
     }
 
@@ -518,22 +545,22 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
         // The device requires at least two units per slot.
         let units = segments.saturating_add(1).next_power_of_two().max(2);
         // The extra capacity is optional: use it only if there is room.
-        let wanted = depth.max(self.shared_buffers.min(limit));
-        let (places, ring, taken) = self
-            .shared_room(wanted, units)
-            .or_else(|_| self.shared_room(depth, units))?;
+        let preferred = depth.max(self.shared_buffers.min(limit));
+        let (entries, ring, allocated) = self
+            .allocate_shared(preferred, units)
+            .or_else(|_| self.allocate_shared(depth, units))?;
         shared
             .first
-            .store(taken.first_slot as u32, Ordering::Relaxed);
-        shared.places.store(places, Ordering::Relaxed);
+            .store(allocated.first_slot as u32, Ordering::Relaxed);
+        shared.entries.store(entries, Ordering::Relaxed);
         let mut queue = MmioSharedReceiveQueue {
             hal: PhantomData,
-            ring: taken.memory.units(),
-            record: record(&taken.memory, ring as usize)?,
-            slots: self.supply.slots(),
-            held: taken.held,
+            ring: allocated.memory.units(),
+            record: record(&allocated.memory, ring as usize)?,
+            slots: self.allocator.slots(),
+            allocation: allocated.allocation,
             shared,
-            places,
+            entries,
             units,
             next: 0,
             last: 0,
@@ -541,23 +568,23 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
         };
         queue.begin();
         H::to_register();
-        let made = self
+        let created = self
             .control
             .create_shared_receive_queue(&SharedReceiveQueueSpec {
                 domain: domain.0 as u32,
-                ring: taken.memory.bus(),
-                entries: places,
+                ring: allocated.memory.bus(),
+                entries,
                 units,
-                record: taken.memory.bus().saturating_add(bytes(ring)),
+                record: allocated.memory.bus().saturating_add(bytes(ring)),
             });
-        match made {
+        match created {
             Ok(number) => {
                 shared.token.store(token);
                 shared.number.store(number, Ordering::Relaxed);
                 Ok((SharedReceiveQueueKey(key), queue))
             }
             Err(error) => {
-                self.supply.give_back(queue.held);
+                self.allocator.give_back(queue.allocation);
                 Err(error)
             }
         }
@@ -570,7 +597,7 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
         depth: u32,
     ) -> Result<(), BackendError> {
         // The device cannot enlarge a queue; growth within the ring needs no command.
-        if depth < queue.places && depth <= self.most_shared_buffers() {
+        if depth < queue.entries && depth <= self.most_shared_buffers() {
             Ok(())
         } else {
             Err(BackendError::Resources)
@@ -599,7 +626,7 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
             // queue.
             self.tables.forget_shared(key);
         }
-        self.supply.give_back(queue.held);
+        self.allocator.give_back(queue.allocation);
     }
 
     fn create_queue_pair(
@@ -619,13 +646,13 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
         send: &mut Option<Self::SendQueue>,
         receive: &mut Option<Self::ReceiveQueue>,
     ) -> Result<QueuePairKey, BackendError> {
-        let places = self.tables.lives.len() / 2;
-        let place = (0..places)
-            .filter_map(|step| self.next_pair.saturating_add(step).checked_rem(places))
-            .find(|place| self.number(QueuePairKey(*place)).is_err())
+        let pairs = self.tables.generations.len() / 2;
+        let index = (0..pairs)
+            .filter_map(|step| self.next_pair.saturating_add(step).checked_rem(pairs))
+            .find(|index| self.number(QueuePairKey(*index)).is_err())
             .ok_or(BackendError::Resources)?;
-        self.next_pair = place.saturating_add(1);
-        self.make_at(place, request, send, receive)
+        self.next_pair = index.saturating_add(1);
+        self.create_pair_at(index, request, send, receive)
     }
 
     fn modify_queue_pair(
@@ -635,21 +662,21 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
         receive: Option<&mut Self::ReceiveQueue>,
         request: &QueuePairRequest,
     ) -> Result<(), BackendError> {
-        let asked = Asked::of(request);
-        if send.asked.shared != asked.shared {
+        let parameters = PairParameters::of(request);
+        if send.parameters.shared != parameters.shared {
             return Err(BackendError::NotSupported);
         }
-        let tail = send.life.receives.tail();
-        let geometry = self.geometry(&asked)?;
+        let tail = send.generation.receives.tail();
+        let geometry = self.geometry(&parameters)?;
         let fits = receive.as_ref().is_none_or(|receive| {
             let count = receive.head.wrapping_sub(tail);
-            let room = count <= asked.receives();
-            count == 0 || room && receive.units <= geometry.receive_units
+            let ring_size = count <= parameters.receives();
+            count == 0 || ring_size && receive.units <= geometry.receive_units
         });
         if !fits {
             return Err(BackendError::State);
         }
-        self.make_again(key, &asked, send, receive, Some(tail))
+        self.recreate_pair(key, &parameters, send, receive, Some(tail))
     }
 
     fn reset_queue_pair(
@@ -658,8 +685,8 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
         send: &mut Self::SendQueue,
         receive: Option<&mut Self::ReceiveQueue>,
     ) -> Result<(), BackendError> {
-        let asked = send.asked;
-        self.make_again(key, &asked, send, receive, None)
+        let parameters = send.parameters;
+        self.recreate_pair(key, &parameters, send, receive, None)
     }
 
     fn destroy_queue_pair(
@@ -669,7 +696,7 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
         _receive: Option<Self::ReceiveQueue>,
     ) {
         self.retire(key);
-        self.supply.give_back(send.held);
+        self.allocator.give_back(send.allocation);
     }
 
     common_calls!();
@@ -682,12 +709,12 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
     ) -> Result<(), BackendError> {
         self.tables.alive()?;
         let number = self.number(key)?;
-        self.sideband.accept(request, number, private_data)
+        self.cm.accept(request, number, private_data)
     }
 
     fn disconnect(&mut self, key: QueuePairKey, mode: DisconnectMode) {
         if let Ok(number) = self.number(key) {
-            self.sideband.disconnect(number, mode);
+            self.cm.disconnect(number, mode);
         }
     }
 
@@ -712,7 +739,7 @@ unsafe impl<'s, C: Control, S: Sideband, R: RegisterIo, H: Hal> Backend
         if self.more || to_halt {
             return Some(Instant::ZERO);
         }
-        self.sideband.next_deadline()
+        self.cm.next_deadline()
     }
 }
 

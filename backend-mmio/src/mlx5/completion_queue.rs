@@ -5,39 +5,38 @@ use core::sync::atomic::Ordering;
 use dat_core::backend::{Armed, Completion, CompletionQueue, DeviceFailure, Peek};
 use dat_core::flags::DtoStatus;
 
-use super::defs::{
-    self, ArmCommand, COMPLETION_UNITS, COUNTER, CompletionKind, CompletionTail, Syndrome,
+use super::allocator::{Allocation, Record};
+use crate::defs::mlx5::{
+    self as defs, ArmCommand, COMPLETION_UNITS, COUNTER, CompletionKind, CompletionTail, Syndrome,
     doorbell, register,
 };
-use super::objects::{Held, Record};
-use super::storage::{
-    CompletionQueueSlot, NO_QUEUE, QueueCell, QueuePairSlot, RequestSlot, Tables, Whereabouts,
-    life_of,
-};
 use crate::fault::DeviceFault;
-use crate::hal::{DeviceUnit, DeviceWord, Hal};
-use crate::registers::RegisterIo;
+use crate::platform::{DeviceUnit, DeviceWord, Hal, RegisterIo};
+use crate::ring::{
+    CompletionQueueSlot, Location, NO_QUEUE, QueueCell, QueuePairSlot, RequestSlot, Tables,
+    generation_index,
+};
 
 /// A completion queue.
 #[derive(Debug)]
 pub struct MmioCompletionQueue<'s, H, R> {
     pub(crate) hal: core::marker::PhantomData<fn() -> H>,
     pub(crate) registers: R,
-    pub(crate) held: Held,
-    /// The memory of its ring, if that is not the first.
-    pub(crate) moved: Option<Held>,
-    /// A power of two.
+    pub(crate) allocation: Allocation,
+    /// Memory of the current ring after a move.
+    pub(crate) moved: Option<Allocation>,
+    /// The entries; their number is a power of two.
     pub(crate) ring: &'s [Entry],
     pub(crate) record: &'s Record,
     pub(crate) tables: Tables<'s>,
     pub(crate) slot: &'s CompletionQueueSlot,
-    /// The core's number.
+    /// Number of the core.
     pub(crate) name: u16,
-    /// The device's number.
+    /// Number of the device.
     pub(crate) number: u32,
-    /// The index of the next entry, which runs freely.
+    /// Index of the next entry; wraps at 2^32.
     pub(crate) next: u32,
-    /// The place of the queue pair that is flushed next, once the device is given up.
+    /// Index of the queue pair that is flushed next, after a fault.
     pub(crate) flushing: usize,
     /// The success that the last `peek` returned.
     pub(crate) seen: Option<Success<'s>>,
@@ -54,52 +53,52 @@ pub(crate) struct Success<'s> {
     tail: u32,
 }
 
-/// What a short look is enough for.
+/// Tails that `peek` handles.
 const REQUEST: u32 = CompletionTail::new(0, CompletionKind::REQUEST, false).in_turn(false);
 const RECEIVE: u32 = CompletionTail::new(0, CompletionKind::RECEIVE, false).in_turn(false);
 
-/// A token that no queue pair has.
-const NOBODY: u64 = u64::MAX;
+/// Token that no queue pair has.
+const NO_QUEUE_PAIR: u64 = u64::MAX;
 
 /// An entry of the ring.
 pub(crate) type Entry = [DeviceUnit; COMPLETION_UNITS as usize];
 
-/// A word of an entry, read once; the place is one of those in [`defs::Completion`].
+/// Reads a word of an entry once; the index is one of those in [`defs::Completion`].
 #[inline(always)]
 fn read(entry: &Entry, word: usize) -> u32 {
     let unit = entry.get(word / 4).and_then(|unit| unit.get(word % 4));
     unit.map_or(0, DeviceWord::load)
 }
 
-/// The oldest entry, at a longer look.
-enum Sight {
-    /// A completion, which was taken.
-    Taken(Completion),
-    /// Nothing to tell of, but there may be more.
+/// Result of examining the oldest entry.
+enum Examined {
+    /// A completion, taken from the queue.
+    Completion(Completion),
+    /// No completion; the next entry may have one.
     Stale,
 }
 
 impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
-    /// How many entries there are.
+    /// Returns the number of entries.
     #[inline(always)]
     pub(crate) fn entries(&self) -> u32 {
         self.ring.len() as u32
     }
 
-    /// The entry of an index.
+    /// Returns the entry of an index.
     #[inline(always)]
     fn entry(&self, index: u32) -> Option<&'s Entry> {
         self.ring
             .get(index as usize & self.ring.len().wrapping_sub(1))
     }
 
-    /// The owner bit of an index.
+    /// Returns the owner bit of an index.
     #[inline(always)]
     fn lap(&self, index: u32) -> bool {
         index as usize & self.ring.len() != 0
     }
 
-    /// An entry and its tail, if it was written in this lap.
+    /// Returns an entry and its tail if the device wrote it in this lap.
     fn written(&self, index: u32) -> Option<(&'s Entry, CompletionTail)> {
         let entry = self.entry(index)?;
         let tail = CompletionTail(read(entry, defs::Completion::TAIL));
@@ -136,20 +135,20 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
         H::from_device();
         let user_index = read(entry, defs::Completion::USER_INDEX) & COUNTER;
         let number = read(entry, defs::Completion::QUEUE_PAIR) & COUNTER;
-        let life = self.tables.lives.get(life_of(user_index))?;
+        let generation = self.tables.generations.get(generation_index(user_index))?;
         // `number` is read before `expected`: creation writes them in the other order, so a current
         // number comes with a current user index. Nothing matches once the generation ended
         // (`number`) or the device was given up (`expected`): both then exceed 24 bits.
-        let known = life.number.load(Ordering::Acquire) == number
-            && life.expected.load(Ordering::Relaxed) == user_index;
+        let known = generation.number.load(Ordering::Acquire) == number
+            && generation.expected.load(Ordering::Relaxed) == user_index;
         if !known {
             return None;
         }
         // `receives` is empty for queue pairs on a shared receive queue.
         let queue = if RECEIVED {
-            &life.receives
+            &generation.receives
         } else {
-            &life.requests
+            &generation.requests
         };
         if !queue.is_of(self.name) {
             return None;
@@ -176,18 +175,18 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
         })
     }
 
-    /// Takes the oldest entry, of whatever kind; reads it anew, once.
+    /// Takes the oldest entry of any kind; reads it again, once.
     #[cold]
-    fn examine(&mut self) -> Result<Option<Sight>, DeviceFault> {
+    fn examine(&mut self) -> Result<Option<Examined>, DeviceFault> {
         let Some((entry, tail)) = self.written(self.next) else {
             if self.written(self.next.wrapping_add(1)).is_none() {
                 return Ok(None);
             }
-            // The device may have written both since.
+            // The device may have written both entries meanwhile.
             H::from_device();
             return match self.written(self.next) {
-                // A later call sees it.
-                Some(_) => Ok(Some(Sight::Stale)),
+                // The next call examines it.
+                Some(_) => Ok(Some(Examined::Stale)),
                 None => Err(DeviceFault::PhaseJump),
             };
         };
@@ -200,13 +199,19 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
         H::from_device();
         let words = core::array::from_fn(|word| read(entry, word));
         let entry = defs::Completion::decode(words);
-        let life = self.tables.lives.get(life_of(entry.user_index));
-        let life = life.ok_or(DeviceFault::UnknownQueuePair)?;
-        // Whoever sees that the queue pair is gone also sees what is owed; and in the opposite order of a beginning.
-        let number = life.number.load(Ordering::Acquire);
-        let known = life.user_index.load(Ordering::Acquire) == entry.user_index;
+        let generation = self
+            .tables
+            .generations
+            .get(generation_index(entry.user_index));
+        let generation = generation.ok_or(DeviceFault::UnknownQueuePair)?;
+        // Read in the opposite order of a creation. A poller that sees the end of the queue pair
+        // also sees the expected stale completions.
+        let number = generation.number.load(Ordering::Acquire);
+        let known = generation.user_index.load(Ordering::Acquire) == entry.user_index;
         if number == NO_QUEUE || !known {
-            return self.stranger(known.then_some(life), tail).map(Some);
+            return self
+                .stale_completion(known.then_some(generation), tail)
+                .map(Some);
         }
         if number != entry.queue_pair {
             return Err(DeviceFault::UnknownQueuePair);
@@ -220,24 +225,24 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
         let status = match tail.kind() {
             CompletionKind::REQUEST => DtoStatus::Success,
             _ if message => DtoStatus::Success,
-            // No message, though it took a buffer, and no peer that speaks of DAT does it.
+            // Not a message, although it took a buffer. DAT peers do not send it.
             CompletionKind::WRITE_IMMEDIATE => DtoStatus::BadResponse,
             _ => status(entry.syndrome),
         };
         let queue = if received {
-            &life.receives
+            &generation.receives
         } else {
-            &life.requests
+            &generation.requests
         };
         if !queue.is_of(self.name) {
             return Err(DeviceFault::WrongQueue);
         }
         let shared = if received {
-            life.shared.load(Ordering::Relaxed)
+            generation.shared.load(Ordering::Relaxed)
         } else {
             0
         };
-        // Of others it says nothing about the buffer.
+        // Only messages report the length in the buffer.
         let length = if message { entry.length } else { 0 };
         let token = if shared == 0 {
             let oldest = queue.oldest(self.tables.requests);
@@ -245,7 +250,7 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
             if index as u16 != tail.index() {
                 return Err(DeviceFault::WrongIndex);
             }
-            // All is read before the place may be posted again.
+            // Read everything before the slot may be posted again.
             let (token, extent) = (slot.token(), slot.extent());
             if received && length > extent {
                 return Err(DeviceFault::ImpossibleLength);
@@ -260,12 +265,12 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
                 return Err(DeviceFault::ImpossibleLength);
             }
             let token = slot.token();
-            slot.now(Whereabouts::Returned);
+            slot.set_location(Location::Returned);
             token
         };
-        let queue_pair = life.token.load();
+        let queue_pair = generation.token.load();
         self.advance();
-        Ok(Some(Sight::Taken(Completion {
+        Ok(Some(Examined::Completion(Completion {
             token,
             status,
             length,
@@ -274,60 +279,63 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
         })))
     }
 
-    /// The slot of a buffer of a shared queue that is with the device.
-    fn shared_slot(&self, shared: u32, place: u16) -> Option<&'s RequestSlot> {
+    /// Returns the slot of a buffer of a shared queue if the device holds it.
+    fn shared_slot(&self, shared: u32, slot_index: u16) -> Option<&'s RequestSlot> {
         let queue = shared.checked_sub(1)?;
         let queue = self.tables.shared_receive_queues.get(queue as usize)?;
-        let place = u32::from(place);
-        if place >= queue.places.load(Ordering::Relaxed) {
+        let slot_index = u32::from(slot_index);
+        if slot_index >= queue.entries.load(Ordering::Relaxed) {
             return None;
         }
-        let slot = queue.first.load(Ordering::Relaxed).wrapping_add(place);
+        let slot = queue.first.load(Ordering::Relaxed).wrapping_add(slot_index);
         let slot = self.tables.requests.get(slot as usize)?;
-        slot.is(Whereabouts::Posted).then_some(slot)
+        slot.is_at(Location::Posted).then_some(slot)
     }
 
-    /// An entry of a queue pair that is gone. A buffer that it had taken from a shared queue is told to the core, as that of
-    /// nobody, so that the core frees it.
-    fn stranger(
+    /// Takes an entry of a destroyed queue pair.
+    ///
+    /// Returns a buffer that it took from a shared queue as a completion without queue pair, so
+    /// that the core frees it.
+    fn stale_completion(
         &mut self,
-        life: Option<&QueuePairSlot>,
+        generation: Option<&QueuePairSlot>,
         tail: CompletionTail,
-    ) -> Result<Sight, DeviceFault> {
-        if !self.slot.forgive() {
+    ) -> Result<Examined, DeviceFault> {
+        if !self.slot.take_stale() {
             return Err(DeviceFault::UnknownQueuePair);
         }
         self.advance();
         let received = tail.kind().is_of_receive();
-        let taken = life.filter(|_| received).and_then(|life| {
-            let slot = self.shared_slot(life.shared.load(Ordering::Relaxed), tail.index())?;
+        let taken = generation.filter(|_| received).and_then(|generation| {
+            let slot = self.shared_slot(generation.shared.load(Ordering::Relaxed), tail.index())?;
             let token = slot.token();
-            slot.now(Whereabouts::Returned);
+            slot.set_location(Location::Returned);
             Some(token)
         });
         Ok(match taken {
-            Some(token) => Sight::Taken(Completion {
+            Some(token) => Examined::Completion(Completion {
                 token,
                 status: DtoStatus::Flushed,
                 length: 0,
-                queue_pair: NOBODY,
+                queue_pair: NO_QUEUE_PAIR,
                 solicited: false,
             }),
-            None => Sight::Stale,
+            None => Examined::Stale,
         })
     }
 
-    /// The next completion of what was posted when the device was given up, or later: all are flushed.
+    /// Returns the next flushed completion of requests posted before or after a fault.
     #[cold]
     fn flush(&mut self) -> Option<Completion> {
-        for _ in 0..=self.tables.lives.len() {
-            let Some(life) = self.tables.latest_at(self.flushing) else {
+        for _ in 0..=self.tables.generations.len() {
+            let Some(generation) = self.tables.latest_at(self.flushing) else {
                 self.flushing = 0;
                 continue;
             };
-            if life.lives() {
-                let queue_pair = life.token.load();
-                for (queue, blocks) in [(&life.requests, true), (&life.receives, false)] {
+            if generation.is_live() {
+                let queue_pair = generation.token.load();
+                for (queue, blocks) in [(&generation.requests, true), (&generation.receives, false)]
+                {
                     let oldest = queue.oldest(self.tables.requests);
                     let Some((index, slot)) = oldest.filter(|_| queue.is_of(self.name)) else {
                         continue;
@@ -349,9 +357,9 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
         None
     }
 
-    /// Takes over what is left in another ring, up to the entry that says that the device went on.
+    /// Copies the remaining entries to another ring, up to the entry of kind `MOVED`.
     ///
-    /// That entry counts: everything behind it is one further.
+    /// That entry has an index of its own, so the copies move by one.
     pub(crate) fn move_to(&mut self, ring: &'s [Entry]) -> Result<(), DeviceFault> {
         let entries = ring.len() as u32;
         let mut moved = 0_u32;
@@ -370,11 +378,11 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
             let tail = tail.in_lap(index & entries != 0);
             let to = ring.get((index & entries.wrapping_sub(1)) as usize);
             let words = to.into_iter().flatten().flatten();
-            for (word, place) in words.zip(0..) {
-                word.store(if place == defs::Completion::TAIL {
+            for (word, slot_index) in words.zip(0..) {
+                word.store(if slot_index == defs::Completion::TAIL {
                     tail.0
                 } else {
-                    read(from, place)
+                    read(from, slot_index)
                 });
             }
             moved = moved.wrapping_add(1);
@@ -385,7 +393,7 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
     }
 }
 
-/// What the device calls a failure.
+/// Converts the syndrome of a failure.
 fn status(syndrome: Syndrome) -> DtoStatus {
     match syndrome {
         Syndrome::LOCAL_LENGTH => DtoStatus::LocalLength,
@@ -400,7 +408,7 @@ fn status(syndrome: Syndrome) -> DtoStatus {
         }
         Syndrome::RETRIES => DtoStatus::Transport,
         Syndrome::NOT_READY => DtoStatus::ReceiverNotReady,
-        // The vendor adds some with new devices. It is a failure of this queue pair, whatever it means.
+        // New devices add syndromes. Each is a failure of this queue pair.
         _ => DtoStatus::LocalEndpoint,
     }
 }
@@ -409,15 +417,16 @@ impl<H: Hal, R: RegisterIo> CompletionQueue for MmioCompletionQueue<'_, H, R> {
     fn poll(&mut self) -> Result<Option<Completion>, DeviceFailure> {
         for _ in 0..=self.entries() {
             if self.tables.is_faulty() {
-                // Until the device is halted it may still use what is posted.
+                // Until it is halted the device may still use posted requests.
                 let halted = self.tables.state.is_halted();
                 return Ok(if halted { self.flush() } else { None });
             }
             match self.examine() {
-                Ok(Some(Sight::Taken(completion))) => return Ok(Some(completion)),
-                Ok(Some(Sight::Stale)) => {}
+                Ok(Some(Examined::Completion(completion))) => return Ok(Some(completion)),
+                Ok(Some(Examined::Stale)) => {}
                 Ok(None) => return Ok(None),
-                // Not a failure of this queue: what is posted completes, and the next `poll_control` tells the core.
+                // Not a failure of this queue: posted requests complete, and the next
+                // `poll_control` reports the fault.
                 Err(fault) => self.tables.fault(fault),
             }
         }
@@ -455,7 +464,7 @@ impl<H: Hal, R: RegisterIo> CompletionQueue for MmioCompletionQueue<'_, H, R> {
         self.slot.armed.store(1, Ordering::Relaxed);
         if self.tables.is_faulty() {
             H::store_before_load();
-            // Before the device is halted nothing is there; whoever halts it tells the queues that are armed.
+            // Nothing is flushed before the halt; the halt reports armed queues.
             let halted = self.tables.state.is_halted();
             return if halted && self.tables.has_flushed(self.name) {
                 Armed::Missed

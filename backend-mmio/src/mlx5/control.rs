@@ -3,38 +3,7 @@
 use dat_core::backend::{BackendError, RegionKeys, Registration};
 use dat_core::time::Instant;
 
-/// Limits of a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Name of the adapter.
-    pub name: &'static str,
-    /// Number of protection domains.
-    pub domains: u32,
-    /// Number of regions.
-    pub regions: u32,
-    /// Number of windows; 0 if the device has none.
-    pub windows: u32,
-    /// Number of completion queues.
-    pub completion_queues: u32,
-    /// Completions per queue.
-    pub completions: u32,
-    /// Number of queue pairs.
-    pub queue_pairs: u32,
-    /// Requests per send queue, and buffers per receive queue.
-    pub work_requests: u32,
-    /// Segments per request.
-    pub segments: u32,
-    /// Number of shared receive queues; 0 if the device has none.
-    pub shared_receive_queues: u32,
-    /// Buffers per shared receive queue.
-    pub shared_buffers: u32,
-    /// Pending RDMA Reads, per queue pair and direction.
-    pub rdma_reads: u32,
-    /// Bytes per message and RDMA transfer.
-    pub transfer: u64,
-    /// Most bytes of inline data of a Send or an RDMA Write, or 0.
-    pub inline: u32,
-}
+use crate::attributes::Limits;
 
 /// Parameters of a completion queue.
 ///
@@ -95,7 +64,7 @@ pub struct QueuePairSpec {
 
 /// A queue pair that the device created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MadeQueuePair {
+pub struct CreatedQueuePair {
     /// Number of the queue pair, 24 bits.
     pub number: u32,
     /// Register offset of the send doorbell, the first of two.
@@ -226,7 +195,8 @@ pub unsafe trait Control {
     ///
     /// # Errors
     /// `Resources`, `Device`.
-    fn create_queue_pair(&mut self, spec: &QueuePairSpec) -> Result<MadeQueuePair, BackendError>;
+    fn create_queue_pair(&mut self, spec: &QueuePairSpec)
+    -> Result<CreatedQueuePair, BackendError>;
 
     /// Destroys a queue pair and ends its connection.
     fn destroy_queue_pair(&mut self, number: u32);

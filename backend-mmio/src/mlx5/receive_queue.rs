@@ -1,11 +1,11 @@
-//! Receive queues of one queue pair: places of one size, in order.
+//! Receive queues of one queue pair: slots of one size, in order.
 
 use dat_core::backend::{ReceiveRequest, Rejected, Segment, WorkQueue, WorkSlot};
 
-use super::defs::{Data, LONGEST_PIECE, doorbell};
-use super::objects::Record;
-use super::storage::{QueuePairSlot, RequestSlot};
-use crate::hal::{DeviceUnit, DeviceWord, Hal};
+use super::allocator::Record;
+use crate::defs::mlx5::{Data, LONGEST_SEGMENT, doorbell};
+use crate::platform::{DeviceUnit, DeviceWord, Hal};
+use crate::ring::{QueuePairSlot, RequestSlot};
 
 /// The receive queue of a queue pair.
 #[derive(Debug)]
@@ -13,12 +13,12 @@ pub struct MmioReceiveQueue<'s, H> {
     pub(crate) hal: core::marker::PhantomData<fn() -> H>,
     pub(crate) ring: &'s [DeviceUnit],
     pub(crate) record: &'s Record,
-    /// One for each place.
+    /// One record per slot.
     pub(crate) slots: &'s [RequestSlot],
-    pub(crate) life: &'s QueuePairSlot,
-    /// How many places there are, a power of two, or none.
-    pub(crate) places: u32,
-    /// Units of a place.
+    pub(crate) generation: &'s QueuePairSlot,
+    /// Number of slots, a power of two, or 0.
+    pub(crate) entries: u32,
+    /// Units of a slot.
     pub(crate) units: u32,
     pub(crate) head: u32,
     pub(crate) tail: u32,
@@ -27,76 +27,76 @@ pub struct MmioReceiveQueue<'s, H> {
 impl<'s, H: Hal> MmioReceiveQueue<'s, H> {
     #[inline(always)]
     fn has_room(&mut self) -> bool {
-        self.head.wrapping_sub(self.tail) < self.places || self.has_room_now()
+        self.head.wrapping_sub(self.tail) < self.entries || self.has_room_after_reload()
     }
 
-    /// Looks how far the device is.
+    /// As `has_room`, after a reload of the tail.
     #[cold]
-    fn has_room_now(&mut self) -> bool {
-        self.tail = self.life.receives.tail();
-        self.head.wrapping_sub(self.tail) < self.places
+    fn has_room_after_reload(&mut self) -> bool {
+        self.tail = self.generation.receives.tail();
+        self.head.wrapping_sub(self.tail) < self.entries
     }
 
-    /// The place that is posted next, which there is one of if there is room.
+    /// Returns the index of the slot that is posted next.
     #[inline(always)]
-    fn place(&self) -> u32 {
-        self.head & self.places.wrapping_sub(1)
+    fn slot_index(&self) -> u32 {
+        self.head & self.entries.wrapping_sub(1)
     }
 
-    /// The units of the place that is posted next, and what is behind it.
+    /// Returns the index of the first unit of the slot that is posted next.
     #[inline(always)]
     fn first_unit(&self) -> u32 {
-        self.place().wrapping_mul(self.units)
+        self.slot_index().wrapping_mul(self.units)
     }
 
-    /// Remembers the receive, and takes it into the ring.
+    /// Records the receive and advances the head.
     #[inline(always)]
-    fn publish(&mut self, (place, head): (u32, u32), token: u64, length: u32) {
-        if let Some(slot) = self.slots.get(place as usize) {
+    fn publish(&mut self, (slot_index, head): (u32, u32), token: u64, length: u32) {
+        if let Some(slot) = self.slots.get(slot_index as usize) {
             slot.put(token, length);
         }
         let head = head.wrapping_add(1);
         self.head = head;
-        self.life.receives.set_head(head);
+        self.generation.receives.set_head(head);
     }
 
-    /// Takes over the receives that were posted on another queue, the oldest at `tail`, which the device does not use any more.
+    /// Copies the receives of another queue, the oldest at `tail`; the device no longer uses it.
     pub(crate) fn take_over(&mut self, other: &Self, tail: u32) -> Result<(), Rejected> {
         let mut index = tail;
         while index != other.head {
-            let place = index & other.places.wrapping_sub(1);
-            let slot = other.slots.get(place as usize);
+            let slot_index = index & other.entries.wrapping_sub(1);
+            let slot = other.slots.get(slot_index as usize);
             let token = slot.ok_or(Rejected)?.token();
-            let first = (index & other.places.wrapping_sub(1)).wrapping_mul(other.units);
+            let first = (index & other.entries.wrapping_sub(1)).wrapping_mul(other.units);
             let units = (first..).take(other.units as usize);
-            let pieces = units.filter_map(|unit| {
+            let segments = units.filter_map(|unit| {
                 let unit = other.ring.get(unit as usize)?;
                 Some(Data::decode(unit.each_ref().map(DeviceWord::load)))
             });
             let room = self.units;
             let request = ReceiveRequest { token };
-            let mut place = self.reserve(&request, 0).ok_or(Rejected)?;
+            let mut slot = self.reserve(&request, 0).ok_or(Rejected)?;
             let mut length = 0_u32;
-            for piece in pieces.take_while(|piece| *piece != Data::END) {
-                if place.segments >= room {
+            for segment in segments.take_while(|segment| *segment != Data::END) {
+                if slot.segments >= room {
                     return Err(Rejected);
                 }
-                length = length.saturating_add(piece.length);
-                place.segment(Segment {
-                    address: piece.address,
-                    length: piece.length,
-                    key: piece.key,
+                length = length.saturating_add(segment.length);
+                slot.segment(Segment {
+                    address: segment.address,
+                    length: segment.length,
+                    key: segment.key,
                 });
             }
-            place.commit(length)?;
+            slot.commit(length)?;
             index = index.wrapping_add(1);
         }
-        self.tell_device();
+        self.ring_doorbell();
         Ok(())
     }
 
     #[inline(always)]
-    fn tell_device(&mut self) {
+    fn ring_doorbell(&mut self) {
         H::to_device();
         self.record[doorbell::RECEIVE].store(self.head & 0xFFFF);
     }
@@ -135,12 +135,12 @@ impl<H: Hal> WorkSlot for MmioReceiveSlot<'_, '_, H> {
 
     #[inline(always)]
     fn commit(self, length: u32) -> Result<(), Rejected> {
-        if self.lengths > LONGEST_PIECE {
+        if self.lengths > LONGEST_SEGMENT {
             return Err(Rejected);
         }
         self.put(Data::END);
         let queue = self.queue;
-        queue.publish((queue.place(), queue.head), self.token, length);
+        queue.publish((queue.slot_index(), queue.head), self.token, length);
         Ok(())
     }
 }
@@ -171,7 +171,7 @@ impl<'s, H: Hal> WorkQueue for MmioReceiveQueue<'s, H> {
 
     #[inline(always)]
     fn ring(&mut self) -> Result<(), u32> {
-        self.tell_device();
+        self.ring_doorbell();
         Ok(())
     }
 }

@@ -6,41 +6,41 @@ use dat_core::backend::{
 };
 use dat_core::flags::MemoryPrivileges;
 
-use super::defs::{
-    BLOCK_UNITS, Control, ControlFlags, Data, InlineData, KeyUpdate, LONGEST_PIECE, LONGEST_WINDOW,
-    Opcode, Opening, RemoteAddress, doorbell, register,
-};
-use super::objects::{Held, Record};
-use super::pairs::Asked;
+use super::allocator::{Allocation, Record};
+use super::queue_pairs::PairParameters;
 use super::receive_queue::data;
-use super::storage::{QueueCell, QueuePairSlot, RequestSlot, State, WindowSlot};
-use crate::hal::{DeviceUnit, DeviceWord, Hal, read_consumer};
-use crate::registers::RegisterIo;
+use super::window_slot::WindowSlot;
+use crate::defs::mlx5::{
+    BLOCK_UNITS, Control, ControlFlags, Data, InlineData, KeyUpdate, LONGEST_SEGMENT,
+    LONGEST_WINDOW, Opcode, Opening, RemoteAddress, doorbell, register,
+};
+use crate::platform::{DeviceUnit, DeviceWord, Hal, RegisterIo, read_consumer};
+use crate::ring::{DeviceState, QueueCell, QueuePairSlot, RequestSlot};
 
 /// The send queue of a queue pair.
 #[derive(Debug)]
 pub struct MmioSendQueue<'s, H, R> {
-    pub(crate) asked: Asked,
+    pub(crate) parameters: PairParameters,
     pub(crate) hal: core::marker::PhantomData<fn() -> H>,
     pub(crate) registers: R,
-    pub(crate) held: Held,
+    pub(crate) allocation: Allocation,
     pub(crate) ring: &'s [Block],
     pub(crate) record: &'s Record,
-    /// One for each block.
+    /// One record per block.
     pub(crate) slots: &'s [RequestSlot],
-    pub(crate) life: &'s QueuePairSlot,
+    pub(crate) generation: &'s QueuePairSlot,
     pub(crate) windows: &'s [WindowSlot],
-    pub(crate) state: &'s State,
+    pub(crate) state: &'s DeviceState,
     pub(crate) number: u32,
-    /// Blocks of the descriptors that were committed; it runs freely.
+    /// Blocks of all committed descriptors; wraps at 2^32.
     pub(crate) head: u32,
-    /// Where the oldest descriptor was when it was last looked for.
+    /// Cached index of the oldest pending descriptor.
     pub(crate) tail: u32,
-    /// Where the next doorbell goes.
+    /// Register offset of the next doorbell.
     pub(crate) doorbell: u32,
-    /// The beginning of the last descriptor as it lies in memory, which the doorbell repeats.
+    /// First 8 bytes of the last descriptor, in memory order; the doorbell repeats them.
     pub(crate) last: u64,
-    /// How the next descriptor is treated: it may have to wait.
+    /// Flags of the next descriptor, which may have to wait.
     pub(crate) flags: ControlFlags,
     /// Data of one segment that is shorter than this is sent inline; 0 unless the queue pair may
     /// read at posts.
@@ -52,92 +52,92 @@ pub struct MmioSendQueue<'s, H, R> {
     pub(crate) burst: u16,
 }
 
-/// The index of no block that goes to the doorbell.
+/// Value of `burst` without a block.
 pub(crate) const NO_BLOCK: u16 = u16::MAX;
 
-/// A block of the ring, which has a power of two of them.
+/// A block of the ring; the number of blocks is a power of two.
 pub(crate) type Block = [DeviceUnit; BLOCK_UNITS as usize];
 
-/// Units in front of the segments of a descriptor that has a remote side.
+/// Units before the segments of a descriptor with a remote address.
 pub(crate) const BEFORE_SEGMENTS: u32 = 2;
 
-/// Blocks for so many units.
+/// Returns the number of blocks for `units` units.
 #[inline(always)]
-pub(crate) const fn blocks_of(units: u32) -> u32 {
+pub(crate) const fn blocks_of_units(units: u32) -> u32 {
     units.div_ceil(BLOCK_UNITS)
 }
 
-/// Blocks for a request of so many segments.
+/// Returns the number of blocks for a request of `segments` segments.
 #[inline(always)]
-pub(crate) const fn blocks_for(segments: u32) -> u32 {
-    blocks_of(BEFORE_SEGMENTS.saturating_add(segments))
+pub(crate) const fn blocks_of_request(segments: u32) -> u32 {
+    blocks_of_units(BEFORE_SEGMENTS.saturating_add(segments))
 }
 
 impl<'s, H: Hal, R: RegisterIo> MmioSendQueue<'s, H, R> {
     pub(crate) fn cell(&self) -> &'s QueueCell {
-        &self.life.requests
+        &self.generation.requests
     }
 
-    /// The place of a block in the ring, which goes round.
+    /// Returns the position of a block in the ring.
     #[inline(always)]
-    fn place(&self, index: u32) -> usize {
+    fn block_index(&self, index: u32) -> usize {
         index as usize & self.ring.len().wrapping_sub(1)
     }
 
     /// Returns the index and the memory of the first free block; call it after `has_room`.
     #[inline(always)]
     fn first_block(&self) -> Option<(usize, &'s Block)> {
-        let place = self.place(self.head);
-        Some((place, self.ring.get(place)?))
+        let block_index = self.block_index(self.head);
+        Some((block_index, self.ring.get(block_index)?))
     }
 
-    /// A unit, counted from the first free block.
-    fn unit(&self, place: u32) -> Option<&'s DeviceUnit> {
-        let block = self.head.wrapping_add(place / BLOCK_UNITS);
-        let block = self.ring.get(self.place(block))?;
-        block.get((place % BLOCK_UNITS) as usize)
+    /// Returns a unit by its index from the first free block on.
+    fn unit(&self, unit_index: u32) -> Option<&'s DeviceUnit> {
+        let block = self.head.wrapping_add(unit_index / BLOCK_UNITS);
+        let block = self.ring.get(self.block_index(block))?;
+        block.get((unit_index % BLOCK_UNITS) as usize)
     }
 
-    fn fill(&self, place: u32, words: [u32; 4]) {
-        if let Some(unit) = self.unit(place) {
+    fn fill(&self, unit_index: u32, words: [u32; 4]) {
+        if let Some(unit) = self.unit(unit_index) {
             unit.put(words);
         }
     }
 
     #[inline(always)]
     fn has_room(&mut self, blocks: u32) -> bool {
-        self.leaves(blocks) || self.has_room_now(blocks)
+        self.has_known_room(blocks) || self.has_room_after_reload(blocks)
     }
 
-    /// Whether there is room for so many blocks as far as is known.
+    /// Returns true if the ring has room for `blocks` blocks, by the cached tail.
     #[inline(always)]
-    fn leaves(&self, blocks: u32) -> bool {
+    fn has_known_room(&self, blocks: u32) -> bool {
         let used = self.head.wrapping_sub(self.tail);
         used.wrapping_add(blocks) as usize <= self.ring.len()
     }
 
-    /// Looks how far the device is.
+    /// As `has_room`, after a reload of the tail.
     #[cold]
-    fn has_room_now(&mut self, blocks: u32) -> bool {
+    fn has_room_after_reload(&mut self, blocks: u32) -> bool {
         self.tail = self.cell().tail();
-        self.leaves(blocks)
+        self.has_known_room(blocks)
     }
 
-    /// Writes the control unit into the first block, and takes the descriptor into the ring.
+    /// Writes the control unit into the first block, records the descriptor and advances the head.
     #[inline(always)]
-    fn publish(&mut self, (place, block): (usize, &Block), token: u64, control: Control) {
+    fn publish(&mut self, (block_index, block): (usize, &Block), token: u64, control: Control) {
         let words = control.encode();
         let [unit, ..] = block;
         unit.put(words);
         let [first, second, ..] = words;
         self.last = (u64::from(first) << 32 | u64::from(second)).to_be();
-        let blocks = blocks_of(u32::from(control.units));
-        if let Some(slot) = self.slots.get(place) {
+        let blocks = blocks_of_units(u32::from(control.units));
+        if let Some(slot) = self.slots.get(block_index) {
             slot.put(token, blocks);
         }
         let head = self.head.wrapping_add(blocks);
         self.head = head;
-        self.life.requests.set_head(head);
+        self.generation.requests.set_head(head);
     }
 
     /// Returns the flags of the next descriptor and resets them for the one after it.
@@ -153,12 +153,12 @@ impl<'s, H: Hal, R: RegisterIo> MmioSendQueue<'s, H, R> {
     }
 
     #[inline(always)]
-    fn tell_device(&mut self) {
+    fn ring_doorbell(&mut self) {
         if self.state.is_faulty() {
             return;
         }
         if self.burst != NO_BLOCK {
-            self.tell_whole();
+            self.ring_with_block();
             return;
         }
         H::to_device();
@@ -179,14 +179,17 @@ impl<'s, H: Hal, R: RegisterIo> MmioSendQueue<'s, H, R> {
     /// Rings with the whole descriptor if it is the only one since the last doorbell; else rings as
     /// usual.
     #[inline(never)]
-    fn tell_whole(&mut self) {
+    fn ring_with_block(&mut self) {
         let burst = core::mem::replace(&mut self.burst, NO_BLOCK);
-        // The record says what the device was told last.
-        let told = self.record[doorbell::SEND].load();
-        let alone = u32::from(burst) == told && burst.wrapping_add(1) == self.head as u16;
-        let block = self.ring.get(self.place(burst.into())).filter(|_| alone);
+        // The record contains the head at the last doorbell.
+        let last_told = self.record[doorbell::SEND].load();
+        let is_only = u32::from(burst) == last_told && burst.wrapping_add(1) == self.head as u16;
+        let block = self
+            .ring
+            .get(self.block_index(burst.into()))
+            .filter(|_| is_only);
         let Some(block) = block else {
-            self.tell_device();
+            self.ring_doorbell();
             return;
         };
         H::to_device();
@@ -219,11 +222,11 @@ impl<'s, H: Hal, R: RegisterIo> MmioSendQueue<'s, H, R> {
         } = segment;
         let inline = InlineData { length };
         let units = before.saturating_add(inline.units());
-        let blocks = blocks_of(units);
+        let blocks = blocks_of_units(units);
         let Some(block) = self.first_block().filter(|_| self.has_room(blocks)) else {
             return false;
         };
-        // Words of data that were read, behind the one that says how much there is.
+        // The header word, then words of data.
         let mut header = Some(inline.encode());
         let mut read = 0;
         let mut word = || {
@@ -235,18 +238,19 @@ impl<'s, H: Hal, R: RegisterIo> MmioSendQueue<'s, H, R> {
                 read = read.wrapping_add(4);
                 #[expect(
                     unsafe_code,
-                    reason = "the core lets queues of this kind read what they post"
+                    reason = "the core lets these queues read posted segments"
                 )]
-                // SAFETY: `inline_below` is not 0 only for queues of which the core says that their segments lie in regions that
-                // stay until the request was posted, and this is within a commit.
+                // SAFETY: `inline_below` is 0 unless the core guarantees that the queue's segments
+                // lie in regions that stay registered until the request was posted. This is within
+                // a commit.
                 unsafe {
                     read_consumer(from, left.min(4) as u32)
                 }
             })
         };
-        for place in before..units {
+        for unit_index in before..units {
             let words = core::array::from_fn(|_| word());
-            self.fill(place, words);
+            self.fill(unit_index, words);
         }
         let index = self.head;
         let control = Control {
@@ -272,14 +276,14 @@ impl<'s, H: Hal, R: RegisterIo> MmioSendQueue<'s, H, R> {
 #[derive(Debug)]
 pub struct MmioSendSlot<'a, 's, H, R> {
     queue: &'a mut MmioSendQueue<'s, H, R>,
-    /// The first block of the descriptor, and its place in the ring.
+    /// The position of the descriptor's first block in the ring, and the block.
     first: (usize, &'s Block),
     token: u64,
     opcode: Opcode,
     flags: SendFlags,
     /// Units that precede the segments.
     before: u32,
-    /// Units that are filled.
+    /// Units written so far.
     units: u32,
     /// The last segment.
     last: Segment,
@@ -312,7 +316,7 @@ impl<H: Hal, R: RegisterIo> WorkSlot for MmioSendSlot<'_, '_, H, R> {
             units,
             ..
         } = self;
-        if self.lengths > LONGEST_PIECE {
+        if self.lengths > LONGEST_SEGMENT {
             return Err(Rejected);
         }
         let mut flags = queue.take_flags(self.flags);
@@ -352,7 +356,7 @@ impl<'s, H: Hal, R: RegisterIo> WorkQueue for MmioSendQueue<'s, H, R> {
         request: &SendRequest,
         segments: usize,
     ) -> Option<MmioSendSlot<'_, 's, H, R>> {
-        if !self.has_room(blocks_for(segments as u32)) {
+        if !self.has_room(blocks_of_request(segments as u32)) {
             return None;
         }
         let first = self.first_block()?;
@@ -388,7 +392,7 @@ impl<'s, H: Hal, R: RegisterIo> WorkQueue for MmioSendQueue<'s, H, R> {
 
     #[inline(always)]
     fn ring(&mut self) -> Result<(), u32> {
-        self.tell_device();
+        self.ring_doorbell();
         Ok(())
     }
 }
@@ -399,7 +403,7 @@ impl<H: Hal, R: RegisterIo> SendQueue for MmioSendQueue<'_, H, R> {
             return Err(Rejected);
         }
         let window = self.windows.get(request.window.0).ok_or(Rejected)?;
-        // What closes needs no key of its own: nothing opens by it.
+        // An unbind needs no new key: it opens nothing.
         if request.length != 0 && window.is_spent(request.is_only) {
             return Err(Rejected);
         }
@@ -416,12 +420,12 @@ impl<H: Hal, R: RegisterIo> SendQueue for MmioSendQueue<'_, H, R> {
             Some(_) => KeyUpdate::BIND_UNITS,
             None => KeyUpdate::UNBIND_UNITS,
         };
-        if !self.has_room(blocks_of(u32::from(units))) {
+        if !self.has_room(blocks_of_units(u32::from(units))) {
             return Err(Rejected);
         }
         let block = self.first_block().ok_or(Rejected)?;
-        for (place, words) in (1..).zip(KeyUpdate { variant, opens }.encode()) {
-            self.fill(place, words);
+        for (unit_index, words) in (1..).zip(KeyUpdate { variant, opens }.encode()) {
+            self.fill(unit_index, words);
         }
         if let Some(opens) = opens {
             // Padded to a whole block.
@@ -431,9 +435,9 @@ impl<H: Hal, R: RegisterIo> SendQueue for MmioSendQueue<'_, H, R> {
                 address: opens.address,
             };
             let none = [[0; 4]; 3];
-            let pieces = core::iter::once(memory.encode()).chain(none);
-            for (place, words) in (1 + KeyUpdate::UNITS as u32..).zip(pieces) {
-                self.fill(place, words);
+            let segments = core::iter::once(memory.encode()).chain(none);
+            for (unit_index, words) in (1 + KeyUpdate::UNITS as u32..).zip(segments) {
+                self.fill(unit_index, words);
             }
         }
         let control = Control {
@@ -447,7 +451,7 @@ impl<H: Hal, R: RegisterIo> SendQueue for MmioSendQueue<'_, H, R> {
         self.publish(block, request.token, control);
         self.flags = ControlFlags::COMPLETE.with(ControlFlags::SMALL_FENCE);
         window.bound(new);
-        self.tell_device();
+        self.ring_doorbell();
         Ok(new)
     }
 }

@@ -12,33 +12,33 @@ use dat_core::backend::{
 use dat_core::flags::MemoryPrivileges;
 use dat_core::time::Instant;
 
-use super::channel::Failure;
+use super::command_channel::Failure;
 use super::completion_queue::PvrdmaCompletionQueue;
-use super::defs::{
+use super::device::{Device, OpenFailure, READS, Report};
+use super::drain_except::MOST_KEPT;
+use super::pages::{PageRun, Pages, View, pages_for};
+use super::platform::{Mapping, PairState, Parts, RegionSlot, Storage};
+use super::receive_queue::PvrdmaReceiveQueue;
+use super::send_queue::PvrdmaSendQueue;
+use super::shared_receive_queue::PvrdmaSharedReceiveQueue;
+use super::slot_allocator::{SlotAllocator, SlotRun};
+use super::work_ring::{Ring, shared_name};
+use crate::attributes::{self, Limits};
+use crate::cm::{Peer, PeerResolver};
+use crate::common_calls::common_calls;
+use crate::defs::pvrdma::{
     BASIC, CreateCompletionQueue, CreateDomain, CreateRegion, CreateSharedReceiveQueue,
     CreatedRegion, ENTRY_BYTES, ModifySharedReceiveQueue, PAGE, Receive, SHARED_LIMIT, Words,
     access, command, receive_stride, ring_state,
 };
-use super::device::{Device, OpenFailure, READS, Report};
-use super::pages::{Held, Pages, View, pages_for};
-use super::platform::{Mapping, PairState, Parts, RegionSlot, Rendezvous, Storage};
-use super::receive_queue::PvrdmaReceiveQueue;
-use super::ring::{Ring, shared_name};
-use super::send_queue::PvrdmaSendQueue;
-use super::shared_receive::PvrdmaSharedReceiveQueue;
-use super::sift::KEPT;
-use super::slots::{HeldSlots, Slots};
-use crate::calls::common_calls;
-use crate::hal::Hal;
-use crate::mlx5::storage::{
-    NO_QUEUE, QUEUE_PAIRS, QueuePairSlot, RequestSlot, Tables, Whereabouts,
-};
-use crate::mlx5::{Limits, attributes};
-use crate::sideband::Peer;
-use crate::words::RegisterWords;
+use crate::platform::{Hal, RegisterWords};
+use crate::ring::{Location, NO_QUEUE, QUEUE_PAIRS, QueuePairSlot, RequestSlot, Tables};
 
 /// Most events of destroyed objects that one call of `poll_control` skips.
 const ROUNDS: usize = 64;
+
+/// Entries of the largest ring that the attributes offer.
+const OFFERED_ENTRIES: u32 = 1 << 15;
 
 /// A paravirtual adapter.
 #[derive(Debug)]
@@ -48,29 +48,29 @@ pub struct PvrdmaBackend<'s, W: RegisterWords, M, S, H> {
     pub(super) device: Device<'s, W, H>,
     pub(super) doorbells: W,
     mapping: M,
-    pub(crate) sideband: S,
+    pub(crate) cm: S,
     hal: H,
     segments: u32,
     completions: u32,
     shared_buffers: u32,
     pub(super) flushes: bool,
     pub(super) pages: Pages<'s>,
-    pub(super) slots: Slots<'s>,
+    pub(super) slots: SlotAllocator<'s>,
     pub(crate) tables: Tables<'s>,
     pub(super) pair_states: &'s mut [PairState],
     regions: &'s mut [RegionSlot],
     /// Device number of a completion queue that is never polled.
     ///
     /// It serves work queues without dispatcher.
-    nowhere: u32,
+    unused_queue: u32,
     /// Reports taken ahead, the oldest first.
-    pub(super) kept: [Option<Report>; KEPT],
+    pub(super) kept: [Option<Report>; MOST_KEPT],
     /// Index at which the search for a free queue pair starts.
     ///
     /// A freed slot is thereby reused as late as possible.
     next_pair: usize,
     /// Set if the next call polls the connection manager first.
-    pub(super) sideband_first: bool,
+    pub(super) cm_first: bool,
     /// Set if more events may be pending than the last call handled.
     more: bool,
 }
@@ -80,24 +80,25 @@ pub(super) fn checked(count: i32) -> u32 {
     u32::try_from(count).unwrap_or(0)
 }
 
-impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, W, M, S, H> {
+impl<'s, W: RegisterWords, M: Mapping, S: PeerResolver, H: Hal> PvrdmaBackend<'s, W, M, S, H> {
     /// Starts a device: reads its version, shares a region, and sets its port address.
     ///
     /// # Errors
     /// [`OpenFailure`] names the failed step; the device was reset if it had started.
     pub fn open(parts: Parts<'s, W, M, S, H>, storage: Storage<'s>) -> Result<Self, OpenFailure> {
-        let lives: &'s [QueuePairSlot] = storage.queue_pairs;
+        let generations: &'s [QueuePairSlot] = storage.queue_pairs;
         let requests: &'s [RequestSlot] = storage.requests;
         let most = QUEUE_PAIRS
             .min(storage.pair_states.len())
-            .min(lives.len() / 2);
+            .min(generations.len() / 2);
         let tables = Tables {
             state: storage.state.0,
-            lives: lives.get(..most.saturating_mul(2)).unwrap_or_default(),
+            generations: generations
+                .get(..most.saturating_mul(2))
+                .unwrap_or_default(),
             completion_queues: storage.completion_queues,
             shared_receive_queues: storage.shared_receive_queues,
             requests,
-            windows: &[],
         };
         tables.clear();
         for region in storage.regions.iter_mut() {
@@ -116,28 +117,28 @@ impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, 
             device,
             doorbells: parts.doorbells,
             mapping: parts.mapping,
-            sideband: parts.sideband,
+            cm: parts.cm,
             hal: parts.hal,
             segments: parts.segments,
             completions: parts.completions,
             shared_buffers: parts.shared_buffers,
             flushes: parts.flushes,
             pages,
-            slots: Slots::new(requests, storage.requests_taken),
+            slots: SlotAllocator::new(requests, storage.requests_taken),
             tables,
             pair_states: storage.pair_states,
             regions: storage.regions,
-            nowhere: 0,
-            kept: [None; KEPT],
+            unused_queue: 0,
+            kept: [None; MOST_KEPT],
             next_pair: 0,
-            sideband_first: true,
+            cm_first: true,
             more: false,
         };
         let (directory, _, _) = backend
             .pages
             .take_ring(2)
             .map_err(|_| OpenFailure::Memory)?;
-        let nowhere = backend.device.make(
+        let unused_queue = backend.device.create(
             command::CREATE_COMPLETION_QUEUE,
             &CreateCompletionQueue {
                 directory,
@@ -148,11 +149,11 @@ impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, 
             },
         );
         let failed = OpenFailure::Command(command::CREATE_COMPLETION_QUEUE);
-        backend.nowhere = nowhere.map_err(|_| failed)?;
+        backend.unused_queue = unused_queue.map_err(|_| failed)?;
         Ok(backend)
     }
 
-    fn answered<T>(&self, answer: Result<T, Failure>) -> Result<T, BackendError> {
+    fn record_failure<T>(&self, answer: Result<T, Failure>) -> Result<T, BackendError> {
         answer.map_err(|failure| {
             if failure != Failure::Refused {
                 self.tables.fault(failure.into());
@@ -161,18 +162,18 @@ impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, 
         })
     }
 
-    pub(super) fn ask<Q: Words, A: Words>(
+    pub(super) fn execute<Q: Words, A: Words>(
         &mut self,
         number: u32,
-        question: &Q,
+        command: &Q,
     ) -> Result<A, BackendError> {
-        let answer = self.device.ask(number, question);
-        self.answered(answer)
+        let answer = self.device.execute(number, command);
+        self.record_failure(answer)
     }
 
-    fn create<Q: Words>(&mut self, number: u32, what: &Q) -> Result<u32, BackendError> {
-        let made = self.device.make(number, what);
-        self.answered(made)
+    fn create<Q: Words>(&mut self, number: u32, command: &Q) -> Result<u32, BackendError> {
+        let created = self.device.create(number, command);
+        self.record_failure(created)
     }
 
     /// Destroys an object, which the device does not use after the return.
@@ -182,39 +183,39 @@ impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, 
         }
     }
 
-    pub(super) fn bring(
+    pub(super) fn modify_pair(
         &mut self,
         number: u32,
         to: u32,
         peer: Option<Peer>,
     ) -> Result<(), BackendError> {
-        let brought = self.device.bring(number, to, peer);
-        self.answered(brought)
+        let modified = self.device.modify_pair(number, to, peer);
+        self.record_failure(modified)
     }
 
     /// Returns the latest generation of a queue pair.
-    pub(super) fn life(&self, key: QueuePairKey) -> Option<&'s QueuePairSlot> {
+    pub(super) fn generation(&self, key: QueuePairKey) -> Option<&'s QueuePairSlot> {
         self.tables.latest_at(key.0)
     }
 
     /// Returns the device number of a queue pair, unless the device has forgotten it.
     pub(crate) fn number(&self, key: QueuePairKey) -> Result<u32, BackendError> {
-        self.life(key)
-            .map(|life| life.number.load(Ordering::Relaxed))
-            .filter(|number| *number != NO_QUEUE && !self.was_let_go(key))
+        self.generation(key)
+            .map(|generation| generation.number.load(Ordering::Relaxed))
+            .filter(|number| *number != NO_QUEUE && !self.was_destroyed_early(key))
             .ok_or(BackendError::State)
     }
 
     /// Returns the core's token of the queue pair with a device number.
     pub(super) fn token(&self, number: u32) -> Option<u64> {
-        let life = self.tables.latest_at(self.place(number)?)?;
-        Some(life.token.load())
+        let generation = self.tables.latest_at(self.index(number)?)?;
+        Some(generation.token.load())
     }
 
-    /// Returns the device number of a completion queue, or `nowhere` without a queue.
+    /// Returns the device number of a completion queue, or `unused_queue` without a queue.
     pub(super) fn completion_number(&self, name: Option<u16>) -> Result<u32, BackendError> {
         let Some(name) = name else {
-            return Ok(self.nowhere);
+            return Ok(self.unused_queue);
         };
         self.tables.completion_number(name)
     }
@@ -224,16 +225,20 @@ impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, 
     }
 
     /// Returns the number of ring slots for `descriptors` descriptors, a power of two.
-    pub(super) fn room(&self, descriptors: u32) -> Result<u32, BackendError> {
+    pub(super) fn ring_size(&self, descriptors: u32) -> Result<u32, BackendError> {
         descriptors
             .max(1)
             .checked_next_power_of_two()
-            .filter(|room| *room <= self.device.capabilities.work_requests)
+            .filter(|ring_size| *ring_size <= self.device.capabilities.work_requests)
             .ok_or(BackendError::Resources)
     }
 
     /// Takes memory and slots for a shared receive queue of `buffers` buffers.
-    fn shared_room(&mut self, buffers: u32, stride: u32) -> Result<SharedRoom<'s>, BackendError> {
+    fn allocate_shared(
+        &mut self,
+        buffers: u32,
+        stride: u32,
+    ) -> Result<SharedAllocation<'s>, BackendError> {
         let limit = self.limits().shared_buffers;
         let entries = buffers
             .max(1)
@@ -244,7 +249,7 @@ impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, 
         let pages = pages.saturating_add(1);
         let slots = self.slots.take(entries)?;
         match self.pages.take_ring(pages) {
-            Ok(ring) => Ok(SharedRoom {
+            Ok(ring) => Ok(SharedAllocation {
                 entries,
                 pages,
                 slots,
@@ -274,18 +279,18 @@ impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, 
             shared_receive_queues: has.shared_receive_queues,
             shared_buffers: down(has.shared_buffers),
             rdma_reads: READS,
-            transfer: 1 << 31,
+            transfer: (1 << 31) - 1,
             inline: 0,
         }
     }
 }
 
 /// Memory and slots of a shared receive queue.
-struct SharedRoom<'s> {
+struct SharedAllocation<'s> {
     entries: u32,
     pages: u32,
-    slots: (usize, &'s [RequestSlot], HeldSlots),
-    ring: (u64, View<'s>, Held),
+    slots: (usize, &'s [RequestSlot], SlotRun),
+    ring: (u64, View<'s>, PageRun),
 }
 
 fn rights(privileges: MemoryPrivileges) -> u32 {
@@ -307,7 +312,7 @@ fn rights(privileges: MemoryPrivileges) -> u32 {
 // SAFETY: this driver accesses no consumer memory: it writes addresses and keys into descriptors
 // and page lists. The device acts on them as `Mapping` guarantees. A device that fails to destroy a
 // region is reset before the call returns.
-unsafe impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> Backend
+unsafe impl<'s, W: RegisterWords, M: Mapping, S: PeerResolver, H: Hal> Backend
     for PvrdmaBackend<'s, W, M, S, H>
 {
     type CompletionQueue = PvrdmaCompletionQueue<'s, H, W>;
@@ -316,15 +321,19 @@ unsafe impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> Backend
     type SharedReceiveQueue = PvrdmaSharedReceiveQueue<'s, H, W>;
 
     fn ia_attributes(&self) -> IaAttributes {
-        let address = self.sideband.address();
-        IaAttributes {
-            vendor_name: "pvrdma",
-            ..attributes::adapter(&self.limits(), &self.tables, address)
-        }
+        let address = self.cm.address();
+        let limits = self.limits();
+        let offered = Limits {
+            work_requests: limits.work_requests.min(OFFERED_ENTRIES),
+            completions: limits.completions.min(OFFERED_ENTRIES - 1),
+            shared_buffers: limits.shared_buffers.min(OFFERED_ENTRIES - 1),
+            ..limits
+        };
+        attributes::adapter("pvrdma", &offered, &self.tables, address)
     }
 
     fn provider_attributes(&self) -> ProviderAttributes {
-        let private_data = self.sideband.private_data_limit();
+        let private_data = self.cm.private_data_limit();
         attributes::provider(&self.limits(), private_data, self.hal.is_coherent())
     }
 
@@ -345,15 +354,15 @@ unsafe impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> Backend
 
     fn register(&mut self, registration: &Registration) -> Result<RegionKeys, BackendError> {
         self.tables.alive()?;
-        let place = self.regions.iter().position(|slot| slot.made.is_none());
-        let place = place.ok_or(BackendError::Resources)?;
+        let index = self.regions.iter().position(|slot| slot.region.is_none());
+        let index = index.ok_or(BackendError::Resources)?;
         let (base, length) = (registration.base(), registration.length());
         let begins_at = base.addr() % PAGE as usize;
         let bytes = (begins_at as u64).saturating_add(length as u64);
         let count = pages_for(bytes);
         let Self { pages, mapping, .. } = self;
         let first = base.cast_const().wrapping_sub(begins_at);
-        let (directory, held) = pages.take_directory(count, |page| {
+        let (directory, page_run) = pages.take_directory(count, |page| {
             mapping.page(first.wrapping_add(page as usize * PAGE as usize))
         })?;
         let privileges = registration.privileges();
@@ -366,19 +375,19 @@ unsafe impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> Backend
             flags: 0,
             pages: count,
         };
-        let created: CreatedRegion = match self.ask(command::CREATE_REGION, &region) {
+        let created: CreatedRegion = match self.execute(command::CREATE_REGION, &region) {
             Ok(created) => created,
             Err(error) => {
-                self.pages.give_back(held);
+                self.pages.give_back(page_run);
                 return Err(error);
             }
         };
-        if let Some(slot) = self.regions.get_mut(place) {
-            slot.made = Some((created.handle, held));
+        if let Some(slot) = self.regions.get_mut(index) {
+            slot.region = Some((created.handle, page_run));
         }
         let remote = MemoryPrivileges::REMOTE_READ | MemoryPrivileges::REMOTE_WRITE;
         Ok(RegionKeys {
-            object: place,
+            object: index,
             local: created.local,
             remote: if privileges.intersects(remote) {
                 created.remote
@@ -390,9 +399,9 @@ unsafe impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> Backend
 
     fn deregister(&mut self, region: RegionKeys) {
         let slot = self.regions.get_mut(region.object);
-        if let Some((handle, held)) = slot.and_then(|slot| slot.made.take()) {
+        if let Some((handle, page_run)) = slot.and_then(|slot| slot.region.take()) {
             self.destroy(command::DESTROY_REGION, handle);
-            self.pages.give_back(held);
+            self.pages.give_back(page_run);
         }
     }
 
@@ -411,7 +420,7 @@ unsafe impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> Backend
             .ok_or(BackendError::Resources)?;
         let bytes = u64::from(entries).saturating_mul(u64::from(ENTRY_BYTES));
         let pages = pages_for(bytes).saturating_add(1);
-        let (directory, ring, held) = self.pages.take_ring(pages)?;
+        let (directory, ring, page_run) = self.pages.take_ring(pages)?;
         let queue = CreateCompletionQueue {
             directory,
             context: self.device.context,
@@ -422,7 +431,7 @@ unsafe impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> Backend
         let number = match self.create(command::CREATE_COMPLETION_QUEUE, &queue) {
             Ok(number) => number,
             Err(error) => {
-                self.pages.give_back(held);
+                self.pages.give_back(page_run);
                 return Err(error);
             }
         };
@@ -430,9 +439,9 @@ unsafe impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> Backend
         Ok(PvrdmaCompletionQueue {
             hal: PhantomData,
             doorbells: self.doorbells.clone(),
-            held,
+            page_run,
             state: ring,
-            entries_at: ring.at_page(1),
+            ring_entries: ring.at_page(1),
             tables: self.tables,
             slot,
             name,
@@ -459,7 +468,7 @@ unsafe impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> Backend
     fn destroy_completion_queue(&mut self, queue: Self::CompletionQueue) {
         self.destroy(command::DESTROY_COMPLETION_QUEUE, queue.number);
         queue.slot.number.store(NO_QUEUE, Ordering::Relaxed);
-        self.pages.give_back(queue.held);
+        self.pages.give_back(queue.page_run);
     }
 
     fn create_shared_receive_queue(
@@ -476,20 +485,20 @@ unsafe impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> Backend
             return Err(BackendError::Resources);
         }
         let (key, shared) = self.tables.free_shared()?;
-        let place = u16::try_from(key).map_err(|_| BackendError::Resources)?;
+        let index = u16::try_from(key).map_err(|_| BackendError::Resources)?;
         let stride = receive_stride(segments);
         // The extra capacity is optional: use it only if there is room.
-        let wanted = depth.max(self.shared_buffers.min(limit));
-        let room = self
-            .shared_room(wanted, stride)
-            .or_else(|_| self.shared_room(depth, stride))?;
-        let SharedRoom {
+        let preferred = depth.max(self.shared_buffers.min(limit));
+        let ring_size = self
+            .allocate_shared(preferred, stride)
+            .or_else(|_| self.allocate_shared(depth, stride))?;
+        let SharedAllocation {
             entries,
             pages,
-            slots: (first, slots, held_slots),
-            ring: (directory, ring, held),
-        } = room;
-        let question = CreateSharedReceiveQueue {
+            slots: (first, slots, slot_run),
+            ring: (directory, ring, page_run),
+        } = ring_size;
+        let command = CreateSharedReceiveQueue {
             directory,
             domain: domain.0 as u32,
             pages,
@@ -500,28 +509,28 @@ unsafe impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> Backend
             kind: BASIC,
             padding: 0,
         };
-        let number = match self.create(command::CREATE_SHARED_RECEIVE_QUEUE, &question) {
+        let number = match self.create(command::CREATE_SHARED_RECEIVE_QUEUE, &command) {
             Ok(number) => number,
             Err(error) => {
-                self.slots.give_back(held_slots);
-                self.pages.give_back(held);
+                self.slots.give_back(slot_run);
+                self.pages.give_back(page_run);
                 return Err(error);
             }
         };
         for slot in slots {
-            slot.now(Whereabouts::Free);
+            slot.set_location(Location::Free);
         }
-        let life = shared.life.load(Ordering::Relaxed).wrapping_add(1);
-        shared.life.store(life, Ordering::Relaxed);
+        let generation = shared.generation.load(Ordering::Relaxed).wrapping_add(1);
+        shared.generation.store(generation, Ordering::Relaxed);
         shared.first.store(first as u32, Ordering::Relaxed);
-        shared.places.store(entries, Ordering::Relaxed);
+        shared.entries.store(entries, Ordering::Relaxed);
         shared.token.store(token);
         shared.number.store(number, Ordering::Relaxed);
         let queue = PvrdmaSharedReceiveQueue {
             hal: PhantomData,
             doorbells: self.doorbells.clone(),
-            held,
-            held_slots,
+            page_run,
+            slot_run,
             ring: Ring {
                 state: ring,
                 producer: ring_state::RECEIVE,
@@ -533,7 +542,7 @@ unsafe impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> Backend
             },
             slots,
             shared,
-            name: shared_name(life, place, 0),
+            name: shared_name(generation, index, 0),
             state: self.tables.state,
             segments,
             next: 0,
@@ -562,7 +571,7 @@ unsafe impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> Backend
     ) -> Result<bool, BackendError> {
         self.tables.alive()?;
         let handle = self.tables.shared_number(key)?;
-        let withdrawn = self.withdraw(handle);
+        let drained = self.drain_limit_events(handle);
         self.tables.alive()?;
         let change = ModifySharedReceiveQueue {
             handle,
@@ -571,8 +580,8 @@ unsafe impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> Backend
             limit,
             reserved: 0,
         };
-        let [] = self.ask::<_, [u32; 0]>(command::MODIFY_SHARED_RECEIVE_QUEUE, &change)?;
-        Ok(withdrawn)
+        let [] = self.execute::<_, [u32; 0]>(command::MODIFY_SHARED_RECEIVE_QUEUE, &change)?;
+        Ok(drained)
     }
 
     fn destroy_shared_receive_queue(
@@ -587,30 +596,30 @@ unsafe impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> Backend
             // queue.
             self.tables.forget_shared(key);
         }
-        self.pages.give_back(queue.held);
-        self.slots.give_back(queue.held_slots);
+        self.pages.give_back(queue.page_run);
+        self.slots.give_back(queue.slot_run);
     }
 
     fn create_queue_pair(
         &mut self,
         request: &QueuePairRequest,
     ) -> Result<QueuePair<Self::SendQueue, Self::ReceiveQueue>, BackendError> {
-        let places = self.tables.lives.len() / 2;
-        let place = (0..places)
-            .filter_map(|step| self.next_pair.saturating_add(step).checked_rem(places))
-            .find(|place| {
-                let life = self.life(QueuePairKey(*place));
-                life.is_some_and(|life| !life.lives())
+        let pairs = self.tables.generations.len() / 2;
+        let index = (0..pairs)
+            .filter_map(|step| self.next_pair.saturating_add(step).checked_rem(pairs))
+            .find(|index| {
+                let generation = self.generation(QueuePairKey(*index));
+                generation.is_some_and(|generation| !generation.is_live())
             })
             .ok_or(BackendError::Resources)?;
-        let made = self.make(place, request)?;
-        let key = QueuePairKey(place);
-        self.settle(key, &made);
-        self.next_pair = place.saturating_add(1);
+        let created = self.create_pair(index, request)?;
+        let key = QueuePairKey(index);
+        self.publish_pair(key, &created);
+        self.next_pair = index.saturating_add(1);
         Ok(QueuePair {
             key,
-            send: made.send,
-            receive: made.receive,
+            send: created.send,
+            receive: created.receive,
         })
     }
 
@@ -625,13 +634,13 @@ unsafe impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> Backend
             return Err(BackendError::NotSupported);
         }
         // The driver cannot move receives to another queue pair.
-        if send.work.life.receives.outstanding() != 0 {
+        if send.work.generation.receives.outstanding() != 0 {
             return Err(BackendError::State);
         }
-        let made = self.make(key.0, request)?;
+        let created = self.create_pair(key.0, request)?;
         self.retire(key);
-        self.settle(key, &made);
-        self.replace(send, receive, made);
+        self.publish_pair(key, &created);
+        self.replace(send, receive, created);
         Ok(())
     }
 
@@ -642,10 +651,10 @@ unsafe impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> Backend
         receive: Option<&mut Self::ReceiveQueue>,
     ) -> Result<(), BackendError> {
         let request = send.request;
-        let made = self.make(key.0, &request)?;
+        let created = self.create_pair(key.0, &request)?;
         self.retire(key);
-        self.settle(key, &made);
-        self.replace(send, receive, made);
+        self.publish_pair(key, &created);
+        self.replace(send, receive, created);
         Ok(())
     }
 
@@ -669,15 +678,15 @@ unsafe impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> Backend
     ) -> Result<(), BackendError> {
         self.tables.alive()?;
         let number = self.number(key)?;
-        if let Some(peer) = self.sideband.asking(request) {
+        if let Some(peer) = self.cm.requester(request) {
             self.make_ready(number, Some(peer))?;
         }
-        self.sideband.accept(request, number, private_data)
+        self.cm.accept(request, number, private_data)
     }
 
     fn disconnect(&mut self, key: QueuePairKey, mode: DisconnectMode) {
         if let Ok(number) = self.number(key) {
-            self.sideband.disconnect(number, mode);
+            self.cm.disconnect(number, mode);
             self.make_failed(number);
         }
     }
@@ -692,7 +701,7 @@ unsafe impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> Backend
             match self.next_event(now) {
                 Some(Some(event)) => return Some(event),
                 Some(None) => {}
-                None => return self.flushed_for_device(),
+                None => return self.take_flush_event(),
             }
         }
         // A peer can cause events of destroyed objects, so many of them are not a fault.
@@ -703,11 +712,11 @@ unsafe impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> Backend
     fn next_deadline(&self) -> Option<Instant> {
         let faulty = self.tables.is_faulty();
         let to_halt = faulty && !self.tables.state.is_halted();
-        let told = !faulty && self.device.has_told();
+        let announced = !faulty && self.device.has_announced();
         let kept = self.kept.iter().any(Option::is_some);
-        if self.more || to_halt || told || kept || self.is_waited_for() {
+        if self.more || to_halt || announced || kept || self.has_armed_flush() {
             return Some(Instant::ZERO);
         }
-        self.sideband.next_deadline()
+        self.cm.next_deadline()
     }
 }

@@ -1,4 +1,4 @@
-//! Completion queues: entries between two indices, which the device and the driver move.
+//! Completion queues: entries between a producer index and a consumer index.
 
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering;
@@ -6,58 +6,62 @@ use core::sync::atomic::Ordering;
 use dat_core::backend::{Armed, Completion, CompletionQueue, DeviceFailure, SharedReceiveQueueKey};
 use dat_core::flags::DtoStatus;
 
-use super::defs::{ENTRY_BYTES, Entry, RECEIVED, RECEIVED_WRITE, doorbell, ring_state, status};
-use super::pages::{Held, View};
-use super::ring::{SHARED, name, shared_name};
-use crate::fault::DeviceFault;
-use crate::hal::Hal;
-use crate::mlx5::storage::{
-    CompletionQueueSlot, NO_QUEUE, QueuePairSlot, RequestSlot, Tables, Whereabouts, life_of,
-    taken_from,
+use super::pages::{PageRun, View};
+use super::work_ring::{SHARED, name, shared_name};
+use crate::defs::pvrdma::{
+    ENTRY_BYTES, Entry, RECEIVED, RECEIVED_WRITE, doorbell, ring_state, status,
 };
-use crate::words::RegisterWords;
+use crate::fault::DeviceFault;
+use crate::platform::{Hal, RegisterWords};
+use crate::ring::{
+    CompletionQueueSlot, Location, NO_QUEUE, QueuePairSlot, RequestSlot, Tables, encode_shared,
+    generation_index,
+};
 
 /// A completion queue.
 #[derive(Debug)]
 pub struct PvrdmaCompletionQueue<'s, H, W> {
     pub(crate) hal: PhantomData<fn() -> H>,
     pub(crate) doorbells: W,
-    pub(crate) held: Held,
+    pub(crate) page_run: PageRun,
     pub(crate) state: View<'s>,
-    pub(crate) entries_at: View<'s>,
+    pub(crate) ring_entries: View<'s>,
     pub(crate) tables: Tables<'s>,
     pub(crate) slot: &'s CompletionQueueSlot,
-    /// The core's number.
+    /// Number of the core.
     pub(crate) name: u16,
-    /// The device's number.
+    /// Number of the device.
     pub(crate) number: u32,
-    /// Entries, a power of two; and the index of the next one, which runs freely.
+    /// Number of entries, a power of two; index of the next one, which wraps at 2^32.
     pub(crate) entries: u32,
     pub(crate) next: u32,
-    /// The place of the queue pair that is flushed next, once the device is given up.
+    /// Index of the queue pair that is flushed next.
     pub(crate) flushing: usize,
 }
 
-/// A token that no queue pair has.
-const NOBODY: u64 = u64::MAX;
+/// Token that no queue pair has.
+const NO_QUEUE_PAIR: u64 = u64::MAX;
 
-/// What a queue is armed for: any completion, a solicited one; and the latter after a receive was said not to be one.
+/// Values of `armed`: for any completion; for a solicited one; for a solicited one after a receive
+/// was reported as not solicited.
 pub(crate) const ARMED: u32 = 1;
 const ARMED_SOLICITED: u32 = 2;
 pub(crate) const ARMED_DENIED: u32 = 3;
-/// It is to be armed when the first queue pair completes here.
+/// To be armed when the first queue pair completes here.
 pub(crate) const DEFERRED: u32 = 4;
 
-/// What an entry was of.
-enum Sight {
+/// Result of examining the oldest entry.
+enum Examined {
     /// A completion.
-    Taken(Completion),
-    /// Something that is gone.
+    Completion(Completion),
+    /// An entry of a destroyed queue pair.
     Stale,
 }
 
-/// Has the device tell of the next completion of a queue. Both bits ask for any: QEMU's device reads the second one only beside
-/// the first, so that it ignores a queue that is armed for solicited completions alone.
+/// Arms a completion queue on the device.
+///
+/// Both bits together arm for any completion. QEMU's device ignores the second bit without the
+/// first, so it ignores a queue armed only for solicited completions.
 fn arm<H: Hal, W: RegisterWords>(doorbells: &W, number: u32, solicited_only: bool) {
     let which = if solicited_only {
         doorbell::ARM_SOLICITED
@@ -68,32 +72,34 @@ fn arm<H: Hal, W: RegisterWords>(doorbells: &W, number: u32, solicited_only: boo
     doorbells.write(doorbell::COMPLETION_QUEUE, number | which);
 }
 
-/// Whether there is a queue pair that completes on a queue.
+/// Returns true if a queue pair completes on the queue.
 fn completes_here(tables: &Tables<'_>, name: u16) -> bool {
-    let mut live = tables.latest().filter(|life| life.lives());
-    live.any(|life| {
-        let cells = [&life.requests, &life.receives];
+    let mut live = tables.latest().filter(|generation| generation.is_live());
+    live.any(|generation| {
+        let cells = [&generation.requests, &generation.receives];
         cells.into_iter().any(|cell| cell.is_of(name))
     })
 }
 
-/// Whether a queue pair that the device forgot has left something that completes on a queue.
-pub(crate) fn is_left(tables: &Tables<'_>, name: u16) -> bool {
-    let mut forgotten = tables.latest().filter(|life| is_forgotten(life));
-    forgotten.any(|life| {
-        let cells = [&life.requests, &life.receives];
+/// Returns true if a forgotten queue pair has pending requests that complete on the queue.
+pub(crate) fn has_forgotten_work(tables: &Tables<'_>, name: u16) -> bool {
+    let mut forgotten = tables
+        .latest()
+        .filter(|generation| is_forgotten(generation));
+    forgotten.any(|generation| {
+        let cells = [&generation.requests, &generation.receives];
         cells
             .into_iter()
             .any(|cell| cell.is_of(name) && cell.outstanding() != 0)
     })
 }
 
-/// Whether the driver completes what is posted on a queue pair, because the device does not know it any more.
-pub(crate) fn is_forgotten(life: &QueuePairSlot) -> bool {
-    life.lives() && life.expected.load(Ordering::Acquire) == NO_QUEUE
+/// Returns true if the driver completes the queue pair's requests: the device has forgotten it.
+pub(crate) fn is_forgotten(generation: &QueuePairSlot) -> bool {
+    generation.is_live() && generation.expected.load(Ordering::Acquire) == NO_QUEUE
 }
 
-/// A queue pair is going to complete on a queue; arms it if that was put off.
+/// Arms a queue whose arming was deferred until a queue pair completes on it.
 pub(crate) fn attach<H: Hal, W: RegisterWords>(
     slot: &CompletionQueueSlot,
     doorbells: &W,
@@ -112,39 +118,40 @@ pub(crate) fn attach<H: Hal, W: RegisterWords>(
 }
 
 impl<'s, H: Hal, W: RegisterWords> PvrdmaCompletionQueue<'s, H, W> {
-    const fn twice(&self) -> u32 {
+    const fn index_mask(&self) -> u32 {
         self.entries.wrapping_mul(2).wrapping_sub(1)
     }
 
-    /// How many entries the device has written that nobody took.
+    /// Returns the number of entries written and not taken.
     #[inline(always)]
     fn waiting(&self) -> Result<u32, DeviceFault> {
         let producer = self.state.load(ring_state::RECEIVE);
-        let waiting = producer.wrapping_sub(self.next) & self.twice();
+        let waiting = producer.wrapping_sub(self.next) & self.index_mask();
         if producer == u32::MAX {
             Err(DeviceFault::AllOnes)
-        } else if producer > self.twice() || waiting > self.entries {
+        } else if producer > self.index_mask() || waiting > self.entries {
             Err(DeviceFault::PhaseJump)
         } else {
             Ok(waiting)
         }
     }
 
-    /// Copies the oldest entry out, once.
+    /// Copies the oldest entry, reading it once.
     fn entry(&self) -> Entry {
         H::from_device();
-        let place = self.next & self.entries.wrapping_sub(1);
-        self.entries_at.get(place.wrapping_mul(ENTRY_BYTES))
+        let slot_index = self.next & self.entries.wrapping_sub(1);
+        self.ring_entries.get(slot_index.wrapping_mul(ENTRY_BYTES))
     }
 
     fn advance(&mut self) {
         self.next = self.next.wrapping_add(1);
         let consumer = ring_state::RECEIVE.wrapping_add(ring_state::CONSUMER);
-        self.state.store(consumer, self.next & self.twice());
+        self.state.store(consumer, self.next & self.index_mask());
     }
 
-    /// Whether a receive that was just taken has to be called solicited. The device does not say; but while it is armed for
-    /// solicited completions alone, it tells of one by a notice.
+    /// Returns true if the receive just taken must be reported as solicited.
+    ///
+    /// The device does not tell. While armed only for solicited completions, it sends a notice.
     fn may_be_solicited(&self) -> bool {
         let armed = &self.slot.armed;
         match armed.load(Ordering::Relaxed) {
@@ -156,16 +163,19 @@ impl<'s, H: Hal, W: RegisterWords> PvrdmaCompletionQueue<'s, H, W> {
         }
     }
 
-    /// The queue pair that took a buffer from a shared queue: the one of today that the device gives this number, else the one that it
-    /// forgot, if only one had the number.
-    fn taker_of(&self, number: u64, takes: u32) -> Option<&'s QueuePairSlot> {
+    /// Returns the queue pair that took a buffer from a shared queue.
+    ///
+    /// It is the current one with the device number, else the only forgotten one with it.
+    fn consuming_pair(&self, number: u64, shared_index: u32) -> Option<&'s QueuePairSlot> {
         let known = || {
-            self.tables.latest().filter(move |life| {
-                let numbered = u64::from(life.number.load(Ordering::Acquire)) == number;
-                numbered && life.lives() && life.shared.load(Ordering::Relaxed) == takes
+            self.tables.latest().filter(move |generation| {
+                let numbered = u64::from(generation.number.load(Ordering::Acquire)) == number;
+                numbered
+                    && generation.is_live()
+                    && generation.shared.load(Ordering::Relaxed) == shared_index
             })
         };
-        let today = known().find(|life| !is_forgotten(life));
+        let today = known().find(|generation| !is_forgotten(generation));
         today.or_else(|| {
             let mut forgotten = known();
             let only = forgotten.next();
@@ -173,10 +183,10 @@ impl<'s, H: Hal, W: RegisterWords> PvrdmaCompletionQueue<'s, H, W> {
         })
     }
 
-    /// Takes the oldest entry, after it was checked against what is posted.
-    fn examine(&mut self) -> Result<Option<Sight>, DeviceFault> {
+    /// Takes the oldest entry after checking it against the posted requests.
+    fn examine(&mut self) -> Result<Option<Examined>, DeviceFault> {
         if self.waiting()? == 0 {
-            // A device may write completions only when it is asked to.
+            // Some devices write completions only when polled.
             H::to_register();
             let poll = self.number | doorbell::POLL;
             self.doorbells.write(doorbell::COMPLETION_QUEUE, poll);
@@ -187,34 +197,34 @@ impl<'s, H: Hal, W: RegisterWords> PvrdmaCompletionQueue<'s, H, W> {
         let entry = self.entry();
         let received = entry.opcode & RECEIVED != 0;
         let shared = entry.token & SHARED != 0;
-        let life = if shared {
-            // What one of before took from another queue is none of this one's.
-            let takes = taken_from(Some(SharedReceiveQueueKey(shared_key(entry.token))));
-            self.taker_of(entry.queue_pair, takes)
+        let generation = if shared {
+            // A former queue pair with this number may have used another shared queue.
+            let shared_index = encode_shared(Some(SharedReceiveQueueKey(shared_key(entry.token))));
+            self.consuming_pair(entry.queue_pair, shared_index)
         } else {
             let user_index = (entry.token >> 32) as u32;
-            let life = self.tables.lives.get(life_of(user_index));
-            let life = life.ok_or(DeviceFault::UnknownQueuePair)?;
-            // In the opposite order of a beginning: a number of today has no name of yesterday.
-            let number = life.number.load(Ordering::Acquire);
-            let known = life.user_index.load(Ordering::Acquire) == user_index;
+            let generation = self.tables.generations.get(generation_index(user_index));
+            let generation = generation.ok_or(DeviceFault::UnknownQueuePair)?;
+            // Read in the opposite order of a creation: a current number comes with a current name.
+            let number = generation.number.load(Ordering::Acquire);
+            let known = generation.user_index.load(Ordering::Acquire) == user_index;
             if number != NO_QUEUE && known && u64::from(number) != entry.queue_pair {
                 return Err(DeviceFault::UnknownQueuePair);
             }
-            Some(life).filter(|_| number != NO_QUEUE && known)
+            Some(generation).filter(|_| number != NO_QUEUE && known)
         };
-        let Some(life) = life else {
-            return self.stranger(&entry).map(Some);
+        let Some(generation) = generation else {
+            return self.stale_completion(&entry).map(Some);
         };
         let status = match entry.status {
-            // It took a buffer and is no message; no peer that speaks of DAT does it.
+            // Not a message, although it took a buffer. DAT peers do not send it.
             status::SUCCESS if entry.opcode == RECEIVED_WRITE => DtoStatus::BadResponse,
-            told => outcome(told),
+            status => outcome(status),
         };
         let queue = if received {
-            &life.receives
+            &generation.receives
         } else {
-            &life.requests
+            &generation.requests
         };
         if !queue.is_of(self.name) {
             return Err(DeviceFault::WrongQueue);
@@ -228,97 +238,99 @@ impl<'s, H: Hal, W: RegisterWords> PvrdmaCompletionQueue<'s, H, W> {
                 return Err(DeviceFault::ImpossibleLength);
             }
             let token = slot.token();
-            slot.now(Whereabouts::Returned);
+            slot.set_location(Location::Returned);
             token
         } else {
             let Some((index, slot)) = queue.oldest(self.tables.requests) else {
-                return self.late(life);
+                return self.late_entry(generation);
             };
-            let user_index = life.user_index.load(Ordering::Relaxed);
+            let user_index = generation.user_index.load(Ordering::Relaxed);
             if entry.token != name(user_index, index) {
-                return self.late(life);
+                return self.late_entry(generation);
             }
             if length > slot.extent() {
                 return Err(DeviceFault::ImpossibleLength);
             }
-            // All is read before the place may be posted again.
+            // Read everything before the slot may be posted again.
             let token = slot.token();
             queue.set_tail(index.wrapping_add(1));
             token
         };
         self.advance();
-        Ok(Some(Sight::Taken(Completion {
+        Ok(Some(Examined::Completion(Completion {
             token,
             status,
             length,
-            queue_pair: life.token.load(),
+            queue_pair: generation.token.load(),
             solicited: received && self.may_be_solicited(),
         })))
     }
 
-    /// An entry of something else than the oldest descriptor. It may have been under way when the device was told to forget the
-    /// queue pair, and the driver may have completed it since.
-    fn late(&mut self, life: &QueuePairSlot) -> Result<Option<Sight>, DeviceFault> {
-        if !is_forgotten(life) || !self.slot.forgive() {
+    /// Takes an entry that does not belong to the oldest descriptor.
+    ///
+    /// It may have been under way when the driver destroyed the queue pair on the device and
+    /// completed the descriptor itself.
+    fn late_entry(&mut self, generation: &QueuePairSlot) -> Result<Option<Examined>, DeviceFault> {
+        if !is_forgotten(generation) || !self.slot.take_stale() {
             return Err(DeviceFault::WrongIndex);
         }
         self.advance();
-        Ok(Some(Sight::Stale))
+        Ok(Some(Examined::Stale))
     }
 
-    /// The slot of a buffer of a shared queue, if it is with the device.
+    /// Returns the slot of a buffer of a shared queue if the device holds it.
     fn shared_slot(&self, token: u64) -> Option<&'s RequestSlot> {
         let key = shared_key(token);
         let queue = self.tables.shared_receive_queues.get(key)?;
-        let place = token as u32;
-        let life = queue.life.load(Ordering::Relaxed);
-        let named = shared_name(life, u16::try_from(key).ok()?, place) == token;
-        let there = queue.number.load(Ordering::Relaxed) != NO_QUEUE;
-        if !named || !there || place >= queue.places.load(Ordering::Relaxed) {
+        let slot_index = token as u32;
+        let generation = queue.generation.load(Ordering::Relaxed);
+        let named = shared_name(generation, u16::try_from(key).ok()?, slot_index) == token;
+        let exists = queue.number.load(Ordering::Relaxed) != NO_QUEUE;
+        if !named || !exists || slot_index >= queue.entries.load(Ordering::Relaxed) {
             return None;
         }
         let first = queue.first.load(Ordering::Relaxed);
         let slot = self
             .tables
             .requests
-            .get(first.wrapping_add(place) as usize)?;
-        slot.is(Whereabouts::Posted).then_some(slot)
+            .get(first.wrapping_add(slot_index) as usize)?;
+        slot.is_at(Location::Posted).then_some(slot)
     }
 
-    /// An entry of a queue pair that is gone. The core is told of a buffer that it had taken from a shared queue as of
-    /// nobody's.
-    fn stranger(&mut self, entry: &Entry) -> Result<Sight, DeviceFault> {
-        if !self.slot.forgive() {
+    /// Takes an entry of a destroyed queue pair.
+    ///
+    /// Returns a buffer that it took from a shared queue as a completion without queue pair.
+    fn stale_completion(&mut self, entry: &Entry) -> Result<Examined, DeviceFault> {
+        if !self.slot.take_stale() {
             return Err(DeviceFault::UnknownQueuePair);
         }
         self.advance();
         let shared = entry.token & SHARED != 0 && entry.opcode & RECEIVED != 0;
         let slot = shared.then(|| self.shared_slot(entry.token)).flatten();
         let Some(slot) = slot else {
-            return Ok(Sight::Stale);
+            return Ok(Examined::Stale);
         };
         let token = slot.token();
-        slot.now(Whereabouts::Returned);
-        Ok(Sight::Taken(Completion {
+        slot.set_location(Location::Returned);
+        Ok(Examined::Completion(Completion {
             token,
             status: DtoStatus::Flushed,
             length: 0,
-            queue_pair: NOBODY,
+            queue_pair: NO_QUEUE_PAIR,
             solicited: false,
         }))
     }
 
-    /// The next completion of what is posted on queue pairs that the device has nothing to do with any more, because it was given up or
-    /// forgot them: all are flushed.
+    /// Returns the next flushed completion of forgotten queue pairs, or of all after a fault.
     #[cold]
     fn flush(&mut self) -> Option<Completion> {
-        for _ in 0..=self.tables.lives.len() {
-            let Some(life) = self.tables.latest_at(self.flushing) else {
+        for _ in 0..=self.tables.generations.len() {
+            let Some(generation) = self.tables.latest_at(self.flushing) else {
                 self.flushing = 0;
                 continue;
             };
-            let live = is_forgotten(life);
-            for queue in [&life.requests, &life.receives] {
+            let live = is_forgotten(generation);
+            for queue in [&generation.requests, &generation.receives] {
                 let here = queue.is_of(self.name);
                 let oldest = queue.oldest(self.tables.requests);
                 if let Some((index, slot)) = oldest.filter(|_| live && here) {
@@ -328,7 +340,7 @@ impl<'s, H: Hal, W: RegisterWords> PvrdmaCompletionQueue<'s, H, W> {
                         token,
                         status: DtoStatus::Flushed,
                         length: 0,
-                        queue_pair: life.token.load(),
+                        queue_pair: generation.token.load(),
                         solicited: false,
                     });
                 }
@@ -339,12 +351,12 @@ impl<'s, H: Hal, W: RegisterWords> PvrdmaCompletionQueue<'s, H, W> {
     }
 }
 
-/// The shared queue that the name of a buffer tells of.
+/// Returns the shared queue in the name of a buffer.
 const fn shared_key(token: u64) -> usize {
     (token >> 32) as usize & 0xFFFF
 }
 
-/// What the device calls an end.
+/// Converts a completion status.
 fn outcome(status: u32) -> DtoStatus {
     match status {
         status::SUCCESS => DtoStatus::Success,
@@ -359,7 +371,7 @@ fn outcome(status: u32) -> DtoStatus {
         }
         status::RETRIES => DtoStatus::Transport,
         status::NOT_READY => DtoStatus::ReceiverNotReady,
-        // FATAL, GENERAL, or added by a later version: a failure of this queue pair, whatever it means.
+        // FATAL, GENERAL, or added by a later version: a failure of this queue pair.
         _ => DtoStatus::LocalEndpoint,
     }
 }
@@ -368,15 +380,16 @@ impl<H: Hal, W: RegisterWords> CompletionQueue for PvrdmaCompletionQueue<'_, H, 
     fn poll(&mut self) -> Result<Option<Completion>, DeviceFailure> {
         for _ in 0..=self.entries {
             if self.tables.is_faulty() {
-                // Until the device is halted it may still use what is posted.
+                // Until it is halted the device may still use posted requests.
                 let halted = self.tables.state.is_halted();
                 return Ok(if halted { self.flush() } else { None });
             }
             match self.examine() {
-                Ok(Some(Sight::Taken(completion))) => return Ok(Some(completion)),
-                Ok(Some(Sight::Stale)) => {}
+                Ok(Some(Examined::Completion(completion))) => return Ok(Some(completion)),
+                Ok(Some(Examined::Stale)) => {}
                 Ok(None) => return Ok(self.flush()),
-                // Not a failure of this queue: what is posted completes, and the next `poll_control` tells the core.
+                // Not a failure of this queue: posted requests complete, and the next
+                // `poll_control` reports the fault.
                 Err(fault) => self.tables.fault(fault),
             }
         }
@@ -394,7 +407,7 @@ impl<H: Hal, W: RegisterWords> CompletionQueue for PvrdmaCompletionQueue<'_, H, 
         );
         if self.tables.is_faulty() {
             H::store_before_load();
-            // Before the device is halted nothing is there; whoever halts it tells the queues that are armed.
+            // Nothing is flushed before the halt; the halt reports armed queues.
             let halted = self.tables.state.is_halted();
             return if halted && self.tables.has_flushed(self.name) {
                 Armed::Missed
@@ -403,19 +416,20 @@ impl<H: Hal, W: RegisterWords> CompletionQueue for PvrdmaCompletionQueue<'_, H, 
             };
         }
         if !completes_here(&self.tables, self.name) {
-            // Nothing completes before there is a queue pair, and it is not known yet which completions count; a device that is
-            // armed for all of them cannot be told to wait for solicited ones.
+            // Nothing completes without a queue pair, and only its attributes tell which
+            // completions count. A device armed for all cannot be changed to wait for solicited
+            // ones.
             self.slot.armed.store(DEFERRED, Ordering::Relaxed);
             return Armed::Armed;
         }
         arm::<H, W>(&self.doorbells, self.number, solicited_only);
         H::store_before_load();
         match self.waiting() {
-            Ok(0) if !is_left(&self.tables, self.name) => return Armed::Armed,
+            Ok(0) if !has_forgotten_work(&self.tables, self.name) => return Armed::Armed,
             Ok(_) => {}
             Err(fault) => self.tables.fault(fault),
         }
-        // Of what was there the device tells nothing.
+        // The device sends no notice for completions that were there before.
         self.slot.armed.store(ARMED, Ordering::Relaxed);
         Armed::Missed
     }

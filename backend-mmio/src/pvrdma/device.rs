@@ -2,16 +2,16 @@
 
 use core::marker::PhantomData;
 
-use super::channel::{Channel, Failure};
-use super::defs::{
-    Capabilities, CreateBind, CreateContext, Handle, ModifyQueuePair, NO_NETWORK, Notice, PAGE,
-    RingPages, SharedRegion, Way, Words, access, attribute, command, register, ring_state, state,
-};
-use super::messages::{Message, MessageWords};
+use super::command_channel::{CommandChannel, Failure};
+use super::interrupts::{Message, MessageWords};
 use super::pages::{Pages, View};
-use crate::hal::Hal;
-use crate::sideband::Peer;
-use crate::words::RegisterWords;
+use crate::cm::Peer;
+use crate::defs::pvrdma::{
+    AddressVector, Capabilities, CreateBind, CreateContext, Handle, ModifyQueuePair, NO_NETWORK,
+    Notice, PAGE, RingPages, SharedRegion, Words, access, attribute, command, register, ring_state,
+    state,
+};
+use crate::platform::{Hal, RegisterWords};
 
 /// The reason why a device could not be started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,10 +79,10 @@ impl<'s> Notices<'s> {
             return Ok(None);
         }
         H::from_device();
-        let place = self.next & self.count.wrapping_sub(1);
+        let index = self.next & self.count.wrapping_sub(1);
         let entry = self
             .entries
-            .get(place.wrapping_mul(self.words).wrapping_mul(4));
+            .get(index.wrapping_mul(self.words).wrapping_mul(4));
         self.next = self.next.wrapping_add(1);
         let consumer = ring_state::RECEIVE.wrapping_add(ring_state::CONSUMER);
         self.state.store(consumer, self.next & twice);
@@ -96,7 +96,7 @@ pub(crate) enum Report {
     /// An armed completion queue received the completion it was armed for.
     Completions(u32),
     /// An event of an object.
-    Of(Notice),
+    Object(Notice),
 }
 
 /// A running device.
@@ -104,7 +104,7 @@ pub(crate) enum Report {
 /// Dropping it resets the device, which then accesses none of the lent memory.
 #[derive(Debug)]
 pub(crate) struct Device<'s, W: RegisterWords, H> {
-    pub(crate) channel: Channel<'s, W>,
+    pub(crate) channel: CommandChannel<'s, W>,
     hal: PhantomData<fn() -> H>,
     pub(crate) capabilities: Capabilities,
     pub(crate) context: u32,
@@ -112,9 +112,9 @@ pub(crate) struct Device<'s, W: RegisterWords, H> {
     notices: Notices<'s>,
     /// Set while reports that a message announced are not all taken.
     ///
-    /// `unasked` counts the calls of `heard` while messages are in use.
-    told: bool,
-    unasked: u32,
+    /// `calls` counts the calls of `heard` while messages are in use.
+    announced: bool,
+    calls: u32,
     /// Set once the device was reset for good.
     ///
     /// The device then accesses no memory and gets no command.
@@ -124,7 +124,7 @@ pub(crate) struct Device<'s, W: RegisterWords, H> {
 /// Calls between two polls of the rings that no message requested.
 ///
 /// A device may have lost the message.
-const PATIENCE: u32 = 64;
+const CALLS_PER_POLL: u32 = 64;
 
 impl<'s, W: RegisterWords, H: Hal> Device<'s, W, H> {
     /// Starts a device.
@@ -181,14 +181,14 @@ impl<'s, W: RegisterWords, H: Hal> Device<'s, W, H> {
         let capabilities = shared.capabilities;
         // The device knows the region from here on, so every failure must reset it.
         let mut device = Self {
-            channel: Channel::new(registers, command_slot, answer_slot, messages),
+            channel: CommandChannel::new(registers, command_slot, answer_slot, messages),
             hal: PhantomData,
             capabilities,
             context: 0,
             events: Notices::new(events, events.at_page(1), Notice::WORDS as u32),
             notices: Notices::new(notices, notices.at_page(1), 1),
-            told: false,
-            unasked: 0,
+            announced: false,
+            calls: 0,
             halted: false,
         };
         let needed = [
@@ -212,7 +212,7 @@ impl<'s, W: RegisterWords, H: Hal> Device<'s, W, H> {
             return Err(OpenFailure::NotReady);
         }
         let context = CreateContext { doorbell_page };
-        let context = device.make(command::CREATE_CONTEXT, &context);
+        let context = device.create(command::CREATE_CONTEXT, &context);
         device.context = context.map_err(|_| OpenFailure::Command(command::CREATE_CONTEXT))?;
         let bind = CreateBind {
             packet: PACKET_BYTES,
@@ -221,7 +221,7 @@ impl<'s, W: RegisterWords, H: Hal> Device<'s, W, H> {
             address,
             kind,
         };
-        let bound = device.tell(command::CREATE_BIND, &bind);
+        let bound = device.execute_void(command::CREATE_BIND, &bind);
         bound.map_err(|_| OpenFailure::Command(command::CREATE_BIND))?;
         Ok(device)
     }
@@ -230,27 +230,35 @@ impl<'s, W: RegisterWords, H: Hal> Device<'s, W, H> {
     ///
     /// Halts a device that does not answer, so that later commands fail at once: each would wait as
     /// long as the first.
-    pub(crate) fn ask<Q: Words, A: Words>(&mut self, number: u32, what: &Q) -> Result<A, Failure> {
+    pub(crate) fn execute<Q: Words, A: Words>(
+        &mut self,
+        number: u32,
+        command: &Q,
+    ) -> Result<A, Failure> {
         if self.halted {
             return Err(Failure::Silent);
         }
-        let answer = self.channel.ask::<Q, A, H>(number, what);
-        if let Err(Failure::Silent | Failure::Senseless) = answer {
+        let answer = self.channel.execute::<Q, A, H>(number, command);
+        if let Err(Failure::Silent | Failure::InvalidMessage) = answer {
             self.halt();
         }
         answer
     }
 
     /// Executes a command without answer.
-    pub(crate) fn tell<Q: Words>(&mut self, number: u32, what: &Q) -> Result<(), Failure> {
-        let [] = self.ask::<Q, [u32; 0]>(number, what)?;
+    pub(crate) fn execute_void<Q: Words>(
+        &mut self,
+        number: u32,
+        command: &Q,
+    ) -> Result<(), Failure> {
+        let [] = self.execute::<Q, [u32; 0]>(number, command)?;
         Ok(())
     }
 
     /// Creates an object and returns its handle.
-    pub(crate) fn make<Q: Words>(&mut self, number: u32, what: &Q) -> Result<u32, Failure> {
-        let made: Handle = self.ask(number, what)?;
-        Ok(made.handle)
+    pub(crate) fn create<Q: Words>(&mut self, number: u32, command: &Q) -> Result<u32, Failure> {
+        let created: Handle = self.execute(number, command)?;
+        Ok(created.handle)
     }
 
     /// Destroys an object, which the device does not use after the return.
@@ -260,7 +268,7 @@ impl<'s, W: RegisterWords, H: Hal> Device<'s, W, H> {
         if self.halted {
             return Ok(());
         }
-        let destroyed = self.tell(number, &Handle { handle, other: 0 });
+        let destroyed = self.execute_void(number, &Handle { handle, other: 0 });
         if destroyed.is_err() {
             self.halt();
         }
@@ -268,7 +276,7 @@ impl<'s, W: RegisterWords, H: Hal> Device<'s, W, H> {
     }
 
     /// Moves a queue pair to a state.
-    pub(crate) fn bring(
+    pub(crate) fn modify_pair(
         &mut self,
         handle: u32,
         to: u32,
@@ -278,7 +286,7 @@ impl<'s, W: RegisterWords, H: Hal> Device<'s, W, H> {
             | match to {
                 state::INITIALISED => attribute::ACCESS | attribute::PARTITION | attribute::PORT,
                 state::READY_TO_RECEIVE => {
-                    attribute::WAY
+                    attribute::ADDRESS_VECTOR
                         | attribute::PACKET
                         | attribute::RECEIVE_NUMBER
                         | attribute::NOT_READY_TIMER
@@ -294,15 +302,15 @@ impl<'s, W: RegisterWords, H: Hal> Device<'s, W, H> {
                 }
                 _ => 0,
             };
-        let nowhere = Way::take(&mut || 0);
-        let way = peer.map_or(nowhere, |peer| Way {
+        let no_address = AddressVector::take(&mut || 0);
+        let address_vector = peer.map_or(no_address, |peer| AddressVector {
             address: peer.address,
             route: HOPS,
             service: HAS_ADDRESS,
             port: PORT,
-            ..nowhere
+            ..no_address
         });
-        self.tell(
+        self.execute_void(
             command::MODIFY_QUEUE_PAIR,
             &ModifyQueuePair {
                 handle,
@@ -316,8 +324,8 @@ impl<'s, W: RegisterWords, H: Hal> Device<'s, W, H> {
                 access: access::LOCAL_WRITE | access::REMOTE_WRITE | access::REMOTE_READ,
                 details: [0, READS << 16 | READS << 24, TIMES, NOT_READY, 0],
                 sizes: [0; 6],
-                way,
-                other_way: nowhere,
+                address_vector,
+                alternate: no_address,
             },
         )
     }
@@ -327,37 +335,37 @@ impl<'s, W: RegisterWords, H: Hal> Device<'s, W, H> {
         if let Some(queue) = self.notices.take::<u32, H>()? {
             return Ok(Some(Report::Completions(queue)));
         }
-        Ok(self.events.take::<Notice, H>()?.map(Report::Of))
+        Ok(self.events.take::<Notice, H>()?.map(Report::Object))
     }
 
     /// Takes the next report if one is expected.
     ///
     /// A report is expected if a message announced reports that are not all taken, if messages are
-    /// not in use, or if no message came for `PATIENCE` calls.
-    pub(crate) fn heard(&mut self) -> Result<Option<Report>, Failure> {
+    /// not in use, or if no message came for `CALLS_PER_POLL` calls.
+    pub(crate) fn next_announced(&mut self) -> Result<Option<Report>, Failure> {
         if let Some(messages) = self.channel.messages {
             // Each message counts: a device may mistake one for another, and that of an answer may
             // come late.
             for message in [Message::Answer, Message::Events, Message::Completions] {
-                let told = messages.take::<H>(message);
-                self.told |= told.map_err(|_| Failure::Senseless)?;
+                let announced = messages.take::<H>(message);
+                self.announced |= announced.map_err(|_| Failure::InvalidMessage)?;
             }
-            self.told |= core::mem::take(&mut self.channel.heard);
-            self.unasked = self.unasked.wrapping_add(1);
-            if !self.told && !self.unasked.is_multiple_of(PATIENCE) {
+            self.announced |= core::mem::take(&mut self.channel.message_taken);
+            self.calls = self.calls.wrapping_add(1);
+            if !self.announced && !self.calls.is_multiple_of(CALLS_PER_POLL) {
                 return Ok(None);
             }
         }
         let report = self.report()?;
-        self.told = report.is_some();
+        self.announced = report.is_some();
         Ok(report)
     }
 
     /// Returns true if messages announced reports.
-    pub(crate) fn has_told(&self) -> bool {
+    pub(crate) fn has_announced(&self) -> bool {
         let messages = self.channel.messages;
-        let told = self.told || self.channel.heard;
-        messages.is_some_and(|messages| told || !messages.is_silent())
+        let announced = self.announced || self.channel.message_taken;
+        messages.is_some_and(|messages| announced || !messages.is_silent())
     }
 
     /// Returns the capacity of both rings.

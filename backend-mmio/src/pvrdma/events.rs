@@ -6,49 +6,49 @@ use dat_core::backend::{ConnectFailure, ControlEvent, DisconnectMode, QueuePairK
 use dat_core::time::Instant;
 
 use super::backend::PvrdmaBackend;
-use super::channel::Failure;
-use super::completion_queue::{ARMED_DENIED, is_left};
-use super::defs::{Notice, notice};
+use super::command_channel::Failure;
+use super::completion_queue::{ARMED_DENIED, has_forgotten_work};
 use super::device::{Device, Report};
-use super::platform::{Mapping, PairState, Rendezvous};
-use super::sift::{KEPT, sift};
-use crate::calls::renamed;
+use super::drain_except::{MOST_KEPT, drain_except};
+use super::platform::{Mapping, PairState};
+use crate::cm::PeerResolver;
+use crate::common_calls::with_token;
+use crate::defs::pvrdma::{Notice, notice};
 use crate::fault::DeviceFault;
-use crate::hal::Hal;
-use crate::words::RegisterWords;
+use crate::platform::{Hal, RegisterWords};
 
-impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, W, M, S, H> {
+impl<'s, W: RegisterWords, M: Mapping, S: PeerResolver, H: Hal> PvrdmaBackend<'s, W, M, S, H> {
     /// Replaces the queue pair number in a connection event by the core's token.
     ///
     /// Moves the queue pair to the state that the event implies.
-    fn named(&mut self, event: ControlEvent) -> Option<ControlEvent> {
+    fn convert_connection_event(&mut self, event: ControlEvent) -> Option<ControlEvent> {
         match event {
             ControlEvent::Established { queue_pair, .. } => {
                 let number = queue_pair as u32;
                 let queue_pair = self.token(number)?;
-                let peer = self.sideband.peer(number);
-                let own = self.sideband.owns(number);
+                let peer = self.cm.peer(number);
+                let own = self.cm.owns(number);
                 let ready = self.make_ready(number, peer);
                 if own {
                     if ready.is_err() {
-                        self.sideband.failed(number);
+                        self.cm.failed(number);
                     }
                     return None;
                 }
                 if ready.is_err() {
-                    self.sideband.disconnect(number, DisconnectMode::Broken);
+                    self.cm.disconnect(number, DisconnectMode::Broken);
                     self.make_failed(number);
                     return Some(ControlEvent::ConnectFailed {
                         queue_pair,
                         failure: ConnectFailure::NonPeerRejected,
                     });
                 }
-                renamed(event, |_| Some(queue_pair))
+                with_token(event, |_| Some(queue_pair))
             }
             ControlEvent::ConnectFailed { .. }
             | ControlEvent::Disconnected { .. }
-            | ControlEvent::Broken { .. } => renamed(event, |number| self.ended(number)),
-            _ => renamed(event, |number| self.token(number)),
+            | ControlEvent::Broken { .. } => with_token(event, |number| self.ended(number)),
+            _ => with_token(event, |number| self.token(number)),
         }
     }
 
@@ -62,8 +62,8 @@ impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, 
     }
 
     /// Converts a device report to an event of the core.
-    fn reported(&mut self, report: Report) -> Option<ControlEvent> {
-        let of = match report {
+    fn convert_report(&mut self, report: Report) -> Option<ControlEvent> {
+        let notice = match report {
             Report::Completions(number) => {
                 let (queue, slot) = self.tables.completion_queue(number)?;
                 let armed = slot.armed.load(Ordering::Relaxed);
@@ -74,26 +74,26 @@ impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, 
                     ControlEvent::Completions { queue }
                 });
             }
-            Report::Of(notice) => notice,
+            Report::Object(notice) => notice,
         };
-        Some(match of.kind {
+        Some(match notice.kind {
             notice::SHARED_LIMIT => ControlEvent::SharedReceiveLimit {
-                queue: self.tables.shared_token(of.handle)?,
+                queue: self.tables.shared_token(notice.handle)?,
             },
             notice::SHARED_FAILED => ControlEvent::SharedReceiveFailed {
-                queue: self.tables.shared_token(of.handle)?,
+                queue: self.tables.shared_token(notice.handle)?,
             },
             kind if notice::QUEUE_PAIR_FAILED.contains(&kind) => {
-                self.sideband.failed(of.handle);
-                if self.sideband.owns(of.handle) {
+                self.cm.failed(notice.handle);
+                if self.cm.owns(notice.handle) {
                     return None;
                 }
                 ControlEvent::Broken {
-                    queue_pair: self.token(of.handle)?,
+                    queue_pair: self.token(notice.handle)?,
                 }
             }
             notice::COMPLETION_QUEUE_FAILED => {
-                self.tables.overran(of.handle);
+                self.tables.overran(notice.handle);
                 return None;
             }
             notice::DEVICE_FAILED => {
@@ -105,19 +105,19 @@ impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, 
         })
     }
 
-    /// Returns the next kept report, or else the one that `ask` takes from the device.
+    /// Returns the next kept report, or else the one that `take` takes from the device.
     ///
     /// An invalid report is a fault.
     fn next_report(
         &mut self,
-        ask: impl FnOnce(&mut Device<'s, W, H>) -> Result<Option<Report>, Failure>,
+        take: impl FnOnce(&mut Device<'s, W, H>) -> Result<Option<Report>, Failure>,
     ) -> Option<Report> {
         if let Some(kept) = self.kept.iter_mut().find(|kept| kept.is_some()) {
             return kept.take();
         }
-        ask(&mut self.device).unwrap_or_else(|failure| {
+        take(&mut self.device).unwrap_or_else(|failure| {
             self.tables.fault(match failure {
-                Failure::Senseless => DeviceFault::WrongMessage,
+                Failure::InvalidMessage => DeviceFault::WrongMessage,
                 _ => DeviceFault::PhaseJump,
             });
             None
@@ -128,18 +128,18 @@ impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, 
     ///
     /// Keeps the other pending reports. A device that reports more than its rings hold keeps
     /// reporting during the call; the driver gives up on it.
-    pub(super) fn withdraw(&mut self, number: u32) -> bool {
-        let about = Report::Of(Notice {
+    pub(super) fn drain_limit_events(&mut self, number: u32) -> bool {
+        let limit_event = Report::Object(Notice {
             kind: notice::SHARED_LIMIT,
             handle: number,
         });
-        let most = self.device.most_reports().saturating_add(KEPT);
-        let sifted = sift(about, most, || self.next_report(Device::report));
-        self.kept = sifted.kept;
-        if sifted.endless {
+        let most = self.device.most_reports().saturating_add(MOST_KEPT);
+        let drained = drain_except(limit_event, most, || self.next_report(Device::report));
+        self.kept = drained.kept;
+        if drained.endless {
             self.tables.fault(DeviceFault::PhaseJump);
         }
-        sifted.found
+        drained.found
     }
 
     /// Returns the next event of the connection manager or the device.
@@ -147,36 +147,36 @@ impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, 
     /// The inner `None` stands for an event of an object that does not exist. The two sources are
     /// polled first in turn, so that neither delays the other.
     pub(super) fn next_event(&mut self, now: Instant) -> Option<Option<ControlEvent>> {
-        let sideband_first = self.sideband_first;
-        self.sideband_first = !sideband_first;
-        [sideband_first, !sideband_first]
-            .into_iter()
-            .find_map(|sideband| {
-                if sideband {
-                    let event = self.sideband.poll(now)?;
-                    Some(self.named(event))
-                } else {
-                    let report = self.next_report(Device::heard)?;
-                    Some(self.reported(report))
-                }
-            })
+        let cm_first = self.cm_first;
+        self.cm_first = !cm_first;
+        [cm_first, !cm_first].into_iter().find_map(|cm| {
+            if cm {
+                let event = self.cm.poll(now)?;
+                Some(self.convert_connection_event(event))
+            } else {
+                let report = self.next_report(Device::next_announced)?;
+                Some(self.convert_report(report))
+            }
+        })
     }
 
     /// Returns true if a completion queue has completions that the driver makes itself.
     ///
     /// They belong to queue pairs that the device has forgotten.
-    fn is_left(&self, name: u16) -> bool {
-        self.pair_states.contains(&PairState::Forgotten) && is_left(&self.tables, name)
+    fn has_forgotten_work(&self, name: u16) -> bool {
+        self.pair_states.contains(&PairState::Forgotten) && has_forgotten_work(&self.tables, name)
     }
 
     /// Returns true if such a completion queue is armed.
-    pub(super) fn is_waited_for(&self) -> bool {
-        self.tables.waiting(|name| self.is_left(name)).is_some()
+    pub(super) fn has_armed_flush(&self) -> bool {
+        self.tables
+            .find_armed(|name| self.has_forgotten_work(name))
+            .is_some()
     }
 
     /// Disarms such a queue and returns its completion event.
-    pub(super) fn flushed_for_device(&self) -> Option<ControlEvent> {
-        self.tables.tell_waiting(|name| self.is_left(name))
+    pub(super) fn take_flush_event(&self) -> Option<ControlEvent> {
+        self.tables.fire_armed(|name| self.has_forgotten_work(name))
     }
 
     /// Handles a device that the driver gave up on.
@@ -187,15 +187,14 @@ impl<'s, W: RegisterWords, M: Mapping, S: Rendezvous, H: Hal> PvrdmaBackend<'s, 
         if !self.tables.state.is_halted() {
             self.device.halt();
             self.tables.state.set_halted();
-            for (place, life) in self.tables.latest().enumerate() {
-                if life.lives() && !self.was_let_go(QueuePairKey(place)) {
-                    let number = life.number.load(Ordering::Relaxed);
-                    self.sideband.disconnect(number, DisconnectMode::Broken);
+            for (index, generation) in self.tables.latest().enumerate() {
+                if generation.is_live() && !self.was_destroyed_early(QueuePairKey(index)) {
+                    let number = generation.number.load(Ordering::Relaxed);
+                    self.cm.disconnect(number, DisconnectMode::Broken);
                 }
             }
             return Some(ControlEvent::DeviceFailed);
         }
-        self.tables
-            .tell_waiting(|name| self.tables.has_flushed(name))
+        self.tables.fire_armed(|name| self.tables.has_flushed(name))
     }
 }

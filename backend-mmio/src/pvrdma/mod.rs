@@ -3,35 +3,33 @@
 //! [`PvrdmaBackend`] drives an adapter from discovery on. It shares a region with the device and
 //! sends commands through it. It creates and destroys all objects and moves queue pairs through
 //! their states. Rings are pages, listed in directories. Doorbells are words in a separate page.
-//! [`defs`] defines the layouts of memory and registers.
+//! [`defs::pvrdma`](crate::defs::pvrdma) defines the layouts of memory and registers.
 //!
 //! The platform supplies the device's view of memory ([`Mapping`]) and a connection manager that
-//! names the peers ([`Rendezvous`]). The interface has no windows and no command to enlarge a
-//! queue.
+//! names the peers ([`PeerResolver`](crate::cm::PeerResolver)). The interface has no windows and no
+//! command to enlarge a queue.
 
 mod backend;
-mod channel;
+mod command_channel;
 mod completion_queue;
-pub mod defs;
 mod device;
+mod drain_except;
 mod events;
-mod messages;
+mod interrupts;
 mod pages;
-mod pairs;
 mod platform;
+mod queue_pairs;
 mod receive_queue;
-mod ring;
 mod send_queue;
-mod shared_receive;
-mod sift;
-mod slots;
+mod shared_receive_queue;
+mod slot_allocator;
+mod work_ring;
 
-pub use crate::sideband::Peer;
 pub use backend::PvrdmaBackend;
 pub use completion_queue::PvrdmaCompletionQueue;
 pub use device::OpenFailure;
-pub use messages::{LentMessages, Message, MessageWords};
-pub use platform::{Mapping, PairState, Parts, RegionSlot, Rendezvous, Storage};
+pub use interrupts::{LentMessages, Message, MessageWords};
+pub use platform::{Mapping, PairState, Parts, RegionSlot, Storage};
 pub use receive_queue::{PvrdmaReceiveQueue, PvrdmaReceiveSlot};
 pub use send_queue::{PvrdmaSendQueue, PvrdmaSendSlot};
-pub use shared_receive::{PvrdmaSharedReceivePlace, PvrdmaSharedReceiveQueue};
+pub use shared_receive_queue::{PvrdmaSharedReceiveQueue, PvrdmaSharedReceiveSlot};

@@ -2,9 +2,9 @@
 
 use dat_core::backend::BackendError;
 
-use super::defs::{PAGE, PAGES, Words};
-use crate::hal::{DeviceUnit, DeviceWord, DmaMemory, DmaView};
-use crate::runs::Runs;
+use crate::defs::pvrdma::{PAGE, PAGES, Words};
+use crate::platform::{DeviceUnit, DeviceWord, DmaMemory, DmaView};
+use crate::ring::RunAllocator;
 
 /// Units per page.
 const PAGE_UNITS: usize = (PAGE / size_of::<DeviceUnit>() as u64) as usize;
@@ -24,8 +24,8 @@ impl<'s> View<'s> {
 
     #[inline(always)]
     fn word(&self, byte: u32) -> Option<&'s DeviceWord> {
-        let place = byte as usize / size_of::<DeviceWord>();
-        self.units.get(place / 4)?.get(place % 4)
+        let index = byte as usize / size_of::<DeviceWord>();
+        self.units.get(index / 4)?.get(index % 4)
     }
 
     /// Reads the word at a byte offset once; returns 0 outside the view.
@@ -75,7 +75,7 @@ impl<'s> View<'s> {
 
 /// A run of pages in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct PageRun {
     first: usize,
     count: usize,
 }
@@ -84,7 +84,7 @@ pub(crate) struct Held {
 #[derive(Debug)]
 pub(crate) struct Pages<'s> {
     memory: DmaView<'s>,
-    runs: Runs<'s>,
+    runs: RunAllocator<'s>,
 }
 
 /// Returns the number of pages for `bytes` bytes.
@@ -104,21 +104,21 @@ impl<'s> Pages<'s> {
         let count = memory.units().len() / PAGE_UNITS;
         Self {
             memory,
-            runs: Runs::new(taken, count),
+            runs: RunAllocator::new(taken, count),
         }
     }
 
     /// Takes adjacent pages, zeroed.
-    pub(crate) fn take(&mut self, pages: u32) -> Result<(View<'s>, Held), BackendError> {
+    pub(crate) fn take(&mut self, pages: u32) -> Result<(View<'s>, PageRun), BackendError> {
         let count = pages as usize;
         let first = self.runs.take(count).ok_or(BackendError::Resources)?;
         let part = first.checked_mul(PAGE_UNITS).and_then(|first| {
             let units = count.checked_mul(PAGE_UNITS)?;
             self.memory.part(first, units)
         });
-        let held = Held { first, count };
+        let page_run = PageRun { first, count };
         let Some(part) = part else {
-            self.give_back(held);
+            self.give_back(page_run);
             return Err(BackendError::Resources);
         };
         for word in part.units().iter().flatten() {
@@ -128,26 +128,29 @@ impl<'s> Pages<'s> {
             units: part.units(),
             bus: part.bus(),
         };
-        Ok((view, held))
+        Ok((view, page_run))
     }
 
-    pub(crate) fn give_back(&mut self, held: Held) {
-        self.runs.give_back(held.first, held.count);
+    pub(crate) fn give_back(&mut self, page_run: PageRun) {
+        self.runs.give_back(page_run.first, page_run.count);
     }
 
     /// Takes pages after a directory; returns the directory's bus address and the pages.
-    pub(crate) fn take_ring(&mut self, pages: u32) -> Result<(u64, View<'s>, Held), BackendError> {
+    pub(crate) fn take_ring(
+        &mut self,
+        pages: u32,
+    ) -> Result<(u64, View<'s>, PageRun), BackendError> {
         if pages > PAGES {
             return Err(BackendError::Resources);
         }
-        let (all, held) = self.take(pages.saturating_add(2))?;
+        let (all, page_run) = self.take(pages.saturating_add(2))?;
         let (table, ring) = (all.at_page(1), all.at_page(2));
         all.put(0, &table.bus());
         for page in 0..pages {
             let bus = ring.bus().saturating_add(u64::from(page) * PAGE);
             table.put(page.saturating_mul(8), &bus);
         }
-        Ok((all.bus(), ring, held))
+        Ok((all.bus(), ring, page_run))
     }
 
     /// Takes a directory for pages outside; `page_at` returns the bus address of each.
@@ -155,25 +158,25 @@ impl<'s> Pages<'s> {
         &mut self,
         pages: u32,
         mut page_at: impl FnMut(u32) -> Option<u64>,
-    ) -> Result<(u64, Held), BackendError> {
+    ) -> Result<(u64, PageRun), BackendError> {
         let tables = pages.div_ceil(PAGES);
         if tables > PAGES {
             return Err(BackendError::Resources);
         }
-        let (all, held) = self.take(tables.saturating_add(1))?;
+        let (all, page_run) = self.take(tables.saturating_add(1))?;
         for table in 0..tables {
             let view = all.at_page(table.saturating_add(1));
             all.put(table.saturating_mul(8), &view.bus());
             let first = table.saturating_mul(PAGES);
-            for place in 0..PAGES.min(pages.saturating_sub(first)) {
-                let Some(bus) = page_at(first.saturating_add(place)) else {
-                    self.give_back(held);
+            for index in 0..PAGES.min(pages.saturating_sub(first)) {
+                let Some(bus) = page_at(first.saturating_add(index)) else {
+                    self.give_back(page_run);
                     return Err(BackendError::Resources);
                 };
-                view.put(place.saturating_mul(8), &bus);
+                view.put(index.saturating_mul(8), &bus);
             }
         }
-        Ok((all.bus(), held))
+        Ok((all.bus(), page_run))
     }
 }
 
@@ -194,7 +197,7 @@ fn whole(memory: DmaView<'_>) -> DmaView<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pvrdma::defs::Notice;
+    use crate::defs::pvrdma::Notice;
     use std::boxed::Box;
     use std::vec::Vec;
 
@@ -231,7 +234,7 @@ mod tests {
         let flags: &'static mut [bool] = Box::leak(Box::new([false; 8]));
         // The first page starts after the beginning of the memory.
         let mut pages = Pages::new(memory(9 * 4096, 0x10_0010).0, flags);
-        let (directory, ring, held) = pages.take_ring(2).expect("a ring");
+        let (directory, ring, page_run) = pages.take_ring(2).expect("a ring");
         assert_eq!((directory, ring.bus()), (0x10_1000, 0x10_3000));
         let all = View {
             units: pages.memory.units(),
@@ -239,16 +242,16 @@ mod tests {
         };
         assert_eq!(all.get::<u64>(0), 0x10_2000);
         assert_eq!(all.get::<[u32; 4]>(4096), [0x10_3000, 0, 0x10_4000, 0]);
-        pages.give_back(held);
+        pages.give_back(page_run);
         assert!(
             pages
                 .take_directory(3, |page| (page < 2).then_some(0))
                 .is_err()
         );
-        let (_, held) = pages
+        let (_, page_run) = pages
             .take_directory(600, |page| Some(u64::from(page) << 12))
             .expect("room");
-        assert_eq!(held, Held { first: 0, count: 3 });
+        assert_eq!(page_run, PageRun { first: 0, count: 3 });
         assert_eq!(all.get::<u64>(2 * 4096 + 8), 513 << 12);
         assert!(pages.take_ring(8).is_err());
     }

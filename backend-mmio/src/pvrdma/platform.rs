@@ -1,12 +1,9 @@
 //! Parts that a platform supplies.
 
-use dat_core::backend::RequestKey;
-
-use super::messages::LentMessages;
-use super::pages::Held;
-use crate::hal::DmaMemory;
-use crate::mlx5::{CompletionQueueSlot, LentState, QueuePairSlot, RequestSlot, SharedReceiveSlot};
-use crate::sideband::{Peer, Sideband};
+use super::interrupts::LentMessages;
+use super::pages::PageRun;
+use crate::platform::DmaMemory;
+use crate::ring::{CompletionQueueSlot, LentState, QueuePairSlot, RequestSlot, SharedReceiveSlot};
 
 /// The device's view of consumer memory.
 ///
@@ -27,21 +24,6 @@ pub unsafe trait Mapping {
     fn page(&self, address: *const u8) -> Option<u64>;
 }
 
-/// A connection manager that leaves queue pair states to the driver and names the peers.
-///
-/// The driver makes a queue pair ready before it accepts. On the requesting side it does so before
-/// it forwards `Established`. An implementation reports the connection to the consumer of neither
-/// side before the other side is ready to receive. If `asking` returns `None`, the driver makes the
-/// accepting side ready when `Established` is reported there; the device repeats messages that came
-/// too early.
-pub trait Rendezvous: Sideband {
-    /// Returns the peer of a queue pair for which `Established` was just reported.
-    fn peer(&self, queue_pair: u32) -> Option<Peer>;
-
-    /// Returns the peer that requests a connection; `None` if `peer` names it later.
-    fn asking(&self, request: RequestKey) -> Option<Peer>;
-}
-
 /// Parts of a device that a platform supplies.
 #[derive(Debug)]
 pub struct Parts<'s, W, M, S, H> {
@@ -56,7 +38,7 @@ pub struct Parts<'s, W, M, S, H> {
     /// The device's view of consumer memory.
     pub mapping: M,
     /// The connection manager.
-    pub sideband: S,
+    pub cm: S,
     /// The platform's barriers.
     pub hal: H,
     /// Address of the port.
@@ -89,12 +71,12 @@ pub struct Parts<'s, W, M, S, H> {
 #[derive(Debug, Default)]
 pub struct RegionSlot {
     /// Handle of the region and pages of its directory.
-    pub(crate) made: Option<(u32, Held)>,
+    pub(crate) region: Option<(u32, PageRun)>,
 }
 
 impl RegionSlot {
     /// A slot without region.
-    pub const EMPTY: Self = Self { made: None };
+    pub const EMPTY: Self = Self { region: None };
 }
 
 /// State of a queue pair.

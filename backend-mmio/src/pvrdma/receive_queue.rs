@@ -2,10 +2,9 @@
 
 use dat_core::backend::{ReceiveRequest, Rejected, Segment, WorkQueue, WorkSlot};
 
-use super::defs::{Receive, doorbell};
-use super::ring::WorkRing;
-use crate::hal::Hal;
-use crate::words::RegisterWords;
+use super::work_ring::WorkRing;
+use crate::defs::pvrdma::{Receive, doorbell};
+use crate::platform::{Hal, RegisterWords};
 
 /// The receive queue of a queue pair.
 #[derive(Debug)]
@@ -24,7 +23,7 @@ pub struct PvrdmaReceiveSlot<'a, 's, H, W> {
 impl<H: Hal, W: RegisterWords> WorkSlot for PvrdmaReceiveSlot<'_, '_, H, W> {
     #[inline(always)]
     fn segment(&mut self, segment: Segment) {
-        self.work.ring.piece(self.segments, segment);
+        self.work.ring.put_segment(self.segments, segment);
         self.segments = self.segments.wrapping_add(1);
     }
 
@@ -62,7 +61,7 @@ impl<'s, H: Hal, W: RegisterWords> WorkQueue for PvrdmaReceiveQueue<'s, H, W> {
 
     #[inline(always)]
     fn ring(&mut self) -> Result<(), u32> {
-        self.work.tell(doorbell::RECEIVE);
+        self.work.ring_doorbell(doorbell::RECEIVE);
         Ok(())
     }
 }

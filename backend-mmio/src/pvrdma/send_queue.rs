@@ -5,19 +5,18 @@ use dat_core::backend::{
     SendRequest, WorkQueue, WorkSlot,
 };
 
-use super::defs::{Request, doorbell, opcode, send_flag};
-use super::pages::Held;
-use super::ring::WorkRing;
-use super::slots::HeldSlots;
-use crate::hal::Hal;
-use crate::words::RegisterWords;
+use super::pages::PageRun;
+use super::slot_allocator::SlotRun;
+use super::work_ring::WorkRing;
+use crate::defs::pvrdma::{Request, doorbell, opcode, send_flag};
+use crate::platform::{Hal, RegisterWords};
 
 /// The send queue of a queue pair.
 #[derive(Debug)]
 pub struct PvrdmaSendQueue<'s, H, W> {
     pub(crate) request: QueuePairRequest,
-    pub(crate) held: Held,
-    pub(crate) held_slots: HeldSlots,
+    pub(crate) page_run: PageRun,
+    pub(crate) slot_run: SlotRun,
     pub(crate) work: WorkRing<'s, H, W>,
 }
 
@@ -33,7 +32,7 @@ pub struct PvrdmaSendSlot<'a, 's, H, W> {
 impl<H: Hal, W: RegisterWords> WorkSlot for PvrdmaSendSlot<'_, '_, H, W> {
     #[inline(always)]
     fn segment(&mut self, segment: Segment) {
-        self.work.ring.piece(self.header.segments, segment);
+        self.work.ring.put_segment(self.header.segments, segment);
         self.header.segments = self.header.segments.wrapping_add(1);
     }
 
@@ -97,7 +96,7 @@ impl<'s, H: Hal, W: RegisterWords> WorkQueue for PvrdmaSendQueue<'s, H, W> {
 
     #[inline(always)]
     fn ring(&mut self) -> Result<(), u32> {
-        self.work.tell(doorbell::SEND);
+        self.work.ring_doorbell(doorbell::SEND);
         Ok(())
     }
 }

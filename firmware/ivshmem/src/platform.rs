@@ -7,12 +7,12 @@
 use core::ptr::with_exposed_provenance;
 use core::sync::atomic::AtomicU8;
 
-use backend_mmio::mailbox::{
-    Mailbox, MailboxBackend, MailboxControl, MailboxRegisters, MailboxSideband, OtherEnd, defs,
-};
-use backend_mmio::mlx5::{
-    CompletionQueueSlot, MmioBackend, Parts, QueuePairSlot, RequestSlot, SharedReceiveSlot, State,
-    Storage, WindowSlot,
+use backend_mmio::cm::MailboxConnectionManager;
+use backend_mmio::defs::mailbox as defs;
+use backend_mmio::mailbox::{Mailbox, MailboxBackend, MailboxControl, MailboxRegisters, OtherEnd};
+use backend_mmio::mlx5::{MmioBackend, Parts, Storage, WindowSlot};
+use backend_mmio::ring::{
+    CompletionQueueSlot, DeviceState, QueuePairSlot, RequestSlot, SharedReceiveSlot,
 };
 use backend_mmio::{DeviceUnit, DeviceWord, DmaMemory, MappedWords, RegisterWords};
 use dat_core::backend::BackendError;
@@ -39,7 +39,7 @@ const REQUESTS: usize = 256;
 const REQUESTS_GRAIN: usize = 16;
 const MEMORY_GRAIN: usize = 256;
 
-static STATE: ConstStaticCell<State> = ConstStaticCell::new(State::new());
+static STATE: ConstStaticCell<DeviceState> = ConstStaticCell::new(DeviceState::new());
 static QUEUE_PAIRS: ConstStaticCell<[QueuePairSlot; 2 * PAIRS]> =
     ConstStaticCell::new([const { QueuePairSlot::EMPTY }; 2 * PAIRS]);
 static COMPLETION_QUEUES: ConstStaticCell<[CompletionQueueSlot; DISPATCHERS]> =
@@ -84,7 +84,7 @@ const DOORBELL: u32 = 12;
 const REGISTERS: u32 = 16;
 const FIRST_PEER: u32 = 0;
 /// Polls for an answer: more than a minute.
-const LOOKS: u32 = u32::MAX;
+const MOST_POLLS: u32 = u32::MAX;
 
 // SAFETY: the process reaches only the memory of the device. All of it is accessed through words
 // and bytes that others may write at any moment, and is used for nothing else.
@@ -97,9 +97,9 @@ unsafe impl OtherEnd for Process {
         MESSAGES.get(GONE).is_none_or(|word| word.load() != 0)
     }
 
-    fn awaits(&self, looks: u32) -> bool {
+    fn keep_waiting(&self, polls: u32) -> bool {
         core::hint::spin_loop();
-        looks < LOOKS
+        polls < MOST_POLLS
     }
 
     fn cut_off(&self) {}
@@ -145,7 +145,7 @@ fn driver(
 ) -> Result<Backend, BackendError> {
     let parts = Parts {
         control: MailboxControl::new(mailbox, "ivshmem0")?,
-        sideband: MailboxSideband::new(mailbox)?,
+        cm: MailboxConnectionManager::new(mailbox)?,
         registers: MailboxRegisters::new(mailbox),
         hal: Barriers,
         shared_buffers: 0,

@@ -56,28 +56,28 @@ struct Stage {
 /// Runs all scenes.
 pub(crate) fn all() -> Result<()> {
     let stage = open()?;
-    let theirs = stage.connect()?;
-    stage.write(theirs)?;
+    let remote = stage.connect()?;
+    stage.write(remote)?;
     stage.open_window()?;
     let end = stage.message()?;
-    stage.read(theirs)?;
-    stage.refusals(theirs)?;
-    stage.farewell()?;
+    stage.read(remote)?;
+    stage.refusals(remote)?;
+    stage.last_message()?;
     if end == *b"leave" {
-        defmt::info!("ends without a word");
+        defmt::info!("ends without a disconnect");
         return Ok(());
     }
-    stage.outlive()
+    stage.device_lost()
 }
 
 fn open() -> Result<Stage> {
     let (backend, bytes) = match platform::open() {
         None => {
-            defmt::error!("there is no shared memory");
+            defmt::error!("no shared memory found");
             return Err(unexpected());
         }
         Some(Err(error)) => {
-            defmt::error!("nobody is at the other end: {}", error);
+            defmt::error!("no device process answers: {}", error);
             return Err(unexpected());
         }
         Some(Ok(opened)) => opened,
@@ -166,7 +166,7 @@ impl Stage {
         Ok(())
     }
 
-    fn piece(&self, offset: usize, length: u64) -> LmrTriplet {
+    fn segment(&self, offset: usize, length: u64) -> LmrTriplet {
         LmrTriplet {
             context: self.memory.lmr_context,
             address: self.memory.registered_address + offset as u64,
@@ -201,8 +201,8 @@ impl Stage {
     fn connect(&self) -> Result<RmrTriplet> {
         let Self { ia, ep, .. } = self;
         for cookie in 1..=3 {
-            let place = TARGET + 64 * cookie as usize;
-            ia.post_recv(*ep, &[self.piece(place, MESSAGE)], cookie, NOTHING)?;
+            let offset = TARGET + 64 * cookie as usize;
+            ia.post_recv(*ep, &[self.segment(offset, MESSAGE)], cookie, NOTHING)?;
         }
         let request = ConnectParam {
             address: PROCESS,
@@ -228,19 +228,19 @@ impl Stage {
     }
 
     /// Writes to the process's memory.
-    fn write(&self, theirs: RmrTriplet) -> Result<()> {
+    fn write(&self, remote: RmrTriplet) -> Result<()> {
         let text = "written by the machine";
         self.put(SOURCE, text.bytes().chain([0]));
-        let source = [self.piece(SOURCE, text.len() as u64 + 1)];
+        let source = [self.segment(SOURCE, text.len() as u64 + 1)];
         defmt::info!("post_rdma_write");
         self.ia
-            .post_rdma_write(self.ep, &source, 10, &theirs, NOTHING)?;
+            .post_rdma_write(self.ep, &source, 10, &remote, NOTHING)?;
         self.completion(self.requests)
     }
 
     /// Opens a range of this side's memory, and sends its address to the process.
     fn open_window(&self) -> Result<()> {
-        let opened = self.piece(OPENED, OPENED_LENGTH);
+        let opened = self.segment(OPENED, OPENED_LENGTH);
         let privileges = MemoryPrivileges::REMOTE_READ | MemoryPrivileges::REMOTE_WRITE;
         self.put(OPENED + 256, "to be read from the machine\0".bytes());
         let context = self
@@ -252,7 +252,7 @@ impl Stage {
         self.put(SOURCE, address.chain(context.to_be_bytes()));
         defmt::info!("post_send");
         self.ia
-            .post_send(self.ep, &[self.piece(SOURCE, 12)], 12, NOTHING)?;
+            .post_send(self.ep, &[self.segment(SOURCE, 12)], 12, NOTHING)?;
         self.completion(self.requests)
     }
 
@@ -269,35 +269,35 @@ impl Stage {
     }
 
     /// Reads from the process's memory.
-    fn read(&self, theirs: RmrTriplet) -> Result<()> {
+    fn read(&self, remote: RmrTriplet) -> Result<()> {
         let from = RmrTriplet {
-            address: theirs.address + 128,
+            address: remote.address + 128,
             length: 32,
-            ..theirs
+            ..remote
         };
         defmt::info!("post_rdma_read");
         self.ia
-            .post_rdma_read(self.ep, &[self.piece(READ, 32)], 13, &from, NOTHING)?;
+            .post_rdma_read(self.ep, &[self.segment(READ, 32)], 13, &from, NOTHING)?;
         self.completion(self.requests)?;
         self.show(READ);
         Ok(())
     }
 
     /// Posts requests that the core refuses, so the process never sees them.
-    fn refusals(&self, theirs: RmrTriplet) -> Result<()> {
-        for (what, piece) in [
-            ("a piece beyond its region", self.piece(BYTES - 2, 3)),
+    fn refusals(&self, remote: RmrTriplet) -> Result<()> {
+        for (what, segment) in [
+            ("a segment beyond its region", self.segment(BYTES - 2, 3)),
             (
                 "no region",
                 LmrTriplet {
                     context: 0x1234,
-                    ..self.piece(0, 8)
+                    ..self.segment(0, 8)
                 },
             ),
         ] {
             match self
                 .ia
-                .post_rdma_write(self.ep, &[piece], 9, &theirs, NOTHING)
+                .post_rdma_write(self.ep, &[segment], 9, &remote, NOTHING)
             {
                 Ok(()) => return Err(unexpected()),
                 Err(error) => defmt::info!(
@@ -315,18 +315,18 @@ impl Stage {
     ///
     /// The status of its completion is not logged: if the process ends at once, it may not have
     /// reported the send.
-    fn farewell(&self) -> Result<()> {
+    fn last_message(&self) -> Result<()> {
         self.put(SOURCE, "farewell\0".bytes());
         defmt::info!("post_send");
         self.ia
-            .post_send(self.ep, &[self.piece(SOURCE, 9)], 14, NOTHING)?;
+            .post_send(self.ep, &[self.segment(SOURCE, 9)], 14, NOTHING)?;
         self.wait(self.requests)?;
         Ok(())
     }
 
     /// Runs after the process ended: posted requests are flushed, connection and adapter are
     /// broken.
-    fn outlive(self) -> Result<()> {
+    fn device_lost(self) -> Result<()> {
         let Self { ia, ep, .. } = &self;
         self.connection()?;
         self.completion(self.receives)?;
@@ -336,8 +336,8 @@ impl Stage {
         };
         defmt::info!("  gets {}", kind);
         defmt::info!("  is {}", ia.ep_get_status(*ep)?.state);
-        defmt::info!("post_send on what is disconnected");
-        ia.post_send(*ep, &[self.piece(SOURCE, 8)], 15, NOTHING)?;
+        defmt::info!("post_send after the disconnect");
+        ia.post_send(*ep, &[self.segment(SOURCE, 8)], 15, NOTHING)?;
         self.completion(self.requests)?;
         let more = ia.lmr_create(&LmrRequest {
             memory: LmrMemory::Virtual(Region::from_static(self.bytes)),

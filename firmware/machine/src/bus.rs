@@ -5,9 +5,9 @@ use core::ptr::{NonNull, with_exposed_provenance_mut};
 use backend_mmio::{DeviceWord, MappedWords, RegisterWords};
 
 #[cfg(not(target_arch = "x86_64"))]
-use crate::configuration as way;
+use crate::configuration as config_access;
 #[cfg(target_arch = "x86_64")]
-use crate::processor as way;
+use crate::processor as config_access;
 use crate::processor::WINDOWS;
 
 const COMMAND: u8 = 4;
@@ -35,31 +35,31 @@ impl Function {
     /// Finds the function with this vendor and product.
     #[must_use]
     pub fn find(vendor: u16, product: u16) -> Option<Self> {
-        let wanted = u32::from(product) << 16 | u32::from(vendor);
+        let identity = u32::from(product) << 16 | u32::from(vendor);
         (0..=255)
             .map(Self)
-            .find(|function| function.read(0) == wanted)
+            .find(|function| function.read(0) == identity)
     }
 
     fn read(self, offset: u8) -> u32 {
-        way::read_configuration(self.0, offset)
+        config_access::read_configuration(self.0, offset)
     }
 
     fn write(self, offset: u8, value: u32) {
-        way::write_configuration(self.0, offset, value);
+        config_access::write_configuration(self.0, offset, value);
     }
 
     /// Enables the windows and bus mastering; places the windows if no firmware did.
     pub fn enable(self) {
         if let Some(first) = WINDOWS {
-            self.place(first);
+            self.assign_windows(first);
         }
         let command = self.read(COMMAND) & 0xFFFF | MEMORY_AND_MASTER;
         self.write(COMMAND, command);
     }
 
     /// Assigns addresses to the windows, each aligned to its size; called before they are enabled.
-    fn place(self, first: u32) {
+    fn assign_windows(self, first: u32) {
         let (mut free, mut number) = (first, 0);
         while number < WINDOW_COUNT {
             let offset = FIRST_WINDOW + 4 * number;
@@ -113,8 +113,8 @@ impl Function {
         if table.len() > last as usize + 1 {
             return false;
         }
-        let place = self.read(capability + MESSAGES_TABLE);
-        let (number, first) = ((place & 7) as u8, place & !7);
+        let location = self.read(capability + MESSAGES_TABLE);
+        let (number, first) = ((location & 7) as u8, location & !7);
         let length = first + MESSAGE * table.len() as u32;
         #[expect(unsafe_code)]
         // SAFETY: the device says that its table is there. Its entries reach only the words that
@@ -123,11 +123,11 @@ impl Function {
             return false;
         };
         let entries = &entries;
-        for (place, (word, value)) in (first..).step_by(MESSAGE as usize).zip(table) {
+        for (offset, (word, value)) in (first..).step_by(MESSAGE as usize).zip(table) {
             let address = core::ptr::from_ref(*word).expose_provenance() as u64;
             // Address in two halves, value, and control word 0: not masked.
             let entry = [address as u32, (address >> 32) as u32, *value, 0];
-            for (at, value) in (place..).step_by(4).zip(entry) {
+            for (at, value) in (offset..).step_by(4).zip(entry) {
                 entries.write(at, value);
             }
         }
@@ -136,7 +136,7 @@ impl Function {
     }
 
     /// Returns the offset of a capability.
-    fn capability(self, wanted: u8) -> Option<u8> {
+    fn capability(self, id: u8) -> Option<u8> {
         if self.read(COMMAND) & STATUS_HAS_CAPABILITIES == 0 {
             return None;
         }
@@ -147,7 +147,7 @@ impl Function {
                 return None;
             }
             let head = self.read(at);
-            if head as u8 == wanted {
+            if head as u8 == id {
                 return Some(at);
             }
             at = (head >> 8) as u8 & !3;

@@ -189,13 +189,13 @@ unsafe extern "C" fn memset(to: *mut u8, byte: i32, count: usize) -> *mut u8 {
 /// That of the C function.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn memcmp(one: *const u8, other: *const u8, count: usize) -> i32 {
-    for place in 0..count {
+    for index in 0..count {
         // SAFETY: the caller's promise. The reads are volatile so that the compiler does not turn
         // the loop into a call of `memcmp`.
         let (a, b) = unsafe {
             (
-                one.add(place).read_volatile(),
-                other.add(place).read_volatile(),
+                one.add(index).read_volatile(),
+                other.add(index).read_volatile(),
             )
         };
         if a != b {

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::AtomicU8;
 
-use backend_mmio::mlx5::defs::CompletionKind;
+use backend_mmio::defs::mlx5::CompletionKind;
 use cortex_m::register::msp;
 use dat_core::attributes::{EpAttributes, IaAddress, SrqAttributes};
 use dat_core::backend::Backend as DatBackend;
@@ -23,7 +23,8 @@ use dat_core::time::Instant;
 use dat_core::{Error, Ia, IaPlaces, RecordSlot, Result};
 
 use crate::still::{
-    self, Backend, COMPLETIONS, DISPATCHERS, Lent, PAIRS, POSTS, REGIONS, SEGMENTS, SHARED, Taken,
+    self, Backend, COMPLETIONS, DISPATCHERS, Lent, Occupancy, PAIRS, POSTS, REGIONS, SEGMENTS,
+    SHARED,
 };
 use crate::{clock, report, stack};
 
@@ -101,19 +102,23 @@ fn sizes() {
     size("storage", "CrSlot", PAIRS * size_of::<CrSlot>());
     size("storage", "EventSlot", EVENTS * size_of::<EventSlot>());
     size("storage", "RecordSlot", RECORDS * size_of::<RecordSlot>());
-    size("storage", "driver", size_of::<Lent>() + size_of::<Taken>());
+    size(
+        "storage",
+        "driver",
+        size_of::<Lent>() + size_of::<Occupancy>(),
+    );
 }
 
 /// Measures all calls.
 pub(crate) fn all(
     storage: &'static mut Storage,
     lent: &'static mut Lent,
-    taken: &'static mut Taken,
+    occupancy: &'static mut Occupancy,
 ) -> Result<()> {
     sizes();
     clock::start();
     measured("nothing", || ());
-    let backend = still::backend(lent, taken);
+    let backend = still::backend(lent, occupancy);
     let ia = measured("ia_open", || Ia::open(backend, storage.lend(), 4));
     let ia = ia.map_err(|refused| refused.error)?;
     let none = EvdFlags::empty();
@@ -136,12 +141,12 @@ pub(crate) fn all(
     };
     let lmr = measured("lmr_create", || ia.lmr_create(&request))?;
     let rmr = measured("rmr_create", || ia.rmr_create(pz))?;
-    let asked = SrqAttributes {
+    let srq_attributes = SrqAttributes {
         max_recv_dtos: POSTS as i32,
         max_recv_iov: 1,
         low_watermark: 0,
     };
-    let srq = measured("srq_create", || ia.srq_create(pz, &asked))?;
+    let srq = measured("srq_create", || ia.srq_create(pz, &srq_attributes))?;
     let attributes = EpAttributes {
         max_recv_dtos: POSTS as i32,
         max_request_dtos: POSTS as i32,
@@ -160,7 +165,7 @@ pub(crate) fn all(
     let ep = measured("ep_create", || {
         ia.ep_create(zone, evd, evd, connect, Some(&attributes))
     })?;
-    let piece = LmrTriplet {
+    let segment = LmrTriplet {
         context: lmr.lmr_context,
         address,
         length: 8,
@@ -170,7 +175,7 @@ pub(crate) fn all(
         address,
         length: 64,
     };
-    let pieces = [piece, piece];
+    let segments = [segment, segment];
 
     // Passive connection.
     let psp = measured("psp_create", || {
@@ -189,13 +194,13 @@ pub(crate) fn all(
     })?;
 
     // Transfers.
-    measured("post_recv", || ia.post_recv(ep, &pieces, 1, NOTHING))?;
-    measured("post_send", || ia.post_send(ep, &pieces, 2, NOTHING))?;
-    let write = |pieces: &[LmrTriplet]| ia.post_rdma_write(ep, pieces, 3, &remote, NOTHING);
-    measured("post_rdma_write", || write(&pieces))?;
+    measured("post_recv", || ia.post_recv(ep, &segments, 1, NOTHING))?;
+    measured("post_send", || ia.post_send(ep, &segments, 2, NOTHING))?;
+    let write = |segments: &[LmrTriplet]| ia.post_rdma_write(ep, segments, 3, &remote, NOTHING);
+    measured("post_rdma_write", || write(&segments))?;
     let long = LmrTriplet {
         length: 65,
-        ..piece
+        ..segment
     };
     refused(measured("post_rdma_write_refused", || write(&[long])))?;
     let small = RmrTriplet {
@@ -203,16 +208,16 @@ pub(crate) fn all(
         ..remote
     };
     measured("post_rdma_read", || {
-        ia.post_rdma_read(ep, &pieces, 4, &small, NOTHING)
+        ia.post_rdma_read(ep, &segments, 4, &small, NOTHING)
     })?;
     measured("rmr_bind", || {
         let opens = MemoryPrivileges::REMOTE_WRITE;
-        ia.rmr_bind(rmr, &piece, opens, ep, 5, NOTHING).map(drop)
+        ia.rmr_bind(rmr, &segment, opens, ep, 5, NOTHING).map(drop)
     })?;
     refused(measured("post_send_full", || {
         ia.post_send(ep, &[], 6, NOTHING)
     }))?;
-    measured("srq_post_recv", || ia.srq_post_recv(srq, &[piece], 7))?;
+    measured("srq_post_recv", || ia.srq_post_recv(srq, &[segment], 7))?;
     still::complete(CompletionKind::RECEIVE, 0, 8);
     measured("evd_dequeue_receive", || {
         ia.evd_dequeue(transfers).map(drop)
@@ -221,8 +226,8 @@ pub(crate) fn all(
     measured("evd_dequeue_sent", || ia.evd_dequeue(transfers).map(drop))?;
     refused(measured("evd_dequeue_empty", || ia.evd_dequeue(transfers)))?;
     measured("lmr_sync", || {
-        ia.lmr_sync_rdma_read(&pieces)?;
-        ia.lmr_sync_rdma_write(&pieces)
+        ia.lmr_sync_rdma_read(&segments)?;
+        ia.lmr_sync_rdma_write(&segments)
     })?;
     measured("evd_post_se", || ia.evd_post_se(software, 8))?;
     measured("evd_dequeue_software", || {
@@ -230,8 +235,10 @@ pub(crate) fn all(
     })?;
 
     // Queries.
-    let (of_ia, of_provider) = (IaFields::all(), ProviderFields::all());
-    measured("ia_query", || ia.ia_query(of_ia, of_provider).map(drop))?;
+    let (ia_fields, provider_fields) = (IaFields::all(), ProviderFields::all());
+    measured("ia_query", || {
+        ia.ia_query(ia_fields, provider_fields).map(drop)
+    })?;
     measured("pz_query", || ia.pz_query(pz, PzFields::all()).map(drop))?;
     measured("cno_query", || {
         ia.cno_query(cno, CnoFields::all()).map(drop)
@@ -254,12 +261,14 @@ pub(crate) fn all(
     measured("srq_query", || ia.srq_query(srq, counts).map(drop))?;
 
     // Changes.
-    let mut wanted = ia.ep_query(sharing, EpFields::all())?;
+    let mut parameters = ia.ep_query(sharing, EpFields::all())?;
     let nothing = EpFields::empty();
-    measured("ep_modify", || ia.ep_modify(sharing, nothing, &wanted))?;
-    wanted.attributes.max_request_dtos = 2;
+    measured("ep_modify", || ia.ep_modify(sharing, nothing, &parameters))?;
+    parameters.attributes.max_request_dtos = 2;
     let length = EpFields::MAX_REQUEST_DTOS;
-    measured("ep_modify_queue", || ia.ep_modify(sharing, length, &wanted))?;
+    measured("ep_modify_queue", || {
+        ia.ep_modify(sharing, length, &parameters)
+    })?;
     refused(measured("evd_resize", || ia.evd_resize(transfers, 63)))?;
     measured("evd_modify_cno", || ia.evd_modify_cno(software, None))?;
     measured("evd_disable", || ia.evd_disable(software))?;

@@ -24,8 +24,8 @@ fn main() -> ! {
     // The attribute turns each of them into an exclusive reference.
     static mut STORAGE: calls::Storage = calls::Storage::new();
     static mut LENT: still::Lent = still::Lent::new();
-    static mut TAKEN: still::Taken = still::Taken::new();
-    let end = match calls::all(STORAGE, LENT, TAKEN) {
+    static mut OCCUPANCY: still::Occupancy = still::Occupancy::new();
+    let end = match calls::all(STORAGE, LENT, OCCUPANCY) {
         Ok(()) => EXIT_SUCCESS,
         Err(error) => {
             report::line("failed", "code", error.code(Abi::V1_2));

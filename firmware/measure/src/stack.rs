@@ -16,11 +16,11 @@ const PAINT: u32 = 0xA5A5_5A5A;
 #[inline(never)]
 pub(crate) fn paint(pointer: u32) -> u32 {
     let top = (pointer & !7) - GAP;
-    for place in (top - WORDS * 4..top).step_by(4) {
+    for address in (top - WORDS * 4..top).step_by(4) {
         // SAFETY: the stack grows downwards from the end of memory, and statics take a small part
         // of memory. The range this far below the stack pointer is unused. There are no interrupts,
         // and this loop needs less than the gap.
-        unsafe { write_volatile(place as *mut u32, PAINT) }
+        unsafe { write_volatile(address as *mut u32, PAINT) }
     }
     top
 }
@@ -30,7 +30,7 @@ pub(crate) fn paint(pointer: u32) -> u32 {
 pub(crate) fn used(top: u32) -> u32 {
     let bottom = top - WORDS * 4;
     // SAFETY: as above.
-    let painted = |place: &u32| unsafe { read_volatile(*place as *const u32) } == PAINT;
+    let painted = |address: &u32| unsafe { read_volatile(*address as *const u32) } == PAINT;
     let untouched = (bottom..top).step_by(4).take_while(painted).count() as u32;
     top + GAP - (bottom + untouched * 4)
 }

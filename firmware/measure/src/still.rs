@@ -7,13 +7,16 @@
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use backend_mmio::mlx5::defs::{Completion, CompletionKind, CompletionTail, Opcode, Syndrome};
+use backend_mmio::cm::ConnectionManager;
+use backend_mmio::defs::mlx5::{Completion, CompletionKind, CompletionTail, Opcode, Syndrome};
 use backend_mmio::mlx5::{
-    CompletionQueueSlot, CompletionQueueSpec, Control, DeviceEvent, Limits, MadeQueuePair,
-    MmioBackend, Parts, QueuePairSlot, QueuePairSpec, RequestSlot, SharedReceiveQueueSpec,
-    SharedReceiveSlot, State, Storage, WindowSlot,
+    CompletionQueueSpec, Control, CreatedQueuePair, DeviceEvent, Limits, MmioBackend, Parts,
+    QueuePairSpec, SharedReceiveQueueSpec, Storage, WindowSlot,
 };
-use backend_mmio::{DeviceUnit, DeviceWord, DmaMemory, DmaView, Hal, MappedRegisters, Sideband};
+use backend_mmio::ring::{
+    CompletionQueueSlot, DeviceState, QueuePairSlot, RequestSlot, SharedReceiveSlot,
+};
+use backend_mmio::{DeviceUnit, DeviceWord, DmaMemory, DmaView, Hal, MappedRegisters};
 use dat_core::attributes::IaAddress;
 use dat_core::backend::{
     BackendError, ConnectRequest, ControlEvent, DisconnectMode, ListenerKey, PrivateData,
@@ -42,11 +45,11 @@ pub(crate) const COMPLETIONS: usize = 32;
 /// receive queue has one more than its buffers.
 const REQUESTS: usize = PAIRS * (16 + POSTS) + SHARED * 8;
 /// Allocation unit of request slots.
-const TOGETHER: usize = 4;
+const SLOTS_PER_FLAG: usize = 4;
 const MEMORY_UNITS: usize = 2048;
 
 /// State of the device; loads and stores suffice, with one processor and no interrupts.
-struct Seen {
+struct DeviceObjects {
     objects: AtomicU32,
     /// Ring of the completion queue for transfers, and completions written to it.
     ring: AtomicU32,
@@ -60,7 +63,7 @@ struct Seen {
     listener: Word64,
 }
 
-static SEEN: Seen = Seen {
+static DEVICE: DeviceObjects = DeviceObjects {
     objects: AtomicU32::new(0x40),
     ring: AtomicU32::new(0),
     written: AtomicU32::new(0),
@@ -76,8 +79,9 @@ const ESTABLISHED: u32 = 2;
 const DISCONNECTED: u32 = 3;
 
 fn new_object() -> u32 {
-    let number = SEEN.objects.load(Ordering::Relaxed);
-    SEEN.objects
+    let number = DEVICE.objects.load(Ordering::Relaxed);
+    DEVICE
+        .objects
         .store(number.wrapping_add(0x100), Ordering::Relaxed);
     number
 }
@@ -131,8 +135,8 @@ unsafe impl Control for Still {
 
     fn create_completion_queue(&mut self, spec: &CompletionQueueSpec) -> Result<u32, BackendError> {
         // The completion queue created last is the one for transfers.
-        SEEN.ring.store(spec.ring as u32, Ordering::Relaxed);
-        SEEN.written.store(0, Ordering::Relaxed);
+        DEVICE.ring.store(spec.ring as u32, Ordering::Relaxed);
+        DEVICE.written.store(0, Ordering::Relaxed);
         Ok(new_object())
     }
 
@@ -155,11 +159,14 @@ unsafe impl Control for Still {
 
     fn destroy_shared_receive_queue(&mut self, _number: u32) {}
 
-    fn create_queue_pair(&mut self, spec: &QueuePairSpec) -> Result<MadeQueuePair, BackendError> {
+    fn create_queue_pair(
+        &mut self,
+        spec: &QueuePairSpec,
+    ) -> Result<CreatedQueuePair, BackendError> {
         let number = new_object();
-        SEEN.user_index.store(spec.user_index, Ordering::Relaxed);
-        SEEN.number.store(number, Ordering::Relaxed);
-        Ok(MadeQueuePair {
+        DEVICE.user_index.store(spec.user_index, Ordering::Relaxed);
+        DEVICE.number.store(number, Ordering::Relaxed);
+        Ok(CreatedQueuePair {
             number,
             doorbell: 0x800,
             takes_blocks: false,
@@ -179,10 +186,10 @@ unsafe impl Control for Still {
 pub(crate) struct Channel;
 
 fn tell(word: u32) {
-    SEEN.word.store(word, Ordering::Relaxed);
+    DEVICE.word.store(word, Ordering::Relaxed);
 }
 
-impl Sideband for Channel {
+impl ConnectionManager for Channel {
     fn address(&self) -> IaAddress {
         IaAddress::Node(1)
     }
@@ -196,7 +203,7 @@ impl Sideband for Channel {
         token: u64,
         wanted: Option<u64>,
     ) -> Result<(ListenerKey, u64), BackendError> {
-        SEEN.listener.store(token);
+        DEVICE.listener.store(token);
         tell(REQUESTED);
         Ok((ListenerKey(1), wanted.unwrap_or(1)))
     }
@@ -220,12 +227,12 @@ impl Sideband for Channel {
     }
 
     fn poll(&mut self, _now: Instant) -> Option<ControlEvent> {
-        let word = SEEN.word.load(Ordering::Relaxed);
+        let word = DEVICE.word.load(Ordering::Relaxed);
         tell(NOTHING);
-        let queue_pair = u64::from(SEEN.number.load(Ordering::Relaxed));
+        let queue_pair = u64::from(DEVICE.number.load(Ordering::Relaxed));
         Some(match word {
             REQUESTED => ControlEvent::ConnectionRequest {
-                listener: SEEN.listener.load(),
+                listener: DEVICE.listener.load(),
                 request: RequestKey(1),
                 remote: IaAddress::Node(2),
                 remote_port: 1,
@@ -271,7 +278,7 @@ unsafe impl Hal for Barriers {
 
 /// Storage of the driver.
 pub(crate) struct Lent {
-    state: State,
+    state: DeviceState,
     queue_pairs: Places<QueuePairSlot, { 2 * PAIRS }>,
     completion_queues: Places<CompletionQueueSlot, DISPATCHERS>,
     shared_receive_queues: Places<SharedReceiveSlot, SHARED>,
@@ -283,7 +290,7 @@ impl Lent {
     /// Creates the storage, all slots empty.
     pub(crate) const fn new() -> Self {
         Self {
-            state: State::new(),
+            state: DeviceState::new(),
             queue_pairs: Places::new(),
             completion_queues: Places::new(),
             shared_receive_queues: Places::new(),
@@ -294,16 +301,16 @@ impl Lent {
 }
 
 /// Allocation maps of that storage.
-pub(crate) struct Taken {
-    requests: [bool; REQUESTS / TOGETHER],
+pub(crate) struct Occupancy {
+    requests: [bool; REQUESTS / SLOTS_PER_FLAG],
     memory: [bool; MEMORY_UNITS / 16],
 }
 
-impl Taken {
+impl Occupancy {
     /// Creates the maps, all units free.
     pub(crate) const fn new() -> Self {
         Self {
-            requests: [false; REQUESTS / TOGETHER],
+            requests: [false; REQUESTS / SLOTS_PER_FLAG],
             memory: [false; MEMORY_UNITS / 16],
         }
     }
@@ -332,13 +339,13 @@ static WINDOW: Window = Window {
 };
 
 /// Creates the driver of this device.
-pub(crate) fn backend(lent: &'static mut Lent, taken: &'static mut Taken) -> Backend {
+pub(crate) fn backend(lent: &'static mut Lent, occupancy: &'static mut Occupancy) -> Backend {
     let window = NonNull::from(&WINDOW.words).cast::<u8>();
     // SAFETY: 4 KiB of atomics, which one thread writes and nothing reads.
     let registers = unsafe { MappedRegisters::new(window, 4096) };
     let parts = Parts {
         control: Still,
-        sideband: Channel,
+        cm: Channel,
         registers,
         hal: Barriers,
         shared_buffers: 0,
@@ -352,28 +359,29 @@ pub(crate) fn backend(lent: &'static mut Lent, taken: &'static mut Taken) -> Bac
             completion_queues: lent.completion_queues.fill(|| CompletionQueueSlot::EMPTY),
             shared_receive_queues: lent.shared_receive_queues.fill(|| SharedReceiveSlot::EMPTY),
             requests: lent.requests.fill(|| RequestSlot::EMPTY),
-            requests_taken: &mut taken.requests,
+            requests_taken: &mut occupancy.requests,
             windows: lent.windows.fill(|| WindowSlot::EMPTY),
-            memory_taken: &mut taken.memory,
+            memory_taken: &mut occupancy.memory,
         },
     )
 }
 
 /// Writes a completion for the descriptor of an index.
 pub(crate) fn complete(kind: CompletionKind, index: u16, length: u32) {
-    let written = SEEN.written.load(Ordering::Relaxed);
+    let written = DEVICE.written.load(Ordering::Relaxed);
     let entry = Completion {
-        user_index: SEEN.user_index.load(Ordering::Relaxed),
+        user_index: DEVICE.user_index.load(Ordering::Relaxed),
         length,
         syndrome: Syndrome(0),
-        queue_pair: SEEN.number.load(Ordering::Relaxed),
+        queue_pair: DEVICE.number.load(Ordering::Relaxed),
         opcode: Opcode(0),
     };
     let entries = COMPLETIONS as u32;
-    let place = u64::from(SEEN.ring.load(Ordering::Relaxed)) + u64::from(written % entries) * 64;
+    let address =
+        u64::from(DEVICE.ring.load(Ordering::Relaxed)) + u64::from(written % entries) * 64;
     let tail = CompletionTail::new(index, kind, false).in_lap(written & entries != 0);
     let words = DmaView::new(&RINGS, BUS)
-        .seen_at(place, 4)
+        .seen_at(address, 4)
         .unwrap_or_default();
     for (word, value) in words
         .iter()
@@ -382,6 +390,7 @@ pub(crate) fn complete(kind: CompletionKind, index: u16, length: u32) {
     {
         word.store(value);
     }
-    SEEN.written
+    DEVICE
+        .written
         .store(written.wrapping_add(1), Ordering::Relaxed);
 }

@@ -4,14 +4,14 @@
     reason = "the promises of this machine to the driver are made only in this module"
 )]
 
-use backend_mmio::mlx5::{
-    CompletionQueueSlot, QueuePairSlot, RequestSlot, SharedReceiveSlot, State,
-};
+use backend_mmio::cm::{ConnectionManager, Peer, PeerResolver};
 use backend_mmio::pvrdma::{
-    Mapping, MessageWords, OpenFailure, PairState, Parts, Peer, PvrdmaBackend, RegionSlot,
-    Rendezvous, Storage,
+    Mapping, MessageWords, OpenFailure, PairState, Parts, PvrdmaBackend, RegionSlot, Storage,
 };
-use backend_mmio::{DeviceUnit, DmaMemory, MappedWords, Sideband};
+use backend_mmio::ring::{
+    CompletionQueueSlot, DeviceState, QueuePairSlot, RequestSlot, SharedReceiveSlot,
+};
+use backend_mmio::{DeviceUnit, DmaMemory, MappedWords};
 use dat_core::attributes::IaAddress;
 use dat_core::backend::{
     BackendError, ConnectFailure, ConnectRequest, ControlEvent, DisconnectMode, ListenerKey,
@@ -22,14 +22,15 @@ use machine::{Barriers, Function};
 use static_cell::{ConstStaticCell, StaticCell};
 
 /// Driver of QEMU's device.
-pub(crate) type Backend = PvrdmaBackend<'static, &'static MappedWords, Here, Loop, Barriers>;
+pub(crate) type Backend =
+    PvrdmaBackend<'static, &'static MappedWords, Identity, LoopbackManager, Barriers>;
 
 /// Identity mapping: bus addresses are the processor's addresses.
-pub(crate) struct Here;
+pub(crate) struct Identity;
 
 // SAFETY: an image maps memory to its own address or not at all, and there is no IOMMU between
 // device and bus. QEMU's device stays within the regions that it was given.
-unsafe impl Mapping for Here {
+unsafe impl Mapping for Identity {
     fn page(&self, address: *const u8) -> Option<u64> {
         Some(address.expose_provenance() as u64)
     }
@@ -51,7 +52,7 @@ pub(crate) const PAIRS: usize = 2;
 pub(crate) const DISPATCHERS: usize = 8;
 const REQUESTS: usize = 256;
 
-static STATE: ConstStaticCell<State> = ConstStaticCell::new(State::new());
+static STATE: ConstStaticCell<DeviceState> = ConstStaticCell::new(DeviceState::new());
 static QUEUE_PAIRS: ConstStaticCell<[QueuePairSlot; 2 * PAIRS]> =
     ConstStaticCell::new([const { QueuePairSlot::EMPTY }; 2 * PAIRS]);
 static COMPLETION_QUEUES: ConstStaticCell<[CompletionQueueSlot; DISPATCHERS]> =
@@ -110,8 +111,8 @@ pub(crate) fn open() -> Option<Result<Opened, OpenFailure>> {
         registers: &*registers,
         doorbells: &*doorbells,
         doorbell_page: (function.window(2) / PAGE) as u64,
-        mapping: Here,
-        sideband: Loop::new(),
+        mapping: Identity,
+        cm: LoopbackManager::new(),
         hal: Barriers,
         address: ADDRESS,
         // With more segments the device never finishes.
@@ -140,28 +141,28 @@ pub(crate) fn open() -> Option<Result<Opened, OpenFailure>> {
 const EVENTS: usize = 8;
 
 /// Connection manager for connections of the adapter to itself.
-pub(crate) struct Loop {
+pub(crate) struct LoopbackManager {
     listener: Option<(u64, u64)>,
     /// Queue pair that requested the connection.
-    asking: Option<u32>,
+    requesting: Option<u32>,
     /// The two connected queue pairs.
     link: Option<[u32; 2]>,
     events: [Option<ControlEvent>; EVENTS],
 }
 
-impl Loop {
+impl LoopbackManager {
     const fn new() -> Self {
         Self {
             listener: None,
-            asking: None,
+            requesting: None,
             link: None,
             events: [const { None }; EVENTS],
         }
     }
 
-    fn tell(&mut self, event: ControlEvent) {
-        if let Some(place) = self.events.iter_mut().find(|place| place.is_none()) {
-            *place = Some(event);
+    fn queue_event(&mut self, event: ControlEvent) {
+        if let Some(slot) = self.events.iter_mut().find(|slot| slot.is_none()) {
+            *slot = Some(event);
         }
     }
 
@@ -181,21 +182,21 @@ fn peer(queue_pair: u32) -> Peer {
     }
 }
 
-fn copied(private_data: &[u8]) -> Result<PrivateData, BackendError> {
+fn to_private_data(private_data: &[u8]) -> Result<PrivateData, BackendError> {
     PrivateData::from_slice(private_data).map_err(|_| BackendError::Resources)
 }
 
-impl Rendezvous for Loop {
+impl PeerResolver for LoopbackManager {
     fn peer(&self, queue_pair: u32) -> Option<Peer> {
         self.other(queue_pair).map(peer)
     }
 
-    fn asking(&self, _request: RequestKey) -> Option<Peer> {
-        self.asking.map(peer)
+    fn requester(&self, _request: RequestKey) -> Option<Peer> {
+        self.requesting.map(peer)
     }
 }
 
-impl Sideband for Loop {
+impl ConnectionManager for LoopbackManager {
     fn address(&self) -> IaAddress {
         IaAddress::Node(1)
     }
@@ -226,11 +227,11 @@ impl Sideband for Loop {
         queue_pair: u32,
         request: &ConnectRequest<'_>,
     ) -> Result<u64, BackendError> {
-        let private_data = copied(request.private_data)?;
+        let private_data = to_private_data(request.private_data)?;
         let listener = self
             .listener
-            .filter(|(_, qualifier)| *qualifier == request.qualifier && self.asking.is_none());
-        self.tell(match listener {
+            .filter(|(_, qualifier)| *qualifier == request.qualifier && self.requesting.is_none());
+        self.queue_event(match listener {
             Some((listener, _)) => ControlEvent::ConnectionRequest {
                 listener,
                 request: RequestKey(1),
@@ -244,7 +245,7 @@ impl Sideband for Loop {
                 failure: ConnectFailure::NonPeerRejected,
             },
         });
-        self.asking = listener.map(|_| queue_pair);
+        self.requesting = listener.map(|_| queue_pair);
         Ok(1)
     }
 
@@ -254,15 +255,15 @@ impl Sideband for Loop {
         queue_pair: u32,
         private_data: &[u8],
     ) -> Result<(), BackendError> {
-        let private_data = copied(private_data)?;
-        let asking = self.asking.take().ok_or(BackendError::State)?;
-        self.link = Some([asking, queue_pair]);
+        let private_data = to_private_data(private_data)?;
+        let requesting = self.requesting.take().ok_or(BackendError::State)?;
+        self.link = Some([requesting, queue_pair]);
         // The requester becomes ready with this event, so it comes first.
-        self.tell(ControlEvent::Established {
-            queue_pair: u64::from(asking),
+        self.queue_event(ControlEvent::Established {
+            queue_pair: u64::from(requesting),
             private_data,
         });
-        self.tell(ControlEvent::Established {
+        self.queue_event(ControlEvent::Established {
             queue_pair: u64::from(queue_pair),
             private_data: PrivateData::new(),
         });
@@ -270,10 +271,10 @@ impl Sideband for Loop {
     }
 
     fn reject(&mut self, _request: RequestKey, _by_consumer: bool, private_data: &[u8]) {
-        if let Some(asking) = self.asking.take() {
-            let data = copied(private_data).unwrap_or_default();
-            self.tell(ControlEvent::ConnectFailed {
-                queue_pair: u64::from(asking),
+        if let Some(requesting) = self.requesting.take() {
+            let data = to_private_data(private_data).unwrap_or_default();
+            self.queue_event(ControlEvent::ConnectFailed {
+                queue_pair: u64::from(requesting),
                 failure: ConnectFailure::PeerRejected(data),
             });
         }
@@ -285,7 +286,7 @@ impl Sideband for Loop {
         };
         self.link = None;
         let queue_pair = u64::from(other);
-        self.tell(match mode {
+        self.queue_event(match mode {
             DisconnectMode::Broken => ControlEvent::Broken { queue_pair },
             _ => ControlEvent::Disconnected { queue_pair },
         });
@@ -299,7 +300,7 @@ impl Sideband for Loop {
 
     /// Events are pending only here, so a poll is due at once.
     fn next_deadline(&self) -> Option<Instant> {
-        let waits = self.events.iter().any(Option::is_some);
-        waits.then_some(Instant::ZERO)
+        let pending = self.events.iter().any(Option::is_some);
+        pending.then_some(Instant::ZERO)
     }
 }

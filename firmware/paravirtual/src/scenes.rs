@@ -44,7 +44,7 @@ const NOTHING: CompletionFlags = CompletionFlags::empty();
 /// QEMU's adapter loses an interrupt now and then. It puts a completion into its queue, and then
 /// checks without a barrier whether the queue is armed. It also drops an arming that comes while it
 /// reports the previous completion.
-const LOOKS: u32 = 2_000_000;
+const MOST_POLLS: u32 = 2_000_000;
 /// Waits of a run that may end without an interrupt.
 ///
 /// More than 64, so that the driver also reads the event rings, which it does in every 64th poll
@@ -82,8 +82,8 @@ impl Wait for Words<'_> {
         Waker::noop().clone()
     }
 
-    fn wait(&mut self, until: Option<Instant>) -> WakeReason {
-        if until.is_some() {
+    fn wait(&mut self, deadline: Option<Instant>) -> WakeReason {
+        if deadline.is_some() {
             // Time never advances here, so no deadline is ahead.
             return WakeReason::TimedOut;
         }
@@ -96,18 +96,18 @@ impl Wait for Words<'_> {
         let Stage {
             messages,
             ended,
-            silences,
+            timeouts,
             ..
         } = self.stage;
-        for _ in 0..LOOKS {
+        for _ in 0..MOST_POLLS {
             if !messages.is_silent() {
                 ended.set(ended.get() + 1);
                 return WakeReason::Woken;
             }
             core::hint::spin_loop();
         }
-        silences.set(silences.get() + 1);
-        if silences.get() < ROUNDS {
+        timeouts.set(timeouts.get() + 1);
+        if timeouts.get() < ROUNDS {
             WakeReason::Woken
         } else {
             WakeReason::Interrupted
@@ -133,7 +133,7 @@ struct Stage {
     /// Waits that an interrupt ended.
     ended: Cell<u32>,
     /// Waits that ended without an interrupt.
-    silences: Cell<u32>,
+    timeouts: Cell<u32>,
 }
 
 /// Runs all scenes.
@@ -141,11 +141,11 @@ pub(crate) fn all() -> Result<()> {
     let stage = open()?;
     stage.connect()?;
     stage.message("bare metal")?;
-    stage.many()?;
+    stage.many_messages()?;
     stage.synchronised()?;
     stage.refusals()?;
     stage.failure()?;
-    stage.begin_anew()?;
+    stage.reconnect()?;
     stage.message("once more")?;
     stage.end()
 }
@@ -165,11 +165,11 @@ fn attributes() -> EpAttributes {
 fn open() -> Result<Stage> {
     let (backend, messages) = match platform::open() {
         None => {
-            defmt::error!("there is no adapter");
+            defmt::error!("no adapter found");
             return Err(unexpected());
         }
         Some(Err(_)) => {
-            defmt::error!("the adapter does not begin");
+            defmt::error!("the adapter does not start");
             return Err(unexpected());
         }
         Some(Ok(opened)) => opened,
@@ -210,7 +210,7 @@ fn open() -> Result<Stage> {
         near,
         far,
         ended: Cell::new(0),
-        silences: Cell::new(0),
+        timeouts: Cell::new(0),
     })
 }
 
@@ -230,7 +230,7 @@ impl Stage {
         let waited = self.ia.evd_wait_until(evd, 1, None, &mut words);
         words.refused?;
         if waited.is_err() {
-            defmt::error!("an event never came");
+            defmt::error!("an expected event did not arrive");
         }
         Ok(waited?.event)
     }
@@ -296,7 +296,7 @@ impl Stage {
         ia.psp_free(psp)
     }
 
-    fn piece(&self, offset: usize, length: u64) -> LmrTriplet {
+    fn segment(&self, offset: usize, length: u64) -> LmrTriplet {
         LmrTriplet {
             context: self.memory.lmr_context,
             address: self.memory.registered_address + offset as u64,
@@ -309,10 +309,10 @@ impl Stage {
     /// The driver does not maintain caches: the sync before the post makes the stores visible.
     fn receive(&self, text: &str, cookie: u64) -> Result<()> {
         let Self { ia, far, .. } = self;
-        for place in 0..text.len() {
-            BYTES.0[TARGET + place].store(0, Ordering::Relaxed);
+        for index in 0..text.len() {
+            BYTES.0[TARGET + index].store(0, Ordering::Relaxed);
         }
-        let target = [self.piece(TARGET, 32)];
+        let target = [self.segment(TARGET, 32)];
         ia.lmr_sync_rdma_write(&target)?;
         ia.post_recv(far.ep, &target, cookie, NOTHING)
     }
@@ -320,24 +320,24 @@ impl Stage {
     /// Sends a text in two segments.
     fn send(&self, Message { text, cookie }: Message<'_>) -> Result<()> {
         let Self { ia, near, .. } = self;
-        for (place, byte) in text.bytes().enumerate() {
-            BYTES.0[SOURCE + place].store(byte, Ordering::Relaxed);
+        for (index, byte) in text.bytes().enumerate() {
+            BYTES.0[SOURCE + index].store(byte, Ordering::Relaxed);
         }
         let rest = text.len() as u64 - 3;
-        let pieces = [self.piece(SOURCE, 3), self.piece(SOURCE + 3, rest)];
-        ia.lmr_sync_rdma_read(&pieces)?;
-        ia.post_send(near.ep, &pieces, cookie, NOTHING)
+        let segments = [self.segment(SOURCE, 3), self.segment(SOURCE + 3, rest)];
+        ia.lmr_sync_rdma_read(&segments)?;
+        ia.post_send(near.ep, &segments, cookie, NOTHING)
     }
 
     /// Makes the adapter's writes visible, and checks that they are the text.
     fn arrived(&self, text: &str) -> Result<()> {
-        self.ia.lmr_sync_rdma_write(&[self.piece(TARGET, 32)])?;
-        let there =
-            |(place, byte): (usize, u8)| BYTES.0[TARGET + place].load(Ordering::Relaxed) == byte;
-        if text.bytes().enumerate().all(there) {
+        self.ia.lmr_sync_rdma_write(&[self.segment(TARGET, 32)])?;
+        let matches =
+            |(index, byte): (usize, u8)| BYTES.0[TARGET + index].load(Ordering::Relaxed) == byte;
+        if text.bytes().enumerate().all(matches) {
             Ok(())
         } else {
-            defmt::error!("something else arrived");
+            defmt::error!("another text arrived");
             Err(unexpected())
         }
     }
@@ -355,7 +355,7 @@ impl Stage {
     }
 
     /// Sends many more messages than the rings have slots, each while its receiver sleeps.
-    fn many(&self) -> Result<()> {
+    fn many_messages(&self) -> Result<()> {
         const COUNT: u64 = 100;
         for cookie in 0..COUNT {
             let text = if cookie & 1 == 0 { "ping" } else { "pongpong" };
@@ -369,7 +369,7 @@ impl Stage {
             }
             self.arrived(text)?;
         }
-        defmt::info!("{=u64} messages more", COUNT);
+        defmt::info!("{=u64} more messages", COUNT);
         if self.ended.get() == 0 {
             return Err(unexpected());
         }
@@ -382,44 +382,45 @@ impl Stage {
     /// The ranges are aligned with cache lines or not.
     fn synchronised(&self) -> Result<()> {
         const LENGTHS: [u64; 6] = [1, 16, 63, 64, 65, 4096];
-        let byte = |place: usize| place as u8 ^ (place >> 8) as u8;
-        for (place, to) in BYTES.0.iter().enumerate() {
-            to.store(byte(place), Ordering::Relaxed);
+        let byte = |index: usize| index as u8 ^ (index >> 8) as u8;
+        for (index, to) in BYTES.0.iter().enumerate() {
+            to.store(byte(index), Ordering::Relaxed);
         }
         for start in 2048..2048 + 64 {
             for length in LENGTHS {
-                let piece = [self.piece(start, length)];
-                self.ia.lmr_sync_rdma_write(&piece)?;
-                self.ia.lmr_sync_rdma_read(&piece)?;
+                let segment = [self.segment(start, length)];
+                self.ia.lmr_sync_rdma_write(&segment)?;
+                self.ia.lmr_sync_rdma_read(&segment)?;
             }
         }
-        let is_kept = |(place, of): (usize, &AtomicU8)| of.load(Ordering::Relaxed) == byte(place);
-        if !BYTES.0.iter().enumerate().all(is_kept) {
+        let is_unchanged =
+            |(index, of): (usize, &AtomicU8)| of.load(Ordering::Relaxed) == byte(index);
+        if !BYTES.0.iter().enumerate().all(is_unchanged) {
             defmt::error!("a synchronised byte changed");
             return Err(unexpected());
         }
-        let beyond = [self.piece(8190, 3)];
+        let beyond = [self.segment(8190, 3)];
         if self.ia.lmr_sync_rdma_write(&beyond).is_ok() {
             return Err(unexpected());
         }
-        defmt::info!("lmr_sync_rdma_write, lmr_sync_rdma_read: every byte is as it was");
+        defmt::info!("lmr_sync_rdma_write, lmr_sync_rdma_read: no byte changed");
         Ok(())
     }
 
     /// Posts requests that the core refuses, so the device never sees them.
     fn refusals(&self) -> Result<()> {
         let Self { ia, near, .. } = self;
-        for (what, piece) in [
-            ("a piece beyond its region", self.piece(8190, 3)),
+        for (what, segment) in [
+            ("a segment beyond its region", self.segment(8190, 3)),
             (
                 "no region",
                 LmrTriplet {
                     context: 0x1234,
-                    ..self.piece(0, 8)
+                    ..self.segment(0, 8)
                 },
             ),
         ] {
-            match ia.post_send(near.ep, &[piece], 9, NOTHING) {
+            match ia.post_send(near.ep, &[segment], 9, NOTHING) {
                 Ok(()) => return Err(unexpected()),
                 Err(error) => defmt::info!(
                     "post_send of {=str}: {}, {}",
@@ -435,10 +436,10 @@ impl Stage {
     /// Breaks the connection by a message that exceeds its buffer; the other requests are flushed.
     fn failure(&self) -> Result<()> {
         let Self { ia, near, far, .. } = self;
-        ia.post_recv(far.ep, &[self.piece(TARGET, 8)], 20, NOTHING)?;
-        ia.post_recv(far.ep, &[self.piece(TARGET, 8)], 21, NOTHING)?;
-        ia.post_recv(near.ep, &[self.piece(TARGET, 8)], 22, NOTHING)?;
-        ia.post_send(near.ep, &[self.piece(SOURCE, 32)], 23, NOTHING)?;
+        ia.post_recv(far.ep, &[self.segment(TARGET, 8)], 20, NOTHING)?;
+        ia.post_recv(far.ep, &[self.segment(TARGET, 8)], 21, NOTHING)?;
+        ia.post_recv(near.ep, &[self.segment(TARGET, 8)], 22, NOTHING)?;
+        ia.post_send(near.ep, &[self.segment(SOURCE, 32)], 23, NOTHING)?;
         defmt::info!("post_send of more than the buffer holds");
         self.completion(far, far.receives)?;
         self.completion(near, near.requests)?;
@@ -446,12 +447,12 @@ impl Stage {
         self.completion(near, near.receives)?;
         self.connection(near)?;
         self.connection(far)?;
-        ia.post_send(near.ep, &[self.piece(SOURCE, 8)], 24, NOTHING)?;
-        defmt::info!("post_send on what is disconnected");
+        ia.post_send(near.ep, &[self.segment(SOURCE, 8)], 24, NOTHING)?;
+        defmt::info!("post_send after the disconnect");
         self.completion(near, near.requests)
     }
 
-    fn begin_anew(&self) -> Result<()> {
+    fn reconnect(&self) -> Result<()> {
         for side in [&self.near, &self.far] {
             self.ia.ep_reset(side.ep)?;
         }

@@ -61,7 +61,7 @@ impl Memory {
     }
 
     /// Returns a segment, which may exceed the region.
-    pub(crate) fn piece(&self, offset: usize, length: u64) -> LmrTriplet {
+    pub(crate) fn segment(&self, offset: usize, length: u64) -> LmrTriplet {
         LmrTriplet {
             context: self.context,
             address: self.address().wrapping_add(offset as u64),
@@ -142,7 +142,7 @@ impl Party {
     }
 
     /// Logs an event.
-    fn tell(&self, event: &Event) {
+    fn log(&self, event: &Event) {
         match event {
             Event::Dto(DtoCompletion {
                 cookie,
@@ -197,7 +197,7 @@ impl Party {
     pub(crate) fn take_all(&self, fabric: &ModelFabric) -> Option<dat_core::id::CrId> {
         let mut request = None;
         while let Some(event) = self.next(fabric) {
-            self.tell(&event);
+            self.log(&event);
             if let Event::ConnectionRequest { cr, .. } = event {
                 request = Some(cr);
             }

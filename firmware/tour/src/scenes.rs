@@ -19,7 +19,7 @@ static STORAGE: [StaticCell<Storage>; 2] = [const { StaticCell::new() }; 2];
 static SOURCE: Bytes = zeros();
 static TARGET: Bytes = zeros();
 static CLOSED: Bytes = zeros();
-static ELSEWHERE: Bytes = zeros();
+static OTHER_ZONE: Bytes = zeros();
 
 const QUALIFIER: u64 = 7;
 const NOTHING: CompletionFlags = CompletionFlags::empty();
@@ -36,9 +36,9 @@ struct Stage {
     /// Region of A.
     source: Memory,
     /// Region of A in another protection zone.
-    elsewhere: Memory,
+    other_zone_region: Memory,
     /// Region of A, read only.
-    constant: Memory,
+    read_only_region: Memory,
     /// Region of B, open to peers.
     target: Memory,
     /// Region of B, without remote access.
@@ -92,8 +92,8 @@ fn open() -> Result<Stage> {
         MemoryPrivileges::LOCAL_READ | MemoryPrivileges::LOCAL_WRITE,
     )?;
     let other = a.ia.pz_create()?;
-    let elsewhere = a.register(other, &ELSEWHERE, MemoryPrivileges::LOCAL_READ)?;
-    let constant = a.register(a.pz, &ELSEWHERE, MemoryPrivileges::LOCAL_READ)?;
+    let other_zone_region = a.register(other, &OTHER_ZONE, MemoryPrivileges::LOCAL_READ)?;
+    let read_only_region = a.register(a.pz, &OTHER_ZONE, MemoryPrivileges::LOCAL_READ)?;
     let target = b.register(b.pz, &TARGET, ALL)?;
     let own = MemoryPrivileges::LOCAL_READ | MemoryPrivileges::LOCAL_WRITE;
     let closed = b.register(b.pz, &CLOSED, own)?;
@@ -106,8 +106,8 @@ fn open() -> Result<Stage> {
         near,
         far,
         source,
-        elsewhere,
-        constant,
+        other_zone_region,
+        read_only_region,
         target,
         closed,
     })
@@ -115,7 +115,7 @@ fn open() -> Result<Stage> {
 
 impl Stage {
     /// Runs the fabric until it is idle, and logs the events of both sides.
-    fn settle(&self) {
+    fn run_until_idle(&self) {
         // A side may react to an event, such as the end of a connection, and the other side to
         // that.
         for _ in 0..4 {
@@ -147,17 +147,17 @@ impl Stage {
             return Err(Error::internal(Cause::EndpointState));
         };
         b.answer("cr_accept", b.ia.cr_accept(cr, Some(far), b"welcome"));
-        self.settle();
+        self.run_until_idle();
         b.ia.psp_free(listening?)
     }
 
     fn messages(&self) -> Result<()> {
         let Self { a, b, .. } = self;
-        let buffer = [self.target.piece(0, 32)];
+        let buffer = [self.target.segment(0, 32)];
         b.answer("post_recv", b.ia.post_recv(self.far, &buffer, 1, NOTHING));
-        let message = [self.source.piece(0, 3), self.source.piece(3, 9)];
+        let message = [self.source.segment(0, 3), self.source.segment(3, 9)];
         a.answer("post_send", a.ia.post_send(self.near, &message, 2, NOTHING));
-        self.settle();
+        self.run_until_idle();
         self.target.show("B", 0, 12);
         Ok(())
     }
@@ -165,49 +165,51 @@ impl Stage {
     fn rdma(&self) -> Result<()> {
         let Self { a, .. } = self;
         let remote = self.target.remote(self.target.remote_context, 64);
-        let data = [self.source.piece(0, 21)];
+        let data = [self.source.segment(0, 21)];
         let posted = a.ia.post_rdma_write(self.near, &data, 3, &remote, NOTHING);
         a.answer("post_rdma_write", posted);
-        self.settle();
+        self.run_until_idle();
         self.target.show("B", 0, 21);
         self.target.put(0, "RAW");
-        let back = [self.source.piece(32, 12)];
+        let destination = [self.source.segment(32, 12)];
         let remote = self.target.remote(self.target.remote_context, 12);
-        let posted = a.ia.post_rdma_read(self.near, &back, 4, &remote, NOTHING);
+        let posted =
+            a.ia.post_rdma_read(self.near, &destination, 4, &remote, NOTHING);
         a.answer("post_rdma_read", posted);
-        self.settle();
+        self.run_until_idle();
         self.source.show("A", 32, 12);
-        let quiet = CompletionFlags::SUPPRESS;
-        let data = [self.source.piece(32, 12)];
-        let posted = a.ia.post_rdma_write(self.near, &data, 5, &remote, quiet);
+        let suppressed = CompletionFlags::SUPPRESS;
+        let data = [self.source.segment(32, 12)];
+        let posted =
+            a.ia.post_rdma_write(self.near, &data, 5, &remote, suppressed);
         a.answer("post_rdma_write, suppressed", posted);
-        self.settle();
+        self.run_until_idle();
         Ok(())
     }
 
     fn refusals(&self) -> Result<()> {
         let Self { a, near, .. } = self;
         let remote = self.target.remote(self.target.remote_context, 64);
-        let write = |ep, piece, remote| a.ia.post_rdma_write(ep, &[piece], 9, remote, NOTHING);
-        let piece = self.source.piece(0, 8);
-        let long = self.source.piece(0, 65);
+        let write = |ep, segment, remote| a.ia.post_rdma_write(ep, &[segment], 9, remote, NOTHING);
+        let segment = self.source.segment(0, 8);
+        let long = self.source.segment(0, 65);
         a.answer("one byte too many", write(*near, long, &remote));
-        let wrapping = self.source.piece(0, u64::MAX);
+        let wrapping = self.source.segment(0, u64::MAX);
         a.answer("a length that wraps", write(*near, wrapping, &remote));
-        let other_zone = self.elsewhere.piece(0, 8);
+        let other_zone = self.other_zone_region.segment(0, 8);
         a.answer("another zone", write(*near, other_zone, &remote));
-        let own = self.constant.piece(0, 8);
+        let own = self.read_only_region.segment(0, 8);
         let read_only = a.ia.post_recv(*near, &[own], 9, NOTHING);
         a.answer("a buffer that is not writable", read_only);
         let short = self.target.remote(self.target.remote_context, 7);
-        a.answer("a short target", write(*near, piece, &short));
+        a.answer("a short target", write(*near, segment, &short));
         let idle = endpoint(a, None)?;
-        a.answer("not connected", write(idle, piece, &remote));
+        a.answer("not connected", write(idle, segment, &remote));
         a.ia.ep_free(idle)?;
-        a.answer("freed", write(idle, piece, &remote));
+        a.answer("freed", write(idle, segment, &remote));
         let full = (0..5).try_for_each(|_| a.ia.post_recv(*near, &[], 9, NOTHING));
         a.answer("the fifth receive of four", full);
-        self.settle();
+        self.run_until_idle();
         a.state(*near)
     }
 
@@ -215,22 +217,22 @@ impl Stage {
         let Self { a, b, .. } = self;
         let rmr = b.ia.rmr_create(b.pz)?;
         let opens = MemoryPrivileges::REMOTE_WRITE;
-        let piece = self.closed.piece(0, 16);
-        let bound = b.ia.rmr_bind(rmr, &piece, opens, self.far, 10, NOTHING);
+        let segment = self.closed.segment(0, 16);
+        let bound = b.ia.rmr_bind(rmr, &segment, opens, self.far, 10, NOTHING);
         let Some(context) = b.answer("rmr_bind", bound) else {
             return Err(Error::internal(Cause::EndpointState));
         };
-        self.settle();
-        let data = [self.source.piece(0, 12)];
+        self.run_until_idle();
+        let data = [self.source.segment(0, 12)];
         let remote = self.closed.remote(context, 16);
         let posted = a.ia.post_rdma_write(self.near, &data, 11, &remote, NOTHING);
         a.answer("post_rdma_write through the window", posted);
-        self.settle();
+        self.run_until_idle();
         self.closed.show("B", 0, 12);
-        let nothing = self.closed.piece(0, 0);
+        let nothing = self.closed.segment(0, 0);
         let closed = b.ia.rmr_bind(rmr, &nothing, opens, self.far, 12, NOTHING);
         b.answer("rmr_bind to nothing", closed);
-        self.settle();
+        self.run_until_idle();
         b.answer("rmr_free", b.ia.rmr_free(rmr));
         Ok(())
     }
@@ -249,21 +251,21 @@ impl Stage {
         let (near, far) = (endpoint(a, None)?, endpoint(b, Some(srq))?);
         self.connect(near, far)?;
         for (cookie, offset) in [(20, 0), (21, 16)] {
-            let buffer = [self.target.piece(offset, 16)];
+            let buffer = [self.target.segment(offset, 16)];
             b.answer("srq_post_recv", b.ia.srq_post_recv(srq, &buffer, cookie));
         }
         for cookie in [22, 23] {
-            let message = [self.source.piece(0, 12)];
+            let message = [self.source.segment(0, 12)];
             a.answer("post_send", a.ia.post_send(near, &message, cookie, NOTHING));
         }
-        self.settle();
+        self.run_until_idle();
         self.target.show("B", 0, 12);
         self.target.show("B", 16, 12);
         a.answer(
             "ep_disconnect",
             a.ia.ep_disconnect(near, CloseFlags::Graceful),
         );
-        self.settle();
+        self.run_until_idle();
         a.answer("ep_free", a.ia.ep_free(near));
         b.answer("ep_free", b.ia.ep_free(far));
         b.answer("srq_free", b.ia.srq_free(srq));
@@ -274,14 +276,14 @@ impl Stage {
     fn broken(&self) -> Result<()> {
         let Self { a, near, far, .. } = self;
         let remote = self.closed.remote(0x1234_5678, 16);
-        let data = [self.source.piece(0, 12)];
+        let data = [self.source.segment(0, 12)];
         let posted = a.ia.post_rdma_write(*near, &data, 30, &remote, NOTHING);
-        a.answer("post_rdma_write with a context that nobody gave", posted);
-        self.settle();
+        a.answer("post_rdma_write with an unknown context", posted);
+        self.run_until_idle();
         a.state(*near)?;
         let posted = a.ia.post_send(*near, &data, 31, CompletionFlags::SUPPRESS);
-        a.answer("post_send on what is disconnected", posted);
-        self.settle();
+        a.answer("post_send after the disconnect", posted);
+        self.run_until_idle();
         a.answer("ep_reset", a.ia.ep_reset(*near));
         self.b.answer("ep_reset", self.b.ia.ep_reset(*far));
         self.connect(*near, *far)?;
@@ -295,7 +297,7 @@ impl Stage {
             "ep_disconnect",
             a.ia.ep_disconnect(self.near, CloseFlags::Graceful),
         );
-        self.settle();
+        self.run_until_idle();
         a.state(self.near)?;
         a.answer("lmr_free", a.ia.lmr_free(self.source.lmr));
         let refused = b.ia.shut(CloseFlags::Graceful).map(drop);

@@ -1,14 +1,15 @@
 //! The suspect device in both layouts: its quirks and its lies.
 
-use backend_mmio::mlx5::{DeviceEvent, State};
-use backend_mmio::pvrdma::defs::Notice;
+use backend_mmio::defs::pvrdma::Notice;
+use backend_mmio::mlx5::DeviceEvent;
+use backend_mmio::ring::DeviceState;
 use backend_mock::NodeOptions;
 use dat_core::backend::Backend;
 use dat_core::time::Instant;
 use mmio_model::pvrdma::{
-    LentPvrdma, Numbers, PvrdmaFabric, PvrdmaLent, PvrdmaLie, PvrdmaManner, Refusal,
+    LentPvrdma, Numbers, PvrdmaBadCqe, PvrdmaFabric, PvrdmaLent, PvrdmaQuirks, Refusal,
 };
-use mmio_model::{Lent, LentBackend, Lie, ModelFabric};
+use mmio_model::{BadCqe, Lent, LentBackend, ModelFabric};
 
 use super::SUSPECT;
 use super::script::SETUP_SIZE;
@@ -32,7 +33,7 @@ pub(super) trait Layout {
         options: NodeOptions,
         suspect: Option<&[u8; SETUP_SIZE]>,
         lent: &'s mut Self::Lent,
-    ) -> Option<(Self::Driver<'s>, &'s State)>;
+    ) -> Option<(Self::Driver<'s>, &'s DeviceState)>;
 
     fn step(&self) -> bool;
 
@@ -61,7 +62,7 @@ macro_rules! same_in_both {
         }
 
         fn scrawl(&self, area: usize, word: usize, change: impl FnOnce(u32) -> u32) {
-            self.scrawl(SUSPECT, area, word, change);
+            self.corrupt(SUSPECT, area, word, change);
         }
     };
 }
@@ -75,7 +76,7 @@ impl Layout for ModelFabric {
         options: NodeOptions,
         _suspect: Option<&[u8; SETUP_SIZE]>,
         lent: &'s mut Lent,
-    ) -> Option<(LentBackend<'s>, &'s State)> {
+    ) -> Option<(LentBackend<'s>, &'s DeviceState)> {
         Some(self.device_on(options, lent))
     }
 
@@ -83,18 +84,18 @@ impl Layout for ModelFabric {
 
     fn lie(&self, kind: u8, bit: u8) {
         let lie = match kind % 10 {
-            0 => Lie::Index,
-            1 => Lie::QueuePair,
-            2 => Lie::UserIndex,
-            3 => Lie::Kind,
-            4 => Lie::Length,
-            5 => Lie::Syndrome,
-            6 => Lie::Phase,
-            7 => Lie::AllOnes,
-            8 => Lie::Bit(u32::from(bit) % Lie::BITS),
-            _ => Lie::Noise(u64::from(bit)),
+            0 => BadCqe::Index,
+            1 => BadCqe::QueuePair,
+            2 => BadCqe::UserIndex,
+            3 => BadCqe::Kind,
+            4 => BadCqe::Length,
+            5 => BadCqe::Syndrome,
+            6 => BadCqe::Phase,
+            7 => BadCqe::AllOnes,
+            8 => BadCqe::Bit(u32::from(bit) % BadCqe::BITS),
+            _ => BadCqe::Noise(u64::from(bit)),
         };
-        self.lie(SUSPECT, lie);
+        self.forge_completion(SUSPECT, lie);
     }
 
     fn tell(&self, kind: u8, number: u8) {
@@ -111,7 +112,7 @@ impl Layout for ModelFabric {
             4 => DeviceEvent::QueuePairFailed(number),
             _ => DeviceEvent::Failed,
         };
-        self.tell(SUSPECT, event);
+        self.report_event(SUSPECT, event);
     }
 
     /// Does nothing: the device's commands are calls.
@@ -130,10 +131,10 @@ impl Layout for PvrdmaFabric {
         options: NodeOptions,
         suspect: Option<&[u8; SETUP_SIZE]>,
         lent: &'s mut PvrdmaLent,
-    ) -> Option<(LentPvrdma<'s>, &'s State)> {
-        let mut manner = PvrdmaManner::default();
+    ) -> Option<(LentPvrdma<'s>, &'s DeviceState)> {
+        let mut manner = PvrdmaQuirks::default();
         if let Some([_, layout, which, value]) = suspect {
-            manner.keeps = layout & 2 != 0;
+            manner.drops_flushed = layout & 2 != 0;
             match layout >> 2 & 7 {
                 1 => manner.refuses = Refusal::Error,
                 2 => manner.refuses = Refusal::CompletionQueue,
@@ -145,7 +146,8 @@ impl Layout for PvrdmaFabric {
                         u32::MAX >> (value % 32),
                         1 << (value % 32),
                     ];
-                    manner.claims = Some((u32::from(which >> 2), value[usize::from(which % 4)]));
+                    manner.fake_capability =
+                        Some((u32::from(which >> 2), value[usize::from(which % 4)]));
                 }
                 _ => {}
             }
@@ -157,14 +159,14 @@ impl Layout for PvrdmaFabric {
 
     fn lie(&self, kind: u8, bit: u8) {
         let lie = match kind % 6 {
-            0 => PvrdmaLie::Token(u32::from(bit) % 64),
-            1 => PvrdmaLie::QueuePair,
-            2 => PvrdmaLie::Length,
-            3 => PvrdmaLie::Status,
-            4 => PvrdmaLie::Index,
-            _ => PvrdmaLie::AllOnes,
+            0 => PvrdmaBadCqe::Token(u32::from(bit) % 64),
+            1 => PvrdmaBadCqe::QueuePair,
+            2 => PvrdmaBadCqe::Length,
+            3 => PvrdmaBadCqe::Status,
+            4 => PvrdmaBadCqe::Index,
+            _ => PvrdmaBadCqe::AllOnes,
         };
-        self.lie(SUSPECT, lie);
+        self.forge_completion(SUSPECT, lie);
     }
 
     fn tell(&self, kind: u8, number: u8) {
@@ -173,27 +175,27 @@ impl Layout for PvrdmaFabric {
             number => 0x10 + u32::from(number % 16),
         };
         match kind {
-            0..20 => self.tell(
+            0..20 => self.report_event(
                 SUSPECT,
                 Notice {
                     kind: u32::from(kind),
                     handle: number,
                 },
             ),
-            20 => self.tell(
+            20 => self.report_event(
                 SUSPECT,
                 Notice {
                     kind: u32::MAX,
                     handle: number,
                 },
             ),
-            21 => self.lie_in_message(SUSPECT, 1 << (number % 32)),
-            _ => self.tell_of_completions(SUSPECT, number),
+            21 => self.corrupt_message(SUSPECT, 1 << (number % 32)),
+            _ => self.report_completions(SUSPECT, number),
         }
     }
 
     fn answer(&self, word: u8, bits: u32) {
-        self.lie_in_answer(SUSPECT, u32::from(word), bits);
+        self.corrupt_answer(SUSPECT, u32::from(word), bits);
     }
 
     fn unplug(&self) {

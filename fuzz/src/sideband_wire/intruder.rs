@@ -3,9 +3,9 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use backend_mmio::Peer;
-use backend_mmio::over_queues::DEPTH;
-use backend_mmio::over_queues::message::{Kind, MESSAGE, Message};
+use backend_mmio::cm::DEPTH;
+use backend_mmio::cm::Peer;
+use backend_mmio::cm::message::{Kind, MESSAGE, Message};
 use backend_mock::{MockCompletionQueue, MockReceiveQueue, MockSendQueue, NodeOptions};
 use dat_core::attributes::EpAttributes;
 use dat_core::backend::{
@@ -120,7 +120,7 @@ fn heard(of: &[u32], choice: u8) -> u32 {
 ///
 /// It reports more slots than exist, names an impossible queue pair, or gives another address.
 fn is_impossible(message: &Message, port: [u32; 4]) -> bool {
-    message.places > DEPTH
+    message.credits > DEPTH
         || message.queue_pair > 0xFF_FFFF
         || matches!(message.kind, Kind::Request | Kind::Accepted) && message.address != port
 }
@@ -172,7 +172,7 @@ impl Intruder {
         let channel = pair(CHANNEL);
         let pairs = [1, 2, 3, 4].map(|place| pair(CHANNEL + place));
         let victim = outsider
-            .meet(CHANNEL)
+            .channel_peer(CHANNEL)
             .expect("a channel that nobody is at yet");
         outsider
             .join(channel.key, CHANNEL, victim)
@@ -237,7 +237,7 @@ impl Intruder {
             let message = Message::read(bytes).expect("the victim says messages");
             assert!(!self.silenced, "over a channel given up: {message:?}");
             assert_eq!(message.address, self.victim.address, "{message:?}");
-            assert!(message.places <= DEPTH, "{message:?}");
+            assert!(message.credits <= DEPTH, "{message:?}");
             let data = message.private_data.as_slice();
             assert!(
                 data.is_empty() || given.iter().any(|one| one == data),
@@ -303,7 +303,7 @@ impl Intruder {
         self.condemned |= Message::read(bytes.iter().copied())
             .is_none_or(|message| is_impossible(&message, self.outsider.port()));
         if let Some(message) = Message::read(bytes.iter().copied()) {
-            self.left = self.left.saturating_add(u64::from(message.places));
+            self.left = self.left.saturating_add(u64::from(message.credits));
             self.promised.push((message.kind, message.private_data));
         }
         self.said.push(bytes.to_vec());
@@ -348,7 +348,7 @@ impl Intruder {
         }
         let message = Message {
             queue_pair: number,
-            places,
+            credits: places,
             qualifier: QUALIFIERS[usize::from(from >> 3) % QUALIFIERS.len()],
             port: u64::from(from),
             address,

@@ -17,8 +17,8 @@ mod script;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use backend_mmio::over_queues::message::Kind;
-use backend_mmio::over_queues::{CHANNEL_BYTES, Connection, Listener, SidebandStorage};
+use backend_mmio::cm::message::Kind;
+use backend_mmio::cm::{CHANNEL_BYTES, Connection, ConnectionStorage, Listener};
 use backend_mock::{BufferOrder, FabricOptions, NodeOptions};
 use dat_core::backend::Backend;
 use dat_core::event::{ConnectionEventKind, Event};
@@ -160,10 +160,10 @@ fn play(fabric: &ModelFabric, [first, second]: &mut [Lent; 2], operations: &[Ope
     let (mut near, mut far) = (Places::new(), Places::new());
     macro_rules! device {
         ($name:literal, $number:ident, $side:ident, $lent:ident, $places:ident) => {
-            fabric.speaking_device_on(
+            fabric.over_queues_device_on(
                 NodeOptions::new($name, $number),
                 $lent,
-                SidebandStorage {
+                ConnectionStorage {
                     channels: &mut $places.channels,
                     connections: &mut $places.connections,
                     listeners: &mut $places.listeners,

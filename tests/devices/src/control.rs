@@ -2,9 +2,9 @@
 
 use core::fmt;
 
-use backend_mmio::mlx5::defs::{Completion, CompletionKind, CompletionTail, Opcode, Syndrome};
+use backend_mmio::defs::mlx5::{Completion, CompletionKind, CompletionTail, Opcode, Syndrome};
 use backend_mmio::mlx5::{
-    CompletionQueueSpec, Control, DeviceEvent, Limits, MadeQueuePair, QueuePairSpec,
+    CompletionQueueSpec, Control, CreatedQueuePair, DeviceEvent, Limits, QueuePairSpec,
     SharedReceiveQueueSpec,
 };
 use dat_core::attributes::EpAttributes;
@@ -14,11 +14,11 @@ use dat_core::backend::{
 };
 use dat_core::time::Instant;
 
-use crate::completion::put;
+use crate::complete::put;
+use crate::connection_manager::Devices;
 use crate::device::{CompletionQueue, Device, Pair, Shared as SharedQueue};
 use crate::fabric::Shared;
-use crate::sideband::Devices;
-use crate::window::SEND_DOORBELL;
+use crate::registers::SEND_DOORBELL;
 
 /// Control path of a model device; drop removes the device from the fabric.
 pub struct ModelControl {
@@ -54,9 +54,9 @@ impl ModelControl {
         self.do_on(|_| ());
         let mut world = self.shared.enter();
         let (device, _) = world.device(self.device);
-        let told = device.filter(|device| !device.events.is_empty());
-        if let Some(desk) = told.and_then(|device| device.desk) {
-            desk.notify();
+        let has_events = device.filter(|device| !device.events.is_empty());
+        if let Some(slot) = has_events.and_then(|device| device.slot) {
+            slot.notify();
         }
     }
 }
@@ -205,7 +205,7 @@ unsafe impl Control for ModelControl {
                     key,
                     queue,
                     spec: *spec,
-                    place: 0,
+                    next_index: 0,
                     read: 0,
                 },
             );
@@ -216,11 +216,11 @@ unsafe impl Control for ModelControl {
     fn arm_shared_receive_limit(&mut self, number: u32, limit: u32) -> Result<bool, BackendError> {
         self.on(|device| {
             let shared = device.shared.get(&number).ok_or(BackendError::State)?;
-            let withdrawn = device.backend.arm_shared_receive_limit(shared.key, limit)?;
+            let cancelled = device.backend.arm_shared_receive_limit(shared.key, limit)?;
             let event = DeviceEvent::SharedReceiveLimit(number);
-            let told = device.events.contains(&event);
+            let was_pending = device.events.contains(&event);
             device.events.retain(|other| *other != event);
-            Ok(withdrawn || told)
+            Ok(cancelled || was_pending)
         })
     }
 
@@ -233,7 +233,10 @@ unsafe impl Control for ModelControl {
         });
     }
 
-    fn create_queue_pair(&mut self, spec: &QueuePairSpec) -> Result<MadeQueuePair, BackendError> {
+    fn create_queue_pair(
+        &mut self,
+        spec: &QueuePairSpec,
+    ) -> Result<CreatedQueuePair, BackendError> {
         self.on(|device| {
             let number = device.number();
             let name = |queue: Option<u32>| match queue {
@@ -268,12 +271,12 @@ unsafe impl Control for ModelControl {
                     send,
                     receive,
                     spec: *spec,
-                    carried: None,
+                    inline_data: None,
                     sends_read: 0,
                     receives_read: 0,
                 },
             );
-            Ok(MadeQueuePair {
+            Ok(CreatedQueuePair {
                 number,
                 doorbell: SEND_DOORBELL,
                 takes_blocks: true,
@@ -285,12 +288,12 @@ unsafe impl Control for ModelControl {
         self.do_on(|device| {
             if let Some(pair) = device.pairs.remove(&number) {
                 let Device { backend, .. } = device;
-                if device.joins {
+                if device.moves_pairs {
                     backend.part(pair.key);
                 }
                 backend.destroy_queue_pair(pair.key, pair.send, pair.receive);
-                if let Some(carried) = pair.carried {
-                    carried.give_back(backend);
+                if let Some(inline_data) = pair.inline_data {
+                    inline_data.give_back(backend);
                 }
             }
         });
@@ -298,7 +301,7 @@ unsafe impl Control for ModelControl {
 
     fn poll(&mut self, now: Instant) -> Option<DeviceEvent> {
         let event = self.on(|device| {
-            if device.joins {
+            if device.moves_pairs {
                 device.failures(now);
             }
             Ok(device.events.pop_front())

@@ -2,17 +2,17 @@
 
 use alloc::collections::{BTreeMap, VecDeque};
 
-use backend_mmio::mlx5::defs::{ArmCommand, doorbell};
+use backend_mmio::defs::mlx5::{ArmCommand, doorbell};
 use backend_mmio::mlx5::{CompletionQueueSpec, DeviceEvent, QueuePairSpec, SharedReceiveQueueSpec};
 use backend_mmio::{DeviceWord, DmaView};
 use backend_mock::{MockBackend, MockCompletionQueue, MockReceiveQueue, MockSendQueue};
 use dat_core::backend::{Backend, ControlEvent, QueuePairKey, SharedReceiveQueueKey};
 use dat_core::time::Instant;
 
-use crate::carried::Carried;
-use crate::lie::Lie;
-use crate::mailbox::Desk;
-use crate::sideband::Connects;
+use crate::bad_cqe::BadCqe;
+use crate::connection_manager::CmDevice;
+use crate::inline_memory::InlineMemory;
+use crate::mailbox_device::MailboxSlot;
 
 /// A completion queue.
 pub(crate) struct CompletionQueue {
@@ -32,7 +32,7 @@ pub(crate) struct Pair {
     pub(crate) receive: Option<MockReceiveQueue>,
     pub(crate) spec: QueuePairSpec,
     /// Memory for inline data, once a descriptor had some.
-    pub(crate) carried: Option<Carried>,
+    pub(crate) inline_data: Option<InlineMemory>,
     /// Blocks and receives read since creation.
     pub(crate) sends_read: u32,
     pub(crate) receives_read: u32,
@@ -44,7 +44,7 @@ pub(crate) struct Shared {
     pub(crate) queue: MockReceiveQueue,
     pub(crate) spec: SharedReceiveQueueSpec,
     /// Index of the next buffer to read; number of buffers read since creation.
-    pub(crate) place: u32,
+    pub(crate) next_index: u32,
     pub(crate) read: u32,
 }
 
@@ -61,11 +61,11 @@ pub struct Device {
     pub(crate) events: VecDeque<DeviceEvent>,
     pub(crate) halted: bool,
     /// True if its connection manager joins its queue pairs; otherwise the fabric connects them.
-    pub(crate) joins: bool,
+    pub(crate) moves_pairs: bool,
     /// Mailbox in which a remote driver is notified of events.
-    pub(crate) desk: Option<Desk>,
+    pub(crate) slot: Option<MailboxSlot>,
     /// Error that the next completion gets.
-    pub(crate) lie: Option<Lie>,
+    pub(crate) bad_cqe: Option<BadCqe>,
     /// Block just written to a doorbell, with the number of its queue pair.
     pub(crate) burst: Option<(u32, [u64; 8])>,
     /// Descriptors read from the doorbell register instead of memory.
@@ -89,9 +89,9 @@ impl Device {
             next_number: FIRST_NUMBER,
             events: VecDeque::new(),
             halted: false,
-            joins: false,
-            desk: None,
-            lie: None,
+            moves_pairs: false,
+            slot: None,
+            bad_cqe: None,
             burst: None,
             bursts: 0,
             inline: 0,
@@ -101,8 +101,8 @@ impl Device {
     /// Removes the device from the fabric and returns the inline memory of its queue pairs.
     pub(crate) fn end(mut self) {
         for (_, pair) in self.pairs {
-            if let Some(carried) = pair.carried {
-                carried.give_back(&mut self.backend);
+            if let Some(inline_data) = pair.inline_data {
+                inline_data.give_back(&mut self.backend);
             }
         }
     }
@@ -115,7 +115,7 @@ impl Device {
     }
 }
 
-impl Connects for Device {
+impl CmDevice for Device {
     fn adapter(&mut self) -> &mut MockBackend {
         &mut self.backend
     }
@@ -158,9 +158,9 @@ impl Device {
     }
 }
 
-/// Loads a unit of memory; `place` counts units from the bus address.
-pub(crate) fn unit(memory: &DmaView<'static>, bus: u64, place: u32) -> Option<[u32; 4]> {
-    let unit = memory.seen_at(bus + u64::from(place) * 16, 1)?.first()?;
+/// Loads a unit of memory; `index` counts units from the bus address.
+pub(crate) fn unit(memory: &DmaView<'static>, bus: u64, index: u32) -> Option<[u32; 4]> {
+    let unit = memory.seen_at(bus + u64::from(index) * 16, 1)?.first()?;
     Some(unit.each_ref().map(DeviceWord::load))
 }
 

@@ -4,61 +4,65 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use backend_mmio::mailbox::defs as mailbox;
+use backend_mmio::cm::ConnectionManager;
 #[cfg(feature = "std")]
-use backend_mmio::mailbox::{Mailbox, MailboxControl, MailboxRegisters, MailboxSideband};
+use backend_mmio::cm::MailboxConnectionManager;
+use backend_mmio::cm::{ConnectionStorage, MmioQueueConnectionManager, QueueConnectionManager};
+use backend_mmio::defs::mailbox;
+#[cfg(feature = "std")]
+use backend_mmio::mailbox::{Mailbox, MailboxControl, MailboxRegisters};
 use backend_mmio::mlx5::{
-    CompletionQueueSlot, DeviceEvent, LentState, Limits, MmioBackend, MmioReceiveQueue,
-    MmioSendQueue, Parts, QueuePairSlot, RequestSlot, SharedReceiveSlot, State, Storage,
-    WindowSlot,
+    DeviceEvent, Limits, MmioBackend, MmioReceiveQueue, MmioSendQueue, Parts, Storage, WindowSlot,
 };
-use backend_mmio::over_queues::{MmioQueueSideband, QueueSideband, SidebandStorage};
-use backend_mmio::{DeviceUnit, DmaView, Sideband};
+use backend_mmio::ring::{
+    CompletionQueueSlot, DeviceState, LentState, QueuePairSlot, RequestSlot, SharedReceiveSlot,
+};
+use backend_mmio::{DeviceUnit, DmaView};
 use backend_mock::{Fabric, FabricOptions, Fault, NodeOptions};
 use dat_core::backend::BackendError;
 use dat_core::time::Instant;
 
+use crate::bad_cqe::BadCqe;
+use crate::connection_manager::{Devices, FabricConnectionManager};
 use crate::control::ModelControl;
 use crate::device::Device;
 use crate::fetch::WindowKeys;
 use crate::hal::ModelHal;
-use crate::junction::{Meetings, ModelJunction, channels};
 use crate::lent::Lent;
-use crate::lie::Lie;
 use crate::lock::{Arc, Guard, Mutex, lock};
-use crate::mailbox::{Desk, MailboxDevice, Regions};
-use crate::memory;
-use crate::outsider::Outsider;
 #[cfg(feature = "std")]
-use crate::posted::{Beside, PostedBackend, anything};
-use crate::sideband::{Devices, FabricSideband};
-use crate::window::ModelRegisters;
+use crate::mailbox_backend::{InProcessEnd, ModelMailboxBackend, any_region};
+use crate::mailbox_device::{MailboxDevice, MailboxSlot, Regions};
+use crate::memory;
+use crate::network::{ChannelEnds, ModelNetwork, channels};
+use crate::outsider::Outsider;
+use crate::registers::ModelRegisters;
 
 /// Connection manager of a model device.
-pub type ModelSideband = FabricSideband<Shared>;
+pub type ModelConnectionManager = FabricConnectionManager<Shared>;
 
 /// Driver of a model device.
 pub type ModelBackend =
-    MmioBackend<'static, ModelControl, ModelSideband, ModelRegisters, ModelHal<Shared>>;
+    MmioBackend<'static, ModelControl, ModelConnectionManager, ModelRegisters, ModelHal<Shared>>;
 
 /// Driver of a model device, in lent memory.
 pub type LentBackend<'s> =
-    MmioBackend<'s, ModelControl, ModelSideband, ModelRegisters, ModelHal<Shared>>;
+    MmioBackend<'s, ModelControl, ModelConnectionManager, ModelRegisters, ModelHal<Shared>>;
 
 /// Driver of a model device that sets up connections over its own queue pairs.
-pub type SpeakingBackend = LentSpeaking<'static>;
+pub type OverQueuesBackend = LentOverQueues<'static>;
 
-/// [`SpeakingBackend`] in lent memory.
-pub type LentSpeaking<'s> = MmioBackend<
+/// [`OverQueuesBackend`] in lent memory.
+pub type LentOverQueues<'s> = MmioBackend<
     's,
     ModelControl,
-    MmioQueueSideband<'s, ModelRegisters, ModelHal<Shared>, ModelJunction<Shared>>,
+    MmioQueueConnectionManager<'s, ModelRegisters, ModelHal<Shared>, ModelNetwork<Shared>>,
     ModelRegisters,
     ModelHal<Shared>,
 >;
 
 /// Storage of the connection manager of such a device.
-pub type SpeakingStorage<'s> = SidebandStorage<
+pub type OverQueuesStorage<'s> = ConnectionStorage<
     's,
     MmioSendQueue<'s, ModelHal<Shared>, ModelRegisters>,
     MmioReceiveQueue<'s, ModelHal<Shared>>,
@@ -73,7 +77,7 @@ const REQUESTS: usize = 8192;
 const REQUESTS_GRAIN: usize = 16;
 
 /// Limit to which shared receive queues may grow, in buffers.
-pub(crate) const SHARED_ROOM: u32 = 64;
+pub(crate) const SHARED_CAPACITY: u32 = 64;
 
 pub(crate) const LIMITS: Limits = Limits {
     name: "model",
@@ -149,8 +153,8 @@ impl World {
     fn notify(&self) {
         let devices = self.devices.iter().flatten();
         devices
-            .filter_map(|device| device.desk)
-            .for_each(Desk::notify);
+            .filter_map(|device| device.slot)
+            .for_each(MailboxSlot::notify);
     }
 }
 
@@ -187,7 +191,7 @@ impl Devices for Shared {
 pub struct ModelFabric {
     fabric: Fabric,
     shared: Shared,
-    meetings: Meetings,
+    channel_ends: ChannelEnds,
 }
 
 impl ModelFabric {
@@ -197,7 +201,7 @@ impl ModelFabric {
         Self {
             fabric: Fabric::new(options),
             shared: Shared::default(),
-            meetings: Meetings::default(),
+            channel_ends: ChannelEnds::default(),
         }
     }
 
@@ -211,8 +215,8 @@ impl ModelFabric {
     #[must_use]
     pub fn device_in(&self, options: NodeOptions, state: LentState<'static>) -> ModelBackend {
         let device = self.add(options, false, memory::shared(MEMORY));
-        let sideband = self.sideband(device);
-        self.driver(device, options, storage(&LIMITS, state), sideband)
+        let cm = self.cm(device);
+        self.driver(device, options, storage(&LIMITS, state), cm)
     }
 
     /// Creates a device in lent memory, which can be lent again afterwards.
@@ -223,20 +227,20 @@ impl ModelFabric {
         &self,
         options: NodeOptions,
         lent: &'s mut Lent,
-    ) -> (LentBackend<'s>, &'s State) {
+    ) -> (LentBackend<'s>, &'s DeviceState) {
         let device = self.add(options, false, lent.memory);
         let (storage, state) = lent.storage();
-        let sideband = self.sideband(device);
-        (self.driver(device, options, storage, sideband), state)
+        let cm = self.cm(device);
+        (self.driver(device, options, storage, cm), state)
     }
 
     /// Creates a device whose driver reaches it only through a mailbox in this process.
     #[cfg(feature = "std")]
     #[must_use]
-    pub fn posted_device(&self, options: NodeOptions) -> PostedBackend {
+    pub fn device_by_mailbox(&self, options: NodeOptions) -> ModelMailboxBackend {
         let memory = memory::shared(MEMORY);
         let mailbox = Box::leak(Box::new([const { DeviceUnit::new() }; mailbox::UNITS]));
-        let device = self.mailbox_device(options, memory, mailbox, anything());
+        let device = self.mailbox_device(options, memory, mailbox, any_region());
         let hal = ModelHal {
             devices: self.shared.clone(),
             device: device.control.device,
@@ -245,27 +249,27 @@ impl ModelFabric {
         };
         // SAFETY: the memory is never freed, and only driver and device use it.
         #[expect(unsafe_code, reason = "the device belongs to this crate")]
-        let mailbox = unsafe { Mailbox::new(mailbox, Beside::new(device)) };
+        let mailbox = unsafe { Mailbox::new(mailbox, InProcessEnd::new(device)) };
         let mailbox = Box::leak(Box::new(mailbox));
-        let (Ok(control), Ok(sideband)) = (
+        let (Ok(control), Ok(cm)) = (
             MailboxControl::new(mailbox, options.name),
-            MailboxSideband::new(mailbox),
+            MailboxConnectionManager::new(mailbox),
         ) else {
             unreachable!("it answers");
         };
         let parts = Parts {
             control,
-            sideband,
+            cm,
             registers: MailboxRegisters::new(mailbox),
             hal,
-            shared_buffers: SHARED_ROOM,
-            memory: memory::of_driver(memory),
+            shared_buffers: SHARED_CAPACITY,
+            memory: memory::dma_memory(memory),
         };
         MmioBackend::new(parts, storage(&LIMITS, new_state()))
     }
 
-    fn sideband(&self, device: usize) -> ModelSideband {
-        FabricSideband {
+    fn cm(&self, device: usize) -> ModelConnectionManager {
+        FabricConnectionManager {
             devices: self.shared.clone(),
             device,
         }
@@ -278,13 +282,13 @@ impl ModelFabric {
     /// # Panics
     /// If its channels cannot be opened.
     #[must_use]
-    pub fn speaking_device(&self, options: NodeOptions) -> SpeakingBackend {
+    pub fn over_queues_device(&self, options: NodeOptions) -> OverQueuesBackend {
         let device = self.add(options, true, memory::shared(MEMORY));
         let storage = storage(&LIMITS, new_state());
-        self.speaking_driver(device, options, storage, channels())
+        self.over_queues_driver(device, options, storage, channels())
     }
 
-    /// Creates a device like [`speaking_device`](Self::speaking_device), in lent memory.
+    /// Creates a device like [`over_queues_device`](Self::over_queues_device), in lent memory.
     ///
     /// The memory can be lent again once the device is dropped. `connections` bounds the channels,
     /// connections and listeners. Also returns the state of the device.
@@ -292,48 +296,48 @@ impl ModelFabric {
     /// # Panics
     /// If its channels cannot be opened.
     #[must_use]
-    pub fn speaking_device_on<'s>(
+    pub fn over_queues_device_on<'s>(
         &self,
         options: NodeOptions,
         lent: &'s mut Lent,
-        connections: SpeakingStorage<'s>,
-    ) -> (LentSpeaking<'s>, &'s State) {
+        connections: OverQueuesStorage<'s>,
+    ) -> (LentOverQueues<'s>, &'s DeviceState) {
         let device = self.add(options, true, lent.memory);
         let (storage, state) = lent.storage();
-        let driver = self.speaking_driver(device, options, storage, connections);
+        let driver = self.over_queues_driver(device, options, storage, connections);
         (driver, state)
     }
 
-    fn speaking_driver<'s>(
+    fn over_queues_driver<'s>(
         &self,
         device: usize,
         options: NodeOptions,
         storage: Storage<'s>,
-        connections: SpeakingStorage<'s>,
-    ) -> LentSpeaking<'s> {
+        connections: OverQueuesStorage<'s>,
+    ) -> LentOverQueues<'s> {
         let port = [device as u32, 0, 0, 0];
-        let junction = self.junction(device, options, false);
-        let sideband = QueueSideband::new(connections, junction, options.address, port);
-        let mut driver = self.driver(device, options, storage, sideband);
+        let network = self.network(device, options, false);
+        let cm = QueueConnectionManager::new(connections, network, options.address, port);
+        let mut driver = self.driver(device, options, storage, cm);
         if let Err(error) = driver.open_channels() {
             panic!("{error:?}");
         }
         driver
     }
 
-    /// Returns the junction of a device, which finds the peers of its channels.
-    fn junction(
+    /// Returns the network of a device, which finds the peers of its channels.
+    fn network(
         &self,
         device: usize,
         options: NodeOptions,
-        by_driver: bool,
-    ) -> ModelJunction<Shared> {
-        ModelJunction {
+        driver_moves_pairs: bool,
+    ) -> ModelNetwork<Shared> {
+        ModelNetwork {
             devices: self.shared.clone(),
             device,
             address: options.address,
-            meetings: self.meetings.clone(),
-            by_driver,
+            channel_ends: self.channel_ends.clone(),
+            driver_moves_pairs,
         }
     }
 
@@ -349,7 +353,7 @@ impl ModelFabric {
         drop(world);
         Outsider {
             adapter: self.fabric.node(options),
-            junction: self.junction(device, options, true),
+            network: self.network(device, options, true),
         }
     }
 
@@ -366,16 +370,16 @@ impl ModelFabric {
         regions: Regions,
     ) -> MailboxDevice {
         let device = self.add(options, false, memory);
-        let desk = Desk(mailbox);
+        let slot = MailboxSlot(mailbox);
         if let (Some(device), _) = self.shared.enter().device(device) {
-            device.desk = Some(desk);
+            device.slot = Some(slot);
         }
         MailboxDevice {
             control: self.control(device, options),
-            sideband: self.sideband(device),
+            cm: self.cm(device),
             registers: self.registers(device),
             regions,
-            desk,
+            slot,
         }
     }
 
@@ -404,20 +408,20 @@ impl ModelFabric {
     }
 
     /// Adds a device to the fabric; returns its number.
-    fn add(&self, options: NodeOptions, joins: bool, memory: DmaView<'static>) -> usize {
+    fn add(&self, options: NodeOptions, moves_pairs: bool, memory: DmaView<'static>) -> usize {
         let mut device = Device::new(self.fabric.node(options), memory);
-        device.joins = joins;
+        device.moves_pairs = moves_pairs;
         let mut world = self.shared.enter();
         world.devices.push(Some(device));
         world.devices.len() - 1
     }
 
-    fn driver<'s, S: Sideband>(
+    fn driver<'s, S: ConnectionManager>(
         &self,
         device: usize,
         options: NodeOptions,
         storage: Storage<'s>,
-        sideband: S,
+        cm: S,
     ) -> MmioBackend<'s, ModelControl, S, ModelRegisters, ModelHal<Shared>> {
         let shared = &self.shared;
         let memory = match shared.enter().device(device) {
@@ -426,7 +430,7 @@ impl ModelFabric {
         };
         let parts = Parts {
             control: self.control(device, options),
-            sideband,
+            cm,
             registers: self.registers(device),
             hal: ModelHal {
                 devices: shared.clone(),
@@ -434,8 +438,8 @@ impl ModelFabric {
                 coherent: options.coherent,
                 drawn: Arc::default(),
             },
-            shared_buffers: SHARED_ROOM,
-            memory: memory::of_driver(memory),
+            shared_buffers: SHARED_CAPACITY,
+            memory: memory::dma_memory(memory),
         };
         MmioBackend::new(parts, storage)
     }
@@ -459,23 +463,29 @@ impl ModelFabric {
     }
 
     /// Makes a device write its next completion with an error; devices count from 0.
-    pub fn lie(&self, device: usize, lie: Lie) {
+    pub fn forge_completion(&self, device: usize, bad_cqe: BadCqe) {
         if let (Some(device), _) = self.shared.enter().device(device) {
-            device.lie = Some(lie);
+            device.bad_cqe = Some(bad_cqe);
         }
     }
 
     /// Makes a device change a word of a ring or doorbell record.
     ///
     /// `area` and `word` are taken modulo the number of areas and words.
-    pub fn scrawl(&self, device: usize, area: usize, word: usize, change: impl FnOnce(u32) -> u32) {
+    pub fn corrupt(
+        &self,
+        device: usize,
+        area: usize,
+        word: usize,
+        change: impl FnOnce(u32) -> u32,
+    ) {
         if let (Some(device), _) = self.shared.enter().device(device) {
-            device.scrawl(area, word, change);
+            device.corrupt(area, word, change);
         }
     }
 
     /// Makes a device report an event, true or not.
-    pub fn tell(&self, device: usize, event: DeviceEvent) {
+    pub fn report_event(&self, device: usize, event: DeviceEvent) {
         if let (Some(device), _) = self.shared.enter().device(device) {
             device.events.push_back(event);
         }
@@ -483,7 +493,7 @@ impl ModelFabric {
 
     /// Returns the numbers of descriptors with inline data and from the doorbell register.
     #[must_use]
-    pub fn taken_inline(&self, device: usize) -> (u64, u64) {
+    pub fn inline_counts(&self, device: usize) -> (u64, u64) {
         let mut world = self.shared.enter();
         let (device, _) = world.device(device);
         device.map_or((0, 0), |device| (device.inline, device.bursts))
@@ -511,7 +521,7 @@ pub(crate) fn slots<T>(count: usize, empty: impl FnMut() -> T) -> &'static mut [
 
 /// Allocates the state of a device, which is never freed.
 pub(crate) fn new_state() -> LentState<'static> {
-    Box::leak(Box::new(State::new())).lend().0
+    Box::leak(Box::new(DeviceState::new())).lend().0
 }
 
 fn storage(limits: &Limits, state: LentState<'static>) -> Storage<'static> {

@@ -5,26 +5,26 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::sync::atomic::{Ordering, fence};
 
-use backend_mmio::mlx5::DeviceEvent;
-use backend_mmio::mlx5::defs::{
+use backend_mmio::defs::mlx5::{
     BLOCK_UNITS, Control, ControlFlags, Data, InlineData, KeyUpdate, NextReceive, Opcode,
     RemoteAddress, doorbell,
 };
+use backend_mmio::mlx5::DeviceEvent;
 use dat_core::backend::{
     BindRequest, DomainKey, ReceiveRequest, RegionKeys, RemoteRange, Segment, SendFlags,
     SendOperation, SendQueue, SendRequest, WindowKey, WorkQueue, WorkSlot,
 };
 use dat_core::flags::MemoryPrivileges;
 
-use crate::carried::Carried;
-use crate::completion::Origin;
+use crate::complete::Origin;
 use crate::device::{Device, Pair, published, unit};
+use crate::inline_memory::InlineMemory;
 
 /// Keys of windows in the fabric, by the key that peers use.
 pub(crate) type WindowKeys = BTreeMap<u32, u32>;
 
 /// Error: the descriptor is invalid.
-struct Senseless;
+struct InvalidDescriptor;
 
 /// A descriptor of a send queue.
 struct Descriptor {
@@ -33,9 +33,9 @@ struct Descriptor {
     update: Option<KeyUpdate>,
     data: Vec<Data>,
     /// Inline data.
-    carried: Option<Vec<u8>>,
+    inline_data: Option<Vec<u8>>,
     /// True if it was read from the doorbell register.
-    whole: bool,
+    from_doorbell: bool,
 }
 
 impl Device {
@@ -59,19 +59,19 @@ impl Device {
             let spec = shared.spec;
             let count = published(&memory, spec.record, doorbell::RECEIVE, shared.read);
             for _ in 0..count {
-                let first = shared.place * spec.units;
-                let read = |place| unit(&memory, spec.ring, first + place);
+                let first = shared.next_index * spec.units;
+                let read = |index| unit(&memory, spec.ring, first + index);
                 let Some(link) = read(0) else {
                     break;
                 };
                 let segments = receive_segments((1..spec.units).map_while(read));
-                let token = Origin::Shared(shared.place as u16).token(0);
+                let token = Origin::Shared(shared.next_index as u16).token(0);
                 // A queue of the fabric that has room and refuses is gone.
                 let posted = shared.queue.post(&ReceiveRequest { token }, &segments);
                 if posted.is_err() {
                     break;
                 }
-                shared.place = u32::from(NextReceive::decode(link).next) & (spec.entries - 1);
+                shared.next_index = u32::from(NextReceive::decode(link).next) & (spec.entries - 1);
                 shared.read = shared.read.wrapping_add(1);
             }
         }
@@ -89,7 +89,7 @@ impl Device {
         let count = published(&memory, spec.record, doorbell::RECEIVE, pair.receives_read);
         for _ in 0..count {
             let first = (pair.receives_read & (spec.receive_entries - 1)) * spec.receive_units;
-            let read = |place| unit(&memory, spec.ring, first + place);
+            let read = |index| unit(&memory, spec.ring, first + index);
             let segments = receive_segments((0..spec.receive_units).map_while(read));
             let token = Origin::Receive(pair.receives_read as u16).token(number);
             // As in `fetch_shared`.
@@ -119,22 +119,22 @@ impl Device {
         let record = pair.spec.record;
         while published(memory, record, doorbell::SEND, pair.sends_read) != 0 {
             let step = read_descriptor(memory, pair, number, *burst).and_then(|descriptor| {
-                let whole = descriptor.whole;
+                let from_doorbell = descriptor.from_doorbell;
                 let blocks = u32::from(descriptor.control.units).div_ceil(BLOCK_UNITS);
                 let posted = match descriptor.update {
                     Some(update) => bind(pair, number, &descriptor, update, known, windows)?,
                     None => {
-                        if descriptor.carried.is_some() && pair.carried.is_none() {
+                        if descriptor.inline_data.is_some() && pair.inline_data.is_none() {
                             let domain = DomainKey(pair.spec.domain as usize);
-                            let made = Carried::new(backend, domain, pair.spec.send_blocks);
-                            pair.carried = Some(made.map_err(|_| Senseless)?);
+                            let created = InlineMemory::new(backend, domain, pair.spec.send_blocks);
+                            pair.inline_data = Some(created.map_err(|_| InvalidDescriptor)?);
                         }
                         post(pair, number, &descriptor, windows)?
                     }
                 };
                 if posted {
-                    *bursts += u64::from(whole);
-                    *inline += u64::from(descriptor.carried.is_some());
+                    *bursts += u64::from(from_doorbell);
+                    *inline += u64::from(descriptor.inline_data.is_some());
                 }
                 Ok(posted.then_some(blocks))
             });
@@ -142,7 +142,7 @@ impl Device {
                 Ok(Some(blocks)) => pair.sends_read = pair.sends_read.wrapping_add(blocks),
                 // The queue pair cannot send yet.
                 Ok(None) => return,
-                Err(Senseless) => {
+                Err(InvalidDescriptor) => {
                     events.push_back(DeviceEvent::QueuePairFailed(number));
                     return;
                 }
@@ -153,16 +153,16 @@ impl Device {
 
 /// Returns the segments of a receive up to the entry that ends the list.
 fn receive_segments(units: impl Iterator<Item = [u32; 4]>) -> Vec<Segment> {
-    let pieces = units.map(Data::decode);
-    let used = pieces.take_while(|piece| *piece != Data::END);
+    let entries = units.map(Data::decode);
+    let used = entries.take_while(|entry| *entry != Data::END);
     used.map(segment).collect()
 }
 
-fn segment(piece: Data) -> Segment {
+fn segment(entry: Data) -> Segment {
     Segment {
-        address: piece.address,
-        length: piece.length,
-        key: piece.key,
+        address: entry.address,
+        length: entry.length,
+        key: entry.key,
     }
 }
 
@@ -172,8 +172,8 @@ pub(crate) fn control_at(
     pair: &Pair,
     block: u32,
 ) -> Option<Control> {
-    let place = first_send_unit(pair) + (block & (pair.spec.send_blocks - 1)) * BLOCK_UNITS;
-    unit(memory, pair.spec.ring, place).map(Control::decode)
+    let index = first_send_unit(pair) + (block & (pair.spec.send_blocks - 1)) * BLOCK_UNITS;
+    unit(memory, pair.spec.ring, index).map(Control::decode)
 }
 
 fn first_send_unit(pair: &Pair) -> u32 {
@@ -185,7 +185,7 @@ fn read_descriptor(
     pair: &Pair,
     number: u32,
     burst: Option<(u32, [u64; 8])>,
-) -> Result<Descriptor, Senseless> {
+) -> Result<Descriptor, InvalidDescriptor> {
     let first = pair.sends_read * BLOCK_UNITS;
     let mask = pair.spec.send_blocks * BLOCK_UNITS - 1;
     let start = first_send_unit(pair);
@@ -195,9 +195,9 @@ fn read_descriptor(
         let control = [(*first >> 32) as u32, *first as u32, 0, 0];
         Control::decode(control).index == pair.sends_read as u16
     });
-    let read = |place: u32| {
-        if let (Some(block), 0..BLOCK_UNITS) = (burst, place) {
-            let [high, low] = [2 * place, 2 * place + 1].map(|word| block[word as usize]);
+    let read = |index: u32| {
+        if let (Some(block), 0..BLOCK_UNITS) = (burst, index) {
+            let [high, low] = [2 * index, 2 * index + 1].map(|word| block[word as usize]);
             return Ok([
                 (high >> 32) as u32,
                 high as u32,
@@ -205,14 +205,14 @@ fn read_descriptor(
                 low as u32,
             ]);
         }
-        let place = start + (first.wrapping_add(place) & mask);
-        unit(memory, pair.spec.ring, place).ok_or(Senseless)
+        let index = start + (first.wrapping_add(index) & mask);
+        unit(memory, pair.spec.ring, index).ok_or(InvalidDescriptor)
     };
     let control = Control::decode(read(0)?);
     let completes = control.flags.has(ControlFlags::COMPLETE);
     let addressed = control.queue_pair == number && control.index == pair.sends_read as u16;
     if !addressed || !completes || control.units == 0 {
-        return Err(Senseless);
+        return Err(InvalidDescriptor);
     }
     let mut next = 1;
     let remote = match control.opcode {
@@ -221,7 +221,7 @@ fn read_descriptor(
             Some(RemoteAddress::decode(read(1)?))
         }
         Opcode::SEND | Opcode::UPDATE_KEY => None,
-        _ => return Err(Senseless),
+        _ => return Err(InvalidDescriptor),
     };
     let mut update = None;
     if control.opcode == Opcode::UPDATE_KEY {
@@ -230,7 +230,7 @@ fn read_descriptor(
             *unit = read(next)?;
             next += 1;
         }
-        update = Some(KeyUpdate::decode(units).ok_or(Senseless)?);
+        update = Some(KeyUpdate::decode(units).ok_or(InvalidDescriptor)?);
     }
     let units = u32::from(control.units);
     let first = if next < units { read(next)? } else { [0; 4] };
@@ -240,19 +240,19 @@ fn read_descriptor(
         remote,
         update,
         data: Vec::new(),
-        carried: None,
-        whole: burst.is_some(),
+        inline_data: None,
+        from_doorbell: burst.is_some(),
     };
     if let Some(inline) = inline {
         if next + inline.units() != units || control.opcode == Opcode::RDMA_READ {
-            return Err(Senseless);
+            return Err(InvalidDescriptor);
         }
         let words = (next..units).map(read).collect::<Result<Vec<_>, _>>()?;
         let bytes = words.iter().flatten().flat_map(|word| word.to_be_bytes());
         let bytes = bytes.skip(4).take(inline.length as usize);
-        descriptor.carried = Some(bytes.collect());
+        descriptor.inline_data = Some(bytes.collect());
     } else {
-        let data = (next..units).map(|place| Ok(Data::decode(read(place)?)));
+        let data = (next..units).map(|index| Ok(Data::decode(read(index)?)));
         descriptor.data = data.collect::<Result<_, _>>()?;
     }
     Ok(descriptor)
@@ -285,7 +285,7 @@ fn post(
     number: u32,
     descriptor: &Descriptor,
     windows: &WindowKeys,
-) -> Result<bool, Senseless> {
+) -> Result<bool, InvalidDescriptor> {
     let range = descriptor.remote.map(|remote| RemoteRange {
         address: remote.address,
         key: windows.get(&remote.key).copied().unwrap_or(remote.key),
@@ -296,11 +296,15 @@ fn post(
         _ => SendOperation::Send,
     };
     let block = u32::from(descriptor.control.index) & (pair.spec.send_blocks - 1);
-    let carried = match (&descriptor.carried, &pair.carried) {
-        (Some(data), Some(carried)) => Some(carried.keep(block, data).ok_or(Senseless)?),
+    let inline_data = match (&descriptor.inline_data, &pair.inline_data) {
+        (Some(data), Some(inline_data)) => Some(
+            inline_data
+                .store_data(block, data)
+                .ok_or(InvalidDescriptor)?,
+        ),
         _ => None,
     };
-    let data: Vec<Segment> = match carried {
+    let data: Vec<Segment> = match inline_data {
         Some(segment) => vec![segment],
         None => descriptor.data.iter().copied().map(segment).collect(),
     };
@@ -312,13 +316,16 @@ fn post(
         operation,
         flags: flags(&descriptor.control),
     };
-    let mut slot = pair.send.reserve(&request, data.len()).ok_or(Senseless)?;
+    let mut slot = pair
+        .send
+        .reserve(&request, data.len())
+        .ok_or(InvalidDescriptor)?;
     let mut length = 0_u32;
-    for piece in data {
-        slot.segment(piece);
-        length = length.wrapping_add(piece.length);
+    for segment in data {
+        slot.segment(segment);
+        length = length.wrapping_add(segment.length);
     }
-    slot.commit(length).map_err(|_| Senseless)?;
+    slot.commit(length).map_err(|_| InvalidDescriptor)?;
     Ok(pair.send.ring().is_ok())
 }
 
@@ -330,9 +337,9 @@ fn bind(
     update: KeyUpdate,
     known: &BTreeMap<u32, usize>,
     windows: &mut WindowKeys,
-) -> Result<bool, Senseless> {
+) -> Result<bool, InvalidDescriptor> {
     let old = descriptor.control.immediate;
-    let window = *known.get(&(old >> 8)).ok_or(Senseless)?;
+    let window = *known.get(&(old >> 8)).ok_or(InvalidDescriptor)?;
     let mut privileges = MemoryPrivileges::empty();
     let mut range = (0, 0);
     let mut region = RegionKeys::default();
@@ -340,7 +347,7 @@ fn bind(
         privileges.set(MemoryPrivileges::REMOTE_READ, opens.remote_read);
         privileges.set(MemoryPrivileges::REMOTE_WRITE, opens.remote_write);
         range = (opens.address, opens.length);
-        let memory = descriptor.data.first().ok_or(Senseless)?;
+        let memory = descriptor.data.first().ok_or(InvalidDescriptor)?;
         region.local = memory.key;
     }
     let request = BindRequest {

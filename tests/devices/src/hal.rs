@@ -7,9 +7,9 @@ use core::sync::atomic::{Ordering, fence};
 use backend_mmio::Hal;
 use dat_core::backend::{Backend, SyncDirection};
 
-use crate::lie::draw;
+use crate::bad_cqe::draw;
+use crate::connection_manager::{CmDevice, Devices};
 use crate::lock::{Arc, Mutex, lock};
-use crate::sideband::{Connects, Devices};
 
 /// Barriers towards a model device on every processor, and caches that hide memory from it.
 #[derive(Clone)]

@@ -2,8 +2,9 @@
 
 use alloc::vec::Vec;
 
-use backend_mmio::mlx5::{
-    CompletionQueueSlot, QueuePairSlot, RequestSlot, SharedReceiveSlot, State, Storage, WindowSlot,
+use backend_mmio::mlx5::{Storage, WindowSlot};
+use backend_mmio::ring::{
+    CompletionQueueSlot, DeviceState, QueuePairSlot, RequestSlot, SharedReceiveSlot,
 };
 use backend_mmio::{DeviceWord, DmaView};
 
@@ -26,7 +27,7 @@ const REQUESTS_GRAIN: usize = 16;
 #[derive(Debug)]
 pub struct Lent {
     pub(crate) memory: DmaView<'static>,
-    state: State,
+    state: DeviceState,
     queue_pairs: Vec<QueuePairSlot>,
     completion_queues: Vec<CompletionQueueSlot>,
     shared_receive_queues: Vec<SharedReceiveSlot>,
@@ -37,7 +38,7 @@ pub struct Lent {
 }
 
 /// Returns a vector of `count` elements.
-pub(crate) fn several<T>(count: usize, empty: impl FnMut() -> T) -> Vec<T> {
+pub(crate) fn vector_of<T>(count: usize, empty: impl FnMut() -> T) -> Vec<T> {
     core::iter::repeat_with(empty).take(count).collect()
 }
 
@@ -56,23 +57,23 @@ impl Lent {
     pub fn new() -> Self {
         Self {
             memory: memory::shared(MEMORY),
-            state: State::new(),
-            queue_pairs: several(2 * LIMITS.queue_pairs as usize, || QueuePairSlot::EMPTY),
-            completion_queues: several(LIMITS.completion_queues as usize, || {
+            state: DeviceState::new(),
+            queue_pairs: vector_of(2 * LIMITS.queue_pairs as usize, || QueuePairSlot::EMPTY),
+            completion_queues: vector_of(LIMITS.completion_queues as usize, || {
                 CompletionQueueSlot::EMPTY
             }),
-            shared_receive_queues: several(LIMITS.shared_receive_queues as usize, || {
+            shared_receive_queues: vector_of(LIMITS.shared_receive_queues as usize, || {
                 SharedReceiveSlot::EMPTY
             }),
-            requests: several(REQUESTS, || RequestSlot::EMPTY),
-            requests_taken: several(REQUESTS / REQUESTS_GRAIN, || false),
-            windows: several(LIMITS.windows as usize, || WindowSlot::EMPTY),
-            memory_taken: several(MEMORY / MEMORY_GRAIN, || false),
+            requests: vector_of(REQUESTS, || RequestSlot::EMPTY),
+            requests_taken: vector_of(REQUESTS / REQUESTS_GRAIN, || false),
+            windows: vector_of(LIMITS.windows as usize, || WindowSlot::EMPTY),
+            memory_taken: vector_of(MEMORY / MEMORY_GRAIN, || false),
         }
     }
 
     /// Returns the memory in its initial state, and a view of the device state.
-    pub(crate) fn storage(&mut self) -> (Storage<'_>, &State) {
+    pub(crate) fn storage(&mut self) -> (Storage<'_>, &DeviceState) {
         clear(&self.memory);
         let (lent, state) = self.state.lend();
         let storage = Storage {

@@ -4,7 +4,7 @@
 //!
 //! Its interface is an adapter's: rings and doorbell records in memory that the driver shares, a
 //! register window, numbered objects. It learns of the driver only through memory, as
-//! [`backend_mmio::mlx5::defs`] defines it. Each model device uses an adapter of a
+//! [`backend_mmio::defs::mlx5`] defines it. Each model device uses an adapter of a
 //! [`Fabric`](backend_mock::Fabric). The fabric moves the bytes, enforces keys, privileges and
 //! bounds at the target, and carries connections.
 //!
@@ -37,38 +37,38 @@ extern crate alloc;
 #[cfg(not(any(feature = "std", feature = "bare")))]
 compile_error!("one of the features `std` and `bare` is needed");
 
-mod carried;
-mod completion;
+mod bad_cqe;
+mod complete;
+mod connection_manager;
 mod control;
+mod corrupt;
 mod device;
 mod fabric;
 mod fetch;
 mod hal;
-mod junction;
+mod inline_memory;
 mod lent;
-mod lie;
 mod lock;
-mod mailbox;
-mod memory;
-mod outsider;
 #[cfg(feature = "std")]
-mod posted;
+mod mailbox_backend;
+mod mailbox_device;
+mod memory;
+mod network;
+mod outsider;
 pub mod pvrdma;
-mod scrawl;
-mod sideband;
-mod window;
+mod registers;
 
+pub use bad_cqe::BadCqe;
 pub use control::ModelControl;
 pub use fabric::{
-    LentBackend, LentSpeaking, ModelBackend, ModelFabric, ModelSideband, SpeakingBackend,
-    SpeakingStorage,
+    LentBackend, LentOverQueues, ModelBackend, ModelConnectionManager, ModelFabric,
+    OverQueuesBackend, OverQueuesStorage,
 };
 pub use hal::ModelHal;
-pub use junction::ModelJunction;
 pub use lent::Lent;
-pub use lie::Lie;
-pub use mailbox::{MailboxDevice, Regions, driver_address};
-pub use outsider::Outsider;
 #[cfg(feature = "std")]
-pub use posted::{Beside, PostedBackend};
-pub use window::ModelRegisters;
+pub use mailbox_backend::{InProcessEnd, ModelMailboxBackend};
+pub use mailbox_device::{MailboxDevice, Regions, driver_address};
+pub use network::ModelNetwork;
+pub use outsider::Outsider;
+pub use registers::ModelRegisters;

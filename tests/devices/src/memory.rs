@@ -15,7 +15,7 @@ const BUS: u64 = 0x4000_0000;
 /// The system provides zeroed pages, which cost nothing until they are used.
 pub(crate) fn shared(bytes: usize) -> DmaView<'static> {
     let units = (bytes / size_of::<DeviceUnit>()).max(1);
-    let layout = Layout::array::<DeviceUnit>(units).expect("memory that there can be");
+    let layout = Layout::array::<DeviceUnit>(units).expect("the layout fits the address space");
     // SAFETY: the layout has at least one unit.
     #[expect(unsafe_code, reason = "zeros become units of a device")]
     let zeros = unsafe { alloc_zeroed(layout) };
@@ -30,7 +30,7 @@ pub(crate) fn shared(bytes: usize) -> DmaView<'static> {
 }
 
 /// Returns the driver's access to the device's memory. Called once per device.
-pub(crate) fn of_driver(view: DmaView<'static>) -> DmaMemory<'static> {
+pub(crate) fn dma_memory(view: DmaView<'static>) -> DmaMemory<'static> {
     // SAFETY: the device belongs to this crate, reaches the memory only through its view, and has
     // one driver. The memory is never freed. The next device gets it after this one is dropped.
     #[expect(unsafe_code, reason = "the device belongs to this crate")]

@@ -5,7 +5,7 @@
 //! cannot pass, with reasons.
 
 use backend_mmio::DeviceFault;
-use backend_mmio::mlx5::State;
+use backend_mmio::ring::DeviceState;
 use backend_mock::{FabricOptions, NodeOptions};
 use bed::{Bed, network, seeded_options};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,7 +18,7 @@ use dat_core::time::Instant;
 use dat_tests::fixture::{Adapter, Net, Party, PartyOptions, granted};
 use dat_tests::suite::{epw, rmb};
 use exceptions::exceptions;
-use mmio_model::{Lie, ModelBackend, ModelFabric};
+use mmio_model::{BadCqe, ModelBackend, ModelFabric};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::task::Wake;
 
@@ -64,15 +64,15 @@ fn fences_hold_on_a_device_that_reorders_without_them() {
 }
 
 /// Connects two parties and returns the device state of the first.
-fn suspect<'b>(bed: &'b MmioBed) -> (Net<'b, MmioBed>, [Party<MmioBed>; 2], &'static State) {
-    suspect_in(bed, State::new())
+fn suspect<'b>(bed: &'b MmioBed) -> (Net<'b, MmioBed>, [Party<MmioBed>; 2], &'static DeviceState) {
+    suspect_in(bed, DeviceState::new())
 }
 
 /// Connects two parties; the first device uses the caller's state.
 fn suspect_in<'b>(
     bed: &'b MmioBed,
-    state: State,
-) -> (Net<'b, MmioBed>, [Party<MmioBed>; 2], &'static State) {
+    state: DeviceState,
+) -> (Net<'b, MmioBed>, [Party<MmioBed>; 2], &'static DeviceState) {
     let net = Net::new(bed);
     let (lent, state) = Box::leak(Box::new(state)).lend();
     let device = bed.fabric.device_in(NodeOptions::new("suspect", 99), lent);
@@ -129,12 +129,12 @@ fn given_up(net: &Net<'_, MmioBed>, left: &Party<MmioBed>, requests: u64, receiv
 #[test]
 fn a_device_that_lies_is_given_up() {
     let lies = [
-        (Lie::Index, DeviceFault::WrongIndex),
-        (Lie::QueuePair, DeviceFault::UnknownQueuePair),
-        (Lie::UserIndex, DeviceFault::UnknownQueuePair),
-        (Lie::Kind, DeviceFault::UnknownKind),
-        (Lie::Phase, DeviceFault::PhaseJump),
-        (Lie::AllOnes, DeviceFault::AllOnes),
+        (BadCqe::Index, DeviceFault::WrongIndex),
+        (BadCqe::QueuePair, DeviceFault::UnknownQueuePair),
+        (BadCqe::UserIndex, DeviceFault::UnknownQueuePair),
+        (BadCqe::Kind, DeviceFault::UnknownKind),
+        (BadCqe::Phase, DeviceFault::PhaseJump),
+        (BadCqe::AllOnes, DeviceFault::AllOnes),
     ];
     for (lie, fault) in lies {
         let bed = MmioBed::new();
@@ -143,7 +143,7 @@ fn a_device_that_lies_is_given_up() {
             left.receive_into(&[left.memory.piece(0, 8)], cookie);
             right.receive_into(&[right.memory.piece(0, 8)], cookie);
         }
-        bed.fabric.lie(0, lie);
+        bed.fabric.forge_completion(0, lie);
         for cookie in 0..3 {
             left.send_from(&[left.memory.piece(0, 8)], cookie);
         }
@@ -166,7 +166,7 @@ fn an_unknown_failure_ends_its_connection_alone() {
     let [other_left, other_right] = &others;
     net.connect(other_left, other_right);
     right.receive_into(&[right.memory.piece(0, 8)], 0);
-    bed.fabric.lie(0, Lie::Syndrome);
+    bed.fabric.forge_completion(0, BadCqe::Syndrome);
     left.send_from(&[left.memory.piece(0, 8)], 7);
     let failed = net.request_completion(&left);
     assert_eq!(
@@ -190,7 +190,7 @@ fn a_length_that_cannot_be_is_found_out() {
     for cookie in 0..2 {
         left.receive_into(&[left.memory.piece(0, 8)], cookie);
     }
-    bed.fabric.lie(0, Lie::Length);
+    bed.fabric.forge_completion(0, BadCqe::Length);
     right.send_from(&[right.memory.piece(0, 8)], 5);
     net.success(&right, 5);
     // The false completion counts for nothing, so both buffers are flushed.
@@ -215,7 +215,7 @@ fn calls_tell_a_given_up_device_from_a_wrong_argument() {
     let (net, [left, right], _) = suspect(&bed);
     right.receive_into(&[right.memory.piece(0, 8)], 0);
     assert_eq!(made(&left, 8), Ok(()));
-    bed.fabric.lie(0, Lie::Index);
+    bed.fabric.forge_completion(0, BadCqe::Index);
     left.send_from(&[left.memory.piece(0, 8)], 0);
     given_up(&net, &left, 1, 0);
     assert_eq!(made(&left, 8), Err(ErrorKind::InternalError));
@@ -223,7 +223,12 @@ fn calls_tell_a_given_up_device_from_a_wrong_argument() {
 }
 
 /// Expects that all posts complete once, in order, and that the adapter was given up.
-fn all_complete_once(net: &Net<'_, MmioBed>, left: &Party<MmioBed>, state: &State, posted: u64) {
+fn all_complete_once(
+    net: &Net<'_, MmioBed>,
+    left: &Party<MmioBed>,
+    state: &DeviceState,
+    posted: u64,
+) {
     let [mut requests, mut receives] = [Vec::new(), Vec::new()];
     // The first poll detects the fault, the next one halts the device, then all is flushed.
     for _ in 0..4 {
@@ -243,14 +248,14 @@ fn all_complete_once(net: &Net<'_, MmioBed>, left: &Party<MmioBed>, state: &Stat
 }
 
 /// Posts receives and requests on a party whose first completion is false.
-fn lied_to(lie: Lie, posted: u64) {
+fn lied_to(lie: BadCqe, posted: u64) {
     let bed = MmioBed::new();
     let (net, [left, right], state) = suspect(&bed);
     for cookie in 0..posted {
         left.receive_into(&[left.memory.piece(0, 8)], cookie);
         right.receive_into(&[right.memory.piece(0, 8)], cookie);
     }
-    bed.fabric.lie(0, lie);
+    bed.fabric.forge_completion(0, lie);
     for cookie in 0..posted {
         left.send_from(&[left.memory.piece(0, 8)], cookie);
     }
@@ -264,7 +269,7 @@ fn lied_to(lie: Lie, posted: u64) {
 fn noise_completes_nothing_twice() {
     for seed in 0..200 {
         println!("seed {seed}");
-        lied_to(Lie::Noise(seed), 4);
+        lied_to(BadCqe::Noise(seed), 4);
     }
 }
 
@@ -273,9 +278,9 @@ fn noise_completes_nothing_twice() {
 /// Spec: DTO-11
 #[test]
 fn no_bit_of_a_name_may_be_wrong() {
-    for bit in 0..Lie::BITS {
+    for bit in 0..BadCqe::BITS {
         println!("bit {bit}");
-        lied_to(Lie::Bit(bit), 4);
+        lied_to(BadCqe::Bit(bit), 4);
     }
 }
 
@@ -371,7 +376,7 @@ impl Wake for Interrupt {
 fn a_sleeper_learns_of_a_fault_that_another_thread_finds() {
     let bed = MmioBed::new();
     let interrupt = Arc::new(Interrupt(OnceLock::new()));
-    let state = State::waking(Waker::from(Arc::clone(&interrupt)));
+    let state = DeviceState::waking(Waker::from(Arc::clone(&interrupt)));
     let (_net, [left, right], state) = suspect_in(&bed, state);
     for cookie in 0..2 {
         left.receive_into(&[left.memory.piece(0, 8)], cookie);
@@ -390,7 +395,7 @@ fn a_sleeper_learns_of_a_fault_that_another_thread_finds() {
             ia.evd_wait_until(evd, 1, late, &mut wait)
         });
         sleeps.recv().expect("a sleeper");
-        bed.fabric.lie(0, Lie::Index);
+        bed.fabric.forge_completion(0, BadCqe::Index);
         left.send_from(&[left.memory.piece(0, 8)], 7);
         while bed.fabric.step() {}
         // The sleeper may have flushed the request before this call returns.
@@ -419,19 +424,19 @@ fn a_sleeper_learns_of_a_fault_that_another_thread_finds() {
 #[test]
 fn lies_about_shared_buffers_are_found_out() {
     let lies = [
-        (Lie::Bit(48 + 6), DeviceFault::WrongIndex),
-        (Lie::Bit(48 + 15), DeviceFault::WrongIndex),
-        (Lie::Length, DeviceFault::ImpossibleLength),
-        (Lie::QueuePair, DeviceFault::UnknownQueuePair),
-        (Lie::UserIndex, DeviceFault::UnknownQueuePair),
-        (Lie::Kind, DeviceFault::UnknownKind),
-        (Lie::AllOnes, DeviceFault::AllOnes),
-        (Lie::Phase, DeviceFault::PhaseJump),
+        (BadCqe::Bit(48 + 6), DeviceFault::WrongIndex),
+        (BadCqe::Bit(48 + 15), DeviceFault::WrongIndex),
+        (BadCqe::Length, DeviceFault::ImpossibleLength),
+        (BadCqe::QueuePair, DeviceFault::UnknownQueuePair),
+        (BadCqe::UserIndex, DeviceFault::UnknownQueuePair),
+        (BadCqe::Kind, DeviceFault::UnknownKind),
+        (BadCqe::AllOnes, DeviceFault::AllOnes),
+        (BadCqe::Phase, DeviceFault::PhaseJump),
     ];
     for (lie, fault) in lies {
         let bed = MmioBed::new();
         let net = Net::new(&bed);
-        let (lent, state) = Box::leak(Box::new(State::new())).lend();
+        let (lent, state) = Box::leak(Box::new(DeviceState::new())).lend();
         let device = bed.fabric.device_in(NodeOptions::new("suspect", 99), lent);
         let ia = net.adapter_over(device);
         let zone = granted(ia.pz_create());
@@ -448,7 +453,7 @@ fn lies_about_shared_buffers_are_found_out() {
         for cookie in 0..3 {
             granted(ia.srq_post_recv(srq, &[taker.memory.piece(0, 8)], cookie));
         }
-        bed.fabric.lie(0, lie);
+        bed.fabric.forge_completion(0, lie);
         for cookie in 0..2 {
             peer.send_from(&[peer.memory.piece(0, 8)], cookie);
         }
@@ -508,7 +513,7 @@ fn short_requests_carry_their_data() {
             inline += u64::from(carries);
             bursts += u64::from(length <= if send { 44 } else { 28 });
             assert_eq!(
-                bed.fabric.taken_inline(0),
+                bed.fabric.inline_counts(0),
                 (inline, bursts),
                 "{send} {length}"
             );
@@ -525,7 +530,7 @@ fn short_requests_carry_their_data() {
             .post_rdma_read(left.ep, &pieces[..1], 91, &remote, none),
     );
     net.success(&left, 91);
-    assert_eq!(bed.fabric.taken_inline(0), (inline, bursts));
+    assert_eq!(bed.fabric.inline_counts(0), (inline, bursts));
 }
 
 /// A shared receive queue grows up to its room; one slot of its chain is never posted.

@@ -7,8 +7,8 @@
 use backend_mock::FabricOptions;
 use bed::{Bed, network};
 use exceptions::exceptions;
-use mmio_model::pvrdma::{PvrdmaFabric, SpeakingPvrdma};
-use mmio_model::{ModelFabric, SpeakingBackend};
+use mmio_model::pvrdma::{OverQueuesPvrdma, PvrdmaFabric};
+use mmio_model::{ModelFabric, OverQueuesBackend};
 
 mod bed;
 mod exceptions;
@@ -33,9 +33,9 @@ fn excused(layout: &str, test: &str) -> Option<String> {
 
 network!(
     Speaking<ModelFabric>,
-    SpeakingBackend,
+    OverQueuesBackend,
     "model",
-    speaking_device,
+    over_queues_device,
     |test| excused("mmio", test),
     |options: FabricOptions| Self(ModelFabric::new(options)),
     Self::fabric
@@ -43,9 +43,9 @@ network!(
 
 network!(
     Speaking<PvrdmaFabric>,
-    SpeakingPvrdma,
+    OverQueuesPvrdma,
     "pvrdma",
-    speaking_device,
+    over_queues_device,
     |test| excused("pvrdma", test),
     |options: FabricOptions| Self(PvrdmaFabric::new(options)),
     Self::fabric

@@ -5,9 +5,9 @@
 //! pass, with reasons.
 
 use backend_mmio::DeviceFault;
-use backend_mmio::mlx5::State;
+use backend_mmio::defs::pvrdma::{LOCAL, ROUTABLE, command};
 use backend_mmio::pvrdma::OpenFailure;
-use backend_mmio::pvrdma::defs::{LOCAL, ROUTABLE, command};
+use backend_mmio::ring::DeviceState;
 use backend_mock::{FabricOptions, NodeOptions};
 use bed::{Bed, network, seeded_options};
 use core::sync::atomic::AtomicU8;
@@ -25,7 +25,7 @@ use dat_core::memory::Region;
 use dat_core::time::Instant;
 use dat_tests::fixture::{Net, Party, PartyOptions, Testbed};
 use exceptions::exceptions;
-use mmio_model::pvrdma::{Numbers, PvrdmaFabric, PvrdmaLie, PvrdmaManner, PvrdmaModel, Refusal};
+use mmio_model::pvrdma::{Numbers, PvrdmaBadCqe, PvrdmaFabric, PvrdmaModel, PvrdmaQuirks, Refusal};
 
 mod bed;
 mod exceptions;
@@ -41,9 +41,10 @@ network!(PvrdmaFabric, PvrdmaModel, "pvrdma", device, |test| {
 
 impl PvrdmaBed {
     /// Opens a device with its own quirks.
-    fn like(&self, manner: PvrdmaManner) -> Result<PvrdmaModel, OpenFailure> {
-        let (state, _) = Box::leak(Box::new(State::new())).lend();
-        self.fabric.device_like(self.options(), state, manner)
+    fn like(&self, manner: PvrdmaQuirks) -> Result<PvrdmaModel, OpenFailure> {
+        let (state, _) = Box::leak(Box::new(DeviceState::new())).lend();
+        self.fabric
+            .device_with_quirks(self.options(), state, manner)
     }
 }
 
@@ -79,7 +80,7 @@ network!(
     Keeping,
     PvrdmaModel,
     "pvrdma",
-    keeping_device,
+    device_without_flush,
     |test| match test {
         "shared_buffers_outlive_their_taker" => {
             let reason = "nobody can tell which buffers a queue pair took that is not flushed: they are kept";
@@ -100,10 +101,10 @@ mod keeping {
 /// Posts three receives and three requests on a device whose first completion is false.
 ///
 /// Returns the status of the first receive, and the fault of the device.
-fn lied_to(lie: PvrdmaLie) -> (DtoStatus, Option<DeviceFault>) {
+fn lied_to(lie: PvrdmaBadCqe) -> (DtoStatus, Option<DeviceFault>) {
     let bed = PvrdmaBed::new();
     let net = Net::new(&bed);
-    let (lent, state) = Box::leak(Box::new(State::new())).lend();
+    let (lent, state) = Box::leak(Box::new(DeviceState::new())).lend();
     let device = bed.fabric.device_in(NodeOptions::new("suspect", 99), lent);
     let options = PartyOptions::default();
     let left = Party::new(&net.adapter_over(device), &options);
@@ -113,16 +114,16 @@ fn lied_to(lie: PvrdmaLie) -> (DtoStatus, Option<DeviceFault>) {
         left.receive_into(&[left.memory.piece(0, 8)], cookie);
         right.receive_into(&[right.memory.piece(0, 8)], cookie);
     }
-    bed.fabric.lie(0, lie);
+    bed.fabric.forge_completion(0, lie);
     match lie {
-        PvrdmaLie::Length => right.send_from(&[right.memory.piece(0, 8)], 5),
+        PvrdmaBadCqe::Length => right.send_from(&[right.memory.piece(0, 8)], 5),
         _ => {
             for cookie in 0..3 {
                 left.send_from(&[left.memory.piece(0, 8)], cookie);
             }
         }
     }
-    let requests = if lie == PvrdmaLie::Length { 0 } else { 3 };
+    let requests = if lie == PvrdmaBadCqe::Length { 0 } else { 3 };
     for cookie in 0..requests {
         let flushed = net.request_completion(&left);
         assert_eq!(
@@ -161,10 +162,10 @@ fn lied_to(lie: PvrdmaLie) -> (DtoStatus, Option<DeviceFault>) {
 #[test]
 fn a_paravirtual_device_that_lies_is_given_up() {
     let lies = [
-        (PvrdmaLie::QueuePair, DeviceFault::UnknownQueuePair),
-        (PvrdmaLie::Length, DeviceFault::ImpossibleLength),
-        (PvrdmaLie::Index, DeviceFault::PhaseJump),
-        (PvrdmaLie::AllOnes, DeviceFault::AllOnes),
+        (PvrdmaBadCqe::QueuePair, DeviceFault::UnknownQueuePair),
+        (PvrdmaBadCqe::Length, DeviceFault::ImpossibleLength),
+        (PvrdmaBadCqe::Index, DeviceFault::PhaseJump),
+        (PvrdmaBadCqe::AllOnes, DeviceFault::AllOnes),
     ];
     for (lie, fault) in lies {
         assert_eq!(lied_to(lie), (DtoStatus::Flushed, Some(fault)), "{lie:?}");
@@ -178,7 +179,7 @@ fn a_paravirtual_device_that_lies_is_given_up() {
 fn an_unknown_failure_ends_its_connection_alone() {
     let bed = PvrdmaBed::new();
     let net = Net::new(&bed);
-    let (lent, state) = Box::leak(Box::new(State::new())).lend();
+    let (lent, state) = Box::leak(Box::new(DeviceState::new())).lend();
     let device = bed.fabric.device_in(NodeOptions::new("suspect", 99), lent);
     let options = PartyOptions::default();
     let adapters = [net.adapter_over(device), net.adapter()];
@@ -187,7 +188,7 @@ fn an_unknown_failure_ends_its_connection_alone() {
     let [other_left, other_right] = adapters.each_ref().map(|ia| Party::new(ia, &options));
     net.connect(&other_left, &other_right);
     right.receive_into(&[right.memory.piece(0, 8)], 0);
-    bed.fabric.lie(0, PvrdmaLie::Status);
+    bed.fabric.forge_completion(0, PvrdmaBadCqe::Status);
     left.send_from(&[left.memory.piece(0, 8)], 7);
     let failed = net.request_completion(&left);
     assert_eq!(
@@ -208,7 +209,7 @@ fn an_unknown_failure_ends_its_connection_alone() {
 fn no_bit_of_a_token_may_be_wrong() {
     for bit in 0..64 {
         println!("bit {bit}");
-        let (status, fault) = lied_to(PvrdmaLie::Token(bit));
+        let (status, fault) = lied_to(PvrdmaBadCqe::Token(bit));
         assert_eq!(status, DtoStatus::Flushed);
         let found = [DeviceFault::WrongIndex, DeviceFault::UnknownQueuePair];
         assert!(
@@ -232,9 +233,9 @@ fn no_device_is_left_active() {
         (Refusal::CompletionQueue, command::CREATE_COMPLETION_QUEUE),
     ];
     for (refuses, command) in refused {
-        let manner = PvrdmaManner {
+        let manner = PvrdmaQuirks {
             refuses,
-            ..PvrdmaManner::default()
+            ..PvrdmaQuirks::default()
         };
         let opened = bed.like(manner);
         assert_eq!(opened.err(), Some(OpenFailure::Command(command)));
@@ -274,10 +275,10 @@ fn versions_and_kinds_of_addresses_are_looked_at() {
     ];
     for (version, claims, failure) in cases {
         let bed = PvrdmaBed::new();
-        let opened = bed.like(PvrdmaManner {
+        let opened = bed.like(PvrdmaQuirks {
             version: Some(version),
-            claims,
-            ..PvrdmaManner::default()
+            fake_capability: claims,
+            ..PvrdmaQuirks::default()
         });
         assert_eq!(
             opened.as_ref().err(),
@@ -296,9 +297,9 @@ fn versions_and_kinds_of_addresses_are_looked_at() {
 fn an_empty_queue_is_polled_at_its_device() {
     let bed = PvrdmaBed::new();
     let net = Net::new(&bed);
-    let device = bed.like(PvrdmaManner {
+    let device = bed.like(PvrdmaQuirks {
         polled: true,
-        ..PvrdmaManner::default()
+        ..PvrdmaQuirks::default()
     });
     let options = PartyOptions::default();
     let left = Party::new(&net.adapter_over(device.expect("a device")), &options);
@@ -323,9 +324,9 @@ fn a_silent_device_is_waited_for_once() {
     // A message with wrong words, or an answer with a wrong key that leaves the driver waiting.
     for senseless in [true, false] {
         let fabric = PvrdmaFabric::new(seeded_options());
-        let (lent, state) = Box::leak(Box::new(State::new())).lend();
-        let manner = PvrdmaManner::default();
-        let device = fabric.device_like(NodeOptions::new("pvrdma", 1), lent, manner);
+        let (lent, state) = Box::leak(Box::new(DeviceState::new())).lend();
+        let manner = PvrdmaQuirks::default();
+        let device = fabric.device_with_quirks(NodeOptions::new("pvrdma", 1), lent, manner);
         let mut device = device.expect("a device");
         let domain = device.create_domain().expect("a domain");
         static MEMORY: [AtomicU8; 64] = [const { AtomicU8::new(0) }; 64];
@@ -338,9 +339,9 @@ fn a_silent_device_is_waited_for_once() {
         request.request_queue = Some(0);
         let pair = device.create_queue_pair(&request).expect("a queue pair");
         if senseless {
-            fabric.lie_in_message(0, 1);
+            fabric.corrupt_message(0, 1);
         } else {
-            fabric.lie_in_answer(0, 0, 1);
+            fabric.corrupt_answer(0, 0, 1);
         }
         let [first, others @ ..] = regions;
         device.deregister(first);
@@ -379,11 +380,11 @@ fn a_device_that_is_given_up_leaves_others_alone() {
     let net = Net::new(&bed);
     let options = PartyOptions::default();
     let kept = Party::new(&net.adapter(), &options);
-    let mut given_up = bed.like(PvrdmaManner::default()).expect("a device");
+    let mut given_up = bed.like(PvrdmaQuirks::default()).expect("a device");
     let peer = Party::new(&net.adapter(), &options);
     net.connect(&kept, &peer);
     let domain = given_up.create_domain().expect("a domain");
-    bed.fabric.lie_in_message(1, 1);
+    bed.fabric.corrupt_message(1, 1);
     given_up.destroy_domain(domain);
     let told = given_up.poll_control(bed.now());
     assert_eq!(told, Some(ControlEvent::DeviceFailed));
@@ -412,9 +413,9 @@ fn a_device_that_is_given_up_leaves_others_alone() {
 fn a_number_that_comes_again_is_of_the_new_queue_pair() {
     let bed = PvrdmaBed::new();
     let net = Net::new(&bed);
-    let device = bed.like(PvrdmaManner {
-        keeps: true,
-        ..PvrdmaManner::default()
+    let device = bed.like(PvrdmaQuirks {
+        drops_flushed: true,
+        ..PvrdmaQuirks::default()
     });
     let (near, far) = (net.adapter_over(device.expect("a device")), net.adapter());
     let options = PartyOptions::default();
@@ -439,9 +440,9 @@ fn a_number_that_comes_again_is_of_the_new_queue_pair() {
 fn a_queue_pair_that_does_not_fail_is_flushed_by_the_driver() {
     let bed = PvrdmaBed::new();
     let net = Net::new(&bed);
-    let device = bed.like(PvrdmaManner {
+    let device = bed.like(PvrdmaQuirks {
         refuses: Refusal::Error,
-        ..PvrdmaManner::default()
+        ..PvrdmaQuirks::default()
     });
     let (near, far) = (net.adapter_over(device.expect("a device")), net.adapter());
     let options = PartyOptions::default();
@@ -471,13 +472,13 @@ fn no_queue_pair_gets_an_impossible_number() {
     // before.
     for (number, good) in [(u32::MAX, 0), (1 << 24, 0), (0x12, 1)] {
         let fabric = PvrdmaFabric::new(seeded_options());
-        let (lent, state) = Box::leak(Box::new(State::new())).lend();
-        let manner = PvrdmaManner {
+        let (lent, state) = Box::leak(Box::new(DeviceState::new())).lend();
+        let manner = PvrdmaQuirks {
             numbers: Numbers::Always(number),
-            ..PvrdmaManner::default()
+            ..PvrdmaQuirks::default()
         };
         let options = NodeOptions::new("pvrdma", 1);
-        let device = fabric.device_like(options, lent, manner);
+        let device = fabric.device_with_quirks(options, lent, manner);
         let mut device = device.expect("a device");
         let domain = device.create_domain().expect("a domain");
         let request = QueuePairRequest::new(1, domain, EpAttributes::DEFAULT);
@@ -497,9 +498,9 @@ fn no_queue_pair_gets_an_impossible_number() {
 #[test]
 fn what_the_driver_flushes_wakes_who_waits() {
     let bed = PvrdmaBed::new();
-    let device = bed.like(PvrdmaManner {
-        keeps: true,
-        ..PvrdmaManner::default()
+    let device = bed.like(PvrdmaQuirks {
+        drops_flushed: true,
+        ..PvrdmaQuirks::default()
     });
     let mut device = device.expect("a device");
     let domain = device.create_domain().expect("a domain");
@@ -622,7 +623,7 @@ fn shared_queues_grow_within_their_room() {
 #[test]
 fn shared_queues_without_room_to_grow_are_made() {
     let bed = PvrdmaBed::new();
-    let mut device = bed.like(PvrdmaManner::default()).expect("a device");
+    let mut device = bed.like(PvrdmaQuirks::default()).expect("a device");
     // Takes the memory for everything longer.
     let longest = device.ia_attributes().max_evd_qlen as u32;
     let fills: Vec<_> = (0..)

@@ -77,7 +77,7 @@ const MEET: [&str; 16] = [
 ];
 
 /// The driver's such test, of words that it shares with a software device.
-const SHARED_WORDS: [&str; 1] = ["hal::tests::threads_share_words_and_units"];
+const SHARED_WORDS: [&str; 1] = ["platform::hal::tests::threads_share_words_and_units"];
 
 /// The most tests in one process.
 ///

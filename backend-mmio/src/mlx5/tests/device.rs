@@ -5,10 +5,10 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use super::played::{Bench, Step, segment};
+use super::scripted_device::{Bench, Step, segment};
 use crate::DeviceFault;
+use crate::defs::mlx5::{CompletionKind, LONGEST_SEGMENT, LONGEST_WINDOW, Syndrome};
 use crate::mlx5::DeviceEvent;
-use crate::mlx5::defs::{CompletionKind, LONGEST_PIECE, LONGEST_WINDOW, Syndrome};
 use dat_core::backend::{
     Armed, Backend as _, BindRequest, CompletionQueue as _, ControlEvent, DomainKey, Peek,
     QueuePair, ReceiveRequest, RegionKeys, Rejected, SendFlags, SendOperation, SendQueue as _,
@@ -19,7 +19,7 @@ use dat_core::time::Instant;
 
 /// A completion that is flushed during the queue pair's destruction is not a fault.
 #[test]
-fn completions_may_be_polled_while_their_queue_pair_goes() {
+fn completions_may_be_polled_during_queue_pair_destruction() {
     let mut bench = Bench::new();
     for token in 0..3 {
         bench.post_send(token, 8).expect("room");
@@ -113,7 +113,7 @@ fn a_peer_cannot_end_the_adapter() {
 
 /// A completion of a kind without a cause is a fault.
 #[test]
-fn other_kinds_end_it() {
+fn other_completion_kinds_are_a_fault() {
     for kind in [6, 7, 8, 9, 10, 11, 12] {
         let mut bench = Bench::new();
         bench.post_receive(1, 8).expect("room");
@@ -126,7 +126,7 @@ fn other_kinds_end_it() {
 
 /// Compressed completions and completions with message data are faults.
 #[test]
-fn completions_of_other_formats_end_it() {
+fn completions_of_other_formats_are_a_fault() {
     for format in 1..4_u32 {
         let mut bench = Bench::new();
         bench.post_receive(1, 8).expect("room");
@@ -145,10 +145,10 @@ fn completions_of_other_formats_end_it() {
 
 /// A segment with bit 31 of its length set is refused; the queue is unchanged.
 #[test]
-fn pieces_are_no_longer_than_their_count() {
+fn segments_longer_than_31_bits_are_refused() {
     let mut bench = Bench::new();
     let limits = bench.backend.ia_attributes();
-    let longest = u64::from(LONGEST_PIECE);
+    let longest = u64::from(LONGEST_SEGMENT);
     assert_eq!(
         (limits.max_message_size, limits.max_rdma_size),
         (longest, longest)
@@ -165,11 +165,11 @@ fn pieces_are_no_longer_than_their_count() {
         assert_eq!(posted, Err(Rejected), "{length}");
     }
     assert_eq!(bench.registers.0.get(), 0, "nothing was posted");
-    bench.post_send(2, LONGEST_PIECE).expect("room");
-    bench.post_receive(3, LONGEST_PIECE).expect("room");
+    bench.post_send(2, LONGEST_SEGMENT).expect("room");
+    bench.post_receive(3, LONGEST_SEGMENT).expect("room");
     let request = ReceiveRequest { token: 4 };
     shared
-        .post(&request, &[segment(LONGEST_PIECE)])
+        .post(&request, &[segment(LONGEST_SEGMENT)])
         .expect("room");
     bench.complete(CompletionKind::REQUEST, 0);
     bench.complete(CompletionKind::RECEIVE, 0);
@@ -179,7 +179,7 @@ fn pieces_are_no_longer_than_their_count() {
 
 /// A window is limited to one segment; a refused bind leaves the key unchanged.
 #[test]
-fn windows_are_no_longer_than_what_lies_behind_them() {
+fn windows_longer_than_one_segment_are_refused() {
     let mut bench = Bench::new();
     let window = bench.backend.create_window(DomainKey(1)).expect("a window");
     let request = |length| BindRequest {
@@ -219,14 +219,17 @@ fn nothing_is_flushed_before_the_device_is_halted() {
     assert_eq!(bench.backend.next_deadline(), Some(Instant::ZERO));
 
     let now = Instant::ZERO;
-    let told = bench.backend.poll_control(now);
-    assert!(matches!(told, Some(ControlEvent::DeviceFailed)), "{told:?}");
+    let event = bench.backend.poll_control(now);
+    assert!(
+        matches!(event, Some(ControlEvent::DeviceFailed)),
+        "{event:?}"
+    );
     assert_eq!(bench.shared.halted.get(), 1);
     assert_eq!(bench.backend.next_deadline(), None);
     // The armed queue gets an event.
-    let told = bench.backend.poll_control(now);
-    let armed = matches!(told, Some(ControlEvent::Completions { queue: 0 }));
-    assert!(armed, "{told:?}");
+    let event = bench.backend.poll_control(now);
+    let armed = matches!(event, Some(ControlEvent::Completions { queue: 0 }));
+    assert!(armed, "{event:?}");
     assert!(bench.backend.poll_control(now).is_none());
     for token in [1, 3, 2] {
         assert_eq!(bench.poll(), Some((token, DtoStatus::Flushed, 0)));
@@ -241,7 +244,7 @@ fn nothing_is_flushed_before_the_device_is_halted() {
 
 /// Events of unknown objects end a call, and neither source delays the other.
 #[test]
-fn events_of_nothing_come_to_an_end() {
+fn events_of_unknown_objects_are_bounded() {
     for endless in [[true, false], [false, true], [true, true]] {
         let mut bench = Bench::new();
         bench.shared.endless.set(endless);
@@ -250,9 +253,9 @@ fn events_of_nothing_come_to_an_end() {
         assert_eq!(bench.backend.next_deadline(), Some(now), "there is more");
         let event = DeviceEvent::Completions(7);
         bench.shared.events.borrow_mut().push_back(event);
-        let told = bench.backend.poll_control(now);
-        let known = matches!(told, Some(ControlEvent::Completions { queue: 0 }));
-        assert!(known, "{told:?}");
+        let event = bench.backend.poll_control(now);
+        let known = matches!(event, Some(ControlEvent::Completions { queue: 0 }));
+        assert!(known, "{event:?}");
         bench.shared.endless.set([false, false]);
         assert!(bench.backend.poll_control(now).is_none());
         assert_eq!(bench.backend.next_deadline(), None);
@@ -264,7 +267,7 @@ fn events_of_nothing_come_to_an_end() {
 ///
 /// A write-combining window gets a processor fence, whatever is written to it.
 #[test]
-fn doorbells_are_behind_the_fence_of_their_window() {
+fn doorbells_follow_the_fence_of_their_window() {
     let mut bench = Bench::new();
     let one = |bench: &mut Bench| bench.post_send(0, 8).expect("room");
     assert_eq!(bench.steps(one), [Step::Ordered(1), Step::Written(1)]);
@@ -294,9 +297,9 @@ fn doorbells_are_behind_the_fence_of_their_window() {
 
 /// The device requires a receive ring of at least 64 bytes.
 #[test]
-fn receive_rings_have_a_block_at_least() {
+fn receive_rings_have_at_least_one_block() {
     let mut bench = Bench::new();
-    for (receives, pieces, made) in [
+    for (receives, segments, created) in [
         (1, 1, [4, 1]),
         (2, 1, [4, 1]),
         (1, 2, [2, 2]),
@@ -306,9 +309,13 @@ fn receive_rings_have_a_block_at_least() {
     ] {
         let mut request = bench.request;
         request.attributes.max_recv_dtos = receives;
-        request.attributes.max_recv_iov = pieces;
+        request.attributes.max_recv_iov = segments;
         let pair = bench.backend.create_queue_pair(&request).expect("room");
-        assert_eq!(bench.shared.receives.get(), made, "{receives} of {pieces}");
+        assert_eq!(
+            bench.shared.receives.get(),
+            created,
+            "{receives} of {segments}"
+        );
         let QueuePair { key, send, receive } = pair;
         bench.backend.destroy_queue_pair(key, send, receive);
         bench.shared.forgotten.set(0);
@@ -321,7 +328,7 @@ fn receive_rings_have_a_block_at_least() {
 ///
 /// Spec: RMB-10, RMB-21
 #[test]
-fn keys_of_a_window_never_come_twice() {
+fn keys_of_a_window_never_repeat() {
     for under_way in [false, true] {
         let mut bench = Bench::new();
         let window = bench.backend.create_window(DomainKey(1)).expect("a window");

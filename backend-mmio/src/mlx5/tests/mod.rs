@@ -1,6 +1,6 @@
 //! Tests of the driver on a scripted device.
 
 mod device;
-mod lives;
-mod played;
-mod shared_rooms;
+mod generations;
+mod scripted_device;
+mod shared_capacity;

@@ -4,13 +4,16 @@ use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-use backend_mmio::mlx5::defs::{Completion, CompletionKind, CompletionTail, Opcode, Syndrome};
+use backend_mmio::cm::ConnectionManager;
+use backend_mmio::defs::mlx5::{Completion, CompletionKind, CompletionTail, Opcode, Syndrome};
 use backend_mmio::mlx5::{
-    CompletionQueueSlot, CompletionQueueSpec, Control, DeviceEvent, Limits, MadeQueuePair,
-    MmioBackend, Parts, QueuePairSlot, QueuePairSpec, RequestSlot, SharedReceiveQueueSpec,
-    SharedReceiveSlot, State, Storage, WindowSlot,
+    CompletionQueueSpec, Control, CreatedQueuePair, DeviceEvent, Limits, MmioBackend, Parts,
+    QueuePairSpec, SharedReceiveQueueSpec, Storage, WindowSlot,
 };
-use backend_mmio::{CoherentHal, DeviceUnit, DmaMemory, DmaView, MappedRegisters, Sideband};
+use backend_mmio::ring::{
+    CompletionQueueSlot, DeviceState, QueuePairSlot, RequestSlot, SharedReceiveSlot,
+};
+use backend_mmio::{CoherentHal, DeviceUnit, DmaMemory, DmaView, MappedRegisters};
 use dat_core::attributes::{EpAttributes, IaAddress};
 use dat_core::backend::{
     BackendError, ConnectRequest, ControlEvent, DisconnectMode, ListenerKey, PrivateData,
@@ -116,11 +119,14 @@ unsafe impl Control for Still {
 
     fn destroy_shared_receive_queue(&mut self, _number: u32) {}
 
-    fn create_queue_pair(&mut self, spec: &QueuePairSpec) -> Result<MadeQueuePair, BackendError> {
+    fn create_queue_pair(
+        &mut self,
+        spec: &QueuePairSpec,
+    ) -> Result<CreatedQueuePair, BackendError> {
         self.made
             .user_index
             .store(spec.user_index, Ordering::Relaxed);
-        Ok(MadeQueuePair {
+        Ok(CreatedQueuePair {
             number: PAIR,
             doorbell: 0x800,
             takes_blocks: false,
@@ -136,7 +142,7 @@ unsafe impl Control for Still {
     fn halt(&mut self) {}
 }
 
-impl Sideband for Still {
+impl ConnectionManager for Still {
     fn address(&self) -> IaAddress {
         IaAddress::Node(1)
     }
@@ -210,14 +216,14 @@ impl World {
         };
         let parts = Parts {
             control: still(),
-            sideband: still(),
+            cm: still(),
             registers,
             hal: CoherentHal,
             shared_buffers: 0,
             memory,
         };
         let storage = Storage {
-            state: Box::leak(Box::new(State::new())).lend().0,
+            state: Box::leak(Box::new(DeviceState::new())).lend().0,
             queue_pairs: slots(4, || QueuePairSlot::EMPTY),
             completion_queues: slots(8, || CompletionQueueSlot::EMPTY),
             shared_receive_queues: slots(0, || SharedReceiveSlot::EMPTY),

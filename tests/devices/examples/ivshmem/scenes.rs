@@ -39,15 +39,15 @@ pub(crate) fn until_the_machine_leaves(socket: &str) -> Outcome<()> {
     let world = RefCell::new(World::join(socket)?);
     let mut storage = Storage::new();
     let side = Side::open(&world, &mut storage)?;
-    side.exchange("leave without a word")?;
+    side.exchange("leave without a disconnect")?;
     side.connection()?;
     for _ in 0..2 {
         side.completion(side.receives)?;
     }
     println!("is {:?}", side.ia.ep_get_status(side.ep)?.state);
     side.ia
-        .post_send(side.ep, &[side.piece(SOURCE, 8)], 30, NOTHING)?;
-    println!("post_send on what is disconnected");
+        .post_send(side.ep, &[side.segment(SOURCE, 8)], 30, NOTHING)?;
+    println!("post_send after the disconnect");
     side.completion(side.requests)?;
     side.ia
         .close(CloseFlags::Abrupt)
@@ -61,7 +61,7 @@ pub(crate) fn leave_the_machine(socket: &str) -> Outcome<()> {
     let world = RefCell::new(World::join(socket)?);
     let mut storage = Storage::new();
     Side::open(&world, &mut storage)?.exchange("stay behind")?;
-    println!("ends without a word");
+    println!("ends without a disconnect");
     kill_process(getpid(), Signal::KILL)?;
     Err("it goes on all the same".into())
 }
@@ -139,7 +139,7 @@ impl<'s> Side<'s> {
 
     fn completion(&self, evd: EvdId) -> Outcome<DtoCompletion> {
         let Event::Dto(done) = self.wait(evd)? else {
-            return Err("an event that nobody asked for".into());
+            return Err("unexpected event".into());
         };
         match done.status {
             DtoStatus::Success => println!(
@@ -159,11 +159,11 @@ impl<'s> Side<'s> {
                 println!("  gets {kind:?}");
                 Ok(None)
             }
-            _ => Err("an event that nobody asked for".into()),
+            _ => Err("unexpected event".into()),
         }
     }
 
-    fn piece(&self, offset: usize, length: u64) -> LmrTriplet {
+    fn segment(&self, offset: usize, length: u64) -> LmrTriplet {
         LmrTriplet {
             context: self.memory.lmr_context,
             address: self.memory.registered_address + offset as u64,
@@ -176,16 +176,16 @@ impl<'s> Side<'s> {
         let Self { ia, ep, .. } = self;
         let cr = self
             .connection()?
-            .ok_or("a connection that nobody asked for")?;
-        let asked = ia.cr_query(cr, CrFields::all())?;
-        let private_data = String::from_utf8_lossy(&asked.private_data);
+            .ok_or("unexpected connection event instead of a request")?;
+        let request = ia.cr_query(cr, CrFields::all())?;
+        let private_data = String::from_utf8_lossy(&request.private_data);
         println!("  gets a request \"{private_data}\"");
         for cookie in 1..=4 {
-            let place = TARGET + 64 * cookie as usize;
-            ia.post_recv(*ep, &[self.piece(place, 64)], cookie, NOTHING)?;
+            let offset = TARGET + 64 * cookie as usize;
+            ia.post_recv(*ep, &[self.segment(offset, 64)], cookie, NOTHING)?;
         }
         put(OPENED + 128, "to be read from the process");
-        let at = self.piece(OPENED, OPENED_LENGTH as u64);
+        let at = self.segment(OPENED, OPENED_LENGTH as u64);
         let mut answer = at.address.to_be_bytes().to_vec();
         answer.extend(self.memory.rmr_context.to_be_bytes());
         ia.cr_accept(cr, Some(*ep), &answer)?;
@@ -202,7 +202,7 @@ impl<'s> Side<'s> {
             length: THEIR_LENGTH,
         };
         put(SOURCE, "written by the process");
-        ia.post_rdma_write(*ep, &[self.piece(SOURCE, 32)], 20, &theirs, NOTHING)?;
+        ia.post_rdma_write(*ep, &[self.segment(SOURCE, 32)], 20, &theirs, NOTHING)?;
         println!("post_rdma_write");
         self.completion(self.requests)?;
         let from = RmrTriplet {
@@ -210,13 +210,13 @@ impl<'s> Side<'s> {
             length: 32,
             ..theirs
         };
-        ia.post_rdma_read(*ep, &[self.piece(TARGET, 32)], 21, &from, NOTHING)?;
+        ia.post_rdma_read(*ep, &[self.segment(TARGET, 32)], 21, &from, NOTHING)?;
         println!("post_rdma_read");
         self.completion(self.requests)?;
         println!("  reads \"{}\"", text(TARGET));
         put(SOURCE, then);
         let length = then.len() as u64 + 1;
-        ia.post_send(*ep, &[self.piece(SOURCE, length)], 22, NOTHING)?;
+        ia.post_send(*ep, &[self.segment(SOURCE, length)], 22, NOTHING)?;
         println!("post_send");
         self.completion(self.requests)?;
         self.completion(self.receives)?;

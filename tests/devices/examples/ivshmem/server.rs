@@ -25,14 +25,14 @@ pub(crate) fn serve(path: &str) -> Result<(), Box<dyn Error>> {
     let mut peers = BTreeMap::new();
     for number in 0.. {
         // Until a new peer connects, existing peers may leave.
-        while number != 0 && !comes(&listener, &mut peers)? {
+        while number != 0 && !wait_for_peer(&listener, &mut peers)? {
             if peers.is_empty() {
                 return Ok(());
             }
         }
         let (socket, _) = listener.accept()?;
         // The next poll detects a peer that left at once.
-        let _gone = welcome(number, socket, &memory, &mut peers)?;
+        let _gone = connect_peer(number, socket, &memory, &mut peers)?;
     }
     Ok(())
 }
@@ -40,7 +40,10 @@ pub(crate) fn serve(path: &str) -> Result<(), Box<dyn Error>> {
 /// Waits for an event; returns true if a new peer connects.
 ///
 /// Removes the peers that left and tells the others.
-fn comes(listener: &UnixListener, peers: &mut BTreeMap<i64, Peer>) -> Result<bool, Box<dyn Error>> {
+fn wait_for_peer(
+    listener: &UnixListener,
+    peers: &mut BTreeMap<i64, Peer>,
+) -> Result<bool, Box<dyn Error>> {
     let mut watched = vec![PollFd::new(listener, PollFlags::IN)];
     watched.extend(
         peers
@@ -69,7 +72,7 @@ fn comes(listener: &UnixListener, peers: &mut BTreeMap<i64, Peer>) -> Result<boo
 }
 
 /// Sends a new peer the memory and the peers' interrupts, and announces it to them.
-fn welcome(
+fn connect_peer(
     number: i64,
     socket: UnixStream,
     memory: &OwnedFd,
@@ -79,7 +82,7 @@ fn welcome(
     let interrupts: Vec<OwnedFd> = (0..INTERRUPTS)
         .map(|_| eventfd(0, flags))
         .collect::<Result<_, _>>()?;
-    let tell = || {
+    let greet = || {
         send(&socket, VERSION, None)?;
         send(&socket, number, None)?;
         send(&socket, MEMORY, Some(memory.as_fd()))?;
@@ -96,7 +99,7 @@ fn welcome(
         }
         Ok(())
     };
-    let told = tell();
+    let greeted = greet();
     peers.insert(number, Peer { socket, interrupts });
-    Ok(told)
+    Ok(greeted)
 }

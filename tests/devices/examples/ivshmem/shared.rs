@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::ptr::with_exposed_provenance_mut;
 use std::sync::atomic::AtomicU8;
 
-use backend_mmio::mailbox::defs;
+use backend_mmio::defs::mailbox;
 use backend_mmio::{DeviceUnit, DmaView};
 use dat_core::memory::Region;
 use mmio_model::Regions;
@@ -21,24 +21,24 @@ use crate::peers::LENGTH;
 ///
 /// The kernel chooses the address, or it is given.
 fn map(memory: &OwnedFd, at: Option<u64>) -> Result<*mut u8> {
-    let place = at.unwrap_or(0) as usize;
+    let address = at.unwrap_or(0) as usize;
     let flags = match at {
         Some(_) => MapFlags::SHARED | MapFlags::FIXED_NOREPLACE,
         None => MapFlags::SHARED,
     };
     let both = ProtFlags::READ | ProtFlags::WRITE;
-    let wanted = with_exposed_provenance_mut(place);
+    let hint = with_exposed_provenance_mut(address);
     // SAFETY: the kernel chooses a free range, or refuses the address if something is mapped there.
-    let got = unsafe { mmap(wanted, LENGTH, both, flags, memory, 0) }?;
+    let mapped = unsafe { mmap(hint, LENGTH, both, flags, memory, 0) }?;
     // Kernels without that flag treat the address as a hint.
-    if at.is_some() && got.addr() != place {
+    if at.is_some() && mapped.addr() != address {
         return Err(ErrorKind::AddrInUse.into());
     }
-    Ok(got.cast())
+    Ok(mapped.cast())
 }
 
 /// Maps the mailbox at any address.
-pub(crate) fn mailbox(memory: &OwnedFd) -> Result<&'static [DeviceUnit; defs::UNITS]> {
+pub(crate) fn mailbox(memory: &OwnedFd) -> Result<&'static [DeviceUnit; mailbox::UNITS]> {
     let first = map(memory, None)?;
     // SAFETY: the mapping starts with `UNITS` units. It is page aligned and lives as long as this
     // process. All bit patterns are valid, and every other user treats it as shared memory.
@@ -50,7 +50,9 @@ pub(crate) fn mailbox(memory: &OwnedFd) -> Result<&'static [DeviceUnit; defs::UN
 /// Device and driver share it, and the driver's consumers register ranges of it.
 pub(crate) fn window(memory: &OwnedFd, at: u64) -> Result<(DmaView<'static>, Regions)> {
     if at == 0 || !at.is_multiple_of(LENGTH as u64) {
-        return Err(Error::other("the driver has the memory at no such address"));
+        return Err(Error::other(
+            "the driver's address of the memory is not a multiple of its length",
+        ));
     }
     let first = map(memory, Some(at))?;
     // SAFETY: as above. Only the device of this process reads and writes it, at addresses that the

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
 use backend_mmio::DeviceUnit;
-use backend_mmio::mailbox::defs;
+use backend_mmio::defs::mailbox;
 use backend_mock::{FabricOptions, NodeOptions};
 use mmio_model::{MailboxDevice, ModelFabric, driver_address};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -21,7 +21,7 @@ pub(crate) struct World {
     pub(crate) fabric: ModelFabric,
     server: UnixStream,
     memory: OwnedFd,
-    mailbox: &'static [DeviceUnit; defs::UNITS],
+    mailbox: &'static [DeviceUnit; mailbox::UNITS],
     /// Interrupt that the machine rings.
     doorbell: OwnedFd,
     /// Number and interrupts of the machine, once it is connected.
@@ -33,16 +33,19 @@ impl World {
     /// Joins the shared memory as its first peer.
     pub(crate) fn join(socket: &str) -> Result<Self, Box<dyn Error>> {
         let server = UnixStream::connect(socket)?;
-        let said = || receive(&server)?.ok_or_else(|| Box::<dyn Error>::from("the server is gone"));
-        let (version, number, memory) = (said()?, said()?, said()?);
+        let next_message = || {
+            receive(&server)?
+                .ok_or_else(|| Box::<dyn Error>::from("the server closed the connection"))
+        };
+        let (version, number, memory) = (next_message()?, next_message()?, next_message()?);
         let ((VERSION, None), (0, None), (MEMORY, Some(memory))) = (version, number, memory) else {
-            return Err("the server says something else, or somebody is there".into());
+            return Err("the server has another version, or a peer is connected already".into());
         };
         let mut own = Vec::new();
         while own.len() < INTERRUPTS {
-            match said()? {
+            match next_message()? {
                 (0, Some(interrupt)) => own.push(interrupt),
-                _ => return Err("the server gives no interrupts".into()),
+                _ => return Err("the server sent no interrupts".into()),
             }
         }
         Ok(Self {
@@ -64,14 +67,14 @@ impl World {
         {
             let (memory, regions) = shared::window(&self.memory, at)?;
             let options = NodeOptions::new("ivshmem", MACHINE);
-            let made = self
+            let created = self
                 .fabric
                 .mailbox_device(options, memory, self.mailbox, regions);
-            self.device = Some(made);
+            self.device = Some(created);
         }
         let mut any = false;
         if let Some(device) = &mut self.device {
-            any |= device.look();
+            any |= device.serve();
         }
         while self.fabric.step() {
             any = true;
@@ -89,19 +92,19 @@ impl World {
             PollFd::new(&self.server, PollFlags::IN),
         ];
         poll(&mut watched, None)?;
-        let [rung, said] = watched.map(|watched| !watched.revents().is_empty());
+        let [rung, has_message] = watched.map(|watched| !watched.revents().is_empty());
         if rung {
             rustix::io::read(&self.doorbell, &mut [0; 8])?;
         }
-        if said {
+        if has_message {
             self.listen()?;
         }
         Ok(())
     }
 
     fn listen(&mut self) -> Result<(), Box<dyn Error>> {
-        let said = receive(&self.server)?.ok_or("the server is gone")?;
-        match (said, &mut self.machine) {
+        let message = receive(&self.server)?.ok_or("the server closed the connection")?;
+        match (message, &mut self.machine) {
             ((number, Some(interrupt)), None) => self.machine = Some((number, vec![interrupt])),
             ((number, Some(interrupt)), Some((machine, interrupts))) if number == *machine => {
                 interrupts.push(interrupt);
@@ -112,7 +115,7 @@ impl World {
                 self.device = None;
                 println!("the machine is gone");
             }
-            _ => return Err("somebody else is there".into()),
+            _ => return Err("another peer is connected".into()),
         }
         Ok(())
     }

@@ -1,22 +1,22 @@
 //! Commands and their answers.
 
-use backend_mmio::pvrdma::Message;
-use backend_mmio::pvrdma::defs::{
+use backend_mmio::defs::pvrdma::{
     AnswerHeader, Capabilities, CreateBind, CreateCompletionQueue, CreateContext, CreateDomain,
     CreateQueuePair, CreateRegion, CreateSharedReceiveQueue, CreatedQueuePair, CreatedRegion,
     ENTRY_BYTES, ETHERNET, Handle, ModifyQueuePair, ModifySharedReceiveQueue, NO_NETWORK, Notice,
     RELIABLE, ROUTABLE, RequestHeader, SHARED_LIMIT, SharedRegion, Words, access, attribute,
     command, receive_stride, register, request_stride, ring_state, state,
 };
+use backend_mmio::pvrdma::Message;
 use dat_core::attributes::EpAttributes;
 use dat_core::backend::{
     Backend, BackendError, DisconnectMode, DomainKey, QueuePair, QueuePairRequest, Registration,
 };
 use dat_core::flags::MemoryPrivileges;
 
-use super::device::{Begun, CompletionQueue, Device, Pair, Shared};
-use super::manner::{Numbers, Refusal};
+use super::device::{CompletionQueue, Device, Pair, Shared, Started};
 use super::memory::Ring;
+use super::quirks::{Numbers, Refusal};
 use super::region;
 
 /// Limits of a device.
@@ -80,21 +80,21 @@ impl Device {
         let mut region: SharedRegion = self.bus.get(at);
         region.capabilities = capabilities();
         self.bus.put(at, &region);
-        if let Some((word, value)) = self.manner.claims {
+        if let Some((word, value)) = self.quirks.fake_capability {
             // The capabilities are the last part of the region.
             let first = SharedRegion::WORDS - Capabilities::WORDS;
             let word = first + word as usize % Capabilities::WORDS;
             self.bus.store(at + word as u64 * 4, value);
             region = self.bus.get(at);
         }
-        let events = self.ring_of_events(
+        let events = self.event_ring(
             region.events.directory,
             region.events.pages,
             Notice::WORDS as u32 * 4,
         );
-        let notices = self.ring_of_events(region.notices.directory, region.notices.pages, 4);
+        let notices = self.event_ring(region.notices.directory, region.notices.pages, 4);
         if let (Some(events), Some(notices)) = (events, notices) {
-            self.begun = Some(Begun {
+            self.started = Some(Started {
                 region,
                 events,
                 notices,
@@ -107,8 +107,8 @@ impl Device {
     /// A reset breaks its connections; the device then accesses no memory.
     pub(crate) fn control(&mut self, value: u32) {
         match value {
-            register::ACTIVATE if self.begun.is_some() => self.error = 0,
-            register::RESET if self.begun.is_some() => {
+            register::ACTIVATE if self.started.is_some() => self.error = 0,
+            register::RESET if self.started.is_some() => {
                 let Self { backend, pairs, .. } = self;
                 for pair in pairs.values_mut().filter(|pair| !pair.ended) {
                     backend.disconnect(pair.key, DisconnectMode::Broken);
@@ -122,49 +122,49 @@ impl Device {
 
     /// Executes the command in the command slot.
     pub(crate) fn execute(&mut self) {
-        let Some(begun) = &self.begun else {
+        let Some(started) = &self.started else {
             return;
         };
-        let (slot, answer) = (begun.region.command_slot, begun.region.answer_slot);
+        let (slot, answer) = (started.region.command_slot, started.region.answer_slot);
         let header: RequestHeader = self.bus.get(slot);
-        let behind = slot + RequestHeader::WORDS as u64 * 4;
-        let done = self.carry_out(header.command, behind, answer);
+        let after_header = slot + RequestHeader::WORDS as u64 * 4;
+        let done = self.execute_command(header.command, after_header, answer);
         self.error = if done.is_ok() { 0 } else { REFUSED };
-        let answered = AnswerHeader {
+        let answer_header = AnswerHeader {
             key: header.key,
             acknowledges: header.command | command::ANSWER,
             error: self.error,
         };
-        self.bus.put(answer, &answered);
-        let lie = self.answer_lie.take();
-        self.looks = lie.map(|_| 0);
-        if let Some((word, bits)) = lie {
+        self.bus.put(answer, &answer_header);
+        let bad_cqe = self.answer_corruption.take();
+        self.error_reads = bad_cqe.map(|_| 0);
+        if let Some((word, bits)) = bad_cqe {
             let at = answer + u64::from(word % ANSWER_WORDS) * 4;
             self.bus.store(at, self.bus.load(at) ^ bits);
         }
         self.send(Message::Answer);
     }
 
-    fn carry_out(&mut self, number: u32, at: u64, answer: u64) -> Result<(), BackendError> {
-        let behind = answer + AnswerHeader::WORDS as u64 * 4;
+    fn execute_command(&mut self, number: u32, at: u64, answer: u64) -> Result<(), BackendError> {
+        let after_header = answer + AnswerHeader::WORDS as u64 * 4;
         let handle = |device: &Self| device.bus.get::<Handle>(at).handle;
-        let answered = |device: &Self, handle| {
-            let made = Handle { handle, other: 0 };
-            device.bus.put(behind, &made);
+        let answer_handle = |device: &Self, handle| {
+            let created = Handle { handle, other: 0 };
+            device.bus.put(after_header, &created);
             Ok(())
         };
-        if self.manner.refuses.is_of(number) {
+        if self.quirks.refuses.is_of(number) {
             return Err(BackendError::Resources);
         }
         match number {
             command::CREATE_CONTEXT => {
                 let _page: CreateContext = self.bus.get(at);
-                answered(self, 1)
+                answer_handle(self, 1)
             }
             command::CREATE_BIND => {
                 let bind: CreateBind = self.bus.get(at);
-                let begun = self.begun.as_ref().ok_or(BackendError::State)?;
-                let kind = begun.region.capabilities.address_kind(self.version());
+                let started = self.started.as_ref().ok_or(BackendError::State)?;
+                let kind = started.region.capabilities.address_kind(self.version());
                 let known = kind == Some(bind.kind) && bind.network == NO_NETWORK;
                 let known = known && bind.packet == PACKET;
                 known.then_some(()).ok_or(BackendError::NotSupported)
@@ -172,7 +172,7 @@ impl Device {
             command::CREATE_DOMAIN => {
                 let _context: CreateDomain = self.bus.get(at);
                 let domain = self.backend.create_domain()?;
-                answered(self, domain.0 as u32)
+                answer_handle(self, domain.0 as u32)
             }
             command::DESTROY_DOMAIN => {
                 let domain = DomainKey(handle(self) as usize);
@@ -180,8 +180,8 @@ impl Device {
                 Ok(())
             }
             command::CREATE_REGION => {
-                let made = self.create_region(&self.bus.get(at))?;
-                self.bus.put(behind, &made);
+                let created = self.create_region(&self.bus.get(at))?;
+                self.bus.put(after_header, &created);
                 Ok(())
             }
             command::DESTROY_REGION => {
@@ -191,7 +191,7 @@ impl Device {
             }
             command::CREATE_COMPLETION_QUEUE => {
                 let number = self.create_completion_queue(&self.bus.get(at))?;
-                answered(self, number)
+                answer_handle(self, number)
             }
             command::DESTROY_COMPLETION_QUEUE => {
                 let number = handle(self);
@@ -202,15 +202,15 @@ impl Device {
                 Ok(())
             }
             command::CREATE_QUEUE_PAIR => {
-                let made = self.create_queue_pair(&self.bus.get(at))?;
-                self.bus.put(behind, &made);
+                let created = self.create_queue_pair(&self.bus.get(at))?;
+                self.bus.put(after_header, &created);
                 Ok(())
             }
             command::MODIFY_QUEUE_PAIR => self.modify_queue_pair(&self.bus.get(at)),
             command::DESTROY_QUEUE_PAIR => {
                 let number = handle(self);
                 let pair = self.pairs.remove(&number).ok_or(BackendError::State)?;
-                if self.joins.is_some() {
+                if self.moves_pairs.is_some() {
                     self.backend.part(pair.key);
                 }
                 self.backend
@@ -221,7 +221,7 @@ impl Device {
             }
             command::CREATE_SHARED_RECEIVE_QUEUE => {
                 let number = self.create_shared(&self.bus.get(at))?;
-                answered(self, number)
+                answer_handle(self, number)
             }
             command::MODIFY_SHARED_RECEIVE_QUEUE => {
                 let change: ModifySharedReceiveQueue = self.bus.get(at);
@@ -244,12 +244,12 @@ impl Device {
         }
     }
 
-    fn create_region(&mut self, asked: &CreateRegion) -> Result<CreatedRegion, BackendError> {
-        let pages = self.bus.pages(asked.directory, asked.pages);
-        let region = region::memory(asked.start, asked.length, &pages);
+    fn create_region(&mut self, parameters: &CreateRegion) -> Result<CreatedRegion, BackendError> {
+        let pages = self.bus.pages(parameters.directory, parameters.pages);
+        let region = region::memory(parameters.start, parameters.length, &pages);
         let region = region.ok_or(BackendError::Address)?;
-        let domain = DomainKey(asked.domain as usize);
-        let registration = Registration::new(domain, &region, privileges(asked.access));
+        let domain = DomainKey(parameters.domain as usize);
+        let registration = Registration::new(domain, &region, privileges(parameters.access));
         let keys = self.backend.register(&registration)?;
         let handle = self.number();
         self.regions.insert(handle, keys);
@@ -263,9 +263,9 @@ impl Device {
 
     fn create_completion_queue(
         &mut self,
-        asked: &CreateCompletionQueue,
+        parameters: &CreateCompletionQueue,
     ) -> Result<u32, BackendError> {
-        let pages = self.bus.pages(asked.directory, asked.pages);
+        let pages = self.bus.pages(parameters.directory, parameters.pages);
         let (state, pages) = pages.split_first().ok_or(BackendError::Address)?;
         let taken = |name: &u16| {
             let mut queues = self.completion_queues.values();
@@ -274,7 +274,9 @@ impl Device {
         let mut names = 0..=u16::MAX;
         let name = names.find(|name| !taken(name));
         let name = name.ok_or(BackendError::Resources)?;
-        let queue = self.backend.create_completion_queue(name, asked.entries)?;
+        let queue = self
+            .backend
+            .create_completion_queue(name, parameters.entries)?;
         let number = self.number();
         self.completion_queues.insert(
             number,
@@ -286,7 +288,7 @@ impl Device {
                     at: ring_state::RECEIVE,
                     pages: pages.to_vec(),
                     stride: ENTRY_BYTES,
-                    entries: asked.entries,
+                    entries: parameters.entries,
                     done: 0,
                 },
                 armed: None,
@@ -297,9 +299,9 @@ impl Device {
 
     fn create_queue_pair(
         &mut self,
-        asked: &CreateQueuePair,
+        parameters: &CreateQueuePair,
     ) -> Result<CreatedQueuePair, BackendError> {
-        if asked.kind >> 24 != RELIABLE {
+        if parameters.kind >> 24 != RELIABLE {
             return Err(BackendError::NotSupported);
         }
         let name = |handle: u32| {
@@ -307,33 +309,38 @@ impl Device {
             queue.map(|queue| queue.name).ok_or(BackendError::State)
         };
         let attributes = EpAttributes {
-            max_request_dtos: count(asked.requests),
-            max_recv_dtos: count(asked.receives),
-            max_request_iov: count(asked.request_segments),
-            max_rdma_read_iov: count(asked.request_segments),
-            max_rdma_write_iov: count(asked.request_segments),
-            max_recv_iov: count(asked.receive_segments),
+            max_request_dtos: count(parameters.requests),
+            max_recv_dtos: count(parameters.receives),
+            max_request_iov: count(parameters.request_segments),
+            max_rdma_read_iov: count(parameters.request_segments),
+            max_rdma_write_iov: count(parameters.request_segments),
+            max_recv_iov: count(parameters.receive_segments),
             // The modify command that makes the queue pair ready sets them. These are the fabric's
             // limits.
             max_rdma_read_in: 4,
             max_rdma_read_out: 4,
             ..EpAttributes::DEFAULT
         };
-        let domain = DomainKey(asked.domain as usize);
-        let (requests_on, receives_on) = (name(asked.request_queue)?, name(asked.receive_queue)?);
+        let domain = DomainKey(parameters.domain as usize);
+        let (requests_on, receives_on) = (
+            name(parameters.request_queue)?,
+            name(parameters.receive_queue)?,
+        );
         let number = self.pair_number();
         let mut request = QueuePairRequest::new(u64::from(number), domain, attributes);
         request.request_queue = Some(requests_on);
         request.receive_queue = Some(receives_on);
-        if asked.shares & 0xFF != 0 {
-            let shared = self.shared.get(&asked.shared_receive_queue);
+        if parameters.shares & 0xFF != 0 {
+            let shared = self.shared.get(&parameters.shared_receive_queue);
             request.shared_receive_queue = Some(shared.ok_or(BackendError::State)?.key);
         }
-        let pages = self.bus.pages(asked.directory, asked.pages & 0xFFFF);
+        let pages = self
+            .bus
+            .pages(parameters.directory, parameters.pages & 0xFFFF);
         let (state_page, pages) = pages.split_first().ok_or(BackendError::Address)?;
-        let of_requests = (asked.pages >> 16) as usize;
+        let request_pages = (parameters.pages >> 16) as usize;
         let (requests, receives) = pages
-            .split_at_checked(of_requests)
+            .split_at_checked(request_pages)
             .ok_or(BackendError::Address)?;
         let ring = |at, pages: &[u64], stride, entries| Ring {
             state: *state_page,
@@ -344,36 +351,41 @@ impl Device {
             done: 0,
         };
         let QueuePair { key, send, receive } = self.backend.create_queue_pair(&request)?;
-        let request_stride = request_stride(asked.request_segments);
-        let receive_stride = receive_stride(asked.receive_segments);
+        let request_stride = request_stride(parameters.request_segments);
+        let receive_stride = receive_stride(parameters.receive_segments);
         self.pairs.insert(
             number,
             Pair {
                 key,
                 send,
                 receive,
-                requests: ring(ring_state::SEND, requests, request_stride, asked.requests),
+                requests: ring(
+                    ring_state::SEND,
+                    requests,
+                    request_stride,
+                    parameters.requests,
+                ),
                 receives: ring(
                     ring_state::RECEIVE,
                     receives,
                     receive_stride,
-                    asked.receives,
+                    parameters.receives,
                 ),
                 state: 0,
                 ended: false,
-                senseless: false,
+                has_invalid_descriptor: false,
             },
         );
         Ok(CreatedQueuePair {
-            number: match self.manner.numbers {
-                Numbers::Always(said) => said,
-                Numbers::Again => number,
+            number: match self.quirks.numbers {
+                Numbers::Always(number) => number,
+                Numbers::Reuse => number,
             },
             got: [
-                asked.requests,
-                asked.receives,
-                asked.request_segments,
-                asked.receive_segments,
+                parameters.requests,
+                parameters.receives,
+                parameters.request_segments,
+                parameters.receive_segments,
                 0,
             ],
         })
@@ -388,24 +400,24 @@ impl Device {
         let follows = match change.state {
             state::INITIALISED => pair.state == 0,
             state::READY_TO_RECEIVE => {
-                let needed = attribute::PEER | attribute::WAY;
+                let needed = attribute::PEER | attribute::ADDRESS_VECTOR;
                 pair.state == state::INITIALISED && change.mask & needed == needed
             }
             state::READY_TO_SEND => pair.state == state::READY_TO_RECEIVE,
-            state::ERROR => self.manner.refuses != Refusal::Error,
+            state::ERROR => self.quirks.refuses != Refusal::Error,
             _ => false,
         };
         if !follows {
             return Err(BackendError::State);
         }
-        if let (Some(device), state::READY_TO_RECEIVE) = (self.joins, change.state) {
-            let [there, ..] = change.way.address;
+        if let (Some(device), state::READY_TO_RECEIVE) = (self.moves_pairs, change.state) {
+            let [remote, ..] = change.address_vector.address;
             let own = [device, change.handle];
-            self.backend.join(pair.key, own, [there, change.peer])?;
+            self.backend.join(pair.key, own, [remote, change.peer])?;
         }
         pair.state = change.state;
         if pair.state == state::ERROR && !pair.ended {
-            if self.joins.is_some() {
+            if self.moves_pairs.is_some() {
                 self.backend.part(pair.key);
             } else {
                 self.backend.disconnect(pair.key, DisconnectMode::Broken);
@@ -415,15 +427,18 @@ impl Device {
         Ok(())
     }
 
-    fn create_shared(&mut self, asked: &CreateSharedReceiveQueue) -> Result<u32, BackendError> {
-        let pages = self.bus.pages(asked.directory, asked.pages);
+    fn create_shared(
+        &mut self,
+        parameters: &CreateSharedReceiveQueue,
+    ) -> Result<u32, BackendError> {
+        let pages = self.bus.pages(parameters.directory, parameters.pages);
         let (state, pages) = pages.split_first().ok_or(BackendError::Address)?;
         let number = self.number();
         let (key, queue) = self.backend.create_shared_receive_queue(
             u64::from(number),
-            DomainKey(asked.domain as usize),
-            asked.entries,
-            asked.segments,
+            DomainKey(parameters.domain as usize),
+            parameters.entries,
+            parameters.segments,
         )?;
         self.shared.insert(
             number,
@@ -434,11 +449,11 @@ impl Device {
                     state: *state,
                     at: ring_state::RECEIVE,
                     pages: pages.to_vec(),
-                    stride: receive_stride(asked.segments),
-                    entries: asked.entries,
+                    stride: receive_stride(parameters.segments),
+                    entries: parameters.entries,
                     done: 0,
                 },
-                segments: asked.segments,
+                segments: parameters.segments,
             },
         );
         Ok(number)

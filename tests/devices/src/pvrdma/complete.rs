@@ -2,13 +2,13 @@
 
 use alloc::vec::Vec;
 
-use backend_mmio::pvrdma::defs::{Entry, RECEIVED, status};
+use backend_mmio::defs::pvrdma::{Entry, RECEIVED, status};
 use dat_core::backend::{self, CompletionQueue as _};
 use dat_core::flags::DtoStatus;
 
+use super::bad_cqe::PvrdmaBadCqe;
 use super::device::{Device, Read};
-use super::lie::PvrdmaLie;
-use super::manner::Refusal;
+use super::quirks::Refusal;
 
 fn outcome(status: DtoStatus) -> u32 {
     match status {
@@ -61,8 +61,8 @@ impl Device {
         };
         let read = self.reads.remove(&completion.token).unwrap_or(unknown);
         let success = completion.status == DtoStatus::Success;
-        let keeps = self.manner.keeps || self.manner.refuses == Refusal::Error;
-        if keeps && completion.status == DtoStatus::Flushed {
+        let drops_flushed = self.quirks.drops_flushed || self.quirks.refuses == Refusal::Error;
+        if drops_flushed && completion.status == DtoStatus::Flushed {
             return;
         }
         let mut entry = Entry {
@@ -81,9 +81,9 @@ impl Device {
             vendor: 0,
             rest: [0; 5],
         };
-        let lie = self.lie.take();
-        if let Some(lie) = lie {
-            lie.tell(&mut entry);
+        let bad_cqe = self.bad_cqe.take();
+        if let Some(bad_cqe) = bad_cqe {
+            bad_cqe.apply(&mut entry);
         }
         let bus = self.bus;
         let Some(queue) = self.completion_queues.get_mut(&number) else {
@@ -91,13 +91,13 @@ impl Device {
         };
         queue.ring.write(bus, &entry);
         let index = queue.ring.state + u64::from(queue.ring.at);
-        match lie {
-            Some(PvrdmaLie::Index) => {
+        match bad_cqe {
+            Some(PvrdmaBadCqe::Index) => {
                 let twice = 2 * queue.ring.entries - 1;
                 let beyond = queue.ring.done.wrapping_add(queue.ring.entries);
                 bus.store(index, beyond & twice);
             }
-            Some(PvrdmaLie::AllOnes) => bus.store(index, u32::MAX),
+            Some(PvrdmaBadCqe::AllOnes) => bus.store(index, u32::MAX),
             _ => {}
         }
         let notable = completion.solicited || !success;

@@ -3,15 +3,15 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-use backend_mmio::pvrdma::defs::{Notice, PAGE, SharedRegion, notice};
+use backend_mmio::defs::pvrdma::{Notice, PAGE, SharedRegion, notice};
 use backend_mmio::pvrdma::{Message, MessageWords};
 use backend_mock::{MockBackend, MockCompletionQueue, MockReceiveQueue, MockSendQueue};
 use dat_core::backend::{Backend, ControlEvent, QueuePairKey, RegionKeys, SharedReceiveQueueKey};
 use dat_core::time::Instant;
 
-use super::lie::PvrdmaLie;
-use super::manner::PvrdmaManner;
+use super::bad_cqe::PvrdmaBadCqe;
 use super::memory::{Bus, Ring};
+use super::quirks::PvrdmaQuirks;
 
 /// A completion queue.
 pub(crate) struct CompletionQueue {
@@ -35,7 +35,7 @@ pub(crate) struct Pair {
     /// Set once the fabric has ended its connection.
     pub(crate) ended: bool,
     /// Set once the device has read an invalid descriptor of it.
-    pub(crate) senseless: bool,
+    pub(crate) has_invalid_descriptor: bool,
 }
 
 /// A shared receive queue.
@@ -54,7 +54,7 @@ pub(crate) struct Read {
 }
 
 /// State of a device that has started.
-pub(crate) struct Begun {
+pub(crate) struct Started {
     pub(crate) region: SharedRegion,
     pub(crate) events: Ring,
     pub(crate) notices: Ring,
@@ -66,12 +66,12 @@ pub struct Device {
     pub(crate) bus: Bus,
     /// Low half of the shared region's address; the region, once the high half was written.
     pub(crate) low: u32,
-    pub(crate) begun: Option<Begun>,
+    pub(crate) started: Option<Started>,
     /// Value of the error register.
     pub(crate) error: u32,
     pub(crate) halted: bool,
     /// Number of the device if commands join its queue pairs; otherwise the fabric connects them.
-    pub(crate) joins: Option<u32>,
+    pub(crate) moves_pairs: Option<u32>,
     pub(crate) regions: BTreeMap<u32, RegionKeys>,
     pub(crate) completion_queues: BTreeMap<u32, CompletionQueue>,
     pub(crate) pairs: BTreeMap<u32, Pair>,
@@ -86,20 +86,20 @@ pub struct Device {
     /// Pending events of the connection manager.
     pub(crate) connections: VecDeque<ControlEvent>,
     /// Error that the next completion gets.
-    pub(crate) lie: Option<PvrdmaLie>,
+    pub(crate) bad_cqe: Option<PvrdmaBadCqe>,
     /// Word of the next answer to corrupt, and the bits to invert.
-    pub(crate) answer_lie: Option<(u32, u32)>,
+    pub(crate) answer_corruption: Option<(u32, u32)>,
     /// Words that interrupts write to, interrupt mask, bits to invert in the next value.
     pub(crate) words: &'static MessageWords,
     pub(crate) masked: bool,
-    pub(crate) message_lie: u32,
+    pub(crate) message_corruption: u32,
     /// Reads of the error register since a corrupted answer; `None` if there was none.
-    pub(crate) looks: Option<u32>,
+    pub(crate) error_reads: Option<u32>,
     /// Number of register reads.
     pub(crate) register_reads: u64,
     /// Set once the device is off its bus.
     pub(crate) unplugged: bool,
-    pub(crate) manner: PvrdmaManner,
+    pub(crate) quirks: PvrdmaQuirks,
     /// Numbers of destroyed queue pairs.
     pub(crate) free_numbers: Vec<u32>,
 }
@@ -116,16 +116,16 @@ impl Device {
         backend: MockBackend,
         bus: Bus,
         words: &'static MessageWords,
-        manner: PvrdmaManner,
+        quirks: PvrdmaQuirks,
     ) -> Self {
         Self {
             backend,
             bus,
             low: 0,
-            begun: None,
+            started: None,
             error: NOT_ACTIVE,
             halted: false,
-            joins: None,
+            moves_pairs: None,
             regions: BTreeMap::new(),
             completion_queues: BTreeMap::new(),
             pairs: BTreeMap::new(),
@@ -136,15 +136,15 @@ impl Device {
             events: VecDeque::new(),
             notices: VecDeque::new(),
             connections: VecDeque::new(),
-            lie: None,
-            answer_lie: None,
+            bad_cqe: None,
+            answer_corruption: None,
             words,
             masked: true,
-            message_lie: 0,
-            looks: None,
+            message_corruption: 0,
+            error_reads: None,
             register_reads: 0,
             unplugged: false,
-            manner,
+            quirks,
             free_numbers: Vec::new(),
         }
     }
@@ -170,12 +170,12 @@ impl Device {
 
     /// Returns the interface version.
     pub(crate) fn version(&self) -> u32 {
-        self.manner.version.unwrap_or(VERSION)
+        self.quirks.version.unwrap_or(VERSION)
     }
 
     /// Writes completions if the device does so only when polled.
     pub(crate) fn poll(&mut self) {
-        if self.manner.polled && !self.halted && !self.unplugged {
+        if self.quirks.polled && !self.halted && !self.unplugged {
             self.complete();
         }
     }
@@ -184,18 +184,18 @@ impl Device {
     ///
     /// Returns true if a completion was written or the fabric had an event.
     pub(crate) fn work(&mut self) -> bool {
-        if self.halted || self.unplugged || self.begun.is_none() {
+        if self.halted || self.unplugged || self.started.is_none() {
             return false;
         }
         self.fetch();
-        let any = !self.manner.polled && self.complete();
-        self.tell() || any
+        let any = !self.quirks.polled && self.complete();
+        self.deliver_events() || any
     }
 
     /// Takes events of the fabric; writes those of objects to the rings.
     ///
     /// Connection events go to the connection manager.
-    fn tell(&mut self) -> bool {
+    fn deliver_events(&mut self) -> bool {
         let mut any = false;
         while let Some(event) = self.backend.poll_control(Instant::ZERO) {
             any = true;
@@ -205,10 +205,10 @@ impl Device {
                     (notice::SHARED_FAILED, queue as u32)
                 }
                 ControlEvent::DeviceFailed => (notice::DEVICE_FAILED, 0),
-                ControlEvent::Broken { queue_pair } if self.joins.is_some() => {
+                ControlEvent::Broken { queue_pair } if self.moves_pairs.is_some() => {
                     (*notice::QUEUE_PAIR_FAILED.start(), queue_pair as u32)
                 }
-                _ if self.joins.is_some() => continue,
+                _ if self.moves_pairs.is_some() => continue,
                 event => {
                     self.connections.push_back(event);
                     continue;
@@ -217,7 +217,7 @@ impl Device {
             self.events.push_back(Notice { kind, handle });
         }
         let Self {
-            begun: Some(begun),
+            started: Some(started),
             bus,
             events,
             notices,
@@ -226,23 +226,23 @@ impl Device {
         else {
             return any;
         };
-        let (mut of_events, mut of_completions) = (false, false);
-        while begun.events.has_room(*bus)
+        let (mut wrote_events, mut wrote_notices) = (false, false);
+        while started.events.has_room(*bus)
             && let Some(event) = events.pop_front()
         {
-            begun.events.write(*bus, &event);
-            of_events = true;
+            started.events.write(*bus, &event);
+            wrote_events = true;
         }
-        while begun.notices.has_room(*bus)
+        while started.notices.has_room(*bus)
             && let Some(number) = notices.pop_front()
         {
-            begun.notices.write(*bus, &number);
-            of_completions = true;
+            started.notices.write(*bus, &number);
+            wrote_notices = true;
         }
-        if of_events {
+        if wrote_events {
             self.send(Message::Events);
         }
-        if of_completions {
+        if wrote_notices {
             self.send(Message::Completions);
         }
         any
@@ -250,35 +250,35 @@ impl Device {
 
     /// Sends an interrupt: writes the message's value to its address.
     pub(crate) fn send(&mut self, message: Message) {
-        let sent = self.manner.messages.sent_for(message);
+        let sent = self.quirks.messages.sent_for(message);
         let table = self.words.table();
         let entry = sent.and_then(|sent| table.get(sent as usize));
         if let Some((word, value)) = entry.filter(|_| !self.masked) {
-            let value = value ^ core::mem::take(&mut self.message_lie);
+            let value = value ^ core::mem::take(&mut self.message_corruption);
             word.store(value.swap_bytes());
         }
     }
 
     /// Drops the pending connection events of a queue pair.
     pub(crate) fn forget_connection(&mut self, number: u32) {
-        let of_it = |token: &u64| *token as u32 == number;
+        let is_of_pair = |token: &u64| *token as u32 == number;
         self.connections.retain(|event| match event {
             ControlEvent::Answered { queue_pair }
             | ControlEvent::Established { queue_pair, .. }
             | ControlEvent::ConnectFailed { queue_pair, .. }
             | ControlEvent::Disconnected { queue_pair }
-            | ControlEvent::Broken { queue_pair } => !of_it(queue_pair),
+            | ControlEvent::Broken { queue_pair } => !is_of_pair(queue_pair),
             _ => true,
         });
     }
 
     /// Returns an event ring as the shared region describes it.
-    pub(crate) fn ring_of_events(&self, directory: u64, pages: u32, stride: u32) -> Option<Ring> {
+    pub(crate) fn event_ring(&self, directory: u64, pages: u32, stride: u32) -> Option<Ring> {
         let pages = self.bus.pages(directory, pages);
         let (state, pages) = pages.split_first()?;
         Some(Ring {
             state: *state,
-            at: backend_mmio::pvrdma::defs::ring_state::RECEIVE,
+            at: backend_mmio::defs::pvrdma::ring_state::RECEIVE,
             pages: pages.to_vec(),
             stride,
             entries: (pages.len() as u32 * PAGE as u32 / stride).next_power_of_two(),

@@ -6,46 +6,46 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use backend_mmio::DmaView;
-use backend_mmio::mlx5::{
-    CompletionQueueSlot, LentState, QueuePairSlot, RequestSlot, SharedReceiveSlot, State,
-};
-use backend_mmio::over_queues::{PvrdmaQueueSideband, QueueSideband};
-use backend_mmio::pvrdma::defs::{Notice, register};
+use backend_mmio::cm::PeerResolver;
+use backend_mmio::cm::{PvrdmaQueueConnectionManager, QueueConnectionManager};
+use backend_mmio::defs::pvrdma::{Notice, register};
 use backend_mmio::pvrdma::{
-    LentMessages, MessageWords, OpenFailure, PairState, Parts, PvrdmaBackend, RegionSlot,
-    Rendezvous, Storage,
+    LentMessages, MessageWords, OpenFailure, PairState, Parts, PvrdmaBackend, RegionSlot, Storage,
+};
+use backend_mmio::ring::{
+    CompletionQueueSlot, DeviceState, LentState, QueuePairSlot, RequestSlot, SharedReceiveSlot,
 };
 use backend_mock::{Fabric, FabricOptions, Fault, NodeOptions};
 use dat_core::time::Instant;
 
+use super::bad_cqe::PvrdmaBadCqe;
+use super::connection_manager::PvrdmaConnectionManager;
 use super::device::Device;
 use super::lent::PvrdmaLent;
-use super::lie::PvrdmaLie;
-use super::manner::{Messages, PvrdmaManner};
 use super::memory::Bus;
+use super::quirks::{Messages, PvrdmaQuirks};
 use super::region::Identity;
 use super::registers::{PvrdmaRegisters, Window};
-use super::sideband::PvrdmaSideband;
-use crate::fabric::{SHARED_ROOM, new_state, slots};
+use crate::fabric::{SHARED_CAPACITY, new_state, slots};
 use crate::hal::ModelHal;
-use crate::junction::{Meetings, ModelJunction, channels};
 use crate::lock::{Arc, Guard, Mutex, lock};
 use crate::memory;
+use crate::network::{ChannelEnds, ModelNetwork, channels};
 
 /// Driver of a model device.
 pub type PvrdmaModel =
-    PvrdmaBackend<'static, PvrdmaRegisters, Identity, PvrdmaSideband, ModelHal<Shared>>;
+    PvrdmaBackend<'static, PvrdmaRegisters, Identity, PvrdmaConnectionManager, ModelHal<Shared>>;
 
 /// Driver of a model device, in lent memory.
 pub type LentPvrdma<'s> =
-    PvrdmaBackend<'s, PvrdmaRegisters, Identity, PvrdmaSideband, ModelHal<Shared>>;
+    PvrdmaBackend<'s, PvrdmaRegisters, Identity, PvrdmaConnectionManager, ModelHal<Shared>>;
 
 /// Driver of a model device that sets up connections over its own queue pairs.
-pub type SpeakingPvrdma = PvrdmaBackend<
+pub type OverQueuesPvrdma = PvrdmaBackend<
     'static,
     PvrdmaRegisters,
     Identity,
-    PvrdmaQueueSideband<'static, PvrdmaRegisters, ModelHal<Shared>, ModelJunction<Shared>>,
+    PvrdmaQueueConnectionManager<'static, PvrdmaRegisters, ModelHal<Shared>, ModelNetwork<Shared>>,
     ModelHal<Shared>,
 >;
 
@@ -100,7 +100,7 @@ impl Shared {
 pub struct PvrdmaFabric {
     fabric: Fabric,
     shared: Shared,
-    meetings: Meetings,
+    channel_ends: ChannelEnds,
 }
 
 impl fmt::Debug for PvrdmaFabric {
@@ -118,7 +118,7 @@ impl PvrdmaFabric {
         Self {
             fabric: Fabric::new(options),
             shared: Shared::default(),
-            meetings: Meetings::default(),
+            channel_ends: ChannelEnds::default(),
         }
     }
 
@@ -134,7 +134,7 @@ impl PvrdmaFabric {
     /// If the driver refuses the device.
     #[must_use]
     pub fn device_in(&self, options: NodeOptions, state: LentState<'static>) -> PvrdmaModel {
-        match self.device_like(options, state, PvrdmaManner::default()) {
+        match self.device_with_quirks(options, state, PvrdmaQuirks::default()) {
             Ok(backend) => backend,
             Err(failure) => panic!("{failure:?}"),
         }
@@ -145,13 +145,13 @@ impl PvrdmaFabric {
     /// # Panics
     /// If the driver refuses the device.
     #[must_use]
-    pub fn keeping_device(&self, options: NodeOptions) -> PvrdmaModel {
-        let manner = PvrdmaManner {
-            keeps: true,
+    pub fn device_without_flush(&self, options: NodeOptions) -> PvrdmaModel {
+        let quirks = PvrdmaQuirks {
+            drops_flushed: true,
             messages: Messages::Unwanted,
-            ..PvrdmaManner::default()
+            ..PvrdmaQuirks::default()
         };
-        match self.device_like(options, new_state(), manner) {
+        match self.device_with_quirks(options, new_state(), quirks) {
             Ok(backend) => backend,
             Err(failure) => panic!("{failure:?}"),
         }
@@ -161,16 +161,16 @@ impl PvrdmaFabric {
     ///
     /// # Errors
     /// Those of [`PvrdmaBackend::open`].
-    pub fn device_like(
+    pub fn device_with_quirks(
         &self,
         options: NodeOptions,
         state: LentState<'static>,
-        manner: PvrdmaManner,
+        quirks: PvrdmaQuirks,
     ) -> Result<PvrdmaModel, OpenFailure> {
         let (messages, words) = words();
-        let device = self.add(options, manner, false, memory::shared(PAGES * PAGE), words);
-        let sideband = self.sideband(device);
-        self.driver(device, options, storage(state), manner, messages, sideband)
+        let device = self.add(options, quirks, false, memory::shared(PAGES * PAGE), words);
+        let cm = self.cm(device);
+        self.driver(device, options, storage(state), quirks, messages, cm)
     }
 
     /// Creates a device in lent memory, which can be lent again afterwards.
@@ -182,18 +182,18 @@ impl PvrdmaFabric {
     pub fn device_on<'s>(
         &self,
         options: NodeOptions,
-        manner: PvrdmaManner,
+        quirks: PvrdmaQuirks,
         lent: &'s mut PvrdmaLent,
-    ) -> Result<(LentPvrdma<'s>, &'s State), OpenFailure> {
-        let device = self.add(options, manner, false, lent.memory, lent.words);
+    ) -> Result<(LentPvrdma<'s>, &'s DeviceState), OpenFailure> {
+        let device = self.add(options, quirks, false, lent.memory, lent.words);
         let (storage, messages, state) = lent.storage();
-        let sideband = self.sideband(device);
-        let driver = self.driver(device, options, storage, manner, messages, sideband)?;
+        let cm = self.cm(device);
+        let driver = self.driver(device, options, storage, quirks, messages, cm)?;
         Ok((driver, state))
     }
 
-    fn sideband(&self, device: usize) -> PvrdmaSideband {
-        PvrdmaSideband {
+    fn cm(&self, device: usize) -> PvrdmaConnectionManager {
+        PvrdmaConnectionManager {
             devices: self.shared.clone(),
             device,
         }
@@ -206,21 +206,21 @@ impl PvrdmaFabric {
     /// # Panics
     /// If the driver refuses the device.
     #[must_use]
-    pub fn speaking_device(&self, options: NodeOptions) -> SpeakingPvrdma {
-        let manner = PvrdmaManner::default();
+    pub fn over_queues_device(&self, options: NodeOptions) -> OverQueuesPvrdma {
+        let quirks = PvrdmaQuirks::default();
         let (messages, words) = words();
-        let device = self.add(options, manner, true, memory::shared(PAGES * PAGE), words);
-        let junction = ModelJunction {
+        let device = self.add(options, quirks, true, memory::shared(PAGES * PAGE), words);
+        let network = ModelNetwork {
             devices: self.shared.clone(),
             device,
             address: options.address,
-            meetings: self.meetings.clone(),
-            by_driver: true,
+            channel_ends: self.channel_ends.clone(),
+            driver_moves_pairs: true,
         };
         let port = [device as u32, 0, 0, 0];
-        let sideband = QueueSideband::new(channels(), junction, options.address, port);
+        let cm = QueueConnectionManager::new(channels(), network, options.address, port);
         let storage = storage(new_state());
-        let driver = self.driver(device, options, storage, manner, messages, sideband);
+        let driver = self.driver(device, options, storage, quirks, messages, cm);
         let opened = driver.map(|mut driver| driver.open_channels().map(|()| driver));
         match opened {
             Ok(Ok(driver)) => driver,
@@ -233,27 +233,27 @@ impl PvrdmaFabric {
     fn add(
         &self,
         options: NodeOptions,
-        manner: PvrdmaManner,
-        joins: bool,
+        quirks: PvrdmaQuirks,
+        moves_pairs: bool,
         memory: DmaView<'static>,
         words: &'static MessageWords,
     ) -> usize {
-        let mut device = Device::new(self.fabric.node(options), Bus(memory), words, manner);
+        let mut device = Device::new(self.fabric.node(options), Bus(memory), words, quirks);
         let mut world = self.shared.enter();
         let number = world.devices.len();
-        device.joins = joins.then_some(number as u32);
+        device.moves_pairs = moves_pairs.then_some(number as u32);
         world.devices.push(Some(device));
         number
     }
 
-    fn driver<'s, S: Rendezvous>(
+    fn driver<'s, S: PeerResolver>(
         &self,
         device: usize,
         options: NodeOptions,
         storage: Storage<'s>,
-        manner: PvrdmaManner,
+        quirks: PvrdmaQuirks,
         messages: LentMessages<'s>,
-        sideband: S,
+        cm: S,
     ) -> Result<PvrdmaBackend<'s, PvrdmaRegisters, Identity, S, ModelHal<Shared>>, OpenFailure>
     {
         let shared = &self.shared;
@@ -275,7 +275,7 @@ impl PvrdmaFabric {
                 shared: shared.clone(),
                 device,
             },
-            sideband,
+            cm,
             hal: ModelHal {
                 devices: shared.clone(),
                 device,
@@ -285,10 +285,10 @@ impl PvrdmaFabric {
             address: [device as u32, 0, 0, 0],
             segments: u32::MAX,
             completions: 1024,
-            shared_buffers: SHARED_ROOM,
-            flushes: !manner.keeps,
-            messages: (manner.messages != Messages::Unwanted).then_some(messages),
-            memory: memory::of_driver(memory),
+            shared_buffers: SHARED_CAPACITY,
+            flushes: !quirks.drops_flushed,
+            messages: (quirks.messages != Messages::Unwanted).then_some(messages),
+            memory: memory::dma_memory(memory),
         };
         PvrdmaBackend::open(parts, storage)
     }
@@ -315,9 +315,9 @@ impl PvrdmaFabric {
     }
 
     /// Makes a device write its next completion with an error; devices count from 0.
-    pub fn lie(&self, device: usize, lie: PvrdmaLie) {
+    pub fn forge_completion(&self, device: usize, bad_cqe: PvrdmaBadCqe) {
         if let Some(device) = self.shared.enter().device(device) {
-            device.lie = Some(lie);
+            device.bad_cqe = Some(bad_cqe);
         }
     }
 
@@ -325,21 +325,27 @@ impl PvrdmaFabric {
     ///
     /// `area` selects a slot of commands or answers, a page of a ring or a ring's indices; `area`
     /// and `word` are taken modulo the number of areas and words.
-    pub fn scrawl(&self, device: usize, area: usize, word: usize, change: impl FnOnce(u32) -> u32) {
+    pub fn corrupt(
+        &self,
+        device: usize,
+        area: usize,
+        word: usize,
+        change: impl FnOnce(u32) -> u32,
+    ) {
         if let Some(device) = self.shared.enter().device(device) {
-            device.scrawl(area, word, change);
+            device.corrupt(area, word, change);
         }
     }
 
     /// Makes a device report an event, true or not.
-    pub fn tell(&self, device: usize, notice: Notice) {
+    pub fn report_event(&self, device: usize, notice: Notice) {
         if let Some(device) = self.shared.enter().device(device) {
             device.events.push_back(notice);
         }
     }
 
     /// Makes a device report completions of a queue, armed or not.
-    pub fn tell_of_completions(&self, device: usize, queue: u32) {
+    pub fn report_completions(&self, device: usize, queue: u32) {
         if let Some(device) = self.shared.enter().device(device) {
             device.notices.push_back(queue);
         }
@@ -349,9 +355,9 @@ impl PvrdmaFabric {
     ///
     /// A driver that waits for the correct answer finds the device gone after 1000 reads of the
     /// error register.
-    pub fn lie_in_answer(&self, device: usize, word: u32, bits: u32) {
+    pub fn corrupt_answer(&self, device: usize, word: u32, bits: u32) {
         if let Some(device) = self.shared.enter().device(device) {
-            device.answer_lie = Some((word, bits));
+            device.answer_corruption = Some((word, bits));
         }
     }
 
@@ -363,9 +369,9 @@ impl PvrdmaFabric {
     }
 
     /// Makes a device invert bits in the value of its next interrupt.
-    pub fn lie_in_message(&self, device: usize, bits: u32) {
+    pub fn corrupt_message(&self, device: usize, bits: u32) {
         if let Some(device) = self.shared.enter().device(device) {
-            device.message_lie = bits;
+            device.message_corruption = bits;
         }
     }
 

@@ -3,8 +3,8 @@
 use alloc::vec::Vec;
 use core::sync::atomic::{Ordering, fence};
 
-use backend_mmio::pvrdma::defs::{
-    Notice, Piece, RECEIVED, Receive, Request, Words, notice, opcode, send_flag, state,
+use backend_mmio::defs::pvrdma::{
+    Notice, RECEIVED, Receive, Request, SegmentEntry, Words, notice, opcode, send_flag, state,
 };
 use dat_core::backend::{
     ReceiveRequest, RemoteRange, Segment, SendFlags, SendOperation, SendRequest, WorkQueue,
@@ -15,20 +15,27 @@ use super::device::{Device, Read};
 use super::memory::{Bus, Ring};
 
 /// Returns the segments of a descriptor; `None` if its count exceeds the descriptor's room.
-fn pieces(bus: Bus, at: u64, header: usize, count: u32, ring: &Ring) -> Option<Vec<Segment>> {
-    let room = (ring.stride as usize - header * 4) / (Piece::WORDS * 4);
+fn read_segments(
+    bus: Bus,
+    at: u64,
+    header: usize,
+    count: u32,
+    ring: &Ring,
+) -> Option<Vec<Segment>> {
+    let room = (ring.stride as usize - header * 4) / (SegmentEntry::WORDS * 4);
     if count as usize > room {
         return None;
     }
-    let piece = |place| bus.get(at + (header * 4 + place as usize * Piece::WORDS * 4) as u64);
-    Some((0..count).map(piece).map(segment).collect())
+    let entry =
+        |index| bus.get(at + (header * 4 + index as usize * SegmentEntry::WORDS * 4) as u64);
+    Some((0..count).map(entry).map(segment).collect())
 }
 
-fn segment(piece: Piece) -> Segment {
+fn segment(entry: SegmentEntry) -> Segment {
     Segment {
-        address: piece.address,
-        length: piece.length,
-        key: piece.key,
+        address: entry.address,
+        length: entry.length,
+        key: entry.key,
     }
 }
 
@@ -52,12 +59,12 @@ impl Device {
         let Some(shared) = self.shared.get(&number) else {
             return false;
         };
-        let place = shared.ring.place(shared.ring.done);
-        let Some(at) = place.filter(|_| shared.ring.offered(bus) != 0) else {
+        let address = shared.ring.entry_address(shared.ring.done);
+        let Some(at) = address.filter(|_| shared.ring.offered(bus) != 0) else {
             return false;
         };
         let receive: Receive = bus.get(at);
-        let pieces = pieces(bus, at, Receive::WORDS, receive.segments, &shared.ring);
+        let segments = read_segments(bus, at, Receive::WORDS, receive.segments, &shared.ring);
         let token = self.remember(Read {
             token: receive.token,
             opcode: RECEIVED,
@@ -65,33 +72,38 @@ impl Device {
         let Some(shared) = self.shared.get_mut(&number) else {
             return false;
         };
-        let Some(pieces) = pieces.filter(|pieces| pieces.len() <= shared.segments as usize) else {
+        let Some(segments) = segments.filter(|segments| segments.len() <= shared.segments as usize)
+        else {
             let kind = notice::SHARED_FAILED;
             let handle = number;
             self.events.push_back(Notice { kind, handle });
             return false;
         };
         // A queue of the fabric that has room and refuses is gone.
-        let posted = shared.queue.post(&ReceiveRequest { token }, &pieces);
+        let posted = shared.queue.post(&ReceiveRequest { token }, &segments);
         if posted.is_ok() {
-            shared.ring.taken(bus);
+            shared.ring.consume(bus);
         }
         posted.is_ok()
     }
 
     fn fetch_receive(&mut self, number: u32) -> bool {
         let bus = self.bus;
-        let Some(pair) = self.pairs.get(&number).filter(|pair| !pair.senseless) else {
+        let Some(pair) = self
+            .pairs
+            .get(&number)
+            .filter(|pair| !pair.has_invalid_descriptor)
+        else {
             return false;
         };
-        let place = pair.receives.place(pair.receives.done);
-        let Some(at) = place.filter(|_| pair.receives.offered(bus) != 0) else {
+        let address = pair.receives.entry_address(pair.receives.done);
+        let Some(at) = address.filter(|_| pair.receives.offered(bus) != 0) else {
             return false;
         };
         let receive: Receive = bus.get(at);
-        let pieces = pieces(bus, at, Receive::WORDS, receive.segments, &pair.receives);
-        let Some(pieces) = pieces else {
-            self.failed(number);
+        let segments = read_segments(bus, at, Receive::WORDS, receive.segments, &pair.receives);
+        let Some(segments) = segments else {
+            self.fail_pair(number);
             return false;
         };
         let token = self.remember(Read {
@@ -106,9 +118,9 @@ impl Device {
             return false;
         };
         // As in `fetch_shared`.
-        let posted = queue.post(&ReceiveRequest { token }, &pieces);
+        let posted = queue.post(&ReceiveRequest { token }, &segments);
         if posted.is_ok() {
-            pair.taken(bus);
+            pair.consume(bus);
         }
         posted.is_ok()
     }
@@ -116,16 +128,20 @@ impl Device {
     /// Reads a request if the queue pair's state permits.
     fn fetch_request(&mut self, number: u32) -> bool {
         let bus = self.bus;
-        let Some(pair) = self.pairs.get(&number).filter(|pair| !pair.senseless) else {
+        let Some(pair) = self
+            .pairs
+            .get(&number)
+            .filter(|pair| !pair.has_invalid_descriptor)
+        else {
             return false;
         };
-        let place = pair.requests.place(pair.requests.done);
-        let speaks = [state::READY_TO_SEND, state::ERROR].contains(&pair.state);
-        let Some(at) = place.filter(|_| speaks && pair.requests.offered(bus) != 0) else {
+        let address = pair.requests.entry_address(pair.requests.done);
+        let can_send = [state::READY_TO_SEND, state::ERROR].contains(&pair.state);
+        let Some(at) = address.filter(|_| can_send && pair.requests.offered(bus) != 0) else {
             return false;
         };
         let request: Request = bus.get(at);
-        let pieces = pieces(bus, at, Request::WORDS, request.segments, &pair.requests);
+        let segments = read_segments(bus, at, Request::WORDS, request.segments, &pair.requests);
         let range = RemoteRange {
             address: request.address,
             key: request.key,
@@ -136,8 +152,8 @@ impl Device {
             opcode::RDMA_READ => Some(SendOperation::RdmaRead(range)),
             _ => None,
         };
-        let (Some(pieces), Some(operation)) = (pieces, operation) else {
-            self.failed(number);
+        let (Some(segments), Some(operation)) = (segments, operation) else {
+            self.fail_pair(number);
             return false;
         };
         // Completions number the opcodes differently from requests.
@@ -157,31 +173,34 @@ impl Device {
         let Some(pair) = self.pairs.get_mut(&number) else {
             return false;
         };
-        let wanted = SendRequest {
+        let send_request = SendRequest {
             token,
             operation,
             flags,
         };
-        let posted = pair.send.reserve(&wanted, pieces.len()).map(|mut slot| {
-            for piece in pieces {
-                slot.segment(piece);
-            }
-            slot.commit(request.length)
-        });
+        let posted = pair
+            .send
+            .reserve(&send_request, segments.len())
+            .map(|mut slot| {
+                for segment in segments {
+                    slot.segment(segment);
+                }
+                slot.commit(request.length)
+            });
         let taken = matches!(posted, Some(Ok(()))) && pair.send.ring().is_ok();
         if taken {
-            pair.requests.taken(bus);
+            pair.requests.consume(bus);
         }
         taken
     }
 
     /// Marks a queue pair as failed after an invalid descriptor, and reports it.
-    fn failed(&mut self, number: u32) {
+    fn fail_pair(&mut self, number: u32) {
         let kind = *notice::QUEUE_PAIR_FAILED.start();
         let handle = number;
         self.events.push_back(Notice { kind, handle });
         if let Some(pair) = self.pairs.get_mut(&number) {
-            pair.senseless = true;
+            pair.has_invalid_descriptor = true;
         }
     }
 }

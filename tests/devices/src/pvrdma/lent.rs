@@ -4,12 +4,12 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use backend_mmio::DmaView;
-use backend_mmio::mlx5::{
-    CompletionQueueSlot, QueuePairSlot, RequestSlot, SharedReceiveSlot, State,
-};
 use backend_mmio::pvrdma::{LentMessages, MessageWords, PairState, RegionSlot, Storage};
+use backend_mmio::ring::{
+    CompletionQueueSlot, DeviceState, QueuePairSlot, RequestSlot, SharedReceiveSlot,
+};
 
-use crate::lent::{clear, several};
+use crate::lent::{clear, vector_of};
 use crate::memory;
 
 /// Size of the memory that device and driver share, in pages.
@@ -29,7 +29,7 @@ pub struct PvrdmaLent {
     pub(crate) memory: DmaView<'static>,
     pub(crate) words: &'static MessageWords,
     messages: LentMessages<'static>,
-    state: State,
+    state: DeviceState,
     queue_pairs: Vec<QueuePairSlot>,
     pair_states: Vec<PairState>,
     completion_queues: Vec<CompletionQueueSlot>,
@@ -49,20 +49,20 @@ impl PvrdmaLent {
             memory: memory::shared(PAGES * PAGE),
             words,
             messages,
-            state: State::new(),
-            queue_pairs: several(128, || QueuePairSlot::EMPTY),
-            pair_states: several(64, PairState::default),
-            completion_queues: several(128, || CompletionQueueSlot::EMPTY),
-            shared_receive_queues: several(8, || SharedReceiveSlot::EMPTY),
-            regions: several(64, RegionSlot::default),
-            requests: several(REQUESTS, || RequestSlot::EMPTY),
-            requests_taken: several(REQUESTS / REQUESTS_GRAIN, || false),
-            pages_taken: several(PAGES, || false),
+            state: DeviceState::new(),
+            queue_pairs: vector_of(128, || QueuePairSlot::EMPTY),
+            pair_states: vector_of(64, PairState::default),
+            completion_queues: vector_of(128, || CompletionQueueSlot::EMPTY),
+            shared_receive_queues: vector_of(8, || SharedReceiveSlot::EMPTY),
+            regions: vector_of(64, RegionSlot::default),
+            requests: vector_of(REQUESTS, || RequestSlot::EMPTY),
+            requests_taken: vector_of(REQUESTS / REQUESTS_GRAIN, || false),
+            pages_taken: vector_of(PAGES, || false),
         }
     }
 
     /// Returns the memory in its initial state, and a view of the device state.
-    pub(crate) fn storage(&mut self) -> (Storage<'_>, LentMessages<'_>, &State) {
+    pub(crate) fn storage(&mut self) -> (Storage<'_>, LentMessages<'_>, &DeviceState) {
         clear(&self.memory);
         for state in &mut self.pair_states {
             *state = PairState::default();

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use backend_mmio::pvrdma::defs::{PAGE, Words, ring_state};
+use backend_mmio::defs::pvrdma::{PAGE, Words, ring_state};
 use backend_mmio::{DeviceWord, DmaView};
 
 /// Memory by bus address, as little-endian words.
@@ -43,11 +43,11 @@ impl Bus {
 
     /// Returns the pages that a directory lists.
     pub(crate) fn pages(&self, directory: u64, count: u32) -> Vec<u64> {
-        let of_table = PAGE / 8;
+        let entries_per_table = PAGE / 8;
         (0..u64::from(count))
             .map(|page| {
-                let table: u64 = self.get(directory + page / of_table * 8);
-                self.get(table + page % of_table * 8)
+                let table: u64 = self.get(directory + page / entries_per_table * 8);
+                self.get(table + page % entries_per_table * 8)
             })
             .collect()
     }
@@ -72,7 +72,7 @@ impl Ring {
     }
 
     /// Returns the address of an entry.
-    pub(crate) fn place(&self, index: u32) -> Option<u64> {
+    pub(crate) fn entry_address(&self, index: u32) -> Option<u64> {
         let byte = u64::from(index & self.entries.checked_sub(1)?) * u64::from(self.stride);
         let page = self.pages.get((byte / PAGE) as usize)?;
         Some(page + byte % PAGE)
@@ -89,7 +89,7 @@ impl Ring {
     }
 
     /// Takes an entry: advances the consumer index.
-    pub(crate) fn taken(&mut self, bus: Bus) {
+    pub(crate) fn consume(&mut self, bus: Bus) {
         self.done = self.done.wrapping_add(1);
         let consumer = self.state + u64::from(self.at + ring_state::CONSUMER);
         bus.store(consumer, self.index(self.done));
@@ -103,8 +103,8 @@ impl Ring {
 
     /// Writes an entry; its index is written last.
     pub(crate) fn write<T: Words>(&mut self, bus: Bus, entry: &T) {
-        if let Some(place) = self.place(self.done) {
-            bus.put(place, entry);
+        if let Some(address) = self.entry_address(self.done) {
+            bus.put(address, entry);
         }
         core::sync::atomic::fence(core::sync::atomic::Ordering::Release);
         self.done = self.done.wrapping_add(1);

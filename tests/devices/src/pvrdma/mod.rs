@@ -3,7 +3,7 @@
 //! It has a shared region, a command channel, rings of pages that directories list, and doorbells.
 //!
 //! As in the mlx5 layout, each device uses an adapter of a [`Fabric`](backend_mock::Fabric). It
-//! learns of the driver only through memory and registers, as [`backend_mmio::pvrdma::defs`]
+//! learns of the driver only through memory and registers, as [`backend_mmio::defs::pvrdma`]
 //! defines them.
 //!
 //! # Differences from an adapter
@@ -16,24 +16,24 @@
 //! - The number of a destroyed queue pair goes to the next one at once, earlier than on most
 //!   adapters.
 
+mod bad_cqe;
 mod command;
 mod complete;
+mod connection_manager;
+mod corrupt;
 mod device;
 mod fabric;
 mod fetch;
 mod lent;
-mod lie;
-mod manner;
 mod memory;
+mod quirks;
 mod region;
 mod registers;
-mod scrawl;
-mod sideband;
 
-pub use fabric::{LentPvrdma, PvrdmaFabric, PvrdmaModel, SpeakingPvrdma};
+pub use bad_cqe::PvrdmaBadCqe;
+pub use connection_manager::PvrdmaConnectionManager;
+pub use fabric::{LentPvrdma, OverQueuesPvrdma, PvrdmaFabric, PvrdmaModel};
 pub use lent::PvrdmaLent;
-pub use lie::PvrdmaLie;
-pub use manner::{Messages, Numbers, PvrdmaManner, Refusal};
+pub use quirks::{Messages, Numbers, PvrdmaQuirks, Refusal};
 pub use region::Identity;
 pub use registers::PvrdmaRegisters;
-pub use sideband::PvrdmaSideband;

@@ -6,8 +6,8 @@
 
 use core::fmt;
 
+use backend_mmio::defs::pvrdma::PAGE;
 use backend_mmio::pvrdma::Mapping;
-use backend_mmio::pvrdma::defs::PAGE;
 use dat_core::memory::Region;
 
 use super::fabric::Shared;

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use backend_mmio::RegisterWords;
-use backend_mmio::pvrdma::defs::{doorbell, register};
+use backend_mmio::defs::pvrdma::{doorbell, register};
 
 use super::fabric::Shared;
 
@@ -31,7 +31,7 @@ impl fmt::Debug for PvrdmaRegisters {
 /// Reads of the error register before it reports that the device is gone.
 ///
 /// A driver waits longer for an answer than tests have time.
-const LOOKS: u32 = 1000;
+const MOST_READS: u32 = 1000;
 
 impl RegisterWords for PvrdmaRegisters {
     fn read(&self, offset: u32) -> u32 {
@@ -43,10 +43,10 @@ impl RegisterWords for PvrdmaRegisters {
             (None, ..) => u32::MAX,
             (Some(device), ..) if device.unplugged => u32::MAX,
             (Some(device), register::VERSION, Window::Registers) => device.version(),
-            (Some(device), register::ERROR, Window::Registers) => match &mut device.looks {
-                Some(LOOKS) => u32::MAX,
-                Some(looks) => {
-                    *looks += 1;
+            (Some(device), register::ERROR, Window::Registers) => match &mut device.error_reads {
+                Some(MOST_READS) => u32::MAX,
+                Some(error_reads) => {
+                    *error_reads += 1;
                     device.error
                 }
                 None => device.error,

@@ -1,7 +1,7 @@
 //! The suite on model devices that their drivers reach only through a mailbox.
 
 use backend_mock::FabricOptions;
-use mmio_model::{ModelFabric, PostedBackend};
+use mmio_model::{ModelFabric, ModelMailboxBackend};
 
 use crate::bed::{Bed, network};
 use crate::exceptions::exceptions;
@@ -17,9 +17,9 @@ impl Posted {
 
 network!(
     Posted,
-    PostedBackend,
+    ModelMailboxBackend,
     "model",
-    posted_device,
+    device_by_mailbox,
     |test| exceptions("mmio").get(test).cloned(),
     |options: FabricOptions| Self(ModelFabric::new(options)),
     Self::fabric

@@ -3,28 +3,28 @@
 //! They end waits, false ones are detected, and the driver also works when they are lost.
 
 use backend_mmio::DeviceFault;
-use backend_mmio::mlx5::State;
+use backend_mmio::defs::pvrdma::{Notice, notice};
 use backend_mmio::pvrdma::MessageWords;
-use backend_mmio::pvrdma::defs::{Notice, notice};
+use backend_mmio::ring::DeviceState;
 use dat_core::backend::{Backend, BackendError, ControlEvent};
 use dat_core::event::{Event, Wait, WakeReason};
 use dat_core::flags::DtoStatus;
 use dat_core::time::Instant;
 use dat_tests::fixture::{Net, Party, PartyOptions, Testbed};
-use mmio_model::pvrdma::{Messages, PvrdmaManner, PvrdmaModel};
+use mmio_model::pvrdma::{Messages, PvrdmaModel, PvrdmaQuirks};
 use std::task::Waker;
 
 use super::PvrdmaBed;
 
 impl PvrdmaBed {
     /// Opens a device with its own way to send messages; returns its state as well.
-    fn sending(&self, messages: Messages) -> (PvrdmaModel, &'static State) {
-        let (lent, state) = Box::leak(Box::new(State::new())).lend();
-        let manner = PvrdmaManner {
+    fn sending(&self, messages: Messages) -> (PvrdmaModel, &'static DeviceState) {
+        let (lent, state) = Box::leak(Box::new(DeviceState::new())).lend();
+        let manner = PvrdmaQuirks {
             messages,
-            ..PvrdmaManner::default()
+            ..PvrdmaQuirks::default()
         };
-        let device = self.fabric.device_like(self.options(), lent, manner);
+        let device = self.fabric.device_with_quirks(self.options(), lent, manner);
         (device.expect("a device"), state)
     }
 }
@@ -122,7 +122,7 @@ fn what_counts_is_what_a_message_tells_of() {
         // The message of the last answer may still be there.
         assert_eq!(device.poll_control(bed.now()), None);
         assert_eq!(device.next_deadline(), None, "{messages:?}");
-        bed.fabric.tell_of_completions(0, FIRST_QUEUE);
+        bed.fabric.report_completions(0, FIRST_QUEUE);
         bed.step();
         let told = matches!(messages, Messages::Sent | Messages::Crossed);
         let due = told.then_some(Instant::ZERO);
@@ -150,7 +150,7 @@ fn a_command_hides_no_notice() {
         let _queue = device.create_completion_queue(0, 8).expect("a queue");
         assert_eq!(device.poll_control(bed.now()), None);
         assert_eq!(device.next_deadline(), None, "{messages:?}");
-        bed.fabric.tell_of_completions(0, FIRST_QUEUE);
+        bed.fabric.report_completions(0, FIRST_QUEUE);
         bed.step();
         device.create_domain().expect("a domain");
         if messages == Messages::First {
@@ -176,18 +176,18 @@ fn a_device_that_writes_other_words_is_given_up() {
             let (mut device, state) = bed.sending(Messages::Sent);
             let domain = device.create_domain().expect("a domain");
             device.poll_control(bed.now());
-            bed.fabric.lie_in_message(0, 1 << bit);
+            bed.fabric.corrupt_message(0, 1 << bit);
             match what {
                 0 => assert_eq!(device.create_domain(), Err(BackendError::Device)),
                 1 => device.destroy_domain(domain),
-                2 => bed.fabric.tell(
+                2 => bed.fabric.report_event(
                     0,
                     Notice {
                         kind: notice::SHARED_LIMIT,
                         handle: 0,
                     },
                 ),
-                _ => bed.fabric.tell_of_completions(0, FIRST_QUEUE),
+                _ => bed.fabric.report_completions(0, FIRST_QUEUE),
             }
             bed.step();
             // The call that detects the fault leaves it to the next one to halt the device.
