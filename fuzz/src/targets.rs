@@ -25,14 +25,14 @@ pub fn find(target: &str) -> Option<fn(&[u8])> {
 }
 
 fn ops(input: &[u8]) {
-    let input = dat_model::Input::arbitrary_take_rest(Unstructured::new(input));
+    let input = dat_oracle::Input::arbitrary_take_rest(Unstructured::new(input));
     if let Err(mismatch) = input.expect("an input").run() {
         panic!("{mismatch}");
     }
 }
 
 fn rsm_ops(input: &[u8]) {
-    let input = dat_model::rsm::Input::arbitrary_take_rest(Unstructured::new(input));
+    let input = dat_oracle::rsm::Input::arbitrary_take_rest(Unstructured::new(input));
     if let Err(mismatch) = input.expect("an input").run() {
         panic!("{mismatch}");
     }

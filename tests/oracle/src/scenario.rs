@@ -3,7 +3,8 @@
 use arbitrary::Arbitrary;
 
 use crate::op::{
-    ConnectionOp, EndpointOp, EventOp, FabricOp, MemoryOp, Op, Pick, Segment, SharedReceiveOp, Side,
+    ConnectionOp, EndpointOp, EventOp, FabricOp, MemoryOp, Op, Pick, SegmentChoice,
+    SharedReceiveOp, Side,
 };
 
 /// Prologue of a run.
@@ -118,7 +119,7 @@ fn connect(which: Pick) -> Vec<Op> {
                 address: 0,
             },
         ),
-        Op::Fabric(FabricOp::Settle),
+        Op::Fabric(FabricOp::RunToIdle),
         Op::Event(Side::B, EventOp::Drain),
         Op::Connection(
             Side::B,
@@ -128,15 +129,15 @@ fn connect(which: Pick) -> Vec<Op> {
                 private_data: 8,
             },
         ),
-        Op::Fabric(FabricOp::Settle),
+        Op::Fabric(FabricOp::RunToIdle),
         Op::Event(Side::A, EventOp::Drain),
         Op::Event(Side::B, EventOp::Drain),
     ]
 }
 
 /// Returns a buffer of 32 bytes in a region.
-fn buffer(region: Pick, offset: u8) -> Vec<Segment> {
-    vec![Segment {
+fn buffer(region: Pick, offset: u8) -> Vec<SegmentChoice> {
+    vec![SegmentChoice {
         region,
         offset,
         length: 32,

@@ -284,7 +284,7 @@ impl Runner {
                 ep.has_defaults = given.is_none();
                 ep.attributes = param.attributes;
             }
-            self.name(key, id.handle());
+            self.record_handle(key, id.handle());
         }
         Ok(())
     }
@@ -344,7 +344,7 @@ impl Runner {
         // The effect on posted receives and on completions that were not dequeued is open.
         let busy = key
             .and_then(|key| self.world.eps.get(&key))
-            .is_some_and(|ep| ep.receive_places.held() + ep.request_places.held() != 0);
+            .is_some_and(|ep| ep.receive_slots.occupied() + ep.request_slots.occupied() != 0);
         if busy && self.is_exact() {
             return Ok(());
         }
@@ -373,7 +373,7 @@ impl Runner {
         // The effect on posts and on completions that were not dequeued is open.
         let busy = key
             .and_then(|key| self.world.eps.get(&key))
-            .is_some_and(|ep| ep.receive_places.held() + ep.request_places.held() != 0);
+            .is_some_and(|ep| ep.receive_slots.occupied() + ep.request_slots.occupied() != 0);
         if busy && self.is_exact() {
             return Ok(());
         }

@@ -35,10 +35,10 @@ impl Runner {
             return Ok(());
         };
         let (operand, slack) = (*operand, remote.slack);
-        let pieces = self.pieces(side, segments);
+        let segments = self.segments(side, segments);
         let key = self.pick(side, HandleKind::Ep, *ep);
         let (number, address) = self.remote(side, key, remote);
-        let (work, asked, needed) = match operation % 3 {
+        let (work, extended, needed) = match operation % 3 {
             0 => {
                 let immediate = operand as u32;
                 (
@@ -48,7 +48,7 @@ impl Runner {
                         immediate,
                     },
                     Extended::WriteImmediate { immediate },
-                    total(&pieces),
+                    total(&segments),
                 )
             }
             1 => (
@@ -61,7 +61,7 @@ impl Runner {
                 8,
             ),
             _ => {
-                let there = self.world.number_at(self.far(side, key), address);
+                let there = self.world.value_at(self.far(side, key), address);
                 let compare = there.filter(|_| operand % 2 == 0).unwrap_or(operand);
                 let swap = operand.rotate_left(8);
                 (
@@ -87,41 +87,41 @@ impl Runner {
         let request = Request {
             post,
             cookie: post,
-            pieces,
+            segments,
             work,
             suppressed: flags.contains(CompletionFlags::SUPPRESS),
             fenced: flags.contains(CompletionFlags::BARRIER_FENCE),
         };
-        let mut verdict = self.check(side, key, &request, asked, length, flags);
+        let mut verdict = self.check_extended(side, key, &request, extended, length, flags);
         if verdict.may_succeed {
-            self.rest_if_racing(key, &request)?;
-            verdict = self.check(side, key, &request, asked, length, flags);
+            self.run_to_idle_if_racing(key, &request)?;
+            verdict = self.check_extended(side, key, &request, extended, length, flags);
         }
         let remote = RmrTriplet {
             context: number,
             address,
             length,
         };
-        let (id, list) = (self.ep_id(key), triplets(&request.pieces));
+        let (id, list) = (self.ep_id(key), triplets(&request.segments));
         let outcome = self.with(side, |ia| {
-            ia.post_extended(id, asked, &list, post, &remote, flags)
+            ia.post_extended(id, extended, &list, post, &remote, flags)
         });
         if let (Some(()), Some(key)) = (self.judge(&verdict, outcome)?, key) {
-            self.accepted(key, request);
+            self.record_request(key, request);
         }
         Ok(())
     }
 
-    fn check(
+    fn check_extended(
         &self,
         side: Side,
         key: Option<Key>,
         request: &Request,
-        asked: Extended,
+        extended: Extended,
         length: u64,
         flags: CompletionFlags,
     ) -> Verdict {
-        let needed = match asked {
+        let needed = match extended {
             Extended::WriteImmediate { .. } => Extensions::WRITE_IMMEDIATE,
             Extended::FetchAndAdd { .. } => Extensions::FETCH_AND_ADD,
             Extended::CompareAndSwap { .. } => Extensions::COMPARE_AND_SWAP,

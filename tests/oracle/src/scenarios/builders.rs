@@ -2,7 +2,7 @@
 
 use crate::op::{
     AdapterOp, Batched, ConnectionOp, EndpointOp, EventOp, FabricOp, MemoryOp, Op, Pick, PostOp,
-    Remote, Segment, SharedReceiveOp, Side,
+    Remote, SegmentChoice, SharedReceiveOp, Side,
 };
 
 /// Handles of the prologues' objects (see `Prologue::Pair`).
@@ -23,7 +23,7 @@ pub(super) const BAD: [Pick; 4] = [
     Pick::Null,
 ];
 
-pub(super) const SETTLE: Op = Op::Fabric(FabricOp::Settle);
+pub(super) const RUN_TO_IDLE: Op = Op::Fabric(FabricOp::RunToIdle);
 
 pub(super) const fn memory(op: MemoryOp) -> Op {
     Op::Memory(Side::A, op)
@@ -67,8 +67,8 @@ pub(super) fn there(op: Op) -> Op {
     }
 }
 
-pub(super) const fn piece(region: Pick, offset: u8, length: u8) -> Segment {
-    Segment {
+pub(super) const fn segment(region: Pick, offset: u8, length: u8) -> SegmentChoice {
+    SegmentChoice {
         region,
         offset,
         length,
@@ -84,7 +84,7 @@ pub(super) const fn remote(context: u8) -> Remote {
     }
 }
 
-pub(super) fn send(ep: Pick, segments: &[Segment]) -> Op {
+pub(super) fn send(ep: Pick, segments: &[SegmentChoice]) -> Op {
     post(PostOp::Send {
         ep,
         segments: segments.into(),
@@ -92,7 +92,7 @@ pub(super) fn send(ep: Pick, segments: &[Segment]) -> Op {
     })
 }
 
-pub(super) fn receive(ep: Pick, segments: &[Segment]) -> Op {
+pub(super) fn receive(ep: Pick, segments: &[SegmentChoice]) -> Op {
     post(PostOp::Receive {
         ep,
         segments: segments.into(),
@@ -100,7 +100,7 @@ pub(super) fn receive(ep: Pick, segments: &[Segment]) -> Op {
     })
 }
 
-pub(super) fn write(ep: Pick, segments: &[Segment], remote: Remote) -> Op {
+pub(super) fn write(ep: Pick, segments: &[SegmentChoice], remote: Remote) -> Op {
     post(PostOp::RdmaWrite {
         ep,
         segments: segments.into(),
@@ -109,7 +109,7 @@ pub(super) fn write(ep: Pick, segments: &[Segment], remote: Remote) -> Op {
     })
 }
 
-pub(super) fn read(ep: Pick, segments: &[Segment], remote: Remote) -> Op {
+pub(super) fn read(ep: Pick, segments: &[SegmentChoice], remote: Remote) -> Op {
     post(PostOp::RdmaRead {
         ep,
         segments: segments.into(),
@@ -118,7 +118,7 @@ pub(super) fn read(ep: Pick, segments: &[Segment], remote: Remote) -> Op {
     })
 }
 
-pub(super) const fn bind(rmr: Pick, segment: Segment, ep: Pick) -> Op {
+pub(super) const fn bind(rmr: Pick, segment: SegmentChoice, ep: Pick) -> Op {
     post(PostOp::Bind {
         rmr,
         segment,
@@ -128,7 +128,7 @@ pub(super) const fn bind(rmr: Pick, segment: Segment, ep: Pick) -> Op {
     })
 }
 
-pub(super) fn batched(operation: u8, segments: &[Segment], remote: Remote) -> Batched {
+pub(super) fn batched(operation: u8, segments: &[SegmentChoice], remote: Remote) -> Batched {
     Batched {
         operation,
         segments: segments.into(),
@@ -180,7 +180,7 @@ pub(super) const fn accept(cr: Pick, ep: Option<Pick>) -> Op {
 }
 
 /// Runs the fabric until it is idle, and drains the dispatchers of both sides.
-pub(super) fn rest() -> [Op; 3] {
+pub(super) fn idle_and_drain() -> [Op; 3] {
     let drain = event(EventOp::Drain);
-    [SETTLE, drain.clone(), there(drain)]
+    [RUN_TO_IDLE, drain.clone(), there(drain)]
 }

@@ -97,7 +97,7 @@ fn modified() -> Vec<Op> {
     }
     ops.extend([
         modify(SECOND, 0x7FFF_F000, 176),
-        receive(SECOND, &[piece(FIRST, 0, 4)]),
+        receive(SECOND, &[segment(FIRST, 0, 4)]),
         modify(SECOND, 0x1_0000, 0),
         modify(SECOND, 0x4_0000, 200),
         // Without dispatchers there are no queues.
@@ -307,7 +307,7 @@ fn connections_refused() -> Vec<Op> {
         (0, 0, 230),
     ] {
         ops.push(connect_with(SECOND, timeout, private_data, address));
-        ops.extend(rest());
+        ops.extend(idle_and_drain());
         ops.push(reset(SECOND));
     }
     ops.extend([
@@ -344,7 +344,11 @@ fn requests() -> Vec<Op> {
             unknown_mask,
         })
     };
-    let again = [connect(SECOND, 0), SETTLE, there(event(EventOp::Drain))];
+    let again = [
+        connect(SECOND, 0),
+        RUN_TO_IDLE,
+        there(event(EventOp::Drain)),
+    ];
     let mut ops = vec![cr(ConnectionOp::PspCreate {
         qualifier: 1,
         evd: CONNECTIONS,
@@ -377,14 +381,14 @@ fn requests() -> Vec<Op> {
         cr(ConnectionOp::CrReject { cr: FIRST }),
         cr(ConnectionOp::CrReject { cr: Pick::Dead(0) }),
     ]);
-    ops.extend(rest());
+    ops.extend(idle_and_drain());
     ops.push(reset(SECOND));
     ops.extend(again.clone());
     ops.push(accept(FIRST, Some(SECOND)));
     ops.push(there(query(SECOND)));
-    ops.extend(rest());
+    ops.extend(idle_and_drain());
     ops.extend([query(SECOND), send(SECOND, &[]), disconnect(SECOND, true)]);
-    ops.extend(rest());
+    ops.extend(idle_and_drain());
     ops.extend([reset(SECOND), there(reset(SECOND))]);
     // A request left open when its service point's dispatcher, and the adapter, go.
     ops.extend([
@@ -395,12 +399,12 @@ fn requests() -> Vec<Op> {
             by_provider: false,
         }),
         connect(SECOND, 2),
-        SETTLE,
+        RUN_TO_IDLE,
         cr(ConnectionOp::PspFree { psp: THIRD }),
         there(event(EventOp::EvdFree { evd: Pick::Live(5) })),
-        SETTLE,
+        RUN_TO_IDLE,
     ]);
-    ops.extend(rest());
+    ops.extend(idle_and_drain());
     ops.push(reset(SECOND));
     ops.extend(again);
     ops
@@ -441,7 +445,7 @@ fn reserved() -> Vec<Op> {
         there(query(SECOND)),
         create(1, Some(SECOND)),
         connect(SECOND, 1),
-        SETTLE,
+        RUN_TO_IDLE,
         there(event(EventOp::Drain)),
         ask.clone(),
         there(query(SECOND)),
@@ -455,9 +459,9 @@ fn reserved() -> Vec<Op> {
         accept(FIRST, None),
         there(query(SECOND)),
     ];
-    ops.extend(rest());
-    ops.extend([disconnect(SECOND, false), SETTLE]);
-    ops.extend(rest());
+    ops.extend(idle_and_drain());
+    ops.extend([disconnect(SECOND, false), RUN_TO_IDLE]);
+    ops.extend(idle_and_drain());
     ops.extend([reset(SECOND), there(reset(SECOND))]);
     // With an endpoint of the provider: accepted, rejected, handed off, freed.
     for round in 0..3 {
@@ -465,7 +469,7 @@ fn reserved() -> Vec<Op> {
             create(1, None),
             ask.clone(),
             connect(SECOND, 1),
-            SETTLE,
+            RUN_TO_IDLE,
             there(event(EventOp::Drain)),
         ]);
         ops.push(there(query(THIRD)));
@@ -488,9 +492,9 @@ fn reserved() -> Vec<Op> {
             }),
             _ => accept(FIRST, None),
         });
-        ops.extend(rest());
-        ops.extend([disconnect(SECOND, false), SETTLE, reset(SECOND)]);
-        ops.extend(rest());
+        ops.extend(idle_and_drain());
+        ops.extend([disconnect(SECOND, false), RUN_TO_IDLE, reset(SECOND)]);
+        ops.extend(idle_and_drain());
     }
     ops.extend([
         create(1, None),
@@ -523,7 +527,11 @@ fn by_provider() -> Vec<Op> {
         }),
     ];
     for round in 0..3 {
-        ops.extend([connect(SECOND, 1), SETTLE, there(event(EventOp::Drain))]);
+        ops.extend([
+            connect(SECOND, 1),
+            RUN_TO_IDLE,
+            there(event(EventOp::Drain)),
+        ]);
         ops.extend([
             there(query(THIRD)),
             there(free(THIRD)),
@@ -544,9 +552,9 @@ fn by_provider() -> Vec<Op> {
             0 => psp(ConnectionOp::CrReject { cr: FIRST }),
             _ => accept(FIRST, None),
         });
-        ops.extend(rest());
-        ops.extend([disconnect(SECOND, round == 1), SETTLE, reset(SECOND)]);
-        ops.extend(rest());
+        ops.extend(idle_and_drain());
+        ops.extend([disconnect(SECOND, round == 1), RUN_TO_IDLE, reset(SECOND)]);
+        ops.extend(idle_and_drain());
         ops.push(there(free(THIRD)));
     }
     ops.extend([
@@ -561,7 +569,7 @@ fn time_outs() -> Vec<Op> {
     let mut ops = vec![ep(0), ep(0)];
     ops.extend([
         connect_with(SECOND, 200, 4, 0),
-        SETTLE,
+        RUN_TO_IDLE,
         query(SECOND),
         Op::Fabric(FabricOp::Expire),
         event(EventOp::Drain),
@@ -569,7 +577,7 @@ fn time_outs() -> Vec<Op> {
         there(event(EventOp::Drain)),
         accept(FIRST, Some(SECOND)),
     ]);
-    ops.extend(rest());
+    ops.extend(idle_and_drain());
     ops.extend([reset(SECOND), there(reset(SECOND))]);
     ops.extend([
         connect_with(SECOND, 200, 4, 0),
@@ -582,7 +590,7 @@ fn time_outs() -> Vec<Op> {
         Op::Fabric(FabricOp::Step(3)),
         Op::Fabric(FabricOp::Expire),
     ]);
-    ops.extend(rest());
+    ops.extend(idle_and_drain());
     ops
 }
 
@@ -603,31 +611,31 @@ fn states() -> Vec<Op> {
     ops.extend([disconnect(SECOND, true), connect(SECOND, 0)]);
     ops.extend(everything(SECOND));
     ops.extend([
-        SETTLE,
+        RUN_TO_IDLE,
         there(event(EventOp::Drain)),
         accept(FIRST, Some(SECOND)),
     ]);
     ops.extend(everything(SECOND).map(there));
-    ops.extend(rest());
+    ops.extend(idle_and_drain());
     ops.extend(everything(SECOND));
     for _ in 0..3 {
-        ops.push(write(SECOND, &[piece(FIRST, 0, 8)], remote(0)));
+        ops.push(write(SECOND, &[segment(FIRST, 0, 8)], remote(0)));
     }
     ops.push(disconnect(SECOND, true));
     ops.extend(everything(SECOND));
     ops.extend([disconnect(SECOND, true), disconnect(SECOND, false)]);
-    ops.extend(rest());
+    ops.extend(idle_and_drain());
     ops.extend(everything(SECOND));
-    ops.extend(rest());
+    ops.extend(idle_and_drain());
     // Freed while connected, with all kinds of work in progress.
     ops.extend([
-        receive(FIRST, &[piece(FIRST, 0, 8)]),
-        write(FIRST, &[piece(FIRST, 0, 8)], remote(0)),
-        bind(FIRST, piece(FIRST, 0, 8), FIRST),
+        receive(FIRST, &[segment(FIRST, 0, 8)]),
+        write(FIRST, &[segment(FIRST, 0, 8)], remote(0)),
+        bind(FIRST, segment(FIRST, 0, 8), FIRST),
         free(FIRST),
         free(FIRST),
     ]);
-    ops.extend(rest());
+    ops.extend(idle_and_drain());
     ops
 }
 
@@ -644,11 +652,11 @@ fn duplicates() -> Vec<Op> {
     let mut ops = vec![
         ep(0),
         duplicate(SECOND, FIRST, 0),
-        SETTLE,
+        RUN_TO_IDLE,
         there(event(EventOp::Drain)),
         accept(FIRST, Some(SECOND)),
     ];
-    ops.extend(rest());
+    ops.extend(idle_and_drain());
     ops.extend([
         duplicate(SECOND, FIRST, 0),
         duplicate(THIRD, THIRD, 0),
@@ -656,7 +664,7 @@ fn duplicates() -> Vec<Op> {
         duplicate(THIRD, SECOND, 200),
         send(SECOND, &[]),
     ]);
-    ops.extend(rest());
+    ops.extend(idle_and_drain());
     ops
 }
 
@@ -674,13 +682,13 @@ fn to_oneself() -> Vec<Op> {
             address: 224,
         }),
     ];
-    ops.extend(rest());
+    ops.extend(idle_and_drain());
     ops.push(connection(ConnectionOp::CrAccept {
         cr: FIRST,
         ep: Some(THIRD),
         private_data: 8,
     }));
-    ops.extend(rest());
+    ops.extend(idle_and_drain());
     for offset in [0, 1, 3, 8, 20] {
         for length in [7, 20, 23] {
             let there = Remote {
@@ -688,11 +696,11 @@ fn to_oneself() -> Vec<Op> {
                 offset,
                 slack: 0,
             };
-            let pieces = [piece(FIRST, 0, length)];
-            ops.push(write(SECOND, &pieces, there));
-            ops.extend(rest());
-            ops.push(read(SECOND, &pieces, there));
-            ops.extend(rest());
+            let segments = [segment(FIRST, 0, length)];
+            ops.push(write(SECOND, &segments, there));
+            ops.extend(idle_and_drain());
+            ops.push(read(SECOND, &segments, there));
+            ops.extend(idle_and_drain());
         }
     }
     ops
@@ -719,17 +727,17 @@ fn reset_among_others() -> Vec<Op> {
     ops.push(there(ep(0)));
     for (here, far) in [(THIRD, SECOND), (Pick::Live(3), THIRD)] {
         ops.push(connect(here, 0));
-        ops.extend(rest());
+        ops.extend(idle_and_drain());
         ops.push(accept(FIRST, Some(far)));
-        ops.extend(rest());
+        ops.extend(idle_and_drain());
     }
     for end in [
         EndpointOp::Reset { ep: THIRD },
         EndpointOp::Free { ep: THIRD },
     ] {
         for ep in [THIRD, Pick::Live(3), THIRD] {
-            ops.push(write(ep, &[piece(FIRST, 0, 8)], remote(0)));
-            ops.push(SETTLE);
+            ops.push(write(ep, &[segment(FIRST, 0, 8)], remote(0)));
+            ops.push(RUN_TO_IDLE);
             ops.push(look.clone());
             ops.push(software(7));
         }
@@ -738,12 +746,12 @@ fn reset_among_others() -> Vec<Op> {
                 ep: THIRD,
                 graceful: false,
             }));
-            ops.push(SETTLE);
+            ops.push(RUN_TO_IDLE);
         }
         ops.push(look.clone());
         ops.push(endpoint(end));
         ops.push(software(8));
-        ops.extend(rest());
+        ops.extend(idle_and_drain());
     }
     ops
 }

@@ -186,11 +186,11 @@ fn full() -> Vec<Op> {
         connect(Pick::Live(3), 2),
         connect(SECOND, 1),
     ]);
-    ops.extend([SETTLE, dequeue(ASYNC), dequeue(one), wait(one, 1)]);
+    ops.extend([RUN_TO_IDLE, dequeue(ASYNC), dequeue(one), wait(one, 1)]);
     ops.extend((0..3).map(|_| dequeue(one)));
     ops.extend([wait(one, 1)]);
     ops.extend(wait_until(one, 1));
-    ops.extend(rest());
+    ops.extend(idle_and_drain());
     ops
 }
 
@@ -210,7 +210,7 @@ fn waits() -> Vec<Op> {
     ops.push(connect(SECOND, 0));
     ops.extend(wait_until(CONNECTIONS, 1));
     ops.extend([
-        SETTLE,
+        RUN_TO_IDLE,
         there(event(EventOp::Drain)),
         accept(FIRST, Some(SECOND)),
     ]);
@@ -229,24 +229,24 @@ fn transfers() -> Vec<Op> {
     let mut ops = Vec::new();
     for round in 0..4 {
         ops.extend([
-            receive(FIRST, &[piece(SECOND, 0, 16)]),
-            there(receive(FIRST, &[piece(SECOND, 64, 16)])),
+            receive(FIRST, &[segment(SECOND, 0, 16)]),
+            there(receive(FIRST, &[segment(SECOND, 64, 16)])),
         ]);
-        ops.push(send(FIRST, &[piece(FIRST, 0, 8)]));
-        ops.push(write(FIRST, &[piece(FIRST, 0, 8)], remote(0)));
+        ops.push(send(FIRST, &[segment(FIRST, 0, 8)]));
+        ops.push(write(FIRST, &[segment(FIRST, 0, 8)], remote(0)));
         if round % 2 == 1 {
-            ops.push(SETTLE);
+            ops.push(RUN_TO_IDLE);
         }
         ops.extend([wait(REQUESTS, 1), wait(REQUESTS, 2)]);
         ops.extend(wait_until(REQUESTS, if round < 2 { 1 } else { 2 }));
         ops.extend(wait_until(RECEIVES, 1).map(there));
     }
     // The last write fails.
-    ops.push(write(FIRST, &[piece(FIRST, 0, 8)], remote(255)));
+    ops.push(write(FIRST, &[segment(FIRST, 0, 8)], remote(255)));
     ops.extend(wait_until(REQUESTS, 1));
     ops.extend(wait_until(RECEIVES, 1).map(there));
     ops.extend(wait_until(CONNECTIONS, 1));
-    ops.extend(rest());
+    ops.extend(idle_and_drain());
     ops
 }
 
@@ -272,22 +272,22 @@ fn selective() -> Vec<Op> {
     for number in [2, 3] {
         let which = Pick::Live(number);
         for _ in 0..3 {
-            ops.push(there(receive(which, &[piece(SECOND, 32 * number, 16)])));
+            ops.push(there(receive(which, &[segment(SECOND, 32 * number, 16)])));
         }
         ops.extend([
             connect(which, 0),
-            SETTLE,
+            RUN_TO_IDLE,
             there(event(EventOp::Drain)),
             accept(FIRST, Some(which)),
         ]);
-        ops.extend(rest());
+        ops.extend(idle_and_drain());
         let dispatcher = Pick::Live(number + 3);
         for flags in [0, 0x90, 200, 150] {
             ops.push(Op::Post(
                 Side::A,
                 crate::op::PostOp::Send {
                     ep: which,
-                    segments: vec![piece(FIRST, 0, 4)],
+                    segments: vec![segment(FIRST, 0, 4)],
                     flags,
                 },
             ));
@@ -297,7 +297,7 @@ fn selective() -> Vec<Op> {
             ops.push(there(query(dispatcher)));
         }
     }
-    ops.extend(rest());
+    ops.extend(idle_and_drain());
     ops
 }
 
@@ -336,8 +336,8 @@ fn meanwhile() -> Vec<Op> {
         ]);
     }
     for threshold in [1, 2] {
-        ops.push(write(FIRST, &[piece(FIRST, 0, 8)], remote(0)));
-        ops.push(SETTLE);
+        ops.push(write(FIRST, &[segment(FIRST, 0, 8)], remote(0)));
+        ops.push(RUN_TO_IDLE);
         ops.push(event(EventOp::EvdWaitNow {
             evd: REQUESTS,
             threshold,
@@ -386,7 +386,7 @@ fn notification() -> Vec<Op> {
     ops.extend([post_se(software, 1), post_se(software, 2)]);
     ops.extend(cno_wait(FIRST));
     ops.extend(cno_wait(FIRST));
-    ops.push(send(FIRST, &[piece(FIRST, 0, 4)]));
+    ops.push(send(FIRST, &[segment(FIRST, 0, 4)]));
     ops.extend(cno_wait(SECOND));
     ops.push(query(software));
     for cno in [Some(SECOND), None, Some(FIRST), Some(FIRST)] {
@@ -433,7 +433,7 @@ fn notification() -> Vec<Op> {
         cno: FIRST,
         unknown_mask: true,
     }));
-    ops.extend(rest());
+    ops.extend(idle_and_drain());
     ops
 }
 
@@ -497,7 +497,7 @@ fn contexts() -> Vec<Op> {
         }),
         ep(0),
         connect(THIRD, 0),
-        SETTLE,
+        RUN_TO_IDLE,
         there(event(EventOp::Drain)),
     ];
     for kind in 0..12 {

@@ -165,7 +165,7 @@ fn many_queues() -> Vec<Op> {
                 connect: Some(CONNECTIONS),
                 shape: 0,
             }),
-            receive(Pick::Live(2 + number), &[piece(FIRST, 0, 8)]),
+            receive(Pick::Live(2 + number), &[segment(FIRST, 0, 8)]),
         ]);
     }
     ops.extend(traffic());
@@ -194,21 +194,25 @@ fn traffic() -> Vec<Op> {
     ];
     for round in 0..3 {
         ops.extend([
-            there(receive(FIRST, &[piece(SECOND, 0, 16)])),
-            receive(FIRST, &[piece(SECOND, 0, 16)]),
-            receive(FIRST, &[piece(SECOND, 0, 4), piece(SECOND, 64, 4)]),
-            send(FIRST, &[piece(FIRST, 0, 8)]),
-            write(FIRST, &[piece(FIRST, 0, 8)], remote(0)),
-            write(FIRST, &[piece(FIRST, 0, 4), piece(FIRST, 32, 4)], remote(0)),
-            bind(FIRST, piece(FIRST, 0, 8), FIRST),
-            there(send(FIRST, &[piece(FIRST, 0, 8)])),
+            there(receive(FIRST, &[segment(SECOND, 0, 16)])),
+            receive(FIRST, &[segment(SECOND, 0, 16)]),
+            receive(FIRST, &[segment(SECOND, 0, 4), segment(SECOND, 64, 4)]),
+            send(FIRST, &[segment(FIRST, 0, 8)]),
+            write(FIRST, &[segment(FIRST, 0, 8)], remote(0)),
+            write(
+                FIRST,
+                &[segment(FIRST, 0, 4), segment(FIRST, 32, 4)],
+                remote(0),
+            ),
+            bind(FIRST, segment(FIRST, 0, 8), FIRST),
+            there(send(FIRST, &[segment(FIRST, 0, 8)])),
             post(crate::op::PostOp::Batch {
                 ep: FIRST,
-                requests: vec![batched(1, &[piece(FIRST, 0, 8)], remote(0)); 3],
+                requests: vec![batched(1, &[segment(FIRST, 0, 8)], remote(0)); 3],
             }),
             post(crate::op::PostOp::ReceiveBatch {
                 ep: FIRST,
-                receives: vec![batched(0, &[piece(SECOND, 0, 8)], remote(0)); 2],
+                receives: vec![batched(0, &[segment(SECOND, 0, 8)], remote(0)); 2],
             }),
             wait(REQUESTS),
             event(EventOp::EvdWait {
@@ -222,7 +226,7 @@ fn traffic() -> Vec<Op> {
                 limit: 255,
             }));
         }
-        ops.push(SETTLE);
+        ops.push(RUN_TO_IDLE);
         ops.extend(drain());
     }
     ops.extend([
@@ -237,13 +241,13 @@ fn traffic() -> Vec<Op> {
             ep: FIRST,
             graceful: true,
         }),
-        SETTLE,
+        RUN_TO_IDLE,
     ]);
     ops.extend(drain());
     ops.extend([
         endpoint(EndpointOp::Reset { ep: FIRST }),
         connect(FIRST, 0),
-        SETTLE,
+        RUN_TO_IDLE,
         there(event(EventOp::Drain)),
         accept(FIRST, Some(SECOND)),
         Op::Fabric(FabricOp::Expire),
@@ -337,11 +341,11 @@ fn making() -> Vec<Op> {
             endpoint(EndpointOp::RecvQuery { ep: FIRST }),
             endpoint(EndpointOp::Reset { ep: SECOND }),
             connect(SECOND, round % 2),
-            SETTLE,
+            RUN_TO_IDLE,
             there(event(EventOp::Drain)),
             accept(FIRST, Some(SECOND)),
             there(connect(Pick::Live(2), 1)),
-            SETTLE,
+            RUN_TO_IDLE,
         ]);
         ops.extend(drain());
         ops.extend([
@@ -363,7 +367,7 @@ fn shared_traffic() -> Vec<Op> {
     let one = |offset| {
         there(shared(SharedReceiveOp::Post {
             srq: FIRST,
-            segments: vec![piece(SECOND, offset, 16)],
+            segments: vec![segment(SECOND, offset, 16)],
         }))
     };
     let mut ops = Vec::new();
@@ -371,12 +375,12 @@ fn shared_traffic() -> Vec<Op> {
         ops.extend([one(0), one(32), one(64)]);
         ops.push(there(shared(SharedReceiveOp::Post {
             srq: FIRST,
-            segments: vec![piece(SECOND, 0, 4), piece(SECOND, 64, 4)],
+            segments: vec![segment(SECOND, 0, 4), segment(SECOND, 64, 4)],
         })));
         for ep in [FIRST, SECOND] {
-            ops.push(send(ep, &[piece(FIRST, 0, 8)]));
+            ops.push(send(ep, &[segment(FIRST, 0, 8)]));
         }
-        ops.push(SETTLE);
+        ops.push(RUN_TO_IDLE);
         ops.extend(drain());
         ops.push(there(shared(SharedReceiveOp::Query {
             srq: FIRST,
@@ -402,11 +406,11 @@ fn watermarks() -> Vec<Op> {
         for _ in 0..4 {
             ops.push(there(shared(SharedReceiveOp::Post {
                 srq: FIRST,
-                segments: vec![piece(SECOND, 0, 16)],
+                segments: vec![segment(SECOND, 0, 16)],
             })));
-            ops.push(send(ep, &[piece(FIRST, 0, 8)]));
+            ops.push(send(ep, &[segment(FIRST, 0, 8)]));
         }
-        ops.push(SETTLE);
+        ops.push(RUN_TO_IDLE);
         ops.extend(drain());
     }
     ops

@@ -2,7 +2,7 @@
 
 use super::builders::*;
 use super::run;
-use crate::op::{EndpointOp, MemoryOp, Op, Pick, PostOp, Segment};
+use crate::op::{EndpointOp, MemoryOp, Op, Pick, PostOp, SegmentChoice};
 use crate::{Input, Prologue};
 
 pub(super) fn all() -> Vec<(&'static str, Input)> {
@@ -78,7 +78,7 @@ fn shared_regions() -> Vec<Op> {
             privileges: 0,
         })
     };
-    let ask = |lmr| {
+    let query = |lmr| {
         memory(MemoryOp::LmrQuery {
             lmr,
             unknown_mask: false,
@@ -93,15 +93,15 @@ fn shared_regions() -> Vec<Op> {
             share(8, 16, 2),
             share(64, 16, 2 + round),
             share(32, 0, 3),
-            ask(FIRST),
-            ask(SECOND),
-            ask(THIRD),
+            query(FIRST),
+            query(SECOND),
+            query(THIRD),
             memory(MemoryOp::LmrCreateFrom {
                 pz: FIRST,
                 source: FIRST,
                 privileges: 0,
             }),
-            ask(Pick::Live(3)),
+            query(Pick::Live(3)),
             share(128, 4, 9),
             share(192, 4, 10),
             share(128, 4, 9),
@@ -195,20 +195,24 @@ fn refused() -> Vec<Op> {
 }
 
 /// Segment that unbinds a window.
-const NOTHING: Segment = piece(FIRST, 0, 0);
+const NOTHING: SegmentChoice = segment(FIRST, 0, 0);
 
 /// Binds, uses, rebinds, unbinds and frees windows repeatedly.
 fn windows() -> Vec<Op> {
     let mut ops = vec![memory(MemoryOp::RmrCreate { pz: FIRST })];
     for round in 0..3 {
         ops.extend([
-            bind(FIRST, piece(FIRST, 0, 20), FIRST),
-            bind(SECOND, piece(SECOND, 64, 16), FIRST),
-            bind(FIRST, piece(SECOND, 32, 8), FIRST),
+            bind(FIRST, segment(FIRST, 0, 20), FIRST),
+            bind(SECOND, segment(SECOND, 64, 16), FIRST),
+            bind(FIRST, segment(SECOND, 32, 8), FIRST),
         ]);
-        ops.extend(rest());
+        ops.extend(idle_and_drain());
         for context in 0..3 {
-            ops.push(there(write(FIRST, &[piece(FIRST, 0, 4)], remote(context))));
+            ops.push(there(write(
+                FIRST,
+                &[segment(FIRST, 0, 4)],
+                remote(context),
+            )));
             if context == round {
                 break;
             }
@@ -222,28 +226,28 @@ fn windows() -> Vec<Op> {
             bind(FIRST, NOTHING, FIRST),
             bind(FIRST, NOTHING, FIRST),
         ]);
-        ops.extend(rest());
+        ops.extend(idle_and_drain());
     }
     ops.extend([
-        bind(FIRST, piece(FIRST, 0, 20), FIRST),
+        bind(FIRST, segment(FIRST, 0, 20), FIRST),
         memory(MemoryOp::RmrFree { rmr: FIRST }),
-        bind(FIRST, piece(FIRST, 0, 20), FIRST),
+        bind(FIRST, segment(FIRST, 0, 20), FIRST),
     ]);
     // More binds than can be pending at once.
     for number in 0..6 {
-        ops.push(bind(FIRST, piece(FIRST, number * 32, 8), FIRST));
+        ops.push(bind(FIRST, segment(FIRST, number * 32, 8), FIRST));
     }
-    ops.extend(rest());
+    ops.extend(idle_and_drain());
     ops.extend([
-        bind(FIRST, piece(FIRST, 0, 20), FIRST),
+        bind(FIRST, segment(FIRST, 0, 20), FIRST),
         endpoint(EndpointOp::Disconnect {
             ep: FIRST,
             graceful: false,
         }),
-        bind(FIRST, piece(FIRST, 0, 20), FIRST),
+        bind(FIRST, segment(FIRST, 0, 20), FIRST),
         bind(FIRST, NOTHING, FIRST),
     ]);
-    ops.extend(rest());
+    ops.extend(idle_and_drain());
     ops.extend([
         memory(MemoryOp::RmrFree { rmr: FIRST }),
         memory(MemoryOp::LmrFree { lmr: FIRST }),
@@ -253,7 +257,7 @@ fn windows() -> Vec<Op> {
     ops
 }
 
-fn bind_with(segment: Segment, privileges: u8, flags: u8) -> Op {
+fn bind_with(segment: SegmentChoice, privileges: u8, flags: u8) -> Op {
     post(PostOp::Bind {
         rmr: FIRST,
         segment,
@@ -272,16 +276,16 @@ fn binds_refused() -> Vec<Op> {
         .collect();
     for lmr in 0..8 {
         for privileges in RIGHTS {
-            ops.push(bind_with(piece(Pick::Live(lmr), 0, 8), privileges, 0));
+            ops.push(bind_with(segment(Pick::Live(lmr), 0, 8), privileges, 0));
         }
         if lmr % 2 == 1 {
-            ops.extend([SETTLE, event_drain()]);
+            ops.extend([RUN_TO_IDLE, event_drain()]);
         }
     }
     for segment in [
-        piece(FIRST, 0, 255),
-        piece(FIRST, 255, 254),
-        piece(FIRST, 255, 20),
+        segment(FIRST, 0, 255),
+        segment(FIRST, 255, 254),
+        segment(FIRST, 255, 20),
     ] {
         for privileges in [0, 192] {
             ops.push(bind_with(segment, privileges, 0));
@@ -289,18 +293,18 @@ fn binds_refused() -> Vec<Op> {
     }
     for lmr in BAD {
         for privileges in [0, 192, 232] {
-            ops.push(bind_with(piece(lmr, 0, 8), privileges, 0));
+            ops.push(bind_with(segment(lmr, 0, 8), privileges, 0));
         }
     }
     for flags in [150, 200, 210, 228, 240, 245, 255] {
-        ops.push(bind_with(piece(FIRST, 0, 8), 0, flags));
-        ops.extend([SETTLE, event_drain()]);
+        ops.push(bind_with(segment(FIRST, 0, 8), 0, flags));
+        ops.extend([RUN_TO_IDLE, event_drain()]);
     }
     for bad in BAD {
-        ops.push(bind(bad, piece(FIRST, 0, 8), FIRST));
-        ops.push(bind(FIRST, piece(FIRST, 0, 8), bad));
+        ops.push(bind(bad, segment(FIRST, 0, 8), FIRST));
+        ops.push(bind(FIRST, segment(FIRST, 0, 8), bad));
     }
-    ops.push(bind(FIRST, piece(FIRST, 0, 8), SECOND));
+    ops.push(bind(FIRST, segment(FIRST, 0, 8), SECOND));
     ops
 }
 
@@ -322,24 +326,24 @@ fn zones() -> Vec<Op> {
         memory(MemoryOp::PzCreate),
         other(0),
         memory(MemoryOp::RmrCreate { pz: SECOND }),
-        bind(SECOND, piece(FIRST, 0, 8), FIRST),
-        bind(SECOND, piece(THIRD, 0, 8), FIRST),
-        bind(FIRST, piece(THIRD, 0, 8), FIRST),
+        bind(SECOND, segment(FIRST, 0, 8), FIRST),
+        bind(SECOND, segment(THIRD, 0, 8), FIRST),
+        bind(FIRST, segment(THIRD, 0, 8), FIRST),
         bind(SECOND, NOTHING, FIRST),
-        send(FIRST, &[piece(THIRD, 0, 8)]),
-        read(FIRST, &[piece(THIRD, 0, 8)], remote(0)),
-        receive(FIRST, &[piece(THIRD, 0, 8)]),
+        send(FIRST, &[segment(THIRD, 0, 8)]),
+        read(FIRST, &[segment(THIRD, 0, 8)], remote(0)),
+        receive(FIRST, &[segment(THIRD, 0, 8)]),
         memory(MemoryOp::PzFree { pz: SECOND }),
     ];
     for privileges in [192, 232] {
         ops.push(post(PostOp::Bind {
             rmr: SECOND,
-            segment: piece(FIRST, 0, 8),
+            segment: segment(FIRST, 0, 8),
             privileges,
             ep: FIRST,
             flags: 0,
         }));
-        ops.push(bind_with(piece(THIRD, 0, 8), privileges, 0));
+        ops.push(bind_with(segment(THIRD, 0, 8), privileges, 0));
     }
     ops.extend([
         endpoint(EndpointOp::ModifyPz {
@@ -361,14 +365,14 @@ fn zones() -> Vec<Op> {
 /// Stores locally and writes remotely, before and after synchronisation.
 fn synchronisation() -> Vec<Op> {
     let mut ops = Vec::new();
-    let lists: [&[Segment]; 7] = [
-        &[piece(FIRST, 0, 16)],
-        &[piece(FIRST, 0, 16), piece(SECOND, 32, 8)],
+    let lists: [&[SegmentChoice]; 7] = [
+        &[segment(FIRST, 0, 16)],
+        &[segment(FIRST, 0, 16), segment(SECOND, 32, 8)],
         &[],
-        &[piece(FIRST, 0, 255)],
-        &[piece(FIRST, 255, 254)],
-        &[piece(Pick::Dead(0), 0, 4)],
-        &[piece(Pick::Null, 0, 4)],
+        &[segment(FIRST, 0, 255)],
+        &[segment(FIRST, 255, 254)],
+        &[segment(Pick::Dead(0), 0, 4)],
+        &[segment(Pick::Null, 0, 4)],
     ];
     ops.push(region(100, 8, 0));
     ops.push(memory(MemoryOp::LmrFree { lmr: THIRD }));
@@ -387,15 +391,15 @@ fn synchronisation() -> Vec<Op> {
                 count: 20,
             })),
             before,
-            read(FIRST, &[piece(FIRST, 0, 16)], remote(1)),
-            write(FIRST, &[piece(FIRST, 0, 16)], remote(1)),
+            read(FIRST, &[segment(FIRST, 0, 16)], remote(1)),
+            write(FIRST, &[segment(FIRST, 0, 16)], remote(1)),
             after,
             memory(MemoryOp::SyncRead {
                 segments: segments.clone(),
             }),
             memory(MemoryOp::SyncWrite { segments }),
         ]);
-        ops.extend(rest());
+        ops.extend(idle_and_drain());
     }
     ops
 }

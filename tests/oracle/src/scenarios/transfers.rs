@@ -2,7 +2,7 @@
 
 use super::builders::*;
 use super::run;
-use crate::op::{EndpointOp, Op, Pick, PostOp, Remote, Segment, SharedReceiveOp};
+use crate::op::{EndpointOp, Op, Pick, PostOp, Remote, SegmentChoice, SharedReceiveOp};
 use crate::{Input, Prologue};
 
 pub(super) fn all() -> Vec<(&'static str, Input)> {
@@ -88,7 +88,7 @@ fn flagged(op: Op, flags: u8) -> Op {
     }
 }
 
-const BOTH: [Segment; 2] = [piece(FIRST, 0, 8), piece(SECOND, 32, 8)];
+const BOTH: [SegmentChoice; 2] = [segment(FIRST, 0, 8), segment(SECOND, 32, 8)];
 
 /// Sends messages of 0, 1 and several segments, writes and reads, with every flag.
 ///
@@ -97,44 +97,48 @@ fn transfers() -> Vec<Op> {
     let mut ops = Vec::new();
     for flags in FLAGS {
         for segments in [&BOTH[..0], &BOTH[..1], &BOTH[..]] {
-            ops.push(there(receive(FIRST, &[piece(SECOND, 64, 23)])));
+            ops.push(there(receive(FIRST, &[segment(SECOND, 64, 23)])));
             ops.extend([
                 flagged(send(FIRST, segments), flags),
                 flagged(write(FIRST, segments, remote(0)), flags),
                 flagged(read(FIRST, segments, remote(1)), flags),
             ]);
-            ops.extend(rest());
+            ops.extend(idle_and_drain());
         }
     }
     ops.truncate(190);
     // Longer than the buffer, then without a buffer, on another connection.
     ops.extend([
-        there(receive(FIRST, &[piece(SECOND, 64, 1)])),
-        send(FIRST, &[piece(FIRST, 0, 20), piece(FIRST, 64, 20)]),
-        send(FIRST, &[piece(FIRST, 0, 20), piece(FIRST, 64, 20)]),
-        send(FIRST, &[piece(FIRST, 0, 20), piece(FIRST, 64, 20)]),
+        there(receive(FIRST, &[segment(SECOND, 64, 1)])),
+        send(FIRST, &[segment(FIRST, 0, 20), segment(FIRST, 64, 20)]),
+        send(FIRST, &[segment(FIRST, 0, 20), segment(FIRST, 64, 20)]),
+        send(FIRST, &[segment(FIRST, 0, 20), segment(FIRST, 64, 20)]),
     ]);
-    ops.extend(rest());
+    ops.extend(idle_and_drain());
     ops
 }
 
 /// Bad segments: too many, too long, missing, without the right, wrapped around.
-const PIECES: [&[Segment]; 10] = [
+const PIECES: [&[SegmentChoice]; 10] = [
     &[
-        piece(FIRST, 0, 4),
-        piece(FIRST, 0, 4),
-        piece(FIRST, 0, 4),
-        piece(FIRST, 0, 4),
+        segment(FIRST, 0, 4),
+        segment(FIRST, 0, 4),
+        segment(FIRST, 0, 4),
+        segment(FIRST, 0, 4),
     ],
-    &[piece(FIRST, 0, 4), piece(FIRST, 0, 4), piece(FIRST, 0, 4)],
-    &[piece(FIRST, 0, 250)],
-    &[piece(FIRST, 0, 240)],
-    &[piece(FIRST, 0, 255)],
-    &[piece(FIRST, 255, 254)],
-    &[piece(FIRST, 255, 23)],
-    &[piece(Pick::Dead(0), 0, 4)],
-    &[piece(Pick::Null, 0, 4)],
-    &[piece(THIRD, 0, 4)],
+    &[
+        segment(FIRST, 0, 4),
+        segment(FIRST, 0, 4),
+        segment(FIRST, 0, 4),
+    ],
+    &[segment(FIRST, 0, 250)],
+    &[segment(FIRST, 0, 240)],
+    &[segment(FIRST, 0, 255)],
+    &[segment(FIRST, 255, 254)],
+    &[segment(FIRST, 255, 23)],
+    &[segment(Pick::Dead(0), 0, 4)],
+    &[segment(Pick::Null, 0, 4)],
+    &[segment(THIRD, 0, 4)],
 ];
 
 fn refused() -> Vec<Op> {
@@ -165,26 +169,26 @@ fn refused() -> Vec<Op> {
         }),
         memory(crate::op::MemoryOp::LmrFree { lmr: Pick::Live(4) }),
     ];
-    for pieces in PIECES {
+    for segments in PIECES {
         for slack_of in [0, 255] {
             ops.extend([
-                write(FIRST, pieces, slack(slack_of)),
-                read(FIRST, pieces, slack(slack_of)),
+                write(FIRST, segments, slack(slack_of)),
+                read(FIRST, segments, slack(slack_of)),
             ]);
         }
-        ops.push(send(FIRST, pieces));
-        ops.extend(rest());
+        ops.push(send(FIRST, segments));
+        ops.extend(idle_and_drain());
     }
     ops.extend([
-        read(FIRST, &[piece(Pick::Live(3), 0, 4)], remote(0)),
-        read(FIRST, &[piece(FIRST, 0, 8)], slack(3)),
-        read(FIRST, &[piece(FIRST, 0, 250)], slack(7)),
+        read(FIRST, &[segment(Pick::Live(3), 0, 4)], remote(0)),
+        read(FIRST, &[segment(FIRST, 0, 8)], slack(3)),
+        read(FIRST, &[segment(FIRST, 0, 250)], slack(7)),
     ]);
     for ep in BAD.into_iter().chain([SECOND]) {
         ops.extend([
-            send(ep, &[piece(FIRST, 0, 4)]),
-            write(ep, &[piece(FIRST, 0, 4)], remote(0)),
-            read(ep, &[piece(FIRST, 0, 4)], remote(0)),
+            send(ep, &[segment(FIRST, 0, 4)]),
+            write(ep, &[segment(FIRST, 0, 4)], remote(0)),
+            read(ep, &[segment(FIRST, 0, 4)], remote(0)),
         ]);
     }
     ops
@@ -193,15 +197,15 @@ fn refused() -> Vec<Op> {
 /// Uses an endpoint without outstanding reads: writes succeed, reads are refused.
 fn without_reads() -> Vec<Op> {
     let mut ops = vec![ep(247), connect(THIRD, 0)];
-    ops.extend(rest());
+    ops.extend(idle_and_drain());
     ops.push(accept(FIRST, Some(SECOND)));
-    ops.extend(rest());
-    for pieces in [&BOTH[..0], &BOTH[..1], &BOTH[..]] {
+    ops.extend(idle_and_drain());
+    for segments in [&BOTH[..0], &BOTH[..1], &BOTH[..]] {
         for flags in [0, 225] {
-            ops.push(flagged(write(THIRD, pieces, remote(0)), flags));
-            ops.push(flagged(read(THIRD, pieces, remote(0)), flags));
+            ops.push(flagged(write(THIRD, segments, remote(0)), flags));
+            ops.push(flagged(read(THIRD, segments, remote(0)), flags));
         }
-        ops.extend(rest());
+        ops.extend(idle_and_drain());
     }
     ops
 }
@@ -212,46 +216,46 @@ fn no_room() -> Vec<Op> {
     for flags in [0, 150] {
         for _ in 0..7 {
             ops.push(flagged(
-                write(FIRST, &[piece(FIRST, 0, 4)], remote(0)),
+                write(FIRST, &[segment(FIRST, 0, 4)], remote(0)),
                 flags,
             ));
         }
-        ops.extend(rest());
+        ops.extend(idle_and_drain());
         for _ in 0..3 {
             ops.push(flagged(
-                write(FIRST, &[piece(FIRST, 0, 4)], remote(0)),
+                write(FIRST, &[segment(FIRST, 0, 4)], remote(0)),
                 flags,
             ));
-            ops.push(SETTLE);
+            ops.push(RUN_TO_IDLE);
         }
-        ops.extend([bind(FIRST, piece(FIRST, 0, 8), FIRST), SETTLE]);
+        ops.extend([bind(FIRST, segment(FIRST, 0, 8), FIRST), RUN_TO_IDLE]);
         for _ in 0..5 {
             ops.push(flagged(
-                read(FIRST, &[piece(FIRST, 0, 4)], remote(0)),
+                read(FIRST, &[segment(FIRST, 0, 4)], remote(0)),
                 flags,
             ));
-            ops.push(bind(FIRST, piece(FIRST, 0, 8), FIRST));
+            ops.push(bind(FIRST, segment(FIRST, 0, 8), FIRST));
         }
-        ops.extend(rest());
+        ops.extend(idle_and_drain());
     }
     for _ in 0..6 {
-        ops.push(receive(FIRST, &[piece(SECOND, 0, 4)]));
+        ops.push(receive(FIRST, &[segment(SECOND, 0, 4)]));
     }
-    ops.push(write(FIRST, &[piece(FIRST, 0, 4)], remote(255)));
-    ops.push(SETTLE);
+    ops.push(write(FIRST, &[segment(FIRST, 0, 4)], remote(255)));
+    ops.push(RUN_TO_IDLE);
     for _ in 0..6 {
-        ops.push(receive(FIRST, &[piece(SECOND, 0, 4)]));
-        ops.push(send(FIRST, &[piece(SECOND, 0, 4)]));
+        ops.push(receive(FIRST, &[segment(SECOND, 0, 4)]));
+        ops.push(send(FIRST, &[segment(SECOND, 0, 4)]));
     }
-    ops.extend(rest());
+    ops.extend(idle_and_drain());
     for _ in 0..6 {
-        ops.push(receive(FIRST, &[piece(SECOND, 0, 4)]));
-        ops.push(send(FIRST, &[piece(SECOND, 0, 4)]));
+        ops.push(receive(FIRST, &[segment(SECOND, 0, 4)]));
+        ops.push(send(FIRST, &[segment(SECOND, 0, 4)]));
     }
-    ops.extend(rest());
+    ops.extend(idle_and_drain());
     ops.extend([
         endpoint(EndpointOp::Reset { ep: FIRST }),
-        receive(FIRST, &[piece(SECOND, 0, 4)]),
+        receive(FIRST, &[segment(SECOND, 0, 4)]),
         endpoint(EndpointOp::GetStatus { ep: FIRST }),
         endpoint(EndpointOp::RecvQuery { ep: FIRST }),
     ]);
@@ -272,22 +276,22 @@ fn receives_refused() -> Vec<Op> {
             shape: 255,
         }),
     ];
-    for pieces in PIECES {
-        ops.extend([receive(SECOND, pieces), receive(FIRST, pieces)]);
+    for segments in PIECES {
+        ops.extend([receive(SECOND, segments), receive(FIRST, segments)]);
     }
     for ep in BAD {
-        ops.push(receive(ep, &[piece(FIRST, 0, 4)]));
+        ops.push(receive(ep, &[segment(FIRST, 0, 4)]));
     }
     for flags in FLAGS {
-        ops.push(flagged(receive(SECOND, &[piece(FIRST, 0, 4)]), flags));
+        ops.push(flagged(receive(SECOND, &[segment(FIRST, 0, 4)]), flags));
         ops.push(flagged(
-            receive(Pick::Live(3), &[piece(FIRST, 0, 4)]),
+            receive(Pick::Live(3), &[segment(FIRST, 0, 4)]),
             flags,
         ));
     }
     for number in 2..6 {
-        ops.push(receive(Pick::Live(number), &[piece(FIRST, 0, 4)]));
-        ops.push(send(Pick::Live(number), &[piece(FIRST, 0, 4)]));
+        ops.push(receive(Pick::Live(number), &[segment(FIRST, 0, 4)]));
+        ops.push(send(Pick::Live(number), &[segment(FIRST, 0, 4)]));
     }
     ops
 }
@@ -297,8 +301,8 @@ fn batch(ep: Pick, requests: Vec<crate::op::Batched>) -> Op {
 }
 
 fn batches() -> Vec<Op> {
-    let one = |operation| batched(operation, &[piece(FIRST, 0, 8)], remote(0));
-    let buffer = |offset| batched(0, &[piece(SECOND, offset, 16)], remote(0));
+    let one = |operation| batched(operation, &[segment(FIRST, 0, 8)], remote(0));
+    let buffer = |offset| batched(0, &[segment(SECOND, offset, 16)], remote(0));
     let mut ops = Vec::new();
     for operations in [
         &[0_u8][..],
@@ -317,7 +321,7 @@ fn batches() -> Vec<Op> {
             FIRST,
             operations.iter().map(|&kind| one(kind)).collect(),
         ));
-        ops.extend(rest());
+        ops.extend(idle_and_drain());
     }
     // Suppressed requests leave no event; their slots are reclaimed when the queue is full.
     for _ in 0..3 {
@@ -326,27 +330,27 @@ fn batches() -> Vec<Op> {
             ..one(operation)
         };
         ops.push(batch(FIRST, vec![quiet(1), quiet(1), quiet(1)]));
-        ops.push(SETTLE);
+        ops.push(RUN_TO_IDLE);
     }
-    ops.extend(rest());
+    ops.extend(idle_and_drain());
     ops
 }
 
 fn batches_refused() -> Vec<Op> {
-    let good = |operation| batched(operation, &[piece(FIRST, 0, 8)], remote(0));
+    let good = |operation| batched(operation, &[segment(FIRST, 0, 8)], remote(0));
     let mut ops = Vec::new();
-    for pieces in PIECES {
+    for segments in PIECES {
         for operation in 0..3 {
             ops.push(batch(
                 FIRST,
-                vec![good(1), batched(operation, pieces, remote(0)), good(1)],
+                vec![good(1), batched(operation, segments, remote(0)), good(1)],
             ));
         }
         ops.push(post(PostOp::ReceiveBatch {
             ep: SECOND,
-            receives: vec![good(0), batched(0, pieces, remote(0)), good(0)],
+            receives: vec![good(0), batched(0, segments, remote(0)), good(0)],
         }));
-        ops.extend(rest());
+        ops.extend(idle_and_drain());
         ops.push(endpoint(EndpointOp::Reset { ep: SECOND }));
     }
     for ep in BAD.into_iter().chain([SECOND]) {
@@ -368,7 +372,7 @@ fn shared_receives() -> Vec<Op> {
     let post_one = |offset| {
         there(shared(SharedReceiveOp::Post {
             srq: FIRST,
-            segments: vec![piece(SECOND, offset, 16)],
+            segments: vec![segment(SECOND, offset, 16)],
         }))
     };
     let mark = |mark| {
@@ -384,10 +388,10 @@ fn shared_receives() -> Vec<Op> {
     let mut ops = vec![mark(2), mark(9), mark(-1), mark(0), mark(2)];
     for round in 0..4 {
         for ep in [FIRST, SECOND] {
-            ops.push(send(ep, &[piece(FIRST, 0, 8)]));
+            ops.push(send(ep, &[segment(FIRST, 0, 8)]));
         }
         ops.push(query.clone());
-        ops.extend(rest());
+        ops.extend(idle_and_drain());
         ops.extend([post_one(0), post_one(64), query.clone()]);
         ops.push(mark(round));
     }
@@ -408,26 +412,26 @@ fn shared_receives() -> Vec<Op> {
             ep: FIRST,
             graceful: false,
         }),
-        SETTLE,
+        RUN_TO_IDLE,
         there(endpoint(EndpointOp::Reset { ep: FIRST })),
         there(endpoint(EndpointOp::Free { ep: FIRST })),
     ]);
-    ops.extend(rest());
+    ops.extend(idle_and_drain());
     ops.extend([
         query.clone(),
         there(endpoint(EndpointOp::Free { ep: FIRST })),
     ]);
-    ops.extend(rest());
+    ops.extend(idle_and_drain());
     ops.extend([query, there(shared(SharedReceiveOp::Free { srq: FIRST }))]);
     ops
 }
 
 fn shared_refused() -> Vec<Op> {
     let mut ops = Vec::new();
-    for pieces in PIECES {
+    for segments in PIECES {
         ops.push(there(shared(SharedReceiveOp::Post {
             srq: FIRST,
-            segments: pieces.to_vec(),
+            segments: segments.to_vec(),
         })));
     }
     for _ in 0..4 {
@@ -436,12 +440,12 @@ fn shared_refused() -> Vec<Op> {
             segments: Vec::new(),
         })));
     }
-    ops.push(there(receive(FIRST, &[piece(FIRST, 0, 4)])));
+    ops.push(there(receive(FIRST, &[segment(FIRST, 0, 4)])));
     for srq in BAD {
         for op in [
             SharedReceiveOp::Post {
                 srq,
-                segments: vec![piece(FIRST, 0, 4)],
+                segments: vec![segment(FIRST, 0, 4)],
             },
             SharedReceiveOp::Query {
                 srq,
@@ -527,7 +531,7 @@ fn sizes() -> Vec<Op> {
     };
     let one = there(shared(SharedReceiveOp::Post {
         srq: FIRST,
-        segments: vec![piece(SECOND, 0, 16)],
+        segments: vec![segment(SECOND, 0, 16)],
     }));
     let mut ops = Vec::new();
     for length in [6, 2, 3, 1, 0, -5, 100, 112, 127, 3] {
@@ -543,9 +547,9 @@ fn sizes() -> Vec<Op> {
     ops.extend([mark(4), resize(2), mark(7), resize(3), mark(0)]);
     for _ in 0..4 {
         for ep in [FIRST, SECOND] {
-            ops.push(send(ep, &[piece(FIRST, 0, 8)]));
+            ops.push(send(ep, &[segment(FIRST, 0, 8)]));
         }
-        ops.extend(rest());
+        ops.extend(idle_and_drain());
         ops.extend([resize(1), resize(6)]);
     }
     ops

@@ -66,7 +66,7 @@ pub(crate) struct Attempt {
 }
 
 impl Attempt {
-    pub(super) fn is_at_rest(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         matches!(self.phase, Phase::Waiting(_) | Phase::Over)
     }
 }
@@ -236,7 +236,7 @@ impl World {
                 ep.state = EndpointState::PassiveConnectionPending;
             }
             self.rsps.remove(&key);
-            self.bury(key);
+            self.mark_dead(key);
             (rsp.evd, None, Some(ep))
         };
         let cr = self.add(side, HandleKind::Cr, false);
@@ -363,7 +363,7 @@ impl World {
 
     pub(crate) fn psp_free(&mut self, key: Key) {
         self.psps.remove(&key);
-        self.bury(key);
+        self.mark_dead(key);
     }
 
     /// Checks `rsp_create` (RSC-02, RSC-05).
@@ -409,11 +409,11 @@ impl World {
         {
             ep.state = EndpointState::Unconnected;
         }
-        self.bury(key);
+        self.mark_dead(key);
     }
 
     /// Makes the handles of a connection request usable: the consumer has dequeued its event.
-    pub(super) fn name_request(&mut self, attempt: usize) {
+    pub(super) fn reveal_request(&mut self, attempt: usize) {
         let cr = match self.attempts.get(attempt).map(|attempt| &attempt.phase) {
             Some(Phase::Waiting(cr)) => *cr,
             _ => return,
@@ -502,7 +502,7 @@ impl World {
         let Some(cr) = self.crs.remove(&key) else {
             return;
         };
-        self.bury(key);
+        self.mark_dead(key);
         let Some(passive) = cr.ep.or(ep) else {
             return;
         };
@@ -518,21 +518,21 @@ impl World {
 
     /// Rejects a request (E8, E9).
     pub(crate) fn reject(&mut self, key: Key) {
-        if let Some(attempt) = self.give_up_request(key) {
+        if let Some(attempt) = self.remove_request(key) {
             self.attempts[attempt].phase = Phase::Rejected;
         }
     }
 
     /// Rejects a request on behalf of the provider.
     pub(crate) fn refuse(&mut self, key: Key) {
-        if let Some(attempt) = self.give_up_request(key) {
+        if let Some(attempt) = self.remove_request(key) {
             self.attempts[attempt].phase = Phase::Refused;
         }
     }
 
     /// Removes a request and the endpoint made for it; returns its attempt.
-    pub(crate) fn give_up_request(&mut self, key: Key) -> Option<usize> {
-        self.bury(key);
+    pub(crate) fn remove_request(&mut self, key: Key) -> Option<usize> {
+        self.mark_dead(key);
         let cr = self.crs.remove(&key)?;
         self.return_ep(cr.ep);
         Some(cr.attempt)
@@ -544,7 +544,7 @@ impl World {
         };
         if ep.state == EndpointState::TentativeConnectionPending {
             self.eps.remove(&key);
-            self.bury(key);
+            self.mark_dead(key);
         } else {
             ep.state = EndpointState::Unconnected;
         }
@@ -585,7 +585,7 @@ impl World {
     }
 
     pub(crate) fn handoff(&mut self, side: Side, key: Key, qualifier: u64) {
-        let Some(attempt) = self.give_up_request(key) else {
+        let Some(attempt) = self.remove_request(key) else {
             return;
         };
         if let Some(new) = self.offer(attempt, side, qualifier) {

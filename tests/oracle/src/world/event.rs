@@ -281,7 +281,7 @@ pub(crate) struct Evd {
 }
 
 impl Evd {
-    pub(super) fn settle(&mut self) {
+    pub(super) fn mark_arrived(&mut self) {
         for queued in self.streams.values_mut().flatten() {
             queued.sure = true;
         }
@@ -493,7 +493,7 @@ impl World {
 
     pub(crate) fn evd_free(&mut self, key: Key) {
         let evd = self.evds.remove(&key);
-        self.bury(key);
+        self.mark_dead(key);
         // EVF-03: nobody sees the connection requests in it.
         let streams = evd.iter().flat_map(|evd| evd.streams.keys());
         for stream in streams {
@@ -747,7 +747,7 @@ impl World {
                     self.free_request(ep, queued.post);
                 }
             }
-            Expected::Request { attempt, .. } => self.name_request(attempt),
+            Expected::Request { attempt, .. } => self.reveal_request(attempt),
             _ => {}
         }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use dat_core::error::{ErrorKind, Subtype};
 use dat_core::flags::{HandleKind, MemoryPrivileges};
 
-use super::{Key, Piece, World, ZONES};
+use super::{Key, Segment, World, ZONES};
 use crate::expect::{Checks, Verdict};
 use crate::op::Side;
 
@@ -237,7 +237,7 @@ impl World {
 
     pub(crate) fn pz_free(&mut self, pz: Key) {
         self.zones.remove(&pz);
-        self.bury(pz);
+        self.mark_dead(pz);
     }
 
     /// Checks `lmr_create` (LMC-02, LMC-07, LMC-10).
@@ -336,7 +336,7 @@ impl World {
         let Some(lmr) = self.lmrs.remove(&key) else {
             return;
         };
-        self.bury(key);
+        self.mark_dead(key);
         for context in &mut self.contexts {
             if context.lmr == key {
                 context.alive = false;
@@ -379,8 +379,8 @@ impl World {
         of_eps
             .flat_map(|ep| &ep.receives)
             .chain(of_srqs.flat_map(|srq| &srq.buffers))
-            .flat_map(|receive| &receive.pieces)
-            .any(|piece| piece.length != 0 && piece.context == lmr.context)
+            .flat_map(|receive| &receive.segments)
+            .any(|segment| segment.length != 0 && segment.context == lmr.context)
     }
 
     pub(crate) fn is_registered(&self, side: Side, at: u64) -> bool {
@@ -390,18 +390,18 @@ impl World {
     }
 
     /// Checks synchronisation (LSW-18 to LSW-20, LSW-28 to LSW-30, LSR-05).
-    pub(crate) fn check_sync(&self, side: Side, pieces: &[Piece]) -> Verdict {
+    pub(crate) fn check_sync(&self, side: Side, segments: &[Segment]) -> Verdict {
         let mut checks = Checks::default();
-        for piece in pieces.iter().filter(|piece| piece.length != 0) {
-            let lmr = self.lmr_of(side, piece.context);
-            checks.parameter(!lmr.is_some_and(|lmr| piece.is_within(lmr)), 2);
+        for segment in segments.iter().filter(|segment| segment.length != 0) {
+            let lmr = self.lmr_of(side, segment.context);
+            checks.parameter(!lmr.is_some_and(|lmr| segment.is_within(lmr)), 2);
         }
         checks.verdict()
     }
 
-    pub(crate) fn sync(&mut self, side: Side, pieces: &[Piece], after_write: bool) {
-        for piece in pieces {
-            for at in piece.bytes() {
+    pub(crate) fn sync(&mut self, side: Side, segments: &[Segment], after_write: bool) {
+        for segment in segments {
+            for at in segment.bytes() {
                 self.arena(side).sync(at, after_write);
             }
         }
@@ -473,17 +473,17 @@ impl World {
         {
             context.alive = false;
         }
-        self.bury(key);
+        self.mark_dead(key);
     }
 
     /// Checks the segments of a post in the order of DTO-07; the first fault counts.
     ///
     /// The order is region, zone, privilege, bounds.
-    pub(crate) fn check_pieces(
+    pub(crate) fn check_segments(
         &self,
         side: Side,
         pz: Key,
-        pieces: &[Piece],
+        segments: &[Segment],
         for_reading: bool,
         position: u8,
     ) -> Option<Verdict> {
@@ -492,8 +492,8 @@ impl World {
         } else {
             (WRITE, Subtype::PrivilegesWrite, Subtype::ProtectionWrite)
         };
-        for piece in pieces.iter().filter(|piece| piece.length != 0) {
-            let Some(lmr) = self.lmr_of(side, piece.context) else {
+        for segment in segments.iter().filter(|segment| segment.length != 0) {
+            let Some(lmr) = self.lmr_of(side, segment.context) else {
                 return Some(Verdict::refused(ErrorKind::PrivilegesViolation, lacking));
             };
             if lmr.pz != pz {
@@ -502,7 +502,7 @@ impl World {
             if !lmr.privileges.contains(privilege) {
                 return Some(Verdict::refused(ErrorKind::PrivilegesViolation, lacking));
             }
-            if !piece.is_within(lmr) {
+            if !segment.is_within(lmr) {
                 let argument = Subtype::argument(position);
                 return Some(Verdict::refused(ErrorKind::InvalidParameter, argument));
             }
@@ -515,13 +515,13 @@ impl World {
         &self,
         side: Side,
         pz: Key,
-        piece: &Piece,
+        segment: &Segment,
         privileges: MemoryPrivileges,
     ) -> Option<Verdict> {
-        if piece.length == 0 {
+        if segment.length == 0 {
             return None;
         }
-        let Some(lmr) = self.lmr_of(side, piece.context) else {
+        let Some(lmr) = self.lmr_of(side, segment.context) else {
             return Some(Verdict::refused(ErrorKind::PrivilegesViolation, None));
         };
         if lmr.pz != pz {
@@ -533,7 +533,7 @@ impl World {
         {
             return Some(Verdict::refused(ErrorKind::PrivilegesViolation, None));
         }
-        if !piece.is_within(lmr) {
+        if !segment.is_within(lmr) {
             return Some(Verdict::refused(
                 ErrorKind::InvalidParameter,
                 Subtype::InvalidArg2,

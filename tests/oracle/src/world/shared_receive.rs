@@ -8,7 +8,7 @@ use dat_core::flags::HandleKind;
 
 use super::endpoint::MOST_SEGMENTS;
 use super::event::{Expected, Stream};
-use super::{Key, Piece, Receive, SHARED_QUEUES, World};
+use super::{Key, Receive, SHARED_QUEUES, Segment, World};
 use crate::expect::{Checks, Verdict};
 use crate::op::Side;
 
@@ -73,17 +73,22 @@ impl World {
     }
 
     /// Checks `srq_post_recv` in the order of DTO-07 (SRQR-25 to SRQR-29, SRQR-41).
-    pub(crate) fn check_srq_post(&self, side: Side, key: Option<Key>, pieces: &[Piece]) -> Verdict {
+    pub(crate) fn check_srq_post(
+        &self,
+        side: Side,
+        key: Option<Key>,
+        segments: &[Segment],
+    ) -> Verdict {
         let Some(srq) = key
             .filter(|_| self.is(side, HandleKind::Srq, key))
             .and_then(|key| self.srqs.get(&key))
         else {
             return Verdict::refused(ErrorKind::InvalidHandle, Subtype::InvalidHandleSrq);
         };
-        if pieces.len() > srq.segments {
+        if segments.len() > srq.segments {
             return Verdict::refused(ErrorKind::InvalidParameter, Subtype::InvalidArg2);
         }
-        if let Some(bad) = self.check_pieces(side, srq.pz, pieces, false, 3) {
+        if let Some(bad) = self.check_segments(side, srq.pz, segments, false, 3) {
             return bad;
         }
         let mut checks = Checks::default();
@@ -214,7 +219,7 @@ impl World {
 
     pub(crate) fn srq_free(&mut self, key: Key) {
         self.srqs.remove(&key);
-        self.bury(key);
+        self.mark_dead(key);
         for evd in self.evds.values_mut() {
             evd.may_lose(Stream::Async(key));
         }
