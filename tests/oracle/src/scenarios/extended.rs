@@ -4,7 +4,7 @@ use backend_mock::Fault;
 
 use super::builders::*;
 use super::{run, with_faults};
-use crate::op::{EndpointOp, MemoryOp, Op, Pick, PostOp, Remote, SegmentChoice};
+use crate::op::{Op, Pick, PostOp, Remote, SegmentChoice};
 use crate::{Input, Prologue};
 
 pub(super) fn all() -> Vec<(&'static str, Input)> {
@@ -124,12 +124,7 @@ fn refused() -> Vec<Op> {
         &[segment(FIRST, 0, 240)],
         &[segment(Pick::Live(2), 0, 8)],
     ];
-    let mut ops = vec![memory(MemoryOp::LmrCreate {
-        pz: FIRST,
-        start: 0,
-        length: 8,
-        privileges: 232,
-    })];
+    let mut ops = vec![lmr_create(FIRST, 0, 8, 232)];
     for operation in ALL {
         ops.push(there(receive(FIRST, &[])));
         for list in lists {
@@ -196,8 +191,8 @@ fn denied() -> Vec<Op> {
         ops.push(beyond(operation, 1, &[segment(FIRST, 0, 8)], at(0, 0), 0));
         ops.extend(idle_and_drain());
         ops.extend([
-            endpoint(EndpointOp::Reset { ep: FIRST }),
-            there(endpoint(EndpointOp::Reset { ep: FIRST })),
+            ep_reset(FIRST),
+            there(ep_reset(FIRST)),
             connect(FIRST, 0),
             RUN_TO_IDLE,
         ]);

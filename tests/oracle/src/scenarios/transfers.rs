@@ -2,7 +2,7 @@
 
 use super::builders::*;
 use super::run;
-use crate::op::{EndpointOp, Op, Pick, PostOp, Remote, SegmentChoice, SharedReceiveOp};
+use crate::op::{Batched, Op, Pick, PostOp, Remote, SegmentChoice};
 use crate::{Input, Prologue};
 
 pub(super) fn all() -> Vec<(&'static str, Input)> {
@@ -32,60 +32,18 @@ pub(super) fn all() -> Vec<(&'static str, Input)> {
 /// Flags: none, suppressed, solicited, fenced, both, and some that are refused.
 const FLAGS: [u8; 8] = [0, 150, 200, 210, 225, 235, 245, 255];
 
-fn flagged(op: Op, flags: u8) -> Op {
-    match op {
-        Op::Post(side, PostOp::Send { ep, segments, .. }) => Op::Post(
-            side,
-            PostOp::Send {
-                ep,
-                segments,
-                flags,
-            },
-        ),
-        Op::Post(side, PostOp::Receive { ep, segments, .. }) => Op::Post(
-            side,
-            PostOp::Receive {
-                ep,
-                segments,
-                flags,
-            },
-        ),
-        Op::Post(
-            side,
-            PostOp::RdmaWrite {
-                ep,
-                segments,
-                remote,
-                ..
-            },
-        ) => Op::Post(
-            side,
-            PostOp::RdmaWrite {
-                ep,
-                segments,
-                remote,
-                flags,
-            },
-        ),
-        Op::Post(
-            side,
-            PostOp::RdmaRead {
-                ep,
-                segments,
-                remote,
-                ..
-            },
-        ) => Op::Post(
-            side,
-            PostOp::RdmaRead {
-                ep,
-                segments,
-                remote,
-                flags,
-            },
-        ),
-        other => other,
+fn flagged(mut op: Op, flags: u8) -> Op {
+    if let Op::Post(
+        _,
+        PostOp::Send { flags: old, .. }
+        | PostOp::Receive { flags: old, .. }
+        | PostOp::RdmaWrite { flags: old, .. }
+        | PostOp::RdmaRead { flags: old, .. },
+    ) = &mut op
+    {
+        *old = flags;
     }
+    op
 }
 
 const BOTH: [SegmentChoice; 2] = [segment(FIRST, 0, 8), segment(SECOND, 32, 8)];
@@ -119,7 +77,7 @@ fn transfers() -> Vec<Op> {
 }
 
 /// Bad segments: too many, too long, missing, without the right, wrapped around.
-const PIECES: [&[SegmentChoice]; 10] = [
+const BAD_SEGMENTS: [&[SegmentChoice]; 10] = [
     &[
         segment(FIRST, 0, 4),
         segment(FIRST, 0, 4),
@@ -149,27 +107,12 @@ fn refused() -> Vec<Op> {
     };
     let mut ops = vec![
         // Regions without local read, without local write, and a freed one.
-        memory(crate::op::MemoryOp::LmrCreate {
-            pz: FIRST,
-            start: 0,
-            length: 8,
-            privileges: 232,
-        }),
-        memory(crate::op::MemoryOp::LmrCreate {
-            pz: FIRST,
-            start: 0,
-            length: 8,
-            privileges: 160,
-        }),
-        memory(crate::op::MemoryOp::LmrCreate {
-            pz: FIRST,
-            start: 0,
-            length: 8,
-            privileges: 160,
-        }),
-        memory(crate::op::MemoryOp::LmrFree { lmr: Pick::Live(4) }),
+        lmr_create(FIRST, 0, 8, 232),
+        lmr_create(FIRST, 0, 8, 160),
+        lmr_create(FIRST, 0, 8, 160),
+        lmr_free(Pick::Live(4)),
     ];
-    for segments in PIECES {
+    for segments in BAD_SEGMENTS {
         for slack_of in [0, 255] {
             ops.extend([
                 write(FIRST, segments, slack(slack_of)),
@@ -254,10 +197,10 @@ fn no_room() -> Vec<Op> {
     }
     ops.extend(idle_and_drain());
     ops.extend([
-        endpoint(EndpointOp::Reset { ep: FIRST }),
+        ep_reset(FIRST),
         receive(FIRST, &[segment(SECOND, 0, 4)]),
-        endpoint(EndpointOp::GetStatus { ep: FIRST }),
-        endpoint(EndpointOp::RecvQuery { ep: FIRST }),
+        ep_get_status(FIRST),
+        ep_recv_query(FIRST),
     ]);
     ops
 }
@@ -268,15 +211,9 @@ fn receives_refused() -> Vec<Op> {
         ep(220),
         ep(176),
         ep(248),
-        endpoint(EndpointOp::Create {
-            pz: None,
-            receive: None,
-            request: None,
-            connect: None,
-            shape: 255,
-        }),
+        ep_create(None, None, None, None, 255),
     ];
-    for segments in PIECES {
+    for segments in BAD_SEGMENTS {
         ops.extend([receive(SECOND, segments), receive(FIRST, segments)]);
     }
     for ep in BAD {
@@ -296,10 +233,6 @@ fn receives_refused() -> Vec<Op> {
     ops
 }
 
-fn batch(ep: Pick, requests: Vec<crate::op::Batched>) -> Op {
-    post(PostOp::Batch { ep, requests })
-}
-
 fn batches() -> Vec<Op> {
     let one = |operation| batched(operation, &[segment(FIRST, 0, 8)], remote(0));
     let buffer = |offset| batched(0, &[segment(SECOND, offset, 16)], remote(0));
@@ -313,11 +246,11 @@ fn batches() -> Vec<Op> {
         &[],
         &[1; 8],
     ] {
-        ops.push(there(post(PostOp::ReceiveBatch {
-            ep: FIRST,
-            receives: vec![buffer(0), buffer(64)],
-        })));
-        ops.push(batch(
+        ops.push(there(post_receive_batch(
+            FIRST,
+            vec![buffer(0), buffer(64)],
+        )));
+        ops.push(post_batch(
             FIRST,
             operations.iter().map(|&kind| one(kind)).collect(),
         ));
@@ -325,11 +258,11 @@ fn batches() -> Vec<Op> {
     }
     // Suppressed requests leave no event; their slots are reclaimed when the queue is full.
     for _ in 0..3 {
-        let quiet = |operation| crate::op::Batched {
+        let quiet = |operation| Batched {
             flags: 150,
             ..one(operation)
         };
-        ops.push(batch(FIRST, vec![quiet(1), quiet(1), quiet(1)]));
+        ops.push(post_batch(FIRST, vec![quiet(1), quiet(1), quiet(1)]));
         ops.push(RUN_TO_IDLE);
     }
     ops.extend(idle_and_drain());
@@ -339,52 +272,33 @@ fn batches() -> Vec<Op> {
 fn batches_refused() -> Vec<Op> {
     let good = |operation| batched(operation, &[segment(FIRST, 0, 8)], remote(0));
     let mut ops = Vec::new();
-    for segments in PIECES {
+    for segments in BAD_SEGMENTS {
         for operation in 0..3 {
-            ops.push(batch(
+            ops.push(post_batch(
                 FIRST,
                 vec![good(1), batched(operation, segments, remote(0)), good(1)],
             ));
         }
-        ops.push(post(PostOp::ReceiveBatch {
-            ep: SECOND,
-            receives: vec![good(0), batched(0, segments, remote(0)), good(0)],
-        }));
+        ops.push(post_receive_batch(
+            SECOND,
+            vec![good(0), batched(0, segments, remote(0)), good(0)],
+        ));
         ops.extend(idle_and_drain());
-        ops.push(endpoint(EndpointOp::Reset { ep: SECOND }));
+        ops.push(ep_reset(SECOND));
     }
     for ep in BAD.into_iter().chain([SECOND]) {
-        ops.push(batch(ep, vec![good(0)]));
-        ops.push(post(PostOp::ReceiveBatch {
-            ep,
-            receives: vec![good(0); 6],
-        }));
-        ops.push(post(PostOp::ReceiveBatch {
-            ep,
-            receives: Vec::new(),
-        }));
+        ops.push(post_batch(ep, vec![good(0)]));
+        ops.push(post_receive_batch(ep, vec![good(0); 6]));
+        ops.push(post_receive_batch(ep, Vec::new()));
     }
     ops
 }
 
 /// Sends messages into a shared receive queue from two connections, with a low watermark.
 fn shared_receives() -> Vec<Op> {
-    let post_one = |offset| {
-        there(shared(SharedReceiveOp::Post {
-            srq: FIRST,
-            segments: vec![segment(SECOND, offset, 16)],
-        }))
-    };
-    let mark = |mark| {
-        there(shared(SharedReceiveOp::SetLowWatermark {
-            srq: FIRST,
-            mark,
-        }))
-    };
-    let query = there(shared(SharedReceiveOp::Query {
-        srq: FIRST,
-        unknown_mask: false,
-    }));
+    let post_one = |offset| there(srq_post(FIRST, vec![segment(SECOND, offset, 16)]));
+    let mark = |mark| there(srq_set_low_watermark(FIRST, mark));
+    let query = there(srq_query(FIRST, false));
     let mut ops = vec![mark(2), mark(9), mark(-1), mark(0), mark(2)];
     for round in 0..4 {
         for ep in [FIRST, SECOND] {
@@ -396,73 +310,42 @@ fn shared_receives() -> Vec<Op> {
         ops.push(mark(round));
     }
     ops.extend([
-        there(endpoint(EndpointOp::RecvQuery { ep: FIRST })),
-        there(endpoint(EndpointOp::SetWatermark {
-            ep: FIRST,
-            soft: 2,
-            hard: 5,
-        })),
-        there(endpoint(EndpointOp::SetWatermark {
-            ep: FIRST,
-            soft: -1,
-            hard: -1,
-        })),
-        there(shared(SharedReceiveOp::Free { srq: FIRST })),
-        endpoint(EndpointOp::Disconnect {
-            ep: FIRST,
-            graceful: false,
-        }),
+        there(ep_recv_query(FIRST)),
+        there(ep_set_watermark(FIRST, 2, 5)),
+        there(ep_set_watermark(FIRST, -1, -1)),
+        there(srq_free(FIRST)),
+        ep_disconnect(FIRST, false),
         RUN_TO_IDLE,
-        there(endpoint(EndpointOp::Reset { ep: FIRST })),
-        there(endpoint(EndpointOp::Free { ep: FIRST })),
+        there(ep_reset(FIRST)),
+        there(ep_free(FIRST)),
     ]);
     ops.extend(idle_and_drain());
-    ops.extend([
-        query.clone(),
-        there(endpoint(EndpointOp::Free { ep: FIRST })),
-    ]);
+    ops.extend([query.clone(), there(ep_free(FIRST))]);
     ops.extend(idle_and_drain());
-    ops.extend([query, there(shared(SharedReceiveOp::Free { srq: FIRST }))]);
+    ops.extend([query, there(srq_free(FIRST))]);
     ops
 }
 
 fn shared_refused() -> Vec<Op> {
     let mut ops = Vec::new();
-    for segments in PIECES {
-        ops.push(there(shared(SharedReceiveOp::Post {
-            srq: FIRST,
-            segments: segments.to_vec(),
-        })));
+    for segments in BAD_SEGMENTS {
+        ops.push(there(srq_post(FIRST, segments.to_vec())));
     }
     for _ in 0..4 {
-        ops.push(there(shared(SharedReceiveOp::Post {
-            srq: FIRST,
-            segments: Vec::new(),
-        })));
+        ops.push(there(srq_post(FIRST, Vec::new())));
     }
     ops.push(there(receive(FIRST, &[segment(FIRST, 0, 4)])));
     for srq in BAD {
         for op in [
-            SharedReceiveOp::Post {
-                srq,
-                segments: vec![segment(FIRST, 0, 4)],
-            },
-            SharedReceiveOp::Query {
-                srq,
-                unknown_mask: false,
-            },
-            SharedReceiveOp::Resize { srq, length: 3 },
-            SharedReceiveOp::SetLowWatermark { srq, mark: 1 },
-            SharedReceiveOp::Free { srq },
+            srq_post(srq, vec![segment(FIRST, 0, 4)]),
+            srq_query(srq, false),
+            srq_resize(srq, 3),
+            srq_set_low_watermark(srq, 1),
+            srq_free(srq),
         ] {
-            ops.extend([shared(op.clone()), there(shared(op))]);
+            ops.extend([op.clone(), there(op)]);
         }
-        ops.push(shared(SharedReceiveOp::Create {
-            pz: srq,
-            length: 3,
-            segments: 1,
-            low_watermark: 0,
-        }));
+        ops.push(srq_create(srq, 3, 1, 0));
     }
     for (length, segments, low_watermark) in [
         (0, 1, 0),
@@ -475,74 +358,32 @@ fn shared_refused() -> Vec<Op> {
         (3, 1, -128),
         (112, 127, 0),
     ] {
-        ops.push(shared(SharedReceiveOp::Create {
-            pz: FIRST,
-            length,
-            segments,
-            low_watermark,
-        }));
+        ops.push(srq_create(FIRST, length, segments, low_watermark));
     }
-    ops.push(there(shared(SharedReceiveOp::Query {
-        srq: FIRST,
-        unknown_mask: true,
-    })));
-    let with_srq = |srq, shape| {
-        there(endpoint(EndpointOp::CreateWithSrq {
-            pz: Some(FIRST),
-            receive: Some(RECEIVES),
-            request: Some(REQUESTS),
-            connect: Some(CONNECTIONS),
-            srq,
-            shape,
-        }))
-    };
+    ops.push(there(srq_query(FIRST, true)));
+    let with_srq = |srq, shape| there(ep_with_srq(FIRST, srq, shape));
     ops.extend([
         with_srq(FIRST, 176),
         with_srq(FIRST, 244),
         with_srq(Pick::Null, 0),
     ]);
     ops.extend([
-        memory(crate::op::MemoryOp::PzCreate),
-        there(memory(crate::op::MemoryOp::PzCreate)),
-        there(endpoint(EndpointOp::CreateWithSrq {
-            pz: Some(SECOND),
-            receive: Some(RECEIVES),
-            request: Some(REQUESTS),
-            connect: Some(CONNECTIONS),
-            srq: FIRST,
-            shape: 0,
-        })),
-        there(endpoint(EndpointOp::ModifyPz {
-            ep: THIRD,
-            pz: SECOND,
-        })),
+        pz_create(),
+        there(pz_create()),
+        there(ep_with_srq(SECOND, FIRST, 0)),
+        there(ep_modify_pz(THIRD, SECOND)),
     ]);
     ops
 }
 
 /// Resizes a shared receive queue with various numbers of buffers in it.
 fn sizes() -> Vec<Op> {
-    let resize = |length| there(shared(SharedReceiveOp::Resize { srq: FIRST, length }));
-    let mark = |mark| {
-        there(shared(SharedReceiveOp::SetLowWatermark {
-            srq: FIRST,
-            mark,
-        }))
-    };
-    let one = there(shared(SharedReceiveOp::Post {
-        srq: FIRST,
-        segments: vec![segment(SECOND, 0, 16)],
-    }));
+    let resize = |length| there(srq_resize(FIRST, length));
+    let mark = |mark| there(srq_set_low_watermark(FIRST, mark));
+    let one = there(srq_post(FIRST, vec![segment(SECOND, 0, 16)]));
     let mut ops = Vec::new();
     for length in [6, 2, 3, 1, 0, -5, 100, 112, 127, 3] {
-        ops.extend([
-            resize(length),
-            one.clone(),
-            there(shared(SharedReceiveOp::Query {
-                srq: FIRST,
-                unknown_mask: false,
-            })),
-        ]);
+        ops.extend([resize(length), one.clone(), there(srq_query(FIRST, false))]);
     }
     ops.extend([mark(4), resize(2), mark(7), resize(3), mark(0)]);
     for _ in 0..4 {
