@@ -214,7 +214,7 @@ impl Runner {
             ConnectionOp::CrReject { cr } => {
                 let key = self.pick(side, HandleKind::Cr, cr);
                 let id = self.cr_id(key);
-                let verdict = self.world.check_cr(side, key).verdict();
+                let verdict = self.world.check_handle(side, HandleKind::Cr, key).verdict();
                 let outcome = self.with(side, |ia| ia.cr_reject(id, &[]));
                 if let (Some(()), Some(key)) = (self.judge(&verdict, outcome)?, key) {
                     self.world.reject(key);

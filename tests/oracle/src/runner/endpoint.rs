@@ -137,7 +137,7 @@ impl Runner {
             }
             EndpointOp::ModifyState { ep } => {
                 let key = self.pick(side, HandleKind::Ep, ep);
-                let mut checks = self.world.check_ep(side, key);
+                let mut checks = self.world.check_handle(side, HandleKind::Ep, key);
                 // EPM-01: the state cannot be modified.
                 checks.parameter(true, 0);
                 let id = self.ep_id(key);
@@ -150,14 +150,14 @@ impl Runner {
             EndpointOp::Modify { ep, fields, shape } => self.modify(side, ep, fields, shape)?,
             EndpointOp::GetStatus { ep } => {
                 let key = self.pick(side, HandleKind::Ep, ep);
-                let verdict = self.world.check_ep(side, key).verdict();
+                let verdict = self.world.check_handle(side, HandleKind::Ep, key).verdict();
                 let id = self.ep_id(key);
                 let outcome = self.with(side, |ia| ia.ep_get_status(id));
                 self.judge(&verdict, outcome)?;
             }
             EndpointOp::RecvQuery { ep } => {
                 let key = self.pick(side, HandleKind::Ep, ep);
-                let mut checks = self.world.check_ep(side, key);
+                let mut checks = self.world.check_handle(side, HandleKind::Ep, key);
                 // EPY-02: there is nothing to report before the endpoint has a queue pair.
                 checks.possible(ErrorKind::ModelNotSupported);
                 let id = self.ep_id(key);

@@ -69,10 +69,9 @@ impl Runner {
             EventOp::EvdModifyCno { evd, cno } => {
                 let key = self.pick(side, HandleKind::Evd, evd);
                 let cno = self.pick_optional(side, HandleKind::Cno, cno);
-                let mut checks = Checks::default();
-                checks.handle(!self.world.is(side, HandleKind::Evd, key), None);
-                let cno_is_good = self.world.is_or_none(side, HandleKind::Cno, cno);
-                checks.handle(!cno_is_good, HandleKind::Cno.subtype());
+                let mut checks = self.world.check_handle(side, HandleKind::Evd, key);
+                self.world
+                    .check_optional(&mut checks, side, HandleKind::Cno, cno);
                 let (id, cno_id) = (self.evd_id(key), cno.map(|cno| self.cno_id(cno)));
                 let outcome = self.with(side, |ia| ia.evd_modify_cno(id, cno_id));
                 if self.judge(&checks.verdict(), outcome)?.is_some()

@@ -8,7 +8,7 @@ use dat_core::flags::{
 use dat_core::memory::{LmrMemory, LmrRequest, LmrSource, LmrTriplet, Region};
 
 use super::{Outcome, Runner};
-use crate::expect::{Checks, Verdict};
+use crate::expect::Verdict;
 use crate::op::{MemoryOp, Side};
 use crate::world::{ARENA, Key, Lmr, Segment};
 
@@ -194,9 +194,7 @@ impl Runner {
             MemoryOp::RmrFree { rmr } => {
                 let key = self.pick(side, HandleKind::Rmr, rmr);
                 let id = self.rmr_id(key);
-                let mut checks = Checks::default();
-                let good = self.world.is(side, HandleKind::Rmr, key);
-                checks.handle(!good, HandleKind::Rmr.subtype());
+                let checks = self.world.check_handle(side, HandleKind::Rmr, key);
                 let outcome = self.with(side, |ia| ia.rmr_free(id));
                 if let (Some(()), Some(key)) = (self.judge(&checks.verdict(), outcome)?, key) {
                     self.world.rmr_free(key);
@@ -224,11 +222,7 @@ impl Runner {
         key: Option<Key>,
         unknown_mask: bool,
     ) -> Verdict {
-        let mut checks = Checks::default();
-        checks.handle(
-            !self.world.is(side, kind, key),
-            crate::world::handle_subtype(kind),
-        );
+        let mut checks = self.world.check_handle(side, kind, key);
         checks.parameter(unknown_mask, 2);
         checks.verdict()
     }

@@ -241,14 +241,8 @@ impl World {
         defaults: bool,
     ) -> Verdict {
         let mut checks = Checks::default();
-        checks.handle(
-            !self.is_or_none(side, HandleKind::Pz, pz),
-            Subtype::InvalidHandlePz,
-        );
-        checks.handle(
-            !self.is_or_none(side, HandleKind::Srq, srq),
-            Subtype::InvalidHandleSrq,
-        );
+        self.check_optional(&mut checks, side, HandleKind::Pz, pz);
+        self.check_optional(&mut checks, side, HandleKind::Srq, srq);
         self.check_dispatchers(&mut checks, side, dispatchers);
         let position = if srq.is_some() { 7 } else { 6 };
         checks.parameter(!shape.legal, position);
@@ -387,15 +381,8 @@ impl World {
         key
     }
 
-    /// Checks that the endpoint is live.
-    pub(crate) fn check_ep(&self, side: Side, ep: Option<Key>) -> Checks {
-        let mut checks = Checks::default();
-        checks.handle(!self.is(side, HandleKind::Ep, ep), Subtype::InvalidHandleEp);
-        checks
-    }
-
     fn check_state(&self, side: Side, key: Option<Key>, legal: &[EndpointState]) -> Checks {
-        let mut checks = self.check_ep(side, key);
+        let mut checks = self.check_handle(side, HandleKind::Ep, key);
         if let Some(ep) = key.and_then(|key| self.eps.get(&key)) {
             checks.state(!legal.contains(&ep.state), ep.state.subtype());
         }
@@ -452,7 +439,7 @@ impl World {
             | EpFields::TRANSPORT_SPECIFIC_ATTR
             | EpFields::NUM_PROVIDER_ATTR
             | EpFields::PROVIDER_SPECIFIC_ATTR;
-        let mut checks = self.check_ep(side, key);
+        let mut checks = self.check_handle(side, HandleKind::Ep, key);
         let Some(ep) = key
             .and_then(|key| self.eps.get(&key))
             .filter(|ep| ep.side == side)
@@ -502,7 +489,7 @@ impl World {
 
     /// Checks `ep_free` (EPF-01).
     pub(crate) fn check_ep_free(&self, side: Side, key: Option<Key>) -> Verdict {
-        let mut checks = self.check_ep(side, key);
+        let mut checks = self.check_handle(side, HandleKind::Ep, key);
         if let Some(ep) = key.and_then(|key| self.eps.get(&key)) {
             let held = matches!(
                 ep.state,
@@ -695,7 +682,7 @@ impl World {
         soft: i32,
         hard: i32,
     ) -> Verdict {
-        let mut checks = self.check_ep(side, ep);
+        let mut checks = self.check_handle(side, HandleKind::Ep, ep);
         checks.parameter(soft < WATERMARK_INFINITE, 2);
         checks.parameter(hard < WATERMARK_INFINITE, 3);
         checks.verdict()

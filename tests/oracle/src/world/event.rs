@@ -441,8 +441,7 @@ impl World {
         flags: EvdFlags,
     ) -> Verdict {
         let mut checks = Checks::default();
-        let cno_is_good = self.is_or_none(side, HandleKind::Cno, cno);
-        checks.handle(!cno_is_good, Subtype::InvalidHandleCno);
+        self.check_optional(&mut checks, side, HandleKind::Cno, cno);
         checks.parameter(length <= 0, 2);
         checks.parameter(
             flags.is_empty() || EvdFlags::from_bits(flags.bits()).is_none(),
@@ -477,8 +476,7 @@ impl World {
 
     /// Checks `evd_free` (EVF-02).
     pub(crate) fn check_evd_free(&self, side: Side, evd: Option<Key>) -> Verdict {
-        let mut checks = Checks::default();
-        checks.handle(!self.is(side, HandleKind::Evd, evd), None);
+        let mut checks = self.check_handle(side, HandleKind::Evd, evd);
         let used = evd.is_some()
             && (self
                 .eps
@@ -514,8 +512,7 @@ impl World {
 
     /// Checks `evd_resize` (EVZ-01).
     pub(crate) fn check_evd_resize(&self, side: Side, key: Option<Key>, length: i32) -> Verdict {
-        let mut checks = Checks::default();
-        checks.handle(!self.is(side, HandleKind::Evd, key), None);
+        let mut checks = self.check_handle(side, HandleKind::Evd, key);
         checks.parameter(length <= 0, 2);
         checks.resource(length > LONGEST_QUEUE);
         if let Some(evd) = key.and_then(|key| self.evds.get(&key)) {
@@ -536,8 +533,7 @@ impl World {
     /// The queue is full when the number of queued events equals its length. Some providers give
     /// completions separate slots, so a queue with completions may be full or not.
     pub(crate) fn check_post_software(&self, side: Side, key: Option<Key>) -> Verdict {
-        let mut checks = Checks::default();
-        checks.handle(!self.is(side, HandleKind::Evd, key), None);
+        let mut checks = self.check_handle(side, HandleKind::Evd, key);
         let Some(evd) = key.and_then(|key| self.evds.get(&key)) else {
             return checks.verdict();
         };
@@ -557,8 +553,7 @@ impl World {
 
     /// Checks the arguments and the state of a wait (EVW-02, EVW-03, EVW-05).
     pub(crate) fn check_evd_wait(&self, side: Side, key: Option<Key>, threshold: i32) -> Verdict {
-        let mut checks = Checks::default();
-        checks.handle(!self.is(side, HandleKind::Evd, key), None);
+        let mut checks = self.check_handle(side, HandleKind::Evd, key);
         if let Some(evd) = key.and_then(|key| self.evds.get(&key)) {
             let too_long = u32::try_from(threshold).is_ok_and(|value| value > evd.length);
             checks.parameter(threshold < 1 || too_long, 3);
@@ -591,11 +586,7 @@ impl World {
 
     /// Checks `cno_free` (CNF-01).
     pub(crate) fn check_cno_free(&self, side: Side, cno: Option<Key>) -> Verdict {
-        let mut checks = Checks::default();
-        checks.handle(
-            !self.is(side, HandleKind::Cno, cno),
-            Subtype::InvalidHandleCno,
-        );
+        let mut checks = self.check_handle(side, HandleKind::Cno, cno);
         let used = self
             .evds
             .values()

@@ -225,8 +225,7 @@ impl World {
 
     /// Checks `pz_free` (PZF-01, PZF-02).
     pub(crate) fn check_pz_free(&self, side: Side, pz: Option<Key>) -> Verdict {
-        let mut checks = Checks::default();
-        checks.handle(!self.is(side, HandleKind::Pz, pz), Subtype::InvalidHandlePz);
+        let mut checks = self.check_handle(side, HandleKind::Pz, pz);
         let used = self.lmrs.values().any(|lmr| Some(lmr.pz) == pz)
             || self.rmrs.values().any(|rmr| Some(rmr.pz) == pz)
             || self.eps.values().any(|ep| ep.pz.is_some() && ep.pz == pz)
@@ -251,10 +250,8 @@ impl World {
         length: u64,
         privileges: MemoryPrivileges,
     ) -> Verdict {
-        let mut checks = Checks::default();
-        checks.handle(!self.is(side, HandleKind::Pz, pz), Subtype::InvalidHandlePz);
-        let source_is_good = self.is_or_none(side, HandleKind::Lmr, source);
-        checks.handle(!source_is_good, Subtype::InvalidHandleLmr);
+        let mut checks = self.check_handle(side, HandleKind::Pz, pz);
+        self.check_optional(&mut checks, side, HandleKind::Lmr, source);
         checks.parameter(MemoryPrivileges::from_bits(privileges.bits()).is_none(), 6);
         checks.parameter(source.is_none() && length == 0, 4);
         checks.resource(self.count(side, HandleKind::Lmr) + self.cookies(side).len() >= ZONES);
@@ -278,8 +275,7 @@ impl World {
         cookie: u8,
         privileges: MemoryPrivileges,
     ) -> Verdict {
-        let mut checks = Checks::default();
-        checks.handle(!self.is(side, HandleKind::Pz, pz), Subtype::InvalidHandlePz);
+        let mut checks = self.check_handle(side, HandleKind::Pz, pz);
         checks.parameter(MemoryPrivileges::from_bits(privileges.bits()).is_none(), 6);
         checks.parameter(length == 0, 4);
         let sharers = self.lmrs.values().filter(|lmr| lmr.side == side);
@@ -318,11 +314,7 @@ impl World {
 
     /// Checks `lmr_free` (LMF-01).
     pub(crate) fn check_lmr_free(&self, side: Side, lmr: Option<Key>) -> Verdict {
-        let mut checks = Checks::default();
-        checks.handle(
-            !self.is(side, HandleKind::Lmr, lmr),
-            Subtype::InvalidHandleLmr,
-        );
+        let mut checks = self.check_handle(side, HandleKind::Lmr, lmr);
         let bound = self
             .rmrs
             .values()
@@ -449,8 +441,7 @@ impl World {
 
     /// Checks `rmr_create` (RMC-01).
     pub(crate) fn check_rmr_create(&self, side: Side, pz: Option<Key>) -> Verdict {
-        let mut checks = Checks::default();
-        checks.handle(!self.is(side, HandleKind::Pz, pz), Subtype::InvalidHandlePz);
+        let mut checks = self.check_handle(side, HandleKind::Pz, pz);
         checks.resource(self.count(side, HandleKind::Rmr) >= ZONES);
         checks.verdict()
     }

@@ -12,7 +12,6 @@ mod transfer;
 
 use std::collections::BTreeMap;
 
-use dat_core::error::Subtype;
 use dat_core::flags::{EndpointState, HandleKind};
 
 pub(crate) use connection::{PRIVATE_DATA, Psp, Rsp};
@@ -29,6 +28,7 @@ use memory::{Arena, Rmr};
 use race::Access;
 use shared_receive::Srq;
 
+use crate::expect::Checks;
 use crate::op::{Pick, Side};
 
 /// Key of an object for the whole run, independent of its handle.
@@ -135,14 +135,26 @@ impl World {
             .is_some_and(|object| object.alive && object.kind == kind && object.side == side)
     }
 
-    /// As [`World::is`], for an optional argument.
-    pub(crate) fn is_or_none(
+    /// Checks that a handle argument is valid.
+    pub(crate) fn check_handle(&self, side: Side, kind: HandleKind, key: Option<Key>) -> Checks {
+        let mut checks = Checks::default();
+        self.check_optional(&mut checks, side, kind, Some(key));
+        checks
+    }
+
+    /// Checks that an optional handle argument is absent or valid.
+    ///
+    /// A dispatcher without a role has no subtype: GEN-03 has subtypes for roles only.
+    pub(crate) fn check_optional(
         &self,
+        checks: &mut Checks,
         side: Side,
         kind: HandleKind,
         key: Option<Option<Key>>,
-    ) -> bool {
-        key.is_none_or(|key| self.is(side, kind, key))
+    ) {
+        let bad = key.is_some_and(|key| !self.is(side, kind, key));
+        let subtype = (kind != HandleKind::Evd).then(|| kind.subtype());
+        checks.handle(bad, subtype);
     }
 
     pub(crate) fn count(&self, side: Side, kind: HandleKind) -> usize {
@@ -220,9 +232,4 @@ impl World {
         probe.advance();
         ending || probe.has_race() || !probe.failures.is_empty()
     }
-}
-
-/// Returns the subtype of a bad handle of this kind.
-pub(crate) fn handle_subtype(kind: HandleKind) -> Option<Subtype> {
-    (kind != HandleKind::Evd).then(|| kind.subtype())
 }

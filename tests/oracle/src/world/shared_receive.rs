@@ -40,8 +40,7 @@ impl World {
         pz: Option<Key>,
         [length, segments, low_watermark]: [i32; 3],
     ) -> Verdict {
-        let mut checks = Checks::default();
-        checks.handle(!self.is(side, HandleKind::Pz, pz), Subtype::InvalidHandlePz);
+        let mut checks = self.check_handle(side, HandleKind::Pz, pz);
         checks.parameter(low_watermark != 0, 3);
         checks.parameter(!(1..=MOST_BUFFERS).contains(&length), 3);
         checks.parameter(!(1..=MOST_SEGMENTS).contains(&segments), 3);
@@ -146,11 +145,7 @@ impl World {
 
     /// Checks `srq_resize` (SRZ-02, SRZ-04).
     pub(crate) fn check_srq_resize(&self, side: Side, key: Option<Key>, length: i32) -> Verdict {
-        let mut checks = Checks::default();
-        checks.handle(
-            !self.is(side, HandleKind::Srq, key),
-            Subtype::InvalidHandleSrq,
-        );
+        let mut checks = self.check_handle(side, HandleKind::Srq, key);
         checks.parameter(length <= 0, 2);
         // Above the adapter's limit: a bad value or a lack of resources; SRZ-04 lists both.
         if length > MOST_BUFFERS {
@@ -177,11 +172,7 @@ impl World {
         key: Option<Key>,
         mark: i32,
     ) -> Verdict {
-        let mut checks = Checks::default();
-        checks.handle(
-            !self.is(side, HandleKind::Srq, key),
-            Subtype::InvalidHandleSrq,
-        );
+        let mut checks = self.check_handle(side, HandleKind::Srq, key);
         if let Some(srq) = key.and_then(|key| self.srqs.get(&key)) {
             let too_high = usize::try_from(mark).is_ok_and(|mark| mark > srq.length);
             checks.parameter(mark < 0 || too_high, 2);
@@ -204,11 +195,7 @@ impl World {
 
     /// Checks `srq_free` (SRF-01).
     pub(crate) fn check_srq_free(&self, side: Side, key: Option<Key>) -> Verdict {
-        let mut checks = Checks::default();
-        checks.handle(
-            !self.is(side, HandleKind::Srq, key),
-            Subtype::InvalidHandleSrq,
-        );
+        let mut checks = self.check_handle(side, HandleKind::Srq, key);
         let used = self
             .eps
             .values()

@@ -300,11 +300,7 @@ impl World {
         ep: Option<Key>,
         flags: CompletionFlags,
     ) -> Verdict {
-        let mut checks = Checks::default();
-        checks.handle(
-            !self.is(side, HandleKind::Rmr, rmr),
-            Subtype::InvalidHandleRmr,
-        );
+        let mut checks = self.check_handle(side, HandleKind::Rmr, rmr);
         checks.handle(!self.is(side, HandleKind::Ep, ep), Subtype::InvalidHandleEp);
         let refuses_binds = |evd: Key| {
             self.evds
