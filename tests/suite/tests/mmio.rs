@@ -10,12 +10,11 @@ use backend_mock::{FabricOptions, NodeOptions};
 use bed::{Bed, network, seeded_options};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::task::Waker;
-use dat_core::attributes::SrqAttributes;
 use dat_core::error::ErrorKind;
 use dat_core::event::{AsyncEventKind, Event, ThreadWait, Wait};
 use dat_core::flags::{CompletionFlags, DtoStatus, EndpointState, EvdFlags};
 use dat_core::time::Instant;
-use dat_tests::fixture::{Adapter, Net, Party, PartyOptions, granted};
+use dat_tests::fixture::{Adapter, Net, Party, PartyOptions, granted, srq_attributes};
 use dat_tests::suite::{epw, rmb};
 use exceptions::exceptions;
 use mmio_model::{Lie, ModelBackend, ModelFabric};
@@ -89,18 +88,10 @@ fn suspect_in<'b>(
 /// receives are flushed, and so is every later post.
 fn given_up(net: &Net<'_, MmioBed>, left: &Party<MmioBed>, requests: u64, receives: u64) {
     for cookie in 0..requests {
-        let flushed = net.request_completion(left);
-        assert_eq!(
-            (flushed.cookie, flushed.status),
-            (cookie, DtoStatus::Flushed)
-        );
+        net.request_ends(left, cookie, DtoStatus::Flushed);
     }
     for cookie in 0..receives {
-        let flushed = net.receive_completion(left);
-        assert_eq!(
-            (flushed.cookie, flushed.status),
-            (cookie, DtoStatus::Flushed)
-        );
+        net.receive_ends(left, cookie, DtoStatus::Flushed);
     }
     let told = net.event(&left.ia, left.ia.async_evd());
     let catastrophe = AsyncEventKind::IaCatastrophic;
@@ -168,11 +159,7 @@ fn an_unknown_failure_ends_its_connection_alone() {
     right.receive_into(&[right.memory.piece(0, 8)], 0);
     bed.fabric.lie(0, Lie::Syndrome);
     left.send_from(&[left.memory.piece(0, 8)], 7);
-    let failed = net.request_completion(&left);
-    assert_eq!(
-        (failed.cookie, failed.status),
-        (7, DtoStatus::LocalEndpoint)
-    );
+    net.request_ends(&left, 7, DtoStatus::LocalEndpoint);
     net.connection(&left);
     assert_eq!(left.state(), EndpointState::Disconnected);
     net.silent(&left.ia, left.ia.async_evd());
@@ -435,11 +422,7 @@ fn lies_about_shared_buffers_are_found_out() {
         let device = bed.fabric.device_in(NodeOptions::new("suspect", 99), lent);
         let ia = net.adapter_over(device);
         let zone = granted(ia.pz_create());
-        let shape = SrqAttributes {
-            max_recv_dtos: 8,
-            max_recv_iov: 1,
-            low_watermark: 0,
-        };
+        let shape = srq_attributes(8, 1, 0);
         let srq = granted(ia.srq_create(zone, &shape));
         let options = PartyOptions::default();
         let taker = Party::sharing(&ia, zone, srq, None, &options);
@@ -520,10 +503,7 @@ fn short_requests_carry_their_data() {
     net.success(&left, 90);
     let remote = right.memory.remote(0, 4);
     let none = CompletionFlags::empty();
-    granted(
-        left.ia
-            .post_rdma_read(left.ep, &pieces[..1], 91, &remote, none),
-    );
+    left.read(&pieces[..1], 91, &remote, none);
     net.success(&left, 91);
     assert_eq!(bed.fabric.taken_inline(0), (inline, bursts));
 }

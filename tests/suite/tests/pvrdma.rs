@@ -189,11 +189,7 @@ fn an_unknown_failure_ends_its_connection_alone() {
     right.receive_into(&[right.memory.piece(0, 8)], 0);
     bed.fabric.lie(0, PvrdmaLie::Status);
     left.send_from(&[left.memory.piece(0, 8)], 7);
-    let failed = net.request_completion(&left);
-    assert_eq!(
-        (failed.cookie, failed.status),
-        (7, DtoStatus::LocalEndpoint)
-    );
+    net.request_ends(&left, 7, DtoStatus::LocalEndpoint);
     net.connection(&left);
     assert_eq!(left.state(), EndpointState::Disconnected);
     net.silent(&left.ia, left.ia.async_evd());
@@ -422,8 +418,7 @@ fn a_number_that_comes_again_is_of_the_new_queue_pair() {
     net.connect(&old, &peer);
     old.receive_into(&[old.memory.piece(0, 8)], 1);
     net.disconnect(&old, &peer);
-    let flushed = net.receive_completion(&old);
-    assert_eq!((flushed.cookie, flushed.status), (1, DtoStatus::Flushed));
+    net.receive_ends(&old, 1, DtoStatus::Flushed);
     let (new, other) = (Party::new(&near, &options), Party::new(&far, &options));
     net.connect(&new, &other);
     net.alive(&new, &other);
@@ -452,11 +447,7 @@ fn a_queue_pair_that_does_not_fail_is_flushed_by_the_driver() {
     }
     net.disconnect(&left, &right);
     for cookie in 0..3 {
-        let flushed = net.receive_completion(&left);
-        assert_eq!(
-            (flushed.cookie, flushed.status),
-            (cookie, DtoStatus::Flushed)
-        );
+        net.receive_ends(&left, cookie, DtoStatus::Flushed);
     }
 }
 

@@ -131,19 +131,12 @@ fn short_requests_carry_their_data() {
         right.receive_into(&[right.memory.piece(0, 64)], 5);
         left.send_from(&[memory.piece(0, 64)], 6);
         let remote = right.memory.remote(64, 64);
-        granted(left.ia.post_rdma_write(
-            left.ep,
-            &[memory.piece(0, 64)],
-            7,
-            &remote,
-            CompletionFlags::empty(),
-        ));
+        left.write(&[memory.piece(0, 64)], 7, &remote, CompletionFlags::empty());
         granted(left.ia.lmr_free(memory.lmr));
         memory.fill(round + 1);
         net.success(&left, 6);
         net.success(&left, 7);
-        let received = net.receive_completion(&right);
-        assert_eq!((received.cookie, received.status), (5, DtoStatus::Success));
+        net.receive_ends(&right, 5, DtoStatus::Success);
         for offset in [0, 64] {
             assert_eq!(right.memory.load(offset, 64), posted, "round {round}");
         }
@@ -246,7 +239,7 @@ fn every_address_of_the_adapter_is_reached() {
 fn bound(net: &Net<'_, VerbsBed>, party: &Party<VerbsBed>, rmr: RmrId, piece: &LmrTriplet) -> u32 {
     let none = CompletionFlags::empty();
     let write = MemoryPrivileges::REMOTE_WRITE;
-    let context = granted(party.ia.rmr_bind(rmr, piece, write, party.ep, 1, none));
+    let context = party.bind(rmr, piece, write, 1, none);
     assert_eq!(net.bound(party).status, DtoStatus::Success);
     context
 }
@@ -291,7 +284,7 @@ fn a_window_outlives_its_keys() {
                 net.disconnect(&left, &right);
                 let none = CompletionFlags::empty();
                 let write = MemoryPrivileges::REMOTE_WRITE;
-                granted(right.ia.rmr_bind(rmr, &piece, write, right.ep, 1, none));
+                right.bind(rmr, &piece, write, 1, none);
                 assert_eq!(net.bound(&right).status, DtoStatus::Flushed);
                 granted(left.ia.ep_reset(left.ep));
                 granted(right.ia.ep_reset(right.ep));
@@ -391,11 +384,7 @@ fn a_killed_peer_leaves_flushes_and_an_event() {
     assert_eq!(last.cookie, 9);
     assert_ne!(last.status, DtoStatus::Success);
     for cookie in 0..4 {
-        let flushed = net.receive_completion(&party);
-        assert_eq!(
-            (flushed.cookie, flushed.status),
-            (cookie, DtoStatus::Flushed)
-        );
+        net.receive_ends(&party, cookie, DtoStatus::Flushed);
     }
     net.quiet(&party);
     granted(party.ia.ep_reset(party.ep));

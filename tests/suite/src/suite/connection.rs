@@ -25,6 +25,15 @@ pub(super) fn requests<T: Testbed>(party: &Party<T>, length: i32) -> EvdId {
     granted(party.ia.evd_create(length, None, EvdFlags::CR))
 }
 
+/// Creates a service point; returns its dispatcher, its qualifier and its handle.
+#[track_caller]
+pub(super) fn listen<T: Testbed>(net: &Net<'_, T>, party: &Party<T>) -> (EvdId, u64, PspId) {
+    let evd = requests(party, 8);
+    let qualifier = net.qualifier();
+    let psp = granted(party.ia.psp_create(qualifier, evd, PspFlags::Consumer));
+    (evd, qualifier, psp)
+}
+
 /// Returns parameters to connect to a qualifier at an adapter.
 pub(super) fn parameters<'a, T: Testbed>(
     net: &Net<'_, T>,
@@ -55,11 +64,7 @@ fn max_private_data<T: Testbed>(ia: &Adapter<T>) -> usize {
 pub(super) fn failed<T: Testbed>(net: &Net<'_, T>, party: &Party<T>, kind: ConnectionEventKind) {
     assert_eq!(net.connection(party), kind);
     assert_eq!(party.state(), EndpointState::Disconnected);
-    let completion = net.receive_completion(party);
-    assert_eq!(
-        (completion.cookie, completion.status),
-        (0xF1, DtoStatus::Flushed)
-    );
+    net.receive_ends(party, 0xF1, DtoStatus::Flushed);
     net.quiet(party);
 }
 
@@ -73,9 +78,7 @@ pub fn connection_carries_private_data_both_ways<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     for length in [0, 1, max_private_data::<T>(&net.adapter())] {
         let (left, right) = net.strangers(&PartyOptions::default());
-        let evd = requests(&right, 8);
-        let qualifier = net.qualifier();
-        let psp = granted(right.ia.psp_create(qualifier, evd, PspFlags::Consumer));
+        let (evd, qualifier, psp) = listen(&net, &right);
         let asked: Vec<u8> = (0..length).map(|at| at as u8 ^ 0x5A).collect();
         let answered: Vec<u8> = (0..length).map(|at| at as u8 ^ 0xA5).collect();
         granted(net.try_connect(&left, &right.ia, qualifier, &asked));
@@ -137,9 +140,7 @@ pub fn private_data_is_limited<T: Testbed>(bed: &T) {
     let limit = max_private_data::<T>(&left.ia);
     assert!(limit >= 64);
     let too_much = vec![1; limit + 1];
-    let evd = requests(&right, 8);
-    let qualifier = net.qualifier();
-    granted(right.ia.psp_create(qualifier, evd, PspFlags::Consumer));
+    let (evd, qualifier, _) = listen(&net, &right);
     net.no_effect(&[&left, &right], Error::invalid_argument(5), || {
         net.try_connect(&left, &right.ia, qualifier, &too_much)
     });
@@ -298,9 +299,7 @@ pub fn service_points_own_their_qualifier<T: Testbed>(bed: &T) {
 pub fn freed_service_point_leaves_its_requests<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let (left, right) = net.strangers(&PartyOptions::default());
-    let evd = requests(&right, 8);
-    let qualifier = net.qualifier();
-    let psp = granted(right.ia.psp_create(qualifier, evd, PspFlags::Consumer));
+    let (evd, qualifier, psp) = listen(&net, &right);
     granted(net.try_connect(&left, &right.ia, qualifier, &[]));
     let cr = net.request(&right.ia, evd);
     granted(right.ia.psp_free(psp));
@@ -309,8 +308,7 @@ pub fn freed_service_point_leaves_its_requests<T: Testbed>(bed: &T) {
     granted(net.try_connect(&late, &right.ia, qualifier, &[]));
     failed(&net, &late, ConnectionEventKind::NonPeerRejected);
     granted(right.ia.cr_accept(cr, Some(right.ep), &[]));
-    assert_eq!(net.connection(&left), ConnectionEventKind::Established);
-    assert_eq!(net.connection(&right), ConnectionEventKind::Established);
+    net.established(&left, &right);
     net.alive(&left, &right);
 }
 
@@ -347,8 +345,7 @@ pub fn reserved_service_point_serves_once<T: Testbed>(bed: &T) {
     granted(net.try_connect(&late, &right.ia, qualifier, &[]));
     failed(&net, &late, ConnectionEventKind::NonPeerRejected);
     granted(right.ia.cr_accept(cr, None, &[]));
-    assert_eq!(net.connection(&left), ConnectionEventKind::Established);
-    assert_eq!(net.connection(&right), ConnectionEventKind::Established);
+    net.established(&left, &right);
     // The receive that was posted before the connection takes the first message.
     left.send_from(&[left.memory.piece(0, 8)], 2);
     assert_eq!(net.receive_completion(&right).cookie, 1);
@@ -400,9 +397,7 @@ pub fn reserved_service_point_may_bring_an_endpoint<T: Testbed>(bed: &T) {
 pub fn bad_accepts_have_no_effect<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let (left, right) = net.strangers(&PartyOptions::default());
-    let evd = requests(&right, 8);
-    let qualifier = net.qualifier();
-    granted(right.ia.psp_create(qualifier, evd, PspFlags::Consumer));
+    let (evd, qualifier, _) = listen(&net, &right);
     granted(net.try_connect(&left, &right.ia, qualifier, &[]));
     let cr = net.request(&right.ia, evd);
     let bad_ep = Error::invalid_handle(Subtype::InvalidHandleEp);
@@ -443,9 +438,7 @@ pub fn bad_accepts_have_no_effect<T: Testbed>(bed: &T) {
 pub fn rejection_reaches_the_active_side<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let (left, right) = net.strangers(&PartyOptions::default());
-    let evd = requests(&right, 8);
-    let qualifier = net.qualifier();
-    granted(right.ia.psp_create(qualifier, evd, PspFlags::Consumer));
+    let (evd, qualifier, _) = listen(&net, &right);
     left.receive_into(&[], 0xF1);
     granted(net.try_connect(&left, &right.ia, qualifier, &[]));
     let cr = net.request(&right.ia, evd);
@@ -477,9 +470,7 @@ pub fn nobody_listening_refuses<T: Testbed>(bed: &T) {
 pub fn unanswered_request_times_out<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let (left, right) = net.strangers(&PartyOptions::default());
-    let evd = requests(&right, 8);
-    let qualifier = net.qualifier();
-    granted(right.ia.psp_create(qualifier, evd, PspFlags::Consumer));
+    let (evd, qualifier, _) = listen(&net, &right);
     left.receive_into(&[], 0xF1);
     let timeout = 500_000;
     let wanted = ConnectParam {
@@ -595,9 +586,7 @@ pub fn bad_connects_have_no_effect<T: Testbed>(bed: &T) {
 pub fn duplicate_goes_where_its_model_is<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let (left, right) = net.strangers(&PartyOptions::default());
-    let evd = requests(&right, 8);
-    let qualifier = net.qualifier();
-    granted(right.ia.psp_create(qualifier, evd, PspFlags::Consumer));
+    let (evd, qualifier, _) = listen(&net, &right);
     granted(net.try_connect(&left, &right.ia, qualifier, &[]));
     let cr = net.request(&right.ia, evd);
     granted(right.ia.cr_accept(cr, Some(right.ep), &[]));
@@ -622,8 +611,7 @@ pub fn duplicate_goes_where_its_model_is<T: Testbed>(bed: &T) {
     let told = granted(right.ia.cr_query(cr, CrFields::all()));
     equal("private data", &told.private_data, b"twin");
     granted(right.ia.cr_accept(cr, Some(other.ep), &[]));
-    assert_eq!(net.connection(&again), ConnectionEventKind::Established);
-    assert_eq!(net.connection(&other), ConnectionEventKind::Established);
+    net.established(&again, &other);
     net.alive(&again, &other);
     net.alive(&left, &right);
 }
@@ -656,8 +644,7 @@ pub fn request_can_be_handed_off<T: Testbed>(bed: &T) {
     equal("private data", &told.private_data, b"hello");
     assert_eq!(left.state(), EndpointState::ActiveConnectionPending);
     granted(right.ia.cr_accept(cr, Some(right.ep), &[]));
-    assert_eq!(net.connection(&left), ConnectionEventKind::Established);
-    assert_eq!(net.connection(&right), ConnectionEventKind::Established);
+    net.established(&left, &right);
     net.alive(&left, &right);
 }
 
@@ -679,13 +666,12 @@ pub fn read_depths_are_sorted_out_at_the_connection<T: Testbed>(bed: &T) {
             assert_eq!(told.attributes.max_rdma_read_out, out);
             assert_eq!(told.attributes.max_rdma_read_in, into);
             for cookie in 0..8 {
-                granted(near.ia.post_rdma_read(
-                    near.ep,
+                near.read(
                     &[near.memory.piece(0, 64)],
                     cookie,
                     &far.memory.remote(0, 64),
                     DEFAULT,
-                ));
+                );
             }
             for cookie in 0..8 {
                 net.success(near, cookie);
@@ -705,13 +691,12 @@ pub fn adapters_connect_to_themselves<T: Testbed>(bed: &T) {
     net.connect(&left, &right);
     assert!(Rc::ptr_eq(&left.ia, &right.ia));
     left.memory.fill(1);
-    granted(left.ia.post_rdma_write(
-        left.ep,
+    left.write(
         &[left.memory.piece(0, 64)],
         1,
         &right.memory.remote(0, 64),
         DEFAULT,
-    ));
+    );
     net.success(&left, 1);
     equal("data", &right.memory.load(0, 64), &left.memory.load(0, 64));
     net.disconnect(&left, &right);

@@ -2,12 +2,10 @@
 
 use dat_core::endpoint::ConnectParam;
 use dat_core::event::{ConnectionEventKind, Event};
-use dat_core::flags::{
-    CloseFlags, CompletionFlags, CrFields, DtoStatus, EndpointState, EvdFlags, PspFlags,
-};
+use dat_core::flags::{CloseFlags, CompletionFlags, CrFields, DtoStatus, EndpointState, EvdFlags};
 use dat_core::{Error, Subtype};
 
-use super::connection::{failed, later, parameters, requests};
+use super::connection::{failed, later, listen, parameters};
 use crate::fixture::{FaultyTestbed, Net, Party, PartyOptions, Testbed, equal, granted, refused};
 
 const DEFAULT: CompletionFlags = CompletionFlags::empty();
@@ -42,18 +40,15 @@ pub fn dead_host_breaks_the_connection<T: FaultyTestbed>(bed: &T) {
     left.receive_into(&[], 9);
     bed.crash(1);
     net.settle();
-    granted(left.ia.post_rdma_write(
-        left.ep,
+    left.write(
         &[left.memory.piece(0, 8)],
         1,
         &right.memory.remote(0, 8),
         DEFAULT,
-    ));
+    );
     left.send_from(&[], 2);
-    let first = net.request_completion(&left);
-    assert_eq!((first.cookie, first.status), (1, DtoStatus::Transport));
-    let second = net.request_completion(&left);
-    assert_eq!((second.cookie, second.status), (2, DtoStatus::Flushed));
+    net.request_ends(&left, 1, DtoStatus::Transport);
+    net.request_ends(&left, 2, DtoStatus::Flushed);
     assert_eq!(net.connection(&left), ConnectionEventKind::Broken);
     assert_eq!(left.state(), EndpointState::Disconnected);
     assert_eq!(net.receive_completion(&left).status, DtoStatus::Flushed);
@@ -67,21 +62,19 @@ pub fn failed_operation_breaks_the_connection<T: FaultyTestbed>(bed: &T) {
     let (left, right) = net.pair(&PartyOptions::default());
     bed.fail_operation(0, 1);
     let write = |cookie| {
-        granted(left.ia.post_rdma_write(
-            left.ep,
+        left.write(
             &[left.memory.piece(0, 8)],
             cookie,
             &right.memory.remote(0, 8),
             DEFAULT,
-        ));
+        );
     };
     for cookie in 0..3 {
         write(cookie);
     }
     net.success(&left, 0);
     for (cookie, status) in [(1, DtoStatus::RemoteResponder), (2, DtoStatus::Flushed)] {
-        let completion = net.request_completion(&left);
-        assert_eq!((completion.cookie, completion.status), (cookie, status));
+        net.request_ends(&left, cookie, status);
     }
     net.broken(&left, &right);
 }
@@ -97,13 +90,12 @@ pub fn graceful_disconnect_drains_the_requests<T: Testbed>(bed: &T) {
     left.memory.fill(3);
     left.receive_into(&[], 77);
     for cookie in 0..8 {
-        granted(left.ia.post_rdma_write(
-            left.ep,
+        left.write(
             &[left.memory.piece(cookie * 64, 64)],
             cookie,
             &right.memory.remote(cookie * 64, 64),
             DEFAULT,
-        ));
+        );
     }
     granted(left.ia.ep_disconnect(left.ep, CloseFlags::Graceful));
     assert_eq!(left.state(), EndpointState::DisconnectPending);
@@ -122,8 +114,7 @@ pub fn graceful_disconnect_drains_the_requests<T: Testbed>(bed: &T) {
         &right.memory.load(0, 512),
         &left.memory.load(0, 512),
     );
-    let flushed = net.receive_completion(&left);
-    assert_eq!((flushed.cookie, flushed.status), (77, DtoStatus::Flushed));
+    net.receive_ends(&left, 77, DtoStatus::Flushed);
     net.quiet(&left);
     net.quiet(&right);
 }
@@ -159,9 +150,7 @@ pub fn shared_dispatcher_keeps_the_order_of_the_connection<T: Testbed>(bed: &T) 
         )),
         ..left.clone()
     };
-    let requests = requests(&right, 8);
-    let qualifier = net.qualifier();
-    granted(right.ia.psp_create(qualifier, requests, PspFlags::Consumer));
+    let (requests, qualifier, _) = listen(&net, &right);
     one.receive_into(&[], 50);
     granted(net.try_connect(&one, &right.ia, qualifier, &[]));
     let cr = net.request(&right.ia, requests);
@@ -175,13 +164,12 @@ pub fn shared_dispatcher_keeps_the_order_of_the_connection<T: Testbed>(bed: &T) 
     assert_eq!(kind, ConnectionEventKind::Established);
     assert_eq!(net.completion(&one.ia, evd).cookie, 50);
     for cookie in 0..4 {
-        granted(one.ia.post_rdma_write(
-            one.ep,
+        one.write(
             &[one.memory.piece(0, 8)],
             cookie,
             &right.memory.remote(0, 8),
             DEFAULT,
-        ));
+        );
     }
     net.settle();
     granted(one.ia.ep_disconnect(one.ep, CloseFlags::Abrupt));
@@ -202,9 +190,7 @@ pub fn shared_dispatcher_keeps_the_order_of_the_connection<T: Testbed>(bed: &T) 
 pub fn accept_after_the_caller_left_fails_late<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let (left, right) = net.strangers(&PartyOptions::default());
-    let evd = requests(&right, 8);
-    let qualifier = net.qualifier();
-    granted(right.ia.psp_create(qualifier, evd, PspFlags::Consumer));
+    let (evd, qualifier, _) = listen(&net, &right);
     granted(net.try_connect(&left, &right.ia, qualifier, &[]));
     let cr = net.request(&right.ia, evd);
     granted(left.ia.ep_disconnect(left.ep, CloseFlags::Abrupt));

@@ -97,10 +97,7 @@ pub fn everything_after_a_failure_is_flushed_in_order<T: Testbed>(bed: &T) {
     let piece = [left.memory.piece(0, 8)];
     let write = |cookie, offset, flags| {
         let remote = right.memory.remote(offset, 8);
-        granted(
-            left.ia
-                .post_rdma_write(left.ep, &piece, cookie, &remote, flags),
-        );
+        left.write(&piece, cookie, &remote, flags);
     };
     write(1, 0, DEFAULT);
     write(2, 8000, CompletionFlags::SUPPRESS);
@@ -112,15 +109,10 @@ pub fn everything_after_a_failure_is_flushed_in_order<T: Testbed>(bed: &T) {
         (3, DtoStatus::Flushed),
         (4, DtoStatus::Flushed),
     ] {
-        let completion = net.request_completion(&left);
-        assert_eq!((completion.cookie, completion.status), (cookie, status));
+        net.request_ends(&left, cookie, status);
     }
     for cookie in 50..54 {
-        let completion = net.receive_completion(&left);
-        assert_eq!(
-            (completion.cookie, completion.status),
-            (cookie, DtoStatus::Flushed)
-        );
+        net.receive_ends(&left, cookie, DtoStatus::Flushed);
     }
     net.broken(&left, &right);
     net.quiet(&left);
@@ -167,10 +159,7 @@ pub fn segments_may_overlap<T: Testbed>(bed: &T) {
         left.memory.piece(2, 4),
         left.memory.piece(0, 3),
     ];
-    granted(
-        left.ia
-            .post_rdma_write(left.ep, &pieces, 1, &right.memory.remote(0, 11), DEFAULT),
-    );
+    left.write(&pieces, 1, &right.memory.remote(0, 11), DEFAULT);
     net.success(&left, 1);
     assert_eq!(right.memory.load(0, 11), b"cdefcdefabc");
 }
@@ -186,13 +175,12 @@ pub fn disconnect_completes_everything_exactly_once<T: Testbed>(bed: &T) {
         let (left, right) = net.pair(&PartyOptions::default());
         for cookie in 0..16 {
             left.receive_into(&[], 100 + cookie);
-            granted(left.ia.post_rdma_write(
-                left.ep,
+            left.write(
                 &[left.memory.piece(0, 64)],
                 cookie,
                 &right.memory.remote(0, 64),
                 DEFAULT,
-            ));
+            );
         }
         for _ in 0..steps {
             net.step();
@@ -212,11 +200,7 @@ pub fn disconnect_completes_everything_exactly_once<T: Testbed>(bed: &T) {
             assert_eq!(completion.status, expected, "after {steps} steps");
         }
         for cookie in 100..116 {
-            let completion = net.receive_completion(&left);
-            assert_eq!(
-                (completion.cookie, completion.status),
-                (cookie, DtoStatus::Flushed)
-            );
+            net.receive_ends(&left, cookie, DtoStatus::Flushed);
         }
         for party in [&left, &right] {
             assert_eq!(net.connection(party), ConnectionEventKind::Disconnected);

@@ -1,6 +1,6 @@
 //! Creation of endpoints.
 
-use dat_core::attributes::{EpAttributes, SrqAttributes};
+use dat_core::attributes::EpAttributes;
 use dat_core::endpoint::EpParam;
 use dat_core::flags::{
     CompletionFlags, DtoStatus, EndpointState, EpFields, EvdFlags, MemoryPrivileges,
@@ -9,7 +9,7 @@ use dat_core::flags::{
 use dat_core::id::{EpId, EvdId, PzId, SrqId};
 use dat_core::{Error, ErrorKind, Result, Subtype};
 
-use crate::fixture::{Memory, Net, Party, PartyOptions, Testbed, granted, refused};
+use crate::fixture::{Memory, Net, Party, PartyOptions, Testbed, granted, refused, srq_attributes};
 
 const DEFAULT: CompletionFlags = CompletionFlags::empty();
 const BAD_EP: Error = Error::invalid_handle(Subtype::InvalidHandleEp);
@@ -433,11 +433,7 @@ pub fn zones_of_endpoint_and_shared_queue<T: Testbed>(bed: &T) {
     let ia = &taker.ia;
     let zone = granted(ia.pz_create());
     let buffers = Memory::register(ia, zone, 64, MemoryPrivileges::ALL);
-    let shape = SrqAttributes {
-        max_recv_dtos: 4,
-        max_recv_iov: 1,
-        low_watermark: 0,
-    };
+    let shape = srq_attributes(4, 1, 0);
     let srq = granted(ia.srq_create(zone, &shape));
     let wanted = PartyOptions::default().attributes;
     let outcome = ia.ep_create_with_srq(
@@ -489,11 +485,7 @@ pub fn zones_of_endpoint_and_shared_queue<T: Testbed>(bed: &T) {
 pub fn read_segments_and_depth_go_together<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let (left, right) = net.strangers(&PartyOptions::default());
-    let shape = SrqAttributes {
-        max_recv_dtos: 4,
-        max_recv_iov: 1,
-        low_watermark: 0,
-    };
+    let shape = srq_attributes(4, 1, 0);
     for (depth, segments) in [(0, 2), (1, 0), (2, 3), (4, 1)] {
         let wanted = attributes(|wanted| {
             wanted.max_rdma_read_out = depth;

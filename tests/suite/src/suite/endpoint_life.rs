@@ -123,10 +123,10 @@ pub fn receive_flags_are_fixed_by_the_first_receive<T: Testbed>(bed: &T) {
         })
     };
     granted(set(unsignalled));
-    granted(party.ia.post_recv(party.ep, &[], 1, unsignalled));
+    party.receive(&[], 1, unsignalled);
     let error = set(DEFAULT).expect_err("a receive was posted");
     assert_eq!(error.kind(), ErrorKind::InvalidState, "{error}");
-    granted(party.ia.post_recv(party.ep, &[], 2, unsignalled));
+    party.receive(&[], 2, unsignalled);
 }
 
 /// Freeing a connected endpoint ends the connection of the peer.
@@ -139,13 +139,12 @@ pub fn freed_endpoint_ends_its_connection<T: Testbed>(bed: &T) {
     let (left, right) = net.pair(&PartyOptions::default());
     for cookie in 0..4 {
         left.receive_into(&[], cookie);
-        granted(left.ia.post_rdma_write(
-            left.ep,
+        left.write(
             &[left.memory.piece(0, 64)],
             cookie,
             &right.memory.remote(0, 64),
             DEFAULT,
-        ));
+        );
     }
     right.receive_into(&[], 1);
     granted(left.ia.ep_free(left.ep));
@@ -180,15 +179,11 @@ pub fn endpoint_is_reused_after_a_reset<T: Testbed>(bed: &T) {
         left.receive_into(&[], 40);
         net.disconnect(&left, &right);
         left.receive_into(&[], 41);
-        granted(left.ia.post_send(left.ep, &[], 42, DEFAULT));
+        left.send(&[], 42, DEFAULT);
         net.success(&left, round);
         assert_eq!(net.request_completion(&left).cookie, 42);
         for cookie in [40, 41] {
-            let flushed = net.receive_completion(&left);
-            assert_eq!(
-                (flushed.cookie, flushed.status),
-                (cookie, DtoStatus::Flushed)
-            );
+            net.receive_ends(&left, cookie, DtoStatus::Flushed);
         }
         for party in [&left, &right] {
             granted(party.ia.ep_reset(party.ep));

@@ -140,7 +140,7 @@ pub fn lists_of_every_length_are_checked_to_their_end<T: Testbed>(bed: &T) {
             equal("what was written", &right.memory.content(), &expected);
             right.memory.fill(5);
             let remote = right.memory.remote(0, total);
-            granted(left.ia.post_rdma_read(left.ep, &list, 3, &remote, DEFAULT));
+            left.read(&list, 3, &remote, DEFAULT);
             assert_eq!(net.success(&left, 3).transferred_length, total);
             let fetched = bytes(&left.memory.content());
             let source = &right.memory.content()[..fetched.len()];
@@ -173,11 +173,7 @@ pub fn suppressed_write_reports_failure_only<T: Testbed>(bed: &T) {
     net.success(&left, 2);
     let outside = right.memory.remote(4092, 8);
     granted(write(&left, &piece, 3, &outside, suppress));
-    let completion = net.request_completion(&left);
-    assert_eq!(
-        (completion.cookie, completion.status),
-        (3, DtoStatus::RemoteAccess)
-    );
+    net.request_ends(&left, 3, DtoStatus::RemoteAccess);
     net.broken(&left, &right);
 }
 
@@ -238,13 +234,7 @@ pub fn fenced_write_forwards_what_a_read_fetches<T: Testbed>(bed: &T) {
         right.memory.fill(round);
         left.memory.fill(100 + round);
         let window = [left.memory.piece(0, 1024)];
-        granted(left.ia.post_rdma_read(
-            left.ep,
-            &window,
-            1,
-            &right.memory.remote(0, 1024),
-            DEFAULT,
-        ));
+        left.read(&window, 1, &right.memory.remote(0, 1024), DEFAULT);
         granted(write(
             &left,
             &window,
@@ -570,11 +560,7 @@ pub fn writes_are_placed_before_a_later_send_arrives<T: Testbed>(bed: &T) {
             ));
         }
         left.send_from(&[], 3);
-        let arrived = net.receive_completion(&right);
-        assert_eq!(
-            (arrived.cookie, arrived.status),
-            (u64::from(round), DtoStatus::Success)
-        );
+        net.receive_ends(&right, u64::from(round), DtoStatus::Success);
         equal(
             "the first write",
             &right.memory.load(0, 128),

@@ -376,13 +376,12 @@ pub fn unsignalled_completions_do_not_end_a_wait<T: Testbed>(bed: &T) {
         .expect_err("notifications decide");
     assert_eq!(error.kind(), ErrorKind::InvalidState, "{error}");
     let write = |cookie, flags| {
-        granted(left.ia.post_rdma_write(
-            left.ep,
+        left.write(
             &[left.memory.piece(0, 8)],
             cookie,
             &right.memory.remote(0, 8),
             flags,
-        ));
+        );
         net.settle();
     };
     let mut wait = granted(left.ia.evd_wait(left.request, 1));
@@ -421,13 +420,12 @@ pub fn thresholds_count_completions<T: Testbed>(bed: &T) {
         for cookie in 0..3 {
             net.settle();
             assert!(wait.poll(Waker::noop()).is_pending());
-            granted(left.ia.post_rdma_write(
-                left.ep,
+            left.write(
                 &[left.memory.piece(0, 8)],
                 cookie,
                 &right.memory.remote(0, 8),
                 CompletionFlags::empty(),
-            ));
+            );
         }
         net.settle();
         let Poll::Ready(outcome) = wait.poll(Waker::noop()) else {
@@ -454,10 +452,7 @@ pub fn failures_always_notify<T: Testbed>(bed: &T) {
     net.disconnect(&left, &right);
     net.settle();
     while net.triggered(&ia, cno).is_some() {}
-    granted(
-        left.ia
-            .post_send(left.ep, &[], 1, CompletionFlags::UNSIGNALLED),
-    );
+    left.send(&[], 1, CompletionFlags::UNSIGNALLED);
     net.settle();
     assert_eq!(net.triggered(&ia, cno), Some(left.request));
     assert_eq!(net.request_completion(&left).status, DtoStatus::Flushed);

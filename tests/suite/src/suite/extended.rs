@@ -2,7 +2,6 @@
 //!
 //! Their posts obey the rules of all posts.
 
-use dat_core::attributes::SrqAttributes;
 use dat_core::backend::Extensions;
 use dat_core::endpoint::Extended;
 use dat_core::event::{DtoOperation, Event, ExtendedCompletion, ExtendedOperation};
@@ -13,6 +12,7 @@ use dat_core::{Error, ErrorKind};
 
 use crate::fixture::{
     ExtendedTestbed, Memory, Net, Party, PartyOptions, Testbed, equal, granted, refused,
+    srq_attributes,
 };
 
 const DEFAULT: CompletionFlags = CompletionFlags::empty();
@@ -203,11 +203,7 @@ fn sharing<T: ExtendedTestbed>(net: &Net<'_, T>, bed: &T) -> (Party<T>, Party<T>
     let options = PartyOptions::default();
     let ia = net.adapter_over(bed.extended_device());
     let zone = granted(ia.pz_create());
-    let shape = SrqAttributes {
-        max_recv_dtos: 4,
-        max_recv_iov: 1,
-        low_watermark: 0,
-    };
+    let shape = srq_attributes(4, 1, 0);
     let srq = granted(ia.srq_create(zone, &shape));
     let taker = Party::sharing(&ia, zone, srq, None, &options);
     let peer = Party::new(&net.adapter_over(bed.extended_device()), &options);

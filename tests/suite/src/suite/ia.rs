@@ -2,7 +2,6 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use dat_core::attributes::SrqAttributes;
 use dat_core::event::{ConnectionEventKind, ProxyAgent};
 use dat_core::flags::{
     CloseFlags, CompletionFlags, CrFields, DtoStatus, EpCreator, EvdFields, EvdFlags, HandleKind,
@@ -14,6 +13,7 @@ use dat_core::{Error, ErrorKind, Result, Subtype};
 
 use crate::fixture::{
     FaultyTestbed, Memory, Net, Party, PartyOptions, Testbed, granted, open, refused,
+    srq_attributes,
 };
 
 /// Several open adapters have their own handles and asynchronous dispatchers.
@@ -163,14 +163,7 @@ pub fn every_object_keeps_a_context<T: Testbed>(bed: &T) {
     let cr = net.request(ia, requests);
     let spare = Party::<T>::new(ia, &PartyOptions::default());
     let rsp = granted(ia.rsp_create(net.qualifier(), Some(spare.ep), requests));
-    let srq = granted(ia.srq_create(
-        left.zone,
-        &SrqAttributes {
-            max_recv_dtos: 1,
-            max_recv_iov: 1,
-            low_watermark: 0,
-        },
-    ));
+    let srq = granted(ia.srq_create(left.zone, &srq_attributes(1, 1, 0)));
     let cno = granted(ia.cno_create(None));
     let objects = [
         (ia.handle(), HandleKind::Ia),
@@ -390,7 +383,7 @@ pub fn abrupt_close_ends_windows<T: Testbed>(bed: &T) {
     let rmr = granted(left.ia.rmr_create(left.zone));
     let piece = left.memory.piece(0, 64);
     let (privileges, none) = (MemoryPrivileges::REMOTE_WRITE, CompletionFlags::empty());
-    let context = granted(left.ia.rmr_bind(rmr, &piece, privileges, left.ep, 1, none));
+    let context = left.bind(rmr, &piece, privileges, 1, none);
     assert_eq!(net.bound(&left).status, DtoStatus::Success);
     let memory = left.memory;
     let Party { ia, .. } = left;
@@ -412,7 +405,7 @@ pub fn abrupt_close_ends_windows<T: Testbed>(bed: &T) {
         length: 8,
     };
     let from = [right.memory.piece(0, 8)];
-    granted(right.ia.post_rdma_write(right.ep, &from, 2, &remote, none));
+    right.write(&from, 2, &remote, none);
     let status = net.request_completion(&right).status;
     assert_eq!(status, DtoStatus::RemoteAccess);
     assert_eq!(memory.content(), before);
@@ -595,11 +588,7 @@ pub fn refused_allocations_leave_nothing_behind<T: FaultyTestbed>(bed: &T) {
         let streams = EvdFlags::DTO | EvdFlags::RMR_BIND;
         let dto = retried!(ia.evd_create(8, None, streams));
         let events = retried!(ia.evd_create(8, None, EvdFlags::CONNECTION | EvdFlags::CR));
-        let shape = SrqAttributes {
-            max_recv_dtos: 4,
-            max_recv_iov: 1,
-            low_watermark: 0,
-        };
+        let shape = srq_attributes(4, 1, 0);
         let srq = retried!(ia.srq_create(zone, &shape));
         retried!(ia.srq_resize(srq, 8));
         let wanted = PartyOptions::default().attributes;

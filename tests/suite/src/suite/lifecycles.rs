@@ -1,6 +1,5 @@
 //! Objects that end while others still refer to them.
 
-use dat_core::attributes::SrqAttributes;
 use dat_core::endpoint::ConnectParam;
 use dat_core::event::{ConnectionEventKind, Event};
 use dat_core::flags::{
@@ -12,8 +11,8 @@ use dat_core::memory::LmrTriplet;
 use dat_core::time::Instant;
 use dat_core::{Error, Subtype};
 
-use super::connection::{parameters, requests};
-use crate::fixture::{Net, Party, PartyOptions, Testbed, granted, refused};
+use super::connection::{listen, parameters, requests};
+use crate::fixture::{Net, Party, PartyOptions, Testbed, granted, refused, srq_attributes};
 
 const DEFAULT: CompletionFlags = CompletionFlags::empty();
 
@@ -30,14 +29,13 @@ pub fn binds_end_with_their_endpoint<T: Testbed>(bed: &T) {
             let rmr = granted(right.ia.rmr_create(right.zone));
             let memories = [(); 3].map(|()| right.more_memory(64, MemoryPrivileges::ALL));
             for memory in &memories {
-                granted(right.ia.rmr_bind(
+                right.bind(
                     rmr,
                     &memory.piece(0, 64),
                     MemoryPrivileges::REMOTE_READ,
-                    right.ep,
                     1,
                     DEFAULT,
-                ));
+                );
             }
             for _ in 0..steps {
                 net.step();
@@ -81,11 +79,7 @@ pub fn shared_buffers_outlive_their_taker<T: Testbed>(bed: &T) {
             let net = Net::new(bed);
             let ia = net.adapter();
             let zone = granted(ia.pz_create());
-            let shape = SrqAttributes {
-                max_recv_dtos: 8,
-                max_recv_iov: 1,
-                low_watermark: 0,
-            };
+            let shape = srq_attributes(8, 1, 0);
             let srq = granted(ia.srq_create(zone, &shape));
             let options = PartyOptions::default();
             let taker = Party::<T>::sharing(&ia, zone, srq, None, &options);
@@ -135,14 +129,11 @@ pub fn shared_buffers_outlive_their_taker<T: Testbed>(bed: &T) {
 pub fn private_data_lasts_until_the_reset<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let (left, right) = net.strangers(&PartyOptions::default());
-    let evd = requests(&right, 8);
-    let qualifier = net.qualifier();
-    granted(right.ia.psp_create(qualifier, evd, PspFlags::Consumer));
+    let (evd, qualifier, _) = listen(&net, &right);
     granted(net.try_connect(&left, &right.ia, qualifier, &[]));
     let cr = net.request(&right.ia, evd);
     granted(right.ia.cr_accept(cr, Some(right.ep), b"welcome"));
-    assert_eq!(net.connection(&left), ConnectionEventKind::Established);
-    assert_eq!(net.connection(&right), ConnectionEventKind::Established);
+    net.established(&left, &right);
     let mut space = [0; 64];
     net.disconnect(&left, &right);
     let size = granted(left.ia.ep_private_data(left.ep, &mut space));
@@ -166,9 +157,7 @@ pub fn late_answers_do_not_reach_a_new_attempt<T: Testbed>(bed: &T) {
         for after in 0..10 {
             let net = Net::new(bed);
             let (left, right) = net.strangers(&PartyOptions::default());
-            let evd = requests(&right, 8);
-            let qualifier = net.qualifier();
-            granted(right.ia.psp_create(qualifier, evd, PspFlags::Consumer));
+            let (evd, qualifier, _) = listen(&net, &right);
             granted(net.try_connect(&left, &right.ia, qualifier, b"old"));
             for _ in 0..before {
                 net.step();
@@ -195,8 +184,7 @@ pub fn late_answers_do_not_reach_a_new_attempt<T: Testbed>(bed: &T) {
                 _ => None,
             });
             granted(right.ia.cr_accept(cr, Some(fresh.ep), b"new"));
-            assert_eq!(net.connection(&left), ConnectionEventKind::Established);
-            assert_eq!(net.connection(&fresh), ConnectionEventKind::Established);
+            net.established(&left, &fresh);
             let mut space = [0; 64];
             let size = granted(left.ia.ep_private_data(left.ep, &mut space));
             assert_eq!(&space[..size], b"new");
@@ -218,13 +206,12 @@ pub fn new_endpoint_inherits_nothing<T: Testbed>(bed: &T) {
         let (left, right) = net.pair(&options);
         for cookie in 0..8 {
             left.receive_into(&[left.memory.piece(0, 8)], cookie);
-            granted(left.ia.post_rdma_write(
-                left.ep,
+            left.write(
                 &[left.memory.piece(0, 8)],
                 cookie,
                 &right.memory.remote(0, 8),
                 DEFAULT,
-            ));
+            );
             right.send_from(&[], cookie);
         }
         for _ in 0..steps {
@@ -278,9 +265,7 @@ pub fn new_endpoint_inherits_nothing<T: Testbed>(bed: &T) {
 pub fn infinite_timeouts_never_run_out<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let (left, right) = net.strangers(&PartyOptions::default());
-    let evd = requests(&right, 8);
-    let qualifier = net.qualifier();
-    granted(right.ia.psp_create(qualifier, evd, PspFlags::Consumer));
+    let (evd, qualifier, _) = listen(&net, &right);
     let wanted = ConnectParam {
         timeout: TIMEOUT_INFINITE,
         ..parameters(&net, &right.ia, qualifier, &[])
@@ -374,11 +359,7 @@ pub fn freed_window_is_not_written_by_requests_under_way<T: Testbed>(bed: &T) {
         let rmr = granted(right.ia.rmr_create(right.zone));
         let piece = memory.piece(0, 64);
         let privileges = MemoryPrivileges::REMOTE_WRITE;
-        let context = granted(
-            right
-                .ia
-                .rmr_bind(rmr, &piece, privileges, right.ep, 1, DEFAULT),
-        );
+        let context = right.bind(rmr, &piece, privileges, 1, DEFAULT);
         assert_eq!(net.bound(&right).status, DtoStatus::Success);
         left.memory.fill(1);
         let remote = dat_core::memory::RmrTriplet {
@@ -387,13 +368,12 @@ pub fn freed_window_is_not_written_by_requests_under_way<T: Testbed>(bed: &T) {
             length: 64,
         };
         for cookie in 0..8 {
-            granted(left.ia.post_rdma_write(
-                left.ep,
+            left.write(
                 &[left.memory.piece(64 * cookie, 64)],
                 cookie,
                 &remote,
                 DEFAULT,
-            ));
+            );
         }
         for _ in 0..steps {
             net.step();
@@ -438,11 +418,7 @@ pub fn undequeued_events_survive_a_disconnect<T: Testbed>(bed: &T) {
     net.disconnect(&left, &right);
     for cookie in 0..4 {
         net.success(&left, cookie);
-        let received = net.receive_completion(&right);
-        assert_eq!(
-            (received.cookie, received.status),
-            (cookie, DtoStatus::Success)
-        );
+        net.receive_ends(&right, cookie, DtoStatus::Success);
     }
     assert_eq!(
         granted(left.ia.evd_dequeue(software)),

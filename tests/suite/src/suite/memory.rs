@@ -223,10 +223,7 @@ pub fn region_of_a_region_stands_on_its_own<T: Testbed>(bed: &T) {
         address: source.address,
         length: 256,
     };
-    granted(
-        left.ia
-            .post_rdma_write(left.ep, &[left.memory.piece(0, 256)], 1, &remote, DEFAULT),
-    );
+    left.write(&[left.memory.piece(0, 256)], 1, &remote, DEFAULT);
     net.success(&left, 1);
     equal("memory", &source.content(), &left.memory.load(0, 256));
     for bad in [
@@ -295,10 +292,7 @@ pub fn remote_context_lives_as_long_as_the_region<T: Testbed>(bed: &T) {
     for round in 0..3 {
         left.memory.fill(round);
         let piece = [left.memory.piece(0, 64)];
-        granted(
-            left.ia
-                .post_rdma_write(left.ep, &piece, 1, &remote, DEFAULT),
-        );
+        left.write(&piece, 1, &remote, DEFAULT);
         net.success(&left, 1);
         equal("data", &right.memory.load(0, 64), &left.memory.load(0, 64));
         net.disconnect(&left, &right);
@@ -310,10 +304,7 @@ pub fn remote_context_lives_as_long_as_the_region<T: Testbed>(bed: &T) {
     granted(right.ia.lmr_free(right.memory.lmr));
     let before = right.memory.content();
     let piece = [left.memory.piece(0, 64)];
-    granted(
-        left.ia
-            .post_rdma_write(left.ep, &piece, 2, &remote, DEFAULT),
-    );
+    left.write(&piece, 2, &remote, DEFAULT);
     assert_eq!(
         net.request_completion(&left).status,
         DtoStatus::RemoteAccess
@@ -332,11 +323,7 @@ pub fn bound_window_holds_its_region<T: Testbed>(bed: &T) {
     let rmr = granted(right.ia.rmr_create(right.zone));
     let piece = memory.piece(0, 8);
     let privileges = MemoryPrivileges::REMOTE_READ;
-    granted(
-        right
-            .ia
-            .rmr_bind(rmr, &piece, privileges, right.ep, 1, DEFAULT),
-    );
+    right.bind(rmr, &piece, privileges, 1, DEFAULT);
     let in_use = Error::invalid_state(Subtype::InvalidStateLmrInUse);
     refused(right.ia.lmr_free(memory.lmr), in_use);
     assert_eq!(net.bound(&right).status, DtoStatus::Success);
@@ -383,13 +370,12 @@ pub fn transfers_in_flight_survive_the_end_of_their_region<T: Testbed>(bed: &T) 
         let (left, right) = net.pair(&PartyOptions::default());
         let memory = left.more_memory(1024, MemoryPrivileges::ALL);
         for cookie in 0..4 {
-            granted(left.ia.post_rdma_write(
-                left.ep,
+            left.write(
                 &[memory.piece(0, 1024)],
                 cookie,
                 &right.memory.remote(0, 1024),
                 DEFAULT,
-            ));
+            );
         }
         for _ in 0..steps {
             net.step();

@@ -159,7 +159,7 @@ pub fn send_flags_are_checked_bit_by_bit<T: Testbed>(bed: &T) {
         CompletionFlags::BARRIER_FENCE,
     ] {
         right.receive_into(&[], 1);
-        granted(left.ia.post_send(left.ep, &[], 2, flags));
+        left.send(&[], 2, flags);
         net.receive_completion(&right);
         if flags != CompletionFlags::SUPPRESS {
             net.success(&left, 2);
@@ -186,8 +186,8 @@ pub fn unsignalled_messages_notify_nobody<T: Testbed>(bed: &T) {
     let right = Party::notifying(&far, far_cno, &options);
     net.connect(&left, &right);
     for (flags, notifies) in [(CompletionFlags::UNSIGNALLED, false), (DEFAULT, true)] {
-        granted(right.ia.post_recv(right.ep, &[], 1, flags));
-        granted(left.ia.post_send(left.ep, &[], 2, flags));
+        right.receive(&[], 1, flags);
+        left.send(&[], 2, flags);
         net.settle();
         assert_eq!(net.triggered(&near, near_cno).is_some(), notifies);
         assert_eq!(net.triggered(&far, far_cno).is_some(), notifies);
@@ -219,7 +219,7 @@ pub fn suppressed_failure_notifies<T: Testbed>(bed: &T) {
         }
         let piece = [left.memory.piece(0, 8)];
         let flags = CompletionFlags::SUPPRESS;
-        granted(left.ia.post_rdma_write(left.ep, &piece, 1, &remote, flags));
+        left.write(&piece, 1, &remote, flags);
         net.settle();
         let notified = net.triggered(&near, cno);
         assert_eq!(notified, fails.then_some(left.request));
@@ -249,7 +249,7 @@ pub fn solicited_wait_of_a_send_notifies_the_receiver<T: Testbed>(bed: &T) {
     net.connect(&left, &right);
     for (flags, notifies) in [(DEFAULT, false), (CompletionFlags::SOLICITED_WAIT, true)] {
         right.receive_into(&[], 1);
-        granted(left.ia.post_send(left.ep, &[], 2, flags));
+        left.send(&[], 2, flags);
         net.settle();
         assert_eq!(
             net.triggered(&ia, cno),
@@ -277,10 +277,7 @@ pub fn send_follows_the_endpoint_state<T: Testbed>(bed: &T) {
     net.connect(&left, &right);
     net.disconnect(&left, &right);
     for flags in [DEFAULT, CompletionFlags::SUPPRESS] {
-        granted(
-            left.ia
-                .post_send(left.ep, &[left.memory.piece(0, 8)], 2, flags),
-        );
+        left.send(&[left.memory.piece(0, 8)], 2, flags);
         let completion = net.request_completion(&left);
         assert_eq!(
             (completion.operation, completion.cookie, completion.status),
@@ -343,17 +340,12 @@ pub fn message_longer_than_its_receive_breaks<T: Testbed>(bed: &T) {
     right.receive_into(&[right.memory.piece(0, 16)], 1);
     right.receive_into(&[right.memory.piece(0, 64)], 2);
     left.send_from(&[left.memory.piece(0, 17)], 3);
-    let received = net.receive_completion(&right);
-    assert_eq!(
-        (received.cookie, received.status),
-        (1, DtoStatus::LocalLength)
-    );
+    net.receive_ends(&right, 1, DtoStatus::LocalLength);
     let sent = net.request_completion(&left);
     assert_eq!(sent.cookie, 3);
     assert_ne!(sent.status, DtoStatus::Success);
     net.broken(&left, &right);
-    let flushed = net.receive_completion(&right);
-    assert_eq!((flushed.cookie, flushed.status), (2, DtoStatus::Flushed));
+    net.receive_ends(&right, 2, DtoStatus::Flushed);
     equal(
         "bytes behind the receive",
         &right.memory.load(16, 1000),
@@ -370,8 +362,7 @@ pub fn message_without_a_receive_breaks<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let (left, right) = net.pair(&PartyOptions::default());
     left.send_from(&[left.memory.piece(0, 8)], 1);
-    let sent = net.request_completion(&left);
-    assert_eq!((sent.cookie, sent.status), (1, DtoStatus::ReceiverNotReady));
+    net.request_ends(&left, 1, DtoStatus::ReceiverNotReady);
     net.broken(&left, &right);
     net.quiet(&left);
     net.quiet(&right);
@@ -415,7 +406,7 @@ pub fn receive_flags_are_checked_bit_by_bit<T: Testbed>(bed: &T) {
         for bit in 0..32 {
             let flags = CompletionFlags::from_bits_retain(1 << bit);
             if allowed == Some(bit) {
-                granted(party.ia.post_recv(party.ep, &[], 1, flags));
+                party.receive(&[], 1, flags);
             } else {
                 net.no_effect(&[&party], Error::invalid_argument(5), || {
                     party.ia.post_recv(party.ep, &[], 1, flags)
@@ -438,8 +429,7 @@ pub fn receives_outlive_the_states_before_the_connection<T: Testbed>(bed: &T) {
     net.quiet(&right);
     net.connect(&left, &right);
     left.send_from(&[left.memory.piece(0, 8)], 9);
-    let first = net.receive_completion(&right);
-    assert_eq!((first.cookie, first.status), (0, DtoStatus::Success));
+    net.receive_ends(&right, 0, DtoStatus::Success);
     net.success(&left, 9);
     net.disconnect(&left, &right);
     for cookie in 1..4 {
@@ -455,8 +445,7 @@ pub fn receives_outlive_the_states_before_the_connection<T: Testbed>(bed: &T) {
         );
     }
     right.receive_into(&[right.memory.piece(0, 8)], 5);
-    let flushed = net.receive_completion(&right);
-    assert_eq!((flushed.cookie, flushed.status), (5, DtoStatus::Flushed));
+    net.receive_ends(&right, 5, DtoStatus::Flushed);
     assert!(right.status().recv_idle);
     net.quiet(&right);
 }

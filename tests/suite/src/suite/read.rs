@@ -29,10 +29,7 @@ pub fn read_scatters_in_list_order<T: Testbed>(bed: &T) {
         left.memory.piece(0, 40),
         left.memory.piece(200, 40),
     ];
-    granted(
-        left.ia
-            .post_rdma_read(left.ep, &pieces, 5, &right.memory.remote(300, 25), DEFAULT),
-    );
+    left.read(&pieces, 5, &right.memory.remote(300, 25), DEFAULT);
     let completion = net.success(&left, 5);
     assert_eq!(
         (
@@ -64,14 +61,11 @@ pub fn read_needs_enough_local_room<T: Testbed>(bed: &T) {
     }
     for length in [16, 15, 0] {
         let remote = right.memory.remote(0, length);
-        granted(
-            left.ia
-                .post_rdma_read(left.ep, &pieces, 2, &remote, DEFAULT),
-        );
+        left.read(&pieces, 2, &remote, DEFAULT);
         assert_eq!(net.success(&left, 2).transferred_length, length);
     }
     let nothing = RmrTriplet::default();
-    granted(left.ia.post_rdma_read(left.ep, &[], 3, &nothing, DEFAULT));
+    left.read(&[], 3, &nothing, DEFAULT);
     assert_eq!(net.success(&left, 3).transferred_length, 0);
 }
 
@@ -96,7 +90,7 @@ pub fn read_flags_are_checked_bit_by_bit<T: Testbed>(bed: &T) {
         CompletionFlags::BARRIER_FENCE,
         CompletionFlags::SUPPRESS,
     ] {
-        granted(left.ia.post_rdma_read(left.ep, &piece, 2, &remote, flags));
+        left.read(&piece, 2, &remote, flags);
         if flags != CompletionFlags::SUPPRESS {
             net.success(&left, 2);
         }
@@ -122,7 +116,7 @@ pub fn read_follows_the_endpoint_state<T: Testbed>(bed: &T) {
     net.connect(&left, &right);
     net.disconnect(&left, &right);
     for flags in [DEFAULT, CompletionFlags::SUPPRESS] {
-        granted(left.ia.post_rdma_read(left.ep, &piece, 2, &remote, flags));
+        left.read(&piece, 2, &remote, flags);
         let completion = net.request_completion(&left);
         assert_eq!(
             (completion.operation, completion.cookie, completion.status),
@@ -171,13 +165,7 @@ pub fn read_checks_its_segments<T: Testbed>(bed: &T) {
             left.ia.post_rdma_read(left.ep, &all, 1, &remote, DEFAULT)
         });
         for cookie in 0..2 {
-            granted(left.ia.post_rdma_read(
-                left.ep,
-                &all,
-                cookie,
-                &right.memory.remote(0, 64),
-                DEFAULT,
-            ));
+            left.read(&all, cookie, &right.memory.remote(0, 64), DEFAULT);
         }
         refused(
             left.ia.post_rdma_read(left.ep, &all, 9, &remote, DEFAULT),
@@ -219,7 +207,7 @@ pub fn remote_faults_of_a_read_break_the_connection<T: Testbed>(bed: &T) {
         let (left, right) = net.pair(&PartyOptions::default());
         let remote = remote(&right);
         let piece = [left.memory.piece(0, 64)];
-        granted(left.ia.post_rdma_read(left.ep, &piece, 1, &remote, DEFAULT));
+        left.read(&piece, 1, &remote, DEFAULT);
         let completion = net.request_completion(&left);
         assert_eq!(
             (completion.cookie, completion.status),
@@ -244,13 +232,12 @@ pub fn reads_beyond_the_depth_wait_their_turn<T: Testbed>(bed: &T) {
     }));
     right.memory.fill(6);
     for cookie in 0..16 {
-        granted(left.ia.post_rdma_read(
-            left.ep,
+        left.read(
             &[left.memory.piece(cookie * 64, 64)],
             cookie,
             &right.memory.remote(cookie * 64, 64),
             DEFAULT,
-        ));
+        );
     }
     for cookie in 0..16 {
         net.success(&left, cookie);

@@ -27,11 +27,7 @@ pub(super) fn bind<T: Testbed>(
     piece: &LmrTriplet,
     privileges: MemoryPrivileges,
 ) -> u32 {
-    let context = granted(
-        party
-            .ia
-            .rmr_bind(rmr, piece, privileges, party.ep, 0xB1, DEFAULT),
-    );
+    let context = party.bind(rmr, piece, privileges, 0xB1, DEFAULT);
     let completion = net.bound(party);
     assert_eq!(
         (completion.rmr, completion.cookie, completion.status),
@@ -57,11 +53,7 @@ pub(super) fn write_through<T: Testbed>(
     remote: &RmrTriplet,
 ) -> DtoStatus {
     let piece = [party.memory.piece(0, remote.length)];
-    granted(
-        party
-            .ia
-            .post_rdma_write(party.ep, &piece, 1, remote, DEFAULT),
-    );
+    party.write(&piece, 1, remote, DEFAULT);
     net.request_completion(party).status
 }
 
@@ -73,11 +65,7 @@ pub(super) fn read_through<T: Testbed>(
     remote: &RmrTriplet,
 ) -> DtoStatus {
     let piece = [party.memory.piece(0, remote.length)];
-    granted(
-        party
-            .ia
-            .post_rdma_read(party.ep, &piece, 1, remote, DEFAULT),
-    );
+    party.read(&piece, 1, remote, DEFAULT);
     net.request_completion(party).status
 }
 
@@ -95,11 +83,7 @@ pub fn bind_opens_a_range_for_the_peer<T: Testbed>(bed: &T) {
     let rmr = window(&right);
     let piece = right.memory.piece(100, 50);
     let cookie = u64::MAX;
-    let context = granted(
-        right
-            .ia
-            .rmr_bind(rmr, &piece, READ | WRITE, right.ep, cookie, DEFAULT),
-    );
+    let context = right.bind(rmr, &piece, READ | WRITE, cookie, DEFAULT);
     let event = net.event(&right.ia, right.request);
     assert_eq!(event.number(), 0x1001);
     assert_eq!(
@@ -206,7 +190,7 @@ pub fn context_sent_after_the_bind_is_always_usable<T: Testbed>(bed: &T) {
         let rmr = window(&right);
         let piece = right.memory.piece(1024, 64);
         left.receive_into(&[left.memory.piece(2048, 4)], 1);
-        let context = granted(right.ia.rmr_bind(rmr, &piece, WRITE, right.ep, 2, DEFAULT));
+        let context = right.bind(rmr, &piece, WRITE, 2, DEFAULT);
         right.memory.store(0, &context.to_be_bytes());
         right.send_from(&[right.memory.piece(0, 4)], 3);
         assert_eq!(net.receive_completion(&left).status, DtoStatus::Success);
@@ -244,15 +228,14 @@ pub fn context_written_after_the_bind_is_always_usable<T: Testbed>(bed: &T) {
         left.memory.fill(round);
         left.memory.store(2048, &last.to_be_bytes());
         let piece = right.memory.piece(1024, 64);
-        let context = granted(right.ia.rmr_bind(rmr, &piece, WRITE, right.ep, 2, DEFAULT));
+        let context = right.bind(rmr, &piece, WRITE, 2, DEFAULT);
         right.memory.store(0, &context.to_be_bytes());
-        granted(right.ia.post_rdma_write(
-            right.ep,
+        right.write(
             &[right.memory.piece(0, 4)],
             3,
             &left.memory.remote(2048, 4),
             DEFAULT,
-        ));
+        );
         net.until("the context", || {
             (left.memory.load(2048, 4) == context.to_be_bytes()).then_some(())
         });
@@ -324,22 +307,10 @@ pub fn operations_behind_a_bind_complete_behind_it<T: Testbed>(bed: &T) {
     let rmrs = [window(&right), window(&right)];
     left.receive_into(&[], 9);
     let piece = right.memory.piece(0, 8);
-    granted(
-        right
-            .ia
-            .rmr_bind(rmrs[0], &piece, WRITE, right.ep, 1, DEFAULT),
-    );
-    granted(
-        right
-            .ia
-            .rmr_bind(rmrs[1], &piece, WRITE, right.ep, 2, DEFAULT),
-    );
+    right.bind(rmrs[0], &piece, WRITE, 1, DEFAULT);
+    right.bind(rmrs[1], &piece, WRITE, 2, DEFAULT);
     right.send_from(&[], 3);
-    granted(
-        right
-            .ia
-            .post_rdma_write(right.ep, &[piece], 4, &left.memory.remote(0, 8), DEFAULT),
-    );
+    right.write(&[piece], 4, &left.memory.remote(0, 8), DEFAULT);
     assert_eq!(net.bound(&right).rmr, rmrs[0]);
     assert_eq!(net.bound(&right).rmr, rmrs[1]);
     net.success(&right, 3);
@@ -358,7 +329,7 @@ pub fn early_use_succeeds_or_breaks<T: Testbed>(bed: &T) {
         left.memory.fill(1);
         let rmr = window(&right);
         let piece = right.memory.piece(64, 64);
-        let context = granted(right.ia.rmr_bind(rmr, &piece, WRITE, right.ep, 1, DEFAULT));
+        let context = right.bind(rmr, &piece, WRITE, 1, DEFAULT);
         for _ in 0..steps {
             net.step();
         }
@@ -383,12 +354,12 @@ pub fn suppressed_bind_reports_failure_only<T: Testbed>(bed: &T) {
     let rmr = window(&right);
     let piece = right.memory.piece(0, 64);
     let suppress = CompletionFlags::SUPPRESS;
-    let context = granted(right.ia.rmr_bind(rmr, &piece, WRITE, right.ep, 1, suppress));
+    let context = right.bind(rmr, &piece, WRITE, 1, suppress);
     net.quiet(&right);
     let remote = through(context, &piece);
     assert_eq!(write_through(&net, &left, &remote), DtoStatus::Success);
     net.disconnect(&left, &right);
-    granted(right.ia.rmr_bind(rmr, &piece, WRITE, right.ep, 2, suppress));
+    right.bind(rmr, &piece, WRITE, 2, suppress);
     let completion = net.bound(&right);
     assert_eq!(
         (completion.cookie, completion.status),
@@ -442,22 +413,13 @@ pub fn fenced_bind_waits_for_reads<T: Testbed>(bed: &T) {
         right.memory.fill(200 + round);
         let piece = right.memory.piece(1024, 64);
         left.receive_into(&[], 1);
-        granted(right.ia.post_rdma_read(
-            right.ep,
-            &[piece],
-            2,
-            &left.memory.remote(0, 64),
-            DEFAULT,
-        ));
+        right.read(&[piece], 2, &left.memory.remote(0, 64), DEFAULT);
         let fence = CompletionFlags::BARRIER_FENCE;
-        let context = granted(right.ia.rmr_bind(rmr, &piece, READ, right.ep, 3, fence));
+        let context = right.bind(rmr, &piece, READ, 3, fence);
         right.send_from(&[], 4);
         net.receive_completion(&left);
         let target = [left.memory.piece(2048, 64)];
-        granted(
-            left.ia
-                .post_rdma_read(left.ep, &target, 5, &through(context, &piece), DEFAULT),
-        );
+        left.read(&target, 5, &through(context, &piece), DEFAULT);
         net.success(&left, 5);
         equal(
             "what came back",
@@ -478,7 +440,7 @@ pub fn late_bind_failure_breaks_the_connection<T: Testbed>(bed: &T) {
     let (left, right) = net.pair(&PartyOptions::default());
     let rmr = window(&right);
     let piece = right.memory.piece(0, 64);
-    granted(right.ia.rmr_bind(rmr, &piece, WRITE, right.ep, 1, DEFAULT));
+    right.bind(rmr, &piece, WRITE, 1, DEFAULT);
     // The device loses the window before it carries out the bind.
     granted(right.ia.rmr_free(rmr));
     let completion = net.bound(&right);
@@ -513,7 +475,7 @@ pub fn bind_follows_the_endpoint_state<T: Testbed>(bed: &T) {
     let piece = memory.piece(0, 64);
     net.connect(&left, &right);
     net.disconnect(&left, &right);
-    let context = granted(right.ia.rmr_bind(rmr, &piece, WRITE, right.ep, 2, DEFAULT));
+    let context = right.bind(rmr, &piece, WRITE, 2, DEFAULT);
     let completion = net.bound(&right);
     assert_eq!(
         (completion.rmr, completion.cookie, completion.status),
@@ -541,11 +503,7 @@ pub fn binds_share_the_request_queue<T: Testbed>(bed: &T) {
     let piece = right.memory.piece(0, 64);
     let spare = right.more_memory(64, MemoryPrivileges::ALL);
     for cookie in 0..3 {
-        granted(
-            right
-                .ia
-                .rmr_bind(rmr, &piece, WRITE, right.ep, cookie, DEFAULT),
-        );
+        right.bind(rmr, &piece, WRITE, cookie, DEFAULT);
     }
     refused(
         right
@@ -570,11 +528,7 @@ pub fn bind_post_does_not_wait<T: Testbed>(bed: &T) {
     net.settle();
     let before = bed.now();
     let piece = right.memory.piece(0, 64);
-    granted(
-        right
-            .ia
-            .rmr_bind(window(&right), &piece, WRITE, right.ep, 1, DEFAULT),
-    );
+    right.bind(window(&right), &piece, WRITE, 1, DEFAULT);
     assert_eq!(bed.now(), before);
     assert!(!right.status().request_idle);
     assert_eq!(net.bound(&right).status, DtoStatus::Success);
@@ -590,22 +544,10 @@ pub fn binds_and_transfers_report_their_own_kind<T: Testbed>(bed: &T) {
     let rmr = window(&right);
     let piece = right.memory.piece(0, 8);
     for round in 0..4 {
-        granted(
-            right
-                .ia
-                .rmr_bind(rmr, &piece, READ, right.ep, round, DEFAULT),
-        );
+        right.bind(rmr, &piece, READ, round, DEFAULT);
         let remote = left.memory.remote(0, 8);
-        granted(
-            right
-                .ia
-                .post_rdma_write(right.ep, &[piece], round, &remote, DEFAULT),
-        );
-        granted(
-            right
-                .ia
-                .post_rdma_read(right.ep, &[piece], round, &remote, DEFAULT),
-        );
+        right.write(&[piece], round, &remote, DEFAULT);
+        right.read(&[piece], round, &remote, DEFAULT);
         assert_eq!(net.bound(&right).cookie, round);
         for operation in [DtoOperation::RdmaWrite, DtoOperation::RdmaRead] {
             let completion = net.success(&right, round);

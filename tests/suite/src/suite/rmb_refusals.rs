@@ -30,7 +30,7 @@ pub fn bind_flags_are_checked_bit_by_bit<T: Testbed>(bed: &T) {
         CompletionFlags::BARRIER_FENCE,
         CompletionFlags::SOLICITED_WAIT,
     ] {
-        granted(right.ia.rmr_bind(rmr, &piece, WRITE, right.ep, 1, flags));
+        right.bind(rmr, &piece, WRITE, 1, flags);
         assert_eq!(net.bound(&right).status, DtoStatus::Success);
     }
 }

@@ -100,11 +100,7 @@ pub fn flushed_rebind_keeps_the_old_binding<T: Testbed>(bed: &T) {
     let new = right.more_memory(64, MemoryPrivileges::ALL);
     let context = bind(&net, &right, rmr, &old.piece(0, 64), WRITE);
     net.disconnect(&left, &right);
-    granted(
-        right
-            .ia
-            .rmr_bind(rmr, &new.piece(0, 64), WRITE, right.ep, 2, DEFAULT),
-    );
+    right.bind(rmr, &new.piece(0, 64), WRITE, 2, DEFAULT);
     assert_eq!(net.bound(&right).status, DtoStatus::Flushed);
     granted(right.ia.lmr_free(new.lmr));
     refused(

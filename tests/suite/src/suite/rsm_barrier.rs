@@ -3,7 +3,9 @@
 use crate::fixture::RsmTestbed;
 use dat_rsm::{BarrierId, BarrierMode, BarrierScope, ImportId, RsmError, VectorFlags};
 
-use crate::fixture::nodes::{Nodes, PAGE, SEGMENT, left, load, pattern, put, put_handle};
+use crate::fixture::nodes::{
+    Nodes, PAGE, SEGMENT, get_entry, left, load, pattern, put, put_handle,
+};
 
 const NONE: VectorFlags = VectorFlags::empty();
 
@@ -116,12 +118,12 @@ pub fn in_explicit_mode_the_close_says_that_all_is_done<T: RsmTestbed>(bed: &T) 
     // Reads are covered as well, and return the written bytes.
     let (target, bytes) = nodes.local(0, 4 * PAGE, 4);
     engine.open_barrier(barrier).expect("open");
-    let mut entries = [dat_rsm::GetEntry {
-        local: dat_rsm::Target::Handle(target),
-        local_offset: 0,
-        remote_offset: 0,
-        length: 4 * PAGE as u64,
-    }];
+    let mut entries = [get_entry(
+        dat_rsm::Target::Handle(target),
+        0,
+        0,
+        4 * PAGE as u64,
+    )];
     engine
         .getv(import, &mut entries, NONE, wait)
         .expect("begun");

@@ -2,11 +2,11 @@
 
 use core::cell::Cell;
 
-use dat_rsm::{
-    BarrierMode, EntryStatus, GetEntry, ImportState, Options, RsmError, Target, VectorFlags,
-};
+use dat_rsm::{BarrierMode, EntryStatus, ImportState, Options, RsmError, Target, VectorFlags};
 
-use crate::fixture::nodes::{Nodes, PAGE, SEGMENT, left, load, pattern, put, put_handle, store};
+use crate::fixture::nodes::{
+    Nodes, PAGE, SEGMENT, get_entry, left, load, pattern, put, put_handle, store,
+};
 use crate::fixture::{FaultyRsmTestbed, RsmTestbed};
 
 const NONE: VectorFlags = VectorFlags::empty();
@@ -93,12 +93,7 @@ pub fn a_failed_entry_ends_a_getv<T: FaultyRsmTestbed>(bed: &T) {
         let mut entries: Vec<_> = bytes
             .iter_mut()
             .enumerate()
-            .map(|(at, bytes)| GetEntry {
-                local: Target::Bytes(bytes),
-                local_offset: 0,
-                remote_offset: at as u64 * 77,
-                length: 64,
-            })
+            .map(|(at, bytes)| get_entry(Target::Bytes(bytes), 0, at as u64 * 77, 64))
             .collect();
         let outcome = engine.getv(import, &mut entries, NONE, &mut nodes.wait(0));
         let residual = outcome.map_or_else(
@@ -415,12 +410,7 @@ pub fn an_interrupted_vector_leaves_nothing_on_the_way<T: RsmTestbed>(bed: &T) {
         let mut entries: Vec<_> = target
             .chunks_mut(100)
             .enumerate()
-            .map(|(at, bytes)| GetEntry {
-                local: Target::Bytes(bytes),
-                local_offset: 0,
-                remote_offset: 1000 + at as u64 * 100,
-                length: 100,
-            })
+            .map(|(at, bytes)| get_entry(Target::Bytes(bytes), 0, 1000 + at as u64 * 100, 100))
             .collect();
         let outcome = engine.getv(
             import,

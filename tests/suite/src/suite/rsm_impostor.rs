@@ -10,7 +10,7 @@ use dat_rsm::{
 
 use crate::fixture::RsmTestbed;
 use crate::fixture::impostor::{Faults, GRANTED, Impostor};
-use crate::fixture::nodes::{Nodes, PAGE, handle, left, load, pattern, put, put_handle};
+use crate::fixture::nodes::{Nodes, PAGE, get_entry, handle, left, load, pattern, put, put_handle};
 
 const NONE: VectorFlags = VectorFlags::empty();
 const SIGNAL: VectorFlags = VectorFlags::IMPLICIT_SIGPOST;
@@ -68,12 +68,7 @@ pub fn a_transfer_that_the_device_refuses_ends_the_vector_at_its_entry<T: RsmTes
         let mut entries: Vec<GetEntry<'_>> = targets
             .iter_mut()
             .enumerate()
-            .map(|(at, bytes)| GetEntry {
-                local: Target::Bytes(bytes),
-                local_offset: 0,
-                remote_offset: at as u64 * 100,
-                length: SIZE as u64,
-            })
+            .map(|(at, bytes)| get_entry(Target::Bytes(bytes), 0, at as u64 * 100, SIZE as u64))
             .collect();
         entries[bad].remote_offset = REFUSED;
         let outcome = engine.getv(import, &mut entries, NONE, wait);
@@ -265,12 +260,7 @@ pub fn a_signal_that_cannot_be_delivered_leaves_nothing_to_do<T: RsmTestbed>(bed
         .set_mode(import, BarrierMode::Implicit)
         .expect("a mode");
     let mut bytes = [0; SIZE];
-    let mut entries = [GetEntry {
-        local: Target::Bytes(&mut bytes),
-        local_offset: 0,
-        remote_offset: 0,
-        length: SIZE as u64,
-    }];
+    let mut entries = [get_entry(Target::Bytes(&mut bytes), 0, 0, SIZE as u64)];
     let outcome = engine.getv(import, &mut entries, SIGNAL, wait);
     left(outcome, unreachable, 0);
     assert_eq!(bytes[..], load(source));

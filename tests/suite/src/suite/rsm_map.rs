@@ -1,9 +1,11 @@
 //! Mappings, on a backend that gives access to peer memory.
 
-use dat_rsm::{GetEntry, ImportId, Permission, RsmError, Target, VectorFlags};
+use dat_rsm::{ImportId, Permission, RsmError, Target, VectorFlags};
 
 use crate::fixture::RsmTestbed;
-use crate::fixture::nodes::{Nodes, PAGE, SEGMENT, load, pattern, put, put_handle, store};
+use crate::fixture::nodes::{
+    Nodes, PAGE, SEGMENT, get_entry, load, pattern, put, put_handle, store,
+};
 
 const ALL: Permission = Permission::all();
 const BYTES: u64 = PAGE as u64;
@@ -246,12 +248,7 @@ pub fn accesses_map_nothing_by_themselves<T: RsmTestbed>(bed: &T) {
             let (mut one, mut items, mut other) = ([0], [0_u64], [0]);
             assert_eq!(engine.get(import, 0, &mut one, wait), Ok(()));
             assert_eq!(engine.get_items(import, 8, &mut items, wait), Ok(()));
-            let mut entries = [GetEntry {
-                local: Target::Bytes(&mut other),
-                local_offset: 0,
-                remote_offset: 1,
-                length: 1,
-            }];
+            let mut entries = [get_entry(Target::Bytes(&mut other), 0, 1, 1)];
             assert_eq!(engine.getv(import, &mut entries, flags, wait), Ok(()));
             assert_eq!((one, items, other), ([1], [2], [3]));
         }

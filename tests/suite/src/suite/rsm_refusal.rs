@@ -2,11 +2,13 @@
 
 use crate::fixture::RsmTestbed;
 use dat_rsm::{
-    GetEntry, Handle, ImportId, LocalAccess, LocalMemoryId, Permission, PutEntry, RsmError, Source,
-    Target, VectorFlags,
+    Handle, ImportId, LocalAccess, LocalMemoryId, Permission, PutEntry, RsmError, Source, Target,
+    VectorFlags,
 };
 
-use crate::fixture::nodes::{Nodes, PAGE, SEGMENT, left, load, pages_of, pattern, put, put_handle};
+use crate::fixture::nodes::{
+    Nodes, PAGE, SEGMENT, get_entry, left, load, pages_of, pattern, put, put_handle,
+};
 use dat_core::memory::Region;
 
 const NONE: VectorFlags = VectorFlags::empty();
@@ -53,12 +55,7 @@ pub fn only_a_live_import_takes_vectors<T: RsmTestbed>(bed: &T) {
         );
         let mut byte = [0];
         let target = Target::Bytes(&mut byte);
-        let mut get = [GetEntry {
-            local: target,
-            local_offset: 0,
-            remote_offset: 0,
-            length: 1,
-        }];
+        let mut get = [get_entry(target, 0, 0, 1)];
         left(
             engine.getv(bad, &mut get, NONE, wait),
             RsmError::BadSegmentHandle,
@@ -137,12 +134,7 @@ pub fn each_direction_needs_its_right<T: RsmTestbed>(bed: &T) {
     for (import, expected) in [(writer, Err(RsmError::PermissionDenied)), (reader, Ok(()))] {
         let mut byte = [0];
         let target = Target::Bytes(&mut byte);
-        let mut get = [GetEntry {
-            local: target,
-            local_offset: 0,
-            remote_offset: 3,
-            length: 1,
-        }];
+        let mut get = [get_entry(target, 0, 3, 1)];
         let outcome = engine.getv(import, &mut get, NONE, wait);
         assert_eq!(outcome.map_err(|failure| failure.error), expected);
         assert_eq!(byte[0], if expected.is_ok() { 7 } else { 0 });
@@ -266,12 +258,7 @@ pub fn a_bad_entry_ends_a_getv_at_its_place<T: RsmTestbed>(bed: &T) {
             let mut bytes = [[0]; 3];
             let mut entries: Vec<_> = bytes
                 .iter_mut()
-                .map(|byte| GetEntry {
-                    local: Target::Bytes(byte),
-                    local_offset: 0,
-                    remote_offset: 17,
-                    length: 1,
-                })
+                .map(|byte| get_entry(Target::Bytes(byte), 0, 17, 1))
                 .collect();
             entries[place].remote_offset = remote_offset;
             entries[place].length = length;
@@ -287,12 +274,7 @@ pub fn a_bad_entry_ends_a_getv_at_its_place<T: RsmTestbed>(bed: &T) {
         }
     }
     // Read-only memory is a source but no target.
-    let mut entries = [GetEntry {
-        local: Target::Handle(read_only),
-        local_offset: 0,
-        remote_offset: 0,
-        length: 1,
-    }];
+    let mut entries = [get_entry(Target::Handle(read_only), 0, 0, 1)];
     left(
         engine.getv(import, &mut entries, NONE, wait),
         RsmError::BadAddress,
@@ -418,12 +400,7 @@ pub fn a_call_too_many_moves_nothing<T: RsmTestbed>(bed: &T) {
         2,
     );
     let mut bytes = [7; 2];
-    let mut get = [GetEntry {
-        local: Target::Bytes(&mut bytes),
-        local_offset: 0,
-        remote_offset: 0,
-        length: 2,
-    }];
+    let mut get = [get_entry(Target::Bytes(&mut bytes), 0, 0, 2)];
     left(engine.getv(import, &mut get, NONE, wait), full, 1);
     assert_eq!(bytes, [7; 2]);
     drop(call);

@@ -7,7 +7,7 @@ use dat_rsm::{BarrierMode, ExportFlags, ImportState, Options, Permission, RsmErr
 
 use crate::fixture::RsmTestbed;
 use crate::fixture::nodes::{
-    Nodes, PAGE, SEGMENT, handle, left, load, pages_of, pattern, put, put_handle, store,
+    Nodes, PAGE, SEGMENT, get_entry, handle, left, load, pages_of, pattern, put, put_handle, store,
 };
 
 const NONE: VectorFlags = VectorFlags::empty();
@@ -306,12 +306,7 @@ pub fn rebound_segments_keep_their_importers<T: RsmTestbed>(bed: &T) {
             engine.putv(import, &entries, NONE, wait).expect("a vector");
             assert!(load(&fresh[..3200]) == bytes);
             let mut back = [0; 100];
-            let mut entries = [dat_rsm::GetEntry {
-                local: dat_rsm::Target::Bytes(&mut back),
-                local_offset: 0,
-                remote_offset: 100,
-                length: 100,
-            }];
+            let mut entries = [get_entry(dat_rsm::Target::Bytes(&mut back), 0, 100, 100)];
             engine
                 .getv(reader, &mut entries, NONE, wait)
                 .expect("a vector");

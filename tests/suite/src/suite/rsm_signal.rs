@@ -2,9 +2,9 @@
 
 use crate::fixture::RsmTestbed;
 use dat_core::time::Instant;
-use dat_rsm::{GetEntry, ImportId, RsmError, SegmentHandle, SignalFlags, Target, VectorFlags};
+use dat_rsm::{ImportId, RsmError, SegmentHandle, SignalFlags, Target, VectorFlags};
 
-use crate::fixture::nodes::{Nodes, PAGE, SEGMENT, handle, left, load, put, store};
+use crate::fixture::nodes::{Nodes, PAGE, SEGMENT, get_entry, handle, left, load, put, store};
 
 const SIGNAL: VectorFlags = VectorFlags::IMPLICIT_SIGPOST;
 const NO_ACCUMULATE: VectorFlags = VectorFlags::SIGPOST_NO_ACCUMULATE;
@@ -29,12 +29,7 @@ fn get<T: RsmTestbed>(
     flags: VectorFlags,
 ) -> Result<(), RsmError> {
     let mut byte = [0];
-    let mut entries = [GetEntry {
-        local: Target::Bytes(&mut byte),
-        local_offset: 0,
-        remote_offset: offset,
-        length: 1,
-    }];
+    let mut entries = [get_entry(Target::Bytes(&mut byte), 0, offset, 1)];
     Ok(nodes
         .engine(0)
         .getv(import, &mut entries, flags, &mut nodes.wait(0))?)

@@ -4,11 +4,12 @@ use crate::fixture::RsmTestbed;
 use core::sync::atomic::AtomicU8;
 use dat_core::memory::Region;
 use dat_rsm::{
-    BarrierMode, GetEntry, ImportId, LocalAccess, LocalMemoryId, PutEntry, Source, Target,
-    VectorFlags,
+    BarrierMode, ImportId, LocalAccess, LocalMemoryId, PutEntry, Source, Target, VectorFlags,
 };
 
-use crate::fixture::nodes::{Nodes, PAGE, SEGMENT, handle, load, pattern, put, put_handle, store};
+use crate::fixture::nodes::{
+    Nodes, PAGE, SEGMENT, get_entry, handle, load, pattern, put, put_entry, put_handle, store,
+};
 
 /// Spec: RSMPV-01, RSMPV-02, RSMPV-03, RSMPV-04, RSMPV-05, RSMPV-06, RSMPV-07, RSMPV-11, RSMPV-12, RSMPV-20, RSMPV-21, RSMPV-30, RSMPV-53
 pub fn bytes_are_gathered_and_gaps_are_left<T: RsmTestbed>(bed: &T) {
@@ -48,24 +49,9 @@ pub fn getv_scatters_what_putv_gathered<T: RsmTestbed>(bed: &T) {
     let (local, target) = nodes.local(0, 300, 3);
     let mut bytes = [0; 50];
     let mut entries = [
-        GetEntry {
-            local: Target::Handle(local),
-            local_offset: 7,
-            remote_offset: 1001,
-            length: 101,
-        },
-        GetEntry {
-            local: Target::Bytes(&mut bytes),
-            local_offset: 3,
-            remote_offset: 10,
-            length: 40,
-        },
-        GetEntry {
-            local: Target::Shared(target),
-            local_offset: 299,
-            remote_offset: 4095,
-            length: 1,
-        },
+        get_entry(Target::Handle(local), 7, 1001, 101),
+        get_entry(Target::Bytes(&mut bytes), 3, 10, 40),
+        get_entry(Target::Shared(target), 299, 4095, 1),
     ];
     nodes
         .engine(0)
@@ -109,12 +95,7 @@ pub fn of_overlapping_entries_the_later_one_wins<T: RsmTestbed>(bed: &T) {
         // Overlapping local ranges of a getv follow the same rule.
         let (local, target) = nodes.local(0, 128, 1);
         let mut entries: Vec<_> = (0..8)
-            .map(|at| GetEntry {
-                local: Target::Handle(local),
-                local_offset: at * 8,
-                remote_offset: at * 24,
-                length: 32,
-            })
+            .map(|at| get_entry(Target::Handle(local), at * 8, at * 24, 32))
             .collect();
         engine
             .getv(import, &mut entries, VectorFlags::empty(), wait)
@@ -234,27 +215,31 @@ fn copies_take_turns<T: RsmTestbed>(
     let numbered = copies.iter().enumerate();
     let outcome = if puts {
         let entries: Vec<_> = numbered
-            .map(|(at, &(from, to, length))| PutEntry {
-                local: match at % 3 {
-                    2 => Source::Shared(own.memory),
-                    _ => Source::Handle(own.local),
-                },
-                local_offset: from as u64,
-                remote_offset: to as u64,
-                length: length as u64,
+            .map(|(at, &(from, to, length))| {
+                put_entry(
+                    match at % 3 {
+                        2 => Source::Shared(own.memory),
+                        _ => Source::Handle(own.local),
+                    },
+                    from as u64,
+                    to as u64,
+                    length as u64,
+                )
             })
             .collect();
         engine.putv(own.import, &entries, none, wait)
     } else {
         let mut entries: Vec<_> = numbered
-            .map(|(at, &(from, to, length))| GetEntry {
-                local: match at % 3 {
-                    2 => Target::Shared(own.memory),
-                    _ => Target::Handle(own.local),
-                },
-                local_offset: to as u64,
-                remote_offset: from as u64,
-                length: length as u64,
+            .map(|(at, &(from, to, length))| {
+                get_entry(
+                    match at % 3 {
+                        2 => Target::Shared(own.memory),
+                        _ => Target::Handle(own.local),
+                    },
+                    to as u64,
+                    from as u64,
+                    length as u64,
+                )
             })
             .collect();
         engine.getv(own.import, &mut entries, none, wait)

@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 
-use dat_core::attributes::SrqAttributes;
 use dat_core::backend::Backend;
 use dat_core::event::{AsyncEventKind, Event, REASON_LOW_WATERMARK, REASON_PRIMARY};
 use dat_core::flags::{
@@ -14,25 +13,18 @@ use dat_core::{Error, ErrorKind, Ia, Subtype};
 
 use crate::fixture::{
     Adapter, FaultyTestbed, Memory, Net, Party, PartyOptions, Testbed, granted, refused,
+    srq_attributes,
 };
 
 const BAD_QUEUE: Error = Error::invalid_handle(Subtype::InvalidHandleSrq);
 const IN_USE: Error = Error::invalid_state(Subtype::InvalidStateSrqInUse);
-
-fn attributes(max_recv_dtos: i32, max_recv_iov: i32, low_watermark: i32) -> SrqAttributes {
-    SrqAttributes {
-        max_recv_dtos,
-        max_recv_iov,
-        low_watermark,
-    }
-}
 
 /// Creates an adapter with a shared receive queue of this size.
 #[track_caller]
 fn queue<T: Testbed>(net: &Net<'_, T>, max_recv_dtos: i32) -> (Rc<Adapter<T>>, PzId, SrqId) {
     let ia = net.adapter();
     let zone = granted(ia.pz_create());
-    let srq = granted(ia.srq_create(zone, &attributes(max_recv_dtos, 2, 0)));
+    let srq = granted(ia.srq_create(zone, &srq_attributes(max_recv_dtos, 2, 0)));
     (ia, zone, srq)
 }
 
@@ -99,15 +91,15 @@ pub fn bad_shared_queues_are_refused<T: Testbed>(bed: &T) {
     let fields = IaFields::MAX_RECV_PER_SRQ | IaFields::MAX_IOV_SEGMENTS_PER_DTO;
     let limits = granted(ia.ia_query(fields, ProviderFields::empty())).ia;
     for bad in [
-        attributes(0, 1, 0),
-        attributes(-1, 1, 0),
-        attributes(i32::MIN, 1, 0),
-        attributes(1, 0, 0),
-        attributes(1, -1, 0),
-        attributes(limits.max_recv_per_srq.saturating_add(1), 1, 0),
-        attributes(1, limits.max_iov_segments_per_dto.saturating_add(1), 0),
-        attributes(4, 1, 1),
-        attributes(4, 1, -1),
+        srq_attributes(0, 1, 0),
+        srq_attributes(-1, 1, 0),
+        srq_attributes(i32::MIN, 1, 0),
+        srq_attributes(1, 0, 0),
+        srq_attributes(1, -1, 0),
+        srq_attributes(limits.max_recv_per_srq.saturating_add(1), 1, 0),
+        srq_attributes(1, limits.max_iov_segments_per_dto.saturating_add(1), 0),
+        srq_attributes(4, 1, 1),
+        srq_attributes(4, 1, -1),
     ] {
         refused(ia.srq_create(zone, &bad), Error::invalid_argument(3));
     }
@@ -120,7 +112,7 @@ pub fn bad_shared_queues_are_refused<T: Testbed>(bed: &T) {
         PzId::from_handle(ia.handle()),
     ] {
         refused(
-            ia.srq_create(bad, &attributes(4, 1, 0)),
+            ia.srq_create(bad, &srq_attributes(4, 1, 0)),
             Error::invalid_handle(Subtype::InvalidHandlePz),
         );
     }
@@ -138,7 +130,7 @@ pub fn shared_queues_are_finite<T: Testbed>(bed: &T) {
     let zone = granted(ia.pz_create());
     let mut made = Vec::new();
     let error = loop {
-        match ia.srq_create(zone, &attributes(1, 1, 0)) {
+        match ia.srq_create(zone, &srq_attributes(1, 1, 0)) {
             Ok(srq) => made.push(srq),
             Err(error) => break error,
         }
@@ -147,7 +139,7 @@ pub fn shared_queues_are_finite<T: Testbed>(bed: &T) {
     assert_eq!(error.kind(), ErrorKind::InsufficientResources, "{error}");
     let gone = made.pop().expect("a queue");
     granted(ia.srq_free(gone));
-    let again = granted(ia.srq_create(zone, &attributes(1, 1, 0)));
+    let again = granted(ia.srq_create(zone, &srq_attributes(1, 1, 0)));
     assert_ne!(again, gone);
     refused(ia.srq_query(gone, SrqFields::all()), BAD_QUEUE);
 }
@@ -228,7 +220,7 @@ pub fn failed_shared_queue_keeps_its_buffers<T: FaultyTestbed>(bed: &T) {
     assert_eq!(state(), SrqState::Error);
     granted(ia.ep_free(taker.ep));
     granted(ia.srq_free(srq));
-    let next = granted(ia.srq_create(zone, &attributes(4, 1, 0)));
+    let next = granted(ia.srq_create(zone, &srq_attributes(4, 1, 0)));
     let told = granted(ia.srq_query(next, SrqFields::STATE));
     assert_eq!(told.state, SrqState::Operational);
 }

@@ -3,7 +3,6 @@
 use core::task::{Poll, Waker};
 use std::rc::Rc;
 
-use dat_core::attributes::SrqAttributes;
 use dat_core::event::{DtoCompletion, DtoOperation, Event};
 use dat_core::flags::{
     CloseFlags, CompletionFlags, DtoStatus, EndpointState, IovOwnership, MemoryPrivileges,
@@ -13,7 +12,9 @@ use dat_core::id::{CnoId, PzId, SrqId};
 use dat_core::memory::LmrTriplet;
 use dat_core::{Error, ErrorKind, Subtype};
 
-use crate::fixture::{Adapter, Memory, Net, Party, PartyOptions, Testbed, equal, granted, refused};
+use crate::fixture::{
+    Adapter, Memory, Net, Party, PartyOptions, Testbed, equal, granted, refused, srq_attributes,
+};
 
 const DEFAULT: CompletionFlags = CompletionFlags::empty();
 
@@ -30,14 +31,7 @@ impl<T: Testbed> Pool<T> {
     fn new(net: &Net<'_, T>, max_recv_dtos: i32) -> Self {
         let ia = net.adapter();
         let zone = granted(ia.pz_create());
-        let srq = granted(ia.srq_create(
-            zone,
-            &SrqAttributes {
-                max_recv_dtos,
-                max_recv_iov: 4,
-                low_watermark: 0,
-            },
-        ));
+        let srq = granted(ia.srq_create(zone, &srq_attributes(max_recv_dtos, 4, 0)));
         let memory = Memory::register(&ia, zone, 4096, MemoryPrivileges::ALL);
         Self {
             ia,
@@ -244,12 +238,7 @@ pub fn shared_receives_keep_the_order_of_each_connection<T: Testbed>(bed: &T) {
             for peer in [&one, &two] {
                 let at = u64::from(number) * 8;
                 peer.memory.store(at as usize, &[round, number, 1, 2]);
-                granted(peer.ia.post_send(
-                    peer.ep,
-                    &[peer.memory.piece(at, 4)],
-                    0,
-                    CompletionFlags::SUPPRESS,
-                ));
+                peer.send(&[peer.memory.piece(at, 4)], 0, CompletionFlags::SUPPRESS);
             }
         }
         for taker in [&first, &second] {
@@ -291,7 +280,7 @@ pub fn taker_decides_about_the_notification<T: Testbed>(bed: &T) {
         });
         let (taker, peer) = pool.notified_member(&net, Some(cno), &options);
         pool.post(&[], 1);
-        granted(peer.ia.post_send(peer.ep, &[], 2, sent));
+        peer.send(&[], 2, sent);
         net.settle();
         assert_eq!(
             net.triggered(&pool.ia, cno),
@@ -344,11 +333,7 @@ pub fn shared_post_refuses_bad_queues<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let pool = Pool::new(&net, 4);
     let other = Pool::new(&net, 4);
-    let attributes = SrqAttributes {
-        max_recv_dtos: 1,
-        max_recv_iov: 1,
-        low_watermark: 0,
-    };
+    let attributes = srq_attributes(1, 1, 0);
     let gone = granted(pool.ia.srq_create(pool.zone, &attributes));
     granted(pool.ia.srq_free(gone));
     for bad in [

@@ -36,13 +36,12 @@ fn incoherent_pair<'b, T: NonCoherentTestbed>(bed: &'b T) -> (Net<'b, T>, Party<
 /// Writes a range to the same offset in the peer's block and awaits the completion.
 #[track_caller]
 fn write<T: Testbed>(net: &Net<'_, T>, left: &Party<T>, to: &Memory, offset: u64, length: u64) {
-    granted(left.ia.post_rdma_write(
-        left.ep,
+    left.write(
         &[left.memory.piece(offset, length)],
         1,
         &to.remote(offset, length),
         DEFAULT,
-    ));
+    );
     net.success(left, 1);
 }
 
@@ -83,10 +82,7 @@ pub fn coherent_memory_needs_no_call<T: Testbed>(bed: &T) {
     );
     right.memory.fill(2);
     let target = [left.memory.piece(1024, 256)];
-    granted(
-        left.ia
-            .post_rdma_read(left.ep, &target, 2, &right.memory.remote(0, 256), DEFAULT),
-    );
+    left.read(&target, 2, &right.memory.remote(0, 256), DEFAULT);
     net.success(&left, 2);
     equal(
         "what was read",
@@ -281,13 +277,7 @@ pub fn stores_after_a_write_survive_beside_it<T: NonCoherentTestbed>(bed: &T) {
         equal("memory", &right.memory.load(0, 1024), &expected);
         granted(right.ia.lmr_sync_rdma_read(&all));
         let target = [left.memory.piece(2048, 1024)];
-        granted(left.ia.post_rdma_read(
-            left.ep,
-            &target,
-            2,
-            &right.memory.remote(0, 1024),
-            DEFAULT,
-        ));
+        left.read(&target, 2, &right.memory.remote(0, 1024), DEFAULT);
         net.success(&left, 2);
         equal(
             "what a peer reads",
@@ -310,13 +300,7 @@ pub fn sync_makes_stores_readable<T: NonCoherentTestbed>(bed: &T) {
                 .lmr_sync_rdma_read(&[right.memory.piece(0, 512), right.memory.piece(512, 512)]),
         );
         let target = [left.memory.piece(0, 1024)];
-        granted(left.ia.post_rdma_read(
-            left.ep,
-            &target,
-            1,
-            &right.memory.remote(0, 1024),
-            DEFAULT,
-        ));
+        left.read(&target, 1, &right.memory.remote(0, 1024), DEFAULT);
         net.success(&left, 1);
         equal(
             "what a peer reads",
@@ -334,13 +318,12 @@ pub fn send_behind_a_write_announces_it<T: NonCoherentTestbed>(bed: &T) {
     for round in 0..16 {
         left.memory.fill(round);
         right.receive_into(&[right.memory.piece(4000, 8)], 1);
-        granted(left.ia.post_rdma_write(
-            left.ep,
+        left.write(
             &[left.memory.piece(0, 1024)],
             2,
             &right.memory.remote(0, 1024),
             DEFAULT,
-        ));
+        );
         left.send_from(&[left.memory.piece(4000, 8)], 3);
         net.receive_completion(&right);
         granted(right.ia.lmr_sync_rdma_write(&[right.memory.piece(0, 1024)]));

@@ -63,13 +63,12 @@ pub fn blocking_wait_returns_with_the_event<T: Testbed>(bed: &T) {
     let (left, right) = net.pair(&PartyOptions::default());
     for threshold in 1..=4 {
         for cookie in 0..4 {
-            granted(left.ia.post_rdma_write(
-                left.ep,
+            left.write(
                 &[left.memory.piece(0, 8)],
                 cookie,
                 &right.memory.remote(0, 8),
                 CompletionFlags::empty(),
-            ));
+            );
         }
         let mut sleeper = Sleeper::new(bed);
         let waited = granted(
@@ -172,13 +171,12 @@ pub fn blocking_notification_wait<T: Testbed>(bed: &T) {
             Error::queue_empty(),
         );
     }
-    granted(left.ia.post_rdma_write(
-        left.ep,
+    left.write(
         &[left.memory.piece(0, 8)],
         1,
         &right.memory.remote(0, 8),
         CompletionFlags::empty(),
-    ));
+    );
     let fired = granted(ia.cno_wait_until(cno, None, &mut Sleeper::new(bed)));
     assert_eq!(fired, Some(left.request));
     net.success(&left, 1);
