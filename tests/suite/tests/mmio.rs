@@ -93,11 +93,11 @@ fn given_up(net: &Net<'_, MmioBed>, left: &Party<MmioBed>, requests: u64, receiv
     for cookie in 0..receives {
         net.receive_ends(left, cookie, DtoStatus::Flushed);
     }
-    let told = net.event(&left.ia, left.ia.async_evd());
+    let param = net.event(&left.ia, left.ia.async_evd());
     let catastrophe = AsyncEventKind::IaCatastrophic;
     assert!(
-        matches!(told, Event::Async { kind, .. } if kind == catastrophe),
-        "{told:?}"
+        matches!(param, Event::Async { kind, .. } if kind == catastrophe),
+        "{param:?}"
     );
     net.connection(left);
     assert_eq!(left.state(), EndpointState::Disconnected);
@@ -131,12 +131,12 @@ fn a_device_that_lies_is_given_up() {
         let bed = MmioBed::new();
         let (net, [left, right], state) = suspect(&bed);
         for cookie in 0..3 {
-            left.receive_into(&[left.memory.piece(0, 8)], cookie);
-            right.receive_into(&[right.memory.piece(0, 8)], cookie);
+            left.receive_into(&[left.memory.segment(0, 8)], cookie);
+            right.receive_into(&[right.memory.segment(0, 8)], cookie);
         }
         bed.fabric.lie(0, lie);
         for cookie in 0..3 {
-            left.send_from(&[left.memory.piece(0, 8)], cookie);
+            left.send_from(&[left.memory.segment(0, 8)], cookie);
         }
         assert_eq!(state.fault(), None, "{lie:?}");
         given_up(&net, &left, 3, 3);
@@ -156,15 +156,15 @@ fn an_unknown_failure_ends_its_connection_alone() {
     let others = [&left, &right].map(|party| Party::new(&party.ia, &PartyOptions::default()));
     let [other_left, other_right] = &others;
     net.connect(other_left, other_right);
-    right.receive_into(&[right.memory.piece(0, 8)], 0);
+    right.receive_into(&[right.memory.segment(0, 8)], 0);
     bed.fabric.lie(0, Lie::Syndrome);
-    left.send_from(&[left.memory.piece(0, 8)], 7);
+    left.send_from(&[left.memory.segment(0, 8)], 7);
     net.request_ends(&left, 7, DtoStatus::LocalEndpoint);
     net.connection(&left);
     assert_eq!(left.state(), EndpointState::Disconnected);
     net.silent(&left.ia, left.ia.async_evd());
     assert_eq!(state.fault(), None);
-    net.alive(other_left, other_right);
+    net.check_transfer(other_left, other_right);
 }
 
 /// A receive completion with more bytes than its buffer has gives the device up.
@@ -175,10 +175,10 @@ fn a_length_that_cannot_be_is_found_out() {
     let bed = MmioBed::new();
     let (net, [left, right], state) = suspect(&bed);
     for cookie in 0..2 {
-        left.receive_into(&[left.memory.piece(0, 8)], cookie);
+        left.receive_into(&[left.memory.segment(0, 8)], cookie);
     }
     bed.fabric.lie(0, Lie::Length);
-    right.send_from(&[right.memory.piece(0, 8)], 5);
+    right.send_from(&[right.memory.segment(0, 8)], 5);
     net.success(&right, 5);
     // The false completion counts for nothing, so both buffers are flushed.
     given_up(&net, &left, 0, 2);
@@ -200,10 +200,10 @@ fn made(party: &Party<MmioBed>, events: i32) -> Result<(), ErrorKind> {
 fn calls_tell_a_given_up_device_from_a_wrong_argument() {
     let bed = MmioBed::new();
     let (net, [left, right], _) = suspect(&bed);
-    right.receive_into(&[right.memory.piece(0, 8)], 0);
+    right.receive_into(&[right.memory.segment(0, 8)], 0);
     assert_eq!(made(&left, 8), Ok(()));
     bed.fabric.lie(0, Lie::Index);
-    left.send_from(&[left.memory.piece(0, 8)], 0);
+    left.send_from(&[left.memory.segment(0, 8)], 0);
     given_up(&net, &left, 1, 0);
     assert_eq!(made(&left, 8), Err(ErrorKind::InternalError));
     assert_eq!(made(&left, -1), Err(ErrorKind::InvalidParameter));
@@ -214,7 +214,7 @@ fn all_complete_once(net: &Net<'_, MmioBed>, left: &Party<MmioBed>, state: &Stat
     let [mut requests, mut receives] = [Vec::new(), Vec::new()];
     // The first poll detects the fault, the next one halts the device, then all is flushed.
     for _ in 0..4 {
-        net.settle();
+        net.run_to_idle();
         for (evd, seen) in [(left.request, &mut requests), (left.receive, &mut receives)] {
             while let Ok(event) = left.ia.evd_dequeue(evd) {
                 match event {
@@ -234,12 +234,12 @@ fn lied_to(lie: Lie, posted: u64) {
     let bed = MmioBed::new();
     let (net, [left, right], state) = suspect(&bed);
     for cookie in 0..posted {
-        left.receive_into(&[left.memory.piece(0, 8)], cookie);
-        right.receive_into(&[right.memory.piece(0, 8)], cookie);
+        left.receive_into(&[left.memory.segment(0, 8)], cookie);
+        right.receive_into(&[right.memory.segment(0, 8)], cookie);
     }
     bed.fabric.lie(0, lie);
     for cookie in 0..posted {
-        left.send_from(&[left.memory.piece(0, 8)], cookie);
+        left.send_from(&[left.memory.segment(0, 8)], cookie);
     }
     all_complete_once(&net, &left, state, posted);
 }
@@ -301,12 +301,12 @@ fn a_reset_under_a_poller_begins_anew() {
         for round in 0..ROUNDS {
             let arrived = &arrived[round as usize];
             for _ in 0..MESSAGES {
-                left.receive_into(&[left.memory.piece(0, 8)], round);
-                right.receive_into(&[right.memory.piece(0, 8)], round);
+                left.receive_into(&[left.memory.segment(0, 8)], round);
+                right.receive_into(&[right.memory.segment(0, 8)], round);
             }
             for _ in 0..MESSAGES {
-                right.send_from(&[right.memory.piece(0, 8)], round);
-                left.send_from(&[left.memory.piece(0, 8)], round);
+                right.send_from(&[right.memory.segment(0, 8)], round);
+                left.send_from(&[left.memory.segment(0, 8)], round);
             }
             if round % 2 == 0 {
                 // All completions arrive, once each, when the other threads have polled them.
@@ -361,8 +361,8 @@ fn a_sleeper_learns_of_a_fault_that_another_thread_finds() {
     let state = State::waking(Waker::from(Arc::clone(&interrupt)));
     let (_net, [left, right], state) = suspect_in(&bed, state);
     for cookie in 0..2 {
-        left.receive_into(&[left.memory.piece(0, 8)], cookie);
-        right.receive_into(&[right.memory.piece(0, 8)], cookie);
+        left.receive_into(&[left.memory.segment(0, 8)], cookie);
+        right.receive_into(&[right.memory.segment(0, 8)], cookie);
     }
     let (ia, evd) = (&*left.ia, left.receive);
     std::thread::scope(|scope| {
@@ -378,7 +378,7 @@ fn a_sleeper_learns_of_a_fault_that_another_thread_finds() {
         });
         sleeps.recv().expect("a sleeper");
         bed.fabric.lie(0, Lie::Index);
-        left.send_from(&[left.memory.piece(0, 8)], 7);
+        left.send_from(&[left.memory.segment(0, 8)], 7);
         while bed.fabric.step() {}
         // The sleeper may have flushed the request before this call returns.
         match left.ia.evd_dequeue(left.request) {
@@ -425,22 +425,22 @@ fn lies_about_shared_buffers_are_found_out() {
         let shape = srq_attributes(8, 1, 0);
         let srq = granted(ia.srq_create(zone, &shape));
         let options = PartyOptions::default();
-        let taker = Party::sharing(&ia, zone, srq, None, &options);
+        let receiver = Party::sharing(&ia, zone, srq, None, &options);
         let peer = Party::new(&net.adapter(), &options);
-        net.connect(&taker, &peer);
+        net.connect(&receiver, &peer);
         for cookie in 0..3 {
-            granted(ia.srq_post_recv(srq, &[taker.memory.piece(0, 8)], cookie));
+            granted(ia.srq_post_recv(srq, &[receiver.memory.segment(0, 8)], cookie));
         }
         bed.fabric.lie(0, lie);
         for cookie in 0..2 {
-            peer.send_from(&[peer.memory.piece(0, 8)], cookie);
+            peer.send_from(&[peer.memory.segment(0, 8)], cookie);
         }
-        net.settle();
-        net.silent(&ia, taker.receive);
+        net.run_to_idle();
+        net.silent(&ia, receiver.receive);
         assert_eq!(state.fault(), Some(fault), "{lie:?}");
-        net.connection(&taker);
-        assert_eq!(taker.state(), EndpointState::Disconnected, "{lie:?}");
-        granted(ia.ep_free(taker.ep));
+        net.connection(&receiver);
+        assert_eq!(receiver.state(), EndpointState::Disconnected, "{lie:?}");
+        granted(ia.ep_free(receiver.ep));
         granted(ia.srq_free(srq));
     }
 }
@@ -462,13 +462,13 @@ fn short_requests_carry_their_data() {
     {
         let (cookie, carries) = (cookie as u64, length <= 156);
         let text: Vec<u8> = (0..length).map(|at| at as u8 ^ 0x5A).collect();
-        let source = left.memory.piece(0, length as u64);
+        let source = left.memory.segment(0, length as u64);
         let target = right.memory.remote(2048, length as u64);
         for send in [true, false] {
             left.memory.store(0, &text);
             right.memory.store(1024, &vec![0; 2048]);
             let from = if send {
-                right.receive_into(&[right.memory.piece(1024, length as u64)], cookie);
+                right.receive_into(&[right.memory.segment(1024, length as u64)], cookie);
                 left.send_from(&[source], cookie);
                 1024
             } else {
@@ -497,13 +497,13 @@ fn short_requests_carry_their_data() {
             );
         }
     }
-    let pieces = [left.memory.piece(0, 4), left.memory.piece(8, 4)];
-    right.receive_into(&[right.memory.piece(0, 8)], 90);
-    left.send_from(&pieces, 90);
+    let segments = [left.memory.segment(0, 4), left.memory.segment(8, 4)];
+    right.receive_into(&[right.memory.segment(0, 8)], 90);
+    left.send_from(&segments, 90);
     net.success(&left, 90);
     let remote = right.memory.remote(0, 4);
     let none = CompletionFlags::empty();
-    left.read(&pieces[..1], 91, &remote, none);
+    left.read(&segments[..1], 91, &remote, none);
     net.success(&left, 91);
     assert_eq!(bed.fabric.taken_inline(0), (inline, bursts));
 }

@@ -110,15 +110,15 @@ fn lied_to(lie: PvrdmaLie) -> (DtoStatus, Option<DeviceFault>) {
     let right = Party::new(&net.adapter(), &options);
     net.connect(&left, &right);
     for cookie in 0..3 {
-        left.receive_into(&[left.memory.piece(0, 8)], cookie);
-        right.receive_into(&[right.memory.piece(0, 8)], cookie);
+        left.receive_into(&[left.memory.segment(0, 8)], cookie);
+        right.receive_into(&[right.memory.segment(0, 8)], cookie);
     }
     bed.fabric.lie(0, lie);
     match lie {
-        PvrdmaLie::Length => right.send_from(&[right.memory.piece(0, 8)], 5),
+        PvrdmaLie::Length => right.send_from(&[right.memory.segment(0, 8)], 5),
         _ => {
             for cookie in 0..3 {
-                left.send_from(&[left.memory.piece(0, 8)], cookie);
+                left.send_from(&[left.memory.segment(0, 8)], cookie);
             }
         }
     }
@@ -140,11 +140,11 @@ fn lied_to(lie: PvrdmaLie) -> (DtoStatus, Option<DeviceFault>) {
             "{lie:?}"
         );
     }
-    let told = net.event(&left.ia, left.ia.async_evd());
+    let param = net.event(&left.ia, left.ia.async_evd());
     let catastrophe = AsyncEventKind::IaCatastrophic;
     assert!(
-        matches!(told, Event::Async { kind, .. } if kind == catastrophe),
-        "{lie:?}: {told:?}"
+        matches!(param, Event::Async { kind, .. } if kind == catastrophe),
+        "{lie:?}: {param:?}"
     );
     net.connection(&left);
     assert_eq!(left.state(), EndpointState::Disconnected, "{lie:?}");
@@ -186,15 +186,15 @@ fn an_unknown_failure_ends_its_connection_alone() {
     net.connect(&left, &right);
     let [other_left, other_right] = adapters.each_ref().map(|ia| Party::new(ia, &options));
     net.connect(&other_left, &other_right);
-    right.receive_into(&[right.memory.piece(0, 8)], 0);
+    right.receive_into(&[right.memory.segment(0, 8)], 0);
     bed.fabric.lie(0, PvrdmaLie::Status);
-    left.send_from(&[left.memory.piece(0, 8)], 7);
+    left.send_from(&[left.memory.segment(0, 8)], 7);
     net.request_ends(&left, 7, DtoStatus::LocalEndpoint);
     net.connection(&left);
     assert_eq!(left.state(), EndpointState::Disconnected);
     net.silent(&left.ia, left.ia.async_evd());
     assert_eq!(state.fault(), None);
-    net.alive(&other_left, &other_right);
+    net.check_transfer(&other_left, &other_right);
 }
 
 /// A flip of any bit of a completion's token is detected.
@@ -301,9 +301,9 @@ fn an_empty_queue_is_polled_at_its_device() {
     let right = Party::new(&net.adapter(), &options);
     net.connect(&left, &right);
     for cookie in 0..3 {
-        net.alive(&left, &right);
-        left.receive_into(&[left.memory.piece(0, 8)], cookie);
-        right.send_from(&[right.memory.piece(0, 8)], cookie);
+        net.check_transfer(&left, &right);
+        left.receive_into(&[left.memory.segment(0, 8)], cookie);
+        right.send_from(&[right.memory.segment(0, 8)], cookie);
         net.success(&right, cookie);
         assert_eq!(net.receive_completion(&left).cookie, cookie);
     }
@@ -357,8 +357,8 @@ fn a_silent_device_is_waited_for_once() {
         device.destroy_domain(domain);
         assert_eq!(device.create_domain(), Err(BackendError::Device));
         assert_eq!(fabric.register_reads(0), reads, "{senseless}");
-        let told = device.poll_control(Instant::ZERO);
-        assert_eq!(told, Some(ControlEvent::DeviceFailed));
+        let param = device.poll_control(Instant::ZERO);
+        assert_eq!(param, Some(ControlEvent::DeviceFailed));
         assert_eq!(fabric.register_reads(0), reads, "{senseless}");
     }
 }
@@ -381,17 +381,17 @@ fn a_device_that_is_given_up_leaves_others_alone() {
     let domain = given_up.create_domain().expect("a domain");
     bed.fabric.lie_in_message(1, 1);
     given_up.destroy_domain(domain);
-    let told = given_up.poll_control(bed.now());
-    assert_eq!(told, Some(ControlEvent::DeviceFailed));
+    let param = given_up.poll_control(bed.now());
+    assert_eq!(param, Some(ControlEvent::DeviceFailed));
     assert_eq!(bed.fabric.active(), 2);
     let before = bed.fabric.regions(0);
     let remote = kept.memory.remote(0, 8);
     kept.ia.lmr_free(kept.memory.lmr).expect("a region");
     assert_eq!(bed.fabric.regions(0), before - 1);
     peer.memory.fill(1);
-    let piece = [peer.memory.piece(0, 8)];
+    let segment = [peer.memory.segment(0, 8)];
     let none = CompletionFlags::empty();
-    let posted = peer.ia.post_rdma_write(peer.ep, &piece, 1, &remote, none);
+    let posted = peer.ia.post_rdma_write(peer.ep, &segment, 1, &remote, none);
     posted.expect("a post");
     let refused = net.request_completion(&peer).status;
     assert_eq!(refused, DtoStatus::RemoteAccess);
@@ -416,14 +416,14 @@ fn a_number_that_comes_again_is_of_the_new_queue_pair() {
     let options = PartyOptions::default();
     let (old, peer) = (Party::new(&near, &options), Party::new(&far, &options));
     net.connect(&old, &peer);
-    old.receive_into(&[old.memory.piece(0, 8)], 1);
+    old.receive_into(&[old.memory.segment(0, 8)], 1);
     net.disconnect(&old, &peer);
     net.receive_ends(&old, 1, DtoStatus::Flushed);
     let (new, other) = (Party::new(&near, &options), Party::new(&far, &options));
     net.connect(&new, &other);
-    net.alive(&new, &other);
+    net.check_transfer(&new, &other);
     old.ia.ep_reset(old.ep).expect("a reset");
-    net.alive(&new, &other);
+    net.check_transfer(&new, &other);
     net.disconnect(&new, &other);
 }
 
@@ -443,7 +443,7 @@ fn a_queue_pair_that_does_not_fail_is_flushed_by_the_driver() {
     let (left, right) = (Party::new(&near, &options), Party::new(&far, &options));
     net.connect(&left, &right);
     for cookie in 0..3 {
-        left.receive_into(&[left.memory.piece(0, 8)], cookie);
+        left.receive_into(&[left.memory.segment(0, 8)], cookie);
     }
     net.disconnect(&left, &right);
     for cookie in 0..3 {
@@ -507,15 +507,15 @@ fn what_the_driver_flushes_wakes_who_waits() {
     let posted = receive.post(&ReceiveRequest { token: 7 }, &[]);
     posted.expect("a request");
     assert_eq!(device.next_deadline(), Some(Instant::ZERO));
-    let told = device.poll_control(Instant::ZERO);
-    assert_eq!(told, Some(ControlEvent::Completions { queue: 0 }));
+    let param = device.poll_control(Instant::ZERO);
+    assert_eq!(param, Some(ControlEvent::Completions { queue: 0 }));
     let flushed = completions.poll().expect("no failure");
     assert_eq!(flushed.map(|flushed| flushed.token), Some(7));
     assert_eq!(device.next_deadline(), None);
 }
 
 /// Returns the next event of a device.
-fn told(bed: &PvrdmaBed, device: &mut PvrdmaModel) -> ControlEvent {
+fn next_control_event(bed: &PvrdmaBed, device: &mut PvrdmaModel) -> ControlEvent {
     for _ in 0..10_000 {
         if let Some(event) = device.poll_control(bed.now()) {
             return event;
@@ -548,7 +548,7 @@ fn buffers_of_shared_queues_outlive_who_took_them() {
         let mut request = QueuePairRequest::new(token, zone, EpAttributes::DEFAULT);
         request.receive_queue = Some(0);
         request.shared_receive_queue = Some(key);
-        let taker = near.create_queue_pair(&request).expect("a queue pair");
+        let receiver = near.create_queue_pair(&request).expect("a queue pair");
         let request = QueuePairRequest::new(token, far_zone, EpAttributes::DEFAULT);
         let QueuePair { key, mut send, .. } =
             far.create_queue_pair(&request).expect("a queue pair");
@@ -560,12 +560,19 @@ fn buffers_of_shared_queues_outlive_who_took_them() {
             quality: QualityOfService::BEST_EFFORT,
         };
         far.connect(key, &wanted).expect("an attempt");
-        let ControlEvent::ConnectionRequest { request, .. } = told(&bed, &mut near) else {
+        let ControlEvent::ConnectionRequest { request, .. } = next_control_event(&bed, &mut near)
+        else {
             panic!("no request");
         };
-        near.accept(request, taker.key, &[]).expect("accepted");
-        while !matches!(told(&bed, &mut near), ControlEvent::Established { .. }) {}
-        while !matches!(told(&bed, &mut far), ControlEvent::Established { .. }) {}
+        near.accept(request, receiver.key, &[]).expect("accepted");
+        while !matches!(
+            next_control_event(&bed, &mut near),
+            ControlEvent::Established { .. }
+        ) {}
+        while !matches!(
+            next_control_event(&bed, &mut far),
+            ControlEvent::Established { .. }
+        ) {}
         near.stop_listening(listener);
         // The first queue pair takes no buffer.
         if token > 1 {
@@ -577,18 +584,18 @@ fn buffers_of_shared_queues_outlive_who_took_them() {
             send.post(&message, &[]).expect("a request");
         }
         while bed.step() {}
-        takers.push((taker, buffers, send));
+        takers.push((receiver, buffers, send));
     }
-    let [idle, gone, reset] = takers.try_into().expect("three");
-    for (taker, ..) in [&idle, &gone] {
-        assert!(taker.receive.is_none());
+    let [idle, freed, reset] = takers.try_into().expect("three");
+    for (receiver, ..) in [&idle, &freed] {
+        assert!(receiver.receive.is_none());
     }
     let (QueuePair { key, send, receive }, ..) = idle;
     near.destroy_queue_pair(key, send, receive);
-    let (QueuePair { key, send, receive }, ..) = gone;
+    let (QueuePair { key, send, receive }, ..) = freed;
     near.destroy_queue_pair(key, send, receive);
-    let (mut taker, ..) = reset;
-    near.reset_queue_pair(taker.key, &mut taker.send, taker.receive.as_mut())
+    let (mut receiver, ..) = reset;
+    near.reset_queue_pair(receiver.key, &mut receiver.send, receiver.receive.as_mut())
         .expect("a reset");
     for token in [200, 300] {
         let back = completions.poll().expect("no failure").expect("a buffer");

@@ -49,10 +49,10 @@ pub fn new_notification_object_tells_what_it_is<T: Testbed>(bed: &T) {
     let (agent, _) = agent();
     for wanted in [None, Some(agent)] {
         let cno = granted(ia.cno_create(wanted));
-        let told = granted(ia.cno_query(cno, CnoFields::all()));
-        assert_eq!(told.ia, ia.handle());
+        let param = granted(ia.cno_query(cno, CnoFields::all()));
+        assert_eq!(param.ia, ia.handle());
         assert_eq!(
-            told.agent.map(|agent| agent.instance_data),
+            param.agent.map(|agent| agent.instance_data),
             wanted.map(|agent| agent.instance_data)
         );
         assert_eq!(net.triggered(&ia, cno), None);

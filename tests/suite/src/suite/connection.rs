@@ -53,8 +53,8 @@ pub(super) fn parameters<'a, T: Testbed>(
 
 #[track_caller]
 fn max_private_data<T: Testbed>(ia: &Adapter<T>) -> usize {
-    let told = granted(ia.ia_query(Default::default(), ProviderFields::MAX_PRIVATE_DATA_SIZE));
-    usize::try_from(told.provider.max_private_data_size).expect("a size")
+    let param = granted(ia.ia_query(Default::default(), ProviderFields::MAX_PRIVATE_DATA_SIZE));
+    usize::try_from(param.provider.max_private_data_size).expect("a size")
 }
 
 /// Expects that a connection attempt failed.
@@ -77,7 +77,7 @@ pub(super) fn failed<T: Testbed>(net: &Net<'_, T>, party: &Party<T>, kind: Conne
 pub fn connection_carries_private_data_both_ways<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     for length in [0, 1, max_private_data::<T>(&net.adapter())] {
-        let (left, right) = net.strangers(&PartyOptions::default());
+        let (left, right) = net.unconnected_pair(&PartyOptions::default());
         let (evd, qualifier, psp) = listen(&net, &right);
         let asked: Vec<u8> = (0..length).map(|at| at as u8 ^ 0x5A).collect();
         let answered: Vec<u8> = (0..length).map(|at| at as u8 ^ 0xA5).collect();
@@ -98,11 +98,11 @@ pub fn connection_carries_private_data_both_ways<T: Testbed>(bed: &T) {
             panic!("{event:?}");
         };
         assert_eq!((service_point, to), (Some(psp), qualifier));
-        let told = granted(right.ia.cr_query(cr, CrFields::all()));
-        assert_eq!(told.remote_address, Some(net.address(&left.ia)));
-        assert_eq!(Some(told.remote_port), pending.local_port);
-        assert_eq!(told.local_ep, None);
-        equal("private data", &told.private_data, &asked);
+        let param = granted(right.ia.cr_query(cr, CrFields::all()));
+        assert_eq!(param.remote_address, Some(net.address(&left.ia)));
+        assert_eq!(Some(param.remote_port), pending.local_port);
+        assert_eq!(param.local_ep, None);
+        equal("private data", &param.private_data, &asked);
         refused(
             right.ia.cr_query(cr, CrFields::from_bits_retain(0x20)),
             Error::invalid_argument(2),
@@ -124,7 +124,7 @@ pub fn connection_carries_private_data_both_ways<T: Testbed>(bed: &T) {
         let mut space = vec![0; length + 8];
         let size = granted(left.ia.ep_private_data(left.ep, &mut space));
         equal("private data", &space[..size], &answered);
-        net.alive(&left, &right);
+        net.check_transfer(&left, &right);
         let connected = granted(left.ia.ep_query(left.ep, EpFields::all()));
         assert_eq!(connected.remote_address, Some(net.address(&right.ia)));
         assert!(connected.local_port.is_some());
@@ -136,7 +136,7 @@ pub fn connection_carries_private_data_both_ways<T: Testbed>(bed: &T) {
 /// Spec: GEN-10, CRA-02, CRA-05, EPK-14, IAQ-07
 pub fn private_data_is_limited<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
+    let (left, right) = net.unconnected_pair(&PartyOptions::default());
     let limit = max_private_data::<T>(&left.ia);
     assert!(limit >= 64);
     let too_much = vec![1; limit + 1];
@@ -152,8 +152,8 @@ pub fn private_data_is_limited<T: Testbed>(bed: &T) {
         Error::invalid_argument(3),
     );
     assert_eq!(right.state(), EndpointState::Unconnected);
-    let told = granted(right.ia.cr_query(cr, CrFields::all()));
-    equal("private data", &told.private_data, &too_much[1..]);
+    let param = granted(right.ia.cr_query(cr, CrFields::all()));
+    equal("private data", &param.private_data, &too_much[1..]);
     refused(
         right.ia.cr_reject(cr, &too_much),
         Error::invalid_argument(2),
@@ -209,7 +209,7 @@ pub fn requests_beyond_the_backlog_are_refused<T: Testbed>(bed: &T) {
 /// Spec: PSC-04, PSA-01, PSQ-01, PSF-01, RSC-05, RSQ-01, RSF-01, GEN-03, GEN-08, GEN-11, E3, E4
 pub fn service_points_own_their_qualifier<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
+    let (left, right) = net.unconnected_pair(&PartyOptions::default());
     let evd = requests(&right, 8);
     let qualifier = net.qualifier();
     let taken = Error::new(ErrorKind::ConnQualInUse, Subtype::NoSubtype);
@@ -221,9 +221,9 @@ pub fn service_points_own_their_qualifier<T: Testbed>(bed: &T) {
     net.no_effect(&[&right], taken, || {
         right.ia.rsp_create(qualifier, Some(right.ep), evd)
     });
-    let told = granted(right.ia.psp_query(psp, PspFields::all()));
+    let param = granted(right.ia.psp_query(psp, PspFields::all()));
     assert_eq!(
-        (told.ia, told.qualifier, told.evd, told.flags),
+        (param.ia, param.qualifier, param.evd, param.flags),
         (right.ia.handle(), qualifier, evd, PspFlags::Consumer)
     );
     refused(
@@ -236,9 +236,9 @@ pub fn service_points_own_their_qualifier<T: Testbed>(bed: &T) {
         right.ia.psp_create(qualifier, evd, PspFlags::Consumer),
         taken,
     );
-    let told = granted(right.ia.rsp_query(rsp, RspFields::all()));
+    let param = granted(right.ia.rsp_query(rsp, RspFields::all()));
     assert_eq!(
-        (told.ia, told.qualifier, told.evd, told.ep),
+        (param.ia, param.qualifier, param.evd, param.ep),
         (right.ia.handle(), qualifier, evd, Some(right.ep))
     );
     refused(
@@ -251,8 +251,8 @@ pub fn service_points_own_their_qualifier<T: Testbed>(bed: &T) {
     let mut chosen = Vec::new();
     for _ in 0..4 {
         let (psp, qualifier) = granted(right.ia.psp_create_any(evd, PspFlags::Consumer));
-        let told = granted(right.ia.psp_query(psp, PspFields::all()));
-        assert_eq!(told.qualifier, qualifier);
+        let param = granted(right.ia.psp_query(psp, PspFields::all()));
+        assert_eq!(param.qualifier, qualifier);
         assert!(!chosen.contains(&qualifier) && qualifier >= 1024);
         chosen.push(qualifier);
         granted(net.try_connect(&left, &right.ia, qualifier, &[]));
@@ -298,7 +298,7 @@ pub fn service_points_own_their_qualifier<T: Testbed>(bed: &T) {
 /// Spec: PSF-01, EPK-08, EPK-11
 pub fn freed_service_point_leaves_its_requests<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
+    let (left, right) = net.unconnected_pair(&PartyOptions::default());
     let (evd, qualifier, psp) = listen(&net, &right);
     granted(net.try_connect(&left, &right.ia, qualifier, &[]));
     let cr = net.request(&right.ia, evd);
@@ -309,7 +309,7 @@ pub fn freed_service_point_leaves_its_requests<T: Testbed>(bed: &T) {
     failed(&net, &late, ConnectionEventKind::NonPeerRejected);
     granted(right.ia.cr_accept(cr, Some(right.ep), &[]));
     net.established(&left, &right);
-    net.alive(&left, &right);
+    net.check_transfer(&left, &right);
 }
 
 /// A reserved service point yields one request, whose arrival ends it.
@@ -319,11 +319,11 @@ pub fn freed_service_point_leaves_its_requests<T: Testbed>(bed: &T) {
 /// Spec: RSC-01, RSC-03, RSC-04, EPF-01, E5, E7
 pub fn reserved_service_point_serves_once<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
+    let (left, right) = net.unconnected_pair(&PartyOptions::default());
     let evd = requests(&right, 8);
     let qualifier = net.qualifier();
     let rsp = granted(right.ia.rsp_create(qualifier, Some(right.ep), evd));
-    right.receive_into(&[right.memory.piece(0, 8)], 1);
+    right.receive_into(&[right.memory.segment(0, 8)], 1);
     granted(net.try_connect(&left, &right.ia, qualifier, &[]));
     let event = net.event(&right.ia, evd);
     let Event::ConnectionRequest {
@@ -338,8 +338,8 @@ pub fn reserved_service_point_serves_once<T: Testbed>(bed: &T) {
         right.ia.rsp_free(rsp),
         Error::invalid_handle(Subtype::InvalidHandleRsp),
     );
-    let told = granted(right.ia.cr_query(cr, CrFields::all()));
-    assert_eq!(told.local_ep, Some(right.ep));
+    let param = granted(right.ia.cr_query(cr, CrFields::all()));
+    assert_eq!(param.local_ep, Some(right.ep));
     let late = Party::new(&left.ia, &PartyOptions::default());
     late.receive_into(&[], 0xF1);
     granted(net.try_connect(&late, &right.ia, qualifier, &[]));
@@ -347,7 +347,7 @@ pub fn reserved_service_point_serves_once<T: Testbed>(bed: &T) {
     granted(right.ia.cr_accept(cr, None, &[]));
     net.established(&left, &right);
     // The receive that was posted before the connection takes the first message.
-    left.send_from(&[left.memory.piece(0, 8)], 2);
+    left.send_from(&[left.memory.segment(0, 8)], 2);
     assert_eq!(net.receive_completion(&right).cookie, 1);
     granted(right.ia.evd_free(evd));
 }
@@ -359,7 +359,7 @@ pub fn reserved_service_point_serves_once<T: Testbed>(bed: &T) {
 /// Spec: RSC-02, PSC-03, E2
 pub fn reserved_service_point_may_bring_an_endpoint<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
+    let (left, right) = net.unconnected_pair(&PartyOptions::default());
     let evd = requests(&right, 8);
     let qualifier = net.qualifier();
     let provided = right.ia.rsp_create(qualifier, None, evd);
@@ -377,8 +377,8 @@ pub fn reserved_service_point_may_bring_an_endpoint<T: Testbed>(bed: &T) {
     granted(provided);
     granted(net.try_connect(&left, &right.ia, qualifier, &[]));
     let cr = net.request(&right.ia, evd);
-    let told = granted(right.ia.cr_query(cr, CrFields::all()));
-    let ep = told.local_ep.expect("an endpoint");
+    let param = granted(right.ia.cr_query(cr, CrFields::all()));
+    let ep = param.local_ep.expect("an endpoint");
     let lent = granted(right.ia.ep_query(ep, EpFields::all()));
     assert_eq!(lent.state, EndpointState::TentativeConnectionPending);
     assert_eq!(
@@ -396,7 +396,7 @@ pub fn reserved_service_point_may_bring_an_endpoint<T: Testbed>(bed: &T) {
 /// Spec: CRA-02, CRA-05, CRR-01, CRH-01, GEN-03, GEN-11
 pub fn bad_accepts_have_no_effect<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
+    let (left, right) = net.unconnected_pair(&PartyOptions::default());
     let (evd, qualifier, _) = listen(&net, &right);
     granted(net.try_connect(&left, &right.ia, qualifier, &[]));
     let cr = net.request(&right.ia, evd);
@@ -437,7 +437,7 @@ pub fn bad_accepts_have_no_effect<T: Testbed>(bed: &T) {
 /// Spec: CRR-01, EPK-07, EPK-11, E12
 pub fn rejection_reaches_the_active_side<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
+    let (left, right) = net.unconnected_pair(&PartyOptions::default());
     let (evd, qualifier, _) = listen(&net, &right);
     left.receive_into(&[], 0xF1);
     granted(net.try_connect(&left, &right.ia, qualifier, &[]));
@@ -451,7 +451,7 @@ pub fn rejection_reaches_the_active_side<T: Testbed>(bed: &T) {
 /// Spec: EPK-08, EPK-11, EPR-01, E12
 pub fn nobody_listening_refuses<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
+    let (left, right) = net.unconnected_pair(&PartyOptions::default());
     for _ in 0..2 {
         left.receive_into(&[], 0xF1);
         granted(net.try_connect(&left, &right.ia, net.qualifier(), &[]));
@@ -469,7 +469,7 @@ pub fn nobody_listening_refuses<T: Testbed>(bed: &T) {
 /// Spec: EPK-03, EPK-10, EPK-11, GEN-09, E12, E14
 pub fn unanswered_request_times_out<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
+    let (left, right) = net.unconnected_pair(&PartyOptions::default());
     let (evd, qualifier, _) = listen(&net, &right);
     left.receive_into(&[], 0xF1);
     let timeout = 500_000;
@@ -500,7 +500,7 @@ pub(super) fn later(start: Instant, micros: u32) -> Instant {
 /// Spec: EPK-03..05, EPK-12, EPK-14, GEN-03, GEN-06
 pub fn bad_connects_have_no_effect<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
+    let (left, right) = net.unconnected_pair(&PartyOptions::default());
     let good = parameters(&net, &right.ia, net.qualifier(), &[]);
     let provider = granted(left.ia.ia_query(Default::default(), ProviderFields::all())).provider;
     let attempt = |wanted: ConnectParam<'_>, expected| {
@@ -585,7 +585,7 @@ pub fn bad_connects_have_no_effect<T: Testbed>(bed: &T) {
 /// Spec: EPU-01..03, GEN-10
 pub fn duplicate_goes_where_its_model_is<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
+    let (left, right) = net.unconnected_pair(&PartyOptions::default());
     let (evd, qualifier, _) = listen(&net, &right);
     granted(net.try_connect(&left, &right.ia, qualifier, &[]));
     let cr = net.request(&right.ia, evd);
@@ -608,12 +608,12 @@ pub fn duplicate_goes_where_its_model_is<T: Testbed>(bed: &T) {
     assert_eq!(again.state(), EndpointState::Unconnected);
     granted(duplicate(TIMEOUT_INFINITE, b"twin", best_effort));
     let cr = net.request(&right.ia, evd);
-    let told = granted(right.ia.cr_query(cr, CrFields::all()));
-    equal("private data", &told.private_data, b"twin");
+    let param = granted(right.ia.cr_query(cr, CrFields::all()));
+    equal("private data", &param.private_data, b"twin");
     granted(right.ia.cr_accept(cr, Some(other.ep), &[]));
     net.established(&again, &other);
-    net.alive(&again, &other);
-    net.alive(&left, &right);
+    net.check_transfer(&again, &other);
+    net.check_transfer(&left, &right);
 }
 
 /// A request can be handed to another service point of the adapter.
@@ -623,7 +623,7 @@ pub fn duplicate_goes_where_its_model_is<T: Testbed>(bed: &T) {
 /// Spec: CRH-01
 pub fn request_can_be_handed_off<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
+    let (left, right) = net.unconnected_pair(&PartyOptions::default());
     let (first, second) = (requests(&right, 8), requests(&right, 8));
     let (here, there) = (net.qualifier(), net.qualifier());
     granted(right.ia.psp_create(here, first, PspFlags::Consumer));
@@ -640,12 +640,12 @@ pub fn request_can_be_handed_off<T: Testbed>(bed: &T) {
         panic!("{event:?}");
     };
     assert_eq!(service_point, Some(target));
-    let told = granted(right.ia.cr_query(cr, CrFields::all()));
-    equal("private data", &told.private_data, b"hello");
+    let param = granted(right.ia.cr_query(cr, CrFields::all()));
+    equal("private data", &param.private_data, b"hello");
     assert_eq!(left.state(), EndpointState::ActiveConnectionPending);
     granted(right.ia.cr_accept(cr, Some(right.ep), &[]));
     net.established(&left, &right);
-    net.alive(&left, &right);
+    net.check_transfer(&left, &right);
 }
 
 /// A connection works with the read depths of both ends, or its setup fails.
@@ -662,12 +662,12 @@ pub fn read_depths_are_sorted_out_at_the_connection<T: Testbed>(bed: &T) {
         };
         let (left, right) = net.pair(&PartyOptions::with(depth));
         for (near, far) in [(&left, &right), (&right, &left)] {
-            let told = granted(near.ia.ep_query(near.ep, EpFields::all()));
-            assert_eq!(told.attributes.max_rdma_read_out, out);
-            assert_eq!(told.attributes.max_rdma_read_in, into);
+            let param = granted(near.ia.ep_query(near.ep, EpFields::all()));
+            assert_eq!(param.attributes.max_rdma_read_out, out);
+            assert_eq!(param.attributes.max_rdma_read_in, into);
             for cookie in 0..8 {
                 near.read(
-                    &[near.memory.piece(0, 64)],
+                    &[near.memory.segment(0, 64)],
                     cookie,
                     &far.memory.remote(0, 64),
                     DEFAULT,
@@ -692,7 +692,7 @@ pub fn adapters_connect_to_themselves<T: Testbed>(bed: &T) {
     assert!(Rc::ptr_eq(&left.ia, &right.ia));
     left.memory.fill(1);
     left.write(
-        &[left.memory.piece(0, 64)],
+        &[left.memory.segment(0, 64)],
         1,
         &right.memory.remote(0, 64),
         DEFAULT,

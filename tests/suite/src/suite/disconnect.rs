@@ -15,10 +15,10 @@ const DEFAULT: CompletionFlags = CompletionFlags::empty();
 /// Spec: EPK-09, EPK-11, E12
 pub fn silent_host_is_unreachable<T: FaultyTestbed>(bed: &T) {
     let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
+    let (left, right) = net.unconnected_pair(&PartyOptions::default());
     let address = net.address(&right.ia);
     bed.crash(1);
-    net.settle();
+    net.run_to_idle();
     left.receive_into(&[], 0xF1);
     let wanted = ConnectParam {
         address,
@@ -39,9 +39,9 @@ pub fn dead_host_breaks_the_connection<T: FaultyTestbed>(bed: &T) {
     let (left, right) = net.pair(&PartyOptions::default());
     left.receive_into(&[], 9);
     bed.crash(1);
-    net.settle();
+    net.run_to_idle();
     left.write(
-        &[left.memory.piece(0, 8)],
+        &[left.memory.segment(0, 8)],
         1,
         &right.memory.remote(0, 8),
         DEFAULT,
@@ -63,7 +63,7 @@ pub fn failed_operation_breaks_the_connection<T: FaultyTestbed>(bed: &T) {
     bed.fail_operation(0, 1);
     let write = |cookie| {
         left.write(
-            &[left.memory.piece(0, 8)],
+            &[left.memory.segment(0, 8)],
             cookie,
             &right.memory.remote(0, 8),
             DEFAULT,
@@ -91,7 +91,7 @@ pub fn graceful_disconnect_drains_the_requests<T: Testbed>(bed: &T) {
     left.receive_into(&[], 77);
     for cookie in 0..8 {
         left.write(
-            &[left.memory.piece(cookie * 64, 64)],
+            &[left.memory.segment(cookie * 64, 64)],
             cookie,
             &right.memory.remote(cookie * 64, 64),
             DEFAULT,
@@ -131,7 +131,7 @@ pub fn shared_dispatcher_keeps_the_order_of_the_connection<T: Testbed>(bed: &T) 
         attributes.recv_completion_flags = threshold;
         attributes.request_completion_flags = threshold;
     });
-    let (left, right) = net.strangers(&options);
+    let (left, right) = net.unconnected_pair(&options);
     let evd = granted(left.ia.evd_create(
         64,
         None,
@@ -157,7 +157,7 @@ pub fn shared_dispatcher_keeps_the_order_of_the_connection<T: Testbed>(bed: &T) 
     granted(right.ia.cr_accept(cr, Some(right.ep), &[]));
     assert_eq!(net.connection(&right), ConnectionEventKind::Established);
     right.send_from(&[], 1);
-    net.settle();
+    net.run_to_idle();
     let Event::Connection { kind, .. } = granted(one.ia.evd_dequeue(evd)) else {
         panic!("ESTABLISHED is not the first event");
     };
@@ -165,15 +165,15 @@ pub fn shared_dispatcher_keeps_the_order_of_the_connection<T: Testbed>(bed: &T) 
     assert_eq!(net.completion(&one.ia, evd).cookie, 50);
     for cookie in 0..4 {
         one.write(
-            &[one.memory.piece(0, 8)],
+            &[one.memory.segment(0, 8)],
             cookie,
             &right.memory.remote(0, 8),
             DEFAULT,
         );
     }
-    net.settle();
+    net.run_to_idle();
     granted(one.ia.ep_disconnect(one.ep, CloseFlags::Abrupt));
-    net.settle();
+    net.run_to_idle();
     for cookie in 0..4 {
         let completion = net.completion(&one.ia, evd);
         assert_eq!(
@@ -189,13 +189,13 @@ pub fn shared_dispatcher_keeps_the_order_of_the_connection<T: Testbed>(bed: &T) 
 /// Spec: CRA-03, EPD-08, E14, E15
 pub fn accept_after_the_caller_left_fails_late<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
+    let (left, right) = net.unconnected_pair(&PartyOptions::default());
     let (evd, qualifier, _) = listen(&net, &right);
     granted(net.try_connect(&left, &right.ia, qualifier, &[]));
     let cr = net.request(&right.ia, evd);
     granted(left.ia.ep_disconnect(left.ep, CloseFlags::Abrupt));
     assert_eq!(net.connection(&left), ConnectionEventKind::Disconnected);
-    net.settle();
+    net.run_to_idle();
     granted(right.ia.cr_query(cr, CrFields::all()));
     right.receive_into(&[], 0xF1);
     granted(right.ia.cr_accept(cr, Some(right.ep), &[]));

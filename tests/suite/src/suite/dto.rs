@@ -12,7 +12,7 @@ const DEFAULT: CompletionFlags = CompletionFlags::empty();
 /// Spec: DTO-01, DTO-11, EVW-09
 pub fn streams_keep_their_order_in_a_shared_dispatcher<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
+    let (left, right) = net.unconnected_pair(&PartyOptions::default());
     let evd = granted(
         left.ia
             .evd_create(64, None, EvdFlags::DTO | EvdFlags::RMR_BIND),
@@ -59,19 +59,19 @@ pub fn requests_complete_in_posting_order<T: Testbed>(bed: &T) {
     let (left, right) = net.pair(&PartyOptions::default());
     for round in 0..8_u64 {
         for cookie in 0..4 {
-            right.receive_into(&[right.memory.piece(0, 8)], round * 4 + cookie);
+            right.receive_into(&[right.memory.segment(0, 8)], round * 4 + cookie);
         }
-        let piece = [left.memory.piece(2048, 8)];
+        let segment = [left.memory.segment(2048, 8)];
         for cookie in 0..12 {
             let remote = right.memory.remote(1024, 8);
             granted(match cookie % 3 {
-                0 => left.ia.post_send(left.ep, &piece, cookie, DEFAULT),
+                0 => left.ia.post_send(left.ep, &segment, cookie, DEFAULT),
                 1 => left
                     .ia
-                    .post_rdma_read(left.ep, &piece, cookie, &remote, DEFAULT),
+                    .post_rdma_read(left.ep, &segment, cookie, &remote, DEFAULT),
                 _ => left
                     .ia
-                    .post_rdma_write(left.ep, &piece, cookie, &remote, DEFAULT),
+                    .post_rdma_write(left.ep, &segment, cookie, &remote, DEFAULT),
             });
         }
         for cookie in 0..12 {
@@ -94,10 +94,10 @@ pub fn everything_after_a_failure_is_flushed_in_order<T: Testbed>(bed: &T) {
     for cookie in 0..4 {
         left.receive_into(&[], 50 + cookie);
     }
-    let piece = [left.memory.piece(0, 8)];
+    let segment = [left.memory.segment(0, 8)];
     let write = |cookie, offset, flags| {
         let remote = right.memory.remote(offset, 8);
-        left.write(&piece, cookie, &remote, flags);
+        left.write(&segment, cookie, &remote, flags);
     };
     write(1, 0, DEFAULT);
     write(2, 8000, CompletionFlags::SUPPRESS);
@@ -135,7 +135,7 @@ pub fn completions_always_have_a_place<T: Testbed>(bed: &T) {
         for cookie in 0..16 {
             left.send_from(&[], cookie);
         }
-        net.settle();
+        net.run_to_idle();
         for cookie in 0..16 {
             net.success(&left, cookie);
             assert_eq!(net.receive_completion(&right).cookie, cookie, "{round}");
@@ -154,12 +154,12 @@ pub fn segments_may_overlap<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let (left, right) = net.pair(&PartyOptions::default());
     left.memory.store(0, b"abcdefgh");
-    let pieces = [
-        left.memory.piece(2, 4),
-        left.memory.piece(2, 4),
-        left.memory.piece(0, 3),
+    let segments = [
+        left.memory.segment(2, 4),
+        left.memory.segment(2, 4),
+        left.memory.segment(0, 3),
     ];
-    left.write(&pieces, 1, &right.memory.remote(0, 11), DEFAULT);
+    left.write(&segments, 1, &right.memory.remote(0, 11), DEFAULT);
     net.success(&left, 1);
     assert_eq!(right.memory.load(0, 11), b"cdefcdefabc");
 }
@@ -176,7 +176,7 @@ pub fn disconnect_completes_everything_exactly_once<T: Testbed>(bed: &T) {
         for cookie in 0..16 {
             left.receive_into(&[], 100 + cookie);
             left.write(
-                &[left.memory.piece(0, 64)],
+                &[left.memory.segment(0, 64)],
                 cookie,
                 &right.memory.remote(0, 64),
                 DEFAULT,

@@ -57,14 +57,19 @@ pub fn new_endpoint_tells_what_it_is<T: Testbed>(bed: &T) {
         ..PartyOptions::default()
     };
     let party = Party::<T>::new(&net.adapter(), &options);
-    let told = granted(party.ia.ep_query(party.ep, EpFields::all()));
+    let param = granted(party.ia.ep_query(party.ep, EpFields::all()));
     assert_eq!(
-        (told.ia, told.state),
+        (param.ia, param.state),
         (party.ia.handle(), EndpointState::Unconnected)
     );
-    assert_eq!(told.pz, Some(party.zone));
+    assert_eq!(param.pz, Some(party.zone));
     assert_eq!(
-        (told.recv_evd, told.request_evd, told.connect_evd, told.srq),
+        (
+            param.recv_evd,
+            param.request_evd,
+            param.connect_evd,
+            param.srq
+        ),
         (
             Some(party.receive),
             Some(party.request),
@@ -72,8 +77,8 @@ pub fn new_endpoint_tells_what_it_is<T: Testbed>(bed: &T) {
             None
         )
     );
-    assert_eq!(told.attributes, wanted);
-    assert_eq!(told.local_address, net.address(&party.ia));
+    assert_eq!(param.attributes, wanted);
+    assert_eq!(param.local_address, net.address(&party.ia));
     let status = party.status();
     assert!(status.recv_idle && status.request_idle);
     party.receive_into(&[], 1);
@@ -97,7 +102,7 @@ pub fn new_endpoint_tells_what_it_is<T: Testbed>(bed: &T) {
     ] {
         let ia = &party.ia;
         refused(ia.ep_query(bad, EpFields::all()), BAD_EP);
-        refused(ia.ep_modify(bad, EpFields::PZ, &told), BAD_EP);
+        refused(ia.ep_modify(bad, EpFields::PZ, &param), BAD_EP);
         refused(ia.ep_get_status(bad), BAD_EP);
         refused(ia.ep_free(bad), BAD_EP);
         refused(ia.ep_reset(bad), BAD_EP);
@@ -115,7 +120,7 @@ pub fn new_endpoint_tells_what_it_is<T: Testbed>(bed: &T) {
 /// Spec: EPC-03
 pub fn default_attributes_make_a_working_endpoint<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
+    let (left, right) = net.unconnected_pair(&PartyOptions::default());
     let plain = |party: &Party<T>| Party {
         ep: granted(party.ia.ep_create(
             Some(party.zone),
@@ -128,8 +133,8 @@ pub fn default_attributes_make_a_working_endpoint<T: Testbed>(bed: &T) {
     };
     let (left, right) = (plain(&left), plain(&right));
     net.connect(&left, &right);
-    right.receive_into(&[right.memory.piece(0, 8)], 1);
-    left.send_from(&[left.memory.piece(0, 8)], 2);
+    right.receive_into(&[right.memory.segment(0, 8)], 1);
+    left.send_from(&[left.memory.segment(0, 8)], 2);
     net.success(&left, 2);
     assert_eq!(net.receive_completion(&right).cookie, 1);
 }
@@ -208,7 +213,7 @@ pub fn bad_attributes_are_refused<T: Testbed>(bed: &T) {
 /// Spec: EPC-08, GEN-03, GEN-11
 pub fn bad_handles_of_a_new_endpoint_are_told_apart<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
-    let (party, foreign) = net.strangers(&PartyOptions::default());
+    let (party, foreign) = net.unconnected_pair(&PartyOptions::default());
     let wanted = PartyOptions::default().attributes;
     let make = |zone, receive, request, connect| {
         let (receive, request, connect) = (Some(receive), Some(request), Some(connect));
@@ -266,7 +271,7 @@ pub fn bad_handles_of_a_new_endpoint_are_told_apart<T: Testbed>(bed: &T) {
 /// Spec: EPC-02, DTO-02
 pub fn queue_without_dispatcher_takes_nothing<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
+    let (left, right) = net.unconnected_pair(&PartyOptions::default());
     let make = |receive, request, wanted: &EpAttributes| {
         let connect = Some(left.connect);
         left.ia
@@ -306,7 +311,7 @@ pub fn queue_without_dispatcher_takes_nothing<T: Testbed>(bed: &T) {
 /// Spec: EPC-09, EPM-02
 pub fn endpoint_without_zone_waits_for_one<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
+    let (left, right) = net.unconnected_pair(&PartyOptions::default());
     let bare = Party {
         ep: granted(left.ia.ep_create(
             None,
@@ -327,9 +332,9 @@ pub fn endpoint_without_zone_waits_for_one<T: Testbed>(bed: &T) {
     granted(modify(&bare, EpFields::PZ, |wanted| {
         wanted.pz = Some(left.zone);
     }));
-    bare.receive_into(&[bare.memory.piece(0, 8)], 1);
+    bare.receive_into(&[bare.memory.segment(0, 8)], 1);
     net.connect(&bare, &right);
-    net.alive(&bare, &right);
+    net.check_transfer(&bare, &right);
 }
 
 /// Streams that share a dispatcher need compatible completion flags.
@@ -429,18 +434,18 @@ pub fn shared_dispatchers_need_agreement<T: Testbed>(bed: &T) {
 /// Spec: EPX-01, EPX-02, EPX-09, SRQR-28
 pub fn zones_of_endpoint_and_shared_queue<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
-    let (taker, peer) = net.strangers(&PartyOptions::default());
-    let ia = &taker.ia;
+    let (receiver, peer) = net.unconnected_pair(&PartyOptions::default());
+    let ia = &receiver.ia;
     let zone = granted(ia.pz_create());
     let buffers = Memory::register(ia, zone, 64, MemoryPrivileges::ALL);
     let shape = srq_attributes(4, 1, 0);
     let srq = granted(ia.srq_create(zone, &shape));
     let wanted = PartyOptions::default().attributes;
     let outcome = ia.ep_create_with_srq(
-        Some(taker.zone),
-        Some(taker.receive),
-        Some(taker.request),
-        Some(taker.connect),
+        Some(receiver.zone),
+        Some(receiver.receive),
+        Some(receiver.request),
+        Some(receiver.connect),
         srq,
         &wanted,
     );
@@ -450,30 +455,32 @@ pub fn zones_of_endpoint_and_shared_queue<T: Testbed>(bed: &T) {
         refused(outcome, Error::invalid_argument(2));
         return;
     }
-    let taker = Party {
+    let receiver = Party {
         ep: granted(outcome),
-        ..taker.clone()
+        ..receiver.clone()
     };
     assert_eq!(
-        granted(taker.ia.ep_query(taker.ep, EpFields::SRQ)).srq,
+        granted(receiver.ia.ep_query(receiver.ep, EpFields::SRQ)).srq,
         Some(srq)
     );
-    net.connect(&peer, &taker);
+    net.connect(&peer, &receiver);
     refused(
-        taker.ia.srq_post_recv(srq, &[taker.memory.piece(0, 8)], 1),
+        receiver
+            .ia
+            .srq_post_recv(srq, &[receiver.memory.segment(0, 8)], 1),
         Error::protection_violation(Subtype::ProtectionWrite),
     );
-    granted(taker.ia.srq_post_recv(srq, &[buffers.piece(0, 8)], 2));
-    peer.send_from(&[peer.memory.piece(0, 8)], 3);
+    granted(receiver.ia.srq_post_recv(srq, &[buffers.segment(0, 8)], 2));
+    peer.send_from(&[peer.memory.segment(0, 8)], 3);
     net.success(&peer, 3);
-    assert_eq!(net.receive_completion(&taker).status, DtoStatus::Success);
+    assert_eq!(net.receive_completion(&receiver).status, DtoStatus::Success);
     refused(
-        taker
+        receiver
             .ia
-            .post_send(taker.ep, &[buffers.piece(0, 8)], 4, DEFAULT),
+            .post_send(receiver.ep, &[buffers.segment(0, 8)], 4, DEFAULT),
         Error::protection_violation(Subtype::ProtectionRead),
     );
-    net.alive(&taker, &peer);
+    net.check_transfer(&receiver, &peer);
 }
 
 /// Read segments without a read depth are granted or refused as a whole.
@@ -484,7 +491,7 @@ pub fn zones_of_endpoint_and_shared_queue<T: Testbed>(bed: &T) {
 /// Spec: EPX-07, EPX-05, EPB-07, SRC-01
 pub fn read_segments_and_depth_go_together<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
+    let (left, right) = net.unconnected_pair(&PartyOptions::default());
     let shape = srq_attributes(4, 1, 0);
     for (depth, segments) in [(0, 2), (1, 0), (2, 3), (4, 1)] {
         let wanted = attributes(|wanted| {
@@ -508,16 +515,16 @@ pub fn read_segments_and_depth_go_together<T: Testbed>(bed: &T) {
                 continue;
             }
         };
-        let told = granted(left.ia.ep_query(reader.ep, EpFields::all()));
-        assert_eq!(told.attributes.max_rdma_read_out, depth);
-        assert!(told.attributes.max_rdma_read_iov >= segments);
+        let param = granted(left.ia.ep_query(reader.ep, EpFields::all()));
+        assert_eq!(param.attributes.max_rdma_read_out, depth);
+        assert!(param.attributes.max_rdma_read_iov >= segments);
         net.connect(&reader, &right);
         let read = |count, cookie| {
-            let pieces = vec![reader.memory.piece(0, 8); count];
+            let segments = vec![reader.memory.segment(0, 8); count];
             let remote = right.memory.remote(0, 8 * u64::from(count != 0));
             reader
                 .ia
-                .post_rdma_read(reader.ep, &pieces, cookie, &remote, DEFAULT)
+                .post_rdma_read(reader.ep, &segments, cookie, &remote, DEFAULT)
         };
         if depth == 0 || segments == 0 {
             let fewest = usize::from(depth != 0);
@@ -525,7 +532,7 @@ pub fn read_segments_and_depth_go_together<T: Testbed>(bed: &T) {
                 refused(read(count, 9), Error::invalid_argument(2));
             }
             // All other requests work.
-            net.alive(&reader, &right);
+            net.check_transfer(&reader, &right);
         } else {
             for cookie in 0..6 {
                 granted(read(segments as usize, cookie));

@@ -22,7 +22,7 @@ type Change = fn(&mut EpAttributes);
 /// Spec: EPM-01..03, EPM-07, EPC-01
 pub fn modified_endpoint_behaves_by_its_new_parameters<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
+    let (left, right) = net.unconnected_pair(&PartyOptions::default());
     let zone = granted(left.ia.pz_create());
     let memory = Memory::register(&left.ia, zone, 64, MemoryPrivileges::ALL);
     let fields = EpFields::PZ
@@ -37,21 +37,21 @@ pub fn modified_endpoint_behaves_by_its_new_parameters<T: Testbed>(bed: &T) {
         // Not selected, so it does not change.
         wanted.attributes.max_recv_dtos = 1;
     }));
-    let told = granted(left.ia.ep_query(left.ep, EpFields::all()));
-    assert_eq!(told.pz, Some(zone));
-    assert_eq!(told.attributes.max_request_dtos, 3);
-    assert_eq!(told.attributes.max_recv_dtos, 16);
+    let param = granted(left.ia.ep_query(left.ep, EpFields::all()));
+    assert_eq!(param.pz, Some(zone));
+    assert_eq!(param.attributes.max_request_dtos, 3);
+    assert_eq!(param.attributes.max_recv_dtos, 16);
     net.connect(&left, &right);
-    let post = |pieces: &[_]| left.ia.post_send(left.ep, pieces, 1, DEFAULT);
+    let post = |segments: &[_]| left.ia.post_send(left.ep, segments, 1, DEFAULT);
     refused(
-        post(&[left.memory.piece(0, 8)]),
+        post(&[left.memory.segment(0, 8)]),
         Error::protection_violation(Subtype::ProtectionRead),
     );
-    refused(post(&[memory.piece(0, 1); 3]), Error::invalid_argument(2));
-    refused(post(&[memory.piece(0, 17)]), Error::invalid_argument(2));
+    refused(post(&[memory.segment(0, 1); 3]), Error::invalid_argument(2));
+    refused(post(&[memory.segment(0, 17)]), Error::invalid_argument(2));
     assert_eq!(net.request_room(&left), 3);
-    right.receive_into(&[right.memory.piece(0, 16)], 2);
-    granted(post(&[memory.piece(0, 16)]));
+    right.receive_into(&[right.memory.segment(0, 16)], 2);
+    granted(post(&[memory.segment(0, 16)]));
     net.success(&left, 1);
 }
 
@@ -140,7 +140,7 @@ pub fn freed_endpoint_ends_its_connection<T: Testbed>(bed: &T) {
     for cookie in 0..4 {
         left.receive_into(&[], cookie);
         left.write(
-            &[left.memory.piece(0, 64)],
+            &[left.memory.segment(0, 64)],
             cookie,
             &right.memory.remote(0, 64),
             DEFAULT,
@@ -169,7 +169,7 @@ pub fn freed_endpoint_ends_its_connection<T: Testbed>(bed: &T) {
 /// Spec: EPR-01..03, EPX-08, E23, E24
 pub fn endpoint_is_reused_after_a_reset<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
+    let (left, right) = net.unconnected_pair(&PartyOptions::default());
     for round in 0..6 {
         right.receive_into(&[], round);
         granted(right.ia.ep_reset(right.ep));
@@ -205,11 +205,11 @@ pub fn receive_query_of_an_idle_endpoint<T: Testbed>(bed: &T) {
     let (left, _right) = net.pair(&PartyOptions::default());
     left.receive_into(&[], 1);
     match left.ia.ep_recv_query(left.ep) {
-        Ok(told) => {
-            for value in [told.allocated, told.span] {
-                assert!(value == 0 || value == VALUE_UNKNOWN, "{told:?}");
+        Ok(param) => {
+            for value in [param.allocated, param.span] {
+                assert!(value == 0 || value == VALUE_UNKNOWN, "{param:?}");
             }
-            assert!(told.allocated != VALUE_UNKNOWN || told.span != VALUE_UNKNOWN);
+            assert!(param.allocated != VALUE_UNKNOWN || param.span != VALUE_UNKNOWN);
         }
         Err(error) => assert!(error.same_code(Error::model_not_supported()), "{error}"),
     }
@@ -224,20 +224,20 @@ pub fn receive_query_follows_the_messages<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let (left, right) = net.pair(&PartyOptions::default());
     for cookie in 0..8 {
-        right.receive_into(&[right.memory.piece(0, 64)], cookie);
+        right.receive_into(&[right.memory.segment(0, 64)], cookie);
     }
     for cookie in 0..8 {
-        left.send_from(&[left.memory.piece(0, 64)], cookie);
+        left.send_from(&[left.memory.segment(0, 64)], cookie);
     }
     let mut steps = 0;
-    while net.step() && steps < bed.patience() {
+    while net.step() && steps < bed.max_steps() {
         steps += 1;
-        let Ok(told) = right.ia.ep_recv_query(right.ep) else {
+        let Ok(param) = right.ia.ep_recv_query(right.ep) else {
             return;
         };
-        if told.allocated != VALUE_UNKNOWN && told.span != VALUE_UNKNOWN {
-            assert!((0..=8).contains(&told.allocated), "{told:?}");
-            assert!(told.span >= told.allocated, "{told:?}");
+        if param.allocated != VALUE_UNKNOWN && param.span != VALUE_UNKNOWN {
+            assert!((0..=8).contains(&param.allocated), "{param:?}");
+            assert!(param.span >= param.allocated, "{param:?}");
         }
     }
     for cookie in 0..8 {
@@ -261,8 +261,8 @@ pub fn soft_high_watermark_fires_once_per_setting<T: Testbed>(bed: &T) {
         );
     }
     let message = || {
-        right.receive_into(&[right.memory.piece(0, 8)], 1);
-        left.send_from(&[left.memory.piece(0, 8)], 2);
+        right.receive_into(&[right.memory.segment(0, 8)], 1);
+        left.send_from(&[left.memory.segment(0, 8)], 2);
         net.success(&left, 2);
         assert_eq!(net.receive_completion(&right).status, DtoStatus::Success);
     };
@@ -291,7 +291,7 @@ pub fn soft_high_watermark_fires_once_per_setting<T: Testbed>(bed: &T) {
     granted(right.ia.ep_set_watermark(right.ep, off, off));
     message();
     net.silent(&right.ia, right.ia.async_evd());
-    net.alive(&left, &right);
+    net.check_transfer(&left, &right);
 }
 
 /// Exceeding the hard watermark breaks the connection, without a soft watermark.
@@ -299,15 +299,15 @@ pub fn soft_high_watermark_fires_once_per_setting<T: Testbed>(bed: &T) {
 /// Spec: EPH-03, EPH-04, DTO-12, E22
 pub fn hard_high_watermark_breaks_the_connection<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
+    let (left, right) = net.unconnected_pair(&PartyOptions::default());
     if let Err(error) = right.ia.ep_set_watermark(right.ep, WATERMARK_INFINITE, 0) {
         assert!(error.same_code(Error::model_not_supported()), "{error}");
         return;
     }
-    right.receive_into(&[right.memory.piece(0, 8)], 1);
+    right.receive_into(&[right.memory.segment(0, 8)], 1);
     net.connect(&left, &right);
     net.quiet(&right);
-    left.send_from(&[left.memory.piece(0, 8)], 2);
+    left.send_from(&[left.memory.segment(0, 8)], 2);
     assert_eq!(net.connection(&right), ConnectionEventKind::Broken);
     assert_eq!(right.state(), EndpointState::Disconnected);
     net.silent(&right.ia, right.ia.async_evd());

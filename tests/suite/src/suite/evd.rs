@@ -52,12 +52,15 @@ pub fn new_dispatcher_tells_what_it_is<T: Testbed>(bed: &T) {
     ] {
         for cno in [None, Some(cno)] {
             let evd = granted(ia.evd_create(5, cno, flags));
-            let told = granted(ia.evd_query(evd, EvdFields::all()));
-            assert_eq!((told.ia, told.cno, told.flags), (ia.handle(), cno, flags));
-            assert!(told.qlen >= 5);
-            assert!(told.state.contains(EvdState::ENABLED | EvdState::WAITABLE));
+            let param = granted(ia.evd_query(evd, EvdFields::all()));
+            assert_eq!(
+                (param.ia, param.cno, param.flags),
+                (ia.handle(), cno, flags)
+            );
+            assert!(param.qlen >= 5);
+            assert!(param.state.contains(EvdState::ENABLED | EvdState::WAITABLE));
             assert!(
-                !told
+                !param
                     .state
                     .intersects(EvdState::DISABLED | EvdState::UNWAITABLE)
             );
@@ -108,11 +111,11 @@ pub fn bad_dispatchers_are_refused<T: Testbed>(bed: &T) {
             }
         }
     }
-    let gone = granted(ia.cno_create(None));
-    granted(ia.cno_free(gone));
+    let freed = granted(ia.cno_create(None));
+    granted(ia.cno_free(freed));
     for bad in [
         CnoId::NULL,
-        gone,
+        freed,
         granted(net.adapter().cno_create(None)),
         CnoId::from_handle(ia.async_evd().handle()),
     ] {
@@ -172,12 +175,12 @@ pub fn dispatchers_take_only_their_streams<T: Testbed>(bed: &T) {
 pub fn bad_dispatcher_handles_are_refused<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let ia = net.adapter();
-    let gone = software(&ia, 4);
-    granted(ia.evd_free(gone));
+    let freed = software(&ia, 4);
+    granted(ia.evd_free(freed));
     let other = net.adapter();
     for bad in [
         EvdId::NULL,
-        gone,
+        freed,
         software(&other, 4),
         EvdId::from_handle(ia.handle()),
         EvdId::from_handle(granted(ia.pz_create()).handle()),
@@ -377,12 +380,12 @@ pub fn unsignalled_completions_do_not_end_a_wait<T: Testbed>(bed: &T) {
     assert_eq!(error.kind(), ErrorKind::InvalidState, "{error}");
     let write = |cookie, flags| {
         left.write(
-            &[left.memory.piece(0, 8)],
+            &[left.memory.segment(0, 8)],
             cookie,
             &right.memory.remote(0, 8),
             flags,
         );
-        net.settle();
+        net.run_to_idle();
     };
     let mut wait = granted(left.ia.evd_wait(left.request, 1));
     write(1, unsignalled);
@@ -418,16 +421,16 @@ pub fn thresholds_count_completions<T: Testbed>(bed: &T) {
         );
         let mut wait = granted(left.ia.evd_wait(left.request, 3));
         for cookie in 0..3 {
-            net.settle();
+            net.run_to_idle();
             assert!(wait.poll(Waker::noop()).is_pending());
             left.write(
-                &[left.memory.piece(0, 8)],
+                &[left.memory.segment(0, 8)],
                 cookie,
                 &right.memory.remote(0, 8),
                 CompletionFlags::empty(),
             );
         }
-        net.settle();
+        net.run_to_idle();
         let Poll::Ready(outcome) = wait.poll(Waker::noop()) else {
             panic!("three completions are there");
         };
@@ -450,14 +453,14 @@ pub fn failures_always_notify<T: Testbed>(bed: &T) {
     let right = Party::new(&net.adapter(), &options);
     net.connect(&left, &right);
     net.disconnect(&left, &right);
-    net.settle();
+    net.run_to_idle();
     while net.triggered(&ia, cno).is_some() {}
     left.send(&[], 1, CompletionFlags::UNSIGNALLED);
-    net.settle();
+    net.run_to_idle();
     assert_eq!(net.triggered(&ia, cno), Some(left.request));
     assert_eq!(net.request_completion(&left).status, DtoStatus::Flushed);
     left.receive_into(&[], 2);
-    net.settle();
+    net.run_to_idle();
     assert_eq!(net.triggered(&ia, cno), Some(left.receive));
     assert_eq!(net.receive_completion(&left).status, DtoStatus::Flushed);
 }
@@ -612,7 +615,7 @@ pub fn dispatcher_is_held_by_its_streams<T: Testbed>(bed: &T) {
     granted(left.ia.psp_free(psp));
     granted(left.ia.evd_free(requests));
     left.send_from(&[], 1);
-    net.settle();
+    net.run_to_idle();
     granted(left.ia.ep_free(left.ep));
     for evd in [left.receive, left.request, left.connect] {
         granted(left.ia.evd_free(evd));
@@ -662,7 +665,7 @@ pub fn overflow_is_reported_once<T: Testbed>(bed: &T) {
                 .ep_disconnect(far.ep, dat_core::flags::CloseFlags::Abrupt),
         );
     }
-    net.settle();
+    net.run_to_idle();
     assert!(length < pairs.len(), "the queue is too long for this test");
     assert_eq!(
         net.event(&ia, ia.async_evd()),

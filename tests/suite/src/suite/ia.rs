@@ -24,8 +24,8 @@ pub fn adapters_are_told_apart<T: Testbed>(bed: &T) {
     let (one, two) = (net.adapter(), net.adapter());
     assert_ne!(one.handle(), two.handle());
     for ia in [&one, &two] {
-        let told = granted(ia.ia_query(IaFields::empty(), ProviderFields::empty()));
-        assert_eq!(told.async_evd, ia.async_evd());
+        let param = granted(ia.ia_query(IaFields::empty(), ProviderFields::empty()));
+        assert_eq!(param.async_evd, ia.async_evd());
         let evd = granted(ia.evd_query(ia.async_evd(), EvdFields::all()));
         assert_eq!(
             (evd.ia, evd.flags, evd.cno),
@@ -48,8 +48,8 @@ pub fn adapters_are_told_apart<T: Testbed>(bed: &T) {
 pub fn attributes_keep_the_promises<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let ia = net.adapter();
-    let told = granted(ia.ia_query(IaFields::all(), ProviderFields::all()));
-    let (adapter, provider) = (told.ia, told.provider);
+    let param = granted(ia.ia_query(IaFields::all(), ProviderFields::all()));
+    let (adapter, provider) = (param.ia, param.provider);
     for name in [
         adapter.adapter_name,
         adapter.vendor_name,
@@ -123,7 +123,7 @@ pub fn attributes_keep_the_promises<T: Testbed>(bed: &T) {
 /// Spec: IAQ-08, PSC-04
 pub fn requests_bring_endpoints_as_the_attribute_says<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
+    let (left, right) = net.unconnected_pair(&PartyOptions::default());
     let provider = granted(left.ia.ia_query(IaFields::empty(), ProviderFields::all())).provider;
     let may_consumer = provider.ep_creator != EpCreator::Always;
     let may_provider = provider.ep_creator != EpCreator::Never;
@@ -154,7 +154,7 @@ pub fn requests_bring_endpoints_as_the_attribute_says<T: Testbed>(bed: &T) {
 /// Spec: CTX-01..04, HTY-01, GEN-03
 pub fn every_object_keeps_a_context<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
+    let (left, right) = net.unconnected_pair(&PartyOptions::default());
     let ia = &left.ia;
     let requests = granted(ia.evd_create(8, None, EvdFlags::CR));
     let qualifier = net.qualifier();
@@ -195,7 +195,7 @@ pub fn every_object_keeps_a_context<T: Testbed>(bed: &T) {
     granted(ia.cr_reject(cr, &[]));
     granted(ia.lmr_free(left.memory.lmr));
     granted(ia.ep_free(left.ep));
-    let gone = [
+    let freed = [
         cno.handle(),
         srq.handle(),
         psp.handle(),
@@ -208,7 +208,7 @@ pub fn every_object_keeps_a_context<T: Testbed>(bed: &T) {
         right.ep.handle(),
         right.ia.handle(),
     ];
-    for handle in gone {
+    for handle in freed {
         let outcomes = [
             ia.get_handle_type(handle).map(drop),
             ia.get_consumer_context(handle).map(drop),
@@ -363,13 +363,13 @@ pub fn abrupt_close_destroys_everything<T: Testbed>(bed: &T) {
     assert_eq!(SEEN.load(Ordering::Relaxed), 77);
     assert_eq!(net.connection(&right), ConnectionEventKind::Disconnected);
     assert_eq!(net.receive_completion(&right).status, DtoStatus::Flushed);
-    net.settle();
+    net.run_to_idle();
     assert!(caller.state() != dat_core::flags::EndpointState::Connected);
     let again = net.adapter_over(device);
     let party = Party::new(&again, &PartyOptions::default());
     granted(right.ia.ep_reset(right.ep));
     net.connect(&right, &party);
-    net.alive(&right, &party);
+    net.check_transfer(&right, &party);
 }
 
 /// An abrupt close ends a bound window.
@@ -381,9 +381,9 @@ pub fn abrupt_close_ends_windows<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let (left, right) = net.pair(&PartyOptions::default());
     let rmr = granted(left.ia.rmr_create(left.zone));
-    let piece = left.memory.piece(0, 64);
+    let segment = left.memory.segment(0, 64);
     let (privileges, none) = (MemoryPrivileges::REMOTE_WRITE, CompletionFlags::empty());
-    let context = left.bind(rmr, &piece, privileges, 1, none);
+    let context = left.bind(rmr, &segment, privileges, 1, none);
     assert_eq!(net.bound(&left).status, DtoStatus::Success);
     let memory = left.memory;
     let Party { ia, .. } = left;
@@ -401,10 +401,10 @@ pub fn abrupt_close_ends_windows<T: Testbed>(bed: &T) {
     let before = memory.content();
     let remote = RmrTriplet {
         context,
-        address: piece.address,
+        address: segment.address,
         length: 8,
     };
-    let from = [right.memory.piece(0, 8)];
+    let from = [right.memory.segment(0, 8)];
     right.write(&from, 2, &remote, none);
     let status = net.request_completion(&right).status;
     assert_eq!(status, DtoStatus::RemoteAccess);
@@ -459,10 +459,10 @@ fn is_finite<T: Testbed>(ia: &crate::fixture::Adapter<T>, make: &Make<T>, free: 
         assert!(made.len() < 100_000, "no end of objects");
     };
     assert_eq!(error.kind(), ErrorKind::InsufficientResources, "{error}");
-    let gone = made.swap_remove(made.len() / 2);
-    free(ia, gone);
+    let freed = made.swap_remove(made.len() / 2);
+    free(ia, freed);
     let again = granted(make(ia));
-    assert_ne!(again, gone, "a handle comes back to life");
+    assert_ne!(again, freed, "a handle comes back to life");
     assert!(make(ia).is_err());
     free(ia, again);
     for handle in made {
@@ -647,25 +647,25 @@ pub fn refused_posts_leave_nothing_behind<T: FaultyTestbed>(bed: &T) {
     }));
     let rmr = granted(left.ia.rmr_create(left.zone));
     let memory = left.more_memory(64, MemoryPrivileges::ALL);
-    let piece = [memory.piece(0, 8)];
+    let segment = [memory.segment(0, 8)];
     let remote = right.memory.remote(0, 8);
     let flags = CompletionFlags::empty();
     let (ia, ep) = (&left.ia, left.ep);
     let post = |kind: u32, cookie| match kind {
-        0 => ia.post_send(ep, &piece, cookie, flags),
-        1 => ia.post_rdma_write(ep, &piece, cookie, &remote, flags),
-        2 => ia.post_rdma_read(ep, &piece, cookie, &remote, flags),
+        0 => ia.post_send(ep, &segment, cookie, flags),
+        1 => ia.post_rdma_write(ep, &segment, cookie, &remote, flags),
+        2 => ia.post_rdma_read(ep, &segment, cookie, &remote, flags),
         3 => ia
             .rmr_bind(
                 rmr,
-                &piece[0],
+                &segment[0],
                 MemoryPrivileges::REMOTE_READ,
                 ep,
                 cookie,
                 flags,
             )
             .map(drop),
-        _ => ia.post_recv(ep, &piece, cookie, flags),
+        _ => ia.post_recv(ep, &segment, cookie, flags),
     };
     for nth in 0..5 {
         bed.refuse_post(0, nth);
@@ -680,5 +680,5 @@ pub fn refused_posts_leave_nothing_behind<T: FaultyTestbed>(bed: &T) {
     // The refused bind does not hold the region.
     granted(ia.lmr_free(memory.lmr));
     assert_eq!(net.request_room(&left), 3);
-    net.alive(&left, &right);
+    net.check_transfer(&left, &right);
 }

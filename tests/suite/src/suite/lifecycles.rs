@@ -31,7 +31,7 @@ pub fn binds_end_with_their_endpoint<T: Testbed>(bed: &T) {
             for memory in &memories {
                 right.bind(
                     rmr,
-                    &memory.piece(0, 64),
+                    &memory.segment(0, 64),
                     MemoryPrivileges::REMOTE_READ,
                     1,
                     DEFAULT,
@@ -46,7 +46,7 @@ pub fn binds_end_with_their_endpoint<T: Testbed>(bed: &T) {
                 granted(right.ia.ep_disconnect(right.ep, CloseFlags::Abrupt));
                 granted(right.ia.ep_reset(right.ep));
             }
-            net.settle();
+            net.run_to_idle();
             // At most one region is still bound: that of the last bind that was carried out.
             let held = memories
                 .iter()
@@ -82,9 +82,9 @@ pub fn shared_buffers_outlive_their_taker<T: Testbed>(bed: &T) {
             let shape = srq_attributes(8, 1, 0);
             let srq = granted(ia.srq_create(zone, &shape));
             let options = PartyOptions::default();
-            let taker = Party::<T>::sharing(&ia, zone, srq, None, &options);
+            let receiver = Party::<T>::sharing(&ia, zone, srq, None, &options);
             let peer = Party::new(&net.adapter(), &options);
-            net.connect(&peer, &taker);
+            net.connect(&peer, &receiver);
             for cookie in 0..8 {
                 granted(ia.srq_post_recv(srq, &[], cookie));
             }
@@ -95,16 +95,16 @@ pub fn shared_buffers_outlive_their_taker<T: Testbed>(bed: &T) {
                 net.step();
             }
             if frees {
-                granted(ia.ep_free(taker.ep));
+                granted(ia.ep_free(receiver.ep));
             } else {
-                granted(ia.ep_disconnect(taker.ep, CloseFlags::Abrupt));
-                granted(ia.ep_reset(taker.ep));
+                granted(ia.ep_disconnect(receiver.ep, CloseFlags::Abrupt));
+                granted(ia.ep_reset(receiver.ep));
             }
-            net.settle();
-            while ia.evd_dequeue(taker.receive).is_ok() {}
-            let told = granted(ia.srq_query(srq, SrqFields::all()));
-            assert_eq!(told.available, told.outstanding, "after {steps} steps");
-            for cookie in 0..8 - told.outstanding {
+            net.run_to_idle();
+            while ia.evd_dequeue(receiver.receive).is_ok() {}
+            let param = granted(ia.srq_query(srq, SrqFields::all()));
+            assert_eq!(param.available, param.outstanding, "after {steps} steps");
+            for cookie in 0..8 - param.outstanding {
                 granted(ia.srq_post_recv(srq, &[], cookie as u64));
             }
             refused(
@@ -128,7 +128,7 @@ pub fn shared_buffers_outlive_their_taker<T: Testbed>(bed: &T) {
 /// Spec: EVW-13
 pub fn private_data_lasts_until_the_reset<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
+    let (left, right) = net.unconnected_pair(&PartyOptions::default());
     let (evd, qualifier, _) = listen(&net, &right);
     granted(net.try_connect(&left, &right.ia, qualifier, &[]));
     let cr = net.request(&right.ia, evd);
@@ -156,7 +156,7 @@ pub fn late_answers_do_not_reach_a_new_attempt<T: Testbed>(bed: &T) {
     for before in 0..6 {
         for after in 0..10 {
             let net = Net::new(bed);
-            let (left, right) = net.strangers(&PartyOptions::default());
+            let (left, right) = net.unconnected_pair(&PartyOptions::default());
             let (evd, qualifier, _) = listen(&net, &right);
             granted(net.try_connect(&left, &right.ia, qualifier, b"old"));
             for _ in 0..before {
@@ -174,11 +174,13 @@ pub fn late_answers_do_not_reach_a_new_attempt<T: Testbed>(bed: &T) {
             assert_eq!(left.state(), EndpointState::Unconnected);
             while left.ia.evd_dequeue(left.connect).is_ok() {}
             let fresh = Party::new(&right.ia, &PartyOptions::default());
-            let place = net.qualifier();
-            granted(right.ia.psp_create(place, evd, PspFlags::Consumer));
-            granted(net.try_connect(&left, &right.ia, place, b"new"));
+            let new_qualifier = net.qualifier();
+            granted(right.ia.psp_create(new_qualifier, evd, PspFlags::Consumer));
+            granted(net.try_connect(&left, &right.ia, new_qualifier, b"new"));
             let cr = net.until("the new request", || match right.ia.evd_dequeue(evd) {
-                Ok(Event::ConnectionRequest { cr, qualifier, .. }) if qualifier == place => {
+                Ok(Event::ConnectionRequest { cr, qualifier, .. })
+                    if qualifier == new_qualifier =>
+                {
                     Some(cr)
                 }
                 _ => None,
@@ -188,8 +190,8 @@ pub fn late_answers_do_not_reach_a_new_attempt<T: Testbed>(bed: &T) {
             let mut space = [0; 64];
             let size = granted(left.ia.ep_private_data(left.ep, &mut space));
             assert_eq!(&space[..size], b"new");
-            net.settle();
-            net.alive(&left, &fresh);
+            net.run_to_idle();
+            net.check_transfer(&left, &fresh);
             assert_eq!(left.state(), EndpointState::Connected);
             assert_ne!(right.state(), EndpointState::Connected);
         }
@@ -205,9 +207,9 @@ pub fn new_endpoint_inherits_nothing<T: Testbed>(bed: &T) {
         let options = PartyOptions::default();
         let (left, right) = net.pair(&options);
         for cookie in 0..8 {
-            left.receive_into(&[left.memory.piece(0, 8)], cookie);
+            left.receive_into(&[left.memory.segment(0, 8)], cookie);
             left.write(
-                &[left.memory.piece(0, 8)],
+                &[left.memory.segment(0, 8)],
                 cookie,
                 &right.memory.remote(0, 8),
                 DEFAULT,
@@ -229,7 +231,7 @@ pub fn new_endpoint_inherits_nothing<T: Testbed>(bed: &T) {
             ..left.clone()
         };
         assert_ne!(heir.ep, left.ep);
-        net.settle();
+        net.run_to_idle();
         for evd in [left.receive, left.request, left.connect] {
             while let Ok(event) = left.ia.evd_dequeue(evd) {
                 let ep: EpId = match event {
@@ -245,7 +247,7 @@ pub fn new_endpoint_inherits_nothing<T: Testbed>(bed: &T) {
         assert!(status.recv_idle && status.request_idle);
         let partner = Party::new(&right.ia, &options);
         net.connect(&heir, &partner);
-        net.alive(&heir, &partner);
+        net.check_transfer(&heir, &partner);
         assert_eq!(net.request_room(&heir), heir.max_request_dtos());
         let receives = options.attributes.max_recv_dtos as u64;
         for cookie in 0..receives {
@@ -264,7 +266,7 @@ pub fn new_endpoint_inherits_nothing<T: Testbed>(bed: &T) {
 /// Spec: GEN-09, EPK-03, EPK-10
 pub fn infinite_timeouts_never_run_out<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
+    let (left, right) = net.unconnected_pair(&PartyOptions::default());
     let (evd, qualifier, _) = listen(&net, &right);
     let wanted = ConnectParam {
         timeout: TIMEOUT_INFINITE,
@@ -275,7 +277,7 @@ pub fn infinite_timeouts_never_run_out<T: Testbed>(bed: &T) {
     bed.advance(Instant::from_micros(
         bed.now().as_micros() + 2 * u64::from(u32::MAX),
     ));
-    net.settle();
+    net.run_to_idle();
     assert_eq!(left.state(), EndpointState::ActiveConnectionPending);
     net.silent(&left.ia, left.connect);
     granted(right.ia.cr_accept(cr, Some(right.ep), &[]));
@@ -325,20 +327,20 @@ pub fn freed_region_is_not_written_by_posted_receives<T: Testbed>(bed: &T) {
         let memory = right.more_memory(64, MemoryPrivileges::ALL);
         left.memory.fill(1);
         for cookie in 0..4 {
-            right.receive_into(&[memory.piece(0, 64)], cookie);
-            left.send_from(&[left.memory.piece(64 * cookie, 64)], cookie);
+            right.receive_into(&[memory.segment(0, 64)], cookie);
+            left.send_from(&[left.memory.segment(64 * cookie, 64)], cookie);
         }
         for _ in 0..steps {
             net.step();
         }
         granted(right.ia.lmr_free(memory.lmr));
         let frozen = memory.content();
-        net.settle();
+        net.run_to_idle();
         assert_eq!(memory.content(), frozen, "after {steps} steps");
         for cookie in 0..4 {
             assert_eq!(net.receive_completion(&right).cookie, cookie);
         }
-        let stale: [LmrTriplet; 1] = [memory.piece(0, 8)];
+        let stale: [LmrTriplet; 1] = [memory.segment(0, 8)];
         refused(
             right.ia.post_recv(right.ep, &stale, 9, DEFAULT),
             Error::privileges_violation(Subtype::PrivilegesWrite),
@@ -357,19 +359,19 @@ pub fn freed_window_is_not_written_by_requests_under_way<T: Testbed>(bed: &T) {
         let (left, right) = net.pair(&PartyOptions::default());
         let memory = right.more_memory(64, MemoryPrivileges::ALL);
         let rmr = granted(right.ia.rmr_create(right.zone));
-        let piece = memory.piece(0, 64);
+        let segment = memory.segment(0, 64);
         let privileges = MemoryPrivileges::REMOTE_WRITE;
-        let context = right.bind(rmr, &piece, privileges, 1, DEFAULT);
+        let context = right.bind(rmr, &segment, privileges, 1, DEFAULT);
         assert_eq!(net.bound(&right).status, DtoStatus::Success);
         left.memory.fill(1);
         let remote = dat_core::memory::RmrTriplet {
             context,
-            address: piece.address,
+            address: segment.address,
             length: 64,
         };
         for cookie in 0..8 {
             left.write(
-                &[left.memory.piece(64 * cookie, 64)],
+                &[left.memory.segment(64 * cookie, 64)],
                 cookie,
                 &remote,
                 DEFAULT,
@@ -414,7 +416,7 @@ pub fn undequeued_events_survive_a_disconnect<T: Testbed>(bed: &T) {
         right.receive_into(&[], cookie);
         left.send_from(&[], cookie);
     }
-    net.settle();
+    net.run_to_idle();
     net.disconnect(&left, &right);
     for cookie in 0..4 {
         net.success(&left, cookie);

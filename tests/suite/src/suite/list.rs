@@ -471,7 +471,7 @@ macro_rules! conformance_suite {
                 #[test]
                 fn $test() {
                     let bed = $bed;
-                    if let Some(why) = $crate::fixture::Testbed::excused(&bed, stringify!($test)) {
+                    if let Some(why) = $crate::fixture::Testbed::skip_reason(&bed, stringify!($test)) {
                         println!("not on this backend: {why}");
                         return;
                     }

@@ -114,15 +114,15 @@ pub fn registration_tells_what_it_did<T: Testbed>(bed: &T) {
     assert_ne!(made.rmr_context, 0);
     assert!(made.registered_address <= address);
     assert!(made.registered_address + made.registered_size >= address + 1000);
-    let told = granted(ia.lmr_query(made.lmr, LmrFields::all()));
-    assert_eq!(told.ia, ia.handle());
-    assert_eq!(told.source, LmrSource::Virtual { address });
-    assert_eq!((told.length, told.pz), (1000, zone));
-    assert_eq!(told.privileges, MemoryPrivileges::READ);
-    assert_eq!(told.lmr_context, made.lmr_context);
-    assert_eq!(told.rmr_context, made.rmr_context);
-    assert_eq!(told.registered_size, made.registered_size);
-    assert_eq!(told.registered_address, made.registered_address);
+    let param = granted(ia.lmr_query(made.lmr, LmrFields::all()));
+    assert_eq!(param.ia, ia.handle());
+    assert_eq!(param.source, LmrSource::Virtual { address });
+    assert_eq!((param.length, param.pz), (1000, zone));
+    assert_eq!(param.privileges, MemoryPrivileges::READ);
+    assert_eq!(param.lmr_context, made.lmr_context);
+    assert_eq!(param.rmr_context, made.rmr_context);
+    assert_eq!(param.registered_size, made.registered_size);
+    assert_eq!(param.registered_address, made.registered_address);
     for bit in 10..32 {
         refused(
             ia.lmr_query(made.lmr, LmrFields::from_bits_retain(1 << bit)),
@@ -181,11 +181,11 @@ pub fn bad_registrations_are_refused<T: Testbed>(bed: &T) {
         attempt(zone, MemoryPrivileges::ALL, 0),
         Error::invalid_argument(4),
     );
-    let gone = granted(ia.pz_create());
-    granted(ia.pz_free(gone));
+    let freed = granted(ia.pz_create());
+    granted(ia.pz_free(freed));
     for bad in [
         PzId::NULL,
-        gone,
+        freed,
         granted(net.adapter().pz_create()),
         PzId::from_handle(ia.handle()),
     ] {
@@ -212,9 +212,9 @@ pub fn region_of_a_region_stands_on_its_own<T: Testbed>(bed: &T) {
     assert_ne!(made.lmr_context, source.context);
     assert_eq!(made.registered_address, source.address);
     assert_eq!(made.registered_size, 256);
-    let told = granted(right.ia.lmr_query(made.lmr, LmrFields::all()));
-    assert_eq!(told.source, LmrSource::Lmr(source.lmr));
-    assert_eq!((told.pz, told.privileges), (right.zone, privileges));
+    let param = granted(right.ia.lmr_query(made.lmr, LmrFields::all()));
+    assert_eq!(param.source, LmrSource::Lmr(source.lmr));
+    assert_eq!((param.pz, param.privileges), (right.zone, privileges));
     granted(right.ia.lmr_free(source.lmr));
     granted(right.ia.pz_free(zone));
     left.memory.fill(1);
@@ -223,7 +223,7 @@ pub fn region_of_a_region_stands_on_its_own<T: Testbed>(bed: &T) {
         address: source.address,
         length: 256,
     };
-    left.write(&[left.memory.piece(0, 256)], 1, &remote, DEFAULT);
+    left.write(&[left.memory.segment(0, 256)], 1, &remote, DEFAULT);
     net.success(&left, 1);
     equal("memory", &source.content(), &left.memory.load(0, 256));
     for bad in [
@@ -270,9 +270,9 @@ pub fn shared_memory_goes_by_its_whole_cookie<T: Testbed>(bed: &T) {
             LmrSource::SharedVirtual { address, cookie }
         );
     }
-    for place in [0, 4, 39] {
+    for index in [0, 4, 39] {
         let mut other = cookie;
-        other[place] ^= 1;
+        other[index] ^= 1;
         let error = share(other).expect_err("another cookie for the same memory");
         assert_eq!(error.kind(), ErrorKind::InvalidState, "{error}");
     }
@@ -291,8 +291,8 @@ pub fn remote_context_lives_as_long_as_the_region<T: Testbed>(bed: &T) {
     let remote = right.memory.remote(0, 64);
     for round in 0..3 {
         left.memory.fill(round);
-        let piece = [left.memory.piece(0, 64)];
-        left.write(&piece, 1, &remote, DEFAULT);
+        let segment = [left.memory.segment(0, 64)];
+        left.write(&segment, 1, &remote, DEFAULT);
         net.success(&left, 1);
         equal("data", &right.memory.load(0, 64), &left.memory.load(0, 64));
         net.disconnect(&left, &right);
@@ -303,8 +303,8 @@ pub fn remote_context_lives_as_long_as_the_region<T: Testbed>(bed: &T) {
     }
     granted(right.ia.lmr_free(right.memory.lmr));
     let before = right.memory.content();
-    let piece = [left.memory.piece(0, 64)];
-    left.write(&piece, 2, &remote, DEFAULT);
+    let segment = [left.memory.segment(0, 64)];
+    left.write(&segment, 2, &remote, DEFAULT);
     assert_eq!(
         net.request_completion(&left).status,
         DtoStatus::RemoteAccess
@@ -321,9 +321,9 @@ pub fn bound_window_holds_its_region<T: Testbed>(bed: &T) {
     let (_left, right) = net.pair(&PartyOptions::default());
     let memory = right.more_memory(64, MemoryPrivileges::ALL);
     let rmr = granted(right.ia.rmr_create(right.zone));
-    let piece = memory.piece(0, 8);
+    let segment = memory.segment(0, 8);
     let privileges = MemoryPrivileges::REMOTE_READ;
-    right.bind(rmr, &piece, privileges, 1, DEFAULT);
+    right.bind(rmr, &segment, privileges, 1, DEFAULT);
     let in_use = Error::invalid_state(Subtype::InvalidStateLmrInUse);
     refused(right.ia.lmr_free(memory.lmr), in_use);
     assert_eq!(net.bound(&right).status, DtoStatus::Success);
@@ -353,7 +353,7 @@ pub fn region_is_gone_once_freed<T: Testbed>(bed: &T) {
         refused(right.ia.lmr_free(bad), BAD_REGION);
         refused(right.ia.lmr_query(bad, LmrFields::all()), BAD_REGION);
     }
-    let stale = [memory.piece(0, 8)];
+    let stale = [memory.segment(0, 8)];
     net.no_effect(
         &[&left, &right],
         Error::privileges_violation(Subtype::PrivilegesRead),
@@ -371,7 +371,7 @@ pub fn transfers_in_flight_survive_the_end_of_their_region<T: Testbed>(bed: &T) 
         let memory = left.more_memory(1024, MemoryPrivileges::ALL);
         for cookie in 0..4 {
             left.write(
-                &[memory.piece(0, 1024)],
+                &[memory.segment(0, 1024)],
                 cookie,
                 &right.memory.remote(0, 1024),
                 DEFAULT,
@@ -384,7 +384,7 @@ pub fn transfers_in_flight_survive_the_end_of_their_region<T: Testbed>(bed: &T) 
         for cookie in 0..4 {
             assert_eq!(net.request_completion(&left).cookie, cookie);
         }
-        net.settle();
+        net.run_to_idle();
         refused(left.ia.evd_dequeue(left.request), Error::queue_empty());
     }
 }

@@ -38,14 +38,14 @@ pub fn rmr_query_follows_the_binding<T: Testbed>(bed: &T) {
     let unbound = granted(right.ia.rmr_query(rmr, RmrFields::all()));
     assert_eq!((unbound.ia, unbound.pz), (right.ia.handle(), right.zone));
     assert!(unbound.binding.is_none());
-    let piece = right.memory.piece(10, 20);
-    let context = bind(&net, &right, rmr, &piece, READ);
+    let segment = right.memory.segment(10, 20);
+    let context = bind(&net, &right, rmr, &segment, READ);
     let bound = granted(right.ia.rmr_query(rmr, RmrFields::all()));
     assert_eq!((bound.ia, bound.pz), (right.ia.handle(), right.zone));
     let binding = bound.binding.expect("a binding");
     assert_eq!(
         (binding.lmr_triplet, binding.privileges, binding.rmr_context),
-        (piece, READ, context)
+        (segment, READ, context)
     );
     refused(
         right.ia.rmr_query(rmr, RmrFields::from_bits_retain(0x20)),
@@ -67,16 +67,16 @@ pub fn rmr_free_unbinds<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let (left, right) = net.pair(&PartyOptions::default());
     let memory = right.more_memory(64, MemoryPrivileges::ALL);
-    let piece = memory.piece(0, 64);
+    let segment = memory.segment(0, 64);
     let rmr = window(&right);
-    let context = bind(&net, &right, rmr, &piece, WRITE);
+    let context = bind(&net, &right, rmr, &segment, WRITE);
     refused(
         right.ia.lmr_free(memory.lmr),
         Error::invalid_state(Subtype::InvalidStateLmrInUse),
     );
     granted(right.ia.rmr_free(rmr));
     left.memory.fill(1);
-    let status = write_through(&net, &left, &through(context, &piece));
+    let status = write_through(&net, &left, &through(context, &segment));
     assert_eq!(status, DtoStatus::RemoteAccess);
     equal("the memory", &memory.content(), &[0; 64]);
     net.broken(&left, &right);
@@ -98,9 +98,9 @@ pub fn flushed_rebind_keeps_the_old_binding<T: Testbed>(bed: &T) {
     let rmr = window(&right);
     let old = right.more_memory(64, MemoryPrivileges::ALL);
     let new = right.more_memory(64, MemoryPrivileges::ALL);
-    let context = bind(&net, &right, rmr, &old.piece(0, 64), WRITE);
+    let context = bind(&net, &right, rmr, &old.segment(0, 64), WRITE);
     net.disconnect(&left, &right);
-    right.bind(rmr, &new.piece(0, 64), WRITE, 2, DEFAULT);
+    right.bind(rmr, &new.segment(0, 64), WRITE, 2, DEFAULT);
     assert_eq!(net.bound(&right).status, DtoStatus::Flushed);
     granted(right.ia.lmr_free(new.lmr));
     refused(
@@ -110,7 +110,7 @@ pub fn flushed_rebind_keeps_the_old_binding<T: Testbed>(bed: &T) {
     granted(right.ia.ep_reset(right.ep));
     granted(left.ia.ep_reset(left.ep));
     net.connect(&left, &right);
-    let remote = through(context, &old.piece(0, 64));
+    let remote = through(context, &old.segment(0, 64));
     assert_eq!(write_through(&net, &left, &remote), DtoStatus::Success);
     granted(right.ia.rmr_free(rmr));
     granted(right.ia.lmr_free(old.lmr));
@@ -123,8 +123,8 @@ pub fn rebind_kills_the_old_context<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let (left, right) = net.pair(&PartyOptions::default());
     let rmr = window(&right);
-    let first = right.memory.piece(0, 64);
-    let second = right.memory.piece(64, 64);
+    let first = right.memory.segment(0, 64);
+    let second = right.memory.segment(64, 64);
     let old = bind(&net, &right, rmr, &first, WRITE);
     let new = bind(&net, &right, rmr, &second, WRITE);
     assert_ne!(old, new);
@@ -158,31 +158,31 @@ pub fn binds_polled_in_any_order_leave_the_last<T: Testbed>(bed: &T) {
         let rmr = window(&right);
         let old = right.more_memory(64, MemoryPrivileges::ALL);
         let new = right.more_memory(64, MemoryPrivileges::ALL);
-        let piece = new.piece(0, if unbinds { 0 } else { 64 });
+        let segment = new.segment(0, if unbinds { 0 } else { 64 });
         let suppress = CompletionFlags::SUPPRESS;
-        granted(ia.rmr_bind(rmr, &old.piece(0, 64), WRITE, right.ep, 1, DEFAULT));
+        granted(ia.rmr_bind(rmr, &old.segment(0, 64), WRITE, right.ep, 1, DEFAULT));
         // The device has carried out the first bind before the second one is posted.
-        net.settle();
-        let context = granted(ia.rmr_bind(rmr, &piece, WRITE, other.ep, 2, DEFAULT));
+        net.run_to_idle();
+        let context = granted(ia.rmr_bind(rmr, &segment, WRITE, other.ep, 2, DEFAULT));
         assert_eq!(net.bound(&other).status, DtoStatus::Success);
         let tell = || granted(ia.rmr_query(rmr, RmrFields::all())).binding;
-        let told = tell();
+        let param = tell();
         assert_eq!(net.bound(&right).status, DtoStatus::Success);
-        assert_eq!(tell(), told);
+        assert_eq!(tell(), param);
         granted(ia.lmr_free(old.lmr));
         if unbinds {
-            assert_eq!(told, None);
+            assert_eq!(param, None);
             granted(ia.lmr_free(new.lmr));
         } else {
-            assert_eq!(told.map(|binding| binding.rmr_context), Some(context));
+            assert_eq!(param.map(|binding| binding.rmr_context), Some(context));
             refused(ia.lmr_free(new.lmr), in_use);
-            let remote = through(context, &piece);
+            let remote = through(context, &segment);
             let status = write_through(&net, &other_left, &remote);
             assert_eq!(status, DtoStatus::Success);
             // A bind after both replaces the binding.
-            let last = right.memory.piece(0, 64);
+            let last = right.memory.segment(0, 64);
             granted(ia.rmr_bind(rmr, &last, WRITE, right.ep, 3, suppress));
-            net.settle();
+            net.run_to_idle();
             granted(ia.lmr_free(new.lmr));
             refused(ia.lmr_free(right.memory.lmr), in_use);
         }
@@ -211,13 +211,13 @@ pub fn binds_under_way_are_of_one_endpoint<T: Testbed>(bed: &T) {
         let rmr = window(&right);
         let old = right.more_memory(64, MemoryPrivileges::ALL);
         let new = right.more_memory(64, MemoryPrivileges::ALL);
-        let (first, piece) = (old.piece(0, 64), new.piece(0, 64));
+        let (first, segment) = (old.segment(0, 64), new.segment(0, 64));
         // The first bind waits for a read.
-        let (target, source) = ([right.memory.piece(0, 2048)], left.memory.remote(0, 2048));
+        let (target, source) = ([right.memory.segment(0, 2048)], left.memory.remote(0, 2048));
         granted(ia.post_rdma_read(right.ep, &target, 1, &source, DEFAULT));
         let fence = CompletionFlags::BARRIER_FENCE;
         granted(ia.rmr_bind(rmr, &first, WRITE, right.ep, 2, fence));
-        let bind = || ia.rmr_bind(rmr, &piece, WRITE, other.ep, 3, DEFAULT);
+        let bind = || ia.rmr_bind(rmr, &segment, WRITE, other.ep, 3, DEFAULT);
         let early = bind();
         net.success(&right, 1);
         assert_eq!(net.bound(&right).status, DtoStatus::Success);
@@ -227,9 +227,9 @@ pub fn binds_under_way_are_of_one_endpoint<T: Testbed>(bed: &T) {
             granted(bind())
         });
         assert_eq!(net.bound(&other).status, DtoStatus::Success);
-        let told = granted(ia.rmr_query(rmr, RmrFields::all())).binding;
-        assert_eq!(told.map(|binding| binding.rmr_context), Some(context));
-        let remote = through(context, &piece);
+        let param = granted(ia.rmr_query(rmr, RmrFields::all())).binding;
+        assert_eq!(param.map(|binding| binding.rmr_context), Some(context));
+        let remote = through(context, &segment);
         let status = write_through(&net, &other_left, &remote);
         assert_eq!(status, DtoStatus::Success);
         granted(ia.lmr_free(old.lmr));
@@ -249,8 +249,8 @@ pub fn empty_bind_unbinds<T: Testbed>(bed: &T) {
     let (left, right) = net.pair(&PartyOptions::default());
     let rmr = window(&right);
     let memory = right.more_memory(64, MemoryPrivileges::ALL);
-    let piece = memory.piece(0, 64);
-    let context = bind(&net, &right, rmr, &piece, READ | WRITE);
+    let segment = memory.segment(0, 64);
+    let context = bind(&net, &right, rmr, &segment, READ | WRITE);
     let in_use = Error::invalid_state(Subtype::InvalidStateLmrInUse);
     refused(right.ia.lmr_free(memory.lmr), in_use);
     let nothing = LmrTriplet {
@@ -261,7 +261,7 @@ pub fn empty_bind_unbinds<T: Testbed>(bed: &T) {
     bind(&net, &right, rmr, &nothing, READ | WRITE);
     // The region is still registered here: without it, no context would reach its bytes.
     let before = memory.content();
-    let status = write_through(&net, &left, &through(context, &piece));
+    let status = write_through(&net, &left, &through(context, &segment));
     assert_eq!(status, DtoStatus::RemoteAccess);
     assert_eq!(memory.content(), before);
     net.broken(&left, &right);

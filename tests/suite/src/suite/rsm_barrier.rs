@@ -72,12 +72,12 @@ pub fn a_barrier_is_made_opened_closed_and_destroyed<T: RsmTestbed>(bed: &T) {
             Err(RsmError::BarrierNotOpened)
         );
         assert_eq!(engine.destroy_barrier(barrier), Ok(()));
-        let gone = Err(RsmError::BarrierUninitialized);
-        assert_eq!(engine.destroy_barrier(barrier), gone);
-        assert_eq!(engine.open_barrier(barrier), gone);
-        assert_eq!(engine.close_barrier(barrier, wait), gone);
-        assert_eq!(engine.order_barrier(barrier, wait), gone);
-        assert_eq!(engine.open_barrier(BarrierId::NULL), gone);
+        let freed = Err(RsmError::BarrierUninitialized);
+        assert_eq!(engine.destroy_barrier(barrier), freed);
+        assert_eq!(engine.open_barrier(barrier), freed);
+        assert_eq!(engine.close_barrier(barrier, wait), freed);
+        assert_eq!(engine.order_barrier(barrier, wait), freed);
+        assert_eq!(engine.open_barrier(BarrierId::NULL), freed);
     }
     let barrier = nodes.barrier(0, import);
     engine.open_barrier(barrier).expect("open");
@@ -141,18 +141,18 @@ pub fn in_explicit_mode_bad_entries_are_still_refused_at_once<T: RsmTestbed>(bed
         .set_mode(import, BarrierMode::Explicit)
         .expect("a mode");
     // Vectors in explicit mode are legal without an open barrier, too.
-    for place in 0..4 {
+    for index in 0..4 {
         let mut entries = [
             put_handle(local, 0, 0, 16),
             put(&[1; 16], 16),
             put_handle(local, 0, 32, 16),
             put(&[2; 16], 48),
         ];
-        entries[place].remote_offset = PAGE as u64 + 1;
+        entries[index].remote_offset = PAGE as u64 + 1;
         left(
             engine.putv(import, &entries, NONE, wait),
             RsmError::BadOffset,
-            4 - place,
+            4 - index,
         );
     }
     let barrier = nodes.barrier(0, import);

@@ -37,7 +37,7 @@ pub fn a_failed_entry_ends_the_vector_and_the_connection_comes_back<T: FaultyRsm
         let source = pattern(3, 500);
         let there = |at: usize| load(&memory[at * 300..][..100]) == source[at * 100..][..100];
         let signals = || {
-            nodes.settle();
+            nodes.run_to_idle();
             (0..)
                 .take_while(|_| nodes.engine(1).signal_take(export).expect("a segment"))
                 .count()
@@ -260,11 +260,11 @@ pub fn who_has_nothing_to_say_hears_of_a_death_by_probes<T: FaultyRsmTestbed>(be
         nodes.stop(1);
         let pass = || {
             for _ in 0..10 {
-                nodes.settle();
+                nodes.run_to_idle();
                 let later = bed.now().after(INTERVAL).expect("a time");
                 bed.advance(later);
             }
-            nodes.settle();
+            nodes.run_to_idle();
             engine.import_state(import)
         };
         assert_eq!(pass(), Ok(ImportState::Connected), "{probe_interval}");
@@ -306,7 +306,7 @@ pub fn an_exporter_that_begins_again_is_another_one<T: RsmTestbed>(bed: &T) {
             let (_, memory) = nodes.export(1, 1, SEGMENT);
             nodes.export(1, 1, SEGMENT + 1);
             if at_rest {
-                nodes.settle();
+                nodes.run_to_idle();
             }
             let engine = nodes.engine(0);
             if explicit {
@@ -404,7 +404,7 @@ pub fn an_interrupted_vector_leaves_nothing_on_the_way<T: RsmTestbed>(bed: &T) {
             now[..done * 100] == bytes[..done * 100],
             "what counts as done is done"
         );
-        nodes.settle();
+        nodes.run_to_idle();
         assert!(load(memory) == now, "nothing came late");
         let mut target = [0; 900];
         let mut entries: Vec<_> = target
@@ -422,7 +422,7 @@ pub fn an_interrupted_vector_leaves_nothing_on_the_way<T: RsmTestbed>(bed: &T) {
         let now = target;
         let done = outcome.map_or_else(|failure| 9 - failure.residual, |()| 9);
         assert!(now[..done * 100] == pattern(2, 900)[..done * 100]);
-        nodes.settle();
+        nodes.run_to_idle();
         assert!(target == now, "nothing came late");
         // The connection is still usable.
         engine
@@ -430,7 +430,7 @@ pub fn an_interrupted_vector_leaves_nothing_on_the_way<T: RsmTestbed>(bed: &T) {
             .expect("on again");
     }
     // On a device in real time the vector may end before it is interrupted.
-    assert!(interrupted > 0 || !bed.stands_still());
+    assert!(interrupted > 0 || !bed.is_stepped());
 }
 
 /// Spec: RSMPV-08, RSMPV-40, RSMPV-42, RSMBR-05
@@ -507,7 +507,7 @@ pub fn many_connections_come_back_together<T: FaultyRsmTestbed>(bed: &T) {
             .is_err()
     });
     assert!(broken);
-    nodes.settle();
+    nodes.run_to_idle();
     for import in imports.into_iter().chain([first]) {
         assert_eq!(engine.import_state(import), Ok(ImportState::Connected));
         engine

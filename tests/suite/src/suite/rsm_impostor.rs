@@ -230,7 +230,7 @@ pub fn writes_count_once_they_are_known_to_be_visible<T: RsmTestbed>(bed: &T) {
         }
     }
     // On a device in real time the vector may end before it is interrupted.
-    let by_steps = bed.stands_still();
+    let by_steps = bed.is_stepped();
     assert!(
         interrupted > 0 && arrived > 0 || !by_steps,
         "{arrived} of {interrupted}"
@@ -314,11 +314,7 @@ struct Broken {
 impl Broken {
     /// Breaks the path to a deaf exporter.
     fn now<T: RsmTestbed>(nodes: &Nodes<'_, T>, impostor: &Impostor<'_, '_, T>) -> Self {
-        let patience = if nodes.bed.stands_still() {
-            200
-        } else {
-            30_000
-        };
+        let patience = if nodes.bed.is_stepped() { 200 } else { 30_000 };
         let until = nodes.bed.now().after(patience).expect("a time");
         impostor.offend();
         let topology = nodes.until("the end of the path", || {
@@ -380,7 +376,7 @@ pub fn a_flush_waits_for_a_connection_that_is_over<T: RsmTestbed>(bed: &T) {
     assert_eq!(outcome, Ok(()));
     assert_eq!(impostor.memory.load(0, SIZE), load(source));
     // On a device in real time the new connection may take longer.
-    assert!(looks > 0 || !bed.stands_still());
+    assert!(looks > 0 || !bed.is_stepped());
     let now = engine.topology().expect("a topology");
     assert_eq!(path(&now), ConnectionState::Active);
     assert_eq!(path(&broken.topology), ConnectionState::GoingDown);
@@ -410,23 +406,27 @@ pub fn a_signal_waits_for_data_of_a_connection_that_is_over<T: RsmTestbed>(bed: 
     assert_eq!(call.poll(), None);
     let begun = call.completed();
     assert!((1..MANY).contains(&begun), "{begun} on the first one");
-    impostor.hear_others();
+    impostor.receive_others();
     let broken = Broken::now(&nodes, &impostor);
     let (mut looks, mut outcome) = (0, None);
     broken.outlast(&nodes, &impostor, |stuck| {
         outcome = outcome.or_else(|| call.poll());
-        let heard = impostor.signals.get();
+        let received_bodies = impostor.signals.get();
         if stuck {
-            assert_eq!((outcome, heard), (None, 0), "it overtook the data");
+            assert_eq!(
+                (outcome, received_bodies),
+                (None, 0),
+                "it overtook the data"
+            );
             let begun = impostor.connections() == 2 && call.completed() == MANY;
             looks += usize::from(begun);
         }
         // The signal that was stuck, and that of the vector.
-        (heard == 2 && outcome.is_some()).then_some(())
+        (received_bodies == 2 && outcome.is_some()).then_some(())
     });
     assert_eq!(outcome, Some(Ok(())));
     let arrived = impostor.memory.load(0, MANY) == load(source);
     assert!(arrived, "it overtook the data");
     // On a device in real time the new connection may take longer.
-    assert!(looks > 0 || !bed.stands_still());
+    assert!(looks > 0 || !bed.is_stepped());
 }

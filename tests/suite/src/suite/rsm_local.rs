@@ -166,7 +166,7 @@ pub fn freeing_waits_for_the_vectors_that_use_the_handle<T: RsmTestbed>(bed: &T)
         .expect("begun");
     let mut impatient = nodes.interrupted_after(0, 0);
     let outcome = engine.free_local_memory(nodes.controller(0), local, &mut impatient);
-    if outcome.is_ok() && !bed.stands_still() {
+    if outcome.is_ok() && !bed.is_stepped() {
         // The vector had ended by then.
         return;
     }
@@ -269,7 +269,7 @@ pub fn freeing_waits_for_entries_that_are_not_begun<T: RsmTestbed>(bed: &T) {
         );
     }
     // On a device in real time the entries may end before the first sleep.
-    assert!(interrupted > 0 || !bed.stands_still());
+    assert!(interrupted > 0 || !bed.is_stepped());
 }
 
 /// Spec: RSMPV-14, RSMIM-10, RSMPV-21
@@ -305,7 +305,7 @@ pub fn vectors_that_do_not_block_hold_nobody_up<T: RsmTestbed>(bed: &T) {
         let before = load(memory);
         let ended = held.poll().expect("it ended");
         crate::fixture::nodes::left(ended, RsmError::BadSegmentHandle, 40);
-        nodes.settle();
+        nodes.run_to_idle();
         assert!(load(memory) == before, "nothing came late");
         drop(held);
         import = nodes.import(0, 1, crate::fixture::nodes::SEGMENT);

@@ -138,7 +138,7 @@ pub fn puts_and_gets_go_by_the_mapping_but_overtake_nothing<T: RsmTestbed>(bed: 
     assert_eq!(engine.put(import, 0, &one, wait), aborted);
     assert_eq!(engine.get(import, 0, &mut back, wait), aborted);
     assert!(load(&memory[..100]) == two[..100]);
-    nodes.settle();
+    nodes.run_to_idle();
 }
 
 /// Spec: RSMMP-01, RSMMP-05
@@ -179,7 +179,7 @@ pub fn mappings_are_refused_in_order<T: RsmTestbed>(bed: &T) {
         .engine(1)
         .export_unpublish(export, &mut nodes.wait(1))
         .expect("unpublished");
-    nodes.settle();
+    nodes.run_to_idle();
     assert_eq!(map(read, 1, 1), Err(RsmError::BadMemoryAlignment));
     assert_eq!(map(read, 0, 1), Err(RsmError::ConnectionAborted));
 }

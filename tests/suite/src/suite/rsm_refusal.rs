@@ -36,12 +36,12 @@ pub fn only_a_live_import_takes_vectors<T: RsmTestbed>(bed: &T) {
     let (export, import, _) = nodes.segment(1);
     let (own, _) = nodes.export(0, 1, SEGMENT);
     let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
-    let gone = nodes.import(0, 1, SEGMENT);
-    engine.import_disconnect(gone, wait).expect("disconnected");
+    let freed = nodes.import(0, 1, SEGMENT);
+    engine.import_disconnect(freed, wait).expect("disconnected");
     let entries = [put(&[1, 2], 0), put(&[3], 5)];
     for bad in [
         ImportId::NULL,
-        gone,
+        freed,
         ImportId::from_handle(own.handle()),
         ImportId::from_handle(export.handle()),
         ImportId::from_handle(Handle::from_raw(u64::MAX)),
@@ -64,7 +64,7 @@ pub fn only_a_live_import_takes_vectors<T: RsmTestbed>(bed: &T) {
     }
     // The handle is checked before the count.
     left(
-        engine.putv(gone, &[], NONE, wait),
+        engine.putv(freed, &[], NONE, wait),
         RsmError::BadSegmentHandle,
         0,
     );
@@ -203,7 +203,7 @@ pub fn a_bad_entry_ends_the_vector_at_its_place<T: RsmTestbed>(bed: &T) {
     }
     let count = 5;
     for (entry, error) in &bad {
-        for place in 0..count {
+        for index in 0..count {
             for cell in memory {
                 cell.store(0, core::sync::atomic::Ordering::Relaxed);
             }
@@ -213,18 +213,18 @@ pub fn a_bad_entry_ends_the_vector_at_its_place<T: RsmTestbed>(bed: &T) {
                 .enumerate()
                 .map(|(at, byte)| put(core::slice::from_ref(byte), at as u64 * 10))
                 .collect();
-            entries[place] = *entry;
+            entries[index] = *entry;
             let outcome = engine.putv(import, &entries, NONE, wait);
-            left(outcome, *error, count - place);
+            left(outcome, *error, count - index);
             let remote = load(memory);
             for (at, byte) in good.iter().enumerate() {
-                let expected = if at < place { *byte } else { 0 };
-                assert_eq!(remote[at * 10], expected, "{entry:?} at {place}");
+                let expected = if at < index { *byte } else { 0 };
+                assert_eq!(remote[at * 10], expected, "{entry:?} at {index}");
             }
             // The corrected rest completes on the same handle.
-            entries[place] = put(&good[place..=place], place as u64 * 10);
+            entries[index] = put(&good[index..=index], index as u64 * 10);
             engine
-                .putv(import, &entries[place..], NONE, wait)
+                .putv(import, &entries[index..], NONE, wait)
                 .expect("the connection lives");
             let remote = load(memory);
             assert!(
@@ -249,7 +249,7 @@ pub fn a_bad_entry_ends_a_getv_at_its_place<T: RsmTestbed>(bed: &T) {
             LocalAccess::ReadOnly,
         )
         .expect("local memory");
-    for place in 0..3 {
+    for index in 0..3 {
         for (remote_offset, length, error) in [
             (PAGE as u64 + 1, 1, RsmError::BadOffset),
             (PAGE as u64, 1, RsmError::BadLength),
@@ -260,16 +260,16 @@ pub fn a_bad_entry_ends_a_getv_at_its_place<T: RsmTestbed>(bed: &T) {
                 .iter_mut()
                 .map(|byte| get_entry(Target::Bytes(byte), 0, 17, 1))
                 .collect();
-            entries[place].remote_offset = remote_offset;
-            entries[place].length = length;
+            entries[index].remote_offset = remote_offset;
+            entries[index].length = length;
             left(
                 engine.getv(import, &mut entries, NONE, wait),
                 error,
-                3 - place,
+                3 - index,
             );
             let expected = pattern(3, PAGE)[17];
             for (at, byte) in bytes.iter().enumerate() {
-                assert_eq!(byte[0], if at < place { expected } else { 0 });
+                assert_eq!(byte[0], if at < index { expected } else { 0 });
             }
         }
     }
@@ -404,7 +404,7 @@ pub fn a_call_too_many_moves_nothing<T: RsmTestbed>(bed: &T) {
     left(engine.getv(import, &mut get, NONE, wait), full, 1);
     assert_eq!(bytes, [7; 2]);
     drop(call);
-    nodes.settle();
+    nodes.run_to_idle();
     assert_eq!(load(&memory[9..11]), [0; 2]);
     let outcome = engine.putv(import, &[put(&[1], 9), put(&[2], 10)], NONE, wait);
     assert_eq!(outcome, Ok(()));

@@ -38,7 +38,7 @@ enum End {
 /// Spec: RSMST-01, RSMST-03, RSMST-04, RSMPB-20, RSMEX-10, RSMPV-E09, RSMPV-51, RSMCT-10, RSMBR-05
 pub fn a_segment_is_cut_off_in_the_middle_of_a_vector<T: RsmTestbed>(bed: &T) {
     // On a device in real time a vector must move more to be cut off, and each round takes time.
-    let (rounds, pages, size) = if bed.stands_still() {
+    let (rounds, pages, size) = if bed.is_stepped() {
         (25, 1, 100)
     } else {
         (4, 160, 4 * PAGE)
@@ -57,7 +57,7 @@ pub fn a_segment_is_cut_off_in_the_middle_of_a_vector<T: RsmTestbed>(bed: &T) {
                     .map(|at| (at * size, size as u64))
                     .map(|(at, size)| put_handle(local, at as u64, at as u64, size))
                     .collect();
-                let gone = Cell::new(false);
+                let freed = Cell::new(false);
                 let take_back = || {
                     let wait = &mut nodes.wait(1);
                     match end {
@@ -68,14 +68,14 @@ pub fn a_segment_is_cut_off_in_the_middle_of_a_vector<T: RsmTestbed>(bed: &T) {
                     .expect("taken back");
                     // Nothing may overwrite these bytes.
                     store(memory, 0, &vec![0xEE; pages * PAGE]);
-                    gone.set(true);
+                    freed.set(true);
                 };
                 let mut wait = nodes.hooked(0, sleeps, take_back);
                 let outcome =
                     engine.putv(import, &entries, VectorFlags::IMPLICIT_SIGPOST, &mut wait);
                 drop(wait);
                 match outcome {
-                    Ok(()) if gone.get() => {}
+                    Ok(()) if freed.get() => {}
                     Ok(()) => take_back(),
                     Err(failure) => {
                         assert_eq!(
@@ -86,7 +86,7 @@ pub fn a_segment_is_cut_off_in_the_middle_of_a_vector<T: RsmTestbed>(bed: &T) {
                         aborted += 1;
                     }
                 }
-                nodes.settle();
+                nodes.run_to_idle();
                 assert!(
                     load(memory).iter().all(|byte| *byte == 0xEE),
                     "{end:?} after {sleeps}, grace {grace}"
@@ -107,7 +107,7 @@ pub fn a_segment_is_cut_off_in_the_middle_of_a_vector<T: RsmTestbed>(bed: &T) {
             }
             println!("{end:?} with grace {grace}: {aborted} of {rounds} cut off");
             assert!(
-                aborted > 0 || !bed.stands_still(),
+                aborted > 0 || !bed.is_stepped(),
                 "{end:?} with grace {grace}"
             );
         }
@@ -123,7 +123,7 @@ pub fn an_aborted_connection_does_not_come_back_with_the_id<T: RsmTestbed>(bed: 
         .export_unpublish(export, &mut nodes.wait(1))
         .expect("unpublished");
     assert_eq!(exporter.export_publish(export, SEGMENT, &[]), Ok(SEGMENT));
-    nodes.settle();
+    nodes.run_to_idle();
     let wait = &mut nodes.wait(0);
     left(
         engine.putv(import, &[put(&[1], 0)], NONE, wait),
@@ -206,7 +206,7 @@ pub fn acknowledged_entries_of_an_aborted_vector_do_not_count<T: RsmTestbed>(bed
             .engine(1)
             .export_unpublish(export, &mut nodes.wait(1))
             .expect("unpublished");
-        nodes.settle();
+        nodes.run_to_idle();
         let outcome = nodes.until("the end", || call.poll());
         left(outcome, RsmError::ConnectionAborted, COUNT);
     }
@@ -256,7 +256,7 @@ pub fn a_rebind_that_fails_leaves_the_old_memory_bound<T: RsmTestbed>(bed: &T) {
     exporter
         .export_rebind(export, Region::from_static(fresh), &mut nodes.wait(1))
         .expect("rebound");
-    nodes.settle();
+    nodes.run_to_idle();
     let entries = [put_handle(local, 0, 0, 8)];
     let outcome = engine.putv(import, &entries, NONE, &mut nodes.wait(0));
     assert_eq!(outcome, Ok(()));
@@ -296,7 +296,7 @@ pub fn rebound_segments_keep_their_importers<T: RsmTestbed>(bed: &T) {
             if !rebound.get() {
                 rebind();
             }
-            nodes.settle();
+            nodes.run_to_idle();
             assert!(
                 load(old).iter().all(|byte| *byte == 0xEE),
                 "old memory is left alone"

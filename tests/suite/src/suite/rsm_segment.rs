@@ -33,9 +33,9 @@ pub fn controllers_are_counted<T: RsmTestbed>(bed: &T) {
         "one user is left"
     );
     assert_eq!(engine.release_controller(first, wait), Ok(()));
-    let gone = Err(RsmError::BadControllerHandle);
-    assert_eq!(engine.release_controller(first, wait), gone);
-    assert_eq!(engine.release_controller(ControllerId::NULL, wait), gone);
+    let freed = Err(RsmError::BadControllerHandle);
+    assert_eq!(engine.release_controller(first, wait), freed);
+    assert_eq!(engine.release_controller(ControllerId::NULL, wait), freed);
     assert_eq!(
         engine.controller_attributes(first),
         Err(RsmError::BadControllerHandle)
@@ -50,7 +50,7 @@ pub fn controllers_are_counted<T: RsmTestbed>(bed: &T) {
     );
     let again = engine.get_controller(Some("rsm0")).expect("open again");
     assert_ne!(again, first, "the old handle stays dead");
-    assert_eq!(engine.release_controller(first, wait), gone);
+    assert_eq!(engine.release_controller(first, wait), freed);
 }
 
 /// Spec: RSMCT-11, RSMLH-10, RSMGEN-04
@@ -153,8 +153,8 @@ pub fn the_topology_names_every_path<T: RsmTestbed>(bed: &T) {
         .map(|controller| controller.name)
         .collect();
     assert_eq!(names, ["rsm0", "loopback"]);
-    let of = |place: usize| -> Vec<_> {
-        let remotes = &topology.controllers[place].remotes;
+    let of = |index: usize| -> Vec<_> {
+        let remotes = &topology.controllers[index].remotes;
         assert!(
             remotes
                 .iter()
@@ -208,7 +208,7 @@ pub fn segments_are_made_of_whole_pages<T: RsmTestbed>(bed: &T) {
         engine.export_destroy(second, wait),
         Err(RsmError::BadSegmentHandle)
     );
-    make(controller, 0, PAGE).expect("its bytes and its place are free");
+    make(controller, 0, PAGE).expect("its bytes and its slot are free");
     assert_eq!(
         make(controller, 0, PAGE),
         Err(RsmError::InsufficientResources)
@@ -461,7 +461,7 @@ pub fn connecting_fails_for_a_reason<T: RsmTestbed>(bed: &T) {
         if let Err(error) = outcome {
             assert_eq!(error, RsmError::Interrupted);
         }
-        fresh.settle();
+        fresh.run_to_idle();
         fresh.import(0, 1, SEGMENT);
     }
 }

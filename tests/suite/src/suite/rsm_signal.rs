@@ -16,7 +16,7 @@ fn drain<T: RsmTestbed>(
     segment: impl Into<SegmentHandle>,
 ) -> usize {
     let segment = segment.into();
-    nodes.settle();
+    nodes.run_to_idle();
     (0..)
         .take_while(|_| nodes.engine(node).signal_take(segment).expect("a segment"))
         .count()
@@ -168,8 +168,8 @@ pub fn an_export_signals_all_of_its_importers<T: RsmTestbed>(bed: &T) {
     nodes
         .engine(2)
         .import_disconnect(imports[3].1, &mut nodes.wait(2))
-        .expect("gone");
-    nodes.settle();
+        .expect("freed");
+    nodes.run_to_idle();
     assert_eq!(
         exporter.signal_post(export, SignalFlags::empty(), &mut nodes.wait(1)),
         Ok(())
@@ -398,7 +398,7 @@ pub fn several_segments_are_waited_for_at_once<T: RsmTestbed>(bed: &T) {
     assert_eq!(ready, [false, false]);
     post(other);
     post(other);
-    nodes.settle();
+    nodes.run_to_idle();
     // `signal_pending` takes no signal.
     assert_eq!(exporter.signal_pending(second), Ok(true));
     assert_eq!(exporter.signal_pending(export), Ok(false));
@@ -408,7 +408,7 @@ pub fn several_segments_are_waited_for_at_once<T: RsmTestbed>(bed: &T) {
     );
     assert_eq!(ready, [false, true]);
     post(import);
-    nodes.settle();
+    nodes.run_to_idle();
     // Takes one signal of each.
     assert_eq!(
         exporter.signal_wait_any(&all, &mut ready, None, &mut wait),
@@ -463,7 +463,7 @@ pub fn several_segments_are_waited_for_at_once<T: RsmTestbed>(bed: &T) {
         .expect("disconnected");
     // Segments that have ended are not ready.
     post(import);
-    nodes.settle();
+    nodes.run_to_idle();
     assert_eq!(
         exporter.signal_wait_any(&all, &mut ready, None, &mut wait),
         Ok(1)

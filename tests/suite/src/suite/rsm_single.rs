@@ -119,7 +119,7 @@ pub fn single_accesses_are_refused_in_order<T: RsmTestbed>(bed: &T) {
         .engine(1)
         .export_unpublish(export, &mut nodes.wait(1))
         .expect("unpublished");
-    nodes.settle();
+    nodes.run_to_idle();
     assert_eq!(
         engine.put(writer, page + 1, &[1], wait),
         Err(RsmError::ConnectionAborted)

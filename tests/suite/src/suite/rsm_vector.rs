@@ -78,8 +78,8 @@ pub fn of_overlapping_entries_the_later_one_wins<T: RsmTestbed>(bed: &T) {
     let (_, import, memory) = nodes.segment(1);
     let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
     for round in 0..10_u8 {
-        let pieces: Vec<_> = (0..12).map(|at| [round * 12 + at + 1; 64]).collect();
-        let entries: Vec<_> = pieces
+        let buffers: Vec<_> = (0..12).map(|at| [round * 12 + at + 1; 64]).collect();
+        let entries: Vec<_> = buffers
             .iter()
             .enumerate()
             .map(|(at, bytes)| put(bytes, at as u64 * 16))
@@ -88,7 +88,7 @@ pub fn of_overlapping_entries_the_later_one_wins<T: RsmTestbed>(bed: &T) {
             .putv(import, &entries, VectorFlags::empty(), wait)
             .expect("a vector");
         let mut expected = [0; 12 * 16 + 48];
-        for (at, bytes) in pieces.iter().enumerate() {
+        for (at, bytes) in buffers.iter().enumerate() {
             expected[at * 16..][..64].copy_from_slice(bytes);
         }
         assert!(load(&memory[..expected.len()]) == expected);
@@ -129,7 +129,7 @@ pub fn any_number_of_entries_is_one_vector<T: RsmTestbed>(bed: &T) {
                 .expect("a signal");
             let memory = load(memory);
             assert!((0..count).all(|at| memory[3 * at] == bytes[at]));
-            nodes.settle();
+            nodes.run_to_idle();
             assert_eq!(
                 nodes.engine(1).signal_take(export),
                 Ok(false),
@@ -332,7 +332,7 @@ pub fn entries_wait_for_those_they_depend_on_and_no_others<T: RsmTestbed>(bed: &
                 let mut call = started.expect("a vector");
                 assert_eq!(call.poll(), None);
                 drop(call);
-                nodes.settle();
+                nodes.run_to_idle();
                 let mut expected = before;
                 for at in 0..begun {
                     let [from, to] = [from, to].map(|offset| (at * stride + offset) as usize);
@@ -372,7 +372,7 @@ pub fn an_entry_reads_what_is_known_to_be_visible<T: RsmTestbed>(bed: &T) {
     // This poll starts the flush.
     assert_eq!(call.poll(), None);
     drop(call);
-    nodes.settle();
+    nodes.run_to_idle();
     let mut expected = before;
     expected.copy_within(..8 * WINDOW as usize, 1000);
     assert!(load(own.memory) == expected);

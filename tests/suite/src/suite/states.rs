@@ -122,8 +122,8 @@ impl<T: Testbed> Stage<T> {
             TentativeConnectionPending => {
                 let cr = arrival(net, &near, self.requests, &self.peer, PspFlags::Provider);
                 self.own = Some(cr);
-                let told = granted(near.cr_query(cr, CrFields::all()));
-                self.party.ep = told.local_ep.expect("an endpoint of the provider");
+                let param = granted(near.cr_query(cr, CrFields::all()));
+                self.party.ep = param.local_ep.expect("an endpoint of the provider");
             }
             ActiveConnectionPending => granted(self.connect()),
             CompletionPending => {
@@ -133,7 +133,7 @@ impl<T: Testbed> Stage<T> {
             Connected => net.connect(&self.party, &self.peer),
             DisconnectPending => {
                 net.connect(&self.party, &self.peer);
-                if net.bed.stands_still() {
+                if net.bed.is_stepped() {
                     self.write(0xF1)
                         .expect("a request that keeps the endpoint pending");
                 } else {
@@ -184,7 +184,7 @@ impl<T: Testbed> Stage<T> {
     fn write(&self, cookie: u64) -> Result<()> {
         self.party.ia.post_rdma_write(
             self.party.ep,
-            &[self.party.memory.piece(0, 8)],
+            &[self.party.memory.segment(0, 8)],
             cookie,
             &self.peer.memory.remote(0, 8),
             DEFAULT,
@@ -392,11 +392,11 @@ pub fn binds_by_state<T: Testbed>(bed: &T) {
     walk(bed, "rmr_bind", REQUESTS, None, |stage| {
         let party = &stage.party;
         let rmr = granted(party.ia.rmr_create(party.zone));
-        let piece = party.memory.piece(0, 8);
+        let segment = party.memory.segment(0, 8);
         let privileges = MemoryPrivileges::REMOTE_READ;
         let bound = party
             .ia
-            .rmr_bind(rmr, &piece, privileges, party.ep, 1, DEFAULT);
+            .rmr_bind(rmr, &segment, privileges, party.ep, 1, DEFAULT);
         bound.map(drop)
     });
 }
@@ -413,11 +413,11 @@ pub fn request_posts_by_state<T: Testbed>(bed: &T) {
         ("post_rdma_write", |stage| stage.write(1)),
         ("post_rdma_read", |stage| {
             let party = &stage.party;
-            let piece = [party.memory.piece(0, 8)];
+            let segment = [party.memory.segment(0, 8)];
             let remote = stage.peer.memory.remote(0, 8);
             party
                 .ia
-                .post_rdma_read(party.ep, &piece, 1, &remote, DEFAULT)
+                .post_rdma_read(party.ep, &segment, 1, &remote, DEFAULT)
         }),
     ];
     for (call, run) in rows {
@@ -438,7 +438,7 @@ pub fn receive_posts_by_state<T: Testbed>(bed: &T) {
         let party = &stage.party;
         let outcome = party
             .ia
-            .post_recv(party.ep, &[party.memory.piece(0, 8)], 5, DEFAULT);
+            .post_recv(party.ep, &[party.memory.segment(0, 8)], 5, DEFAULT);
         if state == TentativeConnectionPending {
             refused(
                 outcome,
@@ -468,8 +468,8 @@ pub fn receive_posts_by_state<T: Testbed>(bed: &T) {
 pub fn inspecting_calls_by_state<T: Testbed>(bed: &T) {
     let rows: [(&'static str, Run<T>); 4] = [
         ("ep_query", |stage| {
-            let told = stage.party.ia.ep_query(stage.party.ep, EpFields::all())?;
-            assert_eq!(told.state, stage.party.state());
+            let param = stage.party.ia.ep_query(stage.party.ep, EpFields::all())?;
+            assert_eq!(param.state, stage.party.state());
             Ok(())
         }),
         ("ep_get_status", |stage| {
@@ -479,7 +479,7 @@ pub fn inspecting_calls_by_state<T: Testbed>(bed: &T) {
             match stage.party.ia.ep_recv_query(stage.party.ep) {
                 // Not supported in any state.
                 Err(error) if error.same_code(Error::model_not_supported()) => Ok(()),
-                told => told.map(drop),
+                param => param.map(drop),
             }
         }),
         ("ep_set_watermark", |stage| {
@@ -605,7 +605,7 @@ pub fn endpoints_of_requests_are_accepted_or_rejected<T: Testbed>(bed: &T) {
                 wanted.request_evd = Some(party.request);
                 wanted.connect_evd = Some(party.connect);
             }));
-            party.receive_into(&[party.memory.piece(0, 8)], 1);
+            party.receive_into(&[party.memory.segment(0, 8)], 1);
         }
         granted(party.ia.cr_accept(cr, None, &[]));
         assert_eq!(party.state(), CompletionPending);
@@ -614,7 +614,7 @@ pub fn endpoints_of_requests_are_accepted_or_rejected<T: Testbed>(bed: &T) {
             Error::invalid_handle(Subtype::InvalidHandleCr),
         );
         net.established(party, &stage.peer);
-        net.alive(party, &stage.peer);
+        net.check_transfer(party, &stage.peer);
 
         let stage = Stage::new(&net, state);
         let (party, cr) = (&stage.party, stage.own.expect("a request"));
@@ -690,7 +690,7 @@ pub fn abrupt_close_by_state<T: Testbed>(bed: &T) {
             net.release(ia).close(CloseFlags::Abrupt).is_ok(),
             "{state:?}"
         );
-        net.settle();
+        net.run_to_idle();
         assert!(
             matches!(peer.state(), Unconnected | Disconnected),
             "the peer of an endpoint in {state:?} is in {:?}",

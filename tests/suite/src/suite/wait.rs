@@ -37,7 +37,7 @@ impl<T: Testbed> Wait for Sleeper<'_, T> {
 
     fn wait(&mut self, until: Option<Instant>) -> WakeReason {
         self.sleeps += 1;
-        assert!(self.sleeps < self.bed.patience(), "no end of sleeping");
+        assert!(self.sleeps < self.bed.max_steps(), "no end of sleeping");
         if self.interrupted {
             return WakeReason::Interrupted;
         }
@@ -64,7 +64,7 @@ pub fn blocking_wait_returns_with_the_event<T: Testbed>(bed: &T) {
     for threshold in 1..=4 {
         for cookie in 0..4 {
             left.write(
-                &[left.memory.piece(0, 8)],
+                &[left.memory.segment(0, 8)],
                 cookie,
                 &right.memory.remote(0, 8),
                 CompletionFlags::empty(),
@@ -108,8 +108,8 @@ pub fn blocking_wait_times_out<T: Testbed>(bed: &T) {
     }
     for queued in 1..4 {
         let deadline = soon(bed, 10);
-        let told = ia.evd_wait_counted(evd, 4, deadline, &mut Sleeper::new(bed));
-        assert_eq!(granted(told), Err(Expired { queued }));
+        let param = ia.evd_wait_counted(evd, 4, deadline, &mut Sleeper::new(bed));
+        assert_eq!(granted(param), Err(Expired { queued }));
         granted(ia.evd_post_se(evd, u64::from(queued) + 1));
     }
     for pointer in 2..=4 {
@@ -172,7 +172,7 @@ pub fn blocking_notification_wait<T: Testbed>(bed: &T) {
         );
     }
     left.write(
-        &[left.memory.piece(0, 8)],
+        &[left.memory.segment(0, 8)],
         1,
         &right.memory.remote(0, 8),
         CompletionFlags::empty(),
