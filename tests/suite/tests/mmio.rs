@@ -58,7 +58,7 @@ fn fences_hold_on_a_device_that_reorders_without_them() {
     epw::fenced_write_forwards_what_a_read_fetches(&late());
     rmb::context_sent_after_the_bind_is_always_usable(&late());
     rmb::context_written_after_the_bind_is_always_usable(&late());
-    rmb::operations_behind_a_bind_complete_behind_it(&late());
+    rmb::operations_after_a_bind_complete_after_it(&late());
     rmb::fenced_bind_waits_for_reads(&late());
 }
 
@@ -118,7 +118,7 @@ fn given_up(net: &Net<'_, MmioBed>, left: &Party<MmioBed>, requests: u64, receiv
 ///
 /// Spec: DTO-10, DTO-12
 #[test]
-fn a_device_that_lies_is_given_up() {
+fn a_device_with_a_bad_cqe_is_abandoned() {
     let lies = [
         (Lie::Index, DeviceFault::WrongIndex),
         (Lie::QueuePair, DeviceFault::UnknownQueuePair),
@@ -150,7 +150,7 @@ fn a_device_that_lies_is_given_up() {
 ///
 /// Spec: DTO-10, DTO-12
 #[test]
-fn an_unknown_failure_ends_its_connection_alone() {
+fn an_unknown_failure_ends_only_its_connection() {
     let bed = MmioBed::new();
     let (net, [left, right], state) = suspect(&bed);
     let others = [&left, &right].map(|party| Party::new(&party.ia, &PartyOptions::default()));
@@ -171,7 +171,7 @@ fn an_unknown_failure_ends_its_connection_alone() {
 ///
 /// Spec: DTO-10, DTO-12
 #[test]
-fn a_length_that_cannot_be_is_found_out() {
+fn an_impossible_length_is_detected() {
     let bed = MmioBed::new();
     let (net, [left, right], state) = suspect(&bed);
     for cookie in 0..2 {
@@ -197,7 +197,7 @@ fn made(party: &Party<MmioBed>, events: i32) -> Result<(), ErrorKind> {
 ///
 /// Spec: GEN-02
 #[test]
-fn calls_tell_a_given_up_device_from_a_wrong_argument() {
+fn calls_distinguish_an_abandoned_device_from_a_bad_argument() {
     let bed = MmioBed::new();
     let (net, [left, right], _) = suspect(&bed);
     right.receive_into(&[right.memory.segment(0, 8)], 0);
@@ -259,7 +259,7 @@ fn noise_completes_nothing_twice() {
 ///
 /// Spec: DTO-11
 #[test]
-fn no_bit_of_a_name_may_be_wrong() {
+fn every_bit_of_a_cqe_name_is_checked() {
     for bit in 0..Lie::BITS {
         println!("bit {bit}");
         lied_to(Lie::Bit(bit), 4);
@@ -272,7 +272,7 @@ fn no_bit_of_a_name_may_be_wrong() {
 ///
 /// Spec: EPR-01, EPR-02, DTO-03
 #[test]
-fn a_reset_under_a_poller_begins_anew() {
+fn a_reset_during_polls_starts_afresh() {
     const ROUNDS: u64 = 400;
     const MESSAGES: u64 = 6;
     let bed = MmioBed::new();
@@ -355,7 +355,7 @@ impl Wake for Interrupt {
 ///
 /// Spec: DTO-10, EVW-01
 #[test]
-fn a_sleeper_learns_of_a_fault_that_another_thread_finds() {
+fn a_fault_found_by_another_thread_wakes_a_sleeper() {
     let bed = MmioBed::new();
     let interrupt = Arc::new(Interrupt(OnceLock::new()));
     let state = State::waking(Waker::from(Arc::clone(&interrupt)));
@@ -404,7 +404,7 @@ fn a_sleeper_learns_of_a_fault_that_another_thread_finds() {
 ///
 /// Spec: DTO-10, DTO-12
 #[test]
-fn lies_about_shared_buffers_are_found_out() {
+fn false_shared_buffers_are_detected() {
     let lies = [
         (Lie::Bit(48 + 6), DeviceFault::WrongIndex),
         (Lie::Bit(48 + 15), DeviceFault::WrongIndex),

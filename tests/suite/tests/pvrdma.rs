@@ -81,7 +81,7 @@ network!(
     "pvrdma",
     keeping_device,
     |test| match test {
-        "shared_buffers_outlive_their_taker" => {
+        "shared_buffers_outlive_their_endpoint" => {
             let reason = "nobody can tell which buffers a queue pair took that is not flushed: they are kept";
             Some(reason.to_owned())
         }
@@ -159,7 +159,7 @@ fn lied_to(lie: PvrdmaLie) -> (DtoStatus, Option<DeviceFault>) {
 ///
 /// Spec: DTO-10, DTO-11, DTO-12
 #[test]
-fn a_paravirtual_device_that_lies_is_given_up() {
+fn a_paravirtual_device_with_a_bad_cqe_is_abandoned() {
     let lies = [
         (PvrdmaLie::QueuePair, DeviceFault::UnknownQueuePair),
         (PvrdmaLie::Length, DeviceFault::ImpossibleLength),
@@ -175,7 +175,7 @@ fn a_paravirtual_device_that_lies_is_given_up() {
 ///
 /// Spec: DTO-10, DTO-12
 #[test]
-fn an_unknown_failure_ends_its_connection_alone() {
+fn an_unknown_failure_ends_only_its_connection() {
     let bed = PvrdmaBed::new();
     let net = Net::new(&bed);
     let (lent, state) = Box::leak(Box::new(State::new())).lend();
@@ -201,7 +201,7 @@ fn an_unknown_failure_ends_its_connection_alone() {
 ///
 /// Spec: DTO-11
 #[test]
-fn no_bit_of_a_token_may_be_wrong() {
+fn every_bit_of_a_token_is_checked() {
     for bit in 0..64 {
         println!("bit {bit}");
         let (status, fault) = lied_to(PvrdmaLie::Token(bit));
@@ -249,7 +249,7 @@ fn no_device_is_left_active() {
 ///
 /// Spec: IAO-01
 #[test]
-fn versions_and_kinds_of_addresses_are_looked_at() {
+fn versions_and_address_kinds_are_checked() {
     // The capability word with the mode and the kinds of addresses.
     const NETWORK: u32 = 50;
     let kinds = |kinds: u32| Some((NETWORK, kinds << 24));
@@ -315,7 +315,7 @@ fn an_empty_queue_is_polled_at_its_device() {
 ///
 /// Spec: DTO-11, LMF-01
 #[test]
-fn a_silent_device_is_waited_for_once() {
+fn a_silent_device_is_awaited_once() {
     // A message with wrong words, or an answer with a wrong key that leaves the driver waiting.
     for senseless in [true, false] {
         let fabric = PvrdmaFabric::new(seeded_options());
@@ -370,7 +370,7 @@ fn a_silent_device_is_waited_for_once() {
 ///
 /// Spec: LMF-01, DTO-11
 #[test]
-fn a_device_that_is_given_up_leaves_others_alone() {
+fn an_abandoned_device_does_not_affect_others() {
     let bed = PvrdmaBed::new();
     let net = Net::new(&bed);
     let options = PartyOptions::default();
@@ -405,7 +405,7 @@ fn a_device_that_is_given_up_leaves_others_alone() {
 ///
 /// Spec: DTO-10, DTO-11
 #[test]
-fn a_number_that_comes_again_is_of_the_new_queue_pair() {
+fn a_reused_number_names_the_new_queue_pair() {
     let bed = PvrdmaBed::new();
     let net = Net::new(&bed);
     let device = bed.like(PvrdmaManner {
@@ -486,7 +486,7 @@ fn no_queue_pair_gets_an_impossible_number() {
 ///
 /// Spec: DTO-10
 #[test]
-fn what_the_driver_flushes_wakes_who_waits() {
+fn completions_flushed_by_the_driver_wake_waiters() {
     let bed = PvrdmaBed::new();
     let device = bed.like(PvrdmaManner {
         keeps: true,
@@ -531,7 +531,7 @@ fn next_control_event(bed: &PvrdmaBed, device: &mut PvrdmaModel) -> ControlEvent
 ///
 /// Spec: DTO-10, DTO-11
 #[test]
-fn buffers_of_shared_queues_outlive_who_took_them() {
+fn buffers_of_shared_queues_outlive_their_endpoint() {
     let bed = PvrdmaBed::new();
     let (mut near, mut far) = (bed.device(), bed.device());
     let (zone, far_zone) = (near.create_domain(), far.create_domain());

@@ -117,8 +117,7 @@ fn a_waiting_thread_sleeps_until_the_completion() {
 #[test]
 fn short_requests_carry_their_data() {
     let bed = VerbsBed::new();
-    let net = Net::new(&bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(&bed);
     let about = granted(left.ia.ia_query(IaFields::all(), ProviderFields::empty()));
     if about.ia.vendor_name != "soft-RoCE" {
         println!("other devices need not let requests carry anything");
@@ -152,7 +151,7 @@ fn short_requests_carry_their_data() {
 ///
 /// Spec: EVW-01, DTO-11
 #[test]
-fn threads_post_and_wait_side_by_side() {
+fn threads_post_and_wait_concurrently() {
     const PAIRS: usize = 3;
     const ROUNDS: u64 = 100;
     let bed = VerbsBed::new();
@@ -211,8 +210,7 @@ fn every_address_of_the_adapter_is_reached() {
     let bed = VerbsBed::new();
     let known = devices().into_iter().find(|one| one.name == bed.name());
     for address in known.expect("the device").addresses {
-        let net = Net::new(&bed);
-        let (left, right) = net.unconnected_pair(&PartyOptions::default());
+        let (net, left, right) = Net::unconnected(&bed);
         let requests = granted(right.ia.evd_create(8, None, EvdFlags::CR));
         let qualifier = net.qualifier();
         granted(right.ia.psp_create(qualifier, requests, PspFlags::Consumer));
@@ -283,8 +281,7 @@ fn a_window_outlives_its_keys() {
     // Number of binds before the flushed one: early, midway, and around the last key.
     for flushed in [1_u32, 100, 254, 255, 256] {
         let bed = VerbsBed::new();
-        let net = Net::new(&bed);
-        let (left, right) = net.pair(&PartyOptions::default());
+        let (net, left, right) = Net::connected(&bed);
         let rmr = granted(right.ia.rmr_create(right.zone));
         let segment = right.memory.segment(0, 64);
         let mut had = Vec::new();

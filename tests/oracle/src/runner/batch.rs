@@ -6,7 +6,7 @@ use dat_core::flags::{CompletionFlags, HandleKind};
 use dat_core::memory::{LmrTriplet, RmrTriplet};
 
 use super::memory::triplets;
-use super::post::{flags, total};
+use super::post::{flags, read_length, total, write_length};
 use super::{Outcome, Runner};
 use crate::expect::Verdict;
 use crate::op::{Batched, Pick, Side};
@@ -109,10 +109,7 @@ impl Runner {
         let read = !self.has_no_depth(key) || !self.is_exact();
         let (work, operation, length) = match batched.operation % 3 {
             1 => {
-                let length = match slack {
-                    255 => bytes.saturating_sub(1),
-                    slack => bytes.saturating_add(u64::from(slack)),
-                };
+                let length = write_length(bytes, slack);
                 (
                     Work::Write { number, address },
                     DtoOperation::RdmaWrite,
@@ -120,10 +117,7 @@ impl Runner {
                 )
             }
             2 if read => {
-                let length = match slack {
-                    255 => bytes.saturating_add(1),
-                    slack => bytes.saturating_sub(u64::from(slack & 7)),
-                };
+                let length = read_length(bytes, slack);
                 let work = Work::Read {
                     number,
                     address,
@@ -133,18 +127,10 @@ impl Runner {
             }
             _ => (Work::Send, DtoOperation::Send, u64::MAX),
         };
-        let post = self.next_post();
         let flags = flags(batched.flags);
         let list = triplets(&segments);
         Prepared {
-            request: Request {
-                post,
-                cookie: post,
-                segments,
-                work,
-                suppressed: flags.contains(CompletionFlags::SUPPRESS),
-                fenced: flags.contains(CompletionFlags::BARRIER_FENCE),
-            },
+            request: self.new_request(segments, work, flags),
             list,
             operation,
             length,
@@ -189,12 +175,7 @@ impl Runner {
             let segments = self.segments(side, &batched.segments);
             let post = self.next_post();
             let list = triplets(&segments);
-            let receive = Receive {
-                post,
-                cookie: post,
-                segments,
-            };
-            prepared.push((receive, list, flags(batched.flags)));
+            prepared.push((Receive::new(post, segments), list, flags(batched.flags)));
         }
         let id = self.ep_id(key);
         let given: Vec<BatchReceive<'_>> = prepared
@@ -217,10 +198,7 @@ impl Runner {
                 _ => break,
             };
             if let (Some(()), Some(key)) = (self.judge(&verdict, result)?, key) {
-                self.record_post(key, receive.post, false);
-                if self.is_exact() {
-                    self.world.post_receive(key, receive);
-                }
+                self.record_receive(key, receive);
             }
         }
         self.check_batch_refusal(&outcome, posted)

@@ -9,7 +9,7 @@ use dat_core::id::EpId;
 use super::{Outcome, Runner, code};
 use crate::expect::{Checks, Verdict};
 use crate::op::{EventOp, Side};
-use crate::world::{Config, Key, Seen};
+use crate::world::{Config, Key, Operation, Seen};
 
 /// Chooses the streams of a dispatcher.
 fn flags(choice: u8) -> EvdFlags {
@@ -362,24 +362,24 @@ impl Runner {
     /// Translates an event to the oracle's keys; records the handles in it.
     fn translate(&mut self, side: Side, event: &Event) -> Seen {
         match *event {
-            Event::Dto(dto) => Seen::Dto {
+            Event::Dto(dto) => Seen::Completion {
                 ep: self.key(dto.ep),
                 cookie: dto.cookie,
                 status: dto.status,
                 length: dto.transferred_length,
-                operation: dto.operation,
+                operation: Operation::Dto(dto.operation),
             },
             Event::RmrBind(bind) => Seen::Bind {
                 rmr: self.key(bind.rmr),
                 cookie: bind.cookie,
                 status: bind.status,
             },
-            Event::Extended(extended) => Seen::Extended {
+            Event::Extended(extended) => Seen::Completion {
                 ep: self.key(extended.ep),
                 cookie: extended.cookie,
                 status: extended.status,
                 length: extended.transferred_length,
-                operation: extended.operation,
+                operation: Operation::Extended(extended.operation),
             },
             Event::ConnectionRequest {
                 service_point,

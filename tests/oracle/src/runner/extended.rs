@@ -7,7 +7,7 @@ use dat_core::flags::{CompletionFlags, HandleKind};
 use dat_core::memory::RmrTriplet;
 
 use super::memory::triplets;
-use super::post::{flags, total};
+use super::post::{flags, total, write_length};
 use super::{Outcome, Runner};
 use crate::expect::Verdict;
 use crate::op::{PostOp, Side};
@@ -78,20 +78,10 @@ impl Runner {
         if self.is_exact() && self.is_open(key, &work) {
             return Ok(());
         }
-        let length = match slack {
-            255 => needed.saturating_sub(1),
-            slack => needed.saturating_add(u64::from(slack)),
-        };
+        let length = write_length(needed, slack);
         let flags = flags(*choice);
-        let post = self.next_post();
-        let request = Request {
-            post,
-            cookie: post,
-            segments,
-            work,
-            suppressed: flags.contains(CompletionFlags::SUPPRESS),
-            fenced: flags.contains(CompletionFlags::BARRIER_FENCE),
-        };
+        let request = self.new_request(segments, work, flags);
+        let post = request.post;
         let mut verdict = self.check_extended(side, key, &request, extended, length, flags);
         if verdict.may_succeed {
             self.run_to_idle_if_racing(key, &request)?;
@@ -132,24 +122,13 @@ impl Runner {
         self.world.check_extended(side, key, request, length, flags)
     }
 
-    /// Returns the side that an endpoint is connected to.
-    fn far(&self, side: Side, key: Option<Key>) -> Side {
-        let peer = key.and_then(|key| self.world.eps.get(&key)?.peer);
-        peer.and_then(|peer| self.world.eps.get(&peer))
-            .map_or(side.other(), |peer| peer.side)
-    }
-
     /// Returns true if the provider defines the outcome.
     ///
     /// This holds for atomics without a read depth, as for RDMA Reads. It also holds for immediate
     /// data to a shared receive queue, which the receiver cannot use.
     fn is_open(&self, key: Option<Key>, work: &Work) -> bool {
         match work {
-            Work::WriteImmediate { .. } => {
-                let peer = key.and_then(|key| self.world.eps.get(&key)?.peer);
-                peer.and_then(|peer| self.world.eps.get(&peer))
-                    .is_some_and(|peer| peer.srq.is_some())
-            }
+            Work::WriteImmediate { .. } => self.peer(key).is_some_and(|peer| peer.srq.is_some()),
             _ => self.has_no_depth(key),
         }
     }

@@ -55,27 +55,14 @@ fn content(bytes: &[AtomicU8]) -> Vec<u8> {
 impl Ledger {
     pub(super) fn new(runner: &Runner) -> Self {
         let memory = runner.memory.map(content);
+        let eps = runner.world.eps.iter().map(|(key, ep)| (key, &ep.receives));
+        let srqs = runner.world.srqs.iter();
+        let queues = eps.chain(srqs.map(|(key, srq)| (key, &srq.buffers)));
         let mut posts = BTreeMap::new();
-        for (&key, ep) in &runner.world.eps {
-            for receive in &ep.receives {
-                posts.insert(
-                    receive.cookie,
-                    Post {
-                        owner: key,
-                        suppressed: false,
-                    },
-                );
-            }
-        }
-        for (&key, srq) in &runner.world.srqs {
-            for receive in &srq.buffers {
-                posts.insert(
-                    receive.cookie,
-                    Post {
-                        owner: key,
-                        suppressed: false,
-                    },
-                );
+        for (&owner, receives) in queues {
+            for receive in receives {
+                let suppressed = false;
+                posts.insert(receive.cookie, Post { owner, suppressed });
             }
         }
         Self {
@@ -160,9 +147,7 @@ impl Runner {
 
     /// Records a completion, and checks that it was pending.
     pub(super) fn record_completion(&mut self, seen: &Seen) -> Outcome {
-        let (Seen::Dto { cookie, .. } | Seen::Extended { cookie, .. } | Seen::Bind { cookie, .. }) =
-            seen
-        else {
+        let (Seen::Completion { cookie, .. } | Seen::Bind { cookie, .. }) = seen else {
             return Ok(());
         };
         let pending = self

@@ -7,7 +7,7 @@ use dat_core::memory::RmrTriplet;
 use super::memory::{privileges, triplet, triplets};
 use super::{Outcome, Runner};
 use crate::op::{Pick, PostOp, Remote, SegmentChoice, Side};
-use crate::world::{Key, Receive, RemoteContext, Request, Segment, Work};
+use crate::world::{Ep, Key, Receive, RemoteContext, Request, Segment, Work};
 
 /// Chooses flags: mostly none, rarely illegal ones.
 pub(super) fn flags(choice: u8) -> CompletionFlags {
@@ -29,6 +29,22 @@ pub(super) fn total(segments: &[Segment]) -> u64 {
         .fold(0, |sum, segment| sum.saturating_add(segment.length))
 }
 
+/// Returns the remote length of a write: the local one and some slack, or one byte less.
+pub(super) fn write_length(local: u64, slack: u8) -> u64 {
+    match slack {
+        255 => local.saturating_sub(1),
+        slack => local.saturating_add(u64::from(slack)),
+    }
+}
+
+/// Returns the remote length of a read: the local one less some slack, or one byte more.
+pub(super) fn read_length(local: u64, slack: u8) -> u64 {
+    match slack {
+        255 => local.saturating_add(1),
+        slack => local.saturating_sub(u64::from(slack & 7)),
+    }
+}
+
 impl Runner {
     pub(super) fn post(&mut self, side: Side, op: &PostOp) -> Outcome {
         match op {
@@ -39,7 +55,7 @@ impl Runner {
             } => {
                 let segments = self.segments(side, segments);
                 let key = self.pick(side, HandleKind::Ep, *ep);
-                self.request(side, key, segments, Work::Send, flags(*choice))
+                self.request(side, key, segments, Work::Send, u64::MAX, flags(*choice))
             }
             PostOp::RdmaWrite {
                 ep,
@@ -51,11 +67,8 @@ impl Runner {
                 let key = self.pick(side, HandleKind::Ep, *ep);
                 let (number, address) = self.remote(side, key, remote);
                 let work = Work::Write { number, address };
-                let length = match remote.slack {
-                    255 => total(&segments).saturating_sub(1),
-                    slack => total(&segments).saturating_add(u64::from(slack)),
-                };
-                self.rdma(side, key, segments, work, length, flags(*choice))
+                let length = write_length(total(&segments), remote.slack);
+                self.request(side, key, segments, work, length, flags(*choice))
             }
             PostOp::RdmaRead {
                 ep,
@@ -66,16 +79,13 @@ impl Runner {
                 let segments = self.segments(side, segments);
                 let key = self.pick(side, HandleKind::Ep, *ep);
                 let (number, address) = self.remote(side, key, remote);
-                let length = match remote.slack {
-                    255 => total(&segments).saturating_add(1),
-                    slack => total(&segments).saturating_sub(u64::from(slack & 7)),
-                };
+                let length = read_length(total(&segments), remote.slack);
                 let work = Work::Read {
                     number,
                     address,
                     length,
                 };
-                self.rdma(side, key, segments, work, length, flags(*choice))
+                self.request(side, key, segments, work, length, flags(*choice))
             }
             PostOp::Receive {
                 ep,
@@ -95,12 +105,20 @@ impl Runner {
         }
     }
 
+    /// Returns the endpoint that an endpoint is connected to.
+    pub(super) fn peer(&self, key: Option<Key>) -> Option<&Ep> {
+        let peer = self.world.eps.get(&key?)?.peer?;
+        self.world.eps.get(&peer)
+    }
+
+    /// Returns the side that an endpoint is connected to.
+    pub(super) fn far(&self, side: Side, key: Option<Key>) -> Side {
+        self.peer(key).map_or(side.other(), |peer| peer.side)
+    }
+
     /// Returns the context and address of a remote range choice.
     pub(super) fn remote(&self, side: Side, ep: Option<Key>, remote: &Remote) -> (u32, u64) {
-        let peer = ep.and_then(|key| self.world.eps.get(&key)?.peer);
-        let far = peer
-            .and_then(|peer| self.world.eps.get(&peer))
-            .map_or(side.other(), |peer| peer.side);
+        let far = self.far(side, ep);
         let known: Vec<&RemoteContext> = self
             .world
             .contexts
@@ -121,12 +139,30 @@ impl Runner {
     /// Returns true without a read depth: the provider then defines RDMA Reads (EPB-05, EPC-10).
     pub(super) fn has_no_depth(&self, key: Option<Key>) -> bool {
         let connected = key.and_then(|key| self.world.eps.get(&key));
-        let peer = connected.and_then(|ep| self.world.eps.get(&ep.peer?));
-        let mut both = [connected, peer].into_iter().flatten();
+        let mut both = [connected, self.peer(key)].into_iter().flatten();
         both.any(|ep| ep.has_defaults)
     }
 
-    fn rdma(
+    /// Makes a request with the next cookie.
+    pub(super) fn new_request(
+        &mut self,
+        segments: Vec<Segment>,
+        work: Work,
+        flags: CompletionFlags,
+    ) -> Request {
+        let post = self.next_post();
+        Request {
+            post,
+            cookie: post,
+            segments,
+            work,
+            suppressed: flags.contains(CompletionFlags::SUPPRESS),
+            fenced: flags.contains(CompletionFlags::BARRIER_FENCE),
+        }
+    }
+
+    /// Posts a request; `length` is that of the remote range.
+    fn request(
         &mut self,
         side: Side,
         key: Option<Key>,
@@ -138,43 +174,13 @@ impl Runner {
         if matches!(work, Work::Read { .. }) && self.has_no_depth(key) && self.is_exact() {
             return Ok(());
         }
-        self.request_with(side, key, segments, work, length, flags)
-    }
-
-    fn request(
-        &mut self,
-        side: Side,
-        key: Option<Key>,
-        segments: Vec<Segment>,
-        work: Work,
-        flags: CompletionFlags,
-    ) -> Outcome {
-        self.request_with(side, key, segments, work, u64::MAX, flags)
-    }
-
-    fn request_with(
-        &mut self,
-        side: Side,
-        key: Option<Key>,
-        segments: Vec<Segment>,
-        work: Work,
-        length: u64,
-        flags: CompletionFlags,
-    ) -> Outcome {
-        let post = self.next_post();
         let operation = match work {
             Work::Write { .. } => DtoOperation::RdmaWrite,
             Work::Read { .. } => DtoOperation::RdmaRead,
             _ => DtoOperation::Send,
         };
-        let request = Request {
-            post,
-            cookie: post,
-            segments,
-            work,
-            suppressed: flags.contains(CompletionFlags::SUPPRESS),
-            fenced: flags.contains(CompletionFlags::BARRIER_FENCE),
-        };
+        let request = self.new_request(segments, work, flags);
+        let post = request.post;
         let segments = &request.segments;
         let mut verdict = self
             .world
@@ -186,27 +192,22 @@ impl Runner {
                 .check_request(side, key, segments, operation, length, flags);
         }
         let (id, list) = (self.ep_id(key), triplets(segments));
+        let remote = |context, address| RmrTriplet {
+            context,
+            address,
+            length,
+        };
         let outcome = match request.work {
             Work::Write { number, address } => {
-                let remote = RmrTriplet {
-                    context: number,
-                    address,
-                    length,
-                };
+                let remote = remote(number, address);
                 self.with(side, |ia| {
                     ia.post_rdma_write(id, &list, post, &remote, flags)
                 })
             }
             Work::Read {
-                number,
-                address,
-                length,
+                number, address, ..
             } => {
-                let remote = RmrTriplet {
-                    context: number,
-                    address,
-                    length,
-                };
+                let remote = remote(number, address);
                 self.with(side, |ia| {
                     ia.post_rdma_read(id, &list, post, &remote, flags)
                 })
@@ -223,6 +224,13 @@ impl Runner {
         self.record_post(key, request.cookie, request.suppressed);
         if self.is_exact() {
             self.world.post_request(key, request);
+        }
+    }
+
+    pub(super) fn record_receive(&mut self, key: Key, receive: Receive) {
+        self.record_post(key, receive.post, false);
+        if self.is_exact() {
+            self.world.post_receive(key, receive);
         }
     }
 
@@ -258,15 +266,7 @@ impl Runner {
         let (id, list) = (self.ep_id(key), triplets(&segments));
         let outcome = self.with(side, |ia| ia.post_recv(id, &list, post, flags));
         if let (Some(()), Some(key)) = (self.judge(&verdict, outcome)?, key) {
-            let receive = Receive {
-                post,
-                cookie: post,
-                segments,
-            };
-            self.record_post(key, post, false);
-            if self.is_exact() {
-                self.world.post_receive(key, receive);
-            }
+            self.record_receive(key, Receive::new(post, segments));
         }
         Ok(())
     }
@@ -283,18 +283,12 @@ impl Runner {
         let key = self.pick(side, HandleKind::Ep, ep);
         let segment = self.segment(side, segment);
         let privileges = privileges(rights);
-        let post = self.next_post();
-        let mut request = Request {
-            post,
-            cookie: post,
-            segments: Vec::new(),
-            work: Work::Bind {
-                rmr: rmr.unwrap_or_default(),
-                context: None,
-            },
-            suppressed: flags.contains(CompletionFlags::SUPPRESS),
-            fenced: flags.contains(CompletionFlags::BARRIER_FENCE),
+        let work = Work::Bind {
+            rmr: rmr.unwrap_or_default(),
+            context: None,
         };
+        let mut request = self.new_request(Vec::new(), work, flags);
+        let post = request.post;
         let mut verdict = self
             .world
             .check_bind(side, rmr, &segment, privileges, key, flags);

@@ -62,11 +62,7 @@ impl Runner {
                 let (id, list) = (self.srq_id(key), triplets(&segments));
                 let outcome = self.with(side, |ia| ia.srq_post_recv(id, &list, post));
                 if let (Some(()), Some(key)) = (self.judge(&verdict, outcome)?, key) {
-                    let receive = Receive {
-                        post,
-                        cookie: post,
-                        segments,
-                    };
+                    let receive = Receive::new(post, segments);
                     self.record_post(key, post, false);
                     if self.is_exact() {
                         self.world.srq_post(key, receive);

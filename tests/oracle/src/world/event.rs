@@ -36,22 +36,32 @@ impl Stream {
     }
 }
 
+/// Operation that a completion reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    Dto(DtoOperation),
+    Extended(ExtendedOperation),
+}
+
+impl Operation {
+    fn is_receive(self) -> bool {
+        matches!(
+            self,
+            Self::Dto(DtoOperation::Receive)
+                | Self::Extended(ExtendedOperation::ReceiveImmediate { .. })
+        )
+    }
+}
+
 /// Event as the consumer saw it, in the oracle's keys; unknown handles are `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
-    Dto {
+    Completion {
         ep: Option<Key>,
         cookie: u64,
         status: DtoStatus,
         length: u64,
-        operation: DtoOperation,
-    },
-    Extended {
-        ep: Option<Key>,
-        cookie: u64,
-        status: DtoStatus,
-        length: u64,
-        operation: ExtendedOperation,
+        operation: Operation,
     },
     Bind {
         rmr: Option<Key>,
@@ -103,19 +113,12 @@ impl Status {
 /// Event that is or will be queued.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Expected {
-    Dto {
+    Completion {
         ep: Key,
         cookie: u64,
         status: Status,
         length: u64,
-        operation: DtoOperation,
-    },
-    Extended {
-        ep: Key,
-        cookie: u64,
-        status: Status,
-        length: u64,
-        operation: ExtendedOperation,
+        operation: Operation,
     },
     Bind {
         rmr: Key,
@@ -147,14 +150,14 @@ impl Expected {
     fn allows(&self, seen: &Seen) -> bool {
         match (self, seen) {
             (
-                Self::Dto {
+                Self::Completion {
                     ep,
                     cookie,
                     status,
                     length,
                     operation,
                 },
-                Seen::Dto {
+                Seen::Completion {
                     ep: e,
                     cookie: c,
                     status: s,
@@ -163,28 +166,6 @@ impl Expected {
                 },
             ) => {
                 // The length is defined for successes only (DTO-03).
-                Some(*ep) == *e
-                    && cookie == c
-                    && status.allows(*s)
-                    && operation == o
-                    && (*s != DtoStatus::Success || length == l)
-            }
-            (
-                Self::Extended {
-                    ep,
-                    cookie,
-                    status,
-                    length,
-                    operation,
-                },
-                Seen::Extended {
-                    ep: e,
-                    cookie: c,
-                    status: s,
-                    length: l,
-                    operation: o,
-                },
-            ) => {
                 Some(*ep) == *e
                     && cookie == c
                     && status.allows(*s)
@@ -245,8 +226,7 @@ impl Expected {
     }
 
     fn success_of(&self, endpoint: Key) -> bool {
-        matches!(self, Self::Dto { ep, status, .. } | Self::Extended { ep, status, .. }
-            if *ep == endpoint && status.is_success())
+        matches!(self, Self::Completion { ep, status, .. } if *ep == endpoint && status.is_success())
     }
 
     fn established(&self) -> bool {
@@ -724,14 +704,10 @@ impl World {
     /// Frees the work queue slot of a dequeued event.
     pub(crate) fn dequeued(&mut self, queued: &Queued) {
         match queued.event {
-            Expected::Dto {
-                ep,
-                operation: DtoOperation::Receive,
-                ..
-            } => {
+            Expected::Completion { ep, operation, .. } if operation.is_receive() => {
                 self.free_receive(ep, queued.post);
             }
-            Expected::Dto { ep, .. } => self.free_request(ep, queued.post),
+            Expected::Completion { ep, .. } => self.free_request(ep, queued.post),
             Expected::Bind { .. } => {
                 let eps: Vec<Key> = self.eps.keys().copied().collect();
                 for ep in eps {

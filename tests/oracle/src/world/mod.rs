@@ -15,14 +15,13 @@ use std::collections::BTreeMap;
 use dat_core::flags::{EndpointState, HandleKind};
 
 pub(crate) use connection::{PRIVATE_DATA, Psp, Rsp};
-pub(crate) use endpoint::{MOST_BYTES, MOST_SEGMENTS, MOST_TRANSFERS, Shape};
-pub(crate) use event::{Agent, Config, Evd, Seen};
+pub(crate) use endpoint::{Ep, MOST_BYTES, MOST_SEGMENTS, MOST_TRANSFERS, Shape};
+pub(crate) use event::{Agent, Config, Evd, Operation, Seen};
 pub(crate) use memory::{ARENA, Lmr, RemoteContext};
 pub(crate) use shared_receive::MOST_BUFFERS;
 pub(crate) use transfer::{Change, Receive, Request, Segment, Work};
 
 use connection::{Attempt, Cr};
-use endpoint::Ep;
 use event::Cno;
 use memory::{Arena, Rmr};
 use race::Access;

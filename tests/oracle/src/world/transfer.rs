@@ -8,7 +8,7 @@ use dat_core::flags::{
     CompletionFlags, DtoStatus, EndpointState, EvdFlags, HandleKind, MemoryPrivileges,
 };
 
-use super::event::{Expected, Status, Stream};
+use super::event::{Expected, Operation, Status, Stream};
 use super::race::{Actor, Location};
 use super::{Ep, Key, Lmr, World};
 use crate::expect::{Checks, Verdict};
@@ -49,6 +49,16 @@ pub(crate) struct Receive {
     pub(crate) post: u64,
     pub(crate) cookie: u64,
     pub(crate) segments: Vec<Segment>,
+}
+
+impl Receive {
+    pub(crate) fn new(post: u64, segments: Vec<Segment>) -> Self {
+        Self {
+            post,
+            cookie: post,
+            segments,
+        }
+    }
 }
 
 /// Operation of a request.
@@ -640,16 +650,14 @@ impl World {
         ep.request_slots.finish(request.post, silent);
         let evd = ep.request;
         let operation = match request.work {
-            Work::Send => DtoOperation::Send,
-            Work::Write { .. } => DtoOperation::RdmaWrite,
-            Work::Read { .. } => DtoOperation::RdmaRead,
-            Work::WriteImmediate { .. } | Work::Atomic { .. } => {
-                if !silent {
-                    let event = Self::extended_event(key, request, status);
-                    self.complete(evd, Stream::Requests(key), request.post, event);
-                }
-                return;
-            }
+            Work::Send => Operation::Dto(DtoOperation::Send),
+            Work::Write { .. } => Operation::Dto(DtoOperation::RdmaWrite),
+            Work::Read { .. } => Operation::Dto(DtoOperation::RdmaRead),
+            Work::WriteImmediate { .. } => Operation::Extended(ExtendedOperation::WriteImmediate),
+            Work::Atomic { change, .. } => Operation::Extended(match change {
+                Change::Add(_) => ExtendedOperation::FetchAndAdd,
+                Change::Swap { .. } => ExtendedOperation::CompareAndSwap,
+            }),
             Work::Bind { rmr, context } => {
                 if !status.is_success() {
                     self.undo_bind(request.post, rmr, context);
@@ -669,9 +677,10 @@ impl World {
             let length = match request.work {
                 // EPB-02: the length of a read is that of the remote range.
                 Work::Read { length, .. } => length,
+                Work::Atomic { .. } => ATOMIC_SIZE,
                 _ => total(&request.segments),
             };
-            let event = Expected::Dto {
+            let event = Expected::Completion {
                 ep: key,
                 cookie: request.cookie,
                 status,
@@ -679,24 +688,6 @@ impl World {
                 operation,
             };
             self.complete(evd, Stream::Requests(key), request.post, event);
-        }
-    }
-
-    fn extended_event(ep: Key, request: &Request, status: Status) -> Expected {
-        let (operation, length) = match request.work {
-            Work::Atomic {
-                change: Change::Add(_),
-                ..
-            } => (ExtendedOperation::FetchAndAdd, ATOMIC_SIZE),
-            Work::Atomic { .. } => (ExtendedOperation::CompareAndSwap, ATOMIC_SIZE),
-            _ => (ExtendedOperation::WriteImmediate, total(&request.segments)),
-        };
-        Expected::Extended {
-            ep,
-            cookie: request.cookie,
-            status,
-            length,
-            operation,
         }
     }
 
@@ -734,21 +725,18 @@ impl World {
         };
         ep.receive_slots.finish(receive.post, false);
         let (evd, cookie) = (ep.receive, receive.cookie);
-        let event = match immediate {
-            Some(immediate) => Expected::Extended {
-                ep: key,
-                cookie,
-                status,
-                length,
-                operation: ExtendedOperation::ReceiveImmediate { immediate },
-            },
-            None => Expected::Dto {
-                ep: key,
-                cookie,
-                status,
-                length,
-                operation: DtoOperation::Receive,
-            },
+        let operation = match immediate {
+            Some(immediate) => {
+                Operation::Extended(ExtendedOperation::ReceiveImmediate { immediate })
+            }
+            None => Operation::Dto(DtoOperation::Receive),
+        };
+        let event = Expected::Completion {
+            ep: key,
+            cookie,
+            status,
+            length,
+            operation,
         };
         self.complete(evd, Stream::Receives(key), receive.post, event);
     }

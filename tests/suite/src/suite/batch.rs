@@ -18,8 +18,7 @@ const DEFAULT: CompletionFlags = CompletionFlags::empty();
 ///
 /// Spec: EPS-01, EPW-01, EPB-01, EPV-01, DTO-01, DTO-03, DTO-06
 pub fn batch_does_what_its_posts_do<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     left.memory.fill(1);
     right.memory.fill(2);
     let (near, far) = (left.memory.content(), right.memory.content());
@@ -96,8 +95,7 @@ pub fn batch_does_what_its_posts_do<T: Testbed>(bed: &T) {
 ///
 /// Spec: DTO-07, GEN-06
 pub fn batch_ends_at_the_first_refused_post<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     right.memory.fill(2);
     let lacking = left.more_memory(64, MemoryPrivileges::LOCAL_WRITE);
     let good = [left.memory.segment(0, 8)];
@@ -182,8 +180,7 @@ pub fn batch_of_receives_fills_the_queue<T: Testbed>(bed: &T) {
 ///
 /// Spec: DTO-10, EPS-01, EPV-01
 pub fn batch_is_flushed_where_nobody_is_connected<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     net.disconnect(&left, &right);
     let segments = [left.memory.segment(0, 8)];
     let requests: Vec<BatchRequest<'_>> = (0..5)

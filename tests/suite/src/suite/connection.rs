@@ -14,10 +14,12 @@ use dat_core::id::{CrId, EpId, EvdId, PspId, RspId};
 use dat_core::time::Instant;
 use dat_core::{Error, ErrorKind, Subtype};
 
-use crate::fixture::{Adapter, Net, Party, PartyOptions, Testbed, equal, granted, refused};
+use crate::fixture::errors::{BAD_CR, BAD_EP, BAD_RSP, EP_NOT_READY};
+use crate::fixture::{
+    Adapter, Net, Party, PartyOptions, Testbed, equal, granted, refused, same_bytes,
+};
 
 const DEFAULT: CompletionFlags = CompletionFlags::empty();
-const BAD_CR: Error = Error::invalid_handle(Subtype::InvalidHandleCr);
 
 /// Creates a dispatcher for connection requests.
 #[track_caller]
@@ -135,8 +137,7 @@ pub fn connection_carries_private_data_both_ways<T: Testbed>(bed: &T) {
 ///
 /// Spec: GEN-10, CRA-02, CRA-05, EPK-14, IAQ-07
 pub fn private_data_is_limited<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.unconnected_pair(&PartyOptions::default());
+    let (net, left, right) = Net::unconnected(bed);
     let limit = max_private_data::<T>(&left.ia);
     assert!(limit >= 64);
     let too_much = vec![1; limit + 1];
@@ -208,8 +209,7 @@ pub fn requests_beyond_the_backlog_are_refused<T: Testbed>(bed: &T) {
 ///
 /// Spec: PSC-04, PSA-01, PSQ-01, PSF-01, RSC-05, RSQ-01, RSF-01, GEN-03, GEN-08, GEN-11, E3, E4
 pub fn service_points_own_their_qualifier<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.unconnected_pair(&PartyOptions::default());
+    let (net, left, right) = Net::unconnected(bed);
     let evd = requests(&right, 8);
     let qualifier = net.qualifier();
     let taken = Error::new(ErrorKind::ConnQualInUse, Subtype::NoSubtype);
@@ -262,7 +262,7 @@ pub fn service_points_own_their_qualifier<T: Testbed>(bed: &T) {
         granted(left.ia.ep_reset(left.ep));
     }
     let bad_psp = Error::invalid_handle(Subtype::InvalidHandlePsp);
-    let bad_rsp = Error::invalid_handle(Subtype::InvalidHandleRsp);
+    let bad_rsp = BAD_RSP;
     for bad in [
         PspId::NULL,
         psp,
@@ -283,10 +283,7 @@ pub fn service_points_own_their_qualifier<T: Testbed>(bed: &T) {
         refused(right.ia.rsp_create(next, Some(right.ep), bad), expected);
     }
     for bad in [EpId::NULL, left.ep, EpId::from_handle(evd.handle())] {
-        refused(
-            right.ia.rsp_create(next, Some(bad), evd),
-            Error::invalid_handle(Subtype::InvalidHandleEp),
-        );
+        refused(right.ia.rsp_create(next, Some(bad), evd), BAD_EP);
     }
     assert_eq!(right.state(), EndpointState::Unconnected);
 }
@@ -297,8 +294,7 @@ pub fn service_points_own_their_qualifier<T: Testbed>(bed: &T) {
 ///
 /// Spec: PSF-01, EPK-08, EPK-11
 pub fn freed_service_point_leaves_its_requests<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.unconnected_pair(&PartyOptions::default());
+    let (net, left, right) = Net::unconnected(bed);
     let (evd, qualifier, psp) = listen(&net, &right);
     granted(net.try_connect(&left, &right.ia, qualifier, &[]));
     let cr = net.request(&right.ia, evd);
@@ -318,8 +314,7 @@ pub fn freed_service_point_leaves_its_requests<T: Testbed>(bed: &T) {
 ///
 /// Spec: RSC-01, RSC-03, RSC-04, EPF-01, E5, E7
 pub fn reserved_service_point_serves_once<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.unconnected_pair(&PartyOptions::default());
+    let (net, left, right) = Net::unconnected(bed);
     let evd = requests(&right, 8);
     let qualifier = net.qualifier();
     let rsp = granted(right.ia.rsp_create(qualifier, Some(right.ep), evd));
@@ -334,10 +329,7 @@ pub fn reserved_service_point_serves_once<T: Testbed>(bed: &T) {
     };
     assert_eq!(service_point, None);
     assert_eq!(right.state(), EndpointState::PassiveConnectionPending);
-    refused(
-        right.ia.rsp_free(rsp),
-        Error::invalid_handle(Subtype::InvalidHandleRsp),
-    );
+    refused(right.ia.rsp_free(rsp), BAD_RSP);
     let param = granted(right.ia.cr_query(cr, CrFields::all()));
     assert_eq!(param.local_ep, Some(right.ep));
     let late = Party::new(&left.ia, &PartyOptions::default());
@@ -358,8 +350,7 @@ pub fn reserved_service_point_serves_once<T: Testbed>(bed: &T) {
 ///
 /// Spec: RSC-02, PSC-03, E2
 pub fn reserved_service_point_may_bring_an_endpoint<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.unconnected_pair(&PartyOptions::default());
+    let (net, left, right) = Net::unconnected(bed);
     let evd = requests(&right, 8);
     let qualifier = net.qualifier();
     let provided = right.ia.rsp_create(qualifier, None, evd);
@@ -395,12 +386,11 @@ pub fn reserved_service_point_may_bring_an_endpoint<T: Testbed>(bed: &T) {
 ///
 /// Spec: CRA-02, CRA-05, CRR-01, CRH-01, GEN-03, GEN-11
 pub fn bad_accepts_have_no_effect<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.unconnected_pair(&PartyOptions::default());
+    let (net, left, right) = Net::unconnected(bed);
     let (evd, qualifier, _) = listen(&net, &right);
     granted(net.try_connect(&left, &right.ia, qualifier, &[]));
     let cr = net.request(&right.ia, evd);
-    let bad_ep = Error::invalid_handle(Subtype::InvalidHandleEp);
+    let bad_ep = BAD_EP;
     for bad in [
         None,
         Some(EpId::NULL),
@@ -436,8 +426,7 @@ pub fn bad_accepts_have_no_effect<T: Testbed>(bed: &T) {
 ///
 /// Spec: CRR-01, EPK-07, EPK-11, E12
 pub fn rejection_reaches_the_active_side<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.unconnected_pair(&PartyOptions::default());
+    let (net, left, right) = Net::unconnected(bed);
     let (evd, qualifier, _) = listen(&net, &right);
     left.receive_into(&[], 0xF1);
     granted(net.try_connect(&left, &right.ia, qualifier, &[]));
@@ -450,8 +439,7 @@ pub fn rejection_reaches_the_active_side<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPK-08, EPK-11, EPR-01, E12
 pub fn nobody_listening_refuses<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.unconnected_pair(&PartyOptions::default());
+    let (net, left, right) = Net::unconnected(bed);
     for _ in 0..2 {
         left.receive_into(&[], 0xF1);
         granted(net.try_connect(&left, &right.ia, net.qualifier(), &[]));
@@ -468,8 +456,7 @@ pub fn nobody_listening_refuses<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPK-03, EPK-10, EPK-11, GEN-09, E12, E14
 pub fn unanswered_request_times_out<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.unconnected_pair(&PartyOptions::default());
+    let (net, left, right) = Net::unconnected(bed);
     let (evd, qualifier, _) = listen(&net, &right);
     left.receive_into(&[], 0xF1);
     let timeout = 500_000;
@@ -499,8 +486,7 @@ pub(super) fn later(start: Instant, micros: u32) -> Instant {
 ///
 /// Spec: EPK-03..05, EPK-12, EPK-14, GEN-03, GEN-06
 pub fn bad_connects_have_no_effect<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.unconnected_pair(&PartyOptions::default());
+    let (net, left, right) = Net::unconnected(bed);
     let good = parameters(&net, &right.ia, net.qualifier(), &[]);
     let provider = granted(left.ia.ia_query(Default::default(), ProviderFields::all())).provider;
     let attempt = |wanted: ConnectParam<'_>, expected| {
@@ -562,10 +548,7 @@ pub fn bad_connects_have_no_effect<T: Testbed>(bed: &T) {
         right.ep,
         EpId::from_handle(left.request.handle()),
     ] {
-        refused(
-            left.ia.ep_connect(bad, &good, bed.now()),
-            Error::invalid_handle(Subtype::InvalidHandleEp),
-        );
+        refused(left.ia.ep_connect(bad, &good, bed.now()), BAD_EP);
     }
     let bare = granted(left.ia.ep_create(
         None,
@@ -574,18 +557,14 @@ pub fn bad_connects_have_no_effect<T: Testbed>(bed: &T) {
         Some(left.connect),
         None,
     ));
-    refused(
-        left.ia.ep_connect(bare, &good, bed.now()),
-        Error::invalid_state(Subtype::InvalidStateEpNotReady),
-    );
+    refused(left.ia.ep_connect(bare, &good, bed.now()), EP_NOT_READY);
 }
 
 /// A duplicate connects to the peer of its model, with its own private data.
 ///
 /// Spec: EPU-01..03, GEN-10
-pub fn duplicate_goes_where_its_model_is<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.unconnected_pair(&PartyOptions::default());
+pub fn duplicate_connects_to_the_same_peer<T: Testbed>(bed: &T) {
+    let (net, left, right) = Net::unconnected(bed);
     let (evd, qualifier, _) = listen(&net, &right);
     granted(net.try_connect(&left, &right.ia, qualifier, &[]));
     let cr = net.request(&right.ia, evd);
@@ -622,8 +601,7 @@ pub fn duplicate_goes_where_its_model_is<T: Testbed>(bed: &T) {
 ///
 /// Spec: CRH-01
 pub fn request_can_be_handed_off<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.unconnected_pair(&PartyOptions::default());
+    let (net, left, right) = Net::unconnected(bed);
     let (first, second) = (requests(&right, 8), requests(&right, 8));
     let (here, there) = (net.qualifier(), net.qualifier());
     granted(right.ia.psp_create(here, first, PspFlags::Consumer));
@@ -653,7 +631,7 @@ pub fn request_can_be_handed_off<T: Testbed>(bed: &T) {
 /// Both endpoints keep their depths, and reads beyond the depth wait and succeed.
 ///
 /// Spec: EPK-13, CRA-06, EPB-05, EPC-10
-pub fn read_depths_are_sorted_out_at_the_connection<T: Testbed>(bed: &T) {
+pub fn read_depths_are_agreed_at_the_connection<T: Testbed>(bed: &T) {
     for (out, into) in [(1, 1), (1, 4), (4, 4)] {
         let net = Net::new(bed);
         let depth = |wanted: &mut EpAttributes| {
@@ -684,8 +662,7 @@ pub fn read_depths_are_sorted_out_at_the_connection<T: Testbed>(bed: &T) {
 ///
 /// Spec: IAO-01
 pub fn adapters_connect_to_themselves<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (net, ia) = Net::with_adapter(bed);
     let options = PartyOptions::default();
     let (left, right) = (Party::new(&ia, &options), Party::new(&ia, &options));
     net.connect(&left, &right);
@@ -698,6 +675,6 @@ pub fn adapters_connect_to_themselves<T: Testbed>(bed: &T) {
         DEFAULT,
     );
     net.success(&left, 1);
-    equal("data", &right.memory.load(0, 64), &left.memory.load(0, 64));
+    same_bytes("data", (&right.memory, 0), (&left.memory, 0), 64);
     net.disconnect(&left, &right);
 }

@@ -6,7 +6,9 @@ use dat_core::flags::{CloseFlags, CompletionFlags, CrFields, DtoStatus, Endpoint
 use dat_core::{Error, Subtype};
 
 use super::connection::{failed, later, listen, parameters};
-use crate::fixture::{FaultyTestbed, Net, Party, PartyOptions, Testbed, equal, granted, refused};
+use crate::fixture::{
+    FaultyTestbed, Net, Party, PartyOptions, Testbed, granted, refused, same_bytes,
+};
 
 const DEFAULT: CompletionFlags = CompletionFlags::empty();
 
@@ -14,8 +16,7 @@ const DEFAULT: CompletionFlags = CompletionFlags::empty();
 ///
 /// Spec: EPK-09, EPK-11, E12
 pub fn silent_host_is_unreachable<T: FaultyTestbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.unconnected_pair(&PartyOptions::default());
+    let (net, left, right) = Net::unconnected(bed);
     let address = net.address(&right.ia);
     bed.crash(1);
     net.run_to_idle();
@@ -35,8 +36,7 @@ pub fn silent_host_is_unreachable<T: FaultyTestbed>(bed: &T) {
 ///
 /// Spec: EPD-10, DTO-12
 pub fn dead_host_breaks_the_connection<T: FaultyTestbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     left.receive_into(&[], 9);
     bed.crash(1);
     net.run_to_idle();
@@ -58,8 +58,7 @@ pub fn dead_host_breaks_the_connection<T: FaultyTestbed>(bed: &T) {
 ///
 /// Spec: DTO-12, EPW-41
 pub fn failed_operation_breaks_the_connection<T: FaultyTestbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     bed.fail_operation(0, 1);
     let write = |cookie| {
         left.write(
@@ -85,8 +84,7 @@ pub fn failed_operation_breaks_the_connection<T: FaultyTestbed>(bed: &T) {
 ///
 /// Spec: EPD-02, EPD-05, EPD-10, E17, E18, E21
 pub fn graceful_disconnect_drains_the_requests<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     left.memory.fill(3);
     left.receive_into(&[], 77);
     for cookie in 0..8 {
@@ -109,11 +107,7 @@ pub fn graceful_disconnect_drains_the_requests<T: Testbed>(bed: &T) {
     assert_eq!(net.connection(&left), ConnectionEventKind::Disconnected);
     assert_eq!(net.connection(&right), ConnectionEventKind::Disconnected);
     assert_eq!(right.state(), EndpointState::Disconnected);
-    equal(
-        "data",
-        &right.memory.load(0, 512),
-        &left.memory.load(0, 512),
-    );
+    same_bytes("data", (&right.memory, 0), (&left.memory, 0), 512);
     net.receive_ends(&left, 77, DtoStatus::Flushed);
     net.quiet(&left);
     net.quiet(&right);
@@ -188,8 +182,7 @@ pub fn shared_dispatcher_keeps_the_order_of_the_connection<T: Testbed>(bed: &T) 
 ///
 /// Spec: CRA-03, EPD-08, E14, E15
 pub fn accept_after_the_caller_left_fails_late<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.unconnected_pair(&PartyOptions::default());
+    let (net, left, right) = Net::unconnected(bed);
     let (evd, qualifier, _) = listen(&net, &right);
     granted(net.try_connect(&left, &right.ia, qualifier, &[]));
     let cr = net.request(&right.ia, evd);

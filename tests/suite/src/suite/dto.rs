@@ -11,8 +11,7 @@ const DEFAULT: CompletionFlags = CompletionFlags::empty();
 ///
 /// Spec: DTO-01, DTO-11, EVW-09
 pub fn streams_keep_their_order_in_a_shared_dispatcher<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.unconnected_pair(&PartyOptions::default());
+    let (net, left, right) = Net::unconnected(bed);
     let evd = granted(
         left.ia
             .evd_create(64, None, EvdFlags::DTO | EvdFlags::RMR_BIND),
@@ -55,8 +54,7 @@ pub fn streams_keep_their_order_in_a_shared_dispatcher<T: Testbed>(bed: &T) {
 ///
 /// Spec: DTO-11
 pub fn requests_complete_in_posting_order<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     for round in 0..8_u64 {
         for cookie in 0..4 {
             right.receive_into(&[right.memory.segment(0, 8)], round * 4 + cookie);
@@ -89,8 +87,7 @@ pub fn requests_complete_in_posting_order<T: Testbed>(bed: &T) {
 ///
 /// Spec: DTO-04, DTO-11, DTO-12
 pub fn everything_after_a_failure_is_flushed_in_order<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     for cookie in 0..4 {
         left.receive_into(&[], 50 + cookie);
     }
@@ -151,8 +148,7 @@ pub fn completions_always_have_a_place<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPW-11, EPV-02
 pub fn segments_may_overlap<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     left.memory.store(0, b"abcdefgh");
     let segments = [
         left.memory.segment(2, 4),
@@ -171,8 +167,7 @@ pub fn segments_may_overlap<T: Testbed>(bed: &T) {
 /// Spec: EPD-01, EPD-05, EPD-10, DTO-12, E16, E21
 pub fn disconnect_completes_everything_exactly_once<T: Testbed>(bed: &T) {
     for steps in [0, 1, 2, 3, 5, 8, 13, 21] {
-        let net = Net::new(bed);
-        let (left, right) = net.pair(&PartyOptions::default());
+        let (net, left, right) = Net::connected(bed);
         for cookie in 0..16 {
             left.receive_into(&[], 100 + cookie);
             left.write(
@@ -218,13 +213,7 @@ pub fn completions_name_their_endpoint<T: Testbed>(bed: &T) {
     let options = PartyOptions::default();
     let (left, right) = net.pair(&options);
     let second = Party {
-        ep: granted(left.ia.ep_create(
-            Some(left.zone),
-            Some(left.receive),
-            Some(left.request),
-            Some(left.connect),
-            Some(&options.attributes),
-        )),
+        ep: granted(left.another_ep(Some(&options.attributes))),
         ..left.clone()
     };
     let other = Party::new(&right.ia, &options);

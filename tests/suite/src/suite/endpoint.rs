@@ -9,25 +9,14 @@ use dat_core::flags::{
 use dat_core::id::{EpId, EvdId, PzId, SrqId};
 use dat_core::{Error, ErrorKind, Result, Subtype};
 
+use crate::fixture::errors::{BAD_EP, BAD_PZ, BAD_SRQ, EP_NOT_READY};
 use crate::fixture::{Memory, Net, Party, PartyOptions, Testbed, granted, refused, srq_attributes};
 
 const DEFAULT: CompletionFlags = CompletionFlags::empty();
-const BAD_EP: Error = Error::invalid_handle(Subtype::InvalidHandleEp);
 
 /// Returns the tests' default attributes with a change.
 fn attributes(change: impl FnOnce(&mut EpAttributes)) -> EpAttributes {
     PartyOptions::with(change).attributes
-}
-
-/// Creates another endpoint with the zone and dispatchers of a party.
-fn another<T: Testbed>(party: &Party<T>, wanted: &EpAttributes) -> Result<EpId> {
-    party.ia.ep_create(
-        Some(party.zone),
-        Some(party.receive),
-        Some(party.request),
-        Some(party.connect),
-        Some(wanted),
-    )
 }
 
 /// Modifies the endpoint of a party, starting from its present parameters.
@@ -44,7 +33,7 @@ pub(super) fn modify<T: Testbed>(
 /// A new endpoint is unconnected and idle; a query returns the requested attributes.
 ///
 /// Spec: EPC-01, EPC-02, EPC-10, EPQ-01, EPQ-02, EPG-01, EPX-05, GEN-03, GEN-08, E1, EPD-09
-pub fn new_endpoint_tells_what_it_is<T: Testbed>(bed: &T) {
+pub fn query_describes_a_new_endpoint<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let wanted = attributes(|wanted| {
         wanted.max_recv_dtos = 5;
@@ -119,16 +108,9 @@ pub fn new_endpoint_tells_what_it_is<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPC-03
 pub fn default_attributes_make_a_working_endpoint<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.unconnected_pair(&PartyOptions::default());
+    let (net, left, right) = Net::unconnected(bed);
     let plain = |party: &Party<T>| Party {
-        ep: granted(party.ia.ep_create(
-            Some(party.zone),
-            Some(party.receive),
-            Some(party.request),
-            Some(party.connect),
-            None,
-        )),
+        ep: granted(party.another_ep(None)),
         ..party.clone()
     };
     let (left, right) = (plain(&left), plain(&right));
@@ -190,7 +172,7 @@ pub fn bad_attributes_are_refused<T: Testbed>(bed: &T) {
         }),
     ];
     for wanted in bad {
-        refused(another(&party, &wanted), Error::invalid_argument(6));
+        refused(party.another_ep(Some(&wanted)), Error::invalid_argument(6));
     }
     let provider = granted(
         party
@@ -199,7 +181,7 @@ pub fn bad_attributes_are_refused<T: Testbed>(bed: &T) {
     )
     .provider;
     for quality in [QualityOfService::LOW_LATENCY, QualityOfService::PREMIUM] {
-        let outcome = another(&party, &attributes(|wanted| wanted.qos = quality));
+        let outcome = party.another_ep(Some(&attributes(|wanted| wanted.qos = quality)));
         if provider.qos_supported.contains(quality) {
             granted(outcome);
         } else {
@@ -211,9 +193,8 @@ pub fn bad_attributes_are_refused<T: Testbed>(bed: &T) {
 /// Each handle of the call is checked under its own role.
 ///
 /// Spec: EPC-08, GEN-03, GEN-11
-pub fn bad_handles_of_a_new_endpoint_are_told_apart<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (party, foreign) = net.unconnected_pair(&PartyOptions::default());
+pub fn new_endpoint_names_its_bad_handle<T: Testbed>(bed: &T) {
+    let (_net, party, foreign) = Net::unconnected(bed);
     let wanted = PartyOptions::default().attributes;
     let make = |zone, receive, request, connect| {
         let (receive, request, connect) = (Some(receive), Some(request), Some(connect));
@@ -228,10 +209,7 @@ pub fn bad_handles_of_a_new_endpoint_are_told_apart<T: Testbed>(bed: &T) {
         foreign.zone,
         PzId::from_handle(party.ep.handle()),
     ] {
-        refused(
-            make(bad, receive, request, connect),
-            Error::invalid_handle(Subtype::InvalidHandlePz),
-        );
+        refused(make(bad, receive, request, connect), BAD_PZ);
     }
     for bad in [
         EvdId::NULL,
@@ -261,7 +239,7 @@ pub fn bad_handles_of_a_new_endpoint_are_told_apart<T: Testbed>(bed: &T) {
                 bad,
                 &wanted,
             ),
-            Error::invalid_handle(Subtype::InvalidHandleSrq),
+            BAD_SRQ,
         );
     }
 }
@@ -270,8 +248,7 @@ pub fn bad_handles_of_a_new_endpoint_are_told_apart<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPC-02, DTO-02
 pub fn queue_without_dispatcher_takes_nothing<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.unconnected_pair(&PartyOptions::default());
+    let (net, left, right) = Net::unconnected(bed);
     let make = |receive, request, wanted: &EpAttributes| {
         let connect = Some(left.connect);
         left.ia
@@ -310,8 +287,7 @@ pub fn queue_without_dispatcher_takes_nothing<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPC-09, EPM-02
 pub fn endpoint_without_zone_waits_for_one<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.unconnected_pair(&PartyOptions::default());
+    let (net, left, right) = Net::unconnected(bed);
     let bare = Party {
         ep: granted(left.ia.ep_create(
             None,
@@ -322,7 +298,7 @@ pub fn endpoint_without_zone_waits_for_one<T: Testbed>(bed: &T) {
         )),
         ..left.clone()
     };
-    let not_ready = Error::invalid_state(Subtype::InvalidStateEpNotReady);
+    let not_ready = EP_NOT_READY;
     refused(bare.ia.post_recv(bare.ep, &[], 1, DEFAULT), not_ready);
     refused(
         net.try_connect(&bare, &right.ia, net.qualifier(), &[]),
@@ -344,8 +320,7 @@ pub fn endpoint_without_zone_waits_for_one<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPC-04..07, EPX-06, GEN-06
 pub fn shared_dispatchers_need_agreement<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (_net, ia) = Net::with_adapter(bed);
     let zone = granted(ia.pz_create());
     let unsignalled = CompletionFlags::UNSIGNALLED;
     let solicited = CompletionFlags::SOLICITED_WAIT;
@@ -433,8 +408,7 @@ pub fn shared_dispatchers_need_agreement<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPX-01, EPX-02, EPX-09, SRQR-28
 pub fn zones_of_endpoint_and_shared_queue<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (receiver, peer) = net.unconnected_pair(&PartyOptions::default());
+    let (net, receiver, peer) = Net::unconnected(bed);
     let ia = &receiver.ia;
     let zone = granted(ia.pz_create());
     let buffers = Memory::register(ia, zone, 64, MemoryPrivileges::ALL);
@@ -490,8 +464,7 @@ pub fn zones_of_endpoint_and_shared_queue<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPX-07, EPX-05, EPB-07, SRC-01
 pub fn read_segments_and_depth_go_together<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.unconnected_pair(&PartyOptions::default());
+    let (net, left, right) = Net::unconnected(bed);
     let shape = srq_attributes(4, 1, 0);
     for (depth, segments) in [(0, 2), (1, 0), (2, 3), (4, 1)] {
         let wanted = attributes(|wanted| {

@@ -21,8 +21,7 @@ type Change = fn(&mut EpAttributes);
 ///
 /// Spec: EPM-01..03, EPM-07, EPC-01
 pub fn modified_endpoint_behaves_by_its_new_parameters<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.unconnected_pair(&PartyOptions::default());
+    let (net, left, right) = Net::unconnected(bed);
     let zone = granted(left.ia.pz_create());
     let memory = Memory::register(&left.ia, zone, 64, MemoryPrivileges::ALL);
     let fields = EpFields::PZ
@@ -135,8 +134,7 @@ pub fn receive_flags_are_fixed_by_the_first_receive<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPF-01..03, EPD-10, GEN-15
 pub fn freed_endpoint_ends_its_connection<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     for cookie in 0..4 {
         left.receive_into(&[], cookie);
         left.write(
@@ -168,8 +166,7 @@ pub fn freed_endpoint_ends_its_connection<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPR-01..03, EPX-08, E23, E24
 pub fn endpoint_is_reused_after_a_reset<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.unconnected_pair(&PartyOptions::default());
+    let (net, left, right) = Net::unconnected(bed);
     for round in 0..6 {
         right.receive_into(&[], round);
         granted(right.ia.ep_reset(right.ep));
@@ -201,8 +198,7 @@ pub fn endpoint_is_reused_after_a_reset<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPY-01..03
 pub fn receive_query_of_an_idle_endpoint<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, _right) = net.pair(&PartyOptions::default());
+    let (_net, left, _right) = Net::connected(bed);
     left.receive_into(&[], 1);
     match left.ia.ep_recv_query(left.ep) {
         Ok(param) => {
@@ -221,8 +217,7 @@ pub fn receive_query_of_an_idle_endpoint<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPY-01, EPY-02
 pub fn receive_query_follows_the_messages<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     for cookie in 0..8 {
         right.receive_into(&[right.memory.segment(0, 64)], cookie);
     }
@@ -251,8 +246,7 @@ pub fn receive_query_follows_the_messages<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPH-01, EPH-02, EPH-04
 pub fn soft_high_watermark_fires_once_per_setting<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let off = WATERMARK_INFINITE;
     for (soft, hard, position) in [(-2, off, 2), (i32::MIN, off, 2), (off, -2, 3)] {
         refused(
@@ -298,8 +292,7 @@ pub fn soft_high_watermark_fires_once_per_setting<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPH-03, EPH-04, DTO-12, E22
 pub fn hard_high_watermark_breaks_the_connection<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.unconnected_pair(&PartyOptions::default());
+    let (net, left, right) = Net::unconnected(bed);
     if let Err(error) = right.ia.ep_set_watermark(right.ep, WATERMARK_INFINITE, 0) {
         assert!(error.same_code(Error::model_not_supported()), "{error}");
         return;

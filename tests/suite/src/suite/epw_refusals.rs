@@ -6,6 +6,7 @@ use dat_core::memory::{LmrTriplet, RmrTriplet};
 use dat_core::{Error, ErrorKind, Subtype};
 
 use super::epw::write;
+use crate::fixture::errors::{BAD_EP, EP_FULL, EP_UNCONNECTED};
 use crate::fixture::{Memory, Net, Party, PartyOptions, Testbed, granted, refused};
 
 const DEFAULT: CompletionFlags = CompletionFlags::empty();
@@ -16,8 +17,7 @@ const DEFAULT: CompletionFlags = CompletionFlags::empty();
 ///
 /// Spec: EPW-27, DTO-07, GEN-06
 pub fn write_segments_stay_inside_their_region<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     left.memory.fill(1);
     let size = left.memory.len() as u64;
     let to_the_end = u64::MAX - left.memory.address;
@@ -48,13 +48,12 @@ pub fn write_segments_stay_inside_their_region<T: Testbed>(bed: &T) {
         .enumerate()
     {
         let cookie = cookie as u64;
-        granted(write(
-            &left,
+        left.write(
             &[left.memory.segment(offset, length)],
             cookie,
             &right.memory.remote(0, 4096),
             DEFAULT,
-        ));
+        );
         assert_eq!(net.success(&left, cookie).transferred_length, length);
     }
 }
@@ -65,17 +64,10 @@ pub fn write_segments_stay_inside_their_region<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPW-28, GEN-03, GEN-11, DTO-07
 pub fn write_refuses_bad_endpoints<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
-    let freed = granted(left.ia.ep_create(
-        Some(left.zone),
-        Some(left.receive),
-        Some(left.request),
-        Some(left.connect),
-        None,
-    ));
+    let (net, left, right) = Net::connected(bed);
+    let freed = granted(left.another_ep(None));
     granted(left.ia.ep_free(freed));
-    let expected = Error::invalid_handle(Subtype::InvalidHandleEp);
+    let expected = BAD_EP;
     for ep in [
         EpId::NULL,
         freed,
@@ -101,8 +93,7 @@ pub fn write_refuses_bad_endpoints<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPW-30, GEN-06
 pub fn write_needs_a_long_enough_remote_range<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     left.memory.fill(1);
     right.memory.fill(2);
     let segments = [left.memory.segment(0, 10), left.memory.segment(20, 6)];
@@ -118,13 +109,7 @@ pub fn write_needs_a_long_enough_remote_range<T: Testbed>(bed: &T) {
         });
     }
     for length in [16, 17, 4096] {
-        granted(write(
-            &left,
-            &segments,
-            length,
-            &right.memory.remote(0, length),
-            DEFAULT,
-        ));
+        left.write(&segments, length, &right.memory.remote(0, length), DEFAULT);
         assert_eq!(net.success(&left, length).transferred_length, 16);
     }
 }
@@ -133,8 +118,7 @@ pub fn write_needs_a_long_enough_remote_range<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPW-31, DTO-07, EPC-01, LMC-08
 pub fn write_refuses_regions_of_other_zones<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let zone = granted(left.ia.pz_create());
     let other = Memory::register(&left.ia, zone, 64, MemoryPrivileges::ALL);
     let good = left.memory.segment(0, 4);
@@ -149,13 +133,7 @@ pub fn write_refuses_regions_of_other_zones<T: Testbed>(bed: &T) {
             write(&left, list, 1, &remote, DEFAULT)
         });
     }
-    granted(write(
-        &left,
-        &[other.segment(0, 0), good],
-        2,
-        &remote,
-        DEFAULT,
-    ));
+    left.write(&[other.segment(0, 0), good], 2, &remote, DEFAULT);
     net.success(&left, 2);
 }
 
@@ -163,8 +141,7 @@ pub fn write_refuses_regions_of_other_zones<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPW-33, DTO-07, LMF-02
 pub fn write_refuses_dead_and_unreadable_regions<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let freed = left.more_memory(64, MemoryPrivileges::ALL);
     granted(left.ia.lmr_free(freed.lmr));
     let unreadable = left.more_memory(
@@ -192,7 +169,7 @@ pub fn write_refuses_dead_and_unreadable_regions<T: Testbed>(bed: &T) {
         }
     }
     let list = [readable.segment(0, 4)];
-    granted(write(&left, &list, 2, &right.memory.remote(0, 64), DEFAULT));
+    left.write(&list, 2, &right.memory.remote(0, 64), DEFAULT);
     net.success(&left, 2);
 }
 
@@ -202,8 +179,7 @@ pub fn write_refuses_dead_and_unreadable_regions<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPW-37, DTO-04, DTO-05
 pub fn write_flags_are_checked_bit_by_bit<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let segment = [left.memory.segment(0, 8)];
     let remote = right.memory.remote(0, 8);
     for bit in (0..32).filter(|bit| !matches!(bit, 0 | 1 | 3)) {
@@ -215,21 +191,9 @@ pub fn write_flags_are_checked_bit_by_bit<T: Testbed>(bed: &T) {
     let all = CompletionFlags::SUPPRESS
         | CompletionFlags::SOLICITED_WAIT
         | CompletionFlags::BARRIER_FENCE;
-    granted(write(
-        &left,
-        &segment,
-        2,
-        &remote,
-        CompletionFlags::SOLICITED_WAIT,
-    ));
-    granted(write(&left, &segment, 3, &remote, all));
-    granted(write(
-        &left,
-        &segment,
-        4,
-        &remote,
-        CompletionFlags::BARRIER_FENCE,
-    ));
+    left.write(&segment, 2, &remote, CompletionFlags::SOLICITED_WAIT);
+    left.write(&segment, 3, &remote, all);
+    left.write(&segment, 4, &remote, CompletionFlags::BARRIER_FENCE);
     net.success(&left, 2);
     net.success(&left, 4);
     net.quiet(&left);
@@ -258,7 +222,7 @@ pub fn write_segment_count_is_limited<T: Testbed>(bed: &T) {
                 write(&left, list, 1, &remote, DEFAULT)
             });
         }
-        granted(write(&left, &[segment; 3], 2, &remote, DEFAULT));
+        left.write(&[segment; 3], 2, &remote, DEFAULT);
         assert_eq!(net.success(&left, 2).transferred_length, 6);
     }
 }
@@ -282,7 +246,7 @@ pub fn write_total_is_limited<T: Testbed>(bed: &T) {
         });
     }
     let list = [left.memory.segment(0, 63), left.memory.segment(9, 1)];
-    granted(write(&left, &list, 2, &remote, DEFAULT));
+    left.write(&list, 2, &remote, DEFAULT);
     assert_eq!(net.success(&left, 2).transferred_length, 64);
 }
 
@@ -313,25 +277,13 @@ pub fn write_checks_come_in_the_specified_order<T: Testbed>(bed: &T) {
     let long = right.memory.remote(0, 4096);
     let bad_flags = CompletionFlags::EVD_THRESHOLD;
     // The queue is full from here on, so that any valid request would be refused for room.
-    granted(write(&left, &[], 0, &short, DEFAULT));
+    left.write(&[], 0, &short, DEFAULT);
     let argument = Error::invalid_argument;
     let read = |kind| Error::new(kind, Subtype::PrivilegesRead);
     let three = [unknown; 3];
     let cases: [(EpId, &[LmrTriplet], RmrTriplet, CompletionFlags, Error); 11] = [
-        (
-            EpId::NULL,
-            &three,
-            short,
-            bad_flags,
-            Error::invalid_handle(Subtype::InvalidHandleEp),
-        ),
-        (
-            idle.ep,
-            &three,
-            short,
-            bad_flags,
-            Error::invalid_state(Subtype::InvalidStateEpUnconnected),
-        ),
+        (EpId::NULL, &three, short, bad_flags, BAD_EP),
+        (idle.ep, &three, short, bad_flags, EP_UNCONNECTED),
         (left.ep, &three, short, bad_flags, argument(6)),
         (left.ep, &three, short, DEFAULT, argument(2)),
         (
@@ -381,7 +333,7 @@ pub fn write_checks_come_in_the_specified_order<T: Testbed>(bed: &T) {
             &[left.memory.segment(0, 8)],
             long,
             DEFAULT,
-            Error::insufficient_resources(Subtype::ResourceTep),
+            EP_FULL,
         ),
     ];
     for (ep, list, remote, flags, expected) in cases {

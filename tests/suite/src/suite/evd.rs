@@ -11,6 +11,7 @@ use dat_core::id::{CnoId, EvdId};
 use dat_core::sync::RawLock;
 use dat_core::{Error, ErrorKind, Ia, Subtype};
 
+use crate::fixture::errors::{BAD_CNO, CNO_IN_USE};
 use crate::fixture::{Net, Party, PartyOptions, Testbed, granted, refused};
 
 const WAITER: Error = Error::invalid_state(Subtype::InvalidStateEvdWaiter);
@@ -40,9 +41,8 @@ fn state<B: Backend, L: RawLock>(ia: &Ia<'_, B, L>, evd: EvdId) -> EvdState {
 /// A query returns its streams and its notification object.
 ///
 /// Spec: EVC-01, EVC-02, EVQ-01, EVQ-02, GEN-08
-pub fn new_dispatcher_tells_what_it_is<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+pub fn query_describes_a_new_dispatcher<T: Testbed>(bed: &T) {
+    let (_net, ia) = Net::with_adapter(bed);
     let cno = granted(ia.cno_create(None));
     for flags in [
         EvdFlags::DEFAULT,
@@ -80,8 +80,7 @@ pub fn new_dispatcher_tells_what_it_is<T: Testbed>(bed: &T) {
 ///
 /// Spec: EVC-02..04, GEN-03, GEN-06, GEN-07, GEN-11
 pub fn bad_dispatchers_are_refused<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (net, ia) = Net::with_adapter(bed);
     for length in [0, -1, i32::MIN] {
         refused(
             ia.evd_create(length, None, EvdFlags::SOFTWARE),
@@ -119,10 +118,7 @@ pub fn bad_dispatchers_are_refused<T: Testbed>(bed: &T) {
         granted(net.adapter().cno_create(None)),
         CnoId::from_handle(ia.async_evd().handle()),
     ] {
-        refused(
-            ia.evd_create(4, Some(bad), EvdFlags::SOFTWARE),
-            Error::invalid_handle(Subtype::InvalidHandleCno),
-        );
+        refused(ia.evd_create(4, Some(bad), EvdFlags::SOFTWARE), BAD_CNO);
     }
 }
 
@@ -130,8 +126,7 @@ pub fn bad_dispatchers_are_refused<T: Testbed>(bed: &T) {
 ///
 /// Spec: EVC-05, PSC-05, GEN-03
 pub fn dispatchers_take_only_their_streams<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (net, ia) = Net::with_adapter(bed);
     let zone = granted(ia.pz_create());
     let only = |flags| granted(ia.evd_create(64, None, flags));
     let software = only(EvdFlags::SOFTWARE);
@@ -173,8 +168,7 @@ pub fn dispatchers_take_only_their_streams<T: Testbed>(bed: &T) {
 ///
 /// Spec: GEN-03, GEN-11, EVQ-01, EVM-01, EVZ-01, EVN-01, EVN-02, EVN-04, EVN-05, EVW-10, EVG-04, EVS-03, EVF-03
 pub fn bad_dispatcher_handles_are_refused<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (net, ia) = Net::with_adapter(bed);
     let freed = software(&ia, 4);
     granted(ia.evd_free(freed));
     let other = net.adapter();
@@ -215,8 +209,7 @@ pub fn bad_dispatcher_handles_are_refused<T: Testbed>(bed: &T) {
 ///
 /// Spec: EVS-01..04, EVG-01, EVG-03, EVG-04
 pub fn software_events_are_queued_or_refused<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (net, ia) = Net::with_adapter(bed);
     let evd = software(&ia, 4);
     let length = granted(ia.evd_query(evd, EvdFields::QLEN)).qlen as u64;
     for round in 0..3 {
@@ -242,8 +235,7 @@ pub fn software_events_are_queued_or_refused<T: Testbed>(bed: &T) {
 ///
 /// Spec: EVW-01, EVW-02, EVW-07, EVW-09, EVW-14
 pub fn wait_ends_at_its_threshold<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (_net, ia) = Net::with_adapter(bed);
     let evd = software(&ia, 4);
     let length = granted(ia.evd_query(evd, EvdFields::QLEN)).qlen;
     for bad in [0, -1, i32::MIN, length + 1, i32::MAX] {
@@ -278,8 +270,7 @@ pub fn wait_ends_at_its_threshold<T: Testbed>(bed: &T) {
 ///
 /// Spec: EVW-04, EVW-06, EVW-08, EVG-02
 pub fn a_waiter_owns_the_dispatcher<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (_net, ia) = Net::with_adapter(bed);
     let evd = software(&ia, 4);
     granted(ia.evd_post_se(evd, 1));
     let mut wait = granted(ia.evd_wait(evd, 3));
@@ -299,8 +290,7 @@ pub fn a_waiter_owns_the_dispatcher<T: Testbed>(bed: &T) {
 ///
 /// Spec: EVW-01, EVW-06, EVW-07
 pub fn expired_wait_counts_fewer_than_its_threshold<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (_net, ia) = Net::with_adapter(bed);
     let evd = software(&ia, 4);
     for number in 0..=3 {
         let mut wait = granted(ia.evd_wait(evd, 2));
@@ -331,8 +321,7 @@ pub fn expired_wait_counts_fewer_than_its_threshold<T: Testbed>(bed: &T) {
 ///
 /// Spec: EVN-04, EVN-05, EVW-05, EVQ-02
 pub fn unwaitable_ends_waits<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (_net, ia) = Net::with_adapter(bed);
     let evd = software(&ia, 4);
     let mut wait = granted(ia.evd_wait(evd, 2));
     granted(ia.evd_post_se(evd, 1));
@@ -442,8 +431,7 @@ pub fn thresholds_count_completions<T: Testbed>(bed: &T) {
 ///
 /// Spec: EVW-11, DTO-04
 pub fn failures_always_notify<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (net, ia) = Net::with_adapter(bed);
     let cno = granted(ia.cno_create(None));
     let options = PartyOptions::with(|attributes| {
         attributes.request_completion_flags = CompletionFlags::UNSIGNALLED;
@@ -471,8 +459,7 @@ pub fn failures_always_notify<T: Testbed>(bed: &T) {
 ///
 /// Spec: EVZ-01, GEN-06, GEN-07
 pub fn resized_dispatcher_keeps_its_events<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (_net, ia) = Net::with_adapter(bed);
     let evd = software(&ia, 4);
     for number in 0..4 {
         granted(ia.evd_post_se(evd, number));
@@ -516,8 +503,7 @@ pub fn resized_dispatcher_keeps_its_events<T: Testbed>(bed: &T) {
 ///
 /// Spec: EVN-01, EVN-02, EVG-02, CNW-02
 pub fn disabled_dispatcher_notifies_nobody<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (net, ia) = Net::with_adapter(bed);
     let cno = granted(ia.cno_create(None));
     let evd = granted(ia.evd_create(4, Some(cno), EvdFlags::SOFTWARE));
     for _ in 0..2 {
@@ -543,8 +529,7 @@ pub fn disabled_dispatcher_notifies_nobody<T: Testbed>(bed: &T) {
 ///
 /// Spec: EVN-03, EVW-04, CNW-02
 pub fn a_waiter_goes_before_the_notification_object<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (net, ia) = Net::with_adapter(bed);
     let cno = granted(ia.cno_create(None));
     let evd = granted(ia.evd_create(4, Some(cno), EvdFlags::SOFTWARE));
     let mut wait = granted(ia.evd_wait(evd, 2));
@@ -565,13 +550,12 @@ pub fn a_waiter_goes_before_the_notification_object<T: Testbed>(bed: &T) {
 ///
 /// Spec: EVM-01, EVM-02, CNF-01
 pub fn notification_object_can_be_changed<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (net, ia) = Net::with_adapter(bed);
     let first = granted(ia.cno_create(None));
     let second = granted(ia.cno_create(None));
     let evd = granted(ia.evd_create(4, Some(first), EvdFlags::SOFTWARE));
     let cno = |evd| granted(ia.evd_query(evd, EvdFields::CNO)).cno;
-    let in_use = Error::invalid_state(Subtype::InvalidStateCnoInUse);
+    let in_use = CNO_IN_USE;
     refused(ia.cno_free(first), in_use);
     granted(ia.evd_modify_cno(evd, Some(second)));
     assert_eq!(cno(evd), Some(second));
@@ -580,10 +564,7 @@ pub fn notification_object_can_be_changed<T: Testbed>(bed: &T) {
     assert_eq!(net.triggered(&ia, second), Some(evd));
     granted(ia.cno_free(first));
     refused(ia.cno_free(second), in_use);
-    refused(
-        ia.evd_modify_cno(evd, Some(first)),
-        Error::invalid_handle(Subtype::InvalidHandleCno),
-    );
+    refused(ia.evd_modify_cno(evd, Some(first)), BAD_CNO);
     assert_eq!(cno(evd), Some(second));
     granted(ia.evd_modify_cno(evd, None));
     assert_eq!(cno(evd), None);
@@ -596,8 +577,7 @@ pub fn notification_object_can_be_changed<T: Testbed>(bed: &T) {
 ///
 /// Spec: EVF-01..03, GEN-15
 pub fn dispatcher_is_held_by_its_streams<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     for evd in [
         left.receive,
         left.request,
@@ -634,8 +614,7 @@ pub fn dispatcher_is_held_by_its_streams<T: Testbed>(bed: &T) {
 ///
 /// Spec: EVW-09, DTO-13
 pub fn overflow_is_reported_once<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (net, ia) = Net::with_adapter(bed);
     let peer = net.adapter();
     let options = PartyOptions::default();
     let connect = granted(ia.evd_create(1, None, EvdFlags::CONNECTION));

@@ -12,7 +12,7 @@ use dat_core::{Error, ErrorKind};
 
 use crate::fixture::{
     ExtendedTestbed, Memory, Net, Party, PartyOptions, Testbed, equal, granted, refused,
-    srq_attributes,
+    same_bytes, srq_attributes,
 };
 
 const DEFAULT: CompletionFlags = CompletionFlags::empty();
@@ -53,7 +53,7 @@ fn number_at(memory: &Memory, offset: usize) -> u64 {
 /// The receive keeps its place in the order of receives, and its buffer does not change.
 ///
 /// Spec: DTO-06, DTO-11, EPW-10, EPW-41, EPW-43
-pub fn a_write_with_a_number_tells_the_peer<T: ExtendedTestbed>(bed: &T) {
+pub fn write_with_immediate_completes_a_receive<T: ExtendedTestbed>(bed: &T) {
     let net = Net::new(bed);
     let (left, right) = pair(&net, bed);
     left.memory.fill(1);
@@ -118,7 +118,7 @@ pub fn a_write_with_a_number_tells_the_peer<T: ExtendedTestbed>(bed: &T) {
 /// No other byte changes on either side.
 ///
 /// Spec: DTO-06, DTO-11, EPB-05
-pub fn atomic_operations_change_a_number_and_bring_what_it_was<T: ExtendedTestbed>(bed: &T) {
+pub fn atomic_operations_fetch_the_old_value<T: ExtendedTestbed>(bed: &T) {
     let net = Net::new(bed);
     let (left, right) = pair(&net, bed);
     left.memory.fill(3);
@@ -218,7 +218,7 @@ fn sharing<T: ExtendedTestbed>(net: &Net<'_, T>, bed: &T) -> (Party<T>, Party<T>
 /// does not change. The other buffers stay in the queue.
 ///
 /// Spec: SRQR-05, SRQR-09, SRQR-11, SRQR-21, DTO-12, EPW-10
-pub fn a_write_with_a_number_is_a_fault_on_a_shared_queue<T: ExtendedTestbed>(bed: &T) {
+pub fn write_with_immediate_fails_on_a_shared_queue<T: ExtendedTestbed>(bed: &T) {
     let net = Net::new(bed);
     let (peer, receiver, srq) = sharing(&net, bed);
     peer.memory.fill(1);
@@ -267,7 +267,7 @@ pub fn a_write_with_a_number_is_a_fault_on_a_shared_queue<T: ExtendedTestbed>(be
 /// No event announces the data before that.
 ///
 /// Spec: EPS-04, EPH-05, EPW-41
-pub fn a_number_waits_for_a_receive<T: ExtendedTestbed>(bed: &T) {
+pub fn write_with_immediate_waits_for_a_receive<T: ExtendedTestbed>(bed: &T) {
     let net = Net::new(bed);
     let (left, right) = pair(&net, bed);
     left.memory.fill(1);
@@ -307,7 +307,7 @@ type Connect<'a, T> = &'a dyn Fn(&Net<'_, T>) -> (Party<T>, Party<T>);
 /// It breaks the connection, as a message does.
 ///
 /// Spec: SRC-04, EPS-04, EPH-05, E22, DTO-12
-pub fn a_number_without_a_buffer_breaks<T: ExtendedTestbed>(bed: &T) {
+pub fn write_with_immediate_without_a_receive_breaks<T: ExtendedTestbed>(bed: &T) {
     let own = |net: &Net<'_, T>| pair(net, bed);
     let shared = |net: &Net<'_, T>| {
         let (peer, receiver, _) = sharing(net, bed);
@@ -390,7 +390,7 @@ pub fn atomic_operations_beyond_the_read_depth_wait<T: ExtendedTestbed>(bed: &T)
 /// once the range is synchronised. The device sees an earlier change without that.
 ///
 /// Spec: LSW-02, LSW-05..08, LSR-01, EPW-10
-pub fn operations_beyond_the_interface_need_the_calls_as_well<T: ExtendedTestbed>(bed: &T) {
+pub fn extended_operations_need_the_sync_calls<T: ExtendedTestbed>(bed: &T) {
     let net = Net::new(bed);
     let options = PartyOptions::default();
     let left = Party::new(&net.adapter_over(bed.extended_device()), &options);
@@ -431,11 +431,7 @@ pub fn operations_beyond_the_interface_need_the_calls_as_well<T: ExtendedTestbed
     ];
     granted(right.ia.lmr_sync_rdma_write(&changed));
     assert_eq!(number_at(&right.memory, offset), 99);
-    equal(
-        "data",
-        &right.memory.load(1000, 100),
-        &left.memory.load(0, 100),
-    );
+    same_bytes("data", (&right.memory, 1000), (&left.memory, 0), 100);
     net.check_transfer(&left, &right);
 }
 
@@ -444,7 +440,7 @@ pub fn operations_beyond_the_interface_need_the_calls_as_well<T: ExtendedTestbed
 /// A device without an operation refuses it before any other check.
 ///
 /// Spec: DTO-07, GEN-06
-pub fn posts_beyond_the_interface_are_refused_without_a_trace<T: ExtendedTestbed>(bed: &T) {
+pub fn refused_extended_operations_have_no_effect<T: ExtendedTestbed>(bed: &T) {
     let net = Net::new(bed);
     let (left, right) = pair(&net, bed);
     let (plain, _) = net.unconnected_pair(&PartyOptions::default());

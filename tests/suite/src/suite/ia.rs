@@ -11,6 +11,7 @@ use dat_core::id::{EvdId, Handle, PzId};
 use dat_core::memory::{LmrMemory, LmrRequest, Region, RmrTriplet};
 use dat_core::{Error, ErrorKind, Result, Subtype};
 
+use crate::fixture::errors::BAD_PZ;
 use crate::fixture::{
     FaultyTestbed, Memory, Net, Party, PartyOptions, Testbed, granted, open, refused,
     srq_attributes,
@@ -19,7 +20,7 @@ use crate::fixture::{
 /// Several open adapters have their own handles and asynchronous dispatchers.
 ///
 /// Spec: IAO-01, IAO-02, IAQ-02, GEN-11
-pub fn adapters_are_told_apart<T: Testbed>(bed: &T) {
+pub fn adapters_have_their_own_handles<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let (one, two) = (net.adapter(), net.adapter());
     assert_ne!(one.handle(), two.handle());
@@ -35,19 +36,15 @@ pub fn adapters_are_told_apart<T: Testbed>(bed: &T) {
         refused(ia.evd_dequeue(ia.async_evd()), Error::queue_empty());
     }
     let theirs = granted(two.pz_create());
-    refused(
-        one.pz_free(theirs),
-        Error::invalid_handle(Subtype::InvalidHandlePz),
-    );
+    refused(one.pz_free(theirs), BAD_PZ);
     granted(two.pz_free(theirs));
 }
 
 /// The attributes follow the rules that the interface sets for every provider.
 ///
 /// Spec: IAQ-01, IAQ-03..07, IAQ-09, IAQ-10, IAQ-12, GEN-08
-pub fn attributes_keep_the_promises<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+pub fn adapter_attributes_follow_the_rules<T: Testbed>(bed: &T) {
+    let (_net, ia) = Net::with_adapter(bed);
     let param = granted(ia.ia_query(IaFields::all(), ProviderFields::all()));
     let (adapter, provider) = (param.ia, param.provider);
     for name in [
@@ -121,9 +118,8 @@ pub fn attributes_keep_the_promises<T: Testbed>(bed: &T) {
 /// Others are refused. Only requests at a point of kind Provider bring an endpoint.
 ///
 /// Spec: IAQ-08, PSC-04
-pub fn requests_bring_endpoints_as_the_attribute_says<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.unconnected_pair(&PartyOptions::default());
+pub fn requests_bring_endpoints_as_ep_creator_says<T: Testbed>(bed: &T) {
+    let (net, left, right) = Net::unconnected(bed);
     let provider = granted(left.ia.ia_query(IaFields::empty(), ProviderFields::all())).provider;
     let may_consumer = provider.ep_creator != EpCreator::Always;
     let may_provider = provider.ep_creator != EpCreator::Never;
@@ -153,8 +149,7 @@ pub fn requests_bring_endpoints_as_the_attribute_says<T: Testbed>(bed: &T) {
 ///
 /// Spec: CTX-01..04, HTY-01, GEN-03
 pub fn every_object_keeps_a_context<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.unconnected_pair(&PartyOptions::default());
+    let (net, left, right) = Net::unconnected(bed);
     let ia = &left.ia;
     let requests = granted(ia.evd_create(8, None, EvdFlags::CR));
     let qualifier = net.qualifier();
@@ -234,8 +229,7 @@ pub fn every_object_keeps_a_context<T: Testbed>(bed: &T) {
 ///
 /// Spec: CTX-01, CTX-02, CTX-04, HTY-01, GEN-03
 pub fn a_window_keeps_a_context<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (_net, ia) = Net::with_adapter(bed);
     let zone = granted(ia.pz_create());
     let rmr = granted(ia.rmr_create(zone));
     assert_eq!(granted(ia.get_handle_type(rmr.handle())), HandleKind::Rmr);
@@ -340,8 +334,7 @@ pub fn abrupt_close_destroys_everything<T: Testbed>(bed: &T) {
         assert!(evd.is_none());
         SEEN.store(data, Ordering::Relaxed);
     }
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let requests = granted(left.ia.evd_create(8, None, EvdFlags::CR));
     let qualifier = net.qualifier();
     granted(left.ia.psp_create(qualifier, requests, PspFlags::Provider));
@@ -378,8 +371,7 @@ pub fn abrupt_close_destroys_everything<T: Testbed>(bed: &T) {
 ///
 /// Spec: IAC-01, IAC-05, RMF-02
 pub fn abrupt_close_ends_windows<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let rmr = granted(left.ia.rmr_create(left.zone));
     let segment = left.memory.segment(0, 64);
     let (privileges, none) = (MemoryPrivileges::REMOTE_WRITE, CompletionFlags::empty());
@@ -415,8 +407,7 @@ pub fn abrupt_close_ends_windows<T: Testbed>(bed: &T) {
 ///
 /// Spec: IAC-01, IAC-05
 pub fn dropped_adapter_is_closed<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let Party { ia, .. } = left;
     drop(net.release(ia));
     assert_eq!(net.connection(&right), ConnectionEventKind::Disconnected);
@@ -425,7 +416,7 @@ pub fn dropped_adapter_is_closed<T: Testbed>(bed: &T) {
 /// A bad length of the asynchronous queue is refused and returns the device.
 ///
 /// Spec: IAO-06, GEN-05, GEN-07
-pub fn bad_async_queue_gives_the_device_back<T: Testbed>(bed: &T) {
+pub fn bad_async_queue_returns_the_device<T: Testbed>(bed: &T) {
     let device = bed.device();
     let storage = crate::fixture::storage;
     let mut device = Some(device);
@@ -476,8 +467,7 @@ fn is_finite<T: Testbed>(ia: &crate::fixture::Adapter<T>, make: &Make<T>, free: 
 ///
 /// Spec: GEN-06, RMC-01
 pub fn windows_are_finite<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (_net, ia) = Net::with_adapter(bed);
     let zone = granted(ia.pz_create());
     let make: Make<T> = Box::new(move |ia| Ok(ia.rmr_create(zone)?.handle()));
     let free: Free<T> = Box::new(|ia, handle| {
@@ -492,8 +482,7 @@ pub fn windows_are_finite<T: Testbed>(bed: &T) {
 ///
 /// Spec: GEN-06, PZC-01, CNC-03, EVC-04, LMC-10, EPC-08, PSC-04
 pub fn objects_are_finite<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (_net, ia) = Net::with_adapter(bed);
     let zone = granted(ia.pz_create());
     let block = Memory::allocate(8);
     let cr = granted(ia.evd_create(8, None, EvdFlags::CR));

@@ -12,6 +12,7 @@ use dat_core::time::Instant;
 use dat_core::{Error, Subtype};
 
 use super::connection::{listen, parameters, requests};
+use crate::fixture::errors::{BAD_EP, SRQ_FULL};
 use crate::fixture::{Net, Party, PartyOptions, Testbed, granted, refused, srq_attributes};
 
 const DEFAULT: CompletionFlags = CompletionFlags::empty();
@@ -24,8 +25,7 @@ const DEFAULT: CompletionFlags = CompletionFlags::empty();
 pub fn binds_end_with_their_endpoint<T: Testbed>(bed: &T) {
     for frees in [false, true] {
         for steps in 0..24 {
-            let net = Net::new(bed);
-            let (left, right) = net.pair(&PartyOptions::default());
+            let (net, left, right) = Net::connected(bed);
             let rmr = granted(right.ia.rmr_create(right.zone));
             let memories = [(); 3].map(|()| right.more_memory(64, MemoryPrivileges::ALL));
             for memory in &memories {
@@ -73,11 +73,10 @@ pub fn binds_end_with_their_endpoint<T: Testbed>(bed: &T) {
 /// Their completions need not be dequeued. The other buffers stay in the queue.
 ///
 /// Spec: SRY-02, SRQR-38, SRQR-40, SRQR-41, EPF-02, EPR-01, EPX-03
-pub fn shared_buffers_outlive_their_taker<T: Testbed>(bed: &T) {
+pub fn shared_buffers_outlive_their_endpoint<T: Testbed>(bed: &T) {
     for frees in [false, true] {
         for steps in 0..32 {
-            let net = Net::new(bed);
-            let ia = net.adapter();
+            let (net, ia) = Net::with_adapter(bed);
             let zone = granted(ia.pz_create());
             let shape = srq_attributes(8, 1, 0);
             let srq = granted(ia.srq_create(zone, &shape));
@@ -107,10 +106,7 @@ pub fn shared_buffers_outlive_their_taker<T: Testbed>(bed: &T) {
             for cookie in 0..8 - param.outstanding {
                 granted(ia.srq_post_recv(srq, &[], cookie as u64));
             }
-            refused(
-                ia.srq_post_recv(srq, &[], 99),
-                Error::insufficient_resources(Subtype::ResourceSrq),
-            );
+            refused(ia.srq_post_recv(srq, &[], 99), SRQ_FULL);
             let other = Party::<T>::sharing(&ia, zone, srq, None, &options);
             let caller = Party::new(&peer.ia, &options);
             net.connect(&caller, &other);
@@ -127,8 +123,7 @@ pub fn shared_buffers_outlive_their_taker<T: Testbed>(bed: &T) {
 ///
 /// Spec: EVW-13
 pub fn private_data_lasts_until_the_reset<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.unconnected_pair(&PartyOptions::default());
+    let (net, left, right) = Net::unconnected(bed);
     let (evd, qualifier, _) = listen(&net, &right);
     granted(net.try_connect(&left, &right.ia, qualifier, &[]));
     let cr = net.request(&right.ia, evd);
@@ -141,10 +136,7 @@ pub fn private_data_lasts_until_the_reset<T: Testbed>(bed: &T) {
     granted(left.ia.ep_reset(left.ep));
     assert_eq!(left.ia.ep_private_data(left.ep, &mut space).unwrap_or(0), 0);
     granted(left.ia.ep_free(left.ep));
-    refused(
-        left.ia.ep_private_data(left.ep, &mut space),
-        Error::invalid_handle(Subtype::InvalidHandleEp),
-    );
+    refused(left.ia.ep_private_data(left.ep, &mut space), BAD_EP);
 }
 
 /// An answer to an abandoned attempt does not reach a later attempt of the endpoint.
@@ -155,8 +147,7 @@ pub fn private_data_lasts_until_the_reset<T: Testbed>(bed: &T) {
 pub fn late_answers_do_not_reach_a_new_attempt<T: Testbed>(bed: &T) {
     for before in 0..6 {
         for after in 0..10 {
-            let net = Net::new(bed);
-            let (left, right) = net.unconnected_pair(&PartyOptions::default());
+            let (net, left, right) = Net::unconnected(bed);
             let (evd, qualifier, _) = listen(&net, &right);
             granted(net.try_connect(&left, &right.ia, qualifier, b"old"));
             for _ in 0..before {
@@ -221,13 +212,7 @@ pub fn new_endpoint_inherits_nothing<T: Testbed>(bed: &T) {
         }
         granted(left.ia.ep_free(left.ep));
         let heir = Party {
-            ep: granted(left.ia.ep_create(
-                Some(left.zone),
-                Some(left.receive),
-                Some(left.request),
-                Some(left.connect),
-                Some(&options.attributes),
-            )),
+            ep: granted(left.another_ep(Some(&options.attributes))),
             ..left.clone()
         };
         assert_ne!(heir.ep, left.ep);
@@ -265,8 +250,7 @@ pub fn new_endpoint_inherits_nothing<T: Testbed>(bed: &T) {
 ///
 /// Spec: GEN-09, EPK-03, EPK-10
 pub fn infinite_timeouts_never_run_out<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.unconnected_pair(&PartyOptions::default());
+    let (net, left, right) = Net::unconnected(bed);
     let (evd, qualifier, _) = listen(&net, &right);
     let wanted = ConnectParam {
         timeout: TIMEOUT_INFINITE,
@@ -322,8 +306,7 @@ pub fn request_without_room_for_its_endpoint_is_refused<T: Testbed>(bed: &T) {
 /// Spec: LMF-02, LMF-03, EPV-06
 pub fn freed_region_is_not_written_by_posted_receives<T: Testbed>(bed: &T) {
     for steps in 0..12 {
-        let net = Net::new(bed);
-        let (left, right) = net.pair(&PartyOptions::default());
+        let (net, left, right) = Net::connected(bed);
         let memory = right.more_memory(64, MemoryPrivileges::ALL);
         left.memory.fill(1);
         for cookie in 0..4 {
@@ -355,8 +338,7 @@ pub fn freed_region_is_not_written_by_posted_receives<T: Testbed>(bed: &T) {
 /// Spec: RMF-02, LMF-02, EPW-41
 pub fn freed_window_is_not_written_by_requests_under_way<T: Testbed>(bed: &T) {
     for steps in 0..16 {
-        let net = Net::new(bed);
-        let (left, right) = net.pair(&PartyOptions::default());
+        let (net, left, right) = Net::connected(bed);
         let memory = right.more_memory(64, MemoryPrivileges::ALL);
         let rmr = granted(right.ia.rmr_create(right.zone));
         let segment = memory.segment(0, 64);
@@ -408,8 +390,7 @@ pub fn freed_window_is_not_written_by_requests_under_way<T: Testbed>(bed: &T) {
 ///
 /// Spec: EVG-03, EVW-09, DTO-11
 pub fn undequeued_events_survive_a_disconnect<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let software = granted(left.ia.evd_create(4, None, EvdFlags::SOFTWARE));
     granted(left.ia.evd_post_se(software, 5));
     for cookie in 0..4 {

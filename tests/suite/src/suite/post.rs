@@ -6,6 +6,7 @@ use dat_core::id::EpId;
 use dat_core::memory::{LmrTriplet, RmrTriplet};
 use dat_core::{Error, Result, Subtype};
 
+use crate::fixture::errors::{BAD_EP, EP_FULL, EP_UNCONNECTED};
 use crate::fixture::{Memory, Net, Party, PartyOptions, Testbed, equal, granted, refused};
 
 pub(super) const DEFAULT: CompletionFlags = CompletionFlags::empty();
@@ -64,13 +65,7 @@ pub(super) fn bad_segments<T: Testbed>(party: &Party<T>, write: bool) -> Vec<(Lm
 
 /// Returns handles that name no endpoint of a party's adapter.
 pub(super) fn bad_endpoints<T: Testbed>(party: &Party<T>, foreign: &Party<T>) -> [EpId; 4] {
-    let freed = granted(party.ia.ep_create(
-        Some(party.zone),
-        Some(party.receive),
-        Some(party.request),
-        Some(party.connect),
-        None,
-    ));
+    let freed = granted(party.another_ep(None));
     granted(party.ia.ep_free(freed));
     [
         EpId::NULL,
@@ -86,8 +81,7 @@ pub(super) fn bad_endpoints<T: Testbed>(party: &Party<T>, foreign: &Party<T>) ->
 ///
 /// Spec: EPS-01, EPV-01, EPV-02, DTO-01, DTO-03, DTO-06
 pub fn send_fills_the_receive_in_list_order<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     left.memory.fill(1);
     right.memory.fill(2);
     let mut expected = right.memory.content();
@@ -132,8 +126,7 @@ pub fn send_fills_the_receive_in_list_order<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPS-01, EPV-01, DTO-06
 pub fn empty_messages_take_a_receive<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     right.receive_into(&[], 1);
     right.receive_into(&[right.memory.segment(0, 8)], 2);
     right.receive_into(&[LmrTriplet::default()], 3);
@@ -160,8 +153,7 @@ pub fn empty_messages_take_a_receive<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPS-01, EPS-03, DTO-04, DTO-05
 pub fn send_flags_are_checked_bit_by_bit<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     for bit in (0..32).filter(|bit| !matches!(bit, 0 | 1 | 3)) {
         let flags = CompletionFlags::from_bits_retain(1 << bit);
         net.no_effect(&[&left, &right], Error::invalid_argument(5), || {
@@ -282,13 +274,10 @@ pub fn solicited_wait_of_a_send_notifies_the_receiver<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPS-02, DTO-10
 pub fn send_follows_the_endpoint_state<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.unconnected_pair(&PartyOptions::default());
-    net.no_effect(
-        &[&left],
-        Error::invalid_state(Subtype::InvalidStateEpUnconnected),
-        || left.ia.post_send(left.ep, &[], 1, DEFAULT),
-    );
+    let (net, left, right) = Net::unconnected(bed);
+    net.no_effect(&[&left], EP_UNCONNECTED, || {
+        left.ia.post_send(left.ep, &[], 1, DEFAULT)
+    });
     net.connect(&left, &right);
     net.disconnect(&left, &right);
     for flags in [DEFAULT, CompletionFlags::SUPPRESS] {
@@ -319,11 +308,9 @@ pub fn send_checks_its_segments<T: Testbed>(bed: &T) {
         }
     }
     for ep in bad_endpoints(&left, &right) {
-        net.no_effect(
-            &[&left, &right],
-            Error::invalid_handle(Subtype::InvalidHandleEp),
-            || left.ia.post_send(ep, &[good], 1, DEFAULT),
-        );
+        net.no_effect(&[&left, &right], BAD_EP, || {
+            left.ia.post_send(ep, &[good], 1, DEFAULT)
+        });
     }
     net.no_effect(&[&left, &right], Error::invalid_argument(2), || {
         left.ia.post_send(left.ep, &[good; 3], 1, DEFAULT)
@@ -332,10 +319,7 @@ pub fn send_checks_its_segments<T: Testbed>(bed: &T) {
         right.receive_into(&[right.memory.segment(0, 16)], cookie);
         left.send_from(&[good, good], cookie);
     }
-    refused(
-        left.ia.post_send(left.ep, &[good], 4, DEFAULT),
-        Error::insufficient_resources(Subtype::ResourceTep),
-    );
+    refused(left.ia.post_send(left.ep, &[good], 4, DEFAULT), EP_FULL);
     for cookie in 0..3 {
         net.success(&left, cookie);
         assert_eq!(net.receive_completion(&right).cookie, cookie);
@@ -348,8 +332,7 @@ pub fn send_checks_its_segments<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPS-04, EPV-04, DTO-12
 pub fn message_longer_than_its_receive_breaks<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     right.memory.fill(4);
     let behind = right.memory.load(16, 1000);
     right.receive_into(&[right.memory.segment(0, 16)], 1);
@@ -374,8 +357,7 @@ pub fn message_longer_than_its_receive_breaks<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPS-04, EPH-05, E22
 pub fn message_without_a_receive_breaks<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     left.send_from(&[left.memory.segment(0, 8)], 1);
     net.request_ends(&left, 1, DtoStatus::ReceiverNotReady);
     net.broken(&left, &right);
@@ -435,8 +417,7 @@ pub fn receive_flags_are_checked_bit_by_bit<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPV-03, EPV-06, DTO-10, DTO-11
 pub fn receives_outlive_the_states_before_the_connection<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.unconnected_pair(&PartyOptions::default());
+    let (net, left, right) = Net::unconnected(bed);
     for cookie in 0..4 {
         right.receive_into(&[right.memory.segment(0, 8)], cookie);
     }
@@ -489,11 +470,9 @@ pub fn receive_checks_its_segments<T: Testbed>(bed: &T) {
             }
         }
         for ep in bad_endpoints(&left, &right) {
-            net.no_effect(
-                &[&left, &right],
-                Error::invalid_handle(Subtype::InvalidHandleEp),
-                || left.ia.post_recv(ep, &[], 1, DEFAULT),
-            );
+            net.no_effect(&[&left, &right], BAD_EP, || {
+                left.ia.post_recv(ep, &[], 1, DEFAULT)
+            });
         }
         let list = [left.memory.segment(0, 8); 3];
         net.no_effect(&[&left, &right], Error::invalid_argument(2), || {
@@ -503,17 +482,11 @@ pub fn receive_checks_its_segments<T: Testbed>(bed: &T) {
     for cookie in 0..3 {
         left.receive_into(&[left.memory.segment(0, 8)], cookie);
     }
-    refused(
-        left.ia.post_recv(left.ep, &[], 3, DEFAULT),
-        Error::insufficient_resources(Subtype::ResourceTep),
-    );
+    refused(left.ia.post_recv(left.ep, &[], 3, DEFAULT), EP_FULL);
     right.send_from(&[], 1);
     assert_eq!(net.receive_completion(&left).cookie, 0);
     left.receive_into(&[], 3);
-    refused(
-        left.ia.post_recv(left.ep, &[], 4, DEFAULT),
-        Error::insufficient_resources(Subtype::ResourceTep),
-    );
+    refused(left.ia.post_recv(left.ep, &[], 4, DEFAULT), EP_FULL);
 }
 
 /// Posts a request of one kind: endpoint, segments, remote range, flags.
@@ -550,12 +523,12 @@ pub(super) fn checks_in_order<T: Testbed>(
         DEFAULT,
     ));
     let bad_flags = CompletionFlags::EVD_THRESHOLD;
-    let handle = Error::invalid_handle(Subtype::InvalidHandleEp);
-    let state = Error::invalid_state(Subtype::InvalidStateEpUnconnected);
+    let handle = BAD_EP;
+    let state = EP_UNCONNECTED;
     let segments = bad_segments(&left, writes);
     let (outside, privilege) = (segments[0], segments[5]);
     let zone = segments[4];
-    let room = Error::insufficient_resources(Subtype::ResourceTep);
+    let room = EP_FULL;
     let three = [zone.0; 3];
     let mut cases: Vec<(EpId, Vec<LmrTriplet>, CompletionFlags, Error)> = vec![
         (EpId::NULL, three.to_vec(), bad_flags, handle),

@@ -1,12 +1,15 @@
 //! RDMA Reads: `dat_ep_post_rdma_read`.
 
+use dat_core::Error;
 use dat_core::event::DtoOperation;
 use dat_core::flags::{CompletionFlags, DtoStatus, MemoryPrivileges};
 use dat_core::memory::RmrTriplet;
-use dat_core::{Error, Subtype};
 
 use super::post::{DEFAULT, Post, bad_endpoints, bad_segments, checks_in_order};
-use crate::fixture::{MakeTarget, Memory, Net, PartyOptions, Testbed, equal, granted, refused};
+use crate::fixture::errors::{BAD_EP, EP_FULL, EP_UNCONNECTED};
+use crate::fixture::{
+    MakeTarget, Memory, Net, PartyOptions, Testbed, equal, granted, refused, same_bytes,
+};
 
 /// A read scatters the remote range over the local segments in list order.
 ///
@@ -14,8 +17,7 @@ use crate::fixture::{MakeTarget, Memory, Net, PartyOptions, Testbed, equal, gran
 ///
 /// Spec: EPB-01, EPB-02, DTO-01, DTO-03
 pub fn read_scatters_in_list_order<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     left.memory.fill(1);
     right.memory.fill(2);
     let source = right.memory.load(300, 25);
@@ -49,8 +51,7 @@ pub fn read_scatters_in_list_order<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPB-02, EPB-04
 pub fn read_needs_enough_local_room<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let segments = [left.memory.segment(0, 10), left.memory.segment(20, 6)];
     for length in [17, 4096, u64::MAX] {
         net.no_effect(&[&left, &right], Error::length(), || {
@@ -75,8 +76,7 @@ pub fn read_needs_enough_local_room<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPB-01, EPW-37, DTO-04, DTO-05
 pub fn read_flags_are_checked_bit_by_bit<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let segment = [left.memory.segment(0, 8)];
     let remote = right.memory.remote(0, 8);
     for bit in (0..32).filter(|bit| !matches!(bit, 0 | 1 | 3)) {
@@ -104,18 +104,13 @@ pub fn read_flags_are_checked_bit_by_bit<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPB-03, EPB-06, DTO-10
 pub fn read_follows_the_endpoint_state<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.unconnected_pair(&PartyOptions::default());
+    let (net, left, right) = Net::unconnected(bed);
     let segment = [left.memory.segment(0, 8)];
     let remote = right.memory.remote(0, 8);
-    net.no_effect(
-        &[&left, &right],
-        Error::invalid_state(Subtype::InvalidStateEpUnconnected),
-        || {
-            left.ia
-                .post_rdma_read(left.ep, &segment, 1, &remote, DEFAULT)
-        },
-    );
+    net.no_effect(&[&left, &right], EP_UNCONNECTED, || {
+        left.ia
+            .post_rdma_read(left.ep, &segment, 1, &remote, DEFAULT)
+    });
     net.connect(&left, &right);
     net.disconnect(&left, &right);
     for flags in [DEFAULT, CompletionFlags::SUPPRESS] {
@@ -152,11 +147,9 @@ pub fn read_checks_its_segments<T: Testbed>(bed: &T) {
             }
         }
         for ep in bad_endpoints(&left, &right) {
-            net.no_effect(
-                &[&left, &right],
-                Error::invalid_handle(Subtype::InvalidHandleEp),
-                || left.ia.post_rdma_read(ep, &[good], 1, &remote, DEFAULT),
-            );
+            net.no_effect(&[&left, &right], BAD_EP, || {
+                left.ia.post_rdma_read(ep, &[good], 1, &remote, DEFAULT)
+            });
         }
         net.no_effect(&[&left, &right], Error::invalid_argument(2), || {
             left.ia
@@ -172,7 +165,7 @@ pub fn read_checks_its_segments<T: Testbed>(bed: &T) {
         }
         refused(
             left.ia.post_rdma_read(left.ep, &all, 9, &remote, DEFAULT),
-            Error::insufficient_resources(Subtype::ResourceTep),
+            EP_FULL,
         );
         net.success(&left, 0);
         net.success(&left, 1);
@@ -206,8 +199,7 @@ pub fn remote_faults_of_a_read_break_the_connection<T: Testbed>(bed: &T) {
         }),
     ];
     for (case, remote) in cases {
-        let net = Net::new(bed);
-        let (left, right) = net.pair(&PartyOptions::default());
+        let (net, left, right) = Net::connected(bed);
         let remote = remote(&right);
         let segment = [left.memory.segment(0, 64)];
         left.read(&segment, 1, &remote, DEFAULT);
@@ -245,11 +237,7 @@ pub fn reads_beyond_the_depth_wait_their_turn<T: Testbed>(bed: &T) {
     for cookie in 0..16 {
         net.success(&left, cookie);
     }
-    equal(
-        "what was read",
-        &left.memory.load(0, 1024),
-        &right.memory.load(0, 1024),
-    );
+    same_bytes("what was read", (&left.memory, 0), (&right.memory, 0), 1024);
 }
 
 /// A Read with several faults is refused for the first in checking order.

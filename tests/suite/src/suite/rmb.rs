@@ -1,12 +1,13 @@
 //! `dat_rmr_bind` and windows that it opens.
 
+use dat_core::Error;
 use dat_core::event::{ConnectionEventKind, DtoOperation, Event, RmrBindCompletion};
 use dat_core::flags::{CompletionFlags, DtoStatus, EndpointState, MemoryPrivileges};
 use dat_core::id::RmrId;
 use dat_core::memory::{LmrTriplet, RmrTriplet};
-use dat_core::{Error, Subtype};
 
-use crate::fixture::{Net, Party, PartyOptions, Testbed, equal, granted, refused};
+use crate::fixture::errors::{EP_FULL, EP_UNCONNECTED};
+use crate::fixture::{Net, Party, PartyOptions, Testbed, equal, granted, refused, same_bytes};
 
 pub(super) const DEFAULT: CompletionFlags = CompletionFlags::empty();
 pub(super) const READ: MemoryPrivileges = MemoryPrivileges::REMOTE_READ;
@@ -76,8 +77,7 @@ pub(super) fn read_through<T: Testbed>(
 ///
 /// Spec: RMB-01..06, RMB-10..14, RMB-16, RMB-23, RMB-24, RMB-28, RMB-30, RMB-33, DTO-01, DTO-03
 pub fn bind_opens_a_range_for_the_peer<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     left.memory.fill(1);
     right.memory.fill(2);
     let rmr = window(&right);
@@ -117,8 +117,7 @@ type Attempt = (&'static str, MemoryPrivileges, u64, bool, bool);
 /// Expects that each attempt succeeds, or changes nothing and breaks the connection.
 fn attempts<T: Testbed>(bed: &T, cases: &[Attempt]) {
     for (case, privileges, shift, writes, allowed) in cases.iter().copied() {
-        let net = Net::new(bed);
-        let (left, right) = net.pair(&PartyOptions::default());
+        let (net, left, right) = Net::connected(bed);
         left.memory.fill(1);
         right.memory.fill(2);
         let before = right.memory.content();
@@ -183,8 +182,7 @@ pub fn bound_range_is_enforced<T: Testbed>(bed: &T) {
 ///
 /// Spec: RMB-17..20
 pub fn context_sent_after_the_bind_is_always_usable<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     for round in 0..64_u8 {
         left.memory.fill(round);
         let rmr = window(&right);
@@ -203,11 +201,7 @@ pub fn context_sent_after_the_bind_is_always_usable<T: Testbed>(bed: &T) {
             DtoStatus::Success,
             "round {round}"
         );
-        equal(
-            "data",
-            &right.memory.load(1024, 64),
-            &left.memory.load(0, 64),
-        );
+        same_bytes("data", (&right.memory, 1024), (&left.memory, 0), 64);
         assert_eq!(net.bound(&right).status, DtoStatus::Success);
         net.success(&right, 3);
         granted(right.ia.rmr_free(rmr));
@@ -220,8 +214,7 @@ pub fn context_sent_after_the_bind_is_always_usable<T: Testbed>(bed: &T) {
 ///
 /// Spec: RMB-18..20
 pub fn context_written_after_the_bind_is_always_usable<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let rmr = window(&right);
     let mut last = 0_u32;
     for round in 0..16_u8 {
@@ -259,8 +252,7 @@ pub fn context_written_after_the_bind_is_always_usable<T: Testbed>(bed: &T) {
 /// Spec: RMB-10, RMB-21
 pub fn no_context_opens_a_window_again<T: Testbed>(bed: &T) {
     const BINDS: usize = 2000;
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let windows = [window(&right), window(&right)];
     let segment = right.memory.segment(0, 64);
     let mut contexts = Vec::new();
@@ -301,9 +293,8 @@ pub fn no_context_opens_a_window_again<T: Testbed>(bed: &T) {
 /// Operations posted after a bind on the same endpoint complete after it.
 ///
 /// Spec: RMB-18, DTO-11
-pub fn operations_behind_a_bind_complete_behind_it<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+pub fn operations_after_a_bind_complete_after_it<T: Testbed>(bed: &T) {
+    let (net, left, right) = Net::connected(bed);
     let rmrs = [window(&right), window(&right)];
     left.receive_into(&[], 9);
     let segment = right.memory.segment(0, 8);
@@ -324,8 +315,7 @@ pub fn operations_behind_a_bind_complete_behind_it<T: Testbed>(bed: &T) {
 /// Spec: RMB-15
 pub fn early_use_succeeds_or_breaks<T: Testbed>(bed: &T) {
     for steps in 0..12 {
-        let net = Net::new(bed);
-        let (left, right) = net.pair(&PartyOptions::default());
+        let (net, left, right) = Net::connected(bed);
         left.memory.fill(1);
         let rmr = window(&right);
         let segment = right.memory.segment(64, 64);
@@ -349,8 +339,7 @@ pub fn early_use_succeeds_or_breaks<T: Testbed>(bed: &T) {
 ///
 /// Spec: RMB-07, DTO-04
 pub fn suppressed_bind_reports_failure_only<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let rmr = window(&right);
     let segment = right.memory.segment(0, 64);
     let suppress = CompletionFlags::SUPPRESS;
@@ -373,8 +362,7 @@ pub fn suppressed_bind_reports_failure_only<T: Testbed>(bed: &T) {
 ///
 /// Spec: RMB-08, RMB-23, RMB-28, RMB-29, DTO-05
 pub fn unsignalled_bind_needs_configuration<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let segment = right.memory.segment(0, 64);
     let rmr = window(&right);
     let unsignalled = CompletionFlags::UNSIGNALLED;
@@ -405,8 +393,7 @@ pub fn unsignalled_bind_needs_configuration<T: Testbed>(bed: &T) {
 ///
 /// Spec: RMB-09
 pub fn fenced_bind_waits_for_reads<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let rmr = window(&right);
     for round in 0..16 {
         left.memory.fill(round);
@@ -421,10 +408,11 @@ pub fn fenced_bind_waits_for_reads<T: Testbed>(bed: &T) {
         let target = [left.memory.segment(2048, 64)];
         left.read(&target, 5, &through(context, &segment), DEFAULT);
         net.success(&left, 5);
-        equal(
+        same_bytes(
             "what came back",
-            &left.memory.load(2048, 64),
-            &left.memory.load(0, 64),
+            (&left.memory, 2048),
+            (&left.memory, 0),
+            64,
         );
         net.success(&right, 2);
         assert_eq!(net.bound(&right).status, DtoStatus::Success);
@@ -436,8 +424,7 @@ pub fn fenced_bind_waits_for_reads<T: Testbed>(bed: &T) {
 ///
 /// Spec: RMB-22, DTO-12, E22
 pub fn late_bind_failure_breaks_the_connection<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let rmr = window(&right);
     let segment = right.memory.segment(0, 64);
     right.bind(rmr, &segment, WRITE, 1, DEFAULT);
@@ -460,20 +447,15 @@ pub fn late_bind_failure_breaks_the_connection<T: Testbed>(bed: &T) {
 ///
 /// Spec: RMB-31, RMB-32, RMB-37, RMB-44, RMB-42, DTO-10
 pub fn bind_follows_the_endpoint_state<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.unconnected_pair(&PartyOptions::default());
+    let (net, left, right) = Net::unconnected(bed);
     let rmr = window(&right);
     let memory = right.more_memory(64, MemoryPrivileges::ALL);
     let segment = memory.segment(0, 64);
-    net.no_effect(
-        &[&left, &right],
-        Error::invalid_state(Subtype::InvalidStateEpUnconnected),
-        || {
-            right
-                .ia
-                .rmr_bind(rmr, &segment, WRITE, right.ep, 1, DEFAULT)
-        },
-    );
+    net.no_effect(&[&left, &right], EP_UNCONNECTED, || {
+        right
+            .ia
+            .rmr_bind(rmr, &segment, WRITE, right.ep, 1, DEFAULT)
+    });
     granted(right.ia.lmr_free(memory.lmr));
     let memory = right.more_memory(64, MemoryPrivileges::ALL);
     let segment = memory.segment(0, 64);
@@ -513,7 +495,7 @@ pub fn binds_share_the_request_queue<T: Testbed>(bed: &T) {
         right
             .ia
             .rmr_bind(rmr, &spare.segment(0, 64), WRITE, right.ep, 9, DEFAULT),
-        Error::insufficient_resources(Subtype::ResourceTep),
+        EP_FULL,
     );
     // The refused bind does not hold the region.
     granted(right.ia.lmr_free(spare.lmr));
@@ -527,8 +509,7 @@ pub fn binds_share_the_request_queue<T: Testbed>(bed: &T) {
 ///
 /// Spec: RMB-12, GEN-13
 pub fn bind_post_does_not_wait<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (_left, right) = net.pair(&PartyOptions::default());
+    let (net, _left, right) = Net::connected(bed);
     net.run_to_idle();
     let before = bed.now();
     let segment = right.memory.segment(0, 64);
@@ -543,8 +524,7 @@ pub fn bind_post_does_not_wait<T: Testbed>(bed: &T) {
 ///
 /// Spec: DTO-03, RMB-13
 pub fn binds_and_transfers_report_their_own_kind<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let rmr = window(&right);
     let segment = right.memory.segment(0, 8);
     for round in 0..4 {

@@ -8,6 +8,7 @@ use dat_core::memory::LmrTriplet;
 use dat_core::{Error, ErrorKind, Subtype};
 
 use super::rmb::{DEFAULT, READ, WRITE, bind, read_through, through, window, write_through};
+use crate::fixture::errors::{BAD_EP, BAD_RMR};
 use crate::fixture::{Memory, Net, PartyOptions, Testbed, WindowlessTestbed, granted, refused};
 
 /// BARRIER_FENCE and SOLICITED_WAIT are accepted; undefined bits are refused as argument 6.
@@ -16,8 +17,7 @@ use crate::fixture::{Memory, Net, PartyOptions, Testbed, WindowlessTestbed, gran
 ///
 /// Spec: RMB-07..09, RMB-43, DTO-04, DTO-05
 pub fn bind_flags_are_checked_bit_by_bit<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let rmr = window(&right);
     let segment = right.memory.segment(0, 64);
     for bit in (0..32).filter(|bit| !matches!(bit, 0 | 1 | 3)) {
@@ -39,8 +39,7 @@ pub fn bind_flags_are_checked_bit_by_bit<T: Testbed>(bed: &T) {
 ///
 /// Spec: RMB-25, RMB-26, RMB-39, RMB-45
 pub fn bind_needs_matching_local_rights<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let rmr = window(&right);
     let local = [
         MemoryPrivileges::empty(),
@@ -82,8 +81,7 @@ pub fn bind_needs_matching_local_rights<T: Testbed>(bed: &T) {
 ///
 /// Spec: RMB-02, RMB-35
 pub fn bind_range_stays_inside_its_region<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let rmr = window(&right);
     let size = right.memory.len() as u64;
     for (offset, length) in [
@@ -112,8 +110,7 @@ pub fn bind_range_stays_inside_its_region<T: Testbed>(bed: &T) {
 ///
 /// Spec: RMB-36, GEN-03, GEN-11, EVC-05
 pub fn bind_refuses_bad_handles<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let rmr = window(&right);
     let segment = right.memory.segment(0, 64);
     let freed = window(&right);
@@ -125,7 +122,7 @@ pub fn bind_refuses_bad_handles<T: Testbed>(bed: &T) {
         foreign,
         RmrId::from_handle(right.memory.lmr.handle()),
     ] {
-        let expected = Error::invalid_handle(Subtype::InvalidHandleRmr);
+        let expected = BAD_RMR;
         net.no_effect(&[&left, &right], expected, || {
             right
                 .ia
@@ -133,7 +130,7 @@ pub fn bind_refuses_bad_handles<T: Testbed>(bed: &T) {
         });
     }
     for bad in [EpId::NULL, left.ep, EpId::from_handle(rmr.handle())] {
-        let expected = Error::invalid_handle(Subtype::InvalidHandleEp);
+        let expected = BAD_EP;
         net.no_effect(&[&left, &right], expected, || {
             right.ia.rmr_bind(rmr, &segment, WRITE, bad, 1, DEFAULT)
         });
@@ -156,8 +153,7 @@ pub fn bind_refuses_bad_handles<T: Testbed>(bed: &T) {
 ///
 /// Spec: RMB-39..41
 pub fn bind_needs_one_zone<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let zone = granted(right.ia.pz_create());
     let elsewhere = Memory::register(&right.ia, zone, 64, MemoryPrivileges::ALL);
     let other_window = granted(right.ia.rmr_create(zone));
@@ -190,8 +186,7 @@ pub fn bind_needs_one_zone<T: Testbed>(bed: &T) {
 ///
 /// Spec: RMB-03, RMB-43
 pub fn bind_privileges_are_checked_bit_by_bit<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let rmr = window(&right);
     let segment = right.memory.segment(0, 64);
     for bit in 0..32 {
@@ -233,8 +228,7 @@ pub fn bind_needs_windows<T: WindowlessTestbed>(bed: &T) {
 ///
 /// Spec: DTO-07, RMB-25, RMB-26, RMB-35, RMB-41, RMB-43
 pub fn bind_checks_come_in_the_specified_order<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let zone = granted(right.ia.pz_create());
     let elsewhere = Memory::register(&right.ia, zone, 64, MemoryPrivileges::empty());
     let lacking = right.more_memory(64, MemoryPrivileges::empty());

@@ -6,6 +6,7 @@ use dat_core::memory::LmrTriplet;
 use dat_core::{Error, ErrorKind, Subtype};
 
 use super::rmb::{READ, WRITE, bind, through, window, write_through};
+use crate::fixture::errors::{BAD_PZ, BAD_RMR, LMR_IN_USE, PZ_IN_USE};
 use crate::fixture::{Net, Party, PartyOptions, Testbed, equal, granted, refused};
 
 const DEFAULT: CompletionFlags = CompletionFlags::empty();
@@ -14,23 +15,16 @@ const DEFAULT: CompletionFlags = CompletionFlags::empty();
 ///
 /// Spec: RMC-01, RMQ-01, PZF-01, GEN-08
 pub fn rmr_query_follows_the_binding<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (_left, right) = net.pair(&PartyOptions::default());
+    let (net, _left, right) = Net::connected(bed);
     for bad in [
         dat_core::id::PzId::NULL,
         dat_core::id::PzId::from_handle(right.ep.handle()),
     ] {
-        refused(
-            right.ia.rmr_create(bad),
-            Error::invalid_handle(Subtype::InvalidHandlePz),
-        );
+        refused(right.ia.rmr_create(bad), BAD_PZ);
     }
     let zone = granted(right.ia.pz_create());
     let alone = granted(right.ia.rmr_create(zone));
-    refused(
-        right.ia.pz_free(zone),
-        Error::invalid_state(Subtype::InvalidStatePzInUse),
-    );
+    refused(right.ia.pz_free(zone), PZ_IN_USE);
     granted(right.ia.rmr_free(alone));
     granted(right.ia.pz_free(zone));
 
@@ -53,7 +47,7 @@ pub fn rmr_query_follows_the_binding<T: Testbed>(bed: &T) {
     );
     granted(right.ia.rmr_query(rmr, RmrFields::empty()));
     granted(right.ia.rmr_free(rmr));
-    let dead = Error::invalid_handle(Subtype::InvalidHandleRmr);
+    let dead = BAD_RMR;
     refused(right.ia.rmr_query(rmr, RmrFields::all()), dead);
     refused(right.ia.rmr_free(rmr), dead);
 }
@@ -64,16 +58,12 @@ pub fn rmr_query_follows_the_binding<T: Testbed>(bed: &T) {
 ///
 /// Spec: RMF-01, RMF-02
 pub fn rmr_free_unbinds<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let memory = right.more_memory(64, MemoryPrivileges::ALL);
     let segment = memory.segment(0, 64);
     let rmr = window(&right);
     let context = bind(&net, &right, rmr, &segment, WRITE);
-    refused(
-        right.ia.lmr_free(memory.lmr),
-        Error::invalid_state(Subtype::InvalidStateLmrInUse),
-    );
+    refused(right.ia.lmr_free(memory.lmr), LMR_IN_USE);
     granted(right.ia.rmr_free(rmr));
     left.memory.fill(1);
     let status = write_through(&net, &left, &through(context, &segment));
@@ -82,10 +72,7 @@ pub fn rmr_free_unbinds<T: Testbed>(bed: &T) {
     net.broken(&left, &right);
     granted(right.ia.lmr_free(memory.lmr));
     for bad in [RmrId::NULL, RmrId::from_handle(right.zone.handle())] {
-        refused(
-            right.ia.rmr_free(bad),
-            Error::invalid_handle(Subtype::InvalidHandleRmr),
-        );
+        refused(right.ia.rmr_free(bad), BAD_RMR);
     }
 }
 
@@ -93,8 +80,7 @@ pub fn rmr_free_unbinds<T: Testbed>(bed: &T) {
 ///
 /// Spec: RMB-42
 pub fn flushed_rebind_keeps_the_old_binding<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let rmr = window(&right);
     let old = right.more_memory(64, MemoryPrivileges::ALL);
     let new = right.more_memory(64, MemoryPrivileges::ALL);
@@ -103,10 +89,7 @@ pub fn flushed_rebind_keeps_the_old_binding<T: Testbed>(bed: &T) {
     right.bind(rmr, &new.segment(0, 64), WRITE, 2, DEFAULT);
     assert_eq!(net.bound(&right).status, DtoStatus::Flushed);
     granted(right.ia.lmr_free(new.lmr));
-    refused(
-        right.ia.lmr_free(old.lmr),
-        Error::invalid_state(Subtype::InvalidStateLmrInUse),
-    );
+    refused(right.ia.lmr_free(old.lmr), LMR_IN_USE);
     granted(right.ia.ep_reset(right.ep));
     granted(left.ia.ep_reset(left.ep));
     net.connect(&left, &right);
@@ -120,8 +103,7 @@ pub fn flushed_rebind_keeps_the_old_binding<T: Testbed>(bed: &T) {
 ///
 /// Spec: RMB-10, RMB-11, RMB-21, RMB-42
 pub fn rebind_kills_the_old_context<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let rmr = window(&right);
     let first = right.memory.segment(0, 64);
     let second = right.memory.segment(64, 64);
@@ -146,7 +128,7 @@ pub fn rebind_kills_the_old_context<T: Testbed>(bed: &T) {
 pub fn binds_polled_in_any_order_leave_the_last<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let options = PartyOptions::default();
-    let in_use = Error::invalid_state(Subtype::InvalidStateLmrInUse);
+    let in_use = LMR_IN_USE;
     for unbinds in [false, true] {
         let (left, right) = net.pair(&options);
         let (other_left, other) = (
@@ -199,7 +181,7 @@ pub fn binds_polled_in_any_order_leave_the_last<T: Testbed>(bed: &T) {
 pub fn binds_under_way_are_of_one_endpoint<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let options = PartyOptions::default();
-    let in_use = Error::invalid_state(Subtype::InvalidStateLmrInUse);
+    let in_use = LMR_IN_USE;
     let (left, right) = net.pair(&options);
     let (other_left, other) = (
         Party::in_zone(&left.ia, left.zone, &options),
@@ -245,13 +227,12 @@ pub fn binds_under_way_are_of_one_endpoint<T: Testbed>(bed: &T) {
 ///
 /// Spec: RMB-27, RMB-28, DTO-06
 pub fn empty_bind_unbinds<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let rmr = window(&right);
     let memory = right.more_memory(64, MemoryPrivileges::ALL);
     let segment = memory.segment(0, 64);
     let context = bind(&net, &right, rmr, &segment, READ | WRITE);
-    let in_use = Error::invalid_state(Subtype::InvalidStateLmrInUse);
+    let in_use = LMR_IN_USE;
     refused(right.ia.lmr_free(memory.lmr), in_use);
     let nothing = LmrTriplet {
         context: u32::MAX,

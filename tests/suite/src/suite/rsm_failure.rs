@@ -5,7 +5,7 @@ use core::cell::Cell;
 use dat_rsm::{BarrierMode, EntryStatus, ImportState, Options, RsmError, Target, VectorFlags};
 
 use crate::fixture::nodes::{
-    Nodes, PAGE, SEGMENT, get_entry, left, load, pattern, put, put_handle, store,
+    Nodes, PAGE, SEGMENT, get_entry, left, load, pattern, put, put_handle, set_mode, store,
 };
 use crate::fixture::{FaultyRsmTestbed, RsmTestbed};
 
@@ -123,16 +123,14 @@ pub fn a_failed_entry_ends_a_getv<T: FaultyRsmTestbed>(bed: &T) {
 }
 
 /// Spec: RSMPV-22, RSMPV-40, RSMPV-42, RSMBR-05, RSMBR-06, RSMBR-09, RSMBR-04
-pub fn in_explicit_mode_the_close_tells_of_failures<T: FaultyRsmTestbed>(bed: &T) {
+pub fn in_explicit_mode_the_close_reports_failures<T: FaultyRsmTestbed>(bed: &T) {
     let (mut failed, mut fine) = (0, 0);
     each_failure(bed, |nodes| {
         let (_, import, memory) = nodes.segment(1);
         let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
         let (local, _) = nodes.local(0, 500, 3);
         let barrier = nodes.barrier(0, import);
-        engine
-            .set_mode(import, BarrierMode::Explicit)
-            .expect("a mode");
+        set_mode(engine, import, BarrierMode::Explicit);
         let all: Vec<_> = (0..COUNT as u64)
             .map(|at| put_handle(local, at * 100, at * 100, 100))
             .collect();
@@ -181,11 +179,10 @@ pub fn an_implicit_failure_in_a_span_fails_its_close_too<T: FaultyRsmTestbed>(be
 }
 
 /// Spec: RSMPV-E09, RSMST-01, RSMST-03, RSMST-04, RSMIM-11, RSMBR-10, RSMPV-51
-pub fn the_death_of_the_exporter_aborts_whenever_it_comes<T: FaultyRsmTestbed>(bed: &T) {
+pub fn the_death_of_the_exporter_aborts_at_any_time<T: FaultyRsmTestbed>(bed: &T) {
     let mut aborted = 0;
     for sleeps in 0..30 {
-        let nodes = Nodes::two(bed);
-        let (_, import, _) = nodes.segment(1);
+        let (nodes, (_, import, _)) = Nodes::with_segment(bed, 1);
         let engine = nodes.engine(0);
         let (local, _) = nodes.local(0, PAGE, 3);
         let barrier = nodes.barrier(0, import);
@@ -248,7 +245,7 @@ pub fn the_death_of_the_exporter_aborts_whenever_it_comes<T: FaultyRsmTestbed>(b
 /// A live node answers probes although its process does nothing.
 ///
 /// Spec: RSMST-01, RSMST-03
-pub fn who_has_nothing_to_say_hears_of_a_death_by_probes<T: FaultyRsmTestbed>(bed: &T) {
+pub fn probes_find_a_dead_peer_of_an_idle_connection<T: FaultyRsmTestbed>(bed: &T) {
     const INTERVAL: u32 = 1_000_000;
     for (round, probe_interval) in [0, INTERVAL].into_iter().enumerate() {
         let nodes = Nodes::with(bed, 2, |options| Options {
@@ -295,9 +292,7 @@ pub fn an_exporter_that_begins_again_is_another_one<T: RsmTestbed>(bed: &T) {
                 .map(|at| put_handle(local, at * 100, at * 100, 100))
                 .collect();
             if explicit {
-                engine
-                    .set_mode(import, BarrierMode::Explicit)
-                    .expect("a mode");
+                set_mode(engine, import, BarrierMode::Explicit);
                 let begun = engine.putv(import, &all, NONE, &mut nodes.wait(0));
                 begun.expect("begun");
             }
@@ -353,8 +348,7 @@ pub fn an_exporter_that_begins_again_is_another_one<T: RsmTestbed>(bed: &T) {
 pub fn memory_that_cannot_be_registered_ends_the_vector<T: FaultyRsmTestbed>(bed: &T) {
     let mut refused = 0;
     for nth in 0..40 {
-        let nodes = Nodes::two(bed);
-        let (_, import, memory) = nodes.segment(1);
+        let (nodes, (_, import, memory)) = Nodes::with_segment(bed, 1);
         let engine = nodes.engine(0);
         bed.fail_allocation(2 * nth as u16, nth);
         let bytes = [1, 2, 3];
@@ -377,8 +371,7 @@ pub fn memory_that_cannot_be_registered_ends_the_vector<T: FaultyRsmTestbed>(bed
 pub fn an_interrupted_vector_leaves_nothing_on_the_way<T: RsmTestbed>(bed: &T) {
     let mut interrupted = 0;
     for sleeps in 0..25 {
-        let nodes = Nodes::two(bed);
-        let (_, import, memory) = nodes.segment(1);
+        let (nodes, (_, import, memory)) = Nodes::with_segment(bed, 1);
         store(memory, 1000, &pattern(2, 900));
         let engine = nodes.engine(0);
         let bytes = pattern(7, 900);
@@ -440,9 +433,7 @@ pub fn in_explicit_mode_a_failure_does_not_hold_up_immediate_entries<T: FaultyRs
         let (_, import, memory) = nodes.segment(1);
         let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
         let barrier = nodes.barrier(0, import);
-        engine
-            .set_mode(import, BarrierMode::Explicit)
-            .expect("a mode");
+        set_mode(engine, import, BarrierMode::Explicit);
         let bytes = pattern(4, 4000);
         let all: Vec<_> = (0..40)
             .map(|at| put(&bytes[at * 100..][..100], at as u64 * 100))
@@ -476,9 +467,7 @@ pub fn a_close_flushes_writes_of_every_kind<T: FaultyRsmTestbed>(bed: &T) {
             let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
             let (local, _) = nodes.local(0, 8, 3);
             let barrier = nodes.barrier(0, import);
-            engine
-                .set_mode(import, BarrierMode::Explicit)
-                .expect("a mode");
+            set_mode(engine, import, BarrierMode::Explicit);
             engine.open_barrier(barrier).expect("open");
             let entry = match kind {
                 0 => put_handle(local, 0, 0, 8),
@@ -494,8 +483,7 @@ pub fn a_close_flushes_writes_of_every_kind<T: FaultyRsmTestbed>(bed: &T) {
 /// Spec: RSMBR-06, RSMST-03, RSMIM-03
 pub fn many_connections_come_back_together<T: FaultyRsmTestbed>(bed: &T) {
     const MANY: usize = 400;
-    let nodes = Nodes::two(bed);
-    let (_, first, _) = nodes.segment(1);
+    let (nodes, (_, first, _)) = Nodes::with_segment(bed, 1);
     let imports: Vec<_> = (0..MANY)
         .map(|_| nodes.import(0, 1, crate::fixture::nodes::SEGMENT))
         .collect();

@@ -68,7 +68,7 @@ impl Honest {
 }
 
 /// Spec: RSMGEN-08
-pub fn greetings_that_lie_are_rejected<T: RsmTestbed>(bed: &T) {
+pub fn false_greetings_are_rejected<T: RsmTestbed>(bed: &T) {
     let nodes = Nodes::two(bed);
     let fine = greeting();
     let mut version = fine.encode();
@@ -100,7 +100,7 @@ pub fn greetings_that_lie_are_rejected<T: RsmTestbed>(bed: &T) {
 }
 
 /// Spec: RSMST-03, RSMIM-03, RSMSG-02
-pub fn messages_for_others_are_not_listened_to<T: RsmTestbed>(bed: &T) {
+pub fn messages_for_other_connections_are_ignored<T: RsmTestbed>(bed: &T) {
     let nodes = Nodes::two(bed);
     let honest = honest(&nodes);
     let intruder = Intruder::greeted(&nodes);
@@ -221,7 +221,7 @@ pub fn a_connection_that_was_never_granted_is_not_resumed<T: RsmTestbed>(bed: &T
 }
 
 /// Spec: RSMPB-20, RSMST-04, RSMIM-03
-pub fn a_key_gives_what_was_granted_and_only_as_long<T: RsmTestbed>(bed: &T) {
+pub fn a_key_opens_only_what_is_granted<T: RsmTestbed>(bed: &T) {
     let write = MemoryPrivileges::REMOTE_WRITE;
     for (permission, allowed) in [(0o400, MemoryPrivileges::REMOTE_READ), (0o200, write)] {
         // Each misuse ends the connection, so that each case has its own.
@@ -303,7 +303,7 @@ pub fn a_key_gives_what_was_granted_and_only_as_long<T: RsmTestbed>(bed: &T) {
 /// A key and a connection id of an earlier incarnation of the exporter are invalid.
 ///
 /// Spec: RSMST-03, RSMGEN-04
-pub fn keys_of_an_earlier_life_give_nothing<T: RsmTestbed>(bed: &T) {
+pub fn keys_of_an_earlier_incarnation_open_nothing<T: RsmTestbed>(bed: &T) {
     for write in [false, true] {
         let mut nodes = Nodes::two(bed);
         let (_, before) = nodes.export(1, 1, SEGMENT);
@@ -398,7 +398,7 @@ pub fn noise_ends_the_connection_that_it_came_by<T: RsmTestbed>(bed: &T) {
 /// This is a regression test: the earlier message was processed again once.
 ///
 /// Spec: RSMGEN-05
-pub fn what_is_left_of_a_message_is_not_heard_again<T: RsmTestbed>(bed: &T) {
+pub fn stale_bytes_of_a_message_are_not_processed<T: RsmTestbed>(bed: &T) {
     let nodes = Nodes::two(bed);
     let honest = honest(&nodes);
     let signal = |importer| Body::Signal {
@@ -434,7 +434,7 @@ pub fn what_is_left_of_a_message_is_not_heard_again<T: RsmTestbed>(bed: &T) {
 /// A peer that sends requests and takes no answers is disconnected.
 ///
 /// Spec: RSMST-05
-pub fn who_does_not_listen_is_cut_off<T: RsmTestbed>(bed: &T) {
+pub fn a_peer_without_receives_is_cut_off<T: RsmTestbed>(bed: &T) {
     let nodes = Nodes::two(bed);
     let honest = honest(&nodes);
     let intruder = Intruder::new(&nodes);
@@ -581,7 +581,7 @@ pub fn one_node_has_its_share_of_links<T: RsmTestbed>(bed: &T) {
 /// Messages to a node that takes none leave room for messages to others.
 ///
 /// Spec: RSMST-05
-pub fn messages_for_who_is_deaf_leave_room<T: RsmTestbed>(bed: &T) {
+pub fn messages_to_a_peer_without_receives_leave_room<T: RsmTestbed>(bed: &T) {
     let nodes = Nodes::with(bed, 3, |mut options| {
         options.limits.requests = 24;
         options

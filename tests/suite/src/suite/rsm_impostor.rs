@@ -10,7 +10,9 @@ use dat_rsm::{
 
 use crate::fixture::RsmTestbed;
 use crate::fixture::impostor::{Faults, GRANTED, Impostor};
-use crate::fixture::nodes::{Nodes, PAGE, get_entry, handle, left, load, pattern, put, put_handle};
+use crate::fixture::nodes::{
+    Nodes, PAGE, get_entry, handle, left, load, pattern, put, put_handle, set_mode,
+};
 
 const NONE: VectorFlags = VectorFlags::empty();
 const SIGNAL: VectorFlags = VectorFlags::IMPLICIT_SIGPOST;
@@ -87,7 +89,7 @@ pub fn a_transfer_that_the_device_refuses_ends_the_vector_at_its_entry<T: RsmTes
 /// The close reports it in implicit mode, too. The whole span is repeated then, on the same handle.
 ///
 /// Spec: RSMPV-20, RSMPV-22, RSMPV-40, RSMPV-42, RSMPV-53, RSMPV-54, RSMBR-05, RSMBR-06
-pub fn the_mode_decides_who_tells_of_a_failed_transfer<T: RsmTestbed>(bed: &T) {
+pub fn the_mode_decides_which_call_reports_a_failed_transfer<T: RsmTestbed>(bed: &T) {
     let nodes = Nodes::alone(bed);
     let (impostor, import) = Impostor::imported(&nodes, SOUND);
     let (engine, wait) = (nodes.engine(0), &mut impostor.wait());
@@ -133,7 +135,7 @@ pub fn the_mode_decides_who_tells_of_a_failed_transfer<T: RsmTestbed>(bed: &T) {
 /// sent.
 ///
 /// Spec: RSMPV-70, RSMPV-71, RSMPV-72
-pub fn nobody_is_told_of_a_vector_with_a_failed_entry<T: RsmTestbed>(bed: &T) {
+pub fn a_vector_with_a_failed_entry_posts_no_signal<T: RsmTestbed>(bed: &T) {
     for explicit in [true, false] {
         for (count, bad) in [(3, 0), (3, 2), (400, 1), (400, 200)] {
             let nodes = Nodes::alone(bed);
@@ -203,7 +205,7 @@ pub fn a_connection_that_breaks_in_a_span_fails_its_close<T: RsmTestbed>(bed: &T
 /// It does so also if it is interrupted.
 ///
 /// Spec: RSMPV-21, RSMPV-52, RSMPV-54, RSMPV-83, RSMPV-E11
-pub fn writes_count_once_they_are_known_to_be_visible<T: RsmTestbed>(bed: &T) {
+pub fn writes_count_when_they_are_known_to_be_visible<T: RsmTestbed>(bed: &T) {
     let (mut interrupted, mut arrived) = (0, 0);
     for sleeps in 0..30 {
         let nodes = Nodes::alone(bed);
@@ -256,9 +258,7 @@ pub fn a_signal_that_cannot_be_delivered_leaves_nothing_to_do<T: RsmTestbed>(bed
         left(engine.putv(import, &entries, SIGNAL, wait), unreachable, 0);
         assert_eq!(impostor.memory.load(to, SIZE), load(source));
     }
-    engine
-        .set_mode(import, BarrierMode::Implicit)
-        .expect("a mode");
+    set_mode(engine, import, BarrierMode::Implicit);
     let mut bytes = [0; SIZE];
     let mut entries = [get_entry(Target::Bytes(&mut bytes), 0, 0, SIZE as u64)];
     let outcome = engine.getv(import, &mut entries, SIGNAL, wait);

@@ -11,7 +11,7 @@ const ALL: Permission = Permission::all();
 const BYTES: u64 = PAGE as u64;
 
 /// Spec: RSMMP-01, RSMCT-20
-pub fn whether_segments_can_be_mapped_is_told<T: RsmTestbed>(bed: &T) {
+pub fn controllers_report_if_segments_can_be_mapped<T: RsmTestbed>(bed: &T) {
     let nodes = Nodes::two(bed);
     let engine = nodes.engine(0);
     let attributes = engine.controller_attributes(nodes.controller(0));
@@ -26,8 +26,7 @@ pub fn whether_segments_can_be_mapped_is_told<T: RsmTestbed>(bed: &T) {
 
 /// Spec: RSMMP-01, RSMMP-03, RSMMP-10, RSMIM-10, RSMPV-80
 pub fn a_mapping_is_loaded_from_and_stored_to<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (_, import, memory) = nodes.segment(3);
+    let (nodes, (_, import, memory)) = Nodes::with_segment(bed, 3);
     let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
     store(memory, 0, &pattern(4, 3 * PAGE));
     let mut bytes = [0; 100];
@@ -85,9 +84,8 @@ pub fn a_mapping_is_loaded_from_and_stored_to<T: RsmTestbed>(bed: &T) {
 }
 
 /// Spec: RSMMP-03, RSMMP-04, RSMGP-01, RSMGP-05, RSMBR-05
-pub fn puts_and_gets_go_by_the_mapping_but_overtake_nothing<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (export, import, memory) = nodes.segment(2);
+pub fn puts_and_gets_through_a_mapping_overtake_nothing<T: RsmTestbed>(bed: &T) {
+    let (nodes, (export, import, memory)) = Nodes::with_segment(bed, 2);
     let engine = nodes.engine(0);
     let (local, source) = nodes.local(0, PAGE, 1);
     let barrier = nodes.barrier(0, import);
@@ -187,8 +185,7 @@ pub fn mappings_are_refused_in_order<T: RsmTestbed>(bed: &T) {
 /// Spec: RSMST-02, RSMST-01, RSMMP-10, RSMBR-05, RSMPB-20
 pub fn a_mapping_survives_its_segment_without_reaching_it<T: RsmTestbed>(bed: &T) {
     for known in [false, true] {
-        let nodes = Nodes::two(bed);
-        let (export, import, memory) = nodes.segment(1);
+        let (nodes, (export, import, memory)) = Nodes::with_segment(bed, 1);
         let (engine, exporter) = (nodes.engine(0), nodes.engine(1));
         engine.import_map(import, ALL, 0, BYTES).expect("mapped");
         let barrier = nodes.barrier(0, import);

@@ -15,8 +15,7 @@ const NONE: VectorFlags = VectorFlags::empty();
 
 /// Spec: RSMPV-E01, RSMPV-08, RSMPV-58
 pub fn an_empty_vector_is_refused<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (_, import, _) = nodes.segment(1);
+    let (nodes, (_, import, _)) = Nodes::with_segment(bed, 1);
     let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
     left(
         engine.putv(import, &[], NONE, wait),
@@ -32,8 +31,7 @@ pub fn an_empty_vector_is_refused<T: RsmTestbed>(bed: &T) {
 
 /// Spec: RSMPV-E02, RSMGEN-05, RSMPV-58
 pub fn only_a_live_import_takes_vectors<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (export, import, _) = nodes.segment(1);
+    let (nodes, (export, import, _)) = Nodes::with_segment(bed, 1);
     let (own, _) = nodes.export(0, 1, SEGMENT);
     let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
     let freed = nodes.import(0, 1, SEGMENT);
@@ -79,9 +77,8 @@ pub fn only_a_live_import_takes_vectors<T: RsmTestbed>(bed: &T) {
 }
 
 /// Spec: RSMPV-E03, RSMCT-11
-pub fn a_released_controller_is_told_by_its_own_code<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (_, import, memory) = nodes.segment(1);
+pub fn a_released_controller_has_its_own_error<T: RsmTestbed>(bed: &T) {
+    let (nodes, (_, import, memory)) = Nodes::with_segment(bed, 1);
     let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
     engine
         .release_controller(nodes.controller(0), wait)
@@ -147,9 +144,8 @@ pub fn each_direction_needs_its_right<T: RsmTestbed>(bed: &T) {
 ///
 /// Spec: RSMPV-50, RSMPV-51, RSMPV-52, RSMPV-54, RSMPV-56, RSMPV-57, RSMPV-59, RSMPV-60, RSMPV-E01, RSMPV-E04, RSMPV-E05, RSMPV-E06,
 /// RSMPV-09, RSMPV-12, RSMPV-61
-pub fn a_bad_entry_ends_the_vector_at_its_place<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (_, import, memory) = nodes.segment(1);
+pub fn a_bad_entry_ends_the_vector_at_its_index<T: RsmTestbed>(bed: &T) {
+    let (nodes, (_, import, memory)) = Nodes::with_segment(bed, 1);
     let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
     let (local, _) = nodes.local(0, 100, 1);
     let (freed, _) = nodes.local(0, 100, 1);
@@ -237,9 +233,8 @@ pub fn a_bad_entry_ends_the_vector_at_its_place<T: RsmTestbed>(bed: &T) {
 }
 
 /// Spec: RSMPV-50, RSMPV-54, RSMPV-57, RSMPV-E05, RSMPV-E06, RSMPV-15, RSMPV-E04, RSMLH-05
-pub fn a_bad_entry_ends_a_getv_at_its_place<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (_, import, memory) = nodes.segment(1);
+pub fn a_bad_entry_ends_a_getv_at_its_index<T: RsmTestbed>(bed: &T) {
+    let (nodes, (_, import, memory)) = Nodes::with_segment(bed, 1);
     crate::fixture::nodes::store(memory, 0, &pattern(3, PAGE));
     let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
     let read_only = engine
@@ -288,8 +283,7 @@ pub fn a_bad_entry_ends_a_getv_at_its_place<T: RsmTestbed>(bed: &T) {
 
 /// Spec: RSMPV-61
 pub fn empty_entries_are_done_without_moving_anything<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (_, import, memory) = nodes.segment(1);
+    let (nodes, (_, import, memory)) = Nodes::with_segment(bed, 1);
     let (local, _) = nodes.local(0, 100, 1);
     let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
     let entries = [
@@ -333,9 +327,8 @@ pub fn a_handle_of_another_controller_is_refused<T: RsmTestbed>(bed: &T) {
 /// Handles of one engine are invalid in another, also in the same process.
 ///
 /// Spec: RSMGEN-03, RSMGEN-05
-pub fn handles_mean_nothing_to_another_engine<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (export, import, memory) = nodes.segment(1);
+pub fn handles_of_another_engine_are_refused<T: RsmTestbed>(bed: &T) {
+    let (nodes, (export, import, memory)) = Nodes::with_segment(bed, 1);
     let (local, _) = nodes.local(0, PAGE, 5);
     let barrier = nodes.barrier(0, import);
     let controller = nodes.controller(0);

@@ -7,7 +7,8 @@ use dat_rsm::{BarrierMode, ExportFlags, ImportState, Options, Permission, RsmErr
 
 use crate::fixture::RsmTestbed;
 use crate::fixture::nodes::{
-    Nodes, PAGE, SEGMENT, get_entry, handle, left, load, pages_of, pattern, put, put_handle, store,
+    Nodes, PAGE, SEGMENT, get_entry, handle, left, load, pages_of, pattern, put, put_handle,
+    set_mode, store,
 };
 
 const NONE: VectorFlags = VectorFlags::empty();
@@ -116,8 +117,7 @@ pub fn a_segment_is_cut_off_in_the_middle_of_a_vector<T: RsmTestbed>(bed: &T) {
 
 /// Spec: RSMST-03, RSMPB-20
 pub fn an_aborted_connection_does_not_come_back_with_the_id<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (export, import, memory) = nodes.segment(1);
+    let (nodes, (export, import, memory)) = Nodes::with_segment(bed, 1);
     let (engine, exporter) = (nodes.engine(0), nodes.engine(1));
     exporter
         .export_unpublish(export, &mut nodes.wait(1))
@@ -159,9 +159,7 @@ pub fn the_end_of_one_segment_is_not_the_end_of_another<T: RsmTestbed>(bed: &T) 
             let (local, source) = nodes.local(0, PAGE, 3);
             // Requests for the doomed segment are queued on the link before those for the other
             // one.
-            engine
-                .set_mode(victim, BarrierMode::Explicit)
-                .expect("a mode");
+            set_mode(engine, victim, BarrierMode::Explicit);
             let entries: Vec<_> = (0..16).map(|at| put_handle(local, at, at, 1)).collect();
             engine
                 .putv(victim, &entries, NONE, &mut nodes.wait(0))
@@ -188,8 +186,7 @@ pub fn the_end_of_one_segment_is_not_the_end_of_another<T: RsmTestbed>(bed: &T) 
 pub fn acknowledged_entries_of_an_aborted_vector_do_not_count<T: RsmTestbed>(bed: &T) {
     const COUNT: usize = 16;
     for puts in [true, false] {
-        let nodes = Nodes::two(bed);
-        let (export, import, _) = nodes.segment(1);
+        let (nodes, (export, import, _)) = Nodes::with_segment(bed, 1);
         let engine = nodes.engine(0);
         let (local, _) = nodes.local(0, PAGE, 3);
         let entries: Vec<_> = (0..COUNT as u64)

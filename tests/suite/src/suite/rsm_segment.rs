@@ -54,9 +54,8 @@ pub fn controllers_are_counted<T: RsmTestbed>(bed: &T) {
 }
 
 /// Spec: RSMCT-11, RSMLH-10, RSMGEN-04
-pub fn a_released_controller_takes_everything_along<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (export, import, memory) = nodes.segment(1);
+pub fn releasing_a_controller_releases_its_objects<T: RsmTestbed>(bed: &T) {
+    let (nodes, (export, import, memory)) = Nodes::with_segment(bed, 1);
     let (local, _) = nodes.local(1, 100, 1);
     let (exporter, wait) = (nodes.engine(1), &mut nodes.wait(1));
     exporter
@@ -122,7 +121,7 @@ pub fn the_end_of_a_process_releases_everything<T: RsmTestbed>(bed: &T) {
 }
 
 /// Spec: RSMCT-20, RSMCT-21
-pub fn controllers_tell_what_they_can<T: RsmTestbed>(bed: &T) {
+pub fn controllers_report_their_attributes<T: RsmTestbed>(bed: &T) {
     let nodes = Nodes::with(bed, 1, |mut options| {
         options.limits.exports = 3;
         options.limits.exported_bytes = 5 * PAGE as u64;
@@ -423,7 +422,7 @@ pub fn a_node_imports_from_itself_as_from_others<T: RsmTestbed>(bed: &T) {
 }
 
 /// Spec: RSMIM-01, RSMGEN-05, RSMST-03
-pub fn connecting_fails_for_a_reason<T: RsmTestbed>(bed: &T) {
+pub fn each_reason_fails_a_connect_with_its_error<T: RsmTestbed>(bed: &T) {
     let nodes = Nodes::two(bed);
     nodes.export(1, 1, SEGMENT);
     let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));

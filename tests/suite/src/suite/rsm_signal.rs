@@ -37,8 +37,7 @@ fn get<T: RsmTestbed>(
 
 /// Spec: RSMPV-70, RSMPV-71, RSMPV-73, RSMPV-75
 pub fn a_vector_signals_once_and_only_if_it_succeeds<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (export, import, _) = nodes.segment(1);
+    let (nodes, (export, import, _)) = Nodes::with_segment(bed, 1);
     let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
     let entries = [put(&[1], 0), put(&[2], 1), put(&[3], 2)];
     let bad = [put(&[1], 0), put(&[2], PAGE as u64)];
@@ -71,9 +70,8 @@ pub fn a_vector_signals_once_and_only_if_it_succeeds<T: RsmTestbed>(bed: &T) {
 }
 
 /// Spec: RSMPV-73, RSMSG-04, RSMSG-02
-pub fn signals_gather_unless_they_are_told_not_to<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (export, import, _) = nodes.segment(1);
+pub fn signals_accumulate_unless_flagged<T: RsmTestbed>(bed: &T) {
+    let (nodes, (export, import, _)) = Nodes::with_segment(bed, 1);
     let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
     let entries = [put(&[1], 0)];
     for (first, second, expected) in [
@@ -99,9 +97,8 @@ pub fn signals_gather_unless_they_are_told_not_to<T: RsmTestbed>(bed: &T) {
 }
 
 /// Spec: RSMPV-72, RSMSG-05, RSMSG-07
-pub fn who_takes_the_signal_sees_the_data<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (export, import, memory) = nodes.segment(2);
+pub fn data_is_visible_when_its_signal_is_taken<T: RsmTestbed>(bed: &T) {
+    let (nodes, (export, import, memory)) = Nodes::with_segment(bed, 2);
     let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
     for mode in [
         dat_rsm::BarrierMode::Implicit,
@@ -179,8 +176,7 @@ pub fn an_export_signals_all_of_its_importers<T: RsmTestbed>(bed: &T) {
 
 /// Spec: RSMSG-07, RSMSG-08, RSMGEN-05
 pub fn waits_end_by_a_signal_by_time_or_by_the_end_of_the_segment<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (export, import, _) = nodes.segment(1);
+    let (nodes, (export, import, _)) = Nodes::with_segment(bed, 1);
     let (importer, exporter) = (nodes.engine(0), nodes.engine(1));
     let soon = |nodes: &Nodes<'_, T>| nodes.bed.now().after(500);
     let mut wait = nodes.wait(1);
@@ -296,8 +292,7 @@ pub fn a_signal_that_fails_after_the_data_leaves_nothing_to_do<T: RsmTestbed>(be
 /// Spec: RSMPV-72, RSMSG-05
 pub fn a_signal_does_not_overtake_the_reads_of_its_vector<T: RsmTestbed>(bed: &T) {
     for round in 0..20 {
-        let nodes = Nodes::two(bed);
-        let (export, import, memory) = nodes.segment(1);
+        let (nodes, (export, import, memory)) = Nodes::with_segment(bed, 1);
         let engine = nodes.engine(0);
         let mode = dat_rsm::BarrierMode::Explicit;
         engine.set_mode(import, mode).expect("a mode");
@@ -327,7 +322,7 @@ pub fn a_signal_does_not_overtake_the_reads_of_its_vector<T: RsmTestbed>(bed: &T
 /// The refusal changes nothing, and all other calls work as without references.
 ///
 /// Spec: RSMPB-21, RSMPF-02, RSMPF-03, RSMEX-10, RSMIM-10
-pub fn poll_references_hold_up_the_end_and_nothing_else<T: RsmTestbed>(bed: &T) {
+pub fn poll_references_only_delay_the_end<T: RsmTestbed>(bed: &T) {
     let nodes = Nodes::two(bed);
     let flags = dat_rsm::ExportFlags::ALLOW_REBIND;
     let (export, _) = nodes.export_with(1, 1, SEGMENT, flags, &[]);
@@ -377,8 +372,7 @@ pub fn poll_references_hold_up_the_end_and_nothing_else<T: RsmTestbed>(bed: &T) 
 
 /// Spec: RSMPF-02, RSMPF-03, RSMPF-04, RSMPF-10, RSMPF-11, RSMPF-12, RSMEX-10, RSMPB-21
 pub fn several_segments_are_waited_for_at_once<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (export, import, _) = nodes.segment(1);
+    let (nodes, (export, import, _)) = Nodes::with_segment(bed, 1);
     let (second, _) = nodes.export(1, 1, SEGMENT + 1);
     let other = nodes.import(0, 1, SEGMENT + 1);
     let (importer, exporter) = (nodes.engine(0), nodes.engine(1));
@@ -477,8 +471,7 @@ pub fn several_segments_are_waited_for_at_once<T: RsmTestbed>(bed: &T) {
 ///
 /// Spec: RSMSG-02, RSMSG-06
 pub fn a_burst_of_signals_arrives_as_a_whole<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (export, import, _) = nodes.segment(1);
+    let (nodes, (export, import, _)) = Nodes::with_segment(bed, 1);
     let exporter = nodes.engine(1);
     for _ in 0..600 {
         exporter

@@ -13,8 +13,7 @@ use crate::fixture::nodes::{
 
 /// Spec: RSMPV-01, RSMPV-02, RSMPV-03, RSMPV-04, RSMPV-05, RSMPV-06, RSMPV-07, RSMPV-11, RSMPV-12, RSMPV-20, RSMPV-21, RSMPV-30, RSMPV-53
 pub fn bytes_are_gathered_and_gaps_are_left<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (_, import, memory) = nodes.segment(1);
+    let (nodes, (_, import, memory)) = Nodes::with_segment(bed, 1);
     let (local, source) = nodes.local(0, 300, 3);
     let bytes = pattern(9, 50);
     let entries = [
@@ -43,8 +42,7 @@ pub fn bytes_are_gathered_and_gaps_are_left<T: RsmTestbed>(bed: &T) {
 
 /// Spec: RSMPV-01, RSMPV-02, RSMPV-03, RSMPV-04, RSMPV-05, RSMPV-06, RSMPV-30, RSMPV-53
 pub fn getv_scatters_what_putv_gathered<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (_, import, memory) = nodes.segment(1);
+    let (nodes, (_, import, memory)) = Nodes::with_segment(bed, 1);
     crate::fixture::nodes::store(memory, 0, &pattern(4, 4096));
     let (local, target) = nodes.local(0, 300, 3);
     let mut bytes = [0; 50];
@@ -74,8 +72,7 @@ pub fn getv_scatters_what_putv_gathered<T: RsmTestbed>(bed: &T) {
 
 /// Spec: RSMPV-33, RSMPV-31
 pub fn of_overlapping_entries_the_later_one_wins<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (_, import, memory) = nodes.segment(1);
+    let (nodes, (_, import, memory)) = Nodes::with_segment(bed, 1);
     let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
     for round in 0..10_u8 {
         let buffers: Vec<_> = (0..12).map(|at| [round * 12 + at + 1; 64]).collect();
@@ -110,8 +107,7 @@ pub fn of_overlapping_entries_the_later_one_wins<T: RsmTestbed>(bed: &T) {
 
 /// Spec: RSMPV-08, RSMPV-52
 pub fn any_number_of_entries_is_one_vector<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (export, import, memory) = nodes.segment(1);
+    let (nodes, (export, import, memory)) = Nodes::with_segment(bed, 1);
     let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
     let bytes = pattern(2, 1000);
     for mode in [BarrierMode::Implicit, BarrierMode::Explicit] {
@@ -146,9 +142,8 @@ pub fn any_number_of_entries_is_one_vector<T: RsmTestbed>(bed: &T) {
 /// Empty entries need no request of the device, also while others are in flight.
 ///
 /// Spec: RSMPV-61, RSMPV-08, RSMPV-20
-pub fn entries_of_no_length_do_not_hold_up_the_rest<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (_, import, memory) = nodes.segment(1);
+pub fn empty_entries_do_not_delay_others<T: RsmTestbed>(bed: &T) {
+    let (nodes, (_, import, memory)) = Nodes::with_segment(bed, 1);
     let (local, source) = nodes.local(0, 4000, 3);
     let mut entries = vec![put_handle(local, 0, 0, 100)];
     entries.extend((0..60).map(|at| put_handle(local, at, at, 0)));

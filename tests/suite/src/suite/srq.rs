@@ -9,15 +9,13 @@ use dat_core::flags::{
 };
 use dat_core::id::{PzId, SrqId};
 use dat_core::sync::RawLock;
-use dat_core::{Error, ErrorKind, Ia, Subtype};
+use dat_core::{Error, ErrorKind, Ia};
 
+use crate::fixture::errors::{BAD_PZ, BAD_SRQ, PZ_IN_USE, SRQ_FULL, SRQ_IN_USE};
 use crate::fixture::{
     Adapter, FaultyTestbed, Memory, Net, Party, PartyOptions, Testbed, granted, refused,
     srq_attributes,
 };
-
-const BAD_QUEUE: Error = Error::invalid_handle(Subtype::InvalidHandleSrq);
-const IN_USE: Error = Error::invalid_state(Subtype::InvalidStateSrqInUse);
 
 /// Creates an adapter with a shared receive queue of this size.
 #[track_caller]
@@ -61,7 +59,7 @@ fn low_watermark_event(srq: SrqId) -> Event {
 /// A new queue is operational, empty, in its zone and large enough.
 ///
 /// Spec: SRC-01, SRY-01, GEN-08
-pub fn new_shared_queue_tells_what_it_is<T: Testbed>(bed: &T) {
+pub fn query_describes_a_new_shared_queue<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let (ia, zone, srq) = queue(&net, 10);
     let param = granted(ia.srq_query(srq, SrqFields::all()));
@@ -85,8 +83,7 @@ pub fn new_shared_queue_tells_what_it_is<T: Testbed>(bed: &T) {
 ///
 /// Spec: SRC-02, SRC-03, SRC-06, GEN-03, GEN-06, GEN-07, GEN-11
 pub fn bad_shared_queues_are_refused<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (net, ia) = Net::with_adapter(bed);
     let zone = granted(ia.pz_create());
     let fields = IaFields::MAX_RECV_PER_SRQ | IaFields::MAX_IOV_SEGMENTS_PER_DTO;
     let limits = granted(ia.ia_query(fields, ProviderFields::empty())).ia;
@@ -111,10 +108,7 @@ pub fn bad_shared_queues_are_refused<T: Testbed>(bed: &T) {
         granted(net.adapter().pz_create()),
         PzId::from_handle(ia.handle()),
     ] {
-        refused(
-            ia.srq_create(bad, &srq_attributes(4, 1, 0)),
-            Error::invalid_handle(Subtype::InvalidHandlePz),
-        );
+        refused(ia.srq_create(bad, &srq_attributes(4, 1, 0)), BAD_PZ);
     }
     granted(ia.pz_free(zone));
 }
@@ -125,8 +119,7 @@ pub fn bad_shared_queues_are_refused<T: Testbed>(bed: &T) {
 ///
 /// Spec: SRC-06, SRF-02
 pub fn shared_queues_are_finite<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (_net, ia) = Net::with_adapter(bed);
     let zone = granted(ia.pz_create());
     let mut made = Vec::new();
     let error = loop {
@@ -141,7 +134,7 @@ pub fn shared_queues_are_finite<T: Testbed>(bed: &T) {
     granted(ia.srq_free(freed));
     let again = granted(ia.srq_create(zone, &srq_attributes(1, 1, 0)));
     assert_ne!(again, freed);
-    refused(ia.srq_query(freed, SrqFields::all()), BAD_QUEUE);
+    refused(ia.srq_query(freed, SrqFields::all()), BAD_SRQ);
 }
 
 /// A queue can be freed only without endpoints, and then releases zone and regions.
@@ -153,19 +146,16 @@ pub fn shared_queue_is_held_by_its_endpoints<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let (ia, zone, srq) = queue(&net, 10);
     let memory = Memory::register(&ia, zone, 64, MemoryPrivileges::ALL);
-    refused(
-        ia.pz_free(zone),
-        Error::invalid_state(Subtype::InvalidStatePzInUse),
-    );
+    refused(ia.pz_free(zone), PZ_IN_USE);
     let (receiver, peer) = member(&net, &ia, zone, srq);
     for cookie in 0..3 {
         granted(ia.srq_post_recv(srq, &[memory.segment(0, 8)], cookie));
     }
-    refused(ia.srq_free(srq), IN_USE);
+    refused(ia.srq_free(srq), SRQ_IN_USE);
     net.disconnect(&receiver, &peer);
-    refused(ia.srq_free(srq), IN_USE);
+    refused(ia.srq_free(srq), SRQ_IN_USE);
     granted(ia.ep_reset(receiver.ep));
-    refused(ia.srq_free(srq), IN_USE);
+    refused(ia.srq_free(srq), SRQ_IN_USE);
     assert_eq!(counts(&ia, srq), (3, 3));
     granted(ia.ep_free(receiver.ep));
     granted(ia.srq_free(srq));
@@ -179,10 +169,10 @@ pub fn shared_queue_is_held_by_its_endpoints<T: Testbed>(bed: &T) {
         SrqId::from_handle(ia.handle()),
         queue(&net, 1).2,
     ] {
-        refused(ia.srq_free(bad), BAD_QUEUE);
-        refused(ia.srq_query(bad, SrqFields::all()), BAD_QUEUE);
-        refused(ia.srq_resize(bad, 4), BAD_QUEUE);
-        refused(ia.srq_set_lw(bad, 1), BAD_QUEUE);
+        refused(ia.srq_free(bad), BAD_SRQ);
+        refused(ia.srq_query(bad, SrqFields::all()), BAD_SRQ);
+        refused(ia.srq_resize(bad, 4), BAD_SRQ);
+        refused(ia.srq_set_lw(bad, 1), BAD_SRQ);
     }
 }
 
@@ -277,7 +267,7 @@ pub fn resized_shared_queue_keeps_its_buffers<T: Testbed>(bed: &T) {
     for cookie in 4..size as u64 {
         granted(ia.srq_post_recv(srq, &[], cookie));
     }
-    let full = Error::insufficient_resources(Subtype::ResourceSrq);
+    let full = SRQ_FULL;
     refused(ia.srq_post_recv(srq, &[], 99), full);
     for _ in 0..size - 3 {
         peer.send_from(&[], 1);

@@ -12,8 +12,10 @@ use dat_core::id::{CnoId, PzId, SrqId};
 use dat_core::memory::LmrTriplet;
 use dat_core::{Error, ErrorKind, Subtype};
 
+use crate::fixture::errors::{BAD_SRQ, SRQ_FULL, SRQ_IN_USE};
 use crate::fixture::{
-    Adapter, Memory, Net, Party, PartyOptions, Testbed, equal, granted, refused, srq_attributes,
+    Adapter, Memory, Net, Party, PartyOptions, Testbed, equal, granted, refused, same_bytes,
+    srq_attributes,
 };
 
 const DEFAULT: CompletionFlags = CompletionFlags::empty();
@@ -199,7 +201,7 @@ pub fn shared_buffer_list_may_change_after_the_post<T: Testbed>(bed: &T) {
     list[0] = pool.memory.segment(1024, 64);
     peer.send_from(&[peer.memory.segment(0, 64)], 2);
     assert_eq!(net.receive_completion(&receiver).status, DtoStatus::Success);
-    equal("data", &pool.memory.load(0, 64), &peer.memory.load(0, 64));
+    same_bytes("data", (&pool.memory, 0), (&peer.memory, 0), 64);
     equal("other memory", &pool.memory.load(1024, 64), &[0; 64]);
     assert_ne!(list[0].address, pool.memory.address);
 }
@@ -261,7 +263,7 @@ pub fn shared_receives_keep_the_order_of_each_connection<T: Testbed>(bed: &T) {
 /// With it the Send decides.
 ///
 /// Spec: SRQR-10, SRQR-12, SRQR-13, SRQR-32..35
-pub fn taker_decides_about_the_notification<T: Testbed>(bed: &T) {
+pub fn endpoint_flags_decide_about_the_notification<T: Testbed>(bed: &T) {
     let unsignalled = CompletionFlags::UNSIGNALLED;
     let solicited = CompletionFlags::SOLICITED_WAIT;
     for (attribute, sent, notifies) in [
@@ -342,7 +344,7 @@ pub fn shared_post_refuses_bad_queues<T: Testbed>(bed: &T) {
         other.srq,
         SrqId::from_handle(pool.zone.handle()),
     ] {
-        let expected = Error::invalid_handle(Subtype::InvalidHandleSrq);
+        let expected = BAD_SRQ;
         pool.no_effect(expected, bad, &[pool.memory.segment(0, u64::MAX)]);
     }
     assert_eq!(other.counts(), (0, 0));
@@ -362,7 +364,7 @@ pub fn shared_queue_has_its_exact_size<T: Testbed>(bed: &T) {
     for cookie in 0..size {
         pool.post(&[], cookie as u64);
     }
-    let full = Error::insufficient_resources(Subtype::ResourceSrq);
+    let full = SRQ_FULL;
     pool.no_effect(full, pool.srq, &[]);
     peer.send_from(&[], 1);
     net.success(&peer, 1);
@@ -394,13 +396,13 @@ pub fn shared_post_checks_come_in_the_specified_order<T: Testbed>(bed: &T) {
     let protection = Error::protection_violation(Subtype::ProtectionWrite);
     let privilege = Error::privileges_violation(Subtype::PrivilegesWrite);
     let outside = pool.memory.segment(0, size + 1);
-    let handle = Error::invalid_handle(Subtype::InvalidHandleSrq);
+    let handle = BAD_SRQ;
     pool.no_effect(handle, SrqId::NULL, &many);
     pool.no_effect(Error::invalid_argument(2), pool.srq, &many);
     pool.no_effect(protection, pool.srq, &[zone]);
     pool.no_effect(privilege, pool.srq, &[lacking.segment(0, 65)]);
     pool.no_effect(Error::invalid_argument(3), pool.srq, &[outside]);
-    let full = Error::insufficient_resources(Subtype::ResourceSrq);
+    let full = SRQ_FULL;
     pool.no_effect(full, pool.srq, &[pool.memory.segment(0, 8)]);
 }
 
@@ -469,10 +471,11 @@ pub fn shared_buffers_take_any_alignment<T: Testbed>(bed: &T) {
         peer.send_from(&[peer.memory.segment(offset + 1, 33)], 1);
         assert_eq!(net.receive_completion(&receiver).cookie, offset);
         net.success(&peer, 1);
-        equal(
+        same_bytes(
             "data",
-            &pool.memory.load(offset as usize, 33),
-            &peer.memory.load(offset as usize + 1, 33),
+            (&pool.memory, offset as usize),
+            (&peer.memory, offset as usize + 1),
+            33,
         );
     }
 }
@@ -548,10 +551,11 @@ pub fn taken_buffers_come_back_at_the_disconnect<T: Testbed>(bed: &T) {
                 match completion.status {
                     DtoStatus::Success => {
                         assert!(!flushed, "a success behind a flushed one");
-                        equal(
+                        same_bytes(
                             "the message",
-                            &pool.memory.load(completion.cookie as usize * 64, 64),
-                            &peer.memory.load(0, 64),
+                            (&pool.memory, completion.cookie as usize * 64),
+                            (&peer.memory, 0),
+                            64,
                         );
                     }
                     DtoStatus::Flushed => flushed = true,
@@ -603,11 +607,9 @@ pub fn own_receives_are_refused_on_a_shared_queue<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let pool = Pool::new(&net, 8);
     let (receiver, peer) = pool.member(&net, &PartyOptions::default());
-    net.no_effect(
-        &[&receiver, &peer],
-        Error::invalid_state(Subtype::InvalidStateSrqInUse),
-        || receiver.ia.post_recv(receiver.ep, &[], 1, DEFAULT),
-    );
+    net.no_effect(&[&receiver, &peer], SRQ_IN_USE, || {
+        receiver.ia.post_recv(receiver.ep, &[], 1, DEFAULT)
+    });
 }
 
 /// A Send to an empty shared queue fails as one without a Receive does.

@@ -11,8 +11,9 @@ use dat_core::flags::{
     EvdFlags, MemoryPrivileges, PspFlags, QualityOfService, TIMEOUT_INFINITE, WATERMARK_INFINITE,
 };
 use dat_core::id::{CrId, EvdId};
-use dat_core::{Error, Result, Subtype};
+use dat_core::{Error, Result};
 
+use crate::fixture::errors::{BAD_CR, BAD_EP, EP_NOT_READY};
 use crate::fixture::{Adapter, Net, Party, PartyOptions, Testbed, granted, refused};
 
 use EndpointState::{
@@ -371,10 +372,7 @@ pub fn ending_calls_by_state<T: Testbed>(bed: &T) {
         let outcome = stage.party.ia.ep_free(stage.party.ep);
         if legal {
             granted(outcome);
-            refused(
-                stage.party.ia.ep_get_status(stage.party.ep),
-                Error::invalid_handle(Subtype::InvalidHandleEp),
-            );
+            refused(stage.party.ia.ep_get_status(stage.party.ep), BAD_EP);
         } else {
             refused(outcome, state.forbids());
             assert_eq!(stage.party.state(), state);
@@ -440,10 +438,7 @@ pub fn receive_posts_by_state<T: Testbed>(bed: &T) {
             .ia
             .post_recv(party.ep, &[party.memory.segment(0, 8)], 5, DEFAULT);
         if state == TentativeConnectionPending {
-            refused(
-                outcome,
-                Error::invalid_state(Subtype::InvalidStateEpNotReady),
-            );
+            refused(outcome, EP_NOT_READY);
             continue;
         }
         granted(outcome);
@@ -592,10 +587,7 @@ pub fn endpoints_of_requests_are_accepted_or_rejected<T: Testbed>(bed: &T) {
         refused(party.ia.cr_accept(cr, Some(party.ep), &[]), bad);
         assert_eq!(party.state(), state);
         if state == TentativeConnectionPending {
-            refused(
-                party.ia.cr_accept(cr, None, &[]),
-                Error::invalid_state(Subtype::InvalidStateEpNotReady),
-            );
+            refused(party.ia.cr_accept(cr, None, &[]), EP_NOT_READY);
             assert_eq!(party.state(), state);
             let fields =
                 EpFields::PZ | EpFields::RECV_EVD | EpFields::REQUEST_EVD | EpFields::CONNECT_EVD;
@@ -609,10 +601,7 @@ pub fn endpoints_of_requests_are_accepted_or_rejected<T: Testbed>(bed: &T) {
         }
         granted(party.ia.cr_accept(cr, None, &[]));
         assert_eq!(party.state(), CompletionPending);
-        refused(
-            party.ia.cr_query(cr, CrFields::all()),
-            Error::invalid_handle(Subtype::InvalidHandleCr),
-        );
+        refused(party.ia.cr_query(cr, CrFields::all()), BAD_CR);
         net.established(party, &stage.peer);
         net.check_transfer(party, &stage.peer);
 
@@ -623,10 +612,7 @@ pub fn endpoints_of_requests_are_accepted_or_rejected<T: Testbed>(bed: &T) {
             assert_eq!(party.state(), Unconnected);
             granted(party.ia.ep_free(party.ep));
         } else {
-            refused(
-                party.ia.ep_get_status(party.ep),
-                Error::invalid_handle(Subtype::InvalidHandleEp),
-            );
+            refused(party.ia.ep_get_status(party.ep), BAD_EP);
         }
         assert_eq!(
             net.connection(&stage.peer),
@@ -642,8 +628,7 @@ pub fn endpoints_of_requests_are_accepted_or_rejected<T: Testbed>(bed: &T) {
 /// Spec: E18, E21, E22, EPD-02, EPD-10, DTO-12
 pub fn peer_events_end_a_pending_disconnect<T: Testbed>(bed: &T) {
     for breaks in [false, true] {
-        let net = Net::new(bed);
-        let (left, right) = net.pair(&PartyOptions::default());
+        let (net, left, right) = Net::connected(bed);
         left.receive_into(&[], 8);
         // Without a receive at the peer the request neither succeeds nor fails soon.
         left.send_from(&[], 1);

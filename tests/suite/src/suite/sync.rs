@@ -7,7 +7,8 @@ use dat_core::sync::RawLock;
 use dat_core::{Error, Ia, Result};
 
 use crate::fixture::{
-    Adapter, Memory, Net, NonCoherentTestbed, Party, PartyOptions, Testbed, equal, granted, refused,
+    Adapter, Memory, Net, NonCoherentTestbed, Party, PartyOptions, Testbed, equal, granted,
+    refused, same_bytes,
 };
 
 const DEFAULT: CompletionFlags = CompletionFlags::empty();
@@ -59,35 +60,27 @@ fn required<B: Backend, L: RawLock>(ia: &Ia<'_, B, L>) -> bool {
 ///
 /// Spec: LSW-02, LSW-04, LSW-17, LSW-29, LSW-31, LSR-01, LSR-05, IAQ-10
 pub fn coherent_memory_needs_no_call<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     if required(&right.ia) {
         // The groups for non-coherent memory test this backend.
         return;
     }
     left.memory.fill(1);
     write(&net, &left, &right.memory, 0, 256);
-    equal(
-        "data",
-        &right.memory.load(0, 256),
-        &left.memory.load(0, 256),
-    );
+    same_bytes("data", (&right.memory, 0), (&left.memory, 0), 256);
     for sync in both::<T>() {
         granted(sync(&right.ia, &[right.memory.segment(0, 256)]));
     }
-    equal(
-        "data",
-        &right.memory.load(0, 256),
-        &left.memory.load(0, 256),
-    );
+    same_bytes("data", (&right.memory, 0), (&left.memory, 0), 256);
     right.memory.fill(2);
     let target = [left.memory.segment(1024, 256)];
     left.read(&target, 2, &right.memory.remote(0, 256), DEFAULT);
     net.success(&left, 2);
-    equal(
+    same_bytes(
         "what was read",
-        &left.memory.load(1024, 256),
-        &right.memory.load(0, 256),
+        (&left.memory, 1024),
+        (&right.memory, 0),
+        256,
     );
 }
 
@@ -177,11 +170,7 @@ pub fn sync_makes_writes_visible<T: NonCoherentTestbed>(bed: &T) {
                 .lmr_sync_rdma_write(&[right.memory.segment(100, 1000)]),
         );
         assert_eq!(bed.now(), now);
-        equal(
-            "data",
-            &right.memory.load(100, 1000),
-            &left.memory.load(100, 1000),
-        );
+        same_bytes("data", (&right.memory, 100), (&left.memory, 100), 1000);
     }
     equal("bytes before", &right.memory.load(0, 100), &[0; 100]);
     equal("bytes behind", &right.memory.load(1100, 2996), &[0; 2996]);
@@ -236,7 +225,7 @@ pub fn refused_sync_does_not_spoil_a_later_one<T: NonCoherentTestbed>(bed: &T) {
     );
     equal("memory", &right.memory.content(), &before);
     granted(right.ia.lmr_sync_rdma_write(&[right.memory.segment(0, 64)]));
-    equal("data", &right.memory.load(0, 64), &left.memory.load(0, 64));
+    same_bytes("data", (&right.memory, 0), (&left.memory, 0), 64);
 }
 
 /// Local stores and a later write into part of their range are both kept.
@@ -303,10 +292,11 @@ pub fn sync_makes_stores_readable<T: NonCoherentTestbed>(bed: &T) {
         let target = [left.memory.segment(0, 1024)];
         left.read(&target, 1, &right.memory.remote(0, 1024), DEFAULT);
         net.success(&left, 1);
-        equal(
+        same_bytes(
             "what a peer reads",
-            &left.memory.load(0, 1024),
-            &right.memory.load(0, 1024),
+            (&left.memory, 0),
+            (&right.memory, 0),
+            1024,
         );
     }
 }
@@ -314,7 +304,7 @@ pub fn sync_makes_stores_readable<T: NonCoherentTestbed>(bed: &T) {
 /// A Send after a write announces it: the receiver then makes the call and reads.
 ///
 /// Spec: LSW-06, LSW-21, LSW-22, EPW-43
-pub fn send_behind_a_write_announces_it<T: NonCoherentTestbed>(bed: &T) {
+pub fn send_after_a_write_announces_it<T: NonCoherentTestbed>(bed: &T) {
     let (net, left, right) = incoherent_pair(bed);
     for round in 0..16 {
         left.memory.fill(round);
@@ -332,16 +322,13 @@ pub fn send_behind_a_write_announces_it<T: NonCoherentTestbed>(bed: &T) {
                 .ia
                 .lmr_sync_rdma_write(&[right.memory.segment(0, 1024)]),
         );
-        equal(
-            "data",
-            &right.memory.load(0, 1024),
-            &left.memory.load(0, 1024),
-        );
+        same_bytes("data", (&right.memory, 0), (&left.memory, 0), 1024);
         // A receive buffer needs no call: the provider keeps posted receives coherent.
-        equal(
+        same_bytes(
             "the message",
-            &right.memory.load(4000, 8),
-            &left.memory.load(4000, 8),
+            (&right.memory, 4000),
+            (&left.memory, 4000),
+            8,
         );
         net.success(&left, 2);
         net.success(&left, 3);

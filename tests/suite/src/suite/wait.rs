@@ -59,8 +59,7 @@ fn soon<T: Testbed>(bed: &T, micros: u64) -> Option<Instant> {
 ///
 /// Spec: EVW-01, EVW-07, EVW-14
 pub fn blocking_wait_returns_with_the_event<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     for threshold in 1..=4 {
         for cookie in 0..4 {
             left.write(
@@ -92,8 +91,7 @@ pub fn blocking_wait_returns_with_the_event<T: Testbed>(bed: &T) {
 ///
 /// Spec: EVW-06, EVW-08, GEN-09
 pub fn blocking_wait_times_out<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (_net, ia) = Net::with_adapter(bed);
     let evd = granted(ia.evd_create(4, None, EvdFlags::SOFTWARE));
     granted(ia.evd_post_se(evd, 1));
     for micros in [0, 1, 5_000] {
@@ -137,8 +135,7 @@ pub fn blocking_wait_times_out<T: Testbed>(bed: &T) {
 ///
 /// Spec: EVW-10, CNW-07
 pub fn signals_interrupt_waits<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (_net, ia) = Net::with_adapter(bed);
     let cno = granted(ia.cno_create(None));
     let evd = granted(ia.evd_create(4, Some(cno), EvdFlags::SOFTWARE));
     let interrupted = Error::new(ErrorKind::InterruptedCall, Subtype::NoSubtype);
@@ -158,8 +155,7 @@ pub fn signals_interrupt_waits<T: Testbed>(bed: &T) {
 ///
 /// Spec: CNW-01, CNW-03, CNW-04, CNW-07
 pub fn blocking_notification_wait<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (net, ia) = Net::with_adapter(bed);
     let cno = granted(ia.cno_create(None));
     let left = crate::fixture::Party::<T>::notifying(&ia, cno, &PartyOptions::default());
     let right = crate::fixture::Party::<T>::new(&net.adapter(), &PartyOptions::default());

@@ -12,8 +12,7 @@ use dat_tests::fixture::{Net, Testbed, granted, refused, srq_attributes};
 ///
 /// The refused queue keeps its size and its buffers.
 pub(crate) fn shared_queues_grow_within_their_room<T: Testbed>(bed: &T, room: i32) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (_net, ia) = Net::with_adapter(bed);
     let zone = granted(ia.pz_create());
     let shape = srq_attributes(4, 2, 0);
     let srq = granted(ia.srq_create(zone, &shape));

@@ -62,7 +62,7 @@ impl Wait for Words<'_> {
 ///
 /// Spec: EVW-01, DTO-10
 #[test]
-fn words_that_interrupts_write_end_waits() {
+fn words_written_by_interrupts_end_waits() {
     let bed = PvrdmaBed::new();
     let net = Net::new(&bed);
     let (device, _) = bed.sending(Messages::Sent);
@@ -108,7 +108,7 @@ const FIRST_QUEUE: u32 = 0x12;
 ///
 /// Spec: DTO-10, DTO-11
 #[test]
-fn what_counts_is_what_a_message_tells_of() {
+fn lost_interrupts_hide_no_events() {
     let all = [
         (Messages::Sent, 1),
         (Messages::Crossed, 1),
@@ -142,7 +142,7 @@ fn what_counts_is_what_a_message_tells_of() {
 ///
 /// Spec: DTO-10, DTO-11
 #[test]
-fn a_command_hides_no_notice() {
+fn a_command_does_not_hide_a_notice() {
     for messages in [Messages::Sent, Messages::Crossed, Messages::First] {
         let bed = PvrdmaBed::new();
         let (mut device, state) = bed.sending(messages);
@@ -169,7 +169,7 @@ fn a_command_hides_no_notice() {
 ///
 /// Spec: DTO-11
 #[test]
-fn a_device_that_writes_other_words_is_given_up() {
+fn a_device_that_writes_other_words_is_abandoned() {
     for bit in 0..u32::BITS {
         for what in 0..4 {
             let bed = PvrdmaBed::new();
