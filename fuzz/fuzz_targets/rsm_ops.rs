@@ -6,7 +6,7 @@
 
 #![no_main]
 
-use dat_model::rsm::{Input, shrink};
+use dat_oracle::rsm::{Input, shrink};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: Input| {

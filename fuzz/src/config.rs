@@ -92,10 +92,10 @@ fn registry(text: &[u8]) {
     for problem in &read.problems {
         let line = problem.line.expect("a problem of a line names it");
         assert!((1..=lines).contains(&line), "{problem:?}");
-        let said = problem.to_string();
-        let cause = said
+        let text = problem.to_string();
+        let cause = text
             .strip_prefix(&format!("{FILE}:{line}: "))
-            .unwrap_or_else(|| panic!("{said}"));
+            .unwrap_or_else(|| panic!("{text}"));
         assert!(
             cause.ends_with(&problem.reason.to_string()) && !problem.reason.to_string().is_empty()
         );

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "c")]
 pub mod cabi;
+pub mod cm_wire;
 #[cfg(feature = "c")]
 pub mod config;
 mod consumer;
@@ -11,7 +12,6 @@ pub mod rsm_wire;
 pub mod sched;
 pub mod script;
 pub mod serve_wire;
-pub mod sideband_wire;
 #[cfg(all(feature = "c", feature = "sched"))]
 pub mod targets;
 #[cfg(feature = "c")]

@@ -26,7 +26,7 @@ mod protocol;
 const MAGIC: &[u8] = b"DATc";
 const GREETING: usize = 6;
 /// A transfer of 2 x 64 bytes, and one that needs no memory.
-const ASKED: [Request; 2] = [
+const REQUESTS: [Request; 2] = [
     Request {
         work: Work::Write,
         depth: 2,
@@ -48,8 +48,8 @@ pub fn run(input: &[u8]) {
         assert_eq!(request.encode(proof.as_ref()), input, "{request:?}");
         assert!(request.bytes() <= MOST_BYTES, "{request:?}");
     }
-    for asked in ASKED {
-        answer(input, &asked);
+    for request in REQUESTS {
+        answer(input, &request);
     }
     rejection(input);
     message(input);
@@ -90,18 +90,18 @@ fn refusal_of_request(bytes: &[u8]) -> Option<Refusal> {
     (!fits).then_some(Refusal::TooLarge)
 }
 
-fn answer(bytes: &[u8], asked: &Request) {
+fn answer(bytes: &[u8], request: &Request) {
     let expected = refusal_of_greeting(bytes).or_else(|| {
-        let wanted = match asked.work {
+        let wanted = match request.work {
             Work::Echo => 0,
-            _ => asked.bytes(),
+            _ => request.bytes(),
         };
         let fits = bytes.len() == 30
             && number(bytes, 18..26) == wanted
             && number(bytes, 10..18) <= u64::MAX - wanted;
         (!fits).then_some(Refusal::Malformed)
     });
-    let answer = decode_answer(bytes, asked);
+    let answer = decode_answer(bytes, request);
     assert_eq!(answer.err(), expected);
     if let Ok((granted, idle)) = answer {
         assert_eq!(encode_answer(Some(granted), idle), bytes, "{granted:?}");
@@ -116,15 +116,15 @@ fn rejection(bytes: &[u8]) {
         assert!(refusal.is_none_or(|refusal| refusal == why));
     } else if let Some(refusal) = refusal {
         // An unknown code decodes as `Malformed`.
-        let said = encode_rejection(refusal, None);
-        let same = bytes.get(..7) == said.get(..7);
+        let rejection = encode_rejection(refusal, None);
+        let same = bytes.get(..7) == rejection.get(..7);
         assert!(same || refusal == Refusal::Malformed, "{refusal:?}");
     }
     let challenge = decode_challenge(bytes);
     assert!(challenge.is_none() || refusal == Some(Refusal::NoToken));
     if let Some(challenge) = challenge {
-        let said = encode_rejection(Refusal::NoToken, Some(&challenge));
-        assert!(bytes.starts_with(&said), "{challenge:?}");
+        let rejection = encode_rejection(Refusal::NoToken, Some(&challenge));
+        assert!(bytes.starts_with(&rejection), "{challenge:?}");
     }
 }
 
@@ -177,7 +177,7 @@ pub fn seeds() -> Vec<(String, Vec<u8>)> {
     let granted = RmrTriplet {
         context: 7,
         address: 1 << 40,
-        length: ASKED[0].bytes(),
+        length: REQUESTS[0].bytes(),
     };
     let messages = [
         ("name", Message::Name("a file".into())),
@@ -207,7 +207,7 @@ pub fn seeds() -> Vec<(String, Vec<u8>)> {
     ];
     let mut seeds = vec![
         ("request-too-large".into(), too_large.encode(None)),
-        ("request-proven".into(), ASKED[0].encode(Some(&[7; 16]))),
+        ("request-proven".into(), REQUESTS[0].encode(Some(&[7; 16]))),
         ("answer".into(), encode_answer(Some(granted), 60_000)),
         ("answer-without-memory".into(), encode_answer(None, 60_000)),
         ("rejection".into(), encode_rejection(Refusal::Busy, None)),

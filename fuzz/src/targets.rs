@@ -2,7 +2,7 @@
 
 use arbitrary::{Arbitrary, Unstructured};
 
-use crate::{cabi, config, device, rsm_wire, sched, serve_wire, sideband_wire, verbs};
+use crate::{cabi, cm_wire, config, device, rsm_wire, sched, serve_wire, verbs};
 
 /// Returns the function that runs an input of a target; it panics if a promise is broken.
 #[must_use]
@@ -11,7 +11,7 @@ pub fn find(target: &str) -> Option<fn(&[u8])> {
         "ops" => ops,
         "rsm_ops" => rsm_ops,
         "rsm_wire" => rsm_wire::run,
-        "sideband_wire" => sideband_wire::run,
+        "cm_wire" => cm_wire::run,
         "config" => config::run,
         "cabi" => cabi::v1::run,
         "cabi2" => cabi::v2::run,
@@ -25,14 +25,14 @@ pub fn find(target: &str) -> Option<fn(&[u8])> {
 }
 
 fn ops(input: &[u8]) {
-    let input = dat_model::Input::arbitrary_take_rest(Unstructured::new(input));
+    let input = dat_oracle::Input::arbitrary_take_rest(Unstructured::new(input));
     if let Err(mismatch) = input.expect("an input").run() {
         panic!("{mismatch}");
     }
 }
 
 fn rsm_ops(input: &[u8]) {
-    let input = dat_model::rsm::Input::arbitrary_take_rest(Unstructured::new(input));
+    let input = dat_oracle::rsm::Input::arbitrary_take_rest(Unstructured::new(input));
     if let Err(mismatch) = input.expect("an input").run() {
         panic!("{mismatch}");
     }

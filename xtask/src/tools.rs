@@ -150,7 +150,7 @@ const TARGETS: [Target; 12] = [
     Target::new("ops", 18, 1024),
     Target::new("rsm_ops", 14, 800),
     Target::new("rsm_wire", 9, 400),
-    Target::new("sideband_wire", 6, 385),
+    Target::new("cm_wire", 6, 385),
     Target::new("serve_wire", 1, 257),
     Target::new("device", 4, 292),
     Target::new("sched", 6, 258),

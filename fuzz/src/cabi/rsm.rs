@@ -251,8 +251,8 @@ fn use_well() {
     let list: List<AccessEntry> = of_bytes(entry.as_ptr());
     let published = export_publish(of_bytes(segment), of_bytes(&raw mut id), list, 1);
     assert_eq!(published, 0, "published");
-    let place = of_bytes(&raw mut import);
-    let connected = import_connect(controller, NODE, id, READ_AND_WRITE, place);
+    let pointer = of_bytes(&raw mut import);
+    let connected = import_connect(controller, NODE, id, READ_AND_WRITE, pointer);
     assert_eq!(connected, 0, "connected");
     // Without barriers.
     assert_eq!(set_mode(of_bytes(import), EXPLICIT), 0);

@@ -39,8 +39,8 @@ pub(super) struct Source<'i> {
     pub(super) former: Vec<usize>,
     /// The memory blocks at the pointers of a call.
     blocks: Vec<(*mut u8, Layout)>,
-    /// The places for handles in these blocks.
-    places: Vec<*const usize>,
+    /// The pointers to handles in these blocks.
+    handle_pointers: Vec<*const usize>,
     /// The kind of memory that a call names.
     memory: u32,
     /// A name that can be opened.
@@ -55,7 +55,7 @@ impl<'i> Source<'i> {
             handles: Vec::new(),
             former: Vec::new(),
             blocks: Vec::new(),
-            places: Vec::new(),
+            handle_pointers: Vec::new(),
             memory: VIRTUAL,
             known,
         }
@@ -145,15 +145,15 @@ impl<'i> Source<'i> {
 
     /// Ends a call: remembers new handles, and frees its memory.
     pub(super) fn end(&mut self) {
-        for place in self.places.drain(..) {
+        for pointer in self.handle_pointers.drain(..) {
             // SAFETY: in a block of this call.
-            let handle = unsafe { place.read() };
+            let handle = unsafe { pointer.read() };
             if handle != 0 {
                 match self.handles.len() {
                     0..HANDLES => self.handles.push(handle),
                     _ => {
-                        let place = &mut self.handles[(handle >> 4) % HANDLES];
-                        self.former.push(std::mem::replace(place, handle));
+                        let slot = &mut self.handles[(handle >> 4) % HANDLES];
+                        self.former.push(std::mem::replace(slot, handle));
                     }
                 }
             }
@@ -217,21 +217,21 @@ impl Argument for CHandle {
 
 impl<T> Argument for Out<T> {
     fn make(source: &mut Source<'_>, name: &str) -> Self {
-        let place = source.block(size_of::<T>(), align_of::<T>());
+        let pointer = source.block(size_of::<T>(), align_of::<T>());
         let is_handle = "ia async_evd cno evd ep lmr rmr psp rsp pz srq controller segment import \
                          local topology"
             .split(' ')
             .any(|handle| handle == name);
-        if !place.is_null() && size_of::<T>() == size_of::<usize>() && is_handle {
-            source.places.push(place.cast());
+        if !pointer.is_null() && size_of::<T>() == size_of::<usize>() && is_handle {
+            source.handle_pointers.push(pointer.cast());
         }
-        if !place.is_null() && name == "event" {
+        if !pointer.is_null() && name == "event" {
             // SAFETY: the handle of a connection request is inside the event.
             source
-                .places
-                .push(unsafe { place.add(EVENT_REQUEST) }.cast());
+                .handle_pointers
+                .push(unsafe { pointer.add(EVENT_REQUEST) }.cast());
         }
-        of_bytes(place)
+        of_bytes(pointer)
     }
 }
 
@@ -268,12 +268,12 @@ impl Argument for List<Out<ProviderInfo>> {
         let list = source.block(LISTED, 8);
         if !list.is_null() {
             for at in 0..LISTED / size_of::<usize>() {
-                let place = match at {
+                let pointer = match at {
                     0..8 => source.block(size_of::<ProviderInfo>(), 8),
                     _ => ptr::null_mut(),
                 };
                 // SAFETY: inside the block.
-                unsafe { list.cast::<*mut u8>().add(at).write(place) };
+                unsafe { list.cast::<*mut u8>().add(at).write(pointer) };
             }
         }
         of_bytes(list)
@@ -283,17 +283,17 @@ impl Argument for List<Out<ProviderInfo>> {
 impl Argument for Address {
     fn make(source: &mut Source<'_>, _name: &str) -> Self {
         // The largest address has 28 bytes.
-        let place = source.block(32, 8);
-        if !place.is_null() {
+        let pointer = source.block(32, 8);
+        if !pointer.is_null() {
             let family: u16 = [2, 10, 0, 7][usize::from(source.byte() % 4)];
             let host = [127, 0, 0, source.byte() % 4];
             // SAFETY: inside the block.
             unsafe {
-                place.cast::<u16>().write(family);
-                place.add(4).cast::<[u8; 4]>().write(host);
+                pointer.cast::<u16>().write(family);
+                pointer.add(4).cast::<[u8; 4]>().write(host);
             }
         }
-        of_bytes(place)
+        of_bytes(pointer)
     }
 }
 
@@ -329,11 +329,11 @@ impl Argument for Text {
             2 => b"\0",
             _ => &[b'x'; 300],
         };
-        let place = source.block(text.len() + 1, 1);
-        if !place.is_null() {
+        let pointer = source.block(text.len() + 1, 1);
+        if !pointer.is_null() {
             // SAFETY: inside the block, whose last byte stays zero.
-            unsafe { ptr::copy_nonoverlapping(text.as_ptr(), place, text.len()) };
+            unsafe { ptr::copy_nonoverlapping(text.as_ptr(), pointer, text.len()) };
         }
-        of_bytes(place)
+        of_bytes(pointer)
     }
 }

@@ -52,8 +52,8 @@ pub fn names() -> Vec<&'static str> {
 fn open() -> [usize; 2] {
     let (mut evd, mut ia) = (0_usize, 0_usize);
     let name: Text = of_bytes(c"mock0".as_ptr());
-    let places = (of_bytes(&raw mut evd), of_bytes(&raw mut ia));
-    let code = dat_ia_openv(name, 8, places.0, places.1, 1, 2, 0);
+    let pointers = (of_bytes(&raw mut evd), of_bytes(&raw mut ia));
+    let code = dat_ia_openv(name, 8, pointers.0, pointers.1, 1, 2, 0);
     assert_eq!(code, 0, "an adapter");
     [ia, evd]
 }

@@ -36,11 +36,11 @@ impl Arguments {
     fn push<T>(&mut self, value: T) {
         let size = size_of::<T>();
         assert!(matches!(size, 4 | 8 | 16), "an argument of C");
-        let place = self.words[self.count..].as_mut_ptr();
+        let target = self.words[self.count..].as_mut_ptr();
         // SAFETY: the array has room for two words after every argument of the longest call.
         unsafe {
             assert!(self.count + 2 <= WORDS);
-            place.cast::<T>().write_unaligned(value);
+            target.cast::<T>().write_unaligned(value);
         }
         self.count += size.div_ceil(8);
     }
@@ -102,19 +102,19 @@ impl Argument for Parameters {
     }
 }
 
-/// A place that contains a handle.
+/// A pointer to a handle.
 struct Reused(#[expect(dead_code, reason = "a word that goes to C")] usize);
 
 impl Argument for Reused {
     fn make(source: &mut Source<'_>, name: &str) -> Self {
-        let place: Out<CHandle> = Argument::make(source, name);
-        let place: usize = of_bytes(place);
+        let pointer: Out<CHandle> = Argument::make(source, name);
+        let pointer: usize = of_bytes(pointer);
         let handle = source.handle();
-        if place != 0 {
-            // SAFETY: it is a place for a handle.
-            unsafe { (place as *mut usize).write(handle) };
+        if pointer != 0 {
+            // SAFETY: it points to memory for a handle.
+            unsafe { (pointer as *mut usize).write(handle) };
         }
-        Self(place)
+        Self(pointer)
     }
 }
 
@@ -145,10 +145,10 @@ impl Argument for Operation {
         let reader = source.required(24);
         // SAFETY: the blocks have these sizes.
         unsafe {
-            let mut place = stack.cast::<u64>();
+            let mut pointer = stack.cast::<u64>();
             for word in words {
-                place.write(*word);
-                place = place.add(1);
+                pointer.write(*word);
+                pointer = pointer.add(1);
             }
             reader.cast::<[u32; 2]>().write([48, 176]);
             reader.cast::<*mut u8>().add(1).write(stack);
@@ -211,10 +211,10 @@ table! {
     dat_ep_connect(ep: CHandle, address: Address, qualifier: u64, time: u32, size: i32, data: List<u8>, quality: u32, flags: u32);
     dat_ep_dup_connect(ep: CHandle, other: CHandle, time: u32, size: i32, data: List<u8>, quality: u32);
     dat_ep_disconnect(ep: CHandle, flags: u32);
-    dat_ep_post_send(ep: CHandle, number: i32, pieces: List<ShortTriplet>, cookie: u64, flags: u32);
-    dat_ep_post_recv(ep: CHandle, number: i32, pieces: List<ShortTriplet>, cookie: u64, flags: u32);
-    dat_ep_post_rdma_read(ep: CHandle, number: i32, pieces: List<ShortTriplet>, cookie: u64, remote: In<ShortTriplet>, flags: u32);
-    dat_ep_post_rdma_write(ep: CHandle, number: i32, pieces: List<ShortTriplet>, cookie: u64, remote: In<ShortTriplet>, flags: u32);
+    dat_ep_post_send(ep: CHandle, number: i32, segments: List<ShortTriplet>, cookie: u64, flags: u32);
+    dat_ep_post_recv(ep: CHandle, number: i32, segments: List<ShortTriplet>, cookie: u64, flags: u32);
+    dat_ep_post_rdma_read(ep: CHandle, number: i32, segments: List<ShortTriplet>, cookie: u64, remote: In<ShortTriplet>, flags: u32);
+    dat_ep_post_rdma_write(ep: CHandle, number: i32, segments: List<ShortTriplet>, cookie: u64, remote: In<ShortTriplet>, flags: u32);
     dat_ep_get_status(ep: CHandle, state: Out<u32>, receives: Out<u32>, requests: Out<u32>);
     dat_ep_free(ep: CHandle);
     dat_lmr_create(ia: CHandle, memory_type: u32, description: RegionDescription, length: u64, pz: CHandle, privileges: u32, address_type: u32, lmr: Out<CHandle>, lmr_context: Out<u32>, rmr_context: Out<u32>, registered_size: Out<u64>, registered_address: Out<u64>);
@@ -222,7 +222,7 @@ table! {
     dat_lmr_free(lmr: CHandle);
     dat_rmr_create(pz: CHandle, rmr: Out<CHandle>);
     dat_rmr_query(rmr: CHandle, mask: u32, param: Out<RmrParam>);
-    dat_rmr_bind(rmr: CHandle, lmr: CHandle, piece: In<ShortTriplet>, privileges: u32, kind: u32, ep: CHandle, cookie: u64, flags: u32, context: Out<u32>);
+    dat_rmr_bind(rmr: CHandle, lmr: CHandle, segment: In<ShortTriplet>, privileges: u32, kind: u32, ep: CHandle, cookie: u64, flags: u32, context: Out<u32>);
     dat_rmr_free(rmr: CHandle);
     dat_psp_create(ia: CHandle, qualifier: u64, evd: CHandle, flags: u32, psp: Out<CHandle>);
     dat_psp_query(psp: CHandle, mask: u32, param: Out<PspParam>);
@@ -237,14 +237,14 @@ table! {
     dat_ep_reset(ep: CHandle);
     dat_evd_set_unwaitable(evd: CHandle);
     dat_evd_clear_unwaitable(evd: CHandle);
-    dat_lmr_sync_rdma_read(ia: CHandle, pieces: List<ShortTriplet>, count: u64);
-    dat_lmr_sync_rdma_write(ia: CHandle, pieces: List<ShortTriplet>, count: u64);
+    dat_lmr_sync_rdma_read(ia: CHandle, segments: List<ShortTriplet>, count: u64);
+    dat_lmr_sync_rdma_write(ia: CHandle, segments: List<ShortTriplet>, count: u64);
     dat_ep_create_with_srq(ia: CHandle, pz: CHandle, receives: CHandle, requests: CHandle, connections: CHandle, srq: CHandle, attributes: In<EpAttributes>, ep: Out<CHandle>);
     dat_ep_recv_query(ep: CHandle, buffers: Out<i32>, span: Out<i32>);
     dat_ep_set_watermark(ep: CHandle, soft: i32, hard: i32);
     dat_srq_create(ia: CHandle, pz: CHandle, attributes: In<SrqAttributes>, srq: Out<CHandle>);
     dat_srq_free(srq: CHandle);
-    dat_srq_post_recv(srq: CHandle, number: i32, pieces: List<ShortTriplet>, cookie: u64);
+    dat_srq_post_recv(srq: CHandle, number: i32, segments: List<ShortTriplet>, cookie: u64);
     dat_srq_query(srq: CHandle, mask: u32, param: Out<SrqParam>);
     dat_srq_resize(srq: CHandle, length: i32);
     dat_srq_set_lw(srq: CHandle, low_watermark: i32);

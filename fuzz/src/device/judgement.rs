@@ -50,7 +50,7 @@ pub(crate) fn fill() {
 /// Checks that no unregistered byte was written.
 pub(crate) fn check_guards() {
     for guard in PAGES.0.iter().step_by(2) {
-        assert!(is_full_of(guard, GUARD_BYTE), "a guard is hurt");
+        assert!(is_full_of(guard, GUARD_BYTE), "a guard byte changed");
     }
 }
 
@@ -129,8 +129,8 @@ impl<const ENDPOINTS: usize> Objects<ENDPOINTS> {
             None
         };
         let mut endpoints = [EpId::NULL; ENDPOINTS];
-        for (place, ep) in endpoints.iter_mut().enumerate() {
-            let shared = shared.filter(|_| place == SHARING);
+        for (index, ep) in endpoints.iter_mut().enumerate() {
+            let shared = shared.filter(|_| index == SHARING);
             *ep = endpoint(ia, zone, dispatchers, shared, &attributes(SIZE))?;
         }
         Ok(Self {
@@ -186,7 +186,7 @@ impl<'t, B: Backend, const ENDPOINTS: usize> Side<'t, B, ENDPOINTS> {
         }
     }
 
-    fn piece(&self, offset: u8, length: u64) -> LmrTriplet {
+    fn segment(&self, offset: u8, length: u64) -> LmrTriplet {
         LmrTriplet {
             context: self.memory.lmr_context,
             address: address(page(self.number)) + u64::from(offset) * 16,
@@ -216,17 +216,17 @@ impl<'t, B: Backend, const ENDPOINTS: usize> Side<'t, B, ENDPOINTS> {
         let ep = usize::from(at >> 1) % ENDPOINTS;
         let endpoint = self.endpoints[ep];
         let cookie = self.posted.len() as u64;
-        let whole = [self.piece(offset, length)];
-        let halves = [
-            self.piece(offset, length / 2),
-            self.piece(offset, length - length / 2),
+        let single = [self.segment(offset, length)];
+        let split = [
+            self.segment(offset, length / 2),
+            self.segment(offset, length - length / 2),
         ];
-        let pieces: &[LmrTriplet] = match flags >> 5 {
-            0..5 => &whole,
+        let segments: &[LmrTriplet] = match flags >> 5 {
+            0..5 => &single,
             5 => &[],
-            _ => &halves,
+            _ => &split,
         };
-        let length = pieces.iter().map(|piece| piece.length).sum();
+        let length = segments.iter().map(|segment| segment.length).sum();
         let wanted = CompletionFlags::from_bits_truncate(u32::from(flags & 0xB));
         let kind = kind % 8;
         let receives = matches!(kind, RECEIVE | SHARED_RECEIVE | RECEIVES_AT_ONCE);
@@ -235,18 +235,18 @@ impl<'t, B: Backend, const ENDPOINTS: usize> Side<'t, B, ENDPOINTS> {
         // The number of requests that were posted.
         let mut count = 1;
         let done = match kind {
-            SEND => ia.post_send(endpoint, pieces, cookie, wanted),
-            WRITE => ia.post_rdma_write(endpoint, pieces, cookie, to, wanted),
-            READ => ia.post_rdma_read(endpoint, pieces, cookie, to, wanted),
-            RECEIVE => ia.post_recv(endpoint, pieces, cookie, none),
+            SEND => ia.post_send(endpoint, segments, cookie, wanted),
+            WRITE => ia.post_rdma_write(endpoint, segments, cookie, to, wanted),
+            READ => ia.post_rdma_read(endpoint, segments, cookie, to, wanted),
+            RECEIVE => ia.post_recv(endpoint, segments, cookie, none),
             SHARED_RECEIVE => match self.shared {
-                Some(shared) => ia.srq_post_recv(shared, pieces, cookie),
+                Some(shared) => ia.srq_post_recv(shared, segments, cookie),
                 None => return None,
             },
             BIND => match self.window {
                 Some(window) => {
                     let rights = MemoryPrivileges::REMOTE_READ | MemoryPrivileges::REMOTE_WRITE;
-                    let bound = ia.rmr_bind(window, &whole[0], rights, endpoint, cookie, wanted);
+                    let bound = ia.rmr_bind(window, &single[0], rights, endpoint, cookie, wanted);
                     bound.map(drop)
                 }
                 None => return None,
@@ -255,7 +255,7 @@ impl<'t, B: Backend, const ENDPOINTS: usize> Side<'t, B, ENDPOINTS> {
                 let operation = BatchOperation::RdmaWrite(*to);
                 let requests: [_; BATCH] = std::array::from_fn(|number| BatchRequest {
                     operation,
-                    segments: pieces,
+                    segments,
                     cookie: cookie + number as u64,
                     flags: wanted,
                 });
@@ -266,7 +266,7 @@ impl<'t, B: Backend, const ENDPOINTS: usize> Side<'t, B, ENDPOINTS> {
             }
             _ => {
                 let receives: [_; BATCH] = std::array::from_fn(|number| BatchReceive {
-                    segments: pieces,
+                    segments,
                     cookie: cookie + number as u64,
                     flags: none,
                 });
@@ -404,19 +404,19 @@ impl<'t, B: Backend, const ENDPOINTS: usize> Side<'t, B, ENDPOINTS> {
     }
 
     /// Frees an endpoint, and creates one like it at its index.
-    pub(crate) fn replace(&mut self, place: usize) {
+    pub(crate) fn replace(&mut self, index: usize) {
         let ia = &self.ia;
-        ia.ep_free(self.endpoints[place]).expect("an endpoint");
-        let shared = self.shared.filter(|_| place == SHARING);
+        ia.ep_free(self.endpoints[index]).expect("an endpoint");
+        let shared = self.shared.filter(|_| index == SHARING);
         let made = endpoint(ia, self.zone, self.dispatchers, shared, &attributes(SIZE));
-        self.endpoints[place] = made.expect("another endpoint");
-        self.forget(place);
+        self.endpoints[index] = made.expect("another endpoint");
+        self.forget(index);
     }
 
     /// Notes that an endpoint has dropped its completions that were not taken.
-    fn forget(&mut self, place: usize) {
+    fn forget(&mut self, index: usize) {
         for posted in &mut self.posted {
-            posted.forgotten |= posted.ep == Some(place);
+            posted.forgotten |= posted.ep == Some(index);
         }
     }
 
@@ -453,9 +453,9 @@ impl<'t, B: Backend, const ENDPOINTS: usize> Side<'t, B, ENDPOINTS> {
 
     /// Checks the remaining events, frees all objects and closes the adapter.
     ///
-    /// If the device was `caught`, the failure was reported. If it did its part (`whole`), every
+    /// If the device was `caught`, the failure was reported. If it did its part (`all_done`), every
     /// post has completed.
-    pub(crate) fn end(mut self, caught: bool, whole: bool) {
+    pub(crate) fn end(mut self, caught: bool, all_done: bool) {
         for from in 0..3 {
             self.take(from);
         }
@@ -463,7 +463,7 @@ impl<'t, B: Backend, const ENDPOINTS: usize> Side<'t, B, ENDPOINTS> {
         while let Ok(event) = self.ia.evd_dequeue(async_evd) {
             self.taken(4, event);
         }
-        if whole {
+        if all_done {
             // Receives stay posted on an endpoint that was not connected since.
             let is_over = |ep: usize| {
                 let status = self.ia.ep_get_status(self.endpoints[ep]);

@@ -1,4 +1,4 @@
-//! The suspect device in both layouts: its quirks and its lies.
+//! The suspect device in both layouts: its quirks and its false reports.
 
 use backend_mmio::defs::pvrdma::Notice;
 use backend_mmio::mlx5::DeviceEvent;
@@ -39,13 +39,13 @@ pub(super) trait Layout {
 
     fn now(&self) -> Instant;
 
-    fn scrawl(&self, area: usize, word: usize, change: impl FnOnce(u32) -> u32);
+    fn corrupt(&self, area: usize, word: usize, change: impl FnOnce(u32) -> u32);
 
-    fn lie(&self, kind: u8, bit: u8);
+    fn bad_cqe(&self, kind: u8, bit: u8);
 
-    fn tell(&self, kind: u8, number: u8);
+    fn false_event(&self, kind: u8, number: u8);
 
-    fn answer(&self, word: u8, bits: u32);
+    fn false_answer(&self, word: u8, bits: u32);
 
     fn unplug(&self);
 }
@@ -61,7 +61,7 @@ macro_rules! same_in_both {
             self.now()
         }
 
-        fn scrawl(&self, area: usize, word: usize, change: impl FnOnce(u32) -> u32) {
+        fn corrupt(&self, area: usize, word: usize, change: impl FnOnce(u32) -> u32) {
             self.corrupt(SUSPECT, area, word, change);
         }
     };
@@ -82,8 +82,8 @@ impl Layout for ModelFabric {
 
     same_in_both!();
 
-    fn lie(&self, kind: u8, bit: u8) {
-        let lie = match kind % 10 {
+    fn bad_cqe(&self, kind: u8, bit: u8) {
+        let cqe = match kind % 10 {
             0 => BadCqe::Index,
             1 => BadCqe::QueuePair,
             2 => BadCqe::UserIndex,
@@ -95,10 +95,10 @@ impl Layout for ModelFabric {
             8 => BadCqe::Bit(u32::from(bit) % BadCqe::BITS),
             _ => BadCqe::Noise(u64::from(bit)),
         };
-        self.forge_completion(SUSPECT, lie);
+        self.forge_completion(SUSPECT, cqe);
     }
 
-    fn tell(&self, kind: u8, number: u8) {
+    fn false_event(&self, kind: u8, number: u8) {
         // The numbers of the consumer's objects follow those of the adapter's own.
         let number = match number {
             0xFF => u32::MAX,
@@ -116,7 +116,7 @@ impl Layout for ModelFabric {
     }
 
     /// Does nothing: the device's commands are calls.
-    fn answer(&self, _word: u8, _bits: u32) {}
+    fn false_answer(&self, _word: u8, _bits: u32) {}
 
     /// Does nothing: the driver reads no register of the device.
     fn unplug(&self) {}
@@ -132,13 +132,13 @@ impl Layout for PvrdmaFabric {
         suspect: Option<&[u8; SETUP_SIZE]>,
         lent: &'s mut PvrdmaLent,
     ) -> Option<(LentPvrdma<'s>, &'s DeviceState)> {
-        let mut manner = PvrdmaQuirks::default();
+        let mut quirks = PvrdmaQuirks::default();
         if let Some([_, layout, which, value]) = suspect {
-            manner.drops_flushed = layout & 2 != 0;
+            quirks.drops_flushed = layout & 2 != 0;
             match layout >> 2 & 7 {
-                1 => manner.refuses = Refusal::Error,
-                2 => manner.refuses = Refusal::CompletionQueue,
-                3 => manner.numbers = Numbers::Always(u32::from(*value)),
+                1 => quirks.refuses = Refusal::Error,
+                2 => quirks.refuses = Refusal::CompletionQueue,
+                3 => quirks.numbers = Numbers::Always(u32::from(*value)),
                 4 | 5 => {
                     let value = [
                         u32::from(*value),
@@ -146,19 +146,18 @@ impl Layout for PvrdmaFabric {
                         u32::MAX >> (value % 32),
                         1 << (value % 32),
                     ];
-                    manner.fake_capability =
-                        Some((u32::from(which >> 2), value[usize::from(which % 4)]));
+                    quirks.fake_capability = Some((u32::from(which >> 2), value[usize::from(which % 4)]));
                 }
                 _ => {}
             }
         }
-        self.device_on(options, manner, lent).ok()
+        self.device_on(options, quirks, lent).ok()
     }
 
     same_in_both!();
 
-    fn lie(&self, kind: u8, bit: u8) {
-        let lie = match kind % 6 {
+    fn bad_cqe(&self, kind: u8, bit: u8) {
+        let cqe = match kind % 6 {
             0 => PvrdmaBadCqe::Token(u32::from(bit) % 64),
             1 => PvrdmaBadCqe::QueuePair,
             2 => PvrdmaBadCqe::Length,
@@ -166,10 +165,10 @@ impl Layout for PvrdmaFabric {
             4 => PvrdmaBadCqe::Index,
             _ => PvrdmaBadCqe::AllOnes,
         };
-        self.forge_completion(SUSPECT, lie);
+        self.forge_completion(SUSPECT, cqe);
     }
 
-    fn tell(&self, kind: u8, number: u8) {
+    fn false_event(&self, kind: u8, number: u8) {
         let number = match number {
             0xFF => u32::MAX,
             number => 0x10 + u32::from(number % 16),
@@ -194,7 +193,7 @@ impl Layout for PvrdmaFabric {
         }
     }
 
-    fn answer(&self, word: u8, bits: u32) {
+    fn false_answer(&self, word: u8, bits: u32) {
         self.corrupt_answer(SUSPECT, u32::from(word), bits);
     }
 

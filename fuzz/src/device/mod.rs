@@ -135,7 +135,7 @@ fn play<L: Layout>(
             .ep_disconnect(world.honest.endpoints[pair], CloseFlags::Abrupt);
     }
     for _ in 0..4 {
-        world.settle(ROUNDS);
+        world.run_to_idle(ROUNDS);
         for from in 0..3 {
             world.suspect.take(from);
             world.honest.take(from);
@@ -191,8 +191,8 @@ impl<L: Layout, A: Backend, B: Backend> World<'_, '_, '_, L, A, B> {
                     self.honest.wait(from, threshold);
                 }
             }
-            Operation::Go { steps } => self.settle(usize::from(steps)),
-            Operation::Scrawl {
+            Operation::Advance { steps } => self.run_to_idle(usize::from(steps)),
+            Operation::Corrupt {
                 area,
                 low,
                 high,
@@ -211,13 +211,13 @@ impl<L: Layout, A: Backend, B: Backend> World<'_, '_, '_, L, A, B> {
                     _ => word.swap_bytes(),
                 };
                 let word = u16::from_le_bytes([low, high]);
-                self.fabric.scrawl(area.into(), word.into(), change);
+                self.fabric.corrupt(area.into(), word.into(), change);
             }
-            Operation::Lie { kind, bit } => self.fabric.lie(kind, bit),
-            Operation::Tell { kind, number } => self.fabric.tell(kind, number),
-            Operation::Answer { word, bit } => {
+            Operation::BadCqe { kind, bit } => self.fabric.bad_cqe(kind, bit),
+            Operation::FalseEvent { kind, number } => self.fabric.false_event(kind, number),
+            Operation::FalseAnswer { word, bit } => {
                 let bits = if bit < 32 { 1 << bit } else { u32::MAX };
-                self.fabric.answer(word, bits);
+                self.fabric.false_answer(word, bits);
             }
             Operation::Unplug => self.fabric.unplug(),
             Operation::Connection { at, how } => self.connection(at, how),
@@ -250,7 +250,7 @@ impl<L: Layout, A: Backend, B: Backend> World<'_, '_, '_, L, A, B> {
     /// Connects two endpoints, if they are ready for it and the device lets them.
     fn connect(&mut self, pair: usize) {
         self.wanted = Some(pair);
-        let asked = self.suspect.ia.ep_connect(
+        let outcome = self.suspect.ia.ep_connect(
             self.suspect.endpoints[pair],
             &connect_to(
                 NodeOptions::new("", 2).address,
@@ -260,13 +260,13 @@ impl<L: Layout, A: Backend, B: Backend> World<'_, '_, '_, L, A, B> {
             ),
             self.fabric.now(),
         );
-        if asked.is_ok() {
-            self.settle(ROUNDS);
+        if outcome.is_ok() {
+            self.run_to_idle(ROUNDS);
         }
     }
 
     /// Advances both sides until they are at rest, or for `rounds`.
-    fn settle(&mut self, rounds: usize) {
+    fn run_to_idle(&mut self, rounds: usize) {
         for _ in 0..rounds {
             let now = self.fabric.now();
             let handled = self.suspect.ia.progress(now) + self.honest.ia.progress(now);

@@ -38,12 +38,12 @@ operations! {
             threshold,
         }
         /// Advances the fabric and the adapters.
-        3 => Go {
+        3 => Advance {
             /// The number of steps.
             steps,
         }
         /// Changes a word that the suspect device shares with its driver.
-        4 => Scrawl {
+        4 => Corrupt {
             /// The memory area.
             area,
             /// The index of the word, its low byte.
@@ -56,21 +56,21 @@ operations! {
             value,
         }
         /// Forges the next completion of the suspect device.
-        5 => Lie {
+        5 => BadCqe {
             /// The false field.
             kind,
             /// The bit to flip, or the seed of noise.
             bit,
         }
         /// Reports a false event of the suspect device.
-        6 => Tell {
+        6 => FalseEvent {
             /// The kind of event.
             kind,
             /// The number of the object.
             number,
         }
         /// Falsifies the suspect device's next answer to a command.
-        7 => Answer {
+        7 => FalseAnswer {
             /// The word of the answer.
             word,
             /// The bit; a value above 31 selects all bits.

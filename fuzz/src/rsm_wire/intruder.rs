@@ -19,7 +19,7 @@ use crate::consumer::{address, connect_to, register};
 use crate::script::pick;
 
 /// The receives of each endpoint of the intruder.
-const PLACES: usize = 8;
+const RECEIVES: usize = 8;
 /// The most endpoints that the intruder creates in a run.
 const ENDPOINTS: usize = 6;
 
@@ -68,7 +68,7 @@ impl<'s> Intruder<'s> {
         }
     }
 
-    fn piece(&self, page: usize, offset: usize, length: usize) -> LmrTriplet {
+    fn segment(&self, page: usize, offset: usize, length: usize) -> LmrTriplet {
         LmrTriplet {
             context: self.memory[page].lmr_context,
             address: address(&INTRUDER_PAGES.0[page]) + offset as u64,
@@ -85,7 +85,7 @@ impl<'s> Intruder<'s> {
             max_message_size: 1 << 20,
             max_rdma_size: 1 << 20,
             max_request_dtos: 16,
-            max_recv_dtos: PLACES as i32,
+            max_recv_dtos: RECEIVES as i32,
             max_rdma_read_in: 16,
             max_rdma_read_out: 16,
             ..EpAttributes::DEFAULT
@@ -95,18 +95,18 @@ impl<'s> Intruder<'s> {
             .ia
             .ep_create(Some(self.zone), both, both, connect, Some(&attributes))
             .expect("an endpoint");
-        for place in 0..PLACES {
-            self.listen(ep, number * PLACES + place);
+        for index in 0..RECEIVES {
+            self.listen(ep, number * RECEIVES + index);
         }
         self.endpoints.borrow_mut().push((ep, false));
         Some(ep)
     }
 
-    fn listen(&self, ep: EpId, place: usize) {
+    fn listen(&self, ep: EpId, index: usize) {
         // The first slot is for sends.
-        let piece = self.piece(MESSAGES, (place + 1) * MESSAGE_SIZE, MESSAGE_SIZE);
+        let segment = self.segment(MESSAGES, (index + 1) * MESSAGE_SIZE, MESSAGE_SIZE);
         let flags = CompletionFlags::empty();
-        let _over = self.ia.post_recv(ep, &[piece], place as u64, flags);
+        let _over = self.ia.post_recv(ep, &[segment], index as u64, flags);
     }
 
     fn greeting(&self, variant: u8) -> Vec<u8> {
@@ -115,7 +115,7 @@ impl<'s> Intruder<'s> {
             incarnation: LIFE,
             flush_address: address(&INTRUDER_PAGES.0[BAIT]),
             flush_key: self.memory[BAIT].rmr_context,
-            credits: PLACES as u16,
+            credits: RECEIVES as u16,
             big_endian: false,
         };
         match variant % 10 {
@@ -143,7 +143,9 @@ impl<'s> Intruder<'s> {
         let victim = NodeOptions::new("", u64::from(VICTIM)).address;
         let greeting = self.greeting(variant);
         let to = connect_to(victim, DEFAULT_QUALIFIER, 1_000_000, &greeting);
-        self.ia.ep_connect(ep, &to, now).expect("asked");
+        self.ia
+            .ep_connect(ep, &to, now)
+            .expect("a connection attempt");
     }
 
     /// Returns a connected endpoint by its distance from the newest one.
@@ -161,17 +163,17 @@ impl<'s> Intruder<'s> {
     pub(super) fn send(&self, bytes: &[u8]) {
         if let Some(ep) = self.connected(0) {
             store(&INTRUDER_PAGES.0[MESSAGES], bytes);
-            let piece = self.piece(MESSAGES, 0, bytes.len());
+            let segment = self.segment(MESSAGES, 0, bytes.len());
             let flags = CompletionFlags::empty();
-            let _full = self.ia.post_send(ep, &[piece], u64::MAX, flags);
+            let _full = self.ia.post_send(ep, &[segment], u64::MAX, flags);
         }
     }
 
     fn word(&self, choice: u8) -> u64 {
         let words = self.words.borrow();
         // The newest comes first.
-        let place = usize::from(choice & 0x3F) % words.len();
-        let word = words[words.len() - 1 - place];
+        let index = usize::from(choice & 0x3F) % words.len();
+        let word = words[words.len() - 1 - index];
         match choice >> 6 {
             2 => word.wrapping_add(1),
             3 => word.wrapping_sub(1),
@@ -179,7 +181,7 @@ impl<'s> Intruder<'s> {
         }
     }
 
-    pub(super) fn say(&self, kind: u8, word: u8, other: u8, half: u8) -> Message {
+    pub(super) fn message(&self, kind: u8, word: u8, other: u8, half: u8) -> Message {
         let (first, second) = (self.word(word), self.word(other));
         let key = self.memory[BAIT].rmr_context;
         let bait = address(&INTRUDER_PAGES.0[BAIT]);
@@ -247,11 +249,13 @@ impl<'s> Intruder<'s> {
         let length = usize::try_from(remote.length).expect("small");
         let flags = CompletionFlags::empty();
         let _full = if write {
-            let piece = [self.piece(BAIT, 0, length)];
-            self.ia.post_rdma_write(ep, &piece, u64::MAX, remote, flags)
+            let segment = [self.segment(BAIT, 0, length)];
+            self.ia
+                .post_rdma_write(ep, &segment, u64::MAX, remote, flags)
         } else {
-            let piece = [self.piece(STOLEN, 0, length)];
-            self.ia.post_rdma_read(ep, &piece, u64::MAX, remote, flags)
+            let segment = [self.segment(STOLEN, 0, length)];
+            self.ia
+                .post_rdma_read(ep, &segment, u64::MAX, remote, flags)
         };
     }
 
@@ -273,8 +277,8 @@ impl<'s> Intruder<'s> {
             handled += 1;
             if let Event::Connection { kind, ep, .. } = event {
                 let mut endpoints = self.endpoints.borrow_mut();
-                if let Some(place) = endpoints.iter_mut().find(|(other, _)| *other == ep) {
-                    place.1 = kind == ConnectionEventKind::Established;
+                if let Some(entry) = endpoints.iter_mut().find(|(other, _)| *other == ep) {
+                    entry.1 = kind == ConnectionEventKind::Established;
                 }
             }
         }
@@ -286,25 +290,25 @@ impl<'s> Intruder<'s> {
             if done.operation != DtoOperation::Receive || done.status != DtoStatus::Success {
                 continue;
             }
-            let place = done.cookie as usize;
-            let from = &INTRUDER_PAGES.0[MESSAGES][(place + 1) * MESSAGE_SIZE..];
+            let index = done.cookie as usize;
+            let from = &INTRUDER_PAGES.0[MESSAGES][(index + 1) * MESSAGE_SIZE..];
             let mut bytes = [0; MESSAGE_SIZE];
             for (byte, cell) in bytes.iter_mut().zip(from) {
                 *byte = cell.load(Ordering::Relaxed);
             }
             let message = Message::decode(&bytes).expect("the victim keeps to the protocol");
-            self.heard(message.body);
-            self.listen(done.ep, place);
+            self.note_keys(message.body);
+            self.listen(done.ep, index);
             if let (Body::Connect { .. }, Some(answer)) = (message.body, self.answer.get()) {
                 // A grant or a refusal of the newest word that it received.
                 let kind = if answer & 0x40 == 0 { 2 } else { 3 };
-                self.send(&self.say(kind, 0, 1, answer).encode());
+                self.send(&self.message(kind, 0, 1, answer).encode());
             }
         }
         handled
     }
 
-    fn heard(&self, body: Body) {
+    fn note_keys(&self, body: Body) {
         let mut words = self.words.borrow_mut();
         match body {
             Body::Connect { import, resume, .. } => words.extend([resume, import]),

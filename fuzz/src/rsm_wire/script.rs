@@ -6,7 +6,7 @@ operations! {
     /// The next operation; numbers select sensible values and some others.
     enum Operation % 6, 6 bytes {
         /// Sends a message of the intruder with these fields.
-        0 => Say {
+        0 => SendMessage {
             /// The type, modulo the number of types.
             kind,
             /// The first word.
@@ -44,7 +44,7 @@ operations! {
             /// The length.
             length,
             /// The base address: that of the key, or one of the victim's pages.
-            place,
+            target,
         }
         /// Connects the intruder again.
         3 => Greet {
@@ -59,7 +59,7 @@ operations! {
             segment,
         }
         /// Waits until everything is at rest and time has passed.
-        5 => Rest {
+        5 => RunToIdle {
             /// The number of milliseconds.
             time,
         }

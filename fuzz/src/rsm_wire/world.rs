@@ -145,9 +145,9 @@ impl<'s> World<'s> {
                 )
                 .expect("a segment")
         });
-        for (place, export) in exports.iter().enumerate() {
+        for (index, export) in exports.iter().enumerate() {
             victim
-                .export_publish(*export, SEGMENTS[place], access(place))
+                .export_publish(*export, SEGMENTS[index], access(index))
                 .expect("published");
         }
         let mut wait = Others {
@@ -179,19 +179,19 @@ impl<'s> World<'s> {
 
     pub(super) fn act(&mut self, operation: Operation) {
         match operation {
-            Operation::Say {
+            Operation::SendMessage {
                 kind,
                 word,
                 other,
                 half,
                 bent,
             } => {
-                let mut bytes = self.intruder.say(kind, word, other, half).encode();
+                let mut bytes = self.intruder.message(kind, word, other, half).encode();
                 if let Some(byte) = bytes.get_mut(usize::from(bent).wrapping_sub(1)) {
                     *byte = byte.wrapping_add(1);
                 }
                 self.intruder.send(&bytes);
-                self.settle();
+                self.run_to_idle();
             }
             Operation::Noise {
                 first,
@@ -204,23 +204,23 @@ impl<'s> World<'s> {
                 let length = [MESSAGE_SIZE, MESSAGE_SIZE + 1, 1, 0][usize::from(bytes[0]) % 4];
                 let noise: Vec<u8> = bytes.iter().copied().cycle().take(length).collect();
                 self.intruder.send(&noise);
-                self.settle();
+                self.run_to_idle();
             }
             Operation::Access {
                 write,
                 key,
                 offset,
                 length,
-                place,
+                target,
             } => {
                 let keys = self.intruder.keys.borrow().clone();
-                let (heard, key) = keys[keys.len() - 1 - usize::from(key) % keys.len()];
-                let base = match place % 6 {
+                let (granted, key) = keys[keys.len() - 1 - usize::from(key) % keys.len()];
+                let base = match target % 6 {
                     0 => address(&VICTIM_PAGES.0[OPEN]),
                     1 => address(&VICTIM_PAGES.0[READABLE]),
                     2 => address(&VICTIM_PAGES.0[SECRET]),
                     3 => address(&VICTIM_PAGES.0[LOCAL]),
-                    _ => heard,
+                    _ => granted,
                 };
                 let offset = [0, 8, 4088, 4092, 4096, u64::MAX - 7][usize::from(offset) % 6];
                 let remote = RmrTriplet {
@@ -228,21 +228,21 @@ impl<'s> World<'s> {
                     address: base.wrapping_add(offset),
                     length: [8, 1, 4096, 0][usize::from(length) % 4],
                 };
-                self.intruder.access(write & 1 == 1, &remote, place >> 4);
-                self.settle();
+                self.intruder.access(write & 1 == 1, &remote, target >> 4);
+                self.run_to_idle();
             }
             Operation::Greet { variant } => {
                 self.intruder.connect(variant, self.fabric.now());
-                self.settle();
+                self.run_to_idle();
             }
             Operation::Victim { call, segment } => self.call(call, usize::from(segment)),
-            Operation::Rest { time } => {
+            Operation::RunToIdle { time } => {
                 let until = self.fabric.now().after(u32::from(time) * 1000);
-                self.settle();
+                self.run_to_idle();
                 if let Some(until) = until {
                     self.fabric.run_until(until);
                 }
-                self.settle();
+                self.run_to_idle();
             }
         }
         self.check();
@@ -258,7 +258,7 @@ impl<'s> World<'s> {
             intruder: &self.intruder,
         };
         let victim = &self.victim;
-        let place = choice % 2;
+        let index = choice % 2;
         let bait = pick(&self.baits, choice);
         match (call % 9, bait) {
             (0, _) => {
@@ -272,23 +272,23 @@ impl<'s> World<'s> {
                 );
                 self.baits.extend(connected);
             }
-            (1, _) if self.published[place] => {
+            (1, _) if self.published[index] => {
                 victim
-                    .export_unpublish(self.exports[place], wait)
-                    .expect("taken back");
-                self.published[place] = false;
-                if place == 0 {
+                    .export_unpublish(self.exports[index], wait)
+                    .expect("an unpublished segment");
+                self.published[index] = false;
+                if index == 0 {
                     fill(&VICTIM_PAGES.0[OPEN], REVOKED_BYTE);
                 }
             }
-            (2, _) if !self.published[place] => {
-                if place == 0 {
+            (2, _) if !self.published[index] => {
+                if index == 0 {
                     fill(&VICTIM_PAGES.0[OPEN], OPEN_BYTE);
                 }
                 victim
-                    .export_publish(self.exports[place], SEGMENTS[place], access(place))
+                    .export_publish(self.exports[index], SEGMENTS[index], access(index))
                     .expect("published");
-                self.published[place] = true;
+                self.published[index] = true;
             }
             (3, Some(bait)) => {
                 let entry = PutEntry {
@@ -321,7 +321,7 @@ impl<'s> World<'s> {
                 let _anything = victim.signal_post(bait, SignalFlags::empty(), wait);
             }
             (6, _) => {
-                let export = SegmentHandle::Export(self.exports[place]);
+                let export = SegmentHandle::Export(self.exports[index]);
                 let posted = victim.signal_post(export, SignalFlags::NO_ACCUMULATE, wait);
                 assert_eq!(posted, Ok(()));
             }
@@ -336,10 +336,10 @@ impl<'s> World<'s> {
                 }
             }
         }
-        self.settle();
+        self.run_to_idle();
     }
 
-    fn settle(&self) {
+    fn run_to_idle(&self) {
         loop {
             let now = self.fabric.now();
             let handled =
@@ -369,7 +369,7 @@ impl<'s> World<'s> {
         let local = &pages[LOCAL];
         let (before, after) = (&local[..GOT.start], &local[GOT.end..]);
         for part in [before, after] {
-            assert!(is_full_of(part, LOCAL_BYTE), "beside what was asked for");
+            assert!(is_full_of(part, LOCAL_BYTE), "outside the requested range");
         }
         let stolen = &INTRUDER_PAGES.0[STOLEN];
         for cell in stolen {
@@ -384,7 +384,7 @@ impl<'s> World<'s> {
 
     /// Checks that the third node is still served, and that no object is left.
     pub(super) fn end(mut self) {
-        self.settle();
+        self.run_to_idle();
         self.check();
         let mut wait = Others {
             fabric: &self.fabric,
@@ -420,7 +420,7 @@ impl<'s> World<'s> {
         self.victim
             .release_controller(self.victim_controller, &mut wait)
             .expect("released");
-        self.settle();
+        self.run_to_idle();
         self.baits.clear();
         for engine in [&self.victim, &self.friend] {
             is_empty(engine);
@@ -443,7 +443,7 @@ fn is_empty(engine: &Engine<'_>) {
 }
 
 /// Returns the access list of each page.
-fn access(place: usize) -> &'static [AccessEntry] {
+fn access(index: usize) -> &'static [AccessEntry] {
     const LISTS: [&[AccessEntry]; 3] = [
         &[
             AccessEntry {
@@ -464,5 +464,5 @@ fn access(place: usize) -> &'static [AccessEntry] {
             permission: 0o666,
         }],
     ];
-    LISTS[place]
+    LISTS[index]
 }

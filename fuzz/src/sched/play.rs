@@ -25,7 +25,7 @@ use crate::script::argument::{READ, RECEIVE, SEND, SHARED_RECEIVE, WRITE};
 
 const PAGE: usize = 4096;
 /// The bytes of a region that one operation uses.
-const PIECE: u64 = 128;
+const SEGMENT: u64 = 128;
 /// The number of connections.
 const PAIRS: usize = 2;
 /// The number of regions that all threads use.
@@ -129,7 +129,7 @@ fn play(
     for pair in 0..PAIRS {
         far.wanted = pair;
         world.connect(pair);
-        world.settle(&far);
+        world.run_to_idle(&far);
         let state = near
             .ep_get_status(world.endpoints[pair])
             .expect("an endpoint")
@@ -153,7 +153,7 @@ fn play(
         history.add(own);
         waits.extend(wait);
     }
-    world.settle(&far);
+    world.run_to_idle(&far);
     for pending in waits {
         world.end_wait(pending, &mut history, true);
     }
@@ -190,7 +190,7 @@ impl<'a, 't> World<'a, 't> {
     }
 
     fn connect(&self, pair: usize) {
-        let asked = self.ia.ep_connect(
+        let outcome = self.ia.ep_connect(
             self.endpoints[pair],
             &connect_to(
                 NodeOptions::new("", 2).address,
@@ -200,11 +200,11 @@ impl<'a, 't> World<'a, 't> {
             ),
             self.fabric.now(),
         );
-        asked.expect("a connection");
+        outcome.expect("a connection");
     }
 
     /// Advances both adapters and the fabric until all are at rest.
-    fn settle(&self, far: &Far<'_, '_>) {
+    fn run_to_idle(&self, far: &Far<'_, '_>) {
         for _ in 0..ROUNDS {
             let now = self.fabric.now();
             // A poll may advance the fabric.
@@ -215,7 +215,7 @@ impl<'a, 't> World<'a, 't> {
                 return;
             }
         }
-        panic!("it does not come to rest");
+        panic!("it does not become idle");
     }
 
     fn tick(&self) -> u64 {
@@ -240,12 +240,12 @@ impl<'a, 't> World<'a, 't> {
         let length = u64::from(how >> 4) * 8;
         // Each operation has its own bytes.
         let number = (cookie >> 32) * OPERATIONS as u64 + (cookie & 0xFF);
-        let piece = LmrTriplet {
+        let segment = LmrTriplet {
             context: self.regions[which].lmr_context,
-            address: address(&PAGES[which]) + number * PIECE % PAGE as u64,
+            address: address(&PAGES[which]) + number * SEGMENT % PAGE as u64,
             length,
         };
-        let pieces = [piece];
+        let segments = [segment];
         let to = RmrTriplet {
             length,
             ..self.granted
@@ -254,14 +254,14 @@ impl<'a, 't> World<'a, 't> {
         let receives = matches!(kind, RECEIVE | SHARED_RECEIVE);
         let (ia, endpoint, none) = (self.ia, self.endpoints[ep], CompletionFlags::empty());
         let (outcome, span) = self.span(|| match kind {
-            SEND => ia.post_send(endpoint, &pieces, cookie, flags),
-            WRITE => ia.post_rdma_write(endpoint, &pieces, cookie, &to, flags),
-            READ => ia.post_rdma_read(endpoint, &pieces, cookie, &to, flags),
-            RECEIVE => ia.post_recv(endpoint, &pieces, cookie, none),
-            SHARED_RECEIVE => ia.srq_post_recv(self.shared, &pieces, cookie),
+            SEND => ia.post_send(endpoint, &segments, cookie, flags),
+            WRITE => ia.post_rdma_write(endpoint, &segments, cookie, &to, flags),
+            READ => ia.post_rdma_read(endpoint, &segments, cookie, &to, flags),
+            RECEIVE => ia.post_recv(endpoint, &segments, cookie, none),
+            SHARED_RECEIVE => ia.srq_post_recv(self.shared, &segments, cookie),
             _ => {
                 let rights = MemoryPrivileges::REMOTE_READ | MemoryPrivileges::REMOTE_WRITE;
-                let bound = ia.rmr_bind(self.window, &piece, rights, endpoint, cookie, flags);
+                let bound = ia.rmr_bind(self.window, &segment, rights, endpoint, cookie, flags);
                 bound.map(drop)
             }
         });
@@ -322,7 +322,7 @@ impl<'a, 't> World<'a, 't> {
             let _anything = self.ia.ep_disconnect(ep, CloseFlags::Abrupt);
         }
         for _ in 0..2 {
-            self.settle(far);
+            self.run_to_idle(far);
             for from in 0..4 {
                 self.take(&mut history, from, true);
             }
@@ -336,7 +336,7 @@ impl<'a, 't> World<'a, 't> {
         while let Ok(event) = self.ia.evd_dequeue(async_evd) {
             let shared_alone =
                 matches!(event, Event::Async { handle, .. } if handle == self.shared.handle());
-            assert!(shared_alone, "nobody asked for {event:?}");
+            assert!(shared_alone, "unexpected {event:?}");
         }
         for ep in self.endpoints {
             self.ia.ep_free(ep).expect("an endpoint");
@@ -517,16 +517,16 @@ impl<'w, 'a, 't> Caller<'w, 'a, 't> {
                 status.expect("an endpoint");
             }
             1 => {
-                let told = ia.ep_query(world.endpoints[which % PAIRS], EpFields::all());
-                told.expect("an endpoint");
+                let outcome = ia.ep_query(world.endpoints[which % PAIRS], EpFields::all());
+                outcome.expect("an endpoint");
             }
             2 => {
-                let told = ia.evd_query(world.dispatchers[which % 4], EvdFields::all());
-                told.expect("a dispatcher");
+                let outcome = ia.evd_query(world.dispatchers[which % 4], EvdFields::all());
+                outcome.expect("a dispatcher");
             }
             3 => {
-                let told = ia.srq_query(world.shared, SrqFields::all());
-                told.expect("a shared queue");
+                let outcome = ia.srq_query(world.shared, SrqFields::all());
+                outcome.expect("a shared queue");
             }
             _ => {
                 let _quiet = ia.is_quiet();
@@ -565,14 +565,14 @@ impl<'a, 't> Far<'a, 't> {
         RmrTriplet {
             context: self.memory.rmr_context,
             address: address(&PAGES[2]),
-            length: PIECE,
+            length: SEGMENT,
         }
     }
 
     fn accept(&self) {
         while let Ok(event) = self.ia.evd_dequeue(self.dispatchers[2]) {
             let Event::ConnectionRequest { cr, .. } = event else {
-                panic!("nobody asked for {event:?}");
+                panic!("unexpected {event:?}");
             };
             let accepted = self
                 .ia
@@ -583,22 +583,22 @@ impl<'a, 't> Far<'a, 't> {
 
     /// Posts buffers, and messages if `messages` is set.
     fn begin(&self, messages: bool) {
-        let piece = [LmrTriplet {
+        let segment = [LmrTriplet {
             context: self.memory.lmr_context,
             address: address(&PAGES[2]),
-            length: PIECE,
+            length: SEGMENT,
         }];
         for ep in self.endpoints {
             for cookie in 0..8 {
                 let posted = self
                     .ia
-                    .post_recv(ep, &piece, cookie, CompletionFlags::empty());
+                    .post_recv(ep, &segment, cookie, CompletionFlags::empty());
                 posted.expect("room for a buffer");
             }
             for cookie in 0..if messages { 2 } else { 0 } {
                 let message = LmrTriplet {
                     length: 8,
-                    ..piece[0]
+                    ..segment[0]
                 };
                 let posted = self
                     .ia
@@ -611,7 +611,7 @@ impl<'a, 't> Far<'a, 't> {
     /// Checks that the calls of the threads caused no asynchronous event on this side.
     fn end(&self) {
         let async_evd = self.ia.async_evd();
-        let told = self.ia.evd_dequeue(async_evd);
-        assert!(told.is_err(), "nobody asked for {told:?}");
+        let outcome = self.ia.evd_dequeue(async_evd);
+        assert!(outcome.is_err(), "unexpected {outcome:?}");
     }
 }

@@ -24,7 +24,7 @@ const UNCOUNTED: u32 = u32::MAX;
 
 thread_local! {
     static LEFT: Cell<u32> = const { Cell::new(UNCOUNTED) };
-    static PLACE: RefCell<Option<(Arc<Turns>, usize)>> = const { RefCell::new(None) };
+    static THREAD: RefCell<Option<(Arc<Turns>, usize)>> = const { RefCell::new(None) };
 }
 
 /// The thread whose turn it is, and the plan of the next turns.
@@ -115,7 +115,7 @@ impl Turns {
             held(&turns.threads)[number] = Some(thread::current());
             there.wait();
             turns.wait(number);
-            PLACE.set(Some((Arc::clone(&turns), number)));
+            THREAD.set(Some((Arc::clone(&turns), number)));
             let came = task();
             LEFT.set(UNCOUNTED);
             turns.leave(number);
@@ -180,8 +180,8 @@ fn accessed(access: Access) {
     }
     // Accesses while the turn ends do not count.
     LEFT.set(UNCOUNTED);
-    PLACE.with_borrow(|place| {
-        if let Some((turns, number)) = place {
+    THREAD.with_borrow(|thread| {
+        if let Some((turns, number)) = thread {
             turns.end_turn(*number, in_vain);
         }
     });

@@ -19,8 +19,8 @@ use dat_core::id::CrId;
 use dat_core::memory::RmrTriplet;
 use dat_core::time::Instant;
 
-use self::library::{Found, Oddities, Told};
-pub use self::script::{BOASTS, MISNUMBERS, Operation, SECOND_WINDOWS, SETUP_SIZE};
+use self::library::{CmEvent, Found, Oddities};
+pub use self::script::{FALSE_ATTRIBUTE, ODD_NUMBERS, Operation, SECOND_WINDOWS, SETUP_SIZE};
 use crate::consumer::connect_to;
 use crate::device::judgement::{Side, Slots, check_guards, fill};
 use crate::device::{PAIRS, SUSPECT};
@@ -56,8 +56,8 @@ fn oddities([what, which, number, name]: [u8; SETUP_SIZE]) -> Oddities {
     let number = NUMBERS[usize::from(number) % NUMBERS.len()];
     Oddities {
         second_windows: what & SECOND_WINDOWS != 0,
-        attribute: (what & BOASTS != 0).then_some((which, number)),
-        number: (what & MISNUMBERS != 0).then_some(match name {
+        attribute: (what & FALSE_ATTRIBUTE != 0).then_some((which, number)),
+        number: (what & ODD_NUMBERS != 0).then_some(match name {
             0..0x80 => name.into(),
             _ => u32::from(name) << 17,
         }),
@@ -108,7 +108,7 @@ fn play(operations: &[u8], may_lack: bool) {
     let polled = library::queues();
     for pair in 0..PAIRS {
         world.connect(pair, 0);
-        world.settle(ROUNDS);
+        world.run_to_idle(ROUNDS);
     }
     for operation in decode(operations, OPERATIONS) {
         world.act(operation);
@@ -138,7 +138,7 @@ impl World<'_> {
             Operation::Wait { from, threshold } => {
                 self.side.wait(usize::from(from) % 3, threshold);
             }
-            Operation::Go { rounds } => {
+            Operation::Advance { rounds } => {
                 for _ in 0..rounds % 8 {
                     self.side.ia.progress(Instant::ZERO);
                 }
@@ -189,9 +189,9 @@ impl World<'_> {
                 library::answer(queue.into(), nonsense);
             }
             Operation::Follow { which, data } => {
-                library::follow(which.into(), brought(data, 200));
+                library::follow(which.into(), private_data(data, 200));
             }
-            Operation::Lie {
+            Operation::FalseCmEvent {
                 which,
                 kind,
                 status,
@@ -200,24 +200,24 @@ impl World<'_> {
                 depths,
                 peer,
             } => {
-                let told = Told {
+                let event = CmEvent {
                     kind: match kind {
                         0..0xF0 => u32::from(kind % 18),
                         _ => u32::from(kind) << 20,
                     },
                     status: [0, 28, -110, 1, i32::MIN, 24][usize::from(status % 6)],
-                    data: brought(data, length),
+                    data: private_data(data, length),
                     depths,
                     peer,
                 };
-                library::lie(which.into(), told);
+                library::report_cm_event(which.into(), event);
             }
-            Operation::Tell { kind, which } => {
+            Operation::FalseEvent { kind, which } => {
                 let kind = match kind {
                     0..0xF0 => u32::from(kind % 20),
                     _ => u32::from(kind) << 20,
                 };
-                library::tell(kind, which.into());
+                library::report_event(kind, which.into());
             }
             Operation::Refuse { count, error } => {
                 let error = ERRORS[usize::from(error) % ERRORS.len()];
@@ -257,7 +257,7 @@ impl World<'_> {
                 let cr = self.arrived.remove(request);
                 let _gone = self.side.ia.cr_reject(cr, &[1; 9]);
             }
-            _ => self.settle(usize::from(which)),
+            _ => self.run_to_idle(usize::from(which)),
         }
     }
 
@@ -289,12 +289,12 @@ impl World<'_> {
     }
 
     /// Advances the adapter and the pending connection events until rest, or for `rounds`.
-    fn settle(&mut self, rounds: usize) {
+    fn run_to_idle(&mut self, rounds: usize) {
         for _ in 0..rounds {
             let handled = self.side.ia.progress(Instant::ZERO);
             let mut followed = false;
             for which in 0..library::ids() {
-                followed |= library::follow(which, brought(0, 0));
+                followed |= library::follow(which, private_data(0, 0));
             }
             if handled == 0 && !followed {
                 return;
@@ -308,7 +308,7 @@ impl World<'_> {
         for from in 0..4 {
             self.take(from);
         }
-        self.settle(ROUNDS);
+        self.run_to_idle(ROUNDS);
         let caught = library::caught(polled);
         for ep in self.side.endpoints {
             let state = self.side.ia.ep_get_status(ep).expect("an endpoint").state;
@@ -323,7 +323,7 @@ impl World<'_> {
             let _anything = self.side.ia.ep_disconnect(ep, CloseFlags::Abrupt);
         }
         for _ in 0..4 {
-            self.settle(ROUNDS);
+            self.run_to_idle(ROUNDS);
             for from in 0..4 {
                 self.take(from);
             }
@@ -337,7 +337,7 @@ impl World<'_> {
 }
 
 /// Returns private data: data that was sent, a changed copy of it, or any data.
-fn brought(how: u8, length: u8) -> Vec<u8> {
+fn private_data(how: u8, length: u8) -> Vec<u8> {
     let sent = library::sent();
     match (how % 4, sent.len()) {
         (0, _) => Vec::new(),

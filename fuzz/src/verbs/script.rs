@@ -8,9 +8,9 @@ pub const SETUP_SIZE: usize = 4;
 /// The device has only windows of type 2.
 pub const SECOND_WINDOWS: u8 = 1;
 /// The device misreports an attribute.
-pub const BOASTS: u8 = 2;
+pub const FALSE_ATTRIBUTE: u8 = 2;
 /// The device numbers queue pairs unusually.
-pub const MISNUMBERS: u8 = 4;
+pub const ODD_NUMBERS: u8 = 4;
 
 operations! {
     /// The next operation; numbers select an object modulo their count.
@@ -44,7 +44,7 @@ operations! {
             threshold,
         }
         /// Advances the adapter.
-        3 => Go {
+        3 => Advance {
             /// The number of rounds.
             rounds,
         }
@@ -89,7 +89,7 @@ operations! {
             data,
         }
         /// Delivers a false event on an identifier.
-        8 => Lie {
+        8 => FalseCmEvent {
             /// The identifier.
             which,
             /// The kind of event.
@@ -106,7 +106,7 @@ operations! {
             peer,
         }
         /// Delivers a false asynchronous event of the device.
-        9 => Tell {
+        9 => FalseEvent {
             /// The kind of event.
             kind,
             /// The object.

@@ -6,7 +6,7 @@ use backend_mock::{Fault, RemoteError};
 use crate::input::Input;
 use crate::op::{
     AdapterOp, Batched, ConnectionOp, EndpointOp, EventOp, FabricOp, MemoryOp, Op, Pick, PostOp,
-    Remote, Segment, SharedReceiveOp, Side,
+    Remote, SegmentChoice, SharedReceiveOp, Side,
 };
 use crate::runner::Setup;
 use crate::scenario::Prologue;
@@ -220,7 +220,7 @@ impl Encode for FabricOp {
                 choice(0, 3).encode(bytes);
                 count.encode(bytes);
             }
-            Self::Settle => choice(1, 3).encode(bytes),
+            Self::RunToIdle => choice(1, 3).encode(bytes),
             Self::Expire => choice(2, 3).encode(bytes),
         }
     }
@@ -254,7 +254,7 @@ impl Encode for Pick {
     }
 }
 
-impl Encode for Segment {
+impl Encode for SegmentChoice {
     fn encode(&self, bytes: &mut Vec<u8>) {
         self.region.encode(bytes);
         self.offset.encode(bytes);
@@ -326,7 +326,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_made_of_the_bytes_of_a_run_is_that_run() {
+    fn decoding_an_encoded_run_restores_it() {
         let mut state = 5_u64;
         let noise: Vec<u8> = std::iter::repeat_with(|| {
             state = state

@@ -29,7 +29,7 @@ mod world;
 pub use input::Input;
 pub use op::{
     AdapterOp, Batched, ConnectionOp, EndpointOp, EventOp, FabricOp, MemoryOp, Op, Pick, PostOp,
-    Remote, Segment, SharedReceiveOp, Side,
+    Remote, SegmentChoice, SharedReceiveOp, Side,
 };
 pub use runner::{Mismatch, Runner, Setup, Tally, run, shrink};
 pub use scenario::Prologue;

@@ -59,9 +59,9 @@ impl<'a> Arbitrary<'a> for Pick {
     }
 }
 
-/// Segment of local memory: a region and a range in it.
+/// Choice of a segment of local memory: a region and a range in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Segment {
+pub struct SegmentChoice {
     /// Region that provides the context.
     pub region: Pick,
     /// Start of the range; 0 is the first byte.
@@ -72,7 +72,7 @@ pub struct Segment {
     pub length: u8,
 }
 
-impl<'a> Arbitrary<'a> for Segment {
+impl<'a> Arbitrary<'a> for SegmentChoice {
     /// Mostly draws lengths of which several fit a message.
     fn arbitrary(u: &mut Unstructured<'a>) -> arbitrary::Result<Self> {
         let (region, offset, length) = u.arbitrary()?;
@@ -93,7 +93,7 @@ impl<'a> Arbitrary<'a> for Segment {
 pub struct Remote {
     /// Remote context of the peer's adapter, counted from the newest; 255 is invalid.
     pub context: u8,
-    /// Start, as in [`Segment`].
+    /// Start, as in [`SegmentChoice`].
     pub offset: u8,
     /// Bytes beyond the needed length; 255 is one byte less than needed.
     pub slack: u8,
@@ -137,10 +137,10 @@ pub enum MemoryOp {
         lmr: Pick,
     },
     SyncRead {
-        segments: Vec<Segment>,
+        segments: Vec<SegmentChoice>,
     },
     SyncWrite {
-        segments: Vec<Segment>,
+        segments: Vec<SegmentChoice>,
     },
     RmrCreate {
         pz: Pick,
@@ -390,7 +390,7 @@ pub struct Batched {
     /// Send, RDMA Write or RDMA Read, by the remainder of 3.
     pub operation: u8,
     /// Local segments.
-    pub segments: Vec<Segment>,
+    pub segments: Vec<SegmentChoice>,
     /// Range of the peer's memory.
     pub remote: Remote,
     /// Completion flags.
@@ -403,29 +403,29 @@ pub struct Batched {
 pub enum PostOp {
     Send {
         ep: Pick,
-        segments: Vec<Segment>,
+        segments: Vec<SegmentChoice>,
         flags: u8,
     },
     Receive {
         ep: Pick,
-        segments: Vec<Segment>,
+        segments: Vec<SegmentChoice>,
         flags: u8,
     },
     RdmaWrite {
         ep: Pick,
-        segments: Vec<Segment>,
+        segments: Vec<SegmentChoice>,
         remote: Remote,
         flags: u8,
     },
     RdmaRead {
         ep: Pick,
-        segments: Vec<Segment>,
+        segments: Vec<SegmentChoice>,
         remote: Remote,
         flags: u8,
     },
     Bind {
         rmr: Pick,
-        segment: Segment,
+        segment: SegmentChoice,
         privileges: u8,
         ep: Pick,
         flags: u8,
@@ -447,7 +447,7 @@ pub enum PostOp {
         ep: Pick,
         operation: u8,
         operand: u64,
-        segments: Vec<Segment>,
+        segments: Vec<SegmentChoice>,
         remote: Remote,
         flags: u8,
     },
@@ -509,7 +509,7 @@ pub enum SharedReceiveOp {
     },
     Post {
         srq: Pick,
-        segments: Vec<Segment>,
+        segments: Vec<SegmentChoice>,
     },
     Query {
         srq: Pick,
@@ -534,7 +534,7 @@ pub enum FabricOp {
     /// Performs this number of fabric actions and processes their effects.
     Step(u8),
     /// Runs the fabric until it is idle.
-    Settle,
+    RunToIdle,
     /// Lets every finite connection timeout expire.
     Expire,
 }
@@ -569,7 +569,7 @@ impl<'a> Arbitrary<'a> for Op {
             0..=39 => Self::Post(side, u.arbitrary()?),
             40..=61 => Self::Event(side, u.arbitrary()?),
             62..=67 => Self::Event(side, EventOp::Drain),
-            68..=73 => Self::Fabric(FabricOp::Settle),
+            68..=73 => Self::Fabric(FabricOp::RunToIdle),
             74..=79 => Self::Fabric(u.arbitrary()?),
             80..=93 => Self::Memory(side, u.arbitrary()?),
             94..=105 => Self::Connection(side, u.arbitrary()?),

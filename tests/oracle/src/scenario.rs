@@ -2,9 +2,8 @@
 
 use arbitrary::Arbitrary;
 
-use crate::op::{
-    ConnectionOp, EndpointOp, EventOp, FabricOp, MemoryOp, Op, Pick, Segment, SharedReceiveOp, Side,
-};
+use crate::op::{Op, Pick, SegmentChoice, Side};
+use crate::scenarios::builders::*;
 
 /// Prologue of a run.
 ///
@@ -28,12 +27,6 @@ pub enum Prologue {
     Shared,
 }
 
-const FIRST: Pick = Pick::Live(0);
-const SECOND: Pick = Pick::Live(1);
-const REQUESTS: Pick = Pick::Live(1);
-const RECEIVES: Pick = Pick::Live(2);
-const CONNECTIONS: Pick = Pick::Live(3);
-
 impl Prologue {
     /// Returns the operations.
     pub fn ops(self) -> Vec<Op> {
@@ -45,163 +38,65 @@ impl Prologue {
     }
 }
 
+/// Returns the operation on a side.
+fn on(side: Side, op: Op) -> Op {
+    match side {
+        Side::A => op,
+        Side::B => there(op),
+    }
+}
+
 fn objects(side: Side) -> Vec<Op> {
-    let region = |start, value| {
+    let region = |start: u8, value| {
         [
-            Op::Memory(
-                side,
-                MemoryOp::LmrCreate {
-                    pz: FIRST,
-                    start,
-                    length: 64,
-                    privileges: 0,
-                },
-            ),
-            Op::Memory(
-                side,
-                MemoryOp::Store {
-                    at: u16::from(start) * 4,
-                    value,
-                    count: 255,
-                },
-            ),
+            lmr_create(FIRST, start, 64, 0),
+            store(u16::from(start) * 4, value, 255),
         ]
     };
-    let evd = |flags| {
-        Op::Event(
-            side,
-            EventOp::EvdCreate {
-                length: 15,
-                cno: None,
-                flags,
-            },
-        )
-    };
-    let mut ops = vec![Op::Memory(side, MemoryOp::PzCreate)];
+    let dispatcher = |flags| evd_create(15, None, flags);
+    let mut ops = vec![pz_create()];
     ops.extend(region(0, 0xA0 + side as u8));
     ops.extend(region(64, 0xB0 + side as u8));
-    ops.push(Op::Memory(side, MemoryOp::RmrCreate { pz: FIRST }));
-    ops.extend([evd(0), evd(0), evd(5), evd(6)]);
-    ops.push(Op::Connection(
-        side,
-        ConnectionOp::PspCreate {
-            qualifier: 0,
-            evd: CONNECTIONS,
-            by_provider: false,
-        },
-    ));
+    ops.push(rmr_create(FIRST));
+    ops.extend([0, 0, 5, 6].map(dispatcher));
+    ops.push(psp_create(0, CONNECTIONS, false));
+    ops.into_iter().map(|op| on(side, op)).collect()
+}
+
+fn establish(which: Pick) -> Vec<Op> {
+    let mut ops = vec![connect(which, 0), RUN_TO_IDLE, there(drain())];
+    ops.push(accept(FIRST, Some(which)));
+    ops.extend(idle_and_drain());
     ops
 }
 
-fn endpoint(side: Side) -> Op {
-    Op::Endpoint(
-        side,
-        EndpointOp::Create {
-            pz: Some(FIRST),
-            receive: Some(RECEIVES),
-            request: Some(REQUESTS),
-            connect: Some(CONNECTIONS),
-            shape: 0,
-        },
-    )
-}
-
-fn connect(which: Pick) -> Vec<Op> {
-    vec![
-        Op::Connection(
-            Side::A,
-            ConnectionOp::Connect {
-                ep: which,
-                qualifier: 0,
-                timeout: 0,
-                private_data: 4,
-                address: 0,
-            },
-        ),
-        Op::Fabric(FabricOp::Settle),
-        Op::Event(Side::B, EventOp::Drain),
-        Op::Connection(
-            Side::B,
-            ConnectionOp::CrAccept {
-                cr: FIRST,
-                ep: Some(which),
-                private_data: 8,
-            },
-        ),
-        Op::Fabric(FabricOp::Settle),
-        Op::Event(Side::A, EventOp::Drain),
-        Op::Event(Side::B, EventOp::Drain),
-    ]
-}
-
-/// Returns a buffer of 32 bytes in a region.
-fn buffer(region: Pick, offset: u8) -> Vec<Segment> {
-    vec![Segment {
-        region,
-        offset,
-        length: 32,
-    }]
-}
-
-fn receive(side: Side, offset: u8) -> Op {
-    Op::Post(
-        side,
-        crate::op::PostOp::Receive {
-            ep: FIRST,
-            segments: buffer(SECOND, offset),
-            flags: 0,
-        },
-    )
+/// Returns a buffer of 32 bytes in the second region.
+const fn buffer(offset: u8) -> SegmentChoice {
+    segment(SECOND, offset, 32)
 }
 
 fn pair() -> Vec<Op> {
     let mut ops = objects(Side::A);
     ops.extend(objects(Side::B));
     for side in [Side::A, Side::B] {
-        ops.extend([endpoint(side), endpoint(side)]);
+        ops.extend([on(side, ep(0)), on(side, ep(0))]);
     }
     for side in [Side::A, Side::B] {
-        ops.extend([receive(side, 0), receive(side, 32)]);
+        ops.extend([0, 32].map(|offset| on(side, receive(FIRST, &[buffer(offset)]))));
     }
-    ops.extend(connect(FIRST));
+    ops.extend(establish(FIRST));
     ops
 }
 
 fn shared() -> Vec<Op> {
     let mut ops = objects(Side::A);
     ops.extend(objects(Side::B));
-    ops.extend([endpoint(Side::A), endpoint(Side::A)]);
-    ops.push(Op::SharedReceive(
-        Side::B,
-        SharedReceiveOp::Create {
-            pz: FIRST,
-            length: 5,
-            segments: 2,
-            low_watermark: 0,
-        },
-    ));
-    let with_srq = Op::Endpoint(
-        Side::B,
-        EndpointOp::CreateWithSrq {
-            pz: Some(FIRST),
-            receive: Some(RECEIVES),
-            request: Some(REQUESTS),
-            connect: Some(CONNECTIONS),
-            srq: FIRST,
-            shape: 0,
-        },
-    );
+    ops.extend([ep(0), ep(0)]);
+    ops.push(there(srq_create(FIRST, 5, 2, 0)));
+    let with_srq = there(ep_with_srq(FIRST, FIRST, 0));
     ops.extend([with_srq.clone(), with_srq]);
-    for offset in [0, 32, 64] {
-        ops.push(Op::SharedReceive(
-            Side::B,
-            SharedReceiveOp::Post {
-                srq: FIRST,
-                segments: buffer(SECOND, offset),
-            },
-        ));
-    }
-    ops.extend(connect(FIRST));
-    ops.extend(connect(SECOND));
+    ops.extend([0, 32, 64].map(|offset| there(srq_post(FIRST, vec![buffer(offset)]))));
+    ops.extend(establish(FIRST));
+    ops.extend(establish(SECOND));
     ops
 }

@@ -2,7 +2,7 @@
 //!
 //! With random runs they seed the fuzz target `ops`.
 
-mod builders;
+pub(crate) mod builders;
 mod connections;
 mod events;
 mod extended;

@@ -1,11 +1,11 @@
 //! Random runs with faults.
 //!
-//! `DAT_MODEL_SEED` sets the first seed. `DAT_MODEL_RUNS` sets the number of runs of each kind of
+//! `DAT_ORACLE_SEED` sets the first seed. `DAT_ORACLE_RUNS` sets the number of runs of each kind of
 //! fault, and of runs with several faults. Without them the runs are the same each time.
 
 use arbitrary::{Arbitrary, Unstructured};
 use backend_mock::{Fault, FaultPlan};
-use dat_model::{Op, Prologue, Runner, Setup, shrink};
+use dat_oracle::{Op, Prologue, Runner, Setup, shrink};
 use plans::{KINDS, fault};
 use random_runs::bytes;
 use seeds::seeds;
@@ -64,7 +64,7 @@ fn play(seed: u64, faults: Vec<Fault>) -> Done {
 
 /// Spec: DTO-08, DTO-11, DTO-12
 #[test]
-fn until_a_fault_has_an_effect_core_and_model_agree() {
+fn core_and_oracle_agree_until_a_fault_has_an_effect() {
     for kind in 0..KINDS {
         let (mut struck, mut runs) = (0, 0);
         let mut sum = Done::default();
@@ -88,7 +88,7 @@ fn until_a_fault_has_an_effect_core_and_model_agree() {
 
 /// Spec: DTO-08, DTO-11, DTO-12
 #[test]
-fn several_faults_change_no_more_than_they_may() {
+fn several_faults_cause_only_allowed_outcomes() {
     let mut happened = 0;
     for seed in seeds(1, TOGETHER) {
         let random = bytes(!seed, 16);

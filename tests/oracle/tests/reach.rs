@@ -1,7 +1,7 @@
 //! Coverage of random runs: they must reach every call and every outcome.
 
 use arbitrary::{Arbitrary, Unstructured};
-use dat_model::{Op, Prologue, Runner, Setup, Tally, shrink};
+use dat_oracle::{Op, Prologue, Runner, Setup, Tally, shrink};
 use random_runs::bytes;
 use sum::add;
 
@@ -44,7 +44,7 @@ fn every_call_succeeds_and_is_refused_somewhere() {
             panic!("{mismatch}\n{setup:?}\n{:#?}", shrink(&setup, &ops))
         });
     }
-    for (name, input) in dat_model::scenarios::all() {
+    for (name, input) in dat_oracle::scenarios::all() {
         let mut runner = Runner::new(&input.setup).unwrap_or_else(|why| panic!("{name}: {why}"));
         for op in input.ops() {
             runner
@@ -87,9 +87,9 @@ fn every_call_succeeds_and_is_refused_somewhere() {
 ///
 /// Spec: GEN-06
 #[test]
-fn scenarios_are_the_seeds_that_are_kept() {
+fn seed_files_match_their_scenarios() {
     let seeds = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/ops");
-    for (name, input) in dat_model::scenarios::all() {
+    for (name, input) in dat_oracle::scenarios::all() {
         let kept = std::fs::read(seeds.join(name)).unwrap_or_default();
         let bytes = input.encode();
         assert!(

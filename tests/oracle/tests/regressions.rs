@@ -1,9 +1,9 @@
 //! Operations that once revealed defects of the core, found by random runs.
 
 use backend_mock::{Fault, FaultPlan};
-use dat_model::{
+use dat_oracle::{
     ConnectionOp, EndpointOp, EventOp, FabricOp, MemoryOp, Op, Pick, PostOp, Prologue, Remote,
-    Segment, Setup, SharedReceiveOp, Side, run,
+    SegmentChoice, Setup, SharedReceiveOp, Side, run,
 };
 
 fn check(prologue: Prologue, ops: &[Op]) {
@@ -39,7 +39,7 @@ fn send(side: Side, ep: Pick) -> Op {
 }
 
 fn bind(side: Side) -> Op {
-    let segment = Segment {
+    let segment = SegmentChoice {
         region: FIRST,
         offset: 0,
         length: 1,
@@ -85,7 +85,7 @@ fn a_bind_that_was_carried_out_outlives_its_endpoint() {
         Prologue::Shared,
         &[
             bind(Side::A),
-            Op::Fabric(FabricOp::Settle),
+            Op::Fabric(FabricOp::RunToIdle),
             Op::Endpoint(Side::A, EndpointOp::Free { ep: FIRST }),
             Op::Memory(Side::A, MemoryOp::LmrFree { lmr: FIRST }),
             Op::Memory(Side::A, MemoryOp::RmrFree { rmr: FIRST }),
@@ -214,8 +214,8 @@ fn a_reset_endpoint_is_as_new() {
     );
 }
 
-fn piece(region: u8, offset: u8, length: u8) -> Segment {
-    Segment {
+fn segment(region: u8, offset: u8, length: u8) -> SegmentChoice {
+    SegmentChoice {
         region: Pick::Live(region),
         offset,
         length,
@@ -232,7 +232,7 @@ fn a_write_may_overtake_the_data_of_a_send_before_it() {
     let ep = Pick::Live(2);
     let write = PostOp::RdmaWrite {
         ep,
-        segments: vec![piece(4, 0, 0), piece(4, 0, 1)],
+        segments: vec![segment(4, 0, 0), segment(4, 0, 1)],
         remote: Remote {
             context: 104,
             offset: 0,
@@ -242,7 +242,7 @@ fn a_write_may_overtake_the_data_of_a_send_before_it() {
     };
     let message = PostOp::Send {
         ep,
-        segments: vec![piece(3, 0, 7)],
+        segments: vec![segment(3, 0, 7)],
         flags: 0,
     };
     check_seed(
@@ -263,10 +263,10 @@ fn a_write_may_overtake_the_data_of_a_send_before_it() {
 /// Spec: EPB-01, DTO-11
 #[test]
 fn reads_into_one_place_are_answered_in_any_order() {
-    let read = |piece, context, slack| {
+    let read = |segment, context, slack| {
         let read = PostOp::RdmaRead {
             ep: FIRST,
-            segments: vec![piece],
+            segments: vec![segment],
             remote: Remote {
                 context,
                 offset: 0,
@@ -303,8 +303,8 @@ fn reads_into_one_place_are_answered_in_any_order() {
                     address: 0,
                 },
             ),
-            read(piece(0, 90, 20), 215, 168),
-            read(piece(6, 74, 23), 8, 128),
+            read(segment(0, 90, 20), 215, 168),
+            read(segment(6, 74, 23), 8, 128),
         ],
     );
 }
@@ -314,10 +314,10 @@ fn reads_into_one_place_are_answered_in_any_order() {
 /// Spec: RMB-42, LMF-01
 #[test]
 fn a_flushed_unbind_leaves_the_bind_before_it() {
-    let bind = |piece, ep| {
+    let bind = |segment, ep| {
         let bind = PostOp::Bind {
             rmr: FIRST,
-            segment: piece,
+            segment,
             privileges: 0,
             ep,
             flags: 0,
@@ -332,8 +332,8 @@ fn a_flushed_unbind_leaves_the_bind_before_it() {
         Prologue::Shared,
         &[
             Op::Endpoint(Side::A, disconnect),
-            bind(piece(1, 0, 1), FIRST),
-            bind(piece(0, 0, 0), Pick::Live(3)),
+            bind(segment(1, 0, 1), FIRST),
+            bind(segment(0, 0, 0), Pick::Live(3)),
             Op::Event(Side::A, EventOp::Drain),
             Op::Memory(Side::A, MemoryOp::LmrFree { lmr: SECOND }),
         ],
@@ -374,7 +374,7 @@ fn a_rejected_request_takes_its_endpoint_along() {
                 address: 0,
             },
         ),
-        Op::Fabric(FabricOp::Settle),
+        Op::Fabric(FabricOp::RunToIdle),
         Op::Event(Side::B, EventOp::Drain),
         Op::Connection(Side::B, ConnectionOp::CrReject { cr: FIRST }),
     ];

@@ -1,13 +1,13 @@
 //! Random operations on two engines of remote shared memory and on their oracle.
 //!
-//! `PROPTEST_CASES` sets the number of runs, `DAT_MODEL_SEED` the seed that a failure printed.
+//! `PROPTEST_CASES` sets the number of runs, `DAT_ORACLE_SEED` the seed that a failure printed.
 
 use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use arbitrary::{Arbitrary, Unstructured};
-use dat_model::Mismatch;
-use dat_model::rsm::{Op, Runner, Setup};
+use dat_oracle::Mismatch;
+use dat_oracle::rsm::{Op, Runner, Setup};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed};
@@ -85,12 +85,12 @@ impl StateMachineTest for Segments {
 
 /// Seed of all runs of this process, printed once.
 static SEED: LazyLock<u64> = LazyLock::new(|| {
-    let given = std::env::var("DAT_MODEL_SEED").ok();
+    let given = std::env::var("DAT_ORACLE_SEED").ok();
     let seed = given.and_then(|text| text.parse().ok()).unwrap_or_else(|| {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         now.map_or(1, |elapsed| elapsed.as_nanos() as u64)
     });
-    println!("DAT_MODEL_SEED={seed}");
+    println!("DAT_ORACLE_SEED={seed}");
     seed
 });
 
@@ -111,5 +111,5 @@ prop_state_machine! {
     /// RSMPV-20, RSMPV-50, RSMPV-52, RSMPV-57, RSMPV-61, RSMPV-70, RSMPV-73, RSMPV-81, RSMLH-04, RSMLH-11, RSMBR-01, RSMBR-05,
     /// RSMBR-10, RSMBR-11, RSMMD-01, RSMSG-01, RSMSG-02, RSMSG-04, RSMPF-02, RSMPF-03
     #[test]
-    fn engines_and_model_agree(sequential 1..120 => Segments);
+    fn engines_and_oracle_agree(sequential 1..120 => Segments);
 }

@@ -1,12 +1,12 @@
 //! Coverage of random runs of remote shared memory, with faults as well.
 //!
-//! `DAT_MODEL_SEED` sets the first seed. `DAT_MODEL_RUNS` sets the number of runs of each kind of
+//! `DAT_ORACLE_SEED` sets the first seed. `DAT_ORACLE_RUNS` sets the number of runs of each kind of
 //! fault, and of runs with several faults. Without them the runs are the same each time.
 
 use arbitrary::{Arbitrary, Unstructured};
 use backend_mock::Fault;
-use dat_model::rsm::{Faults, ImportOp, KINDS, Op, Runner, Setup, fault, shrink};
-use dat_model::{Side, Tally};
+use dat_oracle::rsm::{Faults, ImportOp, KINDS, Op, Runner, Setup, fault, shrink};
+use dat_oracle::{Side, Tally};
 use random_runs::bytes;
 use seeds::seeds;
 use sum::add;

@@ -10,12 +10,11 @@ use backend_mock::{FabricOptions, NodeOptions};
 use bed::{Bed, network, seeded_options};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::task::Waker;
-use dat_core::attributes::SrqAttributes;
 use dat_core::error::ErrorKind;
 use dat_core::event::{AsyncEventKind, Event, ThreadWait, Wait};
 use dat_core::flags::{CompletionFlags, DtoStatus, EndpointState, EvdFlags};
 use dat_core::time::Instant;
-use dat_tests::fixture::{Adapter, Net, Party, PartyOptions, granted};
+use dat_tests::fixture::{Adapter, Net, Party, PartyOptions, granted, srq_attributes};
 use dat_tests::suite::{epw, rmb};
 use exceptions::exceptions;
 use mmio_model::{BadCqe, ModelBackend, ModelFabric};
@@ -59,7 +58,7 @@ fn fences_hold_on_a_device_that_reorders_without_them() {
     epw::fenced_write_forwards_what_a_read_fetches(&late());
     rmb::context_sent_after_the_bind_is_always_usable(&late());
     rmb::context_written_after_the_bind_is_always_usable(&late());
-    rmb::operations_behind_a_bind_complete_behind_it(&late());
+    rmb::operations_after_a_bind_complete_after_it(&late());
     rmb::fenced_bind_waits_for_reads(&late());
 }
 
@@ -89,24 +88,16 @@ fn suspect_in<'b>(
 /// receives are flushed, and so is every later post.
 fn given_up(net: &Net<'_, MmioBed>, left: &Party<MmioBed>, requests: u64, receives: u64) {
     for cookie in 0..requests {
-        let flushed = net.request_completion(left);
-        assert_eq!(
-            (flushed.cookie, flushed.status),
-            (cookie, DtoStatus::Flushed)
-        );
+        net.request_ends(left, cookie, DtoStatus::Flushed);
     }
     for cookie in 0..receives {
-        let flushed = net.receive_completion(left);
-        assert_eq!(
-            (flushed.cookie, flushed.status),
-            (cookie, DtoStatus::Flushed)
-        );
+        net.receive_ends(left, cookie, DtoStatus::Flushed);
     }
-    let told = net.event(&left.ia, left.ia.async_evd());
+    let param = net.event(&left.ia, left.ia.async_evd());
     let catastrophe = AsyncEventKind::IaCatastrophic;
     assert!(
-        matches!(told, Event::Async { kind, .. } if kind == catastrophe),
-        "{told:?}"
+        matches!(param, Event::Async { kind, .. } if kind == catastrophe),
+        "{param:?}"
     );
     net.connection(left);
     assert_eq!(left.state(), EndpointState::Disconnected);
@@ -127,7 +118,7 @@ fn given_up(net: &Net<'_, MmioBed>, left: &Party<MmioBed>, requests: u64, receiv
 ///
 /// Spec: DTO-10, DTO-12
 #[test]
-fn a_device_that_lies_is_given_up() {
+fn a_device_with_a_bad_cqe_is_abandoned() {
     let lies = [
         (BadCqe::Index, DeviceFault::WrongIndex),
         (BadCqe::QueuePair, DeviceFault::UnknownQueuePair),
@@ -140,12 +131,12 @@ fn a_device_that_lies_is_given_up() {
         let bed = MmioBed::new();
         let (net, [left, right], state) = suspect(&bed);
         for cookie in 0..3 {
-            left.receive_into(&[left.memory.piece(0, 8)], cookie);
-            right.receive_into(&[right.memory.piece(0, 8)], cookie);
+            left.receive_into(&[left.memory.segment(0, 8)], cookie);
+            right.receive_into(&[right.memory.segment(0, 8)], cookie);
         }
         bed.fabric.forge_completion(0, lie);
         for cookie in 0..3 {
-            left.send_from(&[left.memory.piece(0, 8)], cookie);
+            left.send_from(&[left.memory.segment(0, 8)], cookie);
         }
         assert_eq!(state.fault(), None, "{lie:?}");
         given_up(&net, &left, 3, 3);
@@ -159,39 +150,35 @@ fn a_device_that_lies_is_given_up() {
 ///
 /// Spec: DTO-10, DTO-12
 #[test]
-fn an_unknown_failure_ends_its_connection_alone() {
+fn an_unknown_failure_ends_only_its_connection() {
     let bed = MmioBed::new();
     let (net, [left, right], state) = suspect(&bed);
     let others = [&left, &right].map(|party| Party::new(&party.ia, &PartyOptions::default()));
     let [other_left, other_right] = &others;
     net.connect(other_left, other_right);
-    right.receive_into(&[right.memory.piece(0, 8)], 0);
+    right.receive_into(&[right.memory.segment(0, 8)], 0);
     bed.fabric.forge_completion(0, BadCqe::Syndrome);
-    left.send_from(&[left.memory.piece(0, 8)], 7);
-    let failed = net.request_completion(&left);
-    assert_eq!(
-        (failed.cookie, failed.status),
-        (7, DtoStatus::LocalEndpoint)
-    );
+    left.send_from(&[left.memory.segment(0, 8)], 7);
+    net.request_ends(&left, 7, DtoStatus::LocalEndpoint);
     net.connection(&left);
     assert_eq!(left.state(), EndpointState::Disconnected);
     net.silent(&left.ia, left.ia.async_evd());
     assert_eq!(state.fault(), None);
-    net.alive(other_left, other_right);
+    net.check_transfer(other_left, other_right);
 }
 
 /// A receive completion with more bytes than its buffer has gives the device up.
 ///
 /// Spec: DTO-10, DTO-12
 #[test]
-fn a_length_that_cannot_be_is_found_out() {
+fn an_impossible_length_is_detected() {
     let bed = MmioBed::new();
     let (net, [left, right], state) = suspect(&bed);
     for cookie in 0..2 {
-        left.receive_into(&[left.memory.piece(0, 8)], cookie);
+        left.receive_into(&[left.memory.segment(0, 8)], cookie);
     }
     bed.fabric.forge_completion(0, BadCqe::Length);
-    right.send_from(&[right.memory.piece(0, 8)], 5);
+    right.send_from(&[right.memory.segment(0, 8)], 5);
     net.success(&right, 5);
     // The false completion counts for nothing, so both buffers are flushed.
     given_up(&net, &left, 0, 2);
@@ -210,13 +197,13 @@ fn made(party: &Party<MmioBed>, events: i32) -> Result<(), ErrorKind> {
 ///
 /// Spec: GEN-02
 #[test]
-fn calls_tell_a_given_up_device_from_a_wrong_argument() {
+fn calls_distinguish_an_abandoned_device_from_a_bad_argument() {
     let bed = MmioBed::new();
     let (net, [left, right], _) = suspect(&bed);
-    right.receive_into(&[right.memory.piece(0, 8)], 0);
+    right.receive_into(&[right.memory.segment(0, 8)], 0);
     assert_eq!(made(&left, 8), Ok(()));
     bed.fabric.forge_completion(0, BadCqe::Index);
-    left.send_from(&[left.memory.piece(0, 8)], 0);
+    left.send_from(&[left.memory.segment(0, 8)], 0);
     given_up(&net, &left, 1, 0);
     assert_eq!(made(&left, 8), Err(ErrorKind::InternalError));
     assert_eq!(made(&left, -1), Err(ErrorKind::InvalidParameter));
@@ -232,7 +219,7 @@ fn all_complete_once(
     let [mut requests, mut receives] = [Vec::new(), Vec::new()];
     // The first poll detects the fault, the next one halts the device, then all is flushed.
     for _ in 0..4 {
-        net.settle();
+        net.run_to_idle();
         for (evd, seen) in [(left.request, &mut requests), (left.receive, &mut receives)] {
             while let Ok(event) = left.ia.evd_dequeue(evd) {
                 match event {
@@ -252,12 +239,12 @@ fn lied_to(lie: BadCqe, posted: u64) {
     let bed = MmioBed::new();
     let (net, [left, right], state) = suspect(&bed);
     for cookie in 0..posted {
-        left.receive_into(&[left.memory.piece(0, 8)], cookie);
-        right.receive_into(&[right.memory.piece(0, 8)], cookie);
+        left.receive_into(&[left.memory.segment(0, 8)], cookie);
+        right.receive_into(&[right.memory.segment(0, 8)], cookie);
     }
     bed.fabric.forge_completion(0, lie);
     for cookie in 0..posted {
-        left.send_from(&[left.memory.piece(0, 8)], cookie);
+        left.send_from(&[left.memory.segment(0, 8)], cookie);
     }
     all_complete_once(&net, &left, state, posted);
 }
@@ -277,7 +264,7 @@ fn noise_completes_nothing_twice() {
 ///
 /// Spec: DTO-11
 #[test]
-fn no_bit_of_a_name_may_be_wrong() {
+fn every_bit_of_a_cqe_name_is_checked() {
     for bit in 0..BadCqe::BITS {
         println!("bit {bit}");
         lied_to(BadCqe::Bit(bit), 4);
@@ -290,7 +277,7 @@ fn no_bit_of_a_name_may_be_wrong() {
 ///
 /// Spec: EPR-01, EPR-02, DTO-03
 #[test]
-fn a_reset_under_a_poller_begins_anew() {
+fn a_reset_during_polls_starts_afresh() {
     const ROUNDS: u64 = 400;
     const MESSAGES: u64 = 6;
     let bed = MmioBed::new();
@@ -319,12 +306,12 @@ fn a_reset_under_a_poller_begins_anew() {
         for round in 0..ROUNDS {
             let arrived = &arrived[round as usize];
             for _ in 0..MESSAGES {
-                left.receive_into(&[left.memory.piece(0, 8)], round);
-                right.receive_into(&[right.memory.piece(0, 8)], round);
+                left.receive_into(&[left.memory.segment(0, 8)], round);
+                right.receive_into(&[right.memory.segment(0, 8)], round);
             }
             for _ in 0..MESSAGES {
-                right.send_from(&[right.memory.piece(0, 8)], round);
-                left.send_from(&[left.memory.piece(0, 8)], round);
+                right.send_from(&[right.memory.segment(0, 8)], round);
+                left.send_from(&[left.memory.segment(0, 8)], round);
             }
             if round % 2 == 0 {
                 // All completions arrive, once each, when the other threads have polled them.
@@ -373,14 +360,14 @@ impl Wake for Interrupt {
 ///
 /// Spec: DTO-10, EVW-01
 #[test]
-fn a_sleeper_learns_of_a_fault_that_another_thread_finds() {
+fn a_fault_found_by_another_thread_wakes_a_sleeper() {
     let bed = MmioBed::new();
     let interrupt = Arc::new(Interrupt(OnceLock::new()));
     let state = DeviceState::waking(Waker::from(Arc::clone(&interrupt)));
     let (_net, [left, right], state) = suspect_in(&bed, state);
     for cookie in 0..2 {
-        left.receive_into(&[left.memory.piece(0, 8)], cookie);
-        right.receive_into(&[right.memory.piece(0, 8)], cookie);
+        left.receive_into(&[left.memory.segment(0, 8)], cookie);
+        right.receive_into(&[right.memory.segment(0, 8)], cookie);
     }
     let (ia, evd) = (&*left.ia, left.receive);
     std::thread::scope(|scope| {
@@ -396,7 +383,7 @@ fn a_sleeper_learns_of_a_fault_that_another_thread_finds() {
         });
         sleeps.recv().expect("a sleeper");
         bed.fabric.forge_completion(0, BadCqe::Index);
-        left.send_from(&[left.memory.piece(0, 8)], 7);
+        left.send_from(&[left.memory.segment(0, 8)], 7);
         while bed.fabric.step() {}
         // The sleeper may have flushed the request before this call returns.
         match left.ia.evd_dequeue(left.request) {
@@ -422,7 +409,7 @@ fn a_sleeper_learns_of_a_fault_that_another_thread_finds() {
 ///
 /// Spec: DTO-10, DTO-12
 #[test]
-fn lies_about_shared_buffers_are_found_out() {
+fn false_shared_buffers_are_detected() {
     let lies = [
         (BadCqe::Bit(48 + 6), DeviceFault::WrongIndex),
         (BadCqe::Bit(48 + 15), DeviceFault::WrongIndex),
@@ -440,29 +427,25 @@ fn lies_about_shared_buffers_are_found_out() {
         let device = bed.fabric.device_in(NodeOptions::new("suspect", 99), lent);
         let ia = net.adapter_over(device);
         let zone = granted(ia.pz_create());
-        let shape = SrqAttributes {
-            max_recv_dtos: 8,
-            max_recv_iov: 1,
-            low_watermark: 0,
-        };
+        let shape = srq_attributes(8, 1, 0);
         let srq = granted(ia.srq_create(zone, &shape));
         let options = PartyOptions::default();
-        let taker = Party::sharing(&ia, zone, srq, None, &options);
+        let receiver = Party::sharing(&ia, zone, srq, None, &options);
         let peer = Party::new(&net.adapter(), &options);
-        net.connect(&taker, &peer);
+        net.connect(&receiver, &peer);
         for cookie in 0..3 {
-            granted(ia.srq_post_recv(srq, &[taker.memory.piece(0, 8)], cookie));
+            granted(ia.srq_post_recv(srq, &[receiver.memory.segment(0, 8)], cookie));
         }
         bed.fabric.forge_completion(0, lie);
         for cookie in 0..2 {
-            peer.send_from(&[peer.memory.piece(0, 8)], cookie);
+            peer.send_from(&[peer.memory.segment(0, 8)], cookie);
         }
-        net.settle();
-        net.silent(&ia, taker.receive);
+        net.run_to_idle();
+        net.silent(&ia, receiver.receive);
         assert_eq!(state.fault(), Some(fault), "{lie:?}");
-        net.connection(&taker);
-        assert_eq!(taker.state(), EndpointState::Disconnected, "{lie:?}");
-        granted(ia.ep_free(taker.ep));
+        net.connection(&receiver);
+        assert_eq!(receiver.state(), EndpointState::Disconnected, "{lie:?}");
+        granted(ia.ep_free(receiver.ep));
         granted(ia.srq_free(srq));
     }
 }
@@ -484,13 +467,13 @@ fn short_requests_carry_their_data() {
     {
         let (cookie, carries) = (cookie as u64, length <= 156);
         let text: Vec<u8> = (0..length).map(|at| at as u8 ^ 0x5A).collect();
-        let source = left.memory.piece(0, length as u64);
+        let source = left.memory.segment(0, length as u64);
         let target = right.memory.remote(2048, length as u64);
         for send in [true, false] {
             left.memory.store(0, &text);
             right.memory.store(1024, &vec![0; 2048]);
             let from = if send {
-                right.receive_into(&[right.memory.piece(1024, length as u64)], cookie);
+                right.receive_into(&[right.memory.segment(1024, length as u64)], cookie);
                 left.send_from(&[source], cookie);
                 1024
             } else {
@@ -519,16 +502,13 @@ fn short_requests_carry_their_data() {
             );
         }
     }
-    let pieces = [left.memory.piece(0, 4), left.memory.piece(8, 4)];
-    right.receive_into(&[right.memory.piece(0, 8)], 90);
-    left.send_from(&pieces, 90);
+    let segments = [left.memory.segment(0, 4), left.memory.segment(8, 4)];
+    right.receive_into(&[right.memory.segment(0, 8)], 90);
+    left.send_from(&segments, 90);
     net.success(&left, 90);
     let remote = right.memory.remote(0, 4);
     let none = CompletionFlags::empty();
-    granted(
-        left.ia
-            .post_rdma_read(left.ep, &pieces[..1], 91, &remote, none),
-    );
+    left.read(&segments[..1], 91, &remote, none);
     net.success(&left, 91);
     assert_eq!(bed.fabric.inline_counts(0), (inline, bursts));
 }

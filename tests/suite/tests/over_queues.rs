@@ -23,7 +23,7 @@ impl<F> Speaking<F> {
 }
 
 /// Returns the reason why a test cannot be run, if there is one.
-fn excused(layout: &str, test: &str) -> Option<String> {
+fn skip_reason(layout: &str, test: &str) -> Option<String> {
     if test == "dropped_adapter_is_closed" {
         let reason = "a driver that is dropped halts its device first, which says nothing then: peers learn when they send";
         return Some(reason.to_owned());
@@ -36,7 +36,7 @@ network!(
     OverQueuesBackend,
     "model",
     over_queues_device,
-    |test| excused("mmio", test),
+    |test| skip_reason("mmio", test),
     |options: FabricOptions| Self(ModelFabric::new(options)),
     Self::fabric
 );
@@ -46,7 +46,7 @@ network!(
     OverQueuesPvrdma,
     "pvrdma",
     over_queues_device,
-    |test| excused("pvrdma", test),
+    |test| skip_reason("pvrdma", test),
     |options: FabricOptions| Self(PvrdmaFabric::new(options)),
     Self::fabric
 );

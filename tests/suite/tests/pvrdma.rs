@@ -82,7 +82,7 @@ network!(
     "pvrdma",
     device_without_flush,
     |test| match test {
-        "shared_buffers_outlive_their_taker" => {
+        "shared_buffers_outlive_their_endpoint" => {
             let reason = "nobody can tell which buffers a queue pair took that is not flushed: they are kept";
             Some(reason.to_owned())
         }
@@ -111,15 +111,15 @@ fn lied_to(lie: PvrdmaBadCqe) -> (DtoStatus, Option<DeviceFault>) {
     let right = Party::new(&net.adapter(), &options);
     net.connect(&left, &right);
     for cookie in 0..3 {
-        left.receive_into(&[left.memory.piece(0, 8)], cookie);
-        right.receive_into(&[right.memory.piece(0, 8)], cookie);
+        left.receive_into(&[left.memory.segment(0, 8)], cookie);
+        right.receive_into(&[right.memory.segment(0, 8)], cookie);
     }
     bed.fabric.forge_completion(0, lie);
     match lie {
-        PvrdmaBadCqe::Length => right.send_from(&[right.memory.piece(0, 8)], 5),
+        PvrdmaBadCqe::Length => right.send_from(&[right.memory.segment(0, 8)], 5),
         _ => {
             for cookie in 0..3 {
-                left.send_from(&[left.memory.piece(0, 8)], cookie);
+                left.send_from(&[left.memory.segment(0, 8)], cookie);
             }
         }
     }
@@ -141,11 +141,11 @@ fn lied_to(lie: PvrdmaBadCqe) -> (DtoStatus, Option<DeviceFault>) {
             "{lie:?}"
         );
     }
-    let told = net.event(&left.ia, left.ia.async_evd());
+    let param = net.event(&left.ia, left.ia.async_evd());
     let catastrophe = AsyncEventKind::IaCatastrophic;
     assert!(
-        matches!(told, Event::Async { kind, .. } if kind == catastrophe),
-        "{lie:?}: {told:?}"
+        matches!(param, Event::Async { kind, .. } if kind == catastrophe),
+        "{lie:?}: {param:?}"
     );
     net.connection(&left);
     assert_eq!(left.state(), EndpointState::Disconnected, "{lie:?}");
@@ -160,7 +160,7 @@ fn lied_to(lie: PvrdmaBadCqe) -> (DtoStatus, Option<DeviceFault>) {
 ///
 /// Spec: DTO-10, DTO-11, DTO-12
 #[test]
-fn a_paravirtual_device_that_lies_is_given_up() {
+fn a_paravirtual_device_with_a_bad_cqe_is_abandoned() {
     let lies = [
         (PvrdmaBadCqe::QueuePair, DeviceFault::UnknownQueuePair),
         (PvrdmaBadCqe::Length, DeviceFault::ImpossibleLength),
@@ -176,7 +176,7 @@ fn a_paravirtual_device_that_lies_is_given_up() {
 ///
 /// Spec: DTO-10, DTO-12
 #[test]
-fn an_unknown_failure_ends_its_connection_alone() {
+fn an_unknown_failure_ends_only_its_connection() {
     let bed = PvrdmaBed::new();
     let net = Net::new(&bed);
     let (lent, state) = Box::leak(Box::new(DeviceState::new())).lend();
@@ -187,26 +187,22 @@ fn an_unknown_failure_ends_its_connection_alone() {
     net.connect(&left, &right);
     let [other_left, other_right] = adapters.each_ref().map(|ia| Party::new(ia, &options));
     net.connect(&other_left, &other_right);
-    right.receive_into(&[right.memory.piece(0, 8)], 0);
+    right.receive_into(&[right.memory.segment(0, 8)], 0);
     bed.fabric.forge_completion(0, PvrdmaBadCqe::Status);
-    left.send_from(&[left.memory.piece(0, 8)], 7);
-    let failed = net.request_completion(&left);
-    assert_eq!(
-        (failed.cookie, failed.status),
-        (7, DtoStatus::LocalEndpoint)
-    );
+    left.send_from(&[left.memory.segment(0, 8)], 7);
+    net.request_ends(&left, 7, DtoStatus::LocalEndpoint);
     net.connection(&left);
     assert_eq!(left.state(), EndpointState::Disconnected);
     net.silent(&left.ia, left.ia.async_evd());
     assert_eq!(state.fault(), None);
-    net.alive(&other_left, &other_right);
+    net.check_transfer(&other_left, &other_right);
 }
 
 /// A flip of any bit of a completion's token is detected.
 ///
 /// Spec: DTO-11
 #[test]
-fn no_bit_of_a_token_may_be_wrong() {
+fn every_bit_of_a_token_is_checked() {
     for bit in 0..64 {
         println!("bit {bit}");
         let (status, fault) = lied_to(PvrdmaBadCqe::Token(bit));
@@ -254,7 +250,7 @@ fn no_device_is_left_active() {
 ///
 /// Spec: IAO-01
 #[test]
-fn versions_and_kinds_of_addresses_are_looked_at() {
+fn versions_and_address_kinds_are_checked() {
     // The capability word with the mode and the kinds of addresses.
     const NETWORK: u32 = 50;
     let kinds = |kinds: u32| Some((NETWORK, kinds << 24));
@@ -306,9 +302,9 @@ fn an_empty_queue_is_polled_at_its_device() {
     let right = Party::new(&net.adapter(), &options);
     net.connect(&left, &right);
     for cookie in 0..3 {
-        net.alive(&left, &right);
-        left.receive_into(&[left.memory.piece(0, 8)], cookie);
-        right.send_from(&[right.memory.piece(0, 8)], cookie);
+        net.check_transfer(&left, &right);
+        left.receive_into(&[left.memory.segment(0, 8)], cookie);
+        right.send_from(&[right.memory.segment(0, 8)], cookie);
         net.success(&right, cookie);
         assert_eq!(net.receive_completion(&left).cookie, cookie);
     }
@@ -320,7 +316,7 @@ fn an_empty_queue_is_polled_at_its_device() {
 ///
 /// Spec: DTO-11, LMF-01
 #[test]
-fn a_silent_device_is_waited_for_once() {
+fn a_silent_device_is_awaited_once() {
     // A message with wrong words, or an answer with a wrong key that leaves the driver waiting.
     for senseless in [true, false] {
         let fabric = PvrdmaFabric::new(seeded_options());
@@ -362,8 +358,8 @@ fn a_silent_device_is_waited_for_once() {
         device.destroy_domain(domain);
         assert_eq!(device.create_domain(), Err(BackendError::Device));
         assert_eq!(fabric.register_reads(0), reads, "{senseless}");
-        let told = device.poll_control(Instant::ZERO);
-        assert_eq!(told, Some(ControlEvent::DeviceFailed));
+        let param = device.poll_control(Instant::ZERO);
+        assert_eq!(param, Some(ControlEvent::DeviceFailed));
         assert_eq!(fabric.register_reads(0), reads, "{senseless}");
     }
 }
@@ -375,7 +371,7 @@ fn a_silent_device_is_waited_for_once() {
 ///
 /// Spec: LMF-01, DTO-11
 #[test]
-fn a_device_that_is_given_up_leaves_others_alone() {
+fn an_abandoned_device_does_not_affect_others() {
     let bed = PvrdmaBed::new();
     let net = Net::new(&bed);
     let options = PartyOptions::default();
@@ -386,17 +382,17 @@ fn a_device_that_is_given_up_leaves_others_alone() {
     let domain = given_up.create_domain().expect("a domain");
     bed.fabric.corrupt_message(1, 1);
     given_up.destroy_domain(domain);
-    let told = given_up.poll_control(bed.now());
-    assert_eq!(told, Some(ControlEvent::DeviceFailed));
+    let param = given_up.poll_control(bed.now());
+    assert_eq!(param, Some(ControlEvent::DeviceFailed));
     assert_eq!(bed.fabric.active(), 2);
     let before = bed.fabric.regions(0);
     let remote = kept.memory.remote(0, 8);
     kept.ia.lmr_free(kept.memory.lmr).expect("a region");
     assert_eq!(bed.fabric.regions(0), before - 1);
     peer.memory.fill(1);
-    let piece = [peer.memory.piece(0, 8)];
+    let segment = [peer.memory.segment(0, 8)];
     let none = CompletionFlags::empty();
-    let posted = peer.ia.post_rdma_write(peer.ep, &piece, 1, &remote, none);
+    let posted = peer.ia.post_rdma_write(peer.ep, &segment, 1, &remote, none);
     posted.expect("a post");
     let refused = net.request_completion(&peer).status;
     assert_eq!(refused, DtoStatus::RemoteAccess);
@@ -410,7 +406,7 @@ fn a_device_that_is_given_up_leaves_others_alone() {
 ///
 /// Spec: DTO-10, DTO-11
 #[test]
-fn a_number_that_comes_again_is_of_the_new_queue_pair() {
+fn a_reused_number_names_the_new_queue_pair() {
     let bed = PvrdmaBed::new();
     let net = Net::new(&bed);
     let device = bed.like(PvrdmaQuirks {
@@ -421,15 +417,14 @@ fn a_number_that_comes_again_is_of_the_new_queue_pair() {
     let options = PartyOptions::default();
     let (old, peer) = (Party::new(&near, &options), Party::new(&far, &options));
     net.connect(&old, &peer);
-    old.receive_into(&[old.memory.piece(0, 8)], 1);
+    old.receive_into(&[old.memory.segment(0, 8)], 1);
     net.disconnect(&old, &peer);
-    let flushed = net.receive_completion(&old);
-    assert_eq!((flushed.cookie, flushed.status), (1, DtoStatus::Flushed));
+    net.receive_ends(&old, 1, DtoStatus::Flushed);
     let (new, other) = (Party::new(&near, &options), Party::new(&far, &options));
     net.connect(&new, &other);
-    net.alive(&new, &other);
+    net.check_transfer(&new, &other);
     old.ia.ep_reset(old.ep).expect("a reset");
-    net.alive(&new, &other);
+    net.check_transfer(&new, &other);
     net.disconnect(&new, &other);
 }
 
@@ -449,15 +444,11 @@ fn a_queue_pair_that_does_not_fail_is_flushed_by_the_driver() {
     let (left, right) = (Party::new(&near, &options), Party::new(&far, &options));
     net.connect(&left, &right);
     for cookie in 0..3 {
-        left.receive_into(&[left.memory.piece(0, 8)], cookie);
+        left.receive_into(&[left.memory.segment(0, 8)], cookie);
     }
     net.disconnect(&left, &right);
     for cookie in 0..3 {
-        let flushed = net.receive_completion(&left);
-        assert_eq!(
-            (flushed.cookie, flushed.status),
-            (cookie, DtoStatus::Flushed)
-        );
+        net.receive_ends(&left, cookie, DtoStatus::Flushed);
     }
 }
 
@@ -496,7 +487,7 @@ fn no_queue_pair_gets_an_impossible_number() {
 ///
 /// Spec: DTO-10
 #[test]
-fn what_the_driver_flushes_wakes_who_waits() {
+fn completions_flushed_by_the_driver_wake_waiters() {
     let bed = PvrdmaBed::new();
     let device = bed.like(PvrdmaQuirks {
         drops_flushed: true,
@@ -517,15 +508,15 @@ fn what_the_driver_flushes_wakes_who_waits() {
     let posted = receive.post(&ReceiveRequest { token: 7 }, &[]);
     posted.expect("a request");
     assert_eq!(device.next_deadline(), Some(Instant::ZERO));
-    let told = device.poll_control(Instant::ZERO);
-    assert_eq!(told, Some(ControlEvent::Completions { queue: 0 }));
+    let param = device.poll_control(Instant::ZERO);
+    assert_eq!(param, Some(ControlEvent::Completions { queue: 0 }));
     let flushed = completions.poll().expect("no failure");
     assert_eq!(flushed.map(|flushed| flushed.token), Some(7));
     assert_eq!(device.next_deadline(), None);
 }
 
 /// Returns the next event of a device.
-fn told(bed: &PvrdmaBed, device: &mut PvrdmaModel) -> ControlEvent {
+fn next_control_event(bed: &PvrdmaBed, device: &mut PvrdmaModel) -> ControlEvent {
     for _ in 0..10_000 {
         if let Some(event) = device.poll_control(bed.now()) {
             return event;
@@ -541,7 +532,7 @@ fn told(bed: &PvrdmaBed, device: &mut PvrdmaModel) -> ControlEvent {
 ///
 /// Spec: DTO-10, DTO-11
 #[test]
-fn buffers_of_shared_queues_outlive_who_took_them() {
+fn buffers_of_shared_queues_outlive_their_endpoint() {
     let bed = PvrdmaBed::new();
     let (mut near, mut far) = (bed.device(), bed.device());
     let (zone, far_zone) = (near.create_domain(), far.create_domain());
@@ -558,7 +549,7 @@ fn buffers_of_shared_queues_outlive_who_took_them() {
         let mut request = QueuePairRequest::new(token, zone, EpAttributes::DEFAULT);
         request.receive_queue = Some(0);
         request.shared_receive_queue = Some(key);
-        let taker = near.create_queue_pair(&request).expect("a queue pair");
+        let receiver = near.create_queue_pair(&request).expect("a queue pair");
         let request = QueuePairRequest::new(token, far_zone, EpAttributes::DEFAULT);
         let QueuePair { key, mut send, .. } =
             far.create_queue_pair(&request).expect("a queue pair");
@@ -570,12 +561,19 @@ fn buffers_of_shared_queues_outlive_who_took_them() {
             quality: QualityOfService::BEST_EFFORT,
         };
         far.connect(key, &wanted).expect("an attempt");
-        let ControlEvent::ConnectionRequest { request, .. } = told(&bed, &mut near) else {
+        let ControlEvent::ConnectionRequest { request, .. } = next_control_event(&bed, &mut near)
+        else {
             panic!("no request");
         };
-        near.accept(request, taker.key, &[]).expect("accepted");
-        while !matches!(told(&bed, &mut near), ControlEvent::Established { .. }) {}
-        while !matches!(told(&bed, &mut far), ControlEvent::Established { .. }) {}
+        near.accept(request, receiver.key, &[]).expect("accepted");
+        while !matches!(
+            next_control_event(&bed, &mut near),
+            ControlEvent::Established { .. }
+        ) {}
+        while !matches!(
+            next_control_event(&bed, &mut far),
+            ControlEvent::Established { .. }
+        ) {}
         near.stop_listening(listener);
         // The first queue pair takes no buffer.
         if token > 1 {
@@ -587,18 +585,18 @@ fn buffers_of_shared_queues_outlive_who_took_them() {
             send.post(&message, &[]).expect("a request");
         }
         while bed.step() {}
-        takers.push((taker, buffers, send));
+        takers.push((receiver, buffers, send));
     }
-    let [idle, gone, reset] = takers.try_into().expect("three");
-    for (taker, ..) in [&idle, &gone] {
-        assert!(taker.receive.is_none());
+    let [idle, freed, reset] = takers.try_into().expect("three");
+    for (receiver, ..) in [&idle, &freed] {
+        assert!(receiver.receive.is_none());
     }
     let (QueuePair { key, send, receive }, ..) = idle;
     near.destroy_queue_pair(key, send, receive);
-    let (QueuePair { key, send, receive }, ..) = gone;
+    let (QueuePair { key, send, receive }, ..) = freed;
     near.destroy_queue_pair(key, send, receive);
-    let (mut taker, ..) = reset;
-    near.reset_queue_pair(taker.key, &mut taker.send, taker.receive.as_mut())
+    let (mut receiver, ..) = reset;
+    near.reset_queue_pair(receiver.key, &mut receiver.send, receiver.receive.as_mut())
         .expect("a reset");
     for token in [200, 300] {
         let back = completions.poll().expect("no failure").expect("a buffer");

@@ -87,7 +87,7 @@ fn a_waiting_thread_sleeps_until_the_completion() {
     let options = PartyOptions::default();
     let (left, right) = (Party::new(&near, &options), Party::new(&far, &options));
     net.connect(&left, &right);
-    right.receive_into(&[right.memory.piece(0, 8)], 5);
+    right.receive_into(&[right.memory.segment(0, 8)], 5);
     let wait = &mut waits[0];
     let started = ThreadWait::clock().as_micros();
     refused(
@@ -99,11 +99,11 @@ fn a_waiting_thread_sleeps_until_the_completion() {
     assert!(wait.sleeps < 10, "slept {} times", wait.sleeps);
     wait.sleeps = 0;
     let (ia, ep, evd) = (&*near, left.ep, right.receive);
-    let piece = left.memory.piece(0, 8);
+    let segment = left.memory.segment(0, 8);
     thread::scope(|scope| {
         scope.spawn(move || {
             thread::sleep(Duration::from_millis(200));
-            granted(ia.post_send(ep, &[piece], 6, CompletionFlags::empty()));
+            granted(ia.post_send(ep, &[segment], 6, CompletionFlags::empty()));
         });
         let waited = granted(far.evd_wait_until(evd, 1, soon(20_000), wait));
         assert!(matches!(waited.event, Event::Dto(done) if done.cookie == 5));
@@ -117,8 +117,7 @@ fn a_waiting_thread_sleeps_until_the_completion() {
 #[test]
 fn short_requests_carry_their_data() {
     let bed = VerbsBed::new();
-    let net = Net::new(&bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(&bed);
     let about = granted(left.ia.ia_query(IaFields::all(), ProviderFields::empty()));
     if about.ia.vendor_name != "soft-RoCE" {
         println!("other devices need not let requests carry anything");
@@ -128,22 +127,20 @@ fn short_requests_carry_their_data() {
         let memory = left.more_memory(64, MemoryPrivileges::LOCAL_READ);
         memory.fill(round);
         let posted = memory.content();
-        right.receive_into(&[right.memory.piece(0, 64)], 5);
-        left.send_from(&[memory.piece(0, 64)], 6);
+        right.receive_into(&[right.memory.segment(0, 64)], 5);
+        left.send_from(&[memory.segment(0, 64)], 6);
         let remote = right.memory.remote(64, 64);
-        granted(left.ia.post_rdma_write(
-            left.ep,
-            &[memory.piece(0, 64)],
+        left.write(
+            &[memory.segment(0, 64)],
             7,
             &remote,
             CompletionFlags::empty(),
-        ));
+        );
         granted(left.ia.lmr_free(memory.lmr));
         memory.fill(round + 1);
         net.success(&left, 6);
         net.success(&left, 7);
-        let received = net.receive_completion(&right);
-        assert_eq!((received.cookie, received.status), (5, DtoStatus::Success));
+        net.receive_ends(&right, 5, DtoStatus::Success);
         for offset in [0, 64] {
             assert_eq!(right.memory.load(offset, 64), posted, "round {round}");
         }
@@ -154,7 +151,7 @@ fn short_requests_carry_their_data() {
 ///
 /// Spec: EVW-01, DTO-11
 #[test]
-fn threads_post_and_wait_side_by_side() {
+fn threads_post_and_wait_concurrently() {
     const PAIRS: usize = 3;
     const ROUNDS: u64 = 100;
     let bed = VerbsBed::new();
@@ -166,10 +163,10 @@ fn threads_post_and_wait_side_by_side() {
             let (left, right) = (Party::new(&near, &options), Party::new(&far, &options));
             net.connect(&left, &right);
             for cookie in 0..4 {
-                right.receive_into(&[right.memory.piece(0, 64)], cookie);
+                right.receive_into(&[right.memory.segment(0, 64)], cookie);
             }
-            let from = (left.ep, left.request, left.memory.piece(0, 64));
-            (from, (right.ep, right.receive, right.memory.piece(0, 64)))
+            let from = (left.ep, left.request, left.memory.segment(0, 64));
+            (from, (right.ep, right.receive, right.memory.segment(0, 64)))
         })
         .collect();
     let (near, far) = (&*near, &*far);
@@ -177,9 +174,9 @@ fn threads_post_and_wait_side_by_side() {
         let waits = senders.iter_mut().zip(&mut receivers);
         for (&(from, to), (sending, receiving)) in pairs.iter().zip(waits) {
             scope.spawn(move || {
-                let (ep, evd, piece) = from;
+                let (ep, evd, segment) = from;
                 for cookie in 0..ROUNDS {
-                    granted(near.post_send(ep, &[piece], cookie, CompletionFlags::empty()));
+                    granted(near.post_send(ep, &[segment], cookie, CompletionFlags::empty()));
                     let waited = granted(near.evd_wait_until(evd, 1, soon(20_000), sending));
                     assert!(
                         matches!(waited.event, Event::Dto(done)
@@ -189,7 +186,7 @@ fn threads_post_and_wait_side_by_side() {
                 }
             });
             scope.spawn(move || {
-                let (ep, evd, piece) = to;
+                let (ep, evd, segment) = to;
                 for cookie in 0..ROUNDS {
                     let waited = granted(far.evd_wait_until(evd, 1, soon(20_000), receiving));
                     assert!(
@@ -198,7 +195,7 @@ fn threads_post_and_wait_side_by_side() {
                                 && done.transferred_length == 64),
                         "{waited:?}"
                     );
-                    granted(far.post_recv(ep, &[piece], cookie + 4, CompletionFlags::empty()));
+                    granted(far.post_recv(ep, &[segment], cookie + 4, CompletionFlags::empty()));
                 }
             });
         }
@@ -213,8 +210,7 @@ fn every_address_of_the_adapter_is_reached() {
     let bed = VerbsBed::new();
     let known = devices().into_iter().find(|one| one.name == bed.name());
     for address in known.expect("the device").addresses {
-        let net = Net::new(&bed);
-        let (left, right) = net.strangers(&PartyOptions::default());
+        let (net, left, right) = Net::unconnected(&bed);
         let requests = granted(right.ia.evd_create(8, None, EvdFlags::CR));
         let qualifier = net.qualifier();
         granted(right.ia.psp_create(qualifier, requests, PspFlags::Consumer));
@@ -236,17 +232,22 @@ fn every_address_of_the_adapter_is_reached() {
                 "{address}"
             );
         }
-        net.alive(&left, &right);
+        net.check_transfer(&left, &right);
         println!("{address} is reached");
     }
 }
 
 /// Binds a window to a segment for remote writes and awaits the completion.
 #[track_caller]
-fn bound(net: &Net<'_, VerbsBed>, party: &Party<VerbsBed>, rmr: RmrId, piece: &LmrTriplet) -> u32 {
+fn bound(
+    net: &Net<'_, VerbsBed>,
+    party: &Party<VerbsBed>,
+    rmr: RmrId,
+    segment: &LmrTriplet,
+) -> u32 {
     let none = CompletionFlags::empty();
     let write = MemoryPrivileges::REMOTE_WRITE;
-    let context = granted(party.ia.rmr_bind(rmr, piece, write, party.ep, 1, none));
+    let context = party.bind(rmr, segment, write, 1, none);
     assert_eq!(net.bound(party).status, DtoStatus::Success);
     context
 }
@@ -256,13 +257,13 @@ fn written(
     net: &Net<'_, VerbsBed>,
     party: &Party<VerbsBed>,
     context: u32,
-    piece: &LmrTriplet,
+    segment: &LmrTriplet,
 ) -> DtoStatus {
-    let local = [party.memory.piece(0, piece.length)];
+    let local = [party.memory.segment(0, segment.length)];
     let remote = RmrTriplet {
         context,
-        address: piece.address,
-        length: piece.length,
+        address: segment.address,
+        length: segment.length,
     };
     let none = CompletionFlags::empty();
     let posted = party.ia.post_rdma_write(party.ep, &local, 2, &remote, none);
@@ -280,10 +281,9 @@ fn a_window_outlives_its_keys() {
     // Number of binds before the flushed one: early, midway, and around the last key.
     for flushed in [1_u32, 100, 254, 255, 256] {
         let bed = VerbsBed::new();
-        let net = Net::new(&bed);
-        let (left, right) = net.pair(&PartyOptions::default());
+        let (net, left, right) = Net::connected(&bed);
         let rmr = granted(right.ia.rmr_create(right.zone));
-        let piece = right.memory.piece(0, 64);
+        let segment = right.memory.segment(0, 64);
         let mut had = Vec::new();
         for count in 0..600 {
             if count == flushed {
@@ -291,28 +291,28 @@ fn a_window_outlives_its_keys() {
                 net.disconnect(&left, &right);
                 let none = CompletionFlags::empty();
                 let write = MemoryPrivileges::REMOTE_WRITE;
-                granted(right.ia.rmr_bind(rmr, &piece, write, right.ep, 1, none));
+                right.bind(rmr, &segment, write, 1, none);
                 assert_eq!(net.bound(&right).status, DtoStatus::Flushed);
                 granted(left.ia.ep_reset(left.ep));
                 granted(right.ia.ep_reset(right.ep));
                 net.connect(&left, &right);
                 // A window of type 2 ends with the queue pair.
                 if env::var("DAT_WINDOWS").as_deref() != Ok("2") {
-                    assert_eq!(written(&net, &left, open, &piece), DtoStatus::Success);
+                    assert_eq!(written(&net, &left, open, &segment), DtoStatus::Success);
                 }
             }
-            let context = bound(&net, &right, rmr, &piece);
+            let context = bound(&net, &right, rmr, &segment);
             assert!(!had.contains(&context), "{context:#x} after {count} binds");
             had.push(context);
             if count % 50 == 0 || count.abs_diff(flushed) < 3 {
-                assert_eq!(written(&net, &left, context, &piece), DtoStatus::Success);
+                assert_eq!(written(&net, &left, context, &segment), DtoStatus::Success);
             }
         }
         // An old context opens nothing.
         let before = right.memory.content();
         left.memory.fill(9);
         let old = had[had.len() - 257];
-        assert_eq!(written(&net, &left, old, &piece), DtoStatus::RemoteAccess);
+        assert_eq!(written(&net, &left, old, &segment), DtoStatus::RemoteAccess);
         assert_eq!(right.memory.content(), before);
     }
 }
@@ -330,7 +330,7 @@ fn victim() {
     let net = Net::new(&bed);
     let party = Party::new(&net.adapter(), &PartyOptions::default());
     for cookie in 0..4 {
-        party.receive_into(&[party.memory.piece(0, 64)], cookie);
+        party.receive_into(&[party.memory.segment(0, 64)], cookie);
     }
     granted(net.try_connect(&party, &party.ia, qualifier, &[]));
     assert_eq!(net.connection(&party), ConnectionEventKind::Established);
@@ -354,7 +354,7 @@ fn a_killed_peer_leaves_flushes_and_an_event() {
     let qualifier = net.qualifier();
     granted(party.ia.psp_create(qualifier, requests, PspFlags::Consumer));
     for cookie in 0..4 {
-        party.receive_into(&[party.memory.piece(0, 64)], cookie);
+        party.receive_into(&[party.memory.segment(0, 64)], cookie);
     }
     let mut victim = Command::new(env::current_exe().expect("this program"))
         .args(["--exact", "victim"])
@@ -367,11 +367,11 @@ fn a_killed_peer_leaves_flushes_and_an_event() {
     granted(party.ia.cr_accept(cr, Some(party.ep), &[]));
     assert_eq!(net.connection(&party), ConnectionEventKind::Established);
     for cookie in 0..4 {
-        party.send_from(&[party.memory.piece(0, 8)], cookie);
+        party.send_from(&[party.memory.segment(0, 8)], cookie);
         net.success(&party, cookie);
     }
     // The peer has no receive for this one.
-    party.send_from(&[party.memory.piece(0, 8)], 9);
+    party.send_from(&[party.memory.segment(0, 8)], 9);
     victim.kill().expect("it runs");
     victim.wait().expect("it ends");
     let killed = ThreadWait::clock().as_micros();
@@ -391,15 +391,11 @@ fn a_killed_peer_leaves_flushes_and_an_event() {
     assert_eq!(last.cookie, 9);
     assert_ne!(last.status, DtoStatus::Success);
     for cookie in 0..4 {
-        let flushed = net.receive_completion(&party);
-        assert_eq!(
-            (flushed.cookie, flushed.status),
-            (cookie, DtoStatus::Flushed)
-        );
+        net.receive_ends(&party, cookie, DtoStatus::Flushed);
     }
     net.quiet(&party);
     granted(party.ia.ep_reset(party.ep));
     let other = Party::new(&net.adapter(), &PartyOptions::default());
     net.connect(&party, &other);
-    net.alive(&party, &other);
+    net.check_transfer(&party, &other);
 }

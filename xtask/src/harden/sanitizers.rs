@@ -46,7 +46,7 @@ const PACKAGES: [&str; 7] = [
     "backend-mock",
     "backend-mmio",
     "mmio-model",
-    "dat-model",
+    "dat-oracle",
     "dat-tests",
 ];
 

@@ -21,21 +21,21 @@ const MLX5: [u8; SETUP_SIZE] = [1, 0, 0, 0];
 const PVRDMA: [u8; SETUP_SIZE] = [1, 1, 0, 0];
 const KEEPING: [u8; SETUP_SIZE] = [1, 1 | 2, 0, 0];
 const REFUSING: [u8; SETUP_SIZE] = [1, 1 | 1 << 2, 0, 0];
-const MISNUMBERING: [u8; SETUP_SIZE] = [1, 1 | 3 << 2, 0, 0x12];
+const SAME_NUMBERS: [u8; SETUP_SIZE] = [1, 1 | 3 << 2, 0, 0x12];
 /// Reports queues without a limit.
-const BOASTING: [u8; SETUP_SIZE] = [1, 1 | 4 << 2, 20 << 2 | 2, 1];
+const FAKE_CAPABILITY: [u8; SETUP_SIZE] = [1, 1 | 4 << 2, 20 << 2 | 2, 1];
 
-const GO: Operation = Go { steps: 255 };
+const GO: Operation = Advance { steps: 255 };
 
 short_forms! {
     post(at, kind) = Post { at, kind, offset: 4, length: 2, flags: 0 };
     take(at, dispatcher) = Take { at, dispatcher };
     wait(at, dispatcher, threshold) = Wait { at, dispatcher, threshold };
     connection(at, how) = Connection { at, how };
-    scrawl(area, low, how, value) = Scrawl { area, low, high: 0, how, value };
-    lie(kind, bit) = Lie { kind, bit };
-    tell(kind, number) = Tell { kind, number };
-    falsify(word, bit) = Answer { word, bit };
+    corrupt(area, low, how, value) = Corrupt { area, low, high: 0, how, value };
+    bad_cqe(kind, bit) = BadCqe { kind, bit };
+    report(kind, number) = FalseEvent { kind, number };
+    falsify(word, bit) = FalseAnswer { word, bit };
     make(kind) = Make { at: SUSPECT, kind };
 }
 
@@ -68,23 +68,23 @@ fn scenarios() -> Vec<Scenario<(), Operation>> {
             wait(SUSPECT, RECEIVES, 1), wait(SUSPECT, RECEIVES, NOW | 1), post(SUSPECT, BIND), GO,
             wait(SUSPECT, REQUESTS, 1), post(SUSPECT, BIND), GO, wait(SUSPECT, REQUESTS, NOW | 1),
             wait(SUSPECT, REQUESTS, 1), post(SUSPECT, WRITE), GO, take(INTO | SUSPECT, REQUESTS);
-        "index" => lie(0, 0), GO;
-        "name" => lie(1, 0), GO;
-        "length" => lie(4, 0), GO;
-        "phase" => lie(6, 0), GO;
-        "bit" => lie(8, 50), GO;
-        "noise" => lie(9, 7), GO;
-        "completions-before-there-are-any" => scrawl(0, 15, 1, 0), scrawl(2, 15, 1, 0),
+        "index" => bad_cqe(0, 0), GO;
+        "name" => bad_cqe(1, 0), GO;
+        "length" => bad_cqe(4, 0), GO;
+        "phase" => bad_cqe(6, 0), GO;
+        "bit" => bad_cqe(8, 50), GO;
+        "noise" => bad_cqe(9, 7), GO;
+        "completions-before-there-are-any" => corrupt(0, 15, 1, 0), corrupt(2, 15, 1, 0),
             take(SUSPECT, RECEIVES), take(SUSPECT, REQUESTS), GO;
-        "records" => scrawl(1, 0, 2, 0), scrawl(6, 0, 3, 9), scrawl(6, 1, 3, 9), GO;
-        "indices" => scrawl(2, 2, 3, 1), scrawl(6, 2, 3, 1), take(SUSPECT, REQUESTS), GO;
-        "reports-of-nothing" => wait(SUSPECT, REQUESTS, 1), tell(0, 1), tell(1, 5), tell(4, 0xFF),
-            tell(15, 3), tell(21, 0), GO;
-        "reported-failure" => tell(5, 0), tell(8, 0), GO;
+        "records" => corrupt(1, 0, 2, 0), corrupt(6, 0, 3, 9), corrupt(6, 1, 3, 9), GO;
+        "indices" => corrupt(2, 2, 3, 1), corrupt(6, 2, 3, 1), take(SUSPECT, REQUESTS), GO;
+        "reports-of-nothing" => wait(SUSPECT, REQUESTS, 1), report(0, 1), report(1, 5),
+            report(4, 0xFF), report(15, 3), report(21, 0), GO;
+        "reported-failure" => report(5, 0), report(8, 0), GO;
         "answers" => falsify(0, 0), make(0), make(2), make(3), GO;
         "objects-with-impossible-names" => falsify(4, 32), make(2), falsify(4, 32), make(3),
             falsify(4, 1), make(4), GO;
-        "waited-for-once" => tell(21, 0), make(2);
+        "waited-for-once" => report(21, 0), make(2);
         "unplugged" => Unplug, make(3), GO, take(SUSPECT, REQUESTS);
     }
 }
@@ -94,8 +94,8 @@ fn quirks() -> Vec<Scenario<[u8; SETUP_SIZE], Operation>> {
     scenarios! {
         "keeps-what-is-flushed" in KEEPING => GO;
         "does-not-fail" in REFUSING => GO;
-        "numbers-that-come-again" in MISNUMBERING => GO;
-        "says-that-it-has-more-than-can-be" in BOASTING => GO;
+        "numbers-that-come-again" in SAME_NUMBERS => GO;
+        "says-that-it-has-more-than-can-be" in FAKE_CAPABILITY => GO;
     }
 }
 

@@ -29,13 +29,13 @@ macro_rules! short_forms {
 }
 
 mod cabi;
+mod cm_wire;
 mod device;
 mod ops;
 mod rsm_ops;
 mod rsm_wire;
 mod sched;
 mod search;
-mod sideband_wire;
 mod verbs;
 
 use std::error::Error;
@@ -57,7 +57,7 @@ const TARGETS: [(&str, Generator); 11] = [
     ("ops", ops::seeds),
     ("rsm_ops", rsm_ops::seeds),
     ("rsm_wire", rsm_wire::seeds),
-    ("sideband_wire", sideband_wire::seeds),
+    ("cm_wire", cm_wire::seeds),
     ("serve_wire", serve_wire::seeds),
     ("device", device::seeds),
     ("sched", sched::seeds),

@@ -2,7 +2,7 @@
 
 use arbitrary::{Arbitrary, Unstructured};
 use backend_mock::{Fault, FaultPlan, RemoteError};
-use dat_model::{Input, Op, Prologue, Runner, Setup, scenarios};
+use dat_oracle::{Input, Op, Prologue, Runner, Setup, scenarios};
 
 use super::Seed;
 use super::search::{LENGTH, Reached, keep, noise};

@@ -1,7 +1,7 @@
 //! Seeds of `rsm_ops`: random runs, and for each kind of fault one in which it has an effect.
 
 use arbitrary::{Arbitrary, Unstructured};
-use dat_model::rsm::{Input, KINDS, Op, Runner};
+use dat_oracle::rsm::{Input, KINDS, Op, Runner};
 
 use super::Seed;
 use super::search::{CANDIDATES, LENGTH, Reached, keep, noise};

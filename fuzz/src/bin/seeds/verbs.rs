@@ -3,7 +3,7 @@
 use dat_fuzz::script::argument::*;
 use dat_fuzz::script::encode;
 use dat_fuzz::verbs::Operation::{self, *};
-use dat_fuzz::verbs::{BOASTS, MISNUMBERS, SECOND_WINDOWS, SETUP_SIZE};
+use dat_fuzz::verbs::{FALSE_ATTRIBUTE, ODD_NUMBERS, SECOND_WINDOWS, SETUP_SIZE};
 
 use super::{Scenario, Seed};
 
@@ -29,7 +29,7 @@ const ESTABLISHED: u8 = 9;
 const DISCONNECTED: u8 = 10;
 const REMOVED: u8 = 11;
 
-const GO: Operation = Go { rounds: 7 };
+const GO: Operation = Advance { rounds: 7 };
 /// Sets a low watermark above the number of shared buffers, which is reported at once.
 const LOW_WATERMARK: Operation = Make { kind: 5 };
 /// Refuses the next call.
@@ -45,8 +45,8 @@ short_forms! {
     forge(queue, which, how, status, opcode) =
         Forge { queue, which, how, status, opcode, length: 1, pair: 0 };
     lie(which, kind, data, length) =
-        Lie { which, kind, status: 0, data, length, depths: 0x44, peer: 3 };
-    tell(kind) = Tell { kind, which: 0 };
+        FalseCmEvent { which, kind, status: 0, data, length, depths: 0x44, peer: 3 };
+    tell(kind) = FalseEvent { kind, which: 0 };
 }
 
 /// The consumer's posts at the start.
@@ -121,10 +121,10 @@ fn scenarios() -> Vec<Scenario<[u8; SETUP_SIZE], Operation>> {
             post(OWN, WRITES), post(OWN, RECEIVES_AT_ONCE), carry_out(0), carry_out(1), GO;
         "refuses-a-bind-like-the-one-before" => carry_out(0), take(REQUESTS), REFUSE,
             post(OWN, BIND), post(OWN, BIND), carry_out(0), GO;
-        "has-nothing" in [BOASTS, 0, 0, 0] =>;
-        "has-less-than-none" in [BOASTS, 5, 6, 0] =>;
-        "one-number-for-all" in [MISNUMBERS, 0, 0, 9] => carry_out(0), carry_out(3), GO;
-        "impossible-numbers" in [MISNUMBERS, 0, 0, 0xFF] => GO;
+        "has-nothing" in [FALSE_ATTRIBUTE, 0, 0, 0] =>;
+        "has-less-than-none" in [FALSE_ATTRIBUTE, 5, 6, 0] =>;
+        "one-number-for-all" in [ODD_NUMBERS, 0, 0, 9] => carry_out(0), carry_out(3), GO;
+        "impossible-numbers" in [ODD_NUMBERS, 0, 0, 0xFF] => GO;
     }
 }
 

@@ -80,46 +80,46 @@ unsafe extern "C" fn ibv_query_device(context: *mut Context, into: *mut ibv_devi
     let state = state();
     state.is(context as usize, |object| matches!(object, Object::Context));
     // SAFETY: there is room for the answer.
-    let told = unsafe { &mut *into };
+    let attributes = unsafe { &mut *into };
     let [one, two] = [1 << 17, 1 << 24];
-    told.max_mr_size = 1 << 40;
-    told.vendor_id = 0xFF_FFFF;
-    told.max_qp = 64;
-    told.max_qp_wr = 256;
-    told.device_cap_flags = if state.oddities.second_windows {
+    attributes.max_mr_size = 1 << 40;
+    attributes.vendor_id = 0xFF_FFFF;
+    attributes.max_qp = 64;
+    attributes.max_qp_wr = 256;
+    attributes.device_cap_flags = if state.oddities.second_windows {
         two
     } else {
         one
     };
-    told.max_sge = 8;
-    told.max_sge_rd = 8;
-    told.max_cq = 64;
-    told.max_cqe = 1024;
-    told.max_mr = 64;
-    told.max_pd = 16;
-    told.max_qp_rd_atom = 16;
-    told.max_res_rd_atom = 1024;
-    told.max_qp_init_rd_atom = 16;
-    told.max_mw = 64;
-    told.max_srq = 8;
-    told.max_srq_wr = 256;
-    told.max_srq_sge = 8;
-    told.phys_port_cnt = 1;
+    attributes.max_sge = 8;
+    attributes.max_sge_rd = 8;
+    attributes.max_cq = 64;
+    attributes.max_cqe = 1024;
+    attributes.max_mr = 64;
+    attributes.max_pd = 16;
+    attributes.max_qp_rd_atom = 16;
+    attributes.max_res_rd_atom = 1024;
+    attributes.max_qp_init_rd_atom = 16;
+    attributes.max_mw = 64;
+    attributes.max_srq = 8;
+    attributes.max_srq_wr = 256;
+    attributes.max_srq_sge = 8;
+    attributes.phys_port_cnt = 1;
     if let Some((which, number)) = state.oddities.attribute {
         let words: [&mut i32; 13] = [
-            &mut told.max_qp,
-            &mut told.max_qp_wr,
-            &mut told.max_sge,
-            &mut told.max_sge_rd,
-            &mut told.max_cq,
-            &mut told.max_cqe,
-            &mut told.max_mr,
-            &mut told.max_pd,
-            &mut told.max_qp_rd_atom,
-            &mut told.max_qp_init_rd_atom,
-            &mut told.max_mw,
-            &mut told.max_srq,
-            &mut told.max_srq_wr,
+            &mut attributes.max_qp,
+            &mut attributes.max_qp_wr,
+            &mut attributes.max_sge,
+            &mut attributes.max_sge_rd,
+            &mut attributes.max_cq,
+            &mut attributes.max_cqe,
+            &mut attributes.max_mr,
+            &mut attributes.max_pd,
+            &mut attributes.max_qp_rd_atom,
+            &mut attributes.max_qp_init_rd_atom,
+            &mut attributes.max_mw,
+            &mut attributes.max_srq,
+            &mut attributes.max_srq_wr,
         ];
         *words[usize::from(which) % 13] = number;
     }
@@ -134,10 +134,10 @@ unsafe extern "C" fn ibv_query_port(
 ) -> i32 {
     // SAFETY: there is room for the first fields at least.
     unsafe {
-        let told = into.cast::<ibv_port_attr>();
-        (*told).state = rdma_sys::ibv_port_state::IBV_PORT_ACTIVE;
-        (*told).active_mtu = 5;
-        (*told).max_msg_sz = 1 << 30;
+        let attributes = into.cast::<ibv_port_attr>();
+        (*attributes).state = rdma_sys::ibv_port_state::IBV_PORT_ACTIVE;
+        (*attributes).active_mtu = 5;
+        (*attributes).max_msg_sz = 1 << 30;
     }
     0
 }
@@ -331,7 +331,7 @@ fn element_of(state: &super::State, kind: u32, which: usize) -> Option<usize> {
 }
 
 /// Delivers an asynchronous event that need not have happened.
-pub(in super::super) fn tell(kind: u32, which: usize) {
+pub(in super::super) fn report_event(kind: u32, which: usize) {
     let fd = {
         let mut state = state();
         let Some(element) = element_of(&state, kind, which) else {

@@ -32,7 +32,7 @@ pub(super) struct Id {
 
 /// The content of an event.
 #[derive(Clone, Debug, Default)]
-pub(in super::super) struct Told {
+pub(in super::super) struct CmEvent {
     pub(in super::super) kind: u32,
     pub(in super::super) status: i32,
     pub(in super::super) data: Vec<u8>,
@@ -121,14 +121,14 @@ fn destroy(state: &mut State, id: *mut rdma_cm_id) {
     // Pending events are freed with their identifier. Those of a listener also free the identifiers
     // that they carry.
     let mut rest = VecDeque::new();
-    let mut brought = Vec::new();
+    let mut private_data = Vec::new();
     for event in std::mem::take(&mut state.connections) {
         let raw = event as *mut Event;
         // SAFETY: it was made, and is still pending.
         let (about, listener) = unsafe { ((*raw).id, (*raw).listen_id) };
         if about == id || listener == id {
             if listener == id {
-                brought.push(about);
+                private_data.push(about);
             }
             forget(state, event);
         } else {
@@ -136,7 +136,7 @@ fn destroy(state: &mut State, id: *mut rdma_cm_id) {
         }
     }
     state.connections = rest;
-    for child in brought {
+    for child in private_data {
         destroy(state, child);
     }
     // SAFETY: made by `make`, and taken out.
@@ -160,13 +160,13 @@ unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> i32 {
 /// Writes an IPv4 socket address.
 ///
 /// # Safety
-/// There is room for one at `place`.
-unsafe fn put_address(place: *mut libc::sockaddr_in, host: [u8; 4], port: u16) {
+/// There is room for one at `target`.
+unsafe fn put_address(target: *mut libc::sockaddr_in, host: [u8; 4], port: u16) {
     // SAFETY: as the caller promised.
     unsafe {
-        (*place).sin_family = libc::AF_INET as u16;
-        (*place).sin_port = port.to_be();
-        (*place).sin_addr.s_addr = u32::from_ne_bytes(host);
+        (*target).sin_family = libc::AF_INET as u16;
+        (*target).sin_port = port.to_be();
+        (*target).sin_addr.s_addr = u32::from_ne_bytes(host);
     }
 }
 
@@ -176,25 +176,25 @@ unsafe extern "C" fn rdma_bind_addr(id: *mut rdma_cm_id, address: *mut libc::soc
     if let Some(refused) = answered(&mut state, id) {
         return refused;
     }
-    // SAFETY: the address is there; ports are in the same place in both families.
-    let asked = unsafe { u16::from_be((*address.cast::<libc::sockaddr_in>()).sin_port) };
+    // SAFETY: the address is there; ports are at the same offset in both families.
+    let port_wanted = unsafe { u16::from_be((*address.cast::<libc::sockaddr_in>()).sin_port) };
     let taken =
-        |object: &&Object| matches!(object, Object::Id(id) if id.listens && id.port == asked);
-    if asked != 0 && state.objects.values().filter(taken).count() > 1 {
+        |object: &&Object| matches!(object, Object::Id(id) if id.listens && id.port == port_wanted);
+    if port_wanted != 0 && state.objects.values().filter(taken).count() > 1 {
         set_error(libc::EADDRINUSE);
         return -1;
     }
-    let port = if asked == 0 {
+    let port = if port_wanted == 0 {
         state.last_port += 1;
         state.last_port
     } else {
-        asked
+        port_wanted
     };
     state.id(id as usize).port = port;
     // SAFETY: the identifier lives.
     unsafe {
-        let place = &raw mut (*id).route.addr.src_addr_union;
-        put_address(place.cast(), [127, 0, 0, 1], port);
+        let target = &raw mut (*id).route.addr.src_addr_union;
+        put_address(target.cast(), [127, 0, 0, 1], port);
     }
     0
 }
@@ -348,17 +348,17 @@ unsafe extern "C" fn rdma_ack_cm_event(event: *mut Event) -> i32 {
 }
 
 /// Delivers an event of an identifier.
-fn happen(state: &mut State, id: usize, told: Told) -> i32 {
+fn deliver(state: &mut State, id: usize, reported: CmEvent) -> i32 {
     let known = state.id(id);
     let (fd, channel) = (known.fd, known.channel);
     let event = zeroed::<Event>();
-    let Told {
+    let CmEvent {
         kind,
         status,
         data,
         depths,
         peer,
-    } = told;
+    } = reported;
     // SAFETY: just made; the identifier lives.
     unsafe {
         let listener = id as *mut rdma_cm_id;
@@ -373,8 +373,8 @@ fn happen(state: &mut State, id: usize, told: Told) -> i32 {
             let route = &raw mut (*child).route.addr;
             put_address((&raw mut (*route).src_addr_union).cast(), [127, 0, 0, 1], 1);
             if peer != u8::MAX {
-                let place = (&raw mut (*route).dst_addr_union).cast();
-                put_address(place, [127, 0, 0, peer], 1000 + u16::from(peer));
+                let target = (&raw mut (*route).dst_addr_union).cast();
+                put_address(target, [127, 0, 0, peer], 1000 + u16::from(peer));
             }
             (*event).id = child;
             (*event).listen_id = listener;
@@ -407,11 +407,11 @@ pub(in super::super) fn follow(which: usize, data: Vec<u8>) -> bool {
         let Some(next) = state.id(address).next.pop_front() else {
             return false;
         };
-        let mut told = Told {
+        let mut event = CmEvent {
             depths: 0x44,
-            ..Told::default()
+            ..CmEvent::default()
         };
-        told.kind = match next {
+        event.kind = match next {
             Next::AddressResolved => {
                 // SAFETY: the identifier lives.
                 unsafe { (*(address as *mut rdma_cm_id)).verbs = state.context() as *mut Context };
@@ -419,30 +419,30 @@ pub(in super::super) fn follow(which: usize, data: Vec<u8>) -> bool {
             }
             Next::RouteResolved => ROUTE_RESOLVED,
             Next::Response => {
-                told.data = data;
+                event.data = data;
                 RESPONSE
             }
             Next::Established => ESTABLISHED,
             Next::Disconnected => DISCONNECTED,
         };
-        happen(&mut state, address, told)
+        deliver(&mut state, address, event)
     };
     raise(fd);
     true
 }
 
 /// Delivers an event without a cause; connection requests go to a listener.
-pub(in super::super) fn lie(which: usize, told: Told) {
+pub(in super::super) fn report_cm_event(which: usize, event: CmEvent) {
     let fd = {
         let mut state = state();
         let mut ids = state.ids();
-        if told.kind == REQUEST {
+        if event.kind == REQUEST {
             ids.retain(|id| state.id(*id).listens);
         }
         let Some(address) = pick(&ids, which) else {
             return;
         };
-        happen(&mut state, address, told)
+        deliver(&mut state, address, event)
     };
     raise(fd);
 }

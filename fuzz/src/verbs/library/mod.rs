@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 
 use rdma_sys::{ibv_context, ibv_device, rdma_cm_event};
 
-pub(super) use self::device::tell;
+pub(super) use self::device::report_event;
 use self::manager::Id;
-pub(super) use self::manager::{Told, follow, lie};
+pub(super) use self::manager::{CmEvent, follow, report_cm_event};
 pub(super) use self::work::{Found, answer, carry_out, forge, notify_of_nothing, outstanding};
 use self::work::{Pair, Queue, Shared};
 
@@ -86,7 +86,7 @@ struct State {
     last_key: u32,
     last_port: u16,
     /// Set if the device has forged a completion.
-    lied: bool,
+    forged: bool,
     /// Set if the device has failed in another way.
     failed: bool,
     /// The queues that have answered a poll with nonsense.
@@ -164,7 +164,7 @@ pub(super) fn behave() {
 /// Returns true if the device has always done its part.
 pub(super) fn has_behaved() -> bool {
     let state = state();
-    !state.lied && !state.failed && state.nonsense.is_empty() && state.oddities.number.is_none()
+    !state.forged && !state.failed && state.nonsense.is_empty() && state.oddities.number.is_none()
 }
 
 /// Returns the completion queues.
@@ -205,7 +205,10 @@ fn raise(fd: i32) {
     unsafe { libc::write(fd, (&raw const one).cast(), 8) };
     let begin = Instant::now();
     while ALERTS.load(Ordering::Acquire) == before {
-        assert!(begin.elapsed() < Duration::from_secs(30), "nobody is told");
+        assert!(
+            begin.elapsed() < Duration::from_secs(30),
+            "the backend was not woken"
+        );
         std::thread::yield_now();
     }
 }
@@ -302,7 +305,7 @@ impl State {
 
     fn insert(&mut self, address: usize, object: Object) {
         let before = self.objects.insert(address, object);
-        assert!(before.is_none(), "two objects in one place");
+        assert!(before.is_none(), "two objects at one address");
     }
 
     fn is(&self, address: usize, what: impl FnOnce(&Object) -> bool) {

@@ -97,11 +97,11 @@ impl Pair {
 impl State {
     /// Puts a completion on its queue; returns the descriptor if the queue must notify.
     fn complete(&mut self, queue: usize, found: Found) -> Option<i32> {
-        let lied = self.lied;
+        let forged = self.forged;
         let known = self.queue(queue);
         known.found.push_back(found);
         assert!(
-            lied || known.found.len() <= known.depth,
+            forged || known.found.len() <= known.depth,
             "a completion queue overruns"
         );
         let fd = known.fd;
@@ -121,7 +121,7 @@ impl State {
             std::mem::take(&mut pair.sent),
             std::mem::take(&mut pair.received),
         ];
-        let mut told = Vec::new();
+        let mut notified = Vec::new();
         for (posted, queue) in posted.into_iter().zip(queues) {
             for one in posted {
                 let found = Found {
@@ -131,10 +131,10 @@ impl State {
                     length: 0,
                     pair: number,
                 };
-                told.extend(self.complete(queue, found));
+                notified.extend(self.complete(queue, found));
             }
         }
-        told
+        notified
     }
 
     /// Checks that the segments of a request are registered with these rights; returns their
@@ -153,33 +153,33 @@ impl State {
         let mut length = 0;
         for at in 0..count as usize {
             // SAFETY: as the caller promised.
-            let piece = unsafe { &*first.add(at) };
-            length += u64::from(piece.length);
+            let segment = unsafe { &*first.add(at) };
+            length += u64::from(segment.length);
             let regions = self.objects.values().filter_map(|object| match object {
                 Object::Region(region) => Some(region),
                 _ => None,
             });
             let is_inside = |region: &super::Region| {
-                piece.addr >= region.address
-                    && piece
+                segment.addr >= region.address
+                    && segment
                         .addr
-                        .checked_add(piece.length.into())
+                        .checked_add(segment.length.into())
                         .is_some_and(|end| end <= region.address + region.length)
             };
             let mut meant = regions
-                .filter(|region| inline || region.key == piece.lkey && region.domain == domain);
+                .filter(|region| inline || region.key == segment.lkey && region.domain == domain);
             let found = meant.any(|region| is_inside(region) && region.access & access == access);
             assert!(
                 found,
-                "a piece that is not registered: {:#x} of {} by {}",
-                piece.addr, piece.length, piece.lkey
+                "an unregistered segment: {:#x} of {} by {}",
+                segment.addr, segment.length, segment.lkey
             );
         }
         length
     }
 }
 
-fn tell(descriptors: impl IntoIterator<Item = i32>) {
+fn notify_descriptors(descriptors: impl IntoIterator<Item = i32>) {
     descriptors.into_iter().for_each(raise);
 }
 
@@ -378,7 +378,7 @@ unsafe extern "C" fn ibv_create_qp(
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_modify_qp(pair: *mut ibv_qp, wanted: *mut ibv_qp_attr, _mask: i32) -> i32 {
-    let told = {
+    let notified = {
         let mut state = state();
         if let Some(error) = state.refuses() {
             state.pair(pair as usize);
@@ -393,14 +393,14 @@ unsafe extern "C" fn ibv_modify_qp(pair: *mut ibv_qp, wanted: *mut ibv_qp_attr, 
             Vec::new()
         }
     };
-    tell(told);
+    notify_descriptors(notified);
     0
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_query_qp(
     pair: *mut ibv_qp,
-    told: *mut ibv_qp_attr,
+    attributes: *mut ibv_qp_attr,
     _mask: i32,
     _plan: *mut ibv_qp_init_attr,
 ) -> i32 {
@@ -410,7 +410,7 @@ unsafe extern "C" fn ibv_query_qp(
         return error;
     }
     // SAFETY: there is room for the answer.
-    unsafe { (*told).qp_state = now };
+    unsafe { (*attributes).qp_state = now };
     0
 }
 
@@ -439,7 +439,7 @@ unsafe fn post_each<R>(
     bad: *mut *mut R,
     post: impl Fn(&mut State, &R),
 ) -> i32 {
-    let told = {
+    let notified = {
         let mut state = state();
         let mut at = first;
         while !at.is_null() {
@@ -455,15 +455,15 @@ unsafe fn post_each<R>(
         }
         pair.map_or_else(Vec::new, |pair| flushed_if_failed(&mut state, pair))
     };
-    tell(told);
+    notify_descriptors(notified);
     0
 }
 
 /// Checks that a queue has room for one more request.
 ///
 /// A forged completion has freed a slot of the consumer, so more posts are possible after one.
-fn check_room(lied: bool, posted: usize, room: usize) {
-    assert!(lied || posted < room, "more than there is room for");
+fn check_room(forged: bool, posted: usize, room: usize) {
+    assert!(forged || posted < room, "a full queue");
 }
 
 pub(super) unsafe extern "C" fn post_send(
@@ -473,18 +473,18 @@ pub(super) unsafe extern "C" fn post_send(
 ) -> i32 {
     let address = pair as usize;
     let post = |state: &mut State, request: &ibv_send_wr| {
-        let lied = state.lied;
+        let forged = state.forged;
         let known = state.pair(address);
-        check_room(lied, known.sent.len(), known.requests);
+        check_room(forged, known.sent.len(), known.requests);
         let (domain, most) = (known.domain, known.request_segments);
         let inline = request.send_flags & INLINE != 0;
         let access = match request.opcode {
             ibv_wr_opcode::IBV_WR_RDMA_READ => LOCAL_WRITE,
             _ => 0,
         };
-        let pieces = (request.sg_list.cast_const(), request.num_sge, most);
+        let segments = (request.sg_list.cast_const(), request.num_sge, most);
         // SAFETY: the request has them.
-        let length = unsafe { state.check(domain, pieces, inline, access) };
+        let length = unsafe { state.check(domain, segments, inline, access) };
         if inline {
             assert!(length <= u64::from(CARRIED), "a request carries {length}");
             // SAFETY: registered memory, as was just checked.
@@ -528,9 +528,9 @@ fn flushed_if_failed(state: &mut State, pair: usize) -> Vec<i32> {
 unsafe fn read(request: &ibv_send_wr) {
     for at in 0..request.num_sge as usize {
         // SAFETY: as the caller promised.
-        let piece = unsafe { &*request.sg_list.add(at) };
-        let first = ptr::with_exposed_provenance::<u8>(piece.addr as usize);
-        for offset in 0..piece.length as usize {
+        let segment = unsafe { &*request.sg_list.add(at) };
+        let first = ptr::with_exposed_provenance::<u8>(segment.addr as usize);
+        for offset in 0..segment.length as usize {
             // SAFETY: as the caller promised.
             let _byte = unsafe { first.add(offset).read_volatile() };
         }
@@ -568,7 +568,7 @@ pub(super) unsafe extern "C" fn bind_window(
     window: *mut ibv_mw,
     wanted: *mut ibv_mw_bind,
 ) -> i32 {
-    let told = {
+    let notified = {
         let mut state = state();
         if let Some(error) = state.refuses() {
             return error;
@@ -580,9 +580,9 @@ pub(super) unsafe extern "C" fn bind_window(
             (*window).rkey = (*window).rkey & !0xFF | (*window).rkey.wrapping_add(1) & 0xFF;
             (*wanted).wr_id
         };
-        let lied = state.lied;
+        let forged = state.forged;
         let known = state.pair(pair as usize);
-        check_room(lied, known.sent.len(), known.requests);
+        check_room(forged, known.sent.len(), known.requests);
         known.sent.push_back(Posted {
             token,
             opcode: BOUND,
@@ -591,18 +591,18 @@ pub(super) unsafe extern "C" fn bind_window(
         });
         flushed_if_failed(&mut state, pair as usize)
     };
-    tell(told);
+    notify_descriptors(notified);
     0
 }
 
 /// Checks a receive of a domain with at most `most` segments.
 fn received(state: &State, receive: &ibv_recv_wr, domain: usize, most: i32) -> Posted {
-    let pieces = (receive.sg_list.cast_const(), receive.num_sge, most);
+    let segments = (receive.sg_list.cast_const(), receive.num_sge, most);
     Posted {
         token: receive.wr_id,
         opcode: RECEIVED,
         // SAFETY: the receive has them.
-        length: unsafe { state.check(domain, pieces, false, LOCAL_WRITE) },
+        length: unsafe { state.check(domain, segments, false, LOCAL_WRITE) },
         signalled: true,
     }
 }
@@ -614,9 +614,9 @@ pub(super) unsafe extern "C" fn post_receive(
 ) -> i32 {
     let address = pair as usize;
     let post = |state: &mut State, receive: &ibv_recv_wr| {
-        let lied = state.lied;
+        let forged = state.forged;
         let known = state.pair(address);
-        check_room(lied, known.received.len(), known.receives);
+        check_room(forged, known.received.len(), known.receives);
         let (domain, most) = (known.domain, known.receive_segments);
         let posted = received(state, receive, domain, most);
         state.pair(address).received.push_back(posted);
@@ -632,9 +632,9 @@ pub(super) unsafe extern "C" fn post_shared(
 ) -> i32 {
     let address = shared as usize;
     let post = |state: &mut State, receive: &ibv_recv_wr| {
-        let lied = state.lied;
+        let forged = state.forged;
         let known = state.shared(address);
-        check_room(lied, known.receives.len(), known.depth as usize);
+        check_room(forged, known.receives.len(), known.depth as usize);
         let (domain, most) = (known.domain, known.segments as i32);
         let posted = received(state, receive, domain, most);
         state.shared(address).receives.push_back(posted);
@@ -645,7 +645,7 @@ pub(super) unsafe extern "C" fn post_shared(
 
 /// Completes a queue pair's oldest requests or receives as carried out, at most `count`.
 pub(in super::super) fn carry_out(which: usize, receives: bool, count: usize, length: u32) {
-    let mut told = Vec::new();
+    let mut notified = Vec::new();
     {
         let mut state = state();
         let Some(address) = pick(&state.pairs(), which) else {
@@ -676,11 +676,11 @@ pub(in super::super) fn carry_out(which: usize, receives: bool, count: usize, le
                     length: u64::from(length).min(next.length) as u32,
                     pair: number,
                 };
-                told.extend(state.complete(queue, found));
+                notified.extend(state.complete(queue, found));
             }
         }
     }
-    tell(told);
+    notify_descriptors(notified);
 }
 
 /// Returns the tokens of the outstanding requests, and the numbers of their queue pairs.
@@ -705,12 +705,12 @@ pub(in super::super) fn outstanding() -> Vec<(u64, u32)> {
 
 /// Adds a forged completion to a queue.
 pub(in super::super) fn forge(which: usize, found: Found) {
-    let told = {
+    let notified = {
         let mut state = state();
-        state.lied = true;
+        state.forged = true;
         pick(&state.queues(), which).and_then(|queue| state.complete(queue, found))
     };
-    tell(told);
+    notify_descriptors(notified);
 }
 
 /// Answers the next poll of a queue with a number.
@@ -736,14 +736,14 @@ pub(in super::super) fn notify_of_nothing(which: usize) {
 
 /// Flushes failed queue pairs from here on, including those that failed before.
 pub(super) fn flush_all() {
-    let mut told = Vec::new();
+    let mut notified = Vec::new();
     {
         let mut state = state();
         state.keeps = false;
         state.refusals = (0, 0);
         for pair in state.pairs() {
-            told.extend(flushed_if_failed(&mut state, pair));
+            notified.extend(flushed_if_failed(&mut state, pair));
         }
     }
-    tell(told);
+    notify_descriptors(notified);
 }

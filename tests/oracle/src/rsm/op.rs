@@ -377,7 +377,7 @@ pub enum Op {
     /// Operation on signals and polls.
     Signal(Side, SignalOp),
     /// Runs the fabric and the engines until they are idle.
-    Settle,
+    RunToIdle,
 }
 
 impl<'a> Arbitrary<'a> for Op {
@@ -392,7 +392,7 @@ impl<'a> Arbitrary<'a> for Op {
             82..=103 => Self::Barrier(side, u.arbitrary()?),
             104..=115 => Self::Signal(side, u.arbitrary()?),
             116..=125 => Self::Local(side, u.arbitrary()?),
-            _ => Self::Settle,
+            _ => Self::RunToIdle,
         })
     }
 }

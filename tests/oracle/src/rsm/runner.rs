@@ -4,7 +4,7 @@ mod arguments;
 mod call;
 mod doubt;
 mod export;
-mod seen;
+mod observed;
 
 use std::cell::Cell;
 use std::fmt;
@@ -36,7 +36,7 @@ use super::op::{
     BarrierOp, Entry, ExportOp, ImportOp, Local, LocalOp, Op, Segment, SignalOp, TransferOp,
     prologue,
 };
-use super::transfer::{Manner, Memory, Piece, Place, Plan, meet};
+use super::transfer::{EntryMemory, Form, IovEntry, Memory, Plan, overlap};
 use super::world::{self, Expected, LOCAL, Node, PAGE, PAGES, Picked, World, number_of, pick};
 use crate::op::{Pick, Side};
 use crate::runner::{Mismatch, Outcome, Tally};
@@ -72,7 +72,7 @@ pub struct Setup {
 const CONTROLLER: &str = "rsm0";
 const QUALIFIER: u64 = 7;
 /// Limit on fabric actions, more than any call needs.
-const PATIENCE: usize = 200_000;
+const MOST_STEPS: usize = 200_000;
 /// Delay after which an engine repeats a refused request, in microseconds.
 const SOON: u32 = 1_000;
 /// Limit on waits, more than any call needs.
@@ -97,14 +97,14 @@ fn aligned(length: usize) -> &'static [AtomicU8] {
 }
 
 /// Waits by driving the other engine and the fabric.
-struct Others<'w, 's> {
+struct DrivingWait<'w, 's> {
     fabric: &'w Fabric,
     other: &'w Engine<'s>,
-    patience: usize,
+    waits_left: usize,
     endless: &'w Cell<bool>,
 }
 
-impl Wait for Others<'_, '_> {
+impl Wait for DrivingWait<'_, '_> {
     fn now(&mut self) -> Instant {
         self.fabric.now()
     }
@@ -115,8 +115,8 @@ impl Wait for Others<'_, '_> {
 
     fn wait(&mut self, until: Option<Instant>) -> WakeReason {
         let now = self.now();
-        self.patience = self.patience.saturating_sub(1);
-        if self.patience == 0 {
+        self.waits_left = self.waits_left.saturating_sub(1);
+        if self.waits_left == 0 {
             self.endless.set(true);
             return WakeReason::Interrupted;
         }
@@ -250,15 +250,15 @@ impl Runner {
     /// [`Mismatch`] if the oracle rules the outcome out.
     pub fn apply(&mut self, op: &Op) -> Result<(), Mismatch> {
         self.call = format!("{op:?}");
-        let goes_on = matches!(
+        let may_overlap = matches!(
             op,
             Op::Transfer(..)
                 | Op::Barrier(..)
                 | Op::Import(_, ImportOp::SetMode { .. } | ImportOp::Disconnect { .. })
                 | Op::Local(_, LocalOp::Free { .. })
         );
-        if !goes_on {
-            self.rest()?;
+        if !may_overlap {
+            self.run_to_idle()?;
         }
         self.begin_call()?;
         match op {
@@ -268,10 +268,10 @@ impl Runner {
             Op::Transfer(side, op) => self.transfer(*side, op)?,
             Op::Barrier(side, op) => self.barrier(*side, op)?,
             Op::Signal(side, op) => self.signal(*side, op)?,
-            Op::Settle => self.rest()?,
+            Op::RunToIdle => self.run_to_idle()?,
         }
         if self.outstanding.is_empty() || self.doubt.has_failed() {
-            self.rest()?;
+            self.run_to_idle()?;
         }
         Ok(())
     }
@@ -282,7 +282,7 @@ impl Runner {
     /// [`Mismatch`] if the oracle rules the outcome out.
     pub fn finish(mut self) -> Result<(), Mismatch> {
         self.call = "the end of the run".into();
-        self.rest()?;
+        self.run_to_idle()?;
         // Releasing the controllers releases all their objects.
         for node in &mut self.world.0 {
             *node = Node::new(node.owner, node.default_access);
@@ -301,13 +301,13 @@ impl Runner {
     fn on<R>(
         &self,
         side: Side,
-        act: impl for<'w, 's> FnOnce(&Engine<'s>, &mut Others<'w, 's>) -> R,
+        act: impl for<'w, 's> FnOnce(&Engine<'s>, &mut DrivingWait<'w, 's>) -> R,
     ) -> R {
         self.machine.with_dependent(|_, engines| {
-            let mut wait = Others {
+            let mut wait = DrivingWait {
                 fabric: &self.fabric,
                 other: &engines[side.other().index()],
-                patience: WAITS,
+                waits_left: WAITS,
                 endless: &self.endless,
             };
             act(&engines[side.index()], &mut wait)
@@ -334,8 +334,8 @@ impl Runner {
     }
 
     /// Runs the fabric and the engines until they are idle, and compares.
-    fn rest(&mut self) -> Outcome {
-        for _ in 0..PATIENCE {
+    fn run_to_idle(&mut self) -> Outcome {
+        for _ in 0..MOST_STEPS {
             let moved = self.fabric.step();
             let now = self.fabric.now();
             let handled: usize = self
@@ -359,12 +359,12 @@ impl Runner {
                 }
             }
         }
-        self.mismatch("rest", "none")
+        self.mismatch("an idle run", "a run that never becomes idle")
     }
 
     fn compare(&mut self) -> Outcome {
-        self.hear()?;
-        self.settle_doubt();
+        self.process_reports()?;
+        self.resolve_doubt();
         for (memory, range) in std::mem::take(&mut self.undefined) {
             let (Memory::Pages(side) | Memory::Local(side)) = memory else {
                 continue;
@@ -381,18 +381,18 @@ impl Runner {
             ] {
                 let at = (0..actual.len()).find(|at| expected[*at] != actual[*at]);
                 if let Some(at) = at {
-                    let place = format!("byte {at} of the {name} of {side:?}");
-                    return self.mismatch((place, expected[at]), actual[at]);
+                    let index = format!("byte {at} of the {name} of {side:?}");
+                    return self.mismatch((index, expected[at]), actual[at]);
                 }
             }
             self.compare_objects(side)?;
         }
-        self.damage.rest();
+        self.damage.mark_idle();
         Ok(())
     }
 
     fn compare_objects(&mut self, side: Side) -> Outcome {
-        self.see_signals(side);
+        self.observe_signals(side);
         let node = self.world.node(side);
         for (_, handle, export) in node.exports.live() {
             let id = ExportId::from_handle(handle);
@@ -489,8 +489,8 @@ impl Runner {
                 }
             }
             ImportOp::SetMode { import, explicit } => {
-                let (handle, place) = self.picked_import(side, import);
-                let found = place.and_then(|it| self.world.node_mut(side).imports.get_mut(it));
+                let (handle, index) = self.picked_import(side, import);
+                let found = index.and_then(|it| self.world.node_mut(side).imports.get_mut(it));
                 let expected = match found {
                     Some(import) => {
                         import.explicit = explicit;
@@ -503,12 +503,12 @@ impl Runner {
                 self.judge(side, "set_mode", expected, done)?;
             }
             ImportOp::Disconnect { import } => {
-                let (handle, place) = self.picked_import(side, import);
-                let link = self.link_of(side, place);
-                let expected = self.world.disconnect(side, place);
+                let (handle, index) = self.picked_import(side, import);
+                let link = self.link_of(side, index);
+                let expected = self.world.disconnect(side, index);
                 let import = ImportId::from_handle(handle);
                 let done = self.on(side, |engine, wait| engine.import_disconnect(import, wait));
-                self.judge_on(side, "import_disconnect", (link, place), expected, done)?;
+                self.judge_on(side, "import_disconnect", (link, index), expected, done)?;
             }
         }
         Ok(())
@@ -566,10 +566,10 @@ impl Runner {
                 }
             }
             LocalOp::Free { local } => {
-                let (handle, place) = self.picked_local(side, local);
-                let expected = match place {
-                    Some(place) => {
-                        self.world.node_mut(side).locals.remove(place);
+                let (handle, index) = self.picked_local(side, local);
+                let expected = match index {
+                    Some(index) => {
+                        self.world.node_mut(side).locals.remove(index);
                         Ok(())
                     }
                     None => Err(RsmError::BadLocalMemoryHandle),
@@ -596,8 +596,8 @@ impl Runner {
     fn barrier(&mut self, side: Side, op: &BarrierOp) -> Outcome {
         match *op {
             BarrierOp::Init { import } => {
-                let (handle, place) = self.picked_import(side, import);
-                let expected = self.world.barrier_init(side, place);
+                let (handle, index) = self.picked_import(side, import);
+                let expected = self.world.barrier_init(side, index);
                 let import = ImportId::from_handle(handle);
                 let scope = BarrierScope::default();
                 let made = self.on(side, |engine, _| engine.init_barrier(import, scope));
@@ -614,29 +614,29 @@ impl Runner {
                 }
             }
             BarrierOp::Open { barrier } => {
-                let (handle, place) = self.picked_barrier(side, barrier);
-                let expected = self.world.barrier_open(side, place);
+                let (handle, index) = self.picked_barrier(side, barrier);
+                let expected = self.world.barrier_open(side, index);
                 let barrier = BarrierId::from_handle(handle);
                 let done = self.on(side, |engine, _| engine.open_barrier(barrier));
                 if self.judge(side, "open_barrier", expected, done)?.is_some() {
-                    self.note_open_barrier(side, place);
+                    self.note_open_barrier(side, index);
                 }
             }
             BarrierOp::Order { barrier } => {
-                let (handle, place) = self.picked_barrier(side, barrier);
+                let (handle, index) = self.picked_barrier(side, barrier);
                 let barrier = BarrierId::from_handle(handle);
                 let done = self.on(side, |engine, wait| engine.order_barrier(barrier, wait));
-                self.judge_span(side, place, false, done)?;
+                self.judge_span(side, index, false, done)?;
             }
             BarrierOp::Close { barrier } => {
-                let (handle, place) = self.picked_barrier(side, barrier);
+                let (handle, index) = self.picked_barrier(side, barrier);
                 let barrier = BarrierId::from_handle(handle);
                 let done = self.on(side, |engine, wait| engine.close_barrier(barrier, wait));
-                self.judge_span(side, place, true, done)?;
+                self.judge_span(side, index, true, done)?;
             }
             BarrierOp::Destroy { barrier } => {
-                let (handle, place) = self.picked_barrier(side, barrier);
-                let expected = self.world.barrier_destroy(side, place);
+                let (handle, index) = self.picked_barrier(side, barrier);
+                let expected = self.world.barrier_destroy(side, index);
                 let barrier = BarrierId::from_handle(handle);
                 let done = self.on(side, |engine, _| engine.destroy_barrier(barrier));
                 self.judge(side, "destroy_barrier", expected, done)?;
@@ -649,12 +649,12 @@ impl Runner {
     fn picked_segment(&self, side: Side, segment: Segment) -> (SegmentHandle, Option<usize>, bool) {
         match segment {
             Segment::Export(which) => {
-                let (handle, place) = self.picked_export(side, which);
-                (ExportId::from_handle(handle).into(), place, true)
+                let (handle, index) = self.picked_export(side, which);
+                (ExportId::from_handle(handle).into(), index, true)
             }
             Segment::Import(which) => {
-                let (handle, place) = self.picked_import(side, which);
-                (ImportId::from_handle(handle).into(), place, false)
+                let (handle, index) = self.picked_import(side, which);
+                (ImportId::from_handle(handle).into(), index, false)
             }
         }
     }
@@ -665,30 +665,30 @@ impl Runner {
                 segment,
                 no_accumulate,
             } => {
-                let (handle, place, export) = self.picked_segment(side, segment);
-                let link = self.link_of(side, place).filter(|_| !export);
+                let (handle, index, export) = self.picked_segment(side, segment);
+                let link = self.link_of(side, index).filter(|_| !export);
                 let expected = if export {
-                    self.send_to_importers(side, place, no_accumulate)
+                    self.send_to_importers(side, index, no_accumulate)
                 } else {
-                    self.send_to_exporter(side, place, no_accumulate, false)
+                    self.send_to_exporter(side, index, no_accumulate, false)
                 };
                 let mut flags = SignalFlags::empty();
                 flags.set(SignalFlags::NO_ACCUMULATE, no_accumulate);
                 let done = self.on(side, |engine, wait| engine.signal_post(handle, flags, wait));
-                let import = place.filter(|_| !export);
+                let import = index.filter(|_| !export);
                 let done = self.judge_on(side, "signal_post", (link, import), expected, done)?;
                 if done.is_none() && expected.is_ok() {
                     // A failed post may still have arrived.
-                    let _aborted = self.send_to_exporter(side, place, no_accumulate, true);
+                    let _aborted = self.send_to_exporter(side, index, no_accumulate, true);
                 }
             }
             SignalOp::Take { segment } => {
-                let (handle, place, export) = self.picked_segment(side, segment);
+                let (handle, index, export) = self.picked_segment(side, segment);
                 let taken = self.on(side, |engine, _| engine.signal_take(handle));
-                self.judge_taken(side, "signal_take", (place, export), taken)?;
+                self.judge_taken(side, "signal_take", (index, export), taken)?;
             }
             SignalOp::Wait { segment } => {
-                let (handle, place, export) = self.picked_segment(side, segment);
+                let (handle, index, export) = self.picked_segment(side, segment);
                 let now = self.fabric.now();
                 let waited = self.on(side, |engine, wait| {
                     engine.signal_wait(handle, Some(now), wait)
@@ -698,17 +698,17 @@ impl Runner {
                     Err(RsmError::TimedOut) => Ok(false),
                     Err(error) => Err(error),
                 };
-                self.judge_taken(side, "signal_wait", (place, export), taken)?;
+                self.judge_taken(side, "signal_wait", (index, export), taken)?;
             }
             SignalOp::AcquirePoll { segment } => {
-                let (handle, place, export) = self.picked_segment(side, segment);
-                let expected = self.world.poll(side, place, export, true);
+                let (handle, index, export) = self.picked_segment(side, segment);
+                let expected = self.world.poll(side, index, export, true);
                 let done = self.on(side, |engine, _| engine.acquire_poll(handle));
                 self.judge(side, "acquire_poll", expected, done)?;
             }
             SignalOp::ReleasePoll { segment } => {
-                let (handle, place, export) = self.picked_segment(side, segment);
-                let expected = self.world.poll(side, place, export, false);
+                let (handle, index, export) = self.picked_segment(side, segment);
+                let expected = self.world.poll(side, index, export, false);
                 let done = self.on(side, |engine, _| engine.release_poll(handle));
                 self.judge(side, "release_poll", expected, done)?;
             }

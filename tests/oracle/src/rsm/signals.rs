@@ -28,7 +28,7 @@ impl Signals {
     }
 
     /// Records if any signal was seen; [`any`](Self::any) disagrees if that is impossible.
-    pub(crate) fn saw(&mut self, any: bool) {
+    pub(crate) fn observed(&mut self, any: bool) {
         if any {
             self.least = self.least.max(self.most.min(1));
         } else if self.least == 0 {
@@ -59,7 +59,7 @@ mod tests {
     fn a_signal_that_arrived_cannot_be_missing() {
         let mut signals = Signals::default();
         signals.count(false);
-        signals.saw(false);
+        signals.observed(false);
         assert!(signals.any(), "it is still expected");
         signals.count(true);
         assert!(signals.take());
@@ -68,15 +68,15 @@ mod tests {
 
     /// Spec: RSMSG-02
     #[test]
-    fn a_signal_that_was_not_posted_cannot_be_there() {
+    fn a_signal_that_was_not_posted_cannot_arrive() {
         let mut signals = Signals::default();
-        signals.saw(true);
+        signals.observed(true);
         assert!(!signals.any());
     }
 
     /// Spec: RSMSG-02, RSMSG-04
     #[test]
-    fn a_signal_that_may_be_lost_is_what_was_seen() {
+    fn an_observation_decides_about_a_doubtful_signal() {
         let mut signals = Signals::default();
         signals.count(false);
         let before = signals;
@@ -84,9 +84,9 @@ mod tests {
         signals.doubt_since(before);
         assert!(signals.take());
         let mut gone = signals;
-        gone.saw(false);
+        gone.observed(false);
         assert!(!gone.any());
-        signals.saw(true);
+        signals.observed(true);
         assert!(signals.take());
         assert!(!signals.any());
     }

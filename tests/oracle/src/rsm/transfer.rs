@@ -9,7 +9,7 @@ use crate::op::Side;
 
 /// Local memory of an iov entry.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Place {
+pub(crate) enum EntryMemory {
     /// Registered memory, if the handle is valid.
     Registered(Option<usize>),
     /// Buffer of the caller: number and length.
@@ -20,8 +20,8 @@ pub(crate) enum Place {
 
 /// One iov entry of a call.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Piece {
-    pub(crate) place: Place,
+pub(crate) struct IovEntry {
+    pub(crate) memory: EntryMemory,
     pub(crate) local_offset: u64,
     pub(crate) remote_offset: u64,
     pub(crate) length: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Piece {
 
 /// Direction and form of a call.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Manner {
+pub(crate) struct Form {
     pub(crate) put: bool,
     /// Item size of a single put or get; `None` for vectors.
     pub(crate) single: Option<u64>,
@@ -70,45 +70,45 @@ impl World {
         &self,
         side: Side,
         import: Option<usize>,
-        manner: Manner,
-        pieces: &[Piece],
+        form: Form,
+        iov: &[IovEntry],
     ) -> Plan {
         let mut plan = Plan {
             moves: Vec::new(),
             outcome: Ok(()),
             explicit: false,
         };
-        if let Err(error) = self.begin(side, import, manner, pieces) {
-            plan.outcome = Err((error, pieces.len()));
+        if let Err(error) = self.begin(side, import, form, iov) {
+            plan.outcome = Err((error, iov.len()));
             return plan;
         }
-        let Some(place) = import.and_then(|place| self.node(side).imports.get(place)) else {
+        let Some(import) = import.and_then(|index| self.node(side).imports.get(index)) else {
             return plan;
         };
         // The segment is gone and the importer does not know: entries are checked nevertheless.
-        let export = self.node(place.exporter).exports.get(place.export);
+        let export = self.node(import.exporter).exports.get(import.export);
         let segment = export.map_or(0, |export| export.start);
-        plan.explicit = place.explicit;
-        for (index, piece) in pieces.iter().enumerate() {
-            let checked = self.check(side, manner, place.length, piece);
-            let needs_barrier = manner.single.is_some() && !place.explicit && place.barriers == 0;
+        plan.explicit = import.explicit;
+        for (index, entry) in iov.iter().enumerate() {
+            let checked = self.check(side, form, import.length, entry);
+            let needs_barrier = form.single.is_some() && !import.explicit && import.barriers == 0;
             let error = match checked {
                 Ok(_) if needs_barrier => RsmError::BarrierUninitialized,
                 Ok((memory, start)) => {
-                    let length = piece.length as usize;
-                    let remote = segment + piece.remote_offset as usize;
+                    let length = entry.length as usize;
+                    let remote = segment + entry.remote_offset as usize;
                     if length != 0 {
                         plan.moves.push(Move {
                             entry: index,
                             local: (memory, start..start + length),
-                            remote: (Memory::Pages(place.exporter), remote..remote + length),
+                            remote: (Memory::Pages(import.exporter), remote..remote + length),
                         });
                     }
                     continue;
                 }
                 Err(error) => error,
             };
-            plan.outcome = Err((error, pieces.len() - index));
+            plan.outcome = Err((error, iov.len() - index));
             break;
         }
         plan
@@ -119,28 +119,28 @@ impl World {
         &self,
         side: Side,
         import: Option<usize>,
-        manner: Manner,
-        pieces: &[Piece],
+        form: Form,
+        iov: &[IovEntry],
     ) -> Result<(), RsmError> {
-        let place = import.and_then(|place| self.node(side).imports.get(place));
-        let place = place.ok_or(RsmError::BadSegmentHandle)?;
-        if pieces.is_empty() {
+        let import = import.and_then(|index| self.node(side).imports.get(index));
+        let import = import.ok_or(RsmError::BadSegmentHandle)?;
+        if iov.is_empty() {
             return Err(RsmError::BadScatterGather);
         }
-        if let (Some(size), [piece]) = (manner.single, pieces)
-            && !piece.remote_offset.is_multiple_of(size)
+        if let (Some(size), [entry]) = (form.single, iov)
+            && !entry.remote_offset.is_multiple_of(size)
         {
             return Err(RsmError::BadMemoryAlignment);
         }
-        if place.aborted {
+        if import.aborted {
             return Err(RsmError::ConnectionAborted);
         }
-        let right = if manner.put {
+        let right = if form.put {
             Permission::WRITE
         } else {
             Permission::READ
         };
-        if !place.permission.contains(right) {
+        if !import.permission.contains(right) {
             return Err(RsmError::PermissionDenied);
         }
         Ok(())
@@ -150,34 +150,34 @@ impl World {
     fn check(
         &self,
         side: Side,
-        manner: Manner,
+        form: Form,
         remote_length: usize,
-        piece: &Piece,
+        entry: &IovEntry,
     ) -> Result<(Memory, usize), RsmError> {
-        let (memory, base, local_length) = match piece.place {
-            Place::Registered(place) => {
-                let local = place.and_then(|place| self.node(side).locals.get(place));
+        let (memory, base, local_length) = match entry.memory {
+            EntryMemory::Registered(index) => {
+                let local = index.and_then(|index| self.node(side).locals.get(index));
                 let local = local.ok_or(RsmError::BadScatterGather)?;
-                if local.read_only && !manner.put {
+                if local.read_only && !form.put {
                     return Err(RsmError::BadAddress);
                 }
                 (Memory::Local(side), local.start, local.length)
             }
-            Place::Buffer(index, length) => (Memory::Buffer(index), 0, length),
-            Place::Shared(start, length) => (Memory::Local(side), start, length),
+            EntryMemory::Buffer(index, length) => (Memory::Buffer(index), 0, length),
+            EntryMemory::Shared(start, length) => (Memory::Local(side), start, length),
         };
         let ends = [
-            (piece.local_offset, local_length as u64),
-            (piece.remote_offset, remote_length as u64),
+            (entry.local_offset, local_length as u64),
+            (entry.remote_offset, remote_length as u64),
         ];
         if ends.iter().any(|(offset, length)| offset > length) {
             return Err(RsmError::BadOffset);
         }
-        let fits = |(offset, length): &(u64, u64)| piece.length <= length - offset;
+        let fits = |(offset, length): &(u64, u64)| entry.length <= length - offset;
         if !ends.iter().all(fits) {
             return Err(RsmError::BadLength);
         }
-        Ok((memory, base + piece.local_offset as usize))
+        Ok((memory, base + entry.local_offset as usize))
     }
 
     pub(crate) fn memory<'m>(
@@ -194,6 +194,6 @@ impl World {
 }
 
 /// Returns true if two memory ranges overlap.
-pub(crate) fn meet(one: &(Memory, Range<usize>), other: &(Memory, Range<usize>)) -> bool {
+pub(crate) fn overlap(one: &(Memory, Range<usize>), other: &(Memory, Range<usize>)) -> bool {
     one.0 == other.0 && one.1.start < other.1.end && other.1.start < one.1.end
 }

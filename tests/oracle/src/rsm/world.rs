@@ -48,7 +48,7 @@ impl<T> Objects<T> {
 
     pub(crate) fn live(&self) -> impl Iterator<Item = (usize, Handle, &T)> {
         let all = self.0.iter().enumerate();
-        all.filter_map(|(place, (handle, object))| Some((place, *handle, object.as_ref()?)))
+        all.filter_map(|(index, (handle, object))| Some((index, *handle, object.as_ref()?)))
     }
 
     pub(crate) fn live_mut(&mut self) -> impl Iterator<Item = &mut T> {
@@ -59,16 +59,16 @@ impl<T> Objects<T> {
         self.live().count()
     }
 
-    pub(crate) fn get(&self, place: usize) -> Option<&T> {
-        self.0.get(place)?.1.as_ref()
+    pub(crate) fn get(&self, index: usize) -> Option<&T> {
+        self.0.get(index)?.1.as_ref()
     }
 
-    pub(crate) fn get_mut(&mut self, place: usize) -> Option<&mut T> {
-        self.0.get_mut(place)?.1.as_mut()
+    pub(crate) fn get_mut(&mut self, index: usize) -> Option<&mut T> {
+        self.0.get_mut(index)?.1.as_mut()
     }
 
-    pub(crate) fn remove(&mut self, place: usize) {
-        if let Some((_, object)) = self.0.get_mut(place) {
+    pub(crate) fn remove(&mut self, index: usize) {
+        if let Some((_, object)) = self.0.get_mut(index) {
             *object = None;
         }
     }
@@ -79,7 +79,7 @@ impl<T> Objects<T> {
         let nth = usize::from(nth).checked_rem(count)?;
         self.live()
             .nth(nth)
-            .map(|(place, handle, _)| (handle, place))
+            .map(|(index, handle, _)| (handle, index))
     }
 
     fn nth_dead(&self, nth: u8) -> Option<Handle> {
@@ -104,8 +104,8 @@ pub(crate) fn pick<T>(
     match pick {
         Pick::Live(nth) => own
             .nth_live(nth)
-            .map_or((Handle::NULL, None), |(handle, place)| {
-                (handle, Some(place))
+            .map_or((Handle::NULL, None), |(handle, index)| {
+                (handle, Some(index))
             }),
         Pick::Dead(nth) => (own.nth_dead(nth).unwrap_or(Handle::NULL), None),
         Pick::Foreign(nth) => (
@@ -147,7 +147,7 @@ pub(crate) struct Import {
     /// Set if the segment was unpublished unknown to the importer; only if messages are lost.
     pub(crate) revoked: bool,
     /// Set once the importer reported it as aborted.
-    pub(crate) told: bool,
+    pub(crate) reported: bool,
     pub(crate) barriers: u32,
     pub(crate) signals: Signals,
     pub(crate) polls: u32,
@@ -205,7 +205,7 @@ impl Node {
             let publication = export.publication.as_ref();
             publication.is_some_and(|publication| publication.id == id)
         });
-        found.map(|(place, ..)| place)
+        found.map(|(index, ..)| index)
     }
 }
 
@@ -244,13 +244,13 @@ impl World {
         Ok(())
     }
 
-    fn export(&self, side: Side, place: Option<usize>) -> Expected<&Export> {
-        let found = place.and_then(|place| self.node(side).exports.get(place));
+    fn export(&self, side: Side, index: Option<usize>) -> Expected<&Export> {
+        let found = index.and_then(|index| self.node(side).exports.get(index));
         found.ok_or(RsmError::BadSegmentHandle)
     }
 
-    fn import(&self, side: Side, place: Option<usize>) -> Expected<&Import> {
-        let found = place.and_then(|place| self.node(side).imports.get(place));
+    fn import(&self, side: Side, index: Option<usize>) -> Expected<&Import> {
+        let found = index.and_then(|index| self.node(side).imports.get(index));
         found.ok_or(RsmError::BadSegmentHandle)
     }
 
@@ -270,11 +270,11 @@ impl World {
     pub(crate) fn publish(
         &mut self,
         side: Side,
-        place: Option<usize>,
+        index: Option<usize>,
         id: SegmentId,
         access: &[AccessEntry],
     ) -> Expected<SegmentId> {
-        let export = self.export(side, place)?;
+        let export = self.export(side, index)?;
         let locks = export.locks;
         if export.publication.is_some() {
             return Err(RsmError::SegmentAlreadyPublished);
@@ -297,7 +297,7 @@ impl World {
             }
             id => id,
         };
-        if let Some(export) = place.and_then(|place| node.exports.get_mut(place)) {
+        if let Some(export) = index.and_then(|index| node.exports.get_mut(index)) {
             let access = access.to_vec();
             export.publication = Some(Publication { id, access });
         }
@@ -308,14 +308,14 @@ impl World {
     pub(crate) fn republish(
         &mut self,
         side: Side,
-        place: Option<usize>,
+        index: Option<usize>,
         access: &[AccessEntry],
     ) -> Expected {
-        if self.export(side, place)?.publication.is_none() {
+        if self.export(side, index)?.publication.is_none() {
             return Err(RsmError::SegmentNotPublished);
         }
         Self::check_list(access)?;
-        let export = place.and_then(|place| self.node_mut(side).exports.get_mut(place));
+        let export = index.and_then(|index| self.node_mut(side).exports.get_mut(index));
         if let Some(publication) = export.and_then(|export| export.publication.as_mut()) {
             publication.access = access.to_vec();
         }
@@ -323,27 +323,27 @@ impl World {
     }
 
     /// Spec: RSMPB-20, RSMPB-21
-    pub(crate) fn unpublish(&mut self, side: Side, place: Option<usize>) -> Expected {
-        if self.export(side, place)?.publication.is_none() {
+    pub(crate) fn unpublish(&mut self, side: Side, index: Option<usize>) -> Expected {
+        if self.export(side, index)?.publication.is_none() {
             return Err(RsmError::SegmentNotPublished);
         }
-        if let Some(place) = place {
-            if let Some(export) = self.node_mut(side).exports.get_mut(place) {
+        if let Some(index) = index {
+            if let Some(export) = self.node_mut(side).exports.get_mut(index) {
                 export.publication = None;
             }
-            self.abort_importers(side, place);
+            self.abort_importers(side, index);
         }
         Ok(())
     }
 
     /// Spec: RSMEX-10, RSMPB-21
-    pub(crate) fn destroy(&mut self, side: Side, place: Option<usize>) -> Expected {
-        if self.export(side, place)?.polls != 0 {
+    pub(crate) fn destroy(&mut self, side: Side, index: Option<usize>) -> Expected {
+        if self.export(side, index)?.polls != 0 {
             return Err(RsmError::PollDescriptorInUse);
         }
-        if let Some(place) = place {
-            self.abort_importers(side, place);
-            self.node_mut(side).exports.remove(place);
+        if let Some(index) = index {
+            self.abort_importers(side, index);
+            self.node_mut(side).exports.remove(index);
         }
         Ok(())
     }
@@ -363,11 +363,11 @@ impl World {
     pub(crate) fn rebind(
         &mut self,
         side: Side,
-        place: Option<usize>,
+        index: Option<usize>,
         start: usize,
         length: usize,
     ) -> Expected {
-        let export = self.export(side, place)?;
+        let export = self.export(side, index)?;
         if !export.rebind {
             return Err(RsmError::RebindNotAllowed);
         }
@@ -377,7 +377,7 @@ impl World {
         if !start.is_multiple_of(PAGE) {
             return Err(RsmError::BadAddress);
         }
-        if let Some(export) = place.and_then(|place| self.node_mut(side).exports.get_mut(place)) {
+        if let Some(export) = index.and_then(|index| self.node_mut(side).exports.get_mut(index)) {
             export.start = start;
         }
         Ok(())
@@ -444,7 +444,7 @@ impl World {
             explicit: false,
             aborted: false,
             revoked: false,
-            told: false,
+            reported: false,
             barriers: 0,
             signals: Signals::default(),
             polls: 0,
@@ -452,47 +452,47 @@ impl World {
     }
 
     /// Spec: RSMIM-10, RSMIM-11
-    pub(crate) fn disconnect(&mut self, side: Side, place: Option<usize>) -> Expected {
-        if self.import(side, place)?.polls != 0 {
+    pub(crate) fn disconnect(&mut self, side: Side, index: Option<usize>) -> Expected {
+        if self.import(side, index)?.polls != 0 {
             return Err(RsmError::PollDescriptorInUse);
         }
-        if let Some(place) = place {
-            self.node_mut(side).imports.remove(place);
+        if let Some(index) = index {
+            self.node_mut(side).imports.remove(index);
         }
         Ok(())
     }
 
     /// Spec: RSMBR-01
-    pub(crate) fn barrier_init(&mut self, side: Side, place: Option<usize>) -> Expected<usize> {
-        self.import(side, place)?;
+    pub(crate) fn barrier_init(&mut self, side: Side, index: Option<usize>) -> Expected<usize> {
+        self.import(side, index)?;
         let node = self.node_mut(side);
         if node.barriers.count() >= MOST_BARRIERS {
             return Err(RsmError::InsufficientResources);
         }
-        let place = place.ok_or(RsmError::BadSegmentHandle)?;
-        if let Some(import) = node.imports.get_mut(place) {
+        let index = index.ok_or(RsmError::BadSegmentHandle)?;
+        if let Some(import) = node.imports.get_mut(index) {
             import.barriers += 1;
         }
-        Ok(place)
+        Ok(index)
     }
 
-    fn barrier(&self, side: Side, place: Option<usize>) -> Expected<(&Barrier, &Import)> {
+    fn barrier(&self, side: Side, index: Option<usize>) -> Expected<(&Barrier, &Import)> {
         let node = self.node(side);
-        let barrier = place.and_then(|place| node.barriers.get(place));
+        let barrier = index.and_then(|index| node.barriers.get(index));
         let barrier = barrier.ok_or(RsmError::BarrierUninitialized)?;
         let import = node.imports.get(barrier.import);
         Ok((barrier, import.ok_or(RsmError::BadSegmentHandle)?))
     }
 
     /// Spec: RSMBR-04
-    pub(crate) fn barrier_open(&mut self, side: Side, place: Option<usize>) -> Expected {
-        self.barrier(side, place)?;
-        self.set_open(side, place, true);
+    pub(crate) fn barrier_open(&mut self, side: Side, index: Option<usize>) -> Expected {
+        self.barrier(side, index)?;
+        self.set_open(side, index, true);
         Ok(())
     }
 
-    fn set_open(&mut self, side: Side, place: Option<usize>, open: bool) {
-        if let Some(barrier) = place.and_then(|place| self.node_mut(side).barriers.get_mut(place)) {
+    fn set_open(&mut self, side: Side, index: Option<usize>, open: bool) {
+        if let Some(barrier) = index.and_then(|index| self.node_mut(side).barriers.get_mut(index)) {
             barrier.open = open;
         }
     }
@@ -503,10 +503,10 @@ impl World {
     pub(crate) fn barrier_end(
         &mut self,
         side: Side,
-        place: Option<usize>,
+        index: Option<usize>,
         close: bool,
     ) -> Expected {
-        let (barrier, import) = self.barrier(side, place)?;
+        let (barrier, import) = self.barrier(side, index)?;
         if !barrier.open {
             return Err(RsmError::BarrierNotOpened);
         }
@@ -516,21 +516,21 @@ impl World {
             Ok(())
         };
         if close {
-            self.set_open(side, place, false);
+            self.set_open(side, index, false);
         }
         outcome
     }
 
     /// Spec: RSMBR-10
-    pub(crate) fn barrier_destroy(&mut self, side: Side, place: Option<usize>) -> Expected {
+    pub(crate) fn barrier_destroy(&mut self, side: Side, index: Option<usize>) -> Expected {
         let node = self.node_mut(side);
-        let place = place.ok_or(RsmError::BarrierUninitialized)?;
-        let barrier = node.barriers.get(place);
+        let index = index.ok_or(RsmError::BarrierUninitialized)?;
+        let barrier = node.barriers.get(index);
         let import = barrier.ok_or(RsmError::BarrierUninitialized)?.import;
         if let Some(import) = node.imports.get_mut(import) {
             import.barriers -= 1;
         }
-        node.barriers.remove(place);
+        node.barriers.remove(index);
         Ok(())
     }
 
@@ -540,10 +540,10 @@ impl World {
     pub(crate) fn post_to_exporter(
         &mut self,
         side: Side,
-        place: Option<usize>,
+        index: Option<usize>,
         no_accumulate: bool,
     ) -> Expected {
-        let import = self.import(side, place)?;
+        let import = self.import(side, index)?;
         if import.aborted {
             return Err(RsmError::ConnectionAborted);
         }
@@ -558,14 +558,14 @@ impl World {
     pub(crate) fn signals(
         &mut self,
         side: Side,
-        place: usize,
+        index: usize,
         export: bool,
     ) -> Option<&mut Signals> {
         let node = self.node_mut(side);
         if export {
-            Some(&mut node.exports.get_mut(place)?.signals)
+            Some(&mut node.exports.get_mut(index)?.signals)
         } else {
-            Some(&mut node.imports.get_mut(place)?.signals)
+            Some(&mut node.imports.get_mut(index)?.signals)
         }
     }
 
@@ -575,13 +575,13 @@ impl World {
     pub(crate) fn post_to_importers(
         &mut self,
         side: Side,
-        place: Option<usize>,
+        index: Option<usize>,
         no_accumulate: bool,
     ) -> Expected {
-        self.export(side, place)?;
+        self.export(side, index)?;
         for node in &mut self.0 {
             for import in node.imports.live_mut() {
-                let here = (import.exporter, Some(import.export)) == (side, place);
+                let here = (import.exporter, Some(import.export)) == (side, index);
                 if here && !import.aborted {
                     import.signals.count(no_accumulate);
                 }
@@ -594,18 +594,18 @@ impl World {
     pub(crate) fn take(
         &mut self,
         side: Side,
-        place: Option<usize>,
+        index: Option<usize>,
         export: bool,
     ) -> Expected<bool> {
         let node = self.node_mut(side);
         let (signals, dead) = if export {
-            let export = place.and_then(|place| node.exports.get_mut(place));
+            let export = index.and_then(|index| node.exports.get_mut(index));
             (
                 &mut export.ok_or(RsmError::BadSegmentHandle)?.signals,
                 false,
             )
         } else {
-            let import = place.and_then(|place| node.imports.get_mut(place));
+            let import = index.and_then(|index| node.imports.get_mut(index));
             let import = import.ok_or(RsmError::BadSegmentHandle)?;
             (&mut import.signals, import.aborted)
         };
@@ -619,21 +619,21 @@ impl World {
     pub(crate) fn poll(
         &mut self,
         side: Side,
-        place: Option<usize>,
+        index: Option<usize>,
         export: bool,
         acquire: bool,
     ) -> Expected {
         let bad = RsmError::BadSegmentHandle;
         let node = self.node_mut(side);
         let polls = if export {
-            let export = place.and_then(|place| node.exports.get_mut(place));
+            let export = index.and_then(|index| node.exports.get_mut(index));
             let export = export.ok_or(bad)?;
             if acquire && export.publication.is_none() {
                 return Err(bad);
             }
             &mut export.polls
         } else {
-            let import = place.and_then(|place| node.imports.get_mut(place));
+            let import = index.and_then(|index| node.imports.get_mut(index));
             &mut import.ok_or(bad)?.polls
         };
         *polls = if acquire {

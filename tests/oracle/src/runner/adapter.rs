@@ -48,8 +48,8 @@ impl Runner {
             } => self.ia_query(side, unknown_mask, unknown_provider_mask),
             AdapterOp::Extensions => {
                 let known = extensions(side);
-                let told = self.with(side, |ia| ia.extensions());
-                self.expect(told == known, format_args!("{known:?}"), told)
+                let reported = self.with(side, |ia| ia.extensions());
+                self.expect(reported == known, format_args!("{known:?}"), reported)
             }
             AdapterOp::Context { value } => self.own_context(side, u64::from(value)),
             AdapterOp::DirectAccess => {
@@ -89,15 +89,15 @@ impl Runner {
         let dead = Verdict::refused(ErrorKind::InvalidHandle, None);
         for (handle, verdict) in handles.into_iter().zip([fine, dead]) {
             let outcome = self.with(side, |ia| {
-                let got = ia.get_consumer_context(handle)?;
+                let found = ia.get_consumer_context(handle)?;
                 ia.set_consumer_context(handle, value)?;
-                Ok((got, ia.get_handle_type(handle)?))
+                Ok((found, ia.get_handle_type(handle)?))
             });
-            let got = self.judge(&verdict, outcome)?;
+            let found = self.judge(&verdict, outcome)?;
             self.expect(
-                got.is_none_or(|got| got == (before, HandleKind::Ia)),
+                found.is_none_or(|found| found == (before, HandleKind::Ia)),
                 format_args!("context {before} of an adapter (CTX-04)"),
-                got,
+                found,
             )?;
         }
         Ok(())
@@ -198,20 +198,24 @@ impl Runner {
     /// Checks that an error survives conversion to its code (GEN-01, STR-01 to STR-03).
     fn error_words(&mut self, error: Error, abi: Abi) -> Outcome {
         let code = error.code(abi);
-        let said = error.to_string();
+        let text = error.to_string();
         let parts = [
             error.kind().text(),
             error.subtype().text(),
             error.cause().text(),
         ];
-        let whole = said.starts_with(parts[0])
-            && (error.subtype() == Subtype::NoSubtype || said.contains(parts[1]))
-            && (error.cause() == Cause::None || said.contains(parts[2]));
+        let complete = text.starts_with(parts[0])
+            && (error.subtype() == Subtype::NoSubtype || text.contains(parts[1]))
+            && (error.cause() == Cause::None || text.contains(parts[2]));
         let words = parts.iter().all(|part| !part.is_empty());
         let numbers = Cause::from_number(error.cause() as u8) == Some(error.cause())
             && format!("{error:?}").contains(&format!("{:?}", error.subtype()));
         self.expect(numbers, "the cause of its number", error)?;
-        self.expect(whole && words, "words for type, subtype and cause", &said)?;
+        self.expect(
+            complete && words,
+            "words for type, subtype and cause",
+            &text,
+        )?;
         let again = Error::from_code(code, abi);
         // The older edition maps what it lacks to something close (GEN-01).
         let close = abi == Abi::V1_2;
@@ -289,14 +293,14 @@ impl Runner {
             let outcome = self.with(side, shut(CloseFlags::Abrupt));
             self.judge(&Checks::default().verdict(), outcome)?;
         }
-        let gone = Verdict::refused(ErrorKind::InvalidHandle, Subtype::InvalidHandleIa);
+        let closed = Verdict::refused(ErrorKind::InvalidHandle, Subtype::InvalidHandleIa);
         for flags in [CloseFlags::Graceful, CloseFlags::Abrupt] {
             let outcome = self.with(side, shut(flags));
-            self.judge(&gone, outcome)?;
+            self.judge(&closed, outcome)?;
         }
         let all = (IaFields::all(), ProviderFields::all());
         let outcome = self.with(side, |ia| ia.ia_query(all.0, all.1).map(drop));
-        self.judge(&gone, outcome)?;
+        self.judge(&closed, outcome)?;
         for key in left {
             let handle = self.handle(Some(key));
             let outcome = self.with(side, |ia| ia.get_handle_type(handle));

@@ -46,7 +46,7 @@ impl Runner {
         let outcome = self.with(side, |ia| ia.cno_create(given));
         if let Some(id) = self.judge(&checks.verdict(), outcome)? {
             let key = self.world.cno_create(side, agent);
-            self.name(key, id.handle());
+            self.record_handle(key, id.handle());
         }
         Ok(())
     }
@@ -67,16 +67,20 @@ impl Runner {
     }
 
     /// Checks that an object reports its agent that was not called yet.
-    pub(super) fn compare_agent(&mut self, key: Option<Key>, told: Option<ProxyAgent>) -> Outcome {
+    pub(super) fn compare_agent(
+        &mut self,
+        key: Option<Key>,
+        reported: Option<ProxyAgent>,
+    ) -> Outcome {
         self.compare_agents()?;
         let known = key
             .and_then(|key| self.world.cnos.get(&key))
             .and_then(|cno| cno.agent.as_ref())
             .map(|agent| agent.data);
         self.expect(
-            told.map(|agent| agent.instance_data) == known,
+            reported.map(|agent| agent.instance_data) == known,
             format_args!("agent {known:?} (CNQ-01, CNM-01)"),
-            told,
+            reported,
         )
     }
 

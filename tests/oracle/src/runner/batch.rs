@@ -6,7 +6,7 @@ use dat_core::flags::{CompletionFlags, HandleKind};
 use dat_core::memory::{LmrTriplet, RmrTriplet};
 
 use super::memory::triplets;
-use super::post::{flags, total};
+use super::post::{flags, read_length, total, write_length};
 use super::{Outcome, Runner};
 use crate::expect::Verdict;
 use crate::op::{Batched, Pick, Side};
@@ -54,7 +54,7 @@ impl Runner {
     /// The first refused post ends the batch.
     pub(super) fn batch(&mut self, side: Side, ep: Pick, requests: &[Batched]) -> Outcome {
         let key = self.pick(side, HandleKind::Ep, ep);
-        self.rest()?;
+        self.run_to_idle()?;
         let mut prepared: Vec<Prepared> = requests
             .iter()
             .take(MOST)
@@ -75,44 +75,41 @@ impl Runner {
                 _ => break,
             };
             if let (Some(()), Some(key)) = (self.judge(&verdict, result)?, key) {
-                self.accepted(key, one.request);
+                self.record_request(key, one.request);
             }
         }
-        self.refused_whole(&outcome, posted)
+        self.check_batch_refusal(&outcome, posted)
     }
 
     /// Checks the text of a refused batch: number of accepted posts, and cause.
-    fn refused_whole(&self, outcome: &Result<(), BatchRefused>, posted: usize) -> Outcome {
+    fn check_batch_refusal(&self, outcome: &Result<(), BatchRefused>, posted: usize) -> Outcome {
         let Err(refused) = outcome else {
             return Ok(());
         };
-        let said = refused.to_string();
+        let text = refused.to_string();
         let cause = std::error::Error::source(refused).map(ToString::to_string);
         self.expect(
-            said.contains(&posted.to_string()) && cause == Some(refused.error.to_string()),
+            text.contains(&posted.to_string()) && cause == Some(refused.error.to_string()),
             "a refusal that says how far the batch came, and why",
-            said,
+            text,
         )
     }
 
     fn verdict(&self, side: Side, key: Option<Key>, one: &Prepared) -> Verdict {
-        let pieces = &one.request.pieces;
+        let segments = &one.request.segments;
         self.world
-            .check_request(side, key, pieces, one.operation, one.length, one.flags)
+            .check_request(side, key, segments, one.operation, one.length, one.flags)
     }
 
     fn prepare(&mut self, side: Side, key: Option<Key>, batched: &Batched) -> Prepared {
-        let pieces = self.pieces(side, &batched.segments);
+        let segments = self.segments(side, &batched.segments);
         let (number, address) = self.remote(side, key, &batched.remote);
-        let bytes = total(&pieces);
+        let bytes = total(&segments);
         let slack = batched.remote.slack;
         let read = !self.has_no_depth(key) || !self.is_exact();
         let (work, operation, length) = match batched.operation % 3 {
             1 => {
-                let length = match slack {
-                    255 => bytes.saturating_sub(1),
-                    slack => bytes.saturating_add(u64::from(slack)),
-                };
+                let length = write_length(bytes, slack);
                 (
                     Work::Write { number, address },
                     DtoOperation::RdmaWrite,
@@ -120,10 +117,7 @@ impl Runner {
                 )
             }
             2 if read => {
-                let length = match slack {
-                    255 => bytes.saturating_add(1),
-                    slack => bytes.saturating_sub(u64::from(slack & 7)),
-                };
+                let length = read_length(bytes, slack);
                 let work = Work::Read {
                     number,
                     address,
@@ -133,18 +127,10 @@ impl Runner {
             }
             _ => (Work::Send, DtoOperation::Send, u64::MAX),
         };
-        let post = self.next_post();
         let flags = flags(batched.flags);
-        let list = triplets(&pieces);
+        let list = triplets(&segments);
         Prepared {
-            request: Request {
-                post,
-                cookie: post,
-                pieces,
-                work,
-                suppressed: flags.contains(CompletionFlags::SUPPRESS),
-                fenced: flags.contains(CompletionFlags::BARRIER_FENCE),
-            },
+            request: self.new_request(segments, work, flags),
             list,
             operation,
             length,
@@ -160,11 +146,11 @@ impl Runner {
         };
         let mut probe = self.world.clone();
         for (at, one) in prepared.iter().enumerate() {
-            let pieces = &one.request.pieces;
+            let segments = &one.request.segments;
             let verdict = probe.check_request(
                 side,
                 Some(key),
-                pieces,
+                segments,
                 one.operation,
                 one.length,
                 one.flags,
@@ -183,18 +169,13 @@ impl Runner {
     /// Posts a batch of receives (EPV-01 to EPV-05).
     pub(super) fn receive_batch(&mut self, side: Side, ep: Pick, receives: &[Batched]) -> Outcome {
         let key = self.pick(side, HandleKind::Ep, ep);
-        self.rest()?;
+        self.run_to_idle()?;
         let mut prepared = Vec::new();
         for batched in receives.iter().take(MOST) {
-            let pieces = self.pieces(side, &batched.segments);
+            let segments = self.segments(side, &batched.segments);
             let post = self.next_post();
-            let list = triplets(&pieces);
-            let receive = Receive {
-                post,
-                cookie: post,
-                pieces,
-            };
-            prepared.push((receive, list, flags(batched.flags)));
+            let list = triplets(&segments);
+            prepared.push((Receive::new(post, segments), list, flags(batched.flags)));
         }
         let id = self.ep_id(key);
         let given: Vec<BatchReceive<'_>> = prepared
@@ -208,19 +189,18 @@ impl Runner {
         let outcome = self.with(side, |ia| ia.post_recv_batch(id, &given));
         let posted = outcome.map_or_else(|refused| refused.posted, |()| prepared.len());
         for (at, (receive, _, flags)) in prepared.into_iter().enumerate() {
-            let verdict = self.world.check_receive(side, key, &receive.pieces, flags);
+            let verdict = self
+                .world
+                .check_receive(side, key, &receive.segments, flags);
             let result = match outcome {
                 Err(refused) if at == posted => Err(refused.error),
                 _ if at < posted => Ok(()),
                 _ => break,
             };
             if let (Some(()), Some(key)) = (self.judge(&verdict, result)?, key) {
-                self.owe(key, receive.post, false);
-                if self.is_exact() {
-                    self.world.post_receive(key, receive);
-                }
+                self.record_receive(key, receive);
             }
         }
-        self.refused_whole(&outcome, posted)
+        self.check_batch_refusal(&outcome, posted)
     }
 }

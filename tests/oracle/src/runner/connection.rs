@@ -86,7 +86,7 @@ impl Runner {
                         evd,
                         by_provider,
                     });
-                    self.name(key, id.handle());
+                    self.record_handle(key, id.handle());
                 }
             }
             ConnectionOp::PspCreateAny { evd, by_provider } => {
@@ -107,7 +107,7 @@ impl Runner {
                         evd,
                         by_provider,
                     });
-                    self.name(key, id.handle());
+                    self.record_handle(key, id.handle());
                 }
             }
             ConnectionOp::PspQuery { psp, unknown_mask } => {
@@ -154,7 +154,7 @@ impl Runner {
                         evd,
                         ep,
                     });
-                    self.name(key, id.handle());
+                    self.record_handle(key, id.handle());
                 }
             }
             ConnectionOp::RspQuery { rsp, unknown_mask } => {
@@ -214,7 +214,7 @@ impl Runner {
             ConnectionOp::CrReject { cr } => {
                 let key = self.pick(side, HandleKind::Cr, cr);
                 let id = self.cr_id(key);
-                let verdict = self.world.check_cr(side, key).verdict();
+                let verdict = self.world.check_handle(side, HandleKind::Cr, key).verdict();
                 let outcome = self.with(side, |ia| ia.cr_reject(id, &[]));
                 if let (Some(()), Some(key)) = (self.judge(&verdict, outcome)?, key) {
                     self.world.reject(key);
@@ -237,7 +237,7 @@ impl Runner {
                     if self.is_exact() {
                         self.world.handoff(side, key, qualifier);
                     } else {
-                        self.world.give_up_request(key);
+                        self.world.remove_request(key);
                     }
                 }
             }

@@ -26,19 +26,20 @@ type Posts = Places<RecordSlot, 12>;
 pub(super) type Adapter<'s> = Ia<'s, MockBackend, Lock>;
 
 /// Uninitialised storage of the same size, lent once.
-type Bare = IaPlaces<MockBackend, SpinLock, 2, 5, 1, 2, 12, 12>;
+type RawStorage = IaPlaces<MockBackend, SpinLock, 2, 5, 1, 2, 12, 12>;
 
 /// Address of the leaked storage, so that leak checkers find it.
-static LENT: AtomicUsize = AtomicUsize::new(0);
+static RAW_STORAGE: AtomicUsize = AtomicUsize::new(0);
 
 /// Returns the uninitialised storage to the first caller.
-fn bare() -> Option<&'static mut Bare> {
+fn raw_storage() -> Option<&'static mut RawStorage> {
     const TAKEN: usize = 1;
-    LENT.compare_exchange(0, TAKEN, Ordering::Relaxed, Ordering::Relaxed)
+    RAW_STORAGE
+        .compare_exchange(0, TAKEN, Ordering::Relaxed, Ordering::Relaxed)
         .ok()?;
-    let bare: &'static mut Bare = Box::leak(Box::default());
-    LENT.store((&raw const *bare).expose_provenance(), Ordering::Relaxed);
-    Some(bare)
+    let raw: &'static mut RawStorage = Box::leak(Box::default());
+    RAW_STORAGE.store((&raw const *raw).expose_provenance(), Ordering::Relaxed);
+    Some(raw)
 }
 
 /// Depth of each work queue.
@@ -52,27 +53,27 @@ const ATTRIBUTES: EpAttributes = EpAttributes {
 };
 
 /// Failure of a check.
-pub(super) enum Wrong {
+pub(super) enum Failure {
     /// A call was refused that must succeed.
     Refused(Error),
     /// The condition at this location is false.
     Untrue(&'static Location<'static>),
 }
 
-impl From<Error> for Wrong {
+impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Self::Refused(error)
     }
 }
 
-pub(super) type Found = core::result::Result<(), Wrong>;
+pub(super) type CheckResult = core::result::Result<(), Failure>;
 
 #[track_caller]
-pub(super) fn demand(holds: bool) -> Found {
+pub(super) fn require(holds: bool) -> CheckResult {
     if holds {
         Ok(())
     } else {
-        Err(Wrong::Untrue(Location::caller()))
+        Err(Failure::Untrue(Location::caller()))
     }
 }
 
@@ -83,8 +84,8 @@ fn why<T>(outcome: Result<T>) -> Option<(ErrorKind, Cause)> {
 
 /// Requires that the call was refused with an error of this kind.
 #[track_caller]
-pub(super) fn demand_refused<T>(kind: ErrorKind, outcome: Result<T>) -> Found {
-    demand(why(outcome).is_some_and(|(refused, _)| refused == kind))
+pub(super) fn require_refused<T>(kind: ErrorKind, outcome: Result<T>) -> CheckResult {
+    require(why(outcome).is_some_and(|(refused, _)| refused == kind))
 }
 
 const fn exhausted(cause: Cause) -> Option<(ErrorKind, Cause)> {
@@ -92,7 +93,7 @@ const fn exhausted(cause: Cause) -> Option<(ErrorKind, Cause)> {
 }
 
 /// Returns true if the text contains the error's text.
-fn tells(text: &str, error: Error) -> bool {
+fn names_error(text: &str, error: Error) -> bool {
     text.contains(&error.to_string()) || text.contains(&format!("{error:?}"))
 }
 
@@ -118,28 +119,28 @@ impl Runner {
         let Err(refused) = Ia::open(fabric.node(options), storage.lend(), 13) else {
             return self.mismatch("no room for the first dispatcher (IAO-02)", "an adapter");
         };
-        let said = [refused.to_string(), format!("{refused:?}")];
+        let texts = [refused.to_string(), format!("{refused:?}")];
         self.expect(
             refused.error.kind() == ErrorKind::InsufficientResources
-                && said.iter().all(|text| tells(text, refused.error)),
+                && texts.iter().all(|text| names_error(text, refused.error)),
             "a refusal for want of resources that says so (IAO-02)",
-            said,
+            texts,
         )?;
         let lent = Storage {
             records: posts.fill(|| RecordSlot::EMPTY).as_mut_slice().into(),
             ..storage.lend()
         };
-        let said = format!("{:?}", lent.records);
-        self.expect(said.contains("12"), "a table of twelve posts", said)?;
+        let text = format!("{:?}", lent.records);
+        self.expect(text.contains("12"), "a table of twelve posts", text)?;
         // The refusal returned the backend.
         let ia = match Ia::open(refused.backend, lent, 4) {
             Ok(ia) => ia,
             Err(refused) => return self.mismatch("an adapter", refused.error),
         };
         let found = fill(&ia)
-            .and_then(|()| name_what_cannot_be(&ia))
-            .and_then(|()| refuse_by_device(&ia, &fabric))
-            .map_err(Wrong::into_text);
+            .and_then(|()| use_bad_handles(&ia))
+            .and_then(|()| refuse_allocations(&ia, &fabric))
+            .map_err(Failure::into_text);
         self.expect(
             found.is_ok(),
             "an adapter that refuses what it has no room for, and does the rest (GEN-06)",
@@ -148,62 +149,62 @@ impl Runner {
         let ia = match ia.close(CloseFlags::Graceful) {
             Ok(_) => return self.mismatch("an adapter in use (IAC-03)", "closed"),
             Err(refused) => {
-                let said = [refused.to_string(), format!("{refused:?}")];
+                let texts = [refused.to_string(), format!("{refused:?}")];
                 self.expect(
                     refused.error.kind() == ErrorKind::InvalidState
-                        && said.iter().all(|text| tells(text, refused.error)),
+                        && texts.iter().all(|text| names_error(text, refused.error)),
                     "a refusal for its state that says so (IAC-03)",
-                    said,
+                    texts,
                 )?;
                 refused.ia
             }
         };
         let closed = ia.close(CloseFlags::Abrupt).map(drop);
         self.expect(closed.is_ok(), "closed", closed.err())?;
-        self.filled_where_it_lies()?;
-        self.scarce()?;
-        self.moments()
+        self.storage_in_place()?;
+        self.failed_allocations()?;
+        self.interleavings()
     }
 
     /// Checks an adapter whose storage is initialised in place when it is lent.
     ///
     /// After a graceful close nothing is left.
-    fn filled_where_it_lies(&mut self) -> Outcome {
-        let Some(bare) = bare() else {
+    fn storage_in_place(&mut self) -> Outcome {
+        let Some(raw) = raw_storage() else {
             return Ok(());
         };
         let fabric = Fabric::new(FabricOptions::default());
         let node = fabric.node(NodeOptions::new("bare", 1));
-        let ia = match Ia::open(node, bare.lend(), 4) {
+        let ia = match Ia::open(node, raw.lend(), 4) {
             Ok(ia) => ia,
             Err(refused) => return self.mismatch("an adapter", refused.error),
         };
-        let found = name_what_cannot_be(&ia).map_err(Wrong::into_text);
+        let found = use_bad_handles(&ia).map_err(Failure::into_text);
         self.expect(found.is_ok(), "an adapter like others", found)?;
         let closed = ia.close(CloseFlags::Graceful).map(drop);
         self.expect(closed.is_ok(), "closed (IAC-03)", closed.err())
     }
 }
 
-impl Wrong {
+impl Failure {
     pub(super) fn into_text(self) -> String {
         match self {
             Self::Refused(error) => error.to_string(),
-            Self::Untrue(demanded) => format!("not so at {demanded}"),
+            Self::Untrue(location) => format!("not so at {location}"),
         }
     }
 }
 
 /// Requests more than the storage holds, and then as much as is left.
-fn fill(ia: &Adapter<'_>) -> Found {
+fn fill(ia: &Adapter<'_>) -> CheckResult {
     let pz = ia.pz_create()?;
     let cno = ia.cno_create(None)?;
     let transfers = EvdFlags::DTO | EvdFlags::RMR_BIND;
     let no_events = exhausted(Cause::EventSlotsExhausted);
-    demand(why(ia.evd_create(9, Some(cno), transfers)) == no_events)?;
+    require(why(ia.evd_create(9, Some(cno), transfers)) == no_events)?;
     let requests = ia.evd_create(4, Some(cno), transfers)?;
     let receives = ia.evd_create(2, None, transfers)?;
-    demand(why(ia.evd_resize(receives, 9)) == no_events)?;
+    require(why(ia.evd_resize(receives, 9)) == no_events)?;
     ia.evd_resize(receives, 1)?;
     let make = |max_request_dtos, max_recv_dtos| {
         let attributes = EpAttributes {
@@ -217,11 +218,11 @@ fn fill(ia: &Adapter<'_>) -> Found {
     let no_records = exhausted(Cause::RecordsExhausted);
     let ep = make(POSTS, POSTS)?;
     // There are enough records for its requests, but not for its receives.
-    demand(why(make(POSTS, POSTS)) == no_records)?;
+    require(why(make(POSTS, POSTS)) == no_records)?;
     // The provider does not report the receives of an endpoint.
-    demand_refused(ErrorKind::ModelNotSupported, ia.ep_recv_query(ep))?;
+    require_refused(ErrorKind::ModelNotSupported, ia.ep_recv_query(ep))?;
     let bare = ia.ep_create(None, None, None, None, None)?;
-    demand_refused(ErrorKind::ModelNotSupported, ia.ep_recv_query(bare))?;
+    require_refused(ErrorKind::ModelNotSupported, ia.ep_recv_query(bare))?;
     ia.ep_free(bare)?;
     let before = ia.ep_query(ep, EpFields::all())?;
     let both = EpFields::MAX_REQUEST_DTOS | EpFields::MAX_RECV_DTOS;
@@ -232,12 +233,12 @@ fn fill(ia: &Adapter<'_>) -> Found {
         ia.ep_modify(ep, both, &wanted)
     };
     for (more_requests, more_receives) in [(10, POSTS), (3, 10), (POSTS, 10)] {
-        demand(why(modify(more_requests, more_receives)) == no_records)?;
-        demand(ia.ep_query(ep, EpFields::all())?.attributes == before.attributes)?;
+        require(why(modify(more_requests, more_receives)) == no_records)?;
+        require(ia.ep_query(ep, EpFields::all())?.attributes == before.attributes)?;
     }
-    demand(why(ia.srq_create(pz, &shared(5))) == no_records)?;
+    require(why(ia.srq_create(pz, &shared(5))) == no_records)?;
     let srq = ia.srq_create(pz, &shared(2))?;
-    demand(why(ia.srq_resize(srq, 5)) == no_records)?;
+    require(why(ia.srq_resize(srq, 5)) == no_records)?;
     ia.srq_resize(srq, 4)?;
     ia.srq_free(srq)?;
     let second = make(2, 2)?;
@@ -248,7 +249,7 @@ fn fill(ia: &Adapter<'_>) -> Found {
     let mut otherwise = before;
     otherwise.attributes.recv_completion_flags = CompletionFlags::SUPPRESS;
     let flags = ia.ep_modify(ep, EpFields::RECV_COMPLETION_FLAGS, &otherwise);
-    demand_refused(ErrorKind::InvalidState, flags)?;
+    require_refused(ErrorKind::InvalidState, flags)?;
     modify(POSTS, 3)?;
     let third = make(1, 1)?;
     ia.ep_free(third)?;
@@ -265,10 +266,10 @@ fn beyond(handle: Handle) -> Handle {
 }
 
 /// Uses handles of each kind whose index is beyond the storage.
-fn name_what_cannot_be<L: RawLock>(ia: &Ia<'_, MockBackend, L>) -> Found {
+fn use_bad_handles<L: RawLock>(ia: &Ia<'_, MockBackend, L>) -> CheckResult {
     #[track_caller]
-    fn bad<T>(outcome: Result<T>) -> Found {
-        demand_refused(ErrorKind::InvalidHandle, outcome)
+    fn bad<T>(outcome: Result<T>) -> CheckResult {
+        require_refused(ErrorKind::InvalidHandle, outcome)
     }
     let flags = CompletionFlags::empty();
     let (pz, cno) = (ia.pz_create()?, ia.cno_create(None)?);
@@ -289,10 +290,10 @@ fn name_what_cannot_be<L: RawLock>(ia: &Ia<'_, MockBackend, L>) -> Found {
         bad(ia.set_consumer_context(beyond(handle), 1))?;
     }
     let no_evd = EvdId::from_handle(beyond(evd.handle()));
-    demand_refused(ErrorKind::QueueEmpty, ia.evd_dequeue(evd))?;
+    require_refused(ErrorKind::QueueEmpty, ia.evd_dequeue(evd))?;
     bad(ia.evd_dequeue(no_evd))?;
     bad(ia.evd_wait(no_evd, 1).map(drop))?;
-    demand(ia.evd_wait_now(no_evd, 1).is_none())?;
+    require(ia.evd_wait_now(no_evd, 1).is_none())?;
     bad(ia.evd_query(no_evd, EvdFields::all()))?;
     bad(ia.evd_free(no_evd))?;
     let nothing = LmrTriplet {
@@ -307,12 +308,12 @@ fn name_what_cannot_be<L: RawLock>(ia: &Ia<'_, MockBackend, L>) -> Found {
     };
     let no_ep = EpId::from_handle(beyond(ep.handle()));
     let no_srq = SrqId::from_handle(beyond(srq.handle()));
-    for pieces in [&[][..], &[nothing], &[nothing; 2]] {
-        bad(ia.post_send(no_ep, pieces, 1, flags))?;
-        bad(ia.post_rdma_write(no_ep, pieces, 1, &remote, flags))?;
-        bad(ia.post_rdma_read(no_ep, pieces, 1, &remote, flags))?;
-        bad(ia.post_recv(no_ep, pieces, 1, flags))?;
-        bad(ia.srq_post_recv(no_srq, pieces, 1))?;
+    for segments in [&[][..], &[nothing], &[nothing; 2]] {
+        bad(ia.post_send(no_ep, segments, 1, flags))?;
+        bad(ia.post_rdma_write(no_ep, segments, 1, &remote, flags))?;
+        bad(ia.post_rdma_read(no_ep, segments, 1, &remote, flags))?;
+        bad(ia.post_recv(no_ep, segments, 1, flags))?;
+        bad(ia.srq_post_recv(no_srq, segments, 1))?;
     }
     let request = BatchRequest {
         operation: BatchOperation::Send,
@@ -344,7 +345,7 @@ fn name_what_cannot_be<L: RawLock>(ia: &Ia<'_, MockBackend, L>) -> Found {
     bad(ia.cno_free(CnoId::from_handle(beyond(cno.handle()))))?;
     bad(ia.pz_free(PzId::from_handle(beyond(pz.handle()))))?;
     // A word that is no handle of any adapter is printed as malformed.
-    demand(format!("{:?}", Handle::from_raw(u64::MAX)).starts_with("malformed"))?;
+    require(format!("{:?}", Handle::from_raw(u64::MAX)).starts_with("malformed"))?;
     ia.srq_free(srq)?;
     ia.rmr_free(rmr)?;
     ia.ep_free(ep)?;
@@ -354,12 +355,12 @@ fn name_what_cannot_be<L: RawLock>(ia: &Ia<'_, MockBackend, L>) -> Found {
 }
 
 /// Lets the device refuse all allocations, and checks that refused calls have no effect.
-fn refuse_by_device(ia: &Adapter<'_>, fabric: &Fabric) -> Found {
+fn refuse_allocations(ia: &Adapter<'_>, fabric: &Fabric) -> CheckResult {
     let evd = ia.evd_create(2, None, EvdFlags::DTO)?;
     for nth in 0..500 {
         fabric.inject(Fault::AllocationFailure { adapter: 0, nth });
     }
     let before = ia.evd_query(evd, EvdFields::all())?;
-    demand_refused(ErrorKind::InsufficientResources, ia.evd_resize(evd, 4))?;
-    demand(ia.evd_query(evd, EvdFields::all())?.qlen == before.qlen)
+    require_refused(ErrorKind::InsufficientResources, ia.evd_resize(evd, 4))?;
+    require(ia.evd_query(evd, EvdFields::all())?.qlen == before.qlen)
 }

@@ -137,7 +137,7 @@ impl Runner {
             }
             EndpointOp::ModifyState { ep } => {
                 let key = self.pick(side, HandleKind::Ep, ep);
-                let mut checks = self.world.check_ep(side, key);
+                let mut checks = self.world.check_handle(side, HandleKind::Ep, key);
                 // EPM-01: the state cannot be modified.
                 checks.parameter(true, 0);
                 let id = self.ep_id(key);
@@ -150,14 +150,14 @@ impl Runner {
             EndpointOp::Modify { ep, fields, shape } => self.modify(side, ep, fields, shape)?,
             EndpointOp::GetStatus { ep } => {
                 let key = self.pick(side, HandleKind::Ep, ep);
-                let verdict = self.world.check_ep(side, key).verdict();
+                let verdict = self.world.check_handle(side, HandleKind::Ep, key).verdict();
                 let id = self.ep_id(key);
                 let outcome = self.with(side, |ia| ia.ep_get_status(id));
                 self.judge(&verdict, outcome)?;
             }
             EndpointOp::RecvQuery { ep } => {
                 let key = self.pick(side, HandleKind::Ep, ep);
-                let mut checks = self.world.check_ep(side, key);
+                let mut checks = self.world.check_handle(side, HandleKind::Ep, key);
                 // EPY-02: there is nothing to report before the endpoint has a queue pair.
                 checks.possible(ErrorKind::ModelNotSupported);
                 let id = self.ep_id(key);
@@ -284,7 +284,7 @@ impl Runner {
                 ep.has_defaults = given.is_none();
                 ep.attributes = param.attributes;
             }
-            self.name(key, id.handle());
+            self.record_handle(key, id.handle());
         }
         Ok(())
     }
@@ -344,7 +344,7 @@ impl Runner {
         // The effect on posted receives and on completions that were not dequeued is open.
         let busy = key
             .and_then(|key| self.world.eps.get(&key))
-            .is_some_and(|ep| ep.receive_places.held() + ep.request_places.held() != 0);
+            .is_some_and(|ep| ep.receive_slots.occupied() + ep.request_slots.occupied() != 0);
         if busy && self.is_exact() {
             return Ok(());
         }
@@ -373,7 +373,7 @@ impl Runner {
         // The effect on posts and on completions that were not dequeued is open.
         let busy = key
             .and_then(|key| self.world.eps.get(&key))
-            .is_some_and(|ep| ep.receive_places.held() + ep.request_places.held() != 0);
+            .is_some_and(|ep| ep.receive_slots.occupied() + ep.request_slots.occupied() != 0);
         if busy && self.is_exact() {
             return Ok(());
         }
@@ -411,77 +411,30 @@ impl Runner {
 
 /// Returns the attributes with the selected fields replaced.
 fn merge(old: &EpAttributes, wanted: &EpAttributes, fields: EpFields) -> EpAttributes {
-    let with = |field: EpFields| fields.contains(field);
     let mut merged = *old;
-    if with(EpFields::SERVICE_TYPE) {
-        merged.service_type = wanted.service_type;
+    macro_rules! replace {
+        ($($field:ident $attribute:ident)*) => {$(
+            if fields.contains(EpFields::$field) {
+                merged.$attribute = wanted.$attribute;
+            }
+        )*};
     }
-    if with(EpFields::MAX_MESSAGE_SIZE) {
-        merged.max_message_size = wanted.max_message_size;
-    }
-    if with(EpFields::MAX_RDMA_SIZE) {
-        merged.max_rdma_size = wanted.max_rdma_size;
-    }
-    if with(EpFields::QOS) {
-        merged.qos = wanted.qos;
-    }
-    if with(EpFields::RECV_COMPLETION_FLAGS) {
-        merged.recv_completion_flags = wanted.recv_completion_flags;
-    }
-    if with(EpFields::REQUEST_COMPLETION_FLAGS) {
-        merged.request_completion_flags = wanted.request_completion_flags;
-    }
-    let counts = [
-        (
-            EpFields::MAX_RECV_DTOS,
-            &mut merged.max_recv_dtos,
-            wanted.max_recv_dtos,
-        ),
-        (
-            EpFields::MAX_REQUEST_DTOS,
-            &mut merged.max_request_dtos,
-            wanted.max_request_dtos,
-        ),
-        (
-            EpFields::MAX_RECV_IOV,
-            &mut merged.max_recv_iov,
-            wanted.max_recv_iov,
-        ),
-        (
-            EpFields::MAX_REQUEST_IOV,
-            &mut merged.max_request_iov,
-            wanted.max_request_iov,
-        ),
-        (
-            EpFields::MAX_RDMA_READ_IN,
-            &mut merged.max_rdma_read_in,
-            wanted.max_rdma_read_in,
-        ),
-        (
-            EpFields::MAX_RDMA_READ_OUT,
-            &mut merged.max_rdma_read_out,
-            wanted.max_rdma_read_out,
-        ),
-        (
-            EpFields::SRQ_SOFT_HW,
-            &mut merged.srq_soft_hw,
-            wanted.srq_soft_hw,
-        ),
-        (
-            EpFields::MAX_RDMA_READ_IOV,
-            &mut merged.max_rdma_read_iov,
-            wanted.max_rdma_read_iov,
-        ),
-        (
-            EpFields::MAX_RDMA_WRITE_IOV,
-            &mut merged.max_rdma_write_iov,
-            wanted.max_rdma_write_iov,
-        ),
-    ];
-    for (field, value, wanted) in counts {
-        if fields.contains(field) {
-            *value = wanted;
-        }
+    replace! {
+        SERVICE_TYPE service_type
+        MAX_MESSAGE_SIZE max_message_size
+        MAX_RDMA_SIZE max_rdma_size
+        QOS qos
+        RECV_COMPLETION_FLAGS recv_completion_flags
+        REQUEST_COMPLETION_FLAGS request_completion_flags
+        MAX_RECV_DTOS max_recv_dtos
+        MAX_REQUEST_DTOS max_request_dtos
+        MAX_RECV_IOV max_recv_iov
+        MAX_REQUEST_IOV max_request_iov
+        MAX_RDMA_READ_IN max_rdma_read_in
+        MAX_RDMA_READ_OUT max_rdma_read_out
+        SRQ_SOFT_HW srq_soft_hw
+        MAX_RDMA_READ_IOV max_rdma_read_iov
+        MAX_RDMA_WRITE_IOV max_rdma_write_iov
     }
     merged
 }

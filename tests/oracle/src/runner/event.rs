@@ -9,7 +9,7 @@ use dat_core::id::EpId;
 use super::{Outcome, Runner, code};
 use crate::expect::{Checks, Verdict};
 use crate::op::{EventOp, Side};
-use crate::world::{Config, Key, Seen};
+use crate::world::{Config, Key, Operation, Seen};
 
 /// Chooses the streams of a dispatcher.
 fn flags(choice: u8) -> EvdFlags {
@@ -56,23 +56,22 @@ impl Runner {
                     let actual = actual.map_or(0, |param| param.qlen);
                     self.expect(
                         actual >= length,
-                        "a queue at least as long as asked for (EVC-01)",
+                        "a queue at least as long as requested (EVC-01)",
                         actual,
                     )?;
                     let key =
                         self.world
                             .evd_create(side, actual.unsigned_abs(), cno.flatten(), flags);
-                    self.name(key, id.handle());
+                    self.record_handle(key, id.handle());
                 }
             }
             EventOp::EvdQuery { evd, unknown_mask } => self.evd_query(side, evd, unknown_mask)?,
             EventOp::EvdModifyCno { evd, cno } => {
                 let key = self.pick(side, HandleKind::Evd, evd);
                 let cno = self.pick_optional(side, HandleKind::Cno, cno);
-                let mut checks = Checks::default();
-                checks.handle(!self.world.is(side, HandleKind::Evd, key), None);
-                let cno_is_good = self.world.is_or_none(side, HandleKind::Cno, cno);
-                checks.handle(!cno_is_good, HandleKind::Cno.subtype());
+                let mut checks = self.world.check_handle(side, HandleKind::Evd, key);
+                self.world
+                    .check_optional(&mut checks, side, HandleKind::Cno, cno);
                 let (id, cno_id) = (self.evd_id(key), cno.map(|cno| self.cno_id(cno)));
                 let outcome = self.with(side, |ia| ia.evd_modify_cno(id, cno_id));
                 if self.judge(&checks.verdict(), outcome)?.is_some()
@@ -98,7 +97,7 @@ impl Runner {
                     let actual = actual.map_or(0, |param| param.qlen);
                     self.expect(
                         actual >= length,
-                        "a queue at least as long as asked for (EVZ-01)",
+                        "a queue at least as long as requested (EVZ-01)",
                         actual,
                     )?;
                     if let Some(evd) = key.and_then(|key| self.world.evds.get_mut(&key)) {
@@ -193,7 +192,7 @@ impl Runner {
                 let outcome = self.with(side, |ia| ia.cno_free(id));
                 if let (Some(()), Some(key)) = (self.judge(&verdict, outcome)?, key) {
                     self.world.cnos.remove(&key);
-                    self.world.bury(key);
+                    self.world.mark_dead(key);
                 }
             }
             EventOp::Context {
@@ -216,25 +215,25 @@ impl Runner {
         checks.handle(!good, None);
         let verdict = checks.verdict();
         let kind = found.map(|object| object.kind);
-        let said = format!("{handle:?}");
-        let typed = format!("{:?}", EpId::from_handle(handle));
+        let text = format!("{handle:?}");
+        let id_text = format!("{:?}", EpId::from_handle(handle));
         let named = match handle.kind() {
-            None => said == "null",
-            Some(kind) => said.starts_with(&format!("{kind:?}#")),
+            None => text == "null",
+            Some(kind) => text.starts_with(&format!("{kind:?}#")),
         };
-        let own = handle.kind().is_none_or(|kind| kind != HandleKind::Ep) || typed == said;
+        let own = handle.kind().is_none_or(|kind| kind != HandleKind::Ep) || id_text == text;
         self.expect(
             named && own,
             "the kind of a handle in its text",
-            (said, typed),
+            (text, id_text),
         )?;
         let before = found.map_or(0, |object| object.context);
-        let got = self.with(side, |ia| ia.get_consumer_context(handle));
-        if let Some(got) = self.judge(&verdict, got)? {
+        let actual = self.with(side, |ia| ia.get_consumer_context(handle));
+        if let Some(actual) = self.judge(&verdict, actual)? {
             self.expect(
-                got == before,
+                actual == before,
                 format_args!("context {before} (CTX-04)"),
-                got,
+                actual,
             )?;
         }
         let outcome = self.with(side, |ia| ia.set_consumer_context(handle, u64::from(value)));
@@ -243,12 +242,12 @@ impl Runner {
         {
             object.context = u64::from(value);
         }
-        let got = self.with(side, |ia| ia.get_handle_type(handle));
-        if let Some(got) = self.judge(&verdict, got)? {
+        let actual = self.with(side, |ia| ia.get_handle_type(handle));
+        if let Some(actual) = self.judge(&verdict, actual)? {
             self.expect(
-                Some(got) == kind,
+                Some(actual) == kind,
                 format_args!("kind {kind:?} (HTY-01)"),
-                got,
+                actual,
             )?;
         }
         Ok(())
@@ -294,11 +293,11 @@ impl Runner {
     fn dequeue(&mut self, side: Side, key: Option<Key>) -> Outcome<bool> {
         let id = self.evd_id(key);
         let outcome = self.with(side, |ia| ia.evd_dequeue(id));
-        self.see(side, key, outcome)
+        self.check_event(side, key, outcome)
     }
 
     /// Checks an event of a dispatcher (EVG-01 to EVG-04); returns true if there was one.
-    pub(super) fn see(
+    pub(super) fn check_event(
         &mut self,
         side: Side,
         key: Option<Key>,
@@ -310,7 +309,7 @@ impl Runner {
         };
         match outcome {
             Ok(event) => {
-                self.reached.insert(sort(&event));
+                self.reached.insert(tag(&event));
                 // Section 6 of the state machines: the event numbers of the interface.
                 let number = event.number();
                 let group = match event {
@@ -324,7 +323,7 @@ impl Runner {
                 };
                 self.expect(number >> 12 == group, "the number of its sort", number)?;
                 let seen = self.translate(side, &event);
-                self.record(&seen)?;
+                self.record_completion(&seen)?;
                 if !self.is_exact() {
                     return Ok(true);
                 }
@@ -363,24 +362,24 @@ impl Runner {
     /// Translates an event to the oracle's keys; records the handles in it.
     fn translate(&mut self, side: Side, event: &Event) -> Seen {
         match *event {
-            Event::Dto(dto) => Seen::Dto {
+            Event::Dto(dto) => Seen::Completion {
                 ep: self.key(dto.ep),
                 cookie: dto.cookie,
                 status: dto.status,
                 length: dto.transferred_length,
-                operation: dto.operation,
+                operation: Operation::Dto(dto.operation),
             },
             Event::RmrBind(bind) => Seen::Bind {
                 rmr: self.key(bind.rmr),
                 cookie: bind.cookie,
                 status: bind.status,
             },
-            Event::Extended(extended) => Seen::Extended {
+            Event::Extended(extended) => Seen::Completion {
                 ep: self.key(extended.ep),
                 cookie: extended.cookie,
                 status: extended.status,
                 length: extended.transferred_length,
-                operation: extended.operation,
+                operation: Operation::Extended(extended.operation),
             },
             Event::ConnectionRequest {
                 service_point,
@@ -398,9 +397,9 @@ impl Runner {
                     let exact = self.is_exact();
                     let keys = self.world.request_of(side, attempt, brings, exact);
                     if let Some((cr_key, ep)) = keys {
-                        self.name(cr_key, cr.handle());
+                        self.record_handle(cr_key, cr.handle());
                         if let (Some(ep), Some(id)) = (ep, param.local_ep) {
-                            self.name(ep, id.handle());
+                            self.record_handle(ep, id.handle());
                         }
                     }
                 }
@@ -466,7 +465,7 @@ impl Runner {
 }
 
 /// Returns the tag of an event, without handles.
-fn sort(event: &Event) -> String {
+fn tag(event: &Event) -> String {
     match event {
         Event::Dto(dto) => format!("{:?} {:?}", dto.operation, dto.status),
         Event::RmrBind(bind) => format!("bind {:?}", bind.status),

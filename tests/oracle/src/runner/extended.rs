@@ -7,7 +7,7 @@ use dat_core::flags::{CompletionFlags, HandleKind};
 use dat_core::memory::RmrTriplet;
 
 use super::memory::triplets;
-use super::post::{flags, total};
+use super::post::{flags, total, write_length};
 use super::{Outcome, Runner};
 use crate::expect::Verdict;
 use crate::op::{PostOp, Side};
@@ -35,10 +35,10 @@ impl Runner {
             return Ok(());
         };
         let (operand, slack) = (*operand, remote.slack);
-        let pieces = self.pieces(side, segments);
+        let segments = self.segments(side, segments);
         let key = self.pick(side, HandleKind::Ep, *ep);
         let (number, address) = self.remote(side, key, remote);
-        let (work, asked, needed) = match operation % 3 {
+        let (work, extended, needed) = match operation % 3 {
             0 => {
                 let immediate = operand as u32;
                 (
@@ -48,7 +48,7 @@ impl Runner {
                         immediate,
                     },
                     Extended::WriteImmediate { immediate },
-                    total(&pieces),
+                    total(&segments),
                 )
             }
             1 => (
@@ -61,7 +61,7 @@ impl Runner {
                 8,
             ),
             _ => {
-                let there = self.world.number_at(self.far(side, key), address);
+                let there = self.world.value_at(self.far(side, key), address);
                 let compare = there.filter(|_| operand % 2 == 0).unwrap_or(operand);
                 let swap = operand.rotate_left(8);
                 (
@@ -78,50 +78,40 @@ impl Runner {
         if self.is_exact() && self.is_open(key, &work) {
             return Ok(());
         }
-        let length = match slack {
-            255 => needed.saturating_sub(1),
-            slack => needed.saturating_add(u64::from(slack)),
-        };
+        let length = write_length(needed, slack);
         let flags = flags(*choice);
-        let post = self.next_post();
-        let request = Request {
-            post,
-            cookie: post,
-            pieces,
-            work,
-            suppressed: flags.contains(CompletionFlags::SUPPRESS),
-            fenced: flags.contains(CompletionFlags::BARRIER_FENCE),
-        };
-        let mut verdict = self.check(side, key, &request, asked, length, flags);
+        let request = self.new_request(segments, work, flags);
+        let post = request.post;
+        let mut verdict = self.check_extended(side, key, &request, extended, length, flags);
         if verdict.may_succeed {
-            self.rest_if_racing(key, &request)?;
-            verdict = self.check(side, key, &request, asked, length, flags);
+            self.run_to_idle_if_racing(key, &request)?;
+            verdict = self.check_extended(side, key, &request, extended, length, flags);
         }
         let remote = RmrTriplet {
             context: number,
             address,
             length,
         };
-        let (id, list) = (self.ep_id(key), triplets(&request.pieces));
+        let (id, list) = (self.ep_id(key), triplets(&request.segments));
         let outcome = self.with(side, |ia| {
-            ia.post_extended(id, asked, &list, post, &remote, flags)
+            ia.post_extended(id, extended, &list, post, &remote, flags)
         });
         if let (Some(()), Some(key)) = (self.judge(&verdict, outcome)?, key) {
-            self.accepted(key, request);
+            self.record_request(key, request);
         }
         Ok(())
     }
 
-    fn check(
+    fn check_extended(
         &self,
         side: Side,
         key: Option<Key>,
         request: &Request,
-        asked: Extended,
+        extended: Extended,
         length: u64,
         flags: CompletionFlags,
     ) -> Verdict {
-        let needed = match asked {
+        let needed = match extended {
             Extended::WriteImmediate { .. } => Extensions::WRITE_IMMEDIATE,
             Extended::FetchAndAdd { .. } => Extensions::FETCH_AND_ADD,
             Extended::CompareAndSwap { .. } => Extensions::COMPARE_AND_SWAP,
@@ -132,24 +122,13 @@ impl Runner {
         self.world.check_extended(side, key, request, length, flags)
     }
 
-    /// Returns the side that an endpoint is connected to.
-    fn far(&self, side: Side, key: Option<Key>) -> Side {
-        let peer = key.and_then(|key| self.world.eps.get(&key)?.peer);
-        peer.and_then(|peer| self.world.eps.get(&peer))
-            .map_or(side.other(), |peer| peer.side)
-    }
-
     /// Returns true if the provider defines the outcome.
     ///
     /// This holds for atomics without a read depth, as for RDMA Reads. It also holds for immediate
     /// data to a shared receive queue, which the receiver cannot use.
     fn is_open(&self, key: Option<Key>, work: &Work) -> bool {
         match work {
-            Work::WriteImmediate { .. } => {
-                let peer = key.and_then(|key| self.world.eps.get(&key)?.peer);
-                peer.and_then(|peer| self.world.eps.get(&peer))
-                    .is_some_and(|peer| peer.srq.is_some())
-            }
+            Work::WriteImmediate { .. } => self.peer(key).is_some_and(|peer| peer.srq.is_some()),
             _ => self.has_no_depth(key),
         }
     }

@@ -55,27 +55,14 @@ fn content(bytes: &[AtomicU8]) -> Vec<u8> {
 impl Ledger {
     pub(super) fn new(runner: &Runner) -> Self {
         let memory = runner.memory.map(content);
+        let eps = runner.world.eps.iter().map(|(key, ep)| (key, &ep.receives));
+        let srqs = runner.world.srqs.iter();
+        let queues = eps.chain(srqs.map(|(key, srq)| (key, &srq.buffers)));
         let mut posts = BTreeMap::new();
-        for (&key, ep) in &runner.world.eps {
-            for receive in &ep.receives {
-                posts.insert(
-                    receive.cookie,
-                    Post {
-                        owner: key,
-                        suppressed: false,
-                    },
-                );
-            }
-        }
-        for (&key, srq) in &runner.world.srqs {
-            for receive in &srq.buffers {
-                posts.insert(
-                    receive.cookie,
-                    Post {
-                        owner: key,
-                        suppressed: false,
-                    },
-                );
+        for (&owner, receives) in queues {
+            for receive in receives {
+                let suppressed = false;
+                posts.insert(receive.cookie, Post { owner, suppressed });
             }
         }
         Self {
@@ -110,7 +97,11 @@ impl Ledger {
         self.memory[side.index()][offset] = value;
     }
 
-    pub(super) fn see_state(&mut self, key: Key, state: EndpointState) -> Result<(), String> {
+    pub(super) fn check_state_change(
+        &mut self,
+        key: Key,
+        state: EndpointState,
+    ) -> Result<(), String> {
         let before = self.states.insert(key, state);
         match before {
             Some(before) if is_after_connected(before) && !is_after_connected(state) => {
@@ -148,32 +139,30 @@ impl Ledger {
 
 impl Runner {
     /// Records a post.
-    pub(super) fn owe(&mut self, owner: Key, cookie: u64, suppressed: bool) {
+    pub(super) fn record_post(&mut self, owner: Key, cookie: u64, suppressed: bool) {
         if let Some(ledger) = &mut self.ledger {
             ledger.post(owner, cookie, suppressed);
         }
     }
 
     /// Records a completion, and checks that it was pending.
-    pub(super) fn record(&mut self, seen: &Seen) -> Outcome {
-        let (Seen::Dto { cookie, .. } | Seen::Extended { cookie, .. } | Seen::Bind { cookie, .. }) =
-            seen
-        else {
+    pub(super) fn record_completion(&mut self, seen: &Seen) -> Outcome {
+        let (Seen::Completion { cookie, .. } | Seen::Bind { cookie, .. }) = seen else {
             return Ok(());
         };
-        let owed = self
+        let pending = self
             .ledger
             .as_mut()
             .is_none_or(|ledger| ledger.complete(*cookie));
-        if owed {
+        if pending {
             Ok(())
         } else {
-            self.mismatch("a completion that is owed, once", seen)
+            self.mismatch("a completion of a pending post, once", seen)
         }
     }
 
     /// Takes the current memory content as the one to keep outside of registrations.
-    pub(super) fn take_over_memory(&mut self) {
+    pub(super) fn snapshot_memory(&mut self) {
         if let Some(ledger) = &mut self.ledger {
             ledger.memory = self.memory.map(content);
             ledger.registered = [vec![true; ARENA], vec![true; ARENA]];

@@ -8,9 +8,9 @@ use dat_core::flags::{
 use dat_core::memory::{LmrMemory, LmrRequest, LmrSource, LmrTriplet, Region};
 
 use super::{Outcome, Runner};
-use crate::expect::{Checks, Verdict};
+use crate::expect::Verdict;
 use crate::op::{MemoryOp, Side};
-use crate::world::{ARENA, Key, Lmr, Piece};
+use crate::world::{ARENA, Key, Lmr, Segment};
 
 /// Chooses privileges: mostly all, sometimes fewer, rarely undefined ones.
 pub(super) fn privileges(choice: u8) -> MemoryPrivileges {
@@ -27,15 +27,15 @@ pub(super) fn privileges(choice: u8) -> MemoryPrivileges {
     })
 }
 
-pub(super) fn triplets(pieces: &[Piece]) -> Vec<LmrTriplet> {
-    pieces.iter().map(triplet).collect()
+pub(super) fn triplets(segments: &[Segment]) -> Vec<LmrTriplet> {
+    segments.iter().map(triplet).collect()
 }
 
-pub(super) fn triplet(piece: &Piece) -> LmrTriplet {
+pub(super) fn triplet(segment: &Segment) -> LmrTriplet {
     LmrTriplet {
-        context: piece.context,
-        address: piece.address,
-        length: piece.length,
+        context: segment.context,
+        address: segment.address,
+        length: segment.length,
     }
 }
 
@@ -47,7 +47,7 @@ impl Runner {
                 let outcome = self.with(side, |ia| ia.pz_create());
                 if let Some(id) = self.judge(&verdict, outcome)? {
                     let key = self.world.pz_create(side);
-                    self.name(key, id.handle());
+                    self.record_handle(key, id.handle());
                 }
             }
             MemoryOp::PzQuery { pz, unknown_mask } => {
@@ -149,9 +149,9 @@ impl Runner {
             }
             MemoryOp::SyncRead { ref segments } | MemoryOp::SyncWrite { ref segments } => {
                 let after_write = matches!(op, MemoryOp::SyncWrite { .. });
-                let pieces = self.pieces(side, segments);
-                let verdict = self.world.check_sync(side, &pieces);
-                let list = triplets(&pieces);
+                let segments = self.segments(side, segments);
+                let verdict = self.world.check_sync(side, &segments);
+                let list = triplets(&segments);
                 let outcome = self.with(side, |ia| {
                     if after_write {
                         ia.lmr_sync_rdma_write(&list)
@@ -160,7 +160,7 @@ impl Runner {
                     }
                 });
                 if self.judge(&verdict, outcome)?.is_some() {
-                    self.world.sync(side, &pieces, after_write);
+                    self.world.sync(side, &segments, after_write);
                 }
             }
             MemoryOp::RmrCreate { pz } => {
@@ -170,7 +170,7 @@ impl Runner {
                 let outcome = self.with(side, |ia| ia.rmr_create(id));
                 if let (Some(id), Some(pz)) = (self.judge(&verdict, outcome)?, pz) {
                     let key = self.world.rmr_create(side, pz);
-                    self.name(key, id.handle());
+                    self.record_handle(key, id.handle());
                 }
             }
             MemoryOp::RmrQuery { rmr, unknown_mask } => {
@@ -194,9 +194,7 @@ impl Runner {
             MemoryOp::RmrFree { rmr } => {
                 let key = self.pick(side, HandleKind::Rmr, rmr);
                 let id = self.rmr_id(key);
-                let mut checks = Checks::default();
-                let good = self.world.is(side, HandleKind::Rmr, key);
-                checks.handle(!good, HandleKind::Rmr.subtype());
+                let checks = self.world.check_handle(side, HandleKind::Rmr, key);
                 let outcome = self.with(side, |ia| ia.rmr_free(id));
                 if let (Some(()), Some(key)) = (self.judge(&checks.verdict(), outcome)?, key) {
                     self.world.rmr_free(key);
@@ -224,11 +222,7 @@ impl Runner {
         key: Option<Key>,
         unknown_mask: bool,
     ) -> Verdict {
-        let mut checks = Checks::default();
-        checks.handle(
-            !self.world.is(side, kind, key),
-            crate::world::handle_subtype(kind),
-        );
+        let mut checks = self.world.check_handle(side, kind, key);
         checks.parameter(unknown_mask, 2);
         checks.verdict()
     }
@@ -258,19 +252,23 @@ impl Runner {
             return Ok(());
         };
         let source = self.with(side, |ia| ia.lmr_query(created.lmr, LmrFields::all()));
-        let told = source.map(|param| param.source.memory_type());
-        self.expect(told == Ok(kind), "the type of its memory (LMQ-01)", told)?;
+        let kind_found = source.map(|param| param.source.memory_type());
+        self.expect(
+            kind_found == Ok(kind),
+            "the type of its memory (LMQ-01)",
+            kind_found,
+        )?;
         // LMC-05, LMC-06.
         let remote = MemoryPrivileges::REMOTE_READ | MemoryPrivileges::REMOTE_WRITE;
         self.expect(
             (created.rmr_context != 0) == privileges.intersects(remote),
-            "a remote context exactly if a remote right was asked for (LMC-05)",
+            "a remote context exactly if a remote right was requested (LMC-05)",
             created,
         )?;
         let end = created.registered_address + created.registered_size;
         self.expect(
             created.registered_address <= address && end >= address + length,
-            "a registered range around the one asked for (LMC-06)",
+            "a registered range around the requested one (LMC-06)",
             created,
         )?;
         self.expect(
@@ -288,7 +286,7 @@ impl Runner {
             remote: created.rmr_context,
             cookie,
         });
-        self.name(key, created.lmr.handle());
+        self.record_handle(key, created.lmr.handle());
         Ok(())
     }
 
@@ -301,12 +299,12 @@ impl Runner {
         if let Some(param) = self.judge(&verdict, outcome)?
             && let Some(lmr) = key.and_then(|key| self.world.lmrs.get(&key))
         {
-            let told = match param.source {
+            let cookie = match param.source {
                 LmrSource::SharedVirtual { cookie, .. } => Some(cookie),
                 _ => None,
             };
             let holds = param.length == lmr.length
-                && told == lmr.cookie.map(|cookie| [cookie; LMR_COOKIE_SIZE])
+                && cookie == lmr.cookie.map(|cookie| [cookie; LMR_COOKIE_SIZE])
                 && self.key(param.pz) == Some(lmr.pz)
                 && param.privileges == lmr.privileges
                 && param.lmr_context == lmr.context

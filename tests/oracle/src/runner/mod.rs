@@ -8,11 +8,11 @@ mod cramped;
 mod endpoint;
 mod event;
 mod extended;
+mod failed_allocation;
+mod interleavings;
 mod ledger;
 mod memory;
-mod moments;
 mod post;
-mod scarce;
 mod shared_receive;
 mod wait;
 
@@ -29,9 +29,9 @@ use dat_core::{Error, Ia, IaStorage, Result};
 use self_cell::{MutBorrow, self_cell};
 
 use crate::expect::Verdict;
-use crate::op::{FabricOp, Op, Pick, Segment, Side};
+use crate::op::{FabricOp, Op, Pick, SegmentChoice, Side};
 use crate::scenario::Prologue;
-use crate::world::{self, ARENA, Key, Piece, World};
+use crate::world::{self, ARENA, Key, Segment, World};
 use ledger::Ledger;
 
 type Storage = IaStorage<
@@ -105,11 +105,11 @@ pub struct Runner {
     /// Number of posts so far; a post's number is its cookie.
     posts: u64,
     /// Set after partial fabric progress: only dequeued events can be checked.
-    loose: bool,
+    partial: bool,
     /// Posts and completions, for runs with faults.
     ledger: Option<Ledger>,
     /// Set after a fault had an effect: the oracle no longer predicts.
-    struck: bool,
+    faulty: bool,
     call: String,
     tally: Tally,
     reached: BTreeSet<String>,
@@ -138,7 +138,7 @@ thread_local! {
 
 const NODES: [(&str, u64); 2] = [("first", 1), ("second", 2)];
 /// Limit on fabric actions, more than any run needs to become idle.
-const PATIENCE: usize = 200_000;
+const MOST_STEPS: usize = 200_000;
 /// Length of the asynchronous dispatchers' queues.
 const ASYNC_LENGTH: u32 = 16;
 
@@ -238,9 +238,9 @@ impl Runner {
             handles: BTreeMap::new(),
             keys: BTreeMap::new(),
             posts: 0,
-            loose: false,
+            partial: false,
             ledger: None,
-            struck: false,
+            faulty: false,
             call: String::new(),
             tally: Tally::new(),
             reached: BTreeSet::new(),
@@ -254,7 +254,7 @@ impl Runner {
             let flags = dat_core::flags::EvdFlags::ASYNC;
             let key = runner.world.evd_create(side, ASYNC_LENGTH, None, flags);
             runner.world.async_evds[side.index()] = key;
-            runner.name(key, evd.handle());
+            runner.record_handle(key, evd.handle());
         }
         for op in setup.prologue.ops() {
             runner.act(&op)?;
@@ -281,9 +281,9 @@ impl Runner {
 
     fn act(&mut self, op: &Op) -> Outcome {
         self.call = format!("{op:?}");
-        self.look_for_faults();
-        if self.needs_rest(op) {
-            self.rest()?;
+        self.check_for_faults();
+        if self.needs_idle(op) {
+            self.run_to_idle()?;
         }
         match op {
             Op::Memory(side, op) => self.memory(*side, op)?,
@@ -293,7 +293,7 @@ impl Runner {
             Op::Post(side, op) => self.post(*side, op)?,
             Op::SharedReceive(side, op) => self.shared_receive(*side, op)?,
             Op::Adapter(side, op) => self.adapter(*side, op)?,
-            Op::Fabric(FabricOp::Settle) => self.rest()?,
+            Op::Fabric(FabricOp::RunToIdle) => self.run_to_idle()?,
             Op::Fabric(FabricOp::Step(count)) => self.step(*count)?,
             Op::Fabric(FabricOp::Expire) => self.expire()?,
         }
@@ -321,11 +321,11 @@ impl Runner {
     /// [`Mismatch`] if the oracle rules the outcome out, above all for missing or excess events.
     pub fn finish(mut self) -> core::result::Result<(), Mismatch> {
         self.call = "the end of the run".into();
-        self.rest()?;
+        self.run_to_idle()?;
         for side in [Side::A, Side::B] {
             self.drain(side)?;
         }
-        self.rest()?;
+        self.run_to_idle()?;
         for side in [Side::A, Side::B] {
             self.drain(side)?;
         }
@@ -355,22 +355,22 @@ impl Runner {
     }
 
     fn expect(&self, holds: bool, expected: impl fmt::Display, actual: impl fmt::Debug) -> Outcome {
-        if holds || self.something_went_wrong() {
+        if holds || self.has_fault_effect() {
             return Ok(());
         }
         self.mismatch(expected.to_string(), actual)
     }
 
     /// Returns true if a fault had an effect so far, even within a call.
-    fn something_went_wrong(&self) -> bool {
-        self.struck || (self.ledger.is_some() && !self.fabric.happened().is_empty())
+    fn has_fault_effect(&self) -> bool {
+        self.faulty || (self.ledger.is_some() && !self.fabric.happened().is_empty())
     }
 
     /// Stops the prediction after the first effect of a fault: pending work may end differently.
-    fn look_for_faults(&mut self) {
-        if !self.struck && self.something_went_wrong() {
-            self.struck = true;
-            self.take_over_memory();
+    fn check_for_faults(&mut self) {
+        if !self.faulty && self.has_fault_effect() {
+            self.faulty = true;
+            self.snapshot_memory();
         }
     }
 
@@ -389,7 +389,7 @@ impl Runner {
             Ok(_) => format!("{group} {call}"),
             Err(error) => format!("{group} {call}: {error}"),
         });
-        let allowed = if self.something_went_wrong() {
+        let allowed = if self.has_fault_effect() {
             verdict.allows_with_faults(&outcome)
         } else {
             verdict.allows(&outcome)
@@ -400,7 +400,7 @@ impl Runner {
         Ok(outcome.ok())
     }
 
-    fn name(&mut self, key: Key, handle: Handle) {
+    fn record_handle(&mut self, key: Key, handle: Handle) {
         self.handles.insert(key, handle);
         self.keys.insert(handle.to_raw(), key);
     }
@@ -432,7 +432,7 @@ impl Runner {
 
     /// Returns true as long as the oracle predicts: no fault had an effect.
     fn is_exact(&self) -> bool {
-        !self.something_went_wrong()
+        !self.has_fault_effect()
     }
 
     fn next_post(&mut self) -> u64 {
@@ -451,10 +451,10 @@ impl Runner {
         (start, bytes)
     }
 
-    fn piece(&self, side: Side, segment: &Segment) -> Piece {
+    fn segment(&self, side: Side, segment: &SegmentChoice) -> Segment {
         let key = self.pick(side, HandleKind::Lmr, segment.region);
         let Some(lmr) = key.and_then(|key| self.world.region_ever(key)) else {
-            return Piece {
+            return Segment {
                 context: if key.is_some() { u32::MAX } else { 0 },
                 address: u64::from(segment.offset),
                 length: u64::from(segment.length),
@@ -462,18 +462,18 @@ impl Runner {
         };
         let (address, length) =
             Self::range(lmr.address, lmr.length, segment.offset, segment.length);
-        Piece {
+        Segment {
             context: lmr.context,
             address,
             length,
         }
     }
 
-    fn pieces(&self, side: Side, segments: &[Segment]) -> Vec<Piece> {
+    fn segments(&self, side: Side, segments: &[SegmentChoice]) -> Vec<Segment> {
         segments
             .iter()
             .take(8)
-            .map(|segment| self.piece(side, segment))
+            .map(|segment| self.segment(side, segment))
             .collect()
     }
 
@@ -490,16 +490,16 @@ impl Runner {
         }
         if self.is_exact() && count != 0 {
             self.world.advance();
-            self.loose = true;
+            self.partial = true;
         }
         Ok(())
     }
 
     /// Runs the fabric until it is idle.
-    fn rest(&mut self) -> Outcome {
+    fn run_to_idle(&mut self) -> Outcome {
         let mut idle = false;
-        for _ in 0..PATIENCE {
-            let steps = self.fabric.run_until_idle(PATIENCE);
+        for _ in 0..MOST_STEPS {
+            let steps = self.fabric.run_until_idle(MOST_STEPS);
             let now = self.fabric.now();
             let handled: usize = [Side::A, Side::B]
                 .map(|side| self.with(side, |ia| ia.progress(now)))
@@ -510,27 +510,27 @@ impl Runner {
                 break;
             }
         }
-        self.expect(idle, "the fabric comes to rest", "it goes on for ever")?;
+        self.expect(idle, "an idle fabric", "a fabric that never becomes idle")?;
         if self.is_exact() {
-            self.world.settle();
+            self.world.run_to_idle();
         }
-        self.loose = false;
+        self.partial = false;
         Ok(())
     }
 
     fn expire(&mut self) -> Outcome {
-        self.rest()?;
+        self.run_to_idle()?;
         let later = self.fabric.now().as_micros().saturating_add(10_000_000_000);
         let later = dat_core::time::Instant::from_micros(later);
         self.fabric.run_until(later);
         if self.is_exact() {
             self.world.expire();
         }
-        self.rest()
+        self.run_to_idle()
     }
 
     /// Returns true if an operation would race with pending work.
-    fn needs_rest(&self, op: &Op) -> bool {
+    fn needs_idle(&self, op: &Op) -> bool {
         use crate::op::{EndpointOp, EventOp, MemoryOp};
         if !self.is_exact() {
             return false;
@@ -556,10 +556,10 @@ impl Runner {
         if looks {
             return false;
         }
-        if self.loose {
+        if self.partial {
             return true;
         }
-        if self.world.is_at_rest() {
+        if self.world.is_idle() {
             return false;
         }
         match op {
@@ -574,7 +574,7 @@ impl Runner {
             Op::Endpoint(side, op) => match op {
                 EndpointOp::Free { ep } | EndpointOp::Disconnect { ep, .. } => {
                     let key = self.pick(*side, HandleKind::Ep, *ep);
-                    !self.world.is_alone(key)
+                    !self.world.is_idle_except(key)
                 }
                 EndpointOp::ModifyPz { .. }
                 | EndpointOp::ModifyEvds { .. }
@@ -589,15 +589,15 @@ impl Runner {
 
     /// Compares all state that can be queried without side effects.
     fn compare(&mut self) -> Outcome {
-        if self.loose {
+        if self.partial {
             return Ok(());
         }
         let eps: Vec<Key> = self.world.eps.keys().copied().collect();
         for key in eps {
             self.compare_endpoint(key)?;
         }
-        self.look_for_faults();
-        if self.struck {
+        self.check_for_faults();
+        if self.faulty {
             self.check_ledger()
         } else {
             self.compare_shared_queues()?;
@@ -629,16 +629,16 @@ impl Runner {
             return Ok(());
         }
         // EPG-01: if completed but not dequeued, both answers are legal.
-        let busy = ep.request_places.pending() != 0;
-        let idle = ep.request_places.held() == 0;
+        let busy = ep.request_slots.pending() != 0;
+        let idle = ep.request_slots.occupied() == 0;
         self.expect(
             if status.request_idle { !busy } else { !idle },
             format_args!("endpoint {id:?} with requests idle: {idle}, busy: {busy} (EPG-01)"),
             status,
         )?;
         if ep.srq.is_none() {
-            let busy = ep.receive_places.pending() != 0;
-            let idle = ep.receive_places.held() == 0;
+            let busy = ep.receive_slots.pending() != 0;
+            let idle = ep.receive_slots.occupied() == 0;
             self.expect(
                 if status.recv_idle { !busy } else { !idle },
                 format_args!("endpoint {id:?} with receives idle: {idle}, busy: {busy} (EPG-01)"),
@@ -646,7 +646,7 @@ impl Runner {
             )?;
         }
         if let Some(ledger) = &mut self.ledger
-            && let Err(text) = ledger.see_state(key, status.state)
+            && let Err(text) = ledger.check_state_change(key, status.state)
         {
             return self.mismatch(text, status.state);
         }

@@ -6,8 +6,8 @@ use dat_core::memory::RmrTriplet;
 
 use super::memory::{privileges, triplet, triplets};
 use super::{Outcome, Runner};
-use crate::op::{Pick, PostOp, Remote, Segment, Side};
-use crate::world::{Key, Piece, Receive, RemoteContext, Request, Work};
+use crate::op::{Pick, PostOp, Remote, SegmentChoice, Side};
+use crate::world::{Ep, Key, Receive, RemoteContext, Request, Segment, Work};
 
 /// Chooses flags: mostly none, rarely illegal ones.
 pub(super) fn flags(choice: u8) -> CompletionFlags {
@@ -23,10 +23,26 @@ pub(super) fn flags(choice: u8) -> CompletionFlags {
     })
 }
 
-pub(super) fn total(pieces: &[Piece]) -> u64 {
-    pieces
+pub(super) fn total(segments: &[Segment]) -> u64 {
+    segments
         .iter()
-        .fold(0, |sum, piece| sum.saturating_add(piece.length))
+        .fold(0, |sum, segment| sum.saturating_add(segment.length))
+}
+
+/// Returns the remote length of a write: the local one and some slack, or one byte less.
+pub(super) fn write_length(local: u64, slack: u8) -> u64 {
+    match slack {
+        255 => local.saturating_sub(1),
+        slack => local.saturating_add(u64::from(slack)),
+    }
+}
+
+/// Returns the remote length of a read: the local one less some slack, or one byte more.
+pub(super) fn read_length(local: u64, slack: u8) -> u64 {
+    match slack {
+        255 => local.saturating_add(1),
+        slack => local.saturating_sub(u64::from(slack & 7)),
+    }
 }
 
 impl Runner {
@@ -37,9 +53,9 @@ impl Runner {
                 segments,
                 flags: choice,
             } => {
-                let pieces = self.pieces(side, segments);
+                let segments = self.segments(side, segments);
                 let key = self.pick(side, HandleKind::Ep, *ep);
-                self.request(side, key, pieces, Work::Send, flags(*choice))
+                self.request(side, key, segments, Work::Send, u64::MAX, flags(*choice))
             }
             PostOp::RdmaWrite {
                 ep,
@@ -47,15 +63,12 @@ impl Runner {
                 remote,
                 flags: choice,
             } => {
-                let pieces = self.pieces(side, segments);
+                let segments = self.segments(side, segments);
                 let key = self.pick(side, HandleKind::Ep, *ep);
                 let (number, address) = self.remote(side, key, remote);
                 let work = Work::Write { number, address };
-                let length = match remote.slack {
-                    255 => total(&pieces).saturating_sub(1),
-                    slack => total(&pieces).saturating_add(u64::from(slack)),
-                };
-                self.rdma(side, key, pieces, work, length, flags(*choice))
+                let length = write_length(total(&segments), remote.slack);
+                self.request(side, key, segments, work, length, flags(*choice))
             }
             PostOp::RdmaRead {
                 ep,
@@ -63,19 +76,16 @@ impl Runner {
                 remote,
                 flags: choice,
             } => {
-                let pieces = self.pieces(side, segments);
+                let segments = self.segments(side, segments);
                 let key = self.pick(side, HandleKind::Ep, *ep);
                 let (number, address) = self.remote(side, key, remote);
-                let length = match remote.slack {
-                    255 => total(&pieces).saturating_add(1),
-                    slack => total(&pieces).saturating_sub(u64::from(slack & 7)),
-                };
+                let length = read_length(total(&segments), remote.slack);
                 let work = Work::Read {
                     number,
                     address,
                     length,
                 };
-                self.rdma(side, key, pieces, work, length, flags(*choice))
+                self.request(side, key, segments, work, length, flags(*choice))
             }
             PostOp::Receive {
                 ep,
@@ -95,12 +105,20 @@ impl Runner {
         }
     }
 
+    /// Returns the endpoint that an endpoint is connected to.
+    pub(super) fn peer(&self, key: Option<Key>) -> Option<&Ep> {
+        let peer = self.world.eps.get(&key?)?.peer?;
+        self.world.eps.get(&peer)
+    }
+
+    /// Returns the side that an endpoint is connected to.
+    pub(super) fn far(&self, side: Side, key: Option<Key>) -> Side {
+        self.peer(key).map_or(side.other(), |peer| peer.side)
+    }
+
     /// Returns the context and address of a remote range choice.
     pub(super) fn remote(&self, side: Side, ep: Option<Key>, remote: &Remote) -> (u32, u64) {
-        let peer = ep.and_then(|key| self.world.eps.get(&key)?.peer);
-        let far = peer
-            .and_then(|peer| self.world.eps.get(&peer))
-            .map_or(side.other(), |peer| peer.side);
+        let far = self.far(side, ep);
         let known: Vec<&RemoteContext> = self
             .world
             .contexts
@@ -121,16 +139,34 @@ impl Runner {
     /// Returns true without a read depth: the provider then defines RDMA Reads (EPB-05, EPC-10).
     pub(super) fn has_no_depth(&self, key: Option<Key>) -> bool {
         let connected = key.and_then(|key| self.world.eps.get(&key));
-        let peer = connected.and_then(|ep| self.world.eps.get(&ep.peer?));
-        let mut both = [connected, peer].into_iter().flatten();
+        let mut both = [connected, self.peer(key)].into_iter().flatten();
         both.any(|ep| ep.has_defaults)
     }
 
-    fn rdma(
+    /// Makes a request with the next cookie.
+    pub(super) fn new_request(
+        &mut self,
+        segments: Vec<Segment>,
+        work: Work,
+        flags: CompletionFlags,
+    ) -> Request {
+        let post = self.next_post();
+        Request {
+            post,
+            cookie: post,
+            segments,
+            work,
+            suppressed: flags.contains(CompletionFlags::SUPPRESS),
+            fenced: flags.contains(CompletionFlags::BARRIER_FENCE),
+        }
+    }
+
+    /// Posts a request; `length` is that of the remote range.
+    fn request(
         &mut self,
         side: Side,
         key: Option<Key>,
-        pieces: Vec<Piece>,
+        segments: Vec<Segment>,
         work: Work,
         length: u64,
         flags: CompletionFlags,
@@ -138,75 +174,40 @@ impl Runner {
         if matches!(work, Work::Read { .. }) && self.has_no_depth(key) && self.is_exact() {
             return Ok(());
         }
-        self.request_with(side, key, pieces, work, length, flags)
-    }
-
-    fn request(
-        &mut self,
-        side: Side,
-        key: Option<Key>,
-        pieces: Vec<Piece>,
-        work: Work,
-        flags: CompletionFlags,
-    ) -> Outcome {
-        self.request_with(side, key, pieces, work, u64::MAX, flags)
-    }
-
-    fn request_with(
-        &mut self,
-        side: Side,
-        key: Option<Key>,
-        pieces: Vec<Piece>,
-        work: Work,
-        length: u64,
-        flags: CompletionFlags,
-    ) -> Outcome {
-        let post = self.next_post();
         let operation = match work {
             Work::Write { .. } => DtoOperation::RdmaWrite,
             Work::Read { .. } => DtoOperation::RdmaRead,
             _ => DtoOperation::Send,
         };
-        let request = Request {
-            post,
-            cookie: post,
-            pieces,
-            work,
-            suppressed: flags.contains(CompletionFlags::SUPPRESS),
-            fenced: flags.contains(CompletionFlags::BARRIER_FENCE),
-        };
-        let pieces = &request.pieces;
+        let request = self.new_request(segments, work, flags);
+        let post = request.post;
+        let segments = &request.segments;
         let mut verdict = self
             .world
-            .check_request(side, key, pieces, operation, length, flags);
+            .check_request(side, key, segments, operation, length, flags);
         if verdict.may_succeed {
-            self.rest_if_racing(key, &request)?;
+            self.run_to_idle_if_racing(key, &request)?;
             verdict = self
                 .world
-                .check_request(side, key, pieces, operation, length, flags);
+                .check_request(side, key, segments, operation, length, flags);
         }
-        let (id, list) = (self.ep_id(key), triplets(pieces));
+        let (id, list) = (self.ep_id(key), triplets(segments));
+        let remote = |context, address| RmrTriplet {
+            context,
+            address,
+            length,
+        };
         let outcome = match request.work {
             Work::Write { number, address } => {
-                let remote = RmrTriplet {
-                    context: number,
-                    address,
-                    length,
-                };
+                let remote = remote(number, address);
                 self.with(side, |ia| {
                     ia.post_rdma_write(id, &list, post, &remote, flags)
                 })
             }
             Work::Read {
-                number,
-                address,
-                length,
+                number, address, ..
             } => {
-                let remote = RmrTriplet {
-                    context: number,
-                    address,
-                    length,
-                };
+                let remote = remote(number, address);
                 self.with(side, |ia| {
                     ia.post_rdma_read(id, &list, post, &remote, flags)
                 })
@@ -214,35 +215,42 @@ impl Runner {
             _ => self.with(side, |ia| ia.post_send(id, &list, post, flags)),
         };
         if let (Some(()), Some(key)) = (self.judge(&verdict, outcome)?, key) {
-            self.accepted(key, request);
+            self.record_request(key, request);
         }
         Ok(())
     }
 
-    pub(super) fn accepted(&mut self, key: Key, request: Request) {
-        self.owe(key, request.cookie, request.suppressed);
+    pub(super) fn record_request(&mut self, key: Key, request: Request) {
+        self.record_post(key, request.cookie, request.suppressed);
         if self.is_exact() {
             self.world.post_request(key, request);
         }
     }
 
+    pub(super) fn record_receive(&mut self, key: Key, receive: Receive) {
+        self.record_post(key, receive.post, false);
+        if self.is_exact() {
+            self.world.post_receive(key, receive);
+        }
+    }
+
     /// Runs the fabric until it is idle if the outcome would depend on concurrent work.
-    pub(super) fn rest_if_racing(&mut self, key: Option<Key>, request: &Request) -> Outcome {
-        if !self.is_exact() || self.world.is_at_rest() {
+    pub(super) fn run_to_idle_if_racing(&mut self, key: Option<Key>, request: &Request) -> Outcome {
+        if !self.is_exact() || self.world.is_idle() {
             return Ok(());
         }
         let races = match key.filter(|key| self.world.eps.contains_key(key)) {
             Some(key) => self.world.would_race(key, request),
             None => false,
         };
-        if races { self.rest() } else { Ok(()) }
+        if races { self.run_to_idle() } else { Ok(()) }
     }
 
     fn receive(
         &mut self,
         side: Side,
         ep: Pick,
-        segments: &[Segment],
+        segments: &[SegmentChoice],
         flags: CompletionFlags,
     ) -> Outcome {
         let key = self.pick(side, HandleKind::Ep, ep);
@@ -250,23 +258,15 @@ impl Runner {
             .and_then(|key| self.world.eps.get(&key))
             .is_some_and(|ep| ep.may_still_be_ending)
         {
-            self.rest()?;
+            self.run_to_idle()?;
         }
-        let pieces = self.pieces(side, segments);
+        let segments = self.segments(side, segments);
         let post = self.next_post();
-        let verdict = self.world.check_receive(side, key, &pieces, flags);
-        let (id, list) = (self.ep_id(key), triplets(&pieces));
+        let verdict = self.world.check_receive(side, key, &segments, flags);
+        let (id, list) = (self.ep_id(key), triplets(&segments));
         let outcome = self.with(side, |ia| ia.post_recv(id, &list, post, flags));
         if let (Some(()), Some(key)) = (self.judge(&verdict, outcome)?, key) {
-            let receive = Receive {
-                post,
-                cookie: post,
-                pieces,
-            };
-            self.owe(key, post, false);
-            if self.is_exact() {
-                self.world.post_receive(key, receive);
-            }
+            self.record_receive(key, Receive::new(post, segments));
         }
         Ok(())
     }
@@ -275,38 +275,32 @@ impl Runner {
         &mut self,
         side: Side,
         [rmr, ep]: [Pick; 2],
-        segment: &Segment,
+        segment: &SegmentChoice,
         rights: u8,
         flags: CompletionFlags,
     ) -> Outcome {
         let rmr = self.pick(side, HandleKind::Rmr, rmr);
         let key = self.pick(side, HandleKind::Ep, ep);
-        let piece = self.piece(side, segment);
+        let segment = self.segment(side, segment);
         let privileges = privileges(rights);
-        let post = self.next_post();
-        let mut request = Request {
-            post,
-            cookie: post,
-            pieces: Vec::new(),
-            work: Work::Bind {
-                rmr: rmr.unwrap_or_default(),
-                context: None,
-            },
-            suppressed: flags.contains(CompletionFlags::SUPPRESS),
-            fenced: flags.contains(CompletionFlags::BARRIER_FENCE),
+        let work = Work::Bind {
+            rmr: rmr.unwrap_or_default(),
+            context: None,
         };
+        let mut request = self.new_request(Vec::new(), work, flags);
+        let post = request.post;
         let mut verdict = self
             .world
-            .check_bind(side, rmr, &piece, privileges, key, flags);
+            .check_bind(side, rmr, &segment, privileges, key, flags);
         if verdict.may_succeed {
-            self.rest_if_racing(key, &request)?;
+            self.run_to_idle_if_racing(key, &request)?;
             verdict = self
                 .world
-                .check_bind(side, rmr, &piece, privileges, key, flags);
+                .check_bind(side, rmr, &segment, privileges, key, flags);
         }
-        let (rmr_id, id, piece_given) = (self.rmr_id(rmr), self.ep_id(key), triplet(&piece));
+        let (rmr_id, id, segment_given) = (self.rmr_id(rmr), self.ep_id(key), triplet(&segment));
         let outcome = self.with(side, |ia| {
-            ia.rmr_bind(rmr_id, &piece_given, privileges, id, post, flags)
+            ia.rmr_bind(rmr_id, &segment_given, privileges, id, post, flags)
         });
         let Some(number) = self.judge(&verdict, outcome)? else {
             return Ok(());
@@ -316,18 +310,21 @@ impl Runner {
         };
         let region = self
             .world
-            .lmr_of(side, piece.context)
+            .lmr_of(side, segment.context)
             .map(|lmr| lmr.pz)
-            .filter(|_| piece.length != 0);
+            .filter(|_| segment.length != 0);
         let context = region.map(|pz| RemoteContext {
             side,
             number,
             alive: false,
             pz,
-            address: piece.address,
-            length: piece.length,
+            address: segment.address,
+            length: segment.length,
             privileges,
-            lmr: self.world.lmr_key(side, piece.context).unwrap_or_default(),
+            lmr: self
+                .world
+                .lmr_key(side, segment.context)
+                .unwrap_or_default(),
         });
         if let Some(context) = &context {
             // RMB-11, RMB-21: a new value that no peer knows.
@@ -342,7 +339,7 @@ impl Runner {
             rmr,
             context: index,
         };
-        self.accepted(key, request);
+        self.record_request(key, request);
         Ok(())
     }
 }

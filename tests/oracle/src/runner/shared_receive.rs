@@ -47,27 +47,23 @@ impl Runner {
                     let actual =
                         actual.map_or([0; 2], |param| [param.max_recv_dtos, param.max_recv_iov]);
                     let enough = actual[0] >= max_recv_dtos && actual[1] >= max_recv_iov;
-                    self.expect(enough, "at least what was asked for (SRC-01)", actual)?;
+                    self.expect(enough, "at least what was requested (SRC-01)", actual)?;
                     let [length, segments] =
                         actual.map(|value| usize::try_from(value).unwrap_or(0));
                     let key = self.world.srq_create(side, pz, length, segments);
-                    self.name(key, id.handle());
+                    self.record_handle(key, id.handle());
                 }
             }
             SharedReceiveOp::Post { srq, ref segments } => {
                 let key = self.pick(side, HandleKind::Srq, srq);
-                let pieces = self.pieces(side, segments);
+                let segments = self.segments(side, segments);
                 let post = self.next_post();
-                let verdict = self.world.check_srq_post(side, key, &pieces);
-                let (id, list) = (self.srq_id(key), triplets(&pieces));
+                let verdict = self.world.check_srq_post(side, key, &segments);
+                let (id, list) = (self.srq_id(key), triplets(&segments));
                 let outcome = self.with(side, |ia| ia.srq_post_recv(id, &list, post));
                 if let (Some(()), Some(key)) = (self.judge(&verdict, outcome)?, key) {
-                    let receive = Receive {
-                        post,
-                        cookie: post,
-                        pieces,
-                    };
-                    self.owe(key, post, false);
+                    let receive = Receive::new(post, segments);
+                    self.record_post(key, post, false);
                     if self.is_exact() {
                         self.world.srq_post(key, receive);
                     }
@@ -101,7 +97,7 @@ impl Runner {
                     // SRZ-03: shrinking is optional.
                     self.expect(
                         actual >= length,
-                        "at least what was asked for (SRZ-01)",
+                        "at least what was requested (SRZ-01)",
                         actual,
                     )?;
                     if let Some(srq) = key.and_then(|key| self.world.srqs.get_mut(&key)) {

@@ -74,10 +74,10 @@ impl Runner {
     }
 
     /// Records that the fabric made progress during a wait.
-    fn time_went_on(&mut self) {
+    fn note_progress(&mut self) {
         if self.is_exact() {
             self.world.advance();
-            self.loose = true;
+            self.partial = true;
         }
     }
 
@@ -114,12 +114,12 @@ impl Runner {
         match outcome {
             Ok(waited) => {
                 self.judge(&verdict, Ok(()))?;
-                self.time_went_on();
-                self.came(side, key, least, waited)
+                self.note_progress();
+                self.check_waited(side, key, least, waited)
             }
             Err(error) if error.kind() == ErrorKind::TimeoutExpired => {
                 self.judge(&verdict, Ok(()))?;
-                self.time_went_on();
+                self.note_progress();
                 self.expect(
                     deadline.is_some() && (before < least || self.is_selective(key)),
                     format_args!("{before} events, of {least}, at once (EVW-01)"),
@@ -128,7 +128,7 @@ impl Runner {
             }
             Err(error) if error.kind() == ErrorKind::InterruptedCall => {
                 self.judge(&verdict, Ok(()))?;
-                self.rest()?;
+                self.run_to_idle()?;
                 let after = self.queued(key).0;
                 self.expect(
                     deadline.is_none() && (after < least || self.is_selective(key)),
@@ -141,7 +141,13 @@ impl Runner {
     }
 
     /// Checks the event that a wait returned (EVW-07).
-    fn came(&mut self, side: Side, key: Option<Key>, least: usize, waited: Waited) -> Outcome {
+    fn check_waited(
+        &mut self,
+        side: Side,
+        key: Option<Key>,
+        least: usize,
+        waited: Waited,
+    ) -> Outcome {
         let most = self.queued(key).1;
         let more = usize::try_from(waited.more).unwrap_or(usize::MAX);
         self.expect(
@@ -149,7 +155,7 @@ impl Runner {
             format_args!("{least} to {most} events less the first (EVW-07)"),
             waited,
         )?;
-        self.see(side, key, Ok(waited.event)).map(drop)
+        self.check_event(side, key, Ok(waited.event)).map(drop)
     }
 
     /// Checks `evd_wait_now`, which returns only if it needs no wait.
@@ -160,7 +166,7 @@ impl Runner {
         match self.with(side, |ia| ia.evd_wait_now(id, threshold)) {
             Some(waited) => {
                 self.judge(&verdict, Ok(()))?;
-                self.came(side, key, 1, waited)
+                self.check_waited(side, key, 1, waited)
             }
             None => Ok(()),
         }
@@ -210,7 +216,7 @@ impl Runner {
         };
         let least = usize::try_from(threshold).unwrap_or(0);
         if let Poll::Ready(Ok(waited)) = meanwhile.first {
-            self.came(side, key, least, waited)?;
+            self.check_waited(side, key, least, waited)?;
         }
         if meanwhile.first.is_ready() {
             return Ok(());
@@ -371,7 +377,7 @@ impl Runner {
         match outcome {
             Ok(fired) => {
                 self.judge(&verdict, Ok(()))?;
-                self.time_went_on();
+                self.note_progress();
                 self.check_hint(side, key, &Ok(fired))?;
                 let cno = key.and_then(|key| self.world.cnos.get_mut(&key));
                 let touched = cno.is_some_and(|cno| {
@@ -382,7 +388,7 @@ impl Runner {
             }
             Err(error) if error.kind() == ErrorKind::QueueEmpty => {
                 self.judge(&verdict, Ok(()))?;
-                self.time_went_on();
+                self.note_progress();
                 self.expect(
                     deadline.is_some() && !before,
                     "the notification that is there (CNW-03)",
@@ -391,7 +397,7 @@ impl Runner {
             }
             Err(error) if error.kind() == ErrorKind::InterruptedCall => {
                 self.judge(&verdict, Ok(()))?;
-                self.rest()?;
+                self.run_to_idle()?;
                 self.expect(
                     deadline.is_none() && !sure(self),
                     "the notification that is there (CNW-03)",
@@ -445,7 +451,7 @@ impl Runner {
                     ),
                     waited,
                 )?;
-                self.see(side, key, Ok(waited.event))?;
+                self.check_event(side, key, Ok(waited.event))?;
             }
             Wait::Expired(queued) => {
                 self.judge(&verdict, Ok(()))?;

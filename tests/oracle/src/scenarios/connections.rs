@@ -2,7 +2,7 @@
 
 use super::builders::*;
 use super::run;
-use crate::op::{ConnectionOp, EndpointOp, EventOp, FabricOp, Op, Pick, Remote};
+use crate::op::{EndpointOp, FabricOp, Op, Pick, Remote};
 use crate::{Input, Prologue};
 
 pub(super) fn all() -> Vec<(&'static str, Input)> {
@@ -32,45 +32,26 @@ pub(super) fn all() -> Vec<(&'static str, Input)> {
 }
 
 fn query(ep: Pick) -> Op {
-    endpoint(EndpointOp::Query {
-        ep,
-        unknown_mask: false,
-    })
-}
-
-fn modify(ep: Pick, fields: u32, shape: u8) -> Op {
-    endpoint(EndpointOp::Modify { ep, fields, shape })
-}
-
-const fn disconnect(ep: Pick, graceful: bool) -> Op {
-    endpoint(EndpointOp::Disconnect { ep, graceful })
-}
-
-const fn free(ep: Pick) -> Op {
-    endpoint(EndpointOp::Free { ep })
-}
-
-const fn reset(ep: Pick) -> Op {
-    endpoint(EndpointOp::Reset { ep })
+    ep_query(ep, false)
 }
 
 /// Creates endpoints of every shape, with and without zone and dispatchers.
 fn endpoints() -> Vec<Op> {
     let mut ops = Vec::new();
     for shape in (160..=255).step_by(4).chain([173, 174, 175]) {
-        ops.extend([ep(shape), query(THIRD), free(THIRD)]);
+        ops.extend([ep(shape), query(THIRD), ep_free(THIRD)]);
     }
     for with in 0..16_u8 {
         let when = |bit: u8, pick| (with & bit != 0).then_some(pick);
         for shape in [255, 0] {
-            ops.push(endpoint(EndpointOp::Create {
-                pz: when(1, FIRST),
-                receive: when(2, RECEIVES),
-                request: when(4, REQUESTS),
-                connect: when(8, CONNECTIONS),
+            ops.push(ep_create(
+                when(1, FIRST),
+                when(2, RECEIVES),
+                when(4, REQUESTS),
+                when(8, CONNECTIONS),
                 shape,
-            }));
-            ops.push(free(THIRD));
+            ));
+            ops.push(ep_free(THIRD));
         }
     }
     ops.extend((0..5).map(|_| ep(0)));
@@ -81,87 +62,50 @@ fn endpoints() -> Vec<Op> {
 fn modified() -> Vec<Op> {
     let mut ops = vec![ep(0), ep(255)];
     for bit in 0..32 {
-        ops.push(modify(THIRD, 1 << bit, 244));
+        ops.push(ep_modify(THIRD, 1 << bit, 244));
     }
     ops.push(query(THIRD));
     // All attributes, including illegal shapes.
     for shape in (160..=255).step_by(4) {
-        ops.push(modify(THIRD, 0x7FFF_F000, shape));
+        ops.push(ep_modify(THIRD, 0x7FFF_F000, shape));
     }
     for bit in [0, 18, 19, 16, 17, 31] {
-        ops.push(modify(Pick::Live(3), 1 << bit, 200));
-        ops.push(modify(FIRST, 1 << bit, 200));
+        ops.push(ep_modify(Pick::Live(3), 1 << bit, 200));
+        ops.push(ep_modify(FIRST, 1 << bit, 200));
     }
     for ep in BAD {
-        ops.push(modify(ep, 0x1000, 0));
+        ops.push(ep_modify(ep, 0x1000, 0));
     }
     ops.extend([
-        modify(SECOND, 0x7FFF_F000, 176),
-        receive(SECOND, &[piece(FIRST, 0, 4)]),
-        modify(SECOND, 0x1_0000, 0),
-        modify(SECOND, 0x4_0000, 200),
+        ep_modify(SECOND, 0x7FFF_F000, 176),
+        receive(SECOND, &[segment(FIRST, 0, 4)]),
+        ep_modify(SECOND, 0x1_0000, 0),
+        ep_modify(SECOND, 0x4_0000, 200),
         // Without dispatchers there are no queues.
-        endpoint(EndpointOp::Create {
-            pz: Some(FIRST),
-            receive: None,
-            request: None,
-            connect: None,
-            shape: 255,
-        }),
-        modify(Pick::Live(4), 0x4_0000, 0),
-        modify(Pick::Live(4), 0x8_0000, 0),
-        modify(Pick::Live(4), 0xF_0000, 0),
-        endpoint(EndpointOp::ModifyEvds {
-            ep: Pick::Live(4),
-            receive: RECEIVES,
-            request: REQUESTS,
-            connect: CONNECTIONS,
-        }),
-        endpoint(EndpointOp::ModifyEvds {
-            ep: Pick::Live(4),
-            receive: REQUESTS,
-            request: RECEIVES,
-            connect: CONNECTIONS,
-        }),
-        modify(Pick::Live(4), 0xC_0000, 200),
-        modify(Pick::Live(4), 0x3_0000, 176),
+        ep_create(Some(FIRST), None, None, None, 255),
+        ep_modify(Pick::Live(4), 0x4_0000, 0),
+        ep_modify(Pick::Live(4), 0x8_0000, 0),
+        ep_modify(Pick::Live(4), 0xF_0000, 0),
+        ep_modify_evds(Pick::Live(4), RECEIVES, REQUESTS, CONNECTIONS),
+        ep_modify_evds(Pick::Live(4), REQUESTS, RECEIVES, CONNECTIONS),
+        ep_modify(Pick::Live(4), 0xC_0000, 200),
+        ep_modify(Pick::Live(4), 0x3_0000, 176),
         query(Pick::Live(4)),
     ]);
     // An endpoint with a shared receive queue.
-    ops.extend([
-        shared(crate::op::SharedReceiveOp::Create {
-            pz: FIRST,
-            length: 3,
-            segments: 1,
-            low_watermark: 0,
-        }),
-        endpoint(EndpointOp::CreateWithSrq {
-            pz: Some(FIRST),
-            receive: Some(RECEIVES),
-            request: Some(REQUESTS),
-            connect: Some(CONNECTIONS),
-            srq: FIRST,
-            shape: 0,
-        }),
-    ]);
+    ops.extend([srq_create(FIRST, 3, 1, 0), ep_with_srq(FIRST, FIRST, 0)]);
     for fields in [0x400_0000, 0x4_0000, 0x7FFF_F000] {
         for shape in [244, 0] {
-            ops.push(modify(Pick::Live(5), fields, shape));
+            ops.push(ep_modify(Pick::Live(5), fields, shape));
         }
     }
     ops
 }
 
 fn refused() -> Vec<Op> {
-    let mut ops = vec![evd(3, None), evd(6, None), ep(0), free(THIRD)];
+    let mut ops = vec![evd(3, None), evd(6, None), ep(0), ep_free(THIRD)];
     let create = |pz, receive, request, connect| {
-        endpoint(EndpointOp::Create {
-            pz: Some(pz),
-            receive: Some(receive),
-            request: Some(request),
-            connect: Some(connect),
-            shape: 0,
-        })
+        ep_create(Some(pz), Some(receive), Some(request), Some(connect), 0)
     };
     for bad in BAD {
         ops.extend([
@@ -170,32 +114,17 @@ fn refused() -> Vec<Op> {
             create(FIRST, RECEIVES, bad, CONNECTIONS),
             create(FIRST, RECEIVES, REQUESTS, bad),
             query(bad),
-            endpoint(EndpointOp::Query {
-                ep: bad,
-                unknown_mask: true,
-            }),
-            endpoint(EndpointOp::ModifyPz { ep: bad, pz: FIRST }),
-            endpoint(EndpointOp::ModifyPz {
-                ep: SECOND,
-                pz: bad,
-            }),
-            endpoint(EndpointOp::ModifyEvds {
-                ep: SECOND,
-                receive: bad,
-                request: REQUESTS,
-                connect: CONNECTIONS,
-            }),
-            endpoint(EndpointOp::ModifyState { ep: bad }),
-            endpoint(EndpointOp::GetStatus { ep: bad }),
-            endpoint(EndpointOp::RecvQuery { ep: bad }),
-            endpoint(EndpointOp::SetWatermark {
-                ep: bad,
-                soft: 1,
-                hard: 1,
-            }),
-            reset(bad),
-            free(bad),
-            disconnect(bad, true),
+            ep_query(bad, true),
+            ep_modify_pz(bad, FIRST),
+            ep_modify_pz(SECOND, bad),
+            ep_modify_evds(SECOND, bad, REQUESTS, CONNECTIONS),
+            ep_modify_state(bad),
+            ep_get_status(bad),
+            ep_recv_query(bad),
+            ep_set_watermark(bad, 1, 1),
+            ep_reset(bad),
+            ep_free(bad),
+            ep_disconnect(bad, true),
         ]);
     }
     ops.extend([
@@ -206,90 +135,43 @@ fn refused() -> Vec<Op> {
         ep(176),
         ep(184),
         ep(192),
-        endpoint(EndpointOp::Create {
-            pz: Some(FIRST),
-            receive: Some(REQUESTS),
-            request: Some(REQUESTS),
-            connect: Some(CONNECTIONS),
-            shape: 176,
-        }),
-        endpoint(EndpointOp::ModifyState { ep: SECOND }),
+        ep_create(
+            Some(FIRST),
+            Some(REQUESTS),
+            Some(REQUESTS),
+            Some(CONNECTIONS),
+            176,
+        ),
+        ep_modify_state(SECOND),
     ]);
     for (soft, hard) in [(-2, 3), (3, -2), (-1, -1), (5, 2)] {
-        ops.push(endpoint(EndpointOp::SetWatermark {
-            ep: FIRST,
-            soft,
-            hard,
-        }));
+        ops.push(ep_set_watermark(FIRST, soft, hard));
     }
     ops
 }
 
 fn connect_with(ep: Pick, timeout: u8, private_data: u8, address: u8) -> Op {
-    connection(ConnectionOp::Connect {
-        ep,
-        qualifier: 0,
-        timeout,
-        private_data,
-        address,
-    })
+    ep_connect(ep, 0, timeout, private_data, address)
 }
 
 fn connections_refused() -> Vec<Op> {
-    let mut ops = vec![connection(ConnectionOp::PspFree { psp: Pick::Live(9) })];
+    let mut ops = vec![psp_free(Pick::Live(9))];
     for bad in BAD {
         ops.extend([
             connect_with(bad, 0, 0, 0),
-            connection(ConnectionOp::DupConnect {
-                ep: bad,
-                model: FIRST,
-                timeout: 0,
-                private_data: 0,
-            }),
-            connection(ConnectionOp::DupConnect {
-                ep: SECOND,
-                model: bad,
-                timeout: 0,
-                private_data: 0,
-            }),
-            connection(ConnectionOp::PspCreate {
-                qualifier: 1,
-                evd: bad,
-                by_provider: false,
-            }),
-            connection(ConnectionOp::PspCreateAny {
-                evd: bad,
-                by_provider: false,
-            }),
-            connection(ConnectionOp::PspQuery {
-                psp: bad,
-                unknown_mask: false,
-            }),
-            connection(ConnectionOp::PspFree { psp: bad }),
-            connection(ConnectionOp::RspCreate {
-                qualifier: 1,
-                ep: Some(bad),
-                evd: CONNECTIONS,
-            }),
-            connection(ConnectionOp::RspCreate {
-                qualifier: 1,
-                ep: None,
-                evd: bad,
-            }),
-            connection(ConnectionOp::RspQuery {
-                rsp: bad,
-                unknown_mask: false,
-            }),
-            connection(ConnectionOp::RspFree { rsp: bad }),
-            connection(ConnectionOp::CrQuery {
-                cr: bad,
-                unknown_mask: false,
-            }),
-            connection(ConnectionOp::CrReject { cr: bad }),
-            connection(ConnectionOp::CrHandoff {
-                cr: bad,
-                qualifier: 0,
-            }),
+            ep_dup_connect(bad, FIRST, 0, 0),
+            ep_dup_connect(SECOND, bad, 0, 0),
+            psp_create(1, bad, false),
+            psp_create_any(bad, false),
+            psp_query(bad, false),
+            psp_free(bad),
+            rsp_create(1, Some(bad), CONNECTIONS),
+            rsp_create(1, None, bad),
+            rsp_query(bad, false),
+            rsp_free(bad),
+            cr_query(bad, false),
+            cr_reject(bad),
+            cr_handoff(bad, 0),
             accept(bad, Some(FIRST)),
         ]);
     }
@@ -307,49 +189,24 @@ fn connections_refused() -> Vec<Op> {
         (0, 0, 230),
     ] {
         ops.push(connect_with(SECOND, timeout, private_data, address));
-        ops.extend(rest());
-        ops.push(reset(SECOND));
+        ops.extend(idle_and_drain());
+        ops.push(ep_reset(SECOND));
     }
     ops.extend([
         connect_with(FIRST, 0, 0, 0),
-        connection(ConnectionOp::PspCreate {
-            qualifier: 0,
-            evd: CONNECTIONS,
-            by_provider: false,
-        }),
-        connection(ConnectionOp::RspCreate {
-            qualifier: 0,
-            ep: None,
-            evd: CONNECTIONS,
-        }),
-        connection(ConnectionOp::PspQuery {
-            psp: FIRST,
-            unknown_mask: true,
-        }),
-        connection(ConnectionOp::PspCreate {
-            qualifier: 1,
-            evd: RECEIVES,
-            by_provider: false,
-        }),
+        psp_create(0, CONNECTIONS, false),
+        rsp_create(0, None, CONNECTIONS),
+        psp_query(FIRST, true),
+        psp_create(1, RECEIVES, false),
     ]);
     ops
 }
 
 /// Accepts requests with various endpoints, rejects them, hands them off, and leaves some open.
 fn requests() -> Vec<Op> {
-    let cr = |op| there(connection(op));
-    let ask = |unknown_mask| {
-        cr(ConnectionOp::CrQuery {
-            cr: FIRST,
-            unknown_mask,
-        })
-    };
-    let again = [connect(SECOND, 0), SETTLE, there(event(EventOp::Drain))];
-    let mut ops = vec![cr(ConnectionOp::PspCreate {
-        qualifier: 1,
-        evd: CONNECTIONS,
-        by_provider: false,
-    })];
+    let ask = |unknown_mask| there(cr_query(FIRST, unknown_mask));
+    let again = [connect(SECOND, 0), RUN_TO_IDLE, there(drain())];
+    let mut ops = vec![there(psp_create(1, CONNECTIONS, false))];
     ops.extend(again.clone());
     ops.extend([
         ask(false),
@@ -359,200 +216,143 @@ fn requests() -> Vec<Op> {
     ]);
     ops.extend(BAD.map(|ep| accept(FIRST, Some(ep))));
     ops.extend([
-        there(connection(ConnectionOp::CrAccept {
-            cr: FIRST,
-            ep: Some(SECOND),
-            private_data: 255,
-        })),
-        cr(ConnectionOp::CrHandoff {
-            cr: FIRST,
-            qualifier: 2,
-        }),
-        cr(ConnectionOp::CrHandoff {
-            cr: FIRST,
-            qualifier: 1,
-        }),
-        there(event(EventOp::Drain)),
+        there(cr_accept(FIRST, Some(SECOND), 255)),
+        there(cr_handoff(FIRST, 2)),
+        there(cr_handoff(FIRST, 1)),
+        there(drain()),
         ask(false),
-        cr(ConnectionOp::CrReject { cr: FIRST }),
-        cr(ConnectionOp::CrReject { cr: Pick::Dead(0) }),
+        there(cr_reject(FIRST)),
+        there(cr_reject(Pick::Dead(0))),
     ]);
-    ops.extend(rest());
-    ops.push(reset(SECOND));
+    ops.extend(idle_and_drain());
+    ops.push(ep_reset(SECOND));
     ops.extend(again.clone());
     ops.push(accept(FIRST, Some(SECOND)));
     ops.push(there(query(SECOND)));
-    ops.extend(rest());
-    ops.extend([query(SECOND), send(SECOND, &[]), disconnect(SECOND, true)]);
-    ops.extend(rest());
-    ops.extend([reset(SECOND), there(reset(SECOND))]);
+    ops.extend(idle_and_drain());
+    ops.extend([
+        query(SECOND),
+        send(SECOND, &[]),
+        ep_disconnect(SECOND, true),
+    ]);
+    ops.extend(idle_and_drain());
+    ops.extend([ep_reset(SECOND), there(ep_reset(SECOND))]);
     // A request left open when its service point's dispatcher, and the adapter, go.
     ops.extend([
         there(evd(3, None)),
-        cr(ConnectionOp::PspCreate {
-            qualifier: 2,
-            evd: Pick::Live(5),
-            by_provider: false,
-        }),
+        there(psp_create(2, Pick::Live(5), false)),
         connect(SECOND, 2),
-        SETTLE,
-        cr(ConnectionOp::PspFree { psp: THIRD }),
-        there(event(EventOp::EvdFree { evd: Pick::Live(5) })),
-        SETTLE,
+        RUN_TO_IDLE,
+        there(psp_free(THIRD)),
+        there(evd_free(Pick::Live(5))),
+        RUN_TO_IDLE,
     ]);
-    ops.extend(rest());
-    ops.push(reset(SECOND));
+    ops.extend(idle_and_drain());
+    ops.push(ep_reset(SECOND));
     ops.extend(again);
     ops
 }
 
 /// Creates reserved service points, with an endpoint of the consumer and without.
 fn reserved() -> Vec<Op> {
-    let rsp = |op| there(connection(op));
-    let create = |qualifier, ep| {
-        rsp(ConnectionOp::RspCreate {
-            qualifier,
-            ep,
-            evd: CONNECTIONS,
-        })
-    };
-    let ask = rsp(ConnectionOp::RspQuery {
-        rsp: FIRST,
-        unknown_mask: false,
-    });
+    let create = |qualifier, ep| there(rsp_create(qualifier, ep, CONNECTIONS));
+    let ask = there(rsp_query(FIRST, false));
     let mut ops = vec![
         create(1, Some(SECOND)),
         ask.clone(),
-        rsp(ConnectionOp::RspQuery {
-            rsp: FIRST,
-            unknown_mask: true,
-        }),
+        there(rsp_query(FIRST, true)),
         there(query(SECOND)),
-        there(free(SECOND)),
-        there(reset(SECOND)),
-        there(disconnect(SECOND, true)),
-        there(modify(SECOND, 0x2000, 244)),
-        there(modify(SECOND, 0x8000_0000, 244)),
+        there(ep_free(SECOND)),
+        there(ep_reset(SECOND)),
+        there(ep_disconnect(SECOND, true)),
+        there(ep_modify(SECOND, 0x2000, 244)),
+        there(ep_modify(SECOND, 0x8000_0000, 244)),
         there(send(SECOND, &[])),
         create(1, None),
         create(2, Some(SECOND)),
         create(2, Some(FIRST)),
-        rsp(ConnectionOp::RspFree { rsp: FIRST }),
+        there(rsp_free(FIRST)),
         there(query(SECOND)),
         create(1, Some(SECOND)),
         connect(SECOND, 1),
-        SETTLE,
-        there(event(EventOp::Drain)),
+        RUN_TO_IDLE,
+        there(drain()),
         ask.clone(),
         there(query(SECOND)),
-        there(free(SECOND)),
+        there(ep_free(SECOND)),
         there(send(SECOND, &[])),
-        rsp(ConnectionOp::CrQuery {
-            cr: FIRST,
-            unknown_mask: false,
-        }),
+        there(cr_query(FIRST, false)),
         accept(FIRST, Some(FIRST)),
         accept(FIRST, None),
         there(query(SECOND)),
     ];
-    ops.extend(rest());
-    ops.extend([disconnect(SECOND, false), SETTLE]);
-    ops.extend(rest());
-    ops.extend([reset(SECOND), there(reset(SECOND))]);
+    ops.extend(idle_and_drain());
+    ops.extend([ep_disconnect(SECOND, false), RUN_TO_IDLE]);
+    ops.extend(idle_and_drain());
+    ops.extend([ep_reset(SECOND), there(ep_reset(SECOND))]);
     // With an endpoint of the provider: accepted, rejected, handed off, freed.
     for round in 0..3 {
         ops.extend([
             create(1, None),
             ask.clone(),
             connect(SECOND, 1),
-            SETTLE,
-            there(event(EventOp::Drain)),
+            RUN_TO_IDLE,
+            there(drain()),
         ]);
         ops.push(there(query(THIRD)));
-        ops.push(there(modify(THIRD, 0x2000, 0)));
-        ops.push(there(endpoint(EndpointOp::ModifyEvds {
-            ep: THIRD,
-            receive: RECEIVES,
-            request: REQUESTS,
-            connect: CONNECTIONS,
-        })));
-        ops.push(there(endpoint(EndpointOp::ModifyPz {
-            ep: THIRD,
-            pz: FIRST,
-        })));
+        ops.push(there(ep_modify(THIRD, 0x2000, 0)));
+        ops.push(there(ep_modify_evds(
+            THIRD,
+            RECEIVES,
+            REQUESTS,
+            CONNECTIONS,
+        )));
+        ops.push(there(ep_modify_pz(THIRD, FIRST)));
         ops.push(match round {
-            0 => rsp(ConnectionOp::CrReject { cr: FIRST }),
-            1 => rsp(ConnectionOp::CrHandoff {
-                cr: FIRST,
-                qualifier: 0,
-            }),
+            0 => there(cr_reject(FIRST)),
+            1 => there(cr_handoff(FIRST, 0)),
             _ => accept(FIRST, None),
         });
-        ops.extend(rest());
-        ops.extend([disconnect(SECOND, false), SETTLE, reset(SECOND)]);
-        ops.extend(rest());
+        ops.extend(idle_and_drain());
+        ops.extend([ep_disconnect(SECOND, false), RUN_TO_IDLE, ep_reset(SECOND)]);
+        ops.extend(idle_and_drain());
     }
-    ops.extend([
-        create(1, None),
-        create(2, None),
-        rsp(ConnectionOp::RspFree { rsp: SECOND }),
-    ]);
+    ops.extend([create(1, None), create(2, None), there(rsp_free(SECOND))]);
     ops
 }
 
 /// Creates service points whose requests bring a provider-made endpoint.
 fn by_provider() -> Vec<Op> {
-    let psp = |op| there(connection(op));
     let mut ops = vec![
-        psp(ConnectionOp::PspCreate {
-            qualifier: 1,
-            evd: CONNECTIONS,
-            by_provider: true,
-        }),
-        psp(ConnectionOp::PspCreateAny {
-            evd: CONNECTIONS,
-            by_provider: true,
-        }),
-        psp(ConnectionOp::PspCreateAny {
-            evd: CONNECTIONS,
-            by_provider: false,
-        }),
-        psp(ConnectionOp::PspQuery {
-            psp: SECOND,
-            unknown_mask: false,
-        }),
+        there(psp_create(1, CONNECTIONS, true)),
+        there(psp_create_any(CONNECTIONS, true)),
+        there(psp_create_any(CONNECTIONS, false)),
+        there(psp_query(SECOND, false)),
     ];
     for round in 0..3 {
-        ops.extend([connect(SECOND, 1), SETTLE, there(event(EventOp::Drain))]);
+        ops.extend([connect(SECOND, 1), RUN_TO_IDLE, there(drain())]);
         ops.extend([
             there(query(THIRD)),
-            there(free(THIRD)),
+            there(ep_free(THIRD)),
             there(send(THIRD, &[])),
-            there(endpoint(EndpointOp::ModifyPz {
-                ep: THIRD,
-                pz: FIRST,
-            })),
-            there(endpoint(EndpointOp::ModifyEvds {
-                ep: THIRD,
-                receive: RECEIVES,
-                request: REQUESTS,
-                connect: CONNECTIONS,
-            })),
+            there(ep_modify_pz(THIRD, FIRST)),
+            there(ep_modify_evds(THIRD, RECEIVES, REQUESTS, CONNECTIONS)),
             accept(FIRST, Some(THIRD)),
         ]);
         ops.push(match round {
-            0 => psp(ConnectionOp::CrReject { cr: FIRST }),
+            0 => there(cr_reject(FIRST)),
             _ => accept(FIRST, None),
         });
-        ops.extend(rest());
-        ops.extend([disconnect(SECOND, round == 1), SETTLE, reset(SECOND)]);
-        ops.extend(rest());
-        ops.push(there(free(THIRD)));
+        ops.extend(idle_and_drain());
+        ops.extend([
+            ep_disconnect(SECOND, round == 1),
+            RUN_TO_IDLE,
+            ep_reset(SECOND),
+        ]);
+        ops.extend(idle_and_drain());
+        ops.push(there(ep_free(THIRD)));
     }
-    ops.extend([
-        psp(ConnectionOp::PspFree { psp: SECOND }),
-        psp(ConnectionOp::PspFree { psp: SECOND }),
-    ]);
+    ops.extend([there(psp_free(SECOND)), there(psp_free(SECOND))]);
     ops
 }
 
@@ -561,28 +361,28 @@ fn time_outs() -> Vec<Op> {
     let mut ops = vec![ep(0), ep(0)];
     ops.extend([
         connect_with(SECOND, 200, 4, 0),
-        SETTLE,
+        RUN_TO_IDLE,
         query(SECOND),
         Op::Fabric(FabricOp::Expire),
-        event(EventOp::Drain),
+        drain(),
         query(SECOND),
-        there(event(EventOp::Drain)),
+        there(drain()),
         accept(FIRST, Some(SECOND)),
     ]);
-    ops.extend(rest());
-    ops.extend([reset(SECOND), there(reset(SECOND))]);
+    ops.extend(idle_and_drain());
+    ops.extend([ep_reset(SECOND), there(ep_reset(SECOND))]);
     ops.extend([
         connect_with(SECOND, 200, 4, 0),
         connect_with(THIRD, 200, 4, 0),
         connect_with(Pick::Live(3), 200, 4, 255),
-        disconnect(THIRD, false),
+        ep_disconnect(THIRD, false),
         Op::Fabric(FabricOp::Step(2)),
-        there(event(EventOp::Drain)),
+        there(drain()),
         accept(FIRST, Some(SECOND)),
         Op::Fabric(FabricOp::Step(3)),
         Op::Fabric(FabricOp::Expire),
     ]);
-    ops.extend(rest());
+    ops.extend(idle_and_drain());
     ops
 }
 
@@ -591,64 +391,53 @@ fn states() -> Vec<Op> {
     let everything = |ep| {
         [
             query(ep),
-            modify(ep, 0x2000, 0),
-            endpoint(EndpointOp::ModifyPz { ep, pz: FIRST }),
+            ep_modify(ep, 0x2000, 0),
+            ep_modify_pz(ep, FIRST),
             send(ep, &[]),
-            reset(ep),
+            ep_reset(ep),
             connect(ep, 0),
-            endpoint(EndpointOp::GetStatus { ep }),
+            ep_get_status(ep),
         ]
     };
     let mut ops = Vec::new();
-    ops.extend([disconnect(SECOND, true), connect(SECOND, 0)]);
+    ops.extend([ep_disconnect(SECOND, true), connect(SECOND, 0)]);
     ops.extend(everything(SECOND));
-    ops.extend([
-        SETTLE,
-        there(event(EventOp::Drain)),
-        accept(FIRST, Some(SECOND)),
-    ]);
+    ops.extend([RUN_TO_IDLE, there(drain()), accept(FIRST, Some(SECOND))]);
     ops.extend(everything(SECOND).map(there));
-    ops.extend(rest());
+    ops.extend(idle_and_drain());
     ops.extend(everything(SECOND));
     for _ in 0..3 {
-        ops.push(write(SECOND, &[piece(FIRST, 0, 8)], remote(0)));
+        ops.push(write(SECOND, &[segment(FIRST, 0, 8)], remote(0)));
     }
-    ops.push(disconnect(SECOND, true));
+    ops.push(ep_disconnect(SECOND, true));
     ops.extend(everything(SECOND));
-    ops.extend([disconnect(SECOND, true), disconnect(SECOND, false)]);
-    ops.extend(rest());
+    ops.extend([ep_disconnect(SECOND, true), ep_disconnect(SECOND, false)]);
+    ops.extend(idle_and_drain());
     ops.extend(everything(SECOND));
-    ops.extend(rest());
+    ops.extend(idle_and_drain());
     // Freed while connected, with all kinds of work in progress.
     ops.extend([
-        receive(FIRST, &[piece(FIRST, 0, 8)]),
-        write(FIRST, &[piece(FIRST, 0, 8)], remote(0)),
-        bind(FIRST, piece(FIRST, 0, 8), FIRST),
-        free(FIRST),
-        free(FIRST),
+        receive(FIRST, &[segment(FIRST, 0, 8)]),
+        write(FIRST, &[segment(FIRST, 0, 8)], remote(0)),
+        bind(FIRST, segment(FIRST, 0, 8), FIRST),
+        ep_free(FIRST),
+        ep_free(FIRST),
     ]);
-    ops.extend(rest());
+    ops.extend(idle_and_drain());
     ops
 }
 
 /// Duplicates connections with `ep_dup_connect`.
 fn duplicates() -> Vec<Op> {
-    let duplicate = |ep, model, timeout| {
-        connection(ConnectionOp::DupConnect {
-            ep,
-            model,
-            timeout,
-            private_data: 0,
-        })
-    };
+    let duplicate = |ep, model, timeout| ep_dup_connect(ep, model, timeout, 0);
     let mut ops = vec![
         ep(0),
         duplicate(SECOND, FIRST, 0),
-        SETTLE,
-        there(event(EventOp::Drain)),
+        RUN_TO_IDLE,
+        there(drain()),
         accept(FIRST, Some(SECOND)),
     ];
-    ops.extend(rest());
+    ops.extend(idle_and_drain());
     ops.extend([
         duplicate(SECOND, FIRST, 0),
         duplicate(THIRD, THIRD, 0),
@@ -656,7 +445,7 @@ fn duplicates() -> Vec<Op> {
         duplicate(THIRD, SECOND, 200),
         send(SECOND, &[]),
     ]);
-    ops.extend(rest());
+    ops.extend(idle_and_drain());
     ops
 }
 
@@ -664,23 +453,10 @@ fn duplicates() -> Vec<Op> {
 ///
 /// The ranges are the same, or the target lies ahead of the source.
 fn to_oneself() -> Vec<Op> {
-    let mut ops = vec![
-        ep(0),
-        connection(ConnectionOp::Connect {
-            ep: SECOND,
-            qualifier: 0,
-            timeout: 0,
-            private_data: 4,
-            address: 224,
-        }),
-    ];
-    ops.extend(rest());
-    ops.push(connection(ConnectionOp::CrAccept {
-        cr: FIRST,
-        ep: Some(THIRD),
-        private_data: 8,
-    }));
-    ops.extend(rest());
+    let mut ops = vec![ep(0), ep_connect(SECOND, 0, 0, 4, 224)];
+    ops.extend(idle_and_drain());
+    ops.push(cr_accept(FIRST, Some(THIRD), 8));
+    ops.extend(idle_and_drain());
     for offset in [0, 1, 3, 8, 20] {
         for length in [7, 20, 23] {
             let there = Remote {
@@ -688,11 +464,11 @@ fn to_oneself() -> Vec<Op> {
                 offset,
                 slack: 0,
             };
-            let pieces = [piece(FIRST, 0, length)];
-            ops.push(write(SECOND, &pieces, there));
-            ops.extend(rest());
-            ops.push(read(SECOND, &pieces, there));
-            ops.extend(rest());
+            let segments = [segment(FIRST, 0, length)];
+            ops.push(write(SECOND, &segments, there));
+            ops.extend(idle_and_drain());
+            ops.push(read(SECOND, &segments, there));
+            ops.extend(idle_and_drain());
         }
     }
     ops
@@ -701,49 +477,37 @@ fn to_oneself() -> Vec<Op> {
 /// Resets or frees one of two endpoints whose completions share a dispatcher with other events.
 fn reset_among_others() -> Vec<Op> {
     let all = Pick::Live(5);
-    let software = |pointer| event(EventOp::EvdPostSe { evd: all, pointer });
-    let look = event(EventOp::EvdWait {
-        evd: all,
-        threshold: 9,
-    });
+    let software = |pointer| evd_post_se(all, pointer);
+    let look = evd_wait(all, 9);
     let mut ops = vec![evd(9, None)];
     for _ in 0..2 {
-        ops.push(endpoint(EndpointOp::Create {
-            pz: Some(FIRST),
-            receive: Some(all),
-            request: Some(all),
-            connect: Some(all),
-            shape: 0,
-        }));
+        ops.push(ep_create(Some(FIRST), Some(all), Some(all), Some(all), 0));
     }
     ops.push(there(ep(0)));
     for (here, far) in [(THIRD, SECOND), (Pick::Live(3), THIRD)] {
         ops.push(connect(here, 0));
-        ops.extend(rest());
+        ops.extend(idle_and_drain());
         ops.push(accept(FIRST, Some(far)));
-        ops.extend(rest());
+        ops.extend(idle_and_drain());
     }
     for end in [
         EndpointOp::Reset { ep: THIRD },
         EndpointOp::Free { ep: THIRD },
     ] {
         for ep in [THIRD, Pick::Live(3), THIRD] {
-            ops.push(write(ep, &[piece(FIRST, 0, 8)], remote(0)));
-            ops.push(SETTLE);
+            ops.push(write(ep, &[segment(FIRST, 0, 8)], remote(0)));
+            ops.push(RUN_TO_IDLE);
             ops.push(look.clone());
             ops.push(software(7));
         }
         if let EndpointOp::Reset { .. } = end {
-            ops.push(endpoint(EndpointOp::Disconnect {
-                ep: THIRD,
-                graceful: false,
-            }));
-            ops.push(SETTLE);
+            ops.push(ep_disconnect(THIRD, false));
+            ops.push(RUN_TO_IDLE);
         }
         ops.push(look.clone());
         ops.push(endpoint(end));
         ops.push(software(8));
-        ops.extend(rest());
+        ops.extend(idle_and_drain());
     }
     ops
 }

@@ -4,7 +4,7 @@ use backend_mock::Fault;
 
 use super::builders::*;
 use super::{run, with_faults};
-use crate::op::{EndpointOp, MemoryOp, Op, Pick, PostOp, Remote, Segment};
+use crate::op::{Op, Pick, PostOp, Remote, SegmentChoice};
 use crate::{Input, Prologue};
 
 pub(super) fn all() -> Vec<(&'static str, Input)> {
@@ -35,7 +35,13 @@ const ADD: u8 = 1;
 const SWAP: u8 = 2;
 const ALL: [u8; 3] = [WRITE, ADD, SWAP];
 
-fn beyond(operation: u8, operand: u64, segments: &[Segment], remote: Remote, flags: u8) -> Op {
+fn beyond(
+    operation: u8,
+    operand: u64,
+    segments: &[SegmentChoice],
+    remote: Remote,
+    flags: u8,
+) -> Op {
     post(PostOp::Extended {
         ep: FIRST,
         operation,
@@ -67,64 +73,65 @@ fn extended() -> Vec<Op> {
             (SWAP, 6),
             (SWAP, 7),
         ] {
-            ops.push(there(receive(FIRST, &[piece(SECOND, 64, 4)])));
-            let one = beyond(operation, operand, &[piece(FIRST, 8, 8)], at(16, 0), flags);
+            ops.push(there(receive(FIRST, &[segment(SECOND, 64, 4)])));
+            let one = beyond(
+                operation,
+                operand,
+                &[segment(FIRST, 8, 8)],
+                at(16, 0),
+                flags,
+            );
             ops.push(one.clone());
-            ops.push(receive(FIRST, &[piece(SECOND, 64, 23)]));
+            ops.push(receive(FIRST, &[segment(SECOND, 64, 23)]));
             ops.push(there(one));
-            ops.extend(rest());
+            ops.extend(idle_and_drain());
         }
     }
     ops.extend([
         // Nothing to write, several segments, and immediate data between other transfers.
         there(receive(FIRST, &[])),
         there(receive(FIRST, &[])),
-        there(receive(FIRST, &[piece(SECOND, 64, 23)])),
+        there(receive(FIRST, &[segment(SECOND, 64, 23)])),
         beyond(WRITE, 1, &[], at(0, 0), 0),
         beyond(
             WRITE,
             2,
-            &[piece(FIRST, 0, 8), piece(SECOND, 32, 8)],
+            &[segment(FIRST, 0, 8), segment(SECOND, 32, 8)],
             at(32, 3),
             0,
         ),
-        send(FIRST, &[piece(FIRST, 0, 8)]),
-        beyond(ADD, 3, &[piece(FIRST, 0, 20)], at(24, 9), 0),
-        write(FIRST, &[piece(FIRST, 0, 8)], remote(0)),
-        read(FIRST, &[piece(FIRST, 32, 8)], remote(1)),
-        beyond(SWAP, 4, &[piece(FIRST, 64, 8)], at(24, 0), 210),
+        send(FIRST, &[segment(FIRST, 0, 8)]),
+        beyond(ADD, 3, &[segment(FIRST, 0, 20)], at(24, 9), 0),
+        write(FIRST, &[segment(FIRST, 0, 8)], remote(0)),
+        read(FIRST, &[segment(FIRST, 32, 8)], remote(1)),
+        beyond(SWAP, 4, &[segment(FIRST, 64, 8)], at(24, 0), 210),
     ]);
-    ops.extend(rest());
+    ops.extend(idle_and_drain());
     ops
 }
 
 /// Uses bad segments, values that are too short or misplaced, and undefined flags.
 fn refused() -> Vec<Op> {
-    let four = [piece(FIRST, 0, 4); 4];
-    let lists: [&[Segment]; 9] = [
+    let four = [segment(FIRST, 0, 4); 4];
+    let lists: [&[SegmentChoice]; 9] = [
         &[],
         &four[..1],
         &four[..2],
         &four,
-        &[piece(FIRST, 0, 255)],
-        &[piece(FIRST, 255, 254)],
-        &[piece(Pick::Dead(0), 0, 8)],
-        &[piece(FIRST, 0, 240)],
-        &[piece(Pick::Live(2), 0, 8)],
+        &[segment(FIRST, 0, 255)],
+        &[segment(FIRST, 255, 254)],
+        &[segment(Pick::Dead(0), 0, 8)],
+        &[segment(FIRST, 0, 240)],
+        &[segment(Pick::Live(2), 0, 8)],
     ];
-    let mut ops = vec![memory(MemoryOp::LmrCreate {
-        pz: FIRST,
-        start: 0,
-        length: 8,
-        privileges: 232,
-    })];
+    let mut ops = vec![lmr_create(FIRST, 0, 8, 232)];
     for operation in ALL {
         ops.push(there(receive(FIRST, &[])));
         for list in lists {
             ops.push(beyond(operation, 5, list, at(0, 0), 0));
             ops.push(beyond(operation, 5, list, at(0, 255), 0));
         }
-        let good = [piece(FIRST, 0, 8)];
+        let good = [segment(FIRST, 0, 8)];
         ops.push(beyond(operation, 5, &good, at(0, 255), 0));
         ops.push(beyond(operation, 5, &good, at(4, 0), 0));
         ops.push(beyond(operation, 5, &good, at(0, 0), 255));
@@ -138,7 +145,7 @@ fn refused() -> Vec<Op> {
                 flags: 0,
             }));
         }
-        ops.extend(rest());
+        ops.extend(idle_and_drain());
     }
     ops
 }
@@ -148,14 +155,14 @@ fn no_room() -> Vec<Op> {
     let mut ops = Vec::new();
     for flags in [0, 150] {
         for _ in 0..12 {
-            ops.push(beyond(ADD, 1, &[piece(FIRST, 0, 8)], at(0, 0), flags));
+            ops.push(beyond(ADD, 1, &[segment(FIRST, 0, 8)], at(0, 0), flags));
         }
-        ops.extend(rest());
+        ops.extend(idle_and_drain());
         for _ in 0..12 {
-            ops.push(beyond(ADD, 1, &[piece(FIRST, 0, 8)], at(0, 0), flags));
-            ops.push(SETTLE);
+            ops.push(beyond(ADD, 1, &[segment(FIRST, 0, 8)], at(0, 0), flags));
+            ops.push(RUN_TO_IDLE);
         }
-        ops.extend(rest());
+        ops.extend(idle_and_drain());
     }
     ops
 }
@@ -165,11 +172,11 @@ fn denied() -> Vec<Op> {
     let mut ops = Vec::new();
     for (operation, context) in [(ADD, 255), (WRITE, 255), (SWAP, 255)] {
         ops.extend([
-            beyond(ADD, 1, &[piece(FIRST, 0, 8)], at(0, 0), 0),
+            beyond(ADD, 1, &[segment(FIRST, 0, 8)], at(0, 0), 0),
             beyond(
                 operation,
                 1,
-                &[piece(FIRST, 0, 8)],
+                &[segment(FIRST, 0, 8)],
                 Remote {
                     context,
                     offset: 8,
@@ -177,21 +184,21 @@ fn denied() -> Vec<Op> {
                 },
                 0,
             ),
-            beyond(ADD, 1, &[piece(FIRST, 0, 8)], at(0, 0), 0),
+            beyond(ADD, 1, &[segment(FIRST, 0, 8)], at(0, 0), 0),
         ]);
-        ops.extend(rest());
+        ops.extend(idle_and_drain());
         // Later posts are flushed.
-        ops.push(beyond(operation, 1, &[piece(FIRST, 0, 8)], at(0, 0), 0));
-        ops.extend(rest());
+        ops.push(beyond(operation, 1, &[segment(FIRST, 0, 8)], at(0, 0), 0));
+        ops.extend(idle_and_drain());
         ops.extend([
-            endpoint(EndpointOp::Reset { ep: FIRST }),
-            there(endpoint(EndpointOp::Reset { ep: FIRST })),
+            ep_reset(FIRST),
+            there(ep_reset(FIRST)),
             connect(FIRST, 0),
-            SETTLE,
+            RUN_TO_IDLE,
         ]);
-        ops.extend(rest());
+        ops.extend(idle_and_drain());
         ops.push(accept(FIRST, Some(FIRST)));
-        ops.extend(rest());
+        ops.extend(idle_and_drain());
     }
     ops
 }
@@ -200,8 +207,8 @@ fn denied() -> Vec<Op> {
 fn no_buffer() -> Vec<Op> {
     let mut ops = Vec::new();
     for _ in 0..4 {
-        ops.push(beyond(WRITE, 9, &[piece(FIRST, 0, 8)], at(0, 0), 0));
-        ops.extend(rest());
+        ops.push(beyond(WRITE, 9, &[segment(FIRST, 0, 8)], at(0, 0), 0));
+        ops.extend(idle_and_drain());
     }
     ops
 }
@@ -210,8 +217,8 @@ fn no_buffer() -> Vec<Op> {
 fn shared() -> Vec<Op> {
     let mut ops = Vec::new();
     for _ in 0..3 {
-        ops.push(beyond(WRITE, 9, &[piece(FIRST, 0, 8)], at(0, 0), 0));
-        ops.extend(rest());
+        ops.push(beyond(WRITE, 9, &[segment(FIRST, 0, 8)], at(0, 0), 0));
+        ops.extend(idle_and_drain());
     }
     ops
 }

@@ -6,7 +6,7 @@ use backend_mock::{Fault, RemoteError};
 
 use super::builders::*;
 use super::with_faults;
-use crate::op::{EndpointOp, EventOp, FabricOp, Op, Pick, SharedReceiveOp};
+use crate::op::{FabricOp, Op, Pick};
 use crate::{Input, Prologue};
 
 pub(super) fn all() -> Vec<(&'static str, Input)> {
@@ -153,243 +153,147 @@ pub(super) fn all() -> Vec<(&'static str, Input)> {
 
 /// Fails more queues at once than are recorded individually; each has an endpoint.
 fn many_queues() -> Vec<Op> {
-    let mut ops = vec![event(EventOp::CnoCreate)];
+    let mut ops = vec![cno_create()];
     for number in 0..3 {
         let queue = Pick::Live(5 + number);
         ops.extend([
             evd(0, Some(FIRST)),
-            endpoint(EndpointOp::Create {
-                pz: Some(FIRST),
-                receive: Some(queue),
-                request: Some(queue),
-                connect: Some(CONNECTIONS),
-                shape: 0,
-            }),
-            receive(Pick::Live(2 + number), &[piece(FIRST, 0, 8)]),
+            ep_create(Some(FIRST), Some(queue), Some(queue), Some(CONNECTIONS), 0),
+            receive(Pick::Live(2 + number), &[segment(FIRST, 0, 8)]),
         ]);
     }
     ops.extend(traffic());
     ops
 }
 
-fn drain() -> [Op; 2] {
-    [event(EventOp::Drain), there(event(EventOp::Drain))]
+fn drain_both() -> [Op; 2] {
+    [drain(), there(drain())]
 }
 
 /// Runs all kinds of traffic with waits, and uses the connection's objects afterwards.
 fn traffic() -> Vec<Op> {
-    let wait = |evd| {
-        event(EventOp::EvdWaitUntil {
-            evd,
-            threshold: 1,
-            limit: 255,
-        })
-    };
+    let wait = |evd| evd_wait_until(evd, 1, 255);
     let mut ops = vec![
-        event(EventOp::CnoCreateWithAgent),
-        event(EventOp::EvdModifyCno {
-            evd: REQUESTS,
-            cno: Some(FIRST),
-        }),
+        cno_create_with_agent(),
+        evd_modify_cno(REQUESTS, Some(FIRST)),
     ];
     for round in 0..3 {
         ops.extend([
-            there(receive(FIRST, &[piece(SECOND, 0, 16)])),
-            receive(FIRST, &[piece(SECOND, 0, 16)]),
-            receive(FIRST, &[piece(SECOND, 0, 4), piece(SECOND, 64, 4)]),
-            send(FIRST, &[piece(FIRST, 0, 8)]),
-            write(FIRST, &[piece(FIRST, 0, 8)], remote(0)),
-            write(FIRST, &[piece(FIRST, 0, 4), piece(FIRST, 32, 4)], remote(0)),
-            bind(FIRST, piece(FIRST, 0, 8), FIRST),
-            there(send(FIRST, &[piece(FIRST, 0, 8)])),
-            post(crate::op::PostOp::Batch {
-                ep: FIRST,
-                requests: vec![batched(1, &[piece(FIRST, 0, 8)], remote(0)); 3],
-            }),
-            post(crate::op::PostOp::ReceiveBatch {
-                ep: FIRST,
-                receives: vec![batched(0, &[piece(SECOND, 0, 8)], remote(0)); 2],
-            }),
+            there(receive(FIRST, &[segment(SECOND, 0, 16)])),
+            receive(FIRST, &[segment(SECOND, 0, 16)]),
+            receive(FIRST, &[segment(SECOND, 0, 4), segment(SECOND, 64, 4)]),
+            send(FIRST, &[segment(FIRST, 0, 8)]),
+            write(FIRST, &[segment(FIRST, 0, 8)], remote(0)),
+            write(
+                FIRST,
+                &[segment(FIRST, 0, 4), segment(FIRST, 32, 4)],
+                remote(0),
+            ),
+            bind(FIRST, segment(FIRST, 0, 8), FIRST),
+            there(send(FIRST, &[segment(FIRST, 0, 8)])),
+            post_batch(
+                FIRST,
+                vec![batched(1, &[segment(FIRST, 0, 8)], remote(0)); 3],
+            ),
+            post_receive_batch(
+                FIRST,
+                vec![batched(0, &[segment(SECOND, 0, 8)], remote(0)); 2],
+            ),
             wait(REQUESTS),
-            event(EventOp::EvdWait {
-                evd: REQUESTS,
-                threshold: 1,
-            }),
+            evd_wait(REQUESTS, 1),
         ]);
         if round == 1 {
-            ops.push(event(EventOp::CnoWaitUntil {
-                cno: FIRST,
-                limit: 255,
-            }));
+            ops.push(cno_wait_until(FIRST, 255));
         }
-        ops.push(SETTLE);
-        ops.extend(drain());
+        ops.push(RUN_TO_IDLE);
+        ops.extend(drain_both());
     }
     ops.extend([
         wait(REQUESTS),
         wait(CONNECTIONS),
-        event(EventOp::EvdWait {
-            evd: REQUESTS,
-            threshold: 1,
-        }),
-        event(EventOp::EvdDequeue { evd: REQUESTS }),
-        endpoint(EndpointOp::Disconnect {
-            ep: FIRST,
-            graceful: true,
-        }),
-        SETTLE,
+        evd_wait(REQUESTS, 1),
+        evd_dequeue(REQUESTS),
+        ep_disconnect(FIRST, true),
+        RUN_TO_IDLE,
     ]);
-    ops.extend(drain());
+    ops.extend(drain_both());
     ops.extend([
-        endpoint(EndpointOp::Reset { ep: FIRST }),
+        ep_reset(FIRST),
         connect(FIRST, 0),
-        SETTLE,
-        there(event(EventOp::Drain)),
+        RUN_TO_IDLE,
+        there(drain()),
         accept(FIRST, Some(SECOND)),
         Op::Fabric(FabricOp::Expire),
     ]);
-    ops.extend(drain());
+    ops.extend(drain_both());
     ops
 }
 
 /// Creates and changes one of each object.
 fn making() -> Vec<Op> {
-    use crate::op::{ConnectionOp, MemoryOp};
     let mut ops = Vec::new();
     for round in 0..5_u8 {
         ops.extend([
-            memory(MemoryOp::PzCreate),
-            memory(MemoryOp::LmrCreate {
-                pz: FIRST,
-                start: 0,
-                length: 8,
-                privileges: 0,
-            }),
-            memory(MemoryOp::RmrCreate { pz: FIRST }),
+            pz_create(),
+            lmr_create(FIRST, 0, 8, 0),
+            rmr_create(FIRST),
             evd(0, None),
             evd(5, None),
             ep(0),
-            shared(SharedReceiveOp::Create {
-                pz: FIRST,
-                length: 3,
-                segments: 1,
-                low_watermark: 0,
-            }),
-            endpoint(EndpointOp::CreateWithSrq {
-                pz: Some(FIRST),
-                receive: Some(RECEIVES),
-                request: Some(REQUESTS),
-                connect: Some(CONNECTIONS),
-                srq: FIRST,
-                shape: 0,
-            }),
-            shared(SharedReceiveOp::Resize {
-                srq: FIRST,
-                length: 6 - round as i8,
-            }),
-            shared(SharedReceiveOp::SetLowWatermark {
-                srq: FIRST,
-                mark: 1,
-            }),
-            endpoint(EndpointOp::Modify {
-                ep: SECOND,
-                fields: 0x7FFF_F000,
-                shape: if round % 2 == 0 { 200 } else { 244 },
-            }),
-            endpoint(EndpointOp::Modify {
-                ep: Pick::Live(3),
-                fields: 0x400_0000,
-                shape: if round % 2 == 0 { 244 } else { 0 },
-            }),
-            endpoint(EndpointOp::ModifyPz {
-                ep: SECOND,
-                pz: SECOND,
-            }),
-            endpoint(EndpointOp::ModifyEvds {
-                ep: SECOND,
-                receive: if round % 2 == 0 { RECEIVES } else { REQUESTS },
-                request: REQUESTS,
-                connect: CONNECTIONS,
-            }),
-            event(EventOp::EvdResize {
-                evd: REQUESTS,
-                length: 3 + round as i8,
-            }),
-            connection(ConnectionOp::PspCreate {
-                qualifier: 1,
-                evd: CONNECTIONS,
-                by_provider: true,
-            }),
-            connection(ConnectionOp::PspCreateAny {
-                evd: CONNECTIONS,
-                by_provider: true,
-            }),
-            connection(ConnectionOp::RspCreate {
-                qualifier: 2,
-                ep: None,
-                evd: CONNECTIONS,
-            }),
-            endpoint(EndpointOp::SetWatermark {
-                ep: FIRST,
-                soft: 2,
-                hard: 3,
-            }),
-            endpoint(EndpointOp::RecvQuery { ep: FIRST }),
-            endpoint(EndpointOp::Reset { ep: SECOND }),
+            srq_create(FIRST, 3, 1, 0),
+            ep_with_srq(FIRST, FIRST, 0),
+            srq_resize(FIRST, 6 - round as i8),
+            srq_set_low_watermark(FIRST, 1),
+            ep_modify(SECOND, 0x7FFF_F000, if round % 2 == 0 { 200 } else { 244 }),
+            ep_modify(
+                Pick::Live(3),
+                0x400_0000,
+                if round % 2 == 0 { 244 } else { 0 },
+            ),
+            ep_modify_pz(SECOND, SECOND),
+            ep_modify_evds(
+                SECOND,
+                if round % 2 == 0 { RECEIVES } else { REQUESTS },
+                REQUESTS,
+                CONNECTIONS,
+            ),
+            evd_resize(REQUESTS, 3 + round as i8),
+            psp_create(1, CONNECTIONS, true),
+            psp_create_any(CONNECTIONS, true),
+            rsp_create(2, None, CONNECTIONS),
+            ep_set_watermark(FIRST, 2, 3),
+            ep_recv_query(FIRST),
+            ep_reset(SECOND),
             connect(SECOND, round % 2),
-            SETTLE,
-            there(event(EventOp::Drain)),
+            RUN_TO_IDLE,
+            there(drain()),
             accept(FIRST, Some(SECOND)),
             there(connect(Pick::Live(2), 1)),
-            SETTLE,
+            RUN_TO_IDLE,
         ]);
-        ops.extend(drain());
-        ops.extend([
-            connection(ConnectionOp::CrAccept {
-                cr: FIRST,
-                ep: None,
-                private_data: 0,
-            }),
-            endpoint(EndpointOp::Disconnect {
-                ep: SECOND,
-                graceful: false,
-            }),
-        ]);
+        ops.extend(drain_both());
+        ops.extend([cr_accept(FIRST, None, 0), ep_disconnect(SECOND, false)]);
     }
     ops
 }
 
 fn shared_traffic() -> Vec<Op> {
-    let one = |offset| {
-        there(shared(SharedReceiveOp::Post {
-            srq: FIRST,
-            segments: vec![piece(SECOND, offset, 16)],
-        }))
-    };
+    let one = |offset| there(srq_post(FIRST, vec![segment(SECOND, offset, 16)]));
     let mut ops = Vec::new();
     for round in 0..4 {
         ops.extend([one(0), one(32), one(64)]);
-        ops.push(there(shared(SharedReceiveOp::Post {
-            srq: FIRST,
-            segments: vec![piece(SECOND, 0, 4), piece(SECOND, 64, 4)],
-        })));
+        ops.push(there(srq_post(
+            FIRST,
+            vec![segment(SECOND, 0, 4), segment(SECOND, 64, 4)],
+        )));
         for ep in [FIRST, SECOND] {
-            ops.push(send(ep, &[piece(FIRST, 0, 8)]));
+            ops.push(send(ep, &[segment(FIRST, 0, 8)]));
         }
-        ops.push(SETTLE);
-        ops.extend(drain());
-        ops.push(there(shared(SharedReceiveOp::Query {
-            srq: FIRST,
-            unknown_mask: false,
-        })));
-        ops.push(there(shared(SharedReceiveOp::SetLowWatermark {
-            srq: FIRST,
-            mark: round,
-        })));
-        ops.push(there(shared(SharedReceiveOp::Resize {
-            srq: FIRST,
-            length: 7 - 2 * round,
-        })));
+        ops.push(RUN_TO_IDLE);
+        ops.extend(drain_both());
+        ops.push(there(srq_query(FIRST, false)));
+        ops.push(there(srq_set_low_watermark(FIRST, round)));
+        ops.push(there(srq_resize(FIRST, 7 - 2 * round)));
     }
     ops
 }
@@ -398,16 +302,13 @@ fn shared_traffic() -> Vec<Op> {
 fn watermarks() -> Vec<Op> {
     let mut ops = vec![send(FIRST, &[])];
     for (ep, soft, hard) in [(FIRST, 0, -1), (SECOND, 0, 0)] {
-        ops.push(there(endpoint(EndpointOp::SetWatermark { ep, soft, hard })));
+        ops.push(there(ep_set_watermark(ep, soft, hard)));
         for _ in 0..4 {
-            ops.push(there(shared(SharedReceiveOp::Post {
-                srq: FIRST,
-                segments: vec![piece(SECOND, 0, 16)],
-            })));
-            ops.push(send(ep, &[piece(FIRST, 0, 8)]));
+            ops.push(there(srq_post(FIRST, vec![segment(SECOND, 0, 16)])));
+            ops.push(send(ep, &[segment(FIRST, 0, 8)]));
         }
-        ops.push(SETTLE);
-        ops.extend(drain());
+        ops.push(RUN_TO_IDLE);
+        ops.extend(drain_both());
     }
     ops
 }

@@ -2,7 +2,7 @@
 
 use super::builders::*;
 use super::run;
-use crate::op::{EndpointOp, MemoryOp, Op, Pick, PostOp, Segment};
+use crate::op::{Op, Pick, SegmentChoice};
 use crate::{Input, Prologue};
 
 pub(super) fn all() -> Vec<(&'static str, Input)> {
@@ -18,12 +18,7 @@ pub(super) fn all() -> Vec<(&'static str, Input)> {
 }
 
 fn region(start: u8, length: u8, privileges: u8) -> Op {
-    memory(MemoryOp::LmrCreate {
-        pz: FIRST,
-        start,
-        length,
-        privileges,
-    })
+    lmr_create(FIRST, start, length, privileges)
 }
 
 /// Privileges to request: all, read, write, none, undefined ones.
@@ -33,58 +28,34 @@ fn regions() -> Vec<Op> {
     let mut ops = Vec::new();
     for (number, privileges) in (0..).zip(RIGHTS) {
         ops.push(region(number * 8, 16, privileges));
-        ops.push(memory(MemoryOp::LmrQuery {
-            lmr: Pick::Live(number),
-            unknown_mask: false,
-        }));
+        ops.push(lmr_query(Pick::Live(number), false));
     }
     // Regions made from regions.
     for (source, privileges) in [(FIRST, 0), (SECOND, 160), (THIRD, 192), (Pick::Dead(0), 0)] {
-        ops.push(memory(MemoryOp::LmrCreateFrom {
-            pz: FIRST,
-            source,
-            privileges,
-        }));
+        ops.push(lmr_create_from(FIRST, source, privileges));
     }
     for _ in 0..3 {
-        ops.push(memory(MemoryOp::LmrFree { lmr: THIRD }));
-        ops.push(memory(MemoryOp::LmrFree { lmr: Pick::Live(7) }));
+        ops.push(lmr_free(THIRD));
+        ops.push(lmr_free(Pick::Live(7)));
     }
     ops.extend([
         region(40, 0, 0),
         region(40, 16, 0),
-        memory(MemoryOp::LmrCreateFrom {
-            pz: FIRST,
-            source: Pick::Dead(1),
-            privileges: 0,
-        }),
+        lmr_create_from(FIRST, Pick::Dead(1), 0),
         // A zone with regions, and one without.
-        memory(MemoryOp::PzFree { pz: FIRST }),
-        memory(MemoryOp::PzCreate),
-        memory(MemoryOp::PzFree { pz: SECOND }),
+        pz_free(FIRST),
+        pz_create(),
+        pz_free(SECOND),
     ]);
-    ops.extend((0..8).map(|_| memory(MemoryOp::PzCreate)));
+    ops.extend((0..8).map(|_| pz_create()));
     ops
 }
 
 /// Shares memory under cookies, with contradictory lengths and ranges.
 fn shared_regions() -> Vec<Op> {
-    let share = |start, length, cookie| {
-        memory(MemoryOp::LmrCreateShared {
-            pz: FIRST,
-            start,
-            length,
-            cookie,
-            privileges: 0,
-        })
-    };
-    let ask = |lmr| {
-        memory(MemoryOp::LmrQuery {
-            lmr,
-            unknown_mask: false,
-        })
-    };
-    let mut ops = vec![memory(MemoryOp::PzCreate)];
+    let share = |start, length, cookie| lmr_create_shared(FIRST, start, length, cookie, 0);
+    let query = |lmr| lmr_query(lmr, false);
+    let mut ops = vec![pz_create()];
     for round in 0..3 {
         ops.extend([
             share(0, 16, 1),
@@ -93,174 +64,119 @@ fn shared_regions() -> Vec<Op> {
             share(8, 16, 2),
             share(64, 16, 2 + round),
             share(32, 0, 3),
-            ask(FIRST),
-            ask(SECOND),
-            ask(THIRD),
-            memory(MemoryOp::LmrCreateFrom {
-                pz: FIRST,
-                source: FIRST,
-                privileges: 0,
-            }),
-            ask(Pick::Live(3)),
+            query(FIRST),
+            query(SECOND),
+            query(THIRD),
+            lmr_create_from(FIRST, FIRST, 0),
+            query(Pick::Live(3)),
             share(128, 4, 9),
             share(192, 4, 10),
             share(128, 4, 9),
             region(100, 8, 0),
         ]);
-        ops.extend((0..6).map(|_| memory(MemoryOp::LmrFree { lmr: FIRST })));
+        ops.extend((0..6).map(|_| lmr_free(FIRST)));
     }
     ops.extend([
-        memory(MemoryOp::LmrCreateShared {
-            pz: Pick::Null,
-            start: 0,
-            length: 8,
-            cookie: 1,
-            privileges: 0,
-        }),
-        memory(MemoryOp::LmrCreateShared {
-            pz: FIRST,
-            start: 0,
-            length: 8,
-            cookie: 1,
-            privileges: 250,
-        }),
+        lmr_create_shared(Pick::Null, 0, 8, 1, 0),
+        lmr_create_shared(FIRST, 0, 8, 1, 250),
     ]);
     ops
 }
 
 fn refused() -> Vec<Op> {
     let mut ops = vec![
-        memory(MemoryOp::PzCreate),
-        memory(MemoryOp::PzFree { pz: SECOND }),
+        pz_create(),
+        pz_free(SECOND),
         region(80, 8, 0),
-        memory(MemoryOp::LmrFree { lmr: THIRD }),
-        memory(MemoryOp::RmrCreate { pz: FIRST }),
-        memory(MemoryOp::RmrFree { rmr: SECOND }),
+        lmr_free(THIRD),
+        rmr_create(FIRST),
+        rmr_free(SECOND),
     ];
     for bad in BAD {
         for unknown_mask in [false, true] {
             ops.extend([
-                memory(MemoryOp::PzQuery {
-                    pz: bad,
-                    unknown_mask,
-                }),
-                memory(MemoryOp::LmrQuery {
-                    lmr: bad,
-                    unknown_mask,
-                }),
-                memory(MemoryOp::RmrQuery {
-                    rmr: bad,
-                    unknown_mask,
-                }),
+                pz_query(bad, unknown_mask),
+                lmr_query(bad, unknown_mask),
+                rmr_query(bad, unknown_mask),
             ]);
         }
         ops.extend([
-            memory(MemoryOp::PzFree { pz: bad }),
-            memory(MemoryOp::LmrFree { lmr: bad }),
-            memory(MemoryOp::RmrFree { rmr: bad }),
-            memory(MemoryOp::RmrCreate { pz: bad }),
-            memory(MemoryOp::LmrCreate {
-                pz: bad,
-                start: 0,
-                length: 8,
-                privileges: 0,
-            }),
-            memory(MemoryOp::LmrCreateFrom {
-                pz: bad,
-                source: FIRST,
-                privileges: 0,
-            }),
-            memory(MemoryOp::LmrCreateFrom {
-                pz: FIRST,
-                source: bad,
-                privileges: 0,
-            }),
+            pz_free(bad),
+            lmr_free(bad),
+            rmr_free(bad),
+            rmr_create(bad),
+            lmr_create(bad, 0, 8, 0),
+            lmr_create_from(bad, FIRST, 0),
+            lmr_create_from(FIRST, bad, 0),
         ]);
     }
     ops.extend([
-        memory(MemoryOp::PzQuery {
-            pz: FIRST,
-            unknown_mask: true,
-        }),
-        memory(MemoryOp::LmrQuery {
-            lmr: FIRST,
-            unknown_mask: true,
-        }),
-        memory(MemoryOp::RmrQuery {
-            rmr: FIRST,
-            unknown_mask: true,
-        }),
+        pz_query(FIRST, true),
+        lmr_query(FIRST, true),
+        rmr_query(FIRST, true),
     ]);
     ops
 }
 
 /// Segment that unbinds a window.
-const NOTHING: Segment = piece(FIRST, 0, 0);
+const NOTHING: SegmentChoice = segment(FIRST, 0, 0);
 
 /// Binds, uses, rebinds, unbinds and frees windows repeatedly.
 fn windows() -> Vec<Op> {
-    let mut ops = vec![memory(MemoryOp::RmrCreate { pz: FIRST })];
+    let mut ops = vec![rmr_create(FIRST)];
     for round in 0..3 {
         ops.extend([
-            bind(FIRST, piece(FIRST, 0, 20), FIRST),
-            bind(SECOND, piece(SECOND, 64, 16), FIRST),
-            bind(FIRST, piece(SECOND, 32, 8), FIRST),
+            bind(FIRST, segment(FIRST, 0, 20), FIRST),
+            bind(SECOND, segment(SECOND, 64, 16), FIRST),
+            bind(FIRST, segment(SECOND, 32, 8), FIRST),
         ]);
-        ops.extend(rest());
+        ops.extend(idle_and_drain());
         for context in 0..3 {
-            ops.push(there(write(FIRST, &[piece(FIRST, 0, 4)], remote(context))));
+            ops.push(there(write(
+                FIRST,
+                &[segment(FIRST, 0, 4)],
+                remote(context),
+            )));
             if context == round {
                 break;
             }
         }
         ops.extend([
-            memory(MemoryOp::LmrFree { lmr: FIRST }),
-            memory(MemoryOp::RmrQuery {
-                rmr: FIRST,
-                unknown_mask: false,
-            }),
+            lmr_free(FIRST),
+            rmr_query(FIRST, false),
             bind(FIRST, NOTHING, FIRST),
             bind(FIRST, NOTHING, FIRST),
         ]);
-        ops.extend(rest());
+        ops.extend(idle_and_drain());
     }
     ops.extend([
-        bind(FIRST, piece(FIRST, 0, 20), FIRST),
-        memory(MemoryOp::RmrFree { rmr: FIRST }),
-        bind(FIRST, piece(FIRST, 0, 20), FIRST),
+        bind(FIRST, segment(FIRST, 0, 20), FIRST),
+        rmr_free(FIRST),
+        bind(FIRST, segment(FIRST, 0, 20), FIRST),
     ]);
     // More binds than can be pending at once.
     for number in 0..6 {
-        ops.push(bind(FIRST, piece(FIRST, number * 32, 8), FIRST));
+        ops.push(bind(FIRST, segment(FIRST, number * 32, 8), FIRST));
     }
-    ops.extend(rest());
+    ops.extend(idle_and_drain());
     ops.extend([
-        bind(FIRST, piece(FIRST, 0, 20), FIRST),
-        endpoint(EndpointOp::Disconnect {
-            ep: FIRST,
-            graceful: false,
-        }),
-        bind(FIRST, piece(FIRST, 0, 20), FIRST),
+        bind(FIRST, segment(FIRST, 0, 20), FIRST),
+        ep_disconnect(FIRST, false),
+        bind(FIRST, segment(FIRST, 0, 20), FIRST),
         bind(FIRST, NOTHING, FIRST),
     ]);
-    ops.extend(rest());
+    ops.extend(idle_and_drain());
     ops.extend([
-        memory(MemoryOp::RmrFree { rmr: FIRST }),
-        memory(MemoryOp::LmrFree { lmr: FIRST }),
-        memory(MemoryOp::LmrFree { lmr: FIRST }),
-        memory(MemoryOp::PzFree { pz: FIRST }),
+        rmr_free(FIRST),
+        lmr_free(FIRST),
+        lmr_free(FIRST),
+        pz_free(FIRST),
     ]);
     ops
 }
 
-fn bind_with(segment: Segment, privileges: u8, flags: u8) -> Op {
-    post(PostOp::Bind {
-        rmr: FIRST,
-        segment,
-        privileges,
-        ep: FIRST,
-        flags,
-    })
+fn bind_with(segment: SegmentChoice, privileges: u8, flags: u8) -> Op {
+    rmr_bind(FIRST, segment, privileges, FIRST, flags)
 }
 
 /// Binds with missing rights, bad ranges, illegal flags and unconnected endpoints.
@@ -272,16 +188,16 @@ fn binds_refused() -> Vec<Op> {
         .collect();
     for lmr in 0..8 {
         for privileges in RIGHTS {
-            ops.push(bind_with(piece(Pick::Live(lmr), 0, 8), privileges, 0));
+            ops.push(bind_with(segment(Pick::Live(lmr), 0, 8), privileges, 0));
         }
         if lmr % 2 == 1 {
-            ops.extend([SETTLE, event_drain()]);
+            ops.extend([RUN_TO_IDLE, drain()]);
         }
     }
     for segment in [
-        piece(FIRST, 0, 255),
-        piece(FIRST, 255, 254),
-        piece(FIRST, 255, 20),
+        segment(FIRST, 0, 255),
+        segment(FIRST, 255, 254),
+        segment(FIRST, 255, 20),
     ] {
         for privileges in [0, 192] {
             ops.push(bind_with(segment, privileges, 0));
@@ -289,71 +205,45 @@ fn binds_refused() -> Vec<Op> {
     }
     for lmr in BAD {
         for privileges in [0, 192, 232] {
-            ops.push(bind_with(piece(lmr, 0, 8), privileges, 0));
+            ops.push(bind_with(segment(lmr, 0, 8), privileges, 0));
         }
     }
     for flags in [150, 200, 210, 228, 240, 245, 255] {
-        ops.push(bind_with(piece(FIRST, 0, 8), 0, flags));
-        ops.extend([SETTLE, event_drain()]);
+        ops.push(bind_with(segment(FIRST, 0, 8), 0, flags));
+        ops.extend([RUN_TO_IDLE, drain()]);
     }
     for bad in BAD {
-        ops.push(bind(bad, piece(FIRST, 0, 8), FIRST));
-        ops.push(bind(FIRST, piece(FIRST, 0, 8), bad));
+        ops.push(bind(bad, segment(FIRST, 0, 8), FIRST));
+        ops.push(bind(FIRST, segment(FIRST, 0, 8), bad));
     }
-    ops.push(bind(FIRST, piece(FIRST, 0, 8), SECOND));
+    ops.push(bind(FIRST, segment(FIRST, 0, 8), SECOND));
     ops
-}
-
-fn event_drain() -> Op {
-    event(crate::op::EventOp::Drain)
 }
 
 /// Binds windows, regions and endpoints of different zones.
 fn zones() -> Vec<Op> {
-    let other = |start| {
-        memory(MemoryOp::LmrCreate {
-            pz: SECOND,
-            start,
-            length: 16,
-            privileges: 0,
-        })
-    };
+    let other = |start| lmr_create(SECOND, start, 16, 0);
     let mut ops = vec![
-        memory(MemoryOp::PzCreate),
+        pz_create(),
         other(0),
-        memory(MemoryOp::RmrCreate { pz: SECOND }),
-        bind(SECOND, piece(FIRST, 0, 8), FIRST),
-        bind(SECOND, piece(THIRD, 0, 8), FIRST),
-        bind(FIRST, piece(THIRD, 0, 8), FIRST),
+        rmr_create(SECOND),
+        bind(SECOND, segment(FIRST, 0, 8), FIRST),
+        bind(SECOND, segment(THIRD, 0, 8), FIRST),
+        bind(FIRST, segment(THIRD, 0, 8), FIRST),
         bind(SECOND, NOTHING, FIRST),
-        send(FIRST, &[piece(THIRD, 0, 8)]),
-        read(FIRST, &[piece(THIRD, 0, 8)], remote(0)),
-        receive(FIRST, &[piece(THIRD, 0, 8)]),
-        memory(MemoryOp::PzFree { pz: SECOND }),
+        send(FIRST, &[segment(THIRD, 0, 8)]),
+        read(FIRST, &[segment(THIRD, 0, 8)], remote(0)),
+        receive(FIRST, &[segment(THIRD, 0, 8)]),
+        pz_free(SECOND),
     ];
     for privileges in [192, 232] {
-        ops.push(post(PostOp::Bind {
-            rmr: SECOND,
-            segment: piece(FIRST, 0, 8),
-            privileges,
-            ep: FIRST,
-            flags: 0,
-        }));
-        ops.push(bind_with(piece(THIRD, 0, 8), privileges, 0));
+        ops.push(rmr_bind(SECOND, segment(FIRST, 0, 8), privileges, FIRST, 0));
+        ops.push(bind_with(segment(THIRD, 0, 8), privileges, 0));
     }
     ops.extend([
-        endpoint(EndpointOp::ModifyPz {
-            ep: SECOND,
-            pz: SECOND,
-        }),
-        endpoint(EndpointOp::ModifyPz {
-            ep: FIRST,
-            pz: SECOND,
-        }),
-        endpoint(EndpointOp::ModifyPz {
-            ep: SECOND,
-            pz: Pick::Null,
-        }),
+        ep_modify_pz(SECOND, SECOND),
+        ep_modify_pz(FIRST, SECOND),
+        ep_modify_pz(SECOND, Pick::Null),
     ]);
     ops
 }
@@ -361,41 +251,31 @@ fn zones() -> Vec<Op> {
 /// Stores locally and writes remotely, before and after synchronisation.
 fn synchronisation() -> Vec<Op> {
     let mut ops = Vec::new();
-    let lists: [&[Segment]; 7] = [
-        &[piece(FIRST, 0, 16)],
-        &[piece(FIRST, 0, 16), piece(SECOND, 32, 8)],
+    let lists: [&[SegmentChoice]; 7] = [
+        &[segment(FIRST, 0, 16)],
+        &[segment(FIRST, 0, 16), segment(SECOND, 32, 8)],
         &[],
-        &[piece(FIRST, 0, 255)],
-        &[piece(FIRST, 255, 254)],
-        &[piece(Pick::Dead(0), 0, 4)],
-        &[piece(Pick::Null, 0, 4)],
+        &[segment(FIRST, 0, 255)],
+        &[segment(FIRST, 255, 254)],
+        &[segment(Pick::Dead(0), 0, 4)],
+        &[segment(Pick::Null, 0, 4)],
     ];
     ops.push(region(100, 8, 0));
-    ops.push(memory(MemoryOp::LmrFree { lmr: THIRD }));
+    ops.push(lmr_free(THIRD));
     for segments in lists {
         let segments = segments.to_vec();
-        let before = there(memory(MemoryOp::SyncRead {
-            segments: segments.clone(),
-        }));
-        let after = there(memory(MemoryOp::SyncWrite {
-            segments: segments.clone(),
-        }));
+        let before = there(sync_read(segments.clone()));
+        let after = there(sync_write(segments.clone()));
         ops.extend([
-            there(memory(MemoryOp::Store {
-                at: 4,
-                value: 9,
-                count: 20,
-            })),
+            there(store(4, 9, 20)),
             before,
-            read(FIRST, &[piece(FIRST, 0, 16)], remote(1)),
-            write(FIRST, &[piece(FIRST, 0, 16)], remote(1)),
+            read(FIRST, &[segment(FIRST, 0, 16)], remote(1)),
+            write(FIRST, &[segment(FIRST, 0, 16)], remote(1)),
             after,
-            memory(MemoryOp::SyncRead {
-                segments: segments.clone(),
-            }),
-            memory(MemoryOp::SyncWrite { segments }),
+            sync_read(segments.clone()),
+            sync_write(segments),
         ]);
-        ops.extend(rest());
+        ops.extend(idle_and_drain());
     }
     ops
 }

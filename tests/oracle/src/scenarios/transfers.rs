@@ -2,7 +2,7 @@
 
 use super::builders::*;
 use super::run;
-use crate::op::{EndpointOp, Op, Pick, PostOp, Remote, Segment, SharedReceiveOp};
+use crate::op::{Batched, Op, Pick, PostOp, Remote, SegmentChoice};
 use crate::{Input, Prologue};
 
 pub(super) fn all() -> Vec<(&'static str, Input)> {
@@ -32,63 +32,21 @@ pub(super) fn all() -> Vec<(&'static str, Input)> {
 /// Flags: none, suppressed, solicited, fenced, both, and some that are refused.
 const FLAGS: [u8; 8] = [0, 150, 200, 210, 225, 235, 245, 255];
 
-fn flagged(op: Op, flags: u8) -> Op {
-    match op {
-        Op::Post(side, PostOp::Send { ep, segments, .. }) => Op::Post(
-            side,
-            PostOp::Send {
-                ep,
-                segments,
-                flags,
-            },
-        ),
-        Op::Post(side, PostOp::Receive { ep, segments, .. }) => Op::Post(
-            side,
-            PostOp::Receive {
-                ep,
-                segments,
-                flags,
-            },
-        ),
-        Op::Post(
-            side,
-            PostOp::RdmaWrite {
-                ep,
-                segments,
-                remote,
-                ..
-            },
-        ) => Op::Post(
-            side,
-            PostOp::RdmaWrite {
-                ep,
-                segments,
-                remote,
-                flags,
-            },
-        ),
-        Op::Post(
-            side,
-            PostOp::RdmaRead {
-                ep,
-                segments,
-                remote,
-                ..
-            },
-        ) => Op::Post(
-            side,
-            PostOp::RdmaRead {
-                ep,
-                segments,
-                remote,
-                flags,
-            },
-        ),
-        other => other,
+fn flagged(mut op: Op, flags: u8) -> Op {
+    if let Op::Post(
+        _,
+        PostOp::Send { flags: old, .. }
+        | PostOp::Receive { flags: old, .. }
+        | PostOp::RdmaWrite { flags: old, .. }
+        | PostOp::RdmaRead { flags: old, .. },
+    ) = &mut op
+    {
+        *old = flags;
     }
+    op
 }
 
-const BOTH: [Segment; 2] = [piece(FIRST, 0, 8), piece(SECOND, 32, 8)];
+const BOTH: [SegmentChoice; 2] = [segment(FIRST, 0, 8), segment(SECOND, 32, 8)];
 
 /// Sends messages of 0, 1 and several segments, writes and reads, with every flag.
 ///
@@ -97,44 +55,48 @@ fn transfers() -> Vec<Op> {
     let mut ops = Vec::new();
     for flags in FLAGS {
         for segments in [&BOTH[..0], &BOTH[..1], &BOTH[..]] {
-            ops.push(there(receive(FIRST, &[piece(SECOND, 64, 23)])));
+            ops.push(there(receive(FIRST, &[segment(SECOND, 64, 23)])));
             ops.extend([
                 flagged(send(FIRST, segments), flags),
                 flagged(write(FIRST, segments, remote(0)), flags),
                 flagged(read(FIRST, segments, remote(1)), flags),
             ]);
-            ops.extend(rest());
+            ops.extend(idle_and_drain());
         }
     }
     ops.truncate(190);
     // Longer than the buffer, then without a buffer, on another connection.
     ops.extend([
-        there(receive(FIRST, &[piece(SECOND, 64, 1)])),
-        send(FIRST, &[piece(FIRST, 0, 20), piece(FIRST, 64, 20)]),
-        send(FIRST, &[piece(FIRST, 0, 20), piece(FIRST, 64, 20)]),
-        send(FIRST, &[piece(FIRST, 0, 20), piece(FIRST, 64, 20)]),
+        there(receive(FIRST, &[segment(SECOND, 64, 1)])),
+        send(FIRST, &[segment(FIRST, 0, 20), segment(FIRST, 64, 20)]),
+        send(FIRST, &[segment(FIRST, 0, 20), segment(FIRST, 64, 20)]),
+        send(FIRST, &[segment(FIRST, 0, 20), segment(FIRST, 64, 20)]),
     ]);
-    ops.extend(rest());
+    ops.extend(idle_and_drain());
     ops
 }
 
 /// Bad segments: too many, too long, missing, without the right, wrapped around.
-const PIECES: [&[Segment]; 10] = [
+const BAD_SEGMENTS: [&[SegmentChoice]; 10] = [
     &[
-        piece(FIRST, 0, 4),
-        piece(FIRST, 0, 4),
-        piece(FIRST, 0, 4),
-        piece(FIRST, 0, 4),
+        segment(FIRST, 0, 4),
+        segment(FIRST, 0, 4),
+        segment(FIRST, 0, 4),
+        segment(FIRST, 0, 4),
     ],
-    &[piece(FIRST, 0, 4), piece(FIRST, 0, 4), piece(FIRST, 0, 4)],
-    &[piece(FIRST, 0, 250)],
-    &[piece(FIRST, 0, 240)],
-    &[piece(FIRST, 0, 255)],
-    &[piece(FIRST, 255, 254)],
-    &[piece(FIRST, 255, 23)],
-    &[piece(Pick::Dead(0), 0, 4)],
-    &[piece(Pick::Null, 0, 4)],
-    &[piece(THIRD, 0, 4)],
+    &[
+        segment(FIRST, 0, 4),
+        segment(FIRST, 0, 4),
+        segment(FIRST, 0, 4),
+    ],
+    &[segment(FIRST, 0, 250)],
+    &[segment(FIRST, 0, 240)],
+    &[segment(FIRST, 0, 255)],
+    &[segment(FIRST, 255, 254)],
+    &[segment(FIRST, 255, 23)],
+    &[segment(Pick::Dead(0), 0, 4)],
+    &[segment(Pick::Null, 0, 4)],
+    &[segment(THIRD, 0, 4)],
 ];
 
 fn refused() -> Vec<Op> {
@@ -145,46 +107,31 @@ fn refused() -> Vec<Op> {
     };
     let mut ops = vec![
         // Regions without local read, without local write, and a freed one.
-        memory(crate::op::MemoryOp::LmrCreate {
-            pz: FIRST,
-            start: 0,
-            length: 8,
-            privileges: 232,
-        }),
-        memory(crate::op::MemoryOp::LmrCreate {
-            pz: FIRST,
-            start: 0,
-            length: 8,
-            privileges: 160,
-        }),
-        memory(crate::op::MemoryOp::LmrCreate {
-            pz: FIRST,
-            start: 0,
-            length: 8,
-            privileges: 160,
-        }),
-        memory(crate::op::MemoryOp::LmrFree { lmr: Pick::Live(4) }),
+        lmr_create(FIRST, 0, 8, 232),
+        lmr_create(FIRST, 0, 8, 160),
+        lmr_create(FIRST, 0, 8, 160),
+        lmr_free(Pick::Live(4)),
     ];
-    for pieces in PIECES {
+    for segments in BAD_SEGMENTS {
         for slack_of in [0, 255] {
             ops.extend([
-                write(FIRST, pieces, slack(slack_of)),
-                read(FIRST, pieces, slack(slack_of)),
+                write(FIRST, segments, slack(slack_of)),
+                read(FIRST, segments, slack(slack_of)),
             ]);
         }
-        ops.push(send(FIRST, pieces));
-        ops.extend(rest());
+        ops.push(send(FIRST, segments));
+        ops.extend(idle_and_drain());
     }
     ops.extend([
-        read(FIRST, &[piece(Pick::Live(3), 0, 4)], remote(0)),
-        read(FIRST, &[piece(FIRST, 0, 8)], slack(3)),
-        read(FIRST, &[piece(FIRST, 0, 250)], slack(7)),
+        read(FIRST, &[segment(Pick::Live(3), 0, 4)], remote(0)),
+        read(FIRST, &[segment(FIRST, 0, 8)], slack(3)),
+        read(FIRST, &[segment(FIRST, 0, 250)], slack(7)),
     ]);
     for ep in BAD.into_iter().chain([SECOND]) {
         ops.extend([
-            send(ep, &[piece(FIRST, 0, 4)]),
-            write(ep, &[piece(FIRST, 0, 4)], remote(0)),
-            read(ep, &[piece(FIRST, 0, 4)], remote(0)),
+            send(ep, &[segment(FIRST, 0, 4)]),
+            write(ep, &[segment(FIRST, 0, 4)], remote(0)),
+            read(ep, &[segment(FIRST, 0, 4)], remote(0)),
         ]);
     }
     ops
@@ -193,15 +140,15 @@ fn refused() -> Vec<Op> {
 /// Uses an endpoint without outstanding reads: writes succeed, reads are refused.
 fn without_reads() -> Vec<Op> {
     let mut ops = vec![ep(247), connect(THIRD, 0)];
-    ops.extend(rest());
+    ops.extend(idle_and_drain());
     ops.push(accept(FIRST, Some(SECOND)));
-    ops.extend(rest());
-    for pieces in [&BOTH[..0], &BOTH[..1], &BOTH[..]] {
+    ops.extend(idle_and_drain());
+    for segments in [&BOTH[..0], &BOTH[..1], &BOTH[..]] {
         for flags in [0, 225] {
-            ops.push(flagged(write(THIRD, pieces, remote(0)), flags));
-            ops.push(flagged(read(THIRD, pieces, remote(0)), flags));
+            ops.push(flagged(write(THIRD, segments, remote(0)), flags));
+            ops.push(flagged(read(THIRD, segments, remote(0)), flags));
         }
-        ops.extend(rest());
+        ops.extend(idle_and_drain());
     }
     ops
 }
@@ -212,48 +159,48 @@ fn no_room() -> Vec<Op> {
     for flags in [0, 150] {
         for _ in 0..7 {
             ops.push(flagged(
-                write(FIRST, &[piece(FIRST, 0, 4)], remote(0)),
+                write(FIRST, &[segment(FIRST, 0, 4)], remote(0)),
                 flags,
             ));
         }
-        ops.extend(rest());
+        ops.extend(idle_and_drain());
         for _ in 0..3 {
             ops.push(flagged(
-                write(FIRST, &[piece(FIRST, 0, 4)], remote(0)),
+                write(FIRST, &[segment(FIRST, 0, 4)], remote(0)),
                 flags,
             ));
-            ops.push(SETTLE);
+            ops.push(RUN_TO_IDLE);
         }
-        ops.extend([bind(FIRST, piece(FIRST, 0, 8), FIRST), SETTLE]);
+        ops.extend([bind(FIRST, segment(FIRST, 0, 8), FIRST), RUN_TO_IDLE]);
         for _ in 0..5 {
             ops.push(flagged(
-                read(FIRST, &[piece(FIRST, 0, 4)], remote(0)),
+                read(FIRST, &[segment(FIRST, 0, 4)], remote(0)),
                 flags,
             ));
-            ops.push(bind(FIRST, piece(FIRST, 0, 8), FIRST));
+            ops.push(bind(FIRST, segment(FIRST, 0, 8), FIRST));
         }
-        ops.extend(rest());
+        ops.extend(idle_and_drain());
     }
     for _ in 0..6 {
-        ops.push(receive(FIRST, &[piece(SECOND, 0, 4)]));
+        ops.push(receive(FIRST, &[segment(SECOND, 0, 4)]));
     }
-    ops.push(write(FIRST, &[piece(FIRST, 0, 4)], remote(255)));
-    ops.push(SETTLE);
+    ops.push(write(FIRST, &[segment(FIRST, 0, 4)], remote(255)));
+    ops.push(RUN_TO_IDLE);
     for _ in 0..6 {
-        ops.push(receive(FIRST, &[piece(SECOND, 0, 4)]));
-        ops.push(send(FIRST, &[piece(SECOND, 0, 4)]));
+        ops.push(receive(FIRST, &[segment(SECOND, 0, 4)]));
+        ops.push(send(FIRST, &[segment(SECOND, 0, 4)]));
     }
-    ops.extend(rest());
+    ops.extend(idle_and_drain());
     for _ in 0..6 {
-        ops.push(receive(FIRST, &[piece(SECOND, 0, 4)]));
-        ops.push(send(FIRST, &[piece(SECOND, 0, 4)]));
+        ops.push(receive(FIRST, &[segment(SECOND, 0, 4)]));
+        ops.push(send(FIRST, &[segment(SECOND, 0, 4)]));
     }
-    ops.extend(rest());
+    ops.extend(idle_and_drain());
     ops.extend([
-        endpoint(EndpointOp::Reset { ep: FIRST }),
-        receive(FIRST, &[piece(SECOND, 0, 4)]),
-        endpoint(EndpointOp::GetStatus { ep: FIRST }),
-        endpoint(EndpointOp::RecvQuery { ep: FIRST }),
+        ep_reset(FIRST),
+        receive(FIRST, &[segment(SECOND, 0, 4)]),
+        ep_get_status(FIRST),
+        ep_recv_query(FIRST),
     ]);
     ops
 }
@@ -264,41 +211,31 @@ fn receives_refused() -> Vec<Op> {
         ep(220),
         ep(176),
         ep(248),
-        endpoint(EndpointOp::Create {
-            pz: None,
-            receive: None,
-            request: None,
-            connect: None,
-            shape: 255,
-        }),
+        ep_create(None, None, None, None, 255),
     ];
-    for pieces in PIECES {
-        ops.extend([receive(SECOND, pieces), receive(FIRST, pieces)]);
+    for segments in BAD_SEGMENTS {
+        ops.extend([receive(SECOND, segments), receive(FIRST, segments)]);
     }
     for ep in BAD {
-        ops.push(receive(ep, &[piece(FIRST, 0, 4)]));
+        ops.push(receive(ep, &[segment(FIRST, 0, 4)]));
     }
     for flags in FLAGS {
-        ops.push(flagged(receive(SECOND, &[piece(FIRST, 0, 4)]), flags));
+        ops.push(flagged(receive(SECOND, &[segment(FIRST, 0, 4)]), flags));
         ops.push(flagged(
-            receive(Pick::Live(3), &[piece(FIRST, 0, 4)]),
+            receive(Pick::Live(3), &[segment(FIRST, 0, 4)]),
             flags,
         ));
     }
     for number in 2..6 {
-        ops.push(receive(Pick::Live(number), &[piece(FIRST, 0, 4)]));
-        ops.push(send(Pick::Live(number), &[piece(FIRST, 0, 4)]));
+        ops.push(receive(Pick::Live(number), &[segment(FIRST, 0, 4)]));
+        ops.push(send(Pick::Live(number), &[segment(FIRST, 0, 4)]));
     }
     ops
 }
 
-fn batch(ep: Pick, requests: Vec<crate::op::Batched>) -> Op {
-    post(PostOp::Batch { ep, requests })
-}
-
 fn batches() -> Vec<Op> {
-    let one = |operation| batched(operation, &[piece(FIRST, 0, 8)], remote(0));
-    let buffer = |offset| batched(0, &[piece(SECOND, offset, 16)], remote(0));
+    let one = |operation| batched(operation, &[segment(FIRST, 0, 8)], remote(0));
+    let buffer = |offset| batched(0, &[segment(SECOND, offset, 16)], remote(0));
     let mut ops = Vec::new();
     for operations in [
         &[0_u8][..],
@@ -309,156 +246,106 @@ fn batches() -> Vec<Op> {
         &[],
         &[1; 8],
     ] {
-        ops.push(there(post(PostOp::ReceiveBatch {
-            ep: FIRST,
-            receives: vec![buffer(0), buffer(64)],
-        })));
-        ops.push(batch(
+        ops.push(there(post_receive_batch(
+            FIRST,
+            vec![buffer(0), buffer(64)],
+        )));
+        ops.push(post_batch(
             FIRST,
             operations.iter().map(|&kind| one(kind)).collect(),
         ));
-        ops.extend(rest());
+        ops.extend(idle_and_drain());
     }
     // Suppressed requests leave no event; their slots are reclaimed when the queue is full.
     for _ in 0..3 {
-        let quiet = |operation| crate::op::Batched {
+        let quiet = |operation| Batched {
             flags: 150,
             ..one(operation)
         };
-        ops.push(batch(FIRST, vec![quiet(1), quiet(1), quiet(1)]));
-        ops.push(SETTLE);
+        ops.push(post_batch(FIRST, vec![quiet(1), quiet(1), quiet(1)]));
+        ops.push(RUN_TO_IDLE);
     }
-    ops.extend(rest());
+    ops.extend(idle_and_drain());
     ops
 }
 
 fn batches_refused() -> Vec<Op> {
-    let good = |operation| batched(operation, &[piece(FIRST, 0, 8)], remote(0));
+    let good = |operation| batched(operation, &[segment(FIRST, 0, 8)], remote(0));
     let mut ops = Vec::new();
-    for pieces in PIECES {
+    for segments in BAD_SEGMENTS {
         for operation in 0..3 {
-            ops.push(batch(
+            ops.push(post_batch(
                 FIRST,
-                vec![good(1), batched(operation, pieces, remote(0)), good(1)],
+                vec![good(1), batched(operation, segments, remote(0)), good(1)],
             ));
         }
-        ops.push(post(PostOp::ReceiveBatch {
-            ep: SECOND,
-            receives: vec![good(0), batched(0, pieces, remote(0)), good(0)],
-        }));
-        ops.extend(rest());
-        ops.push(endpoint(EndpointOp::Reset { ep: SECOND }));
+        ops.push(post_receive_batch(
+            SECOND,
+            vec![good(0), batched(0, segments, remote(0)), good(0)],
+        ));
+        ops.extend(idle_and_drain());
+        ops.push(ep_reset(SECOND));
     }
     for ep in BAD.into_iter().chain([SECOND]) {
-        ops.push(batch(ep, vec![good(0)]));
-        ops.push(post(PostOp::ReceiveBatch {
-            ep,
-            receives: vec![good(0); 6],
-        }));
-        ops.push(post(PostOp::ReceiveBatch {
-            ep,
-            receives: Vec::new(),
-        }));
+        ops.push(post_batch(ep, vec![good(0)]));
+        ops.push(post_receive_batch(ep, vec![good(0); 6]));
+        ops.push(post_receive_batch(ep, Vec::new()));
     }
     ops
 }
 
 /// Sends messages into a shared receive queue from two connections, with a low watermark.
 fn shared_receives() -> Vec<Op> {
-    let post_one = |offset| {
-        there(shared(SharedReceiveOp::Post {
-            srq: FIRST,
-            segments: vec![piece(SECOND, offset, 16)],
-        }))
-    };
-    let mark = |mark| {
-        there(shared(SharedReceiveOp::SetLowWatermark {
-            srq: FIRST,
-            mark,
-        }))
-    };
-    let query = there(shared(SharedReceiveOp::Query {
-        srq: FIRST,
-        unknown_mask: false,
-    }));
+    let post_one = |offset| there(srq_post(FIRST, vec![segment(SECOND, offset, 16)]));
+    let mark = |mark| there(srq_set_low_watermark(FIRST, mark));
+    let query = there(srq_query(FIRST, false));
     let mut ops = vec![mark(2), mark(9), mark(-1), mark(0), mark(2)];
     for round in 0..4 {
         for ep in [FIRST, SECOND] {
-            ops.push(send(ep, &[piece(FIRST, 0, 8)]));
+            ops.push(send(ep, &[segment(FIRST, 0, 8)]));
         }
         ops.push(query.clone());
-        ops.extend(rest());
+        ops.extend(idle_and_drain());
         ops.extend([post_one(0), post_one(64), query.clone()]);
         ops.push(mark(round));
     }
     ops.extend([
-        there(endpoint(EndpointOp::RecvQuery { ep: FIRST })),
-        there(endpoint(EndpointOp::SetWatermark {
-            ep: FIRST,
-            soft: 2,
-            hard: 5,
-        })),
-        there(endpoint(EndpointOp::SetWatermark {
-            ep: FIRST,
-            soft: -1,
-            hard: -1,
-        })),
-        there(shared(SharedReceiveOp::Free { srq: FIRST })),
-        endpoint(EndpointOp::Disconnect {
-            ep: FIRST,
-            graceful: false,
-        }),
-        SETTLE,
-        there(endpoint(EndpointOp::Reset { ep: FIRST })),
-        there(endpoint(EndpointOp::Free { ep: FIRST })),
+        there(ep_recv_query(FIRST)),
+        there(ep_set_watermark(FIRST, 2, 5)),
+        there(ep_set_watermark(FIRST, -1, -1)),
+        there(srq_free(FIRST)),
+        ep_disconnect(FIRST, false),
+        RUN_TO_IDLE,
+        there(ep_reset(FIRST)),
+        there(ep_free(FIRST)),
     ]);
-    ops.extend(rest());
-    ops.extend([
-        query.clone(),
-        there(endpoint(EndpointOp::Free { ep: FIRST })),
-    ]);
-    ops.extend(rest());
-    ops.extend([query, there(shared(SharedReceiveOp::Free { srq: FIRST }))]);
+    ops.extend(idle_and_drain());
+    ops.extend([query.clone(), there(ep_free(FIRST))]);
+    ops.extend(idle_and_drain());
+    ops.extend([query, there(srq_free(FIRST))]);
     ops
 }
 
 fn shared_refused() -> Vec<Op> {
     let mut ops = Vec::new();
-    for pieces in PIECES {
-        ops.push(there(shared(SharedReceiveOp::Post {
-            srq: FIRST,
-            segments: pieces.to_vec(),
-        })));
+    for segments in BAD_SEGMENTS {
+        ops.push(there(srq_post(FIRST, segments.to_vec())));
     }
     for _ in 0..4 {
-        ops.push(there(shared(SharedReceiveOp::Post {
-            srq: FIRST,
-            segments: Vec::new(),
-        })));
+        ops.push(there(srq_post(FIRST, Vec::new())));
     }
-    ops.push(there(receive(FIRST, &[piece(FIRST, 0, 4)])));
+    ops.push(there(receive(FIRST, &[segment(FIRST, 0, 4)])));
     for srq in BAD {
         for op in [
-            SharedReceiveOp::Post {
-                srq,
-                segments: vec![piece(FIRST, 0, 4)],
-            },
-            SharedReceiveOp::Query {
-                srq,
-                unknown_mask: false,
-            },
-            SharedReceiveOp::Resize { srq, length: 3 },
-            SharedReceiveOp::SetLowWatermark { srq, mark: 1 },
-            SharedReceiveOp::Free { srq },
+            srq_post(srq, vec![segment(FIRST, 0, 4)]),
+            srq_query(srq, false),
+            srq_resize(srq, 3),
+            srq_set_low_watermark(srq, 1),
+            srq_free(srq),
         ] {
-            ops.extend([shared(op.clone()), there(shared(op))]);
+            ops.extend([op.clone(), there(op)]);
         }
-        ops.push(shared(SharedReceiveOp::Create {
-            pz: srq,
-            length: 3,
-            segments: 1,
-            low_watermark: 0,
-        }));
+        ops.push(srq_create(srq, 3, 1, 0));
     }
     for (length, segments, low_watermark) in [
         (0, 1, 0),
@@ -471,81 +358,39 @@ fn shared_refused() -> Vec<Op> {
         (3, 1, -128),
         (112, 127, 0),
     ] {
-        ops.push(shared(SharedReceiveOp::Create {
-            pz: FIRST,
-            length,
-            segments,
-            low_watermark,
-        }));
+        ops.push(srq_create(FIRST, length, segments, low_watermark));
     }
-    ops.push(there(shared(SharedReceiveOp::Query {
-        srq: FIRST,
-        unknown_mask: true,
-    })));
-    let with_srq = |srq, shape| {
-        there(endpoint(EndpointOp::CreateWithSrq {
-            pz: Some(FIRST),
-            receive: Some(RECEIVES),
-            request: Some(REQUESTS),
-            connect: Some(CONNECTIONS),
-            srq,
-            shape,
-        }))
-    };
+    ops.push(there(srq_query(FIRST, true)));
+    let with_srq = |srq, shape| there(ep_with_srq(FIRST, srq, shape));
     ops.extend([
         with_srq(FIRST, 176),
         with_srq(FIRST, 244),
         with_srq(Pick::Null, 0),
     ]);
     ops.extend([
-        memory(crate::op::MemoryOp::PzCreate),
-        there(memory(crate::op::MemoryOp::PzCreate)),
-        there(endpoint(EndpointOp::CreateWithSrq {
-            pz: Some(SECOND),
-            receive: Some(RECEIVES),
-            request: Some(REQUESTS),
-            connect: Some(CONNECTIONS),
-            srq: FIRST,
-            shape: 0,
-        })),
-        there(endpoint(EndpointOp::ModifyPz {
-            ep: THIRD,
-            pz: SECOND,
-        })),
+        pz_create(),
+        there(pz_create()),
+        there(ep_with_srq(SECOND, FIRST, 0)),
+        there(ep_modify_pz(THIRD, SECOND)),
     ]);
     ops
 }
 
 /// Resizes a shared receive queue with various numbers of buffers in it.
 fn sizes() -> Vec<Op> {
-    let resize = |length| there(shared(SharedReceiveOp::Resize { srq: FIRST, length }));
-    let mark = |mark| {
-        there(shared(SharedReceiveOp::SetLowWatermark {
-            srq: FIRST,
-            mark,
-        }))
-    };
-    let one = there(shared(SharedReceiveOp::Post {
-        srq: FIRST,
-        segments: vec![piece(SECOND, 0, 16)],
-    }));
+    let resize = |length| there(srq_resize(FIRST, length));
+    let mark = |mark| there(srq_set_low_watermark(FIRST, mark));
+    let one = there(srq_post(FIRST, vec![segment(SECOND, 0, 16)]));
     let mut ops = Vec::new();
     for length in [6, 2, 3, 1, 0, -5, 100, 112, 127, 3] {
-        ops.extend([
-            resize(length),
-            one.clone(),
-            there(shared(SharedReceiveOp::Query {
-                srq: FIRST,
-                unknown_mask: false,
-            })),
-        ]);
+        ops.extend([resize(length), one.clone(), there(srq_query(FIRST, false))]);
     }
     ops.extend([mark(4), resize(2), mark(7), resize(3), mark(0)]);
     for _ in 0..4 {
         for ep in [FIRST, SECOND] {
-            ops.push(send(ep, &[piece(FIRST, 0, 8)]));
+            ops.push(send(ep, &[segment(FIRST, 0, 8)]));
         }
-        ops.extend(rest());
+        ops.extend(idle_and_drain());
         ops.extend([resize(1), resize(6)]);
     }
     ops

@@ -66,7 +66,7 @@ pub(crate) struct Attempt {
 }
 
 impl Attempt {
-    pub(super) fn is_at_rest(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         matches!(self.phase, Phase::Waiting(_) | Phase::Over)
     }
 }
@@ -89,7 +89,7 @@ impl World {
         private_data: usize,
         [unknown, unsupported, elsewhere]: [bool; 3],
     ) -> Verdict {
-        let mut checks = self.check_ep(side, key);
+        let mut checks = self.check_handle(side, HandleKind::Ep, key);
         self.check_connectable(&mut checks, key);
         checks.parameter(unknown, 0);
         checks.other(unsupported, ErrorKind::ModelNotSupported);
@@ -118,7 +118,7 @@ impl World {
         timeout: u32,
         private_data: usize,
     ) -> Verdict {
-        let mut checks = self.check_ep(side, key);
+        let mut checks = self.check_handle(side, HandleKind::Ep, key);
         checks.handle(
             !self.is(side, HandleKind::Ep, model),
             Subtype::InvalidHandleEp,
@@ -236,7 +236,7 @@ impl World {
                 ep.state = EndpointState::PassiveConnectionPending;
             }
             self.rsps.remove(&key);
-            self.bury(key);
+            self.mark_dead(key);
             (rsp.evd, None, Some(ep))
         };
         let cr = self.add(side, HandleKind::Cr, false);
@@ -323,15 +323,7 @@ impl World {
         let good = self.is(side, HandleKind::Evd, evd)
             && flags.is_some_and(|flags| flags.contains(EvdFlags::CR));
         checks.handle(!good, Subtype::InvalidHandleEvdCr);
-        let taken = qualifier.is_some_and(|qualifier| {
-            self.psps
-                .values()
-                .any(|psp| psp.side == side && psp.qualifier == qualifier)
-                || self
-                    .rsps
-                    .values()
-                    .any(|rsp| rsp.side == side && rsp.qualifier == qualifier)
-        });
+        let taken = qualifier.is_some_and(|number| self.listener(side, number).is_some());
         checks.other(taken, ErrorKind::ConnQualInUse);
         let config = evd.and_then(|evd| self.config_of(evd));
         if config.is_some_and(|config| config != Config::Threshold) {
@@ -363,7 +355,7 @@ impl World {
 
     pub(crate) fn psp_free(&mut self, key: Key) {
         self.psps.remove(&key);
-        self.bury(key);
+        self.mark_dead(key);
     }
 
     /// Checks `rsp_create` (RSC-02, RSC-05).
@@ -375,10 +367,7 @@ impl World {
         evd: Option<Key>,
     ) -> Verdict {
         let mut checks = Checks::default();
-        checks.handle(
-            !self.is_or_none(side, HandleKind::Ep, ep),
-            Subtype::InvalidHandleEp,
-        );
+        self.check_optional(&mut checks, side, HandleKind::Ep, ep);
         self.check_listener(&mut checks, side, evd, Some(qualifier));
         if let Some(ep) = ep.flatten().and_then(|key| self.eps.get(&key)) {
             checks.state(ep.state != EndpointState::Unconnected, ep.state.subtype());
@@ -409,11 +398,11 @@ impl World {
         {
             ep.state = EndpointState::Unconnected;
         }
-        self.bury(key);
+        self.mark_dead(key);
     }
 
     /// Makes the handles of a connection request usable: the consumer has dequeued its event.
-    pub(super) fn name_request(&mut self, attempt: usize) {
+    pub(super) fn reveal_request(&mut self, attempt: usize) {
         let cr = match self.attempts.get(attempt).map(|attempt| &attempt.phase) {
             Some(Phase::Waiting(cr)) => *cr,
             _ => return,
@@ -455,12 +444,6 @@ impl World {
         Some((key, ep))
     }
 
-    pub(crate) fn check_cr(&self, side: Side, cr: Option<Key>) -> Checks {
-        let mut checks = Checks::default();
-        checks.handle(!self.is(side, HandleKind::Cr, cr), Subtype::InvalidHandleCr);
-        checks
-    }
-
     /// Checks `cr_accept` (CRA-01, CRA-02, CRA-05).
     pub(crate) fn check_accept(
         &self,
@@ -469,11 +452,8 @@ impl World {
         ep: Option<Option<Key>>,
         private_data: usize,
     ) -> Verdict {
-        let mut checks = self.check_cr(side, cr);
-        checks.handle(
-            !self.is_or_none(side, HandleKind::Ep, ep),
-            Subtype::InvalidHandleEp,
-        );
+        let mut checks = self.check_handle(side, HandleKind::Cr, cr);
+        self.check_optional(&mut checks, side, HandleKind::Ep, ep);
         let own = cr.and_then(|key| self.crs.get(&key)).map(|cr| cr.ep);
         match own {
             Some(Some(own)) => {
@@ -502,7 +482,7 @@ impl World {
         let Some(cr) = self.crs.remove(&key) else {
             return;
         };
-        self.bury(key);
+        self.mark_dead(key);
         let Some(passive) = cr.ep.or(ep) else {
             return;
         };
@@ -518,21 +498,21 @@ impl World {
 
     /// Rejects a request (E8, E9).
     pub(crate) fn reject(&mut self, key: Key) {
-        if let Some(attempt) = self.give_up_request(key) {
+        if let Some(attempt) = self.remove_request(key) {
             self.attempts[attempt].phase = Phase::Rejected;
         }
     }
 
     /// Rejects a request on behalf of the provider.
     pub(crate) fn refuse(&mut self, key: Key) {
-        if let Some(attempt) = self.give_up_request(key) {
+        if let Some(attempt) = self.remove_request(key) {
             self.attempts[attempt].phase = Phase::Refused;
         }
     }
 
     /// Removes a request and the endpoint made for it; returns its attempt.
-    pub(crate) fn give_up_request(&mut self, key: Key) -> Option<usize> {
-        self.bury(key);
+    pub(crate) fn remove_request(&mut self, key: Key) -> Option<usize> {
+        self.mark_dead(key);
         let cr = self.crs.remove(&key)?;
         self.return_ep(cr.ep);
         Some(cr.attempt)
@@ -544,48 +524,42 @@ impl World {
         };
         if ep.state == EndpointState::TentativeConnectionPending {
             self.eps.remove(&key);
-            self.bury(key);
+            self.mark_dead(key);
         } else {
             ep.state = EndpointState::Unconnected;
         }
+    }
+
+    /// Returns the dispatcher of the service point with a qualifier.
+    fn listener(&self, side: Side, qualifier: u64) -> Option<Key> {
+        let psps = self.psps.values();
+        let psps = psps.map(|psp| (psp.side, psp.qualifier, psp.evd));
+        let rsps = self.rsps.values();
+        let mut all = psps.chain(rsps.map(|rsp| (rsp.side, rsp.qualifier, rsp.evd)));
+        let found = all.find(|&(of, number, _)| (of, number) == (side, qualifier));
+        found.map(|(_, _, evd)| evd)
     }
 
     /// Checks `cr_handoff` (CRH-01): INVALID_PARAMETER if no service point has the qualifier.
     ///
     /// The effect of a service point without room is open.
     pub(crate) fn check_handoff(&self, side: Side, cr: Option<Key>, qualifier: u64) -> Verdict {
-        let mut checks = self.check_cr(side, cr);
-        let psp = self
-            .psps
-            .values()
-            .find(|psp| psp.side == side && psp.qualifier == qualifier);
-        let rsp = self
-            .rsps
-            .values()
-            .find(|rsp| rsp.side == side && rsp.qualifier == qualifier);
-        let evd = psp.map(|psp| psp.evd).or(rsp.map(|rsp| rsp.evd));
+        let mut checks = self.check_handle(side, HandleKind::Cr, cr);
+        let evd = self.listener(side, qualifier);
         checks.parameter(evd.is_none(), 2);
         checks.verdict()
     }
 
     /// Returns true if the service point can take one more request with all resources available.
     pub(crate) fn can_take(&self, side: Side, qualifier: u64) -> bool {
-        let psp = self
-            .psps
-            .values()
-            .find(|psp| psp.side == side && psp.qualifier == qualifier);
-        let rsp = self
-            .rsps
-            .values()
-            .find(|rsp| rsp.side == side && rsp.qualifier == qualifier);
-        let evd = psp.map(|psp| psp.evd).or(rsp.map(|rsp| rsp.evd));
+        let evd = self.listener(side, qualifier);
         evd.is_some_and(|evd| self.has_room(evd))
             && self.count(side, HandleKind::Ep) < ENDPOINTS
             && self.count(side, HandleKind::Cr) < ENDPOINTS
     }
 
     pub(crate) fn handoff(&mut self, side: Side, key: Key, qualifier: u64) {
-        let Some(attempt) = self.give_up_request(key) else {
+        let Some(attempt) = self.remove_request(key) else {
             return;
         };
         if let Some(new) = self.offer(attempt, side, qualifier) {

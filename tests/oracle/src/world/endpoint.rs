@@ -94,63 +94,70 @@ impl Shape {
 
 /// Slots of a work queue, in posting order.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Places {
-    ring: VecDeque<(u64, Place)>,
+pub(crate) struct Slots {
+    ring: VecDeque<(u64, SlotState)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum SlotState {
     /// Posted and not completed.
     Pending,
     /// Completed; its event was not dequeued.
-    Held,
+    Completed,
     /// Free.
     Free,
 }
 
-impl Places {
+impl Slots {
     pub(super) fn take(&mut self, post: u64) {
-        self.ring.push_back((post, Place::Pending));
+        self.ring.push_back((post, SlotState::Pending));
     }
 
-    fn set(&mut self, post: u64, to: Place) {
-        for (number, place) in &mut self.ring {
+    fn set(&mut self, post: u64, to: SlotState) {
+        for (number, state) in &mut self.ring {
             if *number == post {
-                *place = to;
+                *state = to;
             }
         }
         while self
             .ring
             .front()
-            .is_some_and(|(_, place)| *place == Place::Free)
+            .is_some_and(|(_, state)| *state == SlotState::Free)
         {
             self.ring.pop_front();
         }
     }
 
     pub(super) fn finish(&mut self, post: u64, silent: bool) {
-        self.set(post, if silent { Place::Free } else { Place::Held });
+        self.set(
+            post,
+            if silent {
+                SlotState::Free
+            } else {
+                SlotState::Completed
+            },
+        );
     }
 
     pub(super) fn free(&mut self, post: u64) {
-        self.set(post, Place::Free);
+        self.set(post, SlotState::Free);
     }
 
     /// Returns the number of posts that are not completed.
     pub(crate) fn pending(&self) -> usize {
         self.ring
             .iter()
-            .filter(|(_, place)| *place == Place::Pending)
+            .filter(|(_, state)| *state == SlotState::Pending)
             .count()
     }
 
     /// Returns true if a post is in this queue and not completed.
     pub(crate) fn has_pending(&self, post: u64) -> bool {
-        self.ring.contains(&(post, Place::Pending))
+        self.ring.contains(&(post, SlotState::Pending))
     }
 
     /// Returns the number of slots from the oldest occupied one to the newest.
-    pub(crate) fn held(&self) -> usize {
+    pub(crate) fn occupied(&self) -> usize {
         self.ring.len()
     }
 }
@@ -177,15 +184,15 @@ pub(crate) struct Ep {
     pub(crate) attempt: Option<usize>,
     pub(crate) requests: VecDeque<Request>,
     pub(crate) receives: VecDeque<Receive>,
-    pub(crate) request_places: Places,
-    pub(crate) receive_places: Places,
+    pub(crate) request_slots: Slots,
+    pub(crate) receive_slots: Slots,
     pub(crate) received_any: bool,
     /// Set if created without attributes: no RDMA Reads, unless connecting changes that (EPC-10).
     pub(crate) has_defaults: bool,
 }
 
 impl Ep {
-    pub(super) fn is_at_rest(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         let flowing = matches!(
             self.state,
             EndpointState::Connected | EndpointState::DisconnectPending
@@ -234,14 +241,8 @@ impl World {
         defaults: bool,
     ) -> Verdict {
         let mut checks = Checks::default();
-        checks.handle(
-            !self.is_or_none(side, HandleKind::Pz, pz),
-            Subtype::InvalidHandlePz,
-        );
-        checks.handle(
-            !self.is_or_none(side, HandleKind::Srq, srq),
-            Subtype::InvalidHandleSrq,
-        );
+        self.check_optional(&mut checks, side, HandleKind::Pz, pz);
+        self.check_optional(&mut checks, side, HandleKind::Srq, srq);
         self.check_dispatchers(&mut checks, side, dispatchers);
         let position = if srq.is_some() { 7 } else { 6 };
         checks.parameter(!shape.legal, position);
@@ -371,8 +372,8 @@ impl World {
             attempt: None,
             requests: VecDeque::new(),
             receives: VecDeque::new(),
-            request_places: Places::default(),
-            receive_places: Places::default(),
+            request_slots: Slots::default(),
+            receive_slots: Slots::default(),
             received_any: false,
             has_defaults: state != EndpointState::Unconnected,
         };
@@ -380,15 +381,8 @@ impl World {
         key
     }
 
-    /// Checks that the endpoint is live.
-    pub(crate) fn check_ep(&self, side: Side, ep: Option<Key>) -> Checks {
-        let mut checks = Checks::default();
-        checks.handle(!self.is(side, HandleKind::Ep, ep), Subtype::InvalidHandleEp);
-        checks
-    }
-
     fn check_state(&self, side: Side, key: Option<Key>, legal: &[EndpointState]) -> Checks {
-        let mut checks = self.check_ep(side, key);
+        let mut checks = self.check_handle(side, HandleKind::Ep, key);
         if let Some(ep) = key.and_then(|key| self.eps.get(&key)) {
             checks.state(!legal.contains(&ep.state), ep.state.subtype());
         }
@@ -445,7 +439,7 @@ impl World {
             | EpFields::TRANSPORT_SPECIFIC_ATTR
             | EpFields::NUM_PROVIDER_ATTR
             | EpFields::PROVIDER_SPECIFIC_ATTR;
-        let mut checks = self.check_ep(side, key);
+        let mut checks = self.check_handle(side, HandleKind::Ep, key);
         let Some(ep) = key
             .and_then(|key| self.eps.get(&key))
             .filter(|ep| ep.side == side)
@@ -495,7 +489,7 @@ impl World {
 
     /// Checks `ep_free` (EPF-01).
     pub(crate) fn check_ep_free(&self, side: Side, key: Option<Key>) -> Verdict {
-        let mut checks = self.check_ep(side, key);
+        let mut checks = self.check_handle(side, HandleKind::Ep, key);
         if let Some(ep) = key.and_then(|key| self.eps.get(&key)) {
             let held = matches!(
                 ep.state,
@@ -514,7 +508,7 @@ impl World {
         let Some(ep) = self.eps.remove(&key) else {
             return;
         };
-        self.bury(key);
+        self.mark_dead(key);
         for request in &ep.requests {
             if let super::Work::Bind { rmr, context } = request.work {
                 self.undo_bind(request.post, rmr, context);
@@ -565,8 +559,8 @@ impl World {
         self.may_lose(key, false);
         if let Some(ep) = self.eps.get_mut(&key) {
             ep.state = EndpointState::Unconnected;
-            ep.request_places = Places::default();
-            ep.receive_places = Places::default();
+            ep.request_slots = Slots::default();
+            ep.receive_slots = Slots::default();
             (ep.peer, ep.attempt) = (None, None);
         }
     }
@@ -606,8 +600,8 @@ impl World {
 
     fn end_locally(&mut self, key: Key) {
         let ep = self.eps.get(&key);
-        let told = ep.and_then(|ep| Some((ep.peer?, ep.attempt?)));
-        self.endings.extend(told);
+        let notice = ep.and_then(|ep| Some((ep.peer?, ep.attempt?)));
+        self.endings.extend(notice);
         self.enter_disconnected(key, &[ConnectionEventKind::Disconnected]);
     }
 
@@ -688,7 +682,7 @@ impl World {
         soft: i32,
         hard: i32,
     ) -> Verdict {
-        let mut checks = self.check_ep(side, ep);
+        let mut checks = self.check_handle(side, HandleKind::Ep, ep);
         checks.parameter(soft < WATERMARK_INFINITE, 2);
         checks.parameter(hard < WATERMARK_INFINITE, 3);
         checks.verdict()
@@ -696,13 +690,13 @@ impl World {
 
     pub(super) fn free_request(&mut self, key: Key, post: u64) {
         if let Some(ep) = self.eps.get_mut(&key) {
-            ep.request_places.free(post);
+            ep.request_slots.free(post);
         }
     }
 
     pub(super) fn free_receive(&mut self, key: Key, post: u64) {
         if let Some(ep) = self.eps.get_mut(&key) {
-            ep.receive_places.free(post);
+            ep.receive_slots.free(post);
         }
         self.free_shared(post);
     }

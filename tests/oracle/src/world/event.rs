@@ -36,22 +36,32 @@ impl Stream {
     }
 }
 
+/// Operation that a completion reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    Dto(DtoOperation),
+    Extended(ExtendedOperation),
+}
+
+impl Operation {
+    fn is_receive(self) -> bool {
+        matches!(
+            self,
+            Self::Dto(DtoOperation::Receive)
+                | Self::Extended(ExtendedOperation::ReceiveImmediate { .. })
+        )
+    }
+}
+
 /// Event as the consumer saw it, in the oracle's keys; unknown handles are `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
-    Dto {
+    Completion {
         ep: Option<Key>,
         cookie: u64,
         status: DtoStatus,
         length: u64,
-        operation: DtoOperation,
-    },
-    Extended {
-        ep: Option<Key>,
-        cookie: u64,
-        status: DtoStatus,
-        length: u64,
-        operation: ExtendedOperation,
+        operation: Operation,
     },
     Bind {
         rmr: Option<Key>,
@@ -103,19 +113,12 @@ impl Status {
 /// Event that is or will be queued.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Expected {
-    Dto {
+    Completion {
         ep: Key,
         cookie: u64,
         status: Status,
         length: u64,
-        operation: DtoOperation,
-    },
-    Extended {
-        ep: Key,
-        cookie: u64,
-        status: Status,
-        length: u64,
-        operation: ExtendedOperation,
+        operation: Operation,
     },
     Bind {
         rmr: Key,
@@ -147,14 +150,14 @@ impl Expected {
     fn allows(&self, seen: &Seen) -> bool {
         match (self, seen) {
             (
-                Self::Dto {
+                Self::Completion {
                     ep,
                     cookie,
                     status,
                     length,
                     operation,
                 },
-                Seen::Dto {
+                Seen::Completion {
                     ep: e,
                     cookie: c,
                     status: s,
@@ -163,28 +166,6 @@ impl Expected {
                 },
             ) => {
                 // The length is defined for successes only (DTO-03).
-                Some(*ep) == *e
-                    && cookie == c
-                    && status.allows(*s)
-                    && operation == o
-                    && (*s != DtoStatus::Success || length == l)
-            }
-            (
-                Self::Extended {
-                    ep,
-                    cookie,
-                    status,
-                    length,
-                    operation,
-                },
-                Seen::Extended {
-                    ep: e,
-                    cookie: c,
-                    status: s,
-                    length: l,
-                    operation: o,
-                },
-            ) => {
                 Some(*ep) == *e
                     && cookie == c
                     && status.allows(*s)
@@ -245,8 +226,7 @@ impl Expected {
     }
 
     fn success_of(&self, endpoint: Key) -> bool {
-        matches!(self, Self::Dto { ep, status, .. } | Self::Extended { ep, status, .. }
-            if *ep == endpoint && status.is_success())
+        matches!(self, Self::Completion { ep, status, .. } if *ep == endpoint && status.is_success())
     }
 
     fn established(&self) -> bool {
@@ -281,7 +261,7 @@ pub(crate) struct Evd {
 }
 
 impl Evd {
-    pub(super) fn settle(&mut self) {
+    pub(super) fn mark_arrived(&mut self) {
         for queued in self.streams.values_mut().flatten() {
             queued.sure = true;
         }
@@ -441,8 +421,7 @@ impl World {
         flags: EvdFlags,
     ) -> Verdict {
         let mut checks = Checks::default();
-        let cno_is_good = self.is_or_none(side, HandleKind::Cno, cno);
-        checks.handle(!cno_is_good, Subtype::InvalidHandleCno);
+        self.check_optional(&mut checks, side, HandleKind::Cno, cno);
         checks.parameter(length <= 0, 2);
         checks.parameter(
             flags.is_empty() || EvdFlags::from_bits(flags.bits()).is_none(),
@@ -477,8 +456,7 @@ impl World {
 
     /// Checks `evd_free` (EVF-02).
     pub(crate) fn check_evd_free(&self, side: Side, evd: Option<Key>) -> Verdict {
-        let mut checks = Checks::default();
-        checks.handle(!self.is(side, HandleKind::Evd, evd), None);
+        let mut checks = self.check_handle(side, HandleKind::Evd, evd);
         let used = evd.is_some()
             && (self
                 .eps
@@ -493,7 +471,7 @@ impl World {
 
     pub(crate) fn evd_free(&mut self, key: Key) {
         let evd = self.evds.remove(&key);
-        self.bury(key);
+        self.mark_dead(key);
         // EVF-03: nobody sees the connection requests in it.
         let streams = evd.iter().flat_map(|evd| evd.streams.keys());
         for stream in streams {
@@ -514,8 +492,7 @@ impl World {
 
     /// Checks `evd_resize` (EVZ-01).
     pub(crate) fn check_evd_resize(&self, side: Side, key: Option<Key>, length: i32) -> Verdict {
-        let mut checks = Checks::default();
-        checks.handle(!self.is(side, HandleKind::Evd, key), None);
+        let mut checks = self.check_handle(side, HandleKind::Evd, key);
         checks.parameter(length <= 0, 2);
         checks.resource(length > LONGEST_QUEUE);
         if let Some(evd) = key.and_then(|key| self.evds.get(&key)) {
@@ -536,8 +513,7 @@ impl World {
     /// The queue is full when the number of queued events equals its length. Some providers give
     /// completions separate slots, so a queue with completions may be full or not.
     pub(crate) fn check_post_software(&self, side: Side, key: Option<Key>) -> Verdict {
-        let mut checks = Checks::default();
-        checks.handle(!self.is(side, HandleKind::Evd, key), None);
+        let mut checks = self.check_handle(side, HandleKind::Evd, key);
         let Some(evd) = key.and_then(|key| self.evds.get(&key)) else {
             return checks.verdict();
         };
@@ -557,8 +533,7 @@ impl World {
 
     /// Checks the arguments and the state of a wait (EVW-02, EVW-03, EVW-05).
     pub(crate) fn check_evd_wait(&self, side: Side, key: Option<Key>, threshold: i32) -> Verdict {
-        let mut checks = Checks::default();
-        checks.handle(!self.is(side, HandleKind::Evd, key), None);
+        let mut checks = self.check_handle(side, HandleKind::Evd, key);
         if let Some(evd) = key.and_then(|key| self.evds.get(&key)) {
             let too_long = u32::try_from(threshold).is_ok_and(|value| value > evd.length);
             checks.parameter(threshold < 1 || too_long, 3);
@@ -591,11 +566,7 @@ impl World {
 
     /// Checks `cno_free` (CNF-01).
     pub(crate) fn check_cno_free(&self, side: Side, cno: Option<Key>) -> Verdict {
-        let mut checks = Checks::default();
-        checks.handle(
-            !self.is(side, HandleKind::Cno, cno),
-            Subtype::InvalidHandleCno,
-        );
+        let mut checks = self.check_handle(side, HandleKind::Cno, cno);
         let used = self
             .evds
             .values()
@@ -733,21 +704,17 @@ impl World {
     /// Frees the work queue slot of a dequeued event.
     pub(crate) fn dequeued(&mut self, queued: &Queued) {
         match queued.event {
-            Expected::Dto {
-                ep,
-                operation: DtoOperation::Receive,
-                ..
-            } => {
+            Expected::Completion { ep, operation, .. } if operation.is_receive() => {
                 self.free_receive(ep, queued.post);
             }
-            Expected::Dto { ep, .. } => self.free_request(ep, queued.post),
+            Expected::Completion { ep, .. } => self.free_request(ep, queued.post),
             Expected::Bind { .. } => {
                 let eps: Vec<Key> = self.eps.keys().copied().collect();
                 for ep in eps {
                     self.free_request(ep, queued.post);
                 }
             }
-            Expected::Request { attempt, .. } => self.name_request(attempt),
+            Expected::Request { attempt, .. } => self.reveal_request(attempt),
             _ => {}
         }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use dat_core::error::{ErrorKind, Subtype};
 use dat_core::flags::{HandleKind, MemoryPrivileges};
 
-use super::{Key, Piece, World, ZONES};
+use super::{Key, Segment, World, ZONES};
 use crate::expect::{Checks, Verdict};
 use crate::op::Side;
 
@@ -225,8 +225,7 @@ impl World {
 
     /// Checks `pz_free` (PZF-01, PZF-02).
     pub(crate) fn check_pz_free(&self, side: Side, pz: Option<Key>) -> Verdict {
-        let mut checks = Checks::default();
-        checks.handle(!self.is(side, HandleKind::Pz, pz), Subtype::InvalidHandlePz);
+        let mut checks = self.check_handle(side, HandleKind::Pz, pz);
         let used = self.lmrs.values().any(|lmr| Some(lmr.pz) == pz)
             || self.rmrs.values().any(|rmr| Some(rmr.pz) == pz)
             || self.eps.values().any(|ep| ep.pz.is_some() && ep.pz == pz)
@@ -237,7 +236,7 @@ impl World {
 
     pub(crate) fn pz_free(&mut self, pz: Key) {
         self.zones.remove(&pz);
-        self.bury(pz);
+        self.mark_dead(pz);
     }
 
     /// Checks `lmr_create` (LMC-02, LMC-07, LMC-10).
@@ -251,10 +250,8 @@ impl World {
         length: u64,
         privileges: MemoryPrivileges,
     ) -> Verdict {
-        let mut checks = Checks::default();
-        checks.handle(!self.is(side, HandleKind::Pz, pz), Subtype::InvalidHandlePz);
-        let source_is_good = self.is_or_none(side, HandleKind::Lmr, source);
-        checks.handle(!source_is_good, Subtype::InvalidHandleLmr);
+        let mut checks = self.check_handle(side, HandleKind::Pz, pz);
+        self.check_optional(&mut checks, side, HandleKind::Lmr, source);
         checks.parameter(MemoryPrivileges::from_bits(privileges.bits()).is_none(), 6);
         checks.parameter(source.is_none() && length == 0, 4);
         checks.resource(self.count(side, HandleKind::Lmr) + self.cookies(side).len() >= ZONES);
@@ -278,8 +275,7 @@ impl World {
         cookie: u8,
         privileges: MemoryPrivileges,
     ) -> Verdict {
-        let mut checks = Checks::default();
-        checks.handle(!self.is(side, HandleKind::Pz, pz), Subtype::InvalidHandlePz);
+        let mut checks = self.check_handle(side, HandleKind::Pz, pz);
         checks.parameter(MemoryPrivileges::from_bits(privileges.bits()).is_none(), 6);
         checks.parameter(length == 0, 4);
         let sharers = self.lmrs.values().filter(|lmr| lmr.side == side);
@@ -318,11 +314,7 @@ impl World {
 
     /// Checks `lmr_free` (LMF-01).
     pub(crate) fn check_lmr_free(&self, side: Side, lmr: Option<Key>) -> Verdict {
-        let mut checks = Checks::default();
-        checks.handle(
-            !self.is(side, HandleKind::Lmr, lmr),
-            Subtype::InvalidHandleLmr,
-        );
+        let mut checks = self.check_handle(side, HandleKind::Lmr, lmr);
         let bound = self
             .rmrs
             .values()
@@ -336,7 +328,7 @@ impl World {
         let Some(lmr) = self.lmrs.remove(&key) else {
             return;
         };
-        self.bury(key);
+        self.mark_dead(key);
         for context in &mut self.contexts {
             if context.lmr == key {
                 context.alive = false;
@@ -379,8 +371,8 @@ impl World {
         of_eps
             .flat_map(|ep| &ep.receives)
             .chain(of_srqs.flat_map(|srq| &srq.buffers))
-            .flat_map(|receive| &receive.pieces)
-            .any(|piece| piece.length != 0 && piece.context == lmr.context)
+            .flat_map(|receive| &receive.segments)
+            .any(|segment| segment.length != 0 && segment.context == lmr.context)
     }
 
     pub(crate) fn is_registered(&self, side: Side, at: u64) -> bool {
@@ -390,18 +382,18 @@ impl World {
     }
 
     /// Checks synchronisation (LSW-18 to LSW-20, LSW-28 to LSW-30, LSR-05).
-    pub(crate) fn check_sync(&self, side: Side, pieces: &[Piece]) -> Verdict {
+    pub(crate) fn check_sync(&self, side: Side, segments: &[Segment]) -> Verdict {
         let mut checks = Checks::default();
-        for piece in pieces.iter().filter(|piece| piece.length != 0) {
-            let lmr = self.lmr_of(side, piece.context);
-            checks.parameter(!lmr.is_some_and(|lmr| piece.is_within(lmr)), 2);
+        for segment in segments.iter().filter(|segment| segment.length != 0) {
+            let lmr = self.lmr_of(side, segment.context);
+            checks.parameter(!lmr.is_some_and(|lmr| segment.is_within(lmr)), 2);
         }
         checks.verdict()
     }
 
-    pub(crate) fn sync(&mut self, side: Side, pieces: &[Piece], after_write: bool) {
-        for piece in pieces {
-            for at in piece.bytes() {
+    pub(crate) fn sync(&mut self, side: Side, segments: &[Segment], after_write: bool) {
+        for segment in segments {
+            for at in segment.bytes() {
                 self.arena(side).sync(at, after_write);
             }
         }
@@ -449,8 +441,7 @@ impl World {
 
     /// Checks `rmr_create` (RMC-01).
     pub(crate) fn check_rmr_create(&self, side: Side, pz: Option<Key>) -> Verdict {
-        let mut checks = Checks::default();
-        checks.handle(!self.is(side, HandleKind::Pz, pz), Subtype::InvalidHandlePz);
+        let mut checks = self.check_handle(side, HandleKind::Pz, pz);
         checks.resource(self.count(side, HandleKind::Rmr) >= ZONES);
         checks.verdict()
     }
@@ -473,17 +464,17 @@ impl World {
         {
             context.alive = false;
         }
-        self.bury(key);
+        self.mark_dead(key);
     }
 
     /// Checks the segments of a post in the order of DTO-07; the first fault counts.
     ///
     /// The order is region, zone, privilege, bounds.
-    pub(crate) fn check_pieces(
+    pub(crate) fn check_segments(
         &self,
         side: Side,
         pz: Key,
-        pieces: &[Piece],
+        segments: &[Segment],
         for_reading: bool,
         position: u8,
     ) -> Option<Verdict> {
@@ -492,8 +483,8 @@ impl World {
         } else {
             (WRITE, Subtype::PrivilegesWrite, Subtype::ProtectionWrite)
         };
-        for piece in pieces.iter().filter(|piece| piece.length != 0) {
-            let Some(lmr) = self.lmr_of(side, piece.context) else {
+        for segment in segments.iter().filter(|segment| segment.length != 0) {
+            let Some(lmr) = self.lmr_of(side, segment.context) else {
                 return Some(Verdict::refused(ErrorKind::PrivilegesViolation, lacking));
             };
             if lmr.pz != pz {
@@ -502,7 +493,7 @@ impl World {
             if !lmr.privileges.contains(privilege) {
                 return Some(Verdict::refused(ErrorKind::PrivilegesViolation, lacking));
             }
-            if !piece.is_within(lmr) {
+            if !segment.is_within(lmr) {
                 let argument = Subtype::argument(position);
                 return Some(Verdict::refused(ErrorKind::InvalidParameter, argument));
             }
@@ -515,13 +506,13 @@ impl World {
         &self,
         side: Side,
         pz: Key,
-        piece: &Piece,
+        segment: &Segment,
         privileges: MemoryPrivileges,
     ) -> Option<Verdict> {
-        if piece.length == 0 {
+        if segment.length == 0 {
             return None;
         }
-        let Some(lmr) = self.lmr_of(side, piece.context) else {
+        let Some(lmr) = self.lmr_of(side, segment.context) else {
             return Some(Verdict::refused(ErrorKind::PrivilegesViolation, None));
         };
         if lmr.pz != pz {
@@ -533,7 +524,7 @@ impl World {
         {
             return Some(Verdict::refused(ErrorKind::PrivilegesViolation, None));
         }
-        if !piece.is_within(lmr) {
+        if !segment.is_within(lmr) {
             return Some(Verdict::refused(
                 ErrorKind::InvalidParameter,
                 Subtype::InvalidArg2,

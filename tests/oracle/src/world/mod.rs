@@ -3,32 +3,31 @@
 //! There is no time except "idle" and "not yet".
 
 mod connection;
-mod contest;
 mod endpoint;
 mod event;
 mod memory;
+mod race;
 mod shared_receive;
 mod transfer;
 
 use std::collections::BTreeMap;
 
-use dat_core::error::Subtype;
 use dat_core::flags::{EndpointState, HandleKind};
 
 pub(crate) use connection::{PRIVATE_DATA, Psp, Rsp};
-pub(crate) use endpoint::{MOST_BYTES, MOST_SEGMENTS, MOST_TRANSFERS, Shape};
-pub(crate) use event::{Agent, Config, Evd, Seen};
+pub(crate) use endpoint::{Ep, MOST_BYTES, MOST_SEGMENTS, MOST_TRANSFERS, Shape};
+pub(crate) use event::{Agent, Config, Evd, Operation, Seen};
 pub(crate) use memory::{ARENA, Lmr, RemoteContext};
 pub(crate) use shared_receive::MOST_BUFFERS;
-pub(crate) use transfer::{Change, Piece, Receive, Request, Work};
+pub(crate) use transfer::{Change, Receive, Request, Segment, Work};
 
 use connection::{Attempt, Cr};
-use contest::Access;
-use endpoint::Ep;
 use event::Cno;
 use memory::{Arena, Rmr};
+use race::Access;
 use shared_receive::Srq;
 
+use crate::expect::Checks;
 use crate::op::{Pick, Side};
 
 /// Key of an object for the whole run, independent of its handle.
@@ -97,7 +96,7 @@ impl World {
         self.next
     }
 
-    pub(crate) fn bury(&mut self, key: Key) {
+    pub(crate) fn mark_dead(&mut self, key: Key) {
         if let Some(object) = self.objects.get_mut(&key) {
             object.alive = false;
         }
@@ -135,14 +134,26 @@ impl World {
             .is_some_and(|object| object.alive && object.kind == kind && object.side == side)
     }
 
-    /// As [`World::is`], for an optional argument.
-    pub(crate) fn is_or_none(
+    /// Checks that a handle argument is valid.
+    pub(crate) fn check_handle(&self, side: Side, kind: HandleKind, key: Option<Key>) -> Checks {
+        let mut checks = Checks::default();
+        self.check_optional(&mut checks, side, kind, Some(key));
+        checks
+    }
+
+    /// Checks that an optional handle argument is absent or valid.
+    ///
+    /// A dispatcher without a role has no subtype: GEN-03 has subtypes for roles only.
+    pub(crate) fn check_optional(
         &self,
+        checks: &mut Checks,
         side: Side,
         kind: HandleKind,
         key: Option<Option<Key>>,
-    ) -> bool {
-        key.is_none_or(|key| self.is(side, kind, key))
+    ) {
+        let bad = key.is_some_and(|key| !self.is(side, kind, key));
+        let subtype = (kind != HandleKind::Evd).then(|| kind.subtype());
+        checks.handle(bad, subtype);
     }
 
     pub(crate) fn count(&self, side: Side, kind: HandleKind) -> usize {
@@ -153,25 +164,25 @@ impl World {
     }
 
     /// Returns true if no work is pending.
-    pub(crate) fn is_at_rest(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.endings.is_empty()
-            && self.attempts.iter().all(Attempt::is_at_rest)
-            && self.eps.values().all(Ep::is_at_rest)
+            && self.attempts.iter().all(Attempt::is_idle)
+            && self.eps.values().all(Ep::is_idle)
     }
 
     /// Returns true if only requests of one endpoint are pending.
-    pub(crate) fn is_alone(&self, key: Option<Key>) -> bool {
+    pub(crate) fn is_idle_except(&self, key: Option<Key>) -> bool {
         self.endings.is_empty()
-            && self.attempts.iter().all(Attempt::is_at_rest)
+            && self.attempts.iter().all(Attempt::is_idle)
             && self
                 .eps
                 .iter()
-                .all(|(other, ep)| Some(*other) == key || ep.is_at_rest())
+                .all(|(other, ep)| Some(*other) == key || ep.is_idle())
     }
 
     /// Does all pending work, in one of the possible orders.
     pub(crate) fn advance(&mut self) {
-        while !self.is_at_rest() {
+        while !self.is_idle() {
             self.advance_attempts();
             self.carry_out_requests();
             self.finish_disconnects();
@@ -180,12 +191,12 @@ impl World {
     }
 
     /// Does all pending work; all its events have then arrived.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn run_to_idle(&mut self) {
         self.advance();
         for evd in self.evds.values_mut() {
-            evd.settle();
+            evd.mark_arrived();
         }
-        self.forget_contested_bytes();
+        self.forget_racing_bytes();
         self.failures.clear();
     }
 
@@ -194,9 +205,9 @@ impl World {
         let others = self
             .eps
             .iter()
-            .any(|(&other, ep)| other != key && !ep.is_at_rest());
+            .any(|(&other, ep)| other != key && !ep.is_idle());
         let ending = self.eps.get(&key).is_some_and(|ep| ep.may_still_be_ending);
-        if ending || !self.endings.is_empty() || !self.attempts.iter().all(Attempt::is_at_rest) {
+        if ending || !self.endings.is_empty() || !self.attempts.iter().all(Attempt::is_idle) {
             return true;
         }
         // A read completes later than a send. If a later request breaks the connection, a pending
@@ -218,11 +229,6 @@ impl World {
             .values()
             .any(|ep| ep.state == EndpointState::DisconnectPending);
         probe.advance();
-        ending || probe.is_contested() || !probe.failures.is_empty()
+        ending || probe.has_race() || !probe.failures.is_empty()
     }
-}
-
-/// Returns the subtype of a bad handle of this kind.
-pub(crate) fn handle_subtype(kind: HandleKind) -> Option<Subtype> {
-    (kind != HandleKind::Evd).then(|| kind.subtype())
 }

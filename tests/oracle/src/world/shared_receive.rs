@@ -8,7 +8,7 @@ use dat_core::flags::HandleKind;
 
 use super::endpoint::MOST_SEGMENTS;
 use super::event::{Expected, Stream};
-use super::{Key, Piece, Receive, SHARED_QUEUES, World};
+use super::{Key, Receive, SHARED_QUEUES, Segment, World};
 use crate::expect::{Checks, Verdict};
 use crate::op::Side;
 
@@ -40,8 +40,7 @@ impl World {
         pz: Option<Key>,
         [length, segments, low_watermark]: [i32; 3],
     ) -> Verdict {
-        let mut checks = Checks::default();
-        checks.handle(!self.is(side, HandleKind::Pz, pz), Subtype::InvalidHandlePz);
+        let mut checks = self.check_handle(side, HandleKind::Pz, pz);
         checks.parameter(low_watermark != 0, 3);
         checks.parameter(!(1..=MOST_BUFFERS).contains(&length), 3);
         checks.parameter(!(1..=MOST_SEGMENTS).contains(&segments), 3);
@@ -73,17 +72,22 @@ impl World {
     }
 
     /// Checks `srq_post_recv` in the order of DTO-07 (SRQR-25 to SRQR-29, SRQR-41).
-    pub(crate) fn check_srq_post(&self, side: Side, key: Option<Key>, pieces: &[Piece]) -> Verdict {
+    pub(crate) fn check_srq_post(
+        &self,
+        side: Side,
+        key: Option<Key>,
+        segments: &[Segment],
+    ) -> Verdict {
         let Some(srq) = key
             .filter(|_| self.is(side, HandleKind::Srq, key))
             .and_then(|key| self.srqs.get(&key))
         else {
             return Verdict::refused(ErrorKind::InvalidHandle, Subtype::InvalidHandleSrq);
         };
-        if pieces.len() > srq.segments {
+        if segments.len() > srq.segments {
             return Verdict::refused(ErrorKind::InvalidParameter, Subtype::InvalidArg2);
         }
-        if let Some(bad) = self.check_pieces(side, srq.pz, pieces, false, 3) {
+        if let Some(bad) = self.check_segments(side, srq.pz, segments, false, 3) {
             return bad;
         }
         let mut checks = Checks::default();
@@ -141,11 +145,7 @@ impl World {
 
     /// Checks `srq_resize` (SRZ-02, SRZ-04).
     pub(crate) fn check_srq_resize(&self, side: Side, key: Option<Key>, length: i32) -> Verdict {
-        let mut checks = Checks::default();
-        checks.handle(
-            !self.is(side, HandleKind::Srq, key),
-            Subtype::InvalidHandleSrq,
-        );
+        let mut checks = self.check_handle(side, HandleKind::Srq, key);
         checks.parameter(length <= 0, 2);
         // Above the adapter's limit: a bad value or a lack of resources; SRZ-04 lists both.
         if length > MOST_BUFFERS {
@@ -172,11 +172,7 @@ impl World {
         key: Option<Key>,
         mark: i32,
     ) -> Verdict {
-        let mut checks = Checks::default();
-        checks.handle(
-            !self.is(side, HandleKind::Srq, key),
-            Subtype::InvalidHandleSrq,
-        );
+        let mut checks = self.check_handle(side, HandleKind::Srq, key);
         if let Some(srq) = key.and_then(|key| self.srqs.get(&key)) {
             let too_high = usize::try_from(mark).is_ok_and(|mark| mark > srq.length);
             checks.parameter(mark < 0 || too_high, 2);
@@ -199,11 +195,7 @@ impl World {
 
     /// Checks `srq_free` (SRF-01).
     pub(crate) fn check_srq_free(&self, side: Side, key: Option<Key>) -> Verdict {
-        let mut checks = Checks::default();
-        checks.handle(
-            !self.is(side, HandleKind::Srq, key),
-            Subtype::InvalidHandleSrq,
-        );
+        let mut checks = self.check_handle(side, HandleKind::Srq, key);
         let used = self
             .eps
             .values()
@@ -214,7 +206,7 @@ impl World {
 
     pub(crate) fn srq_free(&mut self, key: Key) {
         self.srqs.remove(&key);
-        self.bury(key);
+        self.mark_dead(key);
         for evd in self.evds.values_mut() {
             evd.may_lose(Stream::Async(key));
         }

@@ -8,21 +8,21 @@ use dat_core::flags::{
     CompletionFlags, DtoStatus, EndpointState, EvdFlags, HandleKind, MemoryPrivileges,
 };
 
-use super::contest::{Agent, Place};
-use super::event::{Expected, Status, Stream};
+use super::event::{Expected, Operation, Status, Stream};
+use super::race::{Actor, Location};
 use super::{Ep, Key, Lmr, World};
 use crate::expect::{Checks, Verdict};
 use crate::op::Side;
 
 /// Segment argument of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
+pub(crate) struct Segment {
     pub(crate) context: u32,
     pub(crate) address: u64,
     pub(crate) length: u64,
 }
 
-impl Piece {
+impl Segment {
     pub(crate) fn is_within(&self, lmr: &Lmr) -> bool {
         let end = self.address.checked_add(self.length);
         self.address >= lmr.address && end.is_some_and(|end| end <= lmr.address + lmr.length)
@@ -33,14 +33,14 @@ impl Piece {
     }
 }
 
-fn total(pieces: &[Piece]) -> u64 {
-    pieces
+fn total(segments: &[Segment]) -> u64 {
+    segments
         .iter()
-        .fold(0, |sum, piece| sum.saturating_add(piece.length))
+        .fold(0, |sum, segment| sum.saturating_add(segment.length))
 }
 
-fn addresses(pieces: &[Piece]) -> impl Iterator<Item = u64> + '_ {
-    pieces.iter().flat_map(Piece::bytes)
+fn addresses(segments: &[Segment]) -> impl Iterator<Item = u64> + '_ {
+    segments.iter().flat_map(Segment::bytes)
 }
 
 /// Posted receive.
@@ -48,7 +48,17 @@ fn addresses(pieces: &[Piece]) -> impl Iterator<Item = u64> + '_ {
 pub(crate) struct Receive {
     pub(crate) post: u64,
     pub(crate) cookie: u64,
-    pub(crate) pieces: Vec<Piece>,
+    pub(crate) segments: Vec<Segment>,
+}
+
+impl Receive {
+    pub(crate) fn new(post: u64, segments: Vec<Segment>) -> Self {
+        Self {
+            post,
+            cookie: post,
+            segments,
+        }
+    }
 }
 
 /// Operation of a request.
@@ -91,14 +101,14 @@ pub(crate) enum Change {
 }
 
 /// Length of such a value in bytes.
-const NUMBER: u64 = 8;
+const ATOMIC_SIZE: u64 = 8;
 
 /// Posted request.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) post: u64,
     pub(crate) cookie: u64,
-    pub(crate) pieces: Vec<Piece>,
+    pub(crate) segments: Vec<Segment>,
     pub(crate) work: Work,
     pub(crate) suppressed: bool,
     /// Set if it waits for earlier reads (DTO-04).
@@ -147,7 +157,7 @@ impl World {
         &self,
         side: Side,
         ep: Option<Key>,
-        pieces: &[Piece],
+        segments: &[Segment],
         operation: DtoOperation,
         remote: u64,
         flags: CompletionFlags,
@@ -176,16 +186,16 @@ impl World {
         };
         // No read is possible if none may be outstanding (EPB-05).
         let reads_nothing = operation == DtoOperation::RdmaRead && ep.shape.reads == 0;
-        if pieces.len() > limit || reads_nothing {
+        if segments.len() > limit || reads_nothing {
             return Verdict::refused(ErrorKind::InvalidParameter, Subtype::InvalidArg2);
         }
         let for_reading = operation != DtoOperation::RdmaRead;
-        if let Some(bad) = self.check_pieces(side, pz, pieces, for_reading, 3) {
+        if let Some(bad) = self.check_segments(side, pz, segments, for_reading, 3) {
             return bad;
         }
         // Lengths: EPS-05, EPW-30, EPW-40, EPB-02. With two wrong lengths it is open which one is
         // reported.
-        let total = total(pieces);
+        let total = total(segments);
         let mut checks = Checks::default();
         match operation {
             DtoOperation::RdmaWrite => {
@@ -200,7 +210,7 @@ impl World {
                 checks.parameter(total > ep.shape.message_size, 0);
             }
         }
-        Self::check_room(&mut checks, &ep.request_places, ep.request_room());
+        Self::check_room(&mut checks, &ep.request_slots, ep.request_room());
         checks.verdict()
     }
 
@@ -215,17 +225,17 @@ impl World {
         remote: u64,
         flags: CompletionFlags,
     ) -> Verdict {
-        let pieces = &request.pieces;
+        let segments = &request.segments;
         let Work::Atomic { address, .. } = request.work else {
             let write = DtoOperation::RdmaWrite;
-            return self.check_request(side, ep, pieces, write, remote, flags);
+            return self.check_request(side, ep, segments, write, remote, flags);
         };
         let read = DtoOperation::RdmaRead;
-        let verdict = self.check_request(side, ep, pieces, read, NUMBER, flags);
+        let verdict = self.check_request(side, ep, segments, read, ATOMIC_SIZE, flags);
         let mut checks = Checks::default();
-        checks.parameter(pieces.len() > 1, 2);
-        checks.other(remote < NUMBER, ErrorKind::LengthError);
-        checks.parameter(!address.is_multiple_of(NUMBER), 5);
+        checks.parameter(segments.len() > 1, 2);
+        checks.other(remote < ATOMIC_SIZE, ErrorKind::LengthError);
+        checks.parameter(!address.is_multiple_of(ATOMIC_SIZE), 5);
         let own = checks.verdict();
         let full = |&(kind, _): &(ErrorKind, _)| kind == ErrorKind::InsufficientResources;
         if !own.may_succeed && verdict.refusals.iter().all(full) {
@@ -235,9 +245,9 @@ impl World {
     }
 
     /// Returns the value at an address, if all its bytes are known.
-    pub(crate) fn number_at(&mut self, side: Side, address: u64) -> Option<u64> {
+    pub(crate) fn value_at(&mut self, side: Side, address: u64) -> Option<u64> {
         let arena = self.arena(side);
-        let bytes: Option<Vec<u8>> = (0..NUMBER)
+        let bytes: Option<Vec<u8>> = (0..ATOMIC_SIZE)
             .map(|at| arena.remote_read(address.checked_add(at)?))
             .collect();
         Some(u64::from_ne_bytes(bytes?.try_into().ok()?))
@@ -247,9 +257,9 @@ impl World {
     ///
     /// A refusal is certain if the pending posts fill the queue, and impossible if enough slots are
     /// free. In between it depends on when the provider frees slots.
-    fn check_room(checks: &mut Checks, places: &super::endpoint::Places, room: usize) {
-        checks.resource(places.pending() >= room);
-        if places.held() >= room {
+    fn check_room(checks: &mut Checks, slots: &super::endpoint::Slots, room: usize) {
+        checks.resource(slots.pending() >= room);
+        if slots.occupied() >= room {
             checks.possible(ErrorKind::InsufficientResources);
         }
     }
@@ -259,7 +269,7 @@ impl World {
         &self,
         side: Side,
         ep: Option<Key>,
-        pieces: &[Piece],
+        segments: &[Segment],
         flags: CompletionFlags,
     ) -> Verdict {
         let Some(ep) = ep
@@ -279,14 +289,14 @@ impl World {
         {
             return bad;
         }
-        if pieces.len() > ep.shape.receive_segments {
+        if segments.len() > ep.shape.receive_segments {
             return Verdict::refused(ErrorKind::InvalidParameter, Subtype::InvalidArg2);
         }
-        if let Some(bad) = self.check_pieces(side, pz, pieces, false, 3) {
+        if let Some(bad) = self.check_segments(side, pz, segments, false, 3) {
             return bad;
         }
         let mut checks = Checks::default();
-        Self::check_room(&mut checks, &ep.receive_places, ep.receive_room());
+        Self::check_room(&mut checks, &ep.receive_slots, ep.receive_room());
         checks.verdict()
     }
 
@@ -295,16 +305,12 @@ impl World {
         &self,
         side: Side,
         rmr: Option<Key>,
-        piece: &Piece,
+        segment: &Segment,
         privileges: MemoryPrivileges,
         ep: Option<Key>,
         flags: CompletionFlags,
     ) -> Verdict {
-        let mut checks = Checks::default();
-        checks.handle(
-            !self.is(side, HandleKind::Rmr, rmr),
-            Subtype::InvalidHandleRmr,
-        );
+        let mut checks = self.check_handle(side, HandleKind::Rmr, rmr);
         checks.handle(!self.is(side, HandleKind::Ep, ep), Subtype::InvalidHandleEp);
         let refuses_binds = |evd: Key| {
             self.evds
@@ -344,21 +350,21 @@ impl World {
             // RMB-41 leaves open if the region or the zones of window and endpoint are checked
             // first.
             verdict.refusals.extend(
-                self.check_bind_range(side, pz, piece, privileges)
+                self.check_bind_range(side, pz, segment, privileges)
                     .into_iter()
                     .flat_map(|bad| bad.refusals),
             );
             return verdict;
         }
-        if let Some(bad) = self.check_bind_range(side, pz, piece, privileges) {
+        if let Some(bad) = self.check_bind_range(side, pz, segment, privileges) {
             return bad;
         }
         let mut checks = Checks::default();
-        Self::check_room(&mut checks, &ep.request_places, ep.request_room());
+        Self::check_room(&mut checks, &ep.request_slots, ep.request_room());
         // Binds of a window come from one endpoint only, until all earlier ones are known to be
         // complete.
         let mut pending = rmr.pending.iter();
-        if !pending.all(|&(post, _)| ep.request_places.has_pending(post)) {
+        if !pending.all(|&(post, _)| ep.request_slots.has_pending(post)) {
             checks.possible(ErrorKind::InsufficientResources);
         }
         checks.verdict()
@@ -369,7 +375,7 @@ impl World {
         let Some(ep) = self.eps.get_mut(&key) else {
             return;
         };
-        ep.request_places.take(request.post);
+        ep.request_slots.take(request.post);
         if ep.state == EndpointState::Disconnected {
             self.finish_request(key, &request, Status::Is(DtoStatus::Flushed));
         } else {
@@ -382,7 +388,7 @@ impl World {
         let Some(ep) = self.eps.get_mut(&key) else {
             return;
         };
-        ep.receive_places.take(receive.post);
+        ep.receive_slots.take(receive.post);
         ep.received_any = true;
         if ep.state == EndpointState::Disconnected {
             self.finish_receive(key, &receive, Status::Is(DtoStatus::Flushed), 0);
@@ -416,18 +422,18 @@ impl World {
         Some((peer, ep.requests.pop_front()?))
     }
 
-    fn gather(&mut self, agent: Agent, side: Side, pieces: &[Piece]) -> Vec<Option<u8>> {
-        addresses(pieces)
+    fn gather(&mut self, actor: Actor, side: Side, segments: &[Segment]) -> Vec<Option<u8>> {
+        addresses(segments)
             .map(|at| {
-                self.note(agent, Place::Byte(side, at), false);
+                self.note(actor, Location::Byte(side, at), false);
                 self.arena(side).local_read(at)
             })
             .collect()
     }
 
-    fn scatter(&mut self, agent: Agent, side: Side, pieces: &[Piece], data: &[Option<u8>]) {
-        for (at, &byte) in addresses(pieces).zip(data) {
-            self.note(agent, Place::Byte(side, at), true);
+    fn scatter(&mut self, actor: Actor, side: Side, segments: &[Segment], data: &[Option<u8>]) {
+        for (at, &byte) in addresses(segments).zip(data) {
+            self.note(actor, Location::Byte(side, at), true);
             self.arena(side).local_write(at, byte);
         }
     }
@@ -441,32 +447,32 @@ impl World {
         ) else {
             return refused;
         };
-        let agent = Agent::Requests(key);
+        let actor = Actor::Requests(key);
         if request.fenced {
             for access in &mut self.accesses {
-                if matches!(access.agent, Agent::Answer(reader, _) if reader == key) {
-                    access.agent = agent;
+                if matches!(access.actor, Actor::Answer(reader, _) if reader == key) {
+                    access.actor = actor;
                 }
             }
         }
         match request.work {
             Work::Send => {
-                let data = self.gather(Agent::Messages(key), side, &request.pieces);
+                let data = self.gather(Actor::Messages(key), side, &request.segments);
                 self.deliver(key, peer, &data)
             }
             Work::Write { number, address } => {
-                let length = total(&request.pieces);
+                let length = total(&request.segments);
                 // EPW-39: nothing to write, nothing to check.
                 if length == 0 {
                     return success;
                 }
                 let right = MemoryPrivileges::REMOTE_WRITE;
-                if !self.grants(agent, peer, number, address, length, right) {
+                if !self.grants(actor, peer, number, address, length, right) {
                     return refused;
                 }
-                let data = self.gather(agent, side, &request.pieces);
+                let data = self.gather(actor, side, &request.segments);
                 for (at, byte) in (address..).zip(data) {
-                    self.note(agent, Place::Byte(far, at), true);
+                    self.note(actor, Location::Byte(far, at), true);
                     self.arena(far).remote_write(at, byte);
                 }
                 success
@@ -480,19 +486,19 @@ impl World {
                     return success;
                 }
                 let right = MemoryPrivileges::REMOTE_READ;
-                if !self.grants(agent, peer, number, address, length, right) {
+                if !self.grants(actor, peer, number, address, length, right) {
                     return refused;
                 }
                 // It is open if the data is the target's current one or that at the time of the
                 // answer.
-                let answer = Agent::Answer(key, request.post);
+                let answer = Actor::Answer(key, request.post);
                 let data: Vec<Option<u8>> = (address..address + length)
                     .map(|at| {
-                        self.note(answer, Place::Byte(far, at), false);
+                        self.note(answer, Location::Byte(far, at), false);
                         self.arena(far).remote_read(at)
                     })
                     .collect();
-                self.scatter(answer, side, &request.pieces, &data);
+                self.scatter(answer, side, &request.segments, &data);
                 success
             }
             Work::WriteImmediate {
@@ -500,14 +506,14 @@ impl World {
                 address,
                 immediate,
             } => {
-                let length = total(&request.pieces);
+                let length = total(&request.segments);
                 let right = MemoryPrivileges::REMOTE_WRITE;
-                if length != 0 && !self.grants(agent, peer, number, address, length, right) {
+                if length != 0 && !self.grants(actor, peer, number, address, length, right) {
                     return refused;
                 }
-                let data = self.gather(agent, side, &request.pieces);
+                let data = self.gather(actor, side, &request.segments);
                 for (at, byte) in (address..).zip(data) {
-                    self.note(agent, Place::Byte(far, at), true);
+                    self.note(actor, Location::Byte(far, at), true);
                     self.arena(far).remote_write(at, byte);
                 }
                 let receives = self.eps.get_mut(&peer);
@@ -527,31 +533,31 @@ impl World {
                 change,
             } => {
                 let right = MemoryPrivileges::REMOTE_READ | MemoryPrivileges::REMOTE_WRITE;
-                if !self.grants(agent, peer, number, address, NUMBER, right) {
+                if !self.grants(actor, peer, number, address, ATOMIC_SIZE, right) {
                     return refused;
                 }
-                let before: Vec<Option<u8>> = (address..address + NUMBER)
+                let before: Vec<Option<u8>> = (address..address + ATOMIC_SIZE)
                     .map(|at| {
-                        self.note(agent, Place::Byte(far, at), true);
+                        self.note(actor, Location::Byte(far, at), true);
                         self.arena(far).remote_read(at)
                     })
                     .collect();
-                let after = self.number_at(far, address).map(|before| match change {
+                let after = self.value_at(far, address).map(|before| match change {
                     Change::Add(add) => before.wrapping_add(add),
                     Change::Swap { compare, swap } if before == compare => swap,
                     Change::Swap { .. } => before,
                 });
                 let after = after.map(u64::to_ne_bytes);
-                for (index, at) in (address..address + NUMBER).enumerate() {
+                for (index, at) in (address..address + ATOMIC_SIZE).enumerate() {
                     let byte = after.and_then(|after| after.get(index).copied());
                     self.arena(far).remote_write(at, byte);
                 }
-                let answer = Agent::Answer(key, request.post);
-                self.scatter(answer, side, &request.pieces, &before);
+                let answer = Actor::Answer(key, request.post);
+                self.scatter(answer, side, &request.segments, &before);
                 success
             }
             Work::Bind { rmr, context } => {
-                self.note(agent, Place::Window(rmr), true);
+                self.note(actor, Location::Window(rmr), true);
                 let old = self.rmrs.get_mut(&rmr).and_then(|rmr| {
                     rmr.pending.retain(|&(post, _)| post != request.post);
                     std::mem::replace(&mut rmr.bound, context)
@@ -559,8 +565,8 @@ impl World {
                 for (index, alive) in [(old, false), (context, true)] {
                     if let Some(entry) = index.and_then(|index| self.contexts.get_mut(index)) {
                         entry.alive = alive;
-                        let place = Place::Context(entry.side, entry.number);
-                        self.note(agent, place, true);
+                        let location = Location::Context(entry.side, entry.number);
+                        self.note(actor, location, true);
                     }
                 }
                 success
@@ -573,7 +579,7 @@ impl World {
     /// Covers EPW-32, EPW-34, EPB-04, LMF-02, RMF-02, RMB-21, RMB-24.
     fn grants(
         &mut self,
-        agent: Agent,
+        actor: Actor,
         peer: Key,
         number: u32,
         address: u64,
@@ -583,7 +589,7 @@ impl World {
         let Some((side, pz)) = self.eps.get(&peer).map(|ep| (ep.side, ep.pz)) else {
             return false;
         };
-        self.note(agent, Place::Context(side, number), false);
+        self.note(actor, Location::Context(side, number), false);
         self.contexts.iter().any(|context| {
             context.alive
                 && context.side == side
@@ -604,7 +610,7 @@ impl World {
         };
         let receive = match srq {
             Some(srq) => {
-                self.note(Agent::Requests(sender), Place::Shared(srq), true);
+                self.note(Actor::Requests(sender), Location::Shared(srq), true);
                 self.take_shared(srq)
             }
             None => self
@@ -615,17 +621,17 @@ impl World {
         let Some(receive) = receive else {
             return Status::Is(DtoStatus::ReceiverNotReady);
         };
-        let agent = Agent::Messages(sender);
-        if data.len() as u64 > total(&receive.pieces) {
+        let actor = Actor::Messages(sender);
+        if data.len() as u64 > total(&receive.segments) {
             // The content of the buffer is then undefined (EPV-06).
-            for at in addresses(&receive.pieces) {
-                self.note(agent, Place::Byte(side, at), true);
+            for at in addresses(&receive.segments) {
+                self.note(actor, Location::Byte(side, at), true);
                 self.arena(side).forget(at);
             }
             self.finish_receive(key, &receive, Status::Is(DtoStatus::LocalLength), 0);
             return Status::AnyFault;
         }
-        self.scatter(agent, side, &receive.pieces, data);
+        self.scatter(actor, side, &receive.segments, data);
         self.finish_receive(
             key,
             &receive,
@@ -641,19 +647,17 @@ impl World {
             return;
         };
         let silent = request.suppressed && status.is_success();
-        ep.request_places.finish(request.post, silent);
+        ep.request_slots.finish(request.post, silent);
         let evd = ep.request;
         let operation = match request.work {
-            Work::Send => DtoOperation::Send,
-            Work::Write { .. } => DtoOperation::RdmaWrite,
-            Work::Read { .. } => DtoOperation::RdmaRead,
-            Work::WriteImmediate { .. } | Work::Atomic { .. } => {
-                if !silent {
-                    let event = Self::extended_event(key, request, status);
-                    self.complete(evd, Stream::Requests(key), request.post, event);
-                }
-                return;
-            }
+            Work::Send => Operation::Dto(DtoOperation::Send),
+            Work::Write { .. } => Operation::Dto(DtoOperation::RdmaWrite),
+            Work::Read { .. } => Operation::Dto(DtoOperation::RdmaRead),
+            Work::WriteImmediate { .. } => Operation::Extended(ExtendedOperation::WriteImmediate),
+            Work::Atomic { change, .. } => Operation::Extended(match change {
+                Change::Add(_) => ExtendedOperation::FetchAndAdd,
+                Change::Swap { .. } => ExtendedOperation::CompareAndSwap,
+            }),
             Work::Bind { rmr, context } => {
                 if !status.is_success() {
                     self.undo_bind(request.post, rmr, context);
@@ -673,9 +677,10 @@ impl World {
             let length = match request.work {
                 // EPB-02: the length of a read is that of the remote range.
                 Work::Read { length, .. } => length,
-                _ => total(&request.pieces),
+                Work::Atomic { .. } => ATOMIC_SIZE,
+                _ => total(&request.segments),
             };
-            let event = Expected::Dto {
+            let event = Expected::Completion {
                 ep: key,
                 cookie: request.cookie,
                 status,
@@ -683,24 +688,6 @@ impl World {
                 operation,
             };
             self.complete(evd, Stream::Requests(key), request.post, event);
-        }
-    }
-
-    fn extended_event(ep: Key, request: &Request, status: Status) -> Expected {
-        let (operation, length) = match request.work {
-            Work::Atomic {
-                change: Change::Add(_),
-                ..
-            } => (ExtendedOperation::FetchAndAdd, NUMBER),
-            Work::Atomic { .. } => (ExtendedOperation::CompareAndSwap, NUMBER),
-            _ => (ExtendedOperation::WriteImmediate, total(&request.pieces)),
-        };
-        Expected::Extended {
-            ep,
-            cookie: request.cookie,
-            status,
-            length,
-            operation,
         }
     }
 
@@ -736,23 +723,20 @@ impl World {
         let Some(ep) = self.eps.get_mut(&key) else {
             return;
         };
-        ep.receive_places.finish(receive.post, false);
+        ep.receive_slots.finish(receive.post, false);
         let (evd, cookie) = (ep.receive, receive.cookie);
-        let event = match immediate {
-            Some(immediate) => Expected::Extended {
-                ep: key,
-                cookie,
-                status,
-                length,
-                operation: ExtendedOperation::ReceiveImmediate { immediate },
-            },
-            None => Expected::Dto {
-                ep: key,
-                cookie,
-                status,
-                length,
-                operation: DtoOperation::Receive,
-            },
+        let operation = match immediate {
+            Some(immediate) => {
+                Operation::Extended(ExtendedOperation::ReceiveImmediate { immediate })
+            }
+            None => Operation::Dto(DtoOperation::Receive),
+        };
+        let event = Expected::Completion {
+            ep: key,
+            cookie,
+            status,
+            length,
+            operation,
         };
         self.complete(evd, Stream::Receives(key), receive.post, event);
     }

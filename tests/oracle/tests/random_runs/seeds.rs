@@ -10,9 +10,9 @@ pub(crate) fn seeds(first: u64, runs: u64) -> impl Iterator<Item = u64> {
         })
     };
     let (first, runs): (u64, u64) = (
-        given("DAT_MODEL_SEED", first),
-        given("DAT_MODEL_RUNS", runs),
+        given("DAT_ORACLE_SEED", first),
+        given("DAT_ORACLE_RUNS", runs),
     );
-    println!("DAT_MODEL_SEED={first} DAT_MODEL_RUNS={runs}");
+    println!("DAT_ORACLE_SEED={first} DAT_ORACLE_RUNS={runs}");
     (0..runs).map(move |step| first.wrapping_add(step))
 }

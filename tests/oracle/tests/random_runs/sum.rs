@@ -1,6 +1,6 @@
 //! Sums of the calls of random runs.
 
-use dat_model::Tally;
+use dat_oracle::Tally;
 
 /// Adds the calls of a run to the total.
 pub(crate) fn add(total: &mut Tally, run: &Tally) {

@@ -101,7 +101,7 @@ pub(super) struct Place {
 /// The segments of a request: their number, first offset and length.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
-    pub(super) pieces: u8,
+    pub(super) segments: u8,
     pub(super) offset: u8,
     pub(super) length: u8,
 }
@@ -122,7 +122,7 @@ fn one(random: &mut Rng) -> Operation {
     };
     let side = at.side as u8;
     let shape = Shape {
-        pieces: random.u8(..4),
+        segments: random.u8(..4),
         offset: random.u8(..),
         length: random.u8(..),
     };

@@ -33,7 +33,7 @@ const READ: u64 = 3;
 /// Receives of each receive queue and of the shared receive queue.
 const RECEIVES: i32 = 6;
 const REQUESTS: i32 = 6;
-const PIECES: i32 = 3;
+const SEGMENTS: i32 = 3;
 /// The endpoint that receives from a shared receive queue.
 const SHARING: Place = Place { side: 1, pair: 1 };
 
@@ -82,12 +82,12 @@ fn attributes() -> EpAttributes {
         max_rdma_size: 1 << 16,
         max_recv_dtos: RECEIVES,
         max_request_dtos: REQUESTS,
-        max_recv_iov: PIECES,
-        max_request_iov: PIECES,
+        max_recv_iov: SEGMENTS,
+        max_request_iov: SEGMENTS,
         max_rdma_read_in: 4,
         max_rdma_read_out: 4,
-        max_rdma_read_iov: PIECES,
-        max_rdma_write_iov: PIECES,
+        max_rdma_read_iov: SEGMENTS,
+        max_rdma_write_iov: SEGMENTS,
         ..EpAttributes::DEFAULT
     }
 }
@@ -110,7 +110,7 @@ impl<'b, T: Testbed> World<'b, T> {
                 let ep = if (Place { side: number, pair }) == SHARING {
                     let shape = SrqAttributes {
                         max_recv_dtos: RECEIVES,
-                        max_recv_iov: PIECES,
+                        max_recv_iov: SEGMENTS,
                         low_watermark: 0,
                     };
                     let srq = granted(ia.srq_create(zone, &shape));
@@ -186,15 +186,15 @@ impl<'b, T: Testbed> World<'b, T> {
     }
 
     /// Returns segments inside an area.
-    fn pieces(&self, at: Place, area: u64, shape: Shape) -> Vec<LmrTriplet> {
+    fn segments(&self, at: Place, area: u64, shape: Shape) -> Vec<LmrTriplet> {
         let memory = &self.sides[at.side].memory;
         let base = Self::area(at, area);
-        let count = u64::from(shape.pieces.min(PIECES as u8));
+        let count = u64::from(shape.segments.min(SEGMENTS as u8));
         let length = u64::from(shape.length) / 3;
         (0..count)
             .map(|number| {
                 let offset = (u64::from(shape.offset) + number * 100) % (AREA - 128);
-                memory.piece(base + offset, length)
+                memory.segment(base + offset, length)
             })
             .collect()
     }
@@ -221,27 +221,27 @@ impl<'b, T: Testbed> World<'b, T> {
         });
     }
 
-    fn receive(&mut self, at: Place, pieces: &[LmrTriplet]) {
+    fn receive(&mut self, at: Place, segments: &[LmrTriplet]) {
         let cookie = self.next_cookie();
         let side = &self.sides[at.side];
         let posted = match side.shared {
-            Some(shared) if at == SHARING => side.ia.srq_post_recv(shared, pieces, cookie),
+            Some(shared) if at == SHARING => side.ia.srq_post_recv(shared, segments, cookie),
             _ => {
                 let none = CompletionFlags::empty();
                 side.ia
-                    .post_recv(side.ends[at.pair].ep, pieces, cookie, none)
+                    .post_recv(side.ends[at.pair].ep, segments, cookie, none)
             }
         };
         self.returned(&posted);
         if posted.is_ok() {
-            let length = pieces.iter().map(|piece| piece.length).sum();
+            let length = segments.iter().map(|segment| segment.length).sum();
             self.end_of(at).waiting.push(length);
         }
     }
 
-    fn send(&mut self, at: Place, pieces: &[LmrTriplet], flags: CompletionFlags) {
+    fn send(&mut self, at: Place, segments: &[LmrTriplet], flags: CompletionFlags) {
         let cookie = self.next_cookie();
-        let length = pieces.iter().map(|piece| piece.length).sum();
+        let length = segments.iter().map(|segment| segment.length).sum();
         let fits = self.finds_its_place(at, length);
         let mut arrives = true;
         if self.differs(Difference::NothingBreaks) {
@@ -253,7 +253,7 @@ impl<'b, T: Testbed> World<'b, T> {
         let side = &self.sides[at.side];
         let posted = side
             .ia
-            .post_send(side.ends[at.pair].ep, pieces, cookie, flags);
+            .post_send(side.ends[at.pair].ep, segments, cookie, flags);
         self.returned(&posted);
         if posted.is_ok() {
             self.end_of(at).busy = true;
@@ -285,12 +285,12 @@ impl<'b, T: Testbed> World<'b, T> {
         };
         match operation {
             Operation::Receive { at, shape } => {
-                let pieces = self.pieces(at, RECEIVED, shape);
-                self.receive(at, &pieces);
+                let segments = self.segments(at, RECEIVED, shape);
+                self.receive(at, &segments);
             }
             Operation::Send { at, shape, flags } => {
-                let pieces = self.pieces(at, SOURCE, shape);
-                self.send(at, &pieces, wanted(flags));
+                let segments = self.segments(at, SOURCE, shape);
+                self.send(at, &segments, wanted(flags));
             }
             Operation::Message { at, length } => {
                 let to = Place {
@@ -298,13 +298,13 @@ impl<'b, T: Testbed> World<'b, T> {
                     ..at
                 };
                 let shape = Shape {
-                    pieces: 1,
+                    segments: 1,
                     offset: length,
                     length,
                 };
-                let into = self.pieces(to, RECEIVED, shape);
+                let into = self.segments(to, RECEIVED, shape);
                 self.receive(to, &into);
-                let from = self.pieces(at, SOURCE, shape);
+                let from = self.segments(at, SOURCE, shape);
                 self.send(at, &from, CompletionFlags::empty());
             }
             Operation::Write {
@@ -313,8 +313,8 @@ impl<'b, T: Testbed> World<'b, T> {
                 to,
                 flags,
             } => {
-                let pieces = self.pieces(at, SOURCE, shape);
-                self.transfer(at, &pieces, TARGET, to, wanted(flags));
+                let segments = self.segments(at, SOURCE, shape);
+                self.transfer(at, &segments, TARGET, to, wanted(flags));
             }
             Operation::Read {
                 at,
@@ -325,8 +325,8 @@ impl<'b, T: Testbed> World<'b, T> {
                 if self.end_of(at).reads && self.differs(Difference::ReadsApart) {
                     self.rest();
                 }
-                let pieces = self.pieces(at, READ, shape);
-                self.transfer(at, &pieces, SOURCE, from, wanted(flags));
+                let segments = self.segments(at, READ, shape);
+                self.transfer(at, &segments, SOURCE, from, wanted(flags));
             }
             Operation::Bind {
                 at,
@@ -355,11 +355,11 @@ impl<'b, T: Testbed> World<'b, T> {
                 length,
             } => {
                 let side = &self.sides[usize::from(side)];
-                let pieces = [side.memory.piece(offset.into(), u64::from(length) * 32)];
+                let segments = [side.memory.segment(offset.into(), u64::from(length) * 32)];
                 let done = if reads {
-                    side.ia.lmr_sync_rdma_read(&pieces)
+                    side.ia.lmr_sync_rdma_read(&segments)
                 } else {
-                    side.ia.lmr_sync_rdma_write(&pieces)
+                    side.ia.lmr_sync_rdma_write(&segments)
                 };
                 self.returned(&done);
             }
@@ -408,7 +408,7 @@ impl<'b, T: Testbed> World<'b, T> {
     fn transfer(
         &mut self,
         at: Place,
-        pieces: &[LmrTriplet],
+        segments: &[LmrTriplet],
         area: u64,
         offset: u8,
         flags: CompletionFlags,
@@ -418,7 +418,7 @@ impl<'b, T: Testbed> World<'b, T> {
             side: 1 - at.side,
             ..at
         };
-        let length: u64 = pieces.iter().map(|piece| piece.length).sum();
+        let length: u64 = segments.iter().map(|segment| segment.length).sum();
         let inside = u64::from(offset) % (AREA - length.min(AREA - 1));
         let remote = self.sides[to.side]
             .memory
@@ -426,9 +426,10 @@ impl<'b, T: Testbed> World<'b, T> {
         let side = &self.sides[at.side];
         let ep = side.ends[at.pair].ep;
         let posted = if area == SOURCE {
-            side.ia.post_rdma_read(ep, pieces, cookie, &remote, flags)
+            side.ia.post_rdma_read(ep, segments, cookie, &remote, flags)
         } else {
-            side.ia.post_rdma_write(ep, pieces, cookie, &remote, flags)
+            side.ia
+                .post_rdma_write(ep, segments, cookie, &remote, flags)
         };
         self.returned(&posted);
         let end = self.end_of(at);
@@ -445,7 +446,7 @@ impl<'b, T: Testbed> World<'b, T> {
             return;
         }
         let cookie = self.next_cookie();
-        let piece = self.sides[at.side].memory.piece(
+        let segment = self.sides[at.side].memory.segment(
             Self::area(at, TARGET) + u64::from(offset),
             u64::from(length) / 2,
         );
@@ -463,7 +464,7 @@ impl<'b, T: Testbed> World<'b, T> {
         let (ia, ep) = (Rc::clone(&side.ia), end.ep);
         self.rest();
         let none = CompletionFlags::empty();
-        let bound = ia.rmr_bind(window, &piece, rights, ep, cookie, none);
+        let bound = ia.rmr_bind(window, &segment, rights, ep, cookie, none);
         self.returned(&bound);
         if let Ok(context) = bound {
             let end = self.end_of(at);
@@ -471,8 +472,8 @@ impl<'b, T: Testbed> World<'b, T> {
             end.busy = true;
             let opened = RmrTriplet {
                 context,
-                address: piece.address,
-                length: if writes { piece.length } else { 0 },
+                address: segment.address,
+                length: if writes { segment.length } else { 0 },
             };
             end.opening = Some((cookie, opened));
         }
@@ -490,11 +491,13 @@ impl<'b, T: Testbed> World<'b, T> {
         let cookie = self.next_cookie();
         let length = u64::from(length) % (opened.length + 1);
         let side = &self.sides[at.side];
-        let piece = side.memory.piece(Self::area(at, SOURCE), length);
+        let segment = side.memory.segment(Self::area(at, SOURCE), length);
         let remote = RmrTriplet { length, ..opened };
         let none = CompletionFlags::empty();
         let ep = side.ends[at.pair].ep;
-        let posted = side.ia.post_rdma_write(ep, &[piece], cookie, &remote, none);
+        let posted = side
+            .ia
+            .post_rdma_write(ep, &[segment], cookie, &remote, none);
         self.returned(&posted);
     }
 
@@ -504,7 +507,7 @@ impl<'b, T: Testbed> World<'b, T> {
         let side = &self.sides[at.side];
         let (ia, ep) = (&side.ia, side.ends[at.pair].ep);
         let (memory, none) = (&side.memory, CompletionFlags::empty());
-        let good = memory.piece(0, 8);
+        let good = memory.segment(0, 8);
         let remote = memory.remote(0, 8);
         let foreign = RmrTriplet {
             length: 4,
@@ -513,18 +516,18 @@ impl<'b, T: Testbed> World<'b, T> {
         let result = match kind % 12 {
             0 => ia.post_send(
                 ep,
-                &[memory.piece(memory.len() as u64 - 4, 8)],
+                &[memory.segment(memory.len() as u64 - 4, 8)],
                 cookie,
                 none,
             ),
-            1 => ia.post_recv(ep, &[memory.piece(u64::MAX - 3, 8)], cookie, none),
+            1 => ia.post_recv(ep, &[memory.segment(u64::MAX - 3, 8)], cookie, none),
             2 => ia.post_send(ep, &[good; 9], cookie, none),
             3 => {
-                let piece = LmrTriplet {
+                let segment = LmrTriplet {
                     context: good.context ^ 0x4000_0000,
                     ..good
                 };
-                ia.post_rdma_write(ep, &[piece], cookie, &remote, none)
+                ia.post_rdma_write(ep, &[segment], cookie, &remote, none)
             }
             4 => ia.post_rdma_write(ep, &[good], cookie, &foreign, none),
             5 => ia.post_send(ep, &[good], cookie, CompletionFlags::from_bits_retain(0x40)),
@@ -534,7 +537,7 @@ impl<'b, T: Testbed> World<'b, T> {
             9 => ia.evd_resize(side.ends[at.pair].dispatchers[1], -1),
             10 => match side.shared {
                 Some(shared) => {
-                    ia.srq_post_recv(shared, &[memory.piece(memory.len() as u64, 1)], cookie)
+                    ia.srq_post_recv(shared, &[memory.segment(memory.len() as u64, 1)], cookie)
                 }
                 None => Ok(()),
             },

@@ -18,14 +18,19 @@ const DEFAULT: CompletionFlags = CompletionFlags::empty();
 ///
 /// Spec: EPS-01, EPW-01, EPB-01, EPV-01, DTO-01, DTO-03, DTO-06
 pub fn batch_does_what_its_posts_do<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     left.memory.fill(1);
     right.memory.fill(2);
     let (near, far) = (left.memory.content(), right.memory.content());
     let into = [
-        [right.memory.piece(1000, 10), right.memory.piece(1020, 10)],
-        [right.memory.piece(1040, 20), right.memory.piece(1060, 20)],
+        [
+            right.memory.segment(1000, 10),
+            right.memory.segment(1020, 10),
+        ],
+        [
+            right.memory.segment(1040, 20),
+            right.memory.segment(1060, 20),
+        ],
     ];
     let receives = [0, 1].map(|number| BatchReceive {
         segments: &into[number],
@@ -34,10 +39,10 @@ pub fn batch_does_what_its_posts_do<T: Testbed>(bed: &T) {
     });
     right.ia.post_recv_batch(right.ep, &receives).expect("all");
     let from = [
-        vec![left.memory.piece(0, 8)],
-        vec![left.memory.piece(100, 10), left.memory.piece(300, 3)],
-        vec![left.memory.piece(2000, 16)],
-        vec![left.memory.piece(500, 4), left.memory.piece(700, 8)],
+        vec![left.memory.segment(0, 8)],
+        vec![left.memory.segment(100, 10), left.memory.segment(300, 3)],
+        vec![left.memory.segment(2000, 16)],
+        vec![left.memory.segment(500, 4), left.memory.segment(700, 8)],
     ];
     let operations = [
         BatchOperation::RdmaWrite(right.memory.remote(2000, 8)),
@@ -67,8 +72,7 @@ pub fn batch_does_what_its_posts_do<T: Testbed>(bed: &T) {
         );
     }
     for (cookie, length) in [(70, 13), (71, 12)] {
-        let done = net.receive_completion(&right);
-        assert_eq!((done.cookie, done.status), (cookie, DtoStatus::Success));
+        let done = net.receive_ends(&right, cookie, DtoStatus::Success);
         assert_eq!(done.transferred_length, length);
     }
     let mut expected = far.clone();
@@ -91,51 +95,50 @@ pub fn batch_does_what_its_posts_do<T: Testbed>(bed: &T) {
 ///
 /// Spec: DTO-07, GEN-06
 pub fn batch_ends_at_the_first_refused_post<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     right.memory.fill(2);
     let lacking = left.more_memory(64, MemoryPrivileges::LOCAL_WRITE);
-    let good = [left.memory.piece(0, 8)];
+    let good = [left.memory.segment(0, 8)];
     let bad: [(LmrTriplet, Error); 3] = [
         (
-            left.memory.piece(left.memory.len() as u64, 1),
+            left.memory.segment(left.memory.len() as u64, 1),
             Error::invalid_argument(3),
         ),
         (
-            lacking.piece(0, 8),
+            lacking.segment(0, 8),
             Error::privileges_violation(Subtype::PrivilegesRead),
         ),
-        (left.memory.piece(0, 9), Error::length()),
+        (left.memory.segment(0, 9), Error::length()),
     ];
     for (number, (bad, error)) in bad.iter().enumerate() {
-        for place in 0..4 {
-            left.memory.fill((10 * number + place) as u8);
+        for index in 0..4 {
+            left.memory.fill((10 * number + index) as u8);
             let source = left.memory.content();
             let mut expected = right.memory.content();
             let bad = [*bad];
             let requests: Vec<BatchRequest<'_>> = (0..4)
                 .map(|post| BatchRequest {
                     operation: BatchOperation::RdmaWrite(right.memory.remote(8 * post, 8)),
-                    segments: if post == place as u64 { &bad } else { &good },
+                    segments: if post == index as u64 { &bad } else { &good },
                     cookie: post,
                     flags: DEFAULT,
                 })
                 .collect();
             let outcome = left.ia.post_batch(left.ep, &requests);
             let ended = outcome.expect_err("one is not allowed");
-            assert_eq!(ended.posted, place);
+            assert_eq!(ended.posted, index);
             refused::<()>(Err(ended.error), *error);
-            for cookie in 0..place as u64 {
+            for cookie in 0..index as u64 {
                 net.success(&left, cookie);
             }
-            for post in 0..place {
+            for post in 0..index {
                 expected[8 * post..8 * post + 8].copy_from_slice(&source[0..8]);
             }
             net.quiet(&left);
             equal("the peer's memory", &right.memory.content(), &expected);
         }
     }
-    net.alive(&left, &right);
+    net.check_transfer(&left, &right);
 }
 
 /// A batch with too many receives posts those that have room and refuses the next.
@@ -149,10 +152,10 @@ pub fn batch_of_receives_fills_the_queue<T: Testbed>(bed: &T) {
     let (left, right) = net.pair(&options);
     let made = granted(right.ia.ep_query(right.ep, EpFields::all())).attributes;
     let room = usize::try_from(made.max_recv_dtos).expect("a count");
-    let pieces: Vec<[LmrTriplet; 1]> = (0..=room as u64)
-        .map(|number| [right.memory.piece(8 * number, 8)])
+    let segments: Vec<[LmrTriplet; 1]> = (0..=room as u64)
+        .map(|number| [right.memory.segment(8 * number, 8)])
         .collect();
-    let receives: Vec<BatchReceive<'_>> = pieces
+    let receives: Vec<BatchReceive<'_>> = segments
         .iter()
         .zip(0..)
         .map(|(segments, cookie)| BatchReceive {
@@ -166,7 +169,7 @@ pub fn batch_of_receives_fills_the_queue<T: Testbed>(bed: &T) {
     assert_eq!(ended.posted, room);
     assert_eq!(ended.error.kind(), ErrorKind::InsufficientResources);
     for number in 0..room as u64 {
-        left.send_from(&[left.memory.piece(number, 8)], number);
+        left.send_from(&[left.memory.segment(number, 8)], number);
         net.success(&left, number);
         assert_eq!(net.receive_completion(&right).cookie, number);
     }
@@ -177,10 +180,9 @@ pub fn batch_of_receives_fills_the_queue<T: Testbed>(bed: &T) {
 ///
 /// Spec: DTO-10, EPS-01, EPV-01
 pub fn batch_is_flushed_where_nobody_is_connected<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     net.disconnect(&left, &right);
-    let segments = [left.memory.piece(0, 8)];
+    let segments = [left.memory.segment(0, 8)];
     let requests: Vec<BatchRequest<'_>> = (0..5)
         .map(|cookie| BatchRequest {
             operation: BatchOperation::Send,

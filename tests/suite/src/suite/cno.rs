@@ -5,15 +5,13 @@ use core::task::{Poll, Waker};
 use std::sync::Arc;
 use std::task::Wake;
 
+use dat_core::Error;
 use dat_core::event::ProxyAgent;
 use dat_core::flags::{CnoFields, EvdFlags};
 use dat_core::id::{CnoId, EvdId};
-use dat_core::{Error, Subtype};
 
+use crate::fixture::errors::{BAD_CNO, CNO_IN_USE};
 use crate::fixture::{Net, Testbed, granted, refused};
-
-const IN_USE: Error = Error::invalid_state(Subtype::InvalidStateCnoInUse);
-const BAD: Error = Error::invalid_handle(Subtype::InvalidHandleCno);
 
 /// A waker that counts its calls.
 struct Count(AtomicU64);
@@ -43,16 +41,15 @@ fn agent() -> (ProxyAgent, &'static AtomicU64) {
 /// A new object has no dispatcher, no trigger and at most one agent; a query returns it.
 ///
 /// Spec: CNC-01, CNC-03, CNQ-01, GEN-03, GEN-08, GEN-11
-pub fn new_notification_object_tells_what_it_is<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+pub fn query_describes_a_new_notification_object<T: Testbed>(bed: &T) {
+    let (net, ia) = Net::with_adapter(bed);
     let (agent, _) = agent();
     for wanted in [None, Some(agent)] {
         let cno = granted(ia.cno_create(wanted));
-        let told = granted(ia.cno_query(cno, CnoFields::all()));
-        assert_eq!(told.ia, ia.handle());
+        let param = granted(ia.cno_query(cno, CnoFields::all()));
+        assert_eq!(param.ia, ia.handle());
         assert_eq!(
-            told.agent.map(|agent| agent.instance_data),
+            param.agent.map(|agent| agent.instance_data),
             wanted.map(|agent| agent.instance_data)
         );
         assert_eq!(net.triggered(&ia, cno), None);
@@ -69,10 +66,10 @@ pub fn new_notification_object_tells_what_it_is<T: Testbed>(bed: &T) {
             granted(net.adapter().cno_create(None)),
             CnoId::from_handle(ia.handle()),
         ] {
-            refused(ia.cno_query(bad, CnoFields::all()), BAD);
-            refused(ia.cno_modify_agent(bad, None), BAD);
-            refused(ia.cno_wait(bad).map(drop), BAD);
-            refused(ia.cno_free(bad), BAD);
+            refused(ia.cno_query(bad, CnoFields::all()), BAD_CNO);
+            refused(ia.cno_modify_agent(bad, None), BAD_CNO);
+            refused(ia.cno_wait(bad).map(drop), BAD_CNO);
+            refused(ia.cno_free(bad), BAD_CNO);
         }
     }
 }
@@ -83,8 +80,7 @@ pub fn new_notification_object_tells_what_it_is<T: Testbed>(bed: &T) {
 ///
 /// Spec: CNC-02, CNM-01
 pub fn agent_is_called_once_per_association<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (net, ia) = Net::with_adapter(bed);
     let (agent, seen) = agent();
     let cno = granted(ia.cno_create(Some(agent)));
     let evd = granted(ia.evd_create(8, Some(cno), EvdFlags::SOFTWARE));
@@ -110,8 +106,7 @@ pub fn agent_is_called_once_per_association<T: Testbed>(bed: &T) {
 ///
 /// Spec: CNW-01, CNW-03, CNW-06
 pub fn notification_is_remembered_for_a_later_wait<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (net, ia) = Net::with_adapter(bed);
     let cno = granted(ia.cno_create(None));
     let first = granted(ia.evd_create(8, Some(cno), EvdFlags::SOFTWARE));
     let second = granted(ia.evd_create(8, Some(cno), EvdFlags::SOFTWARE));
@@ -129,8 +124,7 @@ pub fn notification_is_remembered_for_a_later_wait<T: Testbed>(bed: &T) {
 ///
 /// Spec: CNW-01, CNW-06, CNF-01
 pub fn one_notification_releases_one_waiter<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (_net, ia) = Net::with_adapter(bed);
     let cno = granted(ia.cno_create(None));
     let evd = granted(ia.evd_create(8, Some(cno), EvdFlags::SOFTWARE));
     let counts = [(); 3].map(|()| Arc::new(Count(AtomicU64::new(0))));
@@ -164,9 +158,8 @@ pub fn one_notification_releases_one_waiter<T: Testbed>(bed: &T) {
 /// A wait that is dropped takes no notification; a later wait finds it.
 ///
 /// Spec: CNW-04, CNW-07
-pub fn a_wait_given_up_takes_nothing<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+pub fn an_abandoned_wait_takes_nothing<T: Testbed>(bed: &T) {
+    let (net, ia) = Net::with_adapter(bed);
     let cno = granted(ia.cno_create(None));
     let evd = granted(ia.evd_create(8, Some(cno), EvdFlags::SOFTWARE));
     let mut first = granted(ia.cno_wait(cno));
@@ -180,17 +173,16 @@ pub fn a_wait_given_up_takes_nothing<T: Testbed>(bed: &T) {
 ///
 /// Spec: CNF-01, CNF-02, GEN-15
 pub fn notification_object_is_held_by_its_users<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (net, ia) = Net::with_adapter(bed);
     let cno = granted(ia.cno_create(None));
     let evd = granted(ia.evd_create(8, Some(cno), EvdFlags::SOFTWARE));
-    refused(ia.cno_free(cno), IN_USE);
+    refused(ia.cno_free(cno), CNO_IN_USE);
     granted(ia.evd_free(evd));
     // Freeing the last dispatcher triggered the object without a dispatcher.
     let _trigger = net.triggered(&ia, cno);
     let mut wait = granted(ia.cno_wait(cno));
     assert!(wait.poll(Waker::noop()).is_pending());
-    refused(ia.cno_free(cno), IN_USE);
+    refused(ia.cno_free(cno), CNO_IN_USE);
     let temporary = granted(ia.evd_create(1, Some(cno), EvdFlags::SOFTWARE));
     granted(ia.evd_post_se(temporary, 1));
     assert_eq!(wait.poll(Waker::noop()), Poll::Ready(Ok(Some(temporary))));
@@ -204,9 +196,8 @@ pub fn notification_object_is_held_by_its_users<T: Testbed>(bed: &T) {
 /// Neither gets a dispatcher.
 ///
 /// Spec: CNW-05, EVF-04
-pub fn last_dispatcher_releases_everybody<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+pub fn freeing_the_last_dispatcher_releases_all_waiters<T: Testbed>(bed: &T) {
+    let (_net, ia) = Net::with_adapter(bed);
     let (agent, seen) = agent();
     let cno = granted(ia.cno_create(Some(agent)));
     let first = granted(ia.evd_create(8, Some(cno), EvdFlags::SOFTWARE));

@@ -14,15 +14,26 @@ use dat_core::id::{CrId, EpId, EvdId, PspId, RspId};
 use dat_core::time::Instant;
 use dat_core::{Error, ErrorKind, Subtype};
 
-use crate::fixture::{Adapter, Net, Party, PartyOptions, Testbed, equal, granted, refused};
+use crate::fixture::errors::{BAD_CR, BAD_EP, BAD_RSP, EP_NOT_READY};
+use crate::fixture::{
+    Adapter, Net, Party, PartyOptions, Testbed, equal, granted, refused, same_bytes,
+};
 
 const DEFAULT: CompletionFlags = CompletionFlags::empty();
-const BAD_CR: Error = Error::invalid_handle(Subtype::InvalidHandleCr);
 
 /// Creates a dispatcher for connection requests.
 #[track_caller]
 pub(super) fn requests<T: Testbed>(party: &Party<T>, length: i32) -> EvdId {
     granted(party.ia.evd_create(length, None, EvdFlags::CR))
+}
+
+/// Creates a service point; returns its dispatcher, its qualifier and its handle.
+#[track_caller]
+pub(super) fn listen<T: Testbed>(net: &Net<'_, T>, party: &Party<T>) -> (EvdId, u64, PspId) {
+    let evd = requests(party, 8);
+    let qualifier = net.qualifier();
+    let psp = granted(party.ia.psp_create(qualifier, evd, PspFlags::Consumer));
+    (evd, qualifier, psp)
 }
 
 /// Returns parameters to connect to a qualifier at an adapter.
@@ -44,8 +55,8 @@ pub(super) fn parameters<'a, T: Testbed>(
 
 #[track_caller]
 fn max_private_data<T: Testbed>(ia: &Adapter<T>) -> usize {
-    let told = granted(ia.ia_query(Default::default(), ProviderFields::MAX_PRIVATE_DATA_SIZE));
-    usize::try_from(told.provider.max_private_data_size).expect("a size")
+    let param = granted(ia.ia_query(Default::default(), ProviderFields::MAX_PRIVATE_DATA_SIZE));
+    usize::try_from(param.provider.max_private_data_size).expect("a size")
 }
 
 /// Expects that a connection attempt failed.
@@ -55,11 +66,7 @@ fn max_private_data<T: Testbed>(ia: &Adapter<T>) -> usize {
 pub(super) fn failed<T: Testbed>(net: &Net<'_, T>, party: &Party<T>, kind: ConnectionEventKind) {
     assert_eq!(net.connection(party), kind);
     assert_eq!(party.state(), EndpointState::Disconnected);
-    let completion = net.receive_completion(party);
-    assert_eq!(
-        (completion.cookie, completion.status),
-        (0xF1, DtoStatus::Flushed)
-    );
+    net.receive_ends(party, 0xF1, DtoStatus::Flushed);
     net.quiet(party);
 }
 
@@ -72,10 +79,8 @@ pub(super) fn failed<T: Testbed>(net: &Net<'_, T>, party: &Party<T>, kind: Conne
 pub fn connection_carries_private_data_both_ways<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     for length in [0, 1, max_private_data::<T>(&net.adapter())] {
-        let (left, right) = net.strangers(&PartyOptions::default());
-        let evd = requests(&right, 8);
-        let qualifier = net.qualifier();
-        let psp = granted(right.ia.psp_create(qualifier, evd, PspFlags::Consumer));
+        let (left, right) = net.unconnected_pair(&PartyOptions::default());
+        let (evd, qualifier, psp) = listen(&net, &right);
         let asked: Vec<u8> = (0..length).map(|at| at as u8 ^ 0x5A).collect();
         let answered: Vec<u8> = (0..length).map(|at| at as u8 ^ 0xA5).collect();
         granted(net.try_connect(&left, &right.ia, qualifier, &asked));
@@ -95,11 +100,11 @@ pub fn connection_carries_private_data_both_ways<T: Testbed>(bed: &T) {
             panic!("{event:?}");
         };
         assert_eq!((service_point, to), (Some(psp), qualifier));
-        let told = granted(right.ia.cr_query(cr, CrFields::all()));
-        assert_eq!(told.remote_address, Some(net.address(&left.ia)));
-        assert_eq!(Some(told.remote_port), pending.local_port);
-        assert_eq!(told.local_ep, None);
-        equal("private data", &told.private_data, &asked);
+        let param = granted(right.ia.cr_query(cr, CrFields::all()));
+        assert_eq!(param.remote_address, Some(net.address(&left.ia)));
+        assert_eq!(Some(param.remote_port), pending.local_port);
+        assert_eq!(param.local_ep, None);
+        equal("private data", &param.private_data, &asked);
         refused(
             right.ia.cr_query(cr, CrFields::from_bits_retain(0x20)),
             Error::invalid_argument(2),
@@ -121,7 +126,7 @@ pub fn connection_carries_private_data_both_ways<T: Testbed>(bed: &T) {
         let mut space = vec![0; length + 8];
         let size = granted(left.ia.ep_private_data(left.ep, &mut space));
         equal("private data", &space[..size], &answered);
-        net.alive(&left, &right);
+        net.check_transfer(&left, &right);
         let connected = granted(left.ia.ep_query(left.ep, EpFields::all()));
         assert_eq!(connected.remote_address, Some(net.address(&right.ia)));
         assert!(connected.local_port.is_some());
@@ -132,14 +137,11 @@ pub fn connection_carries_private_data_both_ways<T: Testbed>(bed: &T) {
 ///
 /// Spec: GEN-10, CRA-02, CRA-05, EPK-14, IAQ-07
 pub fn private_data_is_limited<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
+    let (net, left, right) = Net::unconnected(bed);
     let limit = max_private_data::<T>(&left.ia);
     assert!(limit >= 64);
     let too_much = vec![1; limit + 1];
-    let evd = requests(&right, 8);
-    let qualifier = net.qualifier();
-    granted(right.ia.psp_create(qualifier, evd, PspFlags::Consumer));
+    let (evd, qualifier, _) = listen(&net, &right);
     net.no_effect(&[&left, &right], Error::invalid_argument(5), || {
         net.try_connect(&left, &right.ia, qualifier, &too_much)
     });
@@ -151,8 +153,8 @@ pub fn private_data_is_limited<T: Testbed>(bed: &T) {
         Error::invalid_argument(3),
     );
     assert_eq!(right.state(), EndpointState::Unconnected);
-    let told = granted(right.ia.cr_query(cr, CrFields::all()));
-    equal("private data", &told.private_data, &too_much[1..]);
+    let param = granted(right.ia.cr_query(cr, CrFields::all()));
+    equal("private data", &param.private_data, &too_much[1..]);
     refused(
         right.ia.cr_reject(cr, &too_much),
         Error::invalid_argument(2),
@@ -207,8 +209,7 @@ pub fn requests_beyond_the_backlog_are_refused<T: Testbed>(bed: &T) {
 ///
 /// Spec: PSC-04, PSA-01, PSQ-01, PSF-01, RSC-05, RSQ-01, RSF-01, GEN-03, GEN-08, GEN-11, E3, E4
 pub fn service_points_own_their_qualifier<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
+    let (net, left, right) = Net::unconnected(bed);
     let evd = requests(&right, 8);
     let qualifier = net.qualifier();
     let taken = Error::new(ErrorKind::ConnQualInUse, Subtype::NoSubtype);
@@ -220,9 +221,9 @@ pub fn service_points_own_their_qualifier<T: Testbed>(bed: &T) {
     net.no_effect(&[&right], taken, || {
         right.ia.rsp_create(qualifier, Some(right.ep), evd)
     });
-    let told = granted(right.ia.psp_query(psp, PspFields::all()));
+    let param = granted(right.ia.psp_query(psp, PspFields::all()));
     assert_eq!(
-        (told.ia, told.qualifier, told.evd, told.flags),
+        (param.ia, param.qualifier, param.evd, param.flags),
         (right.ia.handle(), qualifier, evd, PspFlags::Consumer)
     );
     refused(
@@ -235,9 +236,9 @@ pub fn service_points_own_their_qualifier<T: Testbed>(bed: &T) {
         right.ia.psp_create(qualifier, evd, PspFlags::Consumer),
         taken,
     );
-    let told = granted(right.ia.rsp_query(rsp, RspFields::all()));
+    let param = granted(right.ia.rsp_query(rsp, RspFields::all()));
     assert_eq!(
-        (told.ia, told.qualifier, told.evd, told.ep),
+        (param.ia, param.qualifier, param.evd, param.ep),
         (right.ia.handle(), qualifier, evd, Some(right.ep))
     );
     refused(
@@ -250,8 +251,8 @@ pub fn service_points_own_their_qualifier<T: Testbed>(bed: &T) {
     let mut chosen = Vec::new();
     for _ in 0..4 {
         let (psp, qualifier) = granted(right.ia.psp_create_any(evd, PspFlags::Consumer));
-        let told = granted(right.ia.psp_query(psp, PspFields::all()));
-        assert_eq!(told.qualifier, qualifier);
+        let param = granted(right.ia.psp_query(psp, PspFields::all()));
+        assert_eq!(param.qualifier, qualifier);
         assert!(!chosen.contains(&qualifier) && qualifier >= 1024);
         chosen.push(qualifier);
         granted(net.try_connect(&left, &right.ia, qualifier, &[]));
@@ -261,7 +262,7 @@ pub fn service_points_own_their_qualifier<T: Testbed>(bed: &T) {
         granted(left.ia.ep_reset(left.ep));
     }
     let bad_psp = Error::invalid_handle(Subtype::InvalidHandlePsp);
-    let bad_rsp = Error::invalid_handle(Subtype::InvalidHandleRsp);
+    let bad_rsp = BAD_RSP;
     for bad in [
         PspId::NULL,
         psp,
@@ -282,10 +283,7 @@ pub fn service_points_own_their_qualifier<T: Testbed>(bed: &T) {
         refused(right.ia.rsp_create(next, Some(right.ep), bad), expected);
     }
     for bad in [EpId::NULL, left.ep, EpId::from_handle(evd.handle())] {
-        refused(
-            right.ia.rsp_create(next, Some(bad), evd),
-            Error::invalid_handle(Subtype::InvalidHandleEp),
-        );
+        refused(right.ia.rsp_create(next, Some(bad), evd), BAD_EP);
     }
     assert_eq!(right.state(), EndpointState::Unconnected);
 }
@@ -296,11 +294,8 @@ pub fn service_points_own_their_qualifier<T: Testbed>(bed: &T) {
 ///
 /// Spec: PSF-01, EPK-08, EPK-11
 pub fn freed_service_point_leaves_its_requests<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
-    let evd = requests(&right, 8);
-    let qualifier = net.qualifier();
-    let psp = granted(right.ia.psp_create(qualifier, evd, PspFlags::Consumer));
+    let (net, left, right) = Net::unconnected(bed);
+    let (evd, qualifier, psp) = listen(&net, &right);
     granted(net.try_connect(&left, &right.ia, qualifier, &[]));
     let cr = net.request(&right.ia, evd);
     granted(right.ia.psp_free(psp));
@@ -309,9 +304,8 @@ pub fn freed_service_point_leaves_its_requests<T: Testbed>(bed: &T) {
     granted(net.try_connect(&late, &right.ia, qualifier, &[]));
     failed(&net, &late, ConnectionEventKind::NonPeerRejected);
     granted(right.ia.cr_accept(cr, Some(right.ep), &[]));
-    assert_eq!(net.connection(&left), ConnectionEventKind::Established);
-    assert_eq!(net.connection(&right), ConnectionEventKind::Established);
-    net.alive(&left, &right);
+    net.established(&left, &right);
+    net.check_transfer(&left, &right);
 }
 
 /// A reserved service point yields one request, whose arrival ends it.
@@ -320,12 +314,11 @@ pub fn freed_service_point_leaves_its_requests<T: Testbed>(bed: &T) {
 ///
 /// Spec: RSC-01, RSC-03, RSC-04, EPF-01, E5, E7
 pub fn reserved_service_point_serves_once<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
+    let (net, left, right) = Net::unconnected(bed);
     let evd = requests(&right, 8);
     let qualifier = net.qualifier();
     let rsp = granted(right.ia.rsp_create(qualifier, Some(right.ep), evd));
-    right.receive_into(&[right.memory.piece(0, 8)], 1);
+    right.receive_into(&[right.memory.segment(0, 8)], 1);
     granted(net.try_connect(&left, &right.ia, qualifier, &[]));
     let event = net.event(&right.ia, evd);
     let Event::ConnectionRequest {
@@ -336,21 +329,17 @@ pub fn reserved_service_point_serves_once<T: Testbed>(bed: &T) {
     };
     assert_eq!(service_point, None);
     assert_eq!(right.state(), EndpointState::PassiveConnectionPending);
-    refused(
-        right.ia.rsp_free(rsp),
-        Error::invalid_handle(Subtype::InvalidHandleRsp),
-    );
-    let told = granted(right.ia.cr_query(cr, CrFields::all()));
-    assert_eq!(told.local_ep, Some(right.ep));
+    refused(right.ia.rsp_free(rsp), BAD_RSP);
+    let param = granted(right.ia.cr_query(cr, CrFields::all()));
+    assert_eq!(param.local_ep, Some(right.ep));
     let late = Party::new(&left.ia, &PartyOptions::default());
     late.receive_into(&[], 0xF1);
     granted(net.try_connect(&late, &right.ia, qualifier, &[]));
     failed(&net, &late, ConnectionEventKind::NonPeerRejected);
     granted(right.ia.cr_accept(cr, None, &[]));
-    assert_eq!(net.connection(&left), ConnectionEventKind::Established);
-    assert_eq!(net.connection(&right), ConnectionEventKind::Established);
+    net.established(&left, &right);
     // The receive that was posted before the connection takes the first message.
-    left.send_from(&[left.memory.piece(0, 8)], 2);
+    left.send_from(&[left.memory.segment(0, 8)], 2);
     assert_eq!(net.receive_completion(&right).cookie, 1);
     granted(right.ia.evd_free(evd));
 }
@@ -361,8 +350,7 @@ pub fn reserved_service_point_serves_once<T: Testbed>(bed: &T) {
 ///
 /// Spec: RSC-02, PSC-03, E2
 pub fn reserved_service_point_may_bring_an_endpoint<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
+    let (net, left, right) = Net::unconnected(bed);
     let evd = requests(&right, 8);
     let qualifier = net.qualifier();
     let provided = right.ia.rsp_create(qualifier, None, evd);
@@ -380,8 +368,8 @@ pub fn reserved_service_point_may_bring_an_endpoint<T: Testbed>(bed: &T) {
     granted(provided);
     granted(net.try_connect(&left, &right.ia, qualifier, &[]));
     let cr = net.request(&right.ia, evd);
-    let told = granted(right.ia.cr_query(cr, CrFields::all()));
-    let ep = told.local_ep.expect("an endpoint");
+    let param = granted(right.ia.cr_query(cr, CrFields::all()));
+    let ep = param.local_ep.expect("an endpoint");
     let lent = granted(right.ia.ep_query(ep, EpFields::all()));
     assert_eq!(lent.state, EndpointState::TentativeConnectionPending);
     assert_eq!(
@@ -398,14 +386,11 @@ pub fn reserved_service_point_may_bring_an_endpoint<T: Testbed>(bed: &T) {
 ///
 /// Spec: CRA-02, CRA-05, CRR-01, CRH-01, GEN-03, GEN-11
 pub fn bad_accepts_have_no_effect<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
-    let evd = requests(&right, 8);
-    let qualifier = net.qualifier();
-    granted(right.ia.psp_create(qualifier, evd, PspFlags::Consumer));
+    let (net, left, right) = Net::unconnected(bed);
+    let (evd, qualifier, _) = listen(&net, &right);
     granted(net.try_connect(&left, &right.ia, qualifier, &[]));
     let cr = net.request(&right.ia, evd);
-    let bad_ep = Error::invalid_handle(Subtype::InvalidHandleEp);
+    let bad_ep = BAD_EP;
     for bad in [
         None,
         Some(EpId::NULL),
@@ -441,11 +426,8 @@ pub fn bad_accepts_have_no_effect<T: Testbed>(bed: &T) {
 ///
 /// Spec: CRR-01, EPK-07, EPK-11, E12
 pub fn rejection_reaches_the_active_side<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
-    let evd = requests(&right, 8);
-    let qualifier = net.qualifier();
-    granted(right.ia.psp_create(qualifier, evd, PspFlags::Consumer));
+    let (net, left, right) = Net::unconnected(bed);
+    let (evd, qualifier, _) = listen(&net, &right);
     left.receive_into(&[], 0xF1);
     granted(net.try_connect(&left, &right.ia, qualifier, &[]));
     let cr = net.request(&right.ia, evd);
@@ -457,8 +439,7 @@ pub fn rejection_reaches_the_active_side<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPK-08, EPK-11, EPR-01, E12
 pub fn nobody_listening_refuses<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
+    let (net, left, right) = Net::unconnected(bed);
     for _ in 0..2 {
         left.receive_into(&[], 0xF1);
         granted(net.try_connect(&left, &right.ia, net.qualifier(), &[]));
@@ -475,11 +456,8 @@ pub fn nobody_listening_refuses<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPK-03, EPK-10, EPK-11, GEN-09, E12, E14
 pub fn unanswered_request_times_out<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
-    let evd = requests(&right, 8);
-    let qualifier = net.qualifier();
-    granted(right.ia.psp_create(qualifier, evd, PspFlags::Consumer));
+    let (net, left, right) = Net::unconnected(bed);
+    let (evd, qualifier, _) = listen(&net, &right);
     left.receive_into(&[], 0xF1);
     let timeout = 500_000;
     let wanted = ConnectParam {
@@ -508,8 +486,7 @@ pub(super) fn later(start: Instant, micros: u32) -> Instant {
 ///
 /// Spec: EPK-03..05, EPK-12, EPK-14, GEN-03, GEN-06
 pub fn bad_connects_have_no_effect<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
+    let (net, left, right) = Net::unconnected(bed);
     let good = parameters(&net, &right.ia, net.qualifier(), &[]);
     let provider = granted(left.ia.ia_query(Default::default(), ProviderFields::all())).provider;
     let attempt = |wanted: ConnectParam<'_>, expected| {
@@ -571,10 +548,7 @@ pub fn bad_connects_have_no_effect<T: Testbed>(bed: &T) {
         right.ep,
         EpId::from_handle(left.request.handle()),
     ] {
-        refused(
-            left.ia.ep_connect(bad, &good, bed.now()),
-            Error::invalid_handle(Subtype::InvalidHandleEp),
-        );
+        refused(left.ia.ep_connect(bad, &good, bed.now()), BAD_EP);
     }
     let bare = granted(left.ia.ep_create(
         None,
@@ -583,21 +557,15 @@ pub fn bad_connects_have_no_effect<T: Testbed>(bed: &T) {
         Some(left.connect),
         None,
     ));
-    refused(
-        left.ia.ep_connect(bare, &good, bed.now()),
-        Error::invalid_state(Subtype::InvalidStateEpNotReady),
-    );
+    refused(left.ia.ep_connect(bare, &good, bed.now()), EP_NOT_READY);
 }
 
 /// A duplicate connects to the peer of its model, with its own private data.
 ///
 /// Spec: EPU-01..03, GEN-10
-pub fn duplicate_goes_where_its_model_is<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
-    let evd = requests(&right, 8);
-    let qualifier = net.qualifier();
-    granted(right.ia.psp_create(qualifier, evd, PspFlags::Consumer));
+pub fn duplicate_connects_to_the_same_peer<T: Testbed>(bed: &T) {
+    let (net, left, right) = Net::unconnected(bed);
+    let (evd, qualifier, _) = listen(&net, &right);
     granted(net.try_connect(&left, &right.ia, qualifier, &[]));
     let cr = net.request(&right.ia, evd);
     granted(right.ia.cr_accept(cr, Some(right.ep), &[]));
@@ -619,13 +587,12 @@ pub fn duplicate_goes_where_its_model_is<T: Testbed>(bed: &T) {
     assert_eq!(again.state(), EndpointState::Unconnected);
     granted(duplicate(TIMEOUT_INFINITE, b"twin", best_effort));
     let cr = net.request(&right.ia, evd);
-    let told = granted(right.ia.cr_query(cr, CrFields::all()));
-    equal("private data", &told.private_data, b"twin");
+    let param = granted(right.ia.cr_query(cr, CrFields::all()));
+    equal("private data", &param.private_data, b"twin");
     granted(right.ia.cr_accept(cr, Some(other.ep), &[]));
-    assert_eq!(net.connection(&again), ConnectionEventKind::Established);
-    assert_eq!(net.connection(&other), ConnectionEventKind::Established);
-    net.alive(&again, &other);
-    net.alive(&left, &right);
+    net.established(&again, &other);
+    net.check_transfer(&again, &other);
+    net.check_transfer(&left, &right);
 }
 
 /// A request can be handed to another service point of the adapter.
@@ -634,8 +601,7 @@ pub fn duplicate_goes_where_its_model_is<T: Testbed>(bed: &T) {
 ///
 /// Spec: CRH-01
 pub fn request_can_be_handed_off<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
+    let (net, left, right) = Net::unconnected(bed);
     let (first, second) = (requests(&right, 8), requests(&right, 8));
     let (here, there) = (net.qualifier(), net.qualifier());
     granted(right.ia.psp_create(here, first, PspFlags::Consumer));
@@ -652,13 +618,12 @@ pub fn request_can_be_handed_off<T: Testbed>(bed: &T) {
         panic!("{event:?}");
     };
     assert_eq!(service_point, Some(target));
-    let told = granted(right.ia.cr_query(cr, CrFields::all()));
-    equal("private data", &told.private_data, b"hello");
+    let param = granted(right.ia.cr_query(cr, CrFields::all()));
+    equal("private data", &param.private_data, b"hello");
     assert_eq!(left.state(), EndpointState::ActiveConnectionPending);
     granted(right.ia.cr_accept(cr, Some(right.ep), &[]));
-    assert_eq!(net.connection(&left), ConnectionEventKind::Established);
-    assert_eq!(net.connection(&right), ConnectionEventKind::Established);
-    net.alive(&left, &right);
+    net.established(&left, &right);
+    net.check_transfer(&left, &right);
 }
 
 /// A connection works with the read depths of both ends, or its setup fails.
@@ -666,7 +631,7 @@ pub fn request_can_be_handed_off<T: Testbed>(bed: &T) {
 /// Both endpoints keep their depths, and reads beyond the depth wait and succeed.
 ///
 /// Spec: EPK-13, CRA-06, EPB-05, EPC-10
-pub fn read_depths_are_sorted_out_at_the_connection<T: Testbed>(bed: &T) {
+pub fn read_depths_are_agreed_at_the_connection<T: Testbed>(bed: &T) {
     for (out, into) in [(1, 1), (1, 4), (4, 4)] {
         let net = Net::new(bed);
         let depth = |wanted: &mut EpAttributes| {
@@ -675,17 +640,16 @@ pub fn read_depths_are_sorted_out_at_the_connection<T: Testbed>(bed: &T) {
         };
         let (left, right) = net.pair(&PartyOptions::with(depth));
         for (near, far) in [(&left, &right), (&right, &left)] {
-            let told = granted(near.ia.ep_query(near.ep, EpFields::all()));
-            assert_eq!(told.attributes.max_rdma_read_out, out);
-            assert_eq!(told.attributes.max_rdma_read_in, into);
+            let param = granted(near.ia.ep_query(near.ep, EpFields::all()));
+            assert_eq!(param.attributes.max_rdma_read_out, out);
+            assert_eq!(param.attributes.max_rdma_read_in, into);
             for cookie in 0..8 {
-                granted(near.ia.post_rdma_read(
-                    near.ep,
-                    &[near.memory.piece(0, 64)],
+                near.read(
+                    &[near.memory.segment(0, 64)],
                     cookie,
                     &far.memory.remote(0, 64),
                     DEFAULT,
-                ));
+                );
             }
             for cookie in 0..8 {
                 net.success(near, cookie);
@@ -698,21 +662,19 @@ pub fn read_depths_are_sorted_out_at_the_connection<T: Testbed>(bed: &T) {
 ///
 /// Spec: IAO-01
 pub fn adapters_connect_to_themselves<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (net, ia) = Net::with_adapter(bed);
     let options = PartyOptions::default();
     let (left, right) = (Party::new(&ia, &options), Party::new(&ia, &options));
     net.connect(&left, &right);
     assert!(Rc::ptr_eq(&left.ia, &right.ia));
     left.memory.fill(1);
-    granted(left.ia.post_rdma_write(
-        left.ep,
-        &[left.memory.piece(0, 64)],
+    left.write(
+        &[left.memory.segment(0, 64)],
         1,
         &right.memory.remote(0, 64),
         DEFAULT,
-    ));
+    );
     net.success(&left, 1);
-    equal("data", &right.memory.load(0, 64), &left.memory.load(0, 64));
+    same_bytes("data", (&right.memory, 0), (&left.memory, 0), 64);
     net.disconnect(&left, &right);
 }

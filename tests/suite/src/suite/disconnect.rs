@@ -2,13 +2,13 @@
 
 use dat_core::endpoint::ConnectParam;
 use dat_core::event::{ConnectionEventKind, Event};
-use dat_core::flags::{
-    CloseFlags, CompletionFlags, CrFields, DtoStatus, EndpointState, EvdFlags, PspFlags,
-};
+use dat_core::flags::{CloseFlags, CompletionFlags, CrFields, DtoStatus, EndpointState, EvdFlags};
 use dat_core::{Error, Subtype};
 
-use super::connection::{failed, later, parameters, requests};
-use crate::fixture::{FaultyTestbed, Net, Party, PartyOptions, Testbed, equal, granted, refused};
+use super::connection::{failed, later, listen, parameters};
+use crate::fixture::{
+    FaultyTestbed, Net, Party, PartyOptions, Testbed, granted, refused, same_bytes,
+};
 
 const DEFAULT: CompletionFlags = CompletionFlags::empty();
 
@@ -16,11 +16,10 @@ const DEFAULT: CompletionFlags = CompletionFlags::empty();
 ///
 /// Spec: EPK-09, EPK-11, E12
 pub fn silent_host_is_unreachable<T: FaultyTestbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
+    let (net, left, right) = Net::unconnected(bed);
     let address = net.address(&right.ia);
     bed.crash(1);
-    net.settle();
+    net.run_to_idle();
     left.receive_into(&[], 0xF1);
     let wanted = ConnectParam {
         address,
@@ -37,23 +36,19 @@ pub fn silent_host_is_unreachable<T: FaultyTestbed>(bed: &T) {
 ///
 /// Spec: EPD-10, DTO-12
 pub fn dead_host_breaks_the_connection<T: FaultyTestbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     left.receive_into(&[], 9);
     bed.crash(1);
-    net.settle();
-    granted(left.ia.post_rdma_write(
-        left.ep,
-        &[left.memory.piece(0, 8)],
+    net.run_to_idle();
+    left.write(
+        &[left.memory.segment(0, 8)],
         1,
         &right.memory.remote(0, 8),
         DEFAULT,
-    ));
+    );
     left.send_from(&[], 2);
-    let first = net.request_completion(&left);
-    assert_eq!((first.cookie, first.status), (1, DtoStatus::Transport));
-    let second = net.request_completion(&left);
-    assert_eq!((second.cookie, second.status), (2, DtoStatus::Flushed));
+    net.request_ends(&left, 1, DtoStatus::Transport);
+    net.request_ends(&left, 2, DtoStatus::Flushed);
     assert_eq!(net.connection(&left), ConnectionEventKind::Broken);
     assert_eq!(left.state(), EndpointState::Disconnected);
     assert_eq!(net.receive_completion(&left).status, DtoStatus::Flushed);
@@ -63,25 +58,22 @@ pub fn dead_host_breaks_the_connection<T: FaultyTestbed>(bed: &T) {
 ///
 /// Spec: DTO-12, EPW-41
 pub fn failed_operation_breaks_the_connection<T: FaultyTestbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     bed.fail_operation(0, 1);
     let write = |cookie| {
-        granted(left.ia.post_rdma_write(
-            left.ep,
-            &[left.memory.piece(0, 8)],
+        left.write(
+            &[left.memory.segment(0, 8)],
             cookie,
             &right.memory.remote(0, 8),
             DEFAULT,
-        ));
+        );
     };
     for cookie in 0..3 {
         write(cookie);
     }
     net.success(&left, 0);
     for (cookie, status) in [(1, DtoStatus::RemoteResponder), (2, DtoStatus::Flushed)] {
-        let completion = net.request_completion(&left);
-        assert_eq!((completion.cookie, completion.status), (cookie, status));
+        net.request_ends(&left, cookie, status);
     }
     net.broken(&left, &right);
 }
@@ -92,18 +84,16 @@ pub fn failed_operation_breaks_the_connection<T: FaultyTestbed>(bed: &T) {
 ///
 /// Spec: EPD-02, EPD-05, EPD-10, E17, E18, E21
 pub fn graceful_disconnect_drains_the_requests<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     left.memory.fill(3);
     left.receive_into(&[], 77);
     for cookie in 0..8 {
-        granted(left.ia.post_rdma_write(
-            left.ep,
-            &[left.memory.piece(cookie * 64, 64)],
+        left.write(
+            &[left.memory.segment(cookie * 64, 64)],
             cookie,
             &right.memory.remote(cookie * 64, 64),
             DEFAULT,
-        ));
+        );
     }
     granted(left.ia.ep_disconnect(left.ep, CloseFlags::Graceful));
     assert_eq!(left.state(), EndpointState::DisconnectPending);
@@ -117,13 +107,8 @@ pub fn graceful_disconnect_drains_the_requests<T: Testbed>(bed: &T) {
     assert_eq!(net.connection(&left), ConnectionEventKind::Disconnected);
     assert_eq!(net.connection(&right), ConnectionEventKind::Disconnected);
     assert_eq!(right.state(), EndpointState::Disconnected);
-    equal(
-        "data",
-        &right.memory.load(0, 512),
-        &left.memory.load(0, 512),
-    );
-    let flushed = net.receive_completion(&left);
-    assert_eq!((flushed.cookie, flushed.status), (77, DtoStatus::Flushed));
+    same_bytes("data", (&right.memory, 0), (&left.memory, 0), 512);
+    net.receive_ends(&left, 77, DtoStatus::Flushed);
     net.quiet(&left);
     net.quiet(&right);
 }
@@ -140,7 +125,7 @@ pub fn shared_dispatcher_keeps_the_order_of_the_connection<T: Testbed>(bed: &T) 
         attributes.recv_completion_flags = threshold;
         attributes.request_completion_flags = threshold;
     });
-    let (left, right) = net.strangers(&options);
+    let (left, right) = net.unconnected_pair(&options);
     let evd = granted(left.ia.evd_create(
         64,
         None,
@@ -159,33 +144,30 @@ pub fn shared_dispatcher_keeps_the_order_of_the_connection<T: Testbed>(bed: &T) 
         )),
         ..left.clone()
     };
-    let requests = requests(&right, 8);
-    let qualifier = net.qualifier();
-    granted(right.ia.psp_create(qualifier, requests, PspFlags::Consumer));
+    let (requests, qualifier, _) = listen(&net, &right);
     one.receive_into(&[], 50);
     granted(net.try_connect(&one, &right.ia, qualifier, &[]));
     let cr = net.request(&right.ia, requests);
     granted(right.ia.cr_accept(cr, Some(right.ep), &[]));
     assert_eq!(net.connection(&right), ConnectionEventKind::Established);
     right.send_from(&[], 1);
-    net.settle();
+    net.run_to_idle();
     let Event::Connection { kind, .. } = granted(one.ia.evd_dequeue(evd)) else {
         panic!("ESTABLISHED is not the first event");
     };
     assert_eq!(kind, ConnectionEventKind::Established);
     assert_eq!(net.completion(&one.ia, evd).cookie, 50);
     for cookie in 0..4 {
-        granted(one.ia.post_rdma_write(
-            one.ep,
-            &[one.memory.piece(0, 8)],
+        one.write(
+            &[one.memory.segment(0, 8)],
             cookie,
             &right.memory.remote(0, 8),
             DEFAULT,
-        ));
+        );
     }
-    net.settle();
+    net.run_to_idle();
     granted(one.ia.ep_disconnect(one.ep, CloseFlags::Abrupt));
-    net.settle();
+    net.run_to_idle();
     for cookie in 0..4 {
         let completion = net.completion(&one.ia, evd);
         assert_eq!(
@@ -200,16 +182,13 @@ pub fn shared_dispatcher_keeps_the_order_of_the_connection<T: Testbed>(bed: &T) 
 ///
 /// Spec: CRA-03, EPD-08, E14, E15
 pub fn accept_after_the_caller_left_fails_late<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
-    let evd = requests(&right, 8);
-    let qualifier = net.qualifier();
-    granted(right.ia.psp_create(qualifier, evd, PspFlags::Consumer));
+    let (net, left, right) = Net::unconnected(bed);
+    let (evd, qualifier, _) = listen(&net, &right);
     granted(net.try_connect(&left, &right.ia, qualifier, &[]));
     let cr = net.request(&right.ia, evd);
     granted(left.ia.ep_disconnect(left.ep, CloseFlags::Abrupt));
     assert_eq!(net.connection(&left), ConnectionEventKind::Disconnected);
-    net.settle();
+    net.run_to_idle();
     granted(right.ia.cr_query(cr, CrFields::all()));
     right.receive_into(&[], 0xF1);
     granted(right.ia.cr_accept(cr, Some(right.ep), &[]));

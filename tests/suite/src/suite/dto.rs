@@ -11,8 +11,7 @@ const DEFAULT: CompletionFlags = CompletionFlags::empty();
 ///
 /// Spec: DTO-01, DTO-11, EVW-09
 pub fn streams_keep_their_order_in_a_shared_dispatcher<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
+    let (net, left, right) = Net::unconnected(bed);
     let evd = granted(
         left.ia
             .evd_create(64, None, EvdFlags::DTO | EvdFlags::RMR_BIND),
@@ -55,23 +54,22 @@ pub fn streams_keep_their_order_in_a_shared_dispatcher<T: Testbed>(bed: &T) {
 ///
 /// Spec: DTO-11
 pub fn requests_complete_in_posting_order<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     for round in 0..8_u64 {
         for cookie in 0..4 {
-            right.receive_into(&[right.memory.piece(0, 8)], round * 4 + cookie);
+            right.receive_into(&[right.memory.segment(0, 8)], round * 4 + cookie);
         }
-        let piece = [left.memory.piece(2048, 8)];
+        let segment = [left.memory.segment(2048, 8)];
         for cookie in 0..12 {
             let remote = right.memory.remote(1024, 8);
             granted(match cookie % 3 {
-                0 => left.ia.post_send(left.ep, &piece, cookie, DEFAULT),
+                0 => left.ia.post_send(left.ep, &segment, cookie, DEFAULT),
                 1 => left
                     .ia
-                    .post_rdma_read(left.ep, &piece, cookie, &remote, DEFAULT),
+                    .post_rdma_read(left.ep, &segment, cookie, &remote, DEFAULT),
                 _ => left
                     .ia
-                    .post_rdma_write(left.ep, &piece, cookie, &remote, DEFAULT),
+                    .post_rdma_write(left.ep, &segment, cookie, &remote, DEFAULT),
             });
         }
         for cookie in 0..12 {
@@ -89,18 +87,14 @@ pub fn requests_complete_in_posting_order<T: Testbed>(bed: &T) {
 ///
 /// Spec: DTO-04, DTO-11, DTO-12
 pub fn everything_after_a_failure_is_flushed_in_order<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     for cookie in 0..4 {
         left.receive_into(&[], 50 + cookie);
     }
-    let piece = [left.memory.piece(0, 8)];
+    let segment = [left.memory.segment(0, 8)];
     let write = |cookie, offset, flags| {
         let remote = right.memory.remote(offset, 8);
-        granted(
-            left.ia
-                .post_rdma_write(left.ep, &piece, cookie, &remote, flags),
-        );
+        left.write(&segment, cookie, &remote, flags);
     };
     write(1, 0, DEFAULT);
     write(2, 8000, CompletionFlags::SUPPRESS);
@@ -112,15 +106,10 @@ pub fn everything_after_a_failure_is_flushed_in_order<T: Testbed>(bed: &T) {
         (3, DtoStatus::Flushed),
         (4, DtoStatus::Flushed),
     ] {
-        let completion = net.request_completion(&left);
-        assert_eq!((completion.cookie, completion.status), (cookie, status));
+        net.request_ends(&left, cookie, status);
     }
     for cookie in 50..54 {
-        let completion = net.receive_completion(&left);
-        assert_eq!(
-            (completion.cookie, completion.status),
-            (cookie, DtoStatus::Flushed)
-        );
+        net.receive_ends(&left, cookie, DtoStatus::Flushed);
     }
     net.broken(&left, &right);
     net.quiet(&left);
@@ -143,7 +132,7 @@ pub fn completions_always_have_a_place<T: Testbed>(bed: &T) {
         for cookie in 0..16 {
             left.send_from(&[], cookie);
         }
-        net.settle();
+        net.run_to_idle();
         for cookie in 0..16 {
             net.success(&left, cookie);
             assert_eq!(net.receive_completion(&right).cookie, cookie, "{round}");
@@ -159,18 +148,14 @@ pub fn completions_always_have_a_place<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPW-11, EPV-02
 pub fn segments_may_overlap<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     left.memory.store(0, b"abcdefgh");
-    let pieces = [
-        left.memory.piece(2, 4),
-        left.memory.piece(2, 4),
-        left.memory.piece(0, 3),
+    let segments = [
+        left.memory.segment(2, 4),
+        left.memory.segment(2, 4),
+        left.memory.segment(0, 3),
     ];
-    granted(
-        left.ia
-            .post_rdma_write(left.ep, &pieces, 1, &right.memory.remote(0, 11), DEFAULT),
-    );
+    left.write(&segments, 1, &right.memory.remote(0, 11), DEFAULT);
     net.success(&left, 1);
     assert_eq!(right.memory.load(0, 11), b"cdefcdefabc");
 }
@@ -182,17 +167,15 @@ pub fn segments_may_overlap<T: Testbed>(bed: &T) {
 /// Spec: EPD-01, EPD-05, EPD-10, DTO-12, E16, E21
 pub fn disconnect_completes_everything_exactly_once<T: Testbed>(bed: &T) {
     for steps in [0, 1, 2, 3, 5, 8, 13, 21] {
-        let net = Net::new(bed);
-        let (left, right) = net.pair(&PartyOptions::default());
+        let (net, left, right) = Net::connected(bed);
         for cookie in 0..16 {
             left.receive_into(&[], 100 + cookie);
-            granted(left.ia.post_rdma_write(
-                left.ep,
-                &[left.memory.piece(0, 64)],
+            left.write(
+                &[left.memory.segment(0, 64)],
                 cookie,
                 &right.memory.remote(0, 64),
                 DEFAULT,
-            ));
+            );
         }
         for _ in 0..steps {
             net.step();
@@ -212,11 +195,7 @@ pub fn disconnect_completes_everything_exactly_once<T: Testbed>(bed: &T) {
             assert_eq!(completion.status, expected, "after {steps} steps");
         }
         for cookie in 100..116 {
-            let completion = net.receive_completion(&left);
-            assert_eq!(
-                (completion.cookie, completion.status),
-                (cookie, DtoStatus::Flushed)
-            );
+            net.receive_ends(&left, cookie, DtoStatus::Flushed);
         }
         for party in [&left, &right] {
             assert_eq!(net.connection(party), ConnectionEventKind::Disconnected);
@@ -234,13 +213,7 @@ pub fn completions_name_their_endpoint<T: Testbed>(bed: &T) {
     let options = PartyOptions::default();
     let (left, right) = net.pair(&options);
     let second = Party {
-        ep: granted(left.ia.ep_create(
-            Some(left.zone),
-            Some(left.receive),
-            Some(left.request),
-            Some(left.connect),
-            Some(&options.attributes),
-        )),
+        ep: granted(left.another_ep(Some(&options.attributes))),
         ..left.clone()
     };
     let other = Party::new(&right.ia, &options);

@@ -1,6 +1,6 @@
 //! Creation of endpoints.
 
-use dat_core::attributes::{EpAttributes, SrqAttributes};
+use dat_core::attributes::EpAttributes;
 use dat_core::endpoint::EpParam;
 use dat_core::flags::{
     CompletionFlags, DtoStatus, EndpointState, EpFields, EvdFlags, MemoryPrivileges,
@@ -9,25 +9,14 @@ use dat_core::flags::{
 use dat_core::id::{EpId, EvdId, PzId, SrqId};
 use dat_core::{Error, ErrorKind, Result, Subtype};
 
-use crate::fixture::{Memory, Net, Party, PartyOptions, Testbed, granted, refused};
+use crate::fixture::errors::{BAD_EP, BAD_PZ, BAD_SRQ, EP_NOT_READY};
+use crate::fixture::{Memory, Net, Party, PartyOptions, Testbed, granted, refused, srq_attributes};
 
 const DEFAULT: CompletionFlags = CompletionFlags::empty();
-const BAD_EP: Error = Error::invalid_handle(Subtype::InvalidHandleEp);
 
 /// Returns the tests' default attributes with a change.
 fn attributes(change: impl FnOnce(&mut EpAttributes)) -> EpAttributes {
     PartyOptions::with(change).attributes
-}
-
-/// Creates another endpoint with the zone and dispatchers of a party.
-fn another<T: Testbed>(party: &Party<T>, wanted: &EpAttributes) -> Result<EpId> {
-    party.ia.ep_create(
-        Some(party.zone),
-        Some(party.receive),
-        Some(party.request),
-        Some(party.connect),
-        Some(wanted),
-    )
 }
 
 /// Modifies the endpoint of a party, starting from its present parameters.
@@ -44,7 +33,7 @@ pub(super) fn modify<T: Testbed>(
 /// A new endpoint is unconnected and idle; a query returns the requested attributes.
 ///
 /// Spec: EPC-01, EPC-02, EPC-10, EPQ-01, EPQ-02, EPG-01, EPX-05, GEN-03, GEN-08, E1, EPD-09
-pub fn new_endpoint_tells_what_it_is<T: Testbed>(bed: &T) {
+pub fn query_describes_a_new_endpoint<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let wanted = attributes(|wanted| {
         wanted.max_recv_dtos = 5;
@@ -57,14 +46,19 @@ pub fn new_endpoint_tells_what_it_is<T: Testbed>(bed: &T) {
         ..PartyOptions::default()
     };
     let party = Party::<T>::new(&net.adapter(), &options);
-    let told = granted(party.ia.ep_query(party.ep, EpFields::all()));
+    let param = granted(party.ia.ep_query(party.ep, EpFields::all()));
     assert_eq!(
-        (told.ia, told.state),
+        (param.ia, param.state),
         (party.ia.handle(), EndpointState::Unconnected)
     );
-    assert_eq!(told.pz, Some(party.zone));
+    assert_eq!(param.pz, Some(party.zone));
     assert_eq!(
-        (told.recv_evd, told.request_evd, told.connect_evd, told.srq),
+        (
+            param.recv_evd,
+            param.request_evd,
+            param.connect_evd,
+            param.srq
+        ),
         (
             Some(party.receive),
             Some(party.request),
@@ -72,8 +66,8 @@ pub fn new_endpoint_tells_what_it_is<T: Testbed>(bed: &T) {
             None
         )
     );
-    assert_eq!(told.attributes, wanted);
-    assert_eq!(told.local_address, net.address(&party.ia));
+    assert_eq!(param.attributes, wanted);
+    assert_eq!(param.local_address, net.address(&party.ia));
     let status = party.status();
     assert!(status.recv_idle && status.request_idle);
     party.receive_into(&[], 1);
@@ -97,7 +91,7 @@ pub fn new_endpoint_tells_what_it_is<T: Testbed>(bed: &T) {
     ] {
         let ia = &party.ia;
         refused(ia.ep_query(bad, EpFields::all()), BAD_EP);
-        refused(ia.ep_modify(bad, EpFields::PZ, &told), BAD_EP);
+        refused(ia.ep_modify(bad, EpFields::PZ, &param), BAD_EP);
         refused(ia.ep_get_status(bad), BAD_EP);
         refused(ia.ep_free(bad), BAD_EP);
         refused(ia.ep_reset(bad), BAD_EP);
@@ -114,22 +108,15 @@ pub fn new_endpoint_tells_what_it_is<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPC-03
 pub fn default_attributes_make_a_working_endpoint<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
+    let (net, left, right) = Net::unconnected(bed);
     let plain = |party: &Party<T>| Party {
-        ep: granted(party.ia.ep_create(
-            Some(party.zone),
-            Some(party.receive),
-            Some(party.request),
-            Some(party.connect),
-            None,
-        )),
+        ep: granted(party.another_ep(None)),
         ..party.clone()
     };
     let (left, right) = (plain(&left), plain(&right));
     net.connect(&left, &right);
-    right.receive_into(&[right.memory.piece(0, 8)], 1);
-    left.send_from(&[left.memory.piece(0, 8)], 2);
+    right.receive_into(&[right.memory.segment(0, 8)], 1);
+    left.send_from(&[left.memory.segment(0, 8)], 2);
     net.success(&left, 2);
     assert_eq!(net.receive_completion(&right).cookie, 1);
 }
@@ -185,7 +172,7 @@ pub fn bad_attributes_are_refused<T: Testbed>(bed: &T) {
         }),
     ];
     for wanted in bad {
-        refused(another(&party, &wanted), Error::invalid_argument(6));
+        refused(party.another_ep(Some(&wanted)), Error::invalid_argument(6));
     }
     let provider = granted(
         party
@@ -194,7 +181,7 @@ pub fn bad_attributes_are_refused<T: Testbed>(bed: &T) {
     )
     .provider;
     for quality in [QualityOfService::LOW_LATENCY, QualityOfService::PREMIUM] {
-        let outcome = another(&party, &attributes(|wanted| wanted.qos = quality));
+        let outcome = party.another_ep(Some(&attributes(|wanted| wanted.qos = quality)));
         if provider.qos_supported.contains(quality) {
             granted(outcome);
         } else {
@@ -206,9 +193,8 @@ pub fn bad_attributes_are_refused<T: Testbed>(bed: &T) {
 /// Each handle of the call is checked under its own role.
 ///
 /// Spec: EPC-08, GEN-03, GEN-11
-pub fn bad_handles_of_a_new_endpoint_are_told_apart<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (party, foreign) = net.strangers(&PartyOptions::default());
+pub fn new_endpoint_names_its_bad_handle<T: Testbed>(bed: &T) {
+    let (_net, party, foreign) = Net::unconnected(bed);
     let wanted = PartyOptions::default().attributes;
     let make = |zone, receive, request, connect| {
         let (receive, request, connect) = (Some(receive), Some(request), Some(connect));
@@ -223,10 +209,7 @@ pub fn bad_handles_of_a_new_endpoint_are_told_apart<T: Testbed>(bed: &T) {
         foreign.zone,
         PzId::from_handle(party.ep.handle()),
     ] {
-        refused(
-            make(bad, receive, request, connect),
-            Error::invalid_handle(Subtype::InvalidHandlePz),
-        );
+        refused(make(bad, receive, request, connect), BAD_PZ);
     }
     for bad in [
         EvdId::NULL,
@@ -256,7 +239,7 @@ pub fn bad_handles_of_a_new_endpoint_are_told_apart<T: Testbed>(bed: &T) {
                 bad,
                 &wanted,
             ),
-            Error::invalid_handle(Subtype::InvalidHandleSrq),
+            BAD_SRQ,
         );
     }
 }
@@ -265,8 +248,7 @@ pub fn bad_handles_of_a_new_endpoint_are_told_apart<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPC-02, DTO-02
 pub fn queue_without_dispatcher_takes_nothing<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
+    let (net, left, right) = Net::unconnected(bed);
     let make = |receive, request, wanted: &EpAttributes| {
         let connect = Some(left.connect);
         left.ia
@@ -305,8 +287,7 @@ pub fn queue_without_dispatcher_takes_nothing<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPC-09, EPM-02
 pub fn endpoint_without_zone_waits_for_one<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
+    let (net, left, right) = Net::unconnected(bed);
     let bare = Party {
         ep: granted(left.ia.ep_create(
             None,
@@ -317,7 +298,7 @@ pub fn endpoint_without_zone_waits_for_one<T: Testbed>(bed: &T) {
         )),
         ..left.clone()
     };
-    let not_ready = Error::invalid_state(Subtype::InvalidStateEpNotReady);
+    let not_ready = EP_NOT_READY;
     refused(bare.ia.post_recv(bare.ep, &[], 1, DEFAULT), not_ready);
     refused(
         net.try_connect(&bare, &right.ia, net.qualifier(), &[]),
@@ -327,9 +308,9 @@ pub fn endpoint_without_zone_waits_for_one<T: Testbed>(bed: &T) {
     granted(modify(&bare, EpFields::PZ, |wanted| {
         wanted.pz = Some(left.zone);
     }));
-    bare.receive_into(&[bare.memory.piece(0, 8)], 1);
+    bare.receive_into(&[bare.memory.segment(0, 8)], 1);
     net.connect(&bare, &right);
-    net.alive(&bare, &right);
+    net.check_transfer(&bare, &right);
 }
 
 /// Streams that share a dispatcher need compatible completion flags.
@@ -339,8 +320,7 @@ pub fn endpoint_without_zone_waits_for_one<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPC-04..07, EPX-06, GEN-06
 pub fn shared_dispatchers_need_agreement<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (_net, ia) = Net::with_adapter(bed);
     let zone = granted(ia.pz_create());
     let unsignalled = CompletionFlags::UNSIGNALLED;
     let solicited = CompletionFlags::SOLICITED_WAIT;
@@ -428,23 +408,18 @@ pub fn shared_dispatchers_need_agreement<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPX-01, EPX-02, EPX-09, SRQR-28
 pub fn zones_of_endpoint_and_shared_queue<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (taker, peer) = net.strangers(&PartyOptions::default());
-    let ia = &taker.ia;
+    let (net, receiver, peer) = Net::unconnected(bed);
+    let ia = &receiver.ia;
     let zone = granted(ia.pz_create());
     let buffers = Memory::register(ia, zone, 64, MemoryPrivileges::ALL);
-    let shape = SrqAttributes {
-        max_recv_dtos: 4,
-        max_recv_iov: 1,
-        low_watermark: 0,
-    };
+    let shape = srq_attributes(4, 1, 0);
     let srq = granted(ia.srq_create(zone, &shape));
     let wanted = PartyOptions::default().attributes;
     let outcome = ia.ep_create_with_srq(
-        Some(taker.zone),
-        Some(taker.receive),
-        Some(taker.request),
-        Some(taker.connect),
+        Some(receiver.zone),
+        Some(receiver.receive),
+        Some(receiver.request),
+        Some(receiver.connect),
         srq,
         &wanted,
     );
@@ -454,30 +429,32 @@ pub fn zones_of_endpoint_and_shared_queue<T: Testbed>(bed: &T) {
         refused(outcome, Error::invalid_argument(2));
         return;
     }
-    let taker = Party {
+    let receiver = Party {
         ep: granted(outcome),
-        ..taker.clone()
+        ..receiver.clone()
     };
     assert_eq!(
-        granted(taker.ia.ep_query(taker.ep, EpFields::SRQ)).srq,
+        granted(receiver.ia.ep_query(receiver.ep, EpFields::SRQ)).srq,
         Some(srq)
     );
-    net.connect(&peer, &taker);
+    net.connect(&peer, &receiver);
     refused(
-        taker.ia.srq_post_recv(srq, &[taker.memory.piece(0, 8)], 1),
+        receiver
+            .ia
+            .srq_post_recv(srq, &[receiver.memory.segment(0, 8)], 1),
         Error::protection_violation(Subtype::ProtectionWrite),
     );
-    granted(taker.ia.srq_post_recv(srq, &[buffers.piece(0, 8)], 2));
-    peer.send_from(&[peer.memory.piece(0, 8)], 3);
+    granted(receiver.ia.srq_post_recv(srq, &[buffers.segment(0, 8)], 2));
+    peer.send_from(&[peer.memory.segment(0, 8)], 3);
     net.success(&peer, 3);
-    assert_eq!(net.receive_completion(&taker).status, DtoStatus::Success);
+    assert_eq!(net.receive_completion(&receiver).status, DtoStatus::Success);
     refused(
-        taker
+        receiver
             .ia
-            .post_send(taker.ep, &[buffers.piece(0, 8)], 4, DEFAULT),
+            .post_send(receiver.ep, &[buffers.segment(0, 8)], 4, DEFAULT),
         Error::protection_violation(Subtype::ProtectionRead),
     );
-    net.alive(&taker, &peer);
+    net.check_transfer(&receiver, &peer);
 }
 
 /// Read segments without a read depth are granted or refused as a whole.
@@ -487,13 +464,8 @@ pub fn zones_of_endpoint_and_shared_queue<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPX-07, EPX-05, EPB-07, SRC-01
 pub fn read_segments_and_depth_go_together<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
-    let shape = SrqAttributes {
-        max_recv_dtos: 4,
-        max_recv_iov: 1,
-        low_watermark: 0,
-    };
+    let (net, left, right) = Net::unconnected(bed);
+    let shape = srq_attributes(4, 1, 0);
     for (depth, segments) in [(0, 2), (1, 0), (2, 3), (4, 1)] {
         let wanted = attributes(|wanted| {
             wanted.max_rdma_read_out = depth;
@@ -516,16 +488,16 @@ pub fn read_segments_and_depth_go_together<T: Testbed>(bed: &T) {
                 continue;
             }
         };
-        let told = granted(left.ia.ep_query(reader.ep, EpFields::all()));
-        assert_eq!(told.attributes.max_rdma_read_out, depth);
-        assert!(told.attributes.max_rdma_read_iov >= segments);
+        let param = granted(left.ia.ep_query(reader.ep, EpFields::all()));
+        assert_eq!(param.attributes.max_rdma_read_out, depth);
+        assert!(param.attributes.max_rdma_read_iov >= segments);
         net.connect(&reader, &right);
         let read = |count, cookie| {
-            let pieces = vec![reader.memory.piece(0, 8); count];
+            let segments = vec![reader.memory.segment(0, 8); count];
             let remote = right.memory.remote(0, 8 * u64::from(count != 0));
             reader
                 .ia
-                .post_rdma_read(reader.ep, &pieces, cookie, &remote, DEFAULT)
+                .post_rdma_read(reader.ep, &segments, cookie, &remote, DEFAULT)
         };
         if depth == 0 || segments == 0 {
             let fewest = usize::from(depth != 0);
@@ -533,7 +505,7 @@ pub fn read_segments_and_depth_go_together<T: Testbed>(bed: &T) {
                 refused(read(count, 9), Error::invalid_argument(2));
             }
             // All other requests work.
-            net.alive(&reader, &right);
+            net.check_transfer(&reader, &right);
         } else {
             for cookie in 0..6 {
                 granted(read(segments as usize, cookie));

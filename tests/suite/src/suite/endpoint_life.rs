@@ -21,8 +21,7 @@ type Change = fn(&mut EpAttributes);
 ///
 /// Spec: EPM-01..03, EPM-07, EPC-01
 pub fn modified_endpoint_behaves_by_its_new_parameters<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
+    let (net, left, right) = Net::unconnected(bed);
     let zone = granted(left.ia.pz_create());
     let memory = Memory::register(&left.ia, zone, 64, MemoryPrivileges::ALL);
     let fields = EpFields::PZ
@@ -37,21 +36,21 @@ pub fn modified_endpoint_behaves_by_its_new_parameters<T: Testbed>(bed: &T) {
         // Not selected, so it does not change.
         wanted.attributes.max_recv_dtos = 1;
     }));
-    let told = granted(left.ia.ep_query(left.ep, EpFields::all()));
-    assert_eq!(told.pz, Some(zone));
-    assert_eq!(told.attributes.max_request_dtos, 3);
-    assert_eq!(told.attributes.max_recv_dtos, 16);
+    let param = granted(left.ia.ep_query(left.ep, EpFields::all()));
+    assert_eq!(param.pz, Some(zone));
+    assert_eq!(param.attributes.max_request_dtos, 3);
+    assert_eq!(param.attributes.max_recv_dtos, 16);
     net.connect(&left, &right);
-    let post = |pieces: &[_]| left.ia.post_send(left.ep, pieces, 1, DEFAULT);
+    let post = |segments: &[_]| left.ia.post_send(left.ep, segments, 1, DEFAULT);
     refused(
-        post(&[left.memory.piece(0, 8)]),
+        post(&[left.memory.segment(0, 8)]),
         Error::protection_violation(Subtype::ProtectionRead),
     );
-    refused(post(&[memory.piece(0, 1); 3]), Error::invalid_argument(2));
-    refused(post(&[memory.piece(0, 17)]), Error::invalid_argument(2));
+    refused(post(&[memory.segment(0, 1); 3]), Error::invalid_argument(2));
+    refused(post(&[memory.segment(0, 17)]), Error::invalid_argument(2));
     assert_eq!(net.request_room(&left), 3);
-    right.receive_into(&[right.memory.piece(0, 16)], 2);
-    granted(post(&[memory.piece(0, 16)]));
+    right.receive_into(&[right.memory.segment(0, 16)], 2);
+    granted(post(&[memory.segment(0, 16)]));
     net.success(&left, 1);
 }
 
@@ -123,10 +122,10 @@ pub fn receive_flags_are_fixed_by_the_first_receive<T: Testbed>(bed: &T) {
         })
     };
     granted(set(unsignalled));
-    granted(party.ia.post_recv(party.ep, &[], 1, unsignalled));
+    party.receive(&[], 1, unsignalled);
     let error = set(DEFAULT).expect_err("a receive was posted");
     assert_eq!(error.kind(), ErrorKind::InvalidState, "{error}");
-    granted(party.ia.post_recv(party.ep, &[], 2, unsignalled));
+    party.receive(&[], 2, unsignalled);
 }
 
 /// Freeing a connected endpoint ends the connection of the peer.
@@ -135,17 +134,15 @@ pub fn receive_flags_are_fixed_by_the_first_receive<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPF-01..03, EPD-10, GEN-15
 pub fn freed_endpoint_ends_its_connection<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     for cookie in 0..4 {
         left.receive_into(&[], cookie);
-        granted(left.ia.post_rdma_write(
-            left.ep,
-            &[left.memory.piece(0, 64)],
+        left.write(
+            &[left.memory.segment(0, 64)],
             cookie,
             &right.memory.remote(0, 64),
             DEFAULT,
-        ));
+        );
     }
     right.receive_into(&[], 1);
     granted(left.ia.ep_free(left.ep));
@@ -169,8 +166,7 @@ pub fn freed_endpoint_ends_its_connection<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPR-01..03, EPX-08, E23, E24
 pub fn endpoint_is_reused_after_a_reset<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
+    let (net, left, right) = Net::unconnected(bed);
     for round in 0..6 {
         right.receive_into(&[], round);
         granted(right.ia.ep_reset(right.ep));
@@ -180,15 +176,11 @@ pub fn endpoint_is_reused_after_a_reset<T: Testbed>(bed: &T) {
         left.receive_into(&[], 40);
         net.disconnect(&left, &right);
         left.receive_into(&[], 41);
-        granted(left.ia.post_send(left.ep, &[], 42, DEFAULT));
+        left.send(&[], 42, DEFAULT);
         net.success(&left, round);
         assert_eq!(net.request_completion(&left).cookie, 42);
         for cookie in [40, 41] {
-            let flushed = net.receive_completion(&left);
-            assert_eq!(
-                (flushed.cookie, flushed.status),
-                (cookie, DtoStatus::Flushed)
-            );
+            net.receive_ends(&left, cookie, DtoStatus::Flushed);
         }
         for party in [&left, &right] {
             granted(party.ia.ep_reset(party.ep));
@@ -206,15 +198,14 @@ pub fn endpoint_is_reused_after_a_reset<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPY-01..03
 pub fn receive_query_of_an_idle_endpoint<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, _right) = net.pair(&PartyOptions::default());
+    let (_net, left, _right) = Net::connected(bed);
     left.receive_into(&[], 1);
     match left.ia.ep_recv_query(left.ep) {
-        Ok(told) => {
-            for value in [told.allocated, told.span] {
-                assert!(value == 0 || value == VALUE_UNKNOWN, "{told:?}");
+        Ok(param) => {
+            for value in [param.allocated, param.span] {
+                assert!(value == 0 || value == VALUE_UNKNOWN, "{param:?}");
             }
-            assert!(told.allocated != VALUE_UNKNOWN || told.span != VALUE_UNKNOWN);
+            assert!(param.allocated != VALUE_UNKNOWN || param.span != VALUE_UNKNOWN);
         }
         Err(error) => assert!(error.same_code(Error::model_not_supported()), "{error}"),
     }
@@ -226,23 +217,22 @@ pub fn receive_query_of_an_idle_endpoint<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPY-01, EPY-02
 pub fn receive_query_follows_the_messages<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     for cookie in 0..8 {
-        right.receive_into(&[right.memory.piece(0, 64)], cookie);
+        right.receive_into(&[right.memory.segment(0, 64)], cookie);
     }
     for cookie in 0..8 {
-        left.send_from(&[left.memory.piece(0, 64)], cookie);
+        left.send_from(&[left.memory.segment(0, 64)], cookie);
     }
     let mut steps = 0;
-    while net.step() && steps < bed.patience() {
+    while net.step() && steps < bed.max_steps() {
         steps += 1;
-        let Ok(told) = right.ia.ep_recv_query(right.ep) else {
+        let Ok(param) = right.ia.ep_recv_query(right.ep) else {
             return;
         };
-        if told.allocated != VALUE_UNKNOWN && told.span != VALUE_UNKNOWN {
-            assert!((0..=8).contains(&told.allocated), "{told:?}");
-            assert!(told.span >= told.allocated, "{told:?}");
+        if param.allocated != VALUE_UNKNOWN && param.span != VALUE_UNKNOWN {
+            assert!((0..=8).contains(&param.allocated), "{param:?}");
+            assert!(param.span >= param.allocated, "{param:?}");
         }
     }
     for cookie in 0..8 {
@@ -256,8 +246,7 @@ pub fn receive_query_follows_the_messages<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPH-01, EPH-02, EPH-04
 pub fn soft_high_watermark_fires_once_per_setting<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let off = WATERMARK_INFINITE;
     for (soft, hard, position) in [(-2, off, 2), (i32::MIN, off, 2), (off, -2, 3)] {
         refused(
@@ -266,8 +255,8 @@ pub fn soft_high_watermark_fires_once_per_setting<T: Testbed>(bed: &T) {
         );
     }
     let message = || {
-        right.receive_into(&[right.memory.piece(0, 8)], 1);
-        left.send_from(&[left.memory.piece(0, 8)], 2);
+        right.receive_into(&[right.memory.segment(0, 8)], 1);
+        left.send_from(&[left.memory.segment(0, 8)], 2);
         net.success(&left, 2);
         assert_eq!(net.receive_completion(&right).status, DtoStatus::Success);
     };
@@ -296,23 +285,22 @@ pub fn soft_high_watermark_fires_once_per_setting<T: Testbed>(bed: &T) {
     granted(right.ia.ep_set_watermark(right.ep, off, off));
     message();
     net.silent(&right.ia, right.ia.async_evd());
-    net.alive(&left, &right);
+    net.check_transfer(&left, &right);
 }
 
 /// Exceeding the hard watermark breaks the connection, without a soft watermark.
 ///
 /// Spec: EPH-03, EPH-04, DTO-12, E22
 pub fn hard_high_watermark_breaks_the_connection<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
+    let (net, left, right) = Net::unconnected(bed);
     if let Err(error) = right.ia.ep_set_watermark(right.ep, WATERMARK_INFINITE, 0) {
         assert!(error.same_code(Error::model_not_supported()), "{error}");
         return;
     }
-    right.receive_into(&[right.memory.piece(0, 8)], 1);
+    right.receive_into(&[right.memory.segment(0, 8)], 1);
     net.connect(&left, &right);
     net.quiet(&right);
-    left.send_from(&[left.memory.piece(0, 8)], 2);
+    left.send_from(&[left.memory.segment(0, 8)], 2);
     assert_eq!(net.connection(&right), ConnectionEventKind::Broken);
     assert_eq!(right.state(), EndpointState::Disconnected);
     net.silent(&right.ia, right.ia.async_evd());

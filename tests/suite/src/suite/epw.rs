@@ -1,15 +1,16 @@
 //! RDMA Writes: `dat_ep_post_rdma_write`.
 
+use dat_core::Error;
 use dat_core::event::{DtoCompletion, DtoOperation, Event};
 use dat_core::flags::{
     CompletionFlags, DtoStatus, EndpointState, IovOwnership, MemoryPrivileges, OPTIMAL_ALIGNMENT,
     ProviderFields,
 };
 use dat_core::memory::{LmrTriplet, RmrTriplet};
-use dat_core::{Error, Subtype};
 
+use crate::fixture::errors::{EP_FULL, EP_UNCONNECTED};
 use crate::fixture::{
-    MakeTarget, Memory, Net, Party, PartyOptions, Testbed, equal, granted, refused,
+    MakeTarget, Memory, Net, Party, PartyOptions, Testbed, equal, granted, refused, same_bytes,
 };
 
 const DEFAULT: CompletionFlags = CompletionFlags::empty();
@@ -17,14 +18,14 @@ const DEFAULT: CompletionFlags = CompletionFlags::empty();
 /// Posts an RDMA Write of a party.
 pub(super) fn write<T: Testbed>(
     party: &Party<T>,
-    pieces: &[LmrTriplet],
+    segments: &[LmrTriplet],
     cookie: u64,
     remote: &RmrTriplet,
     flags: CompletionFlags,
 ) -> dat_core::Result<()> {
     party
         .ia
-        .post_rdma_write(party.ep, pieces, cookie, remote, flags)
+        .post_rdma_write(party.ep, segments, cookie, remote, flags)
 }
 
 /// A write gathers its segments in list order at the start of the remote range.
@@ -34,8 +35,7 @@ pub(super) fn write<T: Testbed>(
 ///
 /// Spec: EPW-01..06, EPW-10, EPW-11, EPW-17, EPW-19, EPW-22, EPW-25, EPW-42, EPW-43, DTO-01, DTO-03, DTO-06
 pub fn write_gathers_segments_in_list_order<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     left.memory.fill(1);
     right.memory.fill(2);
     let source = left.memory.content();
@@ -48,19 +48,18 @@ pub fn write_gathers_segments_in_list_order<T: Testbed>(bed: &T) {
         address: u64::MAX,
         length: 0,
     };
-    let pieces = [
-        left.memory.piece(2000, 10),
+    let segments = [
+        left.memory.segment(2000, 10),
         nothing,
-        left.memory.piece(0, 1),
-        left.memory.piece(1000, 33),
+        left.memory.segment(0, 1),
+        left.memory.segment(1000, 33),
     ];
-    granted(write(
-        &left,
-        &pieces,
+    left.write(
+        &segments,
         0x1234_5678_9ABC_DEF0,
         &right.memory.remote(100, 500),
         DEFAULT,
-    ));
+    );
     let event = net.event(&left.ia, left.request);
     assert_eq!(event.number(), 1);
     assert_eq!(
@@ -95,16 +94,19 @@ pub fn lists_of_every_length_are_checked_to_their_end<T: Testbed>(bed: &T) {
         attributes.max_rdma_read_iov = most;
     }));
     let size = left.memory.len() as u64;
-    let bad = left.memory.piece(size - 4, 5);
+    let bad = left.memory.segment(size - 4, 5);
     let empty = LmrTriplet::default();
     // List neighbours are apart in memory, and no two segments have the same length.
-    let pieces: Vec<_> = (0..LONGEST as u64)
-        .map(|index| left.memory.piece((LONGEST as u64 - index) * 64, index + 1))
+    let segments: Vec<_> = (0..LONGEST as u64)
+        .map(|index| {
+            left.memory
+                .segment((LONGEST as u64 - index) * 64, index + 1)
+        })
         .collect();
     let whole = right.memory.remote(0, size);
     for count in 1..=LONGEST {
-        let good = &pieces[..count];
-        let total: u64 = good.iter().map(|piece| piece.length).sum();
+        let good = &segments[..count];
+        let total: u64 = good.iter().map(|segment| segment.length).sum();
         let exact = right.memory.remote(0, total);
         for position in 0..count {
             let mut list = good.to_vec();
@@ -121,26 +123,28 @@ pub fn lists_of_every_length_are_checked_to_their_end<T: Testbed>(bed: &T) {
             if let Some(position) = without {
                 list[position] = empty;
             }
-            let total: u64 = list.iter().map(|piece| piece.length).sum();
+            let total: u64 = list.iter().map(|segment| segment.length).sum();
             left.memory.fill(3);
             right.memory.fill(4);
             let bytes = |memory: &[u8]| -> Vec<u8> {
-                let piece = |piece: &LmrTriplet| {
-                    let offset = piece.address.wrapping_sub(left.memory.piece(0, 0).address);
-                    memory[offset as usize..][..piece.length as usize].to_vec()
+                let segment = |segment: &LmrTriplet| {
+                    let offset = segment
+                        .address
+                        .wrapping_sub(left.memory.segment(0, 0).address);
+                    memory[offset as usize..][..segment.length as usize].to_vec()
                 };
-                let filled = list.iter().filter(|piece| piece.length != 0);
-                filled.flat_map(piece).collect()
+                let filled = list.iter().filter(|segment| segment.length != 0);
+                filled.flat_map(segment).collect()
             };
             let gathered = bytes(&left.memory.content());
             let mut expected = right.memory.content();
             expected[..gathered.len()].copy_from_slice(&gathered);
-            granted(write(&left, &list, 2, &whole, DEFAULT));
+            left.write(&list, 2, &whole, DEFAULT);
             assert_eq!(net.success(&left, 2).transferred_length, total);
             equal("what was written", &right.memory.content(), &expected);
             right.memory.fill(5);
             let remote = right.memory.remote(0, total);
-            granted(left.ia.post_rdma_read(left.ep, &list, 3, &remote, DEFAULT));
+            left.read(&list, 3, &remote, DEFAULT);
             assert_eq!(net.success(&left, 3).transferred_length, total);
             let fetched = bytes(&left.memory.content());
             let source = &right.memory.content()[..fetched.len()];
@@ -153,31 +157,20 @@ pub fn lists_of_every_length_are_checked_to_their_end<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPW-07, DTO-04
 pub fn suppressed_write_reports_failure_only<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     left.memory.fill(1);
     let suppress = CompletionFlags::SUPPRESS;
-    let piece = [left.memory.piece(0, 8)];
-    granted(write(
-        &left,
-        &piece,
-        1,
-        &right.memory.remote(0, 8),
-        suppress,
-    ));
+    let segment = [left.memory.segment(0, 8)];
+    left.write(&segment, 1, &right.memory.remote(0, 8), suppress);
     net.quiet(&left);
-    equal("data", &right.memory.load(0, 8), &left.memory.load(0, 8));
+    same_bytes("data", (&right.memory, 0), (&left.memory, 0), 8);
     assert!(left.status().request_idle);
     // The order of completions shows that no record of the suppressed write is left.
-    granted(write(&left, &piece, 2, &right.memory.remote(0, 8), DEFAULT));
+    left.write(&segment, 2, &right.memory.remote(0, 8), DEFAULT);
     net.success(&left, 2);
     let outside = right.memory.remote(4092, 8);
-    granted(write(&left, &piece, 3, &outside, suppress));
-    let completion = net.request_completion(&left);
-    assert_eq!(
-        (completion.cookie, completion.status),
-        (3, DtoStatus::RemoteAccess)
-    );
+    left.write(&segment, 3, &outside, suppress);
+    net.request_ends(&left, 3, DtoStatus::RemoteAccess);
     net.broken(&left, &right);
 }
 
@@ -195,7 +188,7 @@ pub fn unsignalled_write_needs_configuration<T: Testbed>(bed: &T) {
         net.no_effect(&[&left, &right], Error::invalid_argument(6), || {
             write(
                 &left,
-                &[left.memory.piece(0, 8)],
+                &[left.memory.segment(0, 8)],
                 1,
                 &right.memory.remote(0, 8),
                 CompletionFlags::UNSIGNALLED,
@@ -210,19 +203,13 @@ pub fn unsignalled_write_needs_configuration<T: Testbed>(bed: &T) {
     let left = Party::notifying(&ia, cno, &options);
     let right = Party::new(&net.adapter(), &options);
     net.connect(&left, &right);
-    let piece = [left.memory.piece(0, 8)];
+    let segment = [left.memory.segment(0, 8)];
     let remote = right.memory.remote(0, 8);
-    granted(write(
-        &left,
-        &piece,
-        1,
-        &remote,
-        CompletionFlags::UNSIGNALLED,
-    ));
-    net.settle();
+    left.write(&segment, 1, &remote, CompletionFlags::UNSIGNALLED);
+    net.run_to_idle();
     assert_eq!(net.triggered(&ia, cno), None);
-    granted(write(&left, &piece, 2, &remote, DEFAULT));
-    net.settle();
+    left.write(&segment, 2, &remote, DEFAULT);
+    net.run_to_idle();
     assert_eq!(net.triggered(&ia, cno), Some(left.request));
     net.success(&left, 1);
     net.success(&left, 2);
@@ -232,33 +219,21 @@ pub fn unsignalled_write_needs_configuration<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPW-09, DTO-04
 pub fn fenced_write_forwards_what_a_read_fetches<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     for round in 0..16 {
         right.memory.fill(round);
         left.memory.fill(100 + round);
-        let window = [left.memory.piece(0, 1024)];
-        granted(left.ia.post_rdma_read(
-            left.ep,
-            &window,
-            1,
-            &right.memory.remote(0, 1024),
-            DEFAULT,
-        ));
-        granted(write(
-            &left,
+        let window = [left.memory.segment(0, 1024)];
+        left.read(&window, 1, &right.memory.remote(0, 1024), DEFAULT);
+        left.write(
             &window,
             2,
             &right.memory.remote(2048, 1024),
             CompletionFlags::BARRIER_FENCE,
-        ));
+        );
         net.success(&left, 1);
         net.success(&left, 2);
-        equal(
-            "the copy",
-            &right.memory.load(2048, 1024),
-            &right.memory.load(0, 1024),
-        );
+        same_bytes("the copy", (&right.memory, 2048), (&right.memory, 0), 1024);
     }
 }
 
@@ -268,8 +243,7 @@ pub fn fenced_write_forwards_what_a_read_fetches<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPW-14, EPW-15, DTO-09
 pub fn segment_list_may_change_after_the_post<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let provider = granted(
         left.ia
             .ia_query(Default::default(), ProviderFields::IOV_OWNERSHIP),
@@ -277,20 +251,16 @@ pub fn segment_list_may_change_after_the_post<T: Testbed>(bed: &T) {
     .provider;
     assert_eq!(provider.iov_ownership_on_return, IovOwnership::Consumer);
     left.memory.fill(1);
-    let mut list = [left.memory.piece(0, 64)];
+    let mut list = [left.memory.segment(0, 64)];
     let mut remote = right.memory.remote(0, 64);
-    granted(write(&left, &list, 1, &remote, DEFAULT));
-    list[0] = left.memory.piece(512, 64);
+    left.write(&list, 1, &remote, DEFAULT);
+    list[0] = left.memory.segment(512, 64);
     remote = right.memory.remote(512, 64);
-    granted(write(&left, &list, 2, &remote, DEFAULT));
+    left.write(&list, 2, &remote, DEFAULT);
     net.success(&left, 1);
     net.success(&left, 2);
     for offset in [0, 512] {
-        equal(
-            "data",
-            &right.memory.load(offset, 64),
-            &left.memory.load(offset, 64),
-        );
+        same_bytes("data", (&right.memory, offset), (&left.memory, offset), 64);
     }
 }
 
@@ -300,18 +270,16 @@ pub fn segment_list_may_change_after_the_post<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPW-18, GEN-13
 pub fn write_post_does_not_wait<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
-    net.settle();
+    let (net, left, right) = Net::connected(bed);
+    net.run_to_idle();
     let before = bed.now();
     for cookie in 0..16 {
-        granted(write(
-            &left,
-            &[left.memory.piece(0, 4096)],
+        left.write(
+            &[left.memory.segment(0, 4096)],
             cookie,
             &right.memory.remote(0, 4096),
             DEFAULT,
-        ));
+        );
     }
     assert!(!left.status().request_idle);
     assert_eq!(bed.now(), before);
@@ -325,17 +293,15 @@ pub fn write_post_does_not_wait<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPW-04, EPW-21, EPW-22
 pub fn write_cookies_come_back_untouched<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let cookies = [7, 7, 0, u64::MAX, 7, 1 << 63];
     for cookie in cookies {
-        granted(write(
-            &left,
-            &[left.memory.piece(0, 1)],
+        left.write(
+            &[left.memory.segment(0, 1)],
             cookie,
             &right.memory.remote(0, 1),
             DEFAULT,
-        ));
+        );
     }
     for cookie in cookies {
         net.success(&left, cookie);
@@ -349,24 +315,21 @@ pub fn write_cookies_come_back_untouched<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPW-23, EPW-24, EPW-29, DTO-10, GEN-06
 pub fn write_follows_the_endpoint_state<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
+    let (net, left, right) = Net::unconnected(bed);
     right.memory.fill(9);
-    let piece = [left.memory.piece(0, 8)];
+    let segment = [left.memory.segment(0, 8)];
     let remote = right.memory.remote(0, 8);
-    net.no_effect(
-        &[&left, &right],
-        Error::invalid_state(Subtype::InvalidStateEpUnconnected),
-        || write(&left, &piece, 1, &remote, DEFAULT),
-    );
+    net.no_effect(&[&left, &right], EP_UNCONNECTED, || {
+        write(&left, &segment, 1, &remote, DEFAULT)
+    });
     net.connect(&left, &right);
-    granted(write(&left, &piece, 2, &remote, DEFAULT));
+    left.write(&segment, 2, &remote, DEFAULT);
     net.success(&left, 2);
     net.disconnect(&left, &right);
     right.memory.fill(10);
     let before = right.memory.content();
     for (cookie, flags) in [(3, DEFAULT), (4, CompletionFlags::SUPPRESS)] {
-        granted(write(&left, &piece, cookie, &remote, flags));
+        left.write(&segment, cookie, &remote, flags);
         let completion = net.request_completion(&left);
         assert_eq!(completion.ep, left.ep);
         assert_eq!(completion.operation, DtoOperation::RdmaWrite);
@@ -391,16 +354,16 @@ pub fn write_queue_has_its_exact_size<T: Testbed>(bed: &T) {
     let (left, right) = net.pair(&PartyOptions::with(|attributes| {
         attributes.max_request_dtos = 5;
     }));
-    let full = Error::insufficient_resources(Subtype::ResourceTep);
-    let piece = [left.memory.piece(0, 8)];
+    let full = EP_FULL;
+    let segment = [left.memory.segment(0, 8)];
     let remote = right.memory.remote(0, 8);
     for cookie in 0..5 {
-        granted(write(&left, &piece, cookie, &remote, DEFAULT));
+        left.write(&segment, cookie, &remote, DEFAULT);
     }
-    refused(write(&left, &piece, 99, &remote, DEFAULT), full);
+    refused(write(&left, &segment, 99, &remote, DEFAULT), full);
     net.success(&left, 0);
-    granted(write(&left, &piece, 5, &remote, DEFAULT));
-    refused(write(&left, &piece, 99, &remote, DEFAULT), full);
+    left.write(&segment, 5, &remote, DEFAULT);
+    refused(write(&left, &segment, 99, &remote, DEFAULT), full);
     for cookie in 1..6 {
         net.success(&left, cookie);
     }
@@ -435,9 +398,9 @@ pub fn remote_faults_of_a_write_break_the_connection<T: Testbed>(bed: &T) {
             ..right.memory.remote(0, 64)
         }),
         ("a freed region", |right| {
-            let gone = right.more_memory(64, MemoryPrivileges::ALL);
-            granted(right.ia.lmr_free(gone.lmr));
-            gone.remote(0, 64)
+            let freed = right.more_memory(64, MemoryPrivileges::ALL);
+            granted(right.ia.lmr_free(freed.lmr));
+            freed.remote(0, 64)
         }),
         ("past the end", |right| right.memory.remote(4096 - 63, 64)),
         ("before the start", |right| {
@@ -451,26 +414,18 @@ pub fn remote_faults_of_a_write_break_the_connection<T: Testbed>(bed: &T) {
         }),
     ];
     for (case, remote) in cases {
-        let net = Net::new(bed);
-        let (left, right) = net.pair(&PartyOptions::default());
+        let (net, left, right) = Net::connected(bed);
         left.memory.fill(1);
         right.memory.fill(2);
         let before = right.memory.content();
         let remote = remote(&right);
-        granted(write(
-            &left,
-            &[left.memory.piece(0, 64)],
-            1,
-            &remote,
-            DEFAULT,
-        ));
-        granted(write(
-            &left,
-            &[left.memory.piece(0, 8)],
+        left.write(&[left.memory.segment(0, 64)], 1, &remote, DEFAULT);
+        left.write(
+            &[left.memory.segment(0, 8)],
             2,
             &right.memory.remote(0, 8),
             DEFAULT,
-        ));
+        );
         let completion = net.request_completion(&left);
         assert_eq!(
             (completion.cookie, completion.status),
@@ -494,8 +449,7 @@ pub fn remote_faults_of_a_write_break_the_connection<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPW-35, EPW-36, IAQ-07
 pub fn write_takes_any_alignment<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let provider = granted(
         left.ia
             .ia_query(Default::default(), ProviderFields::OPTIMAL_BUFFER_ALIGNMENT),
@@ -505,18 +459,18 @@ pub fn write_takes_any_alignment<T: Testbed>(bed: &T) {
     assert_eq!(OPTIMAL_ALIGNMENT % provider.optimal_buffer_alignment, 0);
     left.memory.fill(3);
     for (from, to) in [(1, 0), (0, 3), (7, 9), (255, 257), (63, 64), (4, 12)] {
-        granted(write(
-            &left,
-            &[left.memory.piece(from, 131)],
+        left.write(
+            &[left.memory.segment(from, 131)],
             from,
             &right.memory.remote(to, 131),
             DEFAULT,
-        ));
+        );
         net.success(&left, from);
-        equal(
+        same_bytes(
             "data",
-            &right.memory.load(to as usize, 131),
-            &left.memory.load(from as usize, 131),
+            (&right.memory, to as usize),
+            (&left.memory, from as usize),
+            131,
         );
     }
 }
@@ -527,8 +481,7 @@ pub fn write_takes_any_alignment<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPW-39, DTO-06
 pub fn empty_write_checks_nothing_remote<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     right.memory.fill(5);
     let before = right.memory.content();
     let nowhere = RmrTriplet {
@@ -538,52 +491,48 @@ pub fn empty_write_checks_nothing_remote<T: Testbed>(bed: &T) {
     };
     let lists = [
         &[][..],
-        &[left.memory.piece(0, 0)],
+        &[left.memory.segment(0, 0)],
         &[LmrTriplet::default(); 2],
     ];
     for (cookie, list) in lists.into_iter().enumerate() {
         let cookie = cookie as u64;
-        granted(write(&left, list, cookie, &nowhere, DEFAULT));
+        left.write(list, cookie, &nowhere, DEFAULT);
         assert_eq!(net.success(&left, cookie).transferred_length, 0);
     }
     equal("the peer's memory", &right.memory.content(), &before);
-    net.alive(&left, &right);
+    net.check_transfer(&left, &right);
 }
 
 /// Writes of an endpoint are placed in posting order, before a later Send arrives.
 ///
 /// Spec: EPW-43, LSW-22, DTO-11
 pub fn writes_are_placed_before_a_later_send_arrives<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     for round in 0..32_u8 {
         left.memory.fill(round);
         right.receive_into(&[], u64::from(round));
         // The second write covers part of the first, so their order shows.
         for (cookie, offset) in [(1, 0), (2, 256)] {
-            granted(write(
-                &left,
-                &[left.memory.piece(offset, 256)],
+            left.write(
+                &[left.memory.segment(offset, 256)],
                 cookie,
                 &right.memory.remote(offset / 2, 256),
                 DEFAULT,
-            ));
+            );
         }
         left.send_from(&[], 3);
-        let arrived = net.receive_completion(&right);
-        assert_eq!(
-            (arrived.cookie, arrived.status),
-            (u64::from(round), DtoStatus::Success)
-        );
-        equal(
+        net.receive_ends(&right, u64::from(round), DtoStatus::Success);
+        same_bytes(
             "the first write",
-            &right.memory.load(0, 128),
-            &left.memory.load(0, 128),
+            (&right.memory, 0),
+            (&left.memory, 0),
+            128,
         );
-        equal(
+        same_bytes(
             "the second write",
-            &right.memory.load(128, 256),
-            &left.memory.load(256, 256),
+            (&right.memory, 128),
+            (&left.memory, 256),
+            256,
         );
         for cookie in 1..=3 {
             net.success(&left, cookie);

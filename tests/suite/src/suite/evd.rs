@@ -11,6 +11,7 @@ use dat_core::id::{CnoId, EvdId};
 use dat_core::sync::RawLock;
 use dat_core::{Error, ErrorKind, Ia, Subtype};
 
+use crate::fixture::errors::{BAD_CNO, CNO_IN_USE};
 use crate::fixture::{Net, Party, PartyOptions, Testbed, granted, refused};
 
 const WAITER: Error = Error::invalid_state(Subtype::InvalidStateEvdWaiter);
@@ -40,9 +41,8 @@ fn state<B: Backend, L: RawLock>(ia: &Ia<'_, B, L>, evd: EvdId) -> EvdState {
 /// A query returns its streams and its notification object.
 ///
 /// Spec: EVC-01, EVC-02, EVQ-01, EVQ-02, GEN-08
-pub fn new_dispatcher_tells_what_it_is<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+pub fn query_describes_a_new_dispatcher<T: Testbed>(bed: &T) {
+    let (_net, ia) = Net::with_adapter(bed);
     let cno = granted(ia.cno_create(None));
     for flags in [
         EvdFlags::DEFAULT,
@@ -52,12 +52,15 @@ pub fn new_dispatcher_tells_what_it_is<T: Testbed>(bed: &T) {
     ] {
         for cno in [None, Some(cno)] {
             let evd = granted(ia.evd_create(5, cno, flags));
-            let told = granted(ia.evd_query(evd, EvdFields::all()));
-            assert_eq!((told.ia, told.cno, told.flags), (ia.handle(), cno, flags));
-            assert!(told.qlen >= 5);
-            assert!(told.state.contains(EvdState::ENABLED | EvdState::WAITABLE));
+            let param = granted(ia.evd_query(evd, EvdFields::all()));
+            assert_eq!(
+                (param.ia, param.cno, param.flags),
+                (ia.handle(), cno, flags)
+            );
+            assert!(param.qlen >= 5);
+            assert!(param.state.contains(EvdState::ENABLED | EvdState::WAITABLE));
             assert!(
-                !told
+                !param
                     .state
                     .intersects(EvdState::DISABLED | EvdState::UNWAITABLE)
             );
@@ -77,8 +80,7 @@ pub fn new_dispatcher_tells_what_it_is<T: Testbed>(bed: &T) {
 ///
 /// Spec: EVC-02..04, GEN-03, GEN-06, GEN-07, GEN-11
 pub fn bad_dispatchers_are_refused<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (net, ia) = Net::with_adapter(bed);
     for length in [0, -1, i32::MIN] {
         refused(
             ia.evd_create(length, None, EvdFlags::SOFTWARE),
@@ -108,18 +110,15 @@ pub fn bad_dispatchers_are_refused<T: Testbed>(bed: &T) {
             }
         }
     }
-    let gone = granted(ia.cno_create(None));
-    granted(ia.cno_free(gone));
+    let freed = granted(ia.cno_create(None));
+    granted(ia.cno_free(freed));
     for bad in [
         CnoId::NULL,
-        gone,
+        freed,
         granted(net.adapter().cno_create(None)),
         CnoId::from_handle(ia.async_evd().handle()),
     ] {
-        refused(
-            ia.evd_create(4, Some(bad), EvdFlags::SOFTWARE),
-            Error::invalid_handle(Subtype::InvalidHandleCno),
-        );
+        refused(ia.evd_create(4, Some(bad), EvdFlags::SOFTWARE), BAD_CNO);
     }
 }
 
@@ -127,8 +126,7 @@ pub fn bad_dispatchers_are_refused<T: Testbed>(bed: &T) {
 ///
 /// Spec: EVC-05, PSC-05, GEN-03
 pub fn dispatchers_take_only_their_streams<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (net, ia) = Net::with_adapter(bed);
     let zone = granted(ia.pz_create());
     let only = |flags| granted(ia.evd_create(64, None, flags));
     let software = only(EvdFlags::SOFTWARE);
@@ -170,14 +168,13 @@ pub fn dispatchers_take_only_their_streams<T: Testbed>(bed: &T) {
 ///
 /// Spec: GEN-03, GEN-11, EVQ-01, EVM-01, EVZ-01, EVN-01, EVN-02, EVN-04, EVN-05, EVW-10, EVG-04, EVS-03, EVF-03
 pub fn bad_dispatcher_handles_are_refused<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
-    let gone = software(&ia, 4);
-    granted(ia.evd_free(gone));
+    let (net, ia) = Net::with_adapter(bed);
+    let freed = software(&ia, 4);
+    granted(ia.evd_free(freed));
     let other = net.adapter();
     for bad in [
         EvdId::NULL,
-        gone,
+        freed,
         software(&other, 4),
         EvdId::from_handle(ia.handle()),
         EvdId::from_handle(granted(ia.pz_create()).handle()),
@@ -212,8 +209,7 @@ pub fn bad_dispatcher_handles_are_refused<T: Testbed>(bed: &T) {
 ///
 /// Spec: EVS-01..04, EVG-01, EVG-03, EVG-04
 pub fn software_events_are_queued_or_refused<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (net, ia) = Net::with_adapter(bed);
     let evd = software(&ia, 4);
     let length = granted(ia.evd_query(evd, EvdFields::QLEN)).qlen as u64;
     for round in 0..3 {
@@ -239,8 +235,7 @@ pub fn software_events_are_queued_or_refused<T: Testbed>(bed: &T) {
 ///
 /// Spec: EVW-01, EVW-02, EVW-07, EVW-09, EVW-14
 pub fn wait_ends_at_its_threshold<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (_net, ia) = Net::with_adapter(bed);
     let evd = software(&ia, 4);
     let length = granted(ia.evd_query(evd, EvdFields::QLEN)).qlen;
     for bad in [0, -1, i32::MIN, length + 1, i32::MAX] {
@@ -275,8 +270,7 @@ pub fn wait_ends_at_its_threshold<T: Testbed>(bed: &T) {
 ///
 /// Spec: EVW-04, EVW-06, EVW-08, EVG-02
 pub fn a_waiter_owns_the_dispatcher<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (_net, ia) = Net::with_adapter(bed);
     let evd = software(&ia, 4);
     granted(ia.evd_post_se(evd, 1));
     let mut wait = granted(ia.evd_wait(evd, 3));
@@ -296,8 +290,7 @@ pub fn a_waiter_owns_the_dispatcher<T: Testbed>(bed: &T) {
 ///
 /// Spec: EVW-01, EVW-06, EVW-07
 pub fn expired_wait_counts_fewer_than_its_threshold<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (_net, ia) = Net::with_adapter(bed);
     let evd = software(&ia, 4);
     for number in 0..=3 {
         let mut wait = granted(ia.evd_wait(evd, 2));
@@ -328,8 +321,7 @@ pub fn expired_wait_counts_fewer_than_its_threshold<T: Testbed>(bed: &T) {
 ///
 /// Spec: EVN-04, EVN-05, EVW-05, EVQ-02
 pub fn unwaitable_ends_waits<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (_net, ia) = Net::with_adapter(bed);
     let evd = software(&ia, 4);
     let mut wait = granted(ia.evd_wait(evd, 2));
     granted(ia.evd_post_se(evd, 1));
@@ -376,14 +368,13 @@ pub fn unsignalled_completions_do_not_end_a_wait<T: Testbed>(bed: &T) {
         .expect_err("notifications decide");
     assert_eq!(error.kind(), ErrorKind::InvalidState, "{error}");
     let write = |cookie, flags| {
-        granted(left.ia.post_rdma_write(
-            left.ep,
-            &[left.memory.piece(0, 8)],
+        left.write(
+            &[left.memory.segment(0, 8)],
             cookie,
             &right.memory.remote(0, 8),
             flags,
-        ));
-        net.settle();
+        );
+        net.run_to_idle();
     };
     let mut wait = granted(left.ia.evd_wait(left.request, 1));
     write(1, unsignalled);
@@ -419,17 +410,16 @@ pub fn thresholds_count_completions<T: Testbed>(bed: &T) {
         );
         let mut wait = granted(left.ia.evd_wait(left.request, 3));
         for cookie in 0..3 {
-            net.settle();
+            net.run_to_idle();
             assert!(wait.poll(Waker::noop()).is_pending());
-            granted(left.ia.post_rdma_write(
-                left.ep,
-                &[left.memory.piece(0, 8)],
+            left.write(
+                &[left.memory.segment(0, 8)],
                 cookie,
                 &right.memory.remote(0, 8),
                 CompletionFlags::empty(),
-            ));
+            );
         }
-        net.settle();
+        net.run_to_idle();
         let Poll::Ready(outcome) = wait.poll(Waker::noop()) else {
             panic!("three completions are there");
         };
@@ -441,8 +431,7 @@ pub fn thresholds_count_completions<T: Testbed>(bed: &T) {
 ///
 /// Spec: EVW-11, DTO-04
 pub fn failures_always_notify<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (net, ia) = Net::with_adapter(bed);
     let cno = granted(ia.cno_create(None));
     let options = PartyOptions::with(|attributes| {
         attributes.request_completion_flags = CompletionFlags::UNSIGNALLED;
@@ -452,17 +441,14 @@ pub fn failures_always_notify<T: Testbed>(bed: &T) {
     let right = Party::new(&net.adapter(), &options);
     net.connect(&left, &right);
     net.disconnect(&left, &right);
-    net.settle();
+    net.run_to_idle();
     while net.triggered(&ia, cno).is_some() {}
-    granted(
-        left.ia
-            .post_send(left.ep, &[], 1, CompletionFlags::UNSIGNALLED),
-    );
-    net.settle();
+    left.send(&[], 1, CompletionFlags::UNSIGNALLED);
+    net.run_to_idle();
     assert_eq!(net.triggered(&ia, cno), Some(left.request));
     assert_eq!(net.request_completion(&left).status, DtoStatus::Flushed);
     left.receive_into(&[], 2);
-    net.settle();
+    net.run_to_idle();
     assert_eq!(net.triggered(&ia, cno), Some(left.receive));
     assert_eq!(net.receive_completion(&left).status, DtoStatus::Flushed);
 }
@@ -473,8 +459,7 @@ pub fn failures_always_notify<T: Testbed>(bed: &T) {
 ///
 /// Spec: EVZ-01, GEN-06, GEN-07
 pub fn resized_dispatcher_keeps_its_events<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (_net, ia) = Net::with_adapter(bed);
     let evd = software(&ia, 4);
     for number in 0..4 {
         granted(ia.evd_post_se(evd, number));
@@ -518,8 +503,7 @@ pub fn resized_dispatcher_keeps_its_events<T: Testbed>(bed: &T) {
 ///
 /// Spec: EVN-01, EVN-02, EVG-02, CNW-02
 pub fn disabled_dispatcher_notifies_nobody<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (net, ia) = Net::with_adapter(bed);
     let cno = granted(ia.cno_create(None));
     let evd = granted(ia.evd_create(4, Some(cno), EvdFlags::SOFTWARE));
     for _ in 0..2 {
@@ -545,8 +529,7 @@ pub fn disabled_dispatcher_notifies_nobody<T: Testbed>(bed: &T) {
 ///
 /// Spec: EVN-03, EVW-04, CNW-02
 pub fn a_waiter_goes_before_the_notification_object<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (net, ia) = Net::with_adapter(bed);
     let cno = granted(ia.cno_create(None));
     let evd = granted(ia.evd_create(4, Some(cno), EvdFlags::SOFTWARE));
     let mut wait = granted(ia.evd_wait(evd, 2));
@@ -567,13 +550,12 @@ pub fn a_waiter_goes_before_the_notification_object<T: Testbed>(bed: &T) {
 ///
 /// Spec: EVM-01, EVM-02, CNF-01
 pub fn notification_object_can_be_changed<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (net, ia) = Net::with_adapter(bed);
     let first = granted(ia.cno_create(None));
     let second = granted(ia.cno_create(None));
     let evd = granted(ia.evd_create(4, Some(first), EvdFlags::SOFTWARE));
     let cno = |evd| granted(ia.evd_query(evd, EvdFields::CNO)).cno;
-    let in_use = Error::invalid_state(Subtype::InvalidStateCnoInUse);
+    let in_use = CNO_IN_USE;
     refused(ia.cno_free(first), in_use);
     granted(ia.evd_modify_cno(evd, Some(second)));
     assert_eq!(cno(evd), Some(second));
@@ -582,10 +564,7 @@ pub fn notification_object_can_be_changed<T: Testbed>(bed: &T) {
     assert_eq!(net.triggered(&ia, second), Some(evd));
     granted(ia.cno_free(first));
     refused(ia.cno_free(second), in_use);
-    refused(
-        ia.evd_modify_cno(evd, Some(first)),
-        Error::invalid_handle(Subtype::InvalidHandleCno),
-    );
+    refused(ia.evd_modify_cno(evd, Some(first)), BAD_CNO);
     assert_eq!(cno(evd), Some(second));
     granted(ia.evd_modify_cno(evd, None));
     assert_eq!(cno(evd), None);
@@ -598,8 +577,7 @@ pub fn notification_object_can_be_changed<T: Testbed>(bed: &T) {
 ///
 /// Spec: EVF-01..03, GEN-15
 pub fn dispatcher_is_held_by_its_streams<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     for evd in [
         left.receive,
         left.request,
@@ -617,7 +595,7 @@ pub fn dispatcher_is_held_by_its_streams<T: Testbed>(bed: &T) {
     granted(left.ia.psp_free(psp));
     granted(left.ia.evd_free(requests));
     left.send_from(&[], 1);
-    net.settle();
+    net.run_to_idle();
     granted(left.ia.ep_free(left.ep));
     for evd in [left.receive, left.request, left.connect] {
         granted(left.ia.evd_free(evd));
@@ -636,8 +614,7 @@ pub fn dispatcher_is_held_by_its_streams<T: Testbed>(bed: &T) {
 ///
 /// Spec: EVW-09, DTO-13
 pub fn overflow_is_reported_once<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (net, ia) = Net::with_adapter(bed);
     let peer = net.adapter();
     let options = PartyOptions::default();
     let connect = granted(ia.evd_create(1, None, EvdFlags::CONNECTION));
@@ -667,7 +644,7 @@ pub fn overflow_is_reported_once<T: Testbed>(bed: &T) {
                 .ep_disconnect(far.ep, dat_core::flags::CloseFlags::Abrupt),
         );
     }
-    net.settle();
+    net.run_to_idle();
     assert!(length < pairs.len(), "the queue is too long for this test");
     assert_eq!(
         net.event(&ia, ia.async_evd()),

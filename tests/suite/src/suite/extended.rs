@@ -2,7 +2,6 @@
 //!
 //! Their posts obey the rules of all posts.
 
-use dat_core::attributes::SrqAttributes;
 use dat_core::backend::Extensions;
 use dat_core::endpoint::Extended;
 use dat_core::event::{DtoOperation, Event, ExtendedCompletion, ExtendedOperation};
@@ -13,6 +12,7 @@ use dat_core::{Error, ErrorKind};
 
 use crate::fixture::{
     ExtendedTestbed, Memory, Net, Party, PartyOptions, Testbed, equal, granted, refused,
+    same_bytes, srq_attributes,
 };
 
 const DEFAULT: CompletionFlags = CompletionFlags::empty();
@@ -38,7 +38,7 @@ fn completion<T: Testbed>(net: &Net<'_, T>, party: &Party<T>, evd: EvdId) -> Ext
 }
 
 /// Returns the first aligned operand in the memory: its offset and its remote range.
-fn place(memory: &Memory) -> (usize, RmrTriplet) {
+fn aligned_number(memory: &Memory) -> (usize, RmrTriplet) {
     let offset = (memory.address.next_multiple_of(NUMBER as u64) - memory.address) as usize;
     (offset, memory.remote(offset as u64, NUMBER as u64))
 }
@@ -53,7 +53,7 @@ fn number_at(memory: &Memory, offset: usize) -> u64 {
 /// The receive keeps its place in the order of receives, and its buffer does not change.
 ///
 /// Spec: DTO-06, DTO-11, EPW-10, EPW-41, EPW-43
-pub fn a_write_with_a_number_tells_the_peer<T: ExtendedTestbed>(bed: &T) {
+pub fn write_with_immediate_completes_a_receive<T: ExtendedTestbed>(bed: &T) {
     let net = Net::new(bed);
     let (left, right) = pair(&net, bed);
     left.memory.fill(1);
@@ -64,20 +64,20 @@ pub fn a_write_with_a_number_tells_the_peer<T: ExtendedTestbed>(bed: &T) {
     expected[1020..1025].copy_from_slice(&source[100..105]);
     expected[..6].copy_from_slice(&source[..6]);
     for cookie in 1..=4 {
-        right.receive_into(&[right.memory.piece(100 * (cookie - 1), 50)], cookie);
+        right.receive_into(&[right.memory.segment(100 * (cookie - 1), 50)], cookie);
     }
-    let pieces = [left.memory.piece(10, 20), left.memory.piece(100, 5)];
+    let segments = [left.memory.segment(10, 20), left.memory.segment(100, 5)];
     let write = |segments: &[_], cookie, remote: RmrTriplet, immediate| {
         let asked = Extended::WriteImmediate { immediate };
         let ia = &left.ia;
         granted(ia.post_extended(left.ep, asked, segments, cookie, &remote, DEFAULT));
     };
-    left.send_from(&[left.memory.piece(0, 6)], 10);
-    write(&pieces, 11, right.memory.remote(1000, 25), 0xFEDC_BA98);
+    left.send_from(&[left.memory.segment(0, 6)], 10);
+    write(&segments, 11, right.memory.remote(1000, 25), 0xFEDC_BA98);
     // Writes no data and checks no remote range.
     write(&[], 12, right.memory.remote(0, 0), 0);
     expected[300..306].copy_from_slice(&source[..6]);
-    left.send_from(&[left.memory.piece(0, 6)], 13);
+    left.send_from(&[left.memory.segment(0, 6)], 13);
     net.success(&left, 10);
     for (cookie, length) in [(11, 25), (12, 0)] {
         let done = completion(&net, &left, left.request);
@@ -118,12 +118,12 @@ pub fn a_write_with_a_number_tells_the_peer<T: ExtendedTestbed>(bed: &T) {
 /// No other byte changes on either side.
 ///
 /// Spec: DTO-06, DTO-11, EPB-05
-pub fn atomic_operations_change_a_number_and_bring_what_it_was<T: ExtendedTestbed>(bed: &T) {
+pub fn atomic_operations_fetch_the_old_value<T: ExtendedTestbed>(bed: &T) {
     let net = Net::new(bed);
     let (left, right) = pair(&net, bed);
     left.memory.fill(3);
     right.memory.fill(4);
-    let (offset, remote) = place(&right.memory);
+    let (offset, remote) = aligned_number(&right.memory);
     let first = number_at(&right.memory, offset);
     let second = first.wrapping_add(u64::MAX - 4);
     let exchange = |compare, swap| Extended::CompareAndSwap { compare, swap };
@@ -140,7 +140,7 @@ pub fn atomic_operations_change_a_number_and_bring_what_it_was<T: ExtendedTestbe
     for (index, (asked, before)) in operations.into_iter().enumerate() {
         let at = 100 * index + 1;
         // The segment is longer than needed.
-        let room = [left.memory.piece(at as u64, NUMBER as u64 + 5)];
+        let room = [left.memory.segment(at as u64, NUMBER as u64 + 5)];
         let cookie = index as u64;
         granted(
             left.ia
@@ -180,8 +180,8 @@ pub fn atomic_operations_need_both_rights<T: ExtendedTestbed>(bed: &T) {
         let memory = right.more_memory(64, local | right_there);
         memory.fill(5);
         let before = memory.content();
-        let (_, remote) = place(&memory);
-        let room = [left.memory.piece(0, NUMBER as u64)];
+        let (_, remote) = aligned_number(&memory);
+        let room = [left.memory.segment(0, NUMBER as u64)];
         let asked = Extended::FetchAndAdd { add: 1 };
         granted(
             left.ia
@@ -203,16 +203,12 @@ fn sharing<T: ExtendedTestbed>(net: &Net<'_, T>, bed: &T) -> (Party<T>, Party<T>
     let options = PartyOptions::default();
     let ia = net.adapter_over(bed.extended_device());
     let zone = granted(ia.pz_create());
-    let shape = SrqAttributes {
-        max_recv_dtos: 4,
-        max_recv_iov: 1,
-        low_watermark: 0,
-    };
+    let shape = srq_attributes(4, 1, 0);
     let srq = granted(ia.srq_create(zone, &shape));
-    let taker = Party::sharing(&ia, zone, srq, None, &options);
+    let receiver = Party::sharing(&ia, zone, srq, None, &options);
     let peer = Party::new(&net.adapter_over(bed.extended_device()), &options);
-    net.connect(&peer, &taker);
-    (peer, taker, srq)
+    net.connect(&peer, &receiver);
+    (peer, receiver, srq)
 }
 
 /// A write with an immediate fails at an endpoint on a shared receive queue.
@@ -222,42 +218,48 @@ fn sharing<T: ExtendedTestbed>(net: &Net<'_, T>, bed: &T) -> (Party<T>, Party<T>
 /// does not change. The other buffers stay in the queue.
 ///
 /// Spec: SRQR-05, SRQR-09, SRQR-11, SRQR-21, DTO-12, EPW-10
-pub fn a_write_with_a_number_is_a_fault_on_a_shared_queue<T: ExtendedTestbed>(bed: &T) {
+pub fn write_with_immediate_fails_on_a_shared_queue<T: ExtendedTestbed>(bed: &T) {
     let net = Net::new(bed);
-    let (peer, taker, srq) = sharing(&net, bed);
+    let (peer, receiver, srq) = sharing(&net, bed);
     peer.memory.fill(1);
-    taker.memory.fill(2);
+    receiver.memory.fill(2);
     let source = peer.memory.content();
-    let mut expected = taker.memory.content();
+    let mut expected = receiver.memory.content();
     expected[1000..1020].copy_from_slice(&source[10..30]);
     for cookie in 1..=3 {
-        let buffer = [taker.memory.piece(100 * (cookie - 1), 50)];
-        granted(taker.ia.srq_post_recv(srq, &buffer, cookie));
+        let buffer = [receiver.memory.segment(100 * (cookie - 1), 50)];
+        granted(receiver.ia.srq_post_recv(srq, &buffer, cookie));
     }
-    peer.send_from(&[peer.memory.piece(0, 6)], 11);
+    peer.send_from(&[peer.memory.segment(0, 6)], 11);
     let asked = Extended::WriteImmediate { immediate: 5 };
-    let (piece, remote) = (peer.memory.piece(10, 20), taker.memory.remote(1000, 20));
+    let (segment, remote) = (
+        peer.memory.segment(10, 20),
+        receiver.memory.remote(1000, 20),
+    );
     granted(
         peer.ia
-            .post_extended(peer.ep, asked, &[piece], 12, &remote, DEFAULT),
+            .post_extended(peer.ep, asked, &[segment], 12, &remote, DEFAULT),
     );
     net.success(&peer, 11);
     assert_eq!(completion(&net, &peer, peer.request).cookie, 12);
-    let message = net.receive_completion(&taker);
+    let message = net.receive_completion(&receiver);
     assert_eq!(message.status, DtoStatus::Success, "{message:?}");
-    let fault = net.receive_completion(&taker);
-    assert_eq!((fault.ep, fault.status), (taker.ep, DtoStatus::BadResponse));
+    let fault = net.receive_completion(&receiver);
+    assert_eq!(
+        (fault.ep, fault.status),
+        (receiver.ep, DtoStatus::BadResponse)
+    );
     // The device chooses the buffers that are taken.
     assert!((1..=3).contains(&fault.cookie), "{fault:?}");
     assert_ne!(fault.cookie, message.cookie);
     let at = 100 * (message.cookie as usize - 1);
     expected[at..at + 6].copy_from_slice(&source[..6]);
-    net.broken(&peer, &taker);
-    equal("the peer's memory", &taker.memory.content(), &expected);
-    let told = granted(taker.ia.srq_query(srq, SrqFields::all()));
-    assert_eq!(told.outstanding, 1, "{told:?}");
+    net.broken(&peer, &receiver);
+    equal("the peer's memory", &receiver.memory.content(), &expected);
+    let param = granted(receiver.ia.srq_query(srq, SrqFields::all()));
+    assert_eq!(param.outstanding, 1, "{param:?}");
     net.quiet(&peer);
-    net.quiet(&taker);
+    net.quiet(&receiver);
 }
 
 /// A write with an immediate waits for a receive; its data is placed meanwhile.
@@ -265,17 +267,17 @@ pub fn a_write_with_a_number_is_a_fault_on_a_shared_queue<T: ExtendedTestbed>(be
 /// No event announces the data before that.
 ///
 /// Spec: EPS-04, EPH-05, EPW-41
-pub fn a_number_waits_for_a_receive<T: ExtendedTestbed>(bed: &T) {
+pub fn write_with_immediate_waits_for_a_receive<T: ExtendedTestbed>(bed: &T) {
     let net = Net::new(bed);
     let (left, right) = pair(&net, bed);
     left.memory.fill(1);
     right.memory.fill(2);
     let source = left.memory.load(0, 20);
     let asked = Extended::WriteImmediate { immediate: 7 };
-    let (piece, remote) = (left.memory.piece(0, 20), right.memory.remote(1000, 20));
+    let (segment, remote) = (left.memory.segment(0, 20), right.memory.remote(1000, 20));
     granted(
         left.ia
-            .post_extended(left.ep, asked, &[piece], 1, &remote, DEFAULT),
+            .post_extended(left.ep, asked, &[segment], 1, &remote, DEFAULT),
     );
     while right.memory.load(1000, 20) != source {
         assert!(bed.step(), "what was written has not come");
@@ -294,7 +296,7 @@ pub fn a_number_waits_for_a_receive<T: ExtendedTestbed>(bed: &T) {
     );
     let sent = completion(&net, &left, left.request);
     assert_eq!((sent.cookie, sent.status), (1, DtoStatus::Success));
-    net.alive(&left, &right);
+    net.check_transfer(&left, &right);
 }
 
 /// Makes two connected ends.
@@ -305,17 +307,17 @@ type Connect<'a, T> = &'a dyn Fn(&Net<'_, T>) -> (Party<T>, Party<T>);
 /// It breaks the connection, as a message does.
 ///
 /// Spec: SRC-04, EPS-04, EPH-05, E22, DTO-12
-pub fn a_number_without_a_buffer_breaks<T: ExtendedTestbed>(bed: &T) {
+pub fn write_with_immediate_without_a_receive_breaks<T: ExtendedTestbed>(bed: &T) {
     let own = |net: &Net<'_, T>| pair(net, bed);
     let shared = |net: &Net<'_, T>| {
-        let (peer, taker, _) = sharing(net, bed);
-        (peer, taker)
+        let (peer, receiver, _) = sharing(net, bed);
+        (peer, receiver)
     };
     for connect in [&own as Connect<'_, T>, &shared] {
         let net = Net::new(bed);
-        let (peer, taker) = connect(&net);
+        let (peer, receiver) = connect(&net);
         let asked = Extended::WriteImmediate { immediate: 7 };
-        let remote = taker.memory.remote(0, 0);
+        let remote = receiver.memory.remote(0, 0);
         granted(
             peer.ia
                 .post_extended(peer.ep, asked, &[], 1, &remote, DEFAULT),
@@ -325,9 +327,9 @@ pub fn a_number_without_a_buffer_breaks<T: ExtendedTestbed>(bed: &T) {
             (failed.cookie, failed.status),
             (1, DtoStatus::ReceiverNotReady)
         );
-        net.broken(&peer, &taker);
+        net.broken(&peer, &receiver);
         net.quiet(&peer);
-        net.quiet(&taker);
+        net.quiet(&receiver);
     }
 }
 
@@ -348,9 +350,9 @@ pub fn atomic_operations_beyond_the_read_depth_wait<T: ExtendedTestbed>(bed: &T)
         let (left, right) = (make(), make());
         net.connect(&left, &right);
         right.memory.fill(4);
-        let (offset, remote) = place(&right.memory);
+        let (offset, remote) = aligned_number(&right.memory);
         let first = number_at(&right.memory, offset);
-        let room = |cookie: u64| [left.memory.piece(8 * cookie, NUMBER as u64)];
+        let room = |cookie: u64| [left.memory.segment(8 * cookie, NUMBER as u64)];
         for cookie in 0..COUNT {
             // Every third one is a read, which counts as well; it may see the effect of later
             // operations.
@@ -378,7 +380,7 @@ pub fn atomic_operations_beyond_the_read_depth_wait<T: ExtendedTestbed>(bed: &T)
             number_at(&right.memory, offset),
             first.wrapping_add(COUNT - COUNT / 3)
         );
-        net.alive(&left, &right);
+        net.check_transfer(&left, &right);
     }
 }
 
@@ -388,7 +390,7 @@ pub fn atomic_operations_beyond_the_read_depth_wait<T: ExtendedTestbed>(bed: &T)
 /// once the range is synchronised. The device sees an earlier change without that.
 ///
 /// Spec: LSW-02, LSW-05..08, LSR-01, EPW-10
-pub fn operations_beyond_the_interface_need_the_calls_as_well<T: ExtendedTestbed>(bed: &T) {
+pub fn extended_operations_need_the_sync_calls<T: ExtendedTestbed>(bed: &T) {
     let net = Net::new(bed);
     let options = PartyOptions::default();
     let left = Party::new(&net.adapter_over(bed.extended_device()), &options);
@@ -398,43 +400,39 @@ pub fn operations_beyond_the_interface_need_the_calls_as_well<T: ExtendedTestbed
     net.connect(&left, &right);
     left.memory.fill(1);
     right.memory.fill(2);
-    let all = [right.memory.piece(0, right.memory.len() as u64)];
+    let all = [right.memory.segment(0, right.memory.len() as u64)];
     granted(right.ia.lmr_sync_rdma_read(&all));
     right.receive_into(&[], 1);
-    let (offset, number) = place(&right.memory);
+    let (offset, number) = aligned_number(&right.memory);
     let first = number_at(&right.memory, offset);
-    let post = |asked, piece, cookie, remote: &RmrTriplet| {
+    let post = |asked, segment, cookie, remote: &RmrTriplet| {
         let ia = &left.ia;
-        granted(ia.post_extended(left.ep, asked, &[piece], cookie, remote, DEFAULT));
+        granted(ia.post_extended(left.ep, asked, &[segment], cookie, remote, DEFAULT));
         let done = completion(&net, &left, left.request);
         assert_eq!((done.cookie, done.status), (cookie, DtoStatus::Success));
     };
     let write = Extended::WriteImmediate { immediate: 3 };
     let remote = right.memory.remote(1000, 100);
-    post(write, left.memory.piece(0, 100), 1, &remote);
-    let told = completion(&net, &right, right.receive);
-    assert_eq!(told.cookie, 1);
+    post(write, left.memory.segment(0, 100), 1, &remote);
+    let param = completion(&net, &right, right.receive);
+    assert_eq!(param.cookie, 1);
     let add = Extended::FetchAndAdd { add: 10 };
-    post(add, left.memory.piece(200, 8), 2, &number);
+    post(add, left.memory.segment(200, 8), 2, &number);
     let swap = Extended::CompareAndSwap {
         compare: first.wrapping_add(10),
         swap: 99,
     };
-    post(swap, left.memory.piece(208, 8), 3, &number);
+    post(swap, left.memory.segment(208, 8), 3, &number);
     assert_eq!(number_at(&left.memory, 200), first);
     assert_eq!(number_at(&left.memory, 208), first.wrapping_add(10));
     let changed = [
-        right.memory.piece(1000, 100),
-        right.memory.piece(offset as u64, NUMBER as u64),
+        right.memory.segment(1000, 100),
+        right.memory.segment(offset as u64, NUMBER as u64),
     ];
     granted(right.ia.lmr_sync_rdma_write(&changed));
     assert_eq!(number_at(&right.memory, offset), 99);
-    equal(
-        "data",
-        &right.memory.load(1000, 100),
-        &left.memory.load(0, 100),
-    );
-    net.alive(&left, &right);
+    same_bytes("data", (&right.memory, 1000), (&left.memory, 0), 100);
+    net.check_transfer(&left, &right);
 }
 
 /// An atomic operand has eight bytes, is aligned, and is fetched into one segment.
@@ -442,12 +440,12 @@ pub fn operations_beyond_the_interface_need_the_calls_as_well<T: ExtendedTestbed
 /// A device without an operation refuses it before any other check.
 ///
 /// Spec: DTO-07, GEN-06
-pub fn posts_beyond_the_interface_are_refused_without_a_trace<T: ExtendedTestbed>(bed: &T) {
+pub fn refused_extended_operations_have_no_effect<T: ExtendedTestbed>(bed: &T) {
     let net = Net::new(bed);
     let (left, right) = pair(&net, bed);
-    let (plain, _) = net.strangers(&PartyOptions::default());
-    let (offset, whole) = place(&right.memory);
-    let room = [left.memory.piece(0, NUMBER as u64)];
+    let (plain, _) = net.unconnected_pair(&PartyOptions::default());
+    let (offset, whole) = aligned_number(&right.memory);
+    let room = [left.memory.segment(0, NUMBER as u64)];
     let short = RmrTriplet { length: 7, ..whole };
     let odd = right.memory.remote(offset as u64 + 4, NUMBER as u64);
     let add = Extended::FetchAndAdd { add: 1 };
@@ -459,7 +457,7 @@ pub fn posts_beyond_the_interface_are_refused_without_a_trace<T: ExtendedTestbed
     refused(post(&room, &short), Error::length());
     refused(post(&room, &odd), Error::invalid_argument(5));
     refused(post(&[room[0]; 2], &whole), Error::invalid_argument(2));
-    refused(post(&[left.memory.piece(0, 7)], &whole), Error::length());
+    refused(post(&[left.memory.segment(0, 7)], &whole), Error::length());
     let write = Extended::WriteImmediate { immediate: 1 };
     let too_much = left
         .ia

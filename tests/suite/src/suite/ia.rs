@@ -2,7 +2,6 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use dat_core::attributes::SrqAttributes;
 use dat_core::event::{ConnectionEventKind, ProxyAgent};
 use dat_core::flags::{
     CloseFlags, CompletionFlags, CrFields, DtoStatus, EpCreator, EvdFields, EvdFlags, HandleKind,
@@ -12,20 +11,22 @@ use dat_core::id::{EvdId, Handle, PzId};
 use dat_core::memory::{LmrMemory, LmrRequest, Region, RmrTriplet};
 use dat_core::{Error, ErrorKind, Result, Subtype};
 
+use crate::fixture::errors::BAD_PZ;
 use crate::fixture::{
     FaultyTestbed, Memory, Net, Party, PartyOptions, Testbed, granted, open, refused,
+    srq_attributes,
 };
 
 /// Several open adapters have their own handles and asynchronous dispatchers.
 ///
 /// Spec: IAO-01, IAO-02, IAQ-02, GEN-11
-pub fn adapters_are_told_apart<T: Testbed>(bed: &T) {
+pub fn adapters_have_their_own_handles<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let (one, two) = (net.adapter(), net.adapter());
     assert_ne!(one.handle(), two.handle());
     for ia in [&one, &two] {
-        let told = granted(ia.ia_query(IaFields::empty(), ProviderFields::empty()));
-        assert_eq!(told.async_evd, ia.async_evd());
+        let param = granted(ia.ia_query(IaFields::empty(), ProviderFields::empty()));
+        assert_eq!(param.async_evd, ia.async_evd());
         let evd = granted(ia.evd_query(ia.async_evd(), EvdFields::all()));
         assert_eq!(
             (evd.ia, evd.flags, evd.cno),
@@ -35,21 +36,17 @@ pub fn adapters_are_told_apart<T: Testbed>(bed: &T) {
         refused(ia.evd_dequeue(ia.async_evd()), Error::queue_empty());
     }
     let theirs = granted(two.pz_create());
-    refused(
-        one.pz_free(theirs),
-        Error::invalid_handle(Subtype::InvalidHandlePz),
-    );
+    refused(one.pz_free(theirs), BAD_PZ);
     granted(two.pz_free(theirs));
 }
 
 /// The attributes follow the rules that the interface sets for every provider.
 ///
 /// Spec: IAQ-01, IAQ-03..07, IAQ-09, IAQ-10, IAQ-12, GEN-08
-pub fn attributes_keep_the_promises<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
-    let told = granted(ia.ia_query(IaFields::all(), ProviderFields::all()));
-    let (adapter, provider) = (told.ia, told.provider);
+pub fn adapter_attributes_follow_the_rules<T: Testbed>(bed: &T) {
+    let (_net, ia) = Net::with_adapter(bed);
+    let param = granted(ia.ia_query(IaFields::all(), ProviderFields::all()));
+    let (adapter, provider) = (param.ia, param.provider);
     for name in [
         adapter.adapter_name,
         adapter.vendor_name,
@@ -121,9 +118,8 @@ pub fn attributes_keep_the_promises<T: Testbed>(bed: &T) {
 /// Others are refused. Only requests at a point of kind Provider bring an endpoint.
 ///
 /// Spec: IAQ-08, PSC-04
-pub fn requests_bring_endpoints_as_the_attribute_says<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
+pub fn requests_bring_endpoints_as_ep_creator_says<T: Testbed>(bed: &T) {
+    let (net, left, right) = Net::unconnected(bed);
     let provider = granted(left.ia.ia_query(IaFields::empty(), ProviderFields::all())).provider;
     let may_consumer = provider.ep_creator != EpCreator::Always;
     let may_provider = provider.ep_creator != EpCreator::Never;
@@ -153,8 +149,7 @@ pub fn requests_bring_endpoints_as_the_attribute_says<T: Testbed>(bed: &T) {
 ///
 /// Spec: CTX-01..04, HTY-01, GEN-03
 pub fn every_object_keeps_a_context<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
+    let (net, left, right) = Net::unconnected(bed);
     let ia = &left.ia;
     let requests = granted(ia.evd_create(8, None, EvdFlags::CR));
     let qualifier = net.qualifier();
@@ -163,14 +158,7 @@ pub fn every_object_keeps_a_context<T: Testbed>(bed: &T) {
     let cr = net.request(ia, requests);
     let spare = Party::<T>::new(ia, &PartyOptions::default());
     let rsp = granted(ia.rsp_create(net.qualifier(), Some(spare.ep), requests));
-    let srq = granted(ia.srq_create(
-        left.zone,
-        &SrqAttributes {
-            max_recv_dtos: 1,
-            max_recv_iov: 1,
-            low_watermark: 0,
-        },
-    ));
+    let srq = granted(ia.srq_create(left.zone, &srq_attributes(1, 1, 0)));
     let cno = granted(ia.cno_create(None));
     let objects = [
         (ia.handle(), HandleKind::Ia),
@@ -202,7 +190,7 @@ pub fn every_object_keeps_a_context<T: Testbed>(bed: &T) {
     granted(ia.cr_reject(cr, &[]));
     granted(ia.lmr_free(left.memory.lmr));
     granted(ia.ep_free(left.ep));
-    let gone = [
+    let freed = [
         cno.handle(),
         srq.handle(),
         psp.handle(),
@@ -215,7 +203,7 @@ pub fn every_object_keeps_a_context<T: Testbed>(bed: &T) {
         right.ep.handle(),
         right.ia.handle(),
     ];
-    for handle in gone {
+    for handle in freed {
         let outcomes = [
             ia.get_handle_type(handle).map(drop),
             ia.get_consumer_context(handle).map(drop),
@@ -241,8 +229,7 @@ pub fn every_object_keeps_a_context<T: Testbed>(bed: &T) {
 ///
 /// Spec: CTX-01, CTX-02, CTX-04, HTY-01, GEN-03
 pub fn a_window_keeps_a_context<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (_net, ia) = Net::with_adapter(bed);
     let zone = granted(ia.pz_create());
     let rmr = granted(ia.rmr_create(zone));
     assert_eq!(granted(ia.get_handle_type(rmr.handle())), HandleKind::Rmr);
@@ -347,8 +334,7 @@ pub fn abrupt_close_destroys_everything<T: Testbed>(bed: &T) {
         assert!(evd.is_none());
         SEEN.store(data, Ordering::Relaxed);
     }
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let requests = granted(left.ia.evd_create(8, None, EvdFlags::CR));
     let qualifier = net.qualifier();
     granted(left.ia.psp_create(qualifier, requests, PspFlags::Provider));
@@ -370,13 +356,13 @@ pub fn abrupt_close_destroys_everything<T: Testbed>(bed: &T) {
     assert_eq!(SEEN.load(Ordering::Relaxed), 77);
     assert_eq!(net.connection(&right), ConnectionEventKind::Disconnected);
     assert_eq!(net.receive_completion(&right).status, DtoStatus::Flushed);
-    net.settle();
+    net.run_to_idle();
     assert!(caller.state() != dat_core::flags::EndpointState::Connected);
     let again = net.adapter_over(device);
     let party = Party::new(&again, &PartyOptions::default());
     granted(right.ia.ep_reset(right.ep));
     net.connect(&right, &party);
-    net.alive(&right, &party);
+    net.check_transfer(&right, &party);
 }
 
 /// An abrupt close ends a bound window.
@@ -385,12 +371,11 @@ pub fn abrupt_close_destroys_everything<T: Testbed>(bed: &T) {
 ///
 /// Spec: IAC-01, IAC-05, RMF-02
 pub fn abrupt_close_ends_windows<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let rmr = granted(left.ia.rmr_create(left.zone));
-    let piece = left.memory.piece(0, 64);
+    let segment = left.memory.segment(0, 64);
     let (privileges, none) = (MemoryPrivileges::REMOTE_WRITE, CompletionFlags::empty());
-    let context = granted(left.ia.rmr_bind(rmr, &piece, privileges, left.ep, 1, none));
+    let context = left.bind(rmr, &segment, privileges, 1, none);
     assert_eq!(net.bound(&left).status, DtoStatus::Success);
     let memory = left.memory;
     let Party { ia, .. } = left;
@@ -408,11 +393,11 @@ pub fn abrupt_close_ends_windows<T: Testbed>(bed: &T) {
     let before = memory.content();
     let remote = RmrTriplet {
         context,
-        address: piece.address,
+        address: segment.address,
         length: 8,
     };
-    let from = [right.memory.piece(0, 8)];
-    granted(right.ia.post_rdma_write(right.ep, &from, 2, &remote, none));
+    let from = [right.memory.segment(0, 8)];
+    right.write(&from, 2, &remote, none);
     let status = net.request_completion(&right).status;
     assert_eq!(status, DtoStatus::RemoteAccess);
     assert_eq!(memory.content(), before);
@@ -422,8 +407,7 @@ pub fn abrupt_close_ends_windows<T: Testbed>(bed: &T) {
 ///
 /// Spec: IAC-01, IAC-05
 pub fn dropped_adapter_is_closed<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let Party { ia, .. } = left;
     drop(net.release(ia));
     assert_eq!(net.connection(&right), ConnectionEventKind::Disconnected);
@@ -432,7 +416,7 @@ pub fn dropped_adapter_is_closed<T: Testbed>(bed: &T) {
 /// A bad length of the asynchronous queue is refused and returns the device.
 ///
 /// Spec: IAO-06, GEN-05, GEN-07
-pub fn bad_async_queue_gives_the_device_back<T: Testbed>(bed: &T) {
+pub fn bad_async_queue_returns_the_device<T: Testbed>(bed: &T) {
     let device = bed.device();
     let storage = crate::fixture::storage;
     let mut device = Some(device);
@@ -466,10 +450,10 @@ fn is_finite<T: Testbed>(ia: &crate::fixture::Adapter<T>, make: &Make<T>, free: 
         assert!(made.len() < 100_000, "no end of objects");
     };
     assert_eq!(error.kind(), ErrorKind::InsufficientResources, "{error}");
-    let gone = made.swap_remove(made.len() / 2);
-    free(ia, gone);
+    let freed = made.swap_remove(made.len() / 2);
+    free(ia, freed);
     let again = granted(make(ia));
-    assert_ne!(again, gone, "a handle comes back to life");
+    assert_ne!(again, freed, "a handle comes back to life");
     assert!(make(ia).is_err());
     free(ia, again);
     for handle in made {
@@ -483,8 +467,7 @@ fn is_finite<T: Testbed>(ia: &crate::fixture::Adapter<T>, make: &Make<T>, free: 
 ///
 /// Spec: GEN-06, RMC-01
 pub fn windows_are_finite<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (_net, ia) = Net::with_adapter(bed);
     let zone = granted(ia.pz_create());
     let make: Make<T> = Box::new(move |ia| Ok(ia.rmr_create(zone)?.handle()));
     let free: Free<T> = Box::new(|ia, handle| {
@@ -499,8 +482,7 @@ pub fn windows_are_finite<T: Testbed>(bed: &T) {
 ///
 /// Spec: GEN-06, PZC-01, CNC-03, EVC-04, LMC-10, EPC-08, PSC-04
 pub fn objects_are_finite<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (_net, ia) = Net::with_adapter(bed);
     let zone = granted(ia.pz_create());
     let block = Memory::allocate(8);
     let cr = granted(ia.evd_create(8, None, EvdFlags::CR));
@@ -595,11 +577,7 @@ pub fn refused_allocations_leave_nothing_behind<T: FaultyTestbed>(bed: &T) {
         let streams = EvdFlags::DTO | EvdFlags::RMR_BIND;
         let dto = retried!(ia.evd_create(8, None, streams));
         let events = retried!(ia.evd_create(8, None, EvdFlags::CONNECTION | EvdFlags::CR));
-        let shape = SrqAttributes {
-            max_recv_dtos: 4,
-            max_recv_iov: 1,
-            low_watermark: 0,
-        };
+        let shape = srq_attributes(4, 1, 0);
         let srq = retried!(ia.srq_create(zone, &shape));
         retried!(ia.srq_resize(srq, 8));
         let wanted = PartyOptions::default().attributes;
@@ -658,25 +636,25 @@ pub fn refused_posts_leave_nothing_behind<T: FaultyTestbed>(bed: &T) {
     }));
     let rmr = granted(left.ia.rmr_create(left.zone));
     let memory = left.more_memory(64, MemoryPrivileges::ALL);
-    let piece = [memory.piece(0, 8)];
+    let segment = [memory.segment(0, 8)];
     let remote = right.memory.remote(0, 8);
     let flags = CompletionFlags::empty();
     let (ia, ep) = (&left.ia, left.ep);
     let post = |kind: u32, cookie| match kind {
-        0 => ia.post_send(ep, &piece, cookie, flags),
-        1 => ia.post_rdma_write(ep, &piece, cookie, &remote, flags),
-        2 => ia.post_rdma_read(ep, &piece, cookie, &remote, flags),
+        0 => ia.post_send(ep, &segment, cookie, flags),
+        1 => ia.post_rdma_write(ep, &segment, cookie, &remote, flags),
+        2 => ia.post_rdma_read(ep, &segment, cookie, &remote, flags),
         3 => ia
             .rmr_bind(
                 rmr,
-                &piece[0],
+                &segment[0],
                 MemoryPrivileges::REMOTE_READ,
                 ep,
                 cookie,
                 flags,
             )
             .map(drop),
-        _ => ia.post_recv(ep, &piece, cookie, flags),
+        _ => ia.post_recv(ep, &segment, cookie, flags),
     };
     for nth in 0..5 {
         bed.refuse_post(0, nth);
@@ -691,5 +669,5 @@ pub fn refused_posts_leave_nothing_behind<T: FaultyTestbed>(bed: &T) {
     // The refused bind does not hold the region.
     granted(ia.lmr_free(memory.lmr));
     assert_eq!(net.request_room(&left), 3);
-    net.alive(&left, &right);
+    net.check_transfer(&left, &right);
 }

@@ -1,6 +1,5 @@
 //! Objects that end while others still refer to them.
 
-use dat_core::attributes::SrqAttributes;
 use dat_core::endpoint::ConnectParam;
 use dat_core::event::{ConnectionEventKind, Event};
 use dat_core::flags::{
@@ -12,8 +11,9 @@ use dat_core::memory::LmrTriplet;
 use dat_core::time::Instant;
 use dat_core::{Error, Subtype};
 
-use super::connection::{parameters, requests};
-use crate::fixture::{Net, Party, PartyOptions, Testbed, granted, refused};
+use super::connection::{listen, parameters, requests};
+use crate::fixture::errors::{BAD_EP, SRQ_FULL};
+use crate::fixture::{Net, Party, PartyOptions, Testbed, granted, refused, srq_attributes};
 
 const DEFAULT: CompletionFlags = CompletionFlags::empty();
 
@@ -25,19 +25,17 @@ const DEFAULT: CompletionFlags = CompletionFlags::empty();
 pub fn binds_end_with_their_endpoint<T: Testbed>(bed: &T) {
     for frees in [false, true] {
         for steps in 0..24 {
-            let net = Net::new(bed);
-            let (left, right) = net.pair(&PartyOptions::default());
+            let (net, left, right) = Net::connected(bed);
             let rmr = granted(right.ia.rmr_create(right.zone));
             let memories = [(); 3].map(|()| right.more_memory(64, MemoryPrivileges::ALL));
             for memory in &memories {
-                granted(right.ia.rmr_bind(
+                right.bind(
                     rmr,
-                    &memory.piece(0, 64),
+                    &memory.segment(0, 64),
                     MemoryPrivileges::REMOTE_READ,
-                    right.ep,
                     1,
                     DEFAULT,
-                ));
+                );
             }
             for _ in 0..steps {
                 net.step();
@@ -48,7 +46,7 @@ pub fn binds_end_with_their_endpoint<T: Testbed>(bed: &T) {
                 granted(right.ia.ep_disconnect(right.ep, CloseFlags::Abrupt));
                 granted(right.ia.ep_reset(right.ep));
             }
-            net.settle();
+            net.run_to_idle();
             // At most one region is still bound: that of the last bind that was carried out.
             let held = memories
                 .iter()
@@ -75,22 +73,17 @@ pub fn binds_end_with_their_endpoint<T: Testbed>(bed: &T) {
 /// Their completions need not be dequeued. The other buffers stay in the queue.
 ///
 /// Spec: SRY-02, SRQR-38, SRQR-40, SRQR-41, EPF-02, EPR-01, EPX-03
-pub fn shared_buffers_outlive_their_taker<T: Testbed>(bed: &T) {
+pub fn shared_buffers_outlive_their_endpoint<T: Testbed>(bed: &T) {
     for frees in [false, true] {
         for steps in 0..32 {
-            let net = Net::new(bed);
-            let ia = net.adapter();
+            let (net, ia) = Net::with_adapter(bed);
             let zone = granted(ia.pz_create());
-            let shape = SrqAttributes {
-                max_recv_dtos: 8,
-                max_recv_iov: 1,
-                low_watermark: 0,
-            };
+            let shape = srq_attributes(8, 1, 0);
             let srq = granted(ia.srq_create(zone, &shape));
             let options = PartyOptions::default();
-            let taker = Party::<T>::sharing(&ia, zone, srq, None, &options);
+            let receiver = Party::<T>::sharing(&ia, zone, srq, None, &options);
             let peer = Party::new(&net.adapter(), &options);
-            net.connect(&peer, &taker);
+            net.connect(&peer, &receiver);
             for cookie in 0..8 {
                 granted(ia.srq_post_recv(srq, &[], cookie));
             }
@@ -101,22 +94,19 @@ pub fn shared_buffers_outlive_their_taker<T: Testbed>(bed: &T) {
                 net.step();
             }
             if frees {
-                granted(ia.ep_free(taker.ep));
+                granted(ia.ep_free(receiver.ep));
             } else {
-                granted(ia.ep_disconnect(taker.ep, CloseFlags::Abrupt));
-                granted(ia.ep_reset(taker.ep));
+                granted(ia.ep_disconnect(receiver.ep, CloseFlags::Abrupt));
+                granted(ia.ep_reset(receiver.ep));
             }
-            net.settle();
-            while ia.evd_dequeue(taker.receive).is_ok() {}
-            let told = granted(ia.srq_query(srq, SrqFields::all()));
-            assert_eq!(told.available, told.outstanding, "after {steps} steps");
-            for cookie in 0..8 - told.outstanding {
+            net.run_to_idle();
+            while ia.evd_dequeue(receiver.receive).is_ok() {}
+            let param = granted(ia.srq_query(srq, SrqFields::all()));
+            assert_eq!(param.available, param.outstanding, "after {steps} steps");
+            for cookie in 0..8 - param.outstanding {
                 granted(ia.srq_post_recv(srq, &[], cookie as u64));
             }
-            refused(
-                ia.srq_post_recv(srq, &[], 99),
-                Error::insufficient_resources(Subtype::ResourceSrq),
-            );
+            refused(ia.srq_post_recv(srq, &[], 99), SRQ_FULL);
             let other = Party::<T>::sharing(&ia, zone, srq, None, &options);
             let caller = Party::new(&peer.ia, &options);
             net.connect(&caller, &other);
@@ -133,16 +123,12 @@ pub fn shared_buffers_outlive_their_taker<T: Testbed>(bed: &T) {
 ///
 /// Spec: EVW-13
 pub fn private_data_lasts_until_the_reset<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
-    let evd = requests(&right, 8);
-    let qualifier = net.qualifier();
-    granted(right.ia.psp_create(qualifier, evd, PspFlags::Consumer));
+    let (net, left, right) = Net::unconnected(bed);
+    let (evd, qualifier, _) = listen(&net, &right);
     granted(net.try_connect(&left, &right.ia, qualifier, &[]));
     let cr = net.request(&right.ia, evd);
     granted(right.ia.cr_accept(cr, Some(right.ep), b"welcome"));
-    assert_eq!(net.connection(&left), ConnectionEventKind::Established);
-    assert_eq!(net.connection(&right), ConnectionEventKind::Established);
+    net.established(&left, &right);
     let mut space = [0; 64];
     net.disconnect(&left, &right);
     let size = granted(left.ia.ep_private_data(left.ep, &mut space));
@@ -150,10 +136,7 @@ pub fn private_data_lasts_until_the_reset<T: Testbed>(bed: &T) {
     granted(left.ia.ep_reset(left.ep));
     assert_eq!(left.ia.ep_private_data(left.ep, &mut space).unwrap_or(0), 0);
     granted(left.ia.ep_free(left.ep));
-    refused(
-        left.ia.ep_private_data(left.ep, &mut space),
-        Error::invalid_handle(Subtype::InvalidHandleEp),
-    );
+    refused(left.ia.ep_private_data(left.ep, &mut space), BAD_EP);
 }
 
 /// An answer to an abandoned attempt does not reach a later attempt of the endpoint.
@@ -164,11 +147,8 @@ pub fn private_data_lasts_until_the_reset<T: Testbed>(bed: &T) {
 pub fn late_answers_do_not_reach_a_new_attempt<T: Testbed>(bed: &T) {
     for before in 0..6 {
         for after in 0..10 {
-            let net = Net::new(bed);
-            let (left, right) = net.strangers(&PartyOptions::default());
-            let evd = requests(&right, 8);
-            let qualifier = net.qualifier();
-            granted(right.ia.psp_create(qualifier, evd, PspFlags::Consumer));
+            let (net, left, right) = Net::unconnected(bed);
+            let (evd, qualifier, _) = listen(&net, &right);
             granted(net.try_connect(&left, &right.ia, qualifier, b"old"));
             for _ in 0..before {
                 net.step();
@@ -185,23 +165,24 @@ pub fn late_answers_do_not_reach_a_new_attempt<T: Testbed>(bed: &T) {
             assert_eq!(left.state(), EndpointState::Unconnected);
             while left.ia.evd_dequeue(left.connect).is_ok() {}
             let fresh = Party::new(&right.ia, &PartyOptions::default());
-            let place = net.qualifier();
-            granted(right.ia.psp_create(place, evd, PspFlags::Consumer));
-            granted(net.try_connect(&left, &right.ia, place, b"new"));
+            let new_qualifier = net.qualifier();
+            granted(right.ia.psp_create(new_qualifier, evd, PspFlags::Consumer));
+            granted(net.try_connect(&left, &right.ia, new_qualifier, b"new"));
             let cr = net.until("the new request", || match right.ia.evd_dequeue(evd) {
-                Ok(Event::ConnectionRequest { cr, qualifier, .. }) if qualifier == place => {
+                Ok(Event::ConnectionRequest { cr, qualifier, .. })
+                    if qualifier == new_qualifier =>
+                {
                     Some(cr)
                 }
                 _ => None,
             });
             granted(right.ia.cr_accept(cr, Some(fresh.ep), b"new"));
-            assert_eq!(net.connection(&left), ConnectionEventKind::Established);
-            assert_eq!(net.connection(&fresh), ConnectionEventKind::Established);
+            net.established(&left, &fresh);
             let mut space = [0; 64];
             let size = granted(left.ia.ep_private_data(left.ep, &mut space));
             assert_eq!(&space[..size], b"new");
-            net.settle();
-            net.alive(&left, &fresh);
+            net.run_to_idle();
+            net.check_transfer(&left, &fresh);
             assert_eq!(left.state(), EndpointState::Connected);
             assert_ne!(right.state(), EndpointState::Connected);
         }
@@ -217,14 +198,13 @@ pub fn new_endpoint_inherits_nothing<T: Testbed>(bed: &T) {
         let options = PartyOptions::default();
         let (left, right) = net.pair(&options);
         for cookie in 0..8 {
-            left.receive_into(&[left.memory.piece(0, 8)], cookie);
-            granted(left.ia.post_rdma_write(
-                left.ep,
-                &[left.memory.piece(0, 8)],
+            left.receive_into(&[left.memory.segment(0, 8)], cookie);
+            left.write(
+                &[left.memory.segment(0, 8)],
                 cookie,
                 &right.memory.remote(0, 8),
                 DEFAULT,
-            ));
+            );
             right.send_from(&[], cookie);
         }
         for _ in 0..steps {
@@ -232,17 +212,11 @@ pub fn new_endpoint_inherits_nothing<T: Testbed>(bed: &T) {
         }
         granted(left.ia.ep_free(left.ep));
         let heir = Party {
-            ep: granted(left.ia.ep_create(
-                Some(left.zone),
-                Some(left.receive),
-                Some(left.request),
-                Some(left.connect),
-                Some(&options.attributes),
-            )),
+            ep: granted(left.another_ep(Some(&options.attributes))),
             ..left.clone()
         };
         assert_ne!(heir.ep, left.ep);
-        net.settle();
+        net.run_to_idle();
         for evd in [left.receive, left.request, left.connect] {
             while let Ok(event) = left.ia.evd_dequeue(evd) {
                 let ep: EpId = match event {
@@ -258,7 +232,7 @@ pub fn new_endpoint_inherits_nothing<T: Testbed>(bed: &T) {
         assert!(status.recv_idle && status.request_idle);
         let partner = Party::new(&right.ia, &options);
         net.connect(&heir, &partner);
-        net.alive(&heir, &partner);
+        net.check_transfer(&heir, &partner);
         assert_eq!(net.request_room(&heir), heir.max_request_dtos());
         let receives = options.attributes.max_recv_dtos as u64;
         for cookie in 0..receives {
@@ -276,11 +250,8 @@ pub fn new_endpoint_inherits_nothing<T: Testbed>(bed: &T) {
 ///
 /// Spec: GEN-09, EPK-03, EPK-10
 pub fn infinite_timeouts_never_run_out<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
-    let evd = requests(&right, 8);
-    let qualifier = net.qualifier();
-    granted(right.ia.psp_create(qualifier, evd, PspFlags::Consumer));
+    let (net, left, right) = Net::unconnected(bed);
+    let (evd, qualifier, _) = listen(&net, &right);
     let wanted = ConnectParam {
         timeout: TIMEOUT_INFINITE,
         ..parameters(&net, &right.ia, qualifier, &[])
@@ -290,7 +261,7 @@ pub fn infinite_timeouts_never_run_out<T: Testbed>(bed: &T) {
     bed.advance(Instant::from_micros(
         bed.now().as_micros() + 2 * u64::from(u32::MAX),
     ));
-    net.settle();
+    net.run_to_idle();
     assert_eq!(left.state(), EndpointState::ActiveConnectionPending);
     net.silent(&left.ia, left.connect);
     granted(right.ia.cr_accept(cr, Some(right.ep), &[]));
@@ -335,25 +306,24 @@ pub fn request_without_room_for_its_endpoint_is_refused<T: Testbed>(bed: &T) {
 /// Spec: LMF-02, LMF-03, EPV-06
 pub fn freed_region_is_not_written_by_posted_receives<T: Testbed>(bed: &T) {
     for steps in 0..12 {
-        let net = Net::new(bed);
-        let (left, right) = net.pair(&PartyOptions::default());
+        let (net, left, right) = Net::connected(bed);
         let memory = right.more_memory(64, MemoryPrivileges::ALL);
         left.memory.fill(1);
         for cookie in 0..4 {
-            right.receive_into(&[memory.piece(0, 64)], cookie);
-            left.send_from(&[left.memory.piece(64 * cookie, 64)], cookie);
+            right.receive_into(&[memory.segment(0, 64)], cookie);
+            left.send_from(&[left.memory.segment(64 * cookie, 64)], cookie);
         }
         for _ in 0..steps {
             net.step();
         }
         granted(right.ia.lmr_free(memory.lmr));
         let frozen = memory.content();
-        net.settle();
+        net.run_to_idle();
         assert_eq!(memory.content(), frozen, "after {steps} steps");
         for cookie in 0..4 {
             assert_eq!(net.receive_completion(&right).cookie, cookie);
         }
-        let stale: [LmrTriplet; 1] = [memory.piece(0, 8)];
+        let stale: [LmrTriplet; 1] = [memory.segment(0, 8)];
         refused(
             right.ia.post_recv(right.ep, &stale, 9, DEFAULT),
             Error::privileges_violation(Subtype::PrivilegesWrite),
@@ -368,32 +338,26 @@ pub fn freed_region_is_not_written_by_posted_receives<T: Testbed>(bed: &T) {
 /// Spec: RMF-02, LMF-02, EPW-41
 pub fn freed_window_is_not_written_by_requests_under_way<T: Testbed>(bed: &T) {
     for steps in 0..16 {
-        let net = Net::new(bed);
-        let (left, right) = net.pair(&PartyOptions::default());
+        let (net, left, right) = Net::connected(bed);
         let memory = right.more_memory(64, MemoryPrivileges::ALL);
         let rmr = granted(right.ia.rmr_create(right.zone));
-        let piece = memory.piece(0, 64);
+        let segment = memory.segment(0, 64);
         let privileges = MemoryPrivileges::REMOTE_WRITE;
-        let context = granted(
-            right
-                .ia
-                .rmr_bind(rmr, &piece, privileges, right.ep, 1, DEFAULT),
-        );
+        let context = right.bind(rmr, &segment, privileges, 1, DEFAULT);
         assert_eq!(net.bound(&right).status, DtoStatus::Success);
         left.memory.fill(1);
         let remote = dat_core::memory::RmrTriplet {
             context,
-            address: piece.address,
+            address: segment.address,
             length: 64,
         };
         for cookie in 0..8 {
-            granted(left.ia.post_rdma_write(
-                left.ep,
-                &[left.memory.piece(64 * cookie, 64)],
+            left.write(
+                &[left.memory.segment(64 * cookie, 64)],
                 cookie,
                 &remote,
                 DEFAULT,
-            ));
+            );
         }
         for _ in 0..steps {
             net.step();
@@ -426,23 +390,18 @@ pub fn freed_window_is_not_written_by_requests_under_way<T: Testbed>(bed: &T) {
 ///
 /// Spec: EVG-03, EVW-09, DTO-11
 pub fn undequeued_events_survive_a_disconnect<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let software = granted(left.ia.evd_create(4, None, EvdFlags::SOFTWARE));
     granted(left.ia.evd_post_se(software, 5));
     for cookie in 0..4 {
         right.receive_into(&[], cookie);
         left.send_from(&[], cookie);
     }
-    net.settle();
+    net.run_to_idle();
     net.disconnect(&left, &right);
     for cookie in 0..4 {
         net.success(&left, cookie);
-        let received = net.receive_completion(&right);
-        assert_eq!(
-            (received.cookie, received.status),
-            (cookie, DtoStatus::Success)
-        );
+        net.receive_ends(&right, cookie, DtoStatus::Success);
     }
     assert_eq!(
         granted(left.ia.evd_dequeue(software)),

@@ -23,13 +23,13 @@ macro_rules! conformance_suite {
                     batch_of_receives_fills_the_queue
                     batch_is_flushed_where_nobody_is_connected;
                 cno:
-                    new_notification_object_tells_what_it_is
+                    query_describes_a_new_notification_object
                     agent_is_called_once_per_association
                     notification_is_remembered_for_a_later_wait
                     one_notification_releases_one_waiter
-                    a_wait_given_up_takes_nothing
+                    an_abandoned_wait_takes_nothing
                     notification_object_is_held_by_its_users
-                    last_dispatcher_releases_everybody;
+                    freeing_the_last_dispatcher_releases_all_waiters;
                 connection:
                     connection_carries_private_data_both_ways
                     private_data_is_limited
@@ -43,9 +43,9 @@ macro_rules! conformance_suite {
                     nobody_listening_refuses
                     unanswered_request_times_out
                     bad_connects_have_no_effect
-                    duplicate_goes_where_its_model_is
+                    duplicate_connects_to_the_same_peer
                     request_can_be_handed_off
-                    read_depths_are_sorted_out_at_the_connection
+                    read_depths_are_agreed_at_the_connection
                     adapters_connect_to_themselves;
                 disconnect:
                     graceful_disconnect_drains_the_requests
@@ -60,10 +60,10 @@ macro_rules! conformance_suite {
                     disconnect_completes_everything_exactly_once
                     completions_name_their_endpoint;
                 endpoint:
-                    new_endpoint_tells_what_it_is
+                    query_describes_a_new_endpoint
                     default_attributes_make_a_working_endpoint
                     bad_attributes_are_refused
-                    bad_handles_of_a_new_endpoint_are_told_apart
+                    new_endpoint_names_its_bad_handle
                     queue_without_dispatcher_takes_nothing
                     endpoint_without_zone_waits_for_one
                     shared_dispatchers_need_agreement
@@ -105,7 +105,7 @@ macro_rules! conformance_suite {
                     write_total_is_limited
                     write_checks_come_in_the_specified_order;
                 evd:
-                    new_dispatcher_tells_what_it_is
+                    query_describes_a_new_dispatcher
                     bad_dispatchers_are_refused
                     dispatchers_take_only_their_streams
                     bad_dispatcher_handles_are_refused
@@ -124,9 +124,9 @@ macro_rules! conformance_suite {
                     dispatcher_is_held_by_its_streams
                     overflow_is_reported_once;
                 ia:
-                    adapters_are_told_apart
-                    attributes_keep_the_promises
-                    requests_bring_endpoints_as_the_attribute_says
+                    adapters_have_their_own_handles
+                    adapter_attributes_follow_the_rules
+                    requests_bring_endpoints_as_ep_creator_says
                     every_object_keeps_a_context
                     a_window_keeps_a_context
                     graceful_close_needs_an_empty_adapter
@@ -134,12 +134,12 @@ macro_rules! conformance_suite {
                     abrupt_close_destroys_everything
                     abrupt_close_ends_windows
                     dropped_adapter_is_closed
-                    bad_async_queue_gives_the_device_back
+                    bad_async_queue_returns_the_device
                     objects_are_finite
                     windows_are_finite;
                 lifecycles:
                     binds_end_with_their_endpoint
-                    shared_buffers_outlive_their_taker
+                    shared_buffers_outlive_their_endpoint
                     private_data_lasts_until_the_reset
                     late_answers_do_not_reach_a_new_attempt
                     new_endpoint_inherits_nothing
@@ -197,7 +197,7 @@ macro_rules! conformance_suite {
                     bound_range_is_enforced
                     context_sent_after_the_bind_is_always_usable
                     context_written_after_the_bind_is_always_usable
-                    operations_behind_a_bind_complete_behind_it
+                    operations_after_a_bind_complete_after_it
                     early_use_succeeds_or_breaks
                     no_context_opens_a_window_again
                     suppressed_bind_reports_failure_only
@@ -225,7 +225,7 @@ macro_rules! conformance_suite {
                     rebind_kills_the_old_context
                     empty_bind_unbinds;
                 srq:
-                    new_shared_queue_tells_what_it_is
+                    query_describes_a_new_shared_queue
                     bad_shared_queues_are_refused
                     shared_queues_are_finite
                     shared_queue_is_held_by_its_endpoints
@@ -242,7 +242,7 @@ macro_rules! conformance_suite {
                     shared_buffer_list_may_change_after_the_post
                     shared_post_does_not_wait
                     shared_receives_keep_the_order_of_each_connection
-                    taker_decides_about_the_notification
+                    endpoint_flags_decide_about_the_notification
                     threshold_decides_about_the_wake_up
                     shared_post_refuses_bad_queues
                     shared_post_checks_come_in_the_specified_order
@@ -288,7 +288,7 @@ macro_rules! conformance_suite {
                     stores_before_a_write_survive_beside_it
                     stores_after_a_write_survive_beside_it
                     sync_makes_stores_readable
-                    send_behind_a_write_announces_it;
+                    send_after_a_write_announces_it;
             }
         }
     };
@@ -306,15 +306,15 @@ macro_rules! conformance_suite {
             use super::*;
             $crate::conformance_suite! { @each $bed;
                 extended:
-                    a_write_with_a_number_tells_the_peer
-                    atomic_operations_change_a_number_and_bring_what_it_was
-                    a_write_with_a_number_is_a_fault_on_a_shared_queue
-                    a_number_waits_for_a_receive
-                    a_number_without_a_buffer_breaks
+                    write_with_immediate_completes_a_receive
+                    atomic_operations_fetch_the_old_value
+                    write_with_immediate_fails_on_a_shared_queue
+                    write_with_immediate_waits_for_a_receive
+                    write_with_immediate_without_a_receive_breaks
                     atomic_operations_beyond_the_read_depth_wait
-                    operations_beyond_the_interface_need_the_calls_as_well
+                    extended_operations_need_the_sync_calls
                     atomic_operations_need_both_rights
-                    posts_beyond_the_interface_are_refused_without_a_trace;
+                    refused_extended_operations_have_no_effect;
             }
         }
     };
@@ -342,7 +342,7 @@ macro_rules! conformance_suite {
                 rsm_barrier:
                     imports_begin_in_implicit_mode
                     a_barrier_is_made_opened_closed_and_destroyed
-                    in_explicit_mode_the_close_says_that_all_is_done
+                    in_explicit_mode_the_close_completes_all_transfers
                     in_explicit_mode_bad_entries_are_still_refused_at_once
                     order_separates_writes_before_from_writes_after
                     implicit_vectors_need_no_barrier_and_leave_open_ones_alone;
@@ -350,52 +350,52 @@ macro_rules! conformance_suite {
                     an_interrupted_vector_leaves_nothing_on_the_way
                     an_exporter_that_begins_again_is_another_one;
                 rsm_hostile:
-                    greetings_that_lie_are_rejected
-                    messages_for_others_are_not_listened_to
+                    false_greetings_are_rejected
+                    messages_for_other_connections_are_ignored
                     a_connection_that_was_never_granted_is_not_resumed
-                    a_key_gives_what_was_granted_and_only_as_long
-                    keys_of_an_earlier_life_give_nothing
+                    a_key_opens_only_what_is_granted
+                    keys_of_an_earlier_incarnation_open_nothing
                     noise_ends_the_connection_that_it_came_by
-                    what_is_left_of_a_message_is_not_heard_again
-                    who_does_not_listen_is_cut_off
+                    stale_bytes_of_a_message_are_not_processed
+                    a_peer_without_receives_is_cut_off
                     one_node_has_its_share_of_importers
                     one_node_has_its_share_of_links
-                    messages_for_who_is_deaf_leave_room;
+                    messages_to_a_peer_without_receives_leave_room;
                 rsm_impostor:
                     a_transfer_that_the_device_refuses_ends_the_vector_at_its_entry
-                    the_mode_decides_who_tells_of_a_failed_transfer
-                    nobody_is_told_of_a_vector_with_a_failed_entry
+                    the_mode_decides_which_call_reports_a_failed_transfer
+                    a_vector_with_a_failed_entry_posts_no_signal
                     a_connection_that_breaks_in_a_span_fails_its_close
-                    writes_count_once_they_are_known_to_be_visible
+                    writes_count_when_they_are_known_to_be_visible
                     a_signal_that_cannot_be_delivered_leaves_nothing_to_do
                     a_flush_waits_for_a_connection_that_is_over
                     a_signal_waits_for_data_of_a_connection_that_is_over;
                 rsm_local:
                     a_handle_is_used_again_and_its_content_is_live
                     handles_of_any_address_and_length_may_overlap
-                    nothing_and_too_much_are_refused
-                    a_freed_handle_is_no_handle
+                    empty_and_too_long_memory_is_refused
+                    a_freed_handle_is_refused
                     a_handle_of_another_controller_is_not_freed
                     freeing_waits_for_the_vectors_that_use_the_handle
                     freeing_waits_for_entries_that_are_not_begun
-                    vectors_that_do_not_block_hold_nobody_up
+                    nonblocking_vectors_delay_no_other
                     borrowed_memory_is_registered_for_a_closure
                     a_vector_may_be_polled_and_longer_than_sixteen;
                 rsm_map:
-                    whether_segments_can_be_mapped_is_told
+                    controllers_report_if_segments_can_be_mapped
                     a_mapping_is_loaded_from_and_stored_to
-                    puts_and_gets_go_by_the_mapping_but_overtake_nothing
+                    puts_and_gets_through_a_mapping_overtake_nothing
                     mappings_are_refused_in_order
                     a_mapping_survives_its_segment_without_reaching_it
                     accesses_map_nothing_by_themselves;
                 rsm_refusal:
                     an_empty_vector_is_refused
                     only_a_live_import_takes_vectors
-                    handles_mean_nothing_to_another_engine
-                    a_released_controller_is_told_by_its_own_code
+                    handles_of_another_engine_are_refused
+                    a_released_controller_has_its_own_error
                     each_direction_needs_its_right
-                    a_bad_entry_ends_the_vector_at_its_place
-                    a_bad_entry_ends_a_getv_at_its_place
+                    a_bad_entry_ends_the_vector_at_its_index
+                    a_bad_entry_ends_a_getv_at_its_index
                     empty_entries_are_done_without_moving_anything
                     a_handle_of_another_controller_is_refused
                     a_call_too_many_moves_nothing;
@@ -409,36 +409,36 @@ macro_rules! conformance_suite {
                     rebinding_is_refused_in_order;
                 rsm_segment:
                     controllers_are_counted
-                    a_released_controller_takes_everything_along
+                    releasing_a_controller_releases_its_objects
                     the_end_of_a_process_releases_everything
-                    controllers_tell_what_they_can
+                    controllers_report_their_attributes
                     the_topology_names_every_path
                     segments_are_made_of_whole_pages
                     ids_are_published_and_free_again
                     access_lists_decide_who_may_connect
                     a_node_imports_from_itself_as_from_others
-                    connecting_fails_for_a_reason;
+                    each_reason_fails_a_connect_with_its_error;
                 rsm_signal:
                     a_vector_signals_once_and_only_if_it_succeeds
-                    signals_gather_unless_they_are_told_not_to
-                    who_takes_the_signal_sees_the_data
+                    signals_accumulate_unless_flagged
+                    data_is_visible_when_its_signal_is_taken
                     an_export_signals_all_of_its_importers
                     waits_end_by_a_signal_by_time_or_by_the_end_of_the_segment
                     a_signal_that_fails_after_the_data_leaves_nothing_to_do
                     a_signal_does_not_overtake_the_reads_of_its_vector
                     several_segments_are_waited_for_at_once
-                    poll_references_hold_up_the_end_and_nothing_else
+                    poll_references_only_delay_the_end
                     a_burst_of_signals_arrives_as_a_whole;
                 rsm_single:
-                    bytes_go_there_and_back
+                    put_bytes_come_back_by_get
                     single_accesses_are_refused_in_order
-                    items_of_every_size_go_there_and_back;
+                    items_of_every_size_come_back_by_get;
                 rsm_vector:
                     bytes_are_gathered_and_gaps_are_left
                     getv_scatters_what_putv_gathered
                     of_overlapping_entries_the_later_one_wins
                     any_number_of_entries_is_one_vector
-                    entries_of_no_length_do_not_hold_up_the_rest
+                    empty_entries_do_not_delay_others
                     entries_of_ones_own_segment_take_turns
                     random_entries_of_ones_own_segment_take_turns
                     entries_wait_for_those_they_depend_on_and_no_others
@@ -453,10 +453,10 @@ macro_rules! conformance_suite {
                 rsm_failure:
                     a_failed_entry_ends_the_vector_and_the_connection_comes_back
                     a_failed_entry_ends_a_getv
-                    in_explicit_mode_the_close_tells_of_failures
+                    in_explicit_mode_the_close_reports_failures
                     an_implicit_failure_in_a_span_fails_its_close_too
-                    the_death_of_the_exporter_aborts_whenever_it_comes
-                    who_has_nothing_to_say_hears_of_a_death_by_probes
+                    the_death_of_the_exporter_aborts_at_any_time
+                    probes_find_a_dead_peer_of_an_idle_connection
                     memory_that_cannot_be_registered_ends_the_vector
                     in_explicit_mode_a_failure_does_not_hold_up_immediate_entries
                     a_close_flushes_writes_of_every_kind
@@ -471,7 +471,7 @@ macro_rules! conformance_suite {
                 #[test]
                 fn $test() {
                     let bed = $bed;
-                    if let Some(why) = $crate::fixture::Testbed::excused(&bed, stringify!($test)) {
+                    if let Some(why) = $crate::fixture::Testbed::skip_reason(&bed, stringify!($test)) {
                         println!("not on this backend: {why}");
                         return;
                     }
@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn no_test_is_forgotten_and_names_are_unique() {
+    fn every_test_is_listed_and_has_a_unique_name() {
         let list = include_str!("list.rs");
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/suite");
         let mut names = BTreeSet::new();

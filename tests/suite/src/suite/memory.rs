@@ -9,12 +9,12 @@ use dat_core::memory::{LmrMemory, LmrRequest, LmrSource, Region};
 use dat_core::sync::RawLock;
 use dat_core::{Error, ErrorKind, Ia, Subtype};
 
-use crate::fixture::{Memory, Net, Party, PartyOptions, Testbed, equal, granted, refused};
+use crate::fixture::errors::{BAD_LMR, BAD_PZ, LMR_IN_USE, PZ_IN_USE};
+use crate::fixture::{
+    Memory, Net, Party, PartyOptions, Testbed, equal, granted, refused, same_bytes,
+};
 
 const DEFAULT: CompletionFlags = CompletionFlags::empty();
-const IN_USE: Error = Error::invalid_state(Subtype::InvalidStatePzInUse);
-const BAD_ZONE: Error = Error::invalid_handle(Subtype::InvalidHandlePz);
-const BAD_REGION: Error = Error::invalid_handle(Subtype::InvalidHandleLmr);
 
 fn register_again<B: Backend, L: RawLock>(
     ia: &Ia<'_, B, L>,
@@ -35,8 +35,7 @@ fn register_again<B: Backend, L: RawLock>(
 ///
 /// Spec: PZC-01, PZQ-01, PZF-01, GEN-03, GEN-08, GEN-11
 pub fn zones_live_until_freed<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (net, ia) = Net::with_adapter(bed);
     let other = net.adapter();
     let first = granted(ia.pz_create());
     let second = granted(ia.pz_create());
@@ -58,8 +57,8 @@ pub fn zones_live_until_freed<T: Testbed>(bed: &T) {
         granted(other.pz_create()),
         PzId::from_handle(ia.async_evd().handle()),
     ] {
-        refused(ia.pz_query(bad, PzFields::all()), BAD_ZONE);
-        refused(ia.pz_free(bad), BAD_ZONE);
+        refused(ia.pz_query(bad, PzFields::all()), BAD_PZ);
+        refused(ia.pz_free(bad), BAD_PZ);
     }
     granted(ia.pz_free(second));
     granted(ia.pz_free(third));
@@ -69,15 +68,14 @@ pub fn zones_live_until_freed<T: Testbed>(bed: &T) {
 ///
 /// Spec: PZF-01, GEN-15
 pub fn zone_is_held_by_what_is_in_it<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (_net, ia) = Net::with_adapter(bed);
     let zone = granted(ia.pz_create());
     let memory = Memory::register(&ia, zone, 64, MemoryPrivileges::ALL);
-    refused(ia.pz_free(zone), IN_USE);
+    refused(ia.pz_free(zone), PZ_IN_USE);
     granted(ia.lmr_free(memory.lmr));
     let party = Party::<T>::in_zone(&ia, zone, &PartyOptions::default());
     granted(ia.lmr_free(party.memory.lmr));
-    refused(ia.pz_free(zone), IN_USE);
+    refused(ia.pz_free(zone), PZ_IN_USE);
     granted(ia.ep_free(party.ep));
     granted(ia.pz_free(zone));
 }
@@ -86,11 +84,10 @@ pub fn zone_is_held_by_what_is_in_it<T: Testbed>(bed: &T) {
 ///
 /// Spec: PZF-01, GEN-15
 pub fn zone_is_held_by_a_window<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (_net, ia) = Net::with_adapter(bed);
     let zone = granted(ia.pz_create());
     let rmr = granted(ia.rmr_create(zone));
-    refused(ia.pz_free(zone), IN_USE);
+    refused(ia.pz_free(zone), PZ_IN_USE);
     granted(ia.rmr_free(rmr));
     granted(ia.pz_free(zone));
 }
@@ -99,8 +96,7 @@ pub fn zone_is_held_by_a_window<T: Testbed>(bed: &T) {
 ///
 /// Spec: LMC-01, LMC-02, LMC-04, LMC-06, LMC-07, LMC-10, LMQ-01, GEN-08
 pub fn registration_tells_what_it_did<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (_net, ia) = Net::with_adapter(bed);
     let zone = granted(ia.pz_create());
     let block = Memory::allocate(1000);
     let region = Region::from_static(block);
@@ -114,15 +110,15 @@ pub fn registration_tells_what_it_did<T: Testbed>(bed: &T) {
     assert_ne!(made.rmr_context, 0);
     assert!(made.registered_address <= address);
     assert!(made.registered_address + made.registered_size >= address + 1000);
-    let told = granted(ia.lmr_query(made.lmr, LmrFields::all()));
-    assert_eq!(told.ia, ia.handle());
-    assert_eq!(told.source, LmrSource::Virtual { address });
-    assert_eq!((told.length, told.pz), (1000, zone));
-    assert_eq!(told.privileges, MemoryPrivileges::READ);
-    assert_eq!(told.lmr_context, made.lmr_context);
-    assert_eq!(told.rmr_context, made.rmr_context);
-    assert_eq!(told.registered_size, made.registered_size);
-    assert_eq!(told.registered_address, made.registered_address);
+    let param = granted(ia.lmr_query(made.lmr, LmrFields::all()));
+    assert_eq!(param.ia, ia.handle());
+    assert_eq!(param.source, LmrSource::Virtual { address });
+    assert_eq!((param.length, param.pz), (1000, zone));
+    assert_eq!(param.privileges, MemoryPrivileges::READ);
+    assert_eq!(param.lmr_context, made.lmr_context);
+    assert_eq!(param.rmr_context, made.rmr_context);
+    assert_eq!(param.registered_size, made.registered_size);
+    assert_eq!(param.registered_address, made.registered_address);
     for bit in 10..32 {
         refused(
             ia.lmr_query(made.lmr, LmrFields::from_bits_retain(1 << bit)),
@@ -136,8 +132,7 @@ pub fn registration_tells_what_it_did<T: Testbed>(bed: &T) {
 ///
 /// Spec: LMC-05, LMC-07
 pub fn remote_context_needs_a_remote_right<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (_net, ia) = Net::with_adapter(bed);
     let zone = granted(ia.pz_create());
     let remote = MemoryPrivileges::REMOTE_READ | MemoryPrivileges::REMOTE_WRITE;
     for bits in 0..64 {
@@ -160,8 +155,7 @@ pub fn remote_context_needs_a_remote_right<T: Testbed>(bed: &T) {
 ///
 /// Spec: LMC-07, LMC-10, GEN-03, GEN-06, GEN-11
 pub fn bad_registrations_are_refused<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (net, ia) = Net::with_adapter(bed);
     let zone = granted(ia.pz_create());
     let block = Memory::allocate(64);
     let attempt = |pz, privileges, length: usize| {
@@ -181,15 +175,15 @@ pub fn bad_registrations_are_refused<T: Testbed>(bed: &T) {
         attempt(zone, MemoryPrivileges::ALL, 0),
         Error::invalid_argument(4),
     );
-    let gone = granted(ia.pz_create());
-    granted(ia.pz_free(gone));
+    let freed = granted(ia.pz_create());
+    granted(ia.pz_free(freed));
     for bad in [
         PzId::NULL,
-        gone,
+        freed,
         granted(net.adapter().pz_create()),
         PzId::from_handle(ia.handle()),
     ] {
-        refused(attempt(bad, MemoryPrivileges::ALL, 64), BAD_ZONE);
+        refused(attempt(bad, MemoryPrivileges::ALL, 64), BAD_PZ);
     }
     // No refused registration holds the zone.
     granted(ia.pz_free(zone));
@@ -201,8 +195,7 @@ pub fn bad_registrations_are_refused<T: Testbed>(bed: &T) {
 ///
 /// Spec: LMC-02, LMC-04, LMC-08, LMF-04, LMQ-01
 pub fn region_of_a_region_stands_on_its_own<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let zone = granted(right.ia.pz_create());
     let source = Memory::register(&right.ia, zone, 256, MemoryPrivileges::LOCAL_READ);
     let privileges = MemoryPrivileges::LOCAL_WRITE | MemoryPrivileges::REMOTE_WRITE;
@@ -212,9 +205,9 @@ pub fn region_of_a_region_stands_on_its_own<T: Testbed>(bed: &T) {
     assert_ne!(made.lmr_context, source.context);
     assert_eq!(made.registered_address, source.address);
     assert_eq!(made.registered_size, 256);
-    let told = granted(right.ia.lmr_query(made.lmr, LmrFields::all()));
-    assert_eq!(told.source, LmrSource::Lmr(source.lmr));
-    assert_eq!((told.pz, told.privileges), (right.zone, privileges));
+    let param = granted(right.ia.lmr_query(made.lmr, LmrFields::all()));
+    assert_eq!(param.source, LmrSource::Lmr(source.lmr));
+    assert_eq!((param.pz, param.privileges), (right.zone, privileges));
     granted(right.ia.lmr_free(source.lmr));
     granted(right.ia.pz_free(zone));
     left.memory.fill(1);
@@ -223,10 +216,7 @@ pub fn region_of_a_region_stands_on_its_own<T: Testbed>(bed: &T) {
         address: source.address,
         length: 256,
     };
-    granted(
-        left.ia
-            .post_rdma_write(left.ep, &[left.memory.piece(0, 256)], 1, &remote, DEFAULT),
-    );
+    left.write(&[left.memory.segment(0, 256)], 1, &remote, DEFAULT);
     net.success(&left, 1);
     equal("memory", &source.content(), &left.memory.load(0, 256));
     for bad in [
@@ -237,7 +227,7 @@ pub fn region_of_a_region_stands_on_its_own<T: Testbed>(bed: &T) {
     ] {
         refused(
             register_again(&right.ia, bad, right.zone, privileges),
-            BAD_REGION,
+            BAD_LMR,
         );
     }
 }
@@ -248,8 +238,7 @@ pub fn region_of_a_region_stands_on_its_own<T: Testbed>(bed: &T) {
 ///
 /// Spec: LMC-02, LMC-03, LMC-10, LMQ-01
 pub fn shared_memory_goes_by_its_whole_cookie<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (_net, ia) = Net::with_adapter(bed);
     let zone = granted(ia.pz_create());
     let block = Memory::allocate(256);
     let share = |cookie| {
@@ -273,9 +262,9 @@ pub fn shared_memory_goes_by_its_whole_cookie<T: Testbed>(bed: &T) {
             LmrSource::SharedVirtual { address, cookie }
         );
     }
-    for place in [0, 4, 39] {
+    for index in [0, 4, 39] {
         let mut other = cookie;
-        other[place] ^= 1;
+        other[index] ^= 1;
         let error = share(other).expect_err("another cookie for the same memory");
         assert_eq!(error.kind(), ErrorKind::InvalidState, "{error}");
     }
@@ -289,18 +278,14 @@ pub fn shared_memory_goes_by_its_whole_cookie<T: Testbed>(bed: &T) {
 ///
 /// Spec: LMC-09, LMF-02
 pub fn remote_context_lives_as_long_as_the_region<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let remote = right.memory.remote(0, 64);
     for round in 0..3 {
         left.memory.fill(round);
-        let piece = [left.memory.piece(0, 64)];
-        granted(
-            left.ia
-                .post_rdma_write(left.ep, &piece, 1, &remote, DEFAULT),
-        );
+        let segment = [left.memory.segment(0, 64)];
+        left.write(&segment, 1, &remote, DEFAULT);
         net.success(&left, 1);
-        equal("data", &right.memory.load(0, 64), &left.memory.load(0, 64));
+        same_bytes("data", (&right.memory, 0), (&left.memory, 0), 64);
         net.disconnect(&left, &right);
         for party in [&left, &right] {
             granted(party.ia.ep_reset(party.ep));
@@ -309,11 +294,8 @@ pub fn remote_context_lives_as_long_as_the_region<T: Testbed>(bed: &T) {
     }
     granted(right.ia.lmr_free(right.memory.lmr));
     let before = right.memory.content();
-    let piece = [left.memory.piece(0, 64)];
-    granted(
-        left.ia
-            .post_rdma_write(left.ep, &piece, 2, &remote, DEFAULT),
-    );
+    let segment = [left.memory.segment(0, 64)];
+    left.write(&segment, 2, &remote, DEFAULT);
     assert_eq!(
         net.request_completion(&left).status,
         DtoStatus::RemoteAccess
@@ -326,18 +308,13 @@ pub fn remote_context_lives_as_long_as_the_region<T: Testbed>(bed: &T) {
 ///
 /// Spec: LMF-01, GEN-15
 pub fn bound_window_holds_its_region<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (_left, right) = net.pair(&PartyOptions::default());
+    let (net, _left, right) = Net::connected(bed);
     let memory = right.more_memory(64, MemoryPrivileges::ALL);
     let rmr = granted(right.ia.rmr_create(right.zone));
-    let piece = memory.piece(0, 8);
+    let segment = memory.segment(0, 8);
     let privileges = MemoryPrivileges::REMOTE_READ;
-    granted(
-        right
-            .ia
-            .rmr_bind(rmr, &piece, privileges, right.ep, 1, DEFAULT),
-    );
-    let in_use = Error::invalid_state(Subtype::InvalidStateLmrInUse);
+    right.bind(rmr, &segment, privileges, 1, DEFAULT);
+    let in_use = LMR_IN_USE;
     refused(right.ia.lmr_free(memory.lmr), in_use);
     assert_eq!(net.bound(&right).status, DtoStatus::Success);
     refused(right.ia.lmr_free(memory.lmr), in_use);
@@ -349,8 +326,7 @@ pub fn bound_window_holds_its_region<T: Testbed>(bed: &T) {
 ///
 /// Spec: LMF-01, LMF-02, GEN-03, GEN-11
 pub fn region_is_gone_once_freed<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let memory = right.more_memory(64, MemoryPrivileges::ALL);
     granted(right.ia.lmr_free(memory.lmr));
     let again =
@@ -363,10 +339,10 @@ pub fn region_is_gone_once_freed<T: Testbed>(bed: &T) {
         left.memory.lmr,
         LmrId::from_handle(right.zone.handle()),
     ] {
-        refused(right.ia.lmr_free(bad), BAD_REGION);
-        refused(right.ia.lmr_query(bad, LmrFields::all()), BAD_REGION);
+        refused(right.ia.lmr_free(bad), BAD_LMR);
+        refused(right.ia.lmr_query(bad, LmrFields::all()), BAD_LMR);
     }
-    let stale = [memory.piece(0, 8)];
+    let stale = [memory.segment(0, 8)];
     net.no_effect(
         &[&left, &right],
         Error::privileges_violation(Subtype::PrivilegesRead),
@@ -379,17 +355,15 @@ pub fn region_is_gone_once_freed<T: Testbed>(bed: &T) {
 /// Spec: LMF-03
 pub fn transfers_in_flight_survive_the_end_of_their_region<T: Testbed>(bed: &T) {
     for steps in 0..10 {
-        let net = Net::new(bed);
-        let (left, right) = net.pair(&PartyOptions::default());
+        let (net, left, right) = Net::connected(bed);
         let memory = left.more_memory(1024, MemoryPrivileges::ALL);
         for cookie in 0..4 {
-            granted(left.ia.post_rdma_write(
-                left.ep,
-                &[memory.piece(0, 1024)],
+            left.write(
+                &[memory.segment(0, 1024)],
                 cookie,
                 &right.memory.remote(0, 1024),
                 DEFAULT,
-            ));
+            );
         }
         for _ in 0..steps {
             net.step();
@@ -398,7 +372,7 @@ pub fn transfers_in_flight_survive_the_end_of_their_region<T: Testbed>(bed: &T) 
         for cookie in 0..4 {
             assert_eq!(net.request_completion(&left).cookie, cookie);
         }
-        net.settle();
+        net.run_to_idle();
         refused(left.ia.evd_dequeue(left.request), Error::queue_empty());
     }
 }

@@ -6,12 +6,13 @@ use dat_core::id::EpId;
 use dat_core::memory::{LmrTriplet, RmrTriplet};
 use dat_core::{Error, Result, Subtype};
 
+use crate::fixture::errors::{BAD_EP, EP_FULL, EP_UNCONNECTED};
 use crate::fixture::{Memory, Net, Party, PartyOptions, Testbed, equal, granted, refused};
 
 pub(super) const DEFAULT: CompletionFlags = CompletionFlags::empty();
 
 /// Returns segments that every post must refuse, with the error for each.
-pub(super) fn bad_pieces<T: Testbed>(party: &Party<T>, write: bool) -> Vec<(LmrTriplet, Error)> {
+pub(super) fn bad_segments<T: Testbed>(party: &Party<T>, write: bool) -> Vec<(LmrTriplet, Error)> {
     let (needed, privileges, protection) = if write {
         (
             MemoryPrivileges::LOCAL_WRITE,
@@ -28,17 +29,29 @@ pub(super) fn bad_pieces<T: Testbed>(party: &Party<T>, write: bool) -> Vec<(LmrT
     let zone = granted(party.ia.pz_create());
     let other = Memory::register(&party.ia, zone, 64, MemoryPrivileges::ALL);
     let lacking = party.more_memory(64, MemoryPrivileges::ALL.difference(needed));
-    let gone = party.more_memory(64, MemoryPrivileges::ALL);
-    granted(party.ia.lmr_free(gone.lmr));
+    let freed = party.more_memory(64, MemoryPrivileges::ALL);
+    granted(party.ia.lmr_free(freed.lmr));
     let size = party.memory.len() as u64;
     vec![
-        (party.memory.piece(0, size + 1), Error::invalid_argument(3)),
-        (party.memory.piece(size, 1), Error::invalid_argument(3)),
-        (party.memory.piece(u64::MAX, 2), Error::invalid_argument(3)),
-        (party.memory.piece(1, u64::MAX), Error::invalid_argument(3)),
-        (other.piece(0, 8), Error::protection_violation(protection)),
-        (lacking.piece(0, 8), Error::privileges_violation(privileges)),
-        (gone.piece(0, 8), Error::privileges_violation(privileges)),
+        (
+            party.memory.segment(0, size + 1),
+            Error::invalid_argument(3),
+        ),
+        (party.memory.segment(size, 1), Error::invalid_argument(3)),
+        (
+            party.memory.segment(u64::MAX, 2),
+            Error::invalid_argument(3),
+        ),
+        (
+            party.memory.segment(1, u64::MAX),
+            Error::invalid_argument(3),
+        ),
+        (other.segment(0, 8), Error::protection_violation(protection)),
+        (
+            lacking.segment(0, 8),
+            Error::privileges_violation(privileges),
+        ),
+        (freed.segment(0, 8), Error::privileges_violation(privileges)),
         (
             LmrTriplet {
                 context: 0,
@@ -52,17 +65,11 @@ pub(super) fn bad_pieces<T: Testbed>(party: &Party<T>, write: bool) -> Vec<(LmrT
 
 /// Returns handles that name no endpoint of a party's adapter.
 pub(super) fn bad_endpoints<T: Testbed>(party: &Party<T>, foreign: &Party<T>) -> [EpId; 4] {
-    let gone = granted(party.ia.ep_create(
-        Some(party.zone),
-        Some(party.receive),
-        Some(party.request),
-        Some(party.connect),
-        None,
-    ));
-    granted(party.ia.ep_free(gone));
+    let freed = granted(party.another_ep(None));
+    granted(party.ia.ep_free(freed));
     [
         EpId::NULL,
-        gone,
+        freed,
         foreign.ep,
         EpId::from_handle(party.memory.lmr.handle()),
     ]
@@ -74,8 +81,7 @@ pub(super) fn bad_endpoints<T: Testbed>(party: &Party<T>, foreign: &Party<T>) ->
 ///
 /// Spec: EPS-01, EPV-01, EPV-02, DTO-01, DTO-03, DTO-06
 pub fn send_fills_the_receive_in_list_order<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     left.memory.fill(1);
     right.memory.fill(2);
     let mut expected = right.memory.content();
@@ -86,14 +92,17 @@ pub fn send_fills_the_receive_in_list_order<T: Testbed>(bed: &T) {
     expected[200..207].copy_from_slice(&message[18..]);
     right.receive_into(
         &[
-            right.memory.piece(50, 10),
-            right.memory.piece(0, 8),
-            right.memory.piece(200, 100),
-            right.memory.piece(400, 100),
+            right.memory.segment(50, 10),
+            right.memory.segment(0, 8),
+            right.memory.segment(200, 100),
+            right.memory.segment(400, 100),
         ],
         77,
     );
-    left.send_from(&[left.memory.piece(10, 20), left.memory.piece(100, 5)], 88);
+    left.send_from(
+        &[left.memory.segment(10, 20), left.memory.segment(100, 5)],
+        88,
+    );
     let sent = net.success(&left, 88);
     assert_eq!(
         (sent.ep, sent.operation, sent.transferred_length),
@@ -117,10 +126,9 @@ pub fn send_fills_the_receive_in_list_order<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPS-01, EPV-01, DTO-06
 pub fn empty_messages_take_a_receive<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     right.receive_into(&[], 1);
-    right.receive_into(&[right.memory.piece(0, 8)], 2);
+    right.receive_into(&[right.memory.segment(0, 8)], 2);
     right.receive_into(&[LmrTriplet::default()], 3);
     left.send_from(&[], 1);
     left.send_from(&[LmrTriplet::default()], 2);
@@ -145,8 +153,7 @@ pub fn empty_messages_take_a_receive<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPS-01, EPS-03, DTO-04, DTO-05
 pub fn send_flags_are_checked_bit_by_bit<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     for bit in (0..32).filter(|bit| !matches!(bit, 0 | 1 | 3)) {
         let flags = CompletionFlags::from_bits_retain(1 << bit);
         net.no_effect(&[&left, &right], Error::invalid_argument(5), || {
@@ -159,7 +166,7 @@ pub fn send_flags_are_checked_bit_by_bit<T: Testbed>(bed: &T) {
         CompletionFlags::BARRIER_FENCE,
     ] {
         right.receive_into(&[], 1);
-        granted(left.ia.post_send(left.ep, &[], 2, flags));
+        left.send(&[], 2, flags);
         net.receive_completion(&right);
         if flags != CompletionFlags::SUPPRESS {
             net.success(&left, 2);
@@ -186,9 +193,9 @@ pub fn unsignalled_messages_notify_nobody<T: Testbed>(bed: &T) {
     let right = Party::notifying(&far, far_cno, &options);
     net.connect(&left, &right);
     for (flags, notifies) in [(CompletionFlags::UNSIGNALLED, false), (DEFAULT, true)] {
-        granted(right.ia.post_recv(right.ep, &[], 1, flags));
-        granted(left.ia.post_send(left.ep, &[], 2, flags));
-        net.settle();
+        right.receive(&[], 1, flags);
+        left.send(&[], 2, flags);
+        net.run_to_idle();
         assert_eq!(net.triggered(&near, near_cno).is_some(), notifies);
         assert_eq!(net.triggered(&far, far_cno).is_some(), notifies);
         net.success(&left, 2);
@@ -217,10 +224,10 @@ pub fn suppressed_failure_notifies<T: Testbed>(bed: &T) {
         if fails {
             remote.context = remote.context.wrapping_add(0x0100_0000);
         }
-        let piece = [left.memory.piece(0, 8)];
+        let segment = [left.memory.segment(0, 8)];
         let flags = CompletionFlags::SUPPRESS;
-        granted(left.ia.post_rdma_write(left.ep, &piece, 1, &remote, flags));
-        net.settle();
+        left.write(&segment, 1, &remote, flags);
+        net.run_to_idle();
         let notified = net.triggered(&near, cno);
         assert_eq!(notified, fails.then_some(left.request));
         if fails {
@@ -249,8 +256,8 @@ pub fn solicited_wait_of_a_send_notifies_the_receiver<T: Testbed>(bed: &T) {
     net.connect(&left, &right);
     for (flags, notifies) in [(DEFAULT, false), (CompletionFlags::SOLICITED_WAIT, true)] {
         right.receive_into(&[], 1);
-        granted(left.ia.post_send(left.ep, &[], 2, flags));
-        net.settle();
+        left.send(&[], 2, flags);
+        net.run_to_idle();
         assert_eq!(
             net.triggered(&ia, cno),
             notifies.then_some(right.receive),
@@ -267,20 +274,14 @@ pub fn solicited_wait_of_a_send_notifies_the_receiver<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPS-02, DTO-10
 pub fn send_follows_the_endpoint_state<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
-    net.no_effect(
-        &[&left],
-        Error::invalid_state(Subtype::InvalidStateEpUnconnected),
-        || left.ia.post_send(left.ep, &[], 1, DEFAULT),
-    );
+    let (net, left, right) = Net::unconnected(bed);
+    net.no_effect(&[&left], EP_UNCONNECTED, || {
+        left.ia.post_send(left.ep, &[], 1, DEFAULT)
+    });
     net.connect(&left, &right);
     net.disconnect(&left, &right);
     for flags in [DEFAULT, CompletionFlags::SUPPRESS] {
-        granted(
-            left.ia
-                .post_send(left.ep, &[left.memory.piece(0, 8)], 2, flags),
-        );
+        left.send(&[left.memory.segment(0, 8)], 2, flags);
         let completion = net.request_completion(&left);
         assert_eq!(
             (completion.operation, completion.cookie, completion.status),
@@ -298,8 +299,8 @@ pub fn send_checks_its_segments<T: Testbed>(bed: &T) {
         attributes.max_request_dtos = 3;
         attributes.max_request_iov = 2;
     }));
-    let good = left.memory.piece(0, 8);
-    for (bad, expected) in bad_pieces(&left, false) {
+    let good = left.memory.segment(0, 8);
+    for (bad, expected) in bad_segments(&left, false) {
         for list in [&[bad][..], &[good, bad]] {
             net.no_effect(&[&left, &right], expected, || {
                 left.ia.post_send(left.ep, list, 1, DEFAULT)
@@ -307,23 +308,18 @@ pub fn send_checks_its_segments<T: Testbed>(bed: &T) {
         }
     }
     for ep in bad_endpoints(&left, &right) {
-        net.no_effect(
-            &[&left, &right],
-            Error::invalid_handle(Subtype::InvalidHandleEp),
-            || left.ia.post_send(ep, &[good], 1, DEFAULT),
-        );
+        net.no_effect(&[&left, &right], BAD_EP, || {
+            left.ia.post_send(ep, &[good], 1, DEFAULT)
+        });
     }
     net.no_effect(&[&left, &right], Error::invalid_argument(2), || {
         left.ia.post_send(left.ep, &[good; 3], 1, DEFAULT)
     });
     for cookie in 0..3 {
-        right.receive_into(&[right.memory.piece(0, 16)], cookie);
+        right.receive_into(&[right.memory.segment(0, 16)], cookie);
         left.send_from(&[good, good], cookie);
     }
-    refused(
-        left.ia.post_send(left.ep, &[good], 4, DEFAULT),
-        Error::insufficient_resources(Subtype::ResourceTep),
-    );
+    refused(left.ia.post_send(left.ep, &[good], 4, DEFAULT), EP_FULL);
     for cookie in 0..3 {
         net.success(&left, cookie);
         assert_eq!(net.receive_completion(&right).cookie, cookie);
@@ -336,24 +332,18 @@ pub fn send_checks_its_segments<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPS-04, EPV-04, DTO-12
 pub fn message_longer_than_its_receive_breaks<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     right.memory.fill(4);
     let behind = right.memory.load(16, 1000);
-    right.receive_into(&[right.memory.piece(0, 16)], 1);
-    right.receive_into(&[right.memory.piece(0, 64)], 2);
-    left.send_from(&[left.memory.piece(0, 17)], 3);
-    let received = net.receive_completion(&right);
-    assert_eq!(
-        (received.cookie, received.status),
-        (1, DtoStatus::LocalLength)
-    );
+    right.receive_into(&[right.memory.segment(0, 16)], 1);
+    right.receive_into(&[right.memory.segment(0, 64)], 2);
+    left.send_from(&[left.memory.segment(0, 17)], 3);
+    net.receive_ends(&right, 1, DtoStatus::LocalLength);
     let sent = net.request_completion(&left);
     assert_eq!(sent.cookie, 3);
     assert_ne!(sent.status, DtoStatus::Success);
     net.broken(&left, &right);
-    let flushed = net.receive_completion(&right);
-    assert_eq!((flushed.cookie, flushed.status), (2, DtoStatus::Flushed));
+    net.receive_ends(&right, 2, DtoStatus::Flushed);
     equal(
         "bytes behind the receive",
         &right.memory.load(16, 1000),
@@ -367,11 +357,9 @@ pub fn message_longer_than_its_receive_breaks<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPS-04, EPH-05, E22
 pub fn message_without_a_receive_breaks<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
-    left.send_from(&[left.memory.piece(0, 8)], 1);
-    let sent = net.request_completion(&left);
-    assert_eq!((sent.cookie, sent.status), (1, DtoStatus::ReceiverNotReady));
+    let (net, left, right) = Net::connected(bed);
+    left.send_from(&[left.memory.segment(0, 8)], 1);
+    net.request_ends(&left, 1, DtoStatus::ReceiverNotReady);
     net.broken(&left, &right);
     net.quiet(&left);
     net.quiet(&right);
@@ -386,15 +374,15 @@ pub fn send_total_is_limited<T: Testbed>(bed: &T) {
         attributes.max_message_size = 64;
     }));
     for list in [
-        &[left.memory.piece(0, 65)][..],
-        &[left.memory.piece(0, 40), left.memory.piece(0, 25)],
+        &[left.memory.segment(0, 65)][..],
+        &[left.memory.segment(0, 40), left.memory.segment(0, 25)],
     ] {
         net.no_effect(&[&left, &right], Error::invalid_argument(2), || {
             left.ia.post_send(left.ep, list, 1, DEFAULT)
         });
     }
-    right.receive_into(&[right.memory.piece(0, 64)], 1);
-    left.send_from(&[left.memory.piece(0, 40), left.memory.piece(0, 24)], 2);
+    right.receive_into(&[right.memory.segment(0, 64)], 1);
+    left.send_from(&[left.memory.segment(0, 40), left.memory.segment(0, 24)], 2);
     assert_eq!(net.success(&left, 2).transferred_length, 64);
     assert_eq!(net.receive_completion(&right).transferred_length, 64);
 }
@@ -415,7 +403,7 @@ pub fn receive_flags_are_checked_bit_by_bit<T: Testbed>(bed: &T) {
         for bit in 0..32 {
             let flags = CompletionFlags::from_bits_retain(1 << bit);
             if allowed == Some(bit) {
-                granted(party.ia.post_recv(party.ep, &[], 1, flags));
+                party.receive(&[], 1, flags);
             } else {
                 net.no_effect(&[&party], Error::invalid_argument(5), || {
                     party.ia.post_recv(party.ep, &[], 1, flags)
@@ -429,17 +417,15 @@ pub fn receive_flags_are_checked_bit_by_bit<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPV-03, EPV-06, DTO-10, DTO-11
 pub fn receives_outlive_the_states_before_the_connection<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
+    let (net, left, right) = Net::unconnected(bed);
     for cookie in 0..4 {
-        right.receive_into(&[right.memory.piece(0, 8)], cookie);
+        right.receive_into(&[right.memory.segment(0, 8)], cookie);
     }
     assert!(!right.status().recv_idle);
     net.quiet(&right);
     net.connect(&left, &right);
-    left.send_from(&[left.memory.piece(0, 8)], 9);
-    let first = net.receive_completion(&right);
-    assert_eq!((first.cookie, first.status), (0, DtoStatus::Success));
+    left.send_from(&[left.memory.segment(0, 8)], 9);
+    net.receive_ends(&right, 0, DtoStatus::Success);
     net.success(&left, 9);
     net.disconnect(&left, &right);
     for cookie in 1..4 {
@@ -454,9 +440,8 @@ pub fn receives_outlive_the_states_before_the_connection<T: Testbed>(bed: &T) {
             (right.ep, DtoOperation::Receive, cookie, DtoStatus::Flushed)
         );
     }
-    right.receive_into(&[right.memory.piece(0, 8)], 5);
-    let flushed = net.receive_completion(&right);
-    assert_eq!((flushed.cookie, flushed.status), (5, DtoStatus::Flushed));
+    right.receive_into(&[right.memory.segment(0, 8)], 5);
+    net.receive_ends(&right, 5, DtoStatus::Flushed);
     assert!(right.status().recv_idle);
     net.quiet(&right);
 }
@@ -472,44 +457,36 @@ pub fn receive_checks_its_segments<T: Testbed>(bed: &T) {
         attributes.max_recv_dtos = 3;
         attributes.max_recv_iov = 2;
     });
-    let (left, right) = net.strangers(&options);
+    let (left, right) = net.unconnected_pair(&options);
     for connected in [false, true] {
         if connected {
             net.connect(&left, &right);
         }
-        for (bad, expected) in bad_pieces(&left, true) {
-            for list in [&[bad][..], &[left.memory.piece(0, 8), bad]] {
+        for (bad, expected) in bad_segments(&left, true) {
+            for list in [&[bad][..], &[left.memory.segment(0, 8), bad]] {
                 net.no_effect(&[&left, &right], expected, || {
                     left.ia.post_recv(left.ep, list, 1, DEFAULT)
                 });
             }
         }
         for ep in bad_endpoints(&left, &right) {
-            net.no_effect(
-                &[&left, &right],
-                Error::invalid_handle(Subtype::InvalidHandleEp),
-                || left.ia.post_recv(ep, &[], 1, DEFAULT),
-            );
+            net.no_effect(&[&left, &right], BAD_EP, || {
+                left.ia.post_recv(ep, &[], 1, DEFAULT)
+            });
         }
-        let list = [left.memory.piece(0, 8); 3];
+        let list = [left.memory.segment(0, 8); 3];
         net.no_effect(&[&left, &right], Error::invalid_argument(2), || {
             left.ia.post_recv(left.ep, &list, 1, DEFAULT)
         });
     }
     for cookie in 0..3 {
-        left.receive_into(&[left.memory.piece(0, 8)], cookie);
+        left.receive_into(&[left.memory.segment(0, 8)], cookie);
     }
-    refused(
-        left.ia.post_recv(left.ep, &[], 3, DEFAULT),
-        Error::insufficient_resources(Subtype::ResourceTep),
-    );
+    refused(left.ia.post_recv(left.ep, &[], 3, DEFAULT), EP_FULL);
     right.send_from(&[], 1);
     assert_eq!(net.receive_completion(&left).cookie, 0);
     left.receive_into(&[], 3);
-    refused(
-        left.ia.post_recv(left.ep, &[], 4, DEFAULT),
-        Error::insufficient_resources(Subtype::ResourceTep),
-    );
+    refused(left.ia.post_recv(left.ep, &[], 4, DEFAULT), EP_FULL);
 }
 
 /// Posts a request of one kind: endpoint, segments, remote range, flags.
@@ -541,19 +518,19 @@ pub(super) fn checks_in_order<T: Testbed>(
     granted(post(
         &left,
         left.ep,
-        &[left.memory.piece(0, 8)],
+        &[left.memory.segment(0, 8)],
         &remote,
         DEFAULT,
     ));
     let bad_flags = CompletionFlags::EVD_THRESHOLD;
-    let handle = Error::invalid_handle(Subtype::InvalidHandleEp);
-    let state = Error::invalid_state(Subtype::InvalidStateEpUnconnected);
-    let pieces = bad_pieces(&left, writes);
-    let (outside, privilege) = (pieces[0], pieces[5]);
-    let zone = pieces[4];
-    let room = Error::insufficient_resources(Subtype::ResourceTep);
+    let handle = BAD_EP;
+    let state = EP_UNCONNECTED;
+    let segments = bad_segments(&left, writes);
+    let (outside, privilege) = (segments[0], segments[5]);
+    let zone = segments[4];
+    let room = EP_FULL;
     let three = [zone.0; 3];
-    let mut ladder: Vec<(EpId, Vec<LmrTriplet>, CompletionFlags, Error)> = vec![
+    let mut cases: Vec<(EpId, Vec<LmrTriplet>, CompletionFlags, Error)> = vec![
         (EpId::NULL, three.to_vec(), bad_flags, handle),
         (
             left.ep,
@@ -567,7 +544,7 @@ pub(super) fn checks_in_order<T: Testbed>(
             DEFAULT,
             Error::invalid_argument(count_argument),
         ),
-        (left.ep, vec![left.memory.piece(0, 8)], DEFAULT, room),
+        (left.ep, vec![left.memory.segment(0, 8)], DEFAULT, room),
     ];
     for (first, second) in [
         (zone, privilege),
@@ -575,12 +552,12 @@ pub(super) fn checks_in_order<T: Testbed>(
         (zone, outside),
         (outside, zone),
     ] {
-        ladder.push((left.ep, vec![first.0, second.0], DEFAULT, first.1));
+        cases.push((left.ep, vec![first.0, second.0], DEFAULT, first.1));
     }
     if states {
-        ladder.push((idle.ep, three.to_vec(), bad_flags, state));
+        cases.push((idle.ep, three.to_vec(), bad_flags, state));
     }
-    for (ep, list, flags, expected) in ladder {
+    for (ep, list, flags, expected) in cases {
         refused(post(&left, ep, &list, &remote, flags), expected);
     }
 }

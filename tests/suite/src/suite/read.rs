@@ -1,12 +1,15 @@
 //! RDMA Reads: `dat_ep_post_rdma_read`.
 
+use dat_core::Error;
 use dat_core::event::DtoOperation;
 use dat_core::flags::{CompletionFlags, DtoStatus, MemoryPrivileges};
 use dat_core::memory::RmrTriplet;
-use dat_core::{Error, Subtype};
 
-use super::post::{DEFAULT, Post, bad_endpoints, bad_pieces, checks_in_order};
-use crate::fixture::{MakeTarget, Memory, Net, PartyOptions, Testbed, equal, granted, refused};
+use super::post::{DEFAULT, Post, bad_endpoints, bad_segments, checks_in_order};
+use crate::fixture::errors::{BAD_EP, EP_FULL, EP_UNCONNECTED};
+use crate::fixture::{
+    MakeTarget, Memory, Net, PartyOptions, Testbed, equal, granted, refused, same_bytes,
+};
 
 /// A read scatters the remote range over the local segments in list order.
 ///
@@ -14,8 +17,7 @@ use crate::fixture::{MakeTarget, Memory, Net, PartyOptions, Testbed, equal, gran
 ///
 /// Spec: EPB-01, EPB-02, DTO-01, DTO-03
 pub fn read_scatters_in_list_order<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     left.memory.fill(1);
     right.memory.fill(2);
     let source = right.memory.load(300, 25);
@@ -23,16 +25,13 @@ pub fn read_scatters_in_list_order<T: Testbed>(bed: &T) {
     expected[90..100].copy_from_slice(&source[..10]);
     expected[0..15].copy_from_slice(&source[10..]);
     let before = right.memory.content();
-    let pieces = [
-        left.memory.piece(90, 10),
-        left.memory.piece(50, 0),
-        left.memory.piece(0, 40),
-        left.memory.piece(200, 40),
+    let segments = [
+        left.memory.segment(90, 10),
+        left.memory.segment(50, 0),
+        left.memory.segment(0, 40),
+        left.memory.segment(200, 40),
     ];
-    granted(
-        left.ia
-            .post_rdma_read(left.ep, &pieces, 5, &right.memory.remote(300, 25), DEFAULT),
-    );
+    left.read(&segments, 5, &right.memory.remote(300, 25), DEFAULT);
     let completion = net.success(&left, 5);
     assert_eq!(
         (
@@ -52,26 +51,22 @@ pub fn read_scatters_in_list_order<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPB-02, EPB-04
 pub fn read_needs_enough_local_room<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
-    let pieces = [left.memory.piece(0, 10), left.memory.piece(20, 6)];
+    let (net, left, right) = Net::connected(bed);
+    let segments = [left.memory.segment(0, 10), left.memory.segment(20, 6)];
     for length in [17, 4096, u64::MAX] {
         net.no_effect(&[&left, &right], Error::length(), || {
             let remote = right.memory.remote(0, length);
             left.ia
-                .post_rdma_read(left.ep, &pieces, 1, &remote, DEFAULT)
+                .post_rdma_read(left.ep, &segments, 1, &remote, DEFAULT)
         });
     }
     for length in [16, 15, 0] {
         let remote = right.memory.remote(0, length);
-        granted(
-            left.ia
-                .post_rdma_read(left.ep, &pieces, 2, &remote, DEFAULT),
-        );
+        left.read(&segments, 2, &remote, DEFAULT);
         assert_eq!(net.success(&left, 2).transferred_length, length);
     }
     let nothing = RmrTriplet::default();
-    granted(left.ia.post_rdma_read(left.ep, &[], 3, &nothing, DEFAULT));
+    left.read(&[], 3, &nothing, DEFAULT);
     assert_eq!(net.success(&left, 3).transferred_length, 0);
 }
 
@@ -81,14 +76,13 @@ pub fn read_needs_enough_local_room<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPB-01, EPW-37, DTO-04, DTO-05
 pub fn read_flags_are_checked_bit_by_bit<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
-    let piece = [left.memory.piece(0, 8)];
+    let (net, left, right) = Net::connected(bed);
+    let segment = [left.memory.segment(0, 8)];
     let remote = right.memory.remote(0, 8);
     for bit in (0..32).filter(|bit| !matches!(bit, 0 | 1 | 3)) {
         let flags = CompletionFlags::from_bits_retain(1 << bit);
         net.no_effect(&[&left, &right], Error::invalid_argument(6), || {
-            left.ia.post_rdma_read(left.ep, &piece, 1, &remote, flags)
+            left.ia.post_rdma_read(left.ep, &segment, 1, &remote, flags)
         });
     }
     for flags in [
@@ -96,7 +90,7 @@ pub fn read_flags_are_checked_bit_by_bit<T: Testbed>(bed: &T) {
         CompletionFlags::BARRIER_FENCE,
         CompletionFlags::SUPPRESS,
     ] {
-        granted(left.ia.post_rdma_read(left.ep, &piece, 2, &remote, flags));
+        left.read(&segment, 2, &remote, flags);
         if flags != CompletionFlags::SUPPRESS {
             net.success(&left, 2);
         }
@@ -110,19 +104,17 @@ pub fn read_flags_are_checked_bit_by_bit<T: Testbed>(bed: &T) {
 ///
 /// Spec: EPB-03, EPB-06, DTO-10
 pub fn read_follows_the_endpoint_state<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
-    let piece = [left.memory.piece(0, 8)];
+    let (net, left, right) = Net::unconnected(bed);
+    let segment = [left.memory.segment(0, 8)];
     let remote = right.memory.remote(0, 8);
-    net.no_effect(
-        &[&left, &right],
-        Error::invalid_state(Subtype::InvalidStateEpUnconnected),
-        || left.ia.post_rdma_read(left.ep, &piece, 1, &remote, DEFAULT),
-    );
+    net.no_effect(&[&left, &right], EP_UNCONNECTED, || {
+        left.ia
+            .post_rdma_read(left.ep, &segment, 1, &remote, DEFAULT)
+    });
     net.connect(&left, &right);
     net.disconnect(&left, &right);
     for flags in [DEFAULT, CompletionFlags::SUPPRESS] {
-        granted(left.ia.post_rdma_read(left.ep, &piece, 2, &remote, flags));
+        left.read(&segment, 2, &remote, flags);
         let completion = net.request_completion(&left);
         assert_eq!(
             (completion.operation, completion.cookie, completion.status),
@@ -145,9 +137,9 @@ pub fn read_checks_its_segments<T: Testbed>(bed: &T) {
             attributes.max_request_iov = request_iov;
             attributes.max_rdma_size = 64;
         }));
-        let good = left.memory.piece(0, 8);
+        let good = left.memory.segment(0, 8);
         let remote = right.memory.remote(0, 8);
-        for (bad, expected) in bad_pieces(&left, true) {
+        for (bad, expected) in bad_segments(&left, true) {
             for list in [&[bad][..], &[good, bad]] {
                 net.no_effect(&[&left, &right], expected, || {
                     left.ia.post_rdma_read(left.ep, list, 1, &remote, DEFAULT)
@@ -155,33 +147,25 @@ pub fn read_checks_its_segments<T: Testbed>(bed: &T) {
             }
         }
         for ep in bad_endpoints(&left, &right) {
-            net.no_effect(
-                &[&left, &right],
-                Error::invalid_handle(Subtype::InvalidHandleEp),
-                || left.ia.post_rdma_read(ep, &[good], 1, &remote, DEFAULT),
-            );
+            net.no_effect(&[&left, &right], BAD_EP, || {
+                left.ia.post_rdma_read(ep, &[good], 1, &remote, DEFAULT)
+            });
         }
         net.no_effect(&[&left, &right], Error::invalid_argument(2), || {
             left.ia
                 .post_rdma_read(left.ep, &[good; 3], 1, &remote, DEFAULT)
         });
-        let all = [left.memory.piece(0, 4096)];
+        let all = [left.memory.segment(0, 4096)];
         net.no_effect(&[&left, &right], Error::invalid_argument(2), || {
             let remote = right.memory.remote(0, 65);
             left.ia.post_rdma_read(left.ep, &all, 1, &remote, DEFAULT)
         });
         for cookie in 0..2 {
-            granted(left.ia.post_rdma_read(
-                left.ep,
-                &all,
-                cookie,
-                &right.memory.remote(0, 64),
-                DEFAULT,
-            ));
+            left.read(&all, cookie, &right.memory.remote(0, 64), DEFAULT);
         }
         refused(
             left.ia.post_rdma_read(left.ep, &all, 9, &remote, DEFAULT),
-            Error::insufficient_resources(Subtype::ResourceTep),
+            EP_FULL,
         );
         net.success(&left, 0);
         net.success(&left, 1);
@@ -209,17 +193,16 @@ pub fn remote_faults_of_a_read_break_the_connection<T: Testbed>(bed: &T) {
         }),
         ("past the end", |right| right.memory.remote(4096 - 63, 64)),
         ("a freed region", |right| {
-            let gone = right.more_memory(64, MemoryPrivileges::ALL);
-            granted(right.ia.lmr_free(gone.lmr));
-            gone.remote(0, 64)
+            let freed = right.more_memory(64, MemoryPrivileges::ALL);
+            granted(right.ia.lmr_free(freed.lmr));
+            freed.remote(0, 64)
         }),
     ];
     for (case, remote) in cases {
-        let net = Net::new(bed);
-        let (left, right) = net.pair(&PartyOptions::default());
+        let (net, left, right) = Net::connected(bed);
         let remote = remote(&right);
-        let piece = [left.memory.piece(0, 64)];
-        granted(left.ia.post_rdma_read(left.ep, &piece, 1, &remote, DEFAULT));
+        let segment = [left.memory.segment(0, 64)];
+        left.read(&segment, 1, &remote, DEFAULT);
         let completion = net.request_completion(&left);
         assert_eq!(
             (completion.cookie, completion.status),
@@ -244,22 +227,17 @@ pub fn reads_beyond_the_depth_wait_their_turn<T: Testbed>(bed: &T) {
     }));
     right.memory.fill(6);
     for cookie in 0..16 {
-        granted(left.ia.post_rdma_read(
-            left.ep,
-            &[left.memory.piece(cookie * 64, 64)],
+        left.read(
+            &[left.memory.segment(cookie * 64, 64)],
             cookie,
             &right.memory.remote(cookie * 64, 64),
             DEFAULT,
-        ));
+        );
     }
     for cookie in 0..16 {
         net.success(&left, cookie);
     }
-    equal(
-        "what was read",
-        &left.memory.load(0, 1024),
-        &right.memory.load(0, 1024),
-    );
+    same_bytes("what was read", (&left.memory, 0), (&right.memory, 0), 1024);
 }
 
 /// A Read with several faults is refused for the first in checking order.

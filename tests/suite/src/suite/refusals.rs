@@ -108,8 +108,8 @@ pub fn depths_above_the_device_are_refused<T: Testbed>(bed: &T) {
             assert_eq!(made.err(), resources, "{segments} segments");
         }
     }
-    let piece = piece(&mut device, domain);
-    let taken = post(&mut shared, piece, |token| ReceiveRequest { token });
+    let segment = segment(&mut device, domain);
+    let taken = post(&mut shared, segment, |token| ReceiveRequest { token });
     assert!(taken.len() >= DEPTH as usize, "{taken:?}");
 
     let request = small(1, domain, [0, 0]);
@@ -161,7 +161,7 @@ pub fn depths_above_the_device_are_refused<T: Testbed>(bed: &T) {
         assert_eq!(made.err(), Some(BackendError::State), "{unknown:?}");
     }
     let mut own = receive.expect("a receive queue");
-    let taken = post(&mut own, piece, |token| ReceiveRequest { token });
+    let taken = post(&mut own, segment, |token| ReceiveRequest { token });
     assert!(taken.len() >= DEPTH as usize, "{taken:?}");
     let made = device.create_queue_pair(&request).expect("another one");
 
@@ -181,7 +181,7 @@ fn small(token: u64, domain: DomainKey, [requests, receives]: [u16; 2]) -> Queue
 }
 
 /// Registers a segment of memory, which is leaked.
-fn piece(device: &mut impl Backend, domain: DomainKey) -> Segment {
+fn segment(device: &mut impl Backend, domain: DomainKey) -> Segment {
     let region = Region::from_static(Memory::allocate(8));
     let address = region.address();
     let registration = Registration::new(domain, &region, MemoryPrivileges::ALL);
@@ -196,7 +196,7 @@ fn piece(device: &mut impl Backend, domain: DomainKey) -> Segment {
 /// Posts until the queue refuses, at most 40 times; returns the accepted tokens.
 fn post<Q: WorkQueue>(
     queue: &mut Q,
-    piece: Segment,
+    segment: Segment,
     request: impl Fn(u64) -> Q::Request,
 ) -> Vec<u64> {
     const MOST: u64 = 40;
@@ -204,13 +204,13 @@ fn post<Q: WorkQueue>(
     for token in 0..MOST {
         let request = request(token);
         if let Some(mut dropped) = queue.reserve(&request, 1) {
-            dropped.segment(piece);
+            dropped.segment(segment);
         }
         let Some(mut slot) = queue.reserve(&request, 1) else {
             break;
         };
-        slot.segment(piece);
-        if slot.commit(piece.length).is_err() {
+        slot.segment(segment);
+        if slot.commit(segment.length).is_err() {
             break;
         }
         match queue.ring() {
@@ -254,7 +254,7 @@ impl<T: Testbed> Connection<'_, T> {
         };
         left.connect(self.keys[0], &request).expect("an attempt");
         let mut connected = [false; 2];
-        for _ in 0..self.bed.patience() {
+        for _ in 0..self.bed.max_steps() {
             for (side, event) in self.turn().into_iter().enumerate() {
                 match event {
                     Some(ControlEvent::ConnectionRequest { request, .. }) => self.devices[side]
@@ -279,11 +279,11 @@ impl<T: Testbed> Connection<'_, T> {
     /// Takes flushed completions until rest, and expects exactly these tokens.
     fn flushed(&mut self, queue: &mut <T::Backend as Backend>::CompletionQueue, expected: &[u64]) {
         let mut seen = Vec::new();
-        self.bed.rest();
-        for _ in 0..self.bed.patience() {
+        self.bed.reset_idle_count();
+        for _ in 0..self.bed.max_steps() {
             let moved = self.bed.step();
             let now = self.bed.now();
-            let told = self
+            let param = self
                 .devices
                 .each_mut()
                 .map(|device| device.poll_control(now));
@@ -291,8 +291,8 @@ impl<T: Testbed> Connection<'_, T> {
             if let Some(completion) = found {
                 assert_eq!(completion.status, DtoStatus::Flushed, "{completion:?}");
                 seen.push(completion.token);
-                self.bed.rest();
-            } else if !moved && told == [None, None] {
+                self.bed.reset_idle_count();
+            } else if !moved && param == [None, None] {
                 break;
             }
         }
@@ -320,7 +320,7 @@ pub fn queues_refuse_as_their_traits_state<T: Testbed>(bed: &T) {
     let domains = devices
         .each_mut()
         .map(|device| device.create_domain().expect("a domain"));
-    let piece = piece(&mut devices[0], domains[0]);
+    let segment = segment(&mut devices[0], domains[0]);
     let mut pairs = Vec::new();
     for (device, domain) in devices.iter_mut().zip(domains) {
         let request = small(5, domain, [0, 1]);
@@ -332,14 +332,14 @@ pub fn queues_refuse_as_their_traits_state<T: Testbed>(bed: &T) {
     let QueuePair { send, receive, .. } = &mut pairs[0];
     let receive = receive.as_mut().expect("a receive queue");
 
-    let received = post(receive, piece, |token| ReceiveRequest { token });
+    let received = post(receive, segment, |token| ReceiveRequest { token });
     assert!(received.len() >= DEPTH as usize, "{received:?}");
     connection.connect();
     let bind = BindRequest {
         token: 70,
         window: WindowKey(usize::MAX),
         region: RegionKeys::default(),
-        address: piece.address,
+        address: segment.address,
         length: 8,
         privileges: MemoryPrivileges::REMOTE_READ,
         flags: SendFlags::empty(),
@@ -349,7 +349,7 @@ pub fn queues_refuse_as_their_traits_state<T: Testbed>(bed: &T) {
     assert_eq!(requests.poll(), Ok(None));
     connection.devices[0].disconnect(keys[0], DisconnectMode::Abrupt);
     connection.flushed(&mut receives, &received);
-    let sent = post(send, piece, |token| SendRequest {
+    let sent = post(send, segment, |token| SendRequest {
         token,
         operation: SendOperation::Send,
         flags: SendFlags::empty(),

@@ -1,12 +1,13 @@
 //! `dat_rmr_bind` and windows that it opens.
 
+use dat_core::Error;
 use dat_core::event::{ConnectionEventKind, DtoOperation, Event, RmrBindCompletion};
 use dat_core::flags::{CompletionFlags, DtoStatus, EndpointState, MemoryPrivileges};
 use dat_core::id::RmrId;
 use dat_core::memory::{LmrTriplet, RmrTriplet};
-use dat_core::{Error, Subtype};
 
-use crate::fixture::{Net, Party, PartyOptions, Testbed, equal, granted, refused};
+use crate::fixture::errors::{EP_FULL, EP_UNCONNECTED};
+use crate::fixture::{Net, Party, PartyOptions, Testbed, equal, granted, refused, same_bytes};
 
 pub(super) const DEFAULT: CompletionFlags = CompletionFlags::empty();
 pub(super) const READ: MemoryPrivileges = MemoryPrivileges::REMOTE_READ;
@@ -24,14 +25,10 @@ pub(super) fn bind<T: Testbed>(
     net: &Net<'_, T>,
     party: &Party<T>,
     rmr: RmrId,
-    piece: &LmrTriplet,
+    segment: &LmrTriplet,
     privileges: MemoryPrivileges,
 ) -> u32 {
-    let context = granted(
-        party
-            .ia
-            .rmr_bind(rmr, piece, privileges, party.ep, 0xB1, DEFAULT),
-    );
+    let context = party.bind(rmr, segment, privileges, 0xB1, DEFAULT);
     let completion = net.bound(party);
     assert_eq!(
         (completion.rmr, completion.cookie, completion.status),
@@ -41,11 +38,11 @@ pub(super) fn bind<T: Testbed>(
 }
 
 /// Returns the range of a local triplet under a remote context.
-pub(super) fn through(context: u32, piece: &LmrTriplet) -> RmrTriplet {
+pub(super) fn through(context: u32, segment: &LmrTriplet) -> RmrTriplet {
     RmrTriplet {
         context,
-        address: piece.address,
-        length: piece.length,
+        address: segment.address,
+        length: segment.length,
     }
 }
 
@@ -56,12 +53,8 @@ pub(super) fn write_through<T: Testbed>(
     party: &Party<T>,
     remote: &RmrTriplet,
 ) -> DtoStatus {
-    let piece = [party.memory.piece(0, remote.length)];
-    granted(
-        party
-            .ia
-            .post_rdma_write(party.ep, &piece, 1, remote, DEFAULT),
-    );
+    let segment = [party.memory.segment(0, remote.length)];
+    party.write(&segment, 1, remote, DEFAULT);
     net.request_completion(party).status
 }
 
@@ -72,12 +65,8 @@ pub(super) fn read_through<T: Testbed>(
     party: &Party<T>,
     remote: &RmrTriplet,
 ) -> DtoStatus {
-    let piece = [party.memory.piece(0, remote.length)];
-    granted(
-        party
-            .ia
-            .post_rdma_read(party.ep, &piece, 1, remote, DEFAULT),
-    );
+    let segment = [party.memory.segment(0, remote.length)];
+    party.read(&segment, 1, remote, DEFAULT);
     net.request_completion(party).status
 }
 
@@ -88,18 +77,13 @@ pub(super) fn read_through<T: Testbed>(
 ///
 /// Spec: RMB-01..06, RMB-10..14, RMB-16, RMB-23, RMB-24, RMB-28, RMB-30, RMB-33, DTO-01, DTO-03
 pub fn bind_opens_a_range_for_the_peer<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     left.memory.fill(1);
     right.memory.fill(2);
     let rmr = window(&right);
-    let piece = right.memory.piece(100, 50);
+    let segment = right.memory.segment(100, 50);
     let cookie = u64::MAX;
-    let context = granted(
-        right
-            .ia
-            .rmr_bind(rmr, &piece, READ | WRITE, right.ep, cookie, DEFAULT),
-    );
+    let context = right.bind(rmr, &segment, READ | WRITE, cookie, DEFAULT);
     let event = net.event(&right.ia, right.request);
     assert_eq!(event.number(), 0x1001);
     assert_eq!(
@@ -113,7 +97,7 @@ pub fn bind_opens_a_range_for_the_peer<T: Testbed>(bed: &T) {
     );
     net.quiet(&right);
     net.quiet(&left);
-    let remote = through(context, &piece);
+    let remote = through(context, &segment);
     let before = right.memory.content();
     assert_eq!(read_through(&net, &left, &remote), DtoStatus::Success);
     equal("what was read", &left.memory.load(0, 50), &before[100..150]);
@@ -133,17 +117,16 @@ type Attempt = (&'static str, MemoryPrivileges, u64, bool, bool);
 /// Expects that each attempt succeeds, or changes nothing and breaks the connection.
 fn attempts<T: Testbed>(bed: &T, cases: &[Attempt]) {
     for (case, privileges, shift, writes, allowed) in cases.iter().copied() {
-        let net = Net::new(bed);
-        let (left, right) = net.pair(&PartyOptions::default());
+        let (net, left, right) = Net::connected(bed);
         left.memory.fill(1);
         right.memory.fill(2);
         let before = right.memory.content();
         let rmr = window(&right);
-        let piece = right.memory.piece(100, 50);
-        let context = bind(&net, &right, rmr, &piece, privileges);
+        let segment = right.memory.segment(100, 50);
+        let context = bind(&net, &right, rmr, &segment, privileges);
         let remote = RmrTriplet {
-            address: piece.address.wrapping_add(shift),
-            ..through(context, &piece)
+            address: segment.address.wrapping_add(shift),
+            ..through(context, &segment)
         };
         let status = if writes {
             write_through(&net, &left, &remote)
@@ -199,31 +182,26 @@ pub fn bound_range_is_enforced<T: Testbed>(bed: &T) {
 ///
 /// Spec: RMB-17..20
 pub fn context_sent_after_the_bind_is_always_usable<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     for round in 0..64_u8 {
         left.memory.fill(round);
         let rmr = window(&right);
-        let piece = right.memory.piece(1024, 64);
-        left.receive_into(&[left.memory.piece(2048, 4)], 1);
-        let context = granted(right.ia.rmr_bind(rmr, &piece, WRITE, right.ep, 2, DEFAULT));
+        let segment = right.memory.segment(1024, 64);
+        left.receive_into(&[left.memory.segment(2048, 4)], 1);
+        let context = right.bind(rmr, &segment, WRITE, 2, DEFAULT);
         right.memory.store(0, &context.to_be_bytes());
-        right.send_from(&[right.memory.piece(0, 4)], 3);
+        right.send_from(&[right.memory.segment(0, 4)], 3);
         assert_eq!(net.receive_completion(&left).status, DtoStatus::Success);
         let received = left.memory.load(2048, 4);
         let received = u32::from_be_bytes(received.try_into().expect("four bytes"));
         assert_eq!(received, context);
-        let remote = through(received, &piece);
+        let remote = through(received, &segment);
         assert_eq!(
             write_through(&net, &left, &remote),
             DtoStatus::Success,
             "round {round}"
         );
-        equal(
-            "data",
-            &right.memory.load(1024, 64),
-            &left.memory.load(0, 64),
-        );
+        same_bytes("data", (&right.memory, 1024), (&left.memory, 0), 64);
         assert_eq!(net.bound(&right).status, DtoStatus::Success);
         net.success(&right, 3);
         granted(right.ia.rmr_free(rmr));
@@ -236,27 +214,25 @@ pub fn context_sent_after_the_bind_is_always_usable<T: Testbed>(bed: &T) {
 ///
 /// Spec: RMB-18..20
 pub fn context_written_after_the_bind_is_always_usable<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let rmr = window(&right);
     let mut last = 0_u32;
     for round in 0..16_u8 {
         left.memory.fill(round);
         left.memory.store(2048, &last.to_be_bytes());
-        let piece = right.memory.piece(1024, 64);
-        let context = granted(right.ia.rmr_bind(rmr, &piece, WRITE, right.ep, 2, DEFAULT));
+        let segment = right.memory.segment(1024, 64);
+        let context = right.bind(rmr, &segment, WRITE, 2, DEFAULT);
         right.memory.store(0, &context.to_be_bytes());
-        granted(right.ia.post_rdma_write(
-            right.ep,
-            &[right.memory.piece(0, 4)],
+        right.write(
+            &[right.memory.segment(0, 4)],
             3,
             &left.memory.remote(2048, 4),
             DEFAULT,
-        ));
+        );
         net.until("the context", || {
             (left.memory.load(2048, 4) == context.to_be_bytes()).then_some(())
         });
-        let remote = through(context, &piece);
+        let remote = through(context, &segment);
         assert_eq!(
             write_through(&net, &left, &remote),
             DtoStatus::Success,
@@ -276,17 +252,16 @@ pub fn context_written_after_the_bind_is_always_usable<T: Testbed>(bed: &T) {
 /// Spec: RMB-10, RMB-21
 pub fn no_context_opens_a_window_again<T: Testbed>(bed: &T) {
     const BINDS: usize = 2000;
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let windows = [window(&right), window(&right)];
-    let piece = right.memory.piece(0, 64);
+    let segment = right.memory.segment(0, 64);
     let mut contexts = Vec::new();
     for round in 0..BINDS {
-        let context = bind(&net, &right, windows[round % 2], &piece, READ | WRITE);
+        let context = bind(&net, &right, windows[round % 2], &segment, READ | WRITE);
         assert!(!contexts.contains(&context), "{context:#x} in {round}");
         contexts.push(context);
         if round % 100 == 0 {
-            let remote = through(context, &piece);
+            let remote = through(context, &segment);
             assert_eq!(write_through(&net, &left, &remote), DtoStatus::Success);
         }
     }
@@ -302,7 +277,7 @@ pub fn no_context_opens_a_window_again<T: Testbed>(bed: &T) {
     ] {
         right.memory.fill(7);
         let before = right.memory.content();
-        let remote = through(context, &piece);
+        let remote = through(context, &segment);
         assert_eq!(write_through(&net, &left, &remote), expected);
         if expected == DtoStatus::RemoteAccess {
             equal("the peer's memory", &right.memory.content(), &before);
@@ -318,28 +293,15 @@ pub fn no_context_opens_a_window_again<T: Testbed>(bed: &T) {
 /// Operations posted after a bind on the same endpoint complete after it.
 ///
 /// Spec: RMB-18, DTO-11
-pub fn operations_behind_a_bind_complete_behind_it<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+pub fn operations_after_a_bind_complete_after_it<T: Testbed>(bed: &T) {
+    let (net, left, right) = Net::connected(bed);
     let rmrs = [window(&right), window(&right)];
     left.receive_into(&[], 9);
-    let piece = right.memory.piece(0, 8);
-    granted(
-        right
-            .ia
-            .rmr_bind(rmrs[0], &piece, WRITE, right.ep, 1, DEFAULT),
-    );
-    granted(
-        right
-            .ia
-            .rmr_bind(rmrs[1], &piece, WRITE, right.ep, 2, DEFAULT),
-    );
+    let segment = right.memory.segment(0, 8);
+    right.bind(rmrs[0], &segment, WRITE, 1, DEFAULT);
+    right.bind(rmrs[1], &segment, WRITE, 2, DEFAULT);
     right.send_from(&[], 3);
-    granted(
-        right
-            .ia
-            .post_rdma_write(right.ep, &[piece], 4, &left.memory.remote(0, 8), DEFAULT),
-    );
+    right.write(&[segment], 4, &left.memory.remote(0, 8), DEFAULT);
     assert_eq!(net.bound(&right).rmr, rmrs[0]);
     assert_eq!(net.bound(&right).rmr, rmrs[1]);
     net.success(&right, 3);
@@ -353,17 +315,16 @@ pub fn operations_behind_a_bind_complete_behind_it<T: Testbed>(bed: &T) {
 /// Spec: RMB-15
 pub fn early_use_succeeds_or_breaks<T: Testbed>(bed: &T) {
     for steps in 0..12 {
-        let net = Net::new(bed);
-        let (left, right) = net.pair(&PartyOptions::default());
+        let (net, left, right) = Net::connected(bed);
         left.memory.fill(1);
         let rmr = window(&right);
-        let piece = right.memory.piece(64, 64);
-        let context = granted(right.ia.rmr_bind(rmr, &piece, WRITE, right.ep, 1, DEFAULT));
+        let segment = right.memory.segment(64, 64);
+        let context = right.bind(rmr, &segment, WRITE, 1, DEFAULT);
         for _ in 0..steps {
             net.step();
         }
         let mut expected = right.memory.content();
-        match write_through(&net, &left, &through(context, &piece)) {
+        match write_through(&net, &left, &through(context, &segment)) {
             DtoStatus::Success => {
                 expected[64..128].copy_from_slice(&left.memory.load(0, 64));
             }
@@ -378,17 +339,16 @@ pub fn early_use_succeeds_or_breaks<T: Testbed>(bed: &T) {
 ///
 /// Spec: RMB-07, DTO-04
 pub fn suppressed_bind_reports_failure_only<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let rmr = window(&right);
-    let piece = right.memory.piece(0, 64);
+    let segment = right.memory.segment(0, 64);
     let suppress = CompletionFlags::SUPPRESS;
-    let context = granted(right.ia.rmr_bind(rmr, &piece, WRITE, right.ep, 1, suppress));
+    let context = right.bind(rmr, &segment, WRITE, 1, suppress);
     net.quiet(&right);
-    let remote = through(context, &piece);
+    let remote = through(context, &segment);
     assert_eq!(write_through(&net, &left, &remote), DtoStatus::Success);
     net.disconnect(&left, &right);
-    granted(right.ia.rmr_bind(rmr, &piece, WRITE, right.ep, 2, suppress));
+    right.bind(rmr, &segment, WRITE, 2, suppress);
     let completion = net.bound(&right);
     assert_eq!(
         (completion.cookie, completion.status),
@@ -402,15 +362,14 @@ pub fn suppressed_bind_reports_failure_only<T: Testbed>(bed: &T) {
 ///
 /// Spec: RMB-08, RMB-23, RMB-28, RMB-29, DTO-05
 pub fn unsignalled_bind_needs_configuration<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
-    let piece = right.memory.piece(0, 64);
+    let (net, left, right) = Net::connected(bed);
+    let segment = right.memory.segment(0, 64);
     let rmr = window(&right);
     let unsignalled = CompletionFlags::UNSIGNALLED;
     net.no_effect(&[&left, &right], Error::invalid_argument(6), || {
         right
             .ia
-            .rmr_bind(rmr, &piece, WRITE, right.ep, 1, unsignalled)
+            .rmr_bind(rmr, &segment, WRITE, right.ep, 1, unsignalled)
     });
     let ia = net.adapter();
     let cno = granted(ia.cno_create(None));
@@ -421,10 +380,10 @@ pub fn unsignalled_bind_needs_configuration<T: Testbed>(bed: &T) {
     let near = Party::notifying(&ia, cno, &options);
     net.connect(&far, &near);
     let rmr = window(&near);
-    let piece = near.memory.piece(0, 64);
+    let segment = near.memory.segment(0, 64);
     for (flags, notifies) in [(unsignalled, false), (DEFAULT, true)] {
-        granted(ia.rmr_bind(rmr, &piece, WRITE, near.ep, 1, flags));
-        net.settle();
+        granted(ia.rmr_bind(rmr, &segment, WRITE, near.ep, 1, flags));
+        net.run_to_idle();
         assert_eq!(net.triggered(&ia, cno).is_some(), notifies, "{flags:?}");
         assert_eq!(net.bound(&near).status, DtoStatus::Success);
     }
@@ -434,35 +393,26 @@ pub fn unsignalled_bind_needs_configuration<T: Testbed>(bed: &T) {
 ///
 /// Spec: RMB-09
 pub fn fenced_bind_waits_for_reads<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let rmr = window(&right);
     for round in 0..16 {
         left.memory.fill(round);
         right.memory.fill(200 + round);
-        let piece = right.memory.piece(1024, 64);
+        let segment = right.memory.segment(1024, 64);
         left.receive_into(&[], 1);
-        granted(right.ia.post_rdma_read(
-            right.ep,
-            &[piece],
-            2,
-            &left.memory.remote(0, 64),
-            DEFAULT,
-        ));
+        right.read(&[segment], 2, &left.memory.remote(0, 64), DEFAULT);
         let fence = CompletionFlags::BARRIER_FENCE;
-        let context = granted(right.ia.rmr_bind(rmr, &piece, READ, right.ep, 3, fence));
+        let context = right.bind(rmr, &segment, READ, 3, fence);
         right.send_from(&[], 4);
         net.receive_completion(&left);
-        let target = [left.memory.piece(2048, 64)];
-        granted(
-            left.ia
-                .post_rdma_read(left.ep, &target, 5, &through(context, &piece), DEFAULT),
-        );
+        let target = [left.memory.segment(2048, 64)];
+        left.read(&target, 5, &through(context, &segment), DEFAULT);
         net.success(&left, 5);
-        equal(
+        same_bytes(
             "what came back",
-            &left.memory.load(2048, 64),
-            &left.memory.load(0, 64),
+            (&left.memory, 2048),
+            (&left.memory, 0),
+            64,
         );
         net.success(&right, 2);
         assert_eq!(net.bound(&right).status, DtoStatus::Success);
@@ -474,11 +424,10 @@ pub fn fenced_bind_waits_for_reads<T: Testbed>(bed: &T) {
 ///
 /// Spec: RMB-22, DTO-12, E22
 pub fn late_bind_failure_breaks_the_connection<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let rmr = window(&right);
-    let piece = right.memory.piece(0, 64);
-    granted(right.ia.rmr_bind(rmr, &piece, WRITE, right.ep, 1, DEFAULT));
+    let segment = right.memory.segment(0, 64);
+    right.bind(rmr, &segment, WRITE, 1, DEFAULT);
     // The device loses the window before it carries out the bind.
     granted(right.ia.rmr_free(rmr));
     let completion = net.bound(&right);
@@ -498,22 +447,21 @@ pub fn late_bind_failure_breaks_the_connection<T: Testbed>(bed: &T) {
 ///
 /// Spec: RMB-31, RMB-32, RMB-37, RMB-44, RMB-42, DTO-10
 pub fn bind_follows_the_endpoint_state<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.strangers(&PartyOptions::default());
+    let (net, left, right) = Net::unconnected(bed);
     let rmr = window(&right);
     let memory = right.more_memory(64, MemoryPrivileges::ALL);
-    let piece = memory.piece(0, 64);
-    net.no_effect(
-        &[&left, &right],
-        Error::invalid_state(Subtype::InvalidStateEpUnconnected),
-        || right.ia.rmr_bind(rmr, &piece, WRITE, right.ep, 1, DEFAULT),
-    );
+    let segment = memory.segment(0, 64);
+    net.no_effect(&[&left, &right], EP_UNCONNECTED, || {
+        right
+            .ia
+            .rmr_bind(rmr, &segment, WRITE, right.ep, 1, DEFAULT)
+    });
     granted(right.ia.lmr_free(memory.lmr));
     let memory = right.more_memory(64, MemoryPrivileges::ALL);
-    let piece = memory.piece(0, 64);
+    let segment = memory.segment(0, 64);
     net.connect(&left, &right);
     net.disconnect(&left, &right);
-    let context = granted(right.ia.rmr_bind(rmr, &piece, WRITE, right.ep, 2, DEFAULT));
+    let context = right.bind(rmr, &segment, WRITE, 2, DEFAULT);
     let completion = net.bound(&right);
     assert_eq!(
         (completion.rmr, completion.cookie, completion.status),
@@ -524,7 +472,7 @@ pub fn bind_follows_the_endpoint_state<T: Testbed>(bed: &T) {
     granted(right.ia.ep_reset(right.ep));
     granted(left.ia.ep_reset(left.ep));
     net.connect(&left, &right);
-    let status = write_through(&net, &left, &through(context, &piece));
+    let status = write_through(&net, &left, &through(context, &segment));
     assert_eq!(status, DtoStatus::RemoteAccess);
     granted(right.ia.lmr_free(memory.lmr));
 }
@@ -538,20 +486,16 @@ pub fn binds_share_the_request_queue<T: Testbed>(bed: &T) {
         attributes.max_request_dtos = 3;
     }));
     let rmr = window(&right);
-    let piece = right.memory.piece(0, 64);
+    let segment = right.memory.segment(0, 64);
     let spare = right.more_memory(64, MemoryPrivileges::ALL);
     for cookie in 0..3 {
-        granted(
-            right
-                .ia
-                .rmr_bind(rmr, &piece, WRITE, right.ep, cookie, DEFAULT),
-        );
+        right.bind(rmr, &segment, WRITE, cookie, DEFAULT);
     }
     refused(
         right
             .ia
-            .rmr_bind(rmr, &spare.piece(0, 64), WRITE, right.ep, 9, DEFAULT),
-        Error::insufficient_resources(Subtype::ResourceTep),
+            .rmr_bind(rmr, &spare.segment(0, 64), WRITE, right.ep, 9, DEFAULT),
+        EP_FULL,
     );
     // The refused bind does not hold the region.
     granted(right.ia.lmr_free(spare.lmr));
@@ -565,16 +509,11 @@ pub fn binds_share_the_request_queue<T: Testbed>(bed: &T) {
 ///
 /// Spec: RMB-12, GEN-13
 pub fn bind_post_does_not_wait<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (_left, right) = net.pair(&PartyOptions::default());
-    net.settle();
+    let (net, _left, right) = Net::connected(bed);
+    net.run_to_idle();
     let before = bed.now();
-    let piece = right.memory.piece(0, 64);
-    granted(
-        right
-            .ia
-            .rmr_bind(window(&right), &piece, WRITE, right.ep, 1, DEFAULT),
-    );
+    let segment = right.memory.segment(0, 64);
+    right.bind(window(&right), &segment, WRITE, 1, DEFAULT);
     assert_eq!(bed.now(), before);
     assert!(!right.status().request_idle);
     assert_eq!(net.bound(&right).status, DtoStatus::Success);
@@ -585,27 +524,14 @@ pub fn bind_post_does_not_wait<T: Testbed>(bed: &T) {
 ///
 /// Spec: DTO-03, RMB-13
 pub fn binds_and_transfers_report_their_own_kind<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let rmr = window(&right);
-    let piece = right.memory.piece(0, 8);
+    let segment = right.memory.segment(0, 8);
     for round in 0..4 {
-        granted(
-            right
-                .ia
-                .rmr_bind(rmr, &piece, READ, right.ep, round, DEFAULT),
-        );
+        right.bind(rmr, &segment, READ, round, DEFAULT);
         let remote = left.memory.remote(0, 8);
-        granted(
-            right
-                .ia
-                .post_rdma_write(right.ep, &[piece], round, &remote, DEFAULT),
-        );
-        granted(
-            right
-                .ia
-                .post_rdma_read(right.ep, &[piece], round, &remote, DEFAULT),
-        );
+        right.write(&[segment], round, &remote, DEFAULT);
+        right.read(&[segment], round, &remote, DEFAULT);
         assert_eq!(net.bound(&right).cookie, round);
         for operation in [DtoOperation::RdmaWrite, DtoOperation::RdmaRead] {
             let completion = net.success(&right, round);

@@ -8,6 +8,7 @@ use dat_core::memory::LmrTriplet;
 use dat_core::{Error, ErrorKind, Subtype};
 
 use super::rmb::{DEFAULT, READ, WRITE, bind, read_through, through, window, write_through};
+use crate::fixture::errors::{BAD_EP, BAD_RMR};
 use crate::fixture::{Memory, Net, PartyOptions, Testbed, WindowlessTestbed, granted, refused};
 
 /// BARRIER_FENCE and SOLICITED_WAIT are accepted; undefined bits are refused as argument 6.
@@ -16,21 +17,20 @@ use crate::fixture::{Memory, Net, PartyOptions, Testbed, WindowlessTestbed, gran
 ///
 /// Spec: RMB-07..09, RMB-43, DTO-04, DTO-05
 pub fn bind_flags_are_checked_bit_by_bit<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let rmr = window(&right);
-    let piece = right.memory.piece(0, 64);
+    let segment = right.memory.segment(0, 64);
     for bit in (0..32).filter(|bit| !matches!(bit, 0 | 1 | 3)) {
         let flags = CompletionFlags::from_bits_retain(1 << bit);
         net.no_effect(&[&left, &right], Error::invalid_argument(6), || {
-            right.ia.rmr_bind(rmr, &piece, WRITE, right.ep, 1, flags)
+            right.ia.rmr_bind(rmr, &segment, WRITE, right.ep, 1, flags)
         });
     }
     for flags in [
         CompletionFlags::BARRIER_FENCE,
         CompletionFlags::SOLICITED_WAIT,
     ] {
-        granted(right.ia.rmr_bind(rmr, &piece, WRITE, right.ep, 1, flags));
+        right.bind(rmr, &segment, WRITE, 1, flags);
         assert_eq!(net.bound(&right).status, DtoStatus::Success);
     }
 }
@@ -39,8 +39,7 @@ pub fn bind_flags_are_checked_bit_by_bit<T: Testbed>(bed: &T) {
 ///
 /// Spec: RMB-25, RMB-26, RMB-39, RMB-45
 pub fn bind_needs_matching_local_rights<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let rmr = window(&right);
     let local = [
         MemoryPrivileges::empty(),
@@ -53,8 +52,8 @@ pub fn bind_needs_matching_local_rights<T: Testbed>(bed: &T) {
         for asks in [MemoryPrivileges::empty(), READ, WRITE, READ | WRITE] {
             let read = asks.contains(READ) && !has.contains(MemoryPrivileges::LOCAL_READ);
             let write = asks.contains(WRITE) && !has.contains(MemoryPrivileges::LOCAL_WRITE);
-            let piece = memory.piece(0, 64);
-            let call = || right.ia.rmr_bind(rmr, &piece, asks, right.ep, 1, DEFAULT);
+            let segment = memory.segment(0, 64);
+            let call = || right.ia.rmr_bind(rmr, &segment, asks, right.ep, 1, DEFAULT);
             if read || write {
                 let subtype = if read {
                     Subtype::PrivilegesRead
@@ -67,7 +66,7 @@ pub fn bind_needs_matching_local_rights<T: Testbed>(bed: &T) {
             }
             let context = granted(call());
             assert_eq!(net.bound(&right).status, DtoStatus::Success);
-            let remote = through(context, &piece);
+            let remote = through(context, &segment);
             if asks.contains(WRITE) {
                 assert_eq!(write_through(&net, &left, &remote), DtoStatus::Success);
             }
@@ -82,8 +81,7 @@ pub fn bind_needs_matching_local_rights<T: Testbed>(bed: &T) {
 ///
 /// Spec: RMB-02, RMB-35
 pub fn bind_range_stays_inside_its_region<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let rmr = window(&right);
     let size = right.memory.len() as u64;
     for (offset, length) in [
@@ -95,14 +93,16 @@ pub fn bind_range_stays_inside_its_region<T: Testbed>(bed: &T) {
         (1, u64::MAX),
         (8, u64::MAX - right.memory.address - 7),
     ] {
-        let piece = right.memory.piece(offset, length);
+        let segment = right.memory.segment(offset, length);
         net.no_effect(&[&left, &right], Error::invalid_argument(2), || {
-            right.ia.rmr_bind(rmr, &piece, WRITE, right.ep, 1, DEFAULT)
+            right
+                .ia
+                .rmr_bind(rmr, &segment, WRITE, right.ep, 1, DEFAULT)
         });
     }
     for (offset, length) in [(0, size), (size - 1, 1), (0, 1)] {
-        let piece = right.memory.piece(offset, length);
-        bind(&net, &right, rmr, &piece, WRITE);
+        let segment = right.memory.segment(offset, length);
+        bind(&net, &right, rmr, &segment, WRITE);
     }
 }
 
@@ -110,28 +110,29 @@ pub fn bind_range_stays_inside_its_region<T: Testbed>(bed: &T) {
 ///
 /// Spec: RMB-36, GEN-03, GEN-11, EVC-05
 pub fn bind_refuses_bad_handles<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let rmr = window(&right);
-    let piece = right.memory.piece(0, 64);
-    let gone = window(&right);
-    granted(right.ia.rmr_free(gone));
+    let segment = right.memory.segment(0, 64);
+    let freed = window(&right);
+    granted(right.ia.rmr_free(freed));
     let foreign = window(&left);
     for bad in [
         RmrId::NULL,
-        gone,
+        freed,
         foreign,
         RmrId::from_handle(right.memory.lmr.handle()),
     ] {
-        let expected = Error::invalid_handle(Subtype::InvalidHandleRmr);
+        let expected = BAD_RMR;
         net.no_effect(&[&left, &right], expected, || {
-            right.ia.rmr_bind(bad, &piece, WRITE, right.ep, 1, DEFAULT)
+            right
+                .ia
+                .rmr_bind(bad, &segment, WRITE, right.ep, 1, DEFAULT)
         });
     }
     for bad in [EpId::NULL, left.ep, EpId::from_handle(rmr.handle())] {
-        let expected = Error::invalid_handle(Subtype::InvalidHandleEp);
+        let expected = BAD_EP;
         net.no_effect(&[&left, &right], expected, || {
-            right.ia.rmr_bind(rmr, &piece, WRITE, bad, 1, DEFAULT)
+            right.ia.rmr_bind(rmr, &segment, WRITE, bad, 1, DEFAULT)
         });
     }
     // An endpoint whose request dispatcher takes only transfers.
@@ -142,7 +143,7 @@ pub fn bind_refuses_bad_handles<T: Testbed>(bed: &T) {
     let ep = granted(ia.ep_create(zone, Some(evd), Some(evd), connect, Some(&attributes)));
     let expected = Error::invalid_handle(Subtype::InvalidHandleEvdRequest);
     net.no_effect(&[&left, &right], expected, || {
-        ia.rmr_bind(rmr, &piece, WRITE, ep, 1, DEFAULT)
+        ia.rmr_bind(rmr, &segment, WRITE, ep, 1, DEFAULT)
     });
 }
 
@@ -152,57 +153,57 @@ pub fn bind_refuses_bad_handles<T: Testbed>(bed: &T) {
 ///
 /// Spec: RMB-39..41
 pub fn bind_needs_one_zone<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let zone = granted(right.ia.pz_create());
     let elsewhere = Memory::register(&right.ia, zone, 64, MemoryPrivileges::ALL);
     let other_window = granted(right.ia.rmr_create(zone));
     let rmr = window(&right);
-    let here = right.memory.piece(0, 64);
-    let there = elsewhere.piece(0, 64);
-    for (window, piece) in [(rmr, there), (other_window, here), (other_window, there)] {
+    let here = right.memory.segment(0, 64);
+    let there = elsewhere.segment(0, 64);
+    for (window, segment) in [(rmr, there), (other_window, here), (other_window, there)] {
         let outcome = right
             .ia
-            .rmr_bind(window, &piece, WRITE, right.ep, 1, DEFAULT);
+            .rmr_bind(window, &segment, WRITE, right.ep, 1, DEFAULT);
         let error = outcome.expect_err("zones differ");
         assert_eq!(error.kind(), ErrorKind::ProtectionViolation, "{error}");
     }
-    let gone = right.more_memory(64, MemoryPrivileges::ALL);
-    granted(right.ia.lmr_free(gone.lmr));
-    for context in [0, u32::MAX, gone.context] {
-        let piece = LmrTriplet { context, ..here };
-        let outcome = right.ia.rmr_bind(rmr, &piece, WRITE, right.ep, 1, DEFAULT);
+    let freed = right.more_memory(64, MemoryPrivileges::ALL);
+    granted(right.ia.lmr_free(freed.lmr));
+    for context in [0, u32::MAX, freed.context] {
+        let segment = LmrTriplet { context, ..here };
+        let outcome = right
+            .ia
+            .rmr_bind(rmr, &segment, WRITE, right.ep, 1, DEFAULT);
         let error = outcome.expect_err("no such region");
         assert_eq!(error.kind(), ErrorKind::PrivilegesViolation, "{error}");
     }
     net.quiet(&right);
     granted(right.ia.lmr_free(elsewhere.lmr));
-    net.alive(&left, &right);
+    net.check_transfer(&left, &right);
 }
 
 /// Privilege bits outside ALL are refused as argument 3; ALL and NONE are accepted.
 ///
 /// Spec: RMB-03, RMB-43
 pub fn bind_privileges_are_checked_bit_by_bit<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let rmr = window(&right);
-    let piece = right.memory.piece(0, 64);
+    let segment = right.memory.segment(0, 64);
     for bit in 0..32 {
         let privileges = MemoryPrivileges::from_bits_retain(1 << bit);
         if MemoryPrivileges::ALL.contains(privileges) {
-            bind(&net, &right, rmr, &piece, privileges);
+            bind(&net, &right, rmr, &segment, privileges);
         } else {
             net.no_effect(&[&left, &right], Error::invalid_argument(3), || {
                 right
                     .ia
-                    .rmr_bind(rmr, &piece, privileges, right.ep, 1, DEFAULT)
+                    .rmr_bind(rmr, &segment, privileges, right.ep, 1, DEFAULT)
             });
         }
     }
-    bind(&net, &right, rmr, &piece, MemoryPrivileges::empty());
-    let context = bind(&net, &right, rmr, &piece, MemoryPrivileges::ALL);
-    let remote = through(context, &piece);
+    bind(&net, &right, rmr, &segment, MemoryPrivileges::empty());
+    let context = bind(&net, &right, rmr, &segment, MemoryPrivileges::ALL);
+    let remote = through(context, &segment);
     assert_eq!(read_through(&net, &left, &remote), DtoStatus::Success);
     assert_eq!(write_through(&net, &left, &remote), DtoStatus::Success);
 }
@@ -227,8 +228,7 @@ pub fn bind_needs_windows<T: WindowlessTestbed>(bed: &T) {
 ///
 /// Spec: DTO-07, RMB-25, RMB-26, RMB-35, RMB-41, RMB-43
 pub fn bind_checks_come_in_the_specified_order<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     let zone = granted(right.ia.pz_create());
     let elsewhere = Memory::register(&right.ia, zone, 64, MemoryPrivileges::empty());
     let lacking = right.more_memory(64, MemoryPrivileges::empty());
@@ -236,41 +236,41 @@ pub fn bind_checks_come_in_the_specified_order<T: Testbed>(bed: &T) {
     let unknown = MemoryPrivileges::from_bits_retain(0x100);
     let bad_flags = CompletionFlags::EVD_THRESHOLD;
     let missing = Error::privileges_violation(Subtype::PrivilegesWrite);
-    let ladder = [
+    let cases = [
         (
-            elsewhere.piece(0, 65),
+            elsewhere.segment(0, 65),
             unknown,
             bad_flags,
             Error::invalid_argument(6),
         ),
         (
-            elsewhere.piece(0, 65),
+            elsewhere.segment(0, 65),
             unknown,
             DEFAULT,
             Error::invalid_argument(3),
         ),
         (
-            elsewhere.piece(0, 65),
+            elsewhere.segment(0, 65),
             WRITE,
             DEFAULT,
             Error::protection_violation(Subtype::ProtectionWrite),
         ),
-        (lacking.piece(0, 65), WRITE, DEFAULT, missing),
+        (lacking.segment(0, 65), WRITE, DEFAULT, missing),
         (
-            right.memory.piece(0, 4097),
+            right.memory.segment(0, 4097),
             WRITE,
             DEFAULT,
             Error::invalid_argument(2),
         ),
     ];
-    for (piece, privileges, flags, expected) in ladder {
+    for (segment, privileges, flags, expected) in cases {
         refused(
             right
                 .ia
-                .rmr_bind(rmr, &piece, privileges, right.ep, 1, flags),
+                .rmr_bind(rmr, &segment, privileges, right.ep, 1, flags),
             expected,
         );
     }
     net.quiet(&right);
-    net.alive(&left, &right);
+    net.check_transfer(&left, &right);
 }

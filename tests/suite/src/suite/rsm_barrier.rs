@@ -3,20 +3,19 @@
 use crate::fixture::RsmTestbed;
 use dat_rsm::{BarrierId, BarrierMode, BarrierScope, ImportId, RsmError, VectorFlags};
 
-use crate::fixture::nodes::{Nodes, PAGE, SEGMENT, left, load, pattern, put, put_handle};
+use crate::fixture::nodes::{
+    Nodes, PAGE, SEGMENT, get_entry, left, load, pattern, put, put_handle, set_mode,
+};
 
 const NONE: VectorFlags = VectorFlags::empty();
 
 /// Spec: RSMMD-01, RSMMD-02, RSMMD-03, RSMIM-04
 pub fn imports_begin_in_implicit_mode<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (_, import, _) = nodes.segment(1);
+    let (nodes, (_, import, _)) = Nodes::with_segment(bed, 1);
     let other = nodes.import(0, 1, SEGMENT);
     let engine = nodes.engine(0);
     assert_eq!(engine.mode(import), Ok(BarrierMode::Implicit));
-    engine
-        .set_mode(import, BarrierMode::Explicit)
-        .expect("a mode");
+    set_mode(engine, import, BarrierMode::Explicit);
     assert_eq!(engine.mode(import), Ok(BarrierMode::Explicit));
     assert_eq!(engine.mode(other), Ok(BarrierMode::Implicit));
     assert_eq!(engine.mode(ImportId::NULL), Err(RsmError::BadSegmentHandle));
@@ -36,8 +35,7 @@ pub fn imports_begin_in_implicit_mode<T: RsmTestbed>(bed: &T) {
 
 /// Spec: RSMBR-01, RSMBR-02, RSMBR-03, RSMBR-04, RSMBR-10, RSMBR-11
 pub fn a_barrier_is_made_opened_closed_and_destroyed<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (export, import, _) = nodes.segment(1);
+    let (nodes, (export, import, _)) = Nodes::with_segment(bed, 1);
     let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
     for bad in [ImportId::NULL, ImportId::from_handle(export.handle())] {
         assert_eq!(
@@ -70,12 +68,12 @@ pub fn a_barrier_is_made_opened_closed_and_destroyed<T: RsmTestbed>(bed: &T) {
             Err(RsmError::BarrierNotOpened)
         );
         assert_eq!(engine.destroy_barrier(barrier), Ok(()));
-        let gone = Err(RsmError::BarrierUninitialized);
-        assert_eq!(engine.destroy_barrier(barrier), gone);
-        assert_eq!(engine.open_barrier(barrier), gone);
-        assert_eq!(engine.close_barrier(barrier, wait), gone);
-        assert_eq!(engine.order_barrier(barrier, wait), gone);
-        assert_eq!(engine.open_barrier(BarrierId::NULL), gone);
+        let freed = Err(RsmError::BarrierUninitialized);
+        assert_eq!(engine.destroy_barrier(barrier), freed);
+        assert_eq!(engine.open_barrier(barrier), freed);
+        assert_eq!(engine.close_barrier(barrier, wait), freed);
+        assert_eq!(engine.order_barrier(barrier, wait), freed);
+        assert_eq!(engine.open_barrier(BarrierId::NULL), freed);
     }
     let barrier = nodes.barrier(0, import);
     engine.open_barrier(barrier).expect("open");
@@ -94,14 +92,11 @@ pub fn a_barrier_is_made_opened_closed_and_destroyed<T: RsmTestbed>(bed: &T) {
 }
 
 /// Spec: RSMPV-40, RSMPV-41, RSMPV-43, RSMPV-45, RSMBR-05, RSMBR-08
-pub fn in_explicit_mode_the_close_says_that_all_is_done<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (_, import, memory) = nodes.segment(4);
+pub fn in_explicit_mode_the_close_completes_all_transfers<T: RsmTestbed>(bed: &T) {
+    let (nodes, (_, import, memory)) = Nodes::with_segment(bed, 4);
     let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
     let barrier = nodes.barrier(0, import);
-    engine
-        .set_mode(import, BarrierMode::Explicit)
-        .expect("a mode");
+    set_mode(engine, import, BarrierMode::Explicit);
     let (local, source) = nodes.local(0, 4 * PAGE, 3);
     engine.open_barrier(barrier).expect("open");
     for page in 0..4 {
@@ -116,12 +111,12 @@ pub fn in_explicit_mode_the_close_says_that_all_is_done<T: RsmTestbed>(bed: &T) 
     // Reads are covered as well, and return the written bytes.
     let (target, bytes) = nodes.local(0, 4 * PAGE, 4);
     engine.open_barrier(barrier).expect("open");
-    let mut entries = [dat_rsm::GetEntry {
-        local: dat_rsm::Target::Handle(target),
-        local_offset: 0,
-        remote_offset: 0,
-        length: 4 * PAGE as u64,
-    }];
+    let mut entries = [get_entry(
+        dat_rsm::Target::Handle(target),
+        0,
+        0,
+        4 * PAGE as u64,
+    )];
     engine
         .getv(import, &mut entries, NONE, wait)
         .expect("begun");
@@ -131,26 +126,23 @@ pub fn in_explicit_mode_the_close_says_that_all_is_done<T: RsmTestbed>(bed: &T) 
 
 /// Spec: RSMPV-42, RSMPV-44, RSMPV-54, RSMPV-57
 pub fn in_explicit_mode_bad_entries_are_still_refused_at_once<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (_, import, memory) = nodes.segment(1);
+    let (nodes, (_, import, memory)) = Nodes::with_segment(bed, 1);
     let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
     let (local, _) = nodes.local(0, 64, 3);
-    engine
-        .set_mode(import, BarrierMode::Explicit)
-        .expect("a mode");
+    set_mode(engine, import, BarrierMode::Explicit);
     // Vectors in explicit mode are legal without an open barrier, too.
-    for place in 0..4 {
+    for index in 0..4 {
         let mut entries = [
             put_handle(local, 0, 0, 16),
             put(&[1; 16], 16),
             put_handle(local, 0, 32, 16),
             put(&[2; 16], 48),
         ];
-        entries[place].remote_offset = PAGE as u64 + 1;
+        entries[index].remote_offset = PAGE as u64 + 1;
         left(
             engine.putv(import, &entries, NONE, wait),
             RsmError::BadOffset,
-            4 - place,
+            4 - index,
         );
     }
     let barrier = nodes.barrier(0, import);
@@ -165,13 +157,10 @@ pub fn in_explicit_mode_bad_entries_are_still_refused_at_once<T: RsmTestbed>(bed
 
 /// Spec: RSMBR-07
 pub fn order_separates_writes_before_from_writes_after<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (_, import, memory) = nodes.segment(1);
+    let (nodes, (_, import, memory)) = Nodes::with_segment(bed, 1);
     let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
     let barrier = nodes.barrier(0, import);
-    engine
-        .set_mode(import, BarrierMode::Explicit)
-        .expect("a mode");
+    set_mode(engine, import, BarrierMode::Explicit);
     let (local, _) = nodes.local(0, 256, 3);
     engine.open_barrier(barrier).expect("open");
     engine
@@ -192,8 +181,7 @@ pub fn order_separates_writes_before_from_writes_after<T: RsmTestbed>(bed: &T) {
 
 /// Spec: RSMPV-34, RSMPV-35, RSMMD-02
 pub fn implicit_vectors_need_no_barrier_and_leave_open_ones_alone<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (_, import, memory) = nodes.segment(1);
+    let (nodes, (_, import, memory)) = Nodes::with_segment(bed, 1);
     let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
     engine
         .putv(import, &[put(&[1], 0)], NONE, wait)
@@ -201,15 +189,11 @@ pub fn implicit_vectors_need_no_barrier_and_leave_open_ones_alone<T: RsmTestbed>
     let barrier = nodes.barrier(0, import);
     engine.open_barrier(barrier).expect("open");
     let (local, _) = nodes.local(0, 64, 3);
-    engine
-        .set_mode(import, BarrierMode::Explicit)
-        .expect("a mode");
+    set_mode(engine, import, BarrierMode::Explicit);
     engine
         .putv(import, &[put_handle(local, 0, 64, 64)], NONE, wait)
         .expect("begun");
-    engine
-        .set_mode(import, BarrierMode::Implicit)
-        .expect("a mode");
+    set_mode(engine, import, BarrierMode::Implicit);
     engine
         .putv(import, &[put(&[2], 1)], NONE, wait)
         .expect("done");

@@ -2,11 +2,11 @@
 
 use core::cell::Cell;
 
-use dat_rsm::{
-    BarrierMode, EntryStatus, GetEntry, ImportState, Options, RsmError, Target, VectorFlags,
-};
+use dat_rsm::{BarrierMode, EntryStatus, ImportState, Options, RsmError, Target, VectorFlags};
 
-use crate::fixture::nodes::{Nodes, PAGE, SEGMENT, left, load, pattern, put, put_handle, store};
+use crate::fixture::nodes::{
+    Nodes, PAGE, SEGMENT, get_entry, left, load, pattern, put, put_handle, set_mode, store,
+};
 use crate::fixture::{FaultyRsmTestbed, RsmTestbed};
 
 const NONE: VectorFlags = VectorFlags::empty();
@@ -37,7 +37,7 @@ pub fn a_failed_entry_ends_the_vector_and_the_connection_comes_back<T: FaultyRsm
         let source = pattern(3, 500);
         let there = |at: usize| load(&memory[at * 300..][..100]) == source[at * 100..][..100];
         let signals = || {
-            nodes.settle();
+            nodes.run_to_idle();
             (0..)
                 .take_while(|_| nodes.engine(1).signal_take(export).expect("a segment"))
                 .count()
@@ -93,12 +93,7 @@ pub fn a_failed_entry_ends_a_getv<T: FaultyRsmTestbed>(bed: &T) {
         let mut entries: Vec<_> = bytes
             .iter_mut()
             .enumerate()
-            .map(|(at, bytes)| GetEntry {
-                local: Target::Bytes(bytes),
-                local_offset: 0,
-                remote_offset: at as u64 * 77,
-                length: 64,
-            })
+            .map(|(at, bytes)| get_entry(Target::Bytes(bytes), 0, at as u64 * 77, 64))
             .collect();
         let outcome = engine.getv(import, &mut entries, NONE, &mut nodes.wait(0));
         let residual = outcome.map_or_else(
@@ -128,16 +123,14 @@ pub fn a_failed_entry_ends_a_getv<T: FaultyRsmTestbed>(bed: &T) {
 }
 
 /// Spec: RSMPV-22, RSMPV-40, RSMPV-42, RSMBR-05, RSMBR-06, RSMBR-09, RSMBR-04
-pub fn in_explicit_mode_the_close_tells_of_failures<T: FaultyRsmTestbed>(bed: &T) {
+pub fn in_explicit_mode_the_close_reports_failures<T: FaultyRsmTestbed>(bed: &T) {
     let (mut failed, mut fine) = (0, 0);
     each_failure(bed, |nodes| {
         let (_, import, memory) = nodes.segment(1);
         let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
         let (local, _) = nodes.local(0, 500, 3);
         let barrier = nodes.barrier(0, import);
-        engine
-            .set_mode(import, BarrierMode::Explicit)
-            .expect("a mode");
+        set_mode(engine, import, BarrierMode::Explicit);
         let all: Vec<_> = (0..COUNT as u64)
             .map(|at| put_handle(local, at * 100, at * 100, 100))
             .collect();
@@ -186,11 +179,10 @@ pub fn an_implicit_failure_in_a_span_fails_its_close_too<T: FaultyRsmTestbed>(be
 }
 
 /// Spec: RSMPV-E09, RSMST-01, RSMST-03, RSMST-04, RSMIM-11, RSMBR-10, RSMPV-51
-pub fn the_death_of_the_exporter_aborts_whenever_it_comes<T: FaultyRsmTestbed>(bed: &T) {
+pub fn the_death_of_the_exporter_aborts_at_any_time<T: FaultyRsmTestbed>(bed: &T) {
     let mut aborted = 0;
     for sleeps in 0..30 {
-        let nodes = Nodes::two(bed);
-        let (_, import, _) = nodes.segment(1);
+        let (nodes, (_, import, _)) = Nodes::with_segment(bed, 1);
         let engine = nodes.engine(0);
         let (local, _) = nodes.local(0, PAGE, 3);
         let barrier = nodes.barrier(0, import);
@@ -253,7 +245,7 @@ pub fn the_death_of_the_exporter_aborts_whenever_it_comes<T: FaultyRsmTestbed>(b
 /// A live node answers probes although its process does nothing.
 ///
 /// Spec: RSMST-01, RSMST-03
-pub fn who_has_nothing_to_say_hears_of_a_death_by_probes<T: FaultyRsmTestbed>(bed: &T) {
+pub fn probes_find_a_dead_peer_of_an_idle_connection<T: FaultyRsmTestbed>(bed: &T) {
     const INTERVAL: u32 = 1_000_000;
     for (round, probe_interval) in [0, INTERVAL].into_iter().enumerate() {
         let nodes = Nodes::with(bed, 2, |options| Options {
@@ -265,11 +257,11 @@ pub fn who_has_nothing_to_say_hears_of_a_death_by_probes<T: FaultyRsmTestbed>(be
         nodes.stop(1);
         let pass = || {
             for _ in 0..10 {
-                nodes.settle();
+                nodes.run_to_idle();
                 let later = bed.now().after(INTERVAL).expect("a time");
                 bed.advance(later);
             }
-            nodes.settle();
+            nodes.run_to_idle();
             engine.import_state(import)
         };
         assert_eq!(pass(), Ok(ImportState::Connected), "{probe_interval}");
@@ -300,9 +292,7 @@ pub fn an_exporter_that_begins_again_is_another_one<T: RsmTestbed>(bed: &T) {
                 .map(|at| put_handle(local, at * 100, at * 100, 100))
                 .collect();
             if explicit {
-                engine
-                    .set_mode(import, BarrierMode::Explicit)
-                    .expect("a mode");
+                set_mode(engine, import, BarrierMode::Explicit);
                 let begun = engine.putv(import, &all, NONE, &mut nodes.wait(0));
                 begun.expect("begun");
             }
@@ -311,7 +301,7 @@ pub fn an_exporter_that_begins_again_is_another_one<T: RsmTestbed>(bed: &T) {
             let (_, memory) = nodes.export(1, 1, SEGMENT);
             nodes.export(1, 1, SEGMENT + 1);
             if at_rest {
-                nodes.settle();
+                nodes.run_to_idle();
             }
             let engine = nodes.engine(0);
             if explicit {
@@ -358,8 +348,7 @@ pub fn an_exporter_that_begins_again_is_another_one<T: RsmTestbed>(bed: &T) {
 pub fn memory_that_cannot_be_registered_ends_the_vector<T: FaultyRsmTestbed>(bed: &T) {
     let mut refused = 0;
     for nth in 0..40 {
-        let nodes = Nodes::two(bed);
-        let (_, import, memory) = nodes.segment(1);
+        let (nodes, (_, import, memory)) = Nodes::with_segment(bed, 1);
         let engine = nodes.engine(0);
         bed.fail_allocation(2 * nth as u16, nth);
         let bytes = [1, 2, 3];
@@ -382,8 +371,7 @@ pub fn memory_that_cannot_be_registered_ends_the_vector<T: FaultyRsmTestbed>(bed
 pub fn an_interrupted_vector_leaves_nothing_on_the_way<T: RsmTestbed>(bed: &T) {
     let mut interrupted = 0;
     for sleeps in 0..25 {
-        let nodes = Nodes::two(bed);
-        let (_, import, memory) = nodes.segment(1);
+        let (nodes, (_, import, memory)) = Nodes::with_segment(bed, 1);
         store(memory, 1000, &pattern(2, 900));
         let engine = nodes.engine(0);
         let bytes = pattern(7, 900);
@@ -409,18 +397,13 @@ pub fn an_interrupted_vector_leaves_nothing_on_the_way<T: RsmTestbed>(bed: &T) {
             now[..done * 100] == bytes[..done * 100],
             "what counts as done is done"
         );
-        nodes.settle();
+        nodes.run_to_idle();
         assert!(load(memory) == now, "nothing came late");
         let mut target = [0; 900];
         let mut entries: Vec<_> = target
             .chunks_mut(100)
             .enumerate()
-            .map(|(at, bytes)| GetEntry {
-                local: Target::Bytes(bytes),
-                local_offset: 0,
-                remote_offset: 1000 + at as u64 * 100,
-                length: 100,
-            })
+            .map(|(at, bytes)| get_entry(Target::Bytes(bytes), 0, 1000 + at as u64 * 100, 100))
             .collect();
         let outcome = engine.getv(
             import,
@@ -432,7 +415,7 @@ pub fn an_interrupted_vector_leaves_nothing_on_the_way<T: RsmTestbed>(bed: &T) {
         let now = target;
         let done = outcome.map_or_else(|failure| 9 - failure.residual, |()| 9);
         assert!(now[..done * 100] == pattern(2, 900)[..done * 100]);
-        nodes.settle();
+        nodes.run_to_idle();
         assert!(target == now, "nothing came late");
         // The connection is still usable.
         engine
@@ -440,7 +423,7 @@ pub fn an_interrupted_vector_leaves_nothing_on_the_way<T: RsmTestbed>(bed: &T) {
             .expect("on again");
     }
     // On a device in real time the vector may end before it is interrupted.
-    assert!(interrupted > 0 || !bed.stands_still());
+    assert!(interrupted > 0 || !bed.is_stepped());
 }
 
 /// Spec: RSMPV-08, RSMPV-40, RSMPV-42, RSMBR-05
@@ -450,9 +433,7 @@ pub fn in_explicit_mode_a_failure_does_not_hold_up_immediate_entries<T: FaultyRs
         let (_, import, memory) = nodes.segment(1);
         let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
         let barrier = nodes.barrier(0, import);
-        engine
-            .set_mode(import, BarrierMode::Explicit)
-            .expect("a mode");
+        set_mode(engine, import, BarrierMode::Explicit);
         let bytes = pattern(4, 4000);
         let all: Vec<_> = (0..40)
             .map(|at| put(&bytes[at * 100..][..100], at as u64 * 100))
@@ -486,9 +467,7 @@ pub fn a_close_flushes_writes_of_every_kind<T: FaultyRsmTestbed>(bed: &T) {
             let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
             let (local, _) = nodes.local(0, 8, 3);
             let barrier = nodes.barrier(0, import);
-            engine
-                .set_mode(import, BarrierMode::Explicit)
-                .expect("a mode");
+            set_mode(engine, import, BarrierMode::Explicit);
             engine.open_barrier(barrier).expect("open");
             let entry = match kind {
                 0 => put_handle(local, 0, 0, 8),
@@ -504,8 +483,7 @@ pub fn a_close_flushes_writes_of_every_kind<T: FaultyRsmTestbed>(bed: &T) {
 /// Spec: RSMBR-06, RSMST-03, RSMIM-03
 pub fn many_connections_come_back_together<T: FaultyRsmTestbed>(bed: &T) {
     const MANY: usize = 400;
-    let nodes = Nodes::two(bed);
-    let (_, first, _) = nodes.segment(1);
+    let (nodes, (_, first, _)) = Nodes::with_segment(bed, 1);
     let imports: Vec<_> = (0..MANY)
         .map(|_| nodes.import(0, 1, crate::fixture::nodes::SEGMENT))
         .collect();
@@ -517,7 +495,7 @@ pub fn many_connections_come_back_together<T: FaultyRsmTestbed>(bed: &T) {
             .is_err()
     });
     assert!(broken);
-    nodes.settle();
+    nodes.run_to_idle();
     for import in imports.into_iter().chain([first]) {
         assert_eq!(engine.import_state(import), Ok(ImportState::Connected));
         engine

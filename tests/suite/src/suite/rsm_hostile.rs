@@ -6,7 +6,7 @@ use dat_core::memory::RmrTriplet;
 use dat_rsm::wire::{Body, Greeting, MESSAGE_SIZE, Message, Rejection};
 use dat_rsm::{ExportId, ImportId, ImportState, Permission, RsmError, SignalFlags, VectorFlags};
 
-use crate::fixture::intruder::{Intruder, LIFE, greeting, wish};
+use crate::fixture::intruder::{INCARNATION, Intruder, connect_request, greeting};
 use crate::fixture::nodes::{Nodes, PAGE, SEGMENT, load, node_number, pattern, put, store};
 use crate::fixture::{RsmTestbed, granted};
 
@@ -31,7 +31,7 @@ fn honest<T: RsmTestbed>(nodes: &Nodes<'_, T>) -> Honest {
         back: nodes.import(1, 0, SEGMENT),
         back_memory,
     };
-    nodes.settle();
+    nodes.run_to_idle();
     honest
 }
 
@@ -68,7 +68,7 @@ impl Honest {
 }
 
 /// Spec: RSMGEN-08
-pub fn greetings_that_lie_are_rejected<T: RsmTestbed>(bed: &T) {
+pub fn false_greetings_are_rejected<T: RsmTestbed>(bed: &T) {
     let nodes = Nodes::two(bed);
     let fine = greeting();
     let mut version = fine.encode();
@@ -83,7 +83,7 @@ pub fn greetings_that_lie_are_rejected<T: RsmTestbed>(bed: &T) {
     let whole = fine.encode();
     let mut lies = vec![&[][..], b"hello", &whole[..20], &version, &unknown, &silent];
     // Nodes on one device share an address, so that it does not tell them apart.
-    if nodes.places[0].address != nodes.places[1].address {
+    if nodes.node_entries[0].address != nodes.node_entries[1].address {
         lies.push(&another);
     }
     for bad in lies {
@@ -100,17 +100,17 @@ pub fn greetings_that_lie_are_rejected<T: RsmTestbed>(bed: &T) {
 }
 
 /// Spec: RSMST-03, RSMIM-03, RSMSG-02
-pub fn messages_for_others_are_not_listened_to<T: RsmTestbed>(bed: &T) {
+pub fn messages_for_other_connections_are_ignored<T: RsmTestbed>(bed: &T) {
     let nodes = Nodes::two(bed);
     let honest = honest(&nodes);
     let intruder = Intruder::greeted(&nodes);
-    intruder.say(wish(5, 0o600));
+    intruder.send_message(connect_request(5, 0o600));
     let Body::Accept {
         import: 5,
         importer,
         publication,
         ..
-    } = intruder.hear()
+    } = intruder.next_message()
     else {
         panic!("no answer");
     };
@@ -123,35 +123,35 @@ pub fn messages_for_others_are_not_listened_to<T: RsmTestbed>(bed: &T) {
         .collect();
     for importer in near {
         for no_accumulate in [false, true] {
-            intruder.say(Body::Signal {
+            intruder.send_message(Body::Signal {
                 importer,
                 no_accumulate,
             });
         }
-        intruder.say(Body::Acknowledge { importer });
-        intruder.say(Body::Disconnect { importer });
+        intruder.send_message(Body::Acknowledge { importer });
+        intruder.send_message(Body::Disconnect { importer });
     }
     honest.check(&nodes);
     for import in [victim, victim ^ 1, 0, u64::MAX] {
         let importer = 1;
-        intruder.say(Body::Revoke { import, importer });
-        intruder.say(Body::Rebind {
+        intruder.send_message(Body::Revoke { import, importer });
+        intruder.send_message(Body::Rebind {
             import,
             importer,
             address: 1,
             key: 1,
         });
-        intruder.say(Body::Rebind {
+        intruder.send_message(Body::Rebind {
             import,
             importer,
             address: u64::MAX,
             key: 1,
         });
-        intruder.say(Body::Refuse {
+        intruder.send_message(Body::Refuse {
             import,
             error: RsmError::ConnectionAborted,
         });
-        intruder.say(Body::Accept {
+        intruder.send_message(Body::Accept {
             import,
             importer,
             length: 7,
@@ -161,20 +161,20 @@ pub fn messages_for_others_are_not_listened_to<T: RsmTestbed>(bed: &T) {
         });
     }
     for publication in [1, 2, 3, publication, u64::MAX] {
-        intruder.say(Body::SignalImporters {
+        intruder.send_message(Body::SignalImporters {
             publication,
             no_accumulate: false,
         });
     }
     honest.check(&nodes);
     // It may use its own connection, and end it once.
-    intruder.say(Body::Signal {
+    intruder.send_message(Body::Signal {
         importer,
         no_accumulate: false,
     });
     assert_eq!(nodes.engine(1).signal_take(honest.export), Ok(true));
-    intruder.say(Body::Disconnect { importer });
-    intruder.say(Body::Signal {
+    intruder.send_message(Body::Disconnect { importer });
+    intruder.send_message(Body::Signal {
         importer,
         no_accumulate: false,
     });
@@ -193,11 +193,11 @@ pub fn a_connection_that_was_never_granted_is_not_resumed<T: RsmTestbed>(bed: &T
             user,
             group,
             ..
-        } = wish(import, 0o600)
+        } = connect_request(import, 0o600)
         else {
             panic!("a wish");
         };
-        intruder.say(Body::Connect {
+        intruder.send_message(Body::Connect {
             import,
             segment,
             permission,
@@ -205,14 +205,14 @@ pub fn a_connection_that_was_never_granted_is_not_resumed<T: RsmTestbed>(bed: &T
             group,
             resume,
         });
-        let Body::Refuse { error, .. } = intruder.hear() else {
+        let Body::Refuse { error, .. } = intruder.next_message() else {
             panic!("granted");
         };
         assert_eq!(error, RsmError::SegmentNotPublished);
     }
     for permission in [0, 0o700, 0o100, u32::MAX] {
-        intruder.say(wish(5, permission));
-        let Body::Refuse { error, .. } = intruder.hear() else {
+        intruder.send_message(connect_request(5, permission));
+        let Body::Refuse { error, .. } = intruder.next_message() else {
             panic!("granted");
         };
         assert_eq!(error, RsmError::PermissionDenied);
@@ -221,7 +221,7 @@ pub fn a_connection_that_was_never_granted_is_not_resumed<T: RsmTestbed>(bed: &T
 }
 
 /// Spec: RSMPB-20, RSMST-04, RSMIM-03
-pub fn a_key_gives_what_was_granted_and_only_as_long<T: RsmTestbed>(bed: &T) {
+pub fn a_key_opens_only_what_is_granted<T: RsmTestbed>(bed: &T) {
     let write = MemoryPrivileges::REMOTE_WRITE;
     for (permission, allowed) in [(0o400, MemoryPrivileges::REMOTE_READ), (0o200, write)] {
         // Each misuse ends the connection, so that each case has its own.
@@ -234,13 +234,13 @@ pub fn a_key_gives_what_was_granted_and_only_as_long<T: RsmTestbed>(bed: &T) {
             let nodes = Nodes::two(bed);
             let honest = honest(&nodes);
             let intruder = Intruder::greeted(&nodes);
-            intruder.say(wish(5, permission));
+            intruder.send_message(connect_request(5, permission));
             let Body::Accept {
                 length: size,
                 address,
                 key,
                 ..
-            } = intruder.hear()
+            } = intruder.next_message()
             else {
                 panic!("refused");
             };
@@ -261,7 +261,7 @@ pub fn a_key_gives_what_was_granted_and_only_as_long<T: RsmTestbed>(bed: &T) {
                 DtoStatus::RemoteAccess,
                 "{permission:o} {offset} {length}"
             );
-            nodes.settle();
+            nodes.run_to_idle();
             honest.check(&nodes);
         }
     }
@@ -270,15 +270,18 @@ pub fn a_key_gives_what_was_granted_and_only_as_long<T: RsmTestbed>(bed: &T) {
         let nodes = Nodes::two(bed);
         let honest = honest(&nodes);
         let intruder = Intruder::greeted(&nodes);
-        intruder.say(wish(5, 0o600));
-        let Body::Accept { address, key, .. } = intruder.hear() else {
+        intruder.send_message(connect_request(5, 0o600));
+        let Body::Accept { address, key, .. } = intruder.next_message() else {
             panic!("refused");
         };
         let exporter = nodes.engine(1);
         exporter
             .export_unpublish(honest.export, &mut nodes.wait(1))
             .expect("unpublished");
-        assert!(matches!(intruder.hear(), Body::Revoke { import: 5, .. }));
+        assert!(matches!(
+            intruder.next_message(),
+            Body::Revoke { import: 5, .. }
+        ));
         if publish_again {
             exporter
                 .export_publish(honest.export, SEGMENT, &[])
@@ -292,7 +295,7 @@ pub fn a_key_gives_what_was_granted_and_only_as_long<T: RsmTestbed>(bed: &T) {
             length: 8,
         };
         assert_eq!(intruder.access(true, &range), DtoStatus::RemoteAccess);
-        nodes.settle();
+        nodes.run_to_idle();
         assert!(load(honest.memory).iter().all(|byte| *byte == 0xEE));
     }
 }
@@ -300,19 +303,19 @@ pub fn a_key_gives_what_was_granted_and_only_as_long<T: RsmTestbed>(bed: &T) {
 /// A key and a connection id of an earlier incarnation of the exporter are invalid.
 ///
 /// Spec: RSMST-03, RSMGEN-04
-pub fn keys_of_an_earlier_life_give_nothing<T: RsmTestbed>(bed: &T) {
+pub fn keys_of_an_earlier_incarnation_open_nothing<T: RsmTestbed>(bed: &T) {
     for write in [false, true] {
         let mut nodes = Nodes::two(bed);
         let (_, before) = nodes.export(1, 1, SEGMENT);
         let (address, key, publication) = {
             let intruder = Intruder::greeted(&nodes);
-            intruder.say(wish(5, 0o600));
+            intruder.send_message(connect_request(5, 0o600));
             let Body::Accept {
                 address,
                 key,
                 publication,
                 ..
-            } = intruder.hear()
+            } = intruder.next_message()
             else {
                 panic!("refused");
             };
@@ -322,7 +325,7 @@ pub fn keys_of_an_earlier_life_give_nothing<T: RsmTestbed>(bed: &T) {
         store(before, 0, &[0xEE; PAGE]);
         let (_, memory) = nodes.export(1, 1, SEGMENT);
         let intruder = Intruder::greeted(&nodes);
-        intruder.say(Body::Connect {
+        intruder.send_message(Body::Connect {
             import: 5,
             segment: SEGMENT,
             permission: 0o600,
@@ -330,7 +333,7 @@ pub fn keys_of_an_earlier_life_give_nothing<T: RsmTestbed>(bed: &T) {
             group: 0,
             resume: publication,
         });
-        let Body::Refuse { error, .. } = intruder.hear() else {
+        let Body::Refuse { error, .. } = intruder.next_message() else {
             panic!("granted");
         };
         assert_eq!(error, RsmError::SegmentNotPublished);
@@ -342,7 +345,7 @@ pub fn keys_of_an_earlier_life_give_nothing<T: RsmTestbed>(bed: &T) {
             length: 8,
         };
         assert_eq!(intruder.access(write, &range), DtoStatus::RemoteAccess);
-        nodes.settle();
+        nodes.run_to_idle();
         assert!(load(before).iter().all(|byte| *byte == 0xEE));
         assert!(load(memory).iter().all(|byte| *byte == 0));
     }
@@ -353,12 +356,12 @@ pub fn noise_ends_the_connection_that_it_came_by<T: RsmTestbed>(bed: &T) {
     let nodes = Nodes::two(bed);
     let honest = honest(&nodes);
     let fine = Message {
-        incarnation: LIFE,
+        incarnation: INCARNATION,
         credits: 0,
         body: Body::Credit,
     };
     let stranger = Message {
-        incarnation: LIFE + 1,
+        incarnation: INCARNATION + 1,
         ..fine
     };
     let mut version = fine.encode();
@@ -385,7 +388,7 @@ pub fn noise_ends_the_connection_that_it_came_by<T: RsmTestbed>(bed: &T) {
             ConnectionEventKind::Broken,
         ];
         assert!(over.contains(&kind), "{kind:?} after {noise:?}");
-        nodes.settle();
+        nodes.run_to_idle();
         honest.check(&nodes);
     }
 }
@@ -395,7 +398,7 @@ pub fn noise_ends_the_connection_that_it_came_by<T: RsmTestbed>(bed: &T) {
 /// This is a regression test: the earlier message was processed again once.
 ///
 /// Spec: RSMGEN-05
-pub fn what_is_left_of_a_message_is_not_heard_again<T: RsmTestbed>(bed: &T) {
+pub fn stale_bytes_of_a_message_are_not_processed<T: RsmTestbed>(bed: &T) {
     let nodes = Nodes::two(bed);
     let honest = honest(&nodes);
     let signal = |importer| Body::Signal {
@@ -404,14 +407,14 @@ pub fn what_is_left_of_a_message_is_not_heard_again<T: RsmTestbed>(bed: &T) {
     };
     for length in [1, 8, MESSAGE_SIZE - 1] {
         let intruder = Intruder::greeted(&nodes);
-        let importer = intruder.asks(5).expect("granted");
+        let importer = intruder.request_segment(5).expect("granted");
         // Each buffer has received a signal.
         for _ in 0..40 {
-            intruder.say(signal(importer));
+            intruder.send_message(signal(importer));
             assert_eq!(nodes.engine(1).signal_take(honest.export), Ok(true));
         }
         let message = Message {
-            incarnation: LIFE,
+            incarnation: INCARNATION,
             credits: 1,
             body: signal(importer),
         };
@@ -422,7 +425,7 @@ pub fn what_is_left_of_a_message_is_not_heard_again<T: RsmTestbed>(bed: &T) {
             ConnectionEventKind::Broken,
         ];
         assert!(over.contains(&kind), "{kind:?} after {length} bytes");
-        nodes.settle();
+        nodes.run_to_idle();
         assert_eq!(nodes.engine(1).signal_take(honest.export), Ok(false));
         honest.check(&nodes);
     }
@@ -431,7 +434,7 @@ pub fn what_is_left_of_a_message_is_not_heard_again<T: RsmTestbed>(bed: &T) {
 /// A peer that sends requests and takes no answers is disconnected.
 ///
 /// Spec: RSMST-05
-pub fn who_does_not_listen_is_cut_off<T: RsmTestbed>(bed: &T) {
+pub fn a_peer_without_receives_is_cut_off<T: RsmTestbed>(bed: &T) {
     let nodes = Nodes::two(bed);
     let honest = honest(&nodes);
     let intruder = Intruder::new(&nodes);
@@ -446,12 +449,12 @@ pub fn who_does_not_listen_is_cut_off<T: RsmTestbed>(bed: &T) {
     let mut over = None;
     for import in 0..600 {
         let message = Message {
-            incarnation: LIFE,
+            incarnation: INCARNATION,
             credits: 0,
-            body: wish(import, 0o700),
+            body: connect_request(import, 0o700),
         };
         intruder.send(&message.encode());
-        nodes.settle();
+        nodes.run_to_idle();
         if let Ok(Event::Connection { kind, .. }) = intruder.ia.evd_dequeue(intruder.connections) {
             over = Some(kind);
             break;
@@ -460,7 +463,7 @@ pub fn who_does_not_listen_is_cut_off<T: RsmTestbed>(bed: &T) {
     assert!(over.is_some(), "it is still listened to");
     intruder.take();
     assert_eq!(
-        intruder.heard.borrow().len(),
+        intruder.received_bodies.borrow().len(),
         1,
         "as many answers as credits"
     );
@@ -483,10 +486,10 @@ pub fn one_node_has_its_share_of_importers<T: RsmTestbed>(bed: &T) {
     let full = RsmError::InsufficientResources;
     let intruder = Intruder::greeted(&nodes);
     let granted: Vec<u64> = (0..3)
-        .map(|import| intruder.asks(import).expect("within its share"))
+        .map(|import| intruder.request_segment(import).expect("within its share"))
         .collect();
     for import in 3..20 {
-        assert_eq!(intruder.asks(import), Err(full));
+        assert_eq!(intruder.request_segment(import), Err(full));
     }
     // Other processes of the same node are refused, too; those of another node are not affected.
     assert_eq!(nodes.import_as(0, 1, SEGMENT, Permission::all()), Err(full));
@@ -506,17 +509,17 @@ pub fn one_node_has_its_share_of_importers<T: RsmTestbed>(bed: &T) {
     }
     // A released slot can be used again.
     let importer = granted[1];
-    intruder.say(Body::Disconnect { importer });
+    intruder.send_message(Body::Disconnect { importer });
     nodes.import(0, 1, SEGMENT);
-    assert_eq!(intruder.asks(20), Err(full));
+    assert_eq!(intruder.request_segment(20), Err(full));
     // Slots of a lost connection stay reserved for the peer that comes back.
     drop(intruder);
-    nodes.settle();
+    nodes.run_to_idle();
     let intruder = Intruder::greeted(&nodes);
     for import in 30..32 {
-        assert!(intruder.asks(import).is_ok());
+        assert!(intruder.request_segment(import).is_ok());
     }
-    assert_eq!(intruder.asks(32), Err(full));
+    assert_eq!(intruder.request_segment(32), Err(full));
 }
 
 /// Spec: RSMST-05
@@ -535,11 +538,11 @@ pub fn one_node_has_its_share_of_links<T: RsmTestbed>(bed: &T) {
     let established = ConnectionEventKind::Established;
     let first = Intruder::greeted(&nodes);
     let second = Intruder::new(&nodes);
-    assert_eq!(second.connect(&life(LIFE + 1)), established);
-    nodes.settle();
+    assert_eq!(second.connect(&life(INCARNATION + 1)), established);
+    nodes.run_to_idle();
     for other in 2..8 {
         let more = Intruder::new(&nodes);
-        let kind = more.connect(&life(LIFE + other));
+        let kind = more.connect(&life(INCARNATION + other));
         assert_eq!(kind, ConnectionEventKind::PeerRejected);
         let mut said = [0; 256];
         granted(more.ia.ep_private_data(more.ep, &mut said));
@@ -561,24 +564,24 @@ pub fn one_node_has_its_share_of_links<T: RsmTestbed>(bed: &T) {
     //
     // The first one broke unnoticed.
     let again = Intruder::new(&nodes);
-    assert_eq!(again.connect(&life(LIFE)), established);
+    assert_eq!(again.connect(&life(INCARNATION)), established);
     let over = [
         ConnectionEventKind::Disconnected,
         ConnectionEventKind::Broken,
     ];
     assert!(over.contains(&first.connection()));
-    nodes.settle();
-    assert!(again.asks(1).is_ok());
+    nodes.run_to_idle();
+    assert!(again.request_segment(1).is_ok());
     // A released slot can be used again.
     drop((again, first, second));
-    nodes.settle();
+    nodes.run_to_idle();
     nodes.import(0, 1, SEGMENT);
 }
 
 /// Messages to a node that takes none leave room for messages to others.
 ///
 /// Spec: RSMST-05
-pub fn messages_for_who_is_deaf_leave_room<T: RsmTestbed>(bed: &T) {
+pub fn messages_to_a_peer_without_receives_leave_room<T: RsmTestbed>(bed: &T) {
     let nodes = Nodes::with(bed, 3, |mut options| {
         options.limits.requests = 24;
         options
@@ -587,18 +590,18 @@ pub fn messages_for_who_is_deaf_leave_room<T: RsmTestbed>(bed: &T) {
     let import = nodes.import(2, 1, SEGMENT);
     let deaf: Vec<Intruder<'_, '_, T>> = (0..3)
         .map(|life| {
-            let intruder = Intruder::deaf(&nodes);
+            let intruder = Intruder::without_receives(&nodes);
             let greeting = Greeting {
-                incarnation: LIFE + life,
+                incarnation: INCARNATION + life,
                 ..greeting()
             };
             let kind = intruder.connect(&greeting.encode());
             assert_eq!(kind, ConnectionEventKind::Established);
             for import in 0..10 {
                 let message = Message {
-                    incarnation: LIFE + life,
+                    incarnation: INCARNATION + life,
                     credits: 0,
-                    body: wish(import, 0o700),
+                    body: connect_request(import, 0o700),
                 };
                 intruder.send(&message.encode());
             }
@@ -615,9 +618,9 @@ pub fn messages_for_who_is_deaf_leave_room<T: RsmTestbed>(bed: &T) {
         exporter
             .signal_post(export, SignalFlags::empty(), &mut nodes.wait(1))
             .expect("a signal");
-        let heard = importer.signal_wait(import, None, &mut nodes.wait(2));
-        assert_eq!(heard, Ok(()));
-        if round == 1 && nodes.bed.stands_still() {
+        let received_bodies = importer.signal_wait(import, None, &mut nodes.wait(2));
+        assert_eq!(received_bodies, Ok(()));
+        if round == 1 && nodes.bed.is_stepped() {
             // The vector and the signal did not wait until the deaf links were given up.
             for intruder in &deaf {
                 intruder.ia.progress(nodes.bed.now());
@@ -626,5 +629,5 @@ pub fn messages_for_who_is_deaf_leave_room<T: RsmTestbed>(bed: &T) {
         }
     }
     drop(deaf);
-    nodes.settle();
+    nodes.run_to_idle();
 }

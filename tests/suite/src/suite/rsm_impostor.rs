@@ -10,7 +10,9 @@ use dat_rsm::{
 
 use crate::fixture::RsmTestbed;
 use crate::fixture::impostor::{Faults, GRANTED, Impostor};
-use crate::fixture::nodes::{Nodes, PAGE, handle, left, load, pattern, put, put_handle};
+use crate::fixture::nodes::{
+    Nodes, PAGE, get_entry, handle, left, load, pattern, put, put_handle, set_mode,
+};
 
 const NONE: VectorFlags = VectorFlags::empty();
 const SIGNAL: VectorFlags = VectorFlags::IMPLICIT_SIGPOST;
@@ -68,12 +70,7 @@ pub fn a_transfer_that_the_device_refuses_ends_the_vector_at_its_entry<T: RsmTes
         let mut entries: Vec<GetEntry<'_>> = targets
             .iter_mut()
             .enumerate()
-            .map(|(at, bytes)| GetEntry {
-                local: Target::Bytes(bytes),
-                local_offset: 0,
-                remote_offset: at as u64 * 100,
-                length: SIZE as u64,
-            })
+            .map(|(at, bytes)| get_entry(Target::Bytes(bytes), 0, at as u64 * 100, SIZE as u64))
             .collect();
         entries[bad].remote_offset = REFUSED;
         let outcome = engine.getv(import, &mut entries, NONE, wait);
@@ -92,7 +89,7 @@ pub fn a_transfer_that_the_device_refuses_ends_the_vector_at_its_entry<T: RsmTes
 /// The close reports it in implicit mode, too. The whole span is repeated then, on the same handle.
 ///
 /// Spec: RSMPV-20, RSMPV-22, RSMPV-40, RSMPV-42, RSMPV-53, RSMPV-54, RSMBR-05, RSMBR-06
-pub fn the_mode_decides_who_tells_of_a_failed_transfer<T: RsmTestbed>(bed: &T) {
+pub fn the_mode_decides_which_call_reports_a_failed_transfer<T: RsmTestbed>(bed: &T) {
     let nodes = Nodes::alone(bed);
     let (impostor, import) = Impostor::imported(&nodes, SOUND);
     let (engine, wait) = (nodes.engine(0), &mut impostor.wait());
@@ -138,7 +135,7 @@ pub fn the_mode_decides_who_tells_of_a_failed_transfer<T: RsmTestbed>(bed: &T) {
 /// sent.
 ///
 /// Spec: RSMPV-70, RSMPV-71, RSMPV-72
-pub fn nobody_is_told_of_a_vector_with_a_failed_entry<T: RsmTestbed>(bed: &T) {
+pub fn a_vector_with_a_failed_entry_posts_no_signal<T: RsmTestbed>(bed: &T) {
     for explicit in [true, false] {
         for (count, bad) in [(3, 0), (3, 2), (400, 1), (400, 200)] {
             let nodes = Nodes::alone(bed);
@@ -208,7 +205,7 @@ pub fn a_connection_that_breaks_in_a_span_fails_its_close<T: RsmTestbed>(bed: &T
 /// It does so also if it is interrupted.
 ///
 /// Spec: RSMPV-21, RSMPV-52, RSMPV-54, RSMPV-83, RSMPV-E11
-pub fn writes_count_once_they_are_known_to_be_visible<T: RsmTestbed>(bed: &T) {
+pub fn writes_count_when_they_are_known_to_be_visible<T: RsmTestbed>(bed: &T) {
     let (mut interrupted, mut arrived) = (0, 0);
     for sleeps in 0..30 {
         let nodes = Nodes::alone(bed);
@@ -235,7 +232,7 @@ pub fn writes_count_once_they_are_known_to_be_visible<T: RsmTestbed>(bed: &T) {
         }
     }
     // On a device in real time the vector may end before it is interrupted.
-    let by_steps = bed.stands_still();
+    let by_steps = bed.is_stepped();
     assert!(
         interrupted > 0 && arrived > 0 || !by_steps,
         "{arrived} of {interrupted}"
@@ -261,16 +258,9 @@ pub fn a_signal_that_cannot_be_delivered_leaves_nothing_to_do<T: RsmTestbed>(bed
         left(engine.putv(import, &entries, SIGNAL, wait), unreachable, 0);
         assert_eq!(impostor.memory.load(to, SIZE), load(source));
     }
-    engine
-        .set_mode(import, BarrierMode::Implicit)
-        .expect("a mode");
+    set_mode(engine, import, BarrierMode::Implicit);
     let mut bytes = [0; SIZE];
-    let mut entries = [GetEntry {
-        local: Target::Bytes(&mut bytes),
-        local_offset: 0,
-        remote_offset: 0,
-        length: SIZE as u64,
-    }];
+    let mut entries = [get_entry(Target::Bytes(&mut bytes), 0, 0, SIZE as u64)];
     let outcome = engine.getv(import, &mut entries, SIGNAL, wait);
     left(outcome, unreachable, 0);
     assert_eq!(bytes[..], load(source));
@@ -324,11 +314,7 @@ struct Broken {
 impl Broken {
     /// Breaks the path to a deaf exporter.
     fn now<T: RsmTestbed>(nodes: &Nodes<'_, T>, impostor: &Impostor<'_, '_, T>) -> Self {
-        let patience = if nodes.bed.stands_still() {
-            200
-        } else {
-            30_000
-        };
+        let patience = if nodes.bed.is_stepped() { 200 } else { 30_000 };
         let until = nodes.bed.now().after(patience).expect("a time");
         impostor.offend();
         let topology = nodes.until("the end of the path", || {
@@ -390,7 +376,7 @@ pub fn a_flush_waits_for_a_connection_that_is_over<T: RsmTestbed>(bed: &T) {
     assert_eq!(outcome, Ok(()));
     assert_eq!(impostor.memory.load(0, SIZE), load(source));
     // On a device in real time the new connection may take longer.
-    assert!(looks > 0 || !bed.stands_still());
+    assert!(looks > 0 || !bed.is_stepped());
     let now = engine.topology().expect("a topology");
     assert_eq!(path(&now), ConnectionState::Active);
     assert_eq!(path(&broken.topology), ConnectionState::GoingDown);
@@ -420,23 +406,27 @@ pub fn a_signal_waits_for_data_of_a_connection_that_is_over<T: RsmTestbed>(bed: 
     assert_eq!(call.poll(), None);
     let begun = call.completed();
     assert!((1..MANY).contains(&begun), "{begun} on the first one");
-    impostor.hear_others();
+    impostor.receive_others();
     let broken = Broken::now(&nodes, &impostor);
     let (mut looks, mut outcome) = (0, None);
     broken.outlast(&nodes, &impostor, |stuck| {
         outcome = outcome.or_else(|| call.poll());
-        let heard = impostor.signals.get();
+        let received_bodies = impostor.signals.get();
         if stuck {
-            assert_eq!((outcome, heard), (None, 0), "it overtook the data");
+            assert_eq!(
+                (outcome, received_bodies),
+                (None, 0),
+                "it overtook the data"
+            );
             let begun = impostor.connections() == 2 && call.completed() == MANY;
             looks += usize::from(begun);
         }
         // The signal that was stuck, and that of the vector.
-        (heard == 2 && outcome.is_some()).then_some(())
+        (received_bodies == 2 && outcome.is_some()).then_some(())
     });
     assert_eq!(outcome, Some(Ok(())));
     let arrived = impostor.memory.load(0, MANY) == load(source);
     assert!(arrived, "it overtook the data");
     // On a device in real time the new connection may take longer.
-    assert!(looks > 0 || !bed.stands_still());
+    assert!(looks > 0 || !bed.is_stepped());
 }

@@ -6,14 +6,13 @@ use dat_rsm::{
     BarrierMode, ControllerId, HandleEntry, LocalAccess, LocalMemoryId, RsmError, VectorFlags,
 };
 
-use crate::fixture::nodes::{Nodes, PAGE, handle, load, pages_of, pattern, put_handle};
+use crate::fixture::nodes::{Nodes, PAGE, handle, load, pages_of, pattern, put_handle, set_mode};
 
 const NONE: VectorFlags = VectorFlags::empty();
 
 /// Spec: RSMLH-01, RSMLH-06, RSMPV-10
 pub fn a_handle_is_used_again_and_its_content_is_live<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (_, import, memory) = nodes.segment(1);
+    let (nodes, (_, import, memory)) = Nodes::with_segment(bed, 1);
     let (local, source) = nodes.local(0, 64, 1);
     let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
     for seed in 1..20 {
@@ -27,8 +26,7 @@ pub fn a_handle_is_used_again_and_its_content_is_live<T: RsmTestbed>(bed: &T) {
 
 /// Spec: RSMLH-02, RSMLH-03, RSMLH-04, RSMLH-05
 pub fn handles_of_any_address_and_length_may_overlap<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (_, import, memory) = nodes.segment(1);
+    let (nodes, (_, import, memory)) = Nodes::with_segment(bed, 1);
     let block = pages_of(2);
     crate::fixture::nodes::store(block, 0, &pattern(8, 2 * PAGE));
     let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
@@ -63,7 +61,7 @@ pub fn handles_of_any_address_and_length_may_overlap<T: RsmTestbed>(bed: &T) {
 }
 
 /// Spec: RSMLH-04, RSMLH-02
-pub fn nothing_and_too_much_are_refused<T: RsmTestbed>(bed: &T) {
+pub fn empty_and_too_long_memory_is_refused<T: RsmTestbed>(bed: &T) {
     let nodes = Nodes::two(bed);
     let engine = nodes.engine(0);
     let empty = || Region::from_static(&[]);
@@ -94,9 +92,8 @@ pub fn nothing_and_too_much_are_refused<T: RsmTestbed>(bed: &T) {
 }
 
 /// Spec: RSMLH-10, RSMLH-11, RSMGEN-05
-pub fn a_freed_handle_is_no_handle<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (_, import, _) = nodes.segment(1);
+pub fn a_freed_handle_is_refused<T: RsmTestbed>(bed: &T) {
+    let (nodes, (_, import, _)) = Nodes::with_segment(bed, 1);
     let (local, _) = nodes.local(0, 64, 1);
     let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
     let controller = nodes.controller(0);
@@ -140,13 +137,10 @@ pub fn a_handle_of_another_controller_is_not_freed<T: RsmTestbed>(bed: &T) {
 
 /// Spec: RSMPV-14, RSMLH-10
 pub fn freeing_waits_for_the_vectors_that_use_the_handle<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (_, import, memory) = nodes.segment(1);
+    let (nodes, (_, import, memory)) = Nodes::with_segment(bed, 1);
     let (local, source) = nodes.local(0, 1024, 1);
     let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
-    engine
-        .set_mode(import, BarrierMode::Explicit)
-        .expect("a mode");
+    set_mode(engine, import, BarrierMode::Explicit);
     let barrier = nodes.barrier(0, import);
     engine.open_barrier(barrier).expect("open");
     let entries: Vec<_> = (0..8)
@@ -166,7 +160,7 @@ pub fn freeing_waits_for_the_vectors_that_use_the_handle<T: RsmTestbed>(bed: &T)
         .expect("begun");
     let mut impatient = nodes.interrupted_after(0, 0);
     let outcome = engine.free_local_memory(nodes.controller(0), local, &mut impatient);
-    if outcome.is_ok() && !bed.stands_still() {
+    if outcome.is_ok() && !bed.is_stepped() {
         // The vector had ended by then.
         return;
     }
@@ -179,8 +173,7 @@ pub fn freeing_waits_for_the_vectors_that_use_the_handle<T: RsmTestbed>(bed: &T)
 
 /// Spec: RSMLH-01, RSMLH-10
 pub fn borrowed_memory_is_registered_for_a_closure<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (_, import, memory) = nodes.segment(1);
+    let (nodes, (_, import, memory)) = Nodes::with_segment(bed, 1);
     let engine = nodes.engine(0);
     let controller = nodes.controller(0);
     let mut bytes = pattern(6, 200);
@@ -204,8 +197,7 @@ pub fn borrowed_memory_is_registered_for_a_closure<T: RsmTestbed>(bed: &T) {
 
 /// Spec: RSMPV-20, RSMPV-21, RSMPV-08
 pub fn a_vector_may_be_polled_and_longer_than_sixteen<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (_, import, memory) = nodes.segment(1);
+    let (nodes, (_, import, memory)) = Nodes::with_segment(bed, 1);
     let (local, source) = nodes.local(0, PAGE, 1);
     let engine = nodes.engine(0);
     let entries: Vec<HandleEntry> = (0..100)
@@ -239,8 +231,7 @@ pub fn a_vector_may_be_polled_and_longer_than_sixteen<T: RsmTestbed>(bed: &T) {
 pub fn freeing_waits_for_entries_that_are_not_begun<T: RsmTestbed>(bed: &T) {
     let mut interrupted = 0;
     for sleeps in 0..20 {
-        let nodes = Nodes::two(bed);
-        let (_, import, memory) = nodes.segment(1);
+        let (nodes, (_, import, memory)) = Nodes::with_segment(bed, 1);
         let engine = nodes.engine(0);
         let controller = nodes.controller(0);
         let (first, _) = nodes.local(0, PAGE, 1);
@@ -269,11 +260,11 @@ pub fn freeing_waits_for_entries_that_are_not_begun<T: RsmTestbed>(bed: &T) {
         );
     }
     // On a device in real time the entries may end before the first sleep.
-    assert!(interrupted > 0 || !bed.stands_still());
+    assert!(interrupted > 0 || !bed.is_stepped());
 }
 
 /// Spec: RSMPV-14, RSMIM-10, RSMPV-21
-pub fn vectors_that_do_not_block_hold_nobody_up<T: RsmTestbed>(bed: &T) {
+pub fn nonblocking_vectors_delay_no_other<T: RsmTestbed>(bed: &T) {
     let nodes = Nodes::with(bed, 2, |mut options| {
         options.limits.calls = 3;
         options
@@ -305,7 +296,7 @@ pub fn vectors_that_do_not_block_hold_nobody_up<T: RsmTestbed>(bed: &T) {
         let before = load(memory);
         let ended = held.poll().expect("it ended");
         crate::fixture::nodes::left(ended, RsmError::BadSegmentHandle, 40);
-        nodes.settle();
+        nodes.run_to_idle();
         assert!(load(memory) == before, "nothing came late");
         drop(held);
         import = nodes.import(0, 1, crate::fixture::nodes::SEGMENT);

@@ -1,15 +1,17 @@
 //! Mappings, on a backend that gives access to peer memory.
 
-use dat_rsm::{GetEntry, ImportId, Permission, RsmError, Target, VectorFlags};
+use dat_rsm::{ImportId, Permission, RsmError, Target, VectorFlags};
 
 use crate::fixture::RsmTestbed;
-use crate::fixture::nodes::{Nodes, PAGE, SEGMENT, load, pattern, put, put_handle, store};
+use crate::fixture::nodes::{
+    Nodes, PAGE, SEGMENT, get_entry, load, pattern, put, put_handle, store,
+};
 
 const ALL: Permission = Permission::all();
 const BYTES: u64 = PAGE as u64;
 
 /// Spec: RSMMP-01, RSMCT-20
-pub fn whether_segments_can_be_mapped_is_told<T: RsmTestbed>(bed: &T) {
+pub fn controllers_report_if_segments_can_be_mapped<T: RsmTestbed>(bed: &T) {
     let nodes = Nodes::two(bed);
     let engine = nodes.engine(0);
     let attributes = engine.controller_attributes(nodes.controller(0));
@@ -24,8 +26,7 @@ pub fn whether_segments_can_be_mapped_is_told<T: RsmTestbed>(bed: &T) {
 
 /// Spec: RSMMP-01, RSMMP-03, RSMMP-10, RSMIM-10, RSMPV-80
 pub fn a_mapping_is_loaded_from_and_stored_to<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (_, import, memory) = nodes.segment(3);
+    let (nodes, (_, import, memory)) = Nodes::with_segment(bed, 3);
     let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
     store(memory, 0, &pattern(4, 3 * PAGE));
     let mut bytes = [0; 100];
@@ -83,9 +84,8 @@ pub fn a_mapping_is_loaded_from_and_stored_to<T: RsmTestbed>(bed: &T) {
 }
 
 /// Spec: RSMMP-03, RSMMP-04, RSMGP-01, RSMGP-05, RSMBR-05
-pub fn puts_and_gets_go_by_the_mapping_but_overtake_nothing<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (export, import, memory) = nodes.segment(2);
+pub fn puts_and_gets_through_a_mapping_overtake_nothing<T: RsmTestbed>(bed: &T) {
+    let (nodes, (export, import, memory)) = Nodes::with_segment(bed, 2);
     let engine = nodes.engine(0);
     let (local, source) = nodes.local(0, PAGE, 1);
     let barrier = nodes.barrier(0, import);
@@ -136,7 +136,7 @@ pub fn puts_and_gets_go_by_the_mapping_but_overtake_nothing<T: RsmTestbed>(bed: 
     assert_eq!(engine.put(import, 0, &one, wait), aborted);
     assert_eq!(engine.get(import, 0, &mut back, wait), aborted);
     assert!(load(&memory[..100]) == two[..100]);
-    nodes.settle();
+    nodes.run_to_idle();
 }
 
 /// Spec: RSMMP-01, RSMMP-05
@@ -177,7 +177,7 @@ pub fn mappings_are_refused_in_order<T: RsmTestbed>(bed: &T) {
         .engine(1)
         .export_unpublish(export, &mut nodes.wait(1))
         .expect("unpublished");
-    nodes.settle();
+    nodes.run_to_idle();
     assert_eq!(map(read, 1, 1), Err(RsmError::BadMemoryAlignment));
     assert_eq!(map(read, 0, 1), Err(RsmError::ConnectionAborted));
 }
@@ -185,8 +185,7 @@ pub fn mappings_are_refused_in_order<T: RsmTestbed>(bed: &T) {
 /// Spec: RSMST-02, RSMST-01, RSMMP-10, RSMBR-05, RSMPB-20
 pub fn a_mapping_survives_its_segment_without_reaching_it<T: RsmTestbed>(bed: &T) {
     for known in [false, true] {
-        let nodes = Nodes::two(bed);
-        let (export, import, memory) = nodes.segment(1);
+        let (nodes, (export, import, memory)) = Nodes::with_segment(bed, 1);
         let (engine, exporter) = (nodes.engine(0), nodes.engine(1));
         engine.import_map(import, ALL, 0, BYTES).expect("mapped");
         let barrier = nodes.barrier(0, import);
@@ -246,12 +245,7 @@ pub fn accesses_map_nothing_by_themselves<T: RsmTestbed>(bed: &T) {
             let (mut one, mut items, mut other) = ([0], [0_u64], [0]);
             assert_eq!(engine.get(import, 0, &mut one, wait), Ok(()));
             assert_eq!(engine.get_items(import, 8, &mut items, wait), Ok(()));
-            let mut entries = [GetEntry {
-                local: Target::Bytes(&mut other),
-                local_offset: 0,
-                remote_offset: 1,
-                length: 1,
-            }];
+            let mut entries = [get_entry(Target::Bytes(&mut other), 0, 1, 1)];
             assert_eq!(engine.getv(import, &mut entries, flags, wait), Ok(()));
             assert_eq!((one, items, other), ([1], [2], [3]));
         }

@@ -2,19 +2,20 @@
 
 use crate::fixture::RsmTestbed;
 use dat_rsm::{
-    GetEntry, Handle, ImportId, LocalAccess, LocalMemoryId, Permission, PutEntry, RsmError, Source,
-    Target, VectorFlags,
+    Handle, ImportId, LocalAccess, LocalMemoryId, Permission, PutEntry, RsmError, Source, Target,
+    VectorFlags,
 };
 
-use crate::fixture::nodes::{Nodes, PAGE, SEGMENT, left, load, pages_of, pattern, put, put_handle};
+use crate::fixture::nodes::{
+    Nodes, PAGE, SEGMENT, get_entry, left, load, pages_of, pattern, put, put_handle,
+};
 use dat_core::memory::Region;
 
 const NONE: VectorFlags = VectorFlags::empty();
 
 /// Spec: RSMPV-E01, RSMPV-08, RSMPV-58
 pub fn an_empty_vector_is_refused<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (_, import, _) = nodes.segment(1);
+    let (nodes, (_, import, _)) = Nodes::with_segment(bed, 1);
     let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
     left(
         engine.putv(import, &[], NONE, wait),
@@ -30,16 +31,15 @@ pub fn an_empty_vector_is_refused<T: RsmTestbed>(bed: &T) {
 
 /// Spec: RSMPV-E02, RSMGEN-05, RSMPV-58
 pub fn only_a_live_import_takes_vectors<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (export, import, _) = nodes.segment(1);
+    let (nodes, (export, import, _)) = Nodes::with_segment(bed, 1);
     let (own, _) = nodes.export(0, 1, SEGMENT);
     let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
-    let gone = nodes.import(0, 1, SEGMENT);
-    engine.import_disconnect(gone, wait).expect("disconnected");
+    let freed = nodes.import(0, 1, SEGMENT);
+    engine.import_disconnect(freed, wait).expect("disconnected");
     let entries = [put(&[1, 2], 0), put(&[3], 5)];
     for bad in [
         ImportId::NULL,
-        gone,
+        freed,
         ImportId::from_handle(own.handle()),
         ImportId::from_handle(export.handle()),
         ImportId::from_handle(Handle::from_raw(u64::MAX)),
@@ -53,12 +53,7 @@ pub fn only_a_live_import_takes_vectors<T: RsmTestbed>(bed: &T) {
         );
         let mut byte = [0];
         let target = Target::Bytes(&mut byte);
-        let mut get = [GetEntry {
-            local: target,
-            local_offset: 0,
-            remote_offset: 0,
-            length: 1,
-        }];
+        let mut get = [get_entry(target, 0, 0, 1)];
         left(
             engine.getv(bad, &mut get, NONE, wait),
             RsmError::BadSegmentHandle,
@@ -67,7 +62,7 @@ pub fn only_a_live_import_takes_vectors<T: RsmTestbed>(bed: &T) {
     }
     // The handle is checked before the count.
     left(
-        engine.putv(gone, &[], NONE, wait),
+        engine.putv(freed, &[], NONE, wait),
         RsmError::BadSegmentHandle,
         0,
     );
@@ -82,9 +77,8 @@ pub fn only_a_live_import_takes_vectors<T: RsmTestbed>(bed: &T) {
 }
 
 /// Spec: RSMPV-E03, RSMCT-11
-pub fn a_released_controller_is_told_by_its_own_code<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (_, import, memory) = nodes.segment(1);
+pub fn a_released_controller_has_its_own_error<T: RsmTestbed>(bed: &T) {
+    let (nodes, (_, import, memory)) = Nodes::with_segment(bed, 1);
     let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
     engine
         .release_controller(nodes.controller(0), wait)
@@ -137,12 +131,7 @@ pub fn each_direction_needs_its_right<T: RsmTestbed>(bed: &T) {
     for (import, expected) in [(writer, Err(RsmError::PermissionDenied)), (reader, Ok(()))] {
         let mut byte = [0];
         let target = Target::Bytes(&mut byte);
-        let mut get = [GetEntry {
-            local: target,
-            local_offset: 0,
-            remote_offset: 3,
-            length: 1,
-        }];
+        let mut get = [get_entry(target, 0, 3, 1)];
         let outcome = engine.getv(import, &mut get, NONE, wait);
         assert_eq!(outcome.map_err(|failure| failure.error), expected);
         assert_eq!(byte[0], if expected.is_ok() { 7 } else { 0 });
@@ -155,9 +144,8 @@ pub fn each_direction_needs_its_right<T: RsmTestbed>(bed: &T) {
 ///
 /// Spec: RSMPV-50, RSMPV-51, RSMPV-52, RSMPV-54, RSMPV-56, RSMPV-57, RSMPV-59, RSMPV-60, RSMPV-E01, RSMPV-E04, RSMPV-E05, RSMPV-E06,
 /// RSMPV-09, RSMPV-12, RSMPV-61
-pub fn a_bad_entry_ends_the_vector_at_its_place<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (_, import, memory) = nodes.segment(1);
+pub fn a_bad_entry_ends_the_vector_at_its_index<T: RsmTestbed>(bed: &T) {
+    let (nodes, (_, import, memory)) = Nodes::with_segment(bed, 1);
     let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
     let (local, _) = nodes.local(0, 100, 1);
     let (freed, _) = nodes.local(0, 100, 1);
@@ -211,7 +199,7 @@ pub fn a_bad_entry_ends_the_vector_at_its_place<T: RsmTestbed>(bed: &T) {
     }
     let count = 5;
     for (entry, error) in &bad {
-        for place in 0..count {
+        for index in 0..count {
             for cell in memory {
                 cell.store(0, core::sync::atomic::Ordering::Relaxed);
             }
@@ -221,18 +209,18 @@ pub fn a_bad_entry_ends_the_vector_at_its_place<T: RsmTestbed>(bed: &T) {
                 .enumerate()
                 .map(|(at, byte)| put(core::slice::from_ref(byte), at as u64 * 10))
                 .collect();
-            entries[place] = *entry;
+            entries[index] = *entry;
             let outcome = engine.putv(import, &entries, NONE, wait);
-            left(outcome, *error, count - place);
+            left(outcome, *error, count - index);
             let remote = load(memory);
             for (at, byte) in good.iter().enumerate() {
-                let expected = if at < place { *byte } else { 0 };
-                assert_eq!(remote[at * 10], expected, "{entry:?} at {place}");
+                let expected = if at < index { *byte } else { 0 };
+                assert_eq!(remote[at * 10], expected, "{entry:?} at {index}");
             }
             // The corrected rest completes on the same handle.
-            entries[place] = put(&good[place..=place], place as u64 * 10);
+            entries[index] = put(&good[index..=index], index as u64 * 10);
             engine
-                .putv(import, &entries[place..], NONE, wait)
+                .putv(import, &entries[index..], NONE, wait)
                 .expect("the connection lives");
             let remote = load(memory);
             assert!(
@@ -245,9 +233,8 @@ pub fn a_bad_entry_ends_the_vector_at_its_place<T: RsmTestbed>(bed: &T) {
 }
 
 /// Spec: RSMPV-50, RSMPV-54, RSMPV-57, RSMPV-E05, RSMPV-E06, RSMPV-15, RSMPV-E04, RSMLH-05
-pub fn a_bad_entry_ends_a_getv_at_its_place<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (_, import, memory) = nodes.segment(1);
+pub fn a_bad_entry_ends_a_getv_at_its_index<T: RsmTestbed>(bed: &T) {
+    let (nodes, (_, import, memory)) = Nodes::with_segment(bed, 1);
     crate::fixture::nodes::store(memory, 0, &pattern(3, PAGE));
     let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
     let read_only = engine
@@ -257,7 +244,7 @@ pub fn a_bad_entry_ends_a_getv_at_its_place<T: RsmTestbed>(bed: &T) {
             LocalAccess::ReadOnly,
         )
         .expect("local memory");
-    for place in 0..3 {
+    for index in 0..3 {
         for (remote_offset, length, error) in [
             (PAGE as u64 + 1, 1, RsmError::BadOffset),
             (PAGE as u64, 1, RsmError::BadLength),
@@ -266,33 +253,23 @@ pub fn a_bad_entry_ends_a_getv_at_its_place<T: RsmTestbed>(bed: &T) {
             let mut bytes = [[0]; 3];
             let mut entries: Vec<_> = bytes
                 .iter_mut()
-                .map(|byte| GetEntry {
-                    local: Target::Bytes(byte),
-                    local_offset: 0,
-                    remote_offset: 17,
-                    length: 1,
-                })
+                .map(|byte| get_entry(Target::Bytes(byte), 0, 17, 1))
                 .collect();
-            entries[place].remote_offset = remote_offset;
-            entries[place].length = length;
+            entries[index].remote_offset = remote_offset;
+            entries[index].length = length;
             left(
                 engine.getv(import, &mut entries, NONE, wait),
                 error,
-                3 - place,
+                3 - index,
             );
             let expected = pattern(3, PAGE)[17];
             for (at, byte) in bytes.iter().enumerate() {
-                assert_eq!(byte[0], if at < place { expected } else { 0 });
+                assert_eq!(byte[0], if at < index { expected } else { 0 });
             }
         }
     }
     // Read-only memory is a source but no target.
-    let mut entries = [GetEntry {
-        local: Target::Handle(read_only),
-        local_offset: 0,
-        remote_offset: 0,
-        length: 1,
-    }];
+    let mut entries = [get_entry(Target::Handle(read_only), 0, 0, 1)];
     left(
         engine.getv(import, &mut entries, NONE, wait),
         RsmError::BadAddress,
@@ -306,8 +283,7 @@ pub fn a_bad_entry_ends_a_getv_at_its_place<T: RsmTestbed>(bed: &T) {
 
 /// Spec: RSMPV-61
 pub fn empty_entries_are_done_without_moving_anything<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (_, import, memory) = nodes.segment(1);
+    let (nodes, (_, import, memory)) = Nodes::with_segment(bed, 1);
     let (local, _) = nodes.local(0, 100, 1);
     let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
     let entries = [
@@ -351,9 +327,8 @@ pub fn a_handle_of_another_controller_is_refused<T: RsmTestbed>(bed: &T) {
 /// Handles of one engine are invalid in another, also in the same process.
 ///
 /// Spec: RSMGEN-03, RSMGEN-05
-pub fn handles_mean_nothing_to_another_engine<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (export, import, memory) = nodes.segment(1);
+pub fn handles_of_another_engine_are_refused<T: RsmTestbed>(bed: &T) {
+    let (nodes, (export, import, memory)) = Nodes::with_segment(bed, 1);
     let (local, _) = nodes.local(0, PAGE, 5);
     let barrier = nodes.barrier(0, import);
     let controller = nodes.controller(0);
@@ -418,16 +393,11 @@ pub fn a_call_too_many_moves_nothing<T: RsmTestbed>(bed: &T) {
         2,
     );
     let mut bytes = [7; 2];
-    let mut get = [GetEntry {
-        local: Target::Bytes(&mut bytes),
-        local_offset: 0,
-        remote_offset: 0,
-        length: 2,
-    }];
+    let mut get = [get_entry(Target::Bytes(&mut bytes), 0, 0, 2)];
     left(engine.getv(import, &mut get, NONE, wait), full, 1);
     assert_eq!(bytes, [7; 2]);
     drop(call);
-    nodes.settle();
+    nodes.run_to_idle();
     assert_eq!(load(&memory[9..11]), [0; 2]);
     let outcome = engine.putv(import, &[put(&[1], 9), put(&[2], 10)], NONE, wait);
     assert_eq!(outcome, Ok(()));

@@ -7,7 +7,8 @@ use dat_rsm::{BarrierMode, ExportFlags, ImportState, Options, Permission, RsmErr
 
 use crate::fixture::RsmTestbed;
 use crate::fixture::nodes::{
-    Nodes, PAGE, SEGMENT, handle, left, load, pages_of, pattern, put, put_handle, store,
+    Nodes, PAGE, SEGMENT, get_entry, handle, left, load, pages_of, pattern, put, put_handle,
+    set_mode, store,
 };
 
 const NONE: VectorFlags = VectorFlags::empty();
@@ -38,7 +39,7 @@ enum End {
 /// Spec: RSMST-01, RSMST-03, RSMST-04, RSMPB-20, RSMEX-10, RSMPV-E09, RSMPV-51, RSMCT-10, RSMBR-05
 pub fn a_segment_is_cut_off_in_the_middle_of_a_vector<T: RsmTestbed>(bed: &T) {
     // On a device in real time a vector must move more to be cut off, and each round takes time.
-    let (rounds, pages, size) = if bed.stands_still() {
+    let (rounds, pages, size) = if bed.is_stepped() {
         (25, 1, 100)
     } else {
         (4, 160, 4 * PAGE)
@@ -57,7 +58,7 @@ pub fn a_segment_is_cut_off_in_the_middle_of_a_vector<T: RsmTestbed>(bed: &T) {
                     .map(|at| (at * size, size as u64))
                     .map(|(at, size)| put_handle(local, at as u64, at as u64, size))
                     .collect();
-                let gone = Cell::new(false);
+                let freed = Cell::new(false);
                 let take_back = || {
                     let wait = &mut nodes.wait(1);
                     match end {
@@ -68,14 +69,14 @@ pub fn a_segment_is_cut_off_in_the_middle_of_a_vector<T: RsmTestbed>(bed: &T) {
                     .expect("taken back");
                     // Nothing may overwrite these bytes.
                     store(memory, 0, &vec![0xEE; pages * PAGE]);
-                    gone.set(true);
+                    freed.set(true);
                 };
                 let mut wait = nodes.hooked(0, sleeps, take_back);
                 let outcome =
                     engine.putv(import, &entries, VectorFlags::IMPLICIT_SIGPOST, &mut wait);
                 drop(wait);
                 match outcome {
-                    Ok(()) if gone.get() => {}
+                    Ok(()) if freed.get() => {}
                     Ok(()) => take_back(),
                     Err(failure) => {
                         assert_eq!(
@@ -86,7 +87,7 @@ pub fn a_segment_is_cut_off_in_the_middle_of_a_vector<T: RsmTestbed>(bed: &T) {
                         aborted += 1;
                     }
                 }
-                nodes.settle();
+                nodes.run_to_idle();
                 assert!(
                     load(memory).iter().all(|byte| *byte == 0xEE),
                     "{end:?} after {sleeps}, grace {grace}"
@@ -107,7 +108,7 @@ pub fn a_segment_is_cut_off_in_the_middle_of_a_vector<T: RsmTestbed>(bed: &T) {
             }
             println!("{end:?} with grace {grace}: {aborted} of {rounds} cut off");
             assert!(
-                aborted > 0 || !bed.stands_still(),
+                aborted > 0 || !bed.is_stepped(),
                 "{end:?} with grace {grace}"
             );
         }
@@ -116,14 +117,13 @@ pub fn a_segment_is_cut_off_in_the_middle_of_a_vector<T: RsmTestbed>(bed: &T) {
 
 /// Spec: RSMST-03, RSMPB-20
 pub fn an_aborted_connection_does_not_come_back_with_the_id<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (export, import, memory) = nodes.segment(1);
+    let (nodes, (export, import, memory)) = Nodes::with_segment(bed, 1);
     let (engine, exporter) = (nodes.engine(0), nodes.engine(1));
     exporter
         .export_unpublish(export, &mut nodes.wait(1))
         .expect("unpublished");
     assert_eq!(exporter.export_publish(export, SEGMENT, &[]), Ok(SEGMENT));
-    nodes.settle();
+    nodes.run_to_idle();
     let wait = &mut nodes.wait(0);
     left(
         engine.putv(import, &[put(&[1], 0)], NONE, wait),
@@ -159,9 +159,7 @@ pub fn the_end_of_one_segment_is_not_the_end_of_another<T: RsmTestbed>(bed: &T) 
             let (local, source) = nodes.local(0, PAGE, 3);
             // Requests for the doomed segment are queued on the link before those for the other
             // one.
-            engine
-                .set_mode(victim, BarrierMode::Explicit)
-                .expect("a mode");
+            set_mode(engine, victim, BarrierMode::Explicit);
             let entries: Vec<_> = (0..16).map(|at| put_handle(local, at, at, 1)).collect();
             engine
                 .putv(victim, &entries, NONE, &mut nodes.wait(0))
@@ -188,8 +186,7 @@ pub fn the_end_of_one_segment_is_not_the_end_of_another<T: RsmTestbed>(bed: &T) 
 pub fn acknowledged_entries_of_an_aborted_vector_do_not_count<T: RsmTestbed>(bed: &T) {
     const COUNT: usize = 16;
     for puts in [true, false] {
-        let nodes = Nodes::two(bed);
-        let (export, import, _) = nodes.segment(1);
+        let (nodes, (export, import, _)) = Nodes::with_segment(bed, 1);
         let engine = nodes.engine(0);
         let (local, _) = nodes.local(0, PAGE, 3);
         let entries: Vec<_> = (0..COUNT as u64)
@@ -206,7 +203,7 @@ pub fn acknowledged_entries_of_an_aborted_vector_do_not_count<T: RsmTestbed>(bed
             .engine(1)
             .export_unpublish(export, &mut nodes.wait(1))
             .expect("unpublished");
-        nodes.settle();
+        nodes.run_to_idle();
         let outcome = nodes.until("the end", || call.poll());
         left(outcome, RsmError::ConnectionAborted, COUNT);
     }
@@ -256,7 +253,7 @@ pub fn a_rebind_that_fails_leaves_the_old_memory_bound<T: RsmTestbed>(bed: &T) {
     exporter
         .export_rebind(export, Region::from_static(fresh), &mut nodes.wait(1))
         .expect("rebound");
-    nodes.settle();
+    nodes.run_to_idle();
     let entries = [put_handle(local, 0, 0, 8)];
     let outcome = engine.putv(import, &entries, NONE, &mut nodes.wait(0));
     assert_eq!(outcome, Ok(()));
@@ -296,7 +293,7 @@ pub fn rebound_segments_keep_their_importers<T: RsmTestbed>(bed: &T) {
             if !rebound.get() {
                 rebind();
             }
-            nodes.settle();
+            nodes.run_to_idle();
             assert!(
                 load(old).iter().all(|byte| *byte == 0xEE),
                 "old memory is left alone"
@@ -306,12 +303,7 @@ pub fn rebound_segments_keep_their_importers<T: RsmTestbed>(bed: &T) {
             engine.putv(import, &entries, NONE, wait).expect("a vector");
             assert!(load(&fresh[..3200]) == bytes);
             let mut back = [0; 100];
-            let mut entries = [dat_rsm::GetEntry {
-                local: dat_rsm::Target::Bytes(&mut back),
-                local_offset: 0,
-                remote_offset: 100,
-                length: 100,
-            }];
+            let mut entries = [get_entry(dat_rsm::Target::Bytes(&mut back), 0, 100, 100)];
             engine
                 .getv(reader, &mut entries, NONE, wait)
                 .expect("a vector");

@@ -33,9 +33,9 @@ pub fn controllers_are_counted<T: RsmTestbed>(bed: &T) {
         "one user is left"
     );
     assert_eq!(engine.release_controller(first, wait), Ok(()));
-    let gone = Err(RsmError::BadControllerHandle);
-    assert_eq!(engine.release_controller(first, wait), gone);
-    assert_eq!(engine.release_controller(ControllerId::NULL, wait), gone);
+    let freed = Err(RsmError::BadControllerHandle);
+    assert_eq!(engine.release_controller(first, wait), freed);
+    assert_eq!(engine.release_controller(ControllerId::NULL, wait), freed);
     assert_eq!(
         engine.controller_attributes(first),
         Err(RsmError::BadControllerHandle)
@@ -50,13 +50,12 @@ pub fn controllers_are_counted<T: RsmTestbed>(bed: &T) {
     );
     let again = engine.get_controller(Some("rsm0")).expect("open again");
     assert_ne!(again, first, "the old handle stays dead");
-    assert_eq!(engine.release_controller(first, wait), gone);
+    assert_eq!(engine.release_controller(first, wait), freed);
 }
 
 /// Spec: RSMCT-11, RSMLH-10, RSMGEN-04
-pub fn a_released_controller_takes_everything_along<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (export, import, memory) = nodes.segment(1);
+pub fn releasing_a_controller_releases_its_objects<T: RsmTestbed>(bed: &T) {
+    let (nodes, (export, import, memory)) = Nodes::with_segment(bed, 1);
     let (local, _) = nodes.local(1, 100, 1);
     let (exporter, wait) = (nodes.engine(1), &mut nodes.wait(1));
     exporter
@@ -122,7 +121,7 @@ pub fn the_end_of_a_process_releases_everything<T: RsmTestbed>(bed: &T) {
 }
 
 /// Spec: RSMCT-20, RSMCT-21
-pub fn controllers_tell_what_they_can<T: RsmTestbed>(bed: &T) {
+pub fn controllers_report_their_attributes<T: RsmTestbed>(bed: &T) {
     let nodes = Nodes::with(bed, 1, |mut options| {
         options.limits.exports = 3;
         options.limits.exported_bytes = 5 * PAGE as u64;
@@ -153,8 +152,8 @@ pub fn the_topology_names_every_path<T: RsmTestbed>(bed: &T) {
         .map(|controller| controller.name)
         .collect();
     assert_eq!(names, ["rsm0", "loopback"]);
-    let of = |place: usize| -> Vec<_> {
-        let remotes = &topology.controllers[place].remotes;
+    let of = |index: usize| -> Vec<_> {
+        let remotes = &topology.controllers[index].remotes;
         assert!(
             remotes
                 .iter()
@@ -208,7 +207,7 @@ pub fn segments_are_made_of_whole_pages<T: RsmTestbed>(bed: &T) {
         engine.export_destroy(second, wait),
         Err(RsmError::BadSegmentHandle)
     );
-    make(controller, 0, PAGE).expect("its bytes and its place are free");
+    make(controller, 0, PAGE).expect("its bytes and its slot are free");
     assert_eq!(
         make(controller, 0, PAGE),
         Err(RsmError::InsufficientResources)
@@ -423,7 +422,7 @@ pub fn a_node_imports_from_itself_as_from_others<T: RsmTestbed>(bed: &T) {
 }
 
 /// Spec: RSMIM-01, RSMGEN-05, RSMST-03
-pub fn connecting_fails_for_a_reason<T: RsmTestbed>(bed: &T) {
+pub fn each_reason_fails_a_connect_with_its_error<T: RsmTestbed>(bed: &T) {
     let nodes = Nodes::two(bed);
     nodes.export(1, 1, SEGMENT);
     let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
@@ -461,7 +460,7 @@ pub fn connecting_fails_for_a_reason<T: RsmTestbed>(bed: &T) {
         if let Err(error) = outcome {
             assert_eq!(error, RsmError::Interrupted);
         }
-        fresh.settle();
+        fresh.run_to_idle();
         fresh.import(0, 1, SEGMENT);
     }
 }

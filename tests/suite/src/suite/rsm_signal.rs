@@ -2,9 +2,9 @@
 
 use crate::fixture::RsmTestbed;
 use dat_core::time::Instant;
-use dat_rsm::{GetEntry, ImportId, RsmError, SegmentHandle, SignalFlags, Target, VectorFlags};
+use dat_rsm::{ImportId, RsmError, SegmentHandle, SignalFlags, Target, VectorFlags};
 
-use crate::fixture::nodes::{Nodes, PAGE, SEGMENT, handle, left, load, put, store};
+use crate::fixture::nodes::{Nodes, PAGE, SEGMENT, get_entry, handle, left, load, put, store};
 
 const SIGNAL: VectorFlags = VectorFlags::IMPLICIT_SIGPOST;
 const NO_ACCUMULATE: VectorFlags = VectorFlags::SIGPOST_NO_ACCUMULATE;
@@ -16,7 +16,7 @@ fn drain<T: RsmTestbed>(
     segment: impl Into<SegmentHandle>,
 ) -> usize {
     let segment = segment.into();
-    nodes.settle();
+    nodes.run_to_idle();
     (0..)
         .take_while(|_| nodes.engine(node).signal_take(segment).expect("a segment"))
         .count()
@@ -29,12 +29,7 @@ fn get<T: RsmTestbed>(
     flags: VectorFlags,
 ) -> Result<(), RsmError> {
     let mut byte = [0];
-    let mut entries = [GetEntry {
-        local: Target::Bytes(&mut byte),
-        local_offset: 0,
-        remote_offset: offset,
-        length: 1,
-    }];
+    let mut entries = [get_entry(Target::Bytes(&mut byte), 0, offset, 1)];
     Ok(nodes
         .engine(0)
         .getv(import, &mut entries, flags, &mut nodes.wait(0))?)
@@ -42,8 +37,7 @@ fn get<T: RsmTestbed>(
 
 /// Spec: RSMPV-70, RSMPV-71, RSMPV-73, RSMPV-75
 pub fn a_vector_signals_once_and_only_if_it_succeeds<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (export, import, _) = nodes.segment(1);
+    let (nodes, (export, import, _)) = Nodes::with_segment(bed, 1);
     let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
     let entries = [put(&[1], 0), put(&[2], 1), put(&[3], 2)];
     let bad = [put(&[1], 0), put(&[2], PAGE as u64)];
@@ -76,9 +70,8 @@ pub fn a_vector_signals_once_and_only_if_it_succeeds<T: RsmTestbed>(bed: &T) {
 }
 
 /// Spec: RSMPV-73, RSMSG-04, RSMSG-02
-pub fn signals_gather_unless_they_are_told_not_to<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (export, import, _) = nodes.segment(1);
+pub fn signals_accumulate_unless_flagged<T: RsmTestbed>(bed: &T) {
+    let (nodes, (export, import, _)) = Nodes::with_segment(bed, 1);
     let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
     let entries = [put(&[1], 0)];
     for (first, second, expected) in [
@@ -104,9 +97,8 @@ pub fn signals_gather_unless_they_are_told_not_to<T: RsmTestbed>(bed: &T) {
 }
 
 /// Spec: RSMPV-72, RSMSG-05, RSMSG-07
-pub fn who_takes_the_signal_sees_the_data<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (export, import, memory) = nodes.segment(2);
+pub fn data_is_visible_when_its_signal_is_taken<T: RsmTestbed>(bed: &T) {
+    let (nodes, (export, import, memory)) = Nodes::with_segment(bed, 2);
     let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
     for mode in [
         dat_rsm::BarrierMode::Implicit,
@@ -173,8 +165,8 @@ pub fn an_export_signals_all_of_its_importers<T: RsmTestbed>(bed: &T) {
     nodes
         .engine(2)
         .import_disconnect(imports[3].1, &mut nodes.wait(2))
-        .expect("gone");
-    nodes.settle();
+        .expect("freed");
+    nodes.run_to_idle();
     assert_eq!(
         exporter.signal_post(export, SignalFlags::empty(), &mut nodes.wait(1)),
         Ok(())
@@ -184,8 +176,7 @@ pub fn an_export_signals_all_of_its_importers<T: RsmTestbed>(bed: &T) {
 
 /// Spec: RSMSG-07, RSMSG-08, RSMGEN-05
 pub fn waits_end_by_a_signal_by_time_or_by_the_end_of_the_segment<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (export, import, _) = nodes.segment(1);
+    let (nodes, (export, import, _)) = Nodes::with_segment(bed, 1);
     let (importer, exporter) = (nodes.engine(0), nodes.engine(1));
     let soon = |nodes: &Nodes<'_, T>| nodes.bed.now().after(500);
     let mut wait = nodes.wait(1);
@@ -301,8 +292,7 @@ pub fn a_signal_that_fails_after_the_data_leaves_nothing_to_do<T: RsmTestbed>(be
 /// Spec: RSMPV-72, RSMSG-05
 pub fn a_signal_does_not_overtake_the_reads_of_its_vector<T: RsmTestbed>(bed: &T) {
     for round in 0..20 {
-        let nodes = Nodes::two(bed);
-        let (export, import, memory) = nodes.segment(1);
+        let (nodes, (export, import, memory)) = Nodes::with_segment(bed, 1);
         let engine = nodes.engine(0);
         let mode = dat_rsm::BarrierMode::Explicit;
         engine.set_mode(import, mode).expect("a mode");
@@ -332,7 +322,7 @@ pub fn a_signal_does_not_overtake_the_reads_of_its_vector<T: RsmTestbed>(bed: &T
 /// The refusal changes nothing, and all other calls work as without references.
 ///
 /// Spec: RSMPB-21, RSMPF-02, RSMPF-03, RSMEX-10, RSMIM-10
-pub fn poll_references_hold_up_the_end_and_nothing_else<T: RsmTestbed>(bed: &T) {
+pub fn poll_references_only_delay_the_end<T: RsmTestbed>(bed: &T) {
     let nodes = Nodes::two(bed);
     let flags = dat_rsm::ExportFlags::ALLOW_REBIND;
     let (export, _) = nodes.export_with(1, 1, SEGMENT, flags, &[]);
@@ -382,8 +372,7 @@ pub fn poll_references_hold_up_the_end_and_nothing_else<T: RsmTestbed>(bed: &T) 
 
 /// Spec: RSMPF-02, RSMPF-03, RSMPF-04, RSMPF-10, RSMPF-11, RSMPF-12, RSMEX-10, RSMPB-21
 pub fn several_segments_are_waited_for_at_once<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (export, import, _) = nodes.segment(1);
+    let (nodes, (export, import, _)) = Nodes::with_segment(bed, 1);
     let (second, _) = nodes.export(1, 1, SEGMENT + 1);
     let other = nodes.import(0, 1, SEGMENT + 1);
     let (importer, exporter) = (nodes.engine(0), nodes.engine(1));
@@ -403,7 +392,7 @@ pub fn several_segments_are_waited_for_at_once<T: RsmTestbed>(bed: &T) {
     assert_eq!(ready, [false, false]);
     post(other);
     post(other);
-    nodes.settle();
+    nodes.run_to_idle();
     // `signal_pending` takes no signal.
     assert_eq!(exporter.signal_pending(second), Ok(true));
     assert_eq!(exporter.signal_pending(export), Ok(false));
@@ -413,7 +402,7 @@ pub fn several_segments_are_waited_for_at_once<T: RsmTestbed>(bed: &T) {
     );
     assert_eq!(ready, [false, true]);
     post(import);
-    nodes.settle();
+    nodes.run_to_idle();
     // Takes one signal of each.
     assert_eq!(
         exporter.signal_wait_any(&all, &mut ready, None, &mut wait),
@@ -468,7 +457,7 @@ pub fn several_segments_are_waited_for_at_once<T: RsmTestbed>(bed: &T) {
         .expect("disconnected");
     // Segments that have ended are not ready.
     post(import);
-    nodes.settle();
+    nodes.run_to_idle();
     assert_eq!(
         exporter.signal_wait_any(&all, &mut ready, None, &mut wait),
         Ok(1)
@@ -482,8 +471,7 @@ pub fn several_segments_are_waited_for_at_once<T: RsmTestbed>(bed: &T) {
 ///
 /// Spec: RSMSG-02, RSMSG-06
 pub fn a_burst_of_signals_arrives_as_a_whole<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (export, import, _) = nodes.segment(1);
+    let (nodes, (export, import, _)) = Nodes::with_segment(bed, 1);
     let exporter = nodes.engine(1);
     for _ in 0..600 {
         exporter

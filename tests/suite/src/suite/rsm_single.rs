@@ -3,12 +3,11 @@
 use crate::fixture::RsmTestbed;
 use dat_rsm::{BarrierMode, ImportId, Permission, RsmError};
 
-use crate::fixture::nodes::{Nodes, PAGE, SEGMENT, load, pattern};
+use crate::fixture::nodes::{Nodes, PAGE, SEGMENT, load, pattern, set_mode};
 
 /// Spec: RSMGP-01, RSMGP-05, RSMGP-07, RSMBR-03
-pub fn bytes_go_there_and_back<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (_, import, memory) = nodes.segment(2);
+pub fn put_bytes_come_back_by_get<T: RsmTestbed>(bed: &T) {
+    let (nodes, (_, import, memory)) = Nodes::with_segment(bed, 2);
     let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
     let bytes = pattern(3, 5000);
     let mut back = vec![0; 5000];
@@ -17,13 +16,9 @@ pub fn bytes_go_there_and_back<T: RsmTestbed>(bed: &T) {
     assert_eq!(engine.put(import, 77, &bytes, wait), uninitialized);
     assert_eq!(engine.get(import, 77, &mut back, wait), uninitialized);
     assert!(load(memory).iter().all(|byte| *byte == 0));
-    engine
-        .set_mode(import, BarrierMode::Explicit)
-        .expect("a mode");
+    set_mode(engine, import, BarrierMode::Explicit);
     assert_eq!(engine.put(import, 0, &[5], wait), Ok(()));
-    engine
-        .set_mode(import, BarrierMode::Implicit)
-        .expect("a mode");
+    set_mode(engine, import, BarrierMode::Implicit);
     let barrier = nodes.barrier(0, import);
     let spare = nodes.barrier(0, import);
     assert_eq!(engine.put(import, 77, &bytes, wait), Ok(()));
@@ -119,7 +114,7 @@ pub fn single_accesses_are_refused_in_order<T: RsmTestbed>(bed: &T) {
         .engine(1)
         .export_unpublish(export, &mut nodes.wait(1))
         .expect("unpublished");
-    nodes.settle();
+    nodes.run_to_idle();
     assert_eq!(
         engine.put(writer, page + 1, &[1], wait),
         Err(RsmError::ConnectionAborted)
@@ -132,9 +127,8 @@ pub fn single_accesses_are_refused_in_order<T: RsmTestbed>(bed: &T) {
 }
 
 /// Spec: RSMGP-01, RSMGP-02, RSMGP-03
-pub fn items_of_every_size_go_there_and_back<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (_, import, memory) = nodes.segment(2);
+pub fn items_of_every_size_come_back_by_get<T: RsmTestbed>(bed: &T) {
+    let (nodes, (_, import, memory)) = Nodes::with_segment(bed, 2);
     let _barrier = nodes.barrier(0, import);
     let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
     macro_rules! check {

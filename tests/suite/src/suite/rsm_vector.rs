@@ -4,16 +4,16 @@ use crate::fixture::RsmTestbed;
 use core::sync::atomic::AtomicU8;
 use dat_core::memory::Region;
 use dat_rsm::{
-    BarrierMode, GetEntry, ImportId, LocalAccess, LocalMemoryId, PutEntry, Source, Target,
-    VectorFlags,
+    BarrierMode, ImportId, LocalAccess, LocalMemoryId, PutEntry, Source, Target, VectorFlags,
 };
 
-use crate::fixture::nodes::{Nodes, PAGE, SEGMENT, handle, load, pattern, put, put_handle, store};
+use crate::fixture::nodes::{
+    Nodes, PAGE, SEGMENT, get_entry, handle, load, pattern, put, put_entry, put_handle, store,
+};
 
 /// Spec: RSMPV-01, RSMPV-02, RSMPV-03, RSMPV-04, RSMPV-05, RSMPV-06, RSMPV-07, RSMPV-11, RSMPV-12, RSMPV-20, RSMPV-21, RSMPV-30, RSMPV-53
 pub fn bytes_are_gathered_and_gaps_are_left<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (_, import, memory) = nodes.segment(1);
+    let (nodes, (_, import, memory)) = Nodes::with_segment(bed, 1);
     let (local, source) = nodes.local(0, 300, 3);
     let bytes = pattern(9, 50);
     let entries = [
@@ -42,30 +42,14 @@ pub fn bytes_are_gathered_and_gaps_are_left<T: RsmTestbed>(bed: &T) {
 
 /// Spec: RSMPV-01, RSMPV-02, RSMPV-03, RSMPV-04, RSMPV-05, RSMPV-06, RSMPV-30, RSMPV-53
 pub fn getv_scatters_what_putv_gathered<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (_, import, memory) = nodes.segment(1);
+    let (nodes, (_, import, memory)) = Nodes::with_segment(bed, 1);
     crate::fixture::nodes::store(memory, 0, &pattern(4, 4096));
     let (local, target) = nodes.local(0, 300, 3);
     let mut bytes = [0; 50];
     let mut entries = [
-        GetEntry {
-            local: Target::Handle(local),
-            local_offset: 7,
-            remote_offset: 1001,
-            length: 101,
-        },
-        GetEntry {
-            local: Target::Bytes(&mut bytes),
-            local_offset: 3,
-            remote_offset: 10,
-            length: 40,
-        },
-        GetEntry {
-            local: Target::Shared(target),
-            local_offset: 299,
-            remote_offset: 4095,
-            length: 1,
-        },
+        get_entry(Target::Handle(local), 7, 1001, 101),
+        get_entry(Target::Bytes(&mut bytes), 3, 10, 40),
+        get_entry(Target::Shared(target), 299, 4095, 1),
     ];
     nodes
         .engine(0)
@@ -88,12 +72,11 @@ pub fn getv_scatters_what_putv_gathered<T: RsmTestbed>(bed: &T) {
 
 /// Spec: RSMPV-33, RSMPV-31
 pub fn of_overlapping_entries_the_later_one_wins<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (_, import, memory) = nodes.segment(1);
+    let (nodes, (_, import, memory)) = Nodes::with_segment(bed, 1);
     let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
     for round in 0..10_u8 {
-        let pieces: Vec<_> = (0..12).map(|at| [round * 12 + at + 1; 64]).collect();
-        let entries: Vec<_> = pieces
+        let buffers: Vec<_> = (0..12).map(|at| [round * 12 + at + 1; 64]).collect();
+        let entries: Vec<_> = buffers
             .iter()
             .enumerate()
             .map(|(at, bytes)| put(bytes, at as u64 * 16))
@@ -102,19 +85,14 @@ pub fn of_overlapping_entries_the_later_one_wins<T: RsmTestbed>(bed: &T) {
             .putv(import, &entries, VectorFlags::empty(), wait)
             .expect("a vector");
         let mut expected = [0; 12 * 16 + 48];
-        for (at, bytes) in pieces.iter().enumerate() {
+        for (at, bytes) in buffers.iter().enumerate() {
             expected[at * 16..][..64].copy_from_slice(bytes);
         }
         assert!(load(&memory[..expected.len()]) == expected);
         // Overlapping local ranges of a getv follow the same rule.
         let (local, target) = nodes.local(0, 128, 1);
         let mut entries: Vec<_> = (0..8)
-            .map(|at| GetEntry {
-                local: Target::Handle(local),
-                local_offset: at * 8,
-                remote_offset: at * 24,
-                length: 32,
-            })
+            .map(|at| get_entry(Target::Handle(local), at * 8, at * 24, 32))
             .collect();
         engine
             .getv(import, &mut entries, VectorFlags::empty(), wait)
@@ -129,8 +107,7 @@ pub fn of_overlapping_entries_the_later_one_wins<T: RsmTestbed>(bed: &T) {
 
 /// Spec: RSMPV-08, RSMPV-52
 pub fn any_number_of_entries_is_one_vector<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (export, import, memory) = nodes.segment(1);
+    let (nodes, (export, import, memory)) = Nodes::with_segment(bed, 1);
     let (engine, wait) = (nodes.engine(0), &mut nodes.wait(0));
     let bytes = pattern(2, 1000);
     for mode in [BarrierMode::Implicit, BarrierMode::Explicit] {
@@ -148,7 +125,7 @@ pub fn any_number_of_entries_is_one_vector<T: RsmTestbed>(bed: &T) {
                 .expect("a signal");
             let memory = load(memory);
             assert!((0..count).all(|at| memory[3 * at] == bytes[at]));
-            nodes.settle();
+            nodes.run_to_idle();
             assert_eq!(
                 nodes.engine(1).signal_take(export),
                 Ok(false),
@@ -165,9 +142,8 @@ pub fn any_number_of_entries_is_one_vector<T: RsmTestbed>(bed: &T) {
 /// Empty entries need no request of the device, also while others are in flight.
 ///
 /// Spec: RSMPV-61, RSMPV-08, RSMPV-20
-pub fn entries_of_no_length_do_not_hold_up_the_rest<T: RsmTestbed>(bed: &T) {
-    let nodes = Nodes::two(bed);
-    let (_, import, memory) = nodes.segment(1);
+pub fn empty_entries_do_not_delay_others<T: RsmTestbed>(bed: &T) {
+    let (nodes, (_, import, memory)) = Nodes::with_segment(bed, 1);
     let (local, source) = nodes.local(0, 4000, 3);
     let mut entries = vec![put_handle(local, 0, 0, 100)];
     entries.extend((0..60).map(|at| put_handle(local, at, at, 0)));
@@ -234,27 +210,31 @@ fn copies_take_turns<T: RsmTestbed>(
     let numbered = copies.iter().enumerate();
     let outcome = if puts {
         let entries: Vec<_> = numbered
-            .map(|(at, &(from, to, length))| PutEntry {
-                local: match at % 3 {
-                    2 => Source::Shared(own.memory),
-                    _ => Source::Handle(own.local),
-                },
-                local_offset: from as u64,
-                remote_offset: to as u64,
-                length: length as u64,
+            .map(|(at, &(from, to, length))| {
+                put_entry(
+                    match at % 3 {
+                        2 => Source::Shared(own.memory),
+                        _ => Source::Handle(own.local),
+                    },
+                    from as u64,
+                    to as u64,
+                    length as u64,
+                )
             })
             .collect();
         engine.putv(own.import, &entries, none, wait)
     } else {
         let mut entries: Vec<_> = numbered
-            .map(|(at, &(from, to, length))| GetEntry {
-                local: match at % 3 {
-                    2 => Target::Shared(own.memory),
-                    _ => Target::Handle(own.local),
-                },
-                local_offset: to as u64,
-                remote_offset: from as u64,
-                length: length as u64,
+            .map(|(at, &(from, to, length))| {
+                get_entry(
+                    match at % 3 {
+                        2 => Target::Shared(own.memory),
+                        _ => Target::Handle(own.local),
+                    },
+                    to as u64,
+                    from as u64,
+                    length as u64,
+                )
             })
             .collect();
         engine.getv(own.import, &mut entries, none, wait)
@@ -347,7 +327,7 @@ pub fn entries_wait_for_those_they_depend_on_and_no_others<T: RsmTestbed>(bed: &
                 let mut call = started.expect("a vector");
                 assert_eq!(call.poll(), None);
                 drop(call);
-                nodes.settle();
+                nodes.run_to_idle();
                 let mut expected = before;
                 for at in 0..begun {
                     let [from, to] = [from, to].map(|offset| (at * stride + offset) as usize);
@@ -387,7 +367,7 @@ pub fn an_entry_reads_what_is_known_to_be_visible<T: RsmTestbed>(bed: &T) {
     // This poll starts the flush.
     assert_eq!(call.poll(), None);
     drop(call);
-    nodes.settle();
+    nodes.run_to_idle();
     let mut expected = before;
     expected.copy_within(..8 * WINDOW as usize, 1000);
     assert!(load(own.memory) == expected);

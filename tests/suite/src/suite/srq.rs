@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 
-use dat_core::attributes::SrqAttributes;
 use dat_core::backend::Backend;
 use dat_core::event::{AsyncEventKind, Event, REASON_LOW_WATERMARK, REASON_PRIMARY};
 use dat_core::flags::{
@@ -10,29 +9,20 @@ use dat_core::flags::{
 };
 use dat_core::id::{PzId, SrqId};
 use dat_core::sync::RawLock;
-use dat_core::{Error, ErrorKind, Ia, Subtype};
+use dat_core::{Error, ErrorKind, Ia};
 
+use crate::fixture::errors::{BAD_PZ, BAD_SRQ, PZ_IN_USE, SRQ_FULL, SRQ_IN_USE};
 use crate::fixture::{
     Adapter, FaultyTestbed, Memory, Net, Party, PartyOptions, Testbed, granted, refused,
+    srq_attributes,
 };
-
-const BAD_QUEUE: Error = Error::invalid_handle(Subtype::InvalidHandleSrq);
-const IN_USE: Error = Error::invalid_state(Subtype::InvalidStateSrqInUse);
-
-fn attributes(max_recv_dtos: i32, max_recv_iov: i32, low_watermark: i32) -> SrqAttributes {
-    SrqAttributes {
-        max_recv_dtos,
-        max_recv_iov,
-        low_watermark,
-    }
-}
 
 /// Creates an adapter with a shared receive queue of this size.
 #[track_caller]
 fn queue<T: Testbed>(net: &Net<'_, T>, max_recv_dtos: i32) -> (Rc<Adapter<T>>, PzId, SrqId) {
     let ia = net.adapter();
     let zone = granted(ia.pz_create());
-    let srq = granted(ia.srq_create(zone, &attributes(max_recv_dtos, 2, 0)));
+    let srq = granted(ia.srq_create(zone, &srq_attributes(max_recv_dtos, 2, 0)));
     (ia, zone, srq)
 }
 
@@ -45,16 +35,16 @@ fn member<T: Testbed>(
     srq: SrqId,
 ) -> (Party<T>, Party<T>) {
     let options = PartyOptions::default();
-    let taker = Party::sharing(ia, zone, srq, None, &options);
+    let receiver = Party::sharing(ia, zone, srq, None, &options);
     let peer = Party::new(&net.adapter(), &options);
-    net.connect(&peer, &taker);
-    (taker, peer)
+    net.connect(&peer, &receiver);
+    (receiver, peer)
 }
 
 #[track_caller]
 fn counts<B: Backend, L: RawLock>(ia: &Ia<'_, B, L>, srq: SrqId) -> (i32, i32) {
-    let told = granted(ia.srq_query(srq, SrqFields::all()));
-    (told.available, told.outstanding)
+    let param = granted(ia.srq_query(srq, SrqFields::all()));
+    (param.available, param.outstanding)
 }
 
 /// Returns the asynchronous event of a low watermark.
@@ -69,15 +59,15 @@ fn low_watermark_event(srq: SrqId) -> Event {
 /// A new queue is operational, empty, in its zone and large enough.
 ///
 /// Spec: SRC-01, SRY-01, GEN-08
-pub fn new_shared_queue_tells_what_it_is<T: Testbed>(bed: &T) {
+pub fn query_describes_a_new_shared_queue<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let (ia, zone, srq) = queue(&net, 10);
-    let told = granted(ia.srq_query(srq, SrqFields::all()));
-    assert_eq!((told.ia, told.pz), (ia.handle(), zone));
-    assert_eq!(told.state, SrqState::Operational);
-    assert!(told.max_recv_dtos >= 10 && told.max_recv_iov >= 2);
-    assert_eq!(told.low_watermark, 0);
-    assert_eq!((told.available, told.outstanding), (0, 0));
+    let param = granted(ia.srq_query(srq, SrqFields::all()));
+    assert_eq!((param.ia, param.pz), (ia.handle(), zone));
+    assert_eq!(param.state, SrqState::Operational);
+    assert!(param.max_recv_dtos >= 10 && param.max_recv_iov >= 2);
+    assert_eq!(param.low_watermark, 0);
+    assert_eq!((param.available, param.outstanding), (0, 0));
     for bit in 8..32 {
         refused(
             ia.srq_query(srq, SrqFields::from_bits_retain(1 << bit)),
@@ -93,36 +83,32 @@ pub fn new_shared_queue_tells_what_it_is<T: Testbed>(bed: &T) {
 ///
 /// Spec: SRC-02, SRC-03, SRC-06, GEN-03, GEN-06, GEN-07, GEN-11
 pub fn bad_shared_queues_are_refused<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (net, ia) = Net::with_adapter(bed);
     let zone = granted(ia.pz_create());
     let fields = IaFields::MAX_RECV_PER_SRQ | IaFields::MAX_IOV_SEGMENTS_PER_DTO;
     let limits = granted(ia.ia_query(fields, ProviderFields::empty())).ia;
     for bad in [
-        attributes(0, 1, 0),
-        attributes(-1, 1, 0),
-        attributes(i32::MIN, 1, 0),
-        attributes(1, 0, 0),
-        attributes(1, -1, 0),
-        attributes(limits.max_recv_per_srq.saturating_add(1), 1, 0),
-        attributes(1, limits.max_iov_segments_per_dto.saturating_add(1), 0),
-        attributes(4, 1, 1),
-        attributes(4, 1, -1),
+        srq_attributes(0, 1, 0),
+        srq_attributes(-1, 1, 0),
+        srq_attributes(i32::MIN, 1, 0),
+        srq_attributes(1, 0, 0),
+        srq_attributes(1, -1, 0),
+        srq_attributes(limits.max_recv_per_srq.saturating_add(1), 1, 0),
+        srq_attributes(1, limits.max_iov_segments_per_dto.saturating_add(1), 0),
+        srq_attributes(4, 1, 1),
+        srq_attributes(4, 1, -1),
     ] {
         refused(ia.srq_create(zone, &bad), Error::invalid_argument(3));
     }
-    let gone = granted(ia.pz_create());
-    granted(ia.pz_free(gone));
+    let freed = granted(ia.pz_create());
+    granted(ia.pz_free(freed));
     for bad in [
         PzId::NULL,
-        gone,
+        freed,
         granted(net.adapter().pz_create()),
         PzId::from_handle(ia.handle()),
     ] {
-        refused(
-            ia.srq_create(bad, &attributes(4, 1, 0)),
-            Error::invalid_handle(Subtype::InvalidHandlePz),
-        );
+        refused(ia.srq_create(bad, &srq_attributes(4, 1, 0)), BAD_PZ);
     }
     granted(ia.pz_free(zone));
 }
@@ -133,23 +119,22 @@ pub fn bad_shared_queues_are_refused<T: Testbed>(bed: &T) {
 ///
 /// Spec: SRC-06, SRF-02
 pub fn shared_queues_are_finite<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (_net, ia) = Net::with_adapter(bed);
     let zone = granted(ia.pz_create());
     let mut made = Vec::new();
     let error = loop {
-        match ia.srq_create(zone, &attributes(1, 1, 0)) {
+        match ia.srq_create(zone, &srq_attributes(1, 1, 0)) {
             Ok(srq) => made.push(srq),
             Err(error) => break error,
         }
         assert!(made.len() < 1000);
     };
     assert_eq!(error.kind(), ErrorKind::InsufficientResources, "{error}");
-    let gone = made.pop().expect("a queue");
-    granted(ia.srq_free(gone));
-    let again = granted(ia.srq_create(zone, &attributes(1, 1, 0)));
-    assert_ne!(again, gone);
-    refused(ia.srq_query(gone, SrqFields::all()), BAD_QUEUE);
+    let freed = made.pop().expect("a queue");
+    granted(ia.srq_free(freed));
+    let again = granted(ia.srq_create(zone, &srq_attributes(1, 1, 0)));
+    assert_ne!(again, freed);
+    refused(ia.srq_query(freed, SrqFields::all()), BAD_SRQ);
 }
 
 /// A queue can be freed only without endpoints, and then releases zone and regions.
@@ -161,25 +146,22 @@ pub fn shared_queue_is_held_by_its_endpoints<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let (ia, zone, srq) = queue(&net, 10);
     let memory = Memory::register(&ia, zone, 64, MemoryPrivileges::ALL);
-    refused(
-        ia.pz_free(zone),
-        Error::invalid_state(Subtype::InvalidStatePzInUse),
-    );
-    let (taker, peer) = member(&net, &ia, zone, srq);
+    refused(ia.pz_free(zone), PZ_IN_USE);
+    let (receiver, peer) = member(&net, &ia, zone, srq);
     for cookie in 0..3 {
-        granted(ia.srq_post_recv(srq, &[memory.piece(0, 8)], cookie));
+        granted(ia.srq_post_recv(srq, &[memory.segment(0, 8)], cookie));
     }
-    refused(ia.srq_free(srq), IN_USE);
-    net.disconnect(&taker, &peer);
-    refused(ia.srq_free(srq), IN_USE);
-    granted(ia.ep_reset(taker.ep));
-    refused(ia.srq_free(srq), IN_USE);
+    refused(ia.srq_free(srq), SRQ_IN_USE);
+    net.disconnect(&receiver, &peer);
+    refused(ia.srq_free(srq), SRQ_IN_USE);
+    granted(ia.ep_reset(receiver.ep));
+    refused(ia.srq_free(srq), SRQ_IN_USE);
     assert_eq!(counts(&ia, srq), (3, 3));
-    granted(ia.ep_free(taker.ep));
+    granted(ia.ep_free(receiver.ep));
     granted(ia.srq_free(srq));
-    net.silent(&ia, taker.receive);
+    net.silent(&ia, receiver.receive);
     granted(ia.lmr_free(memory.lmr));
-    granted(ia.lmr_free(taker.memory.lmr));
+    granted(ia.lmr_free(receiver.memory.lmr));
     granted(ia.pz_free(zone));
     for bad in [
         SrqId::NULL,
@@ -187,10 +169,10 @@ pub fn shared_queue_is_held_by_its_endpoints<T: Testbed>(bed: &T) {
         SrqId::from_handle(ia.handle()),
         queue(&net, 1).2,
     ] {
-        refused(ia.srq_free(bad), BAD_QUEUE);
-        refused(ia.srq_query(bad, SrqFields::all()), BAD_QUEUE);
-        refused(ia.srq_resize(bad, 4), BAD_QUEUE);
-        refused(ia.srq_set_lw(bad, 1), BAD_QUEUE);
+        refused(ia.srq_free(bad), BAD_SRQ);
+        refused(ia.srq_query(bad, SrqFields::all()), BAD_SRQ);
+        refused(ia.srq_resize(bad, 4), BAD_SRQ);
+        refused(ia.srq_set_lw(bad, 1), BAD_SRQ);
     }
 }
 
@@ -202,14 +184,14 @@ pub fn shared_queue_is_held_by_its_endpoints<T: Testbed>(bed: &T) {
 pub fn failed_shared_queue_keeps_its_buffers<T: FaultyTestbed>(bed: &T) {
     let net = Net::new(bed);
     let (ia, zone, srq) = queue(&net, 10);
-    let (taker, peer) = member(&net, &ia, zone, srq);
+    let (receiver, peer) = member(&net, &ia, zone, srq);
     for cookie in 0..3 {
         granted(ia.srq_post_recv(srq, &[], cookie));
     }
     bed.fail_shared_queue(0, 1);
     peer.send_from(&[], 1);
     assert_eq!(net.success(&peer, 1).ep, peer.ep);
-    assert_eq!(net.receive_completion(&taker).status, DtoStatus::Success);
+    assert_eq!(net.receive_completion(&receiver).status, DtoStatus::Success);
     peer.send_from(&[], 2);
     assert_ne!(net.request_completion(&peer).status, DtoStatus::Success);
     let failure = Event::Async {
@@ -223,14 +205,14 @@ pub fn failed_shared_queue_keeps_its_buffers<T: FaultyTestbed>(bed: &T) {
     assert_eq!(state(), SrqState::Error);
     granted(ia.srq_post_recv(srq, &[], 3));
     assert_eq!(counts(&ia, srq), (3, 3));
-    net.settle();
-    net.silent(&ia, taker.receive);
+    net.run_to_idle();
+    net.silent(&ia, receiver.receive);
     assert_eq!(state(), SrqState::Error);
-    granted(ia.ep_free(taker.ep));
+    granted(ia.ep_free(receiver.ep));
     granted(ia.srq_free(srq));
-    let next = granted(ia.srq_create(zone, &attributes(4, 1, 0)));
-    let told = granted(ia.srq_query(next, SrqFields::STATE));
-    assert_eq!(told.state, SrqState::Operational);
+    let next = granted(ia.srq_create(zone, &srq_attributes(4, 1, 0)));
+    let param = granted(ia.srq_query(next, SrqFields::STATE));
+    assert_eq!(param.state, SrqState::Operational);
 }
 
 /// The counts follow the manual page: posted (3, 3), arrived (2, 3), dequeued (2, 2).
@@ -239,16 +221,16 @@ pub fn failed_shared_queue_keeps_its_buffers<T: FaultyTestbed>(bed: &T) {
 pub fn shared_queue_counts_follow_the_buffers<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let (ia, zone, srq) = queue(&net, 10);
-    let (taker, peer) = member(&net, &ia, zone, srq);
+    let (receiver, peer) = member(&net, &ia, zone, srq);
     for cookie in 0..3 {
         granted(ia.srq_post_recv(srq, &[], cookie));
     }
     assert_eq!(counts(&ia, srq), (3, 3));
     peer.send_from(&[], 1);
     net.success(&peer, 1);
-    net.settle();
+    net.run_to_idle();
     assert_eq!(counts(&ia, srq), (2, 3));
-    assert_eq!(net.receive_completion(&taker).status, DtoStatus::Success);
+    assert_eq!(net.receive_completion(&receiver).status, DtoStatus::Success);
     assert_eq!(counts(&ia, srq), (2, 2));
 }
 
@@ -275,7 +257,7 @@ pub fn shared_queue_counts_are_known_as_announced<T: Testbed>(bed: &T) {
 pub fn resized_shared_queue_keeps_its_buffers<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let (ia, zone, srq) = queue(&net, 4);
-    let (taker, peer) = member(&net, &ia, zone, srq);
+    let (receiver, peer) = member(&net, &ia, zone, srq);
     for cookie in 0..4 {
         granted(ia.srq_post_recv(srq, &[], cookie));
     }
@@ -285,12 +267,12 @@ pub fn resized_shared_queue_keeps_its_buffers<T: Testbed>(bed: &T) {
     for cookie in 4..size as u64 {
         granted(ia.srq_post_recv(srq, &[], cookie));
     }
-    let full = Error::insufficient_resources(Subtype::ResourceSrq);
+    let full = SRQ_FULL;
     refused(ia.srq_post_recv(srq, &[], 99), full);
     for _ in 0..size - 3 {
         peer.send_from(&[], 1);
         net.success(&peer, 1);
-        assert_eq!(net.receive_completion(&taker).status, DtoStatus::Success);
+        assert_eq!(net.receive_completion(&receiver).status, DtoStatus::Success);
     }
     assert_eq!(counts(&ia, srq), (3, 3));
     granted(ia.srq_resize(srq, 3));
@@ -303,7 +285,7 @@ pub fn resized_shared_queue_keeps_its_buffers<T: Testbed>(bed: &T) {
     for _ in 0..size {
         peer.send_from(&[], 1);
         net.success(&peer, 1);
-        assert_eq!(net.receive_completion(&taker).status, DtoStatus::Success);
+        assert_eq!(net.receive_completion(&receiver).status, DtoStatus::Success);
     }
     granted(ia.srq_resize(srq, 4));
     granted(ia.srq_post_recv(srq, &[], 1));
@@ -317,13 +299,13 @@ pub fn resized_shared_queue_keeps_its_buffers<T: Testbed>(bed: &T) {
 pub fn shared_queue_does_not_shrink_below_its_use<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let (ia, zone, srq) = queue(&net, 8);
-    let (taker, peer) = member(&net, &ia, zone, srq);
+    let (receiver, peer) = member(&net, &ia, zone, srq);
     for cookie in 0..5 {
         granted(ia.srq_post_recv(srq, &[], cookie));
     }
     peer.send_from(&[], 1);
     net.success(&peer, 1);
-    net.settle();
+    net.run_to_idle();
     let before = granted(ia.srq_query(srq, SrqFields::all()));
     let unchanged = || {
         assert_eq!(granted(ia.srq_query(srq, SrqFields::all())), before);
@@ -337,12 +319,12 @@ pub fn shared_queue_does_not_shrink_below_its_use<T: Testbed>(bed: &T) {
         unchanged();
     }
     granted(ia.srq_resize(srq, 5));
-    net.receive_completion(&taker);
+    net.receive_completion(&receiver);
     granted(ia.srq_set_lw(srq, 4));
     for _ in 0..4 {
         peer.send_from(&[], 1);
         net.success(&peer, 1);
-        net.receive_completion(&taker);
+        net.receive_completion(&receiver);
     }
     let error = ia.srq_resize(srq, 3).expect_err("the watermark is 4");
     assert_eq!(error.kind(), ErrorKind::InvalidState, "{error}");
@@ -354,14 +336,14 @@ pub fn shared_queue_does_not_shrink_below_its_use<T: Testbed>(bed: &T) {
 pub fn low_watermark_fires_once_per_setting<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let (ia, zone, srq) = queue(&net, 10);
-    let (taker, peer) = member(&net, &ia, zone, srq);
+    let (receiver, peer) = member(&net, &ia, zone, srq);
     for cookie in 0..6 {
         granted(ia.srq_post_recv(srq, &[], cookie));
     }
     let message = || {
         peer.send_from(&[], 1);
         net.success(&peer, 1);
-        net.receive_completion(&taker);
+        net.receive_completion(&receiver);
     };
     granted(ia.srq_set_lw(srq, 4));
     assert_eq!(
@@ -420,7 +402,7 @@ pub fn low_watermark_fires_at_once_if_passed<T: Testbed>(bed: &T) {
 pub fn bad_low_watermarks_are_refused<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let (ia, zone, srq) = queue(&net, 10);
-    let (taker, peer) = member(&net, &ia, zone, srq);
+    let (receiver, peer) = member(&net, &ia, zone, srq);
     for cookie in 0..3 {
         granted(ia.srq_post_recv(srq, &[], cookie));
     }
@@ -438,7 +420,7 @@ pub fn bad_low_watermarks_are_refused<T: Testbed>(bed: &T) {
     for _ in 0..3 {
         peer.send_from(&[], 1);
         net.success(&peer, 1);
-        net.receive_completion(&taker);
+        net.receive_completion(&receiver);
     }
     net.silent(&ia, ia.async_evd());
 }

@@ -3,7 +3,6 @@
 use core::task::{Poll, Waker};
 use std::rc::Rc;
 
-use dat_core::attributes::SrqAttributes;
 use dat_core::event::{DtoCompletion, DtoOperation, Event};
 use dat_core::flags::{
     CloseFlags, CompletionFlags, DtoStatus, EndpointState, IovOwnership, MemoryPrivileges,
@@ -13,7 +12,11 @@ use dat_core::id::{CnoId, PzId, SrqId};
 use dat_core::memory::LmrTriplet;
 use dat_core::{Error, ErrorKind, Subtype};
 
-use crate::fixture::{Adapter, Memory, Net, Party, PartyOptions, Testbed, equal, granted, refused};
+use crate::fixture::errors::{BAD_SRQ, SRQ_FULL, SRQ_IN_USE};
+use crate::fixture::{
+    Adapter, Memory, Net, Party, PartyOptions, Testbed, equal, granted, refused, same_bytes,
+    srq_attributes,
+};
 
 const DEFAULT: CompletionFlags = CompletionFlags::empty();
 
@@ -30,14 +33,7 @@ impl<T: Testbed> Pool<T> {
     fn new(net: &Net<'_, T>, max_recv_dtos: i32) -> Self {
         let ia = net.adapter();
         let zone = granted(ia.pz_create());
-        let srq = granted(ia.srq_create(
-            zone,
-            &SrqAttributes {
-                max_recv_dtos,
-                max_recv_iov: 4,
-                low_watermark: 0,
-            },
-        ));
+        let srq = granted(ia.srq_create(zone, &srq_attributes(max_recv_dtos, 4, 0)));
         let memory = Memory::register(&ia, zone, 4096, MemoryPrivileges::ALL);
         Self {
             ia,
@@ -60,15 +56,15 @@ impl<T: Testbed> Pool<T> {
         cno: Option<CnoId>,
         options: &PartyOptions,
     ) -> (Party<T>, Party<T>) {
-        let taker = Party::sharing(&self.ia, self.zone, self.srq, cno, options);
+        let receiver = Party::sharing(&self.ia, self.zone, self.srq, cno, options);
         let peer = Party::new(&net.adapter(), &PartyOptions::default());
-        net.connect(&peer, &taker);
-        (taker, peer)
+        net.connect(&peer, &receiver);
+        (receiver, peer)
     }
 
     #[track_caller]
-    fn post(&self, pieces: &[LmrTriplet], cookie: u64) {
-        granted(self.ia.srq_post_recv(self.srq, pieces, cookie));
+    fn post(&self, segments: &[LmrTriplet], cookie: u64) {
+        granted(self.ia.srq_post_recv(self.srq, segments, cookie));
     }
 
     /// Returns the number of available buffers and of outstanding ones.
@@ -80,9 +76,9 @@ impl<T: Testbed> Pool<T> {
 
     /// Expects that a post is refused, takes no slot and changes no memory.
     #[track_caller]
-    fn no_effect(&self, expected: Error, srq: SrqId, pieces: &[LmrTriplet]) {
+    fn no_effect(&self, expected: Error, srq: SrqId, segments: &[LmrTriplet]) {
         let before = (self.counts(), self.memory.content());
-        refused(self.ia.srq_post_recv(srq, pieces, 0xBAD), expected);
+        refused(self.ia.srq_post_recv(srq, segments, 0xBAD), expected);
         assert_eq!(self.counts(), before.0);
         equal("memory", &self.memory.content(), &before.1);
     }
@@ -102,25 +98,25 @@ pub fn shared_buffers_serve_any_endpoint<T: Testbed>(bed: &T) {
     let (second, two) = pool.member(&net, &options);
     let cookies = [7, 7, 0, u64::MAX];
     for (index, cookie) in cookies.into_iter().enumerate() {
-        pool.post(&[pool.memory.piece(index as u64 * 64, 64)], cookie);
+        pool.post(&[pool.memory.segment(index as u64 * 64, 64)], cookie);
     }
     let mut seen = Vec::new();
-    for (taker, peer) in [
+    for (receiver, peer) in [
         (&first, &one),
         (&second, &two),
         (&second, &two),
         (&first, &one),
     ] {
         peer.memory.fill(seen.len() as u8);
-        peer.send_from(&[peer.memory.piece(0, 32)], 1);
-        let event = net.event(&taker.ia, taker.receive);
+        peer.send_from(&[peer.memory.segment(0, 32)], 1);
+        let event = net.event(&receiver.ia, receiver.receive);
         let Event::Dto(completion) = event else {
             panic!("{event:?}");
         };
         assert_eq!(
             completion,
             DtoCompletion {
-                ep: taker.ep,
+                ep: receiver.ep,
                 cookie: completion.cookie,
                 status: DtoStatus::Success,
                 transferred_length: 32,
@@ -149,7 +145,7 @@ pub fn shared_buffers_serve_any_endpoint<T: Testbed>(bed: &T) {
 pub fn shared_buffer_fills_in_list_order<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let pool = Pool::new(&net, 8);
-    let (taker, peer) = pool.member(&net, &PartyOptions::default());
+    let (receiver, peer) = pool.member(&net, &PartyOptions::default());
     pool.memory.fill(1);
     peer.memory.fill(2);
     let message = peer.memory.load(0, 25);
@@ -159,20 +155,20 @@ pub fn shared_buffer_fills_in_list_order<T: Testbed>(bed: &T) {
     expected[200..207].copy_from_slice(&message[18..]);
     pool.post(
         &[
-            pool.memory.piece(50, 10),
-            pool.memory.piece(0, 8),
-            pool.memory.piece(200, 100),
-            pool.memory.piece(400, 100),
+            pool.memory.segment(50, 10),
+            pool.memory.segment(0, 8),
+            pool.memory.segment(200, 100),
+            pool.memory.segment(400, 100),
         ],
         1,
     );
-    peer.send_from(&[peer.memory.piece(0, 25)], 2);
-    assert_eq!(net.receive_completion(&taker).transferred_length, 25);
+    peer.send_from(&[peer.memory.segment(0, 25)], 2);
+    assert_eq!(net.receive_completion(&receiver).transferred_length, 25);
     equal("the buffers", &pool.memory.content(), &expected);
     for list in [&[][..], &[LmrTriplet::default()]] {
         pool.post(list, 3);
         peer.send_from(&[], 4);
-        let completion = net.receive_completion(&taker);
+        let completion = net.receive_completion(&receiver);
         assert_eq!(
             (
                 completion.cookie,
@@ -198,14 +194,14 @@ pub fn shared_buffer_list_may_change_after_the_post<T: Testbed>(bed: &T) {
     )
     .provider;
     assert_eq!(provider.iov_ownership_on_return, IovOwnership::Consumer);
-    let (taker, peer) = pool.member(&net, &PartyOptions::default());
+    let (receiver, peer) = pool.member(&net, &PartyOptions::default());
     peer.memory.fill(1);
-    let mut list = [pool.memory.piece(0, 64)];
+    let mut list = [pool.memory.segment(0, 64)];
     pool.post(&list, 1);
-    list[0] = pool.memory.piece(1024, 64);
-    peer.send_from(&[peer.memory.piece(0, 64)], 2);
-    assert_eq!(net.receive_completion(&taker).status, DtoStatus::Success);
-    equal("data", &pool.memory.load(0, 64), &peer.memory.load(0, 64));
+    list[0] = pool.memory.segment(1024, 64);
+    peer.send_from(&[peer.memory.segment(0, 64)], 2);
+    assert_eq!(net.receive_completion(&receiver).status, DtoStatus::Success);
+    same_bytes("data", (&pool.memory, 0), (&peer.memory, 0), 64);
     equal("other memory", &pool.memory.load(1024, 64), &[0; 64]);
     assert_ne!(list[0].address, pool.memory.address);
 }
@@ -218,13 +214,13 @@ pub fn shared_post_does_not_wait<T: Testbed>(bed: &T) {
     let pool = Pool::new(&net, 4);
     let before = bed.now();
     for cookie in 0..4 {
-        pool.post(&[pool.memory.piece(0, 64)], cookie);
+        pool.post(&[pool.memory.segment(0, 64)], cookie);
     }
     assert_eq!(bed.now(), before);
     assert_eq!(pool.counts(), (4, 4));
-    let (taker, peer) = pool.member(&net, &PartyOptions::default());
+    let (receiver, peer) = pool.member(&net, &PartyOptions::default());
     peer.send_from(&[], 1);
-    assert_eq!(net.receive_completion(&taker).status, DtoStatus::Success);
+    assert_eq!(net.receive_completion(&receiver).status, DtoStatus::Success);
 }
 
 /// The messages of a connection complete in sending order, in any buffers.
@@ -238,27 +234,22 @@ pub fn shared_receives_keep_the_order_of_each_connection<T: Testbed>(bed: &T) {
     let (second, two) = pool.member(&net, &options);
     for round in 0..8_u8 {
         for buffer in 0..16 {
-            pool.post(&[pool.memory.piece(buffer * 8, 8)], buffer);
+            pool.post(&[pool.memory.segment(buffer * 8, 8)], buffer);
         }
         for number in 0..8_u8 {
             for peer in [&one, &two] {
                 let at = u64::from(number) * 8;
                 peer.memory.store(at as usize, &[round, number, 1, 2]);
-                granted(peer.ia.post_send(
-                    peer.ep,
-                    &[peer.memory.piece(at, 4)],
-                    0,
-                    CompletionFlags::SUPPRESS,
-                ));
+                peer.send(&[peer.memory.segment(at, 4)], 0, CompletionFlags::SUPPRESS);
             }
         }
-        for taker in [&first, &second] {
+        for receiver in [&first, &second] {
             for number in 0..8_u8 {
-                let completion = net.receive_completion(taker);
+                let completion = net.receive_completion(receiver);
                 assert_eq!(completion.status, DtoStatus::Success);
-                let place = completion.cookie as usize * 8;
+                let index = completion.cookie as usize * 8;
                 assert_eq!(
-                    pool.memory.load(place, 4),
+                    pool.memory.load(index, 4),
                     [round, number, 1, 2],
                     "{completion:?}"
                 );
@@ -267,12 +258,12 @@ pub fn shared_receives_keep_the_order_of_each_connection<T: Testbed>(bed: &T) {
     }
 }
 
-/// A shared buffer carries no flag: it notifies unless the taker has SOLICITED_WAIT.
+/// A shared buffer carries no flag: it notifies unless the receiver has SOLICITED_WAIT.
 ///
 /// With it the Send decides.
 ///
 /// Spec: SRQR-10, SRQR-12, SRQR-13, SRQR-32..35
-pub fn taker_decides_about_the_notification<T: Testbed>(bed: &T) {
+pub fn endpoint_flags_decide_about_the_notification<T: Testbed>(bed: &T) {
     let unsignalled = CompletionFlags::UNSIGNALLED;
     let solicited = CompletionFlags::SOLICITED_WAIT;
     for (attribute, sent, notifies) in [
@@ -289,16 +280,16 @@ pub fn taker_decides_about_the_notification<T: Testbed>(bed: &T) {
         let options = PartyOptions::with(|attributes| {
             attributes.recv_completion_flags = attribute;
         });
-        let (taker, peer) = pool.notified_member(&net, Some(cno), &options);
+        let (receiver, peer) = pool.notified_member(&net, Some(cno), &options);
         pool.post(&[], 1);
-        granted(peer.ia.post_send(peer.ep, &[], 2, sent));
-        net.settle();
+        peer.send(&[], 2, sent);
+        net.run_to_idle();
         assert_eq!(
             net.triggered(&pool.ia, cno),
-            notifies.then_some(taker.receive),
+            notifies.then_some(receiver.receive),
             "{attribute:?} {sent:?}"
         );
-        assert_eq!(net.receive_completion(&taker).cookie, 1);
+        assert_eq!(net.receive_completion(&receiver).cookie, 1);
     }
 }
 
@@ -311,13 +302,13 @@ pub fn threshold_decides_about_the_wake_up<T: Testbed>(bed: &T) {
     let options = PartyOptions::with(|attributes| {
         attributes.recv_completion_flags = CompletionFlags::EVD_THRESHOLD;
     });
-    let (taker, peer) = pool.member(&net, &options);
+    let (receiver, peer) = pool.member(&net, &options);
     for cookie in 0..3 {
         pool.post(&[], cookie);
     }
-    let mut wait = granted(pool.ia.evd_wait(taker.receive, 3));
+    let mut wait = granted(pool.ia.evd_wait(receiver.receive, 3));
     for sent in 0..3 {
-        net.settle();
+        net.run_to_idle();
         assert!(
             wait.poll(Waker::noop()).is_pending(),
             "after {sent} messages"
@@ -325,7 +316,7 @@ pub fn threshold_decides_about_the_wake_up<T: Testbed>(bed: &T) {
         peer.send_from(&[], 1);
         net.success(&peer, 1);
     }
-    net.settle();
+    net.run_to_idle();
     match wait.poll(Waker::noop()) {
         Poll::Ready(outcome) => {
             let waited = granted(outcome);
@@ -344,21 +335,17 @@ pub fn shared_post_refuses_bad_queues<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let pool = Pool::new(&net, 4);
     let other = Pool::new(&net, 4);
-    let attributes = SrqAttributes {
-        max_recv_dtos: 1,
-        max_recv_iov: 1,
-        low_watermark: 0,
-    };
-    let gone = granted(pool.ia.srq_create(pool.zone, &attributes));
-    granted(pool.ia.srq_free(gone));
+    let attributes = srq_attributes(1, 1, 0);
+    let freed = granted(pool.ia.srq_create(pool.zone, &attributes));
+    granted(pool.ia.srq_free(freed));
     for bad in [
         SrqId::NULL,
-        gone,
+        freed,
         other.srq,
         SrqId::from_handle(pool.zone.handle()),
     ] {
-        let expected = Error::invalid_handle(Subtype::InvalidHandleSrq);
-        pool.no_effect(expected, bad, &[pool.memory.piece(0, u64::MAX)]);
+        let expected = BAD_SRQ;
+        pool.no_effect(expected, bad, &[pool.memory.segment(0, u64::MAX)]);
     }
     assert_eq!(other.counts(), (0, 0));
 }
@@ -373,17 +360,17 @@ pub fn shared_queue_has_its_exact_size<T: Testbed>(bed: &T) {
     let pool = Pool::new(&net, 3);
     let size = granted(pool.ia.srq_query(pool.srq, SrqFields::all())).max_recv_dtos;
     assert!(size >= 3);
-    let (taker, peer) = pool.member(&net, &PartyOptions::default());
+    let (receiver, peer) = pool.member(&net, &PartyOptions::default());
     for cookie in 0..size {
         pool.post(&[], cookie as u64);
     }
-    let full = Error::insufficient_resources(Subtype::ResourceSrq);
+    let full = SRQ_FULL;
     pool.no_effect(full, pool.srq, &[]);
     peer.send_from(&[], 1);
     net.success(&peer, 1);
-    net.settle();
+    net.run_to_idle();
     pool.no_effect(full, pool.srq, &[]);
-    net.receive_completion(&taker);
+    net.receive_completion(&receiver);
     pool.post(&[], 9);
     pool.no_effect(full, pool.srq, &[]);
 }
@@ -396,27 +383,27 @@ pub fn shared_queue_has_its_exact_size<T: Testbed>(bed: &T) {
 pub fn shared_post_checks_come_in_the_specified_order<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let pool = Pool::<T>::new(&net, 1);
-    let told = granted(pool.ia.srq_query(pool.srq, SrqFields::all()));
-    for cookie in 0..told.max_recv_dtos {
+    let param = granted(pool.ia.srq_query(pool.srq, SrqFields::all()));
+    for cookie in 0..param.max_recv_dtos {
         pool.post(&[], cookie as u64);
     }
     let zone = granted(pool.ia.pz_create());
     let other = Memory::register(&pool.ia, zone, 64, MemoryPrivileges::empty());
     let lacking = Memory::register(&pool.ia, pool.zone, 64, MemoryPrivileges::empty());
     let size = pool.memory.len() as u64;
-    let zone = other.piece(0, 65);
-    let many = vec![zone; told.max_recv_iov as usize + 1];
+    let zone = other.segment(0, 65);
+    let many = vec![zone; param.max_recv_iov as usize + 1];
     let protection = Error::protection_violation(Subtype::ProtectionWrite);
     let privilege = Error::privileges_violation(Subtype::PrivilegesWrite);
-    let outside = pool.memory.piece(0, size + 1);
-    let handle = Error::invalid_handle(Subtype::InvalidHandleSrq);
+    let outside = pool.memory.segment(0, size + 1);
+    let handle = BAD_SRQ;
     pool.no_effect(handle, SrqId::NULL, &many);
     pool.no_effect(Error::invalid_argument(2), pool.srq, &many);
     pool.no_effect(protection, pool.srq, &[zone]);
-    pool.no_effect(privilege, pool.srq, &[lacking.piece(0, 65)]);
+    pool.no_effect(privilege, pool.srq, &[lacking.segment(0, 65)]);
     pool.no_effect(Error::invalid_argument(3), pool.srq, &[outside]);
-    let full = Error::insufficient_resources(Subtype::ResourceSrq);
-    pool.no_effect(full, pool.srq, &[pool.memory.piece(0, 8)]);
+    let full = SRQ_FULL;
+    pool.no_effect(full, pool.srq, &[pool.memory.segment(0, 8)]);
 }
 
 /// Every segment must be in a live region of the queue's zone with LOCAL_WRITE.
@@ -435,22 +422,22 @@ pub fn shared_post_checks_its_segments<T: Testbed>(bed: &T) {
         64,
         MemoryPrivileges::ALL.difference(MemoryPrivileges::LOCAL_WRITE),
     );
-    let gone = Memory::register(&pool.ia, pool.zone, 64, MemoryPrivileges::ALL);
-    granted(pool.ia.lmr_free(gone.lmr));
-    let good = pool.memory.piece(0, 8);
+    let freed = Memory::register(&pool.ia, pool.zone, 64, MemoryPrivileges::ALL);
+    granted(pool.ia.lmr_free(freed.lmr));
+    let good = pool.memory.segment(0, 8);
     let size = pool.memory.len() as u64;
     let write = Subtype::PrivilegesWrite;
     for (bad, expected) in [
-        (pool.memory.piece(0, size + 1), Error::invalid_argument(3)),
-        (pool.memory.piece(size, 1), Error::invalid_argument(3)),
-        (pool.memory.piece(u64::MAX, 2), Error::invalid_argument(3)),
-        (pool.memory.piece(8, u64::MAX), Error::invalid_argument(3)),
+        (pool.memory.segment(0, size + 1), Error::invalid_argument(3)),
+        (pool.memory.segment(size, 1), Error::invalid_argument(3)),
+        (pool.memory.segment(u64::MAX, 2), Error::invalid_argument(3)),
+        (pool.memory.segment(8, u64::MAX), Error::invalid_argument(3)),
         (
-            other.piece(0, 8),
+            other.segment(0, 8),
             Error::protection_violation(Subtype::ProtectionWrite),
         ),
-        (lacking.piece(0, 8), Error::privileges_violation(write)),
-        (gone.piece(0, 8), Error::privileges_violation(write)),
+        (lacking.segment(0, 8), Error::privileges_violation(write)),
+        (freed.segment(0, 8), Error::privileges_violation(write)),
         (
             LmrTriplet { context: 0, ..good },
             Error::privileges_violation(write),
@@ -465,7 +452,10 @@ pub fn shared_post_checks_its_segments<T: Testbed>(bed: &T) {
     let list = vec![LmrTriplet::default(); limit + 1];
     pool.no_effect(Error::invalid_argument(2), pool.srq, &list);
     pool.post(&list[..limit], 1);
-    pool.post(&[pool.memory.piece(0, size), pool.memory.piece(size, 0)], 2);
+    pool.post(
+        &[pool.memory.segment(0, size), pool.memory.segment(size, 0)],
+        2,
+    );
 }
 
 /// Segments may have any alignment.
@@ -474,17 +464,18 @@ pub fn shared_post_checks_its_segments<T: Testbed>(bed: &T) {
 pub fn shared_buffers_take_any_alignment<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let pool = Pool::new(&net, 4);
-    let (taker, peer) = pool.member(&net, &PartyOptions::default());
+    let (receiver, peer) = pool.member(&net, &PartyOptions::default());
     for (round, offset) in [1, 3, 7, 63, 255, 256].into_iter().enumerate() {
         peer.memory.fill(round as u8);
-        pool.post(&[pool.memory.piece(offset, 33)], offset);
-        peer.send_from(&[peer.memory.piece(offset + 1, 33)], 1);
-        assert_eq!(net.receive_completion(&taker).cookie, offset);
+        pool.post(&[pool.memory.segment(offset, 33)], offset);
+        peer.send_from(&[peer.memory.segment(offset + 1, 33)], 1);
+        assert_eq!(net.receive_completion(&receiver).cookie, offset);
         net.success(&peer, 1);
-        equal(
+        same_bytes(
             "data",
-            &pool.memory.load(offset as usize, 33),
-            &peer.memory.load(offset as usize + 1, 33),
+            (&pool.memory, offset as usize),
+            (&peer.memory, offset as usize + 1),
+            33,
         );
     }
 }
@@ -499,17 +490,17 @@ pub fn unconnected_endpoints_take_no_buffers<T: Testbed>(bed: &T) {
     let pool = Pool::new(&net, 8);
     let options = PartyOptions::default();
     let idle = Party::sharing(&pool.ia, pool.zone, pool.srq, None, &options);
-    let (gone, peer) = pool.member(&net, &options);
+    let (freed, peer) = pool.member(&net, &options);
     let (working, other) = pool.member(&net, &options);
     for cookie in 0..4 {
         pool.post(&[], cookie);
     }
-    net.settle();
+    net.run_to_idle();
     assert_eq!(pool.counts(), (4, 4));
-    net.disconnect(&gone, &peer);
-    net.settle();
+    net.disconnect(&freed, &peer);
+    net.run_to_idle();
     assert_eq!(pool.counts(), (4, 4));
-    for party in [&idle, &gone] {
+    for party in [&idle, &freed] {
         net.quiet(party);
         assert!(party.status().recv_idle);
     }
@@ -520,7 +511,7 @@ pub fn unconnected_endpoints_take_no_buffers<T: Testbed>(bed: &T) {
     assert_eq!(pool.counts(), (0, 0));
 }
 
-/// Each buffer stays in the queue or completes on its taker when the connection ends.
+/// Each buffer stays in the queue or completes on its receiver when the connection ends.
 ///
 /// It completes successfully if its message was complete, else flushed.
 ///
@@ -530,13 +521,13 @@ pub fn taken_buffers_come_back_at_the_disconnect<T: Testbed>(bed: &T) {
         for steps in 0..40 {
             let net = Net::new(bed);
             let pool = Pool::new(&net, 8);
-            let (taker, peer) = pool.member(&net, &PartyOptions::default());
+            let (receiver, peer) = pool.member(&net, &PartyOptions::default());
             peer.memory.fill(steps as u8);
             for cookie in 0..8 {
-                pool.post(&[pool.memory.piece(cookie * 64, 64)], cookie);
+                pool.post(&[pool.memory.segment(cookie * 64, 64)], cookie);
             }
             for cookie in 0..6 {
-                peer.send_from(&[peer.memory.piece(0, 64)], cookie);
+                peer.send_from(&[peer.memory.segment(0, 64)], cookie);
             }
             for _ in 0..steps {
                 net.step();
@@ -546,24 +537,25 @@ pub fn taken_buffers_come_back_at_the_disconnect<T: Testbed>(bed: &T) {
             } else {
                 CloseFlags::Abrupt
             };
-            granted(taker.ia.ep_disconnect(taker.ep, flags));
-            net.settle();
-            assert_eq!(taker.state(), EndpointState::Disconnected);
+            granted(receiver.ia.ep_disconnect(receiver.ep, flags));
+            net.run_to_idle();
+            assert_eq!(receiver.state(), EndpointState::Disconnected);
             let mut back = 0;
             let mut flushed = false;
-            while let Ok(event) = taker.ia.evd_dequeue(taker.receive) {
+            while let Ok(event) = receiver.ia.evd_dequeue(receiver.receive) {
                 let Event::Dto(completion) = event else {
                     panic!("{event:?}");
                 };
-                assert_eq!(completion.ep, taker.ep);
+                assert_eq!(completion.ep, receiver.ep);
                 back += 1;
                 match completion.status {
                     DtoStatus::Success => {
                         assert!(!flushed, "a success behind a flushed one");
-                        equal(
+                        same_bytes(
                             "the message",
-                            &pool.memory.load(completion.cookie as usize * 64, 64),
-                            &peer.memory.load(0, 64),
+                            (&pool.memory, completion.cookie as usize * 64),
+                            (&peer.memory, 0),
+                            64,
                         );
                     }
                     DtoStatus::Flushed => flushed = true,
@@ -585,8 +577,8 @@ pub fn too_short_shared_buffer_breaks_one_connection<T: Testbed>(bed: &T) {
     let options = PartyOptions::default();
     let (first, one) = pool.member(&net, &options);
     let (second, two) = pool.member(&net, &options);
-    pool.post(&[pool.memory.piece(0, 16)], 1);
-    one.send_from(&[one.memory.piece(0, 17)], 2);
+    pool.post(&[pool.memory.segment(0, 16)], 1);
+    one.send_from(&[one.memory.segment(0, 17)], 2);
     let completion = net.receive_completion(&first);
     assert_eq!(
         (completion.ep, completion.cookie, completion.status),
@@ -595,8 +587,8 @@ pub fn too_short_shared_buffer_breaks_one_connection<T: Testbed>(bed: &T) {
     assert_ne!(net.request_completion(&one).status, DtoStatus::Success);
     net.broken(&first, &one);
     equal("bytes behind", &pool.memory.load(16, 1000), &[0; 1000]);
-    pool.post(&[pool.memory.piece(0, 16)], 3);
-    two.send_from(&[two.memory.piece(0, 16)], 4);
+    pool.post(&[pool.memory.segment(0, 16)], 3);
+    two.send_from(&[two.memory.segment(0, 16)], 4);
     let completion = net.receive_completion(&second);
     assert_eq!(
         (completion.ep, completion.cookie, completion.status),
@@ -614,12 +606,10 @@ pub fn too_short_shared_buffer_breaks_one_connection<T: Testbed>(bed: &T) {
 pub fn own_receives_are_refused_on_a_shared_queue<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let pool = Pool::new(&net, 8);
-    let (taker, peer) = pool.member(&net, &PartyOptions::default());
-    net.no_effect(
-        &[&taker, &peer],
-        Error::invalid_state(Subtype::InvalidStateSrqInUse),
-        || taker.ia.post_recv(taker.ep, &[], 1, DEFAULT),
-    );
+    let (receiver, peer) = pool.member(&net, &PartyOptions::default());
+    net.no_effect(&[&receiver, &peer], SRQ_IN_USE, || {
+        receiver.ia.post_recv(receiver.ep, &[], 1, DEFAULT)
+    });
 }
 
 /// A Send to an empty shared queue fails as one without a Receive does.
@@ -628,18 +618,18 @@ pub fn own_receives_are_refused_on_a_shared_queue<T: Testbed>(bed: &T) {
 pub fn empty_shared_queue_breaks_the_connection<T: Testbed>(bed: &T) {
     let net = Net::new(bed);
     let pool = Pool::new(&net, 8);
-    let (taker, peer) = pool.member(&net, &PartyOptions::default());
+    let (receiver, peer) = pool.member(&net, &PartyOptions::default());
     peer.send_from(&[], 1);
     assert_eq!(
         net.request_completion(&peer).status,
         DtoStatus::ReceiverNotReady
     );
-    net.broken(&taker, &peer);
+    net.broken(&receiver, &peer);
     assert_eq!(
         granted(
-            taker
+            receiver
                 .ia
-                .evd_dequeue(taker.receive)
+                .evd_dequeue(receiver.receive)
                 .map_or_else(|error| Ok(error.kind()), |event| panic!("{event:?}"))
         ),
         ErrorKind::QueueEmpty

@@ -11,8 +11,9 @@ use dat_core::flags::{
     EvdFlags, MemoryPrivileges, PspFlags, QualityOfService, TIMEOUT_INFINITE, WATERMARK_INFINITE,
 };
 use dat_core::id::{CrId, EvdId};
-use dat_core::{Error, Result, Subtype};
+use dat_core::{Error, Result};
 
+use crate::fixture::errors::{BAD_CR, BAD_EP, EP_NOT_READY};
 use crate::fixture::{Adapter, Net, Party, PartyOptions, Testbed, granted, refused};
 
 use EndpointState::{
@@ -122,8 +123,8 @@ impl<T: Testbed> Stage<T> {
             TentativeConnectionPending => {
                 let cr = arrival(net, &near, self.requests, &self.peer, PspFlags::Provider);
                 self.own = Some(cr);
-                let told = granted(near.cr_query(cr, CrFields::all()));
-                self.party.ep = told.local_ep.expect("an endpoint of the provider");
+                let param = granted(near.cr_query(cr, CrFields::all()));
+                self.party.ep = param.local_ep.expect("an endpoint of the provider");
             }
             ActiveConnectionPending => granted(self.connect()),
             CompletionPending => {
@@ -133,7 +134,7 @@ impl<T: Testbed> Stage<T> {
             Connected => net.connect(&self.party, &self.peer),
             DisconnectPending => {
                 net.connect(&self.party, &self.peer);
-                if net.bed.stands_still() {
+                if net.bed.is_stepped() {
                     self.write(0xF1)
                         .expect("a request that keeps the endpoint pending");
                 } else {
@@ -184,7 +185,7 @@ impl<T: Testbed> Stage<T> {
     fn write(&self, cookie: u64) -> Result<()> {
         self.party.ia.post_rdma_write(
             self.party.ep,
-            &[self.party.memory.piece(0, 8)],
+            &[self.party.memory.segment(0, 8)],
             cookie,
             &self.peer.memory.remote(0, 8),
             DEFAULT,
@@ -220,56 +221,48 @@ type Run<T> = fn(&Stage<T>) -> Result<()>;
 /// A change of attributes.
 type Change = fn(&mut EpAttributes);
 
-/// A row of the table.
-struct Row<T: Testbed> {
-    call: &'static str,
-    law: [Law; 9],
-    /// The state after a legal call; `None`: unchanged.
-    next: Option<EndpointState>,
-    run: Run<T>,
-}
-
-/// Runs a row in every state.
+/// Makes a call in every state, by its row of the table.
 ///
 /// A legal call succeeds and leads to the next state. An illegal one is refused with the state's
-/// INVALID_STATE and leaves the endpoint as it is.
+/// INVALID_STATE and leaves the endpoint as it is. `next` is the state after a legal call, if it
+/// changes.
 #[track_caller]
-fn walk<T: Testbed>(bed: &T, row: &Row<T>) {
-    for (state, law) in STATES.into_iter().zip(row.law) {
+fn walk<T: Testbed>(bed: &T, call: &str, law: [Law; 9], next: Option<EndpointState>, run: Run<T>) {
+    for (state, law) in STATES.into_iter().zip(law) {
         if law == X {
             continue;
         }
         let net = Net::new(bed);
         let stage = Stage::new(&net, state);
         let before = stage.party.status();
-        let outcome = (row.run)(&stage);
-        let place = format!("{} in {state:?}", row.call);
+        let outcome = run(&stage);
+        let case = format!("{call} in {state:?}");
         match law {
             N => {
-                let error = outcome.expect_err(&place);
+                let error = outcome.expect_err(&case);
                 assert!(
                     error.same_code(state.forbids()),
-                    "{place}: {:?}/{:?}",
+                    "{case}: {:?}/{:?}",
                     error.kind(),
                     error.subtype()
                 );
-                assert_eq!(stage.party.status(), before, "{place}");
+                assert_eq!(stage.party.status(), before, "{case}");
             }
             O => {
-                outcome.expect(&place);
-                assert_eq!(stage.party.status(), before, "{place}");
+                outcome.expect(&case);
+                assert_eq!(stage.party.status(), before, "{case}");
             }
             Y | F => {
-                outcome.expect(&place);
-                assert_eq!(stage.party.state(), row.next.unwrap_or(state), "{place}");
+                outcome.expect(&case);
+                assert_eq!(stage.party.state(), next.unwrap_or(state), "{case}");
             }
             A => {
-                outcome.expect(&place);
-                assert_eq!(stage.party.state(), Disconnected, "{place}");
+                outcome.expect(&case);
+                assert_eq!(stage.party.state(), Disconnected, "{case}");
                 assert_eq!(
                     net.connection(&stage.party),
                     ConnectionEventKind::Disconnected,
-                    "{place}"
+                    "{case}"
                 );
                 net.quiet(&stage.party);
             }
@@ -285,54 +278,44 @@ pub fn connecting_calls_by_state<T: Testbed>(bed: &T) {
     let only_unconnected = [Y, N, N, N, N, N, N, N, N];
     walk(
         bed,
-        &Row {
-            call: "ep_connect",
-            law: only_unconnected,
-            next: Some(ActiveConnectionPending),
-            run: Stage::connect,
+        "ep_connect",
+        only_unconnected,
+        Some(ActiveConnectionPending),
+        Stage::connect,
+    );
+    walk(
+        bed,
+        "ep_dup_connect",
+        only_unconnected,
+        Some(ActiveConnectionPending),
+        |stage| stage.dup_connect(&stage.party, &stage.model),
+    );
+    walk(
+        bed,
+        "ep_dup_connect as the model",
+        [N, N, N, N, N, N, Y, N, N],
+        None,
+        |stage| stage.dup_connect(&stage.spare, &stage.party),
+    );
+    walk(
+        bed,
+        "rsp_create",
+        only_unconnected,
+        Some(Reserved),
+        |stage| {
+            let ep = Some(stage.party.ep);
+            stage.party.ia.rsp_create(9_999, ep, stage.requests)?;
+            Ok(())
         },
     );
     walk(
         bed,
-        &Row {
-            call: "ep_dup_connect",
-            law: only_unconnected,
-            next: Some(ActiveConnectionPending),
-            run: |stage| stage.dup_connect(&stage.party, &stage.model),
-        },
-    );
-    walk(
-        bed,
-        &Row {
-            call: "ep_dup_connect as the model",
-            law: [N, N, N, N, N, N, Y, N, N],
-            next: None,
-            run: |stage| stage.dup_connect(&stage.spare, &stage.party),
-        },
-    );
-    walk(
-        bed,
-        &Row {
-            call: "rsp_create",
-            law: only_unconnected,
-            next: Some(Reserved),
-            run: |stage| {
-                let ep = Some(stage.party.ep);
-                stage.party.ia.rsp_create(9_999, ep, stage.requests)?;
-                Ok(())
-            },
-        },
-    );
-    walk(
-        bed,
-        &Row {
-            call: "cr_accept naming the endpoint",
-            law: only_unconnected,
-            next: Some(CompletionPending),
-            run: |stage| {
-                let ep = Some(stage.party.ep);
-                stage.party.ia.cr_accept(stage.other, ep, &[])
-            },
+        "cr_accept naming the endpoint",
+        only_unconnected,
+        Some(CompletionPending),
+        |stage| {
+            let ep = Some(stage.party.ep);
+            stage.party.ia.cr_accept(stage.other, ep, &[])
         },
     );
 }
@@ -343,50 +326,42 @@ pub fn connecting_calls_by_state<T: Testbed>(bed: &T) {
 pub fn ending_calls_by_state<T: Testbed>(bed: &T) {
     walk(
         bed,
-        &Row {
-            call: "ep_disconnect abrupt",
-            law: [N, N, N, N, A, A, Y, Y, O],
-            next: Some(Disconnected),
-            run: |stage| {
-                let ep = stage.party.ep;
-                stage.party.ia.ep_disconnect(ep, CloseFlags::Abrupt)
-            },
+        "ep_disconnect abrupt",
+        [N, N, N, N, A, A, Y, Y, O],
+        Some(Disconnected),
+        |stage| {
+            let ep = stage.party.ep;
+            stage.party.ia.ep_disconnect(ep, CloseFlags::Abrupt)
         },
     );
     walk(
         bed,
-        &Row {
-            call: "ep_disconnect graceful",
-            law: [N, N, N, N, A, A, X, O, O],
-            next: None,
-            run: |stage| {
-                let ep = stage.party.ep;
-                stage.party.ia.ep_disconnect(ep, CloseFlags::Graceful)
-            },
+        "ep_disconnect graceful",
+        [N, N, N, N, A, A, X, O, O],
+        None,
+        |stage| {
+            let ep = stage.party.ep;
+            stage.party.ia.ep_disconnect(ep, CloseFlags::Graceful)
         },
     );
     walk(
         bed,
-        &Row {
-            call: "ep_disconnect graceful with a request under way",
-            law: [X, X, X, X, X, X, Y, X, X],
-            next: Some(DisconnectPending),
-            run: |stage| {
-                let ep = stage.party.ep;
-                // Without a receive at the peer it neither succeeds nor fails soon.
-                stage.party.ia.post_send(ep, &[], 1, DEFAULT)?;
-                stage.party.ia.ep_disconnect(ep, CloseFlags::Graceful)
-            },
+        "ep_disconnect graceful with a request under way",
+        [X, X, X, X, X, X, Y, X, X],
+        Some(DisconnectPending),
+        |stage| {
+            let ep = stage.party.ep;
+            // Without a receive at the peer it neither succeeds nor fails soon.
+            stage.party.ia.post_send(ep, &[], 1, DEFAULT)?;
+            stage.party.ia.ep_disconnect(ep, CloseFlags::Graceful)
         },
     );
     walk(
         bed,
-        &Row {
-            call: "ep_reset",
-            law: [O, N, N, N, N, N, N, N, Y],
-            next: Some(Unconnected),
-            run: |stage| stage.party.ia.ep_reset(stage.party.ep),
-        },
+        "ep_reset",
+        [O, N, N, N, N, N, N, N, Y],
+        Some(Unconnected),
+        |stage| stage.party.ia.ep_reset(stage.party.ep),
     );
     for (state, legal) in STATES
         .into_iter()
@@ -397,10 +372,7 @@ pub fn ending_calls_by_state<T: Testbed>(bed: &T) {
         let outcome = stage.party.ia.ep_free(stage.party.ep);
         if legal {
             granted(outcome);
-            refused(
-                stage.party.ia.ep_get_status(stage.party.ep),
-                Error::invalid_handle(Subtype::InvalidHandleEp),
-            );
+            refused(stage.party.ia.ep_get_status(stage.party.ep), BAD_EP);
         } else {
             refused(outcome, state.forbids());
             assert_eq!(stage.party.state(), state);
@@ -415,22 +387,16 @@ const REQUESTS: [Law; 9] = [N, N, N, N, N, N, Y, N, F];
 ///
 /// Spec: RMB-31, RMB-37, EPD-02, DTO-10, GEN-06
 pub fn binds_by_state<T: Testbed>(bed: &T) {
-    let row = Row {
-        call: "rmr_bind",
-        law: REQUESTS,
-        next: None,
-        run: |stage: &Stage<T>| {
-            let party = &stage.party;
-            let rmr = granted(party.ia.rmr_create(party.zone));
-            let piece = party.memory.piece(0, 8);
-            let privileges = MemoryPrivileges::REMOTE_READ;
-            let bound = party
-                .ia
-                .rmr_bind(rmr, &piece, privileges, party.ep, 1, DEFAULT);
-            bound.map(drop)
-        },
-    };
-    walk(bed, &row);
+    walk(bed, "rmr_bind", REQUESTS, None, |stage| {
+        let party = &stage.party;
+        let rmr = granted(party.ia.rmr_create(party.zone));
+        let segment = party.memory.segment(0, 8);
+        let privileges = MemoryPrivileges::REMOTE_READ;
+        let bound = party
+            .ia
+            .rmr_bind(rmr, &segment, privileges, party.ep, 1, DEFAULT);
+        bound.map(drop)
+    });
 }
 
 /// Requests are posted in CONNECTED, flushed in DISCONNECTED, refused in all other states.
@@ -445,23 +411,15 @@ pub fn request_posts_by_state<T: Testbed>(bed: &T) {
         ("post_rdma_write", |stage| stage.write(1)),
         ("post_rdma_read", |stage| {
             let party = &stage.party;
-            let piece = [party.memory.piece(0, 8)];
+            let segment = [party.memory.segment(0, 8)];
             let remote = stage.peer.memory.remote(0, 8);
             party
                 .ia
-                .post_rdma_read(party.ep, &piece, 1, &remote, DEFAULT)
+                .post_rdma_read(party.ep, &segment, 1, &remote, DEFAULT)
         }),
     ];
     for (call, run) in rows {
-        walk(
-            bed,
-            &Row {
-                call,
-                law: REQUESTS,
-                next: None,
-                run,
-            },
-        );
+        walk(bed, call, REQUESTS, None, run);
     }
 }
 
@@ -478,32 +436,21 @@ pub fn receive_posts_by_state<T: Testbed>(bed: &T) {
         let party = &stage.party;
         let outcome = party
             .ia
-            .post_recv(party.ep, &[party.memory.piece(0, 8)], 5, DEFAULT);
+            .post_recv(party.ep, &[party.memory.segment(0, 8)], 5, DEFAULT);
         if state == TentativeConnectionPending {
-            refused(
-                outcome,
-                Error::invalid_state(Subtype::InvalidStateEpNotReady),
-            );
+            refused(outcome, EP_NOT_READY);
             continue;
         }
         granted(outcome);
         assert_eq!(party.state(), state);
         match state {
             Disconnected => {
-                let completion = net.receive_completion(party);
-                assert_eq!(
-                    (completion.cookie, completion.status),
-                    (5, DtoStatus::Flushed)
-                );
+                net.receive_ends(party, 5, DtoStatus::Flushed);
             }
             ActiveConnectionPending | CompletionPending => {
                 assert!(!party.status().recv_idle);
                 granted(party.ia.ep_disconnect(party.ep, CloseFlags::Abrupt));
-                let completion = net.receive_completion(party);
-                assert_eq!(
-                    (completion.cookie, completion.status),
-                    (5, DtoStatus::Flushed)
-                );
+                net.receive_ends(party, 5, DtoStatus::Flushed);
             }
             _ => assert!(!party.status().recv_idle, "{state:?}"),
         }
@@ -516,8 +463,8 @@ pub fn receive_posts_by_state<T: Testbed>(bed: &T) {
 pub fn inspecting_calls_by_state<T: Testbed>(bed: &T) {
     let rows: [(&'static str, Run<T>); 4] = [
         ("ep_query", |stage| {
-            let told = stage.party.ia.ep_query(stage.party.ep, EpFields::all())?;
-            assert_eq!(told.state, stage.party.state());
+            let param = stage.party.ia.ep_query(stage.party.ep, EpFields::all())?;
+            assert_eq!(param.state, stage.party.state());
             Ok(())
         }),
         ("ep_get_status", |stage| {
@@ -527,7 +474,7 @@ pub fn inspecting_calls_by_state<T: Testbed>(bed: &T) {
             match stage.party.ia.ep_recv_query(stage.party.ep) {
                 // Not supported in any state.
                 Err(error) if error.same_code(Error::model_not_supported()) => Ok(()),
-                told => told.map(drop),
+                param => param.map(drop),
             }
         }),
         ("ep_set_watermark", |stage| {
@@ -536,15 +483,7 @@ pub fn inspecting_calls_by_state<T: Testbed>(bed: &T) {
         }),
     ];
     for (call, run) in rows {
-        walk(
-            bed,
-            &Row {
-                call,
-                law: [Y; 9],
-                next: None,
-                run,
-            },
-        );
+        walk(bed, call, [Y; 9], None, run);
     }
 }
 
@@ -554,14 +493,12 @@ pub fn inspecting_calls_by_state<T: Testbed>(bed: &T) {
 pub fn modifications_by_state<T: Testbed>(bed: &T) {
     walk(
         bed,
-        &Row {
-            call: "ep_modify of the zone",
-            law: [Y, N, N, Y, N, N, N, N, N],
-            next: None,
-            run: |stage| {
-                let zone = granted(stage.party.ia.pz_create());
-                stage.modify(EpFields::PZ, |wanted| wanted.pz = Some(zone))
-            },
+        "ep_modify of the zone",
+        [Y, N, N, Y, N, N, N, N, N],
+        None,
+        |stage| {
+            let zone = granted(stage.party.ia.pz_create());
+            stage.modify(EpFields::PZ, |wanted| wanted.pz = Some(zone))
         },
     );
     let settings: [(&'static str, EpFields, Change); 6] = [
@@ -598,25 +535,21 @@ pub fn modifications_by_state<T: Testbed>(bed: &T) {
     }
     walk(
         bed,
-        &Row {
-            call: "ep_modify of the dispatchers",
-            law: [Y, Y, Y, Y, N, N, N, N, N],
-            next: None,
-            run: |stage| {
-                let spare = &stage.spare;
-                let fields = EpFields::CONNECT_EVD;
-                stage.modify(fields, |wanted| wanted.connect_evd = Some(spare.connect))
-            },
+        "ep_modify of the dispatchers",
+        [Y, Y, Y, Y, N, N, N, N, N],
+        None,
+        |stage| {
+            let spare = &stage.spare;
+            let fields = EpFields::CONNECT_EVD;
+            stage.modify(fields, |wanted| wanted.connect_evd = Some(spare.connect))
         },
     );
     walk(
         bed,
-        &Row {
-            call: "ep_modify of provider attributes",
-            law: [Y, N, N, N, N, N, N, N, N],
-            next: None,
-            run: |stage| stage.modify(EpFields::PROVIDER_SPECIFIC_ATTR, |_| ()),
-        },
+        "ep_modify of provider attributes",
+        [Y, N, N, N, N, N, N, N, N],
+        None,
+        |stage| stage.modify(EpFields::PROVIDER_SPECIFIC_ATTR, |_| ()),
     );
     for state in STATES {
         let net = Net::new(bed);
@@ -654,10 +587,7 @@ pub fn endpoints_of_requests_are_accepted_or_rejected<T: Testbed>(bed: &T) {
         refused(party.ia.cr_accept(cr, Some(party.ep), &[]), bad);
         assert_eq!(party.state(), state);
         if state == TentativeConnectionPending {
-            refused(
-                party.ia.cr_accept(cr, None, &[]),
-                Error::invalid_state(Subtype::InvalidStateEpNotReady),
-            );
+            refused(party.ia.cr_accept(cr, None, &[]), EP_NOT_READY);
             assert_eq!(party.state(), state);
             let fields =
                 EpFields::PZ | EpFields::RECV_EVD | EpFields::REQUEST_EVD | EpFields::CONNECT_EVD;
@@ -667,20 +597,13 @@ pub fn endpoints_of_requests_are_accepted_or_rejected<T: Testbed>(bed: &T) {
                 wanted.request_evd = Some(party.request);
                 wanted.connect_evd = Some(party.connect);
             }));
-            party.receive_into(&[party.memory.piece(0, 8)], 1);
+            party.receive_into(&[party.memory.segment(0, 8)], 1);
         }
         granted(party.ia.cr_accept(cr, None, &[]));
         assert_eq!(party.state(), CompletionPending);
-        refused(
-            party.ia.cr_query(cr, CrFields::all()),
-            Error::invalid_handle(Subtype::InvalidHandleCr),
-        );
-        assert_eq!(net.connection(party), ConnectionEventKind::Established);
-        assert_eq!(
-            net.connection(&stage.peer),
-            ConnectionEventKind::Established
-        );
-        net.alive(party, &stage.peer);
+        refused(party.ia.cr_query(cr, CrFields::all()), BAD_CR);
+        net.established(party, &stage.peer);
+        net.check_transfer(party, &stage.peer);
 
         let stage = Stage::new(&net, state);
         let (party, cr) = (&stage.party, stage.own.expect("a request"));
@@ -689,10 +612,7 @@ pub fn endpoints_of_requests_are_accepted_or_rejected<T: Testbed>(bed: &T) {
             assert_eq!(party.state(), Unconnected);
             granted(party.ia.ep_free(party.ep));
         } else {
-            refused(
-                party.ia.ep_get_status(party.ep),
-                Error::invalid_handle(Subtype::InvalidHandleEp),
-            );
+            refused(party.ia.ep_get_status(party.ep), BAD_EP);
         }
         assert_eq!(
             net.connection(&stage.peer),
@@ -708,8 +628,7 @@ pub fn endpoints_of_requests_are_accepted_or_rejected<T: Testbed>(bed: &T) {
 /// Spec: E18, E21, E22, EPD-02, EPD-10, DTO-12
 pub fn peer_events_end_a_pending_disconnect<T: Testbed>(bed: &T) {
     for breaks in [false, true] {
-        let net = Net::new(bed);
-        let (left, right) = net.pair(&PartyOptions::default());
+        let (net, left, right) = Net::connected(bed);
         left.receive_into(&[], 8);
         // Without a receive at the peer the request neither succeeds nor fails soon.
         left.send_from(&[], 1);
@@ -728,8 +647,7 @@ pub fn peer_events_end_a_pending_disconnect<T: Testbed>(bed: &T) {
         assert_eq!(sent.status, status);
         assert_eq!(net.connection(&left), kind);
         assert_eq!(left.state(), Disconnected);
-        let flushed = net.receive_completion(&left);
-        assert_eq!((flushed.cookie, flushed.status), (8, DtoStatus::Flushed));
+        net.receive_ends(&left, 8, DtoStatus::Flushed);
         assert_eq!(net.connection(&right), kind);
         net.quiet(&left);
         net.quiet(&right);
@@ -757,7 +675,7 @@ pub fn abrupt_close_by_state<T: Testbed>(bed: &T) {
             net.release(ia).close(CloseFlags::Abrupt).is_ok(),
             "{state:?}"
         );
-        net.settle();
+        net.run_to_idle();
         assert!(
             matches!(peer.state(), Unconnected | Disconnected),
             "the peer of an endpoint in {state:?} is in {:?}",

@@ -7,7 +7,8 @@ use dat_core::sync::RawLock;
 use dat_core::{Error, Ia, Result};
 
 use crate::fixture::{
-    Adapter, Memory, Net, NonCoherentTestbed, Party, PartyOptions, Testbed, equal, granted, refused,
+    Adapter, Memory, Net, NonCoherentTestbed, Party, PartyOptions, Testbed, equal, granted,
+    refused, same_bytes,
 };
 
 const DEFAULT: CompletionFlags = CompletionFlags::empty();
@@ -17,8 +18,8 @@ type Sync<T> = fn(&Adapter<T>, &[LmrTriplet]) -> Result<()>;
 /// Returns both calls, which check their arguments alike.
 fn both<T: Testbed>() -> [Sync<T>; 2] {
     [
-        |ia, pieces| ia.lmr_sync_rdma_write(pieces),
-        |ia, pieces| ia.lmr_sync_rdma_read(pieces),
+        |ia, segments| ia.lmr_sync_rdma_write(segments),
+        |ia, segments| ia.lmr_sync_rdma_read(segments),
     ]
 }
 
@@ -36,13 +37,12 @@ fn incoherent_pair<'b, T: NonCoherentTestbed>(bed: &'b T) -> (Net<'b, T>, Party<
 /// Writes a range to the same offset in the peer's block and awaits the completion.
 #[track_caller]
 fn write<T: Testbed>(net: &Net<'_, T>, left: &Party<T>, to: &Memory, offset: u64, length: u64) {
-    granted(left.ia.post_rdma_write(
-        left.ep,
-        &[left.memory.piece(offset, length)],
+    left.write(
+        &[left.memory.segment(offset, length)],
         1,
         &to.remote(offset, length),
         DEFAULT,
-    ));
+    );
     net.success(left, 1);
 }
 
@@ -60,38 +60,27 @@ fn required<B: Backend, L: RawLock>(ia: &Ia<'_, B, L>) -> bool {
 ///
 /// Spec: LSW-02, LSW-04, LSW-17, LSW-29, LSW-31, LSR-01, LSR-05, IAQ-10
 pub fn coherent_memory_needs_no_call<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     if required(&right.ia) {
         // The groups for non-coherent memory test this backend.
         return;
     }
     left.memory.fill(1);
     write(&net, &left, &right.memory, 0, 256);
-    equal(
-        "data",
-        &right.memory.load(0, 256),
-        &left.memory.load(0, 256),
-    );
+    same_bytes("data", (&right.memory, 0), (&left.memory, 0), 256);
     for sync in both::<T>() {
-        granted(sync(&right.ia, &[right.memory.piece(0, 256)]));
+        granted(sync(&right.ia, &[right.memory.segment(0, 256)]));
     }
-    equal(
-        "data",
-        &right.memory.load(0, 256),
-        &left.memory.load(0, 256),
-    );
+    same_bytes("data", (&right.memory, 0), (&left.memory, 0), 256);
     right.memory.fill(2);
-    let target = [left.memory.piece(1024, 256)];
-    granted(
-        left.ia
-            .post_rdma_read(left.ep, &target, 2, &right.memory.remote(0, 256), DEFAULT),
-    );
+    let target = [left.memory.segment(1024, 256)];
+    left.read(&target, 2, &right.memory.remote(0, 256), DEFAULT);
     net.success(&left, 2);
-    equal(
+    same_bytes(
         "what was read",
-        &left.memory.load(1024, 256),
-        &right.memory.load(0, 256),
+        (&left.memory, 1024),
+        (&right.memory, 0),
+        256,
     );
 }
 
@@ -121,9 +110,9 @@ fn check_segments<T: Testbed>(net: &Net<'_, T>, party: &Party<T>) {
     let stranger = Party::<T>::new(&net.adapter(), &PartyOptions::default());
     let zone = granted(party.ia.pz_create());
     let elsewhere = Memory::register(&party.ia, zone, 64, MemoryPrivileges::REMOTE_WRITE);
-    let gone = party.more_memory(64, MemoryPrivileges::ALL);
-    granted(party.ia.lmr_free(gone.lmr));
-    let good = party.memory.piece(0, 8);
+    let freed = party.more_memory(64, MemoryPrivileges::ALL);
+    granted(party.ia.lmr_free(freed.lmr));
+    let good = party.memory.segment(0, 8);
     let size = party.memory.len() as u64;
     let anything = LmrTriplet {
         context: u32::MAX,
@@ -135,26 +124,26 @@ fn check_segments<T: Testbed>(net: &Net<'_, T>, party: &Party<T>) {
             &[][..],
             &[good],
             &[anything],
-            &[party.memory.piece(0, size)],
-            &[good, elsewhere.piece(0, 64), anything, good],
-            &[party.memory.piece(size - 1, 1); 100],
+            &[party.memory.segment(0, size)],
+            &[good, elsewhere.segment(0, 64), anything, good],
+            &[party.memory.segment(size - 1, 1); 100],
         ] {
             granted(sync(&party.ia, list));
         }
         for bad in [
-            party.memory.piece(0, size + 1),
-            party.memory.piece(size, 1),
-            party.memory.piece(u64::MAX, 1),
-            party.memory.piece(u64::MAX, 2),
-            party.memory.piece(1, u64::MAX),
-            party.memory.piece(8, u64::MAX - party.memory.address - 7),
-            gone.piece(0, 8),
+            party.memory.segment(0, size + 1),
+            party.memory.segment(size, 1),
+            party.memory.segment(u64::MAX, 1),
+            party.memory.segment(u64::MAX, 2),
+            party.memory.segment(1, u64::MAX),
+            party.memory.segment(8, u64::MAX - party.memory.address - 7),
+            freed.segment(0, 8),
             LmrTriplet { context: 0, ..good },
             LmrTriplet {
                 context: u32::MAX,
                 ..good
             },
-            stranger.memory.piece(0, 8),
+            stranger.memory.segment(0, 8),
         ] {
             for list in [&[bad][..], &[good, bad], &[bad, good]] {
                 net.no_effect(&[party], Error::invalid_argument(2), || {
@@ -178,14 +167,10 @@ pub fn sync_makes_writes_visible<T: NonCoherentTestbed>(bed: &T) {
         granted(
             right
                 .ia
-                .lmr_sync_rdma_write(&[right.memory.piece(100, 1000)]),
+                .lmr_sync_rdma_write(&[right.memory.segment(100, 1000)]),
         );
         assert_eq!(bed.now(), now);
-        equal(
-            "data",
-            &right.memory.load(100, 1000),
-            &left.memory.load(100, 1000),
-        );
+        same_bytes("data", (&right.memory, 100), (&left.memory, 100), 1000);
     }
     equal("bytes before", &right.memory.load(0, 100), &[0; 100]);
     equal("bytes behind", &right.memory.load(1100, 2996), &[0; 2996]);
@@ -208,11 +193,11 @@ pub fn one_sync_covers_several_writes<T: NonCoherentTestbed>(bed: &T) {
     write(&net, &left, &second, 512, 64);
     write(&net, &near, &far.memory, 2048, 64);
     granted(right.ia.lmr_sync_rdma_write(&[
-        right.memory.piece(0, 64),
-        right.memory.piece(1024, 64),
-        second.piece(512, 64),
+        right.memory.segment(0, 64),
+        right.memory.segment(1024, 64),
+        second.segment(512, 64),
         LmrTriplet::default(),
-        far.memory.piece(2048, 64),
+        far.memory.segment(2048, 64),
     ]));
     for (block, from, offset) in [
         (&right.memory, &left.memory, 0),
@@ -235,12 +220,12 @@ pub fn refused_sync_does_not_spoil_a_later_one<T: NonCoherentTestbed>(bed: &T) {
     refused(
         right
             .ia
-            .lmr_sync_rdma_write(&[right.memory.piece(0, 64), right.memory.piece(4096, 1)]),
+            .lmr_sync_rdma_write(&[right.memory.segment(0, 64), right.memory.segment(4096, 1)]),
         Error::invalid_argument(2),
     );
     equal("memory", &right.memory.content(), &before);
-    granted(right.ia.lmr_sync_rdma_write(&[right.memory.piece(0, 64)]));
-    equal("data", &right.memory.load(0, 64), &left.memory.load(0, 64));
+    granted(right.ia.lmr_sync_rdma_write(&[right.memory.segment(0, 64)]));
+    same_bytes("data", (&right.memory, 0), (&left.memory, 0), 64);
 }
 
 /// Local stores and a later write into part of their range are both kept.
@@ -250,7 +235,7 @@ pub fn refused_sync_does_not_spoil_a_later_one<T: NonCoherentTestbed>(bed: &T) {
 /// Spec: LSW-12, LSW-13, LSW-23, LSW-26, LSW-27
 pub fn stores_before_a_write_survive_beside_it<T: NonCoherentTestbed>(bed: &T) {
     let (net, left, right) = incoherent_pair(bed);
-    let all = [right.memory.piece(0, 4096)];
+    let all = [right.memory.segment(0, 4096)];
     for round in 0..8 {
         left.memory.fill(round);
         right.memory.fill(100 + round);
@@ -270,7 +255,7 @@ pub fn stores_before_a_write_survive_beside_it<T: NonCoherentTestbed>(bed: &T) {
 /// Spec: LSW-12, LSW-14, LSR-01, LSR-02
 pub fn stores_after_a_write_survive_beside_it<T: NonCoherentTestbed>(bed: &T) {
     let (net, left, right) = incoherent_pair(bed);
-    let all = [right.memory.piece(0, 1024)];
+    let all = [right.memory.segment(0, 1024)];
     for round in 0..8 {
         left.memory.fill(round);
         write(&net, &left, &right.memory, 0, 1024);
@@ -280,14 +265,8 @@ pub fn stores_after_a_write_survive_beside_it<T: NonCoherentTestbed>(bed: &T) {
         expected[500..509].fill(0xEE);
         equal("memory", &right.memory.load(0, 1024), &expected);
         granted(right.ia.lmr_sync_rdma_read(&all));
-        let target = [left.memory.piece(2048, 1024)];
-        granted(left.ia.post_rdma_read(
-            left.ep,
-            &target,
-            2,
-            &right.memory.remote(0, 1024),
-            DEFAULT,
-        ));
+        let target = [left.memory.segment(2048, 1024)];
+        left.read(&target, 2, &right.memory.remote(0, 1024), DEFAULT);
         net.success(&left, 2);
         equal(
             "what a peer reads",
@@ -305,23 +284,19 @@ pub fn sync_makes_stores_readable<T: NonCoherentTestbed>(bed: &T) {
     for round in 0..4 {
         right.memory.fill(round);
         granted(
-            right
-                .ia
-                .lmr_sync_rdma_read(&[right.memory.piece(0, 512), right.memory.piece(512, 512)]),
+            right.ia.lmr_sync_rdma_read(&[
+                right.memory.segment(0, 512),
+                right.memory.segment(512, 512),
+            ]),
         );
-        let target = [left.memory.piece(0, 1024)];
-        granted(left.ia.post_rdma_read(
-            left.ep,
-            &target,
-            1,
-            &right.memory.remote(0, 1024),
-            DEFAULT,
-        ));
+        let target = [left.memory.segment(0, 1024)];
+        left.read(&target, 1, &right.memory.remote(0, 1024), DEFAULT);
         net.success(&left, 1);
-        equal(
+        same_bytes(
             "what a peer reads",
-            &left.memory.load(0, 1024),
-            &right.memory.load(0, 1024),
+            (&left.memory, 0),
+            (&right.memory, 0),
+            1024,
         );
     }
 }
@@ -329,31 +304,31 @@ pub fn sync_makes_stores_readable<T: NonCoherentTestbed>(bed: &T) {
 /// A Send after a write announces it: the receiver then makes the call and reads.
 ///
 /// Spec: LSW-06, LSW-21, LSW-22, EPW-43
-pub fn send_behind_a_write_announces_it<T: NonCoherentTestbed>(bed: &T) {
+pub fn send_after_a_write_announces_it<T: NonCoherentTestbed>(bed: &T) {
     let (net, left, right) = incoherent_pair(bed);
     for round in 0..16 {
         left.memory.fill(round);
-        right.receive_into(&[right.memory.piece(4000, 8)], 1);
-        granted(left.ia.post_rdma_write(
-            left.ep,
-            &[left.memory.piece(0, 1024)],
+        right.receive_into(&[right.memory.segment(4000, 8)], 1);
+        left.write(
+            &[left.memory.segment(0, 1024)],
             2,
             &right.memory.remote(0, 1024),
             DEFAULT,
-        ));
-        left.send_from(&[left.memory.piece(4000, 8)], 3);
-        net.receive_completion(&right);
-        granted(right.ia.lmr_sync_rdma_write(&[right.memory.piece(0, 1024)]));
-        equal(
-            "data",
-            &right.memory.load(0, 1024),
-            &left.memory.load(0, 1024),
         );
+        left.send_from(&[left.memory.segment(4000, 8)], 3);
+        net.receive_completion(&right);
+        granted(
+            right
+                .ia
+                .lmr_sync_rdma_write(&[right.memory.segment(0, 1024)]),
+        );
+        same_bytes("data", (&right.memory, 0), (&left.memory, 0), 1024);
         // A receive buffer needs no call: the provider keeps posted receives coherent.
-        equal(
+        same_bytes(
             "the message",
-            &right.memory.load(4000, 8),
-            &left.memory.load(4000, 8),
+            (&right.memory, 4000),
+            (&left.memory, 4000),
+            8,
         );
         net.success(&left, 2);
         net.success(&left, 3);

@@ -37,7 +37,7 @@ impl<T: Testbed> Wait for Sleeper<'_, T> {
 
     fn wait(&mut self, until: Option<Instant>) -> WakeReason {
         self.sleeps += 1;
-        assert!(self.sleeps < self.bed.patience(), "no end of sleeping");
+        assert!(self.sleeps < self.bed.max_steps(), "no end of sleeping");
         if self.interrupted {
             return WakeReason::Interrupted;
         }
@@ -59,17 +59,15 @@ fn soon<T: Testbed>(bed: &T, micros: u64) -> Option<Instant> {
 ///
 /// Spec: EVW-01, EVW-07, EVW-14
 pub fn blocking_wait_returns_with_the_event<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let (left, right) = net.pair(&PartyOptions::default());
+    let (net, left, right) = Net::connected(bed);
     for threshold in 1..=4 {
         for cookie in 0..4 {
-            granted(left.ia.post_rdma_write(
-                left.ep,
-                &[left.memory.piece(0, 8)],
+            left.write(
+                &[left.memory.segment(0, 8)],
                 cookie,
                 &right.memory.remote(0, 8),
                 CompletionFlags::empty(),
-            ));
+            );
         }
         let mut sleeper = Sleeper::new(bed);
         let waited = granted(
@@ -93,8 +91,7 @@ pub fn blocking_wait_returns_with_the_event<T: Testbed>(bed: &T) {
 ///
 /// Spec: EVW-06, EVW-08, GEN-09
 pub fn blocking_wait_times_out<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (_net, ia) = Net::with_adapter(bed);
     let evd = granted(ia.evd_create(4, None, EvdFlags::SOFTWARE));
     granted(ia.evd_post_se(evd, 1));
     for micros in [0, 1, 5_000] {
@@ -109,8 +106,8 @@ pub fn blocking_wait_times_out<T: Testbed>(bed: &T) {
     }
     for queued in 1..4 {
         let deadline = soon(bed, 10);
-        let told = ia.evd_wait_counted(evd, 4, deadline, &mut Sleeper::new(bed));
-        assert_eq!(granted(told), Err(Expired { queued }));
+        let param = ia.evd_wait_counted(evd, 4, deadline, &mut Sleeper::new(bed));
+        assert_eq!(granted(param), Err(Expired { queued }));
         granted(ia.evd_post_se(evd, u64::from(queued) + 1));
     }
     for pointer in 2..=4 {
@@ -138,8 +135,7 @@ pub fn blocking_wait_times_out<T: Testbed>(bed: &T) {
 ///
 /// Spec: EVW-10, CNW-07
 pub fn signals_interrupt_waits<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (_net, ia) = Net::with_adapter(bed);
     let cno = granted(ia.cno_create(None));
     let evd = granted(ia.evd_create(4, Some(cno), EvdFlags::SOFTWARE));
     let interrupted = Error::new(ErrorKind::InterruptedCall, Subtype::NoSubtype);
@@ -159,8 +155,7 @@ pub fn signals_interrupt_waits<T: Testbed>(bed: &T) {
 ///
 /// Spec: CNW-01, CNW-03, CNW-04, CNW-07
 pub fn blocking_notification_wait<T: Testbed>(bed: &T) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (net, ia) = Net::with_adapter(bed);
     let cno = granted(ia.cno_create(None));
     let left = crate::fixture::Party::<T>::notifying(&ia, cno, &PartyOptions::default());
     let right = crate::fixture::Party::<T>::new(&net.adapter(), &PartyOptions::default());
@@ -172,13 +167,12 @@ pub fn blocking_notification_wait<T: Testbed>(bed: &T) {
             Error::queue_empty(),
         );
     }
-    granted(left.ia.post_rdma_write(
-        left.ep,
-        &[left.memory.piece(0, 8)],
+    left.write(
+        &[left.memory.segment(0, 8)],
         1,
         &right.memory.remote(0, 8),
         CompletionFlags::empty(),
-    ));
+    );
     let fired = granted(ia.cno_wait_until(cno, None, &mut Sleeper::new(bed)));
     assert_eq!(fired, Some(left.request));
     net.success(&left, 1);

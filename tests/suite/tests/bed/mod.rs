@@ -40,7 +40,7 @@ pub(crate) trait Network {
     fn inject(&self, fault: Fault);
 
     /// Returns the reason why the network cannot run a test of the suite, if any.
-    fn excused(test: &str) -> Option<String>;
+    fn skip_reason(test: &str) -> Option<String>;
 }
 
 /// Implements `Network` for a fabric type, or for a type that holds one.
@@ -48,18 +48,18 @@ pub(crate) trait Network {
 /// The calls of all fabrics have the same names, except the one that makes a device, `$make`.
 /// `$wrap` and `$inner` convert to and from a type that holds a fabric.
 macro_rules! network {
-    ($fabric:ty, $device:ty, $name:literal, $make:ident, $excused:expr) => {
+    ($fabric:ty, $device:ty, $name:literal, $make:ident, $skip_reason:expr) => {
         $crate::bed::network!(
             $fabric,
             $device,
             $name,
             $make,
-            $excused,
+            $skip_reason,
             Self::new,
             core::convert::identity
         );
     };
-    ($fabric:ty, $device:ty, $name:literal, $make:ident, $excused:expr, $wrap:expr, $inner:expr) => {
+    ($fabric:ty, $device:ty, $name:literal, $make:ident, $skip_reason:expr, $wrap:expr, $inner:expr) => {
         impl $crate::bed::Network for $fabric {
             type Device = $device;
 
@@ -89,8 +89,8 @@ macro_rules! network {
                 $inner(self).inject(fault);
             }
 
-            fn excused(test: &str) -> Option<String> {
-                let reason: fn(&str) -> Option<String> = $excused;
+            fn skip_reason(test: &str) -> Option<String> {
+                let reason: fn(&str) -> Option<String> = $skip_reason;
                 reason(test)
             }
         }
@@ -146,8 +146,8 @@ impl<N: Network> Testbed for Bed<N> {
         self.fabric.run_until(to);
     }
 
-    fn excused(&self, test: &str) -> Option<String> {
-        N::excused(test)
+    fn skip_reason(&self, test: &str) -> Option<String> {
+        N::skip_reason(test)
     }
 }
 

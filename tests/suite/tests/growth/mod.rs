@@ -6,20 +6,15 @@ use dat_core::Subtype;
 use dat_core::attributes::SrqAttributes;
 use dat_core::error::Error;
 use dat_core::flags::SrqFields;
-use dat_tests::fixture::{Net, Testbed, granted, refused};
+use dat_tests::fixture::{Net, Testbed, granted, refused, srq_attributes};
 
 /// A shared receive queue grows up to its room; a larger resize is refused.
 ///
 /// The refused queue keeps its size and its buffers.
 pub(crate) fn shared_queues_grow_within_their_room<T: Testbed>(bed: &T, room: i32) {
-    let net = Net::new(bed);
-    let ia = net.adapter();
+    let (_net, ia) = Net::with_adapter(bed);
     let zone = granted(ia.pz_create());
-    let shape = SrqAttributes {
-        max_recv_dtos: 4,
-        max_recv_iov: 2,
-        low_watermark: 0,
-    };
+    let shape = srq_attributes(4, 2, 0);
     let srq = granted(ia.srq_create(zone, &shape));
     let full = Error::insufficient_resources(Subtype::ResourceSrq);
     let mut posted = 0;

@@ -62,7 +62,7 @@ impl Wait for Words<'_> {
 ///
 /// Spec: EVW-01, DTO-10
 #[test]
-fn words_that_interrupts_write_end_waits() {
+fn words_written_by_interrupts_end_waits() {
     let bed = PvrdmaBed::new();
     let net = Net::new(&bed);
     let (device, _) = bed.sending(Messages::Sent);
@@ -82,15 +82,15 @@ fn words_that_interrupts_write_end_waits() {
         waited.expect("an event").event
     };
     for cookie in 0..40 {
-        left.receive_into(&[left.memory.piece(0, 8)], cookie);
-        right.send_from(&[right.memory.piece(0, 8)], cookie);
+        left.receive_into(&[left.memory.segment(0, 8)], cookie);
+        right.send_from(&[right.memory.segment(0, 8)], cookie);
         let Event::Dto(done) = wait(left.receive) else {
             panic!("no completion")
         };
         assert_eq!((done.cookie, done.status), (cookie, DtoStatus::Success));
         net.success(&right, cookie);
-        right.receive_into(&[right.memory.piece(0, 8)], cookie);
-        left.send_from(&[left.memory.piece(0, 8)], cookie);
+        right.receive_into(&[right.memory.segment(0, 8)], cookie);
+        left.send_from(&[left.memory.segment(0, 8)], cookie);
         let Event::Dto(done) = wait(left.request) else {
             panic!("no completion")
         };
@@ -108,7 +108,7 @@ const FIRST_QUEUE: u32 = 0x12;
 ///
 /// Spec: DTO-10, DTO-11
 #[test]
-fn what_counts_is_what_a_message_tells_of() {
+fn lost_interrupts_hide_no_events() {
     let all = [
         (Messages::Sent, 1),
         (Messages::Crossed, 1),
@@ -124,8 +124,8 @@ fn what_counts_is_what_a_message_tells_of() {
         assert_eq!(device.next_deadline(), None, "{messages:?}");
         bed.fabric.report_completions(0, FIRST_QUEUE);
         bed.step();
-        let told = matches!(messages, Messages::Sent | Messages::Crossed);
-        let due = told.then_some(Instant::ZERO);
+        let param = matches!(messages, Messages::Sent | Messages::Crossed);
+        let due = param.then_some(Instant::ZERO);
         assert_eq!(device.next_deadline(), due, "{messages:?}");
         let mut polled = (0..looks).filter_map(|_| device.poll_control(bed.now()));
         let expected = ControlEvent::Completions { queue: 0 };
@@ -142,7 +142,7 @@ fn what_counts_is_what_a_message_tells_of() {
 ///
 /// Spec: DTO-10, DTO-11
 #[test]
-fn a_command_hides_no_notice() {
+fn a_command_does_not_hide_a_notice() {
     for messages in [Messages::Sent, Messages::Crossed, Messages::First] {
         let bed = PvrdmaBed::new();
         let (mut device, state) = bed.sending(messages);
@@ -169,7 +169,7 @@ fn a_command_hides_no_notice() {
 ///
 /// Spec: DTO-11
 #[test]
-fn a_device_that_writes_other_words_is_given_up() {
+fn a_device_that_writes_other_words_is_abandoned() {
     for bit in 0..u32::BITS {
         for what in 0..4 {
             let bed = PvrdmaBed::new();
@@ -191,8 +191,8 @@ fn a_device_that_writes_other_words_is_given_up() {
             }
             bed.step();
             // The call that detects the fault leaves it to the next one to halt the device.
-            let told = (0..2).find_map(|_| device.poll_control(bed.now()));
-            assert_eq!(told, Some(ControlEvent::DeviceFailed), "{what}, {bit}");
+            let param = (0..2).find_map(|_| device.poll_control(bed.now()));
+            assert_eq!(param, Some(ControlEvent::DeviceFailed), "{what}, {bit}");
             assert_eq!(state.fault(), Some(DeviceFault::WrongMessage));
             assert_eq!(bed.fabric.active(), 0);
             assert_eq!(device.poll_control(bed.now()), None);

@@ -95,22 +95,22 @@ impl Testbed for VerbsBed {
         thread::sleep(Duration::from_micros(left));
     }
 
-    fn rest(&self) {
+    fn reset_idle_count(&self) {
         self.steps.set(0);
     }
 
-    fn stands_still(&self) -> bool {
+    fn is_stepped(&self) -> bool {
         false
     }
 
-    fn excused(&self, test: &str) -> Option<String> {
+    fn skip_reason(&self, test: &str) -> Option<String> {
         if windows() == WindowKind::QueuePair && test == OUTLIVES_ITS_QUEUE_PAIR {
             return Some("a window of type 2 ends with the queue pair that it was bound on".into());
         }
         exceptions("verbs").get(test).cloned()
     }
 
-    fn patience(&self) -> usize {
+    fn max_steps(&self) -> usize {
         10_000
     }
 }

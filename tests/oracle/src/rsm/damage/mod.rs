@@ -28,9 +28,9 @@ impl Link {
     }
 }
 
-/// Place of a fault.
+/// Location of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Location {
     Link(Link),
     Side(Side),
     /// Between the two nodes.
@@ -39,11 +39,11 @@ enum Place {
 
 /// Fault that had an effect.
 #[derive(Debug)]
-struct Harm {
+struct ActiveFault {
     effect: Effect,
-    place: Place,
+    location: Location,
     /// Set once a call has reported it.
-    told: bool,
+    reported: bool,
 }
 
 /// Call to be judged.
@@ -60,63 +60,63 @@ pub(crate) struct Call {
 /// All faults with an effect.
 #[derive(Debug, Default)]
 pub(crate) struct Damage {
-    harms: Vec<Harm>,
+    faults: Vec<ActiveFault>,
     /// Number of faults when the run was last idle.
-    rested: usize,
+    idle_since: usize,
     /// Number of the fabric's reports processed.
-    heard: usize,
+    processed: usize,
 }
 
 impl Damage {
     /// Processes the fabric's reports.
-    pub(crate) fn hear(&mut self, happened: &[Happened]) {
-        for one in happened.iter().skip(self.heard) {
+    pub(crate) fn process_reports(&mut self, happened: &[Happened]) {
+        for one in happened.iter().skip(self.processed) {
             let effect = effect(&one.fault);
             if effect != Effect::Nothing {
-                let place = place(one, effect);
-                self.harms.push(Harm {
+                let location = location(one, effect);
+                self.faults.push(ActiveFault {
                     effect,
-                    place,
-                    told: false,
+                    location,
+                    reported: false,
                 });
             }
         }
-        self.heard = happened.len();
+        self.processed = happened.len();
     }
 
     /// Records that the run is idle: faults that do not last are over.
-    pub(crate) fn rest(&mut self) {
-        self.rested = self.harms.len();
+    pub(crate) fn mark_idle(&mut self) {
+        self.idle_since = self.faults.len();
     }
 
     /// Returns the current moment, to distinguish later faults from earlier ones.
     pub(crate) fn now(&self) -> usize {
-        self.harms.len()
+        self.faults.len()
     }
 
     /// Returns the moment when the run was last idle.
-    pub(crate) fn rested(&self) -> usize {
-        self.rested
+    pub(crate) fn idle_since(&self) -> usize {
+        self.idle_since
     }
 
     /// Returns the faults that count since a moment.
-    fn since(&self, moment: usize) -> impl Iterator<Item = &Harm> {
-        let all = self.harms.iter().enumerate();
-        all.filter(move |(at, harm)| *at >= moment || harm.effect.lasts())
-            .map(|(_, harm)| harm)
+    fn since(&self, moment: usize) -> impl Iterator<Item = &ActiveFault> {
+        let all = self.faults.iter().enumerate();
+        all.filter(move |(at, fault)| *at >= moment || fault.effect.lasts())
+            .map(|(_, fault)| fault)
     }
 
     /// Returns true if a call may fail with this error; a single-use excuse is consumed.
     pub(crate) fn excuses(&mut self, call: &Call, error: RsmError) -> bool {
-        let found = self.harms.iter_mut().enumerate().find(|(at, harm)| {
-            (*at >= call.since || harm.effect.excuses_later())
-                && !(harm.told && harm.effect.is_told_once(error))
-                && harm.strikes(call)
-                && harm.effect.errors(call.kind).contains(&error)
+        let found = self.faults.iter_mut().enumerate().find(|(at, fault)| {
+            (*at >= call.since || fault.effect.excuses_later())
+                && !(fault.reported && fault.effect.is_reported_once(error))
+                && fault.affects_call(call)
+                && fault.effect.errors(call.kind).contains(&error)
         });
         match found {
-            Some((_, harm)) => {
-                harm.told = true;
+            Some((_, fault)) => {
+                fault.reported = true;
                 true
             }
             None => false,
@@ -127,21 +127,20 @@ impl Damage {
     ///
     /// All spans of that request must report the failure.
     pub(crate) fn broke(&self, link: Link, moment: usize) -> bool {
-        self.harms
-            .iter()
-            .skip(moment)
-            .any(|harm| matches!(harm.effect, Effect::Breaks(_)) && harm.place == Place::Link(link))
+        self.faults.iter().skip(moment).any(|fault| {
+            matches!(fault.effect, Effect::Breaks(_)) && fault.location == Location::Link(link)
+        })
     }
 
     /// Returns true if data sent since the last idle moment may be lost.
     pub(crate) fn may_lose(&self, link: Link) -> bool {
-        self.since(self.rested)
-            .any(|harm| harm.effect.loses() && harm.reaches(link))
+        self.since(self.idle_since)
+            .any(|fault| fault.effect.loses() && fault.affects_link(link))
     }
 
     /// Returns true if a lasting fault affects a link.
     pub(crate) fn lasts(&self, link: Link) -> bool {
-        self.since(self.now()).any(|harm| harm.reaches(link))
+        self.since(self.now()).any(|fault| fault.affects_link(link))
     }
 
     /// Returns true if connections of a link may be aborted.
@@ -149,52 +148,55 @@ impl Damage {
     /// The link cannot be restored: permanently, or because it broke while resources for a new one
     /// were missing.
     pub(crate) fn may_abort(&self, link: Link) -> bool {
-        let recent = || self.since(self.rested).filter(|harm| harm.reaches(link));
-        let breaks = recent().filter(|harm| harm.effect.loses()).count();
+        let recent = || {
+            self.since(self.idle_since)
+                .filter(|fault| fault.affects_link(link))
+        };
+        let breaks = recent().filter(|fault| fault.effect.loses()).count();
         let keeps_down =
-            recent().any(|harm| matches!(harm.effect, Effect::Scarce | Effect::Refused));
+            recent().any(|fault| matches!(fault.effect, Effect::Scarce | Effect::Refused));
         self.lasts(link) || (keeps_down && breaks != 0 && recent().count() > 1)
     }
 
     /// Returns true if the host of a side is dead.
     pub(crate) fn is_dead(&self, side: Side) -> bool {
-        let here = Place::Side(side);
-        let mut harms = self.harms.iter();
-        harms.any(|harm| harm.effect == Effect::Dead && harm.place == here)
+        let here = Location::Side(side);
+        let mut faults = self.faults.iter();
+        faults.any(|fault| fault.effect == Effect::Dead && fault.location == here)
     }
 }
 
-impl Harm {
+impl ActiveFault {
     /// Returns true if the fault may cause the outcome of a call.
-    fn strikes(&self, call: &Call) -> bool {
-        match (self.effect, self.place) {
+    fn affects_call(&self, call: &Call) -> bool {
+        match (self.effect, self.location) {
             // Each side waits only for itself.
-            (Effect::Asleep, Place::Side(side)) => side == call.side,
+            (Effect::Asleep, Location::Side(side)) => side == call.side,
             // A connect takes resources of both nodes, every other call only of the caller's.
-            (Effect::Scarce | Effect::Refused, Place::Side(side)) => {
+            (Effect::Scarce | Effect::Refused, Location::Side(side)) => {
                 side == call.side
                     || (call.kind == Kind::Connect
                         && call.link.is_some_and(|link| link.exporter == side))
             }
-            (_, Place::Side(side)) => {
+            (_, Location::Side(side)) => {
                 side == call.side || call.link.is_some_and(|link| link.touches(side))
             }
             _ => match call.link {
-                Some(link) => self.reaches(link),
+                Some(link) => self.affects_link(link),
                 // Memory is in use as long as transfers from it are pending.
                 None => {
                     call.kind == Kind::Ends
-                        && matches!(self.place, Place::Link(link) if link.importer == call.side)
+                        && matches!(self.location, Location::Link(link) if link.importer == call.side)
                 }
             },
         }
     }
 
-    fn reaches(&self, link: Link) -> bool {
-        match self.place {
-            Place::Link(here) => here == link,
-            Place::Side(side) => link.touches(side),
-            Place::Between => link.importer != link.exporter,
+    fn affects_link(&self, link: Link) -> bool {
+        match self.location {
+            Location::Link(here) => here == link,
+            Location::Side(side) => link.touches(side),
+            Location::Between => link.importer != link.exporter,
         }
     }
 }
@@ -203,7 +205,7 @@ fn side(adapter: u16) -> Side {
     if adapter == 0 { Side::A } else { Side::B }
 }
 
-fn place(happened: &Happened, effect: Effect) -> Place {
+fn location(happened: &Happened, effect: Effect) -> Location {
     let adapter = match happened.fault {
         Fault::DropCompletion { adapter, .. }
         | Fault::DelayCompletion { adapter, .. }
@@ -217,7 +219,7 @@ fn place(happened: &Happened, effect: Effect) -> Place {
         | Fault::ReceiverNotReady { adapter, .. }
         | Fault::FailSharedReceive { adapter, .. }
         | Fault::Crash { adapter, .. } => adapter,
-        Fault::LinkDown { .. } => return Place::Between,
+        Fault::LinkDown { .. } => return Location::Between,
     };
     match happened.way {
         Some(way) if effect != Effect::Stopped => {
@@ -226,11 +228,11 @@ fn place(happened: &Happened, effect: Effect) -> Place {
             } else {
                 (way.to, way.from)
             };
-            Place::Link(Link {
+            Location::Link(Link {
                 importer: side(importer),
                 exporter: side(exporter),
             })
         }
-        _ => Place::Side(side(adapter)),
+        _ => Location::Side(side(adapter)),
     }
 }

@@ -1,7 +1,7 @@
-//! Effects of each fault; no other place defines them.
+//! Effects of each fault; no other file defines them.
 //!
 //! A fault counts from the time when the fabric reports its effect. A fault without an effect
-//! excuses nothing. Its place limits its excuses: a call on another link, or of another side, ends
+//! excuses nothing. Its location limits them: a call on another link, or of another side, ends
 //! as without faults.
 
 use backend_mock::{Fault, RemoteError};
@@ -126,7 +126,7 @@ impl Effect {
     /// Returns true if it excuses one call only with this error.
     ///
     /// All users of a broken link see the break.
-    pub(crate) fn is_told_once(self, error: RsmError) -> bool {
+    pub(crate) fn is_reported_once(self, error: RsmError) -> bool {
         error == RsmError::InsufficientResources && matches!(self, Self::Scarce | Self::Refused)
     }
 

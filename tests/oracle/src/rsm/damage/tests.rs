@@ -33,7 +33,7 @@ const ON_NEAR: Option<Way> = Some(Way {
 
 fn after(fault: Fault, way: Option<Way>) -> Damage {
     let mut damage = Damage::default();
-    damage.hear(&[Happened { fault, way }]);
+    damage.process_reports(&[Happened { fault, way }]);
     damage
 }
 
@@ -75,7 +75,7 @@ const KINDS: [Kind; 8] = [
 ];
 
 /// Asserts that a fault excuses no call on these links.
-fn spares(fault: &Fault, way: Option<Way>, links: &[Link]) {
+fn excuses_nothing_on(fault: &Fault, way: Option<Way>, links: &[Link]) {
     for link in links {
         for kind in KINDS {
             let call = call(kind, *link);
@@ -86,7 +86,7 @@ fn spares(fault: &Fault, way: Option<Way>, links: &[Link]) {
 
 /// Spec: RSMPV-50, RSMBR-05, RSMBR-09
 #[test]
-fn what_is_late_out_of_order_or_told_twice_excuses_nothing() {
+fn late_reordered_and_duplicate_completions_excuse_nothing() {
     let (adapter, queue, nth) = (0, 3, 0);
     let benign = [
         Fault::DelayCompletion {
@@ -107,7 +107,7 @@ fn what_is_late_out_of_order_or_told_twice_excuses_nothing() {
         },
     ];
     for fault in benign {
-        spares(&fault, ON_NEAR, &[NEAR, FAR, OWN, OTHERS_OWN]);
+        excuses_nothing_on(&fault, ON_NEAR, &[NEAR, FAR, OWN, OTHERS_OWN]);
         let damage = after(fault, ON_NEAR);
         assert!(!damage.may_lose(NEAR) && !damage.may_abort(NEAR) && !damage.broke(NEAR, 0));
     }
@@ -115,7 +115,7 @@ fn what_is_late_out_of_order_or_told_twice_excuses_nothing() {
 
 /// Spec: RSMPV-50, RSMPV-74, RSMBR-09
 #[test]
-fn a_request_that_failed_is_told_as_what_it_was_and_where_it_was() {
+fn a_failed_request_excuses_its_error_on_its_link() {
     let answer = |error| Fault::RemoteError {
         adapter: 0,
         nth: 0,
@@ -142,7 +142,7 @@ fn a_request_that_failed_is_told_as_what_it_was_and_where_it_was() {
     for kind in [Kind::Table, Kind::Device, Kind::Connect, Kind::Ends] {
         assert_eq!(excused(&denied, ON_NEAR, &call(kind, NEAR)), []);
     }
-    spares(&denied, ON_NEAR, &[FAR, OWN, OTHERS_OWN]);
+    excuses_nothing_on(&denied, ON_NEAR, &[FAR, OWN, OTHERS_OWN]);
     let damage = after(denied.clone(), ON_NEAR);
     assert!(!damage.may_abort(NEAR), "the link is made anew");
     assert!(damage.may_lose(NEAR) && !damage.may_lose(FAR));
@@ -160,7 +160,7 @@ fn a_request_that_failed_is_told_as_what_it_was_and_where_it_was() {
 
 /// Spec: RSMBR-05, RSMBR-09
 #[test]
-fn a_span_in_which_a_request_failed_cannot_end_well() {
+fn a_span_with_a_failed_request_fails() {
     let failed = Fault::RemoteError {
         adapter: 0,
         nth: 0,
@@ -174,7 +174,7 @@ fn a_span_in_which_a_request_failed_cannot_end_well() {
 
 /// Spec: RSMPV-50
 #[test]
-fn what_is_over_once_everything_came_to_rest_excuses_nothing_later() {
+fn a_failure_excuses_nothing_after_the_run_was_idle() {
     let failed = Fault::ReceiverNotReady {
         adapter: 1,
         nth: 0,
@@ -182,9 +182,9 @@ fn what_is_over_once_everything_came_to_rest_excuses_nothing_later() {
     };
     let mut damage = after(failed, ON_NEAR);
     assert!(damage.excuses(&call(TRANSFER, NEAR), BarrierFailure));
-    damage.rest();
+    damage.mark_idle();
     let later = Call {
-        since: damage.rested(),
+        since: damage.idle_since(),
         ..call(TRANSFER, NEAR)
     };
     assert!(!damage.excuses(&later, BarrierFailure));
@@ -193,7 +193,7 @@ fn what_is_over_once_everything_came_to_rest_excuses_nothing_later() {
 
 /// Spec: RSMST-05
 #[test]
-fn what_is_not_left_is_missed_once_and_on_that_side() {
+fn a_failed_allocation_excuses_one_call_of_its_side() {
     let none = Fault::AllocationFailure { adapter: 0, nth: 0 };
     for kind in [Kind::Device, TRANSFER, Kind::Connect] {
         let mut damage = after(none.clone(), None);
@@ -224,7 +224,7 @@ fn what_is_not_left_is_missed_once_and_on_that_side() {
 
 /// Spec: RSMPV-50, RSMST-05
 #[test]
-fn a_refused_post_is_missing_resources_once() {
+fn a_refused_post_excuses_one_lack_of_resources() {
     let refused = Fault::RefusePost { adapter: 0, nth: 0 };
     let mut damage = after(refused.clone(), ON_NEAR);
     assert!(!damage.excuses(&call(TRANSFER, NEAR), PermissionDenied));
@@ -245,12 +245,12 @@ fn a_refused_post_is_missing_resources_once() {
         );
     }
     assert!(!damage.may_lose(NEAR), "what is refused is said again");
-    spares(&refused, ON_NEAR, &[FAR, OWN, OTHERS_OWN]);
+    excuses_nothing_on(&refused, ON_NEAR, &[FAR, OWN, OTHERS_OWN]);
 }
 
 /// Spec: RSMPV-83
 #[test]
-fn who_is_not_woken_is_interrupted_and_nobody_else() {
+fn a_lost_notification_interrupts_only_its_waiter() {
     let lost = Fault::LoseNotification {
         adapter: 0,
         queue: 3,
@@ -265,14 +265,14 @@ fn who_is_not_woken_is_interrupted_and_nobody_else() {
     for kind in [Kind::Table, Kind::Device] {
         assert_eq!(excused(&lost, None, &call(kind, NEAR)), []);
     }
-    spares(&lost, None, &[FAR, OTHERS_OWN]);
+    excuses_nothing_on(&lost, None, &[FAR, OTHERS_OWN]);
     let damage = after(lost, None);
     assert!(!damage.may_lose(NEAR) && !damage.may_abort(NEAR));
 }
 
 /// Spec: RSMBR-09, RSMST-03
 #[test]
-fn what_never_comes_back_excuses_its_own_link_alone() {
+fn a_lost_completion_excuses_only_its_link() {
     let lost = Fault::DropCompletion {
         adapter: 0,
         queue: 4,
@@ -295,12 +295,12 @@ fn what_never_comes_back_excuses_its_own_link_alone() {
     for kind in [Kind::Table, Kind::Device] {
         assert_eq!(excused(&lost, ON_NEAR, &call(kind, NEAR)), []);
     }
-    spares(&lost, ON_NEAR, &[FAR, OWN, OTHERS_OWN]);
+    excuses_nothing_on(&lost, ON_NEAR, &[FAR, OWN, OTHERS_OWN]);
 }
 
 /// Spec: RSMST-03, RSMBR-09
 #[test]
-fn a_link_that_is_down_keeps_apart_two_nodes_and_nothing_else() {
+fn a_link_down_excuses_only_calls_between_its_nodes() {
     let down = Fault::LinkDown {
         a: 0,
         b: 1,
@@ -316,14 +316,14 @@ fn a_link_that_is_down_keeps_apart_two_nodes_and_nothing_else() {
     for kind in [Kind::Table, Kind::Device, Kind::Ends] {
         assert_eq!(excused(&down, None, &call(kind, NEAR)), []);
     }
-    spares(&down, None, &[OWN, OTHERS_OWN]);
+    excuses_nothing_on(&down, None, &[OWN, OTHERS_OWN]);
     let damage = after(down, None);
     assert!(damage.may_abort(NEAR) && damage.may_abort(FAR) && !damage.may_abort(OWN));
 }
 
 /// Spec: RSMST-03, RSMGEN-07
 #[test]
-fn a_side_without_links_or_without_life_excuses_nothing_between_others() {
+fn a_stopped_or_dead_side_excuses_nothing_between_others() {
     let faults = [
         Fault::OverrunQueue {
             adapter: 0,
@@ -333,7 +333,7 @@ fn a_side_without_links_or_without_life_excuses_nothing_between_others() {
         Fault::Crash { adapter: 0, at: 0 },
     ];
     for fault in faults {
-        spares(&fault, None, &[OTHERS_OWN]);
+        excuses_nothing_on(&fault, None, &[OTHERS_OWN]);
         for link in [NEAR, FAR, OWN] {
             let transfer = excused(&fault, None, &call(TRANSFER, link));
             for wrong in [PermissionDenied, BadAddress, TimedOut, BadSegmentHandle] {
@@ -348,7 +348,7 @@ fn a_side_without_links_or_without_life_excuses_nothing_between_others() {
 
 /// Spec: RSMST-03
 #[test]
-fn a_link_that_broke_where_nothing_is_left_may_be_gone() {
+fn a_broken_link_without_resources_may_be_lost() {
     let failed = Fault::RemoteError {
         adapter: 0,
         nth: 0,
@@ -360,14 +360,14 @@ fn a_link_that_broke_where_nothing_is_left_may_be_gone() {
         fault: failed,
         way: ON_NEAR,
     }];
-    damage.hear(&happened);
+    damage.process_reports(&happened);
     assert!(!damage.may_abort(NEAR));
     happened.push(Happened {
         fault: none,
         way: None,
     });
-    damage.hear(&happened);
+    damage.process_reports(&happened);
     assert!(damage.may_abort(NEAR) && !damage.may_abort(OTHERS_OWN));
-    damage.rest();
+    damage.mark_idle();
     assert!(!damage.may_abort(NEAR), "that is over");
 }

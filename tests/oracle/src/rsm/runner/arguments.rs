@@ -17,7 +17,7 @@ pub(super) fn number(argument: u8, step: u64) -> u64 {
 }
 
 /// Returns a range of the pages in half pages, mostly one or two whole pages.
-pub(super) fn stretch(start: u8, length: u8) -> (usize, usize) {
+pub(super) fn page_range(start: u8, length: u8) -> (usize, usize) {
     let halves = |number: u8, most: u8| match number {
         200.. => number % 9,
         number => number % most * 2,

@@ -1,7 +1,7 @@
 //! Transfers, on the engines and on the oracle.
 
 use super::arguments::number;
-use super::doubt::Ended;
+use super::doubt::EndedTransfer;
 use super::*;
 
 /// Runs code with the integer type of an item size.
@@ -25,7 +25,7 @@ macro_rules! items {
 }
 
 /// Returns an offset, mostly within a segment.
-fn place(offset: u8, step: u64) -> u64 {
+fn segment_offset(offset: u8, step: u64) -> u64 {
     match offset {
         0..200 => number(offset % 48, step),
         offset => number(offset, step),
@@ -49,12 +49,26 @@ impl Runner {
                 import,
                 offset,
                 length,
-            } => self.single(side, import, None, place(offset, 4), length.into(), true),
+            } => self.single(
+                side,
+                import,
+                None,
+                segment_offset(offset, 4),
+                length.into(),
+                true,
+            ),
             TransferOp::Get {
                 import,
                 offset,
                 length,
-            } => self.single(side, import, None, place(offset, 4), length.into(), false),
+            } => self.single(
+                side,
+                import,
+                None,
+                segment_offset(offset, 4),
+                length.into(),
+                false,
+            ),
             TransferOp::PutItems {
                 import,
                 size,
@@ -71,7 +85,7 @@ impl Runner {
     }
 
     /// Returns bytes that differ from those of other calls.
-    fn fresh(&mut self, length: usize) -> Vec<u8> {
+    fn new_buffer(&mut self, length: usize) -> Vec<u8> {
         self.buffers = self.buffers.wrapping_add(1);
         let seed = usize::from(self.buffers);
         (0..length).map(|at| (at * 7 + seed * 31) as u8).collect()
@@ -88,9 +102,9 @@ impl Runner {
         let mut bits = VectorFlags::empty();
         bits.set(VectorFlags::IMPLICIT_SIGPOST, flags & 3 == 1);
         bits.set(VectorFlags::SIGPOST_NO_ACCUMULATE, flags & 4 != 0);
-        let (handle, place) = self.picked_import(side, which);
+        let (handle, index) = self.picked_import(side, which);
         let mut buffers = Vec::new();
-        let mut pieces = Vec::new();
+        let mut iov = Vec::new();
         let mut locals = Vec::new();
         for entry in entries {
             let mut local = Handle::NULL;
@@ -98,22 +112,22 @@ impl Runner {
                 Local::Handle(which) => {
                     let picked = self.picked_local(side, which);
                     local = picked.0;
-                    Place::Registered(picked.1)
+                    EntryMemory::Registered(picked.1)
                 }
                 Local::Bytes(length) => {
-                    let bytes = self.fresh(usize::from(length) % (BUFFER + 1));
+                    let bytes = self.new_buffer(usize::from(length) % (BUFFER + 1));
                     buffers.push(bytes);
                     let last = buffers.len() - 1;
-                    Place::Buffer(last, buffers[last].len())
+                    EntryMemory::Buffer(last, buffers[last].len())
                 }
                 Local::Shared(start, length) => {
                     let start = usize::from(start) * 2;
-                    Place::Shared(start, usize::from(length).min(LOCAL - start))
+                    EntryMemory::Shared(start, usize::from(length).min(LOCAL - start))
                 }
             };
             locals.push(LocalMemoryId::from_handle(local));
-            pieces.push(Piece {
-                place: memory,
+            iov.push(IovEntry {
+                memory,
                 local_offset: number(entry.local_offset, 1),
                 remote_offset: number(entry.remote_offset, 4),
                 length: number(entry.length, 1),
@@ -121,72 +135,78 @@ impl Runner {
         }
         if bits.contains(VectorFlags::IMPLICIT_SIGPOST) {
             // The order in which signals arrive decides their number (RSMSG-04).
-            self.rest()?;
+            self.run_to_idle()?;
         }
-        let manner = Manner { put, single: None };
-        let plan = self.world.plan(side, place, manner, &pieces);
-        self.keep_order(&plan, put)?;
-        let model = buffers.clone();
+        let form = Form { put, single: None };
+        let plan = self.world.plan(side, index, form, &iov);
+        self.idle_if_order_matters(&plan, put)?;
+        let expected = buffers.clone();
         let shared = self.memory[side.index()][1];
         let import = ImportId::from_handle(handle);
         let done = if put {
-            let all: Vec<PutEntry<'_>> = pieces
+            let all: Vec<PutEntry<'_>> = iov
                 .iter()
                 .zip(&locals)
-                .map(|(piece, local)| PutEntry {
-                    local: match piece.place {
-                        Place::Registered(_) => Source::Handle(*local),
-                        Place::Buffer(index, _) => Source::Bytes(&buffers[index]),
-                        Place::Shared(start, length) => Source::Shared(&shared[start..][..length]),
+                .map(|(entry, local)| PutEntry {
+                    local: match entry.memory {
+                        EntryMemory::Registered(_) => Source::Handle(*local),
+                        EntryMemory::Buffer(index, _) => Source::Bytes(&buffers[index]),
+                        EntryMemory::Shared(start, length) => {
+                            Source::Shared(&shared[start..][..length])
+                        }
                     },
-                    local_offset: piece.local_offset,
-                    remote_offset: piece.remote_offset,
-                    length: piece.length,
+                    local_offset: entry.local_offset,
+                    remote_offset: entry.remote_offset,
+                    length: entry.length,
                 })
                 .collect();
             self.on(side, |engine, wait| engine.putv(import, &all, bits, wait))
         } else {
             let mut own = buffers.iter_mut();
             let mut all: Vec<GetEntry<'_>> = Vec::new();
-            for (piece, local) in pieces.iter().zip(&locals) {
+            for (entry, local) in iov.iter().zip(&locals) {
                 all.push(GetEntry {
-                    local: match piece.place {
-                        Place::Registered(_) => Target::Handle(*local),
-                        Place::Buffer(..) => Target::Bytes(own.next().map_or(&mut [], |it| it)),
-                        Place::Shared(start, length) => Target::Shared(&shared[start..][..length]),
+                    local: match entry.memory {
+                        EntryMemory::Registered(_) => Target::Handle(*local),
+                        EntryMemory::Buffer(..) => {
+                            Target::Bytes(own.next().map_or(&mut [], |it| it))
+                        }
+                        EntryMemory::Shared(start, length) => {
+                            Target::Shared(&shared[start..][..length])
+                        }
                     },
-                    local_offset: piece.local_offset,
-                    remote_offset: piece.remote_offset,
-                    length: piece.length,
+                    local_offset: entry.local_offset,
+                    remote_offset: entry.remote_offset,
+                    length: entry.length,
                 });
             }
             self.on(side, |engine, wait| {
                 engine.getv(import, &mut all, bits, wait)
             })
         };
-        let count = pieces.len();
+        let count = iov.len();
         let name = if put { "putv" } else { "getv" };
         let signal = bits.contains(VectorFlags::IMPLICIT_SIGPOST);
         let wrong = done.err().filter(|failed| failed.count != count);
         if let Some(failed) = wrong {
             return self.mismatch(count, failed);
         }
-        let ended = Ended {
+        let ended = EndedTransfer {
             name,
             side,
-            place,
+            index,
             put,
-            pieces: &pieces,
+            iov: &iov,
             signal: signal.then_some(bits.contains(VectorFlags::SIGPOST_NO_ACCUMULATE)),
             outcome: done.map_err(|failed| (failed.error, failed.residual)),
         };
-        self.settle(&ended, &plan, model, &buffers)?;
-        self.leave(plan, put);
+        self.judge_transfer(&ended, &plan, expected, &buffers)?;
+        self.record_pending(plan, put);
         Ok(())
     }
 
     /// Waits until idle if this call's order among pending ones matters for a byte.
-    fn keep_order(&mut self, plan: &Plan, put: bool) -> Outcome {
+    fn idle_if_order_matters(&mut self, plan: &Plan, put: bool) -> Outcome {
         let touched = plan
             .moves
             .iter()
@@ -194,13 +214,13 @@ impl Runner {
         let meets = touched.into_iter().any(|(range, written)| {
             self.outstanding
                 .iter()
-                .any(|(other, other_written)| (written || *other_written) && meet(range, other))
+                .any(|(other, other_written)| (written || *other_written) && overlap(range, other))
         });
-        if meets { self.rest() } else { Ok(()) }
+        if meets { self.run_to_idle() } else { Ok(()) }
     }
 
     /// Records the ranges that a call in explicit mode leaves pending.
-    fn leave(&mut self, plan: Plan, put: bool) {
+    fn record_pending(&mut self, plan: Plan, put: bool) {
         if !plan.explicit {
             return;
         }
@@ -209,7 +229,7 @@ impl Runner {
                 let others = plan.moves.iter().enumerate();
                 let overlaps = others
                     .filter(|(other, _)| *other != index)
-                    .any(|(_, other)| meet(&step.local, &other.local));
+                    .any(|(_, other)| overlap(&step.local, &other.local));
                 if overlaps {
                     self.undefined.push(step.local.clone());
                 }
@@ -225,12 +245,12 @@ impl Runner {
     fn expect_single(
         &mut self,
         side: Side,
-        place: Option<usize>,
-        manner: Manner,
-        piece: Piece,
+        index: Option<usize>,
+        form: Form,
+        entry: IovEntry,
     ) -> Outcome<Plan> {
-        let plan = self.world.plan(side, place, manner, &[piece]);
-        self.keep_order(&plan, manner.put)?;
+        let plan = self.world.plan(side, index, form, &[entry]);
+        self.idle_if_order_matters(&plan, form.put)?;
         Ok(plan)
     }
 
@@ -243,21 +263,21 @@ impl Runner {
         length: usize,
         put: bool,
     ) -> Outcome {
-        let (handle, place) = self.picked_import(side, which);
+        let (handle, index) = self.picked_import(side, which);
         let import = ImportId::from_handle(handle);
-        let manner = Manner {
+        let form = Form {
             put,
             single: Some(size.unwrap_or(1) as u64),
         };
-        let piece = Piece {
-            place: Place::Buffer(0, length),
+        let entry = IovEntry {
+            memory: EntryMemory::Buffer(0, length),
             local_offset: 0,
             remote_offset: offset,
             length: length as u64,
         };
-        let plan = self.expect_single(side, place, manner, piece)?;
-        let mut bytes = self.fresh(length);
-        let model = vec![bytes.clone()];
+        let plan = self.expect_single(side, index, form, entry)?;
+        let mut bytes = self.new_buffer(length);
+        let expected = vec![bytes.clone()];
         let done = self.on(side, |engine, wait| match (size, put) {
             (None, true) => engine.put(import, offset, &bytes, wait),
             (None, false) => engine.get(import, offset, &mut bytes, wait),
@@ -276,17 +296,17 @@ impl Runner {
             (Some(_), true) => "put_items",
             (Some(_), false) => "get_items",
         };
-        let ended = Ended {
+        let ended = EndedTransfer {
             name,
             side,
-            place,
+            index,
             put,
-            pieces: &[piece],
+            iov: &[entry],
             signal: None,
             outcome: done.map_err(|error| (error, 1)),
         };
-        self.settle(&ended, &plan, model, &[bytes])?;
-        self.leave(plan, put);
+        self.judge_transfer(&ended, &plan, expected, &[bytes])?;
+        self.record_pending(plan, put);
         Ok(())
     }
 
@@ -302,6 +322,13 @@ impl Runner {
         let size = 1 << (size & 3);
         let length = usize::from(count % 48) * size;
         let step = if offset < 200 { size as u64 } else { 1 };
-        self.single(side, which, Some(size), place(offset, step), length, put)
+        self.single(
+            side,
+            which,
+            Some(size),
+            segment_offset(offset, step),
+            length,
+            put,
+        )
     }
 }

@@ -18,7 +18,7 @@ use crate::rsm::signals::Signals;
 
 /// Bytes that may still have their old value.
 #[derive(Debug)]
-struct Old {
+struct OldBytes {
     link: Link,
     import: (Side, usize),
     /// Number of the call that began the transfer.
@@ -30,7 +30,7 @@ struct Old {
 }
 
 /// Range of a buffer, and its bytes before the call.
-type Was = ((Memory, Range<usize>), Vec<u8>);
+type OldRange = ((Memory, Range<usize>), Vec<u8>);
 
 /// Signal on the way: its segment, the signals before it, and its link.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ struct Sent {
 /// Open state until the run is idle.
 #[derive(Debug)]
 pub(super) struct Doubt {
-    olds: Vec<Old>,
+    old_bytes: Vec<OldBytes>,
     sent: Vec<Sent>,
     calls: u64,
     /// State of the oracle before the call.
@@ -52,12 +52,12 @@ pub(super) struct Doubt {
 }
 
 /// Completed transfer.
-pub(super) struct Ended<'p> {
+pub(super) struct EndedTransfer<'p> {
     pub(super) name: &'static str,
     pub(super) side: Side,
-    pub(super) place: Option<usize>,
+    pub(super) index: Option<usize>,
     pub(super) put: bool,
-    pub(super) pieces: &'p [Piece],
+    pub(super) iov: &'p [IovEntry],
     /// Set if a signal follows; true if it does not accumulate.
     pub(super) signal: Option<bool>,
     /// Error, and number of entries left.
@@ -79,7 +79,7 @@ enum Reach {
 impl Doubt {
     pub(super) fn new(world: &World) -> Self {
         Self {
-            olds: Vec::new(),
+            old_bytes: Vec::new(),
             sent: Vec::new(),
             calls: 0,
             before: world.clone(),
@@ -88,26 +88,26 @@ impl Doubt {
 
     /// Returns true if a failed call may have moved data.
     pub(super) fn has_failed(&self) -> bool {
-        self.olds.iter().any(|old| old.failed)
+        self.old_bytes.iter().any(|old| old.failed)
     }
 }
 
 impl Runner {
     pub(super) fn begin_call(&mut self) -> Outcome {
-        self.hear()?;
+        self.process_reports()?;
         self.doubt.calls += 1;
         self.doubt.before.clone_from(&self.world);
         Ok(())
     }
 
     /// Restores the oracle: the call had no effect.
-    fn undo(&mut self) {
+    fn restore_oracle(&mut self) {
         self.world.clone_from(&self.doubt.before);
     }
 
     /// Returns the link of a connection.
-    pub(super) fn link_of(&self, side: Side, place: Option<usize>) -> Option<Link> {
-        let import = place.and_then(|place| self.world.node(side).imports.get(place))?;
+    pub(super) fn link_of(&self, side: Side, index: Option<usize>) -> Option<Link> {
+        let import = index.and_then(|index| self.world.node(side).imports.get(index))?;
         Some(Link {
             importer: side,
             exporter: import.exporter,
@@ -115,8 +115,8 @@ impl Runner {
     }
 
     /// Returns the link of a barrier's connection.
-    pub(super) fn link_of_barrier(&self, side: Side, place: Option<usize>) -> Option<Link> {
-        let barrier = place.and_then(|place| self.world.node(side).barriers.get(place))?;
+    pub(super) fn link_of_barrier(&self, side: Side, index: Option<usize>) -> Option<Link> {
+        let barrier = index.and_then(|index| self.world.node(side).barriers.get(index))?;
         self.link_of(side, Some(barrier.import))
     }
 
@@ -144,9 +144,9 @@ impl Runner {
         expected: Expected,
         actual: Result<T, RsmError>,
     ) -> Outcome<Option<T>> {
-        self.hear()?;
+        self.process_reports()?;
         if self.endless.get() {
-            return self.mismatch("an end", "there is none");
+            return self.mismatch("a call that ends", "endless waiting");
         }
         let error = actual.as_ref().err().copied();
         if expected.err() != error {
@@ -154,13 +154,13 @@ impl Runner {
                 kind: kind_of(name),
                 side,
                 link,
-                since: self.damage.rested(),
+                since: self.damage.idle_since(),
             };
             let Some(error) = error.filter(|error| self.excuse(call, import, *error)) else {
                 return self.mismatch(expected, actual);
             };
-            self.undo();
-            self.hear()?;
+            self.restore_oracle();
+            self.process_reports()?;
             self.note_excuse(name, error);
         }
         self.count(name, actual.is_ok());
@@ -177,56 +177,56 @@ impl Runner {
     }
 
     /// Processes the reports of the fabric and the connection states of the engines.
-    pub(super) fn hear(&mut self) -> Outcome {
+    pub(super) fn process_reports(&mut self) -> Outcome {
         let happened = self.fabric.happened();
-        self.damage.hear(&happened);
+        self.damage.process_reports(&happened);
         if self.damage.now() == 0 {
             return Ok(());
         }
         for side in [Side::A, Side::B] {
             let imports = self.world.node(side).imports.live();
             let all: Vec<(usize, Handle)> = imports.map(|(at, handle, _)| (at, handle)).collect();
-            for (place, handle) in all {
-                let told = self.on(side, |engine, _| {
+            for (index, handle) in all {
+                let state = self.on(side, |engine, _| {
                     engine.import_state(ImportId::from_handle(handle))
                 });
-                self.hear_state(side, place, told)?;
+                self.check_import_state(side, index, state)?;
             }
         }
         Ok(())
     }
 
-    fn hear_state(
+    fn check_import_state(
         &mut self,
         side: Side,
-        place: usize,
-        told: Result<ImportState, RsmError>,
+        index: usize,
+        state: Result<ImportState, RsmError>,
     ) -> Outcome {
-        let Some(link) = self.link_of(side, Some(place)) else {
+        let Some(link) = self.link_of(side, Some(index)) else {
             return Ok(());
         };
         let (may_abort, lasts) = (self.damage.may_abort(link), self.damage.lasts(link));
-        let Some(import) = self.world.node_mut(side).imports.get_mut(place) else {
+        let Some(import) = self.world.node_mut(side).imports.get_mut(index) else {
             return Ok(());
         };
-        match told {
+        match state {
             Ok(ImportState::Aborted) if import.aborted || import.revoked || may_abort => {
-                (import.aborted, import.told, import.revoked) = (true, true, false);
+                (import.aborted, import.reported, import.revoked) = (true, true, false);
             }
-            Ok(ImportState::Connected) if !import.told => {
+            Ok(ImportState::Connected) if !import.reported => {
                 // The abort was not reported yet; with a lasting fault it may never be.
                 if import.aborted && lasts {
                     (import.aborted, import.revoked) = (false, true);
                 }
             }
-            told => return self.mismatch(("a connection", place, "of", side, link), told),
+            state => return self.mismatch(("a connection", index, "of", side, link), state),
         }
         Ok(())
     }
 
     /// Accepts old values of open bytes, and marks signals that may be lost.
-    pub(super) fn settle_doubt(&mut self) {
-        for old in std::mem::take(&mut self.doubt.olds) {
+    pub(super) fn resolve_doubt(&mut self) {
+        for old in std::mem::take(&mut self.doubt.old_bytes) {
             let (Memory::Pages(side) | Memory::Local(side)) = old.to.0 else {
                 continue;
             };
@@ -245,8 +245,8 @@ impl Runner {
             if !self.damage.may_lose(sent.link) {
                 continue;
             }
-            let (side, place) = sent.segment;
-            if let Some(signals) = self.world.signals(side, place, sent.export) {
+            let (side, index) = sent.segment;
+            if let Some(signals) = self.world.signals(side, index, sent.export) {
                 signals.doubt_since(sent.before);
             }
         }
@@ -258,15 +258,15 @@ impl Runner {
     pub(super) fn send_to_exporter(
         &mut self,
         side: Side,
-        place: Option<usize>,
+        index: Option<usize>,
         no_accumulate: bool,
         failed: bool,
     ) -> Expected {
-        let found = self.link_of(side, place);
-        let import = place.and_then(|place| self.world.node(side).imports.get(place));
+        let found = self.link_of(side, index);
+        let import = index.and_then(|index| self.world.node(side).imports.get(index));
         let export = import.map(|import| import.export);
         let (Some(link), Some(export)) = (found, export) else {
-            return self.world.post_to_exporter(side, place, no_accumulate);
+            return self.world.post_to_exporter(side, index, no_accumulate);
         };
         let before = self.world.signals(link.exporter, export, true).copied();
         let outcome = if failed {
@@ -278,7 +278,7 @@ impl Runner {
             }
             Ok(())
         } else {
-            self.world.post_to_exporter(side, place, no_accumulate)
+            self.world.post_to_exporter(side, index, no_accumulate)
         };
         if let Some(before) = before {
             self.doubt.sent.push(Sent {
@@ -295,7 +295,7 @@ impl Runner {
     pub(super) fn send_to_importers(
         &mut self,
         side: Side,
-        place: Option<usize>,
+        index: Option<usize>,
         no_accumulate: bool,
     ) -> Expected {
         for importer in [Side::A, Side::B] {
@@ -304,7 +304,7 @@ impl Runner {
                     importer,
                     exporter: side,
                 };
-                if (import.exporter, Some(import.export)) == (side, place) {
+                if (import.exporter, Some(import.export)) == (side, index) {
                     self.doubt.sent.push(Sent {
                         segment: (importer, at),
                         export: false,
@@ -314,13 +314,13 @@ impl Runner {
                 }
             }
         }
-        self.world.post_to_importers(side, place, no_accumulate)
+        self.world.post_to_importers(side, index, no_accumulate)
     }
 
-    pub(super) fn note_open_barrier(&mut self, side: Side, place: Option<usize>) {
+    pub(super) fn note_open_barrier(&mut self, side: Side, index: Option<usize>) {
         let (since, begun) = (self.damage.now(), self.doubt.calls);
         let barriers = &mut self.world.node_mut(side).barriers;
-        if let Some(barrier) = place.and_then(|place| barriers.get_mut(place)) {
+        if let Some(barrier) = index.and_then(|index| barriers.get_mut(index)) {
             (barrier.since, barrier.begun) = (since, begun);
         }
     }
@@ -331,26 +331,26 @@ impl Runner {
     pub(super) fn judge_span(
         &mut self,
         side: Side,
-        place: Option<usize>,
+        index: Option<usize>,
         close: bool,
         actual: Result<(), RsmError>,
     ) -> Outcome {
-        self.hear()?;
+        self.process_reports()?;
         let name = if close {
             "close_barrier"
         } else {
             "order_barrier"
         };
-        let link = self.link_of_barrier(side, place);
-        let barrier = place.and_then(|place| self.world.node(side).barriers.get(place));
+        let link = self.link_of_barrier(side, index);
+        let barrier = index.and_then(|index| self.world.node(side).barriers.get(index));
         let span = barrier.map(|barrier| (barrier.import, barrier.since, barrier.begun));
-        let mut expected = self.world.barrier_end(side, place, close);
+        let mut expected = self.world.barrier_end(side, index, close);
         let (Some(link), Some((import, since, begun))) = (link, span) else {
             self.judge(side, name, expected, actual)?;
             return Ok(());
         };
         if self.endless.get() {
-            return self.mismatch("an end", "there is none");
+            return self.mismatch("a call that ends", "endless waiting");
         }
         if expected.is_ok() && self.damage.broke(link, since) {
             expected = Err(RsmError::BarrierFailure);
@@ -367,14 +367,18 @@ impl Runner {
             let opened = expected != Err(RsmError::BarrierNotOpened);
             // A missed wake-up excuses the call only while it waits.
             let asleep = error == RsmError::Interrupted;
-            let since = if asleep { self.damage.rested() } else { since };
+            let since = if asleep {
+                self.damage.idle_since()
+            } else {
+                since
+            };
             if !(opened && self.excuse(Call { since, ..call }, Some(import), error)) {
                 return self.mismatch(expected, actual);
             }
             if asleep {
                 // The span continues.
-                self.undo();
-                self.hear()?;
+                self.restore_oracle();
+                self.process_reports()?;
             }
             self.note_excuse(name, error);
         } else if actual != expected {
@@ -382,7 +386,7 @@ impl Runner {
         }
         self.count(name, actual.is_ok());
         if actual.is_ok() {
-            self.vouch(side, import, begun, close);
+            self.confirm_transfers(side, import, begun, close);
         }
         Ok(())
     }
@@ -390,35 +394,35 @@ impl Runner {
     /// Marks all transfers of a connection since a call as done.
     ///
     /// Before the barrier is closed this holds for writes only.
-    fn vouch(&mut self, side: Side, import: usize, begun: u64, close: bool) {
-        let covered = |old: &Old| {
+    fn confirm_transfers(&mut self, side: Side, import: usize, begun: u64, close: bool) {
+        let covered = |old: &OldBytes| {
             let read = matches!(old.to.0, Memory::Local(_));
             old.import == (side, import) && old.begun >= begun && !old.failed && (close || !read)
         };
-        self.doubt.olds.retain(|old| !covered(old));
+        self.doubt.old_bytes.retain(|old| !covered(old));
     }
 
     /// Judges a transfer, and carries it out on the oracle.
-    pub(super) fn settle(
+    pub(super) fn judge_transfer(
         &mut self,
-        ended: &Ended<'_>,
+        ended: &EndedTransfer<'_>,
         plan: &Plan,
-        mut model: Vec<Vec<u8>>,
+        mut expected: Vec<Vec<u8>>,
         buffers: &[Vec<u8>],
     ) -> Outcome {
-        self.hear()?;
-        let &Ended {
+        self.process_reports()?;
+        let &EndedTransfer {
             name,
             side,
-            place,
+            index,
             outcome,
             ..
         } = ended;
         if self.endless.get() {
-            return self.mismatch("an end", "there is none");
+            return self.mismatch("a call that ends", "endless waiting");
         }
-        let link = self.link_of(side, place);
-        let import = place.and_then(|at| self.world.node(side).imports.get(at));
+        let link = self.link_of(side, index);
+        let import = index.and_then(|at| self.world.node(side).imports.get(at));
         let revoked = import.is_some_and(|import| import.revoked);
         let mut refused = false;
         if outcome != plan.outcome {
@@ -431,36 +435,36 @@ impl Runner {
                 },
                 side,
                 link,
-                since: self.damage.rested(),
+                since: self.damage.idle_since(),
             };
-            let taken_back = revoked
+            let revoked_error = revoked
                 && matches!(
                     error,
                     RsmError::PermissionDenied | RsmError::ConnectionAborted
                 );
             refused = error == RsmError::InsufficientResources;
             let fits = self.residual_fits(ended, plan, error, residual);
-            if !(fits && (taken_back || self.excuse(call, place, error))) {
+            if !(fits && (revoked_error || self.excuse(call, index, error))) {
                 return self.mismatch(plan.outcome, outcome);
             }
             self.note_excuse(name, error);
         }
         if outcome.is_ok() && revoked && !plan.explicit && !plan.moves.is_empty() {
-            return self.mismatch("an error: the segment was taken back", outcome);
+            return self.mismatch("an error: the segment was unpublished", outcome);
         }
         self.count(name, outcome.is_ok());
-        if ended.put && buffers != model {
-            return self.mismatch(model, buffers);
+        if ended.put && buffers != expected {
+            return self.mismatch(expected, buffers);
         }
         if revoked {
-            return self.compare_buffers(&model, buffers, &[]);
+            return self.compare_buffers(&expected, buffers, &[]);
         }
-        let olds = self.move_bytes(ended, plan, refused, &mut model);
-        self.compare_buffers(&model, buffers, &olds)?;
+        let old_bytes = self.move_bytes(ended, plan, refused, &mut expected);
+        self.compare_buffers(&expected, buffers, &old_bytes)?;
         let left = outcome.map_or_else(|(_, residual)| residual, |()| 0);
         if let (Some(no_accumulate), 0, Ok(())) = (ended.signal, left, plan.outcome) {
             let failed = outcome.is_err();
-            let posted = self.send_to_exporter(side, place, no_accumulate, failed);
+            let posted = self.send_to_exporter(side, index, no_accumulate, failed);
             posted.or_else(|error| self.mismatch("a connection", error))?;
         }
         Ok(())
@@ -471,12 +475,12 @@ impl Runner {
     /// Spec: RSMPV-52, RSMPV-54, RSMPV-74
     fn residual_fits(
         &self,
-        ended: &Ended<'_>,
+        ended: &EndedTransfer<'_>,
         plan: &Plan,
         error: RsmError,
         residual: usize,
     ) -> bool {
-        let count = ended.pieces.len();
+        let count = ended.iov.len();
         let least = match (plan.outcome, error) {
             (Err((_, residual)), _) => residual,
             // All was done when the wait for the end, or for the signal, was interrupted.
@@ -492,18 +496,18 @@ impl Runner {
     /// Moves bytes in the oracle; returns buffer bytes that may be unchanged.
     fn move_bytes(
         &mut self,
-        ended: &Ended<'_>,
+        ended: &EndedTransfer<'_>,
         plan: &Plan,
         refused: bool,
-        model: &mut [Vec<u8>],
-    ) -> Vec<Was> {
-        let mut olds = Vec::new();
-        let (Some(place), Some(link)) = (ended.place, self.link_of(ended.side, ended.place)) else {
-            return olds;
+        expected: &mut [Vec<u8>],
+    ) -> Vec<OldRange> {
+        let mut old_bytes = Vec::new();
+        let (Some(index), Some(link)) = (ended.index, self.link_of(ended.side, ended.index)) else {
+            return old_bytes;
         };
         let accepted = match ended.outcome {
-            Ok(()) => ended.pieces.len(),
-            Err((_, residual)) => ended.pieces.len() - residual,
+            Ok(()) => ended.iov.len(),
+            Err((_, residual)) => ended.iov.len() - residual,
         };
         let lossy = self.damage.may_lose(link);
         for step in &plan.moves {
@@ -521,18 +525,18 @@ impl Runner {
             } else {
                 (&step.remote, &step.local)
             };
-            let bytes = self.world.memory(from.0, model)[from.1.clone()].to_vec();
-            let place_of = &mut self.world.memory(to.0, model)[to.1.clone()];
-            let was = place_of.to_vec();
-            place_of.copy_from_slice(&bytes);
+            let bytes = self.world.memory(from.0, expected)[from.1.clone()].to_vec();
+            let target = &mut self.world.memory(to.0, expected)[to.1.clone()];
+            let was = target.to_vec();
+            target.copy_from_slice(&bytes);
             let failed = reach == Reach::Begun;
             match to.0 {
                 _ if reach == Reach::Done => {}
-                Memory::Buffer(_) if failed || lossy => olds.push((to.clone(), was)),
+                Memory::Buffer(_) if failed || lossy => old_bytes.push((to.clone(), was)),
                 Memory::Buffer(_) => {}
-                Memory::Pages(_) | Memory::Local(_) => self.doubt.olds.push(Old {
+                Memory::Pages(_) | Memory::Local(_) => self.doubt.old_bytes.push(OldBytes {
                     link,
-                    import: (ended.side, place),
+                    import: (ended.side, index),
                     begun: self.doubt.calls,
                     to: to.clone(),
                     was,
@@ -540,19 +544,24 @@ impl Runner {
                 }),
             }
         }
-        olds
+        old_bytes
     }
 
     /// Compares the buffers of a call, except bytes that may have their old value.
-    fn compare_buffers(&self, model: &[Vec<u8>], buffers: &[Vec<u8>], olds: &[Was]) -> Outcome {
-        for (index, (known, actual)) in model.iter().zip(buffers).enumerate() {
+    fn compare_buffers(
+        &self,
+        expected: &[Vec<u8>],
+        buffers: &[Vec<u8>],
+        old_bytes: &[OldRange],
+    ) -> Outcome {
+        for (index, (known, actual)) in expected.iter().zip(buffers).enumerate() {
             for at in 0..known.len() {
-                let was = |((memory, range), was): &Was| {
+                let was = |((memory, range), was): &OldRange| {
                     *memory == Memory::Buffer(index)
                         && range.contains(&at)
                         && was[at - range.start] == actual[at]
                 };
-                if known[at] != actual[at] && !olds.iter().any(was) {
+                if known[at] != actual[at] && !old_bytes.iter().any(was) {
                     return self.mismatch(known, actual);
                 }
             }

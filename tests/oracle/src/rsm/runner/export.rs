@@ -1,6 +1,6 @@
 //! Segments on the exporter's side, on the engines and on the oracle.
 
-use super::arguments::{access_list, published_id, stretch};
+use super::arguments::{access_list, page_range, published_id};
 use super::*;
 use crate::rsm::signals::Signals;
 
@@ -12,7 +12,7 @@ impl Runner {
                 length,
                 flags,
             } => {
-                let (start, length) = stretch(*start, *length);
+                let (start, length) = page_range(*start, *length);
                 let rebind = flags & 1 != 0;
                 let locks = flags & 0xF0 == 0xF0;
                 let mut bits = ExportFlags::empty();
@@ -41,9 +41,9 @@ impl Runner {
                 }
             }
             ExportOp::Publish { export, id, access } => {
-                let (handle, place) = self.picked_export(side, *export);
+                let (handle, index) = self.picked_export(side, *export);
                 let (id, access) = (published_id(*id), access_list(access));
-                let expected = self.world.publish(side, place, id, &access);
+                let expected = self.world.publish(side, index, id, &access);
                 let export = ExportId::from_handle(handle);
                 let done = self.on(side, |engine, _| engine.export_publish(export, id, &access));
                 let done = self.judge(side, "export_publish", expected.map(drop), done)?;
@@ -52,16 +52,16 @@ impl Runner {
                 }
             }
             ExportOp::Republish { export, access } => {
-                let (handle, place) = self.picked_export(side, *export);
+                let (handle, index) = self.picked_export(side, *export);
                 let access = access_list(access);
-                let expected = self.world.republish(side, place, &access);
+                let expected = self.world.republish(side, index, &access);
                 let export = ExportId::from_handle(handle);
                 let done = self.on(side, |engine, _| engine.export_republish(export, &access));
                 self.judge(side, "export_republish", expected, done)?;
             }
             ExportOp::Unpublish { export } => {
-                let (handle, place) = self.picked_export(side, *export);
-                let expected = self.world.unpublish(side, place);
+                let (handle, index) = self.picked_export(side, *export);
+                let expected = self.world.unpublish(side, index);
                 let export = ExportId::from_handle(handle);
                 let done = self.on(side, |engine, wait| engine.export_unpublish(export, wait));
                 self.judge(side, "export_unpublish", expected, done)?;
@@ -71,9 +71,9 @@ impl Runner {
                 start,
                 length,
             } => {
-                let (handle, place) = self.picked_export(side, *export);
-                let (start, length) = stretch(*start, *length);
-                let expected = self.world.rebind(side, place, start, length);
+                let (handle, index) = self.picked_export(side, *export);
+                let (start, length) = page_range(*start, *length);
+                let expected = self.world.rebind(side, index, start, length);
                 let (export, region) = (
                     ExportId::from_handle(handle),
                     self.pages(side, start, length),
@@ -84,8 +84,8 @@ impl Runner {
                 self.judge(side, "export_rebind", expected, done)?;
             }
             ExportOp::Destroy { export } => {
-                let (handle, place) = self.picked_export(side, *export);
-                let expected = self.world.destroy(side, place);
+                let (handle, index) = self.picked_export(side, *export);
+                let expected = self.world.destroy(side, index);
                 let export = ExportId::from_handle(handle);
                 let done = self.on(side, |engine, wait| engine.export_destroy(export, wait));
                 self.judge(side, "export_destroy", expected, done)?;

@@ -11,14 +11,14 @@ use crate::fixture::{Testbed, granted};
 impl<T: Testbed> World<'_, T> {
     /// Waits until the request reaches the peer, or the attempt has ended.
     pub(super) fn await_request(&mut self, at: Place) {
-        for _ in 0..self.net.bed.patience() {
+        for _ in 0..self.net.bed.max_steps() {
             self.take_requests(1 - at.side);
             let asks = self.state(at) == EndpointState::ActiveConnectionPending;
             if !asks || self.sides[1 - at.side].arrived.is_some() {
                 return;
             }
             let moved = self.net.step();
-            if self.net.bed.stands_still() && !moved {
+            if self.net.bed.is_stepped() && !moved {
                 return;
             }
         }
@@ -52,19 +52,19 @@ impl<T: Testbed> World<'_, T> {
     ///
     /// On a device in real time, a pause without events does not prove rest: the endpoints are
     /// asked too.
-    fn settle(&self) {
-        self.net.settle();
+    fn run_to_idle(&self) {
+        self.net.run_to_idle();
         let bed = &self.net.bed;
-        if bed.stands_still() {
+        if bed.is_stepped() {
             return;
         }
-        for _ in 0..bed.patience() {
+        for _ in 0..bed.max_steps() {
             if (0..PAIRS).all(|pair| self.is_settled(pair)) {
                 break;
             }
             self.net.step();
         }
-        self.net.settle();
+        self.net.run_to_idle();
     }
 
     /// Records connection requests that have reached a side.
@@ -76,14 +76,14 @@ impl<T: Testbed> World<'_, T> {
             };
             side.arrived = Some(cr);
             let asked = granted(side.ia.cr_query(cr, Default::default()));
-            let told = format!("asked with {:?}", asked.private_data);
-            self.record.event(number, usize::MAX, told);
+            let param = format!("asked with {:?}", asked.private_data);
+            self.record.event(number, usize::MAX, param);
         }
     }
 
     /// Waits until everything is at rest, and records events and memory.
     pub(super) fn rest(&mut self) {
-        self.settle();
+        self.run_to_idle();
         for number in 0..2 {
             for pair in 0..PAIRS {
                 for which in 0..3 {
@@ -97,12 +97,12 @@ impl<T: Testbed> World<'_, T> {
             let side = &mut self.sides[number];
             for evd in [side.software, side.ia.async_evd()] {
                 while let Ok(event) = side.ia.evd_dequeue(evd) {
-                    let told = match event {
+                    let param = match event {
                         Event::Software { pointer } => format!("software {pointer:?}"),
                         Event::Async { kind, .. } => format!("{kind:?}"),
                         other => panic!("{other:?}"),
                     };
-                    self.record.event(number, usize::MAX, told);
+                    self.record.event(number, usize::MAX, param);
                 }
             }
         }
@@ -116,7 +116,7 @@ impl<T: Testbed> World<'_, T> {
         let side = &mut self.sides[number];
         let end = &mut side.ends[pair];
         while let Ok(event) = side.ia.evd_dequeue(end.dispatchers[which]) {
-            let told = match event {
+            let param = match event {
                 Event::Dto(done) if done.status == DtoStatus::Success => format!(
                     "{:?} {} of {}",
                     done.operation, done.cookie, done.transferred_length
@@ -152,7 +152,7 @@ impl<T: Testbed> World<'_, T> {
                         done.status,
                         DtoStatus::LocalLength | DtoStatus::RemoteResponder
                     ),
-                    "the list lost count of the receives of {number}, {pair}: {told}"
+                    "the list lost count of the receives of {number}, {pair}: {param}"
                 );
             }
             if let Event::Dto(done) = event
@@ -161,7 +161,7 @@ impl<T: Testbed> World<'_, T> {
             {
                 end.waiting.pop();
             }
-            self.record.event(number, pair, told);
+            self.record.event(number, pair, param);
         }
     }
 }

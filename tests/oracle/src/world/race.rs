@@ -6,14 +6,14 @@ use crate::op::Side;
 /// Access of a transfer, recorded to find pairs whose order matters.
 #[derive(Clone, Debug)]
 pub(crate) struct Access {
-    pub(crate) agent: Agent,
-    pub(crate) place: Place,
+    pub(crate) actor: Actor,
+    pub(crate) location: Location,
     pub(crate) write: bool,
 }
 
-/// Origin of an access; accesses of one agent happen in posting order.
+/// Origin of an access; accesses of one actor happen in posting order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Agent {
+pub(crate) enum Actor {
     /// Requests of an endpoint, when they act at their target.
     Requests(Key),
     /// Data of an endpoint's messages, on its way into receive buffers.
@@ -28,9 +28,9 @@ pub(crate) enum Agent {
     Answer(Key, u64),
 }
 
-impl Agent {
-    /// Returns true if this agent's accesses end before `later` acts on a later post.
-    fn precedes(self, later: Agent) -> bool {
+impl Actor {
+    /// Returns true if this actor's accesses end before `later` acts on a later post.
+    fn precedes(self, later: Actor) -> bool {
         match (self, later) {
             (Self::Requests(a), Self::Messages(b) | Self::Answer(b, _)) => a == b,
             _ => self == later,
@@ -39,7 +39,7 @@ impl Agent {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Location {
     /// Byte of a side.
     Byte(Side, u64),
     /// Remote context of a side, by number.
@@ -51,42 +51,39 @@ pub(crate) enum Place {
 }
 
 impl World {
-    pub(super) fn note(&mut self, agent: Agent, place: Place, write: bool) {
+    pub(super) fn note(&mut self, actor: Actor, location: Location, write: bool) {
         self.accesses.push(Access {
-            agent,
-            place,
+            actor,
+            location,
             write,
         });
     }
 
     /// Returns true if the order of requests of different endpoints matters.
-    pub(crate) fn is_contested(&self) -> bool {
-        self.contested().next().is_some()
+    pub(crate) fn has_race(&self) -> bool {
+        self.races().next().is_some()
     }
 
-    fn contested(&self) -> impl Iterator<Item = (&Access, &Access)> {
+    fn races(&self) -> impl Iterator<Item = (&Access, &Access)> {
         let all = &self.accesses;
         all.iter().enumerate().flat_map(move |(index, a)| {
             all[index + 1..]
                 .iter()
                 .filter(move |b| {
-                    a.place == b.place && (a.write || b.write) && !a.agent.precedes(b.agent)
+                    a.location == b.location && (a.write || b.write) && !a.actor.precedes(b.actor)
                 })
                 .map(move |b| (a, b))
         })
     }
 
-    /// Marks bytes as unknown that agents wrote in an order that matters.
-    pub(super) fn forget_contested_bytes(&mut self) {
-        let agents: Vec<Agent> = self
-            .contested()
-            .flat_map(|(a, b)| [a.agent, b.agent])
-            .collect();
+    /// Marks bytes as unknown that actors wrote in an order that matters.
+    pub(super) fn forget_racing_bytes(&mut self) {
+        let actors: Vec<Actor> = self.races().flat_map(|(a, b)| [a.actor, b.actor]).collect();
         let accesses = std::mem::take(&mut self.accesses);
         for access in accesses {
-            if let Place::Byte(side, at) = access.place
+            if let Location::Byte(side, at) = access.location
                 && access.write
-                && agents.contains(&access.agent)
+                && actors.contains(&access.actor)
             {
                 self.arena(side).forget(at);
             }

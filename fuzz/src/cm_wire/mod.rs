@@ -55,10 +55,10 @@ const FRIEND_SIDE: usize = 1;
 /// The victim's endpoint for new connections of the friend, and the one that stays connected.
 ///
 /// The endpoints below are for the intruder.
-const MET: usize = 2;
+const RENEWED: usize = 2;
 const KEPT: usize = 3;
 /// The same endpoints on the friend's side.
-const FRIEND_MET: usize = 1;
+const FRIEND_RENEWED: usize = 1;
 const FRIEND_KEPT: usize = 0;
 /// The channels of an adapter: two to itself, one to each of the others.
 const CHANNELS: usize = 4;
@@ -72,7 +72,7 @@ const FRIENDLY: &[u8] = b"from a friend";
 /// The most requests of the intruder that the victim leaves without a message.
 const UNANSWERED: usize = 4;
 /// The seconds after which a side gives up waiting for another.
-const PATIENCE: u64 = 25;
+const TIMEOUT_SECONDS: u64 = 25;
 /// The guard bytes around the memory of channels.
 const GUARD: usize = 64;
 
@@ -91,13 +91,13 @@ thread_local! {
 }
 
 /// The storage of a side's connection manager, except its memory.
-struct Places<C> {
+struct ManagerStorage<C> {
     channels: Vec<Option<C>>,
     connections: Vec<Connection>,
     listeners: Vec<Listener>,
 }
 
-impl<C> Places<C> {
+impl<C> ManagerStorage<C> {
     fn new() -> Self {
         Self {
             channels: (0..CHANNELS).map(|_| None).collect(),
@@ -157,16 +157,16 @@ pub fn run(input: &[u8]) {
 fn play(fabric: &ModelFabric, [first, second]: &mut [Lent; 2], operations: &[Operation]) {
     fill();
     guard_channels();
-    let (mut near, mut far) = (Places::new(), Places::new());
+    let (mut near, mut far) = (ManagerStorage::new(), ManagerStorage::new());
     macro_rules! device {
-        ($name:literal, $number:ident, $side:ident, $lent:ident, $places:ident) => {
+        ($name:literal, $number:ident, $side:ident, $lent:ident, $storage:ident) => {
             fabric.over_queues_device_on(
                 NodeOptions::new($name, $number),
                 $lent,
                 ConnectionStorage {
-                    channels: &mut $places.channels,
-                    connections: &mut $places.connections,
-                    listeners: &mut $places.listeners,
+                    channels: &mut $storage.channels,
+                    connections: &mut $storage.connections,
+                    listeners: &mut $storage.listeners,
                     memory: lent_channel_memory($side),
                 },
             )
@@ -205,12 +205,12 @@ fn play(fabric: &ModelFabric, [first, second]: &mut [Lent; 2], operations: &[Ope
         friend_stages: Default::default(),
         requests: Vec::new(),
         arrived: 0,
-        said: Vec::new(),
+        sent_data: Vec::new(),
         wanted: None,
         service: None,
         secret,
     };
-    world.rest();
+    world.run_to_idle();
     world.connect_friend(FRIEND_KEPT, KEPT);
     for operation in operations {
         world.act(*operation);
@@ -245,7 +245,7 @@ struct World<'w, 't, 'u, A: Backend, B: Backend> {
     requests: Vec<CrId>,
     arrived: usize,
     /// The private data that the victim sent.
-    said: Vec<Vec<u8>>,
+    sent_data: Vec<Vec<u8>>,
     /// The victim's endpoint that the friend connects to next.
     wanted: Option<usize>,
     service: Option<PspId>,
@@ -254,35 +254,38 @@ struct World<'w, 't, 'u, A: Backend, B: Backend> {
 
 impl<A: Backend, B: Backend> World<'_, '_, '_, A, B> {
     /// Advances all sides for at most `rounds`; returns true if they came to rest.
-    fn go(&mut self, rounds: usize, victim_sleeps: bool) -> bool {
+    fn advance(&mut self, rounds: usize, victim_sleeps: bool) -> bool {
         for _ in 0..rounds {
             let now = self.fabric.now();
             let mut handled = self.friend.ia.progress(now);
             if !victim_sleeps {
                 handled += self.victim.ia.progress(now);
             }
-            let heard = self.intruder.progress(&self.said);
-            if !self.fabric.step() && handled == 0 && !heard {
+            let received = self.intruder.progress(&self.sent_data);
+            if !self.fabric.step() && handled == 0 && !received {
                 return true;
             }
         }
         false
     }
 
-    fn rest(&mut self) {
-        assert!(self.go(ROUNDS, false), "it goes on for ever");
+    fn run_to_idle(&mut self) {
+        assert!(
+            self.advance(ROUNDS, false),
+            "the fabric does not become idle"
+        );
         self.take_connections();
         self.take_requests();
-        if self.intruder.rest() {
+        if self.intruder.is_idle() {
             let unanswered = self.arrived.saturating_sub(self.intruder.answered.len());
             assert!(
                 unanswered <= UNANSWERED,
-                "{unanswered} requests without a word"
+                "{unanswered} requests without a message"
             );
         }
     }
 
-    fn later(&mut self, seconds: u64) {
+    fn advance_time(&mut self, seconds: u64) {
         let until = u32::try_from(seconds * 1_000_000).expect("a short time");
         if let Some(until) = self.fabric.now().after(until) {
             self.fabric.run_until(until);
@@ -299,21 +302,21 @@ impl<A: Backend, B: Backend> World<'_, '_, '_, A, B> {
             } = event
             {
                 let mut endpoints = self.victim.endpoints.iter();
-                let place = endpoints.position(|own| *own == ep);
-                let place = place.expect("an endpoint that is there");
-                let asked = self.stages[place] == Stage::Asked;
-                self.stages[place].note(kind);
+                let index = endpoints.position(|own| *own == ep);
+                let index = index.expect("an endpoint that is there");
+                let requested = self.stages[index] == Stage::Requested;
+                self.stages[index].note(kind);
                 let mut data = [0; 256];
                 let length = usize::from(private_data_size);
                 if length != 0 {
                     let held = self.victim.ia.ep_private_data(ep, &mut data);
                     assert_eq!(held.expect("an endpoint"), length);
                 }
-                let said = match kind {
+                let reply = match kind {
                     ConnectionEventKind::Established => Kind::Accepted,
                     _ => Kind::Rejected,
                 };
-                let sent = asked && self.intruder.promised(said, &data[..length]);
+                let sent = requested && self.intruder.promised(reply, &data[..length]);
                 assert!(length == 0 || sent, "nobody sent that: {event:?}");
             }
             self.victim.taken(2, event);
@@ -321,8 +324,8 @@ impl<A: Backend, B: Backend> World<'_, '_, '_, A, B> {
         while let Ok(event) = self.friend.next(2) {
             if let Event::Connection { kind, ep, .. } = event {
                 let mut endpoints = self.friend.endpoints.iter();
-                let place = endpoints.position(|own| *own == ep);
-                self.friend_stages[place.expect("an endpoint")].note(kind);
+                let index = endpoints.position(|own| *own == ep);
+                self.friend_stages[index.expect("an endpoint")].note(kind);
             }
             self.friend.taken(2, event);
         }
@@ -334,24 +337,24 @@ impl<A: Backend, B: Backend> World<'_, '_, '_, A, B> {
             let Some(request) = self.victim.taken(3, event) else {
                 continue;
             };
-            let asked = self.victim.ia.cr_query(request, CrFields::all());
-            let asked = asked.expect("a request");
-            let data = asked.private_data.as_slice();
-            if asked.remote_address == Some(NodeOptions::new("", FRIEND).address) {
+            let param = self.victim.ia.cr_query(request, CrFields::all());
+            let param = param.expect("a request");
+            let data = param.private_data.as_slice();
+            if param.remote_address == Some(NodeOptions::new("", FRIEND).address) {
                 assert_eq!(data, FRIENDLY);
-                let place = self.wanted.take().expect("one that the friend asked for");
-                let ep = self.victim.endpoints[place];
+                let index = self.wanted.take().expect("one that the friend requested");
+                let ep = self.victim.endpoints[index];
                 let accepted = self.victim.ia.cr_accept(request, Some(ep), &[]);
                 accepted.expect("an endpoint that is not connected");
-                self.stages[place] = Stage::Accepted;
+                self.stages[index] = Stage::Accepted;
                 continue;
             }
             let intruder = NodeOptions::new("", INTRUDER).address;
-            assert_eq!(asked.remote_address, Some(intruder));
-            assert!(QUALIFIERS[..2].contains(&asked.qualifier), "{asked:?}");
+            assert_eq!(param.remote_address, Some(intruder));
+            assert!(QUALIFIERS[..2].contains(&param.qualifier), "{param:?}");
             assert!(
                 self.intruder.promised(Kind::Request, data),
-                "nobody sent that: {asked:?}"
+                "data that nobody sent: {param:?}"
             );
             self.arrived += 1;
             self.requests.push(request);
@@ -361,7 +364,7 @@ impl<A: Backend, B: Backend> World<'_, '_, '_, A, B> {
     /// Connects the friend to the victim.
     fn connect_friend(&mut self, from: usize, to: usize) {
         self.wanted = Some(to);
-        let asked = self.friend.ia.ep_connect(
+        let outcome = self.friend.ia.ep_connect(
             self.friend.endpoints[from],
             &connect_to(
                 NodeOptions::new("", VICTIM).address,
@@ -371,21 +374,21 @@ impl<A: Backend, B: Backend> World<'_, '_, '_, A, B> {
             ),
             self.fabric.now(),
         );
-        asked.expect("an endpoint that is not connected");
-        self.friend_stages[from] = Stage::Asked;
-        self.rest();
-        self.rest();
+        outcome.expect("an endpoint that is not connected");
+        self.friend_stages[from] = Stage::Requested;
+        self.run_to_idle();
+        self.run_to_idle();
         assert_eq!(
             (self.friend_stages[from], self.stages[to]),
-            (Stage::Stands, Stage::Stands),
+            (Stage::Established, Stage::Established),
             "the friend cannot connect"
         );
     }
 
     /// Sends a message in each direction, and checks that it arrives.
-    fn exchange(&mut self, place: usize, friend: usize) {
+    fn exchange(&mut self, index: usize, friend: usize) {
         const LENGTH: u8 = 4;
-        self.rest();
+        self.run_to_idle();
         self.take(0);
         self.take(1);
         let nobody = self.victim.remote(0, 0);
@@ -393,14 +396,14 @@ impl<A: Backend, B: Backend> World<'_, '_, '_, A, B> {
             (RECEIVE, SEND, FRIEND_SIDE, VICTIM_SIDE),
             (SEND, RECEIVE, VICTIM_SIDE, FRIEND_SIDE),
         ] {
-            for (place, cell) in page(from).iter().take(32).enumerate() {
+            for (index, cell) in page(from).iter().take(32).enumerate() {
                 let old = cell.load(Ordering::Relaxed);
-                let new = old.wrapping_mul(5).wrapping_add(place as u8);
+                let new = old.wrapping_mul(5).wrapping_add(index as u8);
                 // Never the guard byte: the page may be read, and that byte in the intruder's
                 // memory counts as a leak.
                 cell.store(new | 0x80, Ordering::Relaxed);
             }
-            let (at, there) = ((place << 1) as u8, (friend << 1) as u8);
+            let (at, there) = ((index << 1) as u8, (friend << 1) as u8);
             // The receiver posts first.
             let mut here = None;
             if kind == RECEIVE {
@@ -408,7 +411,7 @@ impl<A: Backend, B: Backend> World<'_, '_, '_, A, B> {
             }
             let over = self.friend.post(&nobody, there, other, 0, LENGTH, 0);
             let here = here.or_else(|| self.victim.post(&nobody, at, kind, 0, LENGTH, 0));
-            self.rest();
+            self.run_to_idle();
             let receives = usize::from(kind != RECEIVE);
             assert!(succeeded(&mut self.victim, receives, here), "victim");
             let receives = usize::from(other != RECEIVE);
@@ -427,30 +430,35 @@ impl<A: Backend, B: Backend> World<'_, '_, '_, A, B> {
     }
 
     /// Ends one of the friend's connections, and connects again.
-    fn meet(&mut self) {
+    fn reconnect_friend(&mut self) {
         // Unanswered requests of the intruder would occupy slots.
-        self.rest();
+        self.run_to_idle();
         for request in core::mem::take(&mut self.requests) {
             let rejected = self.victim.ia.cr_reject(request, &[]);
             rejected.expect("a request");
         }
         self.leave_friend();
-        self.connect_friend(FRIEND_MET, MET);
-        self.exchange(MET, FRIEND_MET);
+        self.connect_friend(FRIEND_RENEWED, RENEWED);
+        self.exchange(RENEWED, FRIEND_RENEWED);
     }
 
     fn leave_friend(&mut self) {
-        let near = self.victim.endpoints[MET];
-        let far = self.friend.endpoints[FRIEND_MET];
+        let near = self.victim.endpoints[RENEWED];
+        let far = self.friend.endpoints[FRIEND_RENEWED];
         let _idle = self.friend.ia.ep_disconnect(far, CloseFlags::Abrupt);
         let _idle = self.victim.ia.ep_disconnect(near, CloseFlags::Abrupt);
-        self.rest();
+        self.run_to_idle();
         self.take(0);
         self.take(1);
-        self.victim.reset(MET).expect("one that is disconnected");
-        self.friend.reset(FRIEND_MET).expect("the same");
-        for stage in [&mut self.stages[MET], &mut self.friend_stages[FRIEND_MET]] {
-            assert!(!stage.lives(), "{stage:?} after it was ended");
+        self.victim
+            .reset(RENEWED)
+            .expect("one that is disconnected");
+        self.friend.reset(FRIEND_RENEWED).expect("the same");
+        for stage in [
+            &mut self.stages[RENEWED],
+            &mut self.friend_stages[FRIEND_RENEWED],
+        ] {
+            assert!(!stage.is_live(), "{stage:?} after it was ended");
             *stage = Stage::Idle;
         }
     }
@@ -458,23 +466,23 @@ impl<A: Backend, B: Backend> World<'_, '_, '_, A, B> {
     /// Returns private data of the victim, and records it.
     fn data(&mut self, of: u8) -> Vec<u8> {
         let data = vec![of | 0x80; usize::from(of) % 65];
-        self.said.push(data.clone());
+        self.sent_data.push(data.clone());
         data
     }
 
     fn act(&mut self, operation: Operation) {
-        let intruders = |ep: u8| usize::from(ep) % MET;
+        let intruders = |ep: u8| usize::from(ep) % RENEWED;
         match operation {
             Operation::Connect { ep, data, timeout } => {
-                let place = intruders(ep);
+                let index = intruders(ep);
                 let data = self.data(data);
                 let timeout = match timeout {
                     0 => TIMEOUT_INFINITE,
                     tenths => u32::from(tenths) * 100_000,
                 };
                 self.take_connections();
-                let asked = self.victim.ia.ep_connect(
-                    self.victim.endpoints[place],
+                let outcome = self.victim.ia.ep_connect(
+                    self.victim.endpoints[index],
                     &connect_to(
                         NodeOptions::new("", INTRUDER).address,
                         QUALIFIERS[0],
@@ -483,9 +491,9 @@ impl<A: Backend, B: Backend> World<'_, '_, '_, A, B> {
                     ),
                     self.fabric.now(),
                 );
-                if asked.is_ok() {
-                    assert_eq!(self.stages[place], Stage::Idle);
-                    self.stages[place] = Stage::Asked;
+                if outcome.is_ok() {
+                    assert_eq!(self.stages[index], Stage::Idle);
+                    self.stages[index] = Stage::Requested;
                 }
             }
             Operation::Answer {
@@ -506,12 +514,12 @@ impl<A: Backend, B: Backend> World<'_, '_, '_, A, B> {
                     return rejected.expect("a request");
                 }
                 self.take_connections();
-                let place = intruders(ep);
-                let ep = self.victim.endpoints[place];
+                let index = intruders(ep);
+                let ep = self.victim.endpoints[index];
                 match self.victim.ia.cr_accept(request, Some(ep), &data) {
                     Ok(()) => {
-                        assert_eq!(self.stages[place], Stage::Idle);
-                        self.stages[place] = Stage::Accepted;
+                        assert_eq!(self.stages[index], Stage::Idle);
+                        self.stages[index] = Stage::Accepted;
                     }
                     Err(_) => self.requests.push(request),
                 }
@@ -522,18 +530,18 @@ impl<A: Backend, B: Backend> World<'_, '_, '_, A, B> {
                 let _idle = self.victim.ia.ep_disconnect(ep, flags);
             }
             Operation::Reset { ep } => {
-                let place = intruders(ep);
+                let index = intruders(ep);
                 self.take_connections();
-                if self.victim.reset(place).is_ok() {
-                    assert!(!self.stages[place].lives(), "{:?}", self.stages[place]);
-                    self.stages[place] = Stage::Idle;
+                if self.victim.reset(index).is_ok() {
+                    assert!(!self.stages[index].is_live(), "{:?}", self.stages[index]);
+                    self.stages[index] = Stage::Idle;
                 }
             }
             Operation::Replace { ep } => {
-                let place = intruders(ep);
+                let index = intruders(ep);
                 self.take_connections();
-                self.victim.replace(place);
-                self.stages[place] = Stage::Idle;
+                self.victim.replace(index);
+                self.stages[index] = Stage::Idle;
             }
             Operation::Post {
                 ep,
@@ -560,12 +568,12 @@ impl<A: Backend, B: Backend> World<'_, '_, '_, A, B> {
                     self.service = Some(made.expect("a service point"));
                 }
             },
-            Operation::Go { steps } => {
-                self.go(usize::from(steps & 0x7F), steps & 0x80 != 0);
+            Operation::Advance { steps } => {
+                self.advance(usize::from(steps & 0x7F), steps & 0x80 != 0);
             }
-            Operation::Later { seconds } => self.later(u64::from(seconds % 16)),
+            Operation::AdvanceTime { seconds } => self.advance_time(u64::from(seconds % 16)),
             Operation::Exchange => self.exchange(KEPT, FRIEND_KEPT),
-            Operation::Meet => self.meet(),
+            Operation::Reconnect => self.reconnect_friend(),
             of_the_intruder => self.intruder.act(of_the_intruder, &self.known),
         }
     }
@@ -573,16 +581,16 @@ impl<A: Backend, B: Backend> World<'_, '_, '_, A, B> {
     /// Checks that the friend continues, and ends everything else.
     fn finish(&mut self) {
         self.exchange(KEPT, FRIEND_KEPT);
-        for place in 0..MET {
-            let ep = self.victim.endpoints[place];
+        for index in 0..RENEWED {
+            let ep = self.victim.endpoints[index];
             let _idle = self.victim.ia.ep_disconnect(ep, CloseFlags::Abrupt);
         }
         for _ in 0..2 {
-            self.meet();
-            self.later(PATIENCE);
+            self.reconnect_friend();
+            self.advance_time(TIMEOUT_SECONDS);
         }
-        for place in 0..MET {
-            assert!(!self.stages[place].lives(), "{:?}", self.stages[place]);
+        for index in 0..RENEWED {
+            assert!(!self.stages[index].is_live(), "{:?}", self.stages[index]);
         }
         for ep in self.victim.endpoints {
             let _over = self.victim.ia.ep_disconnect(ep, CloseFlags::Abrupt);
@@ -590,10 +598,10 @@ impl<A: Backend, B: Backend> World<'_, '_, '_, A, B> {
         for ep in self.friend.endpoints {
             let _over = self.friend.ia.ep_disconnect(ep, CloseFlags::Abrupt);
         }
-        self.rest();
+        self.run_to_idle();
         let stages = self.stages.iter().chain(&self.friend_stages);
         for stage in stages {
-            assert!(!stage.lives(), "{stage:?} after it was ended");
+            assert!(!stage.is_live(), "{stage:?} after it was ended");
         }
         self.take_requests();
         for request in core::mem::take(&mut self.requests) {

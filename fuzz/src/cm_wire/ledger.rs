@@ -9,36 +9,36 @@ pub(super) enum Stage {
     #[default]
     Idle,
     /// This side has requested it.
-    Asked,
+    Requested,
     /// This side has accepted it.
     Accepted,
     /// It is established.
-    Stands,
+    Established,
     /// It has ended, or the attempt has.
-    Over,
+    Ended,
 }
 
 impl Stage {
     /// Returns true if an event must follow.
-    pub(super) const fn lives(self) -> bool {
-        matches!(self, Self::Asked | Self::Accepted | Self::Stands)
+    pub(super) const fn is_live(self) -> bool {
+        matches!(self, Self::Requested | Self::Accepted | Self::Established)
     }
 
     /// Records an event of this kind.
     pub(super) fn note(&mut self, kind: ConnectionEventKind) {
         use ConnectionEventKind as Kind;
         let next = match (*self, kind) {
-            (Self::Asked | Self::Accepted, Kind::Established) => Self::Stands,
-            (Self::Stands, Kind::Disconnected | Kind::Broken)
+            (Self::Requested | Self::Accepted, Kind::Established) => Self::Established,
+            (Self::Established, Kind::Disconnected | Kind::Broken)
             | (
-                Self::Asked,
+                Self::Requested,
                 Kind::PeerRejected
                 | Kind::NonPeerRejected
                 | Kind::TimedOut
                 | Kind::Unreachable
                 | Kind::Disconnected,
             )
-            | (Self::Accepted, Kind::AcceptCompletionError | Kind::Disconnected) => Self::Over,
+            | (Self::Accepted, Kind::AcceptCompletionError | Kind::Disconnected) => Self::Ended,
             (stage, kind) => panic!("{kind:?} of a connection that is {stage:?}"),
         };
         *self = next;

@@ -6,7 +6,7 @@ operations! {
     /// The next operation; numbers select an object modulo their count.
     enum Operation % 19, 6 bytes {
         /// Sends a message of the intruder.
-        0 => Say {
+        0 => SendMessage {
             /// The kind; the upper bits select the number of slots that the message returns.
             kind,
             /// The intruder's name of the connection; the upper bits select qualifier and address.
@@ -19,11 +19,11 @@ operations! {
             data,
         }
         /// Changes the intruder's next message.
-        1 => Bend {
+        1 => Alter {
             /// The kind of change.
             how,
             /// The offset, or the number of bytes.
-            place,
+            offset,
             /// The new byte.
             value,
         }
@@ -127,18 +127,18 @@ operations! {
         /// Starts or stops listening on a second qualifier of the victim.
         14 => Service
         /// Advances all sides.
-        15 => Go {
+        15 => Advance {
             /// The number of rounds; the highest bit makes the victim sleep.
             steps,
         }
         /// Advances the time.
-        16 => Later {
+        16 => AdvanceTime {
             /// The number of seconds.
             seconds,
         }
         /// Exchanges messages between the victim and its friend.
         17 => Exchange
         /// Connects the friend again.
-        18 => Meet
+        18 => Reconnect
     }
 }

@@ -9,8 +9,8 @@ use dat_core::flags::{CloseFlags, EpFields, EvdFlags, MemoryPrivileges, PspFlags
 use dat_core::memory::{LmrMemory, LmrRequest, Region};
 use dat_core::{Ia, IaStorage, Result};
 
-use super::cramped::{Adapter, Found, Lock, Wrong, demand, shared};
-use super::moments::pages;
+use super::cramped::{Adapter, CheckResult, Failure, Lock, require, shared};
+use super::interleavings::pages;
 use super::{Outcome, Runner};
 
 /// Limits of the storage.
@@ -22,7 +22,7 @@ const POSTS: usize = 18;
 const ASYNC_EVENTS: i32 = 2;
 
 /// Storage with little more room than the objects need.
-type Scant = IaStorage<MockBackend, Lock, ENDPOINTS, DISPATCHERS, 1, 1, EVENTS, POSTS>;
+type TightStorage = IaStorage<MockBackend, Lock, ENDPOINTS, DISPATCHERS, 1, 1, EVENTS, POSTS>;
 
 /// Number of device calls to refuse in turn; more than the device gets.
 const CALLS: u32 = 64;
@@ -38,15 +38,15 @@ const ATTRIBUTES: EpAttributes = EpAttributes {
 };
 
 /// Counts refusals.
-struct Patience(Cell<u32>);
+struct Retries(Cell<u32>);
 
-impl Patience {
+impl Retries {
     fn refused(&self) {
         self.0.set(self.0.get() + 1);
     }
 
     /// Repeats a call that was refused for lack of resources.
-    fn ask<T>(&self, call: impl Fn() -> Result<T>) -> core::result::Result<T, Wrong> {
+    fn retry<T>(&self, call: impl Fn() -> Result<T>) -> core::result::Result<T, Failure> {
         match call() {
             Err(error) if error.kind() == ErrorKind::InsufficientResources => {
                 self.refused();
@@ -61,12 +61,13 @@ impl Runner {
     /// Checks refusals by the device.
     ///
     /// Covers GEN-06, EVC-04, EVZ-03, EPC-08, EPM-05, SRC-06, SRZ-04 and IAC-03.
-    pub(super) fn scarce(&mut self) -> Outcome {
+    pub(super) fn failed_allocations(&mut self) -> Outcome {
         let mut refused = 0;
         // Storage for two adapters: for the compiler, storage stays lent after a failed open.
-        let (mut storage, mut other) = (Box::new(Scant::new()), Box::new(Scant::new()));
+        let (mut storage, mut other) =
+            (Box::new(TightStorage::new()), Box::new(TightStorage::new()));
         for nth in 0..CALLS {
-            let patience = Patience(Cell::new(0));
+            let retries = Retries(Cell::new(0));
             let fault = Fault::AllocationFailure { adapter: 0, nth };
             let fabric = Fabric::new(FabricOptions {
                 faults: FaultPlan {
@@ -78,14 +79,14 @@ impl Runner {
             let ia = match Ia::open(node, storage.lend(), ASYNC_EVENTS) {
                 Ok(ia) => ia,
                 Err(first) => {
-                    patience.refused();
+                    retries.refused();
                     match Ia::open(first.backend, other.lend(), ASYNC_EVENTS) {
                         Ok(ia) => ia,
                         Err(again) => return self.mismatch("an adapter", again.error),
                     }
                 }
             };
-            let found = make_all(&ia, &patience).map_err(Wrong::into_text);
+            let found = create_all(&ia, &retries).map_err(Failure::into_text);
             self.expect(
                 found.is_ok(),
                 format_args!("nothing left of a refusal by call {nth} of the device (GEN-06)"),
@@ -93,7 +94,7 @@ impl Runner {
             )?;
             let closed = ia.close(CloseFlags::Graceful).map(drop);
             self.expect(closed.is_ok(), "closed (IAC-03)", closed.err())?;
-            refused += patience.0.get();
+            refused += retries.0.get();
         }
         let expected = format_args!("between {REFUSED} and {CALLS} refusals");
         self.expect((REFUSED..=CALLS).contains(&refused), expected, refused)
@@ -101,14 +102,14 @@ impl Runner {
 }
 
 /// Creates, changes and frees one of each object, then checks that the storage is empty.
-fn make_all(ia: &Adapter<'_>, patience: &Patience) -> Found {
+fn create_all(ia: &Adapter<'_>, retries: &Retries) -> CheckResult {
     let bare = ia.ep_create(None, None, None, None, None)?;
     let held = ia.ep_recv_query(bare)?;
-    demand((held.allocated, held.span) == (0, 0))?;
+    require((held.allocated, held.span) == (0, 0))?;
     ia.ep_free(bare)?;
-    let pz = patience.ask(|| ia.pz_create())?;
-    let cno = patience.ask(|| ia.cno_create(None))?;
-    let evd = |length, flags| patience.ask(|| ia.evd_create(length, Some(cno), flags));
+    let pz = retries.retry(|| ia.pz_create())?;
+    let cno = retries.retry(|| ia.cno_create(None))?;
+    let evd = |length, flags| retries.retry(|| ia.evd_create(length, Some(cno), flags));
     let requests = evd(6, EvdFlags::DTO | EvdFlags::RMR_BIND)?;
     // Just long enough: a longer shared receive queue requires both to grow.
     let receives = evd(4, EvdFlags::DTO)?;
@@ -119,11 +120,11 @@ fn make_all(ia: &Adapter<'_>, patience: &Patience) -> Found {
         pz,
         privileges: MemoryPrivileges::ALL,
     };
-    let lmr = patience.ask(|| ia.lmr_create(&request))?.lmr;
-    let rmr = patience.ask(|| ia.rmr_create(pz))?;
-    let srq = patience.ask(|| ia.srq_create(pz, &shared(2)))?;
-    let psp = patience.ask(|| ia.psp_create(7, connections, PspFlags::Consumer))?;
-    let own = patience.ask(|| {
+    let lmr = retries.retry(|| ia.lmr_create(&request))?.lmr;
+    let rmr = retries.retry(|| ia.rmr_create(pz))?;
+    let srq = retries.retry(|| ia.srq_create(pz, &shared(2)))?;
+    let psp = retries.retry(|| ia.psp_create(7, connections, PspFlags::Consumer))?;
+    let own = retries.retry(|| {
         ia.ep_create(
             Some(pz),
             Some(receives),
@@ -137,31 +138,31 @@ fn make_all(ia: &Adapter<'_>, patience: &Patience) -> Found {
         ..ATTRIBUTES
     };
     // Two endpoints of the shared receive queue, whose completions go to different dispatchers.
-    let taker = |evd| {
-        patience.ask(|| {
+    let make_consumer = |evd| {
+        retries.retry(|| {
             let receive = Some(evd);
             ia.ep_create_with_srq(Some(pz), receive, Some(requests), None, srq, &attributes)
         })
     };
-    let takers = [taker(receives)?, taker(others)?];
-    patience.ask(|| ia.srq_resize(srq, 4))?;
-    let before = ia.ep_query(takers[0], EpFields::all())?;
+    let consumers = [make_consumer(receives)?, make_consumer(others)?];
+    retries.retry(|| ia.srq_resize(srq, 4))?;
+    let before = ia.ep_query(consumers[0], EpFields::all())?;
     let mut wanted = before;
     wanted.attributes.srq_soft_hw = 2;
     wanted.attributes.max_request_dtos = 3;
     let both = EpFields::SRQ_SOFT_HW | EpFields::MAX_REQUEST_DTOS;
-    if let Err(error) = ia.ep_modify(takers[0], both, &wanted) {
-        demand(error.kind() == ErrorKind::InsufficientResources)?;
-        patience.refused();
-        let now = ia.ep_query(takers[0], EpFields::all())?;
-        demand(now.attributes == before.attributes)?;
-        ia.ep_modify(takers[0], both, &wanted)?;
+    if let Err(error) = ia.ep_modify(consumers[0], both, &wanted) {
+        require(error.kind() == ErrorKind::InsufficientResources)?;
+        retries.refused();
+        let now = ia.ep_query(consumers[0], EpFields::all())?;
+        require(now.attributes == before.attributes)?;
+        ia.ep_modify(consumers[0], both, &wanted)?;
     }
-    let after = ia.ep_query(takers[0], EpFields::all())?.attributes;
-    demand((after.srq_soft_hw, after.max_request_dtos) == (2, 3))?;
-    patience.ask(|| ia.evd_resize(others, 8))?;
-    patience.ask(|| ia.ep_reset(own))?;
-    for ep in takers {
+    let after = ia.ep_query(consumers[0], EpFields::all())?.attributes;
+    require((after.srq_soft_hw, after.max_request_dtos) == (2, 3))?;
+    retries.retry(|| ia.evd_resize(others, 8))?;
+    retries.retry(|| ia.ep_reset(own))?;
+    for ep in consumers {
         ia.ep_free(ep)?;
     }
     ia.ep_free(own)?;
@@ -174,16 +175,16 @@ fn make_all(ia: &Adapter<'_>, patience: &Patience) -> Found {
     }
     ia.cno_free(cno)?;
     ia.pz_free(pz)?;
-    fill(ia, patience)
+    fill(ia, retries)
 }
 
 /// Checks that all storage is free.
 ///
 /// That is events and dispatchers except the asynchronous dispatcher's, notification objects,
 /// records, remote regions and endpoints.
-fn fill(ia: &Adapter<'_>, patience: &Patience) -> Found {
-    let software = |length| patience.ask(|| ia.evd_create(length, None, EvdFlags::SOFTWARE));
-    let pz = patience.ask(|| ia.pz_create())?;
+fn fill(ia: &Adapter<'_>, retries: &Retries) -> CheckResult {
+    let software = |length| retries.retry(|| ia.evd_create(length, None, EvdFlags::SOFTWARE));
+    let pz = retries.retry(|| ia.pz_create())?;
     ia.evd_free(software(EVENTS as i32 - ASYNC_EVENTS)?)?;
     let mut evds = Vec::new();
     let mut cnos = Vec::new();
@@ -191,13 +192,13 @@ fn fill(ia: &Adapter<'_>, patience: &Patience) -> Found {
         evds.push(software(1)?);
     }
     for _ in 0..DISPATCHERS {
-        cnos.push(patience.ask(|| ia.cno_create(None))?);
+        cnos.push(retries.retry(|| ia.cno_create(None))?);
     }
-    let srq = patience.ask(|| ia.srq_create(pz, &shared(POSTS as i32)))?;
-    let rmr = patience.ask(|| ia.rmr_create(pz))?;
+    let srq = retries.retry(|| ia.srq_create(pz, &shared(POSTS as i32)))?;
+    let rmr = retries.retry(|| ia.rmr_create(pz))?;
     let mut endpoints = Vec::new();
     for _ in 0..ENDPOINTS {
-        endpoints.push(patience.ask(|| ia.ep_create(Some(pz), None, None, None, None))?);
+        endpoints.push(retries.retry(|| ia.ep_create(Some(pz), None, None, None, None))?);
     }
     for ep in endpoints {
         ia.ep_free(ep)?;

@@ -6,4 +6,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: &[u8]| dat_fuzz::sideband_wire::run(input));
+fuzz_target!(|input: &[u8]| dat_fuzz::cm_wire::run(input));

@@ -2,14 +2,14 @@
 //!
 //! The core uses the mock fabric.
 //!
-//! `PROPTEST_CASES` sets the number of runs, `DAT_MODEL_SEED` the seed that a failure printed.
+//! `PROPTEST_CASES` sets the number of runs, `DAT_ORACLE_SEED` the seed that a failure printed.
 
 use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use arbitrary::{Arbitrary, Unstructured};
 use backend_mock::FaultPlan;
-use dat_model::{Mismatch, Op, Prologue, Runner, Setup};
+use dat_oracle::{Mismatch, Op, Prologue, Runner, Setup};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed};
@@ -163,12 +163,12 @@ impl StateMachineTest for Faulty {
 
 /// Seed of all runs of this process, printed once.
 static SEED: LazyLock<u64> = LazyLock::new(|| {
-    let given = std::env::var("DAT_MODEL_SEED").ok();
+    let given = std::env::var("DAT_ORACLE_SEED").ok();
     let seed = given.and_then(|text| text.parse().ok()).unwrap_or_else(|| {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         now.map_or(1, |elapsed| elapsed.as_nanos() as u64)
     });
-    println!("DAT_MODEL_SEED={seed}");
+    println!("DAT_ORACLE_SEED={seed}");
     seed
 });
 
@@ -187,9 +187,9 @@ prop_state_machine! {
     /// Spec: GEN-01, GEN-03, GEN-04, GEN-06, GEN-07, GEN-08, GEN-11, GEN-15, DTO-01, DTO-03, DTO-04, DTO-05, DTO-06, DTO-07,
     /// DTO-10, DTO-11, DTO-12, EVW-09, EVG-01, EVG-03
     #[test]
-    fn core_and_model_agree(sequential 1..120 => Exact);
+    fn core_and_oracle_agree(sequential 1..120 => Exact);
 
     /// Spec: DTO-08, DTO-11, DTO-12
     #[test]
-    fn whatever_goes_wrong_the_invariants_hold(sequential 1..120 => Faulty);
+    fn invariants_hold_with_faults(sequential 1..120 => Faulty);
 }

@@ -20,7 +20,7 @@ use dat_core::id::{EpId, EvdId, Handle, PzId};
 use dat_core::memory::{LmrCreated, LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
 use dat_core::{Error, Ia, IaStorage, Result};
 
-use super::cramped::{Adapter, Found, Lock, Wrong, demand, demand_refused, shared};
+use super::cramped::{Adapter, CheckResult, Failure, Lock, require, require_refused, shared};
 use super::{Outcome, Runner};
 
 type Slots = IaStorage<MockBackend, Lock, 3, 4, 1, 3, 48, 48>;
@@ -49,11 +49,11 @@ pub(super) fn pages() -> [&'static [AtomicU8]; 2] {
 ///
 /// Nothing else reads it; `used` keeps the compiler from removing it.
 #[used]
-static GIVEN_UP: AtomicUsize = AtomicUsize::new(0);
+static ABANDONED: AtomicUsize = AtomicUsize::new(0);
 /// Result of the check of the abandoned adapter, which every run reports.
-static GIVEN_UP_FOUND: OnceLock<core::result::Result<(), String>> = OnceLock::new();
+static ABANDONED_RESULT: OnceLock<core::result::Result<(), String>> = OnceLock::new();
 
-const PATIENCE: usize = 10_000;
+const MOST_STEPS: usize = 10_000;
 const NO_FLAGS: CompletionFlags = CompletionFlags::empty();
 const REMOTE: MemoryPrivileges =
     MemoryPrivileges::REMOTE_READ.union(MemoryPrivileges::REMOTE_WRITE);
@@ -90,7 +90,7 @@ struct End<'i, 's> {
 }
 
 impl<'i, 's> End<'i, 's> {
-    fn new(ia: &'i Adapter<'s>, page: &'static [AtomicU8]) -> core::result::Result<Self, Wrong> {
+    fn new(ia: &'i Adapter<'s>, page: &'static [AtomicU8]) -> core::result::Result<Self, Failure> {
         let pz = ia.pz_create()?;
         let transfers = EvdFlags::DTO | EvdFlags::RMR_BIND;
         let streams = transfers | EvdFlags::CONNECTION | EvdFlags::SOFTWARE;
@@ -114,7 +114,7 @@ impl<'i, 's> End<'i, 's> {
         })
     }
 
-    const fn piece(&self, offset: u64, length: u64) -> LmrTriplet {
+    const fn segment(&self, offset: u64, length: u64) -> LmrTriplet {
         LmrTriplet {
             context: self.memory.lmr_context,
             address: self.memory.registered_address + offset,
@@ -131,15 +131,15 @@ impl<'i, 's> End<'i, 's> {
     }
 
     /// Dequeues an event that must be present.
-    fn next(&self) -> core::result::Result<Event, Wrong> {
+    fn next(&self) -> core::result::Result<Event, Failure> {
         Ok(self.ia.evd_dequeue(self.evd)?)
     }
 
     /// Dequeues the successful completion of a cookie.
     #[track_caller]
-    fn take(&self, cookie: u64) -> Found {
+    fn take(&self, cookie: u64) -> CheckResult {
         let event = self.next()?;
-        demand(match event {
+        require(match event {
             Event::Dto(done) => (done.cookie, done.status) == (cookie, DtoStatus::Success),
             Event::RmrBind(done) => (done.cookie, done.status) == (cookie, DtoStatus::Success),
             _ => false,
@@ -147,10 +147,10 @@ impl<'i, 's> End<'i, 's> {
     }
 
     #[track_caller]
-    fn take_established(&self, ep: EpId) -> Found {
+    fn take_established(&self, ep: EpId) -> CheckResult {
         let established = ConnectionEventKind::Established;
         let event = self.next()?;
-        demand(
+        require(
             matches!(event, Event::Connection { kind, ep: of, .. } if kind == established && of == ep),
         )
     }
@@ -164,9 +164,9 @@ struct Ends<'i, 's> {
 }
 
 impl Ends<'_, '_> {
-    fn settle(&self) {
+    fn run_to_idle(&self) {
         loop {
-            let steps = self.fabric.run_until_idle(PATIENCE);
+            let steps = self.fabric.run_until_idle(MOST_STEPS);
             let now = self.fabric.now();
             if steps + self.active.ia.progress(now) + self.passive.ia.progress(now) == 0 {
                 return;
@@ -175,7 +175,7 @@ impl Ends<'_, '_> {
     }
 
     /// Connects two endpoints; the passive side has not yet dequeued the event.
-    fn connect(&self, pair: usize) -> Found {
+    fn connect(&self, pair: usize) -> CheckResult {
         let Self {
             fabric,
             active,
@@ -183,14 +183,14 @@ impl Ends<'_, '_> {
         } = self;
         let ep = active.endpoints[pair];
         active.ia.ep_connect(ep, &TO_PASSIVE, fabric.now())?;
-        self.settle();
+        self.run_to_idle();
         let Event::ConnectionRequest { cr, .. } = passive.ia.evd_dequeue(passive.arrivals)? else {
-            return demand(false);
+            return require(false);
         };
         passive
             .ia
             .cr_accept(cr, Some(passive.endpoints[pair]), &[])?;
-        fabric.run_until_idle(PATIENCE);
+        fabric.run_until_idle(MOST_STEPS);
         active.ia.progress(fabric.now());
         active.take_established(ep)
     }
@@ -198,7 +198,7 @@ impl Ends<'_, '_> {
 
 impl Runner {
     /// Runs the situations of CNE-03, DTO-13, LMF-02, RMB-23, RMF-02, CNW-05, EVW-10 and IAC-02.
-    pub(super) fn moments(&mut self) -> Outcome {
+    pub(super) fn interleavings(&mut self) -> Outcome {
         let fabric = Fabric::new(FabricOptions::default());
         let mut stores = [Box::new(Slots::new()), Box::new(Slots::new())];
         let [first, second] = &mut stores;
@@ -209,17 +209,17 @@ impl Runner {
             (Ok(a), Ok(b)) => (a, b),
             (a, b) => return self.mismatch("two adapters", [a.err(), b.err()]),
         };
-        let found = meet(&fabric, &a, &b).map_err(Wrong::into_text);
+        let found = run_interleavings(&fabric, &a, &b).map_err(Failure::into_text);
         self.expect(
             found.is_ok(),
             "events in their order, and no trace of what was declined",
             found,
         )?;
-        self.given_up()
+        self.abandoned_adapter()
     }
 }
 
-fn meet<'s>(fabric: &Fabric, a: &Adapter<'s>, b: &Adapter<'s>) -> Found {
+fn run_interleavings<'s>(fabric: &Fabric, a: &Adapter<'s>, b: &Adapter<'s>) -> CheckResult {
     let [near, far] = pages();
     for (number, cell) in near.iter().enumerate() {
         cell.store((number % 251) as u8, Ordering::Relaxed);
@@ -232,17 +232,17 @@ fn meet<'s>(fabric: &Fabric, a: &Adapter<'s>, b: &Adapter<'s>) -> Found {
     };
     let arrivals = ends.passive.arrivals;
     b.psp_create(QUALIFIER, arrivals, PspFlags::Consumer)?;
-    established_goes_first(&ends)?;
+    established_precedes_messages(&ends)?;
     long_transfers(&ends)?;
-    bound_and_not_polled(&ends.passive, &ends)?;
-    declined_binds(&ends)?;
-    ends_while_waited_for(&ends)
+    undone_bind_frees_region(&ends.passive, &ends)?;
+    refused_binds(&ends)?;
+    objects_end_during_waits(&ends)
 }
 
 /// Checks that ESTABLISHED precedes a message of its connection if both arrive before a dequeue.
 ///
 /// It follows an earlier event of another endpoint.
-fn established_goes_first(ends: &Ends<'_, '_>) -> Found {
+fn established_precedes_messages(ends: &Ends<'_, '_>) -> CheckResult {
     let Ends {
         active, passive, ..
     } = ends;
@@ -250,80 +250,82 @@ fn established_goes_first(ends: &Ends<'_, '_>) -> Found {
         let ep = passive.endpoints[pair];
         passive
             .ia
-            .post_recv(ep, &[passive.piece(0, 8)], cookie, NO_FLAGS)
+            .post_recv(ep, &[passive.segment(0, 8)], cookie, NO_FLAGS)
     };
     let send = |pair: usize| {
         let ep = active.endpoints[pair];
-        active.ia.post_send(ep, &[active.piece(0, 8)], 1, NO_FLAGS)
+        active
+            .ia
+            .post_send(ep, &[active.segment(0, 8)], 1, NO_FLAGS)
     };
     ends.connect(0)?;
-    ends.settle();
+    ends.run_to_idle();
     passive.take_established(passive.endpoints[0])?;
     receive(0, 10)?;
     receive(1, 11)?;
     send(0)?;
-    ends.settle();
+    ends.run_to_idle();
     active.take(1)?;
     ends.connect(1)?;
     send(1)?;
-    ends.fabric.run_until_idle(PATIENCE);
+    ends.fabric.run_until_idle(MOST_STEPS);
     // Polls completions, and returns no event.
     passive.ia.evd_resize(passive.evd, 20)?;
     passive.ia.evd_post_se(passive.evd, 99)?;
-    ends.settle();
+    ends.run_to_idle();
     passive.take(10)?;
     passive.take_established(passive.endpoints[1])?;
     passive.take(11)?;
     let last = passive.next()?;
-    demand(last == Event::Software { pointer: 99 })?;
+    require(last == Event::Software { pointer: 99 })?;
     active.take(1)
 }
 
 /// Transfers a whole page by a write, and back by a read.
-fn long_transfers(ends: &Ends<'_, '_>) -> Found {
+fn long_transfers(ends: &Ends<'_, '_>) -> CheckResult {
     let Ends {
         active, passive, ..
     } = ends;
     let (ia, ep) = (active.ia, active.endpoints[0]);
-    let whole = [active.piece(0, PAGE as u64)];
-    ia.post_rdma_write(ep, &whole, 2, &passive.remote(), NO_FLAGS)?;
-    ends.settle();
+    let page = [active.segment(0, PAGE as u64)];
+    ia.post_rdma_write(ep, &page, 2, &passive.remote(), NO_FLAGS)?;
+    ends.run_to_idle();
     active.take(2)?;
     let [near, far] = pages();
     for (number, (left, right)) in near.iter().zip(far).enumerate() {
-        demand(right.load(Ordering::Relaxed) == (number % 251) as u8)?;
+        require(right.load(Ordering::Relaxed) == (number % 251) as u8)?;
         left.store(0, Ordering::Relaxed);
     }
-    ia.post_rdma_read(ep, &whole, 3, &passive.remote(), NO_FLAGS)?;
-    ends.settle();
+    ia.post_rdma_read(ep, &page, 3, &passive.remote(), NO_FLAGS)?;
+    ends.run_to_idle();
     active.take(3)?;
     for (left, right) in near.iter().zip(far) {
-        demand(left.load(Ordering::Relaxed) == right.load(Ordering::Relaxed))?;
+        require(left.load(Ordering::Relaxed) == right.load(Ordering::Relaxed))?;
     }
     Ok(())
 }
 
 /// Frees a region as soon as its last bind is undone, polled or not.
-fn bound_and_not_polled(end: &End<'_, '_>, ends: &Ends<'_, '_>) -> Found {
+fn undone_bind_frees_region(end: &End<'_, '_>, ends: &Ends<'_, '_>) -> CheckResult {
     let (ia, ep) = (end.ia, end.endpoints[0]);
-    let lent = ia.lmr_create(&LmrRequest {
+    let region = ia.lmr_create(&LmrRequest {
         memory: LmrMemory::Virtual(Region::from_static(pages()[1])),
         pz: end.pz,
         privileges: MemoryPrivileges::ALL,
     })?;
     let rmr = ia.rmr_create(end.pz)?;
-    let mut piece = LmrTriplet {
-        context: lent.lmr_context,
-        address: lent.registered_address,
+    let mut segment = LmrTriplet {
+        context: region.lmr_context,
+        address: region.registered_address,
         length: 64,
     };
-    ia.rmr_bind(rmr, &piece, REMOTE, ep, 4, NO_FLAGS)?;
-    ends.settle();
-    demand_refused(ErrorKind::InvalidState, ia.lmr_free(lent.lmr))?;
-    piece.length = 0;
-    ia.rmr_bind(rmr, &piece, REMOTE, ep, 5, NO_FLAGS)?;
-    ends.fabric.run_until_idle(PATIENCE);
-    ia.lmr_free(lent.lmr)?;
+    ia.rmr_bind(rmr, &segment, REMOTE, ep, 4, NO_FLAGS)?;
+    ends.run_to_idle();
+    require_refused(ErrorKind::InvalidState, ia.lmr_free(region.lmr))?;
+    segment.length = 0;
+    ia.rmr_bind(rmr, &segment, REMOTE, ep, 5, NO_FLAGS)?;
+    ends.fabric.run_until_idle(MOST_STEPS);
+    ia.lmr_free(region.lmr)?;
     end.take(4)?;
     end.take(5)?;
     Ok(ia.rmr_free(rmr)?)
@@ -332,88 +334,88 @@ fn bound_and_not_polled(end: &End<'_, '_>, ends: &Ends<'_, '_>) -> Found {
 /// Lets the device refuse binds, and checks that nothing holds their region.
 ///
 /// One window has another bind pending, the other has none.
-fn declined_binds(ends: &Ends<'_, '_>) -> Found {
+fn refused_binds(ends: &Ends<'_, '_>) -> CheckResult {
     let end = &ends.active;
     let (ia, ep) = (end.ia, end.endpoints[0]);
-    let lent = ia.lmr_create(&LmrRequest {
+    let region = ia.lmr_create(&LmrRequest {
         memory: LmrMemory::Virtual(Region::from_static(pages()[0])),
         pz: end.pz,
         privileges: MemoryPrivileges::ALL,
     })?;
-    let piece = LmrTriplet {
-        context: lent.lmr_context,
-        address: lent.registered_address,
+    let segment = LmrTriplet {
+        context: region.lmr_context,
+        address: region.registered_address,
         length: 64,
     };
     let (busy, idle) = (ia.rmr_create(end.pz)?, ia.rmr_create(end.pz)?);
-    ia.rmr_bind(busy, &end.piece(0, 8), REMOTE, ep, 6, NO_FLAGS)?;
+    ia.rmr_bind(busy, &end.segment(0, 8), REMOTE, ep, 6, NO_FLAGS)?;
     for nth in 0..500 {
         ends.fabric.inject(Fault::RefusePost { adapter: 0, nth });
     }
     for rmr in [busy, idle] {
-        let refused = ia.rmr_bind(rmr, &piece, REMOTE, ep, 7, NO_FLAGS);
+        let refused = ia.rmr_bind(rmr, &segment, REMOTE, ep, 7, NO_FLAGS);
         let why = refused.map_err(|error| (error.kind(), error.cause()));
-        demand(why == Err((ErrorKind::InsufficientResources, Cause::DeviceRefused)))?;
+        require(why == Err((ErrorKind::InsufficientResources, Cause::DeviceRefused)))?;
     }
-    ia.lmr_free(lent.lmr)?;
-    ends.settle();
+    ia.lmr_free(region.lmr)?;
+    ends.run_to_idle();
     // Only the pending bind completes.
     end.take(6)?;
-    demand_refused(ErrorKind::QueueEmpty, ia.evd_dequeue(end.evd))?;
+    require_refused(ErrorKind::QueueEmpty, ia.evd_dequeue(end.evd))?;
     ia.rmr_free(busy)?;
     Ok(ia.rmr_free(idle)?)
 }
 
 /// Ends objects while waits for their events are pending.
-fn ends_while_waited_for(ends: &Ends<'_, '_>) -> Found {
+fn objects_end_during_waits(ends: &Ends<'_, '_>) -> CheckResult {
     let (end, waker) = (&ends.passive, Waker::noop());
     let ia = end.ia;
     let cno = ia.cno_create(None)?;
     let evd = ia.evd_create(4, Some(cno), EvdFlags::SOFTWARE)?;
     let mut released = ia.cno_wait(cno)?;
     let forgotten = ia.cno_wait(cno)?;
-    demand(released.poll(waker).is_pending())?;
+    require(released.poll(waker).is_pending())?;
     let mut many = ia.evd_wait(evd, 3)?;
-    demand(many.poll(waker).is_pending())?;
+    require(many.poll(waker).is_pending())?;
     let shorter = ia.evd_resize(evd, 2).map_err(|error| error.subtype());
-    demand(shorter == Err(Subtype::InvalidStateEvdWaiter))?;
+    require(shorter == Err(Subtype::InvalidStateEvdWaiter))?;
     drop(many);
     ia.evd_free(evd)?;
-    demand(released.poll(waker) == Poll::Ready(Ok(None)))?;
+    require(released.poll(waker) == Poll::Ready(Ok(None)))?;
     let over = released.poll(waker).map(|outcome| outcome.is_err());
-    demand(over == Poll::Ready(true))?;
+    require(over == Poll::Ready(true))?;
     drop(forgotten);
 
     // The adapter closes with a bind pending, a completion queued, and two waits for other events.
     let rmr = ia.rmr_create(end.pz)?;
-    ia.post_recv(end.endpoints[0], &[end.piece(0, 8)], 20, NO_FLAGS)?;
+    ia.post_recv(end.endpoints[0], &[end.segment(0, 8)], 20, NO_FLAGS)?;
     let bound = ia.rmr_bind(
         rmr,
-        &end.piece(0, 8),
+        &end.segment(0, 8),
         REMOTE,
         end.endpoints[1],
         21,
         NO_FLAGS,
     );
-    demand(bound.is_ok())?;
-    ends.settle();
+    require(bound.is_ok())?;
+    ends.run_to_idle();
     // Polls completions.
     ia.evd_resize(end.evd, 18)?;
     let again = ia.rmr_bind(
         rmr,
-        &end.piece(0, 8),
+        &end.segment(0, 8),
         REMOTE,
         end.endpoints[1],
         22,
         NO_FLAGS,
     );
-    demand(again.is_ok())?;
+    require(again.is_ok())?;
     let software = ia.evd_create(4, Some(cno), EvdFlags::SOFTWARE)?;
     let mut event = ia.evd_wait(software, 1)?;
     let mut notification = ia.cno_wait(cno)?;
-    demand(event.poll(waker).is_pending())?;
-    demand(notification.poll(waker).is_pending())?;
-    demand_refused(ErrorKind::InvalidState, ia.shut(CloseFlags::Graceful))?;
+    require(event.poll(waker).is_pending())?;
+    require(notification.poll(waker).is_pending())?;
+    require_refused(ErrorKind::InvalidState, ia.shut(CloseFlags::Graceful))?;
     ia.shut(CloseFlags::Abrupt)?;
     for outcome in [
         event.poll(waker).map(Result::err),
@@ -421,7 +423,7 @@ fn ends_while_waited_for(ends: &Ends<'_, '_>) -> Found {
     ] {
         let aborted =
             |error: Option<Error>| error.is_some_and(|error| error.kind() == ErrorKind::Abort);
-        demand(matches!(outcome, Poll::Ready(error) if aborted(error)))?;
+        require(matches!(outcome, Poll::Ready(error) if aborted(error)))?;
     }
     Ok(())
 }
@@ -434,8 +436,9 @@ impl Runner {
     /// Runs once, because the host resources of the previous adapter are never freed.
     ///
     /// Spec: GEN-06, GEN-15
-    fn given_up(&mut self) -> Outcome {
-        let found = GIVEN_UP_FOUND.get_or_init(|| give_up().map_err(Wrong::into_text));
+    fn abandoned_adapter(&mut self) -> Outcome {
+        let found =
+            ABANDONED_RESULT.get_or_init(|| reuse_abandoned_storage().map_err(Failure::into_text));
         self.expect(found.is_ok(), "nothing of the adapter before", found)
     }
 }
@@ -444,18 +447,18 @@ fn open<'s>(
     fabric: &Fabric,
     number: u64,
     storage: &'s mut Slots,
-) -> core::result::Result<Adapter<'s>, Wrong> {
+) -> core::result::Result<Adapter<'s>, Failure> {
     let node = fabric.node(NodeOptions::new("given-up", number));
-    Ia::open(node, storage.lend(), 4).map_err(|refused| Wrong::Refused(refused.error))
+    Ia::open(node, storage.lend(), 4).map_err(|refused| Failure::Refused(refused.error))
 }
 
-fn give_up() -> Found {
+fn reuse_abandoned_storage() -> CheckResult {
     let fabric = Fabric::new(FabricOptions::default());
     let (mut first, mut second) = (Box::new(Slots::new()), Box::new(Slots::new()));
-    let left = use_and_leave(&fabric, &mut first, &mut second)?;
+    let handles = use_and_abandon(&fabric, &mut first, &mut second)?;
     let ia = open(&fabric, 3, &mut first)?;
-    for handle in left {
-        demand_refused(ErrorKind::InvalidHandle, ia.get_handle_type(handle))?;
+    for handle in handles {
+        require_refused(ErrorKind::InvalidHandle, ia.get_handle_type(handle))?;
     }
     // All storage is free: events except the asynchronous dispatcher's, records, regions,
     // endpoints.
@@ -475,17 +478,17 @@ fn give_up() -> Found {
     ia.evd_free(evd)?;
     ia.pz_free(pz)?;
     let closed = ia.close(CloseFlags::Graceful).map(drop);
-    closed.map_err(|refused| Wrong::Refused(refused.error))
+    closed.map_err(|refused| Failure::Refused(refused.error))
 }
 
 /// Creates one of each object on an adapter, with pending work, and abandons the adapter.
 ///
 /// One connection request is left unanswered. Returns the handles of the objects.
-fn use_and_leave<'s>(
+fn use_and_abandon<'s>(
     fabric: &Fabric,
     storage: &'s mut Slots,
     other: &'s mut Slots,
-) -> core::result::Result<Vec<Handle>, Wrong> {
+) -> core::result::Result<Vec<Handle>, Failure> {
     let (a, b) = (open(fabric, 1, other)?, open(fabric, 2, storage)?);
     let [near, far] = pages();
     let ends = Ends {
@@ -498,22 +501,22 @@ fn use_and_leave<'s>(
     let psp = b.psp_create(QUALIFIER, arrivals, PspFlags::Consumer)?;
     let rsp = b.rsp_create(QUALIFIER + 1, Some(ends.passive.endpoints[1]), arrivals)?;
     ends.connect(0)?;
-    ends.settle();
+    ends.run_to_idle();
     let ep = ends.passive.endpoints[0];
-    let piece = ends.passive.piece(0, 8);
-    b.post_recv(ep, &[piece], 1, NO_FLAGS)?;
+    let segment = ends.passive.segment(0, 8);
+    b.post_recv(ep, &[segment], 1, NO_FLAGS)?;
     let cno = b.cno_create(None)?;
     b.evd_modify_cno(evd, Some(cno))?;
     let (rmr, srq) = (
         b.rmr_create(ends.passive.pz)?,
         b.srq_create(ends.passive.pz, &shared(2))?,
     );
-    b.srq_post_recv(srq, &[piece], 2)?;
-    b.rmr_bind(rmr, &piece, REMOTE, ep, 3, NO_FLAGS)?;
+    b.srq_post_recv(srq, &[segment], 2)?;
+    b.rmr_bind(rmr, &segment, REMOTE, ep, 3, NO_FLAGS)?;
     a.ep_connect(ends.active.endpoints[1], &TO_PASSIVE, fabric.now())?;
-    ends.settle();
+    ends.run_to_idle();
     b.evd_post_se(evd, 4)?;
-    let left = vec![
+    let handles = vec![
         ends.passive.pz.handle(),
         ends.passive.memory.lmr.handle(),
         evd.handle(),
@@ -525,8 +528,8 @@ fn use_and_leave<'s>(
         srq.handle(),
     ];
     let kept = Box::leak(Box::new(b));
-    GIVEN_UP.store((&raw const *kept).expose_provenance(), Ordering::Relaxed);
+    ABANDONED.store((&raw const *kept).expose_provenance(), Ordering::Relaxed);
     let closed = a.close(CloseFlags::Abrupt).map(drop);
-    closed.map_err(|refused| Wrong::Refused(refused.error))?;
-    Ok(left)
+    closed.map_err(|refused| Failure::Refused(refused.error))?;
+    Ok(handles)
 }

@@ -27,7 +27,7 @@ const CHANNEL: u32 = 0x40;
 /// The most messages under way.
 const SENDS: usize = 16;
 /// The bytes of a message slot, more than a message has.
-const PLACE: usize = 256;
+const SLOT_BYTES: usize = 256;
 /// The most bytes of a read or write.
 const DATA: usize = 2048;
 /// The bit that marks tokens of Sends.
@@ -38,15 +38,15 @@ const OWN_BYTE: u8 = b'i';
 /// The intruder's memory: messages to send, received messages, data to write, and data it read.
 struct Memory {
     /// One slot more than messages under way, so that no slot is written while sent.
-    said: [[AtomicU8; PLACE]; SENDS + 1],
-    heard: [[AtomicU8; PLACE]; DEPTH as usize],
+    sent: [[AtomicU8; SLOT_BYTES]; SENDS + 1],
+    received: [[AtomicU8; SLOT_BYTES]; DEPTH as usize],
     written: [AtomicU8; DATA],
     read: [AtomicU8; DATA],
 }
 
 static MEMORY: Memory = Memory {
-    said: [const { [const { AtomicU8::new(0) }; PLACE] }; SENDS + 1],
-    heard: [const { [const { AtomicU8::new(0) }; PLACE] }; DEPTH as usize],
+    sent: [const { [const { AtomicU8::new(0) }; SLOT_BYTES] }; SENDS + 1],
+    received: [const { [const { AtomicU8::new(0) }; SLOT_BYTES] }; DEPTH as usize],
     written: [const { AtomicU8::new(0) }; DATA],
     read: [const { AtomicU8::new(0) }; DATA],
 };
@@ -76,7 +76,7 @@ pub(super) struct Intruder {
     victim: Peer,
     key: [u32; 4],
     /// The messages it sent as bytes; of valid ones, also kind and private data.
-    said: Vec<Vec<u8>>,
+    sent_messages: Vec<Vec<u8>>,
     promised: Vec<(Kind, PrivateData)>,
     sent: usize,
     /// The receives that the channel lacks.
@@ -111,9 +111,9 @@ fn segment(memory: &'static [AtomicU8], length: usize, key: u32) -> Segment {
 }
 
 /// Returns an entry by its distance from the newest one.
-fn heard(of: &[u32], choice: u8) -> u32 {
-    let place = usize::from(choice) % of.len();
-    of[of.len() - 1 - place]
+fn nth_newest(of: &[u32], choice: u8) -> u32 {
+    let index = usize::from(choice) % of.len();
+    of[of.len() - 1 - index]
 }
 
 /// Returns true if no peer at this port sends the message.
@@ -143,8 +143,8 @@ impl Intruder {
             adapter.register(&registration).expect("memory").local
         };
         let key = [
-            key(MEMORY.said.as_flattened()),
-            key(MEMORY.heard.as_flattened()),
+            key(MEMORY.sent.as_flattened()),
+            key(MEMORY.received.as_flattened()),
             key(&MEMORY.written),
             key(&MEMORY.read),
         ];
@@ -170,7 +170,7 @@ impl Intruder {
             }
         };
         let channel = pair(CHANNEL);
-        let pairs = [1, 2, 3, 4].map(|place| pair(CHANNEL + place));
+        let pairs = [1, 2, 3, 4].map(|index| pair(CHANNEL + index));
         let victim = outsider
             .channel_peer(CHANNEL)
             .expect("a channel that nobody is at yet");
@@ -184,7 +184,7 @@ impl Intruder {
             pairs,
             victim,
             key,
-            said: Vec::new(),
+            sent_messages: Vec::new(),
             promised: Vec::new(),
             sent: 0,
             missing: (0..u64::from(DEPTH)).collect(),
@@ -208,8 +208,8 @@ impl Intruder {
             return;
         }
         while let Some(token) = self.missing.pop_front() {
-            let place = &MEMORY.heard[token as usize];
-            let segment = segment(place, MESSAGE, self.key[1]);
+            let slot = &MEMORY.received[token as usize];
+            let segment = segment(slot, MESSAGE, self.key[1]);
             let request = ReceiveRequest { token };
             let _over = self.channel.receive.post(&request, &[segment]);
         }
@@ -232,7 +232,7 @@ impl Intruder {
             if completion.status != DtoStatus::Success {
                 continue;
             }
-            let bytes = &MEMORY.heard[token as usize][..completion.length as usize];
+            let bytes = &MEMORY.received[token as usize][..completion.length as usize];
             let bytes = bytes.iter().map(|cell| cell.load(Ordering::Relaxed));
             let message = Message::read(bytes).expect("the victim says messages");
             assert!(!self.silenced, "over a channel given up: {message:?}");
@@ -241,7 +241,7 @@ impl Intruder {
             let data = message.private_data.as_slice();
             assert!(
                 data.is_empty() || given.iter().any(|one| one == data),
-                "nobody said that: {message:?}"
+                "a message that nobody sent: {message:?}"
             );
             self.left = self.left.checked_sub(1).expect("a place for a message");
             self.taken += 1;
@@ -267,7 +267,7 @@ impl Intruder {
     /// Notes that nothing is under way; returns true if the victim could send everything.
     ///
     /// A message that condemns the channel has arrived by then.
-    pub(super) fn rest(&mut self) -> bool {
+    pub(super) fn is_idle(&mut self) -> bool {
         self.silenced |= self.condemned;
         !self.deaf && !self.failed
     }
@@ -275,7 +275,7 @@ impl Intruder {
     /// Returns true if it sent a message of this kind with this private data.
     pub(super) fn promised(&self, kind: Kind, data: &[u8]) -> bool {
         let mut promised = self.promised.iter();
-        promised.any(|(of, said)| *of == kind && said.as_slice() == data)
+        promised.any(|(of, sent)| *of == kind && sent.as_slice() == data)
     }
 
     /// Returns true if it has read a byte of the secret.
@@ -285,10 +285,10 @@ impl Intruder {
     }
 
     fn send(&mut self, bytes: Vec<u8>) {
-        let place = &MEMORY.said[self.sent % (SENDS + 1)];
-        let bytes = &bytes[..bytes.len().min(PLACE)];
-        let segment = segment(place, bytes.len(), self.key[0]);
-        for (cell, byte) in place.iter().zip(bytes) {
+        let slot = &MEMORY.sent[self.sent % (SENDS + 1)];
+        let bytes = &bytes[..bytes.len().min(SLOT_BYTES)];
+        let segment = segment(slot, bytes.len(), self.key[0]);
+        for (cell, byte) in slot.iter().zip(bytes) {
             cell.store(*byte, Ordering::Relaxed);
         }
         let request = SendRequest {
@@ -306,10 +306,10 @@ impl Intruder {
             self.left = self.left.saturating_add(u64::from(message.credits));
             self.promised.push((message.kind, message.private_data));
         }
-        self.said.push(bytes.to_vec());
+        self.sent_messages.push(bytes.to_vec());
     }
 
-    fn say(&mut self, kind: u8, from: u8, to: u8, pair: u8, data: u8) {
+    fn send_message(&mut self, kind: u8, from: u8, to: u8, pair: u8, data: u8) {
         let places = match kind >> 5 {
             0..3 => core::mem::take(&mut self.taken),
             3 => 0,
@@ -319,7 +319,7 @@ impl Intruder {
             _ => u32::MAX,
         };
         let kind = Kind::ALL[usize::from(kind & 0x1F) % Kind::ALL.len()];
-        let name = heard(&self.names, to & 0x1F);
+        let name = nth_newest(&self.names, to & 0x1F);
         let to = match to >> 5 {
             0..4 => name,
             4 => name.wrapping_add(1),
@@ -328,13 +328,13 @@ impl Intruder {
             _ => u32::MAX,
         };
         let number = match pair & 0x1F {
-            place @ 0..8 => self.pairs[usize::from(place) % PAIRS].number,
+            index @ 0..8 => self.pairs[usize::from(index) % PAIRS].number,
             8 => CHANNEL,
             9 => 0,
             10 => 0xFF_FFFF,
             11 => 0x100_0000,
             12 => u32::MAX,
-            place => heard(&self.numbers, place - 13),
+            index => nth_newest(&self.numbers, index - 13),
         };
         let mut private_data = PrivateData::new();
         for _ in 0..usize::from(data) % 65 {
@@ -356,8 +356,8 @@ impl Intruder {
             ..Message::new(kind, u32::from(from & 7) + 1, to)
         };
         let mut bytes: Vec<u8> = message.bytes().collect();
-        for [how, place, value] in core::mem::take(&mut self.bends) {
-            let at = usize::from(place);
+        for [how, offset, value] in core::mem::take(&mut self.bends) {
+            let at = usize::from(offset);
             match how % 4 {
                 0 => bytes.truncate(at),
                 1 => bytes.extend((0..at % 128).map(|_| value)),
@@ -388,7 +388,7 @@ impl Intruder {
 
     fn join(&mut self, pair: u8, to: u8) {
         let to = Peer {
-            queue_pair: heard(&self.numbers, to),
+            queue_pair: nth_newest(&self.numbers, to),
             address: self.victim.address,
         };
         let Outsider { adapter, .. } = &mut self.outsider;
@@ -444,18 +444,18 @@ impl Intruder {
     /// Performs an operation of the intruder.
     pub(super) fn act(&mut self, operation: Operation, known: &Known) {
         match operation {
-            Operation::Say {
+            Operation::SendMessage {
                 kind,
                 from,
                 to,
                 pair,
                 data,
-            } => self.say(kind, from, to, pair, data),
-            Operation::Bend { how, place, value } => self.bends.push([how, place, value]),
+            } => self.send_message(kind, from, to, pair, data),
+            Operation::Alter { how, offset, value } => self.bends.push([how, offset, value]),
             Operation::Noise { length, seed, head } => self.noise(length, seed, head),
             Operation::Repeat { which } => {
-                let place = usize::from(which) % self.said.len().max(1);
-                if let Some(bytes) = self.said.iter().rev().nth(place) {
+                let index = usize::from(which) % self.sent_messages.len().max(1);
+                if let Some(bytes) = self.sent_messages.iter().rev().nth(index) {
                     self.send(bytes.clone());
                 }
             }

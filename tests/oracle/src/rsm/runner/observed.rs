@@ -4,7 +4,7 @@ use super::*;
 
 impl Runner {
     /// Observes for each segment of a side if a signal is pending.
-    pub(super) fn see_signals(&mut self, side: Side) {
+    pub(super) fn observe_signals(&mut self, side: Side) {
         let node = self.world.node(side);
         let exports = node.exports.live();
         let exports = exports.map(|(at, handle, _)| (at, ExportId::from_handle(handle).into()));
@@ -12,17 +12,23 @@ impl Runner {
         let imports = imports.map(|(at, handle, _)| (at, ImportId::from_handle(handle).into()));
         let all: [Vec<(usize, SegmentHandle)>; 2] = [exports.collect(), imports.collect()];
         for (segments, export) in all.into_iter().zip([true, false]) {
-            for (place, segment) in segments {
+            for (index, segment) in segments {
                 let pending = self.on(side, |engine, _| engine.signal_pending(segment));
-                self.saw_signal(side, Some(place), export, pending == Ok(true));
+                self.observed_signal(side, Some(index), export, pending == Ok(true));
             }
         }
     }
 
-    pub(super) fn saw_signal(&mut self, side: Side, place: Option<usize>, export: bool, any: bool) {
-        let signals = place.and_then(|place| self.world.signals(side, place, export));
+    pub(super) fn observed_signal(
+        &mut self,
+        side: Side,
+        index: Option<usize>,
+        export: bool,
+        any: bool,
+    ) {
+        let signals = index.and_then(|index| self.world.signals(side, index, export));
         if let Some(signals) = signals {
-            signals.saw(any);
+            signals.observed(any);
         }
     }
 
@@ -31,12 +37,12 @@ impl Runner {
         &mut self,
         side: Side,
         name: &str,
-        (place, export): (Option<usize>, bool),
+        (index, export): (Option<usize>, bool),
         taken: Result<bool, RsmError>,
     ) -> Outcome {
-        self.hear()?;
-        self.saw_signal(side, place, export, taken == Ok(true));
-        let expected = self.world.take(side, place, export);
+        self.process_reports()?;
+        self.observed_signal(side, index, export, taken == Ok(true));
+        let expected = self.world.take(side, index, export);
         if taken != expected {
             return self.mismatch(expected, taken);
         }
