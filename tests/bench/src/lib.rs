@@ -18,7 +18,7 @@ mod world;
 
 pub use loopback::{BindingSends, LoopDevice, Queues, RingDevice, Rings};
 pub use ring::{
-    COMPLETIONS, CompletionRing, DESCRIPTORS, Describe, Outcome, Ring, RingBackend,
+    COMPLETIONS, CompletionRing, DESCRIPTORS, Describe, Descriptor, Outcome, Ring, RingBackend,
     RingCompletions, RingQueue, RingReceives, RingSends, SEGMENTS, Slot, Wire, Work,
 };
 pub use world::{World, WorldMemory};

@@ -10,18 +10,16 @@ use dat_core::attributes::{IaAddress, IaAttributes, ProviderAttributes};
 use dat_core::backend::{
     Backend, BackendError, BindRequest, CompletionQueue, ConnectRequest, ControlEvent,
     DisconnectMode, DomainKey, ListenerKey, PrivateData, QueuePair, QueuePairKey, QueuePairRequest,
-    ReceiveQueue, RegionKeys, Registration, Rejected, RemoteRange, RequestKey, Segment,
-    SendOperation, SendQueue, SendRequest, SharedReceiveQueueKey, SyncDirection, WindowKey,
-    WorkQueue, WorkSlot,
+    ReceiveQueue, ReceiveRequest, RegionKeys, Registration, Rejected, RemoteRange, RequestKey,
+    Segment, SendOperation, SendQueue, SendRequest, SharedReceiveQueueKey, SyncDirection,
+    WindowKey, WorkQueue, WorkSlot,
 };
 use dat_core::flags::{
     CompletionFlags, DtoStatus, EpCreator, IovOwnership, MemoryTypes, PzSupport, QualityOfService,
 };
 use dat_core::time::Instant;
 
-use crate::ring::{
-    CompletionRing, Outcome, Ring, RingCompletions, RingReceives, RingSends, SEGMENTS, Slot,
-};
+use crate::ring::{CompletionRing, Outcome, Ring, RingCompletions, RingQueue, SEGMENTS, Slot};
 
 /// The queues of a device, and the keys of its other objects.
 pub trait Queues: Copy + Send + 'static {
@@ -69,8 +67,8 @@ pub trait Queues: Copy + Send + 'static {
 
 /// Rings of the device, all in use by one queue pair.
 pub struct Rings {
-    send: Arc<Ring>,
-    receive: Arc<Ring>,
+    send: Ring,
+    receive: Ring,
     completions: Arc<CompletionRing>,
     queue_pair: AtomicU64,
     /// Set if the receives come from a shared receive queue.
@@ -81,8 +79,8 @@ impl Rings {
     /// Returns empty rings.
     pub fn new() -> Self {
         Self {
-            send: Arc::new(Ring::new()),
-            receive: Arc::new(Ring::new()),
+            send: Ring::new(),
+            receive: Ring::new(),
             completions: Arc::new(CompletionRing::new(0)),
             queue_pair: AtomicU64::new(0),
             shared: AtomicBool::new(false),
@@ -96,9 +94,9 @@ impl Rings {
     }
 
     fn complete(&self, ring: &Ring, received: Option<u32>) {
-        while let Some(work) = ring.fetch() {
+        while let Some(descriptor) = ring.take() {
             let _number = self.completions.write(&Outcome {
-                token: work.token,
+                token: descriptor.token(),
                 queue_pair: self.queue_pair.load(Ordering::Relaxed),
                 status: DtoStatus::Success,
                 received,
@@ -115,8 +113,11 @@ impl Default for Rings {
     }
 }
 
+/// A receive queue of the device.
+type LoopReceives = RingQueue<ReceiveRequest, &'static Ring>;
+
 /// A send queue that binds windows with requests.
-pub struct BindingSends(RingSends);
+pub struct BindingSends(RingQueue<SendRequest, &'static Ring>);
 
 impl WorkQueue for BindingSends {
     type Request = SendRequest;
@@ -161,8 +162,8 @@ impl SendQueue for BindingSends {
 impl Queues for &'static Rings {
     type CompletionQueue = RingCompletions;
     type SendQueue = BindingSends;
-    type ReceiveQueue = RingReceives;
-    type SharedReceiveQueue = RingReceives;
+    type ReceiveQueue = LoopReceives;
+    type SharedReceiveQueue = LoopReceives;
 
     fn completion_queue(self) -> RingCompletions {
         RingCompletions::new(&self.completions)
@@ -170,16 +171,16 @@ impl Queues for &'static Rings {
 
     fn send_queue(self, request: &QueuePairRequest) -> BindingSends {
         self.queue_pair.store(request.token, Ordering::Relaxed);
-        BindingSends(RingSends::new(&self.send))
+        BindingSends(RingQueue::new(&self.send))
     }
 
-    fn receive_queue(self, _request: &QueuePairRequest) -> RingReceives {
-        RingReceives::new(&self.receive)
+    fn receive_queue(self, _request: &QueuePairRequest) -> LoopReceives {
+        RingQueue::new(&self.receive)
     }
 
-    fn shared_receive_queue(self, _depth: u32, _segments: u32) -> RingReceives {
+    fn shared_receive_queue(self, _depth: u32, _segments: u32) -> LoopReceives {
         self.shared.store(true, Ordering::Relaxed);
-        RingReceives::new(&self.receive)
+        RingQueue::new(&self.receive)
     }
 
     fn region(self, key: u32) -> RegionKeys {

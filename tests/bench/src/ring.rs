@@ -15,6 +15,6 @@ pub use backend::RingBackend;
 pub use device::Wire;
 pub use memory::{Outcome, Work};
 pub use queues::{
-    COMPLETIONS, CompletionRing, DESCRIPTORS, Describe, Ring, RingCompletions, RingQueue,
-    RingReceives, RingSends, SEGMENTS, Slot,
+    COMPLETIONS, CompletionRing, DESCRIPTORS, Describe, Descriptor, Ring, RingCompletions,
+    RingQueue, RingReceives, RingSends, SEGMENTS, Slot,
 };

@@ -15,8 +15,8 @@ use dat_core::time::Instant;
 
 use super::device::Device;
 use super::queues::{
-    COMPLETIONS, CompletionRing, DESCRIPTORS, Ring, RingCompletions, RingReceives, RingSends,
-    SEGMENTS,
+    COMPLETIONS, CompletionRing, DESCRIPTORS, Ring, RingCompletions, RingQueue, RingReceives,
+    RingSends, SEGMENTS,
 };
 
 /// Bytes of private data that a connection message carries.
@@ -51,8 +51,7 @@ fn check_limits(request: &QueuePairRequest) -> Result<(), BackendError> {
 }
 
 fn private_data(bytes: &[u8]) -> Result<PrivateData, BackendError> {
-    let bytes = bytes.get(..bytes.len().min(PRIVATE_DATA.wrapping_add(1)));
-    let data = PrivateData::from_slice(bytes.unwrap_or_default()).ok();
+    let data = PrivateData::from_slice(bytes).ok();
     let data = data.filter(|data| data.len() <= PRIVATE_DATA);
     data.ok_or(BackendError::Resources)
 }
@@ -188,8 +187,8 @@ unsafe impl Backend for RingBackend {
         }
         let (send, receive) = (Arc::new(Ring::new()), Arc::new(Ring::new()));
         Ok(QueuePair {
-            send: RingSends::new(&send),
-            receive: Some(RingReceives::new(&receive)),
+            send: RingQueue::new(Arc::clone(&send)),
+            receive: Some(RingQueue::new(Arc::clone(&receive))),
             key: QueuePairKey(self.device.create_pair(request, send, receive)?),
         })
     }

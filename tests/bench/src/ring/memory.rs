@@ -7,8 +7,8 @@ use dat_core::backend::{RemoteRange, Segment, SendFlags, SendOperation};
 use dat_core::flags::DtoStatus;
 
 use super::queues::{
-    ARMED_FOR_ALL, ARMED_FOR_SOLICITED, COMPLETIONS, CompletionRing, DESCRIPTORS, DISARMED, Entry,
-    NO_LENGTH, READ, Ring, SHARED, SOLICITED, WRITE,
+    ARMED_FOR_ALL, ARMED_FOR_SOLICITED, COMPLETIONS, CompletionRing, DESCRIPTORS, DISARMED,
+    Descriptor, Entry, NO_LENGTH, READ, Ring, SHARED, SOLICITED, WRITE,
 };
 
 /// A work request as the device fetches it.
@@ -51,19 +51,21 @@ impl Entry {
     }
 }
 
-impl Ring {
-    /// Fetches the next work request and frees its descriptor.
-    pub fn fetch(&self) -> Option<Work> {
-        let taken = self.taken.load(Ordering::Relaxed);
-        if taken == self.posted.load(Ordering::Acquire) {
-            return None;
-        }
-        let [header, to, segments @ ..] = self.descriptors.get((taken % DESCRIPTORS) as usize)?;
+impl Descriptor {
+    /// Returns the token of the request.
+    pub fn token(&self) -> u64 {
+        let [header, ..] = &self.0;
+        header.wide.load(Ordering::Relaxed)
+    }
+
+    /// Reads the request.
+    fn work(&self) -> Work {
+        let [header, to, segments @ ..] = &self.0;
         let (token, length, filled) = header.get();
         let (address, key, kind) = to.get();
         let remote = RemoteRange { address, key };
         let segments = segments.iter().take((filled as usize).saturating_sub(2));
-        let work = Work {
+        Work {
             token,
             length,
             operation: match kind & 0xFF {
@@ -82,9 +84,24 @@ impl Ring {
                     }
                 })
                 .collect(),
-        };
+        }
+    }
+}
+
+impl Ring {
+    /// Takes the next descriptor, which the driver may fill again.
+    pub fn take(&self) -> Option<&Descriptor> {
+        let taken = self.taken.load(Ordering::Relaxed);
+        if taken == self.posted.load(Ordering::Acquire) {
+            return None;
+        }
         self.taken.store(taken.wrapping_add(1), Ordering::Relaxed);
-        Some(work)
+        self.descriptors.get((taken % DESCRIPTORS) as usize)
+    }
+
+    /// Fetches the next work request.
+    pub fn fetch(&self) -> Option<Work> {
+        Some(self.take()?.work())
     }
 
     /// Drops all descriptors that are posted.

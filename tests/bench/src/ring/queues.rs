@@ -4,6 +4,7 @@
 
 use alloc::sync::Arc;
 use core::marker::PhantomData;
+use core::ops::Deref;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use dat_core::backend::{
@@ -50,45 +51,14 @@ impl Entry {
     }
 }
 
-/// A ring of descriptors, and its two positions.
-pub struct Ring {
-    pub(super) descriptors: [[Entry; ENTRIES]; DESCRIPTORS as usize],
-    /// Number of descriptors that the driver has posted: the doorbell.
-    pub(super) posted: AtomicU32,
-    /// Number of descriptors that the device has taken.
-    pub(super) taken: AtomicU32,
-}
+/// A work request as the device reads it.
+pub struct Descriptor(pub(super) [Entry; ENTRIES]);
 
-impl Ring {
-    /// Returns an empty ring.
-    pub const fn new() -> Self {
-        Self {
-            descriptors: [const { [const { Entry::new() }; ENTRIES] }; DESCRIPTORS as usize],
-            posted: AtomicU32::new(0),
-            taken: AtomicU32::new(0),
-        }
-    }
-}
-
-impl Default for Ring {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-/// A descriptor that the driver fills; dropping it leaves no trace.
-pub struct Slot<'a> {
-    entries: &'a [Entry; ENTRIES],
-    /// Number of entries that are filled, the two before the segments included.
-    filled: usize,
-    next: &'a mut u32,
-}
-
-impl Slot<'_> {
+impl Descriptor {
     /// Writes header and remote side; `operation` has 16 bits.
     #[inline]
-    pub(crate) fn begin(&mut self, token: u64, remote: Option<RemoteRange>, operation: u32) {
-        let [header, to, ..] = self.entries;
+    fn begin(&self, token: u64, remote: Option<RemoteRange>, operation: u32) {
+        let [header, to, ..] = &self.0;
         header.wide.store(token, Ordering::Relaxed);
         if let Some(range) = remote {
             to.wide.store(range.address, Ordering::Relaxed);
@@ -99,22 +69,63 @@ impl Slot<'_> {
     }
 }
 
-impl WorkSlot for Slot<'_> {
+/// A ring of descriptors, and its two positions.
+pub struct Ring {
+    pub(super) descriptors: [Descriptor; DESCRIPTORS as usize],
+    /// Number of descriptors that the driver has posted: the doorbell.
+    pub(super) posted: AtomicU32,
+    /// Number of descriptors that the device has taken.
+    pub(super) taken: AtomicU32,
+}
+
+impl Ring {
+    /// Returns an empty ring.
+    pub(crate) const fn new() -> Self {
+        Self {
+            descriptors: [const { Descriptor([const { Entry::new() }; ENTRIES]) };
+                DESCRIPTORS as usize],
+            posted: AtomicU32::new(0),
+            taken: AtomicU32::new(0),
+        }
+    }
+}
+
+/// A descriptor that the driver fills; dropping it leaves no trace.
+pub struct Slot<'a> {
+    descriptor: &'a Descriptor,
+    /// Number of entries that are filled, the two before the segments included.
+    filled: usize,
+    next: &'a mut u32,
+}
+
+impl Slot<'_> {
     #[inline]
-    fn segment(&mut self, segment: Segment) {
-        if let Some(entry) = self.entries.get(self.filled % ENTRIES) {
+    fn put(&mut self, segment: Segment) {
+        if let Some(entry) = self.descriptor.0.get(self.filled % ENTRIES) {
             entry.put(segment.address, segment.length, segment.key);
         }
         self.filled = self.filled.wrapping_add(1);
     }
 
     #[inline]
-    fn commit(self, length: u32) -> Result<(), Rejected> {
-        let [header, ..] = self.entries;
+    fn publish(self, length: u32) {
+        let [header, ..] = &self.descriptor.0;
         let [bytes, filled] = &header.narrow;
         bytes.store(length, Ordering::Relaxed);
         filled.store(self.filled as u32, Ordering::Relaxed);
         *self.next = self.next.wrapping_add(1);
+    }
+}
+
+impl WorkSlot for Slot<'_> {
+    #[inline]
+    fn segment(&mut self, segment: Segment) {
+        self.put(segment);
+    }
+
+    #[inline]
+    fn commit(self, length: u32) -> Result<(), Rejected> {
+        self.publish(length);
         Ok(())
     }
 }
@@ -123,9 +134,9 @@ pub(super) const SEND: u32 = 1;
 pub(super) const WRITE: u32 = 2;
 pub(super) const READ: u32 = 3;
 
-/// A send or receive queue.
-pub struct RingQueue<R> {
-    ring: Arc<Ring>,
+/// A send or receive queue, on a ring in memory of its own or in a `static`.
+pub struct RingQueue<R, M = Arc<Ring>> {
+    ring: M,
     /// Number of descriptors that are filled.
     next: u32,
     requests: PhantomData<fn(&R)>,
@@ -136,12 +147,12 @@ pub type RingSends = RingQueue<SendRequest>;
 /// A receive queue, shared or of one queue pair.
 pub type RingReceives = RingQueue<ReceiveRequest>;
 
-impl<R> RingQueue<R> {
+impl<R, M: Deref<Target = Ring>> RingQueue<R, M> {
     /// Returns the queue on a ring.
-    pub fn new(ring: &Arc<Ring>) -> Self {
+    pub fn new(ring: M) -> Self {
         Self {
-            ring: Arc::clone(ring),
             next: ring.posted.load(Ordering::Relaxed),
+            ring,
             requests: PhantomData,
         }
     }
@@ -150,48 +161,48 @@ impl<R> RingQueue<R> {
 /// A request that a descriptor can describe.
 pub trait Describe {
     /// Writes all that is known before the segments.
-    fn describe(&self, slot: &mut Slot<'_>);
+    fn describe(&self, descriptor: &Descriptor);
 }
 
 impl Describe for SendRequest {
     #[inline]
-    fn describe(&self, slot: &mut Slot<'_>) {
+    fn describe(&self, descriptor: &Descriptor) {
         let (opcode, remote) = match self.operation {
             SendOperation::Send => (SEND, None),
             SendOperation::RdmaWrite(range) => (WRITE, Some(range)),
             SendOperation::RdmaRead(range) => (READ, Some(range)),
         };
         let operation = opcode | u32::from(self.flags.bits()) << 8;
-        slot.begin(self.token, remote, operation);
+        descriptor.begin(self.token, remote, operation);
     }
 }
 
 impl Describe for ReceiveRequest {
     #[inline]
-    fn describe(&self, slot: &mut Slot<'_>) {
-        let [header, ..] = slot.entries;
+    fn describe(&self, descriptor: &Descriptor) {
+        let [header, ..] = &descriptor.0;
         header.wide.store(self.token, Ordering::Relaxed);
     }
 }
 
-impl<R: Describe> WorkQueue for RingQueue<R> {
+impl<R: Describe, M: Deref<Target = Ring>> WorkQueue for RingQueue<R, M> {
     type Request = R;
     type Slot<'a>
         = Slot<'a>
     where
-        R: 'a;
+        Self: 'a;
 
     // The core posts at most the requests and segments that the queue was created for.
     #[inline]
     fn reserve(&mut self, request: &R, _segments: usize) -> Option<Slot<'_>> {
         let index = (self.next % DESCRIPTORS) as usize;
-        let mut slot = Slot {
-            entries: self.ring.descriptors.get(index)?,
+        let descriptor = self.ring.descriptors.get(index)?;
+        request.describe(descriptor);
+        Some(Slot {
+            descriptor,
             filled: 2,
             next: &mut self.next,
-        };
-        request.describe(&mut slot);
-        Some(slot)
+        })
     }
 
     #[inline]
@@ -201,7 +212,7 @@ impl<R: Describe> WorkQueue for RingQueue<R> {
     }
 }
 
-impl SendQueue for RingSends {
+impl<M: Deref<Target = Ring>> SendQueue for RingQueue<SendRequest, M> {
     fn bind(&mut self, _request: &BindRequest) -> Result<u32, Rejected> {
         Err(Rejected)
     }
