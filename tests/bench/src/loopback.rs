@@ -94,9 +94,9 @@ impl Rings {
     }
 
     fn complete(&self, ring: &Ring, received: Option<u32>) {
-        while let Some(descriptor) = ring.take() {
+        while let Some(work) = ring.fetch() {
             let _number = self.completions.write(&Outcome {
-                token: descriptor.token(),
+                token: work.token,
                 queue_pair: self.queue_pair.load(Ordering::Relaxed),
                 status: DtoStatus::Success,
                 received,

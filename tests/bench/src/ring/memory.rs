@@ -7,8 +7,8 @@ use dat_core::backend::{RemoteRange, Segment, SendFlags, SendOperation};
 use dat_core::flags::DtoStatus;
 
 use super::queues::{
-    ARMED_FOR_ALL, ARMED_FOR_SOLICITED, COMPLETIONS, CompletionRing, DESCRIPTORS, DISARMED,
-    Descriptor, Entry, NO_LENGTH, READ, Ring, SHARED, SOLICITED, WRITE,
+    ARMED_FOR_ALL, ARMED_FOR_SOLICITED, COMPLETIONS, CompletionRing, DESCRIPTORS, DISARMED, Entry,
+    NO_LENGTH, READ, Ring, SHARED, SOLICITED, WRITE,
 };
 
 /// A work request as the device fetches it.
@@ -51,21 +51,20 @@ impl Entry {
     }
 }
 
-impl Descriptor {
-    /// Returns the token of the request.
-    pub fn token(&self) -> u64 {
-        let [header, ..] = &self.0;
-        header.wide.load(Ordering::Relaxed)
-    }
-
-    /// Reads the request.
-    fn work(&self) -> Work {
-        let [header, to, segments @ ..] = &self.0;
+impl Ring {
+    /// Fetches the next work request and frees its descriptor.
+    pub fn fetch(&self) -> Option<Work> {
+        let taken = self.taken.load(Ordering::Relaxed);
+        if taken == self.posted.load(Ordering::Acquire) {
+            return None;
+        }
+        let descriptor = self.descriptors.get((taken % DESCRIPTORS) as usize)?;
+        let [header, to, segments @ ..] = &descriptor.0;
         let (token, length, filled) = header.get();
         let (address, key, kind) = to.get();
         let remote = RemoteRange { address, key };
         let segments = segments.iter().take((filled as usize).saturating_sub(2));
-        Work {
+        let work = Work {
             token,
             length,
             operation: match kind & 0xFF {
@@ -84,24 +83,9 @@ impl Descriptor {
                     }
                 })
                 .collect(),
-        }
-    }
-}
-
-impl Ring {
-    /// Takes the next descriptor, which the driver may fill again.
-    pub fn take(&self) -> Option<&Descriptor> {
-        let taken = self.taken.load(Ordering::Relaxed);
-        if taken == self.posted.load(Ordering::Acquire) {
-            return None;
-        }
+        };
         self.taken.store(taken.wrapping_add(1), Ordering::Relaxed);
-        self.descriptors.get((taken % DESCRIPTORS) as usize)
-    }
-
-    /// Fetches the next work request.
-    pub fn fetch(&self) -> Option<Work> {
-        Some(self.take()?.work())
+        Some(work)
     }
 
     /// Drops all descriptors that are posted.
