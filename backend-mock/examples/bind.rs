@@ -46,9 +46,10 @@ fn main() -> Result<()> {
         address: target.registered_address + 32,
         length: 16,
     };
-    let bind = |piece: &LmrTriplet, cookie| -> Result<u32> {
+    let bind = |segment: &LmrTriplet, cookie| -> Result<u32> {
         let privileges = MemoryPrivileges::REMOTE_WRITE;
-        let context = b.ia.rmr_bind(rmr, piece, privileges, ep_b, cookie, NONE)?;
+        let context =
+            b.ia.rmr_bind(rmr, segment, privileges, ep_b, cookie, NONE)?;
         let event = b.next()?;
         assert!(matches!(event, Event::RmrBind(done) if done.status == DtoStatus::Success));
         Ok(context)

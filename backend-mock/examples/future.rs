@@ -122,13 +122,13 @@ fn main() -> Result<()> {
     // Two receives; the cookie is the offset of each in the buffer.
     let memory = server.register(&BUFFER, MemoryPrivileges::LOCAL_WRITE)?;
     for offset in [0, 16] {
-        let piece = LmrTriplet {
+        let segment = LmrTriplet {
             context: memory.lmr_context,
             address: memory.registered_address + offset,
             length: 16,
         };
         let flags = CompletionFlags::empty();
-        server.ia.post_recv(to, &[piece], offset, flags)?;
+        server.ia.post_recv(to, &[segment], offset, flags)?;
     }
     let object = server.ia.cno_create(None)?;
     server.ia.evd_modify_cno(server.evd, Some(object))?;
@@ -136,13 +136,13 @@ fn main() -> Result<()> {
     store_bytes(&TEXT, b"woken.again.");
     let text = client.register(&TEXT, MemoryPrivileges::LOCAL_READ)?;
     let send = |offset| {
-        let piece = LmrTriplet {
+        let segment = LmrTriplet {
             context: text.lmr_context,
             address: text.registered_address + offset,
             length: 6,
         };
         let flags = CompletionFlags::SUPPRESS;
-        client.ia.post_send(from, &[piece], 0, flags)
+        client.ia.post_send(from, &[segment], 0, flags)
     };
 
     let helper = Helper::new(&server.ia)?;

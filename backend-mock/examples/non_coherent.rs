@@ -38,7 +38,7 @@ fn main() -> Result<()> {
     // A writes into B's memory. A message after the write tells B that it has arrived.
     store_bytes(&OF_A, b"a letter from A.");
     b.ia.post_recv(ep_b, &[], 1, NONE)?;
-    a.ia.post_rdma_write(ep_a, &[piece(&of_a)], 2, &remote(&of_b), NONE)?;
+    a.ia.post_rdma_write(ep_a, &[segment(&of_a)], 2, &remote(&of_b), NONE)?;
     a.ia.post_send(ep_a, &[], 3, NONE)?;
     expect(&a, ep_a, DtoOperation::RdmaWrite)?;
     expect(&a, ep_a, DtoOperation::Send)?;
@@ -48,14 +48,14 @@ fn main() -> Result<()> {
     println!("B reads, without the call: {:?}", text(&OF_B));
     assert_eq!(text(&OF_B), "\0".repeat(SIZE));
     // Right: the call comes after the message and before the first load.
-    b.ia.lmr_sync_rdma_write(&[piece(&of_b)])?;
+    b.ia.lmr_sync_rdma_write(&[segment(&of_b)])?;
     println!("B reads, after lmr_sync_rdma_write: {:?}", text(&OF_B));
     assert_eq!(text(&OF_B), "a letter from A.");
 
     // In the other direction, B stores bytes and A reads them.
     let fetch = || {
         store_bytes(&OF_A, &[b'?'; SIZE]);
-        let to = [piece(&of_a)];
+        let to = [segment(&of_a)];
         a.ia.post_rdma_read(ep_a, &to, 4, &remote(&of_b), NONE)?;
         expect(&a, ep_a, DtoOperation::RdmaRead)
     };
@@ -65,7 +65,7 @@ fn main() -> Result<()> {
     println!("A fetches, without the call: {:?}", text(&OF_A));
     assert_eq!(text(&OF_A), "a letter from A.");
     // Right: the call comes after the stores, and before A is told to read.
-    b.ia.lmr_sync_rdma_read(&[piece(&of_b)])?;
+    b.ia.lmr_sync_rdma_read(&[segment(&of_b)])?;
     fetch()?;
     println!("A fetches, after lmr_sync_rdma_read: {:?}", text(&OF_A));
     assert_eq!(text(&OF_A), "B's answer to A.");
@@ -93,7 +93,7 @@ fn expect(node: &Node<'_>, ep: EpId, operation: DtoOperation) -> Result<()> {
 }
 
 /// Returns the whole region as a segment for its own side.
-fn piece(region: &LmrCreated) -> LmrTriplet {
+fn segment(region: &LmrCreated) -> LmrTriplet {
     LmrTriplet {
         context: region.lmr_context,
         address: region.registered_address,

@@ -50,12 +50,12 @@ fn main() -> Result<()> {
     // Buffers are posted to the queue, not to an endpoint; the cookie is the buffer's number.
     let memory = server.register(&BUFFER, MemoryPrivileges::LOCAL_WRITE)?;
     let post = |buffer: usize| {
-        let piece = LmrTriplet {
+        let segment = LmrTriplet {
             context: memory.lmr_context,
             address: memory.registered_address + (buffer * SIZE) as u64,
             length: SIZE as u64,
         };
-        server.ia.srq_post_recv(queue, &[piece], buffer as u64)
+        server.ia.srq_post_recv(queue, &[segment], buffer as u64)
     };
     for buffer in 0..BUFFERS {
         post(buffer)?;
@@ -68,13 +68,13 @@ fn main() -> Result<()> {
         let sender = usize::from(message % 3 == 0);
         let words = format!("message {message} of client {sender}");
         store_bytes(&TEXT, words.as_bytes());
-        let piece = LmrTriplet {
+        let segment = LmrTriplet {
             context: text.lmr_context,
             address: text.registered_address,
             length: words.len() as u64,
         };
         let flags = CompletionFlags::SUPPRESS;
-        clients.ia.post_send(near[sender], &[piece], 0, flags)?;
+        clients.ia.post_send(near[sender], &[segment], 0, flags)?;
         let Event::Dto(done) = server.next()? else {
             return Err("something else than a message".into());
         };

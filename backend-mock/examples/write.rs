@@ -76,7 +76,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         pz: zone_b,
         privileges: MemoryPrivileges::REMOTE_WRITE,
     })?;
-    let piece = |offset, length| LmrTriplet {
+    let segment = |offset, length| LmrTriplet {
         context: source.lmr_context,
         address: source.registered_address + offset,
         length,
@@ -89,8 +89,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     // Three segments of A's memory arrive as one range. B does nothing for it and gets no event.
     store_bytes(&SOURCE, b"bytes real move.");
-    let pieces = [piece(6, 5), piece(0, 5), piece(10, 6)];
-    a.post_rdma_write(ep_a, &pieces, 42, &remote, CompletionFlags::empty())?;
+    let segments = [segment(6, 5), segment(0, 5), segment(10, 6)];
+    a.post_rdma_write(ep_a, &segments, 42, &remote, CompletionFlags::empty())?;
     let Event::Dto(done) = a.evd_wait_until(evd_a, 1, None, &mut wait)?.event else {
         return Err("something else than the completion".into());
     };
@@ -101,7 +101,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     assert_eq!(&arrived, b"real bytes move.");
 
     // The call refuses a segment that leaves its region; nothing is posted.
-    let refused = a.post_rdma_write(ep_a, &[piece(60, 5)], 43, &remote, CompletionFlags::empty());
+    let refused = a.post_rdma_write(
+        ep_a,
+        &[segment(60, 5)],
+        43,
+        &remote,
+        CompletionFlags::empty(),
+    );
     println!("one byte too far: {}", refused.unwrap_err());
     Ok(())
 }

@@ -193,7 +193,7 @@ unsafe impl Backend for MockBackend {
                     &mut nodes[adapter.node].coherence,
                     region.memory.span(start, length),
                 ) {
-                    coherence.hold(start, span);
+                    coherence.pin(start, span);
                 }
             }
             Ok(RegionKeys {
@@ -747,16 +747,16 @@ impl World {
             .listeners
             .retain(|listener| listener.adapter != adapter);
         for key in self.requests.keys() {
-            let ours = self.requests.get(key);
-            if ours.is_some_and(|request| request.adapter == adapter)
+            let request = self.requests.get(key);
+            if request.is_some_and(|request| request.adapter == adapter)
                 && let Some(request) = self.requests.remove(key)
             {
                 self.refuse_request(&request, ConnectFailure::NonPeerRejected);
             }
         }
         for key in self.queue_pairs.keys() {
-            let ours = self.queue_pairs.get(key);
-            if ours.is_some_and(|pair| pair.adapter == adapter) {
+            let pair = self.queue_pairs.get(key);
+            if pair.is_some_and(|pair| pair.adapter == adapter) {
                 self.destroy_queue_pair(key);
             }
         }

@@ -44,7 +44,7 @@ struct Page {
     /// True if a peer has written the byte since.
     written: [bool; PAGE],
     /// Number of registrations of the byte.
-    held: [u16; PAGE],
+    pins: [u16; PAGE],
 }
 
 /// The device's view of the registered memory of one host.
@@ -83,14 +83,14 @@ impl Coherence {
     }
 
     /// Adds a registration of a range; new bytes start with equal views.
-    pub(crate) fn hold(&mut self, address: u64, memory: Span<'_>) {
+    pub(crate) fn pin(&mut self, address: u64, memory: Span<'_>) {
         for_each_page(address, memory.len(), |number, range, offset| {
             let page = self.pages.entry(number).or_insert_with(|| {
                 Box::new(Page {
                     device: [0; PAGE],
                     seen: [0; PAGE],
                     written: [false; PAGE],
-                    held: [0; PAGE],
+                    pins: [0; PAGE],
                 })
             });
             let mut now = [0; PAGE];
@@ -98,12 +98,12 @@ impl Coherence {
                 part.read(&mut now);
             }
             for (at, byte) in range.zip(now) {
-                if page.held[at] == 0 {
+                if page.pins[at] == 0 {
                     page.device[at] = byte;
                     page.seen[at] = byte;
                     page.written[at] = false;
                 }
-                page.held[at] = page.held[at].saturating_add(1);
+                page.pins[at] = page.pins[at].saturating_add(1);
             }
         });
     }
@@ -113,10 +113,10 @@ impl Coherence {
         self.sync(SyncDirection::RdmaWrite, address, memory);
         for_each_page(address, memory.len(), |number, range, _| {
             if let Some(page) = self.pages.get_mut(&number) {
-                for held in &mut page.held[range] {
-                    *held = held.saturating_sub(1);
+                for pins in &mut page.pins[range] {
+                    *pins = pins.saturating_sub(1);
                 }
-                if page.held.iter().all(|held| *held == 0) {
+                if page.pins.iter().all(|pins| *pins == 0) {
                     self.pages.remove(&number);
                 }
             }

@@ -206,10 +206,11 @@ impl World {
         let completion = entry.completion;
         let mut notable = completion.solicited || completion.status != DtoStatus::Success;
         if ring.has_room()
-            && let Some(late) = ring.kept_back.take()
+            && let Some(delayed) = ring.kept_back.take()
         {
-            notable |= late.completion.solicited || late.completion.status != DtoStatus::Success;
-            ring.entries.push_back(late);
+            notable |=
+                delayed.completion.solicited || delayed.completion.status != DtoStatus::Success;
+            ring.entries.push_back(delayed);
         }
         ring.publish();
         if ring

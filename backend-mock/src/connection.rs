@@ -250,8 +250,8 @@ impl World {
         if !alive {
             return;
         }
-        let again = self.links.up_again(message.from, message.to, self.now);
-        match again.filter(|_| matches!(message.content, Content::Ended { .. })) {
+        let up = self.links.next_up(message.from, message.to, self.now);
+        match up.filter(|_| matches!(message.content, Content::Ended { .. })) {
             Some(at) => self.plan(at, Action::Message(message)),
             None => self.note_outage(message.from, message.to),
         }

@@ -5,8 +5,8 @@
 //! it. It has an *outcome* when it is done at the target. It is *answered* when the sender's device
 //! knows the outcome. Then it retires, in posting order.
 //!
-//! Data moves in pieces, as in packets; each piece is an action. So a long transfer does not delay
-//! all others. Rights are checked for each piece, so memory is not touched after its rights are
+//! Data moves in chunks, as in packets; each chunk is an action. So a long transfer does not delay
+//! all others. Rights are checked for each chunk, so memory is not touched after its rights are
 //! taken away.
 
 mod message;
@@ -14,14 +14,14 @@ mod message;
 use dat_core::backend::{RemoteRange, SendFlags};
 use dat_core::flags::{DtoStatus, MemoryPrivileges};
 
+use crate::chunk::{self, CHUNK, part_of};
 use crate::fault::RemoteError;
-use crate::piece::{self, PIECE, part_of};
 use crate::queue_pair::{State, Work};
 use crate::world::{Action, World};
 
 /// Outcome of the attempt to start a request.
 pub(crate) enum Attempt {
-    /// It moved a piece, and has more to move.
+    /// It moved a chunk, and has more to move.
     Moving,
     /// It started and ended with this status.
     Ended(DtoStatus),
@@ -257,7 +257,7 @@ impl World {
         }
     }
 
-    /// Moves a piece of an RDMA Write; returns the status once nothing is left
+    /// Moves a chunk of an RDMA Write; returns the status once nothing is left
     /// (`Spec: EPW-10, EPW-11, EPW-39, EPW-41`).
     pub(crate) fn write(&mut self, key: u32, target: u32, range: RemoteRange) -> Option<DtoStatus> {
         let World {
@@ -292,27 +292,27 @@ impl World {
             return Some(DtoStatus::RemoteAccess);
         };
         let mut coherence = nodes[to.node].coherence.as_mut();
-        let count = piece::length(
+        let count = chunk::length(
             entry.length,
             &entry.segments,
-            &[piece::segment(range, entry.length)],
+            &[chunk::segment(range, entry.length)],
         );
         let mut offset = entry.moved as usize;
         for segment in part_of(&entry.segments, entry.moved, count) {
             let right = MemoryPrivileges::LOCAL_READ;
-            let Some(piece) = from.local(&segment, source.domain, right) else {
+            let Some(chunk) = from.local(&segment, source.domain, right) else {
                 return Some(DtoStatus::LocalProtection);
             };
-            let Some(place) = space.part(offset, piece.len()) else {
+            let Some(target_span) = space.part(offset, chunk.len()) else {
                 return Some(DtoStatus::RemoteAccess);
             };
             match &mut coherence {
                 Some(coherence) => {
-                    coherence.write(range.address.wrapping_add(offset as u64), piece);
+                    coherence.write(range.address.wrapping_add(offset as u64), chunk);
                 }
-                None => place.copy_from(piece),
+                None => target_span.copy_from(chunk),
             }
-            offset += piece.len();
+            offset += chunk.len();
         }
         entry.moved = entry.moved.saturating_add(count).min(entry.length);
         (entry.moved == entry.length).then_some(DtoStatus::Success)
@@ -328,14 +328,14 @@ impl World {
         };
         queue_pair.reads_out += 1;
         let connection = queue_pair.connection;
-        let one_piece = queue_pair
+        let one_chunk = queue_pair
             .request(number)
-            .is_none_or(|entry| entry.length <= PIECE);
+            .is_none_or(|entry| entry.length <= CHUNK);
         let latency = self
             .draw(&self.options.latency.clone())
             .saturating_add(self.draw(&self.options.read_latency.clone()));
         // A read may return the data of now or of the time of its answer; the seed decides.
-        let placed = (latency == 0 || self.coin()) && one_piece;
+        let placed = (latency == 0 || self.coin()) && one_chunk;
         if placed {
             self.place_read(key, number, target, range);
         }
@@ -378,7 +378,7 @@ impl World {
         None
     }
 
-    /// Moves a piece of an admitted RDMA Read; returns true if there is more.
+    /// Moves a chunk of an admitted RDMA Read; returns true if there is more.
     fn place_read(&mut self, key: u32, number: u64, target: u32, range: RemoteRange) -> bool {
         let World {
             queue_pairs,
@@ -404,31 +404,31 @@ impl World {
         let Some(data) = from.memories.remote(range, length, target.1, right) else {
             return false;
         };
-        let count = piece::length(
+        let count = chunk::length(
             entry.length,
-            &[piece::segment(range, entry.length)],
+            &[chunk::segment(range, entry.length)],
             &entry.segments,
         );
         let mut offset = entry.moved as usize;
         for segment in part_of(&entry.segments, entry.moved, count) {
             let right = MemoryPrivileges::LOCAL_WRITE;
-            let Some(place) = to.memories.local(&segment, domain, right) else {
+            let Some(target_span) = to.memories.local(&segment, domain, right) else {
                 return false;
             };
             match &nodes[from.node].coherence {
                 Some(coherence) => {
-                    coherence.read(range.address.wrapping_add(offset as u64), place);
+                    coherence.read(range.address.wrapping_add(offset as u64), target_span);
                 }
                 None => {
-                    if let Some(piece) = data.part(offset, place.len()) {
-                        place.copy_from(piece);
+                    if let Some(chunk) = data.part(offset, target_span.len()) {
+                        target_span.copy_from(chunk);
                     }
                 }
             }
             if let Some(coherence) = &mut nodes[to.node].coherence {
-                coherence.agree(segment.address, place);
+                coherence.agree(segment.address, target_span);
             }
-            offset += place.len();
+            offset += target_span.len();
         }
         entry.moved = entry.moved.saturating_add(count).min(entry.length);
         entry.moved < entry.length
@@ -488,7 +488,7 @@ impl World {
         if let Some(queue_pair) = self.queue_pairs.get_mut(key) {
             queue_pair.reads_out = queue_pair.reads_out.saturating_sub(1);
         }
-        self.settle(key, number, status);
+        self.end(key, number, status);
         self.kick(key);
     }
 
@@ -522,12 +522,12 @@ impl World {
         } else {
             DtoStatus::RmrOperationFailed
         };
-        self.settle(key, number, status);
+        self.end(key, number, status);
         self.kick(key);
     }
 
     /// Ends a request with a status that its own device knows at once.
-    fn settle(&mut self, key: u32, number: u64, status: DtoStatus) {
+    fn end(&mut self, key: u32, number: u64, status: DtoStatus) {
         if let Some(queue_pair) = self.queue_pairs.get_mut(key) {
             queue_pair.halted |= status != DtoStatus::Success;
             if let Some(entry) = queue_pair.request(number) {
@@ -542,7 +542,7 @@ impl World {
     fn outcome(&mut self, key: u32, number: u64, status: DtoStatus) {
         let latency = self.draw(&self.options.latency.clone());
         if latency == 0 {
-            self.settle(key, number, status);
+            self.end(key, number, status);
             return;
         }
         let Some(queue_pair) = self.queue_pairs.get_mut(key) else {

@@ -107,7 +107,7 @@ impl World {
         let near = &adapters[source.adapter];
         let right = MemoryPrivileges::LOCAL_WRITE;
         // The core admits exactly one segment.
-        let Some((segment, place)) = entry.segments.first().and_then(|segment| {
+        let Some((segment, local)) = entry.segments.first().and_then(|segment| {
             Some((segment, near.memories.local(segment, source.domain, right)?))
         }) else {
             return Some(DtoStatus::LocalProtection);
@@ -117,10 +117,10 @@ impl World {
         }
         let far = &adapters[target.adapter];
         let number = far.memories.remote(range, BYTES, target.domain, RIGHTS);
-        let Some((number, place)) = number.zip(place.part(0, BYTES as usize)) else {
+        let Some((number, local)) = number.zip(local.part(0, BYTES as usize)) else {
             return Some(DtoStatus::RemoteAccess);
         };
-        // The old number is stored last: both places may be the same.
+        // The old number is stored last: both spans may be the same.
         let mut before = [0; BYTES as usize];
         match &nodes[far.node].coherence {
             Some(coherence) => coherence.look(range.address, &mut before),
@@ -131,9 +131,9 @@ impl World {
             Some(coherence) => coherence.store(range.address, &after),
             None => number.write(&after),
         }
-        place.write(&before);
+        local.write(&before);
         if let Some(coherence) = &mut nodes[near.node].coherence {
-            coherence.agree(segment.address, place);
+            coherence.agree(segment.address, local);
         }
         None
     }

@@ -64,7 +64,7 @@ impl Fabric {
             let salt = || world.draw(&(1..=0x7FFF)) as u16;
             let adapter = Adapter::new(node, options, Arc::clone(&control_ready), salt);
             world.adapters.push(adapter);
-            world.place_outages();
+            world.schedule_outages();
             world.adapters.len() - 1
         });
         MockBackend::new(Arc::clone(&self.shared), adapter, control_ready, options)

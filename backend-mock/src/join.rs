@@ -66,8 +66,8 @@ impl World {
             .position(|other| other.own == joining.peer && other.peer == joining.own);
         match other {
             None => waiting.push(joining),
-            Some(place) => {
-                let other = waiting.swap_remove(place);
+            Some(index) => {
+                let other = waiting.swap_remove(index);
                 self.connections += 1;
                 for (key, peer) in [(joining.key, other.key), (other.key, joining.key)] {
                     if let Some(pair) = self.queue_pairs.get_mut(key) {

@@ -73,6 +73,7 @@ compile_error!("one of the features `std` and `bare` is needed");
 
 mod attributes;
 mod backend;
+mod chunk;
 pub mod coherence;
 mod completion_queue;
 mod connection;
@@ -86,7 +87,6 @@ mod link;
 mod memory;
 mod node;
 mod options;
-mod piece;
 mod queue_pair;
 mod receive_queue;
 mod region;

@@ -57,7 +57,7 @@ impl Links {
     }
 
     /// Returns the end of the current outage, if it has one.
-    pub(crate) fn up_again(&self, a: usize, b: usize, now: u64) -> Option<u64> {
+    pub(crate) fn next_up(&self, a: usize, b: usize, now: u64) -> Option<u64> {
         self.outage(a, b, now)?.until
     }
 }
@@ -102,10 +102,10 @@ mod tests {
         assert!(!links.is_up(2, 1, 19));
         assert_eq!(links.cause(1, 2, 19), Some(&down(Some(10))));
         assert_eq!(links.cause(1, 2, 20), None);
-        assert_eq!(links.up_again(2, 1, 19), Some(20));
+        assert_eq!(links.next_up(2, 1, 19), Some(20));
         assert!(links.is_up(1, 2, 20));
         assert!(!links.is_up(1, 0, u64::MAX));
-        assert_eq!(links.up_again(1, 0, 6), None);
+        assert_eq!(links.next_up(1, 0, 6), None);
         assert!(links.is_up(0, 2, 10));
     }
 

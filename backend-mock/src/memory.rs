@@ -61,10 +61,10 @@ impl Memory {
     /// Returns the piece at this address; `None` if it does not lie within.
     pub(crate) fn span(&self, address: u64, length: u64) -> Option<Span<'_>> {
         let offset = usize::try_from(address.checked_sub(self.address())?).ok()?;
-        self.whole().part(offset, usize::try_from(length).ok()?)
+        self.all().part(offset, usize::try_from(length).ok()?)
     }
 
-    fn whole(&self) -> Span<'_> {
+    fn all(&self) -> Span<'_> {
         Span {
             base: self.base,
             length: self.length,
@@ -168,7 +168,7 @@ mod tests {
                     .unwrap();
                 destination.copy_from(source);
                 let mut now = [0; 64];
-                memory.whole().read(&mut now);
+                memory.all().read(&mut now);
                 assert_eq!(now, expected, "{length} bytes to {to}");
             }
         }
@@ -178,10 +178,10 @@ mod tests {
     fn slices_in_and_out() {
         let mut bytes = [0u8; 8];
         let memory = memory(&mut bytes);
-        memory.whole().write(&[1, 2, 3]);
-        memory.whole().part(6, 2).unwrap().write(&[7, 8, 9]);
+        memory.all().write(&[1, 2, 3]);
+        memory.all().part(6, 2).unwrap().write(&[7, 8, 9]);
         let mut out = [0; 10];
-        memory.whole().read(&mut out);
+        memory.all().read(&mut out);
         assert_eq!(out, [1, 2, 3, 0, 0, 0, 7, 8, 0, 0]);
     }
 }

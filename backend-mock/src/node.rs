@@ -111,8 +111,8 @@ impl Adapter {
             self.completion_queues.resize_with(index + 1, || None);
         }
         match self.completion_queues.get_mut(index) {
-            Some(place @ None) => {
-                *place = Some(ring);
+            Some(slot @ None) => {
+                *slot = Some(ring);
                 true
             }
             _ => false,
@@ -120,8 +120,8 @@ impl Adapter {
     }
 
     pub(crate) fn remove_completion_queue(&mut self, number: u16) {
-        if let Some(place) = self.completion_queues.get_mut(usize::from(number)) {
-            *place = None;
+        if let Some(slot) = self.completion_queues.get_mut(usize::from(number)) {
+            *slot = None;
         }
     }
 

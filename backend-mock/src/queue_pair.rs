@@ -69,7 +69,7 @@ pub(crate) struct ReceiveEntry {
 
 /// A buffer that an arriving message has taken.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct Arrival {
     pub(crate) buffer: ReceiveEntry,
     /// The sender's queue pair, and the number of its request.
     pub(crate) sender: (u32, u64),
@@ -123,7 +123,7 @@ pub(crate) struct QueuePair {
     pub(crate) receiver_not_ready: u32,
 
     pub(crate) receives: VecDeque<ReceiveEntry>,
-    pub(crate) held: VecDeque<Held>,
+    pub(crate) arrivals: VecDeque<Arrival>,
     pub(crate) soft_watermark: Option<u32>,
     pub(crate) hard_watermark: Option<u32>,
 
@@ -164,7 +164,7 @@ impl QueuePair {
             retries: 0,
             receiver_not_ready: 0,
             receives: VecDeque::new(),
-            held: VecDeque::new(),
+            arrivals: VecDeque::new(),
             soft_watermark: None,
             hard_watermark: None,
             spare: Vec::new(),
@@ -189,7 +189,7 @@ impl QueuePair {
 
     /// Returns the number of receive buffers that are posted or taken by a message.
     pub(crate) fn receives_outstanding(&self) -> usize {
-        self.receives.len() + self.held.len()
+        self.receives.len() + self.arrivals.len()
     }
 
     /// Returns the request with this number, unless it has completed.
@@ -207,7 +207,7 @@ impl QueuePair {
     }
 
     pub(crate) fn receive_info(&self) -> ReceiveInfo {
-        let held = self.held.len() as u32;
+        let held = self.arrivals.len() as u32;
         ReceiveInfo {
             allocated: Some(held),
             // Messages of one connection arrive in order, so the buffers in progress are
@@ -383,8 +383,8 @@ impl World {
     /// Of a shared receive queue, it flushes only the buffers that this queue pair has taken.
     pub(crate) fn flush_receives(&mut self, key: u32) {
         while let Some(queue_pair) = self.queue_pairs.get_mut(key) {
-            let buffer = match queue_pair.held.pop_front() {
-                Some(held) => held.buffer,
+            let buffer = match queue_pair.arrivals.pop_front() {
+                Some(arrival) => arrival.buffer,
                 None => match queue_pair.receives.pop_front() {
                     Some(buffer) => buffer,
                     None => return,
@@ -401,7 +401,7 @@ impl World {
         };
         let adapter = queue_pair.adapter;
         let shared = queue_pair.shared;
-        let held = core::mem::take(&mut queue_pair.held);
+        let arrivals = core::mem::take(&mut queue_pair.arrivals);
         let sends = core::mem::take(&mut queue_pair.sends);
         queue_pair.receives.clear();
         queue_pair.first += sends.len() as u64;
@@ -415,8 +415,8 @@ impl World {
             }
         }
         if let Some(shared) = shared {
-            for held in held {
-                self.give_back_shared(adapter, shared, held.buffer.segments);
+            for arrival in arrivals {
+                self.give_back_shared(adapter, shared, arrival.buffer.segments);
             }
         }
         for number in queues.into_iter().flatten() {
@@ -431,7 +431,7 @@ impl World {
         let Some(queue_pair) = self.queue_pairs.get_mut(key) else {
             return;
         };
-        let held = queue_pair.held.len() as u32;
+        let held = queue_pair.arrivals.len() as u32;
         let (adapter, token) = (queue_pair.adapter, queue_pair.token);
         let hard = queue_pair.hard_watermark.is_some_and(|limit| held > limit);
         if queue_pair.soft_watermark.is_some_and(|limit| held > limit) {

@@ -144,10 +144,10 @@ pub(crate) fn gather_scatter(
                 }
             };
             let count = rest.len().min(space.len());
-            let (Some(piece), Some(target)) = (rest.part(0, count), space.part(0, count)) else {
+            let (Some(chunk), Some(target)) = (rest.part(0, count), space.part(0, count)) else {
                 return;
             };
-            target.copy_from(piece);
+            target.copy_from(chunk);
             placed(address, target);
             room = space
                 .part(count, space.len() - count)

@@ -6,10 +6,10 @@ use alloc::vec::Vec;
 /// Number of freed slots kept back before one of them is used again.
 const QUARANTINE: usize = 64;
 /// Most slots of a table: the range of the index half of a key.
-const PLACES: usize = 1 << 16;
+const SLOTS: usize = 1 << 16;
 
 #[derive(Debug)]
-struct Place<T> {
+struct Slot<T> {
     generation: u16,
     value: Option<T>,
 }
@@ -20,7 +20,7 @@ struct Place<T> {
 /// generations. Slots are used again in the order in which they were freed.
 #[derive(Debug)]
 pub(crate) struct Table<T> {
-    places: Vec<Place<T>>,
+    slots: Vec<Slot<T>>,
     free: VecDeque<u16>,
     first_generation: u16,
 }
@@ -35,7 +35,7 @@ impl<T> Table<T> {
     /// Makes an empty table; slots start at this generation (1 if it is 0).
     pub(crate) fn starting_at(generation: u16) -> Self {
         Self {
-            places: Vec::new(),
+            slots: Vec::new(),
             free: VecDeque::new(),
             first_generation: generation.max(1),
         }
@@ -47,41 +47,41 @@ impl<T> Table<T> {
 
     /// Stores a value; `None` if all slots are taken.
     pub(crate) fn insert(&mut self, value: T) -> Option<u32> {
-        let full = self.places.len() == PLACES;
+        let full = self.slots.len() == SLOTS;
         let reusable = self.free.len() > QUARANTINE || (full && !self.free.is_empty());
         if reusable {
             let index = usize::from(self.free.pop_front()?);
-            let place = self.places.get_mut(index)?;
-            place.value = Some(value);
-            return Some(Self::key(place.generation, index));
+            let slot = self.slots.get_mut(index)?;
+            slot.value = Some(value);
+            return Some(Self::key(slot.generation, index));
         }
         if full {
             return None;
         }
-        let index = self.places.len();
-        self.places.push(Place {
+        let index = self.slots.len();
+        self.slots.push(Slot {
             generation: self.first_generation,
             value: Some(value),
         });
         Some(Self::key(self.first_generation, index))
     }
 
-    fn place(&self, key: u32) -> Option<&Place<T>> {
-        self.places
+    fn slot(&self, key: u32) -> Option<&Slot<T>> {
+        self.slots
             .get((key & 0xFFFF) as usize)
-            .filter(|place| u32::from(place.generation) == key >> 16)
+            .filter(|slot| u32::from(slot.generation) == key >> 16)
     }
 
     /// Returns the value under this key, unless it was removed.
     pub(crate) fn get(&self, key: u32) -> Option<&T> {
-        self.place(key)?.value.as_ref()
+        self.slot(key)?.value.as_ref()
     }
 
     /// Returns the value under this key, to change it.
     pub(crate) fn get_mut(&mut self, key: u32) -> Option<&mut T> {
-        self.places
+        self.slots
             .get_mut((key & 0xFFFF) as usize)
-            .filter(|place| u32::from(place.generation) == key >> 16)?
+            .filter(|slot| u32::from(slot.generation) == key >> 16)?
             .value
             .as_mut()
     }
@@ -90,24 +90,24 @@ impl<T> Table<T> {
     pub(crate) fn remove(&mut self, key: u32) -> Option<T> {
         self.get(key)?;
         let index = key & 0xFFFF;
-        let place = self.places.get_mut(index as usize)?;
-        place.generation = match place.generation.wrapping_add(1) {
+        let slot = self.slots.get_mut(index as usize)?;
+        slot.generation = match slot.generation.wrapping_add(1) {
             0 => 1,
             generation => generation,
         };
         self.free.push_back(index as u16);
-        place.value.take()
+        slot.value.take()
     }
 
     /// Returns the number of values.
     pub(crate) fn len(&self) -> usize {
-        self.places.len() - self.free.len()
+        self.slots.len() - self.free.len()
     }
 
     /// Returns all values with their keys, in the order of their slots.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        self.places.iter().enumerate().filter_map(|(index, place)| {
-            Some((Self::key(place.generation, index), place.value.as_ref()?))
+        self.slots.iter().enumerate().filter_map(|(index, slot)| {
+            Some((Self::key(slot.generation, index), slot.value.as_ref()?))
         })
     }
 
@@ -146,10 +146,8 @@ mod tests {
     #[test]
     fn a_full_table_refuses_and_recovers() {
         let mut table = Table::default();
-        let keys: Vec<u32> = (0..PLACES)
-            .filter_map(|value| table.insert(value))
-            .collect();
-        assert_eq!(keys.len(), PLACES);
+        let keys: Vec<u32> = (0..SLOTS).filter_map(|value| table.insert(value)).collect();
+        assert_eq!(keys.len(), SLOTS);
         assert_eq!(table.insert(0), None);
         table.remove(keys[7]);
         let key = table.insert(70).unwrap();

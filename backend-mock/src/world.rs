@@ -211,7 +211,7 @@ impl World {
         match fault {
             Fault::Crash { .. } | Fault::LinkDown { .. } => {
                 self.outages.push(fault);
-                self.place_outages();
+                self.schedule_outages();
             }
             counted => self.faults.add(counted),
         }
@@ -220,7 +220,7 @@ impl World {
     /// Applies the outages and schedules the crashes of adapters that exist.
     ///
     /// A crash of an adapter that does not exist is not scheduled, so it cannot advance time.
-    pub(crate) fn place_outages(&mut self) {
+    pub(crate) fn schedule_outages(&mut self) {
         let Self {
             outages,
             adapters,

@@ -31,7 +31,7 @@ fn open(storage: &mut Storage, backend: MockBackend) -> Adapter<'_> {
 }
 
 /// A protection zone, a dispatcher for everything, and an endpoint.
-fn equip(ia: &Adapter<'_>) -> (PzId, EvdId, EpId) {
+fn configure(ia: &Adapter<'_>) -> (PzId, EvdId, EpId) {
     let pz = ia.pz_create().unwrap();
     let evd = ia.evd_create(16, None, EvdFlags::DEFAULT).unwrap();
     let all = Some(evd);
@@ -65,8 +65,8 @@ fn an_rdma_write_through_the_core() {
         let near = open(&mut near_storage, fabric.node(NodeOptions::new("near", 1)));
         let far = open(&mut far_storage, fabric.node(NodeOptions::new("far", 2)));
         let both = [&near, &far];
-        let (near_pz, near_evd, near_ep) = equip(&near);
-        let (far_pz, far_evd, far_ep) = equip(&far);
+        let (near_pz, near_evd, near_ep) = configure(&near);
+        let (far_pz, far_evd, far_ep) = configure(&far);
 
         far.psp_create(7, far_evd, PspFlags::Consumer).unwrap();
         let param = ConnectParam {

@@ -60,19 +60,19 @@ fn version(text: &str) -> (u32, u32) {
 }
 
 /// Limits a depth to a byte, as it travels on the wire.
-fn depth(told: i32) -> i32 {
-    told.clamp(0, i32::from(u8::MAX))
+fn depth(reported: i32) -> i32 {
+    reported.clamp(0, i32::from(u8::MAX))
 }
 
 /// Returns the packet length under the attribute name that InfiniBand programs look for.
-const fn packet(told: u32) -> &'static [NamedAttribute] {
+const fn packet(reported: u32) -> &'static [NamedAttribute] {
     const fn bytes(value: &'static str) -> NamedAttribute {
         NamedAttribute {
             name: "DAT_IB_TRANSPORT_MTU",
             value,
         }
     }
-    match told {
+    match reported {
         1 => const { &[bytes("256")] },
         2 => const { &[bytes("512")] },
         3 => const { &[bytes("1024")] },
@@ -88,7 +88,7 @@ pub(crate) fn adapter(port: &Port) -> IaAttributes {
     let (major, minor) = version(&limits.firmware);
     let transfer = u64::from(match port.state.message_bytes {
         0 => TRANSFER,
-        told => told,
+        reported => reported,
     });
     let windows = limits.windows_type_1 || limits.windows_type_2;
     let segments = limits.segments;
@@ -122,7 +122,7 @@ pub(crate) fn adapter(port: &Port) -> IaAttributes {
         max_ep_per_srq: limits.queue_pairs,
         max_recv_per_srq: limits.shared_buffers,
         max_iov_segments_per_rdma_read: match limits.read_segments {
-            told if told > 0 => told.min(segments),
+            reported if reported > 0 => reported.min(segments),
             _ => segments,
         },
         max_iov_segments_per_rdma_write: segments,
@@ -184,14 +184,14 @@ mod tests {
     /// Spec: IAQ-11
     #[test]
     fn the_packet_is_a_named_attribute() {
-        for (told, expected) in [
+        for (reported, expected) in [
             (1, "256"),
             (2, "512"),
             (3, "1024"),
             (4, "2048"),
             (5, "4096"),
         ] {
-            let [pair] = packet(told) else {
+            let [pair] = packet(reported) else {
                 panic!("one pair is expected");
             };
             assert_eq!((pair.name, pair.value), ("DAT_IB_TRANSPORT_MTU", expected));

@@ -24,7 +24,7 @@ use crate::hal::{
 };
 use crate::objects::Objects;
 use crate::options::VerbsOptions;
-use crate::queue_pair::{Pair, State, places};
+use crate::queue_pair::{Pair, State, slots};
 use crate::receive_queue::{Failing, VerbsReceiveQueue, VerbsSharedReceiveQueue};
 use crate::send_queue::VerbsSendQueue;
 use crate::signal::{Signal, Source, Sources, Watcher};
@@ -165,7 +165,7 @@ impl VerbsBackend {
 
     /// Returns the most completions of `requests` requests.
     fn completions_of(&self, requests: u32) -> u32 {
-        places(requests, self.window_type(), self.port.limits.completions)
+        slots(requests, self.window_type(), self.port.limits.completions)
     }
 
     pub(crate) fn domain(&self, key: DomainKey) -> Result<&Arc<Domain>, BackendError> {

@@ -105,9 +105,9 @@ impl VerbsCompletionQueue {
     }
 
     /// Returns the status of a receive or a failed request, and whether it counts as solicited.
-    fn examine(&self, told: u32, opcode: u32, queue_pair: u32) -> (DtoStatus, bool) {
+    fn examine(&self, code: u32, opcode: u32, queue_pair: u32) -> (DtoStatus, bool) {
         let received = opcode & RECEIVED != 0;
-        let status = status(told);
+        let status = status(code);
         if status != DtoStatus::Success {
             // The operation code of a failed request is undefined.
             self.note_failure(queue_pair);
@@ -227,16 +227,16 @@ fn are_plain(directory: &Directory, marks: &QueueMarks) -> bool {
 }
 
 /// Returns the status of DAT for a status of verbs.
-fn status(told: u32) -> DtoStatus {
-    if told == 0 {
+fn status(code: u32) -> DtoStatus {
+    if code == 0 {
         return DtoStatus::Success;
     }
-    failure(told)
+    failure(code)
 }
 
 #[cold]
-fn failure(told: u32) -> DtoStatus {
-    match told {
+fn failure(code: u32) -> DtoStatus {
+    match code {
         1 => DtoStatus::LocalLength,
         2 => DtoStatus::LocalEndpoint,
         4 | 8 => DtoStatus::LocalProtection,
@@ -375,10 +375,10 @@ mod tests {
             (9999, DtoStatus::Transport),
             (u32::MAX, DtoStatus::Transport),
         ];
-        for (told, meaning) in meanings {
-            device.complete(completion(3, told, 0));
+        for (code, meaning) in meanings {
+            device.complete(completion(3, code, 0));
             let found = queue.poll().expect("sound").expect("there");
-            assert_eq!(found.status, meaning, "{told}");
+            assert_eq!(found.status, meaning, "{code}");
         }
     }
 

@@ -371,7 +371,7 @@ impl VerbsBackend {
         let token = listener.token;
         let peer = remote.ip();
         let private_data = match receive(private_data) {
-            Brought::Whole(data) => Some(data),
+            Brought::Complete(data) => Some(data),
             Brought::First(name, tail) => {
                 if self.announced.len() == ANNOUNCED_MOST {
                     self.announced.pop_front();
@@ -381,8 +381,8 @@ impl VerbsBackend {
             }
             Brought::Second(name, length, head) => {
                 let known = |one: &Announced| one.peer == peer && one.name == name;
-                let place = self.announced.iter().position(known);
-                let tail = place.and_then(|place| self.announced.remove(place));
+                let index = self.announced.iter().position(known);
+                let tail = index.and_then(|index| self.announced.remove(index));
                 tail.and_then(|announced| join(head, &announced.tail))
                     .filter(|data| data.len() == length)
             }
@@ -448,7 +448,7 @@ impl VerbsBackend {
             (State::ResolvingRoute, CmEventKind::RouteResolved) => {
                 pair.state = State::Announcing;
                 if pair.ahead.is_none() {
-                    self.ask_peer(key);
+                    self.start_request(key);
                 }
             }
             (State::Connecting, CmEventKind::Response) => {
@@ -486,12 +486,12 @@ impl VerbsBackend {
                 // The peer ends a broken connection by the same message, but then this queue pair
                 // failed too.
                 let broke = pair.device.has_failed();
-                let late = pair.state == State::Accepting;
+                let is_accepting = pair.state == State::Accepting;
                 pair.end(&self.directory);
                 if let Some(id) = &pair.id {
                     id.disconnect();
                 }
-                if late {
+                if is_accepting {
                     self.pending.push_back(ControlEvent::Established {
                         queue_pair,
                         private_data: Default::default(),
@@ -538,16 +538,16 @@ impl VerbsBackend {
     /// Sends the connection request.
     ///
     /// The route is known, and the tail of long private data has arrived at the peer.
-    fn ask_peer(&mut self, key: usize) {
+    fn start_request(&mut self, key: usize) {
         let Some(pair) = self.pairs.get_mut(key) else {
             return;
         };
         let wanted = asking(pair, &self.options);
-        let asked = pair
+        let sent = pair
             .id
             .as_ref()
             .map(|id| id.connect(wanted, &pair.private_data));
-        if let Some(Ok(())) = asked {
+        if let Some(Ok(())) = sent {
             pair.state = State::Connecting;
         } else {
             self.attempt_failed(key, ConnectFailure::NonPeerRejected);
@@ -570,7 +570,7 @@ impl VerbsBackend {
                 // Expected: the peer rejects it after taking the data.
                 pair.ahead = None;
                 if pair.state == State::Announcing {
-                    self.ask_peer(key);
+                    self.start_request(key);
                 }
                 return;
             }

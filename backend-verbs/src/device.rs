@@ -72,10 +72,10 @@ pub fn find_devices() -> Result<Vec<VerbsDevice>, BackendError> {
     let mut found = Vec::new();
     let names = device_names();
     // A host whose kernel knows no RDMA devices has an error for that.
-    let mut is_whole = names.is_ok();
+    let mut is_complete = names.is_ok();
     for device in names.unwrap_or_default() {
         let Ok(context) = Context::open(&device) else {
-            is_whole = false;
+            is_complete = false;
             continue;
         };
         let Ok(limits) = context.limits() else {
@@ -83,7 +83,7 @@ pub fn find_devices() -> Result<Vec<VerbsDevice>, BackendError> {
         };
         for port in 1..=limits.ports {
             let addresses = addresses_of(&context, &device, port, &known);
-            is_whole &= !addresses.is_empty();
+            is_complete &= !addresses.is_empty();
             found.push(VerbsDevice {
                 name: adapter_name(&device, port, limits.ports),
                 device: device.clone(),
@@ -98,7 +98,7 @@ pub fn find_devices() -> Result<Vec<VerbsDevice>, BackendError> {
         }
     }
     // Without the kernel's class of devices, more descriptors would find none.
-    if !is_whole && Path::new(FOLDER).exists() && lacks_descriptors() {
+    if !is_complete && Path::new(FOLDER).exists() && lacks_descriptors() {
         return Err(BackendError::Resources);
     }
     Ok(found)
@@ -264,7 +264,7 @@ fn addresses_of(
 const FOLDER: &str = "/sys/class/infiniband";
 
 /// Consecutive empty entries that end the search of an address table.
-const EMPTY_PLACES: u32 = 64;
+const UNUSED_NUMBERS: u32 = 64;
 
 /// Returns the names of a port's network interfaces.
 fn interfaces_of(context: &Context, device: &str, port: u8) -> Vec<String> {
@@ -284,17 +284,17 @@ fn listed_interfaces_of(device: &str, port: u8) -> Vec<String> {
         .join(port.to_string())
         .join("gid_attrs/ndevs");
     let mut found = Vec::new();
-    let mut empty_places = 0;
+    let mut unused_numbers = 0;
     for index in 0_u32.. {
         match fs::read_to_string(of_port.join(index.to_string())) {
             Ok(name) => {
                 found.push(name.trim().to_owned());
-                empty_places = 0;
+                unused_numbers = 0;
             }
             // The table is filled from its beginning, and soft-RoCE's has a thousand entries. To
             // read all of them takes longer than opening the device.
-            Err(_) if empty_places == EMPTY_PLACES => break,
-            Err(_) => empty_places += 1,
+            Err(_) if unused_numbers == UNUSED_NUMBERS => break,
+            Err(_) => unused_numbers += 1,
         }
     }
     if found.is_empty() {

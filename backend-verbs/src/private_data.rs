@@ -16,11 +16,11 @@ pub(crate) fn pack(data: &[u8], room: usize) -> Result<PrivateData, BackendError
         .and_then(|length| length.checked_add(1))
         .ok_or(BackendError::Resources)?;
     let mut packed = PrivateData::new();
-    let whole = data.len() <= last
+    let fits = data.len() <= last
         && packed.extend_from_slice(data).is_ok()
         && packed.resize(last, 0).is_ok()
         && packed.push(mark).is_ok();
-    if whole {
+    if fits {
         Ok(packed)
     } else {
         Err(BackendError::Resources)
@@ -59,7 +59,7 @@ pub(crate) type Name = [u8; NAME];
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Brought {
     /// All of the data.
-    Whole(PrivateData),
+    Complete(PrivateData),
     /// Tail of data whose head a second request carries.
     First(Name, PrivateData),
     /// Head of data of this length.
@@ -73,14 +73,14 @@ pub(crate) fn split(data: &[u8], name: Name) -> Result<[PrivateData; 2], Backend
     let length = u8::try_from(data.len()).map_err(|_| too_long)?;
     let part = |length: u8, part: &[u8], mark: u8| {
         let mut packed = PrivateData::new();
-        let whole = packed.extend_from_slice(&MAGIC).is_ok()
+        let fits = packed.extend_from_slice(&MAGIC).is_ok()
             && packed.extend_from_slice(&name).is_ok()
             && packed.push(length).is_ok()
             && part.len() <= PART
             && packed.extend_from_slice(part).is_ok()
             && packed.resize(CONNECT_DATA - 1, 0).is_ok()
             && packed.push(mark).is_ok();
-        if whole { Ok(packed) } else { Err(too_long) }
+        if fits { Ok(packed) } else { Err(too_long) }
     };
     Ok([part(length, tail, FIRST)?, part(length, head, SECOND)?])
 }
@@ -103,7 +103,7 @@ pub(crate) fn receive(received: PrivateData) -> Brought {
             _ => None,
         }
     };
-    part().unwrap_or_else(|| Brought::Whole(unpack(received)))
+    part().unwrap_or_else(|| Brought::Complete(unpack(received)))
 }
 
 /// Joins head and tail.
@@ -145,10 +145,10 @@ mod tests {
             let Brought::First(name, tail) = receive(first) else {
                 panic!("{length}");
             };
-            let Brought::Second(same, told, head) = receive(second) else {
+            let Brought::Second(same, total, head) = receive(second) else {
                 panic!("{length}");
             };
-            assert_eq!((name, same, told), (*b"name 1", *b"name 1", length));
+            assert_eq!((name, same, total), (*b"name 1", *b"name 1", length));
             assert_eq!(join(head, &tail), Some(data(&bytes)));
         }
         assert!(split(&[0; SPLIT_MOST + 1], [0; NAME]).is_err());
@@ -161,12 +161,16 @@ mod tests {
         for (at, byte) in [(0, 0), (8, 0), (8, 255), (55, 0xFD)] {
             let mut bent = first.clone();
             bent[at] = byte;
-            assert_eq!(receive(bent.clone()), Brought::Whole(unpack(bent)), "{at}");
+            assert_eq!(
+                receive(bent.clone()),
+                Brought::Complete(unpack(bent)),
+                "{at}"
+            );
         }
         let mut short = first;
         short.truncate(12);
         short.push(FIRST).expect("room");
-        assert!(matches!(receive(short), Brought::Whole(_)));
+        assert!(matches!(receive(short), Brought::Complete(_)));
     }
 
     #[test]

@@ -135,7 +135,7 @@ impl VerbsBackend {
             }
         };
         let attributes = &request.attributes;
-        let places = places(
+        let requests = slots(
             count(attributes.max_request_dtos),
             self.window_type(),
             self.port.limits.work_requests,
@@ -146,7 +146,7 @@ impl VerbsBackend {
             request_queue: &request_queue,
             receive_queue: &receive_queue,
             shared: shared.as_ref(),
-            requests: places,
+            requests,
             receives: count(attributes.max_recv_dtos),
             request_segments: count(attributes.max_request_iov),
             receive_segments: count(attributes.max_recv_iov),
@@ -238,23 +238,23 @@ impl VerbsBackend {
                 failure: Arc::clone(&pair.failure),
             });
         }
-        if let Some(place) = self.pairs.get_mut(key.0) {
-            let old = std::mem::replace(place, pair);
+        if let Some(slot) = self.pairs.get_mut(key.0) {
+            let old = std::mem::replace(slot, pair);
             self.forget_pair(&old.request, old.number());
         }
         Ok(())
     }
 }
 
-fn depth(asked: i32) -> u8 {
-    u8::try_from(asked.clamp(0, i32::from(u8::MAX))).unwrap_or(u8::MAX)
+fn depth(wanted: i32) -> u8 {
+    u8::try_from(wanted.clamp(0, i32::from(u8::MAX))).unwrap_or(u8::MAX)
 }
 
 /// Returns the slots for `requests` requests, and for their completions.
 ///
 /// A bind of a type 2 window is two requests, and both complete if they are flushed. The result is
 /// at most the device's limit, but never less than `requests`.
-pub(crate) fn places(requests: u32, windows: Option<WindowType>, most: i32) -> u32 {
+pub(crate) fn slots(requests: u32, windows: Option<WindowType>, most: i32) -> u32 {
     match windows {
         Some(WindowType::Two) => requests.saturating_mul(2).min(count(most)).max(requests),
         _ => requests,
@@ -279,7 +279,7 @@ mod tests {
             (8, two, -1, 8),
             (u32::MAX, two, i32::MAX, u32::MAX),
         ] {
-            assert_eq!(places(requests, windows, most), there_are);
+            assert_eq!(slots(requests, windows, most), there_are);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use dat_core::backend::{ReceiveRequest, Rejected, Segment, WorkQueue, WorkSlot};
 
-use crate::hal::{QueuePair, ReceiveList, ReceivePlace};
+use crate::hal::{QueuePair, ReceiveList, ReceiveSlot};
 
 /// The queue pair of a receive queue, which may be in error.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ pub type VerbsSharedReceiveQueue = VerbsReceiveQueue;
 
 /// A reserved slot of a receive queue.
 #[derive(Debug)]
-pub struct VerbsReceiveSlot<'a>(ReceivePlace<'a>);
+pub struct VerbsReceiveSlot<'a>(ReceiveSlot<'a>);
 
 impl WorkSlot for VerbsReceiveSlot<'_> {
     #[inline(always)]
@@ -96,7 +96,7 @@ impl WorkQueue for VerbsReceiveQueue {
             return Ok(());
         }
         self.note_posted();
-        self.list.settle()
+        self.list.take_refused()
     }
 }
 

@@ -6,7 +6,7 @@ use dat_core::backend::{
     BindRequest, ExtendedRequest, Rejected, Segment, SendQueue, SendRequest, WorkQueue, WorkSlot,
 };
 
-use crate::hal::{NotBound, Region, SendList, SendPlace, WindowType};
+use crate::hal::{NotBound, Region, SendList, SendSlot, WindowType};
 use crate::objects::{BoundWindow, Objects, Tables, next_key};
 use crate::table::Table;
 
@@ -26,7 +26,7 @@ pub struct VerbsSendQueue {
 
 /// A reserved slot of a send queue.
 #[derive(Debug)]
-pub struct VerbsSendSlot<'a>(SendPlace<'a>);
+pub struct VerbsSendSlot<'a>(SendSlot<'a>);
 
 impl WorkSlot for VerbsSendSlot<'_> {
     #[inline(always)]
@@ -283,14 +283,14 @@ mod tests {
             ),
             (ExtendedSend::FetchAndAdd { remote, add: 10 }, 6),
         ] {
-            let asked = ExtendedRequest {
+            let request = ExtendedRequest {
                 token: 5,
                 operation,
                 length: 3,
                 flags: SendFlags::FENCE,
             };
             queue
-                .post_extended(&asked, &[segment(1), segment(2)])
+                .post_extended(&request, &[segment(1), segment(2)])
                 .expect("taken");
             let posted = Posted {
                 token: 5,
@@ -301,9 +301,12 @@ mod tests {
                 data: None,
             };
             assert_eq!(device.take_requests(), (1, vec![posted]));
-            assert_eq!(queue.post_extended(&asked, &[segment(1); 3]), Err(Rejected));
+            assert_eq!(
+                queue.post_extended(&request, &[segment(1); 3]),
+                Err(Rejected)
+            );
             device.refuse_after(0);
-            assert_eq!(queue.post_extended(&asked, &[]), Err(Rejected));
+            assert_eq!(queue.post_extended(&request, &[]), Err(Rejected));
             device.refuse_nothing();
             // A later request is not refused for it.
             commit(&mut queue, 6, 1);
@@ -317,14 +320,14 @@ mod tests {
     fn flags_are_those_of_verbs_and_every_request_is_signalled() {
         let device = Device::new();
         let mut queue = queue(&device, 4, 1);
-        for (asked, flags) in [
+        for (wanted, flags) in [
             (SendFlags::empty(), 2),
             (SendFlags::FENCE, 3),
             (SendFlags::SOLICITED, 6),
             (SendFlags::all(), 7),
         ] {
             let wanted = SendRequest {
-                flags: asked,
+                flags: wanted,
                 ..request(1, SendOperation::Send)
             };
             let slot = queue.reserve(&wanted, 0).expect("room");
@@ -416,7 +419,7 @@ mod tests {
         let device = Device::new();
         let mut queue = queue(&device, 4, 1);
         device.refuse_after(0);
-        device.lie_about_refused();
+        device.forge_refused();
         for token in 0..3 {
             commit(&mut queue, token, 1);
         }
@@ -463,23 +466,23 @@ mod tests {
         }
     }
 
-    /// Commits a request for all of the pieces.
-    fn commit_pieces(
+    /// Commits a request with these segments.
+    fn commit_segments(
         queue: &mut VerbsSendQueue,
         token: u64,
         operation: SendOperation,
-        pieces: &[&[AtomicU8]],
+        segments: &[&[AtomicU8]],
     ) {
         let request = request(token, operation);
-        let mut slot = queue.reserve(&request, pieces.len()).expect("room");
+        let mut slot = queue.reserve(&request, segments.len()).expect("room");
         let mut length = 0;
-        for piece in pieces {
+        for memory in segments {
             slot.segment(Segment {
-                address: piece.as_ptr().expose_provenance() as u64,
-                length: piece.len() as u32,
+                address: memory.as_ptr().expose_provenance() as u64,
+                length: memory.len() as u32,
                 key: 7,
             });
-            length += piece.len() as u32;
+            length += memory.len() as u32;
         }
         slot.commit(length).expect("taken");
     }
@@ -509,15 +512,15 @@ mod tests {
                 ([17, 0, 0], false),
                 ([16, 1, 0], false),
             ] {
-                let pieces = lengths.map(memory);
-                let used: Vec<&[AtomicU8]> = pieces
+                let segments = lengths.map(memory);
+                let used: Vec<&[AtomicU8]> = segments
                     .iter()
-                    .filter(|piece| !piece.is_empty())
+                    .filter(|memory| !memory.is_empty())
                     .map(Vec::as_slice)
                     .collect();
-                commit_pieces(&mut queue, 1, operation, &used);
+                commit_segments(&mut queue, 1, operation, &used);
                 queue.ring().expect("taken");
-                drop(pieces);
+                drop(segments);
                 let (_, posted) = device.take_requests();
                 let expected = lengths.iter().flat_map(|&length| 0..length as u8);
                 let expected: Option<Vec<u8>> = carries.then(|| expected.collect());
@@ -531,13 +534,13 @@ mod tests {
     #[test]
     fn reads_carry_nothing_and_nor_does_anything_where_there_is_no_room() {
         let device = Device::new();
-        let piece = memory(4);
+        let bytes = memory(4);
         let mut queue = carrying(&device, 16);
-        commit_pieces(&mut queue, 1, SendOperation::RdmaRead(TO_PEER), &[&piece]);
+        commit_segments(&mut queue, 1, SendOperation::RdmaRead(TO_PEER), &[&bytes]);
         queue.ring().expect("taken");
         let mut queue = carrying(&device, 0);
-        commit_pieces(&mut queue, 2, SendOperation::Send, &[&piece]);
-        commit_pieces(&mut queue, 3, SendOperation::Send, &[]);
+        commit_segments(&mut queue, 2, SendOperation::Send, &[&bytes]);
+        commit_segments(&mut queue, 3, SendOperation::Send, &[]);
         queue.ring().expect("taken");
         let (_, posted) = device.take_requests();
         assert_eq!(tokens(&posted), [1, 2, 3]);
@@ -552,9 +555,9 @@ mod tests {
         let device = Device::new();
         let mut queue = carrying(&device, 64);
         device.take_inline(8);
-        let pieces = [8, 4, 9, 1, 64, 65].map(memory);
-        for (token, piece) in (1..).zip(&pieces) {
-            commit_pieces(&mut queue, token, SendOperation::Send, &[piece]);
+        let segments = [8, 4, 9, 1, 64, 65].map(memory);
+        for (token, memory) in (1..).zip(&segments) {
+            commit_segments(&mut queue, token, SendOperation::Send, &[memory]);
         }
         assert_eq!(queue.ring(), Ok(()));
         let (calls, posted) = device.take_requests();
@@ -562,7 +565,7 @@ mod tests {
         assert_eq!(tokens(&posted), [1, 2, 3, 4, 5, 6]);
         let carries: Vec<bool> = posted.iter().map(|posted| posted.data.is_some()).collect();
         assert_eq!(carries, [true, true, false, false, false, false]);
-        commit_pieces(&mut queue, 7, SendOperation::Send, &[&pieces[3]]);
+        commit_segments(&mut queue, 7, SendOperation::Send, &[&segments[3]]);
         queue.ring().expect("taken");
         let (calls, posted) = device.take_requests();
         assert_eq!((calls, posted[0].data.as_deref()), (1, None));
@@ -575,16 +578,16 @@ mod tests {
             let device = Device::new();
             let mut queue = carrying(&device, 64);
             device.refuse_after(taken);
-            let piece = memory(8);
+            let bytes = memory(8);
             for token in 0..4 {
-                commit_pieces(&mut queue, token, SendOperation::Send, &[&piece]);
+                commit_segments(&mut queue, token, SendOperation::Send, &[&bytes]);
             }
             assert_eq!(queue.ring(), Err(4 - taken as u32));
             let expected: Vec<u64> = (0..taken as u64).collect();
             assert_eq!(tokens(&device.take_requests().1), expected);
             device.refuse_nothing();
             queue.ring().expect("nothing is left");
-            commit_pieces(&mut queue, 9, SendOperation::Send, &[&piece]);
+            commit_segments(&mut queue, 9, SendOperation::Send, &[&bytes]);
             queue.ring().expect("taken");
             assert!(device.take_requests().1[0].data.is_some());
         }
@@ -592,14 +595,14 @@ mod tests {
 
     /// Spec: GEN-06
     #[test]
-    fn a_device_that_lies_about_refused_data_gets_nothing_twice() {
+    fn a_device_that_names_the_wrong_refused_request_gets_nothing_twice() {
         let device = Device::new();
         let mut queue = carrying(&device, 64);
         device.refuse_after(1);
-        device.lie_about_refused();
-        let piece = memory(8);
+        device.forge_refused();
+        let bytes = memory(8);
         for token in 0..3 {
-            commit_pieces(&mut queue, token, SendOperation::Send, &[&piece]);
+            commit_segments(&mut queue, token, SendOperation::Send, &[&bytes]);
         }
         assert_eq!(queue.ring(), Err(3));
         let (calls, posted) = device.take_requests();

@@ -262,7 +262,7 @@ impl Sources {
             let added = sleeper.add(fd, source as u32, Wakes::One);
             added.is_ok()
         });
-        if added != [true; 2] || self.watch_again(&mut watched).is_err() {
+        if added != [true; 2] || self.rewatch(&mut watched).is_err() {
             for (fd, _) in self.of_events() {
                 // The set may lack it.
                 let _removed = sleeper.remove(fd);
@@ -337,7 +337,7 @@ impl Sources {
     ///
     /// # Errors
     /// The thread watches as before, or twice.
-    fn watch_again(&self, watched: &mut Watched) -> Result<(), BackendError> {
+    fn rewatch(&self, watched: &mut Watched) -> Result<(), BackendError> {
         let events = self.of_events();
         let second = match watched.second.take() {
             Some(second) => second,
@@ -371,7 +371,7 @@ impl Sources {
         let mut watched = self.watched();
         watched.wakes = Wakes::All;
         watched.relied_on = true;
-        self.watch_again(&mut watched)?;
+        self.rewatch(&mut watched)?;
         match self
             .epoll
             .add(self.completions, Source::Completions as u32, Wakes::All)
@@ -572,16 +572,16 @@ mod tests {
         }
 
         /// Returns the events that the thread would get now.
-        fn told(&self) -> u32 {
-            let told = self.sources.epoll.wait(Some(Duration::ZERO));
-            told.expect("no signal")
+        fn take(&self) -> u32 {
+            let sources = self.sources.epoll.wait(Some(Duration::ZERO));
+            sources.expect("no signal")
         }
 
         /// Handles the events as the thread does.
         fn tell(&self, signal: &Signal) -> u32 {
-            let told = self.told();
-            tell(told, &self.sources, signal);
-            told
+            let sources = self.take();
+            tell(sources, &self.sources, signal);
+            sources
         }
     }
 
@@ -609,7 +609,7 @@ mod tests {
         assert!(signal.take_ready(Source::Connections));
         for _ in 0..3 {
             raised.connection_event();
-            assert_eq!(raised.told(), 0, "it looks by itself");
+            assert_eq!(raised.take(), 0, "it looks by itself");
             raised.sources.found_connection();
         }
         raised.fds[1].raise();
@@ -619,7 +619,7 @@ mod tests {
             assert!(!raised.sources.tells_of_connections());
         }
         assert!(raised.sources.tells_of_connections() && raised.sources.tells_of_connections());
-        assert_eq!(raised.told(), 0);
+        assert_eq!(raised.take(), 0);
         raised.connection_event();
         assert_eq!(raised.tell(&signal), CONNECTIONS);
     }
@@ -671,7 +671,7 @@ mod tests {
             "the sleeper does not sleep"
         );
         raised.connection_event();
-        assert_eq!(raised.told(), 0, "it has left them again");
+        assert_eq!(raised.take(), 0, "it has left them again");
     }
 
     /// No connection event is lost between a poller, the thread and a peer.
@@ -694,8 +694,8 @@ mod tests {
         thread::scope(|scope| {
             scope.spawn(|| watch(&raised.sources, &signal));
             scope.spawn(|| {
-                for said in 0..EVENTS {
-                    while heard.load(Ordering::Acquire) != said {
+                for sent in 0..EVENTS {
+                    while heard.load(Ordering::Acquire) != sent {
                         thread::yield_now();
                     }
                     raised.connection_event();

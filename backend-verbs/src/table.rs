@@ -9,7 +9,7 @@ const INDEX_MASK: usize = (1 << INDEX_BITS) - 1;
 const LAST_GENERATION: usize = (1 << 30) - 1;
 
 #[derive(Debug)]
-struct Place<T> {
+struct Slot<T> {
     /// Key of the value, or of the next value if the slot is empty.
     key: usize,
     value: Option<T>,
@@ -21,14 +21,14 @@ struct Place<T> {
 /// the last one.
 #[derive(Debug)]
 pub(crate) struct Table<T> {
-    places: Vec<Place<T>>,
+    slots: Vec<Slot<T>>,
     free: VecDeque<usize>,
 }
 
 impl<T> Default for Table<T> {
     fn default() -> Self {
         Self {
-            places: Vec::new(),
+            slots: Vec::new(),
             free: VecDeque::new(),
         }
     }
@@ -42,9 +42,9 @@ impl<T> Table<T> {
     /// Returns the key of the next insertion; `None` if the table is full.
     pub(crate) fn next_key(&self) -> Option<usize> {
         if let Some(&index) = self.free.front() {
-            return self.places.get(index).map(|place| place.key);
+            return self.slots.get(index).map(|slot| slot.key);
         }
-        let index = self.places.len();
+        let index = self.slots.len();
         (index <= INDEX_MASK).then_some(key(1, index))
     }
 
@@ -52,8 +52,8 @@ impl<T> Table<T> {
     pub(crate) fn insert(&mut self, value: T) -> Option<usize> {
         let key = self.next_key()?;
         match self.free.pop_front() {
-            Some(index) => self.places.get_mut(index)?.value = Some(value),
-            None => self.places.push(Place {
+            Some(index) => self.slots.get_mut(index)?.value = Some(value),
+            None => self.slots.push(Slot {
                 key,
                 value: Some(value),
             }),
@@ -64,34 +64,34 @@ impl<T> Table<T> {
     /// Returns the value under `key`, unless it was removed.
     #[inline(always)]
     pub(crate) fn get(&self, key: usize) -> Option<&T> {
-        let place = self.places.get(key & INDEX_MASK)?;
-        if place.key != key {
+        let slot = self.slots.get(key & INDEX_MASK)?;
+        if slot.key != key {
             return None;
         }
-        place.value.as_ref()
+        slot.value.as_ref()
     }
 
     /// Returns the value under `key` for a change.
     #[inline(always)]
     pub(crate) fn get_mut(&mut self, key: usize) -> Option<&mut T> {
-        let place = self.places.get_mut(key & INDEX_MASK)?;
-        if place.key != key {
+        let slot = self.slots.get_mut(key & INDEX_MASK)?;
+        if slot.key != key {
             return None;
         }
-        place.value.as_mut()
+        slot.value.as_mut()
     }
 
     /// Removes the value under `key` and returns it.
     pub(crate) fn remove(&mut self, key: usize) -> Option<T> {
         let index = key & INDEX_MASK;
-        let place = self.places.get_mut(index)?;
-        if place.key != key {
+        let slot = self.slots.get_mut(index)?;
+        if slot.key != key {
             return None;
         }
-        let value = place.value.take()?;
+        let value = slot.value.take()?;
         let generation = key >> INDEX_BITS;
         if generation < LAST_GENERATION {
-            place.key = self::key(generation + 1, index);
+            slot.key = self::key(generation + 1, index);
             self.free.push_back(index);
         }
         Some(value)
@@ -99,14 +99,14 @@ impl<T> Table<T> {
 
     /// Iterates over all values with their keys, for changes.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (usize, &mut T)> {
-        self.places
+        self.slots
             .iter_mut()
-            .filter_map(|place| Some((place.key, place.value.as_mut()?)))
+            .filter_map(|slot| Some((slot.key, slot.value.as_mut()?)))
     }
 
     /// Drops all values.
     pub(crate) fn clear(&mut self) {
-        self.places.clear();
+        self.slots.clear();
         self.free.clear();
     }
 }

@@ -166,12 +166,12 @@ impl Wait for VerbsWait {
         let Ok(happened) = happened else {
             return WakeReason::Interrupted;
         };
-        let is_told = |number: u32| happened & 1 << number != 0;
-        if is_told(ATTENTION) {
+        let is_raised = |number: u32| happened & 1 << number != 0;
+        if is_raised(ATTENTION) {
             self.signal.note_attention();
         }
         for source in [Source::Connections, Source::Device, Source::Completions] {
-            if is_told(source as u32) {
+            if is_raised(source as u32) {
                 self.signal.set_ready(source);
             }
         }

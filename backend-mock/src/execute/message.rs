@@ -4,16 +4,16 @@ use dat_core::backend::SendFlags;
 use dat_core::flags::{DtoStatus, MemoryPrivileges};
 
 use super::Attempt;
-use crate::piece::{self, part_of};
-use crate::queue_pair::{Held, ReceiveEntry, State};
+use crate::chunk::{self, part_of};
+use crate::queue_pair::{Arrival, ReceiveEntry, State};
 use crate::region::gather_scatter;
 use crate::world::{Action, World};
 
 /// Outcome of the attempt to move a message.
 enum Moved {
     All,
-    /// Moved a piece; there is more.
-    Piece,
+    /// Moved a chunk; there is more.
+    Chunk,
     Failed(DtoStatus),
 }
 
@@ -68,7 +68,7 @@ impl World {
             source.halted = true;
         }
         if let Some(queue_pair) = self.queue_pairs.get_mut(target) {
-            queue_pair.held.push_back(Held {
+            queue_pair.arrivals.push_back(Arrival {
                 buffer,
                 sender: (key, number),
                 length,
@@ -164,7 +164,7 @@ impl World {
         (!memories.all_local(&buffer.segments, domain, right)).then_some(DtoStatus::LocalProtection)
     }
 
-    /// Moves a piece of the oldest message in progress, and completes it after the last.
+    /// Moves a chunk of the oldest message in progress, and completes it after the last.
     pub(crate) fn place_message(&mut self, key: u32, connection: u64) {
         let Some(queue_pair) = self.queue_pairs.get(key) else {
             return;
@@ -172,11 +172,11 @@ impl World {
         if queue_pair.connection != connection || queue_pair.state != State::Connected {
             return;
         }
-        let Some(held) = queue_pair.held.front() else {
+        let Some(arrival) = queue_pair.arrivals.front() else {
             return;
         };
-        let (sender, number) = held.sender;
-        let (length, immediate) = (held.length, held.immediate);
+        let (sender, number) = arrival.sender;
+        let (length, immediate) = (arrival.length, arrival.immediate);
         let source_ready = self.queue_pairs.get(sender).is_some_and(|source| {
             source.connection == connection
                 && source.state == State::Connected
@@ -186,41 +186,41 @@ impl World {
             // The sender is gone. The end of the connection is in transit and flushes the buffer.
             return;
         }
-        let failure = match held.failure {
+        let failure = match arrival.failure {
             Some(failure) => Some(failure),
             None if immediate.is_some() => None,
             None => match self.move_message(key, sender, number) {
                 Moved::All => None,
                 Moved::Failed(failure) => Some(failure),
-                Moved::Piece => {
+                Moved::Chunk => {
                     self.plan(self.now, Action::Place { key, connection });
                     return;
                 }
             },
         };
-        let Some(held) = self
+        let Some(arrival) = self
             .queue_pairs
             .get_mut(key)
-            .and_then(|queue_pair| queue_pair.held.pop_front())
+            .and_then(|queue_pair| queue_pair.arrivals.pop_front())
         else {
             return;
         };
         match failure {
             None => {
-                let solicited = held.solicited;
+                let solicited = arrival.solicited;
                 let success = DtoStatus::Success;
-                self.complete_receive(key, held.buffer, success, length, solicited, immediate);
+                self.complete_receive(key, arrival.buffer, success, length, solicited, immediate);
                 self.outcome(sender, number, DtoStatus::Success);
             }
             Some(failure) => {
-                self.complete_receive(key, held.buffer, failure, 0, false, None);
+                self.complete_receive(key, arrival.buffer, failure, 0, false, None);
                 self.outcome(sender, number, DtoStatus::RemoteResponder);
                 self.break_connection(key);
             }
         }
     }
 
-    /// Moves a piece of the oldest message in progress.
+    /// Moves a chunk of the oldest message in progress.
     fn move_message(&mut self, key: u32, sender: u32, number: u64) -> Moved {
         let domain = self.receive_domain(key);
         let World {
@@ -238,13 +238,16 @@ impl World {
         let entry = usize::try_from(index)
             .ok()
             .and_then(|index| source.sends.get(index));
-        let (Some(entry), Some(held)) = (entry, target.held.front()) else {
+        let (Some(entry), Some(arrival)) = (entry, target.arrivals.front()) else {
             return Moved::Failed(DtoStatus::LocalEndpoint);
         };
         let from = &adapters[source.adapter].memories;
         let to = &adapters[target.adapter];
         let right = MemoryPrivileges::LOCAL_WRITE;
-        if !to.memories.all_local(&held.buffer.segments, domain, right) {
+        if !to
+            .memories
+            .all_local(&arrival.buffer.segments, domain, right)
+        {
             return Moved::Failed(DtoStatus::LocalProtection);
         }
         let right = MemoryPrivileges::LOCAL_READ;
@@ -252,16 +255,16 @@ impl World {
             return Moved::Failed(DtoStatus::PartialPacket);
         }
         let mut coherence = nodes[to.node].coherence.as_mut();
-        let count = piece::length(held.length, &entry.segments, &held.buffer.segments);
+        let count = chunk::length(arrival.length, &entry.segments, &arrival.buffer.segments);
         gather_scatter(
             (
                 from,
-                part_of(&entry.segments, held.moved, count),
+                part_of(&entry.segments, arrival.moved, count),
                 source.domain,
             ),
             (
                 &to.memories,
-                part_of(&held.buffer.segments, held.moved, count),
+                part_of(&arrival.buffer.segments, arrival.moved, count),
                 domain,
             ),
             |address, placed| {
@@ -270,14 +273,14 @@ impl World {
                 }
             },
         );
-        let moved = held.moved.saturating_add(count).min(held.length);
-        let all = moved == held.length;
-        let held = queue_pairs
+        let moved = arrival.moved.saturating_add(count).min(arrival.length);
+        let all = moved == arrival.length;
+        let arrival = queue_pairs
             .get_mut(key)
-            .and_then(|target| target.held.front_mut());
-        if let Some(held) = held {
-            held.moved = moved;
+            .and_then(|target| target.arrivals.front_mut());
+        if let Some(arrival) = arrival {
+            arrival.moved = moved;
         }
-        if all { Moved::All } else { Moved::Piece }
+        if all { Moved::All } else { Moved::Chunk }
     }
 }

@@ -32,7 +32,7 @@ fn write(couple: &mut Couple, byte: u8, to: &Buffer, offset: u64, length: u32) {
 
 fn read(couple: &mut Couple, from: &Buffer) -> Vec<u8> {
     let target = couple.near.buffer(from.bytes.len(), ALL);
-    couple.a.read(2, &[target.whole()], from.remote(0));
+    couple.a.read(2, &[target.all()], from.remote(0));
     couple.run();
     assert_eq!(couple.near.sent(), [(2, DtoStatus::Success)]);
     target.content()
@@ -179,11 +179,11 @@ fn one_call_covers_several_writes() {
         let source = couple.near.buffer(10_000, ALL);
         source.count_up(1);
         couple.b.receive(1, &[]);
-        for piece in 0..10_u64 {
+        for number in 0..10_u64 {
             couple.a.write(
-                piece,
-                &[source.segment(piece * 1000, 1000)],
-                buffer.remote(piece * 1000),
+                number,
+                &[source.segment(number * 1000, 1000)],
+                buffer.remote(number * 1000),
             );
         }
         couple.a.send(10, &[]);

@@ -287,11 +287,11 @@ fn qualifiers_are_of_the_host() {
     };
     let mut first = Host::with(&fabric, options);
     let mut second = Host::with(&fabric, options);
-    let mut elsewhere = Host::new(&fabric, 2);
+    let mut other_host = Host::new(&fabric, 2);
     let (listener, _) = first.backend.listen(1, Some(5)).unwrap();
     let taken = Err(BackendError::QualifierInUse);
     assert_eq!(second.backend.listen(2, Some(5)), taken);
-    assert!(elsewhere.backend.listen(2, Some(5)).is_ok());
+    assert!(other_host.backend.listen(2, Some(5)).is_ok());
     first.backend.stop_listening(listener);
     assert!(second.backend.listen(2, Some(5)).is_ok());
     let (_, any) = first.backend.listen(3, None).unwrap();
@@ -319,7 +319,7 @@ fn two_adapters_of_one_host_can_connect() {
         let source = first.buffer(16, MemoryPrivileges::ALL);
         let target = second.buffer(16, MemoryPrivileges::ALL);
         source.count_up(3);
-        a.write(1, &[source.whole()], target.remote(0));
+        a.write(1, &[source.all()], target.remote(0));
         idle(&fabric);
         assert_eq!(target.content(), source.content());
     }
@@ -427,8 +427,8 @@ fn receives_stay_when_a_queue_pair_is_modified() {
         let mut a = near.end(attributes());
         let mut b = far.end(attributes());
         let buffer = far.buffer(8, MemoryPrivileges::ALL);
-        b.receive(1, &[buffer.whole()]);
-        b.receive(2, &[buffer.whole()]);
+        b.receive(1, &[buffer.all()]);
+        b.receive(2, &[buffer.all()]);
         let mut request = far.request(attributes());
         request.token = b.token;
         request.attributes.max_recv_dtos = 1;
@@ -459,7 +459,7 @@ fn receives_stay_when_a_queue_pair_is_modified() {
 #[test]
 fn a_closed_adapter_ends_its_connections() {
     for options in variety() {
-        for whole in [false, true] {
+        for complete in [false, true] {
             let mut couple = Couple::new(options.clone());
             couple.b.receive(1, &[]);
             let Couple {
@@ -470,7 +470,7 @@ fn a_closed_adapter_ends_its_connections() {
                 b,
             } = couple;
             let region = near.buffer(8, MemoryPrivileges::ALL);
-            if whole {
+            if complete {
                 drop(near);
             } else {
                 near.destroy(a);

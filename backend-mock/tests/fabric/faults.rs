@@ -88,13 +88,13 @@ fn what_is_told_twice_or_late_takes_no_place_from_others() {
             queue,
             nth,
         };
-        let late = Fault::DelayCompletion {
+        let delayed = Fault::DelayCompletion {
             adapter,
             queue,
             nth,
             by: 500,
         };
-        for (fault, told) in [(twice, [0, 1, 1, 2].as_slice()), (late, &[0, 2, 1])] {
+        for (fault, expected) in [(twice, [0, 1, 1, 2].as_slice()), (delayed, &[0, 2, 1])] {
             let mut couple = Couple::new(with(options.clone(), vec![fault]));
             let requests = &mut couple.near.requests;
             let backend = &mut couple.near.backend;
@@ -104,7 +104,7 @@ fn what_is_told_twice_or_late_takes_no_place_from_others() {
             }
             couple.run();
             let tokens: Vec<u64> = couple.near.sent().iter().map(|entry| entry.0).collect();
-            assert_eq!(tokens, told);
+            assert_eq!(tokens, expected);
         }
     }
 }
@@ -376,8 +376,8 @@ fn a_short_outage_is_survived_and_a_long_one_is_not() {
             });
             let source = couple.near.buffer(8, ALL);
             let target = couple.far.buffer(8, ALL);
-            couple.a.read(1, &[source.whole()], target.remote(0));
-            couple.a.write(2, &[source.whole()], target.remote(0));
+            couple.a.read(1, &[source.all()], target.remote(0));
+            couple.a.write(2, &[source.all()], target.remote(0));
             couple.run();
             let sent = couple.near.sent();
             if survives {
@@ -414,7 +414,7 @@ fn an_answer_that_never_comes() {
         let mut couple = Couple::new(options);
         let local = couple.near.buffer(8, ALL);
         let source = couple.far.buffer(8, ALL);
-        couple.a.read(1, &[local.whole()], source.remote(0));
+        couple.a.read(1, &[local.all()], source.remote(0));
         couple.fabric.step();
         let at = couple.fabric.now().as_micros();
         couple.fabric.inject(Fault::LinkDown {
@@ -504,7 +504,7 @@ fn a_fault_that_had_an_effect_is_told_of() {
 /// A receiver that is ready again in time had no effect.
 #[test]
 fn what_is_within_the_patience_of_the_fabric_is_not_told_of() {
-    for (attempts, told) in [(6, false), (7, true)] {
+    for (attempts, expected) in [(6, false), (7, true)] {
         let fault = Fault::ReceiverNotReady {
             adapter: 1,
             nth: 0,
@@ -521,7 +521,7 @@ fn what_is_within_the_patience_of_the_fabric_is_not_told_of() {
             .into_iter()
             .map(|it| it.fault)
             .collect();
-        assert_eq!(faults, if told { vec![fault] } else { Vec::new() });
+        assert_eq!(faults, if expected { vec![fault] } else { Vec::new() });
     }
 }
 
@@ -545,7 +545,7 @@ fn a_fault_that_is_over_is_not_told_of_for_what_comes_later() {
 /// A link that is back in time had no effect.
 #[test]
 fn a_short_outage_is_not_told_of() {
-    for (duration, told) in [(Some(600), false), (Some(900), true), (None, true)] {
+    for (duration, expected) in [(Some(600), false), (Some(900), true), (None, true)] {
         let fault = Fault::LinkDown {
             a: 0,
             b: 1,
@@ -557,6 +557,10 @@ fn a_short_outage_is_not_told_of() {
         couple.b.receive(0, &[]);
         couple.a.send(0, &[]);
         couple.run();
-        assert_eq!(!couple.fabric.happened().is_empty(), told, "{duration:?}");
+        assert_eq!(
+            !couple.fabric.happened().is_empty(),
+            expected,
+            "{duration:?}"
+        );
     }
 }

@@ -1,11 +1,11 @@
 //! What the fabric enforces, tried directly through the backend traits.
 
+mod chunks;
 mod coherence;
 mod connections;
 mod faults;
 mod memory_access;
 mod messages;
-mod pieces;
 mod runs;
 mod shared_receives;
 mod support;

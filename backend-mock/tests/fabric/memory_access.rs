@@ -233,7 +233,7 @@ fn local_segments_are_checked_by_the_device_too() {
                 }
                 _ => couple.near.buffer(64, ALL),
             };
-            let mut segment = local.whole();
+            let mut segment = local.all();
             match case {
                 2 => couple.near.backend.deregister(local.keys),
                 3 => segment.length = 65,
@@ -315,7 +315,7 @@ fn more_reads_than_the_peer_lets_in_break() {
         let mut couple = Couple::with(options, attributes(), far);
         let local = couple.near.buffer(64, ALL);
         let source = couple.far.buffer(64, ALL);
-        couple.a.read(1, &[local.whole()], source.remote(0));
+        couple.a.read(1, &[local.all()], source.remote(0));
         couple.run();
         assert_eq!(couple.near.sent(), [(1, DtoStatus::RemoteResponder)]);
         couple.assert_broken();
@@ -333,10 +333,10 @@ fn a_fence_waits_for_earlier_reads() {
             let source = couple.far.buffer(64, ALL);
             let target = couple.far.buffer(64, ALL);
             source.fill(0xAB);
-            couple.a.read(1, &[local.whole()], source.remote(0));
+            couple.a.read(1, &[local.all()], source.remote(0));
             // Passes on what was read.
             let operation = SendOperation::RdmaWrite(target.remote(0));
-            couple.a.post(2, operation, &[local.whole()], flags);
+            couple.a.post(2, operation, &[local.all()], flags);
             couple.run();
             assert_eq!(
                 couple.near.sent(),

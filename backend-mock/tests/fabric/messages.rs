@@ -24,8 +24,8 @@ fn messages_fill_buffers_in_order() {
         couple.b.receive(11, &first);
         couple.b.receive(12, &[target.segment(40, 20)]);
         couple.b.receive(13, &[]);
-        let pieces = [source.segment(0, 4), source.segment(4, 9)];
-        couple.a.send(1, &pieces);
+        let segments = [source.segment(0, 4), source.segment(4, 9)];
+        couple.a.send(1, &segments);
         couple.a.send(2, &[source.segment(13, 20)]);
         couple.a.send(3, &[]);
         couple.run();
@@ -58,7 +58,7 @@ fn a_write_is_placed_before_a_later_send_completes() {
             source.fill(round);
             couple
                 .a
-                .write(u64::from(round), &[source.whole()], target.remote(0));
+                .write(u64::from(round), &[source.all()], target.remote(0));
             couple.a.send(10 + u64::from(round), &[]);
             while seen < usize::from(round) {
                 assert!(couple.fabric.step());
@@ -69,9 +69,9 @@ fn a_write_is_placed_before_a_later_send_completes() {
         }
         // Writes among themselves: the last one stays.
         for value in 0..8_u8 {
-            let piece = source.segment(u64::from(value) * 8, 8);
+            let segment = source.segment(u64::from(value) * 8, 8);
             source.store(usize::from(value) * 8, value);
-            couple.a.write(20, &[piece], target.remote(0));
+            couple.a.write(20, &[segment], target.remote(0));
         }
         couple.run();
         assert_eq!(target.content()[0], 7);
@@ -114,7 +114,7 @@ fn a_message_longer_than_the_buffer_breaks_both_ends() {
         for token in 1..=3 {
             couple.a.send(token, &[source.segment(0, 16)]);
         }
-        couple.a.write(4, &[source.whole()], target.remote(0));
+        couple.a.write(4, &[source.all()], target.remote(0));
         couple.run();
         assert_eq!(
             couple.far.received(),
@@ -157,12 +157,12 @@ fn a_receive_buffer_is_checked_by_the_device() {
                 couple.far.domain
             };
             let target = couple.far.buffer_in(domain, 8, rights);
-            couple.b.receive(1, &[target.whole()]);
+            couple.b.receive(1, &[target.all()]);
             if case == 2 {
                 couple.far.backend.deregister(target.keys);
             }
             source.fill(1);
-            couple.a.send(1, &[source.whole()]);
+            couple.a.send(1, &[source.all()]);
             couple.run();
             assert_eq!(couple.far.received(), [(1, DtoStatus::LocalProtection, 0)]);
             assert_eq!(couple.near.sent(), [(1, DtoStatus::RemoteResponder)]);
@@ -212,7 +212,7 @@ fn a_disconnect_flushes_both_queues_and_later_posts() {
         // Without a receive for the second one, it cannot have ended.
         couple.a.send(1, &[]);
         couple.a.send(2, &[]);
-        couple.a.write(3, &[source.whole()], source.remote(0));
+        couple.a.write(3, &[source.all()], source.remote(0));
         for _ in 0..3 {
             couple.fabric.step();
         }
@@ -251,8 +251,8 @@ fn after_the_first_failure_of_a_direction_all_fail() {
             let remote = couple.far.buffer(64, ALL);
             for token in 0..12 {
                 match token % 3 {
-                    0 => couple.a.read(token, &[local.whole()], remote.remote(0)),
-                    1 => couple.a.write(token, &[local.whole()], remote.remote(0)),
+                    0 => couple.a.read(token, &[local.all()], remote.remote(0)),
+                    1 => couple.a.write(token, &[local.all()], remote.remote(0)),
                     _ => {
                         couple.b.receive(token, &[]);
                         couple.a.send(token, &[]);
@@ -436,7 +436,7 @@ fn a_dropped_slot_leaves_no_trace() {
         let target = couple.far.buffer(64, ALL);
         {
             let mut slot = couple.a.send.reserve(&PROBE, 1).unwrap();
-            dat_core::backend::WorkSlot::segment(&mut slot, local.whole());
+            dat_core::backend::WorkSlot::segment(&mut slot, local.all());
         }
         couple.a.send.ring().unwrap();
         couple.run();

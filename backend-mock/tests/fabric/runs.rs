@@ -193,7 +193,7 @@ fn threads_post_and_wait_while_the_fabric_drives_itself() {
         let target = far.buffer(64, ALL);
         let mut far_wait = MockWait::new(&fabric);
         let mut near_wait = MockWait::new(&fabric);
-        b.receive(0, &[target.whole()]);
+        b.receive(0, &[target.all()]);
         let receiver = std::thread::spawn(move || {
             for round in 0..ROUNDS {
                 let completion = loop {
@@ -204,13 +204,13 @@ fn threads_post_and_wait_while_the_fabric_drives_itself() {
                 };
                 assert_eq!((completion.token, completion.length), (round, 64));
                 assert_eq!(target.content(), [round as u8; 64]);
-                b.receive(round + 1, &[target.whole()]);
+                b.receive(round + 1, &[target.all()]);
             }
             (far, b)
         });
         for round in 0..ROUNDS {
             source.fill(round as u8);
-            a.send(round, &[source.whole()]);
+            a.send(round, &[source.all()]);
             let completion = loop {
                 if let Some(completion) = near.requests.poll().unwrap() {
                     break completion;

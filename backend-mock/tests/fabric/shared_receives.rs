@@ -96,14 +96,14 @@ fn one_queue_feeds_two_queue_pairs() {
             .map(|completion| completion.token)
             .collect();
         for (index, receiver) in fan.receivers.iter().enumerate() {
-            let mine = completions
+            let own = completions
                 .iter()
                 .filter(|completion| completion.queue_pair == receiver.token);
             // Per connection in the order of the sends, whichever buffers they got.
-            let lengths: Vec<u32> = mine.clone().map(|completion| completion.length).collect();
+            let lengths: Vec<u32> = own.clone().map(|completion| completion.length).collect();
             let first = 1 + 4 * index as u32;
             assert_eq!(lengths, (first..first + 4).collect::<Vec<_>>());
-            for (round, completion) in mine.enumerate() {
+            for (round, completion) in own.enumerate() {
                 let start = completion.token as usize * 8;
                 let end = start + completion.length as usize;
                 assert_eq!(
@@ -254,8 +254,8 @@ fn buffers_belong_to_the_domain_of_the_queue() {
             let domain = if right { other } else { far.domain };
             let target = far.buffer_in(domain, 8, ALL);
             let source = near.buffer(8, ALL);
-            post_receive(&mut queue, 1, &[target.whole()]);
-            a.send(1, &[source.whole()]);
+            post_receive(&mut queue, 1, &[target.all()]);
+            a.send(1, &[source.all()]);
             fabric.run_until_idle(10_000);
             let expected = if right {
                 (1, SUCCESS, 8)
@@ -338,10 +338,10 @@ fn a_failed_queue_gives_nothing_any_more() {
         }
         fan.run();
         let failed = ControlEvent::SharedReceiveFailed { queue: TOKEN };
-        let told = fan.far.control();
-        assert_eq!(told.iter().filter(|event| **event == failed).count(), 1);
+        let events = fan.far.control();
+        assert_eq!(events.iter().filter(|event| **event == failed).count(), 1);
         let limit = ControlEvent::SharedReceiveLimit { queue: TOKEN };
-        assert!(!told.contains(&limit));
+        assert!(!events.contains(&limit));
         assert_eq!(fan.far.received().len(), 1);
         post_receive(&mut fan.queue, 3, &[]);
         fan.run();

@@ -63,7 +63,7 @@ impl Buffer {
         }
     }
 
-    pub(crate) fn whole(&self) -> Segment {
+    pub(crate) fn all(&self) -> Segment {
         self.segment(0, self.bytes.len() as u32)
     }
 

@@ -96,13 +96,9 @@ fn the_old_key_dies_with_the_next_bind() {
         assert!(old != first && first != second && second != old);
         couple.run();
         let local = couple.near.buffer(8, ALL);
-        couple.a.write(1, &[local.whole()], range(&buffer, 16, old));
-        couple
-            .a
-            .write(2, &[local.whole()], range(&buffer, 0, second));
-        couple
-            .a
-            .write(3, &[local.whole()], range(&buffer, 0, first));
+        couple.a.write(1, &[local.all()], range(&buffer, 16, old));
+        couple.a.write(2, &[local.all()], range(&buffer, 0, second));
+        couple.a.write(3, &[local.all()], range(&buffer, 0, first));
         couple.run();
         assert_eq!(
             couple.near.sent(),
@@ -124,7 +120,7 @@ fn an_unbind_closes_the_window() {
         couple.run();
         assert_eq!(couple.far.sent(), [(1, SUCCESS), (2, SUCCESS)]);
         let local = couple.near.buffer(8, ALL);
-        couple.a.write(1, &[local.whole()], range(&buffer, 0, key));
+        couple.a.write(1, &[local.all()], range(&buffer, 0, key));
         couple.run();
         assert_eq!(couple.near.sent(), [(1, DtoStatus::RemoteAccess)]);
     }
@@ -141,7 +137,7 @@ fn a_freed_window_is_closed_at_once() {
         couple.run();
         couple.far.backend.destroy_window(window);
         let local = couple.near.buffer(8, ALL);
-        couple.a.write(1, &[local.whole()], range(&buffer, 0, key));
+        couple.a.write(1, &[local.all()], range(&buffer, 0, key));
         couple.run();
         assert_eq!(couple.near.sent(), [(1, DtoStatus::RemoteAccess)]);
     }
@@ -161,7 +157,7 @@ fn a_key_opens_nothing_before_its_bind_completed() {
         let window = couple.far.window();
         let key = couple.b.bind(1, window, &buffer, (0, 64), ALL);
         let local = couple.near.buffer(8, ALL);
-        couple.a.write(1, &[local.whole()], range(&buffer, 0, key));
+        couple.a.write(1, &[local.all()], range(&buffer, 0, key));
         couple.run();
         too_early |= couple.near.sent() == [(1, DtoStatus::RemoteAccess)];
     }
@@ -180,13 +176,13 @@ fn what_is_posted_after_a_bind_starts_after_it() {
         let buffer = couple.far.buffer(64, ALL);
         let carrier = couple.far.buffer(4, ALL);
         let inbox = couple.near.buffer(4, ALL);
-        couple.a.receive(5, &[inbox.whole()]);
+        couple.a.receive(5, &[inbox.all()]);
         let window = couple.far.window();
         let key = couple.b.bind(1, window, &buffer, (0, 64), ALL);
         for (index, byte) in key.to_le_bytes().into_iter().enumerate() {
             carrier.store(index, byte);
         }
-        couple.b.send(2, &[carrier.whole()]);
+        couple.b.send(2, &[carrier.all()]);
         while couple.near.received().is_empty() {
             assert!(couple.fabric.step());
         }
@@ -194,7 +190,7 @@ fn what_is_posted_after_a_bind_starts_after_it() {
         let bytes = inbox.content();
         let key = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
         let local = couple.near.buffer(8, ALL);
-        couple.a.write(3, &[local.whole()], range(&buffer, 0, key));
+        couple.a.write(3, &[local.all()], range(&buffer, 0, key));
         couple.run();
         assert_eq!(couple.near.sent(), [(3, SUCCESS)]);
         assert_eq!(couple.far.sent(), [(1, SUCCESS), (2, SUCCESS)]);
@@ -258,7 +254,7 @@ fn a_flushed_bind_leaves_the_window_as_it_was() {
         couple.near.sent();
         let local = couple.near.buffer(8, ALL);
         for (token, key) in [(1, key), (2, kept), (3, lost)] {
-            a.write(token, &[local.whole()], range(&buffer, 16, key));
+            a.write(token, &[local.all()], range(&buffer, 16, key));
         }
         couple.run();
         assert_eq!(
@@ -281,7 +277,7 @@ fn a_window_of_another_domain_than_the_queue_pair_opens_nothing() {
         let mut a = couple.near.end(crate::support::attributes());
         crate::support::connect(&mut couple.near, &a, &mut couple.far, &b);
         let local = couple.near.buffer(8, ALL);
-        a.write(1, &[local.whole()], range(&buffer, 16, key));
+        a.write(1, &[local.all()], range(&buffer, 16, key));
         couple.run();
         assert_eq!(couple.near.sent(), [(1, DtoStatus::RemoteAccess)]);
     }

@@ -45,12 +45,12 @@ pub(crate) fn interface_addresses() -> Vec<InterfaceAddress> {
 pub(crate) fn interface_name(number: u32) -> Option<String> {
     let mut name = [0; libc::IF_NAMESIZE];
     // SAFETY: the buffer has room for a name; the call returns it or null.
-    let told = unsafe { libc::if_indextoname(number, name.as_mut_ptr()) };
-    if told.is_null() {
+    let found = unsafe { libc::if_indextoname(number, name.as_mut_ptr()) };
+    if found.is_null() {
         return None;
     }
     // SAFETY: a string in the array above.
-    let name = unsafe { CStr::from_ptr(told) };
+    let name = unsafe { CStr::from_ptr(found) };
     Some(name.to_string_lossy().into_owned())
 }
 
@@ -96,20 +96,20 @@ pub(super) unsafe fn read(address: *const libc::sockaddr) -> Option<SocketAddr> 
     match i32::from(unsafe { (*address).sa_family }) {
         libc::AF_INET => {
             // SAFETY: an address of this family.
-            let told = unsafe { address.cast::<libc::sockaddr_in>().read_unaligned() };
+            let socket = unsafe { address.cast::<libc::sockaddr_in>().read_unaligned() };
             Some(SocketAddr::V4(SocketAddrV4::new(
-                Ipv4Addr::from(told.sin_addr.s_addr.to_ne_bytes()),
-                u16::from_be(told.sin_port),
+                Ipv4Addr::from(socket.sin_addr.s_addr.to_ne_bytes()),
+                u16::from_be(socket.sin_port),
             )))
         }
         libc::AF_INET6 => {
             // SAFETY: an address of this family.
-            let told = unsafe { address.cast::<libc::sockaddr_in6>().read_unaligned() };
+            let socket = unsafe { address.cast::<libc::sockaddr_in6>().read_unaligned() };
             Some(SocketAddr::V6(SocketAddrV6::new(
-                Ipv6Addr::from(told.sin6_addr.s6_addr),
-                u16::from_be(told.sin6_port),
-                told.sin6_flowinfo,
-                told.sin6_scope_id,
+                Ipv6Addr::from(socket.sin6_addr.s6_addr),
+                u16::from_be(socket.sin6_port),
+                socket.sin6_flowinfo,
+                socket.sin6_scope_id,
             )))
         }
         _ => None,

@@ -60,14 +60,14 @@ impl CompletionChannel {
         // SAFETY: the channel lives, and both answers have room. The queue in a notification lives:
         // destroying a queue drops its notifications, and waits for those that are not acknowledged
         // yet.
-        let told = uncancelled(|| unsafe {
-            let told = ibv_get_cq_event(self.raw(), &raw mut queue, &raw mut context) == 0;
-            if told {
+        let received = uncancelled(|| unsafe {
+            let received = ibv_get_cq_event(self.raw(), &raw mut queue, &raw mut context) == 0;
+            if received {
                 ibv_ack_cq_events(queue, 1);
             }
-            told
+            received
         });
-        told.then_some(context as usize)
+        received.then_some(context as usize)
     }
 }
 

@@ -131,10 +131,10 @@ impl EventChannel {
         // lives: destroying an identifier waits for its events that are not acknowledged yet. The
         // private data has the length that the event names.
         unsafe {
-            let told = &*event;
-            let id = told.id;
-            let kind = kind(told.event, told.status);
-            let conn = told.param.conn;
+            let received = &*event;
+            let id = received.id;
+            let kind = kind(received.event, received.status);
+            let conn = received.param.conn;
             let mut private_data = PrivateData::new();
             if carries_data(kind) && !conn.private_data.is_null() {
                 let length = usize::from(conn.private_data_len).min(PRIVATE_DATA_MAX);
@@ -398,20 +398,20 @@ fn carries_data(kind: CmEventKind) -> bool {
 }
 
 fn kind(event: rdma_cm_event_type::Type, status: i32) -> CmEventKind {
-    use rdma_cm_event_type as told;
+    use rdma_cm_event_type as cm;
     match event {
-        told::RDMA_CM_EVENT_ADDR_RESOLVED => CmEventKind::AddressResolved,
-        told::RDMA_CM_EVENT_ADDR_ERROR => CmEventKind::AddressFailed,
-        told::RDMA_CM_EVENT_ROUTE_RESOLVED => CmEventKind::RouteResolved,
-        told::RDMA_CM_EVENT_ROUTE_ERROR => CmEventKind::RouteFailed,
-        told::RDMA_CM_EVENT_CONNECT_REQUEST => CmEventKind::Request,
-        told::RDMA_CM_EVENT_CONNECT_RESPONSE => CmEventKind::Response,
-        told::RDMA_CM_EVENT_CONNECT_ERROR => CmEventKind::ConnectFailed,
-        told::RDMA_CM_EVENT_UNREACHABLE => CmEventKind::Unreachable,
-        told::RDMA_CM_EVENT_REJECTED => CmEventKind::Rejected(status == REASON_CONSUMER),
-        told::RDMA_CM_EVENT_ESTABLISHED => CmEventKind::Established,
-        told::RDMA_CM_EVENT_DISCONNECTED => CmEventKind::Disconnected,
-        told::RDMA_CM_EVENT_DEVICE_REMOVAL => CmEventKind::DeviceRemoved,
+        cm::RDMA_CM_EVENT_ADDR_RESOLVED => CmEventKind::AddressResolved,
+        cm::RDMA_CM_EVENT_ADDR_ERROR => CmEventKind::AddressFailed,
+        cm::RDMA_CM_EVENT_ROUTE_RESOLVED => CmEventKind::RouteResolved,
+        cm::RDMA_CM_EVENT_ROUTE_ERROR => CmEventKind::RouteFailed,
+        cm::RDMA_CM_EVENT_CONNECT_REQUEST => CmEventKind::Request,
+        cm::RDMA_CM_EVENT_CONNECT_RESPONSE => CmEventKind::Response,
+        cm::RDMA_CM_EVENT_CONNECT_ERROR => CmEventKind::ConnectFailed,
+        cm::RDMA_CM_EVENT_UNREACHABLE => CmEventKind::Unreachable,
+        cm::RDMA_CM_EVENT_REJECTED => CmEventKind::Rejected(status == REASON_CONSUMER),
+        cm::RDMA_CM_EVENT_ESTABLISHED => CmEventKind::Established,
+        cm::RDMA_CM_EVENT_DISCONNECTED => CmEventKind::Disconnected,
+        cm::RDMA_CM_EVENT_DEVICE_REMOVAL => CmEventKind::DeviceRemoved,
         _ => CmEventKind::Other,
     }
 }

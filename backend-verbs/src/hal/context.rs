@@ -214,8 +214,8 @@ impl Context {
         // SAFETY: the context lives, and the answer has room.
         refusal::check(unsafe { ibv_query_device(self.raw(), space.as_mut_ptr()) })?;
         // SAFETY: all fields are integers, for which zero is valid, and the call filled them in.
-        let told = unsafe { space.assume_init() };
-        let firmware: Vec<u8> = told
+        let limits = unsafe { space.assume_init() };
+        let firmware: Vec<u8> = limits
             .fw_ver
             .iter()
             .map(|&letter| letter as u8)
@@ -227,33 +227,33 @@ impl Context {
             ibv_transport_type::IBV_TRANSPORT_IWARP => Transport::Iwarp,
             _ => Transport::Other,
         };
-        let has = |flag: ibv_device_cap_flags| told.device_cap_flags & flag.0 != 0;
+        let has = |flag: ibv_device_cap_flags| limits.device_cap_flags & flag.0 != 0;
         Ok(DeviceLimits {
             firmware: String::from_utf8_lossy(&firmware).into_owned(),
-            vendor: told.vendor_id,
-            part: told.vendor_part_id,
-            hardware: told.hw_ver,
+            vendor: limits.vendor_id,
+            part: limits.vendor_part_id,
+            hardware: limits.hw_ver,
             transport,
-            ports: told.phys_port_cnt,
-            queue_pairs: told.max_qp,
-            work_requests: told.max_qp_wr,
-            segments: told.max_sge,
-            read_segments: told.max_sge_rd,
-            completion_queues: told.max_cq,
-            completions: told.max_cqe,
-            regions: told.max_mr,
-            region_bytes: told.max_mr_size,
-            domains: told.max_pd,
-            reads_in: told.max_qp_rd_atom,
-            reads_out: told.max_qp_init_rd_atom,
-            reads_in_total: told.max_res_rd_atom,
-            windows: told.max_mw,
+            ports: limits.phys_port_cnt,
+            queue_pairs: limits.max_qp,
+            work_requests: limits.max_qp_wr,
+            segments: limits.max_sge,
+            read_segments: limits.max_sge_rd,
+            completion_queues: limits.max_cq,
+            completions: limits.max_cqe,
+            regions: limits.max_mr,
+            region_bytes: limits.max_mr_size,
+            domains: limits.max_pd,
+            reads_in: limits.max_qp_rd_atom,
+            reads_out: limits.max_qp_init_rd_atom,
+            reads_in_total: limits.max_res_rd_atom,
+            windows: limits.max_mw,
             windows_type_1: has(ibv_device_cap_flags::IBV_DEVICE_MEM_WINDOW),
             windows_type_2: has(ibv_device_cap_flags::IBV_DEVICE_MEM_WINDOW_TYPE_2A)
                 || has(ibv_device_cap_flags::IBV_DEVICE_MEM_WINDOW_TYPE_2B),
-            shared_receive_queues: told.max_srq,
-            shared_buffers: told.max_srq_wr,
-            atomics: told.atomic_cap != ibv_atomic_cap::IBV_ATOMIC_NONE,
+            shared_receive_queues: limits.max_srq,
+            shared_buffers: limits.max_srq_wr,
+            atomics: limits.atomic_cap != ibv_atomic_cap::IBV_ATOMIC_NONE,
         })
     }
 
@@ -265,12 +265,12 @@ impl Context {
         // SAFETY: the context lives, and the answer has more room than it needs.
         refusal::check(unsafe { ibv_query_port(self.raw(), number, space.as_mut_ptr().cast()) })?;
         // SAFETY: all fields are integers, for which zero is valid.
-        let told = unsafe { space.assume_init() };
+        let port = unsafe { space.assume_init() };
         Ok(PortState {
-            active: told.state == rdma_sys::ibv_port_state::IBV_PORT_ACTIVE,
-            message_bytes: told.max_msg_sz,
-            packet: told.active_mtu,
-            partition_keys: told.pkey_tbl_len,
+            active: port.state == rdma_sys::ibv_port_state::IBV_PORT_ACTIVE,
+            message_bytes: port.max_msg_sz,
+            packet: port.active_mtu,
+            partition_keys: port.pkey_tbl_len,
         })
     }
 }

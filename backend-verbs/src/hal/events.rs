@@ -60,7 +60,7 @@ impl Context {
         // SAFETY: the event was filled in. Its kind is read as a number, because the library may
         // report kinds that `rdma-sys` does not know. The object in it lives: destroying an object
         // drops its events, and waits for those that are not acknowledged yet.
-        let told = unsafe {
+        let event = unsafe {
             match (&raw const (*event).event_type).cast::<u32>().read() {
                 CQ_ERR => {
                     AsyncEvent::CompletionQueueFailed((*(*event).element.cq).cq_context as usize)
@@ -81,6 +81,6 @@ impl Context {
         };
         // SAFETY: `ibv_get_async_event` filled it in.
         unsafe { ibv_ack_async_event(ptr::from_mut(&mut space).cast()) };
-        Some(told)
+        Some(event)
     }
 }

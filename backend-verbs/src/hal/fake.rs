@@ -42,7 +42,7 @@ struct State {
     /// Most bytes of inline data that it accepts, whatever it granted.
     takes_inline: Option<usize>,
     /// Set if it names a refused request that is not in the list.
-    lies_about_refused: bool,
+    forges_refused: bool,
     completions: VecDeque<WorkCompletion>,
     /// Number that polls return instead of completions.
     nonsense: Option<i32>,
@@ -244,8 +244,8 @@ impl Device {
     }
 
     /// Names, on a refusal, a request that it never got.
-    pub(crate) fn lie_about_refused(&self) {
-        self.state.borrow_mut().lies_about_refused = true;
+    pub(crate) fn forge_refused(&self) {
+        self.state.borrow_mut().forges_refused = true;
     }
 
     /// Queues a completion.
@@ -399,7 +399,7 @@ unsafe extern "C" fn post_send(
         let mut next = first;
         while !next.is_null() {
             if state.room == Some(0) {
-                *bad = if state.lies_about_refused {
+                *bad = if state.forges_refused {
                     ptr::dangling_mut()
                 } else {
                     next

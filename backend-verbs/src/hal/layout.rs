@@ -23,22 +23,22 @@ struct Questions {
 }
 
 impl Questions {
-    fn ask(&mut self, c: String, rust: usize) {
+    fn compare(&mut self, c: String, rust: usize) {
         writeln!(self.c, "    printf(\"%zu\\n\", (size_t)({c}));").expect("memory");
         self.expected.push((c, rust));
     }
 }
 
 macro_rules! sizes {
-    ($questions:ident: $($name:ident),+ $(,)?) => {$(
-        $questions.ask(format!("sizeof(struct {})", stringify!($name)), size_of::<$name>());
-        $questions.ask(format!("_Alignof(struct {})", stringify!($name)), align_of::<$name>());
+    ($comparisons:ident: $($name:ident),+ $(,)?) => {$(
+        $comparisons.compare(format!("sizeof(struct {})", stringify!($name)), size_of::<$name>());
+        $comparisons.compare(format!("_Alignof(struct {})", stringify!($name)), align_of::<$name>());
     )+};
 }
 
 macro_rules! offsets {
-    ($questions:ident: $($name:ident { $($field:ident),+ $(,)? })+) => {$($(
-        $questions.ask(
+    ($comparisons:ident: $($name:ident { $($field:ident),+ $(,)? })+) => {$($(
+        $comparisons.compare(
             format!("offsetof(struct {}, {})", stringify!($name), c_name(stringify!($field))),
             offset_of!($name, $field),
         );
@@ -57,12 +57,12 @@ fn c_name(field: &str) -> &str {
 
 #[test]
 fn structures_are_laid_out_as_in_the_headers() {
-    let mut questions = Questions::default();
-    sizes!(questions: ibv_async_event, ibv_comp_channel, ibv_context, ibv_context_ops, ibv_cq, ibv_device,
+    let mut comparisons = Questions::default();
+    sizes!(comparisons: ibv_async_event, ibv_comp_channel, ibv_context, ibv_context_ops, ibv_cq, ibv_device,
         ibv_device_attr, ibv_mr, ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_pd, ibv_port_attr, ibv_qp, ibv_qp_attr,
         ibv_qp_init_attr, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_srq, ibv_srq_attr, ibv_srq_init_attr, ibv_wc,
         rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel);
-    offsets!(questions:
+    offsets!(comparisons:
         ibv_async_event { element, event_type }
         ibv_comp_channel { fd }
         ibv_context { device, ops, async_fd }
@@ -95,17 +95,17 @@ fn structures_are_laid_out_as_in_the_headers() {
             retry_count, rnr_retry_count, srq, qp_num }
         rdma_event_channel { fd }
     );
-    questions.ask(
+    comparisons.compare(
         "offsetof(struct ibv_send_wr, bind_mw.rkey) - offsetof(struct ibv_send_wr, bind_mw)".into(),
         offset_of!(bind_mw_t, rkey),
     );
-    questions.ask(
+    comparisons.compare(
         "offsetof(struct ibv_send_wr, wr.rdma.rkey) - offsetof(struct ibv_send_wr, wr)".into(),
         offset_of!(rdma_sys::rdma_t, rkey),
     );
-    for (index, (question, (answer, expected))) in answers(&questions.c)
+    for (index, (question, (answer, expected))) in answers(&comparisons.c)
         .iter()
-        .zip(&questions.expected)
+        .zip(&comparisons.expected)
         .enumerate()
         .map(|(i, (a, (q, e)))| (i, (q, (a, e))))
     {
@@ -132,9 +132,9 @@ fn answers(body: &str) -> Vec<usize> {
         compiled.success(),
         "the headers lack something that is used"
     );
-    let told = Command::new(&program).output().expect("the program runs");
+    let output = Command::new(&program).output().expect("the program runs");
     folder.close().expect("the folder goes");
-    let numbers: Vec<usize> = String::from_utf8(told.stdout)
+    let numbers: Vec<usize> = String::from_utf8(output.stdout)
         .expect("numbers")
         .lines()
         .map(|line| line.parse().expect("a number"))

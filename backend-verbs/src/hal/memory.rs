@@ -106,8 +106,8 @@ impl Access {
     #[inline(always)]
     pub(crate) fn of_window(privileges: MemoryPrivileges) -> Self {
         // The table takes fewer instructions than moving two bits.
-        let places = privileges.bits() as usize & (OPENED.len() - 1);
-        Self(u32::from(OPENED[places]))
+        let index = privileges.bits() as usize & (OPENED.len() - 1);
+        Self(u32::from(OPENED[index]))
     }
 
     /// Returns the most that peers may do through a queue pair.
@@ -177,16 +177,16 @@ impl Region {
         access: Access,
     ) -> Result<Self, BackendError> {
         let (base, length) = (registration.base().cast(), registration.length());
-        let ask = |access: Access| {
+        let register = |access: Access| {
             // SAFETY: the domain lives. The maker of the region in the registration promised that
             // the memory stays and tolerates accesses of devices until the backend deregisters it,
             // which a drop does.
             let raw = unsafe { ibv_reg_mr(domain.raw(), base, length, access.0 as i32) };
             NonNull::new(raw).ok_or_else(refusal::last)
         };
-        let raw = match (ask(access), access.without_windows()) {
-            (Err(_), Some(less)) => ask(less)?,
-            (asked, _) => asked?,
+        let raw = match (register(access), access.without_windows()) {
+            (Err(_), Some(less)) => register(less)?,
+            (registered, _) => registered?,
         };
         Ok(Self {
             raw,

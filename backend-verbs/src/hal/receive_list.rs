@@ -57,31 +57,31 @@ impl Target {
 ///
 /// `num_sge` is the number of posted segments.
 #[repr(C)]
-struct Place {
+struct Slot {
     receive: ibv_recv_wr,
     /// Slot that is filled after this one; after the last one, the first.
-    following: NonNull<Place>,
+    following: NonNull<Slot>,
 }
 
-impl Place {
+impl Slot {
     /// Returns the slot's segments, which are part of it.
     ///
     /// # Safety
     /// `place` is a slot of a list.
     #[inline(always)]
-    unsafe fn segments(place: NonNull<Self>) -> NonNull<ibv_sge> {
+    unsafe fn segments(slot: NonNull<Self>) -> NonNull<ibv_sge> {
         // SAFETY: the segments follow in the same allocation.
-        unsafe { place.add(1).cast() }
+        unsafe { slot.add(1).cast() }
     }
 }
 
 /// Words of a slot without its segments, and of a segment.
-const PLACE_WORDS: usize = size_of::<Place>() / size_of::<u64>();
+const SLOT_WORDS: usize = size_of::<Slot>() / size_of::<u64>();
 const SEGMENT_WORDS: usize = size_of::<ibv_sge>() / size_of::<u64>();
 
 // So both sizes are multiples of a word.
 const _: () =
-    assert!(align_of::<Place>() == align_of::<u64>() && align_of::<ibv_sge>() == align_of::<u64>());
+    assert!(align_of::<Slot>() == align_of::<u64>() && align_of::<ibv_sge>() == align_of::<u64>());
 
 /// Owner that keeps the target queue alive.
 type Keeper = Arc<dyn Any + Send + Sync>;
@@ -91,16 +91,16 @@ pub(crate) struct ReceiveList {
     /// The queue; after a refusal, its function is one that refuses all later receives.
     target: Target,
     /// Newest receive that is committed and not posted.
-    newest: Option<NonNull<Place>>,
+    newest: Option<NonNull<Slot>>,
     /// Oldest receive that is committed and not posted; equal to `next` if there is none.
-    start: NonNull<Place>,
+    start: NonNull<Slot>,
     /// Slot to fill next; after the last slot was filled and posted, the first.
-    next: NonNull<Place>,
+    next: NonNull<Slot>,
     /// First and last slot.
-    first: NonNull<Place>,
-    last: NonNull<Place>,
+    first: NonNull<Slot>,
+    last: NonNull<Slot>,
     /// Memory of all slots with their segments.
-    places: NonNull<[u64]>,
+    slots: NonNull<[u64]>,
     refused: u32,
     /// First receive that the device refused in the last post; null once it was read.
     bad: *mut ibv_recv_wr,
@@ -125,13 +125,13 @@ impl core::fmt::Debug for ReceiveList {
 
 /// Slot of a receive that lacks its segments.
 #[derive(Debug)]
-pub(crate) struct ReceivePlace<'a> {
+pub(crate) struct ReceiveSlot<'a> {
     list: &'a mut ReceiveList,
-    place: NonNull<Place>,
+    slot: NonNull<Slot>,
     segments: SegmentCursor,
 }
 
-impl ReceivePlace<'_> {
+impl ReceiveSlot<'_> {
     /// Adds a segment to the receive.
     #[inline(always)]
     pub(crate) fn segment(&mut self, segment: Segment) {
@@ -142,10 +142,10 @@ impl ReceivePlace<'_> {
     #[inline(always)]
     pub(crate) fn commit(self) {
         // SAFETY: `begin` returned a free slot of the list; only the receive before it refers to it.
-        let to = unsafe { &mut *self.place.as_ptr() };
+        let to = unsafe { &mut *self.slot.as_ptr() };
         to.receive.num_sge = self.segments.count();
         // A post ends the list here; `link_next` links the next slot.
-        self.list.newest = Some(self.place);
+        self.list.newest = Some(self.slot);
         self.list.next = to.following;
     }
 }
@@ -171,7 +171,7 @@ impl ReceiveList {
         Ok(Self::over(
             target,
             Some(owner),
-            places_of_queue_pair(depth),
+            slots_of_queue_pair(depth),
             segments,
         ))
     }
@@ -199,7 +199,7 @@ impl ReceiveList {
         Self::over(
             Target::queue_pair(post, queue_pair),
             None,
-            places_of_queue_pair(depth),
+            slots_of_queue_pair(depth),
             segments,
         )
     }
@@ -207,22 +207,21 @@ impl ReceiveList {
     fn over(target: Target, keeper: Option<Keeper>, room: usize, segments: u32) -> Self {
         // At least one, so that a receive always has a first segment.
         let stride = NonZeroUsize::new(segments as usize).unwrap_or(NonZeroUsize::MIN);
-        let words = words_of_place(stride);
-        let places = leak(vec![0_u64; room.saturating_mul(words)]);
-        let start = places.cast::<u64>();
+        let words = words_of_slot(stride);
+        let slots = leak(vec![0_u64; room.saturating_mul(words)]);
+        let start = slots.cast::<u64>();
         // SAFETY: there are `room` slots of `words` words.
-        let place =
-            |number: usize| unsafe { start.add(number.wrapping_mul(words)) }.cast::<Place>();
-        let first = place(0);
+        let slot = |number: usize| unsafe { start.add(number.wrapping_mul(words)) }.cast::<Slot>();
+        let first = slot(0);
         for number in 0..room {
             let behind = number.wrapping_add(1);
-            let following = if behind == room { first } else { place(behind) };
+            let following = if behind == room { first } else { slot(behind) };
             // SAFETY: the slot lies in the memory, with its segments, and nothing refers to it yet.
             // The words of the segments are zero, which is valid.
             unsafe {
-                place(number).write(Place {
+                slot(number).write(Slot {
                     receive: ibv_recv_wr {
-                        sg_list: Place::segments(place(number)).as_ptr(),
+                        sg_list: Slot::segments(slot(number)).as_ptr(),
                         num_sge: UNFILLED,
                         ..blank()
                     },
@@ -236,8 +235,8 @@ impl ReceiveList {
             start: first,
             next: first,
             first,
-            last: place(room.wrapping_sub(1)),
-            places,
+            last: slot(room.wrapping_sub(1)),
+            slots,
             refused: 0,
             bad: ptr::null_mut(),
             stride,
@@ -247,34 +246,34 @@ impl ReceiveList {
     }
 
     fn room(&self) -> usize {
-        self.places.len() / words_of_place(self.stride)
+        self.slots.len() / words_of_slot(self.stride)
     }
 
     /// Returns the index of a slot.
-    fn number_of(&self, place: NonNull<Place>) -> usize {
-        let bytes = place.addr().get().wrapping_sub(self.first.addr().get());
-        bytes / (words_of_place(self.stride) * size_of::<u64>())
+    fn number_of(&self, slot: NonNull<Slot>) -> usize {
+        let bytes = slot.addr().get().wrapping_sub(self.first.addr().get());
+        bytes / (words_of_slot(self.stride) * size_of::<u64>())
     }
 
     /// Starts a receive of up to `segments` segments; `None` if they are too many.
     #[inline(always)]
-    pub(crate) fn begin(&mut self, token: u64, segments: usize) -> Option<ReceivePlace<'_>> {
+    pub(crate) fn begin(&mut self, token: u64, segments: usize) -> Option<ReceiveSlot<'_>> {
         if segments > self.stride.get() {
             return None;
         }
         if let Some(newest) = self.newest {
             self.link_next(newest);
         }
-        let place = self.next;
+        let slot = self.next;
         // SAFETY: a slot of the list. It has `stride` segments, and only the filling slot refers to
         // them.
         let segments = unsafe {
-            (*place.as_ptr()).receive.wr_id = token;
-            SegmentCursor::new(Place::segments(place), segments)
+            (*slot.as_ptr()).receive.wr_id = token;
+            SegmentCursor::new(Slot::segments(slot), segments)
         };
-        Some(ReceivePlace {
+        Some(ReceiveSlot {
             list: self,
-            place,
+            slot,
             segments,
         })
     }
@@ -283,7 +282,7 @@ impl ReceiveList {
     ///
     /// After the last slot, posts everything, so that a list does not wrap.
     #[cold]
-    fn link_next(&mut self, newest: NonNull<Place>) {
+    fn link_next(&mut self, newest: NonNull<Slot>) {
         if self.next == self.first {
             self.post_all(newest);
             return;
@@ -302,7 +301,7 @@ impl ReceiveList {
 
     /// Returns the refusals since the last call, and lifts the block of later posts.
     #[cold]
-    pub(crate) fn settle(&mut self) -> Result<(), u32> {
+    pub(crate) fn take_refused(&mut self) -> Result<(), u32> {
         self.target.post = self.post_to_device;
         match core::mem::take(&mut self.refused) {
             0 => Ok(()),
@@ -325,14 +324,14 @@ impl ReceiveList {
         if kept > other.room() {
             return Err(BackendError::State);
         }
-        let mut place = self.first;
+        let mut slot = self.first;
         for _ in 0..kept {
             // SAFETY: a slot of the list, which was posted with `num_sge` segments.
             let (token, segments) = unsafe {
-                let Place { receive, following } = &*place.as_ptr();
+                let Slot { receive, following } = &*slot.as_ptr();
                 let count = usize::try_from(receive.num_sge).unwrap_or(0);
-                let segments = core::slice::from_raw_parts(Place::segments(place).as_ptr(), count);
-                place = *following;
+                let segments = core::slice::from_raw_parts(Slot::segments(slot).as_ptr(), count);
+                slot = *following;
                 (receive.wr_id, segments)
             };
             let mut copy = other
@@ -348,7 +347,7 @@ impl ReceiveList {
             copy.commit();
         }
         other.hand_over();
-        other.settle().map_err(|_| BackendError::State)
+        other.take_refused().map_err(|_| BackendError::State)
     }
 
     /// Returns true if the last slot was filled and posted.
@@ -359,7 +358,7 @@ impl ReceiveList {
 
     /// Posts the committed receives up to the newest; returns false if one was refused.
     #[inline(always)]
-    fn post_all(&mut self, newest: NonNull<Place>) -> bool {
+    fn post_all(&mut self, newest: NonNull<Slot>) -> bool {
         self.newest = None;
         let start = core::mem::replace(&mut self.start, self.next);
         // SAFETY: the queue lives. The slots are linked from `start` to the last committed one, and
@@ -384,29 +383,29 @@ impl ReceiveList {
     /// Those from `bad` on count, or all if `bad` is not in the list.
     #[cold]
     #[inline(never)]
-    fn refuse(&mut self, start: NonNull<Place>) {
+    fn refuse(&mut self, start: NonNull<Slot>) {
         let bad = core::mem::replace(&mut self.bad, ptr::null_mut());
-        let mut place = start;
+        let mut slot = start;
         // Refused slots are filled again, so that the receives kept for `repeat_on` have no gaps.
-        self.next = place;
+        self.next = slot;
         let mut refused = 0_u32;
         loop {
             // SAFETY: a receive of the list, which ends with null.
             let (receive, next) = unsafe {
-                let to = place.as_ptr();
+                let to = slot.as_ptr();
                 (&raw mut (*to).receive, (*to).receive.next)
             };
             if receive == bad {
-                (self.next, refused) = (place, 0);
+                (self.next, refused) = (slot, 0);
             }
             refused = refused.wrapping_add(1);
             let Some(next) = NonNull::new(next.cast()) else {
                 break;
             };
-            place = next;
+            slot = next;
         }
         // SAFETY: the last receive of the list, which was refused.
-        unsafe { (*place.as_ptr()).receive.num_sge = UNFILLED };
+        unsafe { (*slot.as_ptr()).receive.num_sge = UNFILLED };
         self.start = self.next;
         self.refused = self.refused.saturating_add(refused);
         self.target.post = refuse_all;
@@ -414,12 +413,12 @@ impl ReceiveList {
 }
 
 /// Returns the number of words of a slot with `segments` segments.
-fn words_of_place(segments: NonZeroUsize) -> usize {
-    PLACE_WORDS.saturating_add(segments.get().saturating_mul(SEGMENT_WORDS))
+fn words_of_slot(segments: NonZeroUsize) -> usize {
+    SLOT_WORDS.saturating_add(segments.get().saturating_mul(SEGMENT_WORDS))
 }
 
 /// Returns the number of slots for a queue pair: one more than its receives.
-fn places_of_queue_pair(depth: u32) -> usize {
+fn slots_of_queue_pair(depth: u32) -> usize {
     (depth as usize).saturating_add(1)
 }
 
@@ -436,7 +435,7 @@ unsafe extern "C" fn refuse_all(
 impl Drop for ReceiveList {
     fn drop(&mut self) {
         // SAFETY: made by `over`, and dropped once.
-        unsafe { free(self.places) };
+        unsafe { free(self.slots) };
     }
 }
 

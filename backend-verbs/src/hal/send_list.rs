@@ -77,15 +77,15 @@ impl core::fmt::Debug for SendList {
 
 /// Slot of a request that lacks its segments.
 #[derive(Debug)]
-pub(crate) struct SendPlace<'a> {
+pub(crate) struct SendSlot<'a> {
     list: &'a mut SendList,
-    place: NonNull<ibv_send_wr>,
+    slot: NonNull<ibv_send_wr>,
     segments: SegmentCursor,
     /// Requests of fewer bytes go inline.
     inline_below: u32,
 }
 
-impl SendPlace<'_> {
+impl SendSlot<'_> {
     /// Adds a segment to the request.
     #[inline(always)]
     pub(crate) fn segment(&mut self, segment: Segment) {
@@ -96,13 +96,13 @@ impl SendPlace<'_> {
     #[inline(always)]
     pub(crate) fn commit(self, length: u32) {
         // SAFETY: `begin` returned a slot of the list, and only the request before it refers to it.
-        let to = unsafe { &mut *self.place.as_ptr() };
+        let to = unsafe { &mut *self.slot.as_ptr() };
         to.num_sge = self.segments.count();
         if length < self.inline_below {
             to.send_flags |= INLINE;
         }
         // A post ends the list here; `link_next` links the next slot.
-        self.list.newest = self.place.as_ptr();
+        self.list.newest = self.slot.as_ptr();
     }
 }
 
@@ -148,14 +148,14 @@ impl SendList {
         // At least one, so that a request always has a first segment.
         let stride = NonZeroUsize::new(segments as usize).unwrap_or(NonZeroUsize::MIN);
         let segments = leak(vec![NO_SEGMENT; room.saturating_mul(stride.get())]);
-        let places = (0..room).map(|place| ibv_send_wr {
+        let slots = (0..room).map(|slot| ibv_send_wr {
             sg_list: segments
                 .cast::<ibv_sge>()
                 .as_ptr()
-                .wrapping_add(place.wrapping_mul(stride.get())),
+                .wrapping_add(slot.wrapping_mul(stride.get())),
             ..blank()
         });
-        let first = leak(places.collect()).cast::<ibv_send_wr>();
+        let first = leak(slots.collect()).cast::<ibv_send_wr>();
         let bind = bind.unwrap_or(refuse_bind);
         Self {
             post,
@@ -190,20 +190,16 @@ impl SendList {
 
     /// Starts a request of up to `segments` segments; `None` if they are too many.
     #[inline(always)]
-    pub(crate) fn begin(
-        &mut self,
-        request: &SendRequest,
-        segments: usize,
-    ) -> Option<SendPlace<'_>> {
+    pub(crate) fn begin(&mut self, request: &SendRequest, segments: usize) -> Option<SendSlot<'_>> {
         if segments > self.stride.get() {
             return None;
         }
         if !self.newest.is_null() {
             self.link_next();
         }
-        let place = self.next;
+        let slot = self.next;
         // SAFETY: a slot of the list, and at most the request before it refers to it.
-        let to = unsafe { &mut *place.as_ptr() };
+        let to = unsafe { &mut *slot.as_ptr() };
         let (opcode, range, inline_below) = match request.operation {
             SendOperation::Send => (ibv_wr_opcode::IBV_WR_SEND, None, self.inline_below),
             SendOperation::RdmaWrite(range) => (
@@ -224,9 +220,9 @@ impl SendList {
         }
         // SAFETY: the slot has `stride` segments, and only the filling slot refers to them.
         let segments = unsafe { SegmentCursor::new(NonNull::new_unchecked(to.sg_list), segments) };
-        Some(SendPlace {
+        Some(SendSlot {
             list: self,
-            place,
+            slot,
             segments,
             inline_below,
         })
@@ -238,14 +234,14 @@ impl SendList {
     #[cold]
     fn link_next(&mut self) {
         // SAFETY: the newest is a slot of the list, so this is another slot or their end.
-        let place = unsafe { NonNull::new_unchecked(self.newest.add(1)) };
-        if place == self.end {
+        let slot = unsafe { NonNull::new_unchecked(self.newest.add(1)) };
+        if slot == self.end {
             self.post_all();
             return;
         }
         // SAFETY: as above.
-        unsafe { (*self.newest).next = place.as_ptr() };
-        self.next = place;
+        unsafe { (*self.newest).next = slot.as_ptr() };
+        self.next = slot;
     }
 
     /// Posts the committed requests.
@@ -257,12 +253,12 @@ impl SendList {
         if !self.newest.is_null() && self.post_all() {
             return Ok(());
         }
-        self.settle()
+        self.take_refused()
     }
 
     /// Returns the refusals since the last call, and lifts the block of later posts.
     #[cold]
-    fn settle(&mut self) -> Result<(), u32> {
+    fn take_refused(&mut self) -> Result<(), u32> {
         self.post = self.post_to_device;
         self.bind = self.bind_at_device;
         match core::mem::take(&mut self.refused) {
@@ -346,24 +342,24 @@ impl SendList {
     pub(crate) fn post_extended(
         &mut self,
         request: &ExtendedRequest,
-        pieces: &[Segment],
+        segments: &[Segment],
     ) -> Result<(), Rejected> {
         self.clear();
-        let mut segments = [NO_SEGMENT; MOST_SEGMENTS];
-        if pieces.len() > segments.len().min(self.stride.get()) {
+        let mut sges = [NO_SEGMENT; MOST_SEGMENTS];
+        if segments.len() > sges.len().min(self.stride.get()) {
             return Err(Rejected);
         }
-        for (to, piece) in segments.iter_mut().zip(pieces) {
+        for (to, segment) in sges.iter_mut().zip(segments) {
             *to = ibv_sge {
-                addr: piece.address,
-                length: piece.length,
-                lkey: piece.key,
+                addr: segment.address,
+                length: segment.length,
+                lkey: segment.key,
             };
         }
         let mut wanted = ibv_send_wr {
             wr_id: request.token,
-            sg_list: segments.as_mut_ptr(),
-            num_sge: pieces.len() as i32,
+            sg_list: sges.as_mut_ptr(),
+            num_sge: segments.len() as i32,
             send_flags: flags(request.flags),
             ..blank()
         };
@@ -542,18 +538,18 @@ pub(crate) enum NotBound {
 ///
 /// Every request is signalled: the core wants one completion for each.
 #[inline(always)]
-fn flags(asked: SendFlags) -> u32 {
+fn flags(requested: SendFlags) -> u32 {
     const FENCE: u32 = ibv_send_flags::IBV_SEND_FENCE.0;
     const SOLICITED: u32 = ibv_send_flags::IBV_SEND_SOLICITED.0;
     SIGNALLED
-        | moved(asked, SendFlags::FENCE, FENCE)
-        | moved(asked, SendFlags::SOLICITED, SOLICITED)
+        | move_flag(requested, SendFlags::FENCE, FENCE)
+        | move_flag(requested, SendFlags::SOLICITED, SOLICITED)
 }
 
 /// Returns `to` if `asked` has `flag`, else 0, without a branch; both are single bits.
 #[inline(always)]
-fn moved(asked: SendFlags, flag: SendFlags, to: u32) -> u32 {
-    let bit = u32::from((asked & flag).bits());
+fn move_flag(requested: SendFlags, flag: SendFlags, to: u32) -> u32 {
+    let bit = u32::from((requested & flag).bits());
     bit >> flag.bits().trailing_zeros() << to.trailing_zeros()
 }
 

@@ -48,8 +48,8 @@ impl Posted {
     #[inline(always)]
     fn push(&self, token: u64) {
         let posted = self.posted.load(Ordering::Relaxed);
-        if let Some(place) = self.tokens.get((posted % ROOM) as usize) {
-            place.store(token, Ordering::Relaxed);
+        if let Some(slot) = self.tokens.get((posted % ROOM) as usize) {
+            slot.store(token, Ordering::Relaxed);
         }
         self.posted.store(posted.wrapping_add(1), Ordering::Relaxed);
     }
@@ -216,7 +216,7 @@ impl Device {
         let posted = self.posted.posted.load(Ordering::Relaxed);
         let newest = (1..=posted.min(ROOM)).map(|back| posted.wrapping_sub(back) % ROOM);
         newest
-            .filter_map(|place| self.posted.tokens.get(place as usize))
+            .filter_map(|slot| self.posted.tokens.get(slot as usize))
             .map(|token| token.load(Ordering::Relaxed))
             .collect()
     }

@@ -243,9 +243,9 @@ mod tests {
                 fd.raise();
                 std::thread::yield_now();
             }
-            for (sleeper, told) in sleepers.into_iter().zip([1, 2]) {
+            for (sleeper, expected) in sleepers.into_iter().zip([1, 2]) {
                 let woken = sleeper.join().expect("no panic");
-                assert_eq!(woken.expect("no signal"), told);
+                assert_eq!(woken.expect("no signal"), expected);
             }
         });
     }
@@ -261,10 +261,10 @@ mod tests {
 
     /// Returns true if a thread of this process sleeps.
     fn sleeps(thread: i32) -> bool {
-        let told = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat"));
+        let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat"));
         // The state follows the name, which is in parentheses.
-        told.is_ok_and(|told| {
-            told.rsplit(')')
+        stat.is_ok_and(|stat| {
+            stat.rsplit(')')
                 .next()
                 .is_some_and(|rest| rest.starts_with(" S"))
         })
@@ -304,7 +304,7 @@ mod tests {
                 fd.raise();
                 std::thread::yield_now();
             }
-            assert!(left_alone, "both were told");
+            assert!(left_alone, "both were woken");
         });
     }
 

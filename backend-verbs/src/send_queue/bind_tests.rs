@@ -375,7 +375,7 @@ fn a_window_goes_on_after_a_flushed_bind() {
 fn a_bind_is_fenced_as_it_was_asked_for() {
     const FENCE: u32 = 1;
     for kind in [WindowType::One, WindowType::Two] {
-        for (asked, fence) in [
+        for (flags, fence) in [
             (SendFlags::empty(), 0),
             (SendFlags::FENCE, FENCE),
             (SendFlags::SOLICITED, 0),
@@ -386,11 +386,11 @@ fn a_bind_is_fenced_as_it_was_asked_for() {
             // A first bind, later ones, one after renewal, and an unbind.
             for token in 0..300 {
                 let length = if token == 299 { 0 } else { 64 };
-                bench.bind_on_for(token, length, both, asked);
+                bench.bind_on_for(token, length, both, flags);
                 assert_eq!(bench.completed(), [(token, DtoStatus::Success)]);
                 let posted = bench.device.take_binds();
                 let (&(last, _), before) = posted.split_last().expect("it was posted");
-                assert_eq!(last, SIGNALLED | fence, "{kind:?} {asked:?} {token}");
+                assert_eq!(last, SIGNALLED | fence, "{kind:?} {flags:?} {token}");
                 assert!(
                     before.iter().all(|&(flags, _)| flags == fence),
                     "{posted:?}"
@@ -399,7 +399,7 @@ fn a_bind_is_fenced_as_it_was_asked_for() {
             // The unbind of a closed window is an empty write, fenced as well.
             bench.posted();
             if kind == WindowType::Two {
-                bench.bind_for(300, 0, both, asked).expect("room");
+                bench.bind_for(300, 0, both, flags).expect("room");
                 let (_, posted) = bench.device.take_requests();
                 assert_eq!(posted[0].flags, SIGNALLED | fence);
             }
@@ -452,9 +452,9 @@ fn a_bind_of_no_bytes_closes() {
     assert!(!bench.device.opens(key));
     bench.bound(4, 0);
     assert_eq!(bench.posted(), [(WRITE, true, 0)]);
-    let again = bench.bound(5, 64);
-    assert_eq!(bench.posted(), [(OPEN, true, again)]);
-    assert!(bench.device.opens(again) && again != key);
+    let second_key = bench.bound(5, 64);
+    assert_eq!(bench.posted(), [(OPEN, true, second_key)]);
+    assert!(bench.device.opens(second_key) && second_key != key);
 }
 
 /// A bind that fails at the device breaks the queue pair, and flushes later requests.
@@ -470,10 +470,10 @@ fn a_bind_that_fails_late_says_so() {
         bench.device.work(Some(half));
         let new = bench.bind(2, 32).expect("taken");
         bench.bind(3, 0).expect("taken");
-        let told = bench.completed();
-        assert_eq!(told[0], (2, DtoStatus::RmrOperationFailed), "{half}");
+        let completed = bench.completed();
+        assert_eq!(completed[0], (2, DtoStatus::RmrOperationFailed), "{half}");
         // The core ignores a second completion with the same token.
-        let mut rest: Vec<_> = told[1..].to_vec();
+        let mut rest: Vec<_> = completed[1..].to_vec();
         rest.retain(|&(token, _)| token != 2);
         assert_eq!(rest, [(3, DtoStatus::Flushed)]);
         assert!(!bench.device.opens(new));

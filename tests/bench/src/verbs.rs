@@ -6,7 +6,7 @@ use backend_verbs::{
 };
 use dat_core::backend::{QueuePairRequest, RegionKeys, WindowKey};
 
-use crate::device::Queues;
+use crate::loopback::Queues;
 
 impl Queues for &'static Sink {
     type CompletionQueue = VerbsCompletionQueue;

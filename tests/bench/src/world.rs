@@ -15,8 +15,8 @@ use dat_core::sync::{RawLock, SpinLock};
 use dat_core::time::Instant;
 use dat_core::{Error, Ia, IaStorage, Result};
 
-use crate::device::{LoopDevice, Queues};
-use crate::ring::{Rings, SEGMENTS};
+use crate::loopback::{LoopDevice, Queues, Rings};
+use crate::ring::SEGMENTS;
 
 /// The memory of a world, except its device; use a leaked box or a `static`.
 pub struct WorldMemory<Q: Queues = &'static Rings, L: RawLock = SpinLock> {

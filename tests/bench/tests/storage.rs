@@ -71,11 +71,11 @@ fn what_there_is_many_of_is_small() {
 
 #[test]
 fn a_static_holds_four_endpoints() {
-    static RINGS: Rings = Rings::new();
     static STORAGE: Mutex<Small<SpinLock>> = Mutex::new(IaStorage::new());
 
+    let rings = Box::leak(Box::new(Rings::new()));
     let mut storage = STORAGE.lock().expect("nobody else has it");
-    let ia = Ia::open(RingDevice::new(&RINGS), storage.lend(), 8).expect("there is room");
+    let ia = Ia::open(RingDevice::new(rings), storage.lend(), 8).expect("there is room");
     let pz = ia.pz_create().expect("a zone");
     let evd = ia
         .evd_create(8, None, EvdFlags::CONNECTION)

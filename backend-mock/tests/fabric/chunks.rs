@@ -123,7 +123,7 @@ fn what_is_posted_behind_a_long_write_arrives_behind_it() {
     for options in some() {
         let mut long = Long::post(options, Way::Write);
         let target = long.couple.far.buffer(8, ALL);
-        long.couple.b.receive(1, &[target.whole()]);
+        long.couple.b.receive(1, &[target.all()]);
         long.couple.a.send(8, &[long.source.segment(0, 8)]);
         while long.couple.far.received().is_empty() {
             assert!(long.couple.fabric.step());
@@ -146,7 +146,7 @@ fn a_short_transfer_is_not_behind_a_long_one_of_another_connection() {
         source.count_up(1);
         let mut long = Long::post_on(couple, way);
         long.move_to_the_middle();
-        a.write(1, &[source.whole()], target.remote(0));
+        a.write(1, &[source.all()], target.remote(0));
         while near.sent().is_empty() {
             assert!(long.couple.fabric.step());
         }
@@ -230,9 +230,9 @@ fn a_window_that_goes_in_the_middle_lets_nothing_more_in() {
             let (source, target) = if reads { (far, near) } else { (near, far) };
             source.count_up(1);
             if reads {
-                couple.a.read(7, &[near.whole()], range);
+                couple.a.read(7, &[near.all()], range);
             } else {
-                couple.a.write(7, &[near.whole()], range);
+                couple.a.write(7, &[near.all()], range);
             }
             while byte(&target, 0) == 0 {
                 assert!(couple.fabric.step());
@@ -310,8 +310,8 @@ fn runs_of_long_transfers_are_reproducible() {
         );
         let target = long.couple.far.buffer(LONG, ALL);
         for token in 0..4 {
-            long.couple.b.receive(token, &[target.whole()]);
-            long.couple.a.send(20 + token, &[long.source.whole()]);
+            long.couple.b.receive(token, &[target.all()]);
+            long.couple.a.send(20 + token, &[long.source.all()]);
             long.couple.a.read(
                 40 + token,
                 &[long.source.segment(0, 1_600_000)],
@@ -322,8 +322,8 @@ fn runs_of_long_transfers_are_reproducible() {
         while long.couple.fabric.step() {
             let seen = (long.couple.near.sent(), long.couple.far.received());
             // Where the data has got to, by samples.
-            let places = target.bytes.iter().step_by(400_000);
-            let sample: Vec<u8> = places.map(|byte| byte.load(Ordering::Relaxed)).collect();
+            let samples = target.bytes.iter().step_by(400_000);
+            let sample: Vec<u8> = samples.map(|byte| byte.load(Ordering::Relaxed)).collect();
             trace.push((long.couple.fabric.now(), seen, sample));
         }
         trace

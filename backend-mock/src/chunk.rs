@@ -1,21 +1,21 @@
-//! Pieces of data that move at once.
+//! Chunks of data that move at once.
 
 use dat_core::backend::{RemoteRange, Segment};
 
 /// Bytes that move at once, in less than 0.1 ms.
 ///
-/// With smaller pieces, large transfers are slower.
-pub(crate) const PIECE: u32 = 1 << 20;
+/// With smaller chunks, large transfers are slower.
+pub(crate) const CHUNK: u32 = 1 << 20;
 
 /// Returns the number of bytes that move at once.
 ///
-/// It is the whole length if source and destination overlap, because a piece could overwrite the
+/// It is the whole length if source and destination overlap, because a chunk could overwrite the
 /// source of the next one.
-pub(crate) fn length(whole: u32, from: &[Segment], to: &[Segment]) -> u32 {
-    if whole > PIECE && overlap(from, to) {
-        whole
+pub(crate) fn length(total: u32, from: &[Segment], to: &[Segment]) -> u32 {
+    if total > CHUNK && overlap(from, to) {
+        total
     } else {
-        PIECE
+        CHUNK
     }
 }
 
@@ -84,13 +84,13 @@ mod tests {
 
     #[test]
     fn what_overlaps_moves_at_once() {
-        let (large, end) = (PIECE + 1, u64::from(PIECE + 1));
+        let (large, end) = (CHUNK + 1, u64::from(CHUNK + 1));
         let from = [segment(0, 10), segment(1000, large)];
-        assert_eq!(length(large, &from, &[segment(10, 990)]), PIECE);
+        assert_eq!(length(large, &from, &[segment(10, 990)]), CHUNK);
         assert_eq!(length(large, &from, &[segment(10, 991)]), large);
-        assert_eq!(length(large, &from, &[segment(1000 + end, 5)]), PIECE);
+        assert_eq!(length(large, &from, &[segment(1000 + end, 5)]), CHUNK);
         assert_eq!(length(large, &from, &[segment(999 + end, 5)]), large);
-        assert_eq!(length(large, &from, &[segment(u64::MAX, 5)]), PIECE);
-        assert_eq!(length(20, &from, &from), PIECE, "in one piece anyway");
+        assert_eq!(length(large, &from, &[segment(u64::MAX, 5)]), CHUNK);
+        assert_eq!(length(20, &from, &from), CHUNK, "in one chunk anyway");
     }
 }

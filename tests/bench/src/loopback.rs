@@ -1,18 +1,25 @@
-//! The control path of the ring device: one queue pair, one completion queue in use.
+//! A device for benchmarks that connects to itself at once and moves no data.
+//!
+//! It has one queue pair and one completion queue in use. Its queues are those of the ring device
+//! or of another backend.
+
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use dat_core::attributes::{IaAddress, IaAttributes, ProviderAttributes};
 use dat_core::backend::{
-    Backend, BackendError, CompletionQueue, ConnectRequest, ControlEvent, DisconnectMode,
-    DomainKey, ListenerKey, PrivateData, QueuePair, QueuePairKey, QueuePairRequest, ReceiveQueue,
-    RegionKeys, Registration, RequestKey, SendQueue, SharedReceiveQueueKey, SyncDirection,
-    WindowKey,
+    Backend, BackendError, BindRequest, CompletionQueue, ConnectRequest, ControlEvent,
+    DisconnectMode, DomainKey, ListenerKey, PrivateData, QueuePair, QueuePairKey, QueuePairRequest,
+    ReceiveQueue, ReceiveRequest, RegionKeys, Registration, Rejected, RemoteRange, RequestKey,
+    Segment, SendOperation, SendQueue, SendRequest, SharedReceiveQueueKey, SyncDirection,
+    WindowKey, WorkQueue, WorkSlot,
 };
 use dat_core::flags::{
-    CompletionFlags, EpCreator, IovOwnership, MemoryTypes, PzSupport, QualityOfService,
+    CompletionFlags, DtoStatus, EpCreator, IovOwnership, MemoryTypes, PzSupport, QualityOfService,
 };
 use dat_core::time::Instant;
 
-use crate::ring::{RingCompletions, RingReceives, RingSends, Rings, SEGMENTS};
+use crate::ring::{CompletionRing, Outcome, Ring, RingCompletions, RingQueue, SEGMENTS, Slot};
 
 /// The queues of a device, and the keys of its other objects.
 pub trait Queues: Copy + Send + 'static {
@@ -58,28 +65,122 @@ pub trait Queues: Copy + Send + 'static {
     fn complete_all(self);
 }
 
+/// Rings of the device, all in use by one queue pair.
+pub struct Rings {
+    send: Ring,
+    receive: Ring,
+    completions: Arc<CompletionRing>,
+    queue_pair: AtomicU64,
+    /// Set if the receives come from a shared receive queue.
+    shared: AtomicBool,
+}
+
+impl Rings {
+    /// Returns empty rings.
+    pub fn new() -> Self {
+        Self {
+            send: Ring::new(),
+            receive: Ring::new(),
+            completions: Arc::new(CompletionRing::new(0)),
+            queue_pair: AtomicU64::new(0),
+            shared: AtomicBool::new(false),
+        }
+    }
+
+    /// Completes all posted requests and receives; each receive has 8 bytes.
+    pub fn complete_all(&self) {
+        self.complete(&self.send, None);
+        self.complete(&self.receive, Some(8));
+    }
+
+    fn complete(&self, ring: &Ring, received: Option<u32>) {
+        while let Some(work) = ring.fetch() {
+            let _number = self.completions.write(&Outcome {
+                token: work.token,
+                queue_pair: self.queue_pair.load(Ordering::Relaxed),
+                status: DtoStatus::Success,
+                received,
+                shared: received.is_some() && self.shared.load(Ordering::Relaxed),
+                solicited: false,
+            });
+        }
+    }
+}
+
+impl Default for Rings {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A receive queue of the device.
+type LoopReceives = RingQueue<ReceiveRequest, &'static Ring>;
+
+/// A send queue that binds windows with requests.
+pub struct BindingSends(RingQueue<SendRequest, &'static Ring>);
+
+impl WorkQueue for BindingSends {
+    type Request = SendRequest;
+    type Slot<'a> = Slot<'a>;
+
+    #[inline]
+    fn reserve(&mut self, request: &SendRequest, segments: usize) -> Option<Slot<'_>> {
+        self.0.reserve(request, segments)
+    }
+
+    #[inline]
+    fn ring(&mut self) -> Result<(), u32> {
+        self.0.ring()
+    }
+}
+
+impl SendQueue for BindingSends {
+    #[inline]
+    fn bind(&mut self, request: &BindRequest) -> Result<u32, Rejected> {
+        let key = request.token as u32 | 1 << 31;
+        let window = RemoteRange {
+            address: request.window.0 as u64,
+            key,
+        };
+        let descriptor = SendRequest {
+            token: request.token,
+            operation: SendOperation::RdmaWrite(window),
+            flags: request.flags,
+        };
+        let mut slot = self.0.reserve(&descriptor, 1).ok_or(Rejected)?;
+        slot.segment(Segment {
+            address: request.address,
+            length: request.length as u32,
+            key: request.region.local,
+        });
+        slot.commit(0)?;
+        self.0.ring().map_err(|_| Rejected)?;
+        Ok(key)
+    }
+}
+
 impl Queues for &'static Rings {
     type CompletionQueue = RingCompletions;
-    type SendQueue = RingSends;
-    type ReceiveQueue = RingReceives;
-    type SharedReceiveQueue = RingReceives;
+    type SendQueue = BindingSends;
+    type ReceiveQueue = LoopReceives;
+    type SharedReceiveQueue = LoopReceives;
 
     fn completion_queue(self) -> RingCompletions {
-        RingCompletions::new(self)
+        RingCompletions::new(&self.completions)
     }
 
-    fn send_queue(self, request: &QueuePairRequest) -> RingSends {
-        self.set_queue_pair(request.token);
-        RingSends::new(self)
+    fn send_queue(self, request: &QueuePairRequest) -> BindingSends {
+        self.queue_pair.store(request.token, Ordering::Relaxed);
+        BindingSends(RingQueue::new(&self.send))
     }
 
-    fn receive_queue(self, _request: &QueuePairRequest) -> RingReceives {
-        RingReceives::new(self)
+    fn receive_queue(self, _request: &QueuePairRequest) -> LoopReceives {
+        RingQueue::new(&self.receive)
     }
 
-    fn shared_receive_queue(self, _depth: u32, _segments: u32) -> RingReceives {
-        self.share_receives();
-        RingReceives::new(self)
+    fn shared_receive_queue(self, _depth: u32, _segments: u32) -> LoopReceives {
+        self.shared.store(true, Ordering::Relaxed);
+        RingQueue::new(&self.receive)
     }
 
     fn region(self, key: u32) -> RegionKeys {
@@ -106,7 +207,7 @@ pub struct LoopDevice<Q> {
     established: Option<u64>,
 }
 
-/// A device in the memory of [`Rings`].
+/// The device with the queues of the ring device.
 pub type RingDevice = LoopDevice<&'static Rings>;
 
 impl<Q> LoopDevice<Q> {
