@@ -71,11 +71,13 @@ pub(crate) fn descriptors() -> Option<Reached> {
                 return Some(Reached {
                     why: match limit("Max open files") {
                         Some(most) => format!(
-                            "this process may have no more than {most} files open (RLIMIT_NOFILE), and that is too few"
+                            "the limit of {most} open files per process is reached (RLIMIT_NOFILE)"
                         ),
-                        None => "this process may have no more files open (RLIMIT_NOFILE)".into(),
+                        None => {
+                            "the limit of open files per process is reached (RLIMIT_NOFILE)".into()
+                        }
                     },
-                    remedy: "raise the limit (`ulimit -n`), or close files that it got from whoever started it",
+                    remedy: "raise the limit (`ulimit -n`), or start the program with fewer inherited files",
                 });
             }
             // Not this limit: /dev/null is missing, or the whole system has too many open files.
@@ -115,11 +117,11 @@ fn held_to(limits: &str, status: &str, users: &str) -> Option<Reached> {
     let pinned = parse(status, "VmPin:").unwrap_or(0);
     Some(Reached {
         why: format!(
-            "this process may register no more than {} of memory (RLIMIT_MEMLOCK), and has registered {}",
+            "the limit of locked memory is {} (RLIMIT_MEMLOCK), and {} are already registered",
             size(most),
             size(pinned.saturating_mul(1024))
         ),
-        remedy: "raise the limit (`ulimit -l`, or LimitMEMLOCK= of its service), or choose less memory",
+        remedy: "raise the limit (`ulimit -l`, or LimitMEMLOCK= of the service), or use less memory",
     })
 }
 
@@ -163,7 +165,7 @@ mod tests {
         let reached = held_to(limits, &plain, first).expect("a limit");
         assert_eq!(
             reached.why,
-            "this process may register no more than 64 KiB of memory (RLIMIT_MEMLOCK), and has registered 60 KiB"
+            "the limit of locked memory is 64 KiB (RLIMIT_MEMLOCK), and 60 KiB are already registered"
         );
         assert_eq!(held_to(limits, &all, first), None);
         assert_eq!(held_to(limits, &all, other), Some(reached));

@@ -150,7 +150,7 @@ impl<N: Network> Link<N> {
                 | MemoryPrivileges::REMOTE_WRITE,
         )?;
         for number in 0..=geometry.depth {
-            let place = [receiver.headers.piece(number * HEADER, HEADER)];
+            let place = [receiver.headers.segment(number * HEADER, HEADER)];
             receiver
                 .node
                 .ia
@@ -354,7 +354,7 @@ impl<N: Network> Link<N> {
                 .step_by(self.geometry.chunk)
                 .map(|at| {
                     let count = self.geometry.chunk.min(length - at);
-                    sender.slots.piece(start + at, count)
+                    sender.slots.segment(start + at, count)
                 })
                 .collect();
             let remote = self.receiver.slots.remote(start, length);
@@ -376,7 +376,7 @@ impl<N: Network> Link<N> {
             .headers
             .memory
             .store(slot * HEADER, &(length as u64).to_le_bytes());
-        let header = [sender.headers.piece(slot * HEADER, HEADER)];
+        let header = [sender.headers.segment(slot * HEADER, HEADER)];
         sender
             .node
             .ia
@@ -407,8 +407,8 @@ impl<N: Network> Link<N> {
             idle = if found { 0 } else { idle + 1 };
             if idle > PATIENCE {
                 return Err(Failure::operation(
-                    "the transfer stands still",
-                    "nothing completes any more",
+                    "the transfer stalled",
+                    "outstanding operations do not complete",
                 ));
             }
         }
@@ -446,7 +446,7 @@ impl<N: Network> Link<N> {
         let offset = cookie as usize * HEADER;
         let mut header = [0; HEADER];
         receiver.headers.memory.load(offset, &mut header);
-        let place = [receiver.headers.piece(offset, HEADER)];
+        let place = [receiver.headers.segment(offset, HEADER)];
         receiver
             .node
             .ia
@@ -460,7 +460,9 @@ impl<N: Network> Link<N> {
             .ok_or_else(|| {
                 Failure::operation(
                     "the transfer failed",
-                    format!("a header announces {length} bytes"),
+                    format!(
+                        "a message header announces {length} bytes, more than its buffer holds"
+                    ),
                 )
             })
     }

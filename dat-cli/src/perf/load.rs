@@ -279,7 +279,7 @@ impl<G: Ground> Load<G> {
             } else {
                 from + length
             };
-            segments.push(memory.piece(start + from, to - from));
+            segments.push(memory.segment(start + from, to - from));
         }
         segments
     }
@@ -325,7 +325,7 @@ impl<G: Ground> Load<G> {
                 result
             }
             Operation::Bind => {
-                let piece = self.near_memory.piece(slot * size, size);
+                let segment = self.near_memory.segment(slot * size, size);
                 let ep = self.stream(0);
                 let Some((rmr, context)) = self.windows.get_mut(slot) else {
                     return Ok(());
@@ -335,7 +335,7 @@ impl<G: Ground> Load<G> {
                     .ia
                     .rmr_bind(
                         *rmr,
-                        &piece,
+                        &segment,
                         MemoryPrivileges::REMOTE_WRITE,
                         ep,
                         cookie,
@@ -354,17 +354,17 @@ impl<G: Ground> Load<G> {
     }
 
     fn post_receive(&self, stream: usize, buffer: usize) -> Result<()> {
-        let place = self.segments(&self.far_memory, buffer);
+        let segments = self.segments(&self.far_memory, buffer);
         match (self.shared, self.far_eps.get(stream)) {
             (Some(srq), _) => self
                 .far
                 .ia
-                .srq_post_recv(srq, place.as_slice(), buffer as u64)
+                .srq_post_recv(srq, segments.as_slice(), buffer as u64)
                 .during("dat_srq_post_recv"),
             (None, Some(ep)) => self
                 .far
                 .ia
-                .post_recv(*ep, place.as_slice(), buffer as u64, NOTHING)
+                .post_recv(*ep, segments.as_slice(), buffer as u64, NOTHING)
                 .during("dat_ep_post_recv"),
             (None, None) => Ok(()),
         }
@@ -400,7 +400,7 @@ impl<G: Ground> Load<G> {
                 .get_mut(number)
                 .and_then(|stream| stream.sent.pop_front());
             let slot = sent.ok_or_else(|| {
-                Failure::operation("checking failed", "a message came that was not sent")
+                Failure::operation("checking failed", "a message arrived that was not sent")
             })?;
             self.check_stamp(slot, buffer)?;
             if let Some(arrived) = self.arrived_in.get_mut(slot) {
@@ -427,11 +427,11 @@ impl<G: Ground> Load<G> {
         (*halves == 0).then_some(slot)
     }
 
-    fn check_stamp(&self, slot: usize, place: usize) -> Result<()> {
+    fn check_stamp(&self, slot: usize, buffer: usize) -> Result<()> {
         let length = STAMP.min(self.shape.size);
         let mut found = [0; STAMP];
         self.destination().memory.load(
-            place * self.shape.size,
+            buffer * self.shape.size,
             found.get_mut(..length).unwrap_or_default(),
         );
         let stamp = self.stamps.get(slot).copied().unwrap_or(0);
@@ -448,7 +448,7 @@ impl<G: Ground> Load<G> {
         Err(Failure::operation(
             "data did not arrive",
             format!(
-                "the operation completed, but slot {place} holds {found:02x?} instead of {expected:02x?}"
+                "the operation completed, but slot {buffer} contains {found:02x?}, expected {expected:02x?}"
             ),
         ))
     }
@@ -481,7 +481,7 @@ impl<G: Ground> Load<G> {
                 return Err(Failure::operation(
                     "data did not arrive",
                     format!(
-                        "slot {to} differs from what was sent from byte {} on",
+                        "slot {to} differs from the sent data at byte {}",
                         start + at
                     ),
                 ));
@@ -512,7 +512,7 @@ impl<G: Ground> Load<G> {
                 }
                 event => {
                     return Err(Failure::operation(
-                        "a window that was bound did not open the memory",
+                        "a bound window did not grant access to its memory",
                         format!("{event:?}"),
                     ));
                 }

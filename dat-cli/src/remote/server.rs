@@ -48,8 +48,8 @@ pub(crate) fn not_listening(qualifier: u64, error: dat_core::Error) -> Failure {
     Failure {
         kind: FailureKind::Operation,
         what: format!("cannot listen on port {qualifier}"),
-        why: "another process listens there".into(),
-        remedy: "choose another --port, or end that process".into(),
+        why: "another process listens on this port".into(),
+        remedy: "choose another --port, or stop that process".into(),
     }
 }
 

@@ -322,7 +322,7 @@ impl Session {
         if self.request.work == Work::Echo {
             let size = self.request.size as usize;
             for number in 0..needs.receives {
-                let place = [registered.piece(number * size, size)];
+                let place = [registered.segment(number * size, size)];
                 station
                     .ia
                     .post_recv(self.ep, &place, number as u64, CompletionFlags::empty())
@@ -780,7 +780,7 @@ impl Echo {
         let places = self.order.len() as u64;
         if let Some(old) = self.count.checked_sub(self.depth) {
             let free = *self.order.get((old % places) as usize).ok_or(Over)?;
-            let place = [self.buffers.piece(free * self.size, self.size)];
+            let place = [self.buffers.segment(free * self.size, self.size)];
             station
                 .ia
                 .post_recv(ep, &place, free as u64, CompletionFlags::empty())
@@ -794,7 +794,7 @@ impl Echo {
         } else {
             CompletionFlags::SUPPRESS
         };
-        let place = [self.buffers.piece(buffer * self.size, length)];
+        let place = [self.buffers.segment(buffer * self.size, length)];
         station.ia.post_send(ep, &place, 0, flags).map_err(|_| Over)
     }
 }

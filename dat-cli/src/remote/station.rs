@@ -226,7 +226,7 @@ impl Letters {
         number: usize,
         cookie: u64,
     ) -> dat_core::Result<()> {
-        let place = [self.memory.piece(number * MESSAGE, MESSAGE)];
+        let place = [self.memory.segment(number * MESSAGE, MESSAGE)];
         ia.post_recv(ep, &place, cookie, CompletionFlags::empty())
     }
 
@@ -253,7 +253,7 @@ impl Letters {
         let bytes = message.encode();
         let offset = (self.receives + number) * MESSAGE;
         self.memory.memory.store(offset, &bytes);
-        let place = [self.memory.piece(offset, bytes.len())];
+        let place = [self.memory.segment(offset, bytes.len())];
         ia.post_send(ep, &place, cookie, CompletionFlags::empty())
     }
 }

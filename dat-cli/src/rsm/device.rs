@@ -191,8 +191,7 @@ impl Site {
             probe_interval: PROBES,
             ..Options::new(node, life)
         };
-        let engine = Rsm::new(options, vec![config])
-            .during_rsm("making the engine of remote shared memory")?;
+        let engine = Rsm::new(options, vec![config]).during_rsm("creating the RSM engine")?;
         let controller = engine
             .get_controller(Some(CONTROLLER))
             .during_rsm("rsm_get_controller")?;
@@ -334,7 +333,7 @@ fn export(arguments: &ExportArguments, interrupts: &Signals, output: &mut Output
     )?;
     let bytes = memory.length() as u64;
     output.line(format_args!(
-        "{HEADING}dat rsm export{HEADING:#} on {}: {} port {}, {} as segment {:#x}, until a signal ends it",
+        "{HEADING}dat rsm export{HEADING:#} on {}: {} port {}, {} as segment {:#x}; interrupt to stop",
         device.name,
         addresses(&device).join(" "),
         arguments.port,
@@ -511,8 +510,8 @@ fn get(arguments: &GetArguments, signals: &Signals, output: &mut Output) -> Resu
         Some((memory, _)) => Ok(memory),
         None => Err(Failure::usage(
             "nobody exports",
-            "--device alone has both ends on it",
-            "name what the segment holds with --from, or an exporter with --connect",
+            "with --device and without --connect, both ends use that device",
+            "give the content of the segment with --from, or an exporter with --connect",
         )),
     };
     with_exporter(

@@ -39,14 +39,14 @@ impl Shape {
         if bytes > MOST_MEMORY {
             let most = MOST_MEMORY / (entries as u64 * vectors);
             return Err(Failure::usage(
-                "the buffers would be too large",
-                "--piece x --entries, four times in explicit mode, may be 1 GiB",
-                format!("choose --piece {} or less", argument(most)),
+                "the buffers are too large",
+                "--piece x --entries, times four in explicit mode, is limited to 1 GiB",
+                format!("use --piece {} or less", argument(most)),
             ));
         }
         host::room(2 * bytes, |room| {
             let most = (room / 2 / vectors / entries as u64).max(1);
-            format!("choose --piece {} or less", argument(most))
+            format!("use --piece {} or less", argument(most))
         })?;
         let piece = usize::try_from(arguments.piece).unwrap_or(usize::MAX);
         Ok(Self {
@@ -142,7 +142,7 @@ impl<'e, B: HostBackend, W: Wait> Importer<'e, B, W> {
     pub(crate) fn length(&self) -> Result<u64> {
         self.engine
             .import_length(self.import)
-            .during_rsm("asking for the length of the segment")
+            .during_rsm("querying the length of the segment")
     }
 
     /// Puts `length` bytes from an offset of the buffer.

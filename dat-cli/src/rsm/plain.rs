@@ -65,7 +65,7 @@ impl<'c, B: HostBackend, C: Course> Plain<'c, B, C> {
     /// Connects to the exporter of a segment.
     ///
     /// # Errors
-    /// - Operation: the exporter does not grant the segment, or a call failed.
+    /// - Operation: the exporter refused access to the segment, or a call failed.
     pub(crate) fn connect(
         ia: Adapter<B>,
         course: &'c C,
@@ -112,7 +112,7 @@ impl<'c, B: HostBackend, C: Course> Plain<'c, B, C> {
             shape,
         };
         for slot in 1..=CREDITS {
-            let piece = plain.messages.piece(slot * MESSAGE_SIZE, MESSAGE_SIZE);
+            let piece = plain.messages.segment(slot * MESSAGE_SIZE, MESSAGE_SIZE);
             plain
                 .ia
                 .post_recv(ep, &[piece], slot as u64, CompletionFlags::empty())
@@ -165,7 +165,10 @@ impl<'c, B: HostBackend, C: Course> Plain<'c, B, C> {
             .during("reading the exporter's greeting")?;
         let answer = answer.get(..length.max(GREETING_SIZE)).unwrap_or_default();
         let answer = Greeting::decode(answer).map_err(|error| {
-            Failure::operation("the exporter speaks differently", format!("{error:?}"))
+            Failure::operation(
+                "the exporter uses another protocol version",
+                format!("{error:?}"),
+            )
         })?;
         self.flush = RmrTriplet {
             context: answer.flush_key,
@@ -213,7 +216,7 @@ impl<'c, B: HostBackend, C: Course> Plain<'c, B, C> {
                 Ok(Body::Credit) => {}
                 other => {
                     return Err(Failure::operation(
-                        "the exporter does not grant the segment",
+                        "the exporter refused access to the segment",
                         format!("{other:?}"),
                     ));
                 }
@@ -228,7 +231,7 @@ impl<'c, B: HostBackend, C: Course> Plain<'c, B, C> {
             body,
         };
         self.messages.memory.store(0, &message.encode());
-        let piece = self.messages.piece(0, MESSAGE_SIZE);
+        let piece = self.messages.segment(0, MESSAGE_SIZE);
         self.ia
             .post_send(self.ep, &[piece], 0, CompletionFlags::empty())
             .during("dat_ep_post_send")
@@ -245,7 +248,7 @@ impl<'c, B: HostBackend, C: Course> Plain<'c, B, C> {
             if begin.get_or_insert_with(Clock::now).elapsed() > PATIENCE {
                 return Err(Failure::operation(
                     "waiting for the exporter failed",
-                    "nothing came for 10 seconds",
+                    "it did not respond for 10 seconds",
                 ));
             }
         }
@@ -265,12 +268,12 @@ impl<'c, B: HostBackend, C: Course> Plain<'c, B, C> {
                 length: self.shape.piece as u64,
                 ..self.segment
             };
-            let piece = [self.source.piece(offset, self.shape.piece)];
+            let piece = [self.source.segment(offset, self.shape.piece)];
             self.ia
                 .post_rdma_write(self.ep, &piece, 0, &remote, CompletionFlags::SUPPRESS)
                 .during("dat_ep_post_rdma_write")?;
         }
-        let piece = [self.messages.piece(0, FLUSH)];
+        let piece = [self.messages.segment(0, FLUSH)];
         let none = CompletionFlags::empty();
         self.ia
             .post_rdma_read(self.ep, &piece, 0, &self.flush, none)
@@ -307,10 +310,9 @@ fn failed(status: DtoStatus) -> Failure {
     match status {
         DtoStatus::Flushed | DtoStatus::Transport => Failure {
             kind: FailureKind::Operation,
-            what: "the connection to the exporter is lost".into(),
+            what: "the connection to the exporter was lost".into(),
             why,
-            remedy: "look at the network and whether the exporter still runs, then repeat this"
-                .into(),
+            remedy: "check the network and the exporter, and run the command again".into(),
         },
         _ => Failure::operation("a plain transfer failed", why),
     }
@@ -324,7 +326,7 @@ mod tests {
     fn a_lost_connection_is_no_fault_of_the_build() {
         for status in [DtoStatus::Flushed, DtoStatus::Transport] {
             let lost = failed(status);
-            assert_eq!(lost.what, "the connection to the exporter is lost");
+            assert_eq!(lost.what, "the connection to the exporter was lost");
             assert!(lost.remedy.contains("network"), "{}", lost.remedy);
         }
         let odd = failed(DtoStatus::RemoteAccess);

@@ -107,8 +107,8 @@ impl<N: Network> Stage<N> {
             }
             if round > PATIENCE {
                 return Err(Failure::operation(
-                    "the network does not come to rest",
-                    "something goes on for ever",
+                    "the network did not become idle",
+                    "an operation does not end",
                 ));
             }
         }

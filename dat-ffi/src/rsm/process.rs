@@ -96,7 +96,7 @@ impl Controller {
             let (code, why) = match error {
                 BackendError::Resources => (
                     RsmError::InsufficientResources,
-                    "there is no memory, thread or descriptor left for it",
+                    "memory, threads or file descriptors are exhausted",
                 ),
                 BackendError::Address => (
                     RsmError::ControllerNotPresent,

@@ -71,7 +71,7 @@ forgive() {
     echo "given up: $1 ($(now))"
 }
 # What a command says whose connection did not stand.
-lost="connection to the (server|exporter) is lost|cannot connect to the server|connection was aborted|why: .*(unreachable|Transport|barrier|nothing answers|timed? ?out|a transfer failed)"
+lost="connection to the (server|exporter) was lost|cannot connect to the server|connection was aborted|why: .*(unreachable|Transport|barrier|nothing answers|timed? ?out|a transfer failed)"
 # judge WHAT CODE WORDS: the command, which said what is in `said`, ended well, or says why not by these words and what to do about it. Fails when it did not
 # end well.
 judge() {

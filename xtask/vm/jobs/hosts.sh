@@ -105,9 +105,9 @@ client() {
     clients+=("$! $1")
 }
 for operation in write read; do
-    client "connection to the server is lost" dat perf "$operation" --connect "$PEER_IPV4" --duration 100s
+    client "connection to the server was lost" dat perf "$operation" --connect "$PEER_IPV4" --duration 100s
 done
-client "connection to the server is lost" dat copy large . --connect "$PEER_IPV4"
+client "connection to the server was lost" dat copy large . --connect "$PEER_IPV4"
 # Between vectors it writes by itself, and says what its own writes ended with.
 client "why: .*(connection was aborted|Transport)" dat rsm bench --connect "$PEER_IPV4:7472" --piece 4K --duration 100s
 # Two to the server, two to the exporter, five of clients, and the kernel's own queue pair.

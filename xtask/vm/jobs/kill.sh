@@ -118,7 +118,7 @@ for ((round = 0; round < rounds; round++)); do
     else
         killed=$((killed + 1))
         [ "$code" = 1 ]
-        grep -q -e "connection to the server is lost" -e "cannot connect to the server" /run/client || {
+        grep -q -e "connection to the server was lost" -e "cannot connect to the server" /run/client || {
             cat /run/client
             exit 1
         }
@@ -169,5 +169,5 @@ wait "$process" || code=$?
 echo "the client ended with $code: $(cat /run/client)"
 [ "$code" = 1 ]
 # Where much else runs the moment comes before it has connected.
-grep -q -e "connection to the server is lost" -e "cannot connect to the server" /run/client
+grep -q -e "connection to the server was lost" -e "cannot connect to the server" /run/client
 wait_until 20 no_objects

@@ -72,7 +72,7 @@ is_due() {
     [ $((at % every)) = 0 ]
 }
 # What a client hears of a server that may register no more.
-short="its system lets it register no more memory"
+short="it has reached its limit of locked memory"
 memory() {
     local limit code command
     echo "-- little memory may be registered ($(now))"
