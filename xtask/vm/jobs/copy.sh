@@ -1,5 +1,5 @@
 #!/bin/bash
-#: about = "two processes copy a file over the device, and what must not be copied is refused"
+#: about = "two processes copy files over the device; invalid requests are refused"
 #: timeout = 360
 #: programs = ["cmp"]
 #: build = [{ package = "dat-cli", features = ["verbs"], release = true, target = { program = "dat" } }]
@@ -32,7 +32,7 @@ refused() {
     local word=$1
     shift
     if timeout 60 dat copy "$@" --connect "$RDMA_IPV4" > /run/client 2>&1; then
-        echo "copied what must not be: $*"
+        echo "an invalid copy succeeded: $*"
         return 1
     fi
     if ! grep -q -e "$word" /run/client; then

@@ -1,5 +1,5 @@
 #!/bin/bash
-#: about = "two hosts copy, measure, put and get over a network; one of them loses its power, and the other says so and gives back what it had"
+#: about = "two hosts copy, measure, put and get over a network; one loses power, the other reports it and frees its resources"
 #: timeout = 480
 #: peer = true
 #: memory = 512
@@ -78,7 +78,7 @@ peer_ends exported > exported
 wait_until 20 peer_has_no_objects
 wait_until 20 no_objects
 
-echo "-- the other host loses its power in the middle of everything ($(now))"
+echo "-- the other host loses power during transfers ($(now))"
 truncate -s 32M large
 dat serve --into /run/hosts --memory 32M --quiet 2> served &
 server=$!
@@ -115,7 +115,7 @@ connected() {
     [ "$(rdma resource show qp | grep -c "state RTS")" -ge 10 ]
 }
 wait_until 30 connected || { rdma resource show qp; exit 1; }
-echo "all are at it ($(now))"
+echo "all clients are running ($(now))"
 sleep 1
 begin=$(now)
 kill_peer
@@ -128,7 +128,7 @@ for number in "${!clients[@]}"; do
     grep -qE "$words" "client.$number"
 done
 if ping -c 1 -W 1 "$PEER_IPV4" > /dev/null; then
-    echo "the other host is there"
+    echo "the other host is still up"
     exit 1
 fi
 # Who connects to it now is told in time, too; the address is known still, and nobody answers.
@@ -137,9 +137,9 @@ timeout 40 dat copy other . --connect "$PEER_IPV4" > refusal 2>&1 || code=$?
 [ "$code" = 1 ]
 echo "$(now): $(grep -E "why: .*(nothing answers|cannot be reached)" refusal)"
 wait_until 60 no_connections
-echo "from $begin to $(now): server and exporter gave back what they had for the other host"
+echo "from $begin to $(now): server and exporter freed the objects of the other host"
 kill -TERM "$server" "$exporter"
 wait "$server"
 wait "$exporter"
 wait_until 20 no_objects
-echo "nothing is left ($(now))"
+echo "no objects are left ($(now))"
