@@ -94,15 +94,12 @@ pub(crate) fn explanation(ours: u32, info: In<ProviderInfo>, instance_data: Text
 pub(crate) fn explain(ours: u32, info: &ProviderInfo, instance_data: &CStr) -> Option<String> {
     if info.major != ours {
         let (library, other) = match ours {
-            1 => (
-                "this library is",
-                "libdat_provider.so.2 is the provider for 2",
-            ),
-            _ => ("this provider is", "libdat.so.1 is the library for 1"),
+            1 => ("this library", "use libdat_provider.so.2 for version 2"),
+            _ => ("this provider", "use libdat.so.1 for version 1"),
         };
         let asked = info.major;
         return Some(format!(
-            "the line is for version {asked} of the interface, and {library} for {ours}; {other}"
+            "the line requests interface version {asked}, but {library} implements {ours}; {other}"
         ));
     }
     let name = info.name()?;
@@ -115,11 +112,12 @@ pub(crate) fn explain(ours: u32, info: &ProviderInfo, instance_data: &CStr) -> O
 /// Explains why no RDMA device has a name; `None` if one has.
 fn unknown(name: &str) -> Option<String> {
     if name == "mock" || name.starts_with("mock:") {
-        return Some("hosts of the mock have the numbers 1 to 254, behind which nothing but `extended` and `non-coherent` may stand".into());
+        return Some("a mock device needs a host number from 1 to 254, optionally followed by `extended` and \
+        `non-coherent`".into());
     }
     if cfg!(not(feature = "verbs")) {
         return Some(format!(
-            "`{name}` would be an RDMA device, which this build of the library knows none of: it has only `mock`"
+            "`{name}` is not a mock device, and this build of the library does not support RDMA devices"
         ));
     }
     let known: Vec<String> = found()
@@ -131,11 +129,11 @@ fn unknown(name: &str) -> Option<String> {
         return None;
     }
     let there = match known.is_empty() {
-        true => "there are none".to_owned(),
-        false => format!("there are {}", known.join(", ")),
+        true => "the host has none".to_owned(),
+        false => format!("the host has {}", known.join(", ")),
     };
     Some(format!(
-        "`{name}` is no RDMA device of this host, nor the network interface or address of one; {there}"
+        "`{name}` is not an RDMA device of this host, nor the network interface or address of one; {there}"
     ))
 }
 
@@ -303,10 +301,10 @@ mod tests {
         let said = |ours, major, instance_data| {
             explained(ours, major, instance_data).expect("it opens nothing")
         };
-        assert!(said(2, 1, c"mock").contains("libdat.so.1 is the library for 1"));
+        assert!(said(2, 1, c"mock").contains("use libdat.so.1 for version 1"));
         assert!(said(1, 2, c"mock").contains("libdat_provider.so.2"));
         assert!(said(2, 2, c"mock 255").contains("1 to 254"));
-        assert!(said(2, 2, c"mock 7 more").contains("but `extended`"));
+        assert!(said(2, 2, c"mock 7 more").contains("followed by `extended`"));
         assert!(said(2, 2, c"no-such-device 1").contains("`no-such-device:1`"));
         assert!(said(2, 2, c"").contains("`x`"));
     }

@@ -203,7 +203,7 @@ fn checked(file: &std::path::Path, loader: &std::path::Path) -> serde_json::Valu
 fn devices_of_other_providers_are_opened() {
     let directory = tempfile::tempdir().unwrap();
     let library = compiled(directory.path(), "other.so", PROVIDER);
-    let refusal = "it loads, but its device does not open: dat_ia_open returns ";
+    let refusal = "it loads, but its device cannot be opened: dat_ia_open returned ";
     let process = "it loads, but a process that opens its device ";
     let expected = [
         ("it opens", None),
@@ -269,7 +269,7 @@ fn a_device_that_nothing_opens_is_not_called_good() {
     let loader = without_registries(directory.path());
     let report = checked(&file, &loader);
     let told = report["problems"][0]["reason"].as_str().unwrap();
-    let words = "it loads; whether its device exists is not known, since the registry ";
+    let words = "it loads; its device was not checked, because the registry ";
     assert!(told.starts_with(words), "{report}");
     assert!(told.contains("libdat2.so.2"), "{report}");
     assert_eq!(report["problems"][0]["error"], false);
@@ -354,7 +354,7 @@ fn libraries_that_a_file_names_are_loaded_elsewhere() {
         "{report}"
     );
     assert!(
-        reason(3).starts_with("no registry is for version 3 "),
+        reason(3).starts_with("no registry supports interface version 3"),
         "{report}"
     );
     assert_eq!(problems[4]["line"], 7);

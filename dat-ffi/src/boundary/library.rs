@@ -44,7 +44,7 @@ impl Library {
                 let said = libc::dlerror();
                 (!said.is_null()).then(|| CStr::from_ptr(said).to_string_lossy().into_owned())
             };
-            said.unwrap_or_else(|| "the loader does not say why".into())
+            said.unwrap_or_else(|| "the loader gives no reason".into())
         })
     }
 

@@ -163,7 +163,7 @@ pub fn open(entry: &Entry) -> Result<(), Fault> {
     // A registry ignores the variable in a privileged process and would open another device.
     if trusted_variable(Configuration::VARIABLE).is_none() {
         return Err(unable(
-            "does not read a dat.conf of a privileged process".to_owned(),
+            "ignores the dat.conf of a privileged process".to_owned(),
         ));
     }
     let library = Library::load(name).map_err(unable)?;
@@ -238,7 +238,8 @@ mod tests {
         assert_eq!((own.line, &own.reason), (Some(1), &Reason::Fields(1)));
         assert_eq!(
             symbol.to_string(),
-            "dat.conf:3: libc.so.6: dat_provider_init: the library has no such symbol, so it is no provider"
+            "dat.conf:3: libc.so.6: dat_provider_init: the library does not export this symbol, so it is \
+            not a provider"
         );
     }
 

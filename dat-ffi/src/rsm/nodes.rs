@@ -343,25 +343,31 @@ mod tests {
             ("1 verbs0 10.9.0.1 7 8", "1: 5 words instead of 3 or 4"),
             (
                 "x verbs0 10.9.0.1",
-                "1: `x` is no number of a node, as 2 or 0x2 is",
+                "1: `x` is not a node number such as 2 or 0x2",
             ),
             (
                 "-1 verbs0 10.9.0.1",
-                "1: `-1` is no number of a node, as 2 or 0x2 is",
+                "1: `-1` is not a node number such as 2 or 0x2",
             ),
-            ("1 verbs0 host", "1: `host` is no address, as 10.9.0.1 is"),
-            ("1 verbs0 10.9.0.1 0", "1: `0` is no port from 1 to 65535"),
+            (
+                "1 verbs0 host",
+                "1: `host` is not an IP address such as 10.9.0.1",
+            ),
+            (
+                "1 verbs0 10.9.0.1 0",
+                "1: `0` is not a port from 1 to 65535",
+            ),
             (
                 "1 verbs0 10.9.0.1 65536",
-                "1: `65536` is no port from 1 to 65535",
+                "1: `65536` is not a port from 1 to 65535",
             ),
             (
                 "1 loopback 10.9.0.1",
-                "1: loopback is there already, and has no line",
+                "1: loopback is predefined and cannot have a line",
             ),
             (
                 "1 verbs0 10.9.0.1\n1 VERBS0 10.9.0.1",
-                "2: line 1 has the same controller of this node, which has one address",
+                "2: line 1 already defines this controller of this node",
             ),
         ] {
             let problem = of(text, None, &[device("rxe0", "10.9.0.1")]).expect_err(text);
@@ -373,7 +379,7 @@ mod tests {
         let absent = of(FILE, Some(4), &[]).expect_err("no such node");
         assert_eq!(
             absent.to_string(),
-            "rsm.nodes: no line has the node 4, which this process is to be"
+            "rsm.nodes: no line defines node 4, the node of this process"
         );
         assert_eq!(read_nodes("1"), Err(RsmError::BadConfiguration));
     }

@@ -100,11 +100,11 @@ impl Controller {
                 ),
                 BackendError::Address => (
                     RsmError::ControllerNotPresent,
-                    "its network interface has no address any more",
+                    "its network interface no longer has an address",
                 ),
                 _ => (
                     RsmError::ControllerNotPresent,
-                    "it may be gone, or not be this user's to open",
+                    "it was removed, or this user has no permission to open it",
                 ),
             };
             complain(LIBRARY, format_args!("the device {}: {why}", device.name));
@@ -262,16 +262,16 @@ impl Process {
         let devices = match self.controllers.iter().any(|known| known.device.is_some()) {
             true => "",
             false if cfg!(feature = "verbs") => {
-                "; an RDMA device is one if it has an address, and if the file of nodes, where there is one, has a line with that"
+                "; an RDMA device needs an address and, if there is a nodes file, a line with that address"
             }
             false => {
-                "; RDMA devices are none, since this library was built without the feature `verbs`"
+                "; this library was built without the feature `verbs`, so it has no RDMA devices"
             }
         };
         let known = known.join(", ");
         complain(
             LIBRARY,
-            format_args!("no controller is called `{name}`: there is {known}{devices}"),
+            format_args!("no controller has the name `{name}`: known are {known}{devices}"),
         );
         RsmError::ControllerNotPresent
     }

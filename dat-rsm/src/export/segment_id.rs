@@ -89,11 +89,11 @@ impl fmt::Display for BadLineReason<'_> {
             Self::Base(said) => {
                 write!(
                     formatter,
-                    "`{said}` is no id in hexadecimal, as 0x600000 is"
+                    "`{said}` is not a hexadecimal id such as 0x600000"
                 )
             }
-            Self::Length(said) => write!(formatter, "`{said}` is no number of ids, as 16 is"),
-            Self::Beyond => formatter.write_str("there are not so many ids from the first one on"),
+            Self::Length(said) => write!(formatter, "`{said}` is not a number of ids such as 16"),
+            Self::Beyond => formatter.write_str("the range exceeds the valid ids"),
         }
     }
 }
@@ -237,7 +237,7 @@ mod tests {
                 "wrong",
                 6,
                 BadLineReason::Base("0xyz"),
-                "`0xyz` is no id in hexadecimal, as 0x600000 is",
+                "`0xyz` is not a hexadecimal id such as 0x600000",
             ),
             (
                 "other",
@@ -249,13 +249,13 @@ mod tests {
                 "signed",
                 8,
                 BadLineReason::Length("+16"),
-                "`+16` is no number of ids, as 16 is",
+                "`+16` is not a number of ids such as 16",
             ),
             (
                 "wide",
                 9,
                 BadLineReason::Beyond,
-                "there are not so many ids from the first one on",
+                "the range exceeds the valid ids",
             ),
             (
                 "behind",

@@ -491,7 +491,7 @@ END
         said=$(sed -n 's/^line [0-9]* *\([a-z]*\) *\([^ ]*\) u2.*/\1 \2,/p' /run/said | tr -d '\n')
         [ "$said" = "$expected" ] || echo "wrong: $said" >> /run/said
         grep -q '^exit code 1$' /run/said
-        verdict "dat registry --check${folder:+, our registry}" $? '^line 2: .*: it loads, but its device does not open: dat_ia_open returns DAT_' '^wrong'
+        verdict "dat registry --check${folder:+, our registry}" $? '^line 2: .*: it loads, but its device cannot be opened: dat_ia_open returned DAT_' '^wrong'
     done
 }
 
