@@ -12,7 +12,7 @@ use dat_core::{Error, ErrorKind, Result, Subtype};
 use crate::adapter::{Device, Opened, Opening};
 use crate::boundary::{In, PerProcess, ProviderInfo, StaticText, Text, start_thread};
 use crate::capacity::Capacity;
-use crate::complaint::complain;
+use crate::diagnostic::report;
 
 /// A device, as a line of `dat.conf` names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,8 +84,8 @@ impl Named {
 pub(crate) fn explanation(ours: u32, info: In<ProviderInfo>, instance_data: Text) -> StaticText {
     let info = info.get();
     let words = instance_data.get().unwrap_or_default();
-    let said = info.and_then(|info| explain(ours, &info, &words));
-    StaticText::kept(said.and_then(|said| CString::new(said).ok()))
+    let text = info.and_then(|info| explain(ours, &info, &words));
+    StaticText::kept(text.and_then(|text| CString::new(text).ok()))
 }
 
 /// Explains why a line of `dat.conf` with this library opens no adapter.
@@ -206,7 +206,7 @@ impl Opening for Named {
                 if error.kind() == ErrorKind::ProviderNotFound
                     && let Some(why) = unknown(name)
                 {
-                    complain("dat", why);
+                    report("dat", why);
                 }
             }),
         }
@@ -298,15 +298,15 @@ mod tests {
         assert_eq!(explained(2, 2, c"mock 7 extended"), None);
         assert_eq!(explained(2, 2, c"mock 7 non-coherent"), None);
         assert_eq!(explained(1, 1, c"mock"), None);
-        let said = |ours, major, instance_data| {
+        let text = |ours, major, instance_data| {
             explained(ours, major, instance_data).expect("it opens nothing")
         };
-        assert!(said(2, 1, c"mock").contains("use libdat.so.1 for version 1"));
-        assert!(said(1, 2, c"mock").contains("libdat_provider.so.2"));
-        assert!(said(2, 2, c"mock 255").contains("1 to 254"));
-        assert!(said(2, 2, c"mock 7 more").contains("followed by `extended`"));
-        assert!(said(2, 2, c"no-such-device 1").contains("`no-such-device:1`"));
-        assert!(said(2, 2, c"").contains("`x`"));
+        assert!(text(2, 1, c"mock").contains("use libdat.so.1 for version 1"));
+        assert!(text(1, 2, c"mock").contains("libdat_provider.so.2"));
+        assert!(text(2, 2, c"mock 255").contains("1 to 254"));
+        assert!(text(2, 2, c"mock 7 more").contains("followed by `extended`"));
+        assert!(text(2, 2, c"no-such-device 1").contains("`no-such-device:1`"));
+        assert!(text(2, 2, c"").contains("`x`"));
     }
 
     #[test]

@@ -296,22 +296,22 @@ mod tests {
         let devices = [device("rxe0", "10.9.0.1"), device("rxe1", "fd09::1")];
         let first = of(FILE, None, &devices).expect("a file");
         assert_eq!(first.own, 1);
-        let told = |nodes: &Nodes| {
-            let told = nodes.controllers.iter().map(|(known, reached)| {
+        let reached_by = |nodes: &Nodes| {
+            let reached_by = nodes.controllers.iter().map(|(known, reached)| {
                 let reached: Vec<(u32, u64)> =
                     reached.iter().map(|it| (it.node, it.qualifier)).collect();
                 (known.name.clone(), known.qualifier, reached)
             });
-            told.collect::<Vec<_>>()
+            reached_by.collect::<Vec<_>>()
         };
         let nodes = vec![(1, 21075), (2, 21076), (3, 21075)];
         let both = [
             ("rxe0".to_owned(), 21075, nodes.clone()),
             ("rxe1".to_owned(), 7, vec![(3, 21075), (1, 7)]),
         ];
-        assert_eq!(told(&first), both);
+        assert_eq!(reached_by(&first), both);
         let second = of(FILE, Some(2), &devices).expect("a file");
-        assert_eq!(told(&second), [("rxe0".to_owned(), 21076, nodes)]);
+        assert_eq!(reached_by(&second), [("rxe0".to_owned(), 21076, nodes)]);
         // A host that is not in the file gets no controllers from it.
         let stranger = of(FILE, None, &[]).expect("a file");
         assert_eq!(stranger, Nodes::default());

@@ -29,16 +29,16 @@ pub(super) enum Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unreadable(said) => write!(f, "it cannot be read: {said}"),
+            Self::Unreadable(text) => write!(f, "it cannot be read: {text}"),
             Self::Words(1) => f.write_str("1 word instead of 3 or 4"),
             Self::Words(count) => write!(f, "{count} words instead of 3 or 4"),
-            Self::Node(said) => write!(f, "`{said}` is not a node number such as 2 or 0x2"),
-            Self::Controller(said) => {
-                write!(f, "`{said}` is not a controller name such as verbs0")
+            Self::Node(text) => write!(f, "`{text}` is not a node number such as 2 or 0x2"),
+            Self::Controller(text) => {
+                write!(f, "`{text}` is not a controller name such as verbs0")
             }
             Self::Loopback => f.write_str("loopback is predefined and cannot have a line"),
-            Self::Address(said) => write!(f, "`{said}` is not an IP address such as 10.9.0.1"),
-            Self::Port(said) => write!(f, "`{said}` is not a port from 1 to 65535"),
+            Self::Address(text) => write!(f, "`{text}` is not an IP address such as 10.9.0.1"),
+            Self::Port(text) => write!(f, "`{text}` is not a port from 1 to 65535"),
             Self::Repeated(line) => write!(
                 f,
                 "line {line} already defines this controller of this node"

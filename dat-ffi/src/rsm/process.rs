@@ -13,7 +13,7 @@ use super::nodes::{Known, Nodes};
 use super::nodes_problem::Problem;
 use super::site::{Shape, Site};
 use crate::boundary::{forks, page_size, start_thread};
-use crate::complaint::complain;
+use crate::diagnostic::report;
 
 /// Name of this library for the loader.
 pub(super) const LIBRARY: &str = "librsm.so.2";
@@ -74,7 +74,7 @@ impl Controller {
         }
         let opened = self.make(node).inspect_err(|code| {
             let name = self.name;
-            complain(LIBRARY, format_args!("{name} cannot be opened: {code}"));
+            report(LIBRARY, format_args!("{name} cannot be opened: {code}"));
         })?;
         Ok(self.opened.get_or_init(|| opened))
     }
@@ -107,7 +107,7 @@ impl Controller {
                     "it was removed, or this user has no permission to open it",
                 ),
             };
-            complain(LIBRARY, format_args!("the device {}: {why}", device.name));
+            report(LIBRARY, format_args!("the device {}: {why}", device.name));
             code
         };
         let mut verbs = VerbsOptions::default();
@@ -200,7 +200,7 @@ impl Process {
         Ok(process.get_or_init(|| {
             // Of several threads that come here, one prints the problem.
             if let Some(problem) = problem {
-                complain(LIBRARY, problem);
+                report(LIBRARY, problem);
             }
             found
         }))
@@ -269,7 +269,7 @@ impl Process {
             }
         };
         let known = known.join(", ");
-        complain(
+        report(
             LIBRARY,
             format_args!("no controller has the name `{name}`: known are {known}{devices}"),
         );
