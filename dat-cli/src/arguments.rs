@@ -433,26 +433,31 @@ fn hint_at_command(error: &mut clap::Error) {
     let Some(option) = argument.strip_prefix("--").filter(|name| !name.is_empty()) else {
         return;
     };
-    let mut takers = Vec::new();
-    collect_takers(&Arguments::command(), "", option, &mut takers);
-    if takers.is_empty() {
+    let mut commands = Vec::new();
+    collect_commands(&Arguments::command(), "", option, &mut commands);
+    if commands.is_empty() {
         return;
     }
-    let tip = format!("'--{option}' is an option of {}", takers.join(", "));
+    let tip = format!("'--{option}' is an option of {}", commands.join(", "));
     error.remove(ContextKind::SuggestedArg);
     let tip = ContextValue::StyledStrs(vec![tip.into()]);
     error.insert(ContextKind::Suggested, tip);
 }
 
 /// Collects the full names of all commands with an option, from `command` down.
-fn collect_takers(command: &clap::Command, above: &str, option: &str, takers: &mut Vec<String>) {
+fn collect_commands(
+    command: &clap::Command,
+    above: &str,
+    option: &str,
+    commands: &mut Vec<String>,
+) {
     let path = format!("{above} {}", command.get_name());
     let has = |argument: &clap::Arg| argument.get_long() == Some(option) && !argument.is_hide_set();
     if command.get_arguments().any(has) {
-        takers.push(format!("`{}`", path.trim_start()));
+        commands.push(format!("`{}`", path.trim_start()));
     }
     let inner = command.get_subcommands();
-    inner.for_each(|inner| collect_takers(inner, &path, option, takers));
+    inner.for_each(|inner| collect_commands(inner, &path, option, commands));
 }
 
 /// Converts a command line error to a failure, for callers that read a document.
@@ -469,16 +474,16 @@ pub(crate) fn failure(error: &clap::Error) -> Failure {
         && let Some(source) = error.source().map(ToString::to_string)
     {
         // The remedy is the last part of the source; it moves out of the reason.
-        let (said, remedy) = source.split_once("; ").unwrap_or(("", &source));
+        let (cause, remedy) = source.split_once("; ").unwrap_or(("", &source));
         let without = why.strip_suffix(&source).unwrap_or(&why);
-        why = format!("{without}{said}")
+        why = format!("{without}{cause}")
             .trim_end_matches([':', ' '])
             .into();
         paragraphs = vec![format!("{remedy};"), "see --help".into()];
     } else if let Some(specific) = specific(error, &paragraphs) {
         // The list of subcommands belongs to the remedy, so it is removed from the reason.
-        if let Some((said, _)) = why.split_once(" [subcommands: ") {
-            why = said.to_owned();
+        if let Some((cause, _)) = why.split_once(" [subcommands: ") {
+            why = cause.to_owned();
         }
         paragraphs = vec![specific + ";", "see --help".into()];
     }

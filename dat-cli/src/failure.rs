@@ -154,7 +154,7 @@ pub(crate) trait During<T> {
 impl<T> During<T> for dat_core::Result<T> {
     fn during(self, call: &str) -> Result<T> {
         self.map_err(|error| {
-            let reached = limits::behind(error);
+            let reached = limits::reached(error);
             Failure::operation(format!("{call} failed"), error).because(reached)
         })
     }

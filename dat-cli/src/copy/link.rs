@@ -150,11 +150,16 @@ impl<N: Network> Link<N> {
                 | MemoryPrivileges::REMOTE_WRITE,
         )?;
         for number in 0..=geometry.depth {
-            let place = [receiver.headers.segment(number * HEADER, HEADER)];
+            let segments = [receiver.headers.segment(number * HEADER, HEADER)];
             receiver
                 .node
                 .ia
-                .post_recv(receiver.ep, &place, number as u64, CompletionFlags::empty())
+                .post_recv(
+                    receiver.ep,
+                    &segments,
+                    number as u64,
+                    CompletionFlags::empty(),
+                )
                 .during("dat_ep_post_recv")?;
         }
         for number in 0..geometry.depth {
@@ -350,7 +355,7 @@ impl<N: Network> Link<N> {
         let start = slot * self.geometry.slot();
         let sender = &self.sender;
         if length > 0 {
-            let pieces: Vec<LmrTriplet> = (0..length)
+            let segments: Vec<LmrTriplet> = (0..length)
                 .step_by(self.geometry.chunk)
                 .map(|at| {
                     let count = self.geometry.chunk.min(length - at);
@@ -363,14 +368,14 @@ impl<N: Network> Link<N> {
                 .ia
                 .post_rdma_write(
                     sender.ep,
-                    &pieces,
+                    &segments,
                     slot as u64,
                     &remote,
                     CompletionFlags::SUPPRESS,
                 )
                 .during("dat_ep_post_rdma_write")?;
             self.writes += 1;
-            self.segments += pieces.len() as u64;
+            self.segments += segments.len() as u64;
         }
         sender
             .headers
@@ -446,11 +451,11 @@ impl<N: Network> Link<N> {
         let offset = cookie as usize * HEADER;
         let mut header = [0; HEADER];
         receiver.headers.memory.load(offset, &mut header);
-        let place = [receiver.headers.segment(offset, HEADER)];
+        let segments = [receiver.headers.segment(offset, HEADER)];
         receiver
             .node
             .ia
-            .post_recv(receiver.ep, &place, cookie, CompletionFlags::empty())
+            .post_recv(receiver.ep, &segments, cookie, CompletionFlags::empty())
             .during("dat_ep_post_recv")?;
         let length = u64::from_le_bytes(header);
         usize::try_from(length)

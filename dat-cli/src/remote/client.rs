@@ -342,7 +342,7 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
 
     /// Notes that the server has shown that it is alive.
     #[inline]
-    pub(crate) fn heard(&mut self) {
+    pub(crate) fn note_activity(&mut self) {
         self.silent = None;
     }
 
@@ -373,7 +373,7 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
             DtoStatus::Flushed => return Err(self.lost("outstanding operations were flushed")),
             status => return Err(self.lost(format!("an operation completed as {status:?}"))),
         }
-        self.heard();
+        self.note_activity();
         if !letter {
             return Ok(Some(Arrival::Done(done)));
         }

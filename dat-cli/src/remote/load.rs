@@ -21,7 +21,7 @@ const DEFAULT: CompletionFlags = CompletionFlags::empty();
 /// One send out of this many completes with an event.
 const UNSIGNALLED: u64 = 8;
 /// Calls of `take` between two keep-alive checks; the server cannot see RDMA operations.
-const SIGN_OF_LIFE: u64 = 16;
+const KEEPALIVE: u64 = 16;
 
 /// A load of operations on a connection to a server.
 pub(crate) struct RemoteLoad<'a, B: HostBackend, W> {
@@ -119,10 +119,10 @@ impl<'a, B: HostBackend, W: Wait> RemoteLoad<'a, B, W> {
                 return Ok(());
             };
             for buffer in 0..depth {
-                let place = [echoes.segment(buffer * size, size)];
+                let segments = [echoes.segment(buffer * size, size)];
                 station
                     .ia
-                    .post_recv(ep, &place, buffer as u64, CompletionFlags::empty())
+                    .post_recv(ep, &segments, buffer as u64, CompletionFlags::empty())
                     .during("dat_ep_post_recv")?;
             }
             Ok(())
@@ -218,13 +218,13 @@ impl<'a, B: HostBackend, W: Wait> RemoteLoad<'a, B, W> {
         if let Some(came) = self.came.get_mut(slot) {
             *came = Some((buffer, stamp));
         }
-        let place = [echoes.segment(buffer * size, size)];
+        let segments = [echoes.segment(buffer * size, size)];
         self.client
             .station
             .ia
             .post_recv(
                 self.client.ep,
-                &place,
+                &segments,
                 buffer as u64,
                 CompletionFlags::empty(),
             )
@@ -250,7 +250,7 @@ fn send_flags(number: u64) -> CompletionFlags {
 fn slot_segments(near: &Registered, shape: Shape) -> Vec<LmrTriplet> {
     let Shape { size, segments, .. } = shape;
     let length = size / segments;
-    let piece = |number| {
+    let segment = |number| {
         let (slot, segment) = (number / segments, number % segments);
         let from = segment * length;
         let to = if segment + 1 == segments {
@@ -260,7 +260,7 @@ fn slot_segments(near: &Registered, shape: Shape) -> Vec<LmrTriplet> {
         };
         near.segment(slot * size + from, to - from)
     };
-    (0..shape.depth * segments).map(piece).collect()
+    (0..shape.depth * segments).map(segment).collect()
 }
 
 fn zero(memory: Memory) {
@@ -365,7 +365,7 @@ impl<B: HostBackend, W: Wait> Measured for RemoteLoad<'_, B, W> {
     #[inline]
     fn take(&mut self, wait: bool) -> Result<Option<usize>> {
         self.taken = self.taken.wrapping_add(1);
-        if self.taken.is_multiple_of(SIGN_OF_LIFE) && self.echoes.is_none() {
+        if self.taken.is_multiple_of(KEEPALIVE) && self.echoes.is_none() {
             self.client.keep_alive(Instant::now())?;
         }
         if !self.client.station.polls() {
@@ -380,7 +380,7 @@ impl<B: HostBackend, W: Wait> Measured for RemoteLoad<'_, B, W> {
                         DtoOperation::RdmaWrite | DtoOperation::RdmaRead
                     ) =>
             {
-                self.client.heard();
+                self.client.note_activity();
                 Ok(Some(done.cookie as usize))
             }
             Ok(event) => self.came(&event, wait),
@@ -395,8 +395,8 @@ impl<B: HostBackend, W: Wait> Measured for RemoteLoad<'_, B, W> {
     fn verify(&mut self) -> Result<()> {
         let different = |what: String| Failure::operation("data did not arrive", what);
         let Some(echoes) = self.echoes else {
-            let place = self.shape.depth;
-            self.client.say(place, &Message::Sum)?;
+            let segments = self.shape.depth;
+            self.client.say(segments, &Message::Sum)?;
             let Message::SumIs { checksum: theirs } = self.client.message(&|| Ok(()))? else {
                 return Err(refused(Refusal::Malformed));
             };

@@ -85,7 +85,7 @@ pub(crate) enum Refusal {
     /// The client was silent for too long.
     Silent,
     /// The server does not serve that address.
-    Elsewhere,
+    WrongAddress,
     /// The server's system refuses to register more memory.
     Unregistered,
     /// The server requires its token; a challenge follows.
@@ -108,7 +108,7 @@ const REFUSALS: [Refusal; 16] = [
     Refusal::CannotWrite,
     Refusal::Different,
     Refusal::Silent,
-    Refusal::Elsewhere,
+    Refusal::WrongAddress,
     Refusal::Unregistered,
     Refusal::NoToken,
     Refusal::WrongToken,
@@ -134,7 +134,7 @@ impl Refusal {
             Self::CannotWrite => "it cannot write the file",
             Self::Different => "the written file differs from the sent data",
             Self::Silent => "the client was silent for too long",
-            Self::Elsewhere => "it listens on another address of its device",
+            Self::WrongAddress => "it listens on another address of its device",
             Self::Unregistered => "it has reached its limit of locked memory",
             Self::NoToken => "it requires a token",
             Self::WrongToken => "the token does not match",
@@ -165,7 +165,7 @@ impl Refusal {
                 "raise the limit of locked memory on the server (`ulimit -l`), or use a smaller size, \
                 --depth or --chunk"
             }
-            Self::Elsewhere => "connect to the server's --listen address",
+            Self::WrongAddress => "connect to the server's --listen address",
             Self::NoToken => "pass a copy of the server's token with --token-file",
             Self::WrongToken => "copy the server's --token-file to this host",
             Self::Quota => {

@@ -189,22 +189,22 @@ impl GetArguments {
     /// - Usage: `--offset` and `--length` leave the segment, or no byte is left to get.
     pub(crate) fn bytes(&self, end: u64, segment: u64) -> Result<u64, Failure> {
         let offset = self.offset;
-        let (from, whole) = match &self.from {
+        let (from, end_of_content) = match &self.from {
             Some(from) => (from.display().to_string(), end),
             None => ("the segment".into(), segment),
         };
         let Some(length) = self.length else {
             // An empty file is got as an empty file, if the offset is 0.
-            if offset == 0 || offset < whole {
-                return Ok(whole - offset.min(whole));
+            if offset == 0 || offset < end_of_content {
+                return Ok(end_of_content - offset.min(end_of_content));
             }
             return Err(Failure::usage(
                 "no bytes to get",
                 format!(
                     "{from} has {}, and --offset is {offset}",
-                    counted(whole, "byte")
+                    counted(end_of_content, "byte")
                 ),
-                match whole.checked_sub(1) {
+                match end_of_content.checked_sub(1) {
                     Some(last) => format!("choose an --offset of at most {last}"),
                     None => "remove --offset".into(),
                 },

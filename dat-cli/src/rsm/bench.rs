@@ -202,7 +202,7 @@ pub(crate) fn run<B: HostBackend, W: Wait, C: Course>(
         ok: true,
         backend,
         device,
-        piece: shape.piece as u64,
+        piece: shape.entry_size as u64,
         entries: shape.entries as u64,
         mode: mode(shape),
         kinds,

@@ -18,7 +18,7 @@ use self::arguments::{
 use self::file::{Contents, Fresh, Source};
 use self::importer::{Importer, Moved, Shape};
 use self::pair::{DuringRsm, End, Pair, PairWait, THIRD};
-use self::plain::{Place, Plain};
+use self::plain::{ExporterAddress, Plain};
 use crate::copy::{per_second, rate};
 use crate::failure::{Failure, Result};
 use crate::host::{Memory, PAGE};
@@ -170,12 +170,12 @@ fn contents(arguments: &ExportArguments) -> Result<(Memory, u64)> {
     }
     let memory = Memory::new(pages(bytes)?);
     if let Some(mut source) = source {
-        let mut place = 0;
+        let mut position = 0;
         let mut bytes = vec![0; 1 << 20];
         loop {
             let count = source.read(&mut bytes)?;
-            memory.store(place, bytes.get(..count).unwrap_or_default());
-            place += count;
+            memory.store(position, bytes.get(..count).unwrap_or_default());
+            position += count;
             if count == 0 {
                 break;
             }
@@ -190,7 +190,7 @@ fn export(arguments: &ExportArguments, interrupts: &Signals, output: &mut Output
     let pair = Pair::open()?;
     let both = Both::publish(&pair, memory, arguments.segment, arguments.permission)?;
     let shape = Shape {
-        piece: 64 << 10,
+        entry_size: 64 << 10,
         entries: 16,
         explicit: false,
     };
@@ -378,13 +378,13 @@ fn bench(arguments: &BenchArguments, signals: &Signals, output: &mut Output) -> 
     let memory = Memory::new(pages(bench::room(shape) as u64)?);
     let both = Both::publish(&pair, memory, id, 0o666)?;
     let mut importer = both.import(id, Permission::all(), shape)?;
-    let place = Place {
+    let exporter = ExporterAddress {
         address: pair.address(End::B),
         qualifier: dat_rsm::DEFAULT_QUALIFIER,
         node: THIRD,
         segment: id,
     };
-    let mut plain = Plain::connect(pair.third()?, &pair, place, shape)?;
+    let mut plain = Plain::connect(pair.third()?, &pair, exporter, shape)?;
     let mut report = bench::run(arguments, MOCK, signals, &mut importer, &mut plain)?;
     bench::bulk(&mut report, arguments, signals, &mut importer)?;
     plain.disconnect()?;

@@ -202,7 +202,7 @@ impl Pair {
     }
 
     /// Drives both nodes and the fabric until nothing is left to do.
-    pub(crate) fn settle(&self) {
+    pub(crate) fn run_until_idle(&self) {
         loop {
             let now = self.now();
             let handled = self.a.0.progress(now) + self.b.0.progress(now);

@@ -62,19 +62,19 @@ fn set<N: Network>() -> Result<Scene<N>> {
 
 impl<N: Network> Scene<N> {
     /// Binds a segment of B for writing.
-    fn bind(&mut self, piece: &LmrTriplet, cookie: u64) -> Result<Outcome> {
+    fn bind(&mut self, segment: &LmrTriplet, cookie: u64) -> Result<Outcome> {
         let result = self.stage.b.ia.rmr_bind(
             self.rmr,
-            piece,
+            segment,
             MemoryPrivileges::REMOTE_WRITE,
             self.peer,
             cookie,
             NOTHING,
         );
-        if let (Ok(context), true) = (&result, piece.length > 0) {
+        if let (Ok(context), true) = (&result, segment.length > 0) {
             self.contexts.push(*context);
         }
-        self.stage.settle(result.map(|_| ()))
+        self.stage.outcome_of(result.map(|_| ()))
     }
 
     /// Writes 16 bytes from A to the start of B's region.
@@ -83,13 +83,13 @@ impl<N: Network> Scene<N> {
     fn write(&self, from: usize, cookie: u64, age: usize) -> Result<Outcome> {
         let context = self.contexts.iter().rev().nth(age).copied().unwrap_or(0);
         let remote = self.region.remote_through(context, 0, 16);
-        let piece = [self.source.segment(from, 16)];
+        let segment = [self.source.segment(from, 16)];
         let result = self
             .stage
             .a
             .ia
-            .post_rdma_write(self.ep, &piece, cookie, &remote, NOTHING);
-        let outcome = self.stage.settle(result)?;
+            .post_rdma_write(self.ep, &segment, cookie, &remote, NOTHING);
+        let outcome = self.stage.outcome_of(result)?;
         Ok(outcome.fact(MEMORY, self.region.text(LENGTH)))
     }
 }
@@ -179,7 +179,7 @@ fn refusals<N: Network>() -> Vec<Step<Scene<N>>> {
             requirements: &["LMF-01", "GEN-15"],
             run: |scene| {
                 let result = scene.stage.b.ia.lmr_free(scene.region.lmr);
-                scene.stage.settle(result)
+                scene.stage.outcome_of(result)
             },
         },
     ]
@@ -269,7 +269,7 @@ fn closing<N: Network>() -> Vec<Step<Scene<N>>> {
             requirements: &["LMF-01"],
             run: |scene| {
                 let result = scene.stage.b.ia.lmr_free(scene.region.lmr);
-                scene.stage.settle(result)
+                scene.stage.outcome_of(result)
             },
         },
     ]

@@ -60,20 +60,20 @@ fn set() -> Result<Scene> {
 impl Scene {
     fn sync_write(&self, segments: &[LmrTriplet]) -> Result<Outcome> {
         let result = self.stage.b.ia.lmr_sync_rdma_write(segments);
-        let outcome = self.stage.settle(result)?;
+        let outcome = self.stage.outcome_of(result)?;
         Ok(outcome.fact(B_READS, self.shared.text(LENGTH)))
     }
 
     /// Reads B's memory from A, as B's device sees it.
     fn fetch(&self, cookie: u64) -> Result<Outcome> {
-        let piece = [self.fetched.segment(0, 12)];
+        let segment = [self.fetched.segment(0, 12)];
         let remote = self.shared.remote(0, 12);
         let result = self
             .stage
             .a
             .ia
-            .post_rdma_read(self.ep, &piece, cookie, &remote, NOTHING);
-        let outcome = self.stage.settle(result)?;
+            .post_rdma_read(self.ep, &segment, cookie, &remote, NOTHING);
+        let outcome = self.stage.outcome_of(result)?;
         Ok(outcome.fact(A_READS, self.fetched.text(LENGTH)))
     }
 }
@@ -139,13 +139,13 @@ fn incoming_writes() -> Vec<Step<Scene>> {
                 .fact(B_READS, "the old text"),
             requirements: &["LSW-15", "LSW-21", "LSW-22", "EPW-43"],
             run: |scene| {
-                let piece = [scene.source.segment(0, 12)];
+                let segment = [scene.source.segment(0, 12)];
                 let remote = scene.shared.remote(0, LENGTH);
                 let ia = &scene.stage.a.ia;
                 let result = ia
-                    .post_rdma_write(scene.ep, &piece, 1, &remote, NOTHING)
+                    .post_rdma_write(scene.ep, &segment, 1, &remote, NOTHING)
                     .and_then(|()| ia.post_send(scene.ep, &[], 2, NOTHING));
-                let outcome = scene.stage.settle(result)?;
+                let outcome = scene.stage.outcome_of(result)?;
                 Ok(outcome.fact(B_READS, scene.shared.text(LENGTH)))
             },
         },
@@ -176,11 +176,11 @@ fn refusals() -> Vec<Step<Scene>> {
                 .fact(B_READS, "the new text"),
             requirements: &["LSW-20"],
             run: |scene| {
-                let piece = LmrTriplet {
+                let segment = LmrTriplet {
                     context: !scene.shared.context,
                     ..scene.shared.segment(0, 12)
                 };
-                scene.sync_write(&[piece])
+                scene.sync_write(&[segment])
             },
         },
     ]
@@ -209,12 +209,12 @@ fn incoming_reads() -> Vec<Step<Scene>> {
                 .fact(A_READS, "what B wrote"),
             requirements: &["LSR-01", "LSR-06"],
             run: |scene| {
-                let piece = [scene.shared.segment(0, 12)];
+                let segment = [scene.shared.segment(0, 12)];
                 scene
                     .stage
                     .b
                     .ia
-                    .lmr_sync_rdma_read(&piece)
+                    .lmr_sync_rdma_read(&segment)
                     .during("dat_lmr_sync_rdma_read")?;
                 scene.fetch(4)
             },

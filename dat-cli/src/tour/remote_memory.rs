@@ -118,7 +118,7 @@ impl Scene {
     /// Waits at B for a signal, with a deadline of now.
     fn wait(&self) -> Result<Outcome> {
         let export = made("segment", self.export)?;
-        self.pair.settle();
+        self.pair.run_until_idle();
         let result = self.pair.engine(End::B).signal_wait(
             export,
             Some(self.pair.now()),
@@ -431,7 +431,7 @@ fn signals() -> Vec<Step<Scene>> {
                 let entries = [bytes(b"signal", 0)];
                 let first = scene.put(import, &entries, flags);
                 let result = first.and_then(|()| scene.put(import, &entries, flags));
-                scene.pair.settle();
+                scene.pair.run_until_idle();
                 let export = made("segment", scene.export)?;
                 let mut signals = 0;
                 while scene
@@ -525,7 +525,7 @@ fn closing() -> Vec<Step<Scene>> {
                 let export = made("segment", scene.export)?;
                 let wait = &mut scene.pair.wait(End::B);
                 let result = scene.pair.engine(End::B).export_unpublish(export, wait);
-                scene.pair.settle();
+                scene.pair.run_until_idle();
                 Ok(Outcome::of_rsm(result).fact(CONNECTION, scene.connection()?))
             },
         },

@@ -81,11 +81,11 @@ fn set<N: Network>() -> Result<Scene<N>> {
 
 impl<N: Network> Scene<N> {
     fn post(&self, number: usize) -> dat_core::Result<()> {
-        let piece = [self.buffers.segment(number * BUFFER, BUFFER)];
+        let segment = [self.buffers.segment(number * BUFFER, BUFFER)];
         self.stage
             .b
             .ia
-            .srq_post_recv(self.srq, &piece, number as u64)
+            .srq_post_recv(self.srq, &segment, number as u64)
     }
 
     /// Returns the buffers that endpoints can take, and the slots in use.
@@ -102,8 +102,8 @@ impl<N: Network> Scene<N> {
 
     /// Sends one of A's two messages.
     fn send(&self, ep: EpId, number: usize, length: usize, cookie: u64) -> dat_core::Result<()> {
-        let piece = [self.messages.segment(number * BUFFER, length)];
-        self.stage.a.ia.post_send(ep, &piece, cookie, NOTHING)
+        let segment = [self.messages.segment(number * BUFFER, length)];
+        self.stage.a.ia.post_send(ep, &segment, cookie, NOTHING)
     }
 
     fn buffer_text(&self, number: usize) -> String {
@@ -149,7 +149,10 @@ fn messages<N: Network>() -> Vec<Step<Scene<N>>> {
             requirements: &["SRQR-05", "SRQR-24", "SRY-02"],
             run: |scene| {
                 let result = (0..3).try_for_each(|number| scene.post(number));
-                Ok(scene.stage.settle(result)?.fact(COUNTS, scene.counts()?))
+                Ok(scene
+                    .stage
+                    .outcome_of(result)?
+                    .fact(COUNTS, scene.counts()?))
             },
         },
         Step {
@@ -160,7 +163,7 @@ fn messages<N: Network>() -> Vec<Step<Scene<N>>> {
             requirements: &["SRL-01", "SRL-02"],
             run: |scene| {
                 let result = scene.stage.b.ia.srq_set_lw(scene.srq, 3);
-                scene.stage.settle(result)
+                scene.stage.outcome_of(result)
             },
         },
         Step {
@@ -194,7 +197,7 @@ fn messages<N: Network>() -> Vec<Step<Scene<N>>> {
                 "SRQR-09", "SRQR-10", "SRQR-11", "DTO-03", "SRL-03", "SRY-02",
             ],
             run: |scene| {
-                let outcome = scene.stage.settle(Ok(()))?;
+                let outcome = scene.stage.outcome_of(Ok(()))?;
                 Ok(outcome
                     .fact("first buffer", scene.buffer_text(0))
                     .fact(COUNTS, scene.counts()?))
@@ -212,7 +215,7 @@ fn messages<N: Network>() -> Vec<Step<Scene<N>>> {
             requirements: &["SRQR-05", "SRQR-11", "SRL-02"],
             run: |scene| {
                 let result = scene.send(scene.second, 1, 24, 11);
-                let outcome = scene.stage.settle(result)?;
+                let outcome = scene.stage.outcome_of(result)?;
                 Ok(outcome
                     .fact("second buffer", scene.buffer_text(1))
                     .fact(COUNTS, scene.counts()?))
@@ -229,10 +232,10 @@ fn refusals<N: Network>() -> Vec<Step<Scene<N>>> {
             expected: Outcome::refused(ErrorKind::InvalidState, Subtype::InvalidStateSrqInUse),
             requirements: &["EPX-04"],
             run: |scene| {
-                let piece = [scene.buffers.segment(0, BUFFER)];
+                let segment = [scene.buffers.segment(0, BUFFER)];
                 let ia = &scene.stage.b.ia;
-                let result = ia.post_recv(scene.first_at_b, &piece, 12, NOTHING);
-                scene.stage.settle(result)
+                let result = ia.post_recv(scene.first_at_b, &segment, 12, NOTHING);
+                scene.stage.outcome_of(result)
             },
         },
         Step {
@@ -241,9 +244,9 @@ fn refusals<N: Network>() -> Vec<Step<Scene<N>>> {
             expected: Outcome::refused(ErrorKind::ProtectionViolation, Subtype::ProtectionWrite),
             requirements: &["SRQR-28"],
             run: |scene| {
-                let piece = [scene.elsewhere.segment(0, BUFFER)];
-                let result = scene.stage.b.ia.srq_post_recv(scene.srq, &piece, 13);
-                scene.stage.settle(result)
+                let segment = [scene.elsewhere.segment(0, BUFFER)];
+                let result = scene.stage.b.ia.srq_post_recv(scene.srq, &segment, 13);
+                scene.stage.outcome_of(result)
             },
         },
         Step {
@@ -252,9 +255,9 @@ fn refusals<N: Network>() -> Vec<Step<Scene<N>>> {
             expected: Outcome::refused(ErrorKind::PrivilegesViolation, Subtype::PrivilegesWrite),
             requirements: &["SRQR-29"],
             run: |scene| {
-                let piece = [scene.unwritable.segment(0, BUFFER)];
-                let result = scene.stage.b.ia.srq_post_recv(scene.srq, &piece, 14);
-                scene.stage.settle(result)
+                let segment = [scene.unwritable.segment(0, BUFFER)];
+                let result = scene.stage.b.ia.srq_post_recv(scene.srq, &segment, 14);
+                scene.stage.outcome_of(result)
             },
         },
         Step {
@@ -263,9 +266,9 @@ fn refusals<N: Network>() -> Vec<Step<Scene<N>>> {
             expected: Outcome::refused(ErrorKind::InvalidParameter, Subtype::InvalidArg3),
             requirements: &["SRQR-27"],
             run: |scene| {
-                let piece = [scene.buffers.segment(1, QUEUE as usize * BUFFER)];
-                let result = scene.stage.b.ia.srq_post_recv(scene.srq, &piece, 15);
-                scene.stage.settle(result)
+                let segment = [scene.buffers.segment(1, QUEUE as usize * BUFFER)];
+                let result = scene.stage.b.ia.srq_post_recv(scene.srq, &segment, 15);
+                scene.stage.outcome_of(result)
             },
         },
         Step {
@@ -279,7 +282,10 @@ fn refusals<N: Network>() -> Vec<Step<Scene<N>>> {
                     scene.post(number).during("dat_srq_post_recv")?;
                 }
                 let result = scene.post(9);
-                Ok(scene.stage.settle(result)?.fact(COUNTS, scene.counts()?))
+                Ok(scene
+                    .stage
+                    .outcome_of(result)?
+                    .fact(COUNTS, scene.counts()?))
             },
         },
     ]

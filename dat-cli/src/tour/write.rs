@@ -97,7 +97,7 @@ impl<N: Network> Scene<N> {
             .a
             .ia
             .post_rdma_write(ep, local, cookie, remote, flags);
-        self.stage.settle(result)
+        self.stage.outcome_of(result)
     }
 
     fn write(&self, local: &[LmrTriplet], cookie: u64, flags: CompletionFlags) -> Result<Outcome> {
@@ -170,8 +170,8 @@ fn successes<N: Network>() -> Vec<Step<Scene<N>>> {
             expected: Outcome::success().fact(MEMORY, "REAL BYTES move between endpoints"),
             requirements: &["EPW-07", "DTO-04"],
             run: |scene| {
-                let piece = [scene.source.segment(52, 10)];
-                let outcome = scene.write(&piece, 2, CompletionFlags::SUPPRESS)?;
+                let segment = [scene.source.segment(52, 10)];
+                let outcome = scene.write(&segment, 2, CompletionFlags::SUPPRESS)?;
                 Ok(outcome.fact(MEMORY, scene.target_text()))
             },
         },
@@ -187,8 +187,8 @@ fn refusals<N: Network>() -> Vec<Step<Scene<N>>> {
             requirements: &["EPW-27", "GEN-04"],
             run: |scene| {
                 let remote = scene.target.remote(0, LENGTH + 1);
-                let piece = [scene.source.segment(0, LENGTH + 1)];
-                scene.write_from(scene.ep, &piece, 3, &remote, NOTHING)
+                let segment = [scene.source.segment(0, LENGTH + 1)];
+                scene.write_from(scene.ep, &segment, 3, &remote, NOTHING)
             },
         },
         Step {
@@ -197,11 +197,11 @@ fn refusals<N: Network>() -> Vec<Step<Scene<N>>> {
             expected: Outcome::refused(ErrorKind::InvalidParameter, Subtype::InvalidArg3),
             requirements: &["EPW-27"],
             run: |scene| {
-                let piece = LmrTriplet {
+                let segment = LmrTriplet {
                     address: u64::MAX - 7,
                     ..scene.source.segment(0, 16)
                 };
-                scene.write(&[piece], 4, NOTHING)
+                scene.write(&[segment], 4, NOTHING)
             },
         },
         Step {
@@ -240,8 +240,8 @@ fn refusals<N: Network>() -> Vec<Step<Scene<N>>> {
             expected: Outcome::refused(ErrorKind::InvalidParameter, Subtype::InvalidArg6),
             requirements: &["EPW-08", "EPW-20", "DTO-05"],
             run: |scene| {
-                let piece = [scene.source.segment(0, 10)];
-                scene.write(&piece, 8, CompletionFlags::UNSIGNALLED)
+                let segment = [scene.source.segment(0, 10)];
+                scene.write(&segment, 8, CompletionFlags::UNSIGNALLED)
             },
         },
         Step {
@@ -303,8 +303,8 @@ fn remote_faults<N: Network>() -> Vec<Step<Scene<N>>> {
             requirements: &["EPW-34", "EPW-41", "DTO-08", "DTO-12"],
             run: |scene| {
                 let remote = scene.read_only.remote(0, LENGTH);
-                let piece = [scene.source.segment(0, 10)];
-                let outcome = scene.write_from(scene.ep, &piece, 12, &remote, NOTHING)?;
+                let segment = [scene.source.segment(0, 10)];
+                let outcome = scene.write_from(scene.ep, &segment, 12, &remote, NOTHING)?;
                 Ok(outcome
                     .fact(MEMORY, scene.read_only.text(LENGTH))
                     .fact("state of A", state(&scene.stage.a, scene.ep)?))
