@@ -316,7 +316,7 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
     ///
     /// # Errors
     /// - Operation: the connection is lost, the server refused the request, or it is silent for too
-    /// long.
+    ///   long.
     /// - Those of `check`.
     #[inline(never)]
     pub(crate) fn arrival(
