@@ -18,16 +18,16 @@ use crate::size::{Sweep, parse_count, parse_duration, parse_quota, parse_size, p
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0  everything went as specified
-  1  an operation failed, memory is short, or an outcome is not what the specification says
-  2  the arguments cannot be used
+  0  success: every outcome was as specified
+  1  an operation failed, memory ran out, or an outcome differs from the specification
+  2  invalid arguments
   3  a file cannot be read or written
 
-A copy that a signal ends exits with that signal.
+A copy that is interrupted by a signal exits with that signal.
 
-Without a command, the tour is run.";
+Without a command, `dat` runs the tour.";
 
-/// The Direct Access Transport at work: a tour, file copies through registered memory, measurements.
+/// Tour, file copies, measurements and remote shared memory over the Direct Access Transport (DAT).
 #[derive(Parser)]
 #[command(name = "dat", version, after_help = EXIT_CODES)]
 pub(crate) struct Arguments {
@@ -43,7 +43,7 @@ pub(crate) struct Arguments {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Options of the tour")]
 pub(crate) struct TourArguments {
-    /// On a model of a device, model-mlx5, in place of the mock
+    /// Run on this simulated device, model-mlx5, instead of the mock
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<String>,
 }
@@ -55,27 +55,28 @@ pub(crate) struct Common {
     /// Print one JSON document instead of text
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Print nothing but errors; the exit code tells the rest
+    /// Print errors only; the exit code tells success from failure
     #[arg(long, short, global = true)]
     pub(crate) quiet: bool,
 }
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Walk through the interface as it works today, comparing every outcome with the specification
+    /// Demonstrate the calls step by step and compare every outcome with the specification
     Tour(TourArguments),
-    /// Copy a file through registered memory, by RDMA Writes from one endpoint to another
+    /// Copy a file with RDMA Writes from one endpoint to another
     Copy(CopyArguments),
-    /// Measure what operations cost
+    /// Measure the latency, rate and bandwidth of operations
     Perf(PerfArguments),
-    /// Let other processes and hosts copy files to this one, and measure, over an RDMA device
+    /// Serve `dat copy --connect` and `dat perf --connect` over an RDMA device
     Serve(ServeArguments),
-    /// Export memory as segments of remote shared memory, move files to and from them, and measure
+    /// Export memory as remote shared memory (RSM) segments, transfer files to and from them,
+    /// measure
     Rsm(RsmArguments),
-    /// Show the backends of this build, and the RDMA devices of this host, with all attributes of their adapters and providers
+    /// List the backends of this build and the RDMA devices of this host with their attributes
     Devices,
-    /// Print the lines of dat.conf by which libdat2, the registry of DAT 2.0, finds our provider: one for each device. Or say what is
-    /// wrong with a dat.conf
+    /// Print dat.conf lines that register this provider with libdat2 (DAT 2.0), one per device, or
+    /// check a dat.conf
     Registry(RegistryArguments),
 }
 
@@ -84,17 +85,16 @@ pub(crate) const PROVIDER: &str = "libdat_provider.so.2";
 
 #[derive(Args)]
 #[command(after_help = "\
-`cargo build --release --package dat-provider --features verbs` makes the provider, as target/release/libdat_provider.so. Either \
-give its path with --library, or copy it to where the loader looks, as libdat_provider.so.2. docs/c-libraries.md tells the rest.")]
+`cargo build --release --package dat-provider --features verbs` builds the provider as target/release/libdat_provider.so. Pass its path with --library, or copy it as libdat_provider.so.2 into a directory that the dynamic loader searches. See docs/c-libraries.md.")]
 pub(crate) struct RegistryArguments {
-    /// The provider: its path, best an absolute one, or a name that the loader finds
+    /// The provider library: a path, preferably absolute, or a name that the dynamic loader finds
     #[arg(long, value_name = "FILE", default_value = PROVIDER, value_parser = parse_library)]
     pub(crate) library: String,
-    /// For programs that ask for a provider that is safe for threads, as few do
+    /// Mark the provider as thread-safe, for the few programs that request this
     #[arg(long)]
     pub(crate) thread_safe: bool,
-    /// Read a dat.conf instead, load the libraries that it names, open the devices of other providers, and say what is wrong with
-    /// them; without FILE, the one that programs use, which DAT_OVERRIDE names, or /etc/dat.conf
+    /// Check a dat.conf instead: load its libraries, open the devices of other providers, and
+    /// report problems; the default FILE is that of programs, $DAT_OVERRIDE or /etc/dat.conf
     #[cfg(unix)]
     #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = ["library", "thread_safe"])]
     pub(crate) check: Option<Option<PathBuf>>,
@@ -106,24 +106,21 @@ pub(crate) struct RegistryArguments {
 
 #[derive(Args)]
 #[command(after_help = "\
-The data is first written to a temporary file beside DST, read back, and compared by checksum (XXH3, 128 bits, as \
-`xxh128sum` prints it); only then does it take the place of DST, with the owner, group and permissions of the file that it \
-replaces. If anything goes wrong, or a signal such as Ctrl-C ends the copy, DST is as it was. Other hard links to DST keep \
-the old content.
+The data is written to a temporary file in the directory of DST, read back, and compared by checksum (128-bit XXH3, as `xxh128sum` prints it). Then the file replaces DST and keeps the owner, group and permissions of the old file. If the copy fails or is interrupted, DST is unchanged. Other hard links to DST keep the old content.
 
-The buffers of each side, --depth x --segments x --chunk bytes, may have 1 GiB. With the mock backend, the program takes four \
-times as much memory: both sides are its own, and plain copies are measured as well.
+The buffers of each side, --depth x --segments x --chunk bytes, are limited to 1 GiB. With the mock backend the program needs four times that memory: it holds both sides, and measures plain copies too.
 
-Sizes are in bytes or with a unit: 64K and 64KiB are both 65536.")]
+Sizes are in bytes or have a binary unit: 64K and 64KiB are both 65536.")]
 pub(crate) struct CopyArguments {
-    /// The file to copy
+    /// The file to put to copy
     #[arg(value_name = "SRC", value_parser = local_path())]
     pub(crate) source: PathBuf,
-    /// The copy; a directory gets a file of the same name. A file that exists is replaced. With --connect, the name of the
-    /// copy at the server, or `.` for that of SRC
+    /// The destination: a file, which is replaced if it exists, or a directory, which gets a file
+    /// of the same name. With --connect, the name of the file on the server; `.` keeps the name of
+    /// SRC
     #[arg(value_name = "DST", value_parser = local_path())]
     pub(crate) target: PathBuf,
-    /// RDMA Writes under way at once, 1 to 1024
+    /// Maximum number of outstanding RDMA Writes, 1 to 1024
     #[arg(long, default_value_t = 4, value_parser = up_to::<u16, 1024>, allow_negative_numbers = true)]
     pub(crate) depth: u16,
     /// Segments per RDMA Write, 1 to 32
@@ -140,14 +137,14 @@ pub(crate) struct CopyArguments {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "RDMA devices")]
 pub(crate) struct DeviceArguments {
-    /// Use this device, as `dat devices` names it: an RDMA device of this host, or model-mlx5, a model of one in this process; without
-    /// --connect, both ends are on it
+    /// Use this device: an RDMA device of this host (see `dat devices`), or model-mlx5, a simulated
+    /// device in this process; without --connect, both ends use it
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<String>,
-    /// Let the other end be `dat serve` in another process, or on another host
+    /// Connect to `dat serve` in another process or on another host
     #[arg(long, value_name = "HOST[:PORT]", value_parser = parse_peer)]
     pub(crate) connect: Option<Peer>,
-    /// The file with the token that this `dat serve` asks for
+    /// Read the token that this `dat serve` requires from a file
     #[arg(long, value_name = "FILE", requires = "connect", value_parser = local_path())]
     pub(crate) token_file: Option<PathBuf>,
     #[command(flatten)]
@@ -160,7 +157,7 @@ pub(crate) struct WaitingArguments {
     /// How to wait for the device [default: block]
     #[arg(long, value_enum)]
     pub(crate) wait: Option<WaitName>,
-    /// Looks in vain, of --wait poll, before other programs get their turn
+    /// With --wait poll: empty polls before the processor is yielded to other programs
     #[arg(long, value_name = "LOOKS", requires = "wait", default_value_t = 1000, value_parser = up_to::<u32, 1_000_000_000>, allow_negative_numbers = true)]
     pub(crate) yield_after: u32,
 }
@@ -168,9 +165,9 @@ pub(crate) struct WaitingArguments {
 /// How to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum WaitName {
-    /// Asleep, until the device wakes this process
+    /// Sleep until the device signals an event
     Block,
-    /// Looking again and again: faster, but keeps a processor busy
+    /// Poll continuously: faster, but keeps a processor busy
     Poll,
 }
 
@@ -183,9 +180,9 @@ impl DeviceArguments {
         let model = self.device.as_deref() == Some(DEVICE);
         if model && self.connect.is_some() {
             return Err(Failure::usage(
-                format!("{DEVICE} cannot --connect"),
-                "it is in this process, and reaches nothing outside",
-                "leave out --connect, or name an RDMA device",
+                format!("{DEVICE} cannot be used with --connect"),
+                "it is simulated in this process and cannot reach other processes",
+                "remove --connect, or name an RDMA device",
             ));
         }
         let named = self.device.is_some() || self.connect.is_some();
@@ -207,11 +204,11 @@ pub(crate) fn check_is_outside(device: Option<&str>, command: &str) -> Result<()
     if device != Some(DEVICE) {
         return Ok(());
     }
-    let devices = "name an RDMA device, of those that `dat devices` lists";
+    let devices = "name an RDMA device that `dat devices` lists";
     let missing = crate::device::note().map_or_else(String::new, |note| format!(" ({note})"));
     Err(Failure::usage(
         format!("`dat {command}` cannot use {DEVICE}"),
-        "it is the model of a device, in this process: the tour, `dat copy` and `dat perf` run on it",
+        "it is a simulated device in this process; only `dat tour`, `dat copy` and `dat perf` support it",
         format!("{devices}{missing}; `dat rsm` runs on the mock without --device"),
     ))
 }
@@ -235,8 +232,8 @@ pub(crate) fn wanted(named: bool, waiting: WaitingArguments) -> Result<bool, Fai
     if !named && waiting.wait.is_some() {
         return Err(Failure::usage(
             "--wait cannot be used here",
-            "it says how to wait for an RDMA device, and on the mock there is nothing to wait for, nor on a model: this program does the transfers too",
-            "name a --device or a server to --connect to, or leave out --wait",
+            "it applies to RDMA devices only; on the mock and on model-mlx5 this program does the transfers itself",
+            "add --device or --connect, or remove --wait",
         ));
     }
     Ok(named)
@@ -244,40 +241,39 @@ pub(crate) fn wanted(named: bool, waiting: WaitingArguments) -> Result<bool, Fai
 
 #[derive(Args)]
 #[command(after_help = "\
-Serves `dat copy --connect` and `dat perf --connect` of up to 16 clients at once, until a signal such as Ctrl-C ends it. Clients \
-reach only memory that is lent to them and can only store files of plain names in the directory of --into. Without \
---token-file, everybody who reaches the device can connect.
+Serves `dat copy --connect` and `dat perf --connect` for up to 16 clients at once, until it is interrupted (Ctrl-C). A client can access only the memory assigned to it, and can store files only in the --into directory, under plain names. Without --token-file, any host that can reach the device can connect.
 
-Sizes are in bytes or with a unit: 64K and 64KiB are both 65536.")]
+Sizes are in bytes or have a binary unit: 64K and 64KiB are both 65536.")]
 pub(crate) struct ServeArguments {
-    /// Serve only those who connect to this address of the device [default: all addresses of the device]
+    /// Listen on this address of the device only [default: all addresses of the device]
     #[arg(long, value_name = "ADDR")]
     pub(crate) listen: Option<IpAddr>,
     /// Listen on this port, 1 to 65535
     #[arg(long, default_value_t = QUALIFIER, value_parser = up_to::<u16, 65535>, allow_negative_numbers = true)]
     pub(crate) port: u16,
-    /// Use this RDMA device, as `dat devices` names it [default: the one that has the address, or the first that is up]
+    /// Use this RDMA device (see `dat devices`) [default: the device with the --listen address, or
+    /// the first that is up]
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<String>,
-    /// Store copies in this directory; without it, copies are refused
+    /// Store received files in this directory; without it, copies are refused
     #[arg(long, value_name = "DIRECTORY", value_parser = local_path())]
     pub(crate) into: Option<PathBuf>,
-    /// Replace files that exist
+    /// Replace existing files
     #[arg(long, requires = "into")]
     pub(crate) force: bool,
-    /// Memory for all clients together, 1 to 1G
+    /// Total memory for all clients, 1 to 1G
     #[arg(long, default_value = "64M", value_parser = parse_size, allow_negative_numbers = true)]
     pub(crate) memory: u64,
-    /// Serve only clients that have the token in this file, of at least 16 bytes
+    /// Serve only clients that present the token in this file (at least 16 bytes)
     #[arg(long, value_name = "FILE", value_parser = local_path())]
     pub(crate) token_file: Option<PathBuf>,
-    /// End clients that say nothing for so long, 15s to 1day
+    /// Disconnect clients that are silent for this long, 15s to 1day
     #[arg(long, value_name = "DURATION", default_value = "1min", value_parser = parse_idle, allow_negative_numbers = true)]
     pub(crate) idle: Duration,
-    /// Bytes that all clients together may store before the server is started again
+    /// Bytes that all clients together may store until the server restarts
     #[arg(long, value_name = "SIZE", default_value = "16G", value_parser = parse_quota, allow_negative_numbers = true)]
     pub(crate) quota: u64,
-    /// Bytes of these that the clients of one host may store
+    /// Bytes that the clients of one host may store until the server restarts
     #[arg(long, value_name = "SIZE", default_value = "4G", value_parser = parse_quota, allow_negative_numbers = true)]
     pub(crate) client_quota: u64,
     #[command(flatten)]
@@ -286,47 +282,44 @@ pub(crate) struct ServeArguments {
 
 #[derive(Args)]
 #[command(after_help = "\
-post      median time of one post call
-latency   from before the post to its completion event; for send and srq, to the later of the events at both ends; for \
-send on a device, until a message of the same size came back. \"of 1 in 16\" says that of about 16 operations one was timed: min, max and \
-the rest are of those, and the longest pause may have met another one
-rate      of all operations, timed or not
+post      median duration of one post call
+latency   from the post to its completion event; for send and srq, to the later event of both ends; for send on a device, until a reply of the same size arrives. \"1 of 16\" means that about 1 of 16 operations was timed; interruptions of the others count in rate and bandwidth, not in max
+rate      completed operations per second, timed or not
 
-With the mock backend, the transfer itself is done by this program too, so bandwidth is that of its memory copies.
+With the mock backend this program performs the transfers, so the bandwidth is that of its memory copies.
 
-The buffers of each side, the largest size x --depth bytes, may have 1 GiB. With the mock backend, both sides are this \
-program's, so it takes twice as much memory.
+The buffers of each side, largest size x --depth bytes, are limited to 1 GiB. With the mock backend this program holds both sides and needs twice that memory.
 
-Sizes are in bytes or with a unit: 64K and 64KiB are both 65536.")]
+Sizes are in bytes or have a binary unit: 64K and 64KiB are both 65536.")]
 pub(crate) struct PerfArguments {
-    /// What to measure
+    /// The operation to measure
     #[arg(value_enum)]
     pub(crate) operation: Operation,
     /// Bytes per operation, 1 to 1G
     #[arg(long, default_value = "4K", value_parser = parse_size, allow_negative_numbers = true)]
     pub(crate) size: u64,
-    /// Measure MIN bytes, twice as many, and so on up to MAX
+    /// Measure each size from MIN to MAX, doubling
     #[arg(long, value_name = "MIN..MAX", value_parser = parse_sweep, conflicts_with = "size", allow_hyphen_values = true)]
     pub(crate) sweep: Option<Sweep>,
-    /// Operations under way at once, 1 to 4096
+    /// Maximum number of outstanding operations, 1 to 4096
     #[arg(long, default_value_t = 16, value_parser = up_to::<u16, 4096>, allow_negative_numbers = true)]
     pub(crate) depth: u16,
-    /// Local segments per operation, 1 to 32; bind has 1
+    /// Local segments per operation, 1 to 32; bind supports 1 only
     #[arg(long, default_value_t = 1, value_parser = up_to::<u8, 32>, allow_negative_numbers = true)]
     pub(crate) segments: u8,
-    /// Operations that are posted together, 1 to the depth; bind and srq have 1
+    /// Operations per batch post, 1 to --depth; bind and srq support 1 only
     #[arg(long, default_value_t = 1, value_parser = up_to::<u16, 4096>, allow_negative_numbers = true)]
     pub(crate) batch: u16,
-    /// Operations per size, at least 1 [default: as many as there is time for]
+    /// Operations per size, at least 1 [default: as many as fit into --duration]
     #[arg(long, short = 'n', value_parser = at_least_one, allow_negative_numbers = true)]
     pub(crate) iterations: Option<u64>,
-    /// Time per size, 1ms to 1day, such as 500ms or 2s
+    /// Measurement time per size, 1ms to 1day, such as 500ms or 2s
     #[arg(long, default_value = "1s", value_parser = parse_duration, conflicts_with = "iterations", allow_negative_numbers = true)]
     pub(crate) duration: Duration,
-    /// Draw the results into this file, whose name ends in .svg; it must not exist yet
+    /// Write a plot of the results to this new file; the name must end in .svg
     #[arg(long, value_name = "FILE.svg", value_parser = local_path())]
     pub(crate) plot: Option<PathBuf>,
-    /// Replace the file that --plot names, if it exists
+    /// Replace the --plot file if it exists
     #[arg(long, requires = "plot")]
     pub(crate) force: bool,
     #[command(flatten)]
@@ -353,8 +346,8 @@ pub(crate) fn local_path() -> impl TypedValueParser<Value = PathBuf> {
             // A drive letter.
             Some((drive, _)) if cfg!(windows) && drive.len() == 1 => Ok(path),
             Some((host, _)) if !host.is_empty() => Err(format!(
-                "this reads as a path on the host {host}, and paths are of this host; write ./{named} for a file of that name, \
-                 or name the host with --connect where a command has it"
+                "a path with a colon would be a path on the host {host}, but paths are local; write \
+                ./{named} for a local file of that name, or name the host with --connect"
             )),
             _ => Ok(path),
         }
@@ -368,16 +361,13 @@ fn parse_idle(text: &str) -> Result<Duration, String> {
     parse_duration(text)
         .ok()
         .filter(|idle| *idle >= Duration::from_secs(15))
-        .ok_or_else(|| "a time from 15s to 1day is needed, for example 1min".into())
+        .ok_or_else(|| "the time must be from 15s to 1day, for example 1min".into())
 }
 
 /// Parses a library that can stand in a line of `dat.conf`.
 fn parse_library(text: &str) -> Result<String, String> {
     if text.trim().is_empty() || text.contains(char::is_control) {
-        return Err(
-            "the path of the provider is needed, or a name that the loader finds, in one line"
-                .into(),
-        );
+        return Err("the library must be a path or a file name, without control characters".into());
     }
     Ok(text.into())
 }
@@ -443,26 +433,31 @@ fn hint_at_command(error: &mut clap::Error) {
     let Some(option) = argument.strip_prefix("--").filter(|name| !name.is_empty()) else {
         return;
     };
-    let mut takers = Vec::new();
-    collect_takers(&Arguments::command(), "", option, &mut takers);
-    if takers.is_empty() {
+    let mut commands = Vec::new();
+    collect_commands(&Arguments::command(), "", option, &mut commands);
+    if commands.is_empty() {
         return;
     }
-    let tip = format!("'--{option}' is an option of {}", takers.join(", "));
+    let tip = format!("'--{option}' is an option of {}", commands.join(", "));
     error.remove(ContextKind::SuggestedArg);
     let tip = ContextValue::StyledStrs(vec![tip.into()]);
     error.insert(ContextKind::Suggested, tip);
 }
 
 /// Collects the full names of all commands with an option, from `command` down.
-fn collect_takers(command: &clap::Command, above: &str, option: &str, takers: &mut Vec<String>) {
+fn collect_commands(
+    command: &clap::Command,
+    above: &str,
+    option: &str,
+    commands: &mut Vec<String>,
+) {
     let path = format!("{above} {}", command.get_name());
     let has = |argument: &clap::Arg| argument.get_long() == Some(option) && !argument.is_hide_set();
     if command.get_arguments().any(has) {
-        takers.push(format!("`{}`", path.trim_start()));
+        commands.push(format!("`{}`", path.trim_start()));
     }
     let inner = command.get_subcommands();
-    inner.for_each(|inner| collect_takers(inner, &path, option, takers));
+    inner.for_each(|inner| collect_commands(inner, &path, option, commands));
 }
 
 /// Converts a command line error to a failure, for callers that read a document.
@@ -479,21 +474,21 @@ pub(crate) fn failure(error: &clap::Error) -> Failure {
         && let Some(source) = error.source().map(ToString::to_string)
     {
         // The remedy is the last part of the source; it moves out of the reason.
-        let (said, remedy) = source.split_once("; ").unwrap_or(("", &source));
+        let (cause, remedy) = source.split_once("; ").unwrap_or(("", &source));
         let without = why.strip_suffix(&source).unwrap_or(&why);
-        why = format!("{without}{said}")
+        why = format!("{without}{cause}")
             .trim_end_matches([':', ' '])
             .into();
-        paragraphs = vec![format!("{remedy};"), "--help tells more".into()];
+        paragraphs = vec![format!("{remedy};"), "see --help".into()];
     } else if let Some(specific) = specific(error, &paragraphs) {
         // The list of subcommands belongs to the remedy, so it is removed from the reason.
-        if let Some((said, _)) = why.split_once(" [subcommands: ") {
-            why = said.to_owned();
+        if let Some((cause, _)) = why.split_once(" [subcommands: ") {
+            why = cause.to_owned();
         }
-        paragraphs = vec![specific + ";", "--help tells more".into()];
+        paragraphs = vec![specific + ";", "see --help".into()];
     }
     Failure::usage(
-        "the arguments cannot be used",
+        "invalid arguments",
         why.strip_prefix("error: ").unwrap_or(&why),
         paragraphs.join(" "),
     )

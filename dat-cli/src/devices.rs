@@ -89,7 +89,7 @@ pub(crate) fn run(output: &mut Output) -> Result<bool> {
         if let Some(port) = &device.port {
             let state = if port.active { "up" } else { "down" };
             output.line(format_args!(
-                "  the port is {state}, its addresses are {}",
+                "  port {state}, addresses {}",
                 or_none(port.addresses.clone())
             ));
             if let Some(why) = &port.closed {
@@ -109,10 +109,10 @@ pub(crate) fn run(output: &mut Output) -> Result<bool> {
             .unwrap_or(0);
         for (title, attributes) in [
             (
-                "adapter: limits, for all its users together",
+                "adapter attributes: limits shared by all its users",
                 &device.adapter,
             ),
-            ("provider: how calls behave", &device.provider),
+            ("provider attributes: behaviour of calls", &device.provider),
         ] {
             output.line(format_args!("  {HEADING}{title}{HEADING:#}"));
             for Attribute {
@@ -142,7 +142,7 @@ fn mock() -> Device {
     Device {
         backend: "mock".into(),
         name: None,
-        description: "a network inside this process".into(),
+        description: "an in-process network".into(),
         port: None,
         adapter: adapter(&backend.ia_attributes()),
         provider: provider(&backend.provider_attributes()),
@@ -154,7 +154,10 @@ fn model_device() -> Device {
     Device {
         backend: "mmio".into(),
         name: Some(model::DEVICE.into()),
-        description: "a model of an adapter with the mlx5 data path, inside this process; for --device of `dat tour`, `dat copy` and `dat perf`".into(),
+        description:
+            "a simulated adapter with the mlx5 data path, in this process; use it with --device of \
+        `dat tour`, `dat copy` and `dat perf`"
+                .into(),
         port: None,
         adapter: adapter(&backend.ia_attributes()),
         provider: provider(&backend.provider_attributes()),
@@ -295,15 +298,15 @@ fn adapter(attributes: &IaAttributes) -> Vec<Attribute> {
     fields! { attributes;
         adapter_name plain "its name",
         vendor_name plain "its maker",
-        hardware_version_major plain "version of the hardware, first number",
+        hardware_version_major plain "hardware version, major number",
         hardware_version_minor plain "second number",
-        firmware_version_major plain "version of the firmware, first number",
+        firmware_version_major plain "firmware version, major number",
         firmware_version_minor plain "second number",
-        ia_address address "where peers reach it",
+        ia_address address "address of the adapter for peers",
         max_eps plain "endpoints",
-        max_dto_per_ep plain "transfers under way per endpoint and direction",
-        max_rdma_read_per_ep_in plain "RDMA Reads that peers may have under way on one endpoint",
-        max_rdma_read_per_ep_out plain "RDMA Reads that one endpoint may have under way",
+        max_dto_per_ep plain "outstanding transfers per endpoint and direction",
+        max_rdma_read_per_ep_in plain "outstanding incoming RDMA Reads per endpoint",
+        max_rdma_read_per_ep_out plain "outstanding outgoing RDMA Reads per endpoint",
         max_evds plain "event dispatchers",
         max_evd_qlen plain "events per dispatcher",
         max_iov_segments_per_dto plain "segments per transfer",
@@ -320,42 +323,42 @@ fn adapter(attributes: &IaAttributes) -> Vec<Attribute> {
         max_recv_per_srq plain "buffers per shared receive queue",
         max_iov_segments_per_rdma_read plain "segments per RDMA Read",
         max_iov_segments_per_rdma_write plain "segments per RDMA Write",
-        max_rdma_read_in plain "RDMA Reads of peers under way, over all endpoints",
-        max_rdma_read_out plain "RDMA Reads under way, over all endpoints",
-        max_rdma_read_per_ep_in_guaranteed yes "every endpoint can have its incoming RDMA Reads at the same time",
-        max_rdma_read_per_ep_out_guaranteed yes "every endpoint can have its outgoing RDMA Reads at the same time",
-        transport_attributes named "what the transport adds",
-        vendor_attributes named "what the maker adds",
+        max_rdma_read_in plain "outstanding incoming RDMA Reads of all endpoints",
+        max_rdma_read_out plain "outstanding outgoing RDMA Reads of all endpoints",
+        max_rdma_read_per_ep_in_guaranteed yes "each endpoint is guaranteed its incoming RDMA Reads",
+        max_rdma_read_per_ep_out_guaranteed yes "each endpoint is guaranteed its outgoing RDMA Reads",
+        transport_attributes named "transport-specific attributes",
+        vendor_attributes named "vendor-specific attributes",
     }
 }
 
 fn provider(attributes: &ProviderAttributes) -> Vec<Attribute> {
     fields! { attributes;
         provider_name plain "its name",
-        provider_version_major plain "its version, first number",
+        provider_version_major plain "provider version, major number",
         provider_version_minor plain "second number",
-        dapl_version_major plain "version of the interface, first number",
+        dapl_version_major plain "interface version, major number",
         dapl_version_minor plain "second number",
-        lmr_mem_types_supported memory_types "kinds of memory that can be registered",
-        iov_ownership_on_return word "owner of a segment list once its post returned",
-        qos_supported qualities "qualities of service an endpoint may ask for",
-        completion_flags_supported bits "completion flags of a post",
-        is_thread_safe yes "calls may come from several threads",
-        max_private_data_size private_data "private data of a connection request or answer",
-        supports_multipath yes "a connection may use several paths",
-        ep_creator word "whether the provider makes endpoints for service points",
-        pz_support word "how endpoints may use protection zones",
-        optimal_buffer_alignment alignment "alignment of buffers that serves best",
-        evd_stream_merging_supported merging "event streams that may share a dispatcher",
-        srq_supported yes "there are shared receive queues",
-        srq_watermarks_supported plain "watermarks of a shared receive queue",
-        srq_ep_pz_difference_supported yes "an endpoint may be in another zone than its shared receive queue",
-        srq_info_supported counts "queries tell the buffers of a shared receive queue",
-        ep_recv_info_supported counts "queries tell the buffers of an endpoint",
-        lmr_sync_req yes "memory must be synchronised around RDMA",
-        dto_async_return_guaranteed yes "remote faults come as events, never from the call",
-        rdma_write_for_rdma_read_req yes "the local buffer of an RDMA Read must be open to remote writes",
-        provider_specific_attributes named "what the provider adds",
+        lmr_mem_types_supported memory_types "memory types that can be registered",
+        iov_ownership_on_return word "owner of a segment list after the post returns",
+        qos_supported qualities "supported qualities of service",
+        completion_flags_supported bits "supported completion flags",
+        is_thread_safe yes "calls are safe from several threads",
+        max_private_data_size private_data "bytes of private data in a connection request or reply",
+        supports_multipath yes "multipath connections are supported",
+        ep_creator word "the creator of endpoints for service points",
+        pz_support word "use of protection zones by endpoints",
+        optimal_buffer_alignment alignment "optimal buffer alignment",
+        evd_stream_merging_supported merging "event streams that can share a dispatcher",
+        srq_supported yes "shared receive queues are supported",
+        srq_watermarks_supported plain "supported watermarks of a shared receive queue",
+        srq_ep_pz_difference_supported yes "an endpoint and its shared receive queue can be in different zones",
+        srq_info_supported counts "queries return the buffer counts of a shared receive queue",
+        ep_recv_info_supported counts "queries return the buffer counts of an endpoint",
+        lmr_sync_req yes "memory must be synchronised before and after RDMA",
+        dto_async_return_guaranteed yes "remote errors are reported by events, never by the call",
+        rdma_write_for_rdma_read_req yes "the local buffer of an RDMA Read needs the remote write privilege",
+        provider_specific_attributes named "provider-specific attributes",
     }
 }
 

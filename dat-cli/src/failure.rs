@@ -59,8 +59,9 @@ impl Failure {
             kind: FailureKind::Operation,
             what: what.into(),
             why: why.to_string(),
-            remedy: "run `dat tour`: if it fails as well, the build is broken; otherwise please report this"
-                .into(),
+            remedy:
+                "run `dat tour`: if it fails too, the build is broken; otherwise please report this"
+                    .into(),
         }
     }
 
@@ -99,7 +100,7 @@ impl Failure {
         if let Some(link) = link
             && error.kind() != io::ErrorKind::PermissionDenied
         {
-            let remedy = format!("look where the symbolic link {} leads", link.display());
+            let remedy = format!("check the target of the symbolic link {}", link.display());
             return Self::file_because(doing, path, error.to_string(), remedy);
         }
         if error.kind() != io::ErrorKind::NotFound
@@ -113,9 +114,9 @@ impl Failure {
                 "check the permissions of the file and its directory"
             }
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                "make room, or choose another place"
+                "free some space, or choose another file system"
             }
-            _ => "check the file and the file system it is on",
+            _ => "check the file and its file system",
         };
         Self::file_because(doing, path, error.to_string(), remedy)
     }
@@ -153,7 +154,7 @@ pub(crate) trait During<T> {
 impl<T> During<T> for dat_core::Result<T> {
     fn during(self, call: &str) -> Result<T> {
         self.map_err(|error| {
-            let reached = limits::behind(error);
+            let reached = limits::reached(error);
             Failure::operation(format!("{call} failed"), error).because(reached)
         })
     }

@@ -85,15 +85,15 @@ pub(crate) trait Network: Ground + Sized {
     fn admit(depth: u16, segments: u8) -> Result<()> {
         if depth > Self::MOST_DEPTH {
             return Err(Failure::usage(
-                format!("{depth} cannot be under way at once"),
-                format!("{} has room for {}", Self::NAME, Self::MOST_DEPTH),
+                format!("depth {depth} is too large for this device"),
+                format!("{} supports {}", Self::NAME, Self::MOST_DEPTH),
                 format!("choose a --depth of at most {}", Self::MOST_DEPTH),
             ));
         }
         if segments > Self::MOST_SEGMENTS {
             return Err(Failure::usage(
-                format!("an operation cannot have {segments} segments"),
-                format!("{} has room for {}", Self::NAME, Self::MOST_SEGMENTS),
+                format!("too many segments per operation: {segments}"),
+                format!("{} supports {}", Self::NAME, Self::MOST_SEGMENTS),
                 format!("choose --segments of at most {}", Self::MOST_SEGMENTS),
             ));
         }
@@ -202,7 +202,7 @@ pub(crate) fn room(bytes: u64, remedy: impl FnOnce(u64) -> String) -> Result<()>
         kind: FailureKind::Memory,
         what: "there is not enough memory".into(),
         why: format!(
-            "the buffers need {}, and the system refuses that",
+            "the system refused to allocate {} for the buffers",
             size(bytes)
         ),
         remedy: remedy(fitting),
@@ -465,7 +465,7 @@ impl Registered {
     }
 
     /// Returns a segment for the consumer that registered the memory; does not check its bounds.
-    pub(crate) fn piece(&self, offset: usize, length: usize) -> LmrTriplet {
+    pub(crate) fn segment(&self, offset: usize, length: usize) -> LmrTriplet {
         LmrTriplet {
             context: self.context,
             address: self.address(offset),
@@ -536,7 +536,7 @@ pub(crate) fn wait<G: Ground>(
     }
     Err(Failure::operation(
         "waiting for an event failed",
-        "none came, and nothing is left to happen",
+        "no event arrived, and no operation is pending",
     ))
 }
 
@@ -569,7 +569,7 @@ pub(crate) fn connect<G: Ground>(
     let Event::ConnectionRequest { cr, .. } = request else {
         return Err(Failure::operation(
             "connecting failed",
-            format!("{request:?} came instead of a request"),
+            format!("expected a connection request, received {request:?}"),
         ));
     };
     passive

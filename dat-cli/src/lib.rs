@@ -69,8 +69,8 @@ pub fn main() -> ExitCode {
         Some(_) => {
             return output.finish(Err(Failure::usage(
                 "--device cannot be used here",
-                "in front of a command it is the option of the tour, which is another command",
-                "put it behind the command",
+                "before a command, --device is an option of the tour",
+                "write it after the command",
             )));
         }
     };

@@ -36,7 +36,7 @@ pub(crate) struct Reached {
 ///
 /// For a device that refused to register memory this is the limit of locked memory, for any other
 /// missing resource the limit of descriptors.
-pub(crate) fn behind(error: Error) -> Option<Reached> {
+pub(crate) fn reached(error: Error) -> Option<Reached> {
     match (error.kind(), error.cause()) {
         // The adapter counts its objects itself; its tables have the sizes it was opened with.
         (_, Cause::TableFull) => None,
@@ -71,11 +71,13 @@ pub(crate) fn descriptors() -> Option<Reached> {
                 return Some(Reached {
                     why: match limit("Max open files") {
                         Some(most) => format!(
-                            "this process may have no more than {most} files open (RLIMIT_NOFILE), and that is too few"
+                            "the limit of {most} open files per process is reached (RLIMIT_NOFILE)"
                         ),
-                        None => "this process may have no more files open (RLIMIT_NOFILE)".into(),
+                        None => {
+                            "the limit of open files per process is reached (RLIMIT_NOFILE)".into()
+                        }
                     },
-                    remedy: "raise the limit (`ulimit -n`), or close files that it got from whoever started it",
+                    remedy: "raise the limit (`ulimit -n`), or start the program with fewer inherited files",
                 });
             }
             // Not this limit: /dev/null is missing, or the whole system has too many open files.
@@ -91,7 +93,7 @@ pub(crate) fn locked_memory() -> Option<Reached> {
         return None;
     }
     let read = |path| fs::read_to_string(path).unwrap_or_default();
-    held_to(&read(LIMITS), &read(STATUS), &read(USERS))
+    locked_memory_limit(&read(LIMITS), &read(STATUS), &read(USERS))
 }
 
 /// Returns true if this process has a device open through which memory can be registered.
@@ -105,7 +107,7 @@ fn has_device() -> bool {
 }
 
 /// Parses the limit of locked memory; returns `None` if none binds the process.
-fn held_to(limits: &str, status: &str, users: &str) -> Option<Reached> {
+fn locked_memory_limit(limits: &str, status: &str, users: &str) -> Option<Reached> {
     let most = parse(limits, "Max locked memory")?;
     let capabilities = word(status, "CapEff:").map(|word| u64::from_str_radix(word, 16));
     let may_lock = matches!(capabilities, Some(Ok(bits)) if bits >> MAY_LOCK & 1 != 0);
@@ -115,11 +117,11 @@ fn held_to(limits: &str, status: &str, users: &str) -> Option<Reached> {
     let pinned = parse(status, "VmPin:").unwrap_or(0);
     Some(Reached {
         why: format!(
-            "this process may register no more than {} of memory (RLIMIT_MEMLOCK), and has registered {}",
+            "the limit of locked memory is {} (RLIMIT_MEMLOCK), and {} are already registered",
             size(most),
             size(pinned.saturating_mul(1024))
         ),
-        remedy: "raise the limit (`ulimit -l`, or LimitMEMLOCK= of its service), or choose less memory",
+        remedy: "raise the limit (`ulimit -l`, or LimitMEMLOCK= of the service), or use less memory",
     })
 }
 
@@ -160,15 +162,15 @@ mod tests {
         let status = |capabilities: &str| format!("VmPin:\t      60 kB\nCapEff:\t{capabilities}\n");
         let (plain, all) = (status("0000000000000000"), status("000001ffffffffff"));
         let (first, other) = ("         0          0 4294967295\n", "0 100000 65536\n");
-        let reached = held_to(limits, &plain, first).expect("a limit");
+        let reached = locked_memory_limit(limits, &plain, first).expect("a limit");
         assert_eq!(
             reached.why,
-            "this process may register no more than 64 KiB of memory (RLIMIT_MEMLOCK), and has registered 60 KiB"
+            "the limit of locked memory is 64 KiB (RLIMIT_MEMLOCK), and 60 KiB are already registered"
         );
-        assert_eq!(held_to(limits, &all, first), None);
-        assert_eq!(held_to(limits, &all, other), Some(reached));
+        assert_eq!(locked_memory_limit(limits, &all, first), None);
+        assert_eq!(locked_memory_limit(limits, &all, other), Some(reached));
         assert_eq!(
-            held_to(
+            locked_memory_limit(
                 "Max locked memory unlimited unlimited bytes\n",
                 &plain,
                 first
@@ -184,11 +186,11 @@ mod tests {
             |cause| Error::insufficient_resources(Subtype::ResourceMemoryRegion).because(cause);
         // No device of the system is open here.
         for cause in [Cause::TableFull, Cause::DeviceRefused, Cause::None] {
-            assert_eq!(behind(of_regions(cause)), None);
+            assert_eq!(reached(of_regions(cause)), None);
             assert_eq!(registered(of_regions(cause)), None);
         }
         let full = Error::insufficient_resources(Subtype::ResourceTep).because(Cause::TableFull);
-        assert_eq!(behind(full), None);
+        assert_eq!(reached(full), None);
         assert_eq!(descriptors(), None);
     }
 }

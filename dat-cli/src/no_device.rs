@@ -9,12 +9,13 @@ use crate::output::Output;
 use crate::rsm::arguments::RsmCommand;
 
 /// The remedy for a build without devices.
-pub(crate) const REMEDY: &str = "on Linux with rdma-core's headers (Debian: libibverbs-dev librdmacm-dev libclang-dev pkg-config), build with `cargo run --release --features verbs`";
+pub(crate) const REMEDY: &str = "on Linux with the headers of rdma-core (Debian: libibverbs-dev \
+librdmacm-dev libclang-dev pkg-config), build with `cargo run --release --features verbs`";
 
 fn missing() -> Failure {
     Failure {
         kind: FailureKind::Usage,
-        what: "there are no RDMA devices in this build".into(),
+        what: "this build does not support RDMA devices".into(),
         why: "it was built without the feature `verbs`".into(),
         remedy: REMEDY.into(),
     }
@@ -26,9 +27,9 @@ fn missing_among(device: &DeviceArguments) -> Failure {
         return missing();
     };
     Failure {
-        what: format!("{name} cannot be used: there are no RDMA devices in this build"),
+        what: format!("{name} cannot be used: this build does not support RDMA devices"),
         remedy: format!(
-            "name {DEVICE}, which is a model of a device in this process; for others, {REMEDY}"
+            "use {DEVICE}, a simulated device in this process; for RDMA devices, {REMEDY}"
         ),
         ..missing()
     }
@@ -73,5 +74,7 @@ pub(crate) fn devices() -> Vec<Device> {
 
 /// Returns the note that `dat devices` prints in place of RDMA devices.
 pub(crate) fn note() -> Option<String> {
-    Some(format!("RDMA devices are not in this build; {REMEDY}"))
+    Some(format!(
+        "this build does not support RDMA devices; {REMEDY}"
+    ))
 }

@@ -102,9 +102,9 @@ impl Output {
             Some(error) if error.kind() != io::ErrorKind::BrokenPipe => {
                 let remedy = match error.kind() {
                     io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                        "make room there, or send it elsewhere"
+                        "free some space, or redirect the output elsewhere"
                     }
-                    _ => "look where it goes, or send it elsewhere",
+                    _ => "check the destination of the output, or redirect it elsewhere",
                 };
                 let _ = writeln!(
                     anstream::stderr().lock(),

@@ -19,9 +19,9 @@ pub(crate) fn parse_peer(text: &str) -> Result<Peer, String> {
             Some((host, "")) => Ok((host.to_owned(), None)),
             Some((host, port)) => match port.strip_prefix(':') {
                 Some(port) => Ok((host.to_owned(), Some(port))),
-                None => Err("after the ] there is a colon and a port, or nothing".to_owned()),
+                None => Err("only a colon and a port may follow the ]".to_owned()),
             },
-            None => Err("there is no ] to this [".to_owned()),
+            None => Err("the [ has no matching ]".to_owned()),
         }
     } else {
         match text.split_once(':') {
@@ -32,7 +32,10 @@ pub(crate) fn parse_peer(text: &str) -> Result<Peer, String> {
         }
     }?;
     if host.is_empty() || host.contains(char::is_whitespace) {
-        return Err("a host is needed, such as server1, 10.9.0.1:7471 or [fd09::1]:7471".into());
+        return Err(
+            "the host is missing; write for example server1, 10.9.0.1:7471 or [fd09::1]:7471"
+                .into(),
+        );
     }
     let port = match port {
         None => QUALIFIER,
@@ -40,7 +43,7 @@ pub(crate) fn parse_peer(text: &str) -> Result<Peer, String> {
             .parse()
             .ok()
             .filter(|port| *port != 0)
-            .ok_or("a port is a number from 1 to 65535")?,
+            .ok_or("the port must be a number from 1 to 65535")?,
     };
     Ok(Peer { host, port })
 }

@@ -29,7 +29,7 @@ impl Place {
         if name.file_name().is_none() {
             return Err(Failure::usage(
                 format!("{} cannot be written", name.display()),
-                "it names no file",
+                "the path ends in no file name",
                 "name a file",
             ));
         }
@@ -37,8 +37,8 @@ impl Place {
             return Err(Failure::file_because(
                 "write",
                 name,
-                "there is no such directory",
-                "make the directory, or leave out what follows the name",
+                "the directory does not exist",
+                "create the directory, or remove the trailing part of the path",
             ));
         }
         let failed = |error| Failure::file("write", name, &error);
@@ -49,8 +49,8 @@ impl Place {
                 if fs::symlink_metadata(name).is_ok() {
                     return Err(Failure::usage(
                         format!("{} cannot be written", name.display()),
-                        "it is a link to a file that does not exist",
-                        "make that file, or remove the link",
+                        "it is a symbolic link to a file that does not exist",
+                        "create that file, or remove the link",
                     ));
                 }
                 None
@@ -62,7 +62,7 @@ impl Place {
                 return Err(Failure::usage(
                     format!("{} cannot be replaced", name.display()),
                     "it is not a regular file",
-                    "name a file, or one that does not exist yet",
+                    "name a regular file or a new one",
                 ));
             }
             // The link stays; the file that it points to is replaced.
@@ -85,8 +85,8 @@ impl Place {
             return Err(Failure::file_because(
                 "write",
                 name,
-                format!("there is no directory {}", directory.display()),
-                "check the spelling, or make the directory",
+                format!("the directory {} does not exist", directory.display()),
+                "check the spelling, or create the directory",
             ));
         }
         Ok(Self {
@@ -127,12 +127,12 @@ impl Place {
             .make_in(&self.directory, |path| create(path, permissions.clone()))
             .map_err(|error| match error.kind() {
                 io::ErrorKind::NotFound if self.directory.is_dir() => Failure::file_because(
-                    "make a file in",
+                    "create a file in",
                     &self.directory,
-                    format!("its file system takes no new files: {error}"),
+                    format!("its file system accepts no new files: {error}"),
                     "choose another directory",
                 ),
-                _ => Failure::file("make a file in", &self.directory, &error),
+                _ => Failure::file("create a file in", &self.directory, &error),
             })
     }
 
@@ -222,7 +222,7 @@ impl Part {
                 Failure::file_because(
                     "replace",
                     &place.name,
-                    format!("its owner, group and permissions cannot be kept: {error}"),
+                    format!("the new file cannot get its owner, group and permissions: {error}"),
                     "choose another name, or remove the file first",
                 )
             })?;
@@ -284,7 +284,7 @@ pub(crate) fn exists(path: &Path) -> Failure {
     Failure::file_because(
         "write",
         path,
-        "it exists",
+        "the file already exists",
         "choose another name, or remove it first",
     )
 }
@@ -313,7 +313,7 @@ mod tests {
     use super::*;
     use std::cell::RefCell;
 
-    /// The file is synced before the move, and its directory after it.
+    /// The file to put is synced before the move, and its directory after it.
     #[test]
     fn a_file_is_on_the_disk_before_it_is_stored() {
         for replace in [false, true] {

@@ -17,12 +17,12 @@ use dat_core::time::Instant;
 use dat_core::{Error, Result, Subtype};
 
 use crate::agents;
+use crate::backoff::Backoff;
 use crate::boundary::{
-    Entered, NamedAttributes, OwnedIa, PerProcess, Slot, SocketAddress, has_memory, is_told_apart,
+    Entered, NamedAttributes, OwnedIa, PerProcess, Slot, SocketAddress, detects_forks, has_memory,
     keep_small, start_thread,
 };
 use crate::capacity::Capacity;
-use crate::courtesy::Courtesy;
 use crate::handles::{self, CHandle, Cells, reserve};
 
 /// A backend that the C libraries can open.
@@ -280,7 +280,7 @@ pub(crate) struct Adapter {
     /// Number of dequeues that found nothing.
     found_nothing: AtomicU32,
     /// Record of the waits that found nothing.
-    pub(crate) courtesy: Courtesy,
+    pub(crate) backoff: Backoff,
 }
 
 /// No thread drives the adapter.
@@ -360,7 +360,7 @@ impl Adapter {
         static TURN: PerProcess<Mutex<()>> = PerProcess::new();
         static SMALL: AtomicBool = AtomicBool::new(false);
         let full = Error::insufficient_resources(Subtype::ResourceMemory);
-        if !is_told_apart() {
+        if !detects_forks() {
             return Err(full);
         }
         let _turn = TURN.this().lock().unwrap_or_else(PoisonError::into_inner);
@@ -397,9 +397,9 @@ impl Adapter {
             care: AtomicU8::new(ALONE),
             keeper: Mutex::new(None),
             found_nothing: AtomicU32::new(0),
-            courtesy: Courtesy::default(),
+            backoff: Backoff::default(),
         });
-        let (object, told, extensions) = with_device!(adapter, opened => (
+        let (object, queried, extensions) = with_device!(adapter, opened => (
             opened.ia.handle(),
             opened.ia.ia_query(IaFields::empty(), ProviderFields::empty())?,
             opened.ia.extensions(),
@@ -409,9 +409,9 @@ impl Adapter {
             // ended.
             with_device!(adapter, opened => opened.ia.report_shared_ends());
         }
-        adapter.address = SocketAddress::new(told.ia.ia_address);
+        adapter.address = SocketAddress::new(queried.ia.ia_address);
         adapter.named =
-            NamedAttributes::new(&told.ia, &told.provider, extensions, registered.major);
+            NamedAttributes::new(&queried.ia, &queried.provider, extensions, registered.major);
         adapter.handle = adapter.cells.publish(cell, object);
         let adapter = slot.fill(adapter).map_err(|_| full)?;
         let before = OPEN.fetch_add(1, Ordering::Relaxed);

@@ -12,7 +12,7 @@ use dat_core::{Error, ErrorKind, Result, Subtype};
 use crate::adapter::{Device, Opened, Opening};
 use crate::boundary::{In, PerProcess, ProviderInfo, StaticText, Text, start_thread};
 use crate::capacity::Capacity;
-use crate::complaint::complain;
+use crate::diagnostic::report;
 
 /// A device, as a line of `dat.conf` names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,8 +84,8 @@ impl Named {
 pub(crate) fn explanation(ours: u32, info: In<ProviderInfo>, instance_data: Text) -> StaticText {
     let info = info.get();
     let words = instance_data.get().unwrap_or_default();
-    let said = info.and_then(|info| explain(ours, &info, &words));
-    StaticText::kept(said.and_then(|said| CString::new(said).ok()))
+    let text = info.and_then(|info| explain(ours, &info, &words));
+    StaticText::kept(text.and_then(|text| CString::new(text).ok()))
 }
 
 /// Explains why a line of `dat.conf` with this library opens no adapter.
@@ -94,15 +94,12 @@ pub(crate) fn explanation(ours: u32, info: In<ProviderInfo>, instance_data: Text
 pub(crate) fn explain(ours: u32, info: &ProviderInfo, instance_data: &CStr) -> Option<String> {
     if info.major != ours {
         let (library, other) = match ours {
-            1 => (
-                "this library is",
-                "libdat_provider.so.2 is the provider for 2",
-            ),
-            _ => ("this provider is", "libdat.so.1 is the library for 1"),
+            1 => ("this library", "use libdat_provider.so.2 for version 2"),
+            _ => ("this provider", "use libdat.so.1 for version 1"),
         };
         let asked = info.major;
         return Some(format!(
-            "the line is for version {asked} of the interface, and {library} for {ours}; {other}"
+            "the line requests interface version {asked}, but {library} implements {ours}; {other}"
         ));
     }
     let name = info.name()?;
@@ -115,11 +112,12 @@ pub(crate) fn explain(ours: u32, info: &ProviderInfo, instance_data: &CStr) -> O
 /// Explains why no RDMA device has a name; `None` if one has.
 fn unknown(name: &str) -> Option<String> {
     if name == "mock" || name.starts_with("mock:") {
-        return Some("hosts of the mock have the numbers 1 to 254, behind which nothing but `extended` and `non-coherent` may stand".into());
+        return Some("a mock device needs a host number from 1 to 254, optionally followed by `extended` and \
+        `non-coherent`".into());
     }
     if cfg!(not(feature = "verbs")) {
         return Some(format!(
-            "`{name}` would be an RDMA device, which this build of the library knows none of: it has only `mock`"
+            "`{name}` is not a mock device, and this build of the library does not support RDMA devices"
         ));
     }
     let known: Vec<String> = found()
@@ -131,11 +129,11 @@ fn unknown(name: &str) -> Option<String> {
         return None;
     }
     let there = match known.is_empty() {
-        true => "there are none".to_owned(),
-        false => format!("there are {}", known.join(", ")),
+        true => "the host has none".to_owned(),
+        false => format!("the host has {}", known.join(", ")),
     };
     Some(format!(
-        "`{name}` is no RDMA device of this host, nor the network interface or address of one; {there}"
+        "`{name}` is not an RDMA device of this host, nor the network interface or address of one; {there}"
     ))
 }
 
@@ -208,7 +206,7 @@ impl Opening for Named {
                 if error.kind() == ErrorKind::ProviderNotFound
                     && let Some(why) = unknown(name)
                 {
-                    complain("dat", why);
+                    report("dat", why);
                 }
             }),
         }
@@ -300,15 +298,15 @@ mod tests {
         assert_eq!(explained(2, 2, c"mock 7 extended"), None);
         assert_eq!(explained(2, 2, c"mock 7 non-coherent"), None);
         assert_eq!(explained(1, 1, c"mock"), None);
-        let said = |ours, major, instance_data| {
+        let text = |ours, major, instance_data| {
             explained(ours, major, instance_data).expect("it opens nothing")
         };
-        assert!(said(2, 1, c"mock").contains("libdat.so.1 is the library for 1"));
-        assert!(said(1, 2, c"mock").contains("libdat_provider.so.2"));
-        assert!(said(2, 2, c"mock 255").contains("1 to 254"));
-        assert!(said(2, 2, c"mock 7 more").contains("but `extended`"));
-        assert!(said(2, 2, c"no-such-device 1").contains("`no-such-device:1`"));
-        assert!(said(2, 2, c"").contains("`x`"));
+        assert!(text(2, 1, c"mock").contains("use libdat.so.1 for version 1"));
+        assert!(text(1, 2, c"mock").contains("libdat_provider.so.2"));
+        assert!(text(2, 2, c"mock 255").contains("1 to 254"));
+        assert!(text(2, 2, c"mock 7 more").contains("followed by `extended`"));
+        assert!(text(2, 2, c"no-such-device 1").contains("`no-such-device:1`"));
+        assert!(text(2, 2, c"").contains("`x`"));
     }
 
     #[test]

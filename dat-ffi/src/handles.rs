@@ -290,11 +290,11 @@ impl Cells {
         // An event may have named the object already, so that it has a cell. It may even be gone
         // again.
         self.known(object)
-            .unwrap_or_else(|| self.settle(cell, object))
+            .unwrap_or_else(|| self.assign(cell, object))
     }
 
     /// Puts an object into a cell; the caller holds `turn`.
-    fn settle(&self, cell: Reserved, object: Handle) -> CHandle {
+    fn assign(&self, cell: Reserved, object: Handle) -> CHandle {
         let Some((entry, index)) = self.entry(object).zip(cell.0.index()) else {
             // The core makes no more objects than it has slots.
             return CHandle::NULL;
@@ -381,7 +381,7 @@ impl Cells {
         let _turn = self.turn();
         match (self.known(object), take_cell()) {
             (Some(handle), _) => handle,
-            (None, Some(cell)) => self.settle(cell, object),
+            (None, Some(cell)) => self.assign(cell, object),
             (None, None) => CHandle::NULL,
         }
     }
@@ -499,18 +499,18 @@ mod tests {
     fn an_event_may_come_before_the_call_returns() {
         let cells = Cells::new(0, 1, |_| 4);
         let (first, second) = (handle(HandleKind::Psp, 1, 0), handle(HandleKind::Psp, 2, 0));
-        let told = cells.of(first);
-        assert_eq!(cells.publish(reserve().expect("a cell"), first), told);
-        assert_eq!(told.named(), first);
+        let published = cells.of(first);
+        assert_eq!(cells.publish(reserve().expect("a cell"), first), published);
+        assert_eq!(published.named(), first);
         cells.retire(first);
         // The same if it was freed meanwhile, and even if it has a successor.
-        assert_eq!(cells.publish(reserve().expect("a cell"), first), told);
+        assert_eq!(cells.publish(reserve().expect("a cell"), first), published);
         let next = cells.of(second);
         assert_eq!(
             cells.publish(reserve().expect("a cell"), first),
             CHandle::NULL
         );
-        assert_eq!((told.named(), next.named()), (NOTHING, second));
+        assert_eq!((published.named(), next.named()), (NOTHING, second));
     }
 
     #[test]

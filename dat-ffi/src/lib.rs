@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `boundary` | pointers, layouts and storage shared with C; all unsafe code |
 //! | `handles` | handles as C has them, and the objects that they name |
-//! | `adapter`, `devices`, `capacity`, `courtesy` | open adapters of any backend |
+//! | `adapter`, `devices`, `capacity`, `backoff` | open adapters of any backend |
 //! | `agents` | functions of the consumer that the library calls |
 //! | `calls` | the calls, for both editions of the interface |
 //! | `exports` | names with versions |
@@ -26,6 +26,7 @@
 
 mod adapter;
 mod agents;
+mod backoff;
 #[expect(
     unsafe_code,
     reason = "pointers from C are read here, and nowhere else"
@@ -33,9 +34,8 @@ mod agents;
 mod boundary;
 mod calls;
 mod capacity;
-mod complaint;
-mod courtesy;
 mod devices;
+mod diagnostic;
 mod exports;
 mod handles;
 pub mod redirection;

@@ -41,7 +41,7 @@ macro_rules! errors {
 
 errors! {
     /// The backend has another version of the interface.
-    BadLibraryVersion = 1, "the backend has another version of the interface";
+    BadLibraryVersion = 1, "the backend has another interface version";
     /// A pointer for a topology is missing.
     BadTopologyPointer = 2, "bad topology pointer";
     /// The handle names no open controller.
@@ -51,13 +51,13 @@ errors! {
     /// The handle names no segment of the kind that the call takes.
     BadSegmentHandle = 5, "bad segment handle";
     /// The segment is already published.
-    SegmentAlreadyPublished = 6, "the segment is published already";
+    SegmentAlreadyPublished = 6, "the segment is already published";
     /// The segment, or the id, is not published.
     SegmentNotPublished = 7, "the segment is not published";
     /// The segment is published, but not for this node.
     SegmentNotPublishedToNode = 8, "the segment is not published to this node";
     /// The segment is already mapped.
-    SegmentAlreadyMapped = 9, "the segment is mapped already";
+    SegmentAlreadyMapped = 9, "the segment is already mapped";
     /// The segment is still mapped.
     SegmentStillMapped = 10, "the segment is still mapped";
     /// The segment is not mapped.

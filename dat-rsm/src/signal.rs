@@ -111,9 +111,9 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             };
             let publication = publication.number;
             // One message to each node signals all of its connections (RSMSG-03).
-            let mut place = 0;
-            while let Some((at, link)) = state.links.find_from(place, crate::link::Link::is_up) {
-                place = at.saturating_add(1);
+            let mut from = 0;
+            while let Some((at, link)) = state.links.find_from(from, crate::link::Link::is_up) {
+                from = at.saturating_add(1);
                 let of_link = |importer: &crate::export::importer::Importer| {
                     importer.link == link && importer.export == export.handle()
                 };
@@ -136,24 +136,24 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         wait: &mut W,
     ) -> Result<()> {
         let (controller, generation, flight) = self.state.with(|state| {
-            let place = import_at(state, import)?;
-            if place.state == ImportState::Aborted {
+            let slot = import_at(state, import)?;
+            if slot.state == ImportState::Aborted {
                 return Err(RsmError::ConnectionAborted);
             }
-            let (controller, generation) = (place.controller, place.generation);
+            let (controller, generation) = (slot.controller, slot.generation);
             let flight = state.flights.insert(Flight::new());
             let flight = flight.ok_or(RsmError::InsufficientResources)?;
-            let place = import_at(state, import)?;
-            place.calls = place.calls.saturating_add(1);
+            let slot = import_at(state, import)?;
+            slot.calls = slot.calls.saturating_add(1);
             Ok((controller, generation, flight))
         })?;
-        let mut said = false;
+        let mut reported = false;
         let outcome = self.wait_for(Some(controller), None, wait, |_| {
             self.state.with(|state| {
                 let (status, lost) = {
-                    let place = state.imports.get_mut(import.handle())?;
-                    let aborted = place.generation != generation;
-                    (aborted, place.attach == Attach::Detached)
+                    let slot = state.imports.get_mut(import.handle())?;
+                    let aborted = slot.generation != generation;
+                    (aborted, slot.attach == Attach::Detached)
                 };
                 let flight_step = state.flights.get(flight).map(|flight| flight.step);
                 match flight_step {
@@ -165,7 +165,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                     Some(Step::Failed(_)) => {
                         attached(state, import).map(|_| Err(RsmError::RemoteNodeUnreachable))
                     }
-                    _ if said => None,
+                    _ if reported => None,
                     _ => {
                         let (link, importer) = attached(state, import)?;
                         if !state.links.get(link).is_some_and(|link| link.has_room()) {
@@ -183,7 +183,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                             flight,
                             &self.options,
                         );
-                        said = true;
+                        reported = true;
                         None
                     }
                 }
@@ -191,8 +191,8 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         });
         self.state.with(|state| {
             state.flights.remove(flight);
-            if let Some(place) = state.imports.get_mut(import.handle()) {
-                place.calls = place.calls.saturating_sub(1);
+            if let Some(slot) = state.imports.get_mut(import.handle()) {
+                slot.calls = slot.calls.saturating_sub(1);
             }
         });
         self.tell_change();
@@ -331,7 +331,7 @@ fn attached(state: &mut State, import: ImportId) -> Option<(Handle, u64)> {
     let import = state.imports.get(import.handle())?;
     match import.attach {
         Attach::Attached(link) => Some((link, import.importer)),
-        Attach::Detached | Attach::Asked(_) => None,
+        Attach::Detached | Attach::Requested(_) => None,
     }
 }
 

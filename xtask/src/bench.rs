@@ -44,7 +44,7 @@ pub(crate) fn run(workspace: &Workspace, against: Against) -> Result<()> {
         _ if above.is_empty() => Ok(()),
         Against::Budget => bail!("instruction counts above budget"),
         Against::Landed => bail!(
-            "instruction counts above those that landed: {}",
+            "instruction counts above the recorded ones (`landed`): {}",
             above.join(", ")
         ),
     }
@@ -183,7 +183,7 @@ fn counts(output: &str) -> Result<BTreeMap<String, u64>> {
             serde_json::from_str(line).context("output of the benchmark runner")?;
         if header.version != SCHEMA {
             bail!(
-                "the benchmark runner writes version {} of its output, not {SCHEMA}",
+                "the output of the benchmark runner has version {}, expected {SCHEMA}",
                 header.version
             );
         }
@@ -202,7 +202,7 @@ fn counts(output: &str) -> Result<BTreeMap<String, u64>> {
             .and_then(serde_json::Number::as_u64)
             .with_context(|| format!("the runner reports no instruction count for {name}"))?;
         if counts.insert(name.clone(), count).is_some() {
-            bail!("two benchmarks are called {name}");
+            bail!("two benchmarks have the name {name}");
         }
     }
     Ok(counts)
@@ -229,7 +229,7 @@ impl<'a> Report<'a> {
                 counts
                     .get(name)
                     .copied()
-                    .with_context(|| format!("{path}: no benchmark {name} was run"))
+                    .with_context(|| format!("{path}: the benchmark {name} did not run"))
             };
             let whole = measured(&budget.bench)?;
             let mut maybe = |name: &Option<String>| name.as_ref().map_or(Ok(0), &mut measured);
@@ -238,7 +238,7 @@ impl<'a> Report<'a> {
             let own = (whole + beyond).checked_sub(rest);
             let Some(own) = own.filter(|_| budget.per > 0) else {
                 bail!(
-                    "{path}: {whole} instructions and {beyond} less {rest}, over {} runs, is no count",
+                    "{path}: invalid count: ({whole} + {beyond} - {rest}) instructions / {} runs",
                     budget.per
                 );
             };
@@ -252,7 +252,7 @@ impl<'a> Report<'a> {
             bail!("benchmark {name} has no budget");
         }
         if rows.is_empty() {
-            bail!("no path has a budget");
+            bail!("no path with a budget was found");
         }
         Ok(Self { rows })
     }

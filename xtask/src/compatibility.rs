@@ -11,13 +11,13 @@ use crate::workspace::Workspace;
 /// Arguments of the task.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Run these groups alone and leave what the page says of the others as it is
+    /// Run only these groups; other rows of the page are unchanged
     #[arg(value_name = "GROUP")]
     groups: Vec<String>,
-    /// Run with these libraries alone and leave the other columns as they are; may be repeated
+    /// Run only with these libraries; other columns of the page are unchanged; may be repeated
     #[arg(long, value_name = "LIBRARIES")]
     through: Vec<Through>,
-    /// Name the groups and stop
+    /// List the groups and exit
     #[arg(long)]
     list: bool,
 }
@@ -160,7 +160,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         .iter()
         .find(|name| GROUPS.iter().all(|group| group.name != **name))
     {
-        bail!("there is no group {name}; `cargo xtask compatibility --list` names them");
+        bail!("unknown group `{name}`; run `cargo xtask compatibility --list` for a list");
     }
     let file = workspace.root().join(PAGE);
     // Without a page every cell is empty.
@@ -187,13 +187,13 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             let runs = outcomes.len();
             let complaint = attempt
                 .complaint
-                .or_else(|| (runs == 0).then(|| "it tells of no run".to_owned()));
+                .or_else(|| (runs == 0).then(|| "its output contains no run".to_owned()));
             if let Some(complaint) = complaint.filter(|_| is_bad) {
                 let name = through.name();
                 bad.push(match attempt.is_whole {
                     true => format!("{} through {name}: {complaint}", group.name),
                     false => format!(
-                        "{} through {name}, after {runs} runs: {complaint}; of the others the page keeps what it had",
+                        "{} through {name}, after {runs} runs: {complaint}; the page keeps its other results",
                         group.name
                     ),
                 });
@@ -205,9 +205,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             fs::write(&file, page(&rows)).with_context(|| format!("cannot write {PAGE}"))?;
         }
     }
-    println!("{PAGE} is written");
+    println!("wrote {PAGE}");
     if !bad.is_empty() {
-        bail!("not everything is as it should be:\n{}", bad.join("\n"));
+        bail!("some runs differ from the expectation:\n{}", bad.join("\n"));
     }
     Ok(())
 }

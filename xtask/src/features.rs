@@ -33,7 +33,7 @@ fn check_subsets(workspace: &Workspace, wanted: fn(usize, usize) -> bool) -> Res
             features,
             combinations,
         } = check_subsets_of(workspace, package, wanted)?;
-        println!("{combinations} combinations of {features} features of {package}");
+        println!("{package}: {combinations} combinations of {features} features");
         table.push_str(&format!("| {package} | {features} | {combinations} |\n"));
     }
     Ok(table)

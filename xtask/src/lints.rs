@@ -46,11 +46,11 @@ fn held_alike(root: &Path) -> Result<()> {
         let path = root.join(manifest);
         let told = read(&path)?;
         let lints = at(&told, &["workspace", "lints"]).cloned();
-        let lints = lints.with_context(|| format!("{manifest} has no lints of its workspace"))?;
+        let lints = lints.with_context(|| format!("{manifest} does not define workspace lints"))?;
         let kept = first.get_or_insert_with(|| lints.clone());
         if *kept != lints {
             bail!(
-                "{manifest} has other lints than {}: {lints}, and {kept}",
+                "the lints of {manifest} differ from those of {}: {lints}, and {kept}",
                 WORKSPACES[0]
             );
         }
@@ -123,7 +123,11 @@ mod tests {
     fn a_workspace_with_other_lints_and_a_package_without_them_are_refused() {
         held("unsafe_code = \"deny\"", "workspace = true").expect("alike");
         let other = held("unsafe_code = \"warn\"", "workspace = true").expect_err("other lints");
-        assert!(other.to_string().contains("fuzz/Cargo.toml has other"));
+        assert!(
+            other
+                .to_string()
+                .contains("the lints of fuzz/Cargo.toml differ")
+        );
         let none = held("unsafe_code = \"deny\"", "workspace = false").expect_err("not taken");
         assert!(none.to_string().contains("image"), "{none}");
     }

@@ -1,4 +1,4 @@
-//! Set-up, checks and reports of the workspace; `cargo xtask --help` lists the tasks.
+//! Builds, checks and reports of the workspace; `cargo xtask --help` lists the tasks.
 
 mod artifacts;
 mod bench;
@@ -37,31 +37,33 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Install what is missing, then run every check in order; stops at the first failure
+    /// Run the checks in order and stop at the first failure; --all installs missing tools and runs
+    /// all checks
     Test(steps::Options),
-    /// Print which requirement is tested on which backend; fails where a required test is missing
+    /// Print which requirement is tested on which backend; fail if a required test is missing
     Conformance(conformance::Options),
-    /// Count the instructions of the hot paths and compare them with their budgets
+    /// Count the instructions of the hot paths and compare the counts with their budgets
     Bench(speed::Options),
-    /// Run the programs of Debian for DAT in the guest with our provider and with OFA's, and write docs/compatibility.md
+    /// Run Debian's DAT programs in the guest with this provider and with OFA's, and write
+    /// docs/compatibility.md
     Compatibility(compatibility::Options),
     /// Check that no panic, allocation or foreign call is reachable on the posting and polling paths
     NoPanic(panic_free::Options),
-    /// Build the images for bare machines, run them in QEMU, compare what they log and measure them
+    /// Build the bare-metal images, run them in QEMU, compare their logs and measure them
     Firmware(firmware::Options),
-    /// Run a job in a guest that has an RDMA device; its exit code becomes that of this command
+    /// Run a job in a guest with an RDMA device, and exit with the job's exit code
     Vm(vm::Options),
-    /// Build the C libraries and the program, and install them with headers, pkg-config files and man pages
+    /// Build and install the C libraries and `dat`, with headers, pkg-config files and man pages
     Install(install::Options),
-    /// Write shell completions of the program `dat`
+    /// Write shell completions for `dat`
     Completions(manual::Options),
-    /// Write man pages of the program `dat` and of the C libraries
+    /// Write the man pages of `dat` and of the C libraries
     Man(manual::Options),
-    /// Try to break what is claimed, for as long as one likes, and write docs/assurance.md
+    /// Test the safety claims for a given time, and write the results to docs/assurance.md
     Harden(harden::Options),
-    /// Check the dependencies against the advisory database (needs a network)
+    /// Check the dependencies against the RustSec advisory database (needs network access)
     Advisories,
-    /// Run a program of tests until one of them fails: what cargo calls when faults are tried
+    /// Run a test program until its first failure; the runner of mutation tests
     #[command(hide = true)]
     FirstFailure(harden::FirstFailure),
 }

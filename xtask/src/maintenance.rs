@@ -46,14 +46,14 @@ pub(crate) fn check(bytes: &[u8]) -> Result<()> {
     let must: BTreeSet<_> = match architecture.context("no machine code")? {
         Architecture::Aarch64 => ARM_HAS,
         Architecture::Riscv32 | Architecture::Riscv64 => RISC_V_HAS,
-        other => bail!("no maintenance is known of {other:?}"),
+        other => bail!("the expected cache maintenance of {other:?} is not defined"),
     }
     .iter()
     .copied()
     .collect();
     ensure!(
         found == must,
-        "cache maintenance is made of {found:?}, and must be of {must:?}"
+        "cache maintenance uses {found:?}, expected {must:?}"
     );
     Ok(())
 }
@@ -160,6 +160,10 @@ mod tests {
         let this = std::env::current_exe().expect("this test");
         let program = std::fs::read(this).expect("its bytes");
         let refusal = check(&program).expect_err("a processor with coherent devices");
-        assert!(refusal.to_string().contains("no maintenance is known"));
+        assert!(
+            refusal
+                .to_string()
+                .contains("the expected cache maintenance of")
+        );
     }
 }

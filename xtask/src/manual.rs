@@ -12,7 +12,7 @@ use crate::workspace::Workspace;
 /// Arguments of both tasks.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Where to; made if it does not exist [default: a folder below `target`, which is printed]
+    /// Output directory, created if missing [default: a directory in `target`, which is printed]
     #[arg(long, value_name = "DIRECTORY")]
     output: Option<PathBuf>,
 }

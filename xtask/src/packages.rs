@@ -29,7 +29,7 @@ const NEEDED: &[SystemPackage] = &[
     programs(
         "valgrind",
         &["valgrind"],
-        "counts the instructions of the hot paths",
+        "counts instructions of hot paths",
     ),
     programs(
         "qemu-system-x86",
@@ -39,7 +39,7 @@ const NEEDED: &[SystemPackage] = &[
     programs(
         "busybox-static",
         &["busybox"],
-        "the small programs of the guest",
+        "basic programs of the guest",
     ),
     programs(
         "iproute2",
@@ -49,27 +49,23 @@ const NEEDED: &[SystemPackage] = &[
     file(
         "ibverbs-providers",
         "/etc/libibverbs.d/rxe.driver",
-        "the user's half of the guest's RDMA device",
+        "user-space driver of the guest's RDMA device",
     ),
     programs(
         "ibverbs-utils",
         &["ibv_devinfo", "ibv_devices", "ibv_rc_pingpong"],
-        "shows that the guest's RDMA device works",
+        "tests the guest's RDMA device",
     ),
-    programs(
-        "rdmacm-utils",
-        &["rping"],
-        "shows that connections work in the guest",
-    ),
+    programs("rdmacm-utils", &["rping"], "tests connections in the guest"),
     file(
         "libibverbs-dev",
         "/usr/include/infiniband/verbs.h",
-        "the backend for RDMA devices is built with it",
+        "needed to build the verbs backend",
     ),
     file(
         "librdmacm-dev",
         "/usr/include/rdma/rdma_cma.h",
-        "the backend for RDMA devices is built with it",
+        "needed to build the verbs backend",
     ),
     programs(
         "pkg-config",
@@ -88,7 +84,7 @@ const NEEDED: &[SystemPackage] = &[
     file(
         "rustc-web",
         "/usr/bin/rustc",
-        "compiles the core for other processors and the thread sanitizer",
+        "compiles dat-core for other processors and the thread sanitizer",
     ),
     SystemPackage {
         name: "rust-web-src",
@@ -103,14 +99,14 @@ const NEEDED: &[SystemPackage] = &[
     programs(
         "qemu-system-arm",
         &["qemu-system-arm", "qemu-system-aarch64"],
-        "runs images for microcontrollers and 64 bits of Arm",
+        "runs microcontroller and AArch64 images",
     ),
     programs(
         "g++",
         &["c++"],
         "compiles the headers of the C libraries as C++",
     ),
-    programs("mandoc", &["mandoc"], "reads the pages of the manual"),
+    programs("mandoc", &["mandoc"], "checks the man pages"),
     file(
         "libdapl-dev",
         "/usr/include/dat2/udat.h",
@@ -124,7 +120,7 @@ const NEEDED: &[SystemPackage] = &[
     programs(
         "dapl2-utils",
         &["dapltest", "dtest", "dtestcm", "dtestsrq", "dtestx"],
-        "programs for DAT 2.0 that nobody here wrote",
+        "DAT 2.0 programs of OFA",
     ),
     programs(
         "perftest",
@@ -136,7 +132,7 @@ const NEEDED: &[SystemPackage] = &[
             "ib_send_bw",
             "ib_send_lat",
         ],
-        "what verbs cost without DAT",
+        "reference measurements of plain verbs",
     ),
 ];
 
@@ -225,7 +221,7 @@ fn bringing<'a>(wanted: impl IntoIterator<Item = &'a str>) -> Result<Vec<&'stati
             Some(package) if packages.iter().any(|other| other.name == package.name) => (),
             Some(package) => packages.push(package),
             None if find(wanted).is_some() => (),
-            None => bail!("there is no {wanted} on this machine, and no known package brings it"),
+            None => bail!("{wanted} was not found, and no known package contains it"),
         }
     }
     Ok(packages)
@@ -266,7 +262,7 @@ fn install<'a>(shell: &Shell, packages: impl Iterator<Item = &'a SystemPackage>)
     .run()?;
     if let Some(package) = missing.iter().find(|package| !package.is_there()) {
         bail!(
-            "{} is installed, but did not bring what is needed of it",
+            "{} is installed, but does not provide the needed file",
             package.name
         );
     }

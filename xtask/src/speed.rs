@@ -17,16 +17,16 @@ use crate::{bench, vm};
 /// Arguments of the task.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Measure in the guest as well, against perftest, and write all of it into docs/performance.md
+    /// Also measure in the guest, compared with perftest, and write docs/performance.md
     #[arg(long)]
     vm: bool,
-    /// Of the guest, only the comparison with OFA's provider
+    /// In the guest, run only the comparison with OFA's provider
     #[arg(long, requires = "vm")]
     provider: bool,
-    /// What the guest said when it compared providers, in place of a guest now
+    /// Read the provider comparison from this console log instead of running the guest
     #[arg(long, requires = "provider", value_name = "FILE")]
     console: Option<PathBuf>,
-    /// How often everything is measured in the guest
+    /// Number of rounds in the guest
     #[arg(long, default_value_t = 5, requires = "vm", value_parser = clap::value_parser!(u32).range(1..=50))]
     rounds: u32,
 }
@@ -150,7 +150,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 
 fn write(file: &Path, page: &str, missed: &[String]) -> Result<()> {
     fs::write(file, page).with_context(|| format!("cannot write {PAGE}"))?;
-    println!("{PAGE} is written; targets missed: {}", summary(missed));
+    println!("wrote {PAGE}; targets missed: {}", summary(missed));
     Ok(())
 }
 
@@ -195,7 +195,7 @@ impl Lines {
                         continue;
                     }
                     if !time.is_finite() || time <= 0.0 {
-                        bail!("no time: {line}");
+                        bail!("missing time: {line}");
                     }
                     let bytes = bytes.parse().with_context(|| line.to_owned())?;
                     let key = ((*name).to_owned(), bytes, (*program).to_owned());
@@ -206,7 +206,7 @@ impl Lines {
                         .versions
                         .insert((*name).to_owned(), (*version).to_owned());
                 }
-                [MARK, ..] => bail!("not understood: {line}"),
+                [MARK, ..] => bail!("cannot parse: {line}"),
                 _ => {}
             }
         }
@@ -326,7 +326,7 @@ fn conditions(shell: &Shell, lines: &Lines, rounds: u32) -> Result<String> {
         lines
             .versions
             .get(name)
-            .with_context(|| format!("the guest did not say the version of {name}"))
+            .with_context(|| format!("the guest did not report the version of {name}"))
     };
     let library = installed(shell, "libibverbs1")?;
     let [qemu, compiler] = tools(shell)?;
@@ -340,7 +340,7 @@ fn conditions(shell: &Shell, lines: &Lines, rounds: u32) -> Result<String> {
 /// Describes the comparison of providers in the manner of `conditions`.
 fn conditions_of_providers(shell: &Shell, lines: &Lines, rounds: u32) -> Result<String> {
     let kernel = lines.versions.get("kernel");
-    let kernel = kernel.context("the guest did not say the version of its kernel")?;
+    let kernel = kernel.context("the guest did not report its kernel version")?;
     let [theirs, programs, library] =
         ["libdapl2", "dapl2-utils", "libibverbs1"].map(|name| installed(shell, name));
     let [qemu, compiler] = tools(shell)?;

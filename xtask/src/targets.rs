@@ -114,8 +114,8 @@ pub(crate) fn for_target<'a>(shell: &Shell, triple: &str, command: Cmd<'a>) -> R
     let version = cmd!(shell, "{DISTRIBUTION} --version").quiet().read();
     if version.is_err() {
         bail!(
-            "no compiler for {triple}: `rustup target add {triple}`, or on Debian \
-             `apt-get install rustc-web rust-web-src lld`"
+            "no standard library for {triple}; run `rustup target add {triple}`, or on Debian `apt-get \
+            install rustc-web rust-web-src lld`"
         );
     }
     let linker = format!(

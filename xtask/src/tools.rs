@@ -49,7 +49,7 @@ impl Tool {
         let version = match self.version {
             Version::Pinned(version) => version.to_owned(),
             Version::SameAs(library) => workspace.locked_version(library).with_context(|| {
-                format!("no crate of the workspace uses {library}, which {name} must match")
+                format!("no crate of the workspace uses {library}, whose version {name} must match")
             })?,
         };
         let folder = workspace.tools();
@@ -104,8 +104,8 @@ pub(crate) fn advisories(workspace: &Workspace) -> Result<()> {
     for manifest in WORKSPACES {
         if check_dependencies(workspace, manifest, &["advisories"]).is_err() {
             bail!(
-                "the advisories could not be checked, or some apply (see above); \
-                 this task fetches the RustSec database and needs a network that reaches it"
+                "advisories apply, or could not be checked (see above); this task needs network access to \
+                the RustSec database"
             );
         }
     }
@@ -236,7 +236,7 @@ pub(crate) fn host(workspace: &Workspace) -> Result<String> {
     .read()?;
     let host = told.lines().find_map(|line| line.strip_prefix("host: "));
     Ok(host
-        .context("the compiler does not say what this machine is")?
+        .context("rustc does not report the host triple")?
         .to_owned())
 }
 
@@ -248,7 +248,7 @@ fn fuzzer(workspace: &Workspace) -> Result<PathBuf> {
         .read()
         .is_err()
     {
-        bail!("the fuzzer needs the nightly compiler: rustup toolchain install nightly");
+        bail!("the fuzzer needs the nightly compiler; run `rustup toolchain install nightly`");
     }
     FUZZ.install(workspace)
 }
@@ -298,7 +298,7 @@ fn run_targets(workspace: &Workspace, seconds: u32) -> Result<String> {
         let inputs = told
             .lines()
             .find_map(|line| line.strip_prefix("stat::number_of_executed_units:"))
-            .with_context(|| format!("{target} does not tell how many inputs it had:\n{told}"))?
+            .with_context(|| format!("{target} does not report its number of inputs:\n{told}"))?
             .trim();
         println!("{target}: {inputs} inputs in {seconds} s");
         table.push_str(&format!("| {target} | {seconds} | {inputs} |\n"));

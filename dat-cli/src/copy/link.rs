@@ -150,11 +150,16 @@ impl<N: Network> Link<N> {
                 | MemoryPrivileges::REMOTE_WRITE,
         )?;
         for number in 0..=geometry.depth {
-            let place = [receiver.headers.piece(number * HEADER, HEADER)];
+            let segments = [receiver.headers.segment(number * HEADER, HEADER)];
             receiver
                 .node
                 .ia
-                .post_recv(receiver.ep, &place, number as u64, CompletionFlags::empty())
+                .post_recv(
+                    receiver.ep,
+                    &segments,
+                    number as u64,
+                    CompletionFlags::empty(),
+                )
                 .during("dat_ep_post_recv")?;
         }
         for number in 0..geometry.depth {
@@ -350,11 +355,11 @@ impl<N: Network> Link<N> {
         let start = slot * self.geometry.slot();
         let sender = &self.sender;
         if length > 0 {
-            let pieces: Vec<LmrTriplet> = (0..length)
+            let segments: Vec<LmrTriplet> = (0..length)
                 .step_by(self.geometry.chunk)
                 .map(|at| {
                     let count = self.geometry.chunk.min(length - at);
-                    sender.slots.piece(start + at, count)
+                    sender.slots.segment(start + at, count)
                 })
                 .collect();
             let remote = self.receiver.slots.remote(start, length);
@@ -363,20 +368,20 @@ impl<N: Network> Link<N> {
                 .ia
                 .post_rdma_write(
                     sender.ep,
-                    &pieces,
+                    &segments,
                     slot as u64,
                     &remote,
                     CompletionFlags::SUPPRESS,
                 )
                 .during("dat_ep_post_rdma_write")?;
             self.writes += 1;
-            self.segments += pieces.len() as u64;
+            self.segments += segments.len() as u64;
         }
         sender
             .headers
             .memory
             .store(slot * HEADER, &(length as u64).to_le_bytes());
-        let header = [sender.headers.piece(slot * HEADER, HEADER)];
+        let header = [sender.headers.segment(slot * HEADER, HEADER)];
         sender
             .node
             .ia
@@ -407,8 +412,8 @@ impl<N: Network> Link<N> {
             idle = if found { 0 } else { idle + 1 };
             if idle > PATIENCE {
                 return Err(Failure::operation(
-                    "the transfer stands still",
-                    "nothing completes any more",
+                    "the transfer stalled",
+                    "outstanding operations do not complete",
                 ));
             }
         }
@@ -446,11 +451,11 @@ impl<N: Network> Link<N> {
         let offset = cookie as usize * HEADER;
         let mut header = [0; HEADER];
         receiver.headers.memory.load(offset, &mut header);
-        let place = [receiver.headers.piece(offset, HEADER)];
+        let segments = [receiver.headers.segment(offset, HEADER)];
         receiver
             .node
             .ia
-            .post_recv(receiver.ep, &place, cookie, CompletionFlags::empty())
+            .post_recv(receiver.ep, &segments, cookie, CompletionFlags::empty())
             .during("dat_ep_post_recv")?;
         let length = u64::from_le_bytes(header);
         usize::try_from(length)
@@ -460,7 +465,9 @@ impl<N: Network> Link<N> {
             .ok_or_else(|| {
                 Failure::operation(
                     "the transfer failed",
-                    format!("a header announces {length} bytes"),
+                    format!(
+                        "a message header announces {length} bytes, more than its buffer holds"
+                    ),
                 )
             })
     }

@@ -103,8 +103,11 @@ pub(crate) fn run<N: Network>(
     let read_back = target::read_back(&mut part, signals)?;
     if read_back != checksum {
         return Err(Failure::operation(
-            format!("the copy of {} is not the same", arguments.source.display()),
-            format!("checksum {read_back:032x} instead of {checksum:032x}"),
+            format!(
+                "the copy of {} differs from the original",
+                arguments.source.display()
+            ),
+            format!("its checksum is {read_back:032x}, expected {checksum:032x}"),
         ));
     }
     let path = part.place().name().to_path_buf();
@@ -139,14 +142,14 @@ pub(crate) fn geometry(arguments: &CopyArguments) -> Result<Geometry> {
     let (depth, segments) = (u64::from(arguments.depth), u64::from(arguments.segments));
     let too_much = || {
         Failure::usage(
-            "the buffers would be too large",
+            "the buffers are too large",
             format!(
-                "depth x segments x chunk = {depth} x {segments} x {} is above {}",
+                "depth x segments x chunk = {depth} x {segments} x {} exceeds {}",
                 size(arguments.chunk),
                 size(MOST_MEMORY)
             ),
             format!(
-                "choose a smaller --depth, --segments or --chunk; --chunk {} fits",
+                "use a smaller --depth, --segments or --chunk; --chunk {} fits",
                 argument(MOST_MEMORY / (depth * segments))
             ),
         )
@@ -166,9 +169,9 @@ pub(crate) fn geometry(arguments: &CopyArguments) -> Result<Geometry> {
 /// Returns the remedy if all slots may only have `room` bytes in total.
 pub(crate) fn smaller(geometry: Geometry, room: u64) -> String {
     match room / (geometry.depth * geometry.segments) as u64 {
-        0 => "free some memory, or choose a smaller --depth and --segments".into(),
+        0 => "free some memory, or use a smaller --depth and --segments".into(),
         chunk => format!(
-            "free some memory, or choose a smaller --depth, --segments or --chunk; --chunk {} fits",
+            "free some memory, or use a smaller --depth, --segments or --chunk; --chunk {} fits",
             argument(chunk)
         ),
     }
@@ -234,7 +237,7 @@ fn print(report: &Report, output: &mut Output) {
         report.target
     ));
     output.line(format_args!(
-        "  RDMA Writes {}, {} of at most {}, up to {} under way at once",
+        "  RDMA Writes {}, {} of at most {} each, up to {} outstanding",
         report.writes,
         counted(report.segments, "segment"),
         size(report.chunk),
@@ -250,7 +253,7 @@ fn print(report: &Report, output: &mut Output) {
         ))
     ));
     output.line(format_args!(
-        "  all of it   {} in {:.3} s, with reading, writing and checking",
+        "  total       {} in {:.3} s, including reading, writing and verification",
         per_second(report.bytes_per_second),
         report.seconds
     ));

@@ -26,7 +26,7 @@ impl Buffer {
         Self { bytes, start }
     }
 
-    fn piece(&mut self, offset: usize, length: usize) -> &mut [u8] {
+    fn segment(&mut self, offset: usize, length: usize) -> &mut [u8] {
         let start = self.start + offset;
         self.bytes
             .get_mut(start..start + length)
@@ -86,21 +86,21 @@ impl Plain {
     /// Stores data to copy, as the transfer stores it in a slot of the sender.
     pub(crate) fn fill(&mut self, offset: usize, data: &[u8]) {
         self.sender
-            .piece(offset, data.len())
+            .segment(offset, data.len())
             .copy_from_slice(black_box(data));
     }
 
     /// Loads copied data, as the transfer loads it from a slot of the receiver.
     pub(crate) fn empty(&mut self, offset: usize, data: &mut [u8]) {
-        data.copy_from_slice(self.receiver.piece(offset, data.len()));
+        data.copy_from_slice(self.receiver.segment(offset, data.len()));
         black_box(data);
     }
 
     /// Copies the data of a slot.
     pub(crate) fn copy(&mut self, slot: usize, length: usize) {
         let offset = slot * self.slot;
-        let from = self.sender.piece(offset, length);
-        let to = self.receiver.piece(offset, length);
+        let from = self.sender.segment(offset, length);
+        let to = self.receiver.segment(offset, length);
         let begin = Instant::now();
         to.copy_from_slice(black_box(from));
         black_box(to);
@@ -158,7 +158,7 @@ mod tests {
             plain.current = Duration::from_nanos(plain_nanos);
             plain.pair(Duration::from_nanos(transfer));
         }
-        assert_eq!(plain.pairs(), 3, "a pair of which a part took no time");
+        assert_eq!(plain.pairs(), 3, "a pair with a zero time");
         let median = plain.median().unwrap();
         assert_eq!(median.ratio(), 0.9);
         assert_eq!(median.bytes, 90);

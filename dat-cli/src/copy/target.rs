@@ -30,8 +30,8 @@ impl Target {
         if is_same(source, &from, &place) {
             return Err(Failure::usage(
                 format!("{} cannot be copied onto itself", source.display()),
-                format!("{} is the same file", path.display()),
-                "name another target",
+                format!("both names are the same file: {}", path.display()),
+                "choose another destination",
             ));
         }
         Ok(Self {
@@ -53,12 +53,12 @@ pub(crate) fn irregular(source: &Path, about: &Metadata, done: &str) -> Failure 
     let (why, remedy) = if about.is_dir() {
         (
             "it is a directory, not a regular file",
-            format!("name a file in it; directories are not {done}"),
+            format!("name a file in it; directories cannot be {done}"),
         )
     } else {
         (
-            "it is not a regular file: devices, pipes and sockets have no length",
-            format!("store what is to be {done} in a file first"),
+            "it is not a regular file; devices, pipes and sockets have no length",
+            format!("save the data to be {done} in a regular file first"),
         )
     };
     Failure::usage(

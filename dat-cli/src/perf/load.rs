@@ -82,12 +82,12 @@ pub(crate) struct Load<G: Ground = Fabric> {
     /// The number of the operation in each slot.
     stamps: Vec<u64>,
     /// The receive buffer of each slot's last message.
-    arrived_in: Vec<usize>,
+    buffer_of_slot: Vec<usize>,
     /// The slot of each receive buffer's last message.
-    held: Vec<usize>,
+    slot_in_buffer: Vec<usize>,
     count: u64,
     /// 1 per slot while only one of its send and its receive has completed.
-    halves: Vec<u8>,
+    half_complete: Vec<u8>,
 }
 
 /// Returns the capacity that a side of a load needs.
@@ -163,10 +163,10 @@ impl<G: Ground> Load<G> {
             shared,
             windows: Vec::new(),
             stamps: vec![0; depth],
-            arrived_in: (0..depth).collect(),
-            held: (0..depth).collect(),
+            buffer_of_slot: (0..depth).collect(),
+            slot_in_buffer: (0..depth).collect(),
             count: 0,
-            halves: vec![0; depth],
+            half_complete: vec![0; depth],
             ground,
             near,
             far,
@@ -279,7 +279,7 @@ impl<G: Ground> Load<G> {
             } else {
                 from + length
             };
-            segments.push(memory.piece(start + from, to - from));
+            segments.push(memory.segment(start + from, to - from));
         }
         segments
     }
@@ -325,7 +325,7 @@ impl<G: Ground> Load<G> {
                 result
             }
             Operation::Bind => {
-                let piece = self.near_memory.piece(slot * size, size);
+                let segment = self.near_memory.segment(slot * size, size);
                 let ep = self.stream(0);
                 let Some((rmr, context)) = self.windows.get_mut(slot) else {
                     return Ok(());
@@ -335,7 +335,7 @@ impl<G: Ground> Load<G> {
                     .ia
                     .rmr_bind(
                         *rmr,
-                        &piece,
+                        &segment,
                         MemoryPrivileges::REMOTE_WRITE,
                         ep,
                         cookie,
@@ -354,17 +354,17 @@ impl<G: Ground> Load<G> {
     }
 
     fn post_receive(&self, stream: usize, buffer: usize) -> Result<()> {
-        let place = self.segments(&self.far_memory, buffer);
+        let segments = self.segments(&self.far_memory, buffer);
         match (self.shared, self.far_eps.get(stream)) {
             (Some(srq), _) => self
                 .far
                 .ia
-                .srq_post_recv(srq, place.as_slice(), buffer as u64)
+                .srq_post_recv(srq, segments.as_slice(), buffer as u64)
                 .during("dat_srq_post_recv"),
             (None, Some(ep)) => self
                 .far
                 .ia
-                .post_recv(*ep, place.as_slice(), buffer as u64, NOTHING)
+                .post_recv(*ep, segments.as_slice(), buffer as u64, NOTHING)
                 .during("dat_ep_post_recv"),
             (None, None) => Ok(()),
         }
@@ -400,14 +400,14 @@ impl<G: Ground> Load<G> {
                 .get_mut(number)
                 .and_then(|stream| stream.sent.pop_front());
             let slot = sent.ok_or_else(|| {
-                Failure::operation("checking failed", "a message came that was not sent")
+                Failure::operation("checking failed", "a message arrived that was not sent")
             })?;
             self.check_stamp(slot, buffer)?;
-            if let Some(arrived) = self.arrived_in.get_mut(slot) {
+            if let Some(arrived) = self.buffer_of_slot.get_mut(slot) {
                 *arrived = buffer;
             }
-            if let Some(held) = self.held.get_mut(buffer) {
-                *held = slot;
+            if let Some(slot_in_buffer) = self.slot_in_buffer.get_mut(buffer) {
+                *slot_in_buffer = slot;
             }
             self.post_receive(number, buffer)?;
             if let Some(slot) = self.half_done(slot) {
@@ -422,16 +422,16 @@ impl<G: Ground> Load<G> {
 
     /// Returns the slot if both halves of its operation are done.
     fn half_done(&mut self, slot: usize) -> Option<usize> {
-        let halves = self.halves.get_mut(slot)?;
-        *halves = (*halves + 1) % 2;
-        (*halves == 0).then_some(slot)
+        let half_complete = self.half_complete.get_mut(slot)?;
+        *half_complete = (*half_complete + 1) % 2;
+        (*half_complete == 0).then_some(slot)
     }
 
-    fn check_stamp(&self, slot: usize, place: usize) -> Result<()> {
+    fn check_stamp(&self, slot: usize, buffer: usize) -> Result<()> {
         let length = STAMP.min(self.shape.size);
         let mut found = [0; STAMP];
         self.destination().memory.load(
-            place * self.shape.size,
+            buffer * self.shape.size,
             found.get_mut(..length).unwrap_or_default(),
         );
         let stamp = self.stamps.get(slot).copied().unwrap_or(0);
@@ -448,7 +448,7 @@ impl<G: Ground> Load<G> {
         Err(Failure::operation(
             "data did not arrive",
             format!(
-                "the operation completed, but slot {place} holds {found:02x?} instead of {expected:02x?}"
+                "the operation completed, but slot {buffer} contains {found:02x?}, expected {expected:02x?}"
             ),
         ))
     }
@@ -459,9 +459,9 @@ impl<G: Ground> Load<G> {
             return self.verify_windows();
         }
         for slot in 0..self.shape.depth {
-            let buffer = self.arrived_in.get(slot).copied().unwrap_or(slot);
+            let buffer = self.buffer_of_slot.get(slot).copied().unwrap_or(slot);
             // A buffer that was reused since no longer holds the data of this slot.
-            if self.held.get(buffer) == Some(&slot) {
+            if self.slot_in_buffer.get(buffer) == Some(&slot) {
                 self.compare(slot, buffer)?;
             }
         }
@@ -481,7 +481,7 @@ impl<G: Ground> Load<G> {
                 return Err(Failure::operation(
                     "data did not arrive",
                     format!(
-                        "slot {to} differs from what was sent from byte {} on",
+                        "slot {to} differs from the sent data at byte {}",
                         start + at
                     ),
                 ));
@@ -512,7 +512,7 @@ impl<G: Ground> Load<G> {
                 }
                 event => {
                     return Err(Failure::operation(
-                        "a window that was bound did not open the memory",
+                        "a bound window did not grant access to its memory",
                         format!("{event:?}"),
                     ));
                 }
@@ -674,7 +674,7 @@ mod tests {
                 done(&mut load, 0);
                 done(&mut load, 1);
                 assert_eq!(load.verify(), Ok(()), "{shape:?}");
-                let buffer = load.arrived_in[1];
+                let buffer = load.buffer_of_slot[1];
                 let place = (buffer + 1) * size - 1;
                 let mut byte = [0];
                 load.destination().memory.load(place, &mut byte);
@@ -682,7 +682,7 @@ mod tests {
                 let failure = load.verify().unwrap_err();
                 assert_eq!(failure.kind, FailureKind::Operation, "{shape:?}");
                 assert!(
-                    load.check_stamp(1, load.arrived_in[0]).is_err(),
+                    load.check_stamp(1, load.buffer_of_slot[0]).is_err(),
                     "{shape:?}"
                 );
             }

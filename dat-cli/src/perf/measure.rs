@@ -364,8 +364,8 @@ fn drive(load: &mut impl Measured, goal: Goal, watch: &mut Watch) -> Result<u64>
         }
         if idle > PATIENCE && !load.gives_up() {
             return Err(Failure::operation(
-                "the measurement stands still",
-                "nothing completes any more",
+                "the measurement stalled",
+                "outstanding operations do not complete",
             ));
         }
     }

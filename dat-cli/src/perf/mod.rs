@@ -35,10 +35,10 @@ struct Report<'a> {
 }
 
 /// The note below a table in which not all operations were timed.
-const SAMPLED: &str = "of 1 in N: of about N operations one was timed, since reading the clock for each would slow them down. What interrupted \
-    another one is in rate and bandwidth, and not in max";
+const SAMPLED: &str = "1 of N operations was timed; interruptions of the others count in rate and \
+bandwidth, not in max";
 
-/// Measures on a network inside this process and reports.
+/// Measures on an in-process network and reports.
 ///
 /// # Errors
 /// - Usage: the arguments do not fit together, or the buffers are too large.
@@ -69,7 +69,7 @@ pub(crate) fn room(times: u64, size: usize, depth: usize) -> Result<()> {
     let (size, depth) = (size as u64, depth as u64);
     host::room(times.saturating_mul(size).saturating_mul(depth), |room| {
         format!(
-            "free some memory, or choose a smaller size or --depth; --size {} fits",
+            "free some memory, or use a smaller size or --depth; --size {} fits",
             argument((room / times / depth).max(1))
         )
     })
@@ -98,12 +98,12 @@ pub(crate) fn run_on(
     };
     let operation = arguments.operation;
     output.line(format_args!(
-        "{HEADING}dat perf {}{HEADING:#}: {} under way at once, {}{} each, {} per size",
+        "{HEADING}dat perf {}{HEADING:#}: depth {}, {}{} each, {} per size",
         operation.name(),
         arguments.depth,
         match arguments.batch {
             1 => String::new(),
-            batch => format!("{batch} posted together, "),
+            batch => format!("batches of {batch}, "),
         },
         counted(arguments.segments.into(), "segment"),
         match goal {
@@ -139,19 +139,19 @@ pub(crate) fn run_on(
     output.line(format_args!(
         "{GOOD}{}{GOOD:#}",
         match operation {
-            Operation::Bind => "every window opened the memory that it was bound to last",
-            _ => "all data arrived as it was sent",
+            Operation::Bind => "every window granted access to the memory of its last bind",
+            _ => "all data was verified",
         }
     ));
     let plot = match plot {
         Some((path, place)) => {
             let conditions = format!(
-                "{} under way at once, {} each, {backend} backend",
+                "depth {}, {} each, {backend} backend",
                 arguments.depth,
                 counted(arguments.segments.into(), "segment"),
             );
             plot::draw(place, operation, &conditions, &points)?;
-            output.line(format_args!("drawn in {}", path.display()));
+            output.line(format_args!("plot written to {}", path.display()));
             Some(path.display().to_string())
         }
         None => None,
@@ -186,9 +186,9 @@ pub(crate) fn sizes(arguments: &PerfArguments) -> Result<Vec<u64>> {
         .is_none_or(|total| total > MOST_MEMORY)
     {
         return Err(Failure::usage(
-            "the buffers would be too large",
+            "the buffers are too large",
             format!(
-                "size x depth = {} x {depth} is above {}",
+                "size x depth = {} x {depth} exceeds {}",
                 size(largest),
                 size(MOST_MEMORY)
             ),
@@ -200,26 +200,23 @@ pub(crate) fn sizes(arguments: &PerfArguments) -> Result<Vec<u64>> {
     }
     if arguments.batch > arguments.depth {
         return Err(Failure::usage(
-            "--batch cannot be above --depth",
-            format!(
-                "no more than {} are under way at once",
-                counted(depth, "operation")
-            ),
+            "--batch exceeds --depth",
+            format!("at most {} can be outstanding", counted(depth, "operation")),
             "choose a smaller --batch, or a larger --depth",
         ));
     }
     if arguments.batch != 1 && matches!(arguments.operation, Operation::Bind | Operation::Srq) {
         return Err(Failure::usage(
             format!("--batch cannot be used with {}", arguments.operation.name()),
-            "those that are posted together are write, read and send",
-            "leave out --batch",
+            "only write, read and send support batches",
+            "remove --batch",
         ));
     }
     if arguments.operation == Operation::Bind && arguments.segments != 1 {
         return Err(Failure::usage(
             "--segments cannot be used with bind",
-            "a bind opens one range of one region",
-            "leave out --segments",
+            "a bind covers one segment",
+            "remove --segments",
         ));
     }
     if let Some(least) = sizes
@@ -229,11 +226,11 @@ pub(crate) fn sizes(arguments: &PerfArguments) -> Result<Vec<u64>> {
     {
         return Err(Failure::usage(
             format!(
-                "{} cannot be cut into {}",
+                "{} cannot be split into {}",
                 counted(*least, "byte"),
                 counted(arguments.segments.into(), "segment")
             ),
-            "a segment has at least one byte",
+            "each segment needs at least one byte",
             "choose a larger size, or fewer --segments",
         ));
     }
@@ -250,7 +247,7 @@ fn print(point: &Point, output: &mut Output) {
         point.post_ns,
         point
             .one_of()
-            .map_or("of all".into(), |one_of| format!("of 1 in {one_of}")),
+            .map_or("all".into(), |one_of| format!("1 of {one_of}")),
         micros(latency.min),
         micros(latency.p50),
         micros(latency.p99),

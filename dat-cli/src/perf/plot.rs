@@ -32,11 +32,16 @@ const GREEN_LINE: RGBColor = RGBColor(0x2B, 0x7D, 0x3F);
 /// - File: the file cannot be written.
 pub(crate) fn choose(path: &Path, force: bool) -> Result<Place> {
     let place = Place::choose(path)?;
-    let refused =
-        |why, remedy| Failure::usage(format!("cannot draw into {}", path.display()), why, remedy);
+    let refused = |why, remedy| {
+        Failure::usage(
+            format!("cannot write a plot to {}", path.display()),
+            why,
+            remedy,
+        )
+    };
     if path == Path::new("-") {
         return Err(refused(
-            "a picture goes into a file, not to standard output",
+            "--plot needs a file, not standard output",
             "name a file, such as plot.svg".into(),
         ));
     }
@@ -45,14 +50,14 @@ pub(crate) fn choose(path: &Path, force: bool) -> Result<Place> {
         .is_some_and(|ending| ending.eq_ignore_ascii_case("svg"))
     {
         return Err(refused(
-            "the picture is SVG, and the name does not end in .svg",
+            "the plot is an SVG file, and the name does not end in .svg",
             format!("name it {}", path.with_extension("svg").display()),
         ));
     }
     if place.replaced().is_some() && !force {
         return Err(Failure::usage(
-            format!("{} exists already", path.display()),
-            "the picture would replace it",
+            format!("{} already exists", path.display()),
+            "the plot would replace it",
             "choose another name, or add --force",
         ));
     }
@@ -109,9 +114,9 @@ fn titled<'a>(
 fn failed(path: &Path, error: impl Display) -> Failure {
     Failure {
         kind: FailureKind::Operation,
-        what: format!("cannot draw {}", path.display()),
+        what: format!("cannot draw the plot {}", path.display()),
         why: error.to_string(),
-        remedy: "leave out --plot; the numbers are the same".into(),
+        remedy: "remove --plot; it does not affect the measurement".into(),
     }
 }
 
@@ -189,7 +194,7 @@ fn distribution(area: &Drawing<'_>, point: &Point) -> Drawn {
         .configure_mesh()
         .label_style(LABEL)
         .axis_desc_style(DESCRIPTION)
-        .x_desc("share of the operations that were at least as fast")
+        .x_desc("fraction of operations with at most this latency")
         .y_desc("latency, µs")
         .x_label_formatter(&|one_in| format!("{} %", number(100.0 - 100.0 / one_in)))
         .y_label_formatter(&|value| number(*value))

@@ -45,9 +45,9 @@ struct ProblemReport {
 /// Checks the file, or the one that programs use.
 ///
 /// # Errors
-/// The file cannot be read, or does not exist.
+/// The file to put cannot be read, or does not exist.
 pub(super) fn run(file: Option<&Path>, output: &mut Output) -> Result<bool> {
-    const REMEDY: &str = "name another file, or make one of what `dat registry` prints";
+    const REMEDY: &str = "name another file, or create it from the output of `dat registry`";
     let unreadable = |problem: Problem| {
         let why = problem.reason.to_string();
         Failure::file_because("check", &problem.file, why, REMEDY)
@@ -89,7 +89,7 @@ pub(super) fn run(file: Option<&Path>, output: &mut Output) -> Result<bool> {
         report.add_problem(problem, output);
     }
     if report.entries.is_empty() {
-        output.line(format_args!("there are no entries"));
+        output.line(format_args!("the file has no entries"));
     }
     output.document(&report);
     Ok(report.ok)

@@ -41,7 +41,7 @@ const OPENING: &str = "opening";
 /// The reason why no program gets an adapter by the line.
 pub(super) fn in_a_child(entry: &Entry) -> std::result::Result<(), Fault> {
     let looking = |said: String| Fault::of_library(Reason::Looking(said));
-    let unable = |error: std::io::Error| looking(format!("cannot be had: {error}"));
+    let unable = |error: std::io::Error| looking(format!("cannot read the result: {error}"));
     let folder = tempfile::tempdir().map_err(unable)?;
     let result = folder.path().join("result");
     let alone = folder.path().join("dat.conf");
@@ -121,11 +121,11 @@ fn wait(mut child: Child) -> std::io::Result<Option<ExitStatus>> {
 /// Describes the end of a process that wrote no result.
 fn end(ended: Option<ExitStatus>) -> String {
     let Some(status) = ended else {
-        return format!("takes longer than {} s", LONGEST.as_secs());
+        return format!("did not finish within {} s", LONGEST.as_secs());
     };
     match status.signal() {
-        Some(signal) => format!("is ended by signal {signal}"),
-        None => format!("ends with exit code {}", status.code().unwrap_or_default()),
+        Some(signal) => format!("was killed by signal {signal}"),
+        None => format!("exited with code {}", status.code().unwrap_or_default()),
     }
 }
 
@@ -136,8 +136,8 @@ fn end(ended: Option<ExitStatus>) -> String {
 pub(super) fn run(line: &[OsString]) -> Result<bool> {
     let wrong = || {
         Failure::usage(
-            "--look is not for users",
-            "its values are none",
+            "--look is internal",
+            "its values are invalid",
             "use --check",
         )
     };

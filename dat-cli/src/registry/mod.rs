@@ -34,7 +34,7 @@ struct Report {
 /// Prints the lines, or checks a file of them.
 ///
 /// # Errors
-/// The file to check cannot be read.
+/// The file to put to check cannot be read.
 pub(crate) fn run(arguments: &RegistryArguments, output: &mut Output) -> Result<bool> {
     #[cfg(unix)]
     if let Some(line) = &arguments.look {
@@ -72,8 +72,8 @@ pub(crate) fn run(arguments: &RegistryArguments, output: &mut Output) -> Result<
 fn notes(arguments: &RegistryArguments) -> Vec<String> {
     let library = (arguments.library == PROVIDER).then(|| {
         format!(
-            "{PROVIDER} is what target/release/libdat_provider.so has to be called where the loader looks for libraries; \
-             or give its path with --library"
+            "install target/release/libdat_provider.so as {PROVIDER} in a directory that the dynamic loader \
+            searches, or pass its path with --library"
         )
     });
     library.into_iter().chain(crate::device::note()).collect()

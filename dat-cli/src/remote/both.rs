@@ -59,8 +59,8 @@ impl Ground for OneDevice {
         match self.deadline.get() {
             Some(deadline) if deadline <= now => {
                 return Err(Failure::operation(
-                    "the measurement stands still",
-                    "nothing completes any more",
+                    "the measurement stalled",
+                    "outstanding operations do not complete",
                 ));
             }
             Some(_) => {}

@@ -86,7 +86,7 @@ enum Answer {
 pub(crate) fn refused(refusal: Refusal) -> Failure {
     Failure {
         kind: FailureKind::Operation,
-        what: "the server refuses".into(),
+        what: "the server refused the request".into(),
         why: refusal.why().into(),
         remedy: refusal.remedy().into(),
     }
@@ -99,7 +99,7 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
     /// connects.
     ///
     /// # Errors
-    /// - Operation: nobody listens at the address, or the server refuses.
+    /// - Operation: nobody listens at the address, or the server refused the request.
     pub(crate) fn connect(
         station: &'a mut Station<B, W>,
         server: Server<'_>,
@@ -192,15 +192,15 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
     /// Builds the failure of a connection that ended before the work.
     fn lost(&self, why: impl std::fmt::Display) -> Failure {
         let changed = match self.ended {
-            true => "look whether the file is there",
+            true => "check whether the file is complete on the server",
             false => "no file was changed",
         };
         Failure {
             kind: FailureKind::Operation,
-            what: "the connection to the server is lost".into(),
+            what: "the connection to the server was lost".into(),
             why: why.to_string(),
             remedy: format!(
-                "look whether `dat serve` still runs there, and run the command again; {changed}"
+                "check that `dat serve` still runs there, and run the command again; {changed}"
             ),
         }
     }
@@ -228,7 +228,7 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
             let Some(Event::Connection { kind, ep, .. }) = event else {
                 // The adapter's own timeout should come first.
                 if begin.elapsed() > 2 * CONNECTING {
-                    return Err(failed("nothing answers", "look whether the device is up"));
+                    return Err(failed("nothing answers", "check that the device is up"));
                 }
                 continue;
             };
@@ -253,20 +253,20 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
                     None => Err(decode_rejection(data).map_or_else(
                     || {
                         failed(
-                            "it rejects without a reason, as one does that ends meanwhile",
-                            "look whether `dat serve` still runs there, and run the command again",
+                            "it rejected the connection without a reason, which happens while it shuts down",
+                            "check that `dat serve` still runs there, and run the command again",
                         )
                     },
                     refused,
                 )),
                 },
                 ConnectionEventKind::NonPeerRejected => Err(failed(
-                    "nobody listens there",
-                    "start `dat serve` there, and check the port",
+                    "no server listens on that port",
+                    "start `dat serve` there, and check the port number",
                 )),
                 ConnectionEventKind::Unreachable => Err(failed(
                     "its address cannot be reached from this device",
-                    "check the address, and name another --device if there are several",
+                    "check the address, and select another --device if there are several",
                 )),
                 ConnectionEventKind::TimedOut => Err(failed(
                     "nothing answers",
@@ -274,7 +274,7 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
                 )),
                 other => Err(failed(
                     &format!("{other:?}"),
-                    "look whether `dat serve` still runs there",
+                    "check that `dat serve` still runs there",
                 )),
             };
         }
@@ -315,7 +315,8 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
     /// Without `wait`, it returns at once.
     ///
     /// # Errors
-    /// - Operation: the connection is lost, the server refuses, or it is silent for too long.
+    /// - Operation: the connection is lost, the server refused the request, or it is silent for too
+    ///   long.
     /// - Those of `check`.
     #[inline(never)]
     pub(crate) fn arrival(
@@ -331,7 +332,7 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
             check()?;
             if self.silent.get_or_insert_with(Instant::now).elapsed() > SILENCE {
                 return Err(self.lost(format!(
-                    "the server said nothing for {} s",
+                    "the server did not respond for {} s",
                     SILENCE.as_secs()
                 )));
             }
@@ -341,7 +342,7 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
 
     /// Notes that the server has shown that it is alive.
     #[inline]
-    pub(crate) fn heard(&mut self) {
+    pub(crate) fn note_activity(&mut self) {
         self.silent = None;
     }
 
@@ -351,9 +352,9 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
         match event {
             Event::Dto(done) => self.completion(*done),
             Event::Connection { kind, ep, .. } if *ep == self.ep => Err(self.lost(match kind {
-                ConnectionEventKind::Disconnected => "the server ended it".into(),
+                ConnectionEventKind::Disconnected => "the server closed it".into(),
                 ConnectionEventKind::Broken => {
-                    "it broke: the server or the way there is gone".into()
+                    "it broke: the server or the network path failed".into()
                 }
                 other => format!("{other:?}"),
             })),
@@ -369,10 +370,10 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
         let letter = done.cookie & LETTER != 0;
         match done.status {
             DtoStatus::Success => {}
-            DtoStatus::Flushed => return Err(self.lost("what was under way was flushed")),
+            DtoStatus::Flushed => return Err(self.lost("outstanding operations were flushed")),
             status => return Err(self.lost(format!("an operation completed as {status:?}"))),
         }
-        self.heard();
+        self.note_activity();
         if !letter {
             return Ok(Some(Arrival::Done(done)));
         }

@@ -21,7 +21,7 @@ const DEFAULT: CompletionFlags = CompletionFlags::empty();
 /// One send out of this many completes with an event.
 const UNSIGNALLED: u64 = 8;
 /// Calls of `take` between two keep-alive checks; the server cannot see RDMA operations.
-const SIGN_OF_LIFE: u64 = 16;
+const KEEPALIVE: u64 = 16;
 
 /// A load of operations on a connection to a server.
 pub(crate) struct RemoteLoad<'a, B: HostBackend, W> {
@@ -30,7 +30,7 @@ pub(crate) struct RemoteLoad<'a, B: HostBackend, W> {
     /// Local memory: the data to write or send, or the target of reads.
     near: Registered,
     /// The segments of each slot; `remote` has their remote memory.
-    pieces: Vec<LmrTriplet>,
+    segments: Vec<LmrTriplet>,
     remote: Vec<RmrTriplet>,
     /// The buffers of the echoes.
     echoes: Option<Registered>,
@@ -67,9 +67,9 @@ impl<'a, B: HostBackend, W: Wait> RemoteLoad<'a, B, W> {
             Operation::Send => Work::Echo,
             Operation::Bind | Operation::Srq => {
                 return Err(Failure::usage(
-                    format!("{} has no server", operation.name()),
-                    "between two processes there are write, read and send",
-                    "leave out --connect",
+                    format!("{} cannot be measured against a server", operation.name()),
+                    "with --connect, only write, read and send can be measured",
+                    "remove --connect",
                 ));
             }
         };
@@ -119,10 +119,10 @@ impl<'a, B: HostBackend, W: Wait> RemoteLoad<'a, B, W> {
                 return Ok(());
             };
             for buffer in 0..depth {
-                let place = [echoes.piece(buffer * size, size)];
+                let segments = [echoes.segment(buffer * size, size)];
                 station
                     .ia
-                    .post_recv(ep, &place, buffer as u64, CompletionFlags::empty())
+                    .post_recv(ep, &segments, buffer as u64, CompletionFlags::empty())
                     .during("dat_ep_post_recv")?;
             }
             Ok(())
@@ -135,7 +135,7 @@ impl<'a, B: HostBackend, W: Wait> RemoteLoad<'a, B, W> {
             shape,
             remote,
             near,
-            pieces: pieces(&near, shape),
+            segments: slot_segments(&near, shape),
             echoes,
             sent: VecDeque::new(),
             stamps: vec![0; depth],
@@ -200,13 +200,15 @@ impl<'a, B: HostBackend, W: Wait> RemoteLoad<'a, B, W> {
     fn echo(&mut self, buffer: usize, length: u64) -> Result<usize> {
         let wrong = |why: String| Failure::operation("data did not arrive", why);
         let (Some(slot), Some(echoes)) = (self.sent.pop_front(), self.echoes) else {
-            return Err(wrong("an echo came of what was not sent".into()));
+            return Err(wrong(
+                "a reply arrived to a message that was not sent".into(),
+            ));
         };
         let size = self.shape.size;
         let (expected, found) = (self.stamp(&self.near, slot), self.stamp(&echoes, buffer));
         if length != size as u64 || expected != found {
             return Err(wrong(format!(
-                "an echo of {length} bytes begins with {found:02x?} instead of {expected:02x?}"
+                "a reply of {length} bytes begins with {found:02x?}, expected {expected:02x?}"
             )));
         }
         let stamp = self.stamps.get(slot).copied().unwrap_or(0);
@@ -216,13 +218,13 @@ impl<'a, B: HostBackend, W: Wait> RemoteLoad<'a, B, W> {
         if let Some(came) = self.came.get_mut(slot) {
             *came = Some((buffer, stamp));
         }
-        let place = [echoes.piece(buffer * size, size)];
+        let segments = [echoes.segment(buffer * size, size)];
         self.client
             .station
             .ia
             .post_recv(
                 self.client.ep,
-                &place,
+                &segments,
                 buffer as u64,
                 CompletionFlags::empty(),
             )
@@ -245,10 +247,10 @@ fn send_flags(number: u64) -> CompletionFlags {
 /// Returns the segments of all slots.
 ///
 /// The segments of a slot have equal lengths; the last one takes the rest as well.
-fn pieces(near: &Registered, shape: Shape) -> Vec<LmrTriplet> {
+fn slot_segments(near: &Registered, shape: Shape) -> Vec<LmrTriplet> {
     let Shape { size, segments, .. } = shape;
     let length = size / segments;
-    let piece = |number| {
+    let segment = |number| {
         let (slot, segment) = (number / segments, number % segments);
         let from = segment * length;
         let to = if segment + 1 == segments {
@@ -256,9 +258,9 @@ fn pieces(near: &Registered, shape: Shape) -> Vec<LmrTriplet> {
         } else {
             from + length
         };
-        near.piece(slot * size + from, to - from)
+        near.segment(slot * size + from, to - from)
     };
-    (0..shape.depth * segments).map(piece).collect()
+    (0..shape.depth * segments).map(segment).collect()
 }
 
 fn zero(memory: Memory) {
@@ -301,7 +303,10 @@ impl<B: HostBackend, W: Wait> Measured for RemoteLoad<'_, B, W> {
     fn post(&mut self, slot: usize) -> Result<()> {
         let segments = self.shape.segments;
         let first = slot * segments;
-        let local = self.pieces.get(first..first + segments).unwrap_or_default();
+        let local = self
+            .segments
+            .get(first..first + segments)
+            .unwrap_or_default();
         let remote = &self.remote[slot];
         let (ia, ep, cookie) = (&self.client.station.ia, self.client.ep, slot as u64);
         match self.shape.operation {
@@ -340,7 +345,7 @@ impl<B: HostBackend, W: Wait> Measured for RemoteLoad<'_, B, W> {
                 };
                 BatchRequest {
                     operation,
-                    segments: self.pieces.get(from..from + segments).unwrap_or_default(),
+                    segments: self.segments.get(from..from + segments).unwrap_or_default(),
                     cookie: slot as u64,
                     flags,
                 }
@@ -360,7 +365,7 @@ impl<B: HostBackend, W: Wait> Measured for RemoteLoad<'_, B, W> {
     #[inline]
     fn take(&mut self, wait: bool) -> Result<Option<usize>> {
         self.taken = self.taken.wrapping_add(1);
-        if self.taken.is_multiple_of(SIGN_OF_LIFE) && self.echoes.is_none() {
+        if self.taken.is_multiple_of(KEEPALIVE) && self.echoes.is_none() {
             self.client.keep_alive(Instant::now())?;
         }
         if !self.client.station.polls() {
@@ -375,7 +380,7 @@ impl<B: HostBackend, W: Wait> Measured for RemoteLoad<'_, B, W> {
                         DtoOperation::RdmaWrite | DtoOperation::RdmaRead
                     ) =>
             {
-                self.client.heard();
+                self.client.note_activity();
                 Ok(Some(done.cookie as usize))
             }
             Ok(event) => self.came(&event, wait),
@@ -390,8 +395,8 @@ impl<B: HostBackend, W: Wait> Measured for RemoteLoad<'_, B, W> {
     fn verify(&mut self) -> Result<()> {
         let different = |what: String| Failure::operation("data did not arrive", what);
         let Some(echoes) = self.echoes else {
-            let place = self.shape.depth;
-            self.client.say(place, &Message::Sum)?;
+            let segments = self.shape.depth;
+            self.client.say(segments, &Message::Sum)?;
             let Message::SumIs { checksum: theirs } = self.client.message(&|| Ok(()))? else {
                 return Err(refused(Refusal::Malformed));
             };
@@ -400,7 +405,7 @@ impl<B: HostBackend, W: Wait> Measured for RemoteLoad<'_, B, W> {
                 return Ok(());
             }
             return Err(different(format!(
-                "the server's memory has the checksum {theirs:032x}, this one's {ours:032x}"
+                "the server's memory has the checksum {theirs:032x}, the local memory {ours:032x}"
             )));
         };
         let size = self.shape.size;
@@ -411,7 +416,7 @@ impl<B: HostBackend, W: Wait> Measured for RemoteLoad<'_, B, W> {
                 let sent = self.near.memory.part(slot * size, size);
                 let back = echoes.memory.part(buffer * size, size);
                 if checksum(sent) != checksum(back) {
-                    return Err(different(format!("the echo of slot {slot} differs")));
+                    return Err(different(format!("the reply to slot {slot} differs")));
                 }
             }
         }

@@ -76,7 +76,7 @@ pub(crate) enum Refusal {
     NoFolder,
     /// The name is not allowed for a file in the server's directory.
     BadName,
-    /// The file exists, and the server replaces no files.
+    /// The file to put exists, and the server replaces no files.
     Exists,
     /// The server cannot write the file.
     CannotWrite,
@@ -85,14 +85,14 @@ pub(crate) enum Refusal {
     /// The client was silent for too long.
     Silent,
     /// The server does not serve that address.
-    Elsewhere,
+    WrongAddress,
     /// The server's system refuses to register more memory.
     Unregistered,
     /// The server requires its token; a challenge follows.
     NoToken,
     /// The client has a different token.
     WrongToken,
-    /// The file is larger than the rest of the server's quota.
+    /// The file to put is larger than the rest of the server's quota.
     Quota,
 }
 
@@ -108,7 +108,7 @@ const REFUSALS: [Refusal; 16] = [
     Refusal::CannotWrite,
     Refusal::Different,
     Refusal::Silent,
-    Refusal::Elsewhere,
+    Refusal::WrongAddress,
     Refusal::Unregistered,
     Refusal::NoToken,
     Refusal::WrongToken,
@@ -123,22 +123,22 @@ impl Refusal {
     /// Returns the reason as text for people.
     pub(crate) const fn why(self) -> &'static str {
         match self {
-            Self::Unknown => "the request is not one of this program",
+            Self::Unknown => "the request is not from this program",
             Self::Version => "the two programs speak different versions of their protocol",
-            Self::Malformed => "a message makes no sense",
-            Self::TooLarge => "it gives no client that much memory",
+            Self::Malformed => "a message is invalid",
+            Self::TooLarge => "it does not have that much memory for one client",
             Self::Busy => "it has no room for another client now",
-            Self::NoFolder => "it was started without --into, so it takes no files",
-            Self::BadName => "that is no plain name of a file",
-            Self::Exists => "there is such a file, and it was started without --force",
+            Self::NoFolder => "it was started without --into, so it stores no files",
+            Self::BadName => "the file name is not a plain name",
+            Self::Exists => "the file exists there, and the server was started without --force",
             Self::CannotWrite => "it cannot write the file",
-            Self::Different => "what was written is not what was sent",
-            Self::Silent => "the client said nothing for too long",
-            Self::Elsewhere => "it listens on another address of its device",
-            Self::Unregistered => "its system lets it register no more memory",
-            Self::NoToken => "it serves only clients that have its token",
-            Self::WrongToken => "its token is another one",
-            Self::Quota => "the file is larger than what is left of its quota",
+            Self::Different => "the written file differs from the sent data",
+            Self::Silent => "the client was silent for too long",
+            Self::WrongAddress => "it listens on another address of its device",
+            Self::Unregistered => "it has reached its limit of locked memory",
+            Self::NoToken => "it requires a token",
+            Self::WrongToken => "the token does not match",
+            Self::Quota => "the file exceeds the remaining quota",
         }
     }
 
@@ -150,21 +150,24 @@ impl Refusal {
                 "use the same version of `dat` on both sides; otherwise please report this"
             }
             Self::TooLarge => {
-                "choose a smaller size, --depth, --segments or --chunk, or start the server with more --memory"
+                "use a smaller size, --depth, --segments or --chunk, or start the server with more --memory"
             }
             Self::Busy => "try again later, or start the server with more --memory",
             Self::NoFolder => "start the server with `dat serve --into DIRECTORY`",
-            Self::BadName => "name the copy without a directory and without a dot in front",
+            Self::BadName => "use a name without a directory and without a leading dot",
             Self::Exists => "choose another name, or start the server with --force",
-            Self::CannotWrite => "look at the room and the permissions of the server's directory",
+            Self::CannotWrite => {
+                "check the free space and the permissions of the server's directory"
+            }
             Self::Different => "run the command again; no file was changed",
             Self::Silent => "run the command again; no file was changed",
             Self::Unregistered => {
-                "raise the limit of locked memory there (`ulimit -l`), or choose a smaller size, --depth or --chunk"
+                "raise the limit of locked memory on the server (`ulimit -l`), or use a smaller size, \
+                --depth or --chunk"
             }
-            Self::Elsewhere => "connect to the address that the server was told to --listen on",
-            Self::NoToken => "name a copy of the server's token with --token-file",
-            Self::WrongToken => "copy the file that the server's --token-file names to this host",
+            Self::WrongAddress => "connect to the server's --listen address",
+            Self::NoToken => "pass a copy of the server's token with --token-file",
+            Self::WrongToken => "copy the server's --token-file to this host",
             Self::Quota => {
                 "copy a smaller file, or start the server with a larger --quota and --client-quota"
             }

@@ -43,13 +43,13 @@ pub(crate) enum Notice {
 /// Builds the failure of a server that cannot listen.
 pub(crate) fn not_listening(qualifier: u64, error: dat_core::Error) -> Failure {
     if error.kind() != ErrorKind::ConnQualInUse {
-        return Failure::operation("dat_psp_create failed", error).because(limits::behind(error));
+        return Failure::operation("dat_psp_create failed", error).because(limits::reached(error));
     }
     Failure {
         kind: FailureKind::Operation,
         what: format!("cannot listen on port {qualifier}"),
-        why: "another process listens there".into(),
-        remedy: "choose another --port, or end that process".into(),
+        why: "another process listens on this port".into(),
+        remedy: "choose another --port, or stop that process".into(),
     }
 }
 
@@ -235,7 +235,7 @@ impl<B: HostBackend, W: Wait> Server<B, W> {
         match outcome {
             Ok(None) => {}
             Ok(Some(News::Accepted(request))) => tell(Notice::Accepted(request)),
-            Ok(Some(News::Whole(draft, name, length))) => self.store(ep, *draft, (name, length)),
+            Ok(Some(News::Received(draft, name, length))) => self.store(ep, *draft, (name, length)),
             Ok(Some(News::Refused(refusal))) => tell(Notice::Refused(refusal)),
             Err(Over) => self.end(ep, tell),
         }
@@ -299,7 +299,7 @@ impl<B: HostBackend, W: Wait> Server<B, W> {
         if let (Some(only), Some(local)) = (self.only, local)
             && only != local.ip()
         {
-            return Err(plain(Refusal::Elsewhere));
+            return Err(plain(Refusal::WrongAddress));
         }
         let (request, proof) = Request::decode(&asked.private_data).map_err(plain)?;
         if let Some(guard) = &mut self.terms.guard {

@@ -46,7 +46,7 @@ pub(crate) enum News {
     /// The client was accepted.
     Accepted(Request),
     /// A file of this name and length is complete and can be stored.
-    Whole(Box<Draft>, String, u64),
+    Received(Box<Draft>, String, u64),
     /// A request of the client was refused.
     Refused(Refusal),
 }
@@ -123,7 +123,7 @@ pub(crate) struct Session {
     state: State,
     /// True if a message has come since the last `work`.
     spoke: bool,
-    heard: Instant,
+    last_activity: Instant,
     /// The time of the last [`Message::Here`] to the client.
     told: Instant,
     staging: Vec<u8>,
@@ -250,7 +250,7 @@ impl Session {
             free: (0..needs.letter_sends).rev().collect(),
             state: State::Leaving(None),
             spoke: false,
-            heard: now,
+            last_activity: now,
             told: now,
             staging: vec![0; STAGING],
         };
@@ -322,10 +322,10 @@ impl Session {
         if self.request.work == Work::Echo {
             let size = self.request.size as usize;
             for number in 0..needs.receives {
-                let place = [registered.piece(number * size, size)];
+                let segments = [registered.segment(number * size, size)];
                 station
                     .ia
-                    .post_recv(self.ep, &place, number as u64, CompletionFlags::empty())
+                    .post_recv(self.ep, &segments, number as u64, CompletionFlags::empty())
                     .map_err(busy)?;
             }
         }
@@ -398,10 +398,10 @@ impl Session {
         message: &Message,
     ) -> Result<(), Over> {
         // A correct client waits for answers, so buffers stay free.
-        let place = self.free.pop().ok_or(Over)?;
-        let cookie = SENT | place as u64;
+        let segments = self.free.pop().ok_or(Over)?;
+        let cookie = SENT | segments as u64;
         self.letters
-            .send(&station.ia, self.ep, place, message, cookie)
+            .send(&station.ia, self.ep, segments, message, cookie)
             .map_err(|_| Over)
     }
 
@@ -449,12 +449,12 @@ impl Session {
             .receive(&station.ia, self.ep, number)
             .map_err(|_| Over)?;
         match message {
-            Some(message) => self.heard(station, shelf, message),
+            Some(message) => self.last_activity(station, shelf, message),
             None => self.refuse(station, Refusal::Malformed),
         }
     }
 
-    fn heard<B: HostBackend, W: Wait>(
+    fn last_activity<B: HostBackend, W: Wait>(
         &mut self,
         station: &Station<B, W>,
         shelf: &mut dyn Shelf,
@@ -520,14 +520,14 @@ impl Session {
         now: Instant,
     ) -> Result<Option<News>, Over> {
         if std::mem::take(&mut self.spoke) {
-            self.heard = now;
+            self.last_activity = now;
         }
         if self.due() < TICK {
             // The client waits for the server, so its silence does not count.
-            self.heard = now;
+            self.last_activity = now;
             self.tell(station, now, NEWS)?;
         }
-        let silent = now.saturating_duration_since(self.heard);
+        let silent = now.saturating_duration_since(self.last_activity);
         if matches!(self.state, State::Memory) && silent > PULSE {
             self.tell(station, now, PULSE)?;
         }
@@ -698,7 +698,7 @@ impl Session {
             return self.refuse(station, Refusal::Different);
         }
         self.state = State::Storing { length, checksum };
-        Ok(Some(News::Whole(
+        Ok(Some(News::Received(
             Box::new(checking.draft),
             checking.name,
             length,
@@ -780,10 +780,10 @@ impl Echo {
         let places = self.order.len() as u64;
         if let Some(old) = self.count.checked_sub(self.depth) {
             let free = *self.order.get((old % places) as usize).ok_or(Over)?;
-            let place = [self.buffers.piece(free * self.size, self.size)];
+            let segments = [self.buffers.segment(free * self.size, self.size)];
             station
                 .ia
-                .post_recv(ep, &place, free as u64, CompletionFlags::empty())
+                .post_recv(ep, &segments, free as u64, CompletionFlags::empty())
                 .map_err(|_| Over)?;
         }
         let number = (self.count % places) as usize;
@@ -794,7 +794,10 @@ impl Echo {
         } else {
             CompletionFlags::SUPPRESS
         };
-        let place = [self.buffers.piece(buffer * self.size, length)];
-        station.ia.post_send(ep, &place, 0, flags).map_err(|_| Over)
+        let segments = [self.buffers.segment(buffer * self.size, length)];
+        station
+            .ia
+            .post_send(ep, &segments, 0, flags)
+            .map_err(|_| Over)
     }
 }

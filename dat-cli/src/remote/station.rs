@@ -226,8 +226,8 @@ impl Letters {
         number: usize,
         cookie: u64,
     ) -> dat_core::Result<()> {
-        let place = [self.memory.piece(number * MESSAGE, MESSAGE)];
-        ia.post_recv(ep, &place, cookie, CompletionFlags::empty())
+        let segments = [self.memory.segment(number * MESSAGE, MESSAGE)];
+        ia.post_recv(ep, &segments, cookie, CompletionFlags::empty())
     }
 
     /// Decodes the message that a receive got.
@@ -253,8 +253,8 @@ impl Letters {
         let bytes = message.encode();
         let offset = (self.receives + number) * MESSAGE;
         self.memory.memory.store(offset, &bytes);
-        let place = [self.memory.piece(offset, bytes.len())];
-        ia.post_send(ep, &place, cookie, CompletionFlags::empty())
+        let segments = [self.memory.segment(offset, bytes.len())];
+        ia.post_send(ep, &segments, cookie, CompletionFlags::empty())
     }
 }
 

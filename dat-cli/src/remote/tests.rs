@@ -345,7 +345,7 @@ fn memory_beyond_the_grant_cannot_be_reached() {
                 .ia
                 .post_rdma_write(
                     client.ep,
-                    &[mine.piece(0, length)],
+                    &[mine.segment(0, length)],
                     1,
                     &target,
                     CompletionFlags::empty(),
@@ -398,7 +398,7 @@ fn memory_of_another_client_cannot_be_reached() {
         let stolen = victim.granted;
         assert_ne!(stolen.context, client.granted.context);
         let nothing = CompletionFlags::empty();
-        ia.post_rdma_write(client.ep, &[mine.piece(0, 100)], 1, &stolen, nothing)
+        ia.post_rdma_write(client.ep, &[mine.segment(0, 100)], 1, &stolen, nothing)
             .unwrap();
         let failure = loop {
             match client.arrival(true, &|| Ok(())) {
@@ -608,7 +608,7 @@ fn a_server_that_ends_is_noticed() {
         left = client.message(&|| Ok(())).err();
     });
     let failure: Failure = left.unwrap();
-    assert_eq!(failure.what, "the connection to the server is lost");
+    assert_eq!(failure.what, "the connection to the server was lost");
 }
 
 #[test]

@@ -35,9 +35,9 @@ impl Token {
         let bytes = fs::read(path).map_err(|error| Failure::file("read", path, &error))?;
         Self::new(bytes.trim_ascii_end()).ok_or_else(|| {
             Failure::usage(
-                format!("{} holds no token", path.display()),
-                format!("a token has at least {SHORTEST} bytes"),
-                "make one with `head -c 32 /dev/urandom | base64`, and copy it to both hosts",
+                format!("{} does not contain a token", path.display()),
+                format!("a token needs at least {SHORTEST} bytes"),
+                "create one with `head -c 32 /dev/urandom | base64`, and copy it to both hosts",
             )
         })
     }

@@ -39,7 +39,7 @@ pub(crate) struct Outcome {
 ///
 /// # Errors
 /// - Those of `read` and `check`.
-/// - Operation: the connection is lost, the server refuses, or the stored data differs.
+/// - Operation: the connection is lost, the server refused the request, or the stored data differs.
 pub(crate) fn send_file<B: HostBackend, W: Wait>(
     station: &mut Station<B, W>,
     server: Server<'_>,
@@ -100,7 +100,7 @@ pub(crate) fn send_file<B: HostBackend, W: Wait>(
             hash.write(data);
             let pieces: Vec<LmrTriplet> = (0..data.len())
                 .step_by(shape.chunk)
-                .map(|at| slots.piece(start + at, shape.chunk.min(data.len() - at)))
+                .map(|at| slots.segment(start + at, shape.chunk.min(data.len() - at)))
                 .collect();
             client
                 .station
@@ -136,7 +136,7 @@ pub(crate) fn send_file<B: HostBackend, W: Wait>(
     if bytes != length {
         return Err(Failure::operation(
             "the transfer failed",
-            "the file got shorter meanwhile",
+            "the file shrank during the copy",
         ));
     }
     let checksum = hash.finish_128();

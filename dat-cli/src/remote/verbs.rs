@@ -58,15 +58,17 @@ fn no_device(what: String, why: &str) -> Failure {
         kind: FailureKind::Operation,
         what,
         why: why.into(),
-        remedy: "`dat devices` lists the devices; without hardware, `modprobe rdma_rxe` and `rdma link add rxe0 type rxe netdev eth0` (as root) make a soft-RoCE device of a network interface: see docs/verbs.md".into(),
+        remedy: "list devices with `dat devices`; without hardware, create a soft-RoCE device on a network \
+        interface (as root): `modprobe rdma_rxe`, then `rdma link add rxe0 type rxe netdev eth0`; see \
+        docs/verbs.md".into(),
     }
 }
 
 pub(crate) fn opening(name: &str, error: BackendError) -> Failure {
     let why = match error {
         BackendError::Address => "its network interface has no address",
-        BackendError::Resources => "there is no memory, thread or descriptor left for it",
-        _ => "there is no such device, or it may not be opened",
+        BackendError::Resources => "memory, threads or file descriptors are exhausted",
+        _ => "the device does not exist, or this user has no permission to open it",
     };
     without_device(format!("cannot open the device {name}"), why)
 }
@@ -98,7 +100,7 @@ pub(crate) fn choose(name: Option<&str>, address: Option<IpAddr>) -> Result<Verb
             .ok_or_else(|| {
                 without_device(
                     format!("cannot open the device {name}"),
-                    "there is no such device, or it may not be opened",
+                    "the device does not exist, or this user has no permission to open it",
                 )
             });
     }
@@ -116,11 +118,11 @@ pub(crate) fn choose(name: Option<&str>, address: Option<IpAddr>) -> Result<Verb
         .cloned()
         .ok_or_else(|| {
             without_device(
-                "there is no RDMA device to use".into(),
+                "no usable RDMA device".into(),
                 if all.is_empty() {
-                    "this host has none"
+                    "this host has no RDMA device"
                 } else {
-                    "none is up and has an address"
+                    "no RDMA device is up and has an address"
                 },
             )
         })
@@ -139,7 +141,7 @@ pub(crate) fn resolve(peer: &Peer) -> Result<SocketAddr> {
         kind: FailureKind::Operation,
         what: format!("cannot find the host {}", peer.host),
         why,
-        remedy: "check the spelling, or give its address".into(),
+        remedy: "check the spelling, or use its IP address".into(),
     };
     (peer.host.as_str(), peer.port)
         .to_socket_addrs()
@@ -257,7 +259,7 @@ fn remote_name(source: &Path, target: &Path) -> Result<String> {
             Failure::usage(
                 format!("a server cannot store a file as {}", name.display()),
                 Refusal::BadName.why(),
-                "with --connect, DST is a name without a directory and without a dot in front, or `.`",
+                "with --connect, DST must be a name without a directory and without a leading dot, or `.`",
             )
         })
 }
@@ -371,7 +373,7 @@ fn print_copy(report: &CopyReport, output: &mut Output) {
         report.target
     ));
     output.line(format_args!(
-        "  RDMA Writes {}, {} of at most {}, up to {} under way at once",
+        "  RDMA Writes {}, {} of at most {} each, up to {} outstanding",
         report.writes,
         counted(report.segments, "segment"),
         size(report.chunk),
@@ -382,7 +384,7 @@ fn print_copy(report: &CopyReport, output: &mut Output) {
         per_second(report.transfer_bytes_per_second)
     ));
     output.line(format_args!(
-        "  all of it   {} in {:.3} s, with connecting and checking",
+        "  total       {} in {:.3} s, including connection setup and verification",
         per_second(report.bytes_per_second),
         report.seconds
     ));
@@ -397,16 +399,16 @@ fn print_copy(report: &CopyReport, output: &mut Output) {
 ///
 /// # Errors
 /// - Those of a measurement on the mock.
-/// - Operation: no device or server is usable, or the server refuses.
+/// - Operation: no device or server is usable, or the server refused the request.
 pub(crate) fn perf(arguments: &PerfArguments, output: &mut Output) -> Result<bool> {
     if matches!(arguments.operation, Operation::Bind | Operation::Srq) {
         return perf_both(arguments, output);
     }
     if arguments.depth > MOST_DEPTH {
         return Err(Failure::usage(
-            "--depth is too much for a device",
-            format!("a server takes up to {MOST_DEPTH}"),
-            "choose a smaller --depth",
+            "--depth is too large for a device",
+            format!("a server supports up to {MOST_DEPTH}"),
+            "use a smaller --depth",
         ));
     }
     let depth = u64::from(arguments.depth);
@@ -447,9 +449,12 @@ pub(crate) fn perf(arguments: &PerfArguments, output: &mut Output) -> Result<boo
 fn perf_both(arguments: &PerfArguments, output: &mut Output) -> Result<bool> {
     if arguments.device.connect.is_some() {
         return Err(Failure::usage(
-            format!("{} has no server", arguments.operation.name()),
-            "with --connect it is write, read and send",
-            "leave out --connect: --device NAME has both ends on that device",
+            format!(
+                "{} cannot be measured against a server",
+                arguments.operation.name()
+            ),
+            "with --connect, only write, read and send can be measured",
+            "remove --connect: --device NAME has both ends on that device",
         ));
     }
     let device = choose(arguments.device.device.as_deref(), None)?;
@@ -518,7 +523,7 @@ pub(crate) fn serve(
         if !known.into_iter().any(|own| own.ip() == address) {
             return Err(no_device(
                 format!("cannot listen on {address}"),
-                "no device, or not the one that was named, has that address",
+                "no selected device has that address",
             ));
         }
     }
@@ -536,7 +541,7 @@ pub(crate) fn serve(
             return Err(Failure::usage(
                 format!("cannot store files in {}", path.display()),
                 "it is not a directory",
-                "make it first, or name another",
+                "create it, or name another directory",
             ));
         }
     };
@@ -548,7 +553,7 @@ pub(crate) fn serve(
     };
     host::room(arguments.memory, |room| {
         format!(
-            "free some memory, or choose less --memory; --memory {} fits",
+            "free some memory, or use less --memory; --memory {} fits",
             argument(room.max(1))
         )
     })?;
@@ -571,8 +576,8 @@ pub(crate) fn serve(
         addresses.join(" "),
         arguments.port,
         match &arguments.into {
-            Some(path) => format!(", files go into {}", path.display()),
-            None => ", no files are taken (see --into)".into(),
+            Some(path) => format!(", storing files in {}", path.display()),
+            None => ", storing no files (see --into)".into(),
         }
     ));
     let mut report = ServeReport {
@@ -596,7 +601,7 @@ pub(crate) fn serve(
         say(&notice, output);
     })?;
     output.line(format_args!(
-        "{} served, {} stored, {} turned away",
+        "{} served, {} stored, {} rejected",
         counted(report.clients, "client"),
         counted(report.files, "file"),
         report.rejected
@@ -613,7 +618,7 @@ fn say(notice: &Notice, output: &mut Output) {
             counted(request.depth.into(), "slot"),
             size(request.size.into())
         )),
-        Notice::Rejected(refusal) => output.line(format_args!("turned away: {}", refusal.why())),
+        Notice::Rejected(refusal) => output.line(format_args!("rejected: {}", refusal.why())),
         Notice::Refused(refusal) => output.line(format_args!("refused: {}", refusal.why())),
         Notice::Stored(name, length) => {
             output.line(format_args!(
@@ -621,7 +626,7 @@ fn say(notice: &Notice, output: &mut Output) {
                 size(*length)
             ));
         }
-        Notice::Gone => output.line(format_args!("{FAINT}a client is gone{FAINT:#}")),
+        Notice::Gone => output.line(format_args!("{FAINT}client disconnected{FAINT:#}")),
     }
 }
 
@@ -661,7 +666,8 @@ pub(crate) fn devices() -> Vec<Device> {
 /// Returns the note that `dat devices` prints if no RDMA device is listed.
 pub(crate) fn note() -> Option<String> {
     backend_verbs::devices().is_empty().then(|| {
-        let why = limits::descriptors().map_or("this host has none".into(), |reached| reached.why);
+        let why = limits::descriptors()
+            .map_or("this host has no RDMA device".into(), |reached| reached.why);
         format!("RDMA devices: {why}")
     })
 }

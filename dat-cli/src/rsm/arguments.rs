@@ -20,9 +20,7 @@ const SEGMENT: &str = "0x600000";
 #[command(
     arg_required_else_help = false,
     after_help = "\
-Without --device or --connect both nodes are on the mock, in this process; export, put and get look whether every byte came. On a \
-device, `dat rsm export --device NAME` serves others until a signal ends it, and they --connect to it. Sizes are in bytes or with a \
-unit: 64K and 64KiB are both 65536."
+Without --device or --connect, both nodes are in this process, on the mock; export, put and get verify every byte. With a device, `dat rsm export --device NAME` serves importers until it is interrupted, and they use --connect. Sizes are in bytes or have a binary unit: 64K and 64KiB are both 65536."
 )]
 pub(crate) struct RsmArguments {
     #[command(subcommand)]
@@ -33,42 +31,45 @@ pub(crate) struct RsmArguments {
 pub(crate) enum RsmCommand {
     /// Export a file, or zeros, as a segment
     Export(ExportArguments),
-    /// Put a file into a segment, by vectors
+    /// Put a file into a segment with rsm_memseg_import_putv
     Put(PutArguments),
-    /// Get a segment into a file, by vectors
+    /// Get a segment into a file with rsm_memseg_import_getv
     Get(GetArguments),
-    /// Measure putv and getv, and compare them with plain RDMA Writes and a flush
+    /// Measure putv and getv, and compare putv with plain RDMA Writes and a flush
     Bench(BenchArguments),
 }
 
 #[derive(Args)]
 #[command(group = ArgGroup::new("content").args(["file", "size"]).required(true).multiple(true))]
 pub(crate) struct ExportArguments {
-    /// What the segment holds at first, filled up with zeros to whole pages
+    /// The initial content of the segment, padded with zeros to whole pages
     #[arg(value_name = "FILE", value_parser = local_path())]
     pub(crate) file: Option<PathBuf>,
-    /// Bytes of the segment, 1 to 1G, rounded up to whole pages [default: as the file has]
+    /// Length of the segment, 1 to 1G, rounded up to whole pages [default: that of the file]
     #[arg(long, value_parser = parse_size, allow_negative_numbers = true)]
     pub(crate) size: Option<u64>,
-    /// Publish it under this id
+    /// The segment id to publish
     #[arg(long, value_name = "ID", default_value = SEGMENT, value_parser = parse_segment)]
     pub(crate) segment: u32,
-    /// What importers may do: three digits as of a file, for its user, its group and all others, each 0, 2, 4 or 6: 4 reading, 2 writing
+    /// Permissions of importers, three octal digits like a file mode: user, group, others; each is
+    /// 0, 2 (write), 4 (read) or 6
     #[arg(long, value_name = "DIGITS", default_value = "666", value_parser = parse_permission)]
     pub(crate) permission: u32,
-    /// Write what the segment holds at the end into this file, which must not exist yet
+    /// Write the final content of the segment to this new file
     #[arg(long, value_name = "FILE", value_parser = local_path())]
     pub(crate) save: Option<PathBuf>,
-    /// Post so many signals from the importer, and wait for each; on a device, end when so many have come from importers
+    /// Post this many signals from the importer and wait for each; on a device, exit after this
+    /// many signals from importers
     #[arg(long, value_name = "COUNT", value_parser = at_least_one, allow_negative_numbers = true)]
     pub(crate) signals: Option<u64>,
-    /// Serve importers on this RDMA device, as `dat devices` names it
+    /// Serve importers on this RDMA device (see `dat devices`)
     #[arg(long, value_name = "NAME", help_heading = DEVICES)]
     pub(crate) device: Option<String>,
     /// Listen on this port of the device, 1 to 65535
     #[arg(long, default_value_t = QUALIFIER, requires = "device", value_parser = up_to::<u16, 65535>, allow_negative_numbers = true, help_heading = DEVICES)]
     pub(crate) port: u16,
-    /// Let processes of the host with this address import, too; may be repeated [default: those of this host only]
+    /// Also allow imports from the host with this address; may be repeated [default: this host
+    /// only]
     #[arg(long, value_name = "ADDR", requires = "device", help_heading = DEVICES)]
     pub(crate) importer: Vec<IpAddr>,
     #[command(flatten, next_help_heading = DEVICES)]
@@ -79,10 +80,10 @@ pub(crate) struct ExportArguments {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = DEVICES)]
 pub(crate) struct SegmentDevice {
-    /// Use this RDMA device, as `dat devices` names it; without --connect, both ends are on it
+    /// Use this RDMA device (see `dat devices`); without --connect, both ends use it
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<String>,
-    /// Import from `dat rsm export --device` in another process, or on another host
+    /// Import from `dat rsm export --device` in another process or on another host
     #[arg(long, value_name = "HOST[:PORT]", value_parser = parse_peer)]
     pub(crate) connect: Option<Peer>,
     #[command(flatten)]
@@ -141,19 +142,19 @@ pub(crate) enum ModeName {
     /// When the call returns
     #[default]
     Implicit,
-    /// When a barrier is closed, behind several vectors
+    /// When a barrier is closed after several vectors
     Explicit,
 }
 
 #[derive(Args)]
 pub(crate) struct PutArguments {
-    /// The file
+    /// The file to put
     #[arg(value_name = "FILE", value_parser = local_path())]
     pub(crate) file: PathBuf,
-    /// Where in the segment it begins
+    /// Offset of the file in the segment
     #[arg(long, default_value = "0", value_parser = parse_offset, allow_negative_numbers = true)]
     pub(crate) offset: u64,
-    /// Signal the exporter when all is there
+    /// Signal the exporter after the transfer
     #[arg(long)]
     pub(crate) signal: bool,
     #[command(flatten)]
@@ -163,16 +164,16 @@ pub(crate) struct PutArguments {
 #[derive(Args)]
 #[command(group = ArgGroup::new("exporter").args(["from", "connect"]).required(true))]
 pub(crate) struct GetArguments {
-    /// The file, which must not exist yet
+    /// The file to put, which must not exist yet
     #[arg(value_name = "FILE", value_parser = local_path())]
     pub(crate) file: PathBuf,
-    /// Where in the segment to begin
+    /// Offset in the segment
     #[arg(long, default_value = "0", value_parser = parse_offset, allow_negative_numbers = true)]
     pub(crate) offset: u64,
-    /// Bytes [default: up to the end of what --from names, or of the segment of --connect]
+    /// Number of bytes [default: to the end of the --from file, or of the imported segment]
     #[arg(long, value_parser = parse_size, allow_negative_numbers = true)]
     pub(crate) length: Option<u64>,
-    /// What the segment holds, where both ends are in this process
+    /// Content of the segment, if both ends are in this process
     #[arg(long, value_name = "FILE", value_parser = local_path())]
     pub(crate) from: Option<PathBuf>,
     #[command(flatten)]
@@ -188,24 +189,24 @@ impl GetArguments {
     /// - Usage: `--offset` and `--length` leave the segment, or no byte is left to get.
     pub(crate) fn bytes(&self, end: u64, segment: u64) -> Result<u64, Failure> {
         let offset = self.offset;
-        let (from, whole) = match &self.from {
+        let (from, end_of_content) = match &self.from {
             Some(from) => (from.display().to_string(), end),
             None => ("the segment".into(), segment),
         };
         let Some(length) = self.length else {
             // An empty file is got as an empty file, if the offset is 0.
-            if offset == 0 || offset < whole {
-                return Ok(whole - offset.min(whole));
+            if offset == 0 || offset < end_of_content {
+                return Ok(end_of_content - offset.min(end_of_content));
             }
             return Err(Failure::usage(
-                "there is nothing to get",
+                "no bytes to get",
                 format!(
-                    "{from} ends after {}, and --offset is {offset}",
-                    counted(whole, "byte")
+                    "{from} has {}, and --offset is {offset}",
+                    counted(end_of_content, "byte")
                 ),
-                match whole.checked_sub(1) {
+                match end_of_content.checked_sub(1) {
                     Some(last) => format!("choose an --offset of at most {last}"),
-                    None => "leave out --offset".into(),
+                    None => "remove --offset".into(),
                 },
             ));
         };
@@ -214,7 +215,7 @@ impl GetArguments {
             return Ok(length);
         }
         Err(Failure::usage(
-            "the segment does not reach so far",
+            "the range exceeds the segment",
             format!(
                 "it has {}, and --offset {offset} with --length {length} ends after {}",
                 counted(segment, "byte"),
@@ -222,7 +223,7 @@ impl GetArguments {
             ),
             match room {
                 0 => format!("choose an --offset below {segment}"),
-                room => format!("choose a --length of at most {room}, or leave it out"),
+                room => format!("choose a --length of at most {room}, or remove it"),
             },
         ))
     }
@@ -265,14 +266,16 @@ fn parse_segment(text: &str) -> Result<u32, String> {
     };
     id.ok()
         .filter(|id| (0x40_0000..0x8000_0000).contains(id))
-        .ok_or_else(|| "ids of applications are numbers from 0x400000 to 0x7fffffff".into())
+        .ok_or_else(|| "the segment id must be from 0x400000 to 0x7fffffff".into())
 }
 
 fn parse_permission(text: &str) -> Result<u32, String> {
     Some(text)
         .filter(|text| text.len() == 3 && text.bytes().all(|digit| b"0246".contains(&digit)))
         .and_then(|text| u32::from_str_radix(text, 8).ok())
-        .ok_or_else(|| "three octal digits of 0, 2, 4 and 6 are needed, such as 644".into())
+        .ok_or_else(|| {
+            "the permission must be three octal digits, each 0, 2, 4 or 6, for example 644".into()
+        })
 }
 
 #[cfg(test)]

@@ -202,7 +202,7 @@ pub(crate) fn run<B: HostBackend, W: Wait, C: Course>(
         ok: true,
         backend,
         device,
-        piece: shape.piece as u64,
+        piece: shape.entry_size as u64,
         entries: shape.entries as u64,
         mode: mode(shape),
         kinds,
@@ -313,12 +313,12 @@ pub(crate) fn print(report: &Report, output: &mut Output) {
         ));
     }
     output.line(format_args!(
-        "{GOOD}putv takes {:.2} of the time of plain writes and a flush{GOOD:#}",
+        "{GOOD}putv takes {:.2} times as long as plain writes and a flush{GOOD:#}",
         report.putv_to_plain
     ));
     for bulk in &report.bulk {
         output.line(format_args!(
-            "{} of {}: {:.2} of the speed of a copy in memory, {}",
+            "{} of {}: {:.2} times the speed of a memory copy, {}",
             bulk.name,
             size(bulk.bytes),
             bulk.put_to_copy,

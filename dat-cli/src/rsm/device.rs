@@ -28,7 +28,7 @@ use super::arguments::{
 use super::file::{Contents, Fresh, Source};
 use super::importer::{Importer, Shape};
 use super::pair::{CONTROLLER, DuringRsm, Engine};
-use super::plain::{Course, Place, Plain};
+use super::plain::{Course, ExporterAddress, Plain};
 use super::{ExportReport, contents, get_file, pages, put_file, report_export};
 use crate::arguments::{WaitName, WaitingArguments};
 use crate::failure::{During, Failure, Result};
@@ -185,14 +185,13 @@ impl Site {
         };
         let begin = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let begin = begin.map_or(0, |time| time.as_nanos() as u64);
-        let life = begin ^ u64::from(process::id()).rotate_left(32);
+        let incarnation = begin ^ u64::from(process::id()).rotate_left(32);
         let options = Options {
             credentials: credentials(),
             probe_interval: PROBES,
-            ..Options::new(node, life)
+            ..Options::new(node, incarnation)
         };
-        let engine = Rsm::new(options, vec![config])
-            .during_rsm("making the engine of remote shared memory")?;
+        let engine = Rsm::new(options, vec![config]).during_rsm("creating the RSM engine")?;
         let controller = engine
             .get_controller(Some(CONTROLLER))
             .during_rsm("rsm_get_controller")?;
@@ -334,7 +333,7 @@ fn export(arguments: &ExportArguments, interrupts: &Signals, output: &mut Output
     )?;
     let bytes = memory.length() as u64;
     output.line(format_args!(
-        "{HEADING}dat rsm export{HEADING:#} on {}: {} port {}, {} as segment {:#x}, until a signal ends it",
+        "{HEADING}dat rsm export{HEADING:#} on {}: {} port {}, {} as segment {:#x}; interrupt to stop",
         device.name,
         addresses(&device).join(" "),
         arguments.port,
@@ -367,7 +366,7 @@ fn export(arguments: &ExportArguments, interrupts: &Signals, output: &mut Output
 /// The connection of an importer, and its addresses.
 struct Importing<'s> {
     importer: Importer<'s, VerbsBackend, DeviceWait>,
-    place: Place,
+    exporter: ExporterAddress,
     device: String,
 }
 
@@ -393,7 +392,7 @@ fn import<T>(
     let importer = Importer::connect((&engine, controller), whom, permission, shape, wait)?;
     let mut importing = Importing {
         importer,
-        place: Place {
+        exporter: ExporterAddress {
             address,
             qualifier,
             node,
@@ -472,8 +471,8 @@ fn exporter_here(
     let mut tried = 0;
     loop {
         let port = 49_152 + (process::id().wrapping_mul(TRIES).wrapping_add(tried) % 16_384) as u16;
-        let manner = (waiting, port.into());
-        match Exporter::publish(device, manner, &[], memory, (segment, 0o666)) {
+        let settings = (waiting, port.into());
+        match Exporter::publish(device, settings, &[], memory, (segment, 0o666)) {
             Err(_) if tried < TRIES => tried += 1,
             done => return done.map(|exporter| (exporter, port)),
         }
@@ -511,8 +510,8 @@ fn get(arguments: &GetArguments, signals: &Signals, output: &mut Output) -> Resu
         Some((memory, _)) => Ok(memory),
         None => Err(Failure::usage(
             "nobody exports",
-            "--device alone has both ends on it",
-            "name what the segment holds with --from, or an exporter with --connect",
+            "with --device and without --connect, both ends use that device",
+            "give the content of the segment with --from, or an exporter with --connect",
         )),
     };
     with_exporter(
@@ -554,7 +553,7 @@ fn measure(arguments: &BenchArguments, signals: &Signals, output: &mut Output) -
         };
         let third = host::open(backend, capacity)?;
         let looks = Looks::new(waiting);
-        let mut plain = Plain::connect(third, &looks, importing.place, shape)?;
+        let mut plain = Plain::connect(third, &looks, importing.exporter, shape)?;
         let on = ("verbs", Some(importing.device.clone()));
         let report =
             super::bench::run(arguments, on, signals, &mut importing.importer, &mut plain)?;

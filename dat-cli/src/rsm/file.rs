@@ -72,7 +72,7 @@ impl Fresh {
                 "write",
                 path,
                 "it is a directory",
-                "name a file in it that does not exist yet",
+                "name a new file in it",
             ));
         }
         if path.symlink_metadata().is_ok() {
@@ -125,7 +125,7 @@ impl Contents {
             hasher.write(bytes);
             Ok(())
         });
-        debug_assert_eq!(hashed, Ok(()), "hashing cannot fail");
+        debug_assert_eq!(hashed, Ok(()), "hashing does not fail");
         Self(hasher.finish_128())
     }
 

@@ -20,7 +20,7 @@ const VECTORS: usize = 4;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     /// Bytes per entry.
-    pub(crate) piece: usize,
+    pub(crate) entry_size: usize,
     pub(crate) entries: usize,
     pub(crate) explicit: bool,
 }
@@ -39,18 +39,18 @@ impl Shape {
         if bytes > MOST_MEMORY {
             let most = MOST_MEMORY / (entries as u64 * vectors);
             return Err(Failure::usage(
-                "the buffers would be too large",
-                "--piece x --entries, four times in explicit mode, may be 1 GiB",
-                format!("choose --piece {} or less", argument(most)),
+                "the buffers are too large",
+                "--piece x --entries, times four in explicit mode, is limited to 1 GiB",
+                format!("use --piece {} or less", argument(most)),
             ));
         }
         host::room(2 * bytes, |room| {
             let most = (room / 2 / vectors / entries as u64).max(1);
-            format!("choose --piece {} or less", argument(most))
+            format!("use --piece {} or less", argument(most))
         })?;
-        let piece = usize::try_from(arguments.piece).unwrap_or(usize::MAX);
+        let entry_size = usize::try_from(arguments.piece).unwrap_or(usize::MAX);
         Ok(Self {
-            piece,
+            entry_size,
             entries,
             explicit,
         })
@@ -58,7 +58,7 @@ impl Shape {
 
     /// Returns the bytes of a vector.
     pub(crate) const fn vector(self) -> usize {
-        self.piece * self.entries
+        self.entry_size * self.entries
     }
 
     /// Returns the number of vectors that share a buffer and complete together.
@@ -67,10 +67,10 @@ impl Shape {
     }
 
     /// Returns the offsets and lengths of the entries for `length` bytes.
-    fn pieces(self, length: usize) -> impl Iterator<Item = (u64, u64)> {
-        (0..length).step_by(self.piece).map(move |offset| {
-            let piece = self.piece.min(length - offset);
-            (offset as u64, piece as u64)
+    fn entries_of(self, length: usize) -> impl Iterator<Item = (u64, u64)> {
+        (0..length).step_by(self.entry_size).map(move |offset| {
+            let bytes = self.entry_size.min(length - offset);
+            (offset as u64, bytes as u64)
         })
     }
 }
@@ -142,7 +142,7 @@ impl<'e, B: HostBackend, W: Wait> Importer<'e, B, W> {
     pub(crate) fn length(&self) -> Result<u64> {
         self.engine
             .import_length(self.import)
-            .during_rsm("asking for the length of the segment")
+            .during_rsm("querying the length of the segment")
     }
 
     /// Puts `length` bytes from an offset of the buffer.
@@ -155,7 +155,7 @@ impl<'e, B: HostBackend, W: Wait> Importer<'e, B, W> {
     ) -> Result<u64> {
         let entries: Vec<PutEntry<'_>> = self
             .shape
-            .pieces(length)
+            .entries_of(length)
             .map(|(offset, length)| PutEntry {
                 local: Source::Handle(self.local),
                 local_offset: from as u64 + offset,
@@ -173,7 +173,7 @@ impl<'e, B: HostBackend, W: Wait> Importer<'e, B, W> {
     pub(crate) fn getv(&mut self, into: usize, remote: u64, length: usize) -> Result<u64> {
         let mut entries: Vec<GetEntry<'_>> = self
             .shape
-            .pieces(length)
+            .entries_of(length)
             .map(|(offset, length)| GetEntry {
                 local: Target::Handle(self.local),
                 local_offset: into as u64 + offset,

@@ -18,7 +18,7 @@ use self::arguments::{
 use self::file::{Contents, Fresh, Source};
 use self::importer::{Importer, Moved, Shape};
 use self::pair::{DuringRsm, End, Pair, PairWait, THIRD};
-use self::plain::{Place, Plain};
+use self::plain::{ExporterAddress, Plain};
 use crate::copy::{per_second, rate};
 use crate::failure::{Failure, Result};
 use crate::host::{Memory, PAGE};
@@ -140,9 +140,9 @@ fn pages(bytes: u64) -> Result<usize> {
         .filter(|bytes| *bytes as u64 <= crate::host::MOST_MEMORY);
     let rounded = rounded.ok_or_else(|| {
         Failure::usage(
-            "the segment would be too large",
-            "segments of this program may have 1 GiB",
-            "choose less: a smaller file, --size or --offset",
+            "the segment is too large",
+            "segments of this program are limited to 1 GiB",
+            "use a smaller file, --size or --offset",
         )
     })?;
     crate::host::room(rounded as u64, |room| {
@@ -160,18 +160,22 @@ fn contents(arguments: &ExportArguments) -> Result<(Memory, u64)> {
     if bytes < length {
         return Err(Failure::usage(
             "the file does not fit",
-            format!("it has {}, and --size says {}", size(length), size(bytes)),
-            "choose a larger --size, or leave it out",
+            format!(
+                "the file has {}, and --size is {}",
+                size(length),
+                size(bytes)
+            ),
+            "choose a larger --size, or remove it",
         ));
     }
     let memory = Memory::new(pages(bytes)?);
     if let Some(mut source) = source {
-        let mut place = 0;
+        let mut position = 0;
         let mut bytes = vec![0; 1 << 20];
         loop {
             let count = source.read(&mut bytes)?;
-            memory.store(place, bytes.get(..count).unwrap_or_default());
-            place += count;
+            memory.store(position, bytes.get(..count).unwrap_or_default());
+            position += count;
             if count == 0 {
                 break;
             }
@@ -186,7 +190,7 @@ fn export(arguments: &ExportArguments, interrupts: &Signals, output: &mut Output
     let pair = Pair::open()?;
     let both = Both::publish(&pair, memory, arguments.segment, arguments.permission)?;
     let shape = Shape {
-        piece: 64 << 10,
+        entry_size: 64 << 10,
         entries: 16,
         explicit: false,
     };
@@ -257,11 +261,11 @@ fn put_file<B: crate::host::HostBackend, W: dat_core::event::Wait>(
         return Err(Failure::usage(
             "the file does not fit into the segment",
             format!(
-                "it has {}, and from --offset on the segment has {}",
+                "the file has {}, and the segment has {} after --offset",
                 counted(source.length(), "byte"),
                 counted(room, "byte")
             ),
-            "choose a smaller --offset, or export more",
+            "choose a smaller --offset, or export a larger segment",
         ));
     }
     let begin = std::time::Instant::now();
@@ -343,8 +347,8 @@ fn get(arguments: &GetArguments, signals: &Signals, output: &mut Output) -> Resu
     let Some(from) = &arguments.from else {
         return Err(Failure::usage(
             "nobody exports",
-            "on the mock both ends are in this process",
-            "name what the segment holds with --from",
+            "on the mock, both ends are in this process",
+            "give the content of the segment with --from",
         ));
     };
     let exported = arguments.exported(from);
@@ -374,13 +378,13 @@ fn bench(arguments: &BenchArguments, signals: &Signals, output: &mut Output) -> 
     let memory = Memory::new(pages(bench::room(shape) as u64)?);
     let both = Both::publish(&pair, memory, id, 0o666)?;
     let mut importer = both.import(id, Permission::all(), shape)?;
-    let place = Place {
+    let exporter = ExporterAddress {
         address: pair.address(End::B),
         qualifier: dat_rsm::DEFAULT_QUALIFIER,
         node: THIRD,
         segment: id,
     };
-    let mut plain = Plain::connect(pair.third()?, &pair, place, shape)?;
+    let mut plain = Plain::connect(pair.third()?, &pair, exporter, shape)?;
     let mut report = bench::run(arguments, MOCK, signals, &mut importer, &mut plain)?;
     bench::bulk(&mut report, arguments, signals, &mut importer)?;
     plain.disconnect()?;
@@ -421,8 +425,8 @@ fn compare(found: u128, expected: u128) -> Result<()> {
         return Ok(());
     }
     Err(Failure::operation(
-        "the bytes of the segment are not those that were moved",
-        format!("XXH3 {found:032x} instead of {expected:032x}"),
+        "the content of the segment differs from the transferred data",
+        format!("its checksum (XXH3) is {found:032x}, expected {expected:032x}"),
     ))
 }
 

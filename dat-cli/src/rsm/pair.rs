@@ -68,18 +68,22 @@ impl<T, E: Into<RsmError>> DuringRsm<T> for std::result::Result<T, E> {
 const fn remedy(error: RsmError) -> Option<&'static str> {
     match error {
         RsmError::RemoteNodeUnreachable => Some(
-            "check that `dat rsm export --device` runs there and listens on that port, and that it lets this host in with --importer; a slow host may not have answered in time: repeat this",
+            "check that `dat rsm export --device` runs there on that port and allows this host with \
+            --importer; if the host is slow, run the command again",
         ),
-        RsmError::ConnectionAborted => {
-            Some("the exporter ended, or took the segment back: export it again, then repeat this")
-        }
+        RsmError::ConnectionAborted => Some(
+            "the exporter ended or unpublished the segment: export it again, and run the command again",
+        ),
         RsmError::BarrierFailure => Some(
-            "look at the network and whether the exporter still runs, then repeat this; what was moved may have come in part",
+            "check the network and the exporter, and run the command again; part of the data may have been \
+            transferred",
         ),
-        RsmError::PermissionDenied => Some("export the segment with a --permission that allows it"),
-        RsmError::SegmentNotPublished => Some("name the --segment that is exported there"),
+        RsmError::PermissionDenied => {
+            Some("export the segment with a --permission that allows this access")
+        }
+        RsmError::SegmentNotPublished => Some("check --segment: the exporter publishes another id"),
         RsmError::SegmentNotPublishedToNode => {
-            Some("let this host in with --importer, where the segment is exported")
+            Some("allow this host with --importer at the exporter")
         }
         _ => None,
     }
@@ -145,7 +149,7 @@ impl Pair {
                 nodes: table.clone(),
             };
             let engine = Rsm::new(Options::new(entry.node, 1), vec![config])
-                .during_rsm("making the engine of remote shared memory")?;
+                .during_rsm("creating the RSM engine")?;
             let controller = engine
                 .get_controller(Some(CONTROLLER))
                 .during_rsm("rsm_get_controller")?;
@@ -198,7 +202,7 @@ impl Pair {
     }
 
     /// Drives both nodes and the fabric until nothing is left to do.
-    pub(crate) fn settle(&self) {
+    pub(crate) fn run_until_idle(&self) {
         loop {
             let now = self.now();
             let handled = self.a.0.progress(now) + self.b.0.progress(now);

@@ -28,11 +28,11 @@ const FLUSH: usize = 8;
 /// Time without an event after which a wait fails.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The endpoint's incarnation, in its greeting and messages.
-const LIFE: u64 = 1;
+const INCARNATION: u64 = 1;
 
 /// The address of the exporter, the segment, and the node number of this endpoint.
 #[derive(Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct ExporterAddress {
     pub(crate) address: IaAddress,
     pub(crate) qualifier: u64,
     /// The node number of this endpoint.
@@ -65,11 +65,11 @@ impl<'c, B: HostBackend, C: Course> Plain<'c, B, C> {
     /// Connects to the exporter of a segment.
     ///
     /// # Errors
-    /// - Operation: the exporter does not grant the segment, or a call failed.
+    /// - Operation: the exporter refused access to the segment, or a call failed.
     pub(crate) fn connect(
         ia: Adapter<B>,
         course: &'c C,
-        place: Place,
+        exporter: ExporterAddress,
         shape: Shape,
     ) -> Result<Self> {
         let zone = ia.pz_create().during("dat_pz_create")?;
@@ -84,7 +84,7 @@ impl<'c, B: HostBackend, C: Course> Plain<'c, B, C> {
             max_rdma_read_in: 1,
             max_rdma_read_out: 1,
             max_message_size: MESSAGE_SIZE as u64,
-            max_rdma_size: shape.piece.max(FLUSH) as u64,
+            max_rdma_size: shape.entry_size.max(FLUSH) as u64,
             ..EpAttributes::DEFAULT
         };
         let (both, connect) = (Some(transfers), Some(connections));
@@ -112,21 +112,21 @@ impl<'c, B: HostBackend, C: Course> Plain<'c, B, C> {
             shape,
         };
         for slot in 1..=CREDITS {
-            let piece = plain.messages.piece(slot * MESSAGE_SIZE, MESSAGE_SIZE);
+            let segment = plain.messages.segment(slot * MESSAGE_SIZE, MESSAGE_SIZE);
             plain
                 .ia
-                .post_recv(ep, &[piece], slot as u64, CompletionFlags::empty())
+                .post_recv(ep, &[segment], slot as u64, CompletionFlags::empty())
                 .during("dat_ep_post_recv")?;
         }
-        plain.greet(place)?;
-        plain.ask(place)?;
+        plain.greet(exporter)?;
+        plain.ask(exporter)?;
         Ok(plain)
     }
 
-    fn greet(&mut self, place: Place) -> Result<()> {
+    fn greet(&mut self, exporter: ExporterAddress) -> Result<()> {
         let greeting = Greeting {
-            node: place.node,
-            incarnation: LIFE,
+            node: exporter.node,
+            incarnation: INCARNATION,
             flush_address: self.messages.remote(0, FLUSH).address,
             flush_key: self.messages.remote_context,
             credits: CREDITS as u16,
@@ -136,8 +136,8 @@ impl<'c, B: HostBackend, C: Course> Plain<'c, B, C> {
             .ep_connect(
                 self.ep,
                 &ConnectParam {
-                    address: place.address,
-                    qualifier: place.qualifier,
+                    address: exporter.address,
+                    qualifier: exporter.qualifier,
                     timeout: 5_000_000,
                     private_data: &greeting.encode(),
                     quality: QualityOfService::BEST_EFFORT,
@@ -165,7 +165,10 @@ impl<'c, B: HostBackend, C: Course> Plain<'c, B, C> {
             .during("reading the exporter's greeting")?;
         let answer = answer.get(..length.max(GREETING_SIZE)).unwrap_or_default();
         let answer = Greeting::decode(answer).map_err(|error| {
-            Failure::operation("the exporter speaks differently", format!("{error:?}"))
+            Failure::operation(
+                "the exporter uses another protocol version",
+                format!("{error:?}"),
+            )
         })?;
         self.flush = RmrTriplet {
             context: answer.flush_key,
@@ -175,10 +178,10 @@ impl<'c, B: HostBackend, C: Course> Plain<'c, B, C> {
         Ok(())
     }
 
-    fn ask(&mut self, place: Place) -> Result<()> {
+    fn ask(&mut self, exporter: ExporterAddress) -> Result<()> {
         self.say(Body::Connect {
             import: 1,
-            segment: place.segment,
+            segment: exporter.segment,
             permission: Permission::all().bits(),
             user: 0,
             group: 0,
@@ -213,7 +216,7 @@ impl<'c, B: HostBackend, C: Course> Plain<'c, B, C> {
                 Ok(Body::Credit) => {}
                 other => {
                     return Err(Failure::operation(
-                        "the exporter does not grant the segment",
+                        "the exporter refused access to the segment",
                         format!("{other:?}"),
                     ));
                 }
@@ -223,14 +226,14 @@ impl<'c, B: HostBackend, C: Course> Plain<'c, B, C> {
 
     fn say(&self, body: Body) -> Result<()> {
         let message = Message {
-            incarnation: LIFE,
+            incarnation: INCARNATION,
             credits: 0,
             body,
         };
         self.messages.memory.store(0, &message.encode());
-        let piece = self.messages.piece(0, MESSAGE_SIZE);
+        let segment = self.messages.segment(0, MESSAGE_SIZE);
         self.ia
-            .post_send(self.ep, &[piece], 0, CompletionFlags::empty())
+            .post_send(self.ep, &[segment], 0, CompletionFlags::empty())
             .during("dat_ep_post_send")
     }
 
@@ -245,7 +248,7 @@ impl<'c, B: HostBackend, C: Course> Plain<'c, B, C> {
             if begin.get_or_insert_with(Clock::now).elapsed() > PATIENCE {
                 return Err(Failure::operation(
                     "waiting for the exporter failed",
-                    "nothing came for 10 seconds",
+                    "it did not respond for 10 seconds",
                 ));
             }
         }
@@ -259,21 +262,21 @@ impl<'c, B: HostBackend, C: Course> Plain<'c, B, C> {
     /// - Operation: one of them failed.
     pub(crate) fn write(&mut self) -> Result<()> {
         for entry in 0..self.shape.entries {
-            let offset = entry * self.shape.piece;
+            let offset = entry * self.shape.entry_size;
             let remote = RmrTriplet {
                 address: self.segment.address.wrapping_add(offset as u64),
-                length: self.shape.piece as u64,
+                length: self.shape.entry_size as u64,
                 ..self.segment
             };
-            let piece = [self.source.piece(offset, self.shape.piece)];
+            let segment = [self.source.segment(offset, self.shape.entry_size)];
             self.ia
-                .post_rdma_write(self.ep, &piece, 0, &remote, CompletionFlags::SUPPRESS)
+                .post_rdma_write(self.ep, &segment, 0, &remote, CompletionFlags::SUPPRESS)
                 .during("dat_ep_post_rdma_write")?;
         }
-        let piece = [self.messages.piece(0, FLUSH)];
+        let segment = [self.messages.segment(0, FLUSH)];
         let none = CompletionFlags::empty();
         self.ia
-            .post_rdma_read(self.ep, &piece, 0, &self.flush, none)
+            .post_rdma_read(self.ep, &segment, 0, &self.flush, none)
             .during("dat_ep_post_rdma_read")?;
         loop {
             if let Event::Dto(done) = self.next(self.transfers)? {
@@ -307,10 +310,9 @@ fn failed(status: DtoStatus) -> Failure {
     match status {
         DtoStatus::Flushed | DtoStatus::Transport => Failure {
             kind: FailureKind::Operation,
-            what: "the connection to the exporter is lost".into(),
+            what: "the connection to the exporter was lost".into(),
             why,
-            remedy: "look at the network and whether the exporter still runs, then repeat this"
-                .into(),
+            remedy: "check the network and the exporter, and run the command again".into(),
         },
         _ => Failure::operation("a plain transfer failed", why),
     }
@@ -324,7 +326,7 @@ mod tests {
     fn a_lost_connection_is_no_fault_of_the_build() {
         for status in [DtoStatus::Flushed, DtoStatus::Transport] {
             let lost = failed(status);
-            assert_eq!(lost.what, "the connection to the exporter is lost");
+            assert_eq!(lost.what, "the connection to the exporter was lost");
             assert!(lost.remedy.contains("network"), "{}", lost.remedy);
         }
         let odd = failed(DtoStatus::RemoteAccess);

@@ -62,19 +62,19 @@ fn set<N: Network>() -> Result<Scene<N>> {
 
 impl<N: Network> Scene<N> {
     /// Binds a segment of B for writing.
-    fn bind(&mut self, piece: &LmrTriplet, cookie: u64) -> Result<Outcome> {
+    fn bind(&mut self, segment: &LmrTriplet, cookie: u64) -> Result<Outcome> {
         let result = self.stage.b.ia.rmr_bind(
             self.rmr,
-            piece,
+            segment,
             MemoryPrivileges::REMOTE_WRITE,
             self.peer,
             cookie,
             NOTHING,
         );
-        if let (Ok(context), true) = (&result, piece.length > 0) {
+        if let (Ok(context), true) = (&result, segment.length > 0) {
             self.contexts.push(*context);
         }
-        self.stage.settle(result.map(|_| ()))
+        self.stage.outcome_of(result.map(|_| ()))
     }
 
     /// Writes 16 bytes from A to the start of B's region.
@@ -83,13 +83,13 @@ impl<N: Network> Scene<N> {
     fn write(&self, from: usize, cookie: u64, age: usize) -> Result<Outcome> {
         let context = self.contexts.iter().rev().nth(age).copied().unwrap_or(0);
         let remote = self.region.remote_through(context, 0, 16);
-        let piece = [self.source.piece(from, 16)];
+        let segment = [self.source.segment(from, 16)];
         let result = self
             .stage
             .a
             .ia
-            .post_rdma_write(self.ep, &piece, cookie, &remote, NOTHING);
-        let outcome = self.stage.settle(result)?;
+            .post_rdma_write(self.ep, &segment, cookie, &remote, NOTHING);
+        let outcome = self.stage.outcome_of(result)?;
         Ok(outcome.fact(MEMORY, self.region.text(LENGTH)))
     }
 }
@@ -125,8 +125,8 @@ fn broken(endpoint: &'static str) -> Happening {
 pub(crate) fn chapter<N: Network>() -> Chapter<Scene<N>> {
     Chapter {
         title: "RMR bind",
-        introduction: "B's region gives peers no rights. Binding a remote memory region to a part of it does, under a new \
-            context each time; binding again or unbinding takes them back.",
+        introduction: "B's region gives peers no rights. Binding a remote memory region to a part of it \
+        grants rights under a new context; binding again or unbinding revokes them.",
         scene: set,
         steps: [opening(), refusals(), rebinding(), closing()]
             .into_iter()
@@ -142,7 +142,7 @@ fn opening<N: Network>() -> Vec<Step<Scene<N>>> {
             call: "dat_rmr_bind(rmr, {32 bytes}, REMOTE_WRITE, ep, cookie 1, DEFAULT, &context)",
             expected: Outcome::success().event(bound(1)),
             requirements: &["RMB-01", "RMB-10", "RMB-11", "RMB-13", "RMB-30"],
-            run: |scene| scene.bind(&scene.region.piece(0, 32), 1),
+            run: |scene| scene.bind(&scene.region.segment(0, 32), 1),
         },
         Step {
             shows: "A writes through that context.",
@@ -159,18 +159,18 @@ fn opening<N: Network>() -> Vec<Step<Scene<N>>> {
 fn refusals<N: Network>() -> Vec<Step<Scene<N>>> {
     vec![
         Step {
-            shows: "Nobody can open what does not belong to the region.",
+            shows: "A range outside the region cannot be bound.",
             call: "dat_rmr_bind(rmr, {65 bytes of a region of 64}, REMOTE_WRITE, ...)",
             expected: Outcome::refused(ErrorKind::InvalidParameter, Subtype::InvalidArg2),
             requirements: &["RMB-35"],
-            run: |scene| scene.bind(&scene.region.piece(0, LENGTH + 1), 3),
+            run: |scene| scene.bind(&scene.region.segment(0, LENGTH + 1), 3),
         },
         Step {
-            shows: "Nor grant peers the right to write where the owner may not.",
+            shows: "Peers cannot be granted a right that the region's owner lacks.",
             call: "dat_rmr_bind(rmr, {32 bytes of a region without LOCAL_WRITE}, REMOTE_WRITE, ...)",
             expected: Outcome::refused(ErrorKind::PrivilegesViolation, Subtype::PrivilegesWrite),
             requirements: &["RMB-26", "RMB-39"],
-            run: |scene| scene.bind(&scene.constant.piece(0, 32), 4),
+            run: |scene| scene.bind(&scene.constant.segment(0, 32), 4),
         },
         Step {
             shows: "A region that is bound cannot be freed.",
@@ -179,7 +179,7 @@ fn refusals<N: Network>() -> Vec<Step<Scene<N>>> {
             requirements: &["LMF-01", "GEN-15"],
             run: |scene| {
                 let result = scene.stage.b.ia.lmr_free(scene.region.lmr);
-                scene.stage.settle(result)
+                scene.stage.outcome_of(result)
             },
         },
     ]
@@ -195,7 +195,7 @@ fn rebinding<N: Network>() -> Vec<Step<Scene<N>>> {
                 .fact("the new context", "differs from the old one"),
             requirements: &["RMB-10", "RMB-42"],
             run: |scene| {
-                let outcome = scene.bind(&scene.region.piece(0, 32), 5)?;
+                let outcome = scene.bind(&scene.region.segment(0, 32), 5)?;
                 let differs = matches!(scene.contexts.as_slice(), [old, new] if old != new);
                 let word = if differs { "differs from" } else { "is" };
                 Ok(outcome.fact("the new context", format!("{word} the old one")))
@@ -211,7 +211,7 @@ fn rebinding<N: Network>() -> Vec<Step<Scene<N>>> {
             run: |scene| scene.write(32, 6, 0),
         },
         Step {
-            shows: "The old one is stale: B's adapter refuses it, nothing is written, the connection breaks.",
+            shows: "The old context is stale: B's adapter refuses it, nothing is written, the connection breaks.",
             call: "dat_ep_post_rdma_write(ep, 1, {16 bytes}, cookie 7, {old context, 16 bytes}, DEFAULT)",
             expected: Outcome::success()
                 .event(write(DtoStatus::RemoteAccess, 7))
@@ -231,7 +231,7 @@ fn rebinding<N: Network>() -> Vec<Step<Scene<N>>> {
 fn closing<N: Network>() -> Vec<Step<Scene<N>>> {
     vec![
         Step {
-            shows: "After a reset the two connect again; the binding is still there.",
+            shows: "After a reset the endpoints reconnect; the binding is still valid.",
             call: "dat_ep_reset(ep), dat_ep_connect(ep, ...), dat_ep_post_rdma_write(ep, ..., cookie 8, {new context}, ...)",
             expected: Outcome::success()
                 .event(write(DtoStatus::Success, 8))
@@ -245,14 +245,14 @@ fn closing<N: Network>() -> Vec<Step<Scene<N>>> {
             },
         },
         Step {
-            shows: "Binding to nothing unbinds.",
+            shows: "Binding zero bytes unbinds.",
             call: "dat_rmr_bind(rmr, {0 bytes}, REMOTE_WRITE, ep, cookie 9, DEFAULT, NULL)",
             expected: Outcome::success().event(bound(9)),
             requirements: &["RMB-27", "RMB-28"],
-            run: |scene| scene.bind(&scene.region.piece(0, 0), 9),
+            run: |scene| scene.bind(&scene.region.segment(0, 0), 9),
         },
         Step {
-            shows: "Now no context opens the region.",
+            shows: "Now no context grants access to the region.",
             call: "dat_ep_post_rdma_write(ep, 1, {16 bytes}, cookie 10, {newest context, 16 bytes}, DEFAULT)",
             expected: Outcome::success()
                 .event(write(DtoStatus::RemoteAccess, 10))
@@ -263,13 +263,13 @@ fn closing<N: Network>() -> Vec<Step<Scene<N>>> {
             run: |scene| scene.write(32, 10, 0),
         },
         Step {
-            shows: "And B may free it.",
+            shows: "B can now free the region.",
             call: "dat_lmr_free(lmr)",
             expected: Outcome::success(),
             requirements: &["LMF-01"],
             run: |scene| {
                 let result = scene.stage.b.ia.lmr_free(scene.region.lmr);
-                scene.stage.settle(result)
+                scene.stage.outcome_of(result)
             },
         },
     ]

@@ -36,7 +36,7 @@ fn set() -> Result<Scene> {
     stage
         .b
         .ia
-        .lmr_sync_rdma_write(&[shared.piece(0, LENGTH)])
+        .lmr_sync_rdma_write(&[shared.segment(0, LENGTH)])
         .during("dat_lmr_sync_rdma_write")?;
     let ep = stage.a.endpoint(&Stage::<Fabric>::attributes(), None)?;
     let peer = stage.b.endpoint(&Stage::<Fabric>::attributes(), None)?;
@@ -45,7 +45,7 @@ fn set() -> Result<Scene> {
     stage
         .b
         .ia
-        .post_recv(peer, &[doorstep.piece(0, LENGTH)], 20, NOTHING)
+        .post_recv(peer, &[doorstep.segment(0, LENGTH)], 20, NOTHING)
         .during("dat_ep_post_recv")?;
     stage.connect(ep, peer)?;
     Ok(Scene {
@@ -60,20 +60,20 @@ fn set() -> Result<Scene> {
 impl Scene {
     fn sync_write(&self, segments: &[LmrTriplet]) -> Result<Outcome> {
         let result = self.stage.b.ia.lmr_sync_rdma_write(segments);
-        let outcome = self.stage.settle(result)?;
+        let outcome = self.stage.outcome_of(result)?;
         Ok(outcome.fact(B_READS, self.shared.text(LENGTH)))
     }
 
     /// Reads B's memory from A, as B's device sees it.
     fn fetch(&self, cookie: u64) -> Result<Outcome> {
-        let piece = [self.fetched.piece(0, 12)];
+        let segment = [self.fetched.segment(0, 12)];
         let remote = self.shared.remote(0, 12);
         let result = self
             .stage
             .a
             .ia
-            .post_rdma_read(self.ep, &piece, cookie, &remote, NOTHING);
-        let outcome = self.stage.settle(result)?;
+            .post_rdma_read(self.ep, &segment, cookie, &remote, NOTHING);
+        let outcome = self.stage.outcome_of(result)?;
         Ok(outcome.fact(A_READS, self.fetched.text(LENGTH)))
     }
 }
@@ -103,9 +103,9 @@ fn done(endpoint: &'static str, operation: DtoOperation, length: u64, cookie: u6
 pub(crate) fn chapter() -> Chapter<Scene> {
     Chapter {
         title: "Memory that is not coherent",
-        introduction: "B's device does not see B's processor cache, nor the other way round. The mock keeps the two views \
-            apart, so that a forgotten call shows. What is read without the call is undefined by the specification; the \
-            mock always shows the old content.",
+        introduction: "B's device and B's processor cache are not coherent. The mock keeps two views, so \
+        that a missing call shows. Without the call the content is undefined by the specification; the mock \
+        always shows the old content.",
         scene: set,
         steps: [incoming_writes(), refusals(), incoming_reads()]
             .into_iter()
@@ -117,7 +117,7 @@ pub(crate) fn chapter() -> Chapter<Scene> {
 fn incoming_writes() -> Vec<Step<Scene>> {
     vec![
         Step {
-            shows: "The provider attribute tells who has to make the calls.",
+            shows: "The provider attribute says which side must make the calls.",
             call: "dat_ia_query(ia, ..., PROVIDER_FIELD_LMR_SYNC_REQ, ...)",
             expected: Outcome::success()
                 .fact("lmr_sync_req at A", "DAT_FALSE")
@@ -130,7 +130,7 @@ fn incoming_writes() -> Vec<Step<Scene>> {
             },
         },
         Step {
-            shows: "A writes, and says so with a Send. It has arrived, but B's processor does not see it.",
+            shows: "A writes, then sends a message. The data has arrived, but B's processor does not see it.",
             call: "dat_ep_post_rdma_write(ep, 1, {12 bytes}, cookie 1, {B}, DEFAULT), dat_ep_post_send(ep, 0, {}, cookie 2, DEFAULT)",
             expected: Outcome::success()
                 .event(done("A", DtoOperation::RdmaWrite, 12, 1))
@@ -139,22 +139,22 @@ fn incoming_writes() -> Vec<Step<Scene>> {
                 .fact(B_READS, "the old text"),
             requirements: &["LSW-15", "LSW-21", "LSW-22", "EPW-43"],
             run: |scene| {
-                let piece = [scene.source.piece(0, 12)];
+                let segment = [scene.source.segment(0, 12)];
                 let remote = scene.shared.remote(0, LENGTH);
                 let ia = &scene.stage.a.ia;
                 let result = ia
-                    .post_rdma_write(scene.ep, &piece, 1, &remote, NOTHING)
+                    .post_rdma_write(scene.ep, &segment, 1, &remote, NOTHING)
                     .and_then(|()| ia.post_send(scene.ep, &[], 2, NOTHING));
-                let outcome = scene.stage.settle(result)?;
+                let outcome = scene.stage.outcome_of(result)?;
                 Ok(outcome.fact(B_READS, scene.shared.text(LENGTH)))
             },
         },
         Step {
-            shows: "After the call it does.",
+            shows: "After the call, B's processor sees it.",
             call: "dat_lmr_sync_rdma_write(ia, {12 bytes}, 1)",
             expected: Outcome::success().fact(B_READS, "the new text"),
             requirements: &["LSW-02", "LSW-05", "LSW-08", "LSW-24"],
-            run: |scene| scene.sync_write(&[scene.shared.piece(0, 12)]),
+            run: |scene| scene.sync_write(&[scene.shared.segment(0, 12)]),
         },
     ]
 }
@@ -167,7 +167,7 @@ fn refusals() -> Vec<Step<Scene>> {
             expected: Outcome::refused(ErrorKind::InvalidParameter, Subtype::InvalidArg2)
                 .fact(B_READS, "the new text"),
             requirements: &["LSW-19", "LSW-30"],
-            run: |scene| scene.sync_write(&[scene.shared.piece(0, LENGTH + 1)]),
+            run: |scene| scene.sync_write(&[scene.shared.segment(0, LENGTH + 1)]),
         },
         Step {
             shows: "and the region must exist.",
@@ -176,11 +176,11 @@ fn refusals() -> Vec<Step<Scene>> {
                 .fact(B_READS, "the new text"),
             requirements: &["LSW-20"],
             run: |scene| {
-                let piece = LmrTriplet {
+                let segment = LmrTriplet {
                     context: !scene.shared.context,
-                    ..scene.shared.piece(0, 12)
+                    ..scene.shared.segment(0, 12)
                 };
-                scene.sync_write(&[piece])
+                scene.sync_write(&[segment])
             },
         },
     ]
@@ -189,7 +189,8 @@ fn refusals() -> Vec<Step<Scene>> {
 fn incoming_reads() -> Vec<Step<Scene>> {
     vec![
         Step {
-            shows: "The other way: B changes its memory, A fetches it, and gets what the device saw before.",
+            shows: "The opposite direction: B changes its memory, A reads it, and gets the old content that \
+            the device sees.",
             call: "dat_ep_post_rdma_read(ep, 1, {12 bytes}, cookie 3, {12 bytes of B}, DEFAULT)",
             expected: Outcome::success()
                 .event(done("A", DtoOperation::RdmaRead, 12, 3))
@@ -201,19 +202,19 @@ fn incoming_reads() -> Vec<Step<Scene>> {
             },
         },
         Step {
-            shows: "After B's call, A gets what B stored.",
+            shows: "After B's call, A gets the new content.",
             call: "dat_lmr_sync_rdma_read(ia, {12 bytes}, 1), dat_ep_post_rdma_read(ep, ..., cookie 4, ...)",
             expected: Outcome::success()
                 .event(done("A", DtoOperation::RdmaRead, 12, 4))
                 .fact(A_READS, "what B wrote"),
             requirements: &["LSR-01", "LSR-06"],
             run: |scene| {
-                let piece = [scene.shared.piece(0, 12)];
+                let segment = [scene.shared.segment(0, 12)];
                 scene
                     .stage
                     .b
                     .ia
-                    .lmr_sync_rdma_read(&piece)
+                    .lmr_sync_rdma_read(&segment)
                     .during("dat_lmr_sync_rdma_read")?;
                 scene.fetch(4)
             },

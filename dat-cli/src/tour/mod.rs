@@ -18,17 +18,18 @@ use crate::model::{self, Model};
 use crate::output::{BAD, CODE, FAINT, GOOD, HEADING, Output};
 
 /// Text on the parts that do not exist.
-const NOT_INCLUDED: &str = "Drivers that were run on adapters of silicon: that of the data path of mlx5 adapters runs on a model of \
-    one, that of paravirtual adapters on a model and on QEMU's; and a control path for either on a host. Nothing of them is \
-    shown, or imitated, here.";
+const NOT_INCLUDED: &str = "Tests on physical adapters: the mlx5 data path driver is tested on a device model, \
+the paravirtual driver on a device model and on QEMU's adapter. A control path on a Linux host for \
+either driver. This tour neither shows nor imitates them.";
 /// Text on the parts that exist, but not on the mock.
-const ELSEWHERE: &str = "Not in this tour, but there: RDMA devices of Linux hosts, with `--device` of `dat copy`, `dat perf` \
-    and `dat rsm`, so remote shared memory, too, between processes and hosts; the C libraries for DAT 1.2 (libdat) and for \
-    remote shared memory (librsm), and a provider for libdat2, with which C programs for DAT 2.0 run unchanged \
-    (docs/c-libraries.md); and images of firmware (docs/firmware.md).";
+const ELSEWHERE: &str = "Available outside this tour: RDMA devices of Linux hosts (`--device` of `dat \
+copy`, `dat perf` and `dat rsm`), also between processes and hosts; C libraries for DAT 1.2 (libdat) and \
+remote shared memory (librsm), and a provider for libdat2 that runs C programs for DAT 2.0 unchanged \
+(docs/c-libraries.md); firmware images (docs/firmware.md).";
 
 /// Text on the parts that exist, but not on a model device.
-const ON_THE_MOCK: &str = "Not on this device, but on the mock (`dat tour`): memory that is not coherent, and remote shared memory.";
+const ON_THE_MOCK: &str = "Not supported by this device; see `dat tour` on the mock: non-coherent memory \
+and remote shared memory.";
 
 #[derive(Serialize)]
 struct Report<'a> {
@@ -63,10 +64,11 @@ pub(crate) fn run(device: Option<&str>, output: &mut Output) -> Result<bool> {
     };
     if device != model::DEVICE {
         return Err(Failure::usage(
-            format!("there is no tour on {device}"),
-            "the tour plays both ends in this process and says when each step happens, which the mock and a model of a device allow, and no RDMA device does",
+            format!("the tour does not support {device}"),
+            "the tour runs both ends in this process and controls the time of each step, which an RDMA \
+            device does not allow",
             format!(
-                "leave out --device for the mock, or name {}; `dat copy` and `dat perf` run on RDMA devices",
+                "remove --device to use the mock, or use {}; `dat copy` and `dat perf` support RDMA devices",
                 model::DEVICE
             ),
         ));
@@ -83,7 +85,7 @@ fn play(
     output.line(format_args!(
         "{HEADING}The Direct Access Transport, on the backend `{name}`{HEADING:#}\n\
          Two adapters, A and B. Every outcome below is compared with the specification, whose\n\
-         requirements are named with it. The events are all there were, on both sides."
+         requirements are named with it. All events of both sides are shown."
     ));
     let mut reports = Vec::new();
     for (number, chapter) in chapters.into_iter().enumerate() {
@@ -106,7 +108,8 @@ fn play(
         ));
     } else {
         output.line(format_args!(
-            "\n{BAD}{failed} of {count} steps did not come out as specified.{BAD:#} Please report this with the text above."
+            "\n{BAD}{failed} of {count} steps differ from the specification.{BAD:#} Please report this with \
+            the text above."
         ));
     }
     output.document(&Report {
@@ -139,9 +142,9 @@ fn print_step(number: &str, step: &StepReport, output: &mut Output) {
     output.line(format_args!("     {CODE}{}{CODE:#}", wrapped(step.call, 9)));
     match (&step.actual, &step.failure) {
         (Some(outcome), _) => print_outcome(outcome, output),
-        (None, Some(failure)) => output.line(format_args!(
-            "     {BAD}could not be made{BAD:#}: {failure}"
-        )),
+        (None, Some(failure)) => {
+            output.line(format_args!("     {BAD}failed to run{BAD:#}: {failure}"))
+        }
         (None, None) => {}
     }
     let requirements = step.requirements.join(" ");
@@ -151,7 +154,7 @@ fn print_step(number: &str, step: &StepReport, output: &mut Output) {
         ));
     } else {
         output.line(format_args!(
-            "     {BAD}not as specified{BAD:#} {requirements}; this was expected:"
+            "     {BAD}not as specified{BAD:#} {requirements}; expected:"
         ));
         print_outcome(&step.expected, output);
     }
@@ -206,7 +209,7 @@ mod tests {
                 .steps
                 .remove(0)
                 .expected
-                .fact("the moon", "is made of cheese"),
+                .fact("the moon", "has an unexpected value"),
         ] {
             let mut chapter = write::chapter::<Fabric>();
             chapter.steps[0].expected = wrong;

@@ -48,7 +48,7 @@ fn set() -> Result<Scene> {
 
 /// Returns the result of an earlier step, or a failure if that step failed.
 fn made<T: Copy>(what: &str, value: Option<T>) -> Result<T> {
-    value.ok_or_else(|| Failure::operation(format!("there is no {what}"), "an earlier step failed"))
+    value.ok_or_else(|| Failure::operation(format!("{what} is missing"), "an earlier step failed"))
 }
 
 /// Returns the text of a segment, up to the first zero byte.
@@ -118,7 +118,7 @@ impl Scene {
     /// Waits at B for a signal, with a deadline of now.
     fn wait(&self) -> Result<Outcome> {
         let export = made("segment", self.export)?;
-        self.pair.settle();
+        self.pair.run_until_idle();
         let result = self.pair.engine(End::B).signal_wait(
             export,
             Some(self.pair.now()),
@@ -130,7 +130,7 @@ impl Scene {
     fn connection(&self) -> Result<&'static str> {
         let import = made("connection", self.import)?;
         let state = self.pair.engine(End::A).import_state(import);
-        Ok(match state.during_rsm("looking at the connection")? {
+        Ok(match state.during_rsm("querying the connection")? {
             ImportState::Connecting => "connecting",
             ImportState::Connected => "connected",
             ImportState::Aborted => "aborted",
@@ -155,9 +155,9 @@ fn vector(result: dat_rsm::Result<()>, residual: usize, memory: &str) -> Outcome
 pub(crate) fn chapter() -> Chapter<Scene> {
     Chapter {
         title: "Remote shared memory",
-        introduction: "B exports a page of its memory as a segment. A imports it and moves vectors of pieces to and from \
-            it; when a call returns, what it put is visible at B. In a vector that fails, the residual count tells how \
-            many entries, from the end, are left to do.",
+        introduction: "B exports a page of its memory as a segment. A imports it and transfers vectors of \
+        entries; when a call returns, its data is visible at B. If a vector fails, the residual count is \
+        the number of entries that are left, from the end.",
         scene: set,
         steps: [
             exporting(),
@@ -177,7 +177,7 @@ pub(crate) fn chapter() -> Chapter<Scene> {
 fn exporting() -> Vec<Step<Scene>> {
     vec![
         Step {
-            shows: "B makes a segment of a page. Nobody can connect to it yet.",
+            shows: "B creates a segment from a page. It is not published, so no node can connect.",
             call: "rsm_memseg_export_create(controller, &segment, page, 4096, 0)",
             expected: Outcome::of_rsm(Ok(())),
             requirements: &["RSMEX-01"],
@@ -191,7 +191,7 @@ fn exporting() -> Vec<Step<Scene>> {
             },
         },
         Step {
-            shows: "B publishes it under an id: A may connect, and read.",
+            shows: "B publishes it under an id: A is allowed to connect and read.",
             call: "rsm_memseg_export_publish(segment, &0x600000, {{A, 0400}}, 1)",
             expected: Outcome::of_rsm(Ok(())).fact("id", "0x600000"),
             requirements: &["RSMPB-01", "RSMPB-03"],
@@ -204,7 +204,7 @@ fn exporting() -> Vec<Step<Scene>> {
             },
         },
         Step {
-            shows: "A wants to write, too, which the list does not grant.",
+            shows: "A requests write access, which the access list does not grant.",
             call: "rsm_memseg_import_connect(controller, B, 0x600000, RSM_PERM_RDWR, &import)",
             expected: Outcome::of_rsm(Err(RsmError::PermissionDenied)),
             requirements: &["RSMIM-01", "RSMIM-02"],
@@ -214,7 +214,7 @@ fn exporting() -> Vec<Step<Scene>> {
             },
         },
         Step {
-            shows: "B replaces the list.",
+            shows: "B replaces the access list.",
             call: "rsm_memseg_export_republish(segment, {{A, 0600}}, 1)",
             expected: Outcome::of_rsm(Ok(())),
             requirements: &["RSMPB-10"],
@@ -230,7 +230,7 @@ fn exporting() -> Vec<Step<Scene>> {
 fn importing() -> Vec<Step<Scene>> {
     vec![
         Step {
-            shows: "Now A is connected, and learns how long the segment is.",
+            shows: "Now A connects, and learns the length of the segment.",
             call: "rsm_memseg_import_connect(controller, B, 0x600000, RSM_PERM_RDWR, &import)",
             expected: Outcome::of_rsm(Ok(())).fact("length", "4096"),
             requirements: &["RSMIM-02", "RSMIM-05"],
@@ -244,7 +244,7 @@ fn importing() -> Vec<Step<Scene>> {
             },
         },
         Step {
-            shows: "A gives memory of its own a handle: vectors that use it register nothing.",
+            shows: "A creates a handle for local memory: vectors that use it need no registration.",
             call: "rsm_create_localmemory_handle(controller, &local, memory, 64)",
             expected: Outcome::of_rsm(Ok(())),
             requirements: &["RSMLH-01", "RSMLH-03"],
@@ -263,7 +263,7 @@ fn importing() -> Vec<Step<Scene>> {
 fn vectors() -> Vec<Step<Scene>> {
     vec![
         Step {
-            shows: "A puts three pieces in one call: from the handle, from a plain address, from the handle again.",
+            shows: "A puts three entries in one call: from the handle, from a plain address, from the handle again.",
             call: "rsm_memseg_import_putv({{HANDLE local+7, 6 bytes to 7}, {VA \"shared \", 7 bytes to 0}, {HANDLE local+6, 1 byte to 13}})",
             expected: moved(0, "shared memory "),
             requirements: &["RSMPV-01", "RSMPV-11", "RSMPV-20", "RSMPV-30", "RSMPV-53"],
@@ -289,11 +289,11 @@ fn vectors() -> Vec<Step<Scene>> {
             },
         },
         Step {
-            shows: "And gets two pieces back: into a plain address, and behind the handle.",
+            shows: "A gets two entries: into a plain address, and into the handle's memory.",
             call: "rsm_memseg_import_getv({{VA address, 6 bytes from 7}, {HANDLE local+32, 6 bytes from 0}})",
             expected: moved(0, "shared memory ")
                 .fact("at the address", "memory")
-                .fact("behind the handle", "shared"),
+                .fact("in the handle's memory", "shared"),
             requirements: &["RSMPV-02", "RSMPV-11", "RSMPV-30"],
             run: |scene| {
                 let import = made("connection", scene.import)?;
@@ -324,7 +324,7 @@ fn vectors() -> Vec<Step<Scene>> {
                 Ok(scene
                     .moved(result)
                     .fact("at the address", String::from_utf8_lossy(&plain))
-                    .fact("behind the handle", String::from_utf8_lossy(&behind)))
+                    .fact("in the handle's memory", String::from_utf8_lossy(&behind)))
             },
         },
     ]
@@ -333,8 +333,9 @@ fn vectors() -> Vec<Step<Scene>> {
 fn refusals() -> Vec<Step<Scene>> {
     vec![
         Step {
-            shows: "The second of three entries leads beyond the segment: the first is done, nothing else is begun, \
-                and no signal is sent. It is found before anything of it is posted, so the connection stands.",
+            shows: "The second of three entries ends beyond the segment: the first is done, the others are \
+            not begun, and no signal is sent. The error is found before the entry is posted, so the \
+            connection survives.",
             call: "rsm_memseg_import_putv({{\"SHARED\" to 0}, {6 bytes to 4094}, {\"MEMORY\" to 7}}, RSM_IMPLICIT_SIGPOST)",
             expected: refused(RsmError::BadLength, 2, "SHARED memory ")
                 .fact(CONNECTION, "connected"),
@@ -358,7 +359,7 @@ fn refusals() -> Vec<Step<Scene>> {
             run: |scene| scene.wait(),
         },
         Step {
-            shows: "A does the last entry, which was left.",
+            shows: "A puts the remaining entry.",
             call: "rsm_memseg_import_putv({{\"MEMORY\" to 7}})",
             expected: moved(0, "SHARED MEMORY "),
             requirements: &["RSMPV-60"],
@@ -369,7 +370,7 @@ fn refusals() -> Vec<Step<Scene>> {
             },
         },
         Step {
-            shows: "A connection for reading carries no put; the other one is not hurt.",
+            shows: "A read-only connection refuses a put; the other connection is not affected.",
             call: "rsm_memseg_import_connect(..., RSM_PERM_READ, &reader), rsm_memseg_import_putv({{\"shared\" to 0}})",
             expected: refused(RsmError::PermissionDenied, 1, "SHARED MEMORY ")
                 .fact(CONNECTION, "connected"),
@@ -401,7 +402,7 @@ fn signals() -> Vec<Step<Scene>> {
             },
         },
         Step {
-            shows: "B, which waits for it, sees all of the data.",
+            shows: "B waits for it and then sees all of the data.",
             call: "rsm_intr_signal_wait(segment, -1)",
             expected: Outcome::of_rsm(Ok(())).fact(MEMORY, "signal sent  "),
             requirements: &["RSMPV-72", "RSMSG-02", "RSMSG-05"],
@@ -413,7 +414,7 @@ fn signals() -> Vec<Step<Scene>> {
             },
         },
         Step {
-            shows: "It was one, not one for each entry.",
+            shows: "It was one signal, not one per entry.",
             call: "rsm_intr_signal_wait(segment, 0)",
             expected: Outcome::of_rsm(Err(RsmError::TimedOut)).fact(MEMORY, "signal sent  "),
             requirements: &["RSMPV-70", "RSMSG-07"],
@@ -430,7 +431,7 @@ fn signals() -> Vec<Step<Scene>> {
                 let entries = [bytes(b"signal", 0)];
                 let first = scene.put(import, &entries, flags);
                 let result = first.and_then(|()| scene.put(import, &entries, flags));
-                scene.pair.settle();
+                scene.pair.run_until_idle();
                 let export = made("segment", scene.export)?;
                 let mut signals = 0;
                 while scene
@@ -452,7 +453,7 @@ fn signals() -> Vec<Step<Scene>> {
 fn barriers() -> Vec<Step<Scene>> {
     vec![
         Step {
-            shows: "A chooses to be told of the end of its transfers by a barrier.",
+            shows: "A selects explicit mode: a barrier reports the completion of transfers.",
             call: "rsm_memseg_import_set_mode(import, RSM_BARRIER_MODE_EXPLICIT), rsm_memseg_import_init_barrier(import, RSM_BAR_DEFAULT, &barrier)",
             expected: Outcome::of_rsm(Ok(())).fact("mode", "explicit"),
             requirements: &["RSMMD-01", "RSMMD-03", "RSMBR-01"],
@@ -485,7 +486,7 @@ fn barriers() -> Vec<Step<Scene>> {
             },
         },
         Step {
-            shows: "Two puts between opening and closing: once it is closed, both are visible at B.",
+            shows: "Two puts between opening and closing the barrier: after the close, both are visible at B.",
             call: "rsm_memseg_import_open_barrier(&barrier), rsm_memseg_import_putv({{\"a span\" to 0}}), rsm_memseg_import_putv({{\" closed\" to 6}}), rsm_memseg_import_close_barrier(&barrier)",
             expected: moved(0, "a span closed"),
             requirements: &["RSMPV-40", "RSMBR-04", "RSMBR-05"],
@@ -516,7 +517,7 @@ fn barriers() -> Vec<Step<Scene>> {
 fn closing() -> Vec<Step<Scene>> {
     vec![
         Step {
-            shows: "B takes the segment back; its keys are destroyed.",
+            shows: "B unpublishes the segment and revokes its keys.",
             call: "rsm_memseg_export_unpublish(segment)",
             expected: Outcome::of_rsm(Ok(())).fact(CONNECTION, "aborted"),
             requirements: &["RSMPB-20", "RSMST-03"],
@@ -524,12 +525,12 @@ fn closing() -> Vec<Step<Scene>> {
                 let export = made("segment", scene.export)?;
                 let wait = &mut scene.pair.wait(End::B);
                 let result = scene.pair.engine(End::B).export_unpublish(export, wait);
-                scene.pair.settle();
+                scene.pair.run_until_idle();
                 Ok(Outcome::of_rsm(result).fact(CONNECTION, scene.connection()?))
             },
         },
         Step {
-            shows: "From here on A is told so, and B's memory is out of reach.",
+            shows: "From now on A's calls fail, and B's memory cannot be accessed.",
             call: "rsm_memseg_import_putv({{\"too late\" to 0}})",
             expected: refused(RsmError::ConnectionAborted, 1, "a span closed"),
             requirements: &["RSMPV-E09", "RSMST-01", "RSMST-03"],
@@ -540,7 +541,7 @@ fn closing() -> Vec<Step<Scene>> {
             },
         },
         Step {
-            shows: "A barrier tells A the same when it closes.",
+            shows: "Closing a barrier fails with the same error.",
             call: "rsm_memseg_import_open_barrier(&barrier), rsm_memseg_import_close_barrier(&barrier)",
             expected: Outcome::of_rsm(Err(RsmError::ConnectionAborted)),
             requirements: &["RSMBR-04", "RSMST-01"],
@@ -555,7 +556,7 @@ fn closing() -> Vec<Step<Scene>> {
             },
         },
         Step {
-            shows: "A lets go of everything, aborted or not.",
+            shows: "A frees all its objects, aborted or not.",
             call: "rsm_memseg_import_destroy_barrier(&barrier), rsm_memseg_import_disconnect(import), rsm_free_localmemory_handle(controller, local)",
             expected: Outcome::of_rsm(Ok(())),
             requirements: &["RSMBR-10", "RSMIM-11", "RSMLH-10"],
@@ -578,7 +579,7 @@ fn closing() -> Vec<Step<Scene>> {
             },
         },
         Step {
-            shows: "And B's page is B's alone again.",
+            shows: "B's page is no longer shared.",
             call: "rsm_memseg_export_destroy(segment)",
             expected: Outcome::of_rsm(Ok(())),
             requirements: &["RSMEX-10"],

@@ -81,11 +81,11 @@ fn set<N: Network>() -> Result<Scene<N>> {
 
 impl<N: Network> Scene<N> {
     fn post(&self, number: usize) -> dat_core::Result<()> {
-        let piece = [self.buffers.piece(number * BUFFER, BUFFER)];
+        let segment = [self.buffers.segment(number * BUFFER, BUFFER)];
         self.stage
             .b
             .ia
-            .srq_post_recv(self.srq, &piece, number as u64)
+            .srq_post_recv(self.srq, &segment, number as u64)
     }
 
     /// Returns the buffers that endpoints can take, and the slots in use.
@@ -102,8 +102,8 @@ impl<N: Network> Scene<N> {
 
     /// Sends one of A's two messages.
     fn send(&self, ep: EpId, number: usize, length: usize, cookie: u64) -> dat_core::Result<()> {
-        let piece = [self.messages.piece(number * BUFFER, length)];
-        self.stage.a.ia.post_send(ep, &piece, cookie, NOTHING)
+        let segment = [self.messages.segment(number * BUFFER, length)];
+        self.stage.a.ia.post_send(ep, &segment, cookie, NOTHING)
     }
 
     fn buffer_text(&self, number: usize) -> String {
@@ -134,7 +134,7 @@ fn transfer(
 pub(crate) fn chapter<N: Network>() -> Chapter<Scene<N>> {
     Chapter {
         title: "Shared receive queue",
-        introduction: "Two connections end at B. Both take their receive buffers from one queue of ten places.",
+        introduction: "Two connections to B share one receive queue of ten slots.",
         scene: set,
         steps: [messages(), refusals()].into_iter().flatten().collect(),
     }
@@ -143,27 +143,32 @@ pub(crate) fn chapter<N: Network>() -> Chapter<Scene<N>> {
 fn messages<N: Network>() -> Vec<Step<Scene<N>>> {
     vec![
         Step {
-            shows: "B posts three buffers: three to take, three places in use.",
+            shows: "B posts three buffers: three available, three slots in use.",
             call: "dat_srq_post_recv(srq, 1, {32 bytes}, cookie 0), then 1, then 2",
             expected: Outcome::success().fact(COUNTS, "(3, 3)"),
             requirements: &["SRQR-05", "SRQR-24", "SRY-02"],
             run: |scene| {
                 let result = (0..3).try_for_each(|number| scene.post(number));
-                Ok(scene.stage.settle(result)?.fact(COUNTS, scene.counts()?))
+                Ok(scene
+                    .stage
+                    .outcome_of(result)?
+                    .fact(COUNTS, scene.counts()?))
             },
         },
         Step {
-            shows: "B asks to be told when fewer than three are left. Three are not fewer, so nothing happens yet.",
+            shows: "B sets a low watermark of three: an event is due when fewer are left. Three are left, \
+            so none follows yet.",
             call: "dat_srq_set_lw(srq, 3)",
             expected: Outcome::success(),
             requirements: &["SRL-01", "SRL-02"],
             run: |scene| {
                 let result = scene.stage.b.ia.srq_set_lw(scene.srq, 3);
-                scene.stage.settle(result)
+                scene.stage.outcome_of(result)
             },
         },
         Step {
-            shows: "A message over the first connection takes a buffer. Its place is in use until the event is dequeued.",
+            shows: "A message on the first connection takes a buffer. Its slot is in use until the event is \
+            dequeued.",
             call: "dat_ep_post_send(first ep, 1, {23 bytes}, cookie 10, DEFAULT)",
             expected: Outcome::success().fact(COUNTS, "(2, 3)"),
             requirements: &["SRQR-05", "SRY-02"],
@@ -174,8 +179,8 @@ fn messages<N: Network>() -> Vec<Step<Scene<N>>> {
             },
         },
         Step {
-            shows: "The events: the Send is done, the message is in the first buffer, and the watermark was passed. The \
-                receive names the endpoint that took the buffer.",
+            shows: "The events: the Send completed, the first buffer holds the message, and the low \
+            watermark was passed. The receive event names the endpoint.",
             call: "dat_evd_dequeue(...) on every dispatcher",
             expected: Outcome::success()
                 .event(transfer("A, first endpoint", DtoOperation::Send, 23, 10))
@@ -192,14 +197,15 @@ fn messages<N: Network>() -> Vec<Step<Scene<N>>> {
                 "SRQR-09", "SRQR-10", "SRQR-11", "DTO-03", "SRL-03", "SRY-02",
             ],
             run: |scene| {
-                let outcome = scene.stage.settle(Ok(()))?;
+                let outcome = scene.stage.outcome_of(Ok(()))?;
                 Ok(outcome
                     .fact("first buffer", scene.buffer_text(0))
                     .fact(COUNTS, scene.counts()?))
             },
         },
         Step {
-            shows: "The second connection takes its buffer from the same queue. The watermark reports once per setting.",
+            shows: "The second connection takes its buffer from the same queue. The watermark event occurs \
+            once per setting.",
             call: "dat_ep_post_send(second ep, 1, {24 bytes}, cookie 11, DEFAULT)",
             expected: Outcome::success()
                 .event(transfer("A, second endpoint", DtoOperation::Send, 24, 11))
@@ -209,7 +215,7 @@ fn messages<N: Network>() -> Vec<Step<Scene<N>>> {
             requirements: &["SRQR-05", "SRQR-11", "SRL-02"],
             run: |scene| {
                 let result = scene.send(scene.second, 1, 24, 11);
-                let outcome = scene.stage.settle(result)?;
+                let outcome = scene.stage.outcome_of(result)?;
                 Ok(outcome
                     .fact("second buffer", scene.buffer_text(1))
                     .fact(COUNTS, scene.counts()?))
@@ -221,15 +227,15 @@ fn messages<N: Network>() -> Vec<Step<Scene<N>>> {
 fn refusals<N: Network>() -> Vec<Step<Scene<N>>> {
     vec![
         Step {
-            shows: "An endpoint on a shared queue takes no buffers of its own.",
+            shows: "An endpoint with a shared receive queue cannot post its own receive buffers.",
             call: "dat_ep_post_recv(first ep of B, ...)",
             expected: Outcome::refused(ErrorKind::InvalidState, Subtype::InvalidStateSrqInUse),
             requirements: &["EPX-04"],
             run: |scene| {
-                let piece = [scene.buffers.piece(0, BUFFER)];
+                let segment = [scene.buffers.segment(0, BUFFER)];
                 let ia = &scene.stage.b.ia;
-                let result = ia.post_recv(scene.first_at_b, &piece, 12, NOTHING);
-                scene.stage.settle(result)
+                let result = ia.post_recv(scene.first_at_b, &segment, 12, NOTHING);
+                scene.stage.outcome_of(result)
             },
         },
         Step {
@@ -238,35 +244,35 @@ fn refusals<N: Network>() -> Vec<Step<Scene<N>>> {
             expected: Outcome::refused(ErrorKind::ProtectionViolation, Subtype::ProtectionWrite),
             requirements: &["SRQR-28"],
             run: |scene| {
-                let piece = [scene.elsewhere.piece(0, BUFFER)];
-                let result = scene.stage.b.ia.srq_post_recv(scene.srq, &piece, 13);
-                scene.stage.settle(result)
+                let segment = [scene.elsewhere.segment(0, BUFFER)];
+                let result = scene.stage.b.ia.srq_post_recv(scene.srq, &segment, 13);
+                scene.stage.outcome_of(result)
             },
         },
         Step {
-            shows: "in a region that B may write,",
+            shows: "in a region with local write privilege,",
             call: "dat_srq_post_recv(srq, 1, {a region without LOCAL_WRITE}, ...)",
             expected: Outcome::refused(ErrorKind::PrivilegesViolation, Subtype::PrivilegesWrite),
             requirements: &["SRQR-29"],
             run: |scene| {
-                let piece = [scene.unwritable.piece(0, BUFFER)];
-                let result = scene.stage.b.ia.srq_post_recv(scene.srq, &piece, 14);
-                scene.stage.settle(result)
+                let segment = [scene.unwritable.segment(0, BUFFER)];
+                let result = scene.stage.b.ia.srq_post_recv(scene.srq, &segment, 14);
+                scene.stage.outcome_of(result)
             },
         },
         Step {
-            shows: "and inside of it.",
+            shows: "and inside that region.",
             call: "dat_srq_post_recv(srq, 1, {one byte beyond the region}, ...)",
             expected: Outcome::refused(ErrorKind::InvalidParameter, Subtype::InvalidArg3),
             requirements: &["SRQR-27"],
             run: |scene| {
-                let piece = [scene.buffers.piece(1, QUEUE as usize * BUFFER)];
-                let result = scene.stage.b.ia.srq_post_recv(scene.srq, &piece, 15);
-                scene.stage.settle(result)
+                let segment = [scene.buffers.segment(1, QUEUE as usize * BUFFER)];
+                let result = scene.stage.b.ia.srq_post_recv(scene.srq, &segment, 15);
+                scene.stage.outcome_of(result)
             },
         },
         Step {
-            shows: "Nine more buffers fill the queue; the one after them is refused.",
+            shows: "Nine more buffers fill the queue; the next one is refused.",
             call: "dat_srq_post_recv(srq, ...), ten times",
             expected: Outcome::refused(ErrorKind::InsufficientResources, Subtype::ResourceSrq)
                 .fact(COUNTS, "(10, 10)"),
@@ -276,7 +282,10 @@ fn refusals<N: Network>() -> Vec<Step<Scene<N>>> {
                     scene.post(number).during("dat_srq_post_recv")?;
                 }
                 let result = scene.post(9);
-                Ok(scene.stage.settle(result)?.fact(COUNTS, scene.counts()?))
+                Ok(scene
+                    .stage
+                    .outcome_of(result)?
+                    .fact(COUNTS, scene.counts()?))
             },
         },
     ]

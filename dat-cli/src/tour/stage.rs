@@ -80,7 +80,7 @@ impl<N: Network> Stage<N> {
     }
 
     /// Runs all effects of a call; returns its outcome with the events of both nodes.
-    pub(crate) fn settle(&self, result: dat_core::Result<()>) -> Result<Outcome> {
+    pub(crate) fn outcome_of(&self, result: dat_core::Result<()>) -> Result<Outcome> {
         let mut dispatchers = Vec::new();
         for (name, node) in [("A", &self.a), ("B", &self.b)] {
             for evd in [
@@ -107,8 +107,8 @@ impl<N: Network> Stage<N> {
             }
             if round > PATIENCE {
                 return Err(Failure::operation(
-                    "the network does not come to rest",
-                    "something goes on for ever",
+                    "the network did not become idle",
+                    "an operation does not end",
                 ));
             }
         }

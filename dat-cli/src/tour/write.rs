@@ -76,11 +76,11 @@ fn set<N: Network>() -> Result<Scene<N>> {
 
 impl<N: Network> Scene<N> {
     /// Returns the segments of the text.
-    fn pieces(&self) -> [LmrTriplet; 3] {
+    fn segments(&self) -> [LmrTriplet; 3] {
         [
-            self.source.piece(0, 10),
-            self.source.piece(20, 13),
-            self.source.piece(40, 10),
+            self.source.segment(0, 10),
+            self.source.segment(20, 13),
+            self.source.segment(40, 10),
         ]
     }
 
@@ -97,7 +97,7 @@ impl<N: Network> Scene<N> {
             .a
             .ia
             .post_rdma_write(ep, local, cookie, remote, flags);
-        self.stage.settle(result)
+        self.stage.outcome_of(result)
     }
 
     fn write(&self, local: &[LmrTriplet], cookie: u64, flags: CompletionFlags) -> Result<Outcome> {
@@ -140,8 +140,8 @@ const MEMORY: &str = "B reads";
 pub(crate) fn chapter<N: Network>() -> Chapter<Scene<N>> {
     Chapter {
         title: "RDMA Write",
-        introduction: "A writes into memory of B without B doing anything. Whatever can be known at A is checked before \
-            the call returns; a refused call changes nothing. The rest is checked by B's adapter.",
+        introduction: "A writes into B's memory without a call at B. The call checks everything that A \
+        knows; a refused call changes nothing. B's adapter checks the rest.",
         scene: set,
         steps: [successes(), refusals(), remote_faults()]
             .into_iter()
@@ -153,25 +153,25 @@ pub(crate) fn chapter<N: Network>() -> Chapter<Scene<N>> {
 fn successes<N: Network>() -> Vec<Step<Scene<N>>> {
     vec![
         Step {
-            shows: "Three pieces of A's memory arrive at B as one, in order.",
+            shows: "Three segments of A's memory arrive at B contiguously, in order.",
             call: "dat_ep_post_rdma_write(ep, 3, {10, 13 and 10 bytes}, cookie 1, {64 bytes of B}, DEFAULT)",
             expected: Outcome::success()
                 .event(written(33, 1))
                 .fact(MEMORY, "real bytes move between endpoints"),
             requirements: &["EPW-10", "EPW-11", "EPW-19", "EPW-22", "EPW-42"],
             run: |scene| {
-                let outcome = scene.write(&scene.pieces(), 1, NOTHING)?;
+                let outcome = scene.write(&scene.segments(), 1, NOTHING)?;
                 Ok(outcome.fact(MEMORY, scene.target_text()))
             },
         },
         Step {
-            shows: "With SUPPRESS, success raises no event. The data arrives all the same.",
+            shows: "With SUPPRESS, a successful write has no event. The data still arrives.",
             call: "dat_ep_post_rdma_write(ep, 1, {10 bytes}, cookie 2, {10 bytes of B}, SUPPRESS)",
             expected: Outcome::success().fact(MEMORY, "REAL BYTES move between endpoints"),
             requirements: &["EPW-07", "DTO-04"],
             run: |scene| {
-                let piece = [scene.source.piece(52, 10)];
-                let outcome = scene.write(&piece, 2, CompletionFlags::SUPPRESS)?;
+                let segment = [scene.source.segment(52, 10)];
+                let outcome = scene.write(&segment, 2, CompletionFlags::SUPPRESS)?;
                 Ok(outcome.fact(MEMORY, scene.target_text()))
             },
         },
@@ -181,42 +181,42 @@ fn successes<N: Network>() -> Vec<Step<Scene<N>>> {
 fn refusals<N: Network>() -> Vec<Step<Scene<N>>> {
     vec![
         Step {
-            shows: "A piece that reaches one byte beyond its region is refused.",
+            shows: "A segment that ends one byte beyond its region is refused.",
             call: "dat_ep_post_rdma_write(ep, 1, {65 bytes of a region of 64}, ...)",
             expected: Outcome::refused(ErrorKind::InvalidParameter, Subtype::InvalidArg3),
             requirements: &["EPW-27", "GEN-04"],
             run: |scene| {
                 let remote = scene.target.remote(0, LENGTH + 1);
-                let piece = [scene.source.piece(0, LENGTH + 1)];
-                scene.write_from(scene.ep, &piece, 3, &remote, NOTHING)
+                let segment = [scene.source.segment(0, LENGTH + 1)];
+                scene.write_from(scene.ep, &segment, 3, &remote, NOTHING)
             },
         },
         Step {
-            shows: "An address and a length that wrap around the end of memory do not get past that check.",
+            shows: "The check also refuses an address and length that wrap around.",
             call: "dat_ep_post_rdma_write(ep, 1, {address 2^64 - 8, 16 bytes}, ...)",
             expected: Outcome::refused(ErrorKind::InvalidParameter, Subtype::InvalidArg3),
             requirements: &["EPW-27"],
             run: |scene| {
-                let piece = LmrTriplet {
+                let segment = LmrTriplet {
                     address: u64::MAX - 7,
-                    ..scene.source.piece(0, 16)
+                    ..scene.source.segment(0, 16)
                 };
-                scene.write(&[piece], 4, NOTHING)
+                scene.write(&[segment], 4, NOTHING)
             },
         },
         Step {
-            shows: "The data must come from a region that A may read.",
+            shows: "The data must be in a region with local read privilege.",
             call: "dat_ep_post_rdma_write(ep, 1, {8 bytes of a region with LOCAL_WRITE only}, ...)",
             expected: Outcome::refused(ErrorKind::PrivilegesViolation, Subtype::PrivilegesRead),
             requirements: &["EPW-33"],
-            run: |scene| scene.write(&[scene.unreadable.piece(0, 8)], 5, NOTHING),
+            run: |scene| scene.write(&[scene.unreadable.segment(0, 8)], 5, NOTHING),
         },
         Step {
             shows: "The region and the endpoint must be in the same protection zone.",
             call: "dat_ep_post_rdma_write(ep, 1, {8 bytes of a region in another zone}, ...)",
             expected: Outcome::refused(ErrorKind::ProtectionViolation, Subtype::ProtectionRead),
             requirements: &["EPW-31"],
-            run: |scene| scene.write(&[scene.elsewhere.piece(0, 8)], 6, NOTHING),
+            run: |scene| scene.write(&[scene.elsewhere.segment(0, 8)], 6, NOTHING),
         },
         Step {
             shows: "The remote range must hold all of the data.",
@@ -225,41 +225,47 @@ fn refusals<N: Network>() -> Vec<Step<Scene<N>>> {
             requirements: &["EPW-30"],
             run: |scene| {
                 let remote = scene.target.remote(0, 9);
-                scene.write_from(scene.ep, &[scene.source.piece(0, 10)], 7, &remote, NOTHING)
+                scene.write_from(
+                    scene.ep,
+                    &[scene.source.segment(0, 10)],
+                    7,
+                    &remote,
+                    NOTHING,
+                )
             },
         },
         Step {
-            shows: "UNSIGNALLED is only for endpoints that were configured for it.",
+            shows: "UNSIGNALLED needs an endpoint that is configured for it.",
             call: "dat_ep_post_rdma_write(ep, 1, {10 bytes}, cookie 8, {64 bytes of B}, UNSIGNALLED)",
             expected: Outcome::refused(ErrorKind::InvalidParameter, Subtype::InvalidArg6),
             requirements: &["EPW-08", "EPW-20", "DTO-05"],
             run: |scene| {
-                let piece = [scene.source.piece(0, 10)];
-                scene.write(&piece, 8, CompletionFlags::UNSIGNALLED)
+                let segment = [scene.source.segment(0, 10)];
+                scene.write(&segment, 8, CompletionFlags::UNSIGNALLED)
             },
         },
         Step {
-            shows: "An endpoint that was never connected takes no requests.",
+            shows: "An endpoint that was never connected accepts no requests.",
             call: "dat_ep_post_rdma_write(unconnected ep, ...)",
             expected: Outcome::refused(ErrorKind::InvalidState, Subtype::InvalidStateEpUnconnected),
             requirements: &["EPW-23", "EPW-29"],
             run: |scene| {
                 let remote = scene.target.remote(0, LENGTH);
-                scene.write_from(scene.idle, &scene.pieces(), 9, &remote, NOTHING)
+                scene.write_from(scene.idle, &scene.segments(), 9, &remote, NOTHING)
             },
         },
         Step {
-            shows: "The handle of an endpoint that was freed is known to be stale.",
+            shows: "The handle of a freed endpoint is refused.",
             call: "dat_ep_post_rdma_write(freed ep, ...)",
             expected: Outcome::refused(ErrorKind::InvalidHandle, Subtype::InvalidHandleEp),
             requirements: &["EPW-28", "GEN-03"],
             run: |scene| {
                 let remote = scene.target.remote(0, LENGTH);
-                scene.write_from(scene.freed, &scene.pieces(), 10, &remote, NOTHING)
+                scene.write_from(scene.freed, &scene.segments(), 10, &remote, NOTHING)
             },
         },
         Step {
-            shows: "None of the refused calls left a trace: the endpoint works, nothing arrived in between.",
+            shows: "The refused calls had no effect: the endpoint works, and no other data arrived.",
             call: "dat_ep_post_rdma_write(ep, 0, {}, cookie 11, {64 bytes of B}, DEFAULT)",
             expected: Outcome::success()
                 .event(written(0, 11))
@@ -279,7 +285,8 @@ fn refusals<N: Network>() -> Vec<Step<Scene<N>>> {
 fn remote_faults<N: Network>() -> Vec<Step<Scene<N>>> {
     vec![
         Step {
-            shows: "Only B's adapter knows that peers may not write this region. It refuses, and the connection breaks.",
+            shows: "Only B's adapter knows that peers must not write this region. It refuses the write, and \
+            the connection breaks.",
             call: "dat_ep_post_rdma_write(ep, 1, {10 bytes}, cookie 12, {a region of B without REMOTE_WRITE}, DEFAULT)",
             expected: Outcome::success()
                 .event(failed(DtoStatus::RemoteAccess, 12))
@@ -296,19 +303,19 @@ fn remote_faults<N: Network>() -> Vec<Step<Scene<N>>> {
             requirements: &["EPW-34", "EPW-41", "DTO-08", "DTO-12"],
             run: |scene| {
                 let remote = scene.read_only.remote(0, LENGTH);
-                let piece = [scene.source.piece(0, 10)];
-                let outcome = scene.write_from(scene.ep, &piece, 12, &remote, NOTHING)?;
+                let segment = [scene.source.segment(0, 10)];
+                let outcome = scene.write_from(scene.ep, &segment, 12, &remote, NOTHING)?;
                 Ok(outcome
                     .fact(MEMORY, scene.read_only.text(LENGTH))
                     .fact("state of A", state(&scene.stage.a, scene.ep)?))
             },
         },
         Step {
-            shows: "A disconnected endpoint takes requests, and hands them back at once as flushed.",
+            shows: "A disconnected endpoint accepts requests and flushes them at once.",
             call: "dat_ep_post_rdma_write(ep, 3, {...}, cookie 13, {64 bytes of B}, SUPPRESS)",
             expected: Outcome::success().event(failed(DtoStatus::Flushed, 13)),
             requirements: &["EPW-24", "DTO-10"],
-            run: |scene| scene.write(&scene.pieces(), 13, CompletionFlags::SUPPRESS),
+            run: |scene| scene.write(&scene.segments(), 13, CompletionFlags::SUPPRESS),
         },
     ]
 }

@@ -296,12 +296,12 @@ fn copies_that_cannot_be_made_change_nothing() {
     refused(&["copy", &source, &detour], 2, &["onto itself"]);
     // The message names the file in the directory.
     let here = format!("{}/", directory.path().display());
-    let same = format!("{} is the same file", path("source"));
+    let same = format!("both names are the same file: {}", path("source"));
     refused(&["copy", &source, &here], 2, &["onto itself", &same]);
     refused(
         &["copy", directory.path().to_str().unwrap(), &path("x")],
         2,
-        &["not a regular file", "directories are not copied"],
+        &["not a regular file", "directories cannot be copied"],
     );
     refused(
         &[
@@ -331,11 +331,14 @@ fn copies_that_cannot_be_made_change_nothing() {
         refused(
             &["copy", "/dev/zero", &missing],
             2,
-            &["devices, pipes and sockets", "in a file first"],
+            &["devices, pipes and sockets", "in a regular file first"],
         );
         std::os::unix::fs::symlink(path("loop"), path("loop")).unwrap();
         for (from, to) in [(&source, &path("loop")), (&path("loop"), &missing)] {
-            let remedy = format!("try: look where the symbolic link {} leads", path("loop"));
+            let remedy = format!(
+                "try: check the target of the symbolic link {}",
+                path("loop")
+            );
             refused(&["copy", from, to], 3, &[&remedy]);
         }
         std::fs::remove_file(path("loop")).unwrap();
@@ -360,7 +363,7 @@ fn places_that_take_nothing_are_named() {
         3,
         &[
             "/proc",
-            "takes no new files",
+            "accepts no new files",
             "try: choose another directory",
         ],
     );
@@ -376,7 +379,7 @@ fn places_that_take_nothing_are_named() {
     let err = text(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{err}");
     assert!(
-        err.contains("why:") && err.contains("try: make room"),
+        err.contains("why:") && err.contains("try: free some space"),
         "{err}"
     );
 }

@@ -80,7 +80,7 @@ fn devices_that_are_not_there_are_refused() {
         &["serve", "--device", "none"],
     ];
     let (code, words) = if cfg!(feature = "verbs") {
-        (1, ["no such device", "dat devices"])
+        (1, ["does not exist", "dat devices"])
     } else {
         (2, ["without the feature `verbs`", "--features verbs"])
     };
@@ -100,15 +100,15 @@ fn arguments_for_devices_are_checked() {
             &["perf", "write", "--connect", "host:0"][..],
             &["65535"][..],
         ),
-        (&["perf", "write", "--connect", ""], &["host is needed"]),
-        (&["perf", "write", "--connect", "[::1"], &["no ]"]),
+        (&["perf", "write", "--connect", ""], &["host is missing"]),
+        (&["perf", "write", "--connect", "[::1"], &["no matching ]"]),
         (
             &["perf", "write", "--wait", "poll"],
-            &["--device", "on the mock there is nothing to wait for"],
+            &["--device", "applies to RDMA devices only"],
         ),
         (
             &["perf", "write", "--size", "1", "--segments", "2"],
-            &["1 byte cannot be cut into 2 segments"],
+            &["1 byte cannot be split into 2 segments"],
         ),
         (&["perf", "write", "--wait", "dream"], &["block", "poll"]),
         (&["copy", "a", "b", "--yield-after", "0"], &["from 1 to"]),

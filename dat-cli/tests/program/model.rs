@@ -35,7 +35,7 @@ fn the_tour_goes_over_the_model() {
     assert_eq!(tour, before, "the option may stand before the command");
     let text = String::from_utf8(dat(&["--device", "model-mlx5"]).stdout).unwrap();
     assert!(text.contains("on the backend `model-mlx5`"));
-    assert!(text.contains("Not on this device, but on the mock"));
+    assert!(text.contains("Not supported by this device"));
 }
 
 #[test]

@@ -90,16 +90,16 @@ fn sweeps_segments_and_durations() {
     assert_eq!(sizes, [8, 16, 32, 64]);
     let output = dat(&["perf", "srq", "-n", "10", "--depth", "1"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    assert!(text(&output.stdout).contains("all data arrived"));
+    assert!(text(&output.stdout).contains("all data was verified"));
     // So few operations are all timed, so the note on sampling is missing.
     let out = text(&output.stdout);
-    assert!(out.contains("| of all "), "{out}");
-    assert!(!out.contains("of 1 in"), "{out}");
+    assert!(out.contains("| all "), "{out}");
+    assert!(!out.contains("| 1 of"), "{out}");
     // A bind moves no data.
     let output = dat(&["perf", "bind", "-n", "10"]);
     let out = text(&output.stdout);
     assert!(
-        out.contains("every window opened") && !out.contains("arrived"),
+        out.contains("every window granted access") && !out.contains("all data"),
         "{out}"
     );
 }
@@ -125,7 +125,7 @@ fn measurements_are_drawn() {
                 picture.starts_with("<svg")
                     && picture.contains("polyline")
                     && picture.contains("latency")
-                    && picture.contains("16 under way at once, 1 segment each, mock backend"),
+                    && picture.contains("depth 16, 1 segment each, mock backend"),
                 "{picture}"
             );
         }
@@ -141,19 +141,19 @@ fn places_for_pictures_are_checked_first() {
         let arguments = ["perf", "send", "--duration", "1h", "--plot", &path(place)];
         refused(&arguments, code, words);
     };
-    draw("no/plot.svg", 3, &["no/plot.svg", "there is no directory"]);
-    draw("no/", 3, &["no/", "there is no such directory"]);
+    draw("no/plot.svg", 3, &["no/plot.svg", "the directory"]);
+    draw("no/", 3, &["no/", "the directory does not exist"]);
     draw(".", 2, &["not a regular file"]);
     draw("plot.png", 2, &["SVG", "plot.svg"]);
     draw("plot", 2, &["SVG", "plot.svg"]);
     refused(
         &["perf", "send", "--duration", "1h", "--plot", "-"],
         2,
-        &["not to standard output"],
+        &["not standard output"],
     );
     assert!(!Path::new("-").exists());
     std::fs::write(path("precious.svg"), "precious").unwrap();
-    draw("precious.svg", 2, &["exists already", "--force"]);
+    draw("precious.svg", 2, &["already exists", "--force"]);
     assert_eq!(
         std::fs::read_to_string(path("precious.svg")).unwrap(),
         "precious"

@@ -15,12 +15,15 @@ fn lines_for_the_registry_name_the_provider() {
     let other = text(&dat(&["registry", "--library", "./a.so", "--thread-safe"]).stdout);
     assert!(other.starts_with("mock0 u2.0 threadsafe default ./a.so "));
     // A missing provider is reported in comment lines of `dat.conf`.
-    assert!(out.contains("\n# libdat_provider.so.2 is "), "{out}");
+    assert!(
+        out.contains("\n# install target/release/libdat_provider.so as libdat_provider.so.2 "),
+        "{out}"
+    );
     assert!(!other.contains("libdat_provider"), "{other}");
     for out in [&out, &other] {
         let known = |line: &str| line.starts_with("# ") || line.contains(" u2.0 ");
         assert!(out.lines().all(known), "{out}");
-        let missing = out.contains("# RDMA devices are not in this build");
+        let missing = out.contains("# this build does not support RDMA devices");
         assert_eq!(missing, cfg!(not(feature = "verbs")), "{out}");
     }
     let notes = report["notes"].as_array().unwrap();
@@ -200,7 +203,7 @@ fn checked(file: &std::path::Path, loader: &std::path::Path) -> serde_json::Valu
 fn devices_of_other_providers_are_opened() {
     let directory = tempfile::tempdir().unwrap();
     let library = compiled(directory.path(), "other.so", PROVIDER);
-    let refusal = "it loads, but its device does not open: dat_ia_open returns ";
+    let refusal = "it loads, but its device cannot be opened: dat_ia_open returned ";
     let process = "it loads, but a process that opens its device ";
     let expected = [
         ("it opens", None),
@@ -217,9 +220,15 @@ fn devices_of_other_providers_are_opened() {
                 "{refusal}0x8eee0000, which the interface does not define"
             )),
         ),
-        ("it crashes", Some(format!("{process}is ended by signal "))),
-        ("it ends", Some(format!("{process}ends with exit code 3"))),
-        ("it hangs", Some(format!("{process}takes longer than 20 s"))),
+        (
+            "it crashes",
+            Some(format!("{process}was killed by signal ")),
+        ),
+        ("it ends", Some(format!("{process}exited with code 3"))),
+        (
+            "it hangs",
+            Some(format!("{process}did not finish within 20 s")),
+        ),
         ("it opens", None),
     ];
     let line = |(index, (device, _)): (usize, &(&str, Option<String>))| {
@@ -260,7 +269,7 @@ fn a_device_that_nothing_opens_is_not_called_good() {
     let loader = without_registries(directory.path());
     let report = checked(&file, &loader);
     let told = report["problems"][0]["reason"].as_str().unwrap();
-    let words = "it loads; whether its device exists is not known, since the registry ";
+    let words = "it loads; its device was not checked, because the registry ";
     assert!(told.starts_with(words), "{report}");
     assert!(told.contains("libdat2.so.2"), "{report}");
     assert_eq!(report["problems"][0]["error"], false);
@@ -331,7 +340,7 @@ fn libraries_that_a_file_names_are_loaded_elsewhere() {
     let problems = &report["problems"];
     let reason = |index: usize| problems[index]["reason"].as_str().unwrap();
     assert!(
-        reason(0).starts_with("a process that loads it is ended by signal "),
+        reason(0).starts_with("a process that loads it was killed by signal "),
         "{report}"
     );
     assert_eq!(problems[1]["line"], 3);
@@ -345,7 +354,7 @@ fn libraries_that_a_file_names_are_loaded_elsewhere() {
         "{report}"
     );
     assert!(
-        reason(3).starts_with("no registry is for version 3 "),
+        reason(3).starts_with("no registry supports interface version 3"),
         "{report}"
     );
     assert_eq!(problems[4]["line"], 7);

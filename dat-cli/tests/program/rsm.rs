@@ -84,12 +84,8 @@ fn what_is_got_lies_within_the_segment() {
         std::fs::remove_file(&target).unwrap();
     }
     let refusals: &[(&[&str], &str, &str)] = &[
-        (
-            &["--offset", "5"],
-            "ends after 5 bytes",
-            "--offset of at most 4",
-        ),
-        (&["--offset", "5000"], "nothing to get", "at most 4"),
+        (&["--offset", "5"], "has 5 bytes", "--offset of at most 4"),
+        (&["--offset", "5000"], "no bytes to get", "at most 4"),
         (
             &["--length", "10000"],
             "4096 bytes",
@@ -118,10 +114,7 @@ fn what_is_got_lies_within_the_segment() {
     }
     let (help, _) = run(&["get", "--help"], 0);
     let help: Vec<&str> = help.split_whitespace().collect();
-    assert!(
-        help.join(" ")
-            .contains("up to the end of what --from names")
-    );
+    assert!(help.join(" ").contains("to the end of the --from file"));
 }
 
 /// Counts of one are in the singular.
@@ -234,7 +227,10 @@ fn what_cannot_be_done_is_refused() {
     );
     let directory = folder.path().to_str().unwrap();
     let nowhere = path(folder.path(), "none/file");
-    let no_directory = format!("there is no directory {}", path(folder.path(), "none"));
+    let no_directory = format!(
+        "the directory {} does not exist",
+        path(folder.path(), "none")
+    );
     std::fs::write(&source, data(5000)).unwrap();
     let refusals: &[(&[&str], i32, &str)] = &[
         (&["export"], 2, "FILE"),
@@ -243,7 +239,7 @@ fn what_cannot_be_done_is_refused() {
         (
             &["export", &source, "--segment", "7"],
             2,
-            "ids of applications",
+            "segment id must be",
         ),
         // The permission does not let the importer read.
         (
@@ -251,26 +247,38 @@ fn what_cannot_be_done_is_refused() {
             1,
             "permission denied",
         ),
-        (&["export", &source, "--save", &source], 3, "it exists"),
+        (
+            &["export", &source, "--save", &source],
+            3,
+            "the file already exists",
+        ),
         (&["put", &missing], 3, "cannot read"),
         (
             &["put", directory],
             2,
-            "directories are not put into a segment",
+            "directories cannot be put into a segment",
         ),
         (&["export", directory], 2, "cannot be exported"),
-        (&["get", &missing, "--from", directory], 2, "not exported"),
+        (
+            &["get", &missing, "--from", directory],
+            2,
+            "cannot be exported",
+        ),
         (
             &["get", directory, "--from", &source],
             3,
-            "name a file in it",
+            "name a new file in it",
         ),
         (&["get", &nowhere, "--from", &source], 3, &no_directory),
         (&["export", &source, "--save", &nowhere], 3, &no_directory),
         (&["export", &source, "--permission", "6"], 2, "octal"),
         (&["export", &source, "--permission", "0666"], 2, "octal"),
         (&["put", &source, "--piece", "1G"], 2, "too large"),
-        (&["get", &source, "--from", &source], 3, "it exists"),
+        (
+            &["get", &source, "--from", &source],
+            3,
+            "the file already exists",
+        ),
         (
             &["get", &missing, "--from", &source, "--length", "9000"],
             2,
@@ -355,7 +363,7 @@ fn arguments_for_devices_are_checked() {
             "--connect",
         ),
         (&["put", "Cargo.toml", "--connect", "host:0"], "65535"),
-        (&["put", "Cargo.toml", "--connect", ""], "host is needed"),
+        (&["put", "Cargo.toml", "--connect", ""], "host is missing"),
         (&["put", "Cargo.toml", "--wait", "poll"], "--device"),
         (&["get", "none", "--connect", "x", "--from", "y"], "--from"),
         (&["get", "none", "--device", "x"], "--from"),

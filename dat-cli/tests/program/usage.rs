@@ -217,7 +217,7 @@ fn usage_errors_as_documents() {
     }
     // After `--`, `--json` is a name.
     refused(&["copy", "--", "--json"], 2, &["<DST>"]);
-    assert!(text(&dat(&["--json", "--help"]).stdout).starts_with("The Direct"));
+    assert!(text(&dat(&["--json", "--help"]).stdout).starts_with("Tour, file copies"));
 }
 
 #[test]

@@ -325,8 +325,8 @@ fn our_registry_finds_providers_and_says_why_not() {
         "dat.conf:1: /nowhere/first.so: it cannot be loaded: ",
         "dat.conf:3: 1 field instead of 8",
         "dat.conf:4: /nowhere/at-all.so: it cannot be loaded: ",
-        "dat.conf:5: libc.so.6: dat_provider_init: the library has no such symbol",
-        "hosts of the mock have the numbers 1 to 254",
+        "dat.conf:5: libc.so.6: dat_provider_init: the library does not export this symbol",
+        "a mock device needs a host number from 1 to 254",
     ] {
         assert!(said.contains(line), "no {line} in\n{said}");
     }

@@ -5,7 +5,7 @@
 //! 1.2 and DAT 2.0 gets the right functions. `docs/c-libraries.md` is for users.
 
 #[cfg(not(target_arch = "x86_64"))]
-compile_error!("the names of the library are given by assembler for x86-64");
+compile_error!("the symbol versions are assembler for x86-64");
 
 /// Carries calls to their end if the heap is exhausted.
 #[global_allocator]

@@ -8,7 +8,7 @@
 use std::arch::global_asm;
 
 #[cfg(not(target_arch = "x86_64"))]
-compile_error!("a function with more arguments than it names is written for x86-64");
+compile_error!("the variadic entry point is assembler for x86-64");
 
 /// Carries calls to their end if the heap is exhausted.
 #[global_allocator]

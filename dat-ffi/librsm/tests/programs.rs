@@ -237,9 +237,9 @@ fn what_is_wrong_with_the_file_of_nodes_is_said_once() {
     let unreadable = ": it cannot be read: No such file or directory (os error 2)";
     assert_eq!(said(&missing, None, Some("1")), line(&missing, unreadable));
     fs::write(&nodes, "3 verbs0 192.0.2.1 7\n").expect("a file");
-    let absent = ": no line has the node 4, which this process is to be";
+    let absent = ": no line defines node 4, the node of this process";
     assert_eq!(said(&nodes, Some("4"), Some("1")), line(&nodes, absent));
-    let number = "librsm.so.2: RSM_NODE: `four` is no number of a node, as 2 or 0x2 is\n";
+    let number = "librsm.so.2: RSM_NODE: `four` is not a node number such as 2 or 0x2\n";
     assert_eq!(said(&nodes, Some("four"), Some("1")), number);
 }
 
@@ -264,7 +264,7 @@ fn why_there_are_no_ids_and_no_controller_is_said() {
         ": it cannot be read: No such file or directory (os error 2)",
         ":5: 1 word instead of 4",
         ":2: `keep` is neither reserve nor reserved",
-        ":3: `0xg` is no id in hexadecimal, as 0x600000 is",
+        ":3: `0xg` is not a hexadecimal id such as 0x600000",
     ]
     .iter()
     .map(|what| format!("librsm.so.2: {}{what}\n", file.display()))
@@ -273,7 +273,7 @@ fn why_there_are_no_ids_and_no_controller_is_said() {
     let absent = said("absent", Some("1"));
     let names: Vec<&str> = absent
         .lines()
-        .filter_map(|line| line.strip_prefix("librsm.so.2: no controller is called "))
+        .filter_map(|line| line.strip_prefix("librsm.so.2: no controller has the name "))
         .filter(|rest| rest.contains("loopback"))
         .filter_map(|rest| rest.split_once(':'))
         .map(|(name, _)| name)

@@ -33,14 +33,14 @@ unsafe extern "C-unwind" {
 }
 
 extern "C" fn drop_value<T>(value: *mut c_void) {
-    // SAFETY: `held` passes a value that it does not drop itself if the thread ends.
+    // SAFETY: `guarded` passes a value that it does not drop itself if the thread ends.
     unsafe { ptr::drop_in_place(value.cast::<T>()) };
 }
 
 /// Calls `call` with a value that is dropped afterwards, even if the thread is cancelled.
 ///
 /// Values that `call` owns are not dropped by a cancellation. `call` does not panic.
-pub(crate) fn held<T, R>(value: T, call: impl FnOnce(&mut T) -> R) -> R {
+pub(crate) fn guarded<T, R>(value: T, call: impl FnOnce(&mut T) -> R) -> R {
     let mut value = ManuallyDrop::new(value);
     let place: *mut T = (&raw mut value).cast();
     let mut handler = MaybeUninit::<Handler>::uninit();
@@ -52,7 +52,7 @@ pub(crate) fn held<T, R>(value: T, call: impl FnOnce(&mut T) -> R) -> R {
     let result = call(unsafe { &mut *place });
     // The drop may call the system.
     uncancelled(|| {
-        // SAFETY: it is the handler that was pushed last, as each `held` removes its own.
+        // SAFETY: it is the handler that was pushed last, as each `guarded` removes its own.
         unsafe { _pthread_cleanup_pop(handler, 0) };
         // SAFETY: it is dropped once: the handler is removed.
         unsafe { ptr::drop_in_place(place) };
@@ -65,7 +65,7 @@ pub(crate) fn held<T, R>(value: T, call: impl FnOnce(&mut T) -> R) -> R {
 /// It is not cancelled during a step. `step` owns nothing.
 pub(crate) fn in_steps<R>(mut step: impl FnMut() -> Option<R>) -> R {
     loop {
-        // SAFETY: the frames up to C, those of `held` and its callers, have nothing to drop.
+        // SAFETY: the frames up to C, those of `guarded` and its callers, have nothing to drop.
         unsafe { pthread_testcancel() };
         if let Some(result) = uncancelled(&mut step) {
             return result;

@@ -40,13 +40,13 @@ pub(crate) fn explanation(
     type Explain = extern "C" fn(*const ProviderInfo, *const c_char) -> *const c_char;
     // SAFETY: a function of this name is this project's, and has this signature.
     let explain = unsafe { std::mem::transmute::<*mut c_void, Explain>(explain.pointer()) };
-    let said = explain(info, instance_data.as_ptr());
-    if said.is_null() {
+    let text = explain(info, instance_data.as_ptr());
+    if text.is_null() {
         return None;
     }
     // SAFETY: it is text that stays as long as the process.
-    let said = unsafe { CStr::from_ptr(said) };
-    Some(said.to_string_lossy().into_owned())
+    let text = unsafe { CStr::from_ptr(text) };
+    Some(text.to_string_lossy().into_owned())
 }
 
 /// Calls `dat_ia_openv` of a registry; returns the adapter or the code of the error.

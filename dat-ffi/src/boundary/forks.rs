@@ -196,7 +196,7 @@ impl<T: Default> PerProcess<T> {
 }
 
 /// Returns true if this process and its children have values of their own.
-pub(crate) fn is_told_apart() -> bool {
+pub(crate) fn detects_forks() -> bool {
     if !NOTICED.load(Ordering::Relaxed) {
         // The system had no memory when the library was loaded. No object is open yet that a child
         // could share.
@@ -214,15 +214,15 @@ mod tests {
 
     #[test]
     fn the_loader_has_forks_noticed() {
-        assert!(is_told_apart());
+        assert!(detects_forks());
     }
 
     #[test]
     fn a_thread_has_several_values_and_gives_them_back_in_any_order() {
         let (first, second) = (Inherited::new(1), Inherited::new(2));
-        let held = first.lock();
+        let lock = first.lock();
         let other = second.lock();
-        drop(held);
+        drop(lock);
         let turn = Turn {
             lock: UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER),
             owner: AtomicUsize::new(0),

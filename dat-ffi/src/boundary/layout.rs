@@ -153,12 +153,12 @@ impl Triplet for LongTriplet {
         (self.context, self.address, self.length)
     }
 
-    fn of(piece: &LmrTriplet) -> Self {
+    fn of(segment: &LmrTriplet) -> Self {
         Self {
-            context: piece.context,
+            context: segment.context,
             nothing: 0,
-            address: piece.address,
-            length: piece.length,
+            address: segment.address,
+            length: segment.length,
         }
     }
 }
@@ -178,12 +178,12 @@ impl Triplet for ShortTriplet {
         (self.context, self.address, self.length.into())
     }
 
-    fn of(piece: &LmrTriplet) -> Self {
+    fn of(segment: &LmrTriplet) -> Self {
         Self {
-            address: piece.address,
+            address: segment.address,
             // The length was given in a triplet of the same width, so it fits.
-            length: u32::try_from(piece.length).unwrap_or(u32::MAX),
-            context: piece.context,
+            length: u32::try_from(segment.length).unwrap_or(u32::MAX),
+            context: segment.context,
         }
     }
 }
@@ -423,7 +423,7 @@ pub struct LmrParam<E: Form> {
 pub struct RmrParam<E: Form> {
     pub(crate) ia: CHandle,
     pub(crate) pz: CHandle,
-    pub(crate) piece: E::Triplet,
+    pub(crate) segment: E::Triplet,
     pub(crate) privileges: u32,
     pub(crate) rmr_context: u32,
     pub(crate) scope: E::Added<u32>,

@@ -40,11 +40,11 @@ impl Library {
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
         NonNull::new(handle).map(Self).ok_or_else(|| {
             // SAFETY: it is null, or text that stays until this thread calls the loader again.
-            let said = unsafe {
-                let said = libc::dlerror();
-                (!said.is_null()).then(|| CStr::from_ptr(said).to_string_lossy().into_owned())
+            let text = unsafe {
+                let text = libc::dlerror();
+                (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned())
             };
-            said.unwrap_or_else(|| "the loader does not say why".into())
+            text.unwrap_or_else(|| "the loader gives no reason".into())
         })
     }
 

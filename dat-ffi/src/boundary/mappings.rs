@@ -258,7 +258,7 @@ mod tests {
     static CONSTANT: [u8; 64] = [7; 64];
 
     /// Returns true if the release of the system has the query: 6.11 or later.
-    fn can_be_asked() -> bool {
+    fn has_query_ioctl() -> bool {
         let mut name = std::mem::MaybeUninit::<libc::utsname>::zeroed();
         // SAFETY: `name` has room for the answer, and all its bits may be zero; the release ends
         // with a zero byte.
@@ -273,14 +273,14 @@ mod tests {
     }
 
     /// Returns the access by both ways, which agree, where the system has both.
-    fn told(address: usize, length: usize) -> Access {
+    fn memory_access(address: usize, length: usize) -> Access {
         let file = || File::open(MAPPINGS).expect("the mappings");
         let limit = stack_limit();
         let listed = listed_access(file(), limit, address, length).expect("the list");
         let opened = file();
-        let asked = access_by(|from| query(&opened, from), limit, address, length);
-        assert_eq!(asked.is_ok(), can_be_asked());
-        assert_eq!(asked.unwrap_or(listed), listed);
+        let queried = access_by(|from| query(&opened, from), limit, address, length);
+        assert_eq!(queried.is_ok(), has_query_ioctl());
+        assert_eq!(queried.unwrap_or(listed), listed);
         listed
     }
 
@@ -304,11 +304,11 @@ mod tests {
     #[test]
     fn the_system_tells_what_may_be_done_with_memory() {
         let local = [0_u8; 100];
-        let of = |bytes: &[u8]| told(bytes.as_ptr().addr(), bytes.len());
+        let of = |bytes: &[u8]| memory_access(bytes.as_ptr().addr(), bytes.len());
         assert_eq!(of(&local), Access::Write);
         assert_eq!(of(&CONSTANT), Access::Read);
         for (address, length) in [(0, 1), (8, 4096), (usize::MAX - 10, 5), (4096, usize::MAX)] {
-            assert_eq!(told(address, length), Access::None);
+            assert_eq!(memory_access(address, length), Access::None);
         }
         let start = mapped(8, libc::PROT_READ);
         let written = mapped(8, libc::PROT_READ | libc::PROT_WRITE);
@@ -319,7 +319,7 @@ mod tests {
             (written + 4096, 7 << 12, Access::Write),
             (written + 4095, 2, Access::None),
         ] {
-            assert_eq!(told(address, length), access);
+            assert_eq!(memory_access(address, length), access);
         }
     }
 
@@ -336,9 +336,9 @@ mod tests {
             lowest < stack.first,
             "the first thread has used little of it"
         );
-        assert_eq!(told(stack.first - 4096, 4097), Access::Write);
-        assert_eq!(told(lowest, 64), Access::Write);
-        assert_eq!(told(lowest - 1, 64), Access::None);
+        assert_eq!(memory_access(stack.first - 4096, 4097), Access::Write);
+        assert_eq!(memory_access(lowest, 64), Access::Write);
+        assert_eq!(memory_access(lowest - 1, 64), Access::None);
     }
 
     /// Spec: LMC-01
@@ -357,7 +357,7 @@ mod tests {
             LISTED.get() - before
         };
         // A system without the query reads the list.
-        let expected = u32::from(!can_be_asked());
+        let expected = u32::from(!has_query_ioctl());
         assert_eq!(lists(true, large, 64 << 20, Access::Write), expected);
         assert_eq!(lists(false, large - 1, 64 << 20, Access::Write), expected);
         assert_eq!(lists(false, constant, 64, Access::Write), expected);

@@ -50,11 +50,11 @@ pub use rsm_layout::{AccessEntry, BarrierStorage, ControllerAttributes, IoVector
 pub use variable::VariableArguments;
 
 pub(crate) use address::SocketAddress;
-pub(crate) use cancel::{held, in_steps, uncancelled};
+pub(crate) use cancel::{guarded, in_steps, uncancelled};
 pub(crate) use consumer::{Access, access_to, page_size};
 pub(crate) use descriptors::{Flag, poll, say, wait_for};
 pub(crate) use foreign::{begin, close, end, explanation, first_word, open};
-pub(crate) use forks::{Inherited, InheritedGuard, PerProcess, forks, is_told_apart};
+pub(crate) use forks::{Inherited, InheritedGuard, PerProcess, detects_forks, forks};
 pub(crate) use heap::{has_memory, system_has_memory};
 pub(crate) use layout::{
     ArrivalData, AsyncData, BindData, CnoParam, ConnectionData, EpAttributes, EpParam, Event,

@@ -283,10 +283,10 @@ mod tests {
         fn resident(&self) -> usize {
             let mut pages = vec![0_u8; self.length.div_ceil(4096)];
             // SAFETY: the memory is mapped, and `pages` has a byte for each of its pages.
-            let told = unsafe {
+            let outcome = unsafe {
                 libc::mincore(self.start.as_ptr().cast(), self.length, pages.as_mut_ptr())
             };
-            assert_eq!(told, 0);
+            assert_eq!(outcome, 0);
             pages.iter().filter(|&&page| page & 1 != 0).count()
         }
     }

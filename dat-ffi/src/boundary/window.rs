@@ -195,8 +195,8 @@ mod tests {
             (0x8000, 0x2000, false),
             (usize::MAX, 2, false),
         ] {
-            let told = lies_in_one_object(maps, memory, length);
-            assert_eq!(told, expected, "{memory:x}, {length:x}");
+            let outcome = lies_in_one_object(maps, memory, length);
+            assert_eq!(outcome, expected, "{memory:x}, {length:x}");
         }
     }
 }

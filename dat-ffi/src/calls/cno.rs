@@ -8,7 +8,7 @@ use super::edition::{Added, Edition};
 use super::result::{Code, adapter, adapter_of, check_mask, check_memory, code, sheltered};
 use crate::adapter::{Adapter, with_device};
 use crate::agents;
-use crate::boundary::{Agent, CnoParam, Out, held, in_steps, uncancelled};
+use crate::boundary::{Agent, CnoParam, Out, guarded, in_steps, uncancelled};
 use crate::handles::{CHandle, reserve};
 
 /// `DAT_PROXY_TYPE_AGENT`.
@@ -68,9 +68,9 @@ pub(crate) extern "C-unwind" fn query<E: Edition>(
     sheltered::<E>(|| {
         let adapter = adapter_of(cno, HandleKind::Cno)?;
         let id = CnoId::from_handle(cno.named());
-        let told = with_device!(adapter, opened => opened.ia.cno_query(id, CnoFields::empty()))?;
+        let queried = with_device!(adapter, opened => opened.ia.cno_query(id, CnoFields::empty()))?;
         check_mask(mask, E::CNO_FIELDS)?;
-        let agent = agents::known(told.agent);
+        let agent = agents::known(queried.agent);
         param.required(3)?.put(CnoParam {
             ia: E::ia_of(&adapter),
             proxy_type: Added::of(if agent.is_some() { PROXY_AGENT } else { 0 }),
@@ -111,13 +111,13 @@ pub(crate) extern "C-unwind" fn wait<E: Edition>(
         Err(error) => return code::<E>(Err(error)),
     };
     let id = CnoId::from_handle(cno.named());
-    held(adapter, |adapter| {
+    guarded(adapter, |adapter| {
         with_device!(adapter, opened => match uncancelled(|| {
             let waiting = opened.ia.cno_wait(id)?;
             Ok((waiting, opened.sleeper()?))
         }) {
             Err(error) => code::<E>(Err(error)),
-            Ok(begun) => held(begun, |(waiting, sleeper)| in_steps(|| {
+            Ok(begun) => guarded(begun, |(waiting, sleeper)| in_steps(|| {
                 let slice = opened.slice(deadline);
                 let waited = match waiting.sleep_until(Some(slice), sleeper.get()?) {
                     Some(waited) => waited,

@@ -25,27 +25,31 @@ pub(crate) extern "C-unwind" fn query<E: Edition>(
     sheltered::<E>(|| {
         let adapter = adapter_of(cr, HandleKind::Cr)?;
         let id = CrId::from_handle(cr.named());
-        let told = with_device!(adapter, opened => opened.ia.cr_query(id, CrFields::empty()))?;
+        let queried = with_device!(adapter, opened => opened.ia.cr_query(id, CrFields::empty()))?;
         check_mask(mask, 0x1F)?;
         let place = param.required(3)?;
         let (remote_address, private_data) = adapter.attach(id, |attachment| {
-            if let Some(address) = told.remote_address {
+            if let Some(address) = queried.remote_address {
                 attachment.remote = SocketAddress::new(address);
             }
-            for (to, byte) in attachment.private_data.iter_mut().zip(&told.private_data) {
+            for (to, byte) in attachment
+                .private_data
+                .iter_mut()
+                .zip(&queried.private_data)
+            {
                 *to = *byte;
             }
             (
-                lent(told.remote_address.map(|_| &attachment.remote)),
-                lent((!told.private_data.is_empty()).then_some(&attachment.private_data)),
+                lent(queried.remote_address.map(|_| &attachment.remote)),
+                lent((!queried.private_data.is_empty()).then_some(&attachment.private_data)),
             )
         });
         place.put(CrParam {
             remote_address,
-            remote_port: told.remote_port,
-            private_data_size: i32::try_from(told.private_data.len()).unwrap_or(0),
+            remote_port: queried.remote_port,
+            private_data_size: i32::try_from(queried.private_data.len()).unwrap_or(0),
             private_data,
-            ep: adapter.cells.of_some(told.local_ep),
+            ep: adapter.cells.of_some(queried.local_ep),
         });
         Ok(())
     })

@@ -92,7 +92,7 @@ pub trait Triplet: Plain + Debug {
     fn parts(self) -> (u32, u64, u64);
 
     /// Makes the triplet of a segment.
-    fn of(piece: &LmrTriplet) -> Self;
+    fn of(segment: &LmrTriplet) -> Self;
 
     /// Returns the segment of a local region.
     #[inline(always)]

@@ -48,23 +48,23 @@ fn attributes_of<E: Edition>(
     })
 }
 
-fn told_attributes<E: Edition>(told: &EpAttributes) -> boundary::EpAttributes<E> {
+fn c_attributes<E: Edition>(queried: &EpAttributes) -> boundary::EpAttributes<E> {
     boundary::EpAttributes {
-        service_type: told.service_type.value(),
-        max_message_size: E::Length::of(told.max_message_size),
-        max_rdma_size: E::Length::of(told.max_rdma_size),
-        qos: told.qos.bits(),
-        recv_completion_flags: told.recv_completion_flags.bits(),
-        request_completion_flags: told.request_completion_flags.bits(),
-        max_recv_dtos: told.max_recv_dtos,
-        max_request_dtos: told.max_request_dtos,
-        max_recv_iov: told.max_recv_iov,
-        max_request_iov: told.max_request_iov,
-        max_rdma_read_in: told.max_rdma_read_in,
-        max_rdma_read_out: told.max_rdma_read_out,
-        srq_soft_hw: told.srq_soft_hw,
-        max_rdma_read_iov: told.max_rdma_read_iov,
-        max_rdma_write_iov: told.max_rdma_write_iov,
+        service_type: queried.service_type.value(),
+        max_message_size: E::Length::of(queried.max_message_size),
+        max_rdma_size: E::Length::of(queried.max_rdma_size),
+        qos: queried.qos.bits(),
+        recv_completion_flags: queried.recv_completion_flags.bits(),
+        request_completion_flags: queried.request_completion_flags.bits(),
+        max_recv_dtos: queried.max_recv_dtos,
+        max_request_dtos: queried.max_request_dtos,
+        max_recv_iov: queried.max_recv_iov,
+        max_request_iov: queried.max_request_iov,
+        max_rdma_read_in: queried.max_rdma_read_in,
+        max_rdma_read_out: queried.max_rdma_read_out,
+        srq_soft_hw: queried.srq_soft_hw,
+        max_rdma_read_iov: queried.max_rdma_read_iov,
+        max_rdma_write_iov: queried.max_rdma_write_iov,
         // Transports and providers define no attributes.
         ..boundary::EpAttributes::zeroed()
     }
@@ -74,10 +74,10 @@ fn told_attributes<E: Edition>(told: &EpAttributes) -> boundary::EpAttributes<E>
 const READS: i32 = 16;
 
 fn limits_of(adapter: &Adapter) -> Result<IaAttributes, Error> {
-    let told = with_device!(adapter, opened => {
+    let queried = with_device!(adapter, opened => {
         opened.ia.ia_query(IaFields::empty(), ProviderFields::empty())
     })?;
-    Ok(told.ia)
+    Ok(queried.ia)
 }
 
 /// Returns the attributes of an endpoint that is made without any.
@@ -102,32 +102,32 @@ fn completed<E: Edition>(
     position: u8,
     adapter: &Adapter,
 ) -> Result<EpAttributes, Error> {
-    let mut wanted = attributes_of(given, position)?;
+    let mut requested = attributes_of(given, position)?;
     let limits = limits_of(adapter)?;
     let default = EpAttributes::default_for(&limits);
-    if wanted.max_message_size == 0 {
-        wanted.max_message_size = default.max_message_size;
+    if requested.max_message_size == 0 {
+        requested.max_message_size = default.max_message_size;
     }
     if E::EXTENDED {
         // Programs for 2.0 pass any number here and transfer more.
-        wanted.max_rdma_size = wanted.max_rdma_size.max(limits.max_rdma_size);
-    } else if wanted.max_rdma_size == 0 {
-        wanted.max_rdma_size = default.max_rdma_size;
+        requested.max_rdma_size = requested.max_rdma_size.max(limits.max_rdma_size);
+    } else if requested.max_rdma_size == 0 {
+        requested.max_rdma_size = default.max_rdma_size;
     }
-    if wanted.max_rdma_read_iov == 0 {
-        wanted.max_rdma_read_iov = wanted
+    if requested.max_rdma_read_iov == 0 {
+        requested.max_rdma_read_iov = requested
             .max_request_iov
             .min(limits.max_iov_segments_per_rdma_read);
     }
-    if wanted.max_rdma_write_iov == 0 {
-        wanted.max_rdma_write_iov = wanted
+    if requested.max_rdma_write_iov == 0 {
+        requested.max_rdma_write_iov = requested
             .max_request_iov
             .min(limits.max_iov_segments_per_rdma_write);
     }
-    if wanted.srq_soft_hw == 0 {
-        wanted.srq_soft_hw = default.srq_soft_hw;
+    if requested.srq_soft_hw == 0 {
+        requested.srq_soft_hw = default.srq_soft_hw;
     }
-    Ok(wanted)
+    Ok(requested)
 }
 
 /// Spec: EPC-01..10
@@ -195,36 +195,36 @@ pub(crate) extern "C-unwind" fn query<E: Edition>(
     sheltered::<E>(|| {
         let adapter = adapter_of(ep, HandleKind::Ep)?;
         let id = EpId::from_handle(ep.named());
-        let told = with_device!(adapter, opened => opened.ia.ep_query(id, E::ep_fields(mask)))?;
-        param.required(3)?.put(told_param(&told, id, &adapter));
+        let queried = with_device!(adapter, opened => opened.ia.ep_query(id, E::ep_fields(mask)))?;
+        param.required(3)?.put(c_param(&queried, id, &adapter));
         Ok(())
     })
 }
 
-fn told_param<E: Edition>(told: &EpParam, ep: EpId, adapter: &Adapter) -> boundary::EpParam<E> {
+fn c_param<E: Edition>(queried: &EpParam, ep: EpId, adapter: &Adapter) -> boundary::EpParam<E> {
     let (local_address, remote_address) = adapter.attach(ep, |attachment| {
-        attachment.local = SocketAddress::new(told.local_address);
-        if let Some(address) = told.remote_address {
+        attachment.local = SocketAddress::new(queried.local_address);
+        if let Some(address) = queried.remote_address {
             attachment.remote = SocketAddress::new(address);
         }
         (
             lent(Some(&attachment.local)),
-            lent(told.remote_address.map(|_| &attachment.remote)),
+            lent(queried.remote_address.map(|_| &attachment.remote)),
         )
     });
     boundary::EpParam {
         ia: E::ia_of(adapter),
-        state: told.state.value(),
+        state: queried.state.value(),
         local_address,
-        local_port: told.local_port.unwrap_or(0),
+        local_port: queried.local_port.unwrap_or(0),
         remote_address,
-        remote_port: told.remote_port.unwrap_or(0),
-        pz: adapter.cells.of_some(told.pz),
-        recv_evd: adapter.cells.of_some(told.recv_evd),
-        request_evd: adapter.cells.of_some(told.request_evd),
-        connect_evd: adapter.cells.of_some(told.connect_evd),
-        srq: adapter.cells.of_some(told.srq),
-        attributes: told_attributes(&told.attributes),
+        remote_port: queried.remote_port.unwrap_or(0),
+        pz: adapter.cells.of_some(queried.pz),
+        recv_evd: adapter.cells.of_some(queried.recv_evd),
+        request_evd: adapter.cells.of_some(queried.request_evd),
+        connect_evd: adapter.cells.of_some(queried.connect_evd),
+        srq: adapter.cells.of_some(queried.srq),
+        attributes: c_attributes(&queried.attributes),
         // Endpoints are not made for a `DAT_COMM`, so it stays zero.
         ..boundary::EpParam::zeroed()
     }
@@ -253,7 +253,7 @@ pub(crate) extern "C-unwind" fn modify<E: Edition>(
             service_type: with(EpFields::SERVICE_TYPE, given.attributes.service_type, 0),
             ..given.attributes
         };
-        let wanted = EpParam {
+        let requested = EpParam {
             ia: Handle::NULL,
             state: EndpointState::Unconnected,
             local_address: IaAddress::Node(0),
@@ -267,7 +267,7 @@ pub(crate) extern "C-unwind" fn modify<E: Edition>(
             srq: None,
             attributes: attributes_of(&attributes, 3)?,
         };
-        with_device!(adapter, opened => opened.ia.ep_modify(id, fields, &wanted))
+        with_device!(adapter, opened => opened.ia.ep_modify(id, fields, &requested))
     })
 }
 
@@ -281,13 +281,13 @@ pub(crate) extern "C-unwind" fn get_status<E: Edition>(
     sheltered::<E>(|| {
         let adapter = adapter_of(ep, HandleKind::Ep)?;
         let id = EpId::from_handle(ep.named());
-        let told = with_device!(adapter, opened => {
+        let queried = with_device!(adapter, opened => {
             opened.ia.progress(opened.now());
             opened.ia.ep_get_status(id)
         })?;
-        state.offer(told.state.value());
-        recv_idle.offer(told.recv_idle.into());
-        request_idle.offer(told.request_idle.into());
+        state.offer(queried.state.value());
+        recv_idle.offer(queried.recv_idle.into());
+        request_idle.offer(queried.request_idle.into());
         Ok(())
     })
 }
@@ -321,9 +321,9 @@ pub(crate) extern "C-unwind" fn recv_query<E: Edition>(
     sheltered::<E>(|| {
         let adapter = adapter_of(ep, HandleKind::Ep)?;
         let id = EpId::from_handle(ep.named());
-        let told = with_device!(adapter, opened => opened.ia.ep_recv_query(id))?;
-        allocated.offer(told.allocated);
-        span.offer(told.span);
+        let queried = with_device!(adapter, opened => opened.ia.ep_recv_query(id))?;
+        allocated.offer(queried.allocated);
+        span.offer(queried.span);
         Ok(())
     })
 }

@@ -9,7 +9,7 @@ use super::edition::Edition;
 use super::event;
 use super::result::{Code, adapter, adapter_of, check_mask, code, found, named_of, sheltered};
 use crate::adapter::{Adapter, with_device};
-use crate::boundary::{self, EvdParam, In, Out, Place, held, in_steps, uncancelled};
+use crate::boundary::{self, EvdParam, In, Out, Place, guarded, in_steps, uncancelled};
 use crate::handles::{CHandle, reserve};
 
 /// Mark of dispatchers that can get completions.
@@ -56,14 +56,14 @@ pub(crate) extern "C-unwind" fn query<E: Edition>(
     sheltered::<E>(|| {
         let adapter = adapter_of(evd, HandleKind::Evd)?;
         let id = EvdId::from_handle(evd.named());
-        let told = with_device!(adapter, opened => opened.ia.evd_query(id, EvdFields::empty()))?;
+        let queried = with_device!(adapter, opened => opened.ia.evd_query(id, EvdFields::empty()))?;
         check_mask(mask, 0x1F)?;
         param.required(3)?.put(EvdParam {
             ia: E::ia_of(&adapter),
-            qlen: told.qlen,
-            state: told.state.bits(),
-            cno: adapter.cells.of_some(told.cno),
-            flags: told.flags.bits(),
+            qlen: queried.qlen,
+            state: queried.state.bits(),
+            cno: adapter.cells.of_some(queried.cno),
+            flags: queried.flags.bits(),
         });
         Ok(())
     })
@@ -221,7 +221,7 @@ pub(crate) extern "C-unwind" fn wait<E: Edition>(
             let cell = evd.cell();
             let completes = cell.is_some_and(|cell| cell.mark() == HAS_COMPLETIONS);
             if completes && timeout != 0 {
-                ready = adapter.courtesy.give_way(look);
+                ready = adapter.backoff.yield_first(look);
             }
         }
         if let Some(Waited {
@@ -240,13 +240,13 @@ pub(crate) extern "C-unwind" fn wait<E: Edition>(
         Ok(None) => return 0,
         Err(error) => return code::<E>(Err(error)),
     };
-    held(adapter, |adapter| {
+    guarded(adapter, |adapter| {
         with_device!(adapter, opened => match uncancelled(|| {
             let waiting = opened.ia.evd_wait(id, threshold)?;
             Ok((Some(waiting), opened.sleeper()?))
         }) {
             Err(error) => code::<E>(Err(error)),
-            Ok(begun) => held(begun, |(waiting, sleeper)| in_steps(|| {
+            Ok(begun) => guarded(begun, |(waiting, sleeper)| in_steps(|| {
                 let slice = opened.slice(deadline);
                 let waited = match waiting.as_mut()?.sleep_until(Some(slice), sleeper.get()?) {
                     Some(waited) => waited.map(Ok),

@@ -10,7 +10,7 @@ use crate::boundary::{
     self, ArrivalData, AsyncData, BindData, ConnectionData, EventData, Place, TransferData, lent,
 };
 use crate::handles::CHandle;
-use crate::v2::extension::told_of;
+use crate::v2::extension::event_fields;
 
 /// Number of a software event.
 pub(crate) const SOFTWARE: u32 = 0x1_0001;
@@ -45,7 +45,7 @@ fn extended<E: Edition>(
     evd: CHandle,
 ) -> boundary::Event<E> {
     let event = Event::Extended(*completion);
-    let (operation, extension) = told_of(completion);
+    let (operation, extension) = event_fields(completion);
     boundary::Event {
         number: if E::EXTENDED {
             event.number()

@@ -102,15 +102,15 @@ pub(crate) extern "C-unwind" fn query<E: Edition>(
             0 => None,
             _ => Some(provider_attributes.required(6)?),
         };
-        let told = with_device!(adapter, opened => {
+        let queried = with_device!(adapter, opened => {
             opened.ia.ia_query(IaFields::empty(), ProviderFields::empty())
         })?;
         async_evd.offer(seen_async_evd(&adapter));
         if let Some(place) = ia_place {
-            place.put(attributes_of(&told.ia, &adapter));
+            place.put(attributes_of(&queried.ia, &adapter));
         }
         if let Some(place) = provider_place {
-            place.put(provider_of(&told.provider, &adapter));
+            place.put(provider_of(&queried.provider, &adapter));
         }
         Ok(())
     })
@@ -121,40 +121,43 @@ const INFINIBAND: u32 = 1;
 /// The first version, with RDMA Writes with immediate data and atomic operations.
 const EXTENSION_VERSION: i32 = 201;
 
-fn attributes_of<E: Edition>(told: &IaAttributes, adapter: &Adapter) -> boundary::IaAttributes<E> {
+fn attributes_of<E: Edition>(
+    queried: &IaAttributes,
+    adapter: &Adapter,
+) -> boundary::IaAttributes<E> {
     let extensions = with_device!(adapter, opened => opened.ia.extensions());
     boundary::IaAttributes {
         adapter_name: name_of(adapter.name.to_bytes()),
-        vendor_name: name_of(told.vendor_name.as_bytes()),
-        hardware_version_major: told.hardware_version_major,
-        hardware_version_minor: told.hardware_version_minor,
-        firmware_version_major: told.firmware_version_major,
-        firmware_version_minor: told.firmware_version_minor,
+        vendor_name: name_of(queried.vendor_name.as_bytes()),
+        hardware_version_major: queried.hardware_version_major,
+        hardware_version_minor: queried.hardware_version_minor,
+        firmware_version_major: queried.firmware_version_major,
+        firmware_version_minor: queried.firmware_version_minor,
         ia_address: lent(Some(&adapter.address)),
-        max_eps: told.max_eps,
-        max_dto_per_ep: told.max_dto_per_ep,
-        max_rdma_read_per_ep_in: told.max_rdma_read_per_ep_in,
-        max_rdma_read_per_ep_out: told.max_rdma_read_per_ep_out,
-        max_evds: told.max_evds,
-        max_evd_qlen: told.max_evd_qlen,
-        max_iov_segments_per_dto: told.max_iov_segments_per_dto,
-        max_lmrs: told.max_lmrs,
-        max_lmr_block_size: E::Length::of(told.max_lmr_block_size),
-        max_lmr_virtual_address: told.max_lmr_virtual_address,
-        max_pzs: told.max_pzs,
-        max_message_size: E::Length::of(told.max_message_size),
-        max_rdma_size: E::Length::of(told.max_rdma_size),
-        max_rmrs: told.max_rmrs,
-        max_rmr_target_address: told.max_rmr_target_address,
-        max_srqs: told.max_srqs,
-        max_ep_per_srq: told.max_ep_per_srq,
-        max_recv_per_srq: told.max_recv_per_srq,
-        max_iov_segments_per_rdma_read: told.max_iov_segments_per_rdma_read,
-        max_iov_segments_per_rdma_write: told.max_iov_segments_per_rdma_write,
-        max_rdma_read_in: told.max_rdma_read_in,
-        max_rdma_read_out: told.max_rdma_read_out,
-        max_rdma_read_per_ep_in_guaranteed: told.max_rdma_read_per_ep_in_guaranteed.into(),
-        max_rdma_read_per_ep_out_guaranteed: told.max_rdma_read_per_ep_out_guaranteed.into(),
+        max_eps: queried.max_eps,
+        max_dto_per_ep: queried.max_dto_per_ep,
+        max_rdma_read_per_ep_in: queried.max_rdma_read_per_ep_in,
+        max_rdma_read_per_ep_out: queried.max_rdma_read_per_ep_out,
+        max_evds: queried.max_evds,
+        max_evd_qlen: queried.max_evd_qlen,
+        max_iov_segments_per_dto: queried.max_iov_segments_per_dto,
+        max_lmrs: queried.max_lmrs,
+        max_lmr_block_size: E::Length::of(queried.max_lmr_block_size),
+        max_lmr_virtual_address: queried.max_lmr_virtual_address,
+        max_pzs: queried.max_pzs,
+        max_message_size: E::Length::of(queried.max_message_size),
+        max_rdma_size: E::Length::of(queried.max_rdma_size),
+        max_rmrs: queried.max_rmrs,
+        max_rmr_target_address: queried.max_rmr_target_address,
+        max_srqs: queried.max_srqs,
+        max_ep_per_srq: queried.max_ep_per_srq,
+        max_recv_per_srq: queried.max_recv_per_srq,
+        max_iov_segments_per_rdma_read: queried.max_iov_segments_per_rdma_read,
+        max_iov_segments_per_rdma_write: queried.max_iov_segments_per_rdma_write,
+        max_rdma_read_in: queried.max_rdma_read_in,
+        max_rdma_read_out: queried.max_rdma_read_out,
+        max_rdma_read_per_ep_in_guaranteed: queried.max_rdma_read_per_ep_in_guaranteed.into(),
+        max_rdma_read_per_ep_out_guaranteed: queried.max_rdma_read_per_ep_out_guaranteed.into(),
         transport_attributes_count: adapter.named.transport.count(),
         transport_attributes: adapter.named.transport.first(),
         vendor_attributes_count: adapter.named.vendor.count(),
@@ -171,37 +174,37 @@ fn attributes_of<E: Edition>(told: &IaAttributes, adapter: &Adapter) -> boundary
 }
 
 fn provider_of<E: Edition>(
-    told: &ProviderAttributes,
+    queried: &ProviderAttributes,
     adapter: &Adapter,
 ) -> boundary::ProviderAttributes<E> {
     let registered = &adapter.registered;
     boundary::ProviderAttributes {
-        provider_name: name_of(told.provider_name.as_bytes()),
-        provider_version_major: told.provider_version_major,
-        provider_version_minor: told.provider_version_minor,
+        provider_name: name_of(queried.provider_name.as_bytes()),
+        provider_version_major: queried.provider_version_major,
+        provider_version_minor: queried.provider_version_minor,
         dapl_version_major: registered.major,
         dapl_version_minor: registered.minor,
-        lmr_mem_types_supported: told.lmr_mem_types_supported.bits(),
-        iov_ownership_on_return: told.iov_ownership_on_return.value(),
-        qos_supported: told.qos_supported.bits(),
-        completion_flags_supported: told.completion_flags_supported.bits(),
+        lmr_mem_types_supported: queried.lmr_mem_types_supported.bits(),
+        iov_ownership_on_return: queried.iov_ownership_on_return.value(),
+        qos_supported: queried.qos_supported.bits(),
+        completion_flags_supported: queried.completion_flags_supported.bits(),
         is_thread_safe: registered.is_thread_safe.into(),
-        max_private_data_size: told.max_private_data_size,
-        supports_multipath: told.supports_multipath.into(),
-        ep_creator: told.ep_creator.value(),
-        pz_support: E::zone_support(told.pz_support),
-        optimal_buffer_alignment: told.optimal_buffer_alignment,
-        evd_stream_merging_supported: told
+        max_private_data_size: queried.max_private_data_size,
+        supports_multipath: queried.supports_multipath.into(),
+        ep_creator: queried.ep_creator.value(),
+        pz_support: E::zone_support(queried.pz_support),
+        optimal_buffer_alignment: queried.optimal_buffer_alignment,
+        evd_stream_merging_supported: queried
             .evd_stream_merging_supported
             .map(|row| row.map(u32::from)),
-        srq_supported: told.srq_supported.into(),
-        srq_watermarks_supported: told.srq_watermarks_supported,
-        srq_ep_pz_difference_supported: told.srq_ep_pz_difference_supported.into(),
-        srq_info_supported: told.srq_info_supported,
-        ep_recv_info_supported: told.ep_recv_info_supported,
-        lmr_sync_req: told.lmr_sync_req.into(),
-        dto_async_return_guaranteed: told.dto_async_return_guaranteed.into(),
-        rdma_write_for_rdma_read_req: told.rdma_write_for_rdma_read_req.into(),
+        srq_supported: queried.srq_supported.into(),
+        srq_watermarks_supported: queried.srq_watermarks_supported,
+        srq_ep_pz_difference_supported: queried.srq_ep_pz_difference_supported.into(),
+        srq_info_supported: queried.srq_info_supported,
+        ep_recv_info_supported: queried.ep_recv_info_supported,
+        lmr_sync_req: queried.lmr_sync_req.into(),
+        dto_async_return_guaranteed: queried.dto_async_return_guaranteed.into(),
+        rdma_write_for_rdma_read_req: queried.rdma_write_for_rdma_read_req.into(),
         rmr_scope_supported: Added::of(SCOPE_ZONE),
         provider_attributes_count: adapter.named.provider.count(),
         provider_attributes: adapter.named.provider.first(),

@@ -15,7 +15,7 @@ use crate::handles::{CHandle, reserve};
 const SOLARIS_VIRTUAL: u32 = 3;
 
 /// The arguments of a registration.
-pub(crate) struct Wanted {
+pub(crate) struct Arguments {
     pub(crate) ia: CHandle,
     pub(crate) memory_type: u32,
     pub(crate) description: RegionDescription,
@@ -38,17 +38,17 @@ pub(crate) struct Places {
 /// Registers memory with the requested privileges and those that the edition grants.
 ///
 /// Spec: LMC-01..11
-pub(crate) fn create<E: Edition>(wanted: Wanted, places: Places) -> Result<()> {
-    let adapter = adapter(wanted.ia)?;
+pub(crate) fn create<E: Edition>(arguments: Arguments, places: Places) -> Result<()> {
+    let adapter = adapter(arguments.ia)?;
     let place = places.lmr.required(places.position)?;
-    if wanted.memory_type == SOLARIS_VIRTUAL {
+    if arguments.memory_type == SOLARIS_VIRTUAL {
         return Err(Error::new(ErrorKind::ModelNotSupported, Subtype::NoSubtype));
     }
     let memory_type =
-        MemoryType::try_from(wanted.memory_type).map_err(|unknown| unknown.in_argument(2))?;
-    let description = wanted.description;
+        MemoryType::try_from(arguments.memory_type).map_err(|unknown| unknown.in_argument(2))?;
+    let description = arguments.description;
     let memory = || {
-        let length = usize::try_from(wanted.length).map_err(|_| Error::invalid_argument(4))?;
+        let length = usize::try_from(arguments.length).map_err(|_| Error::invalid_argument(4))?;
         match length {
             0 => Err(E::no_memory()),
             // No memory is longer, and none is at null. Peers would get access to memory that does
@@ -64,13 +64,13 @@ pub(crate) fn create<E: Edition>(wanted: Wanted, places: Places) -> Result<()> {
             MemoryType::Lmr => LmrMemory::Lmr(LmrId::from_handle(description.handle().named())),
             MemoryType::SharedVirtual => LmrMemory::SharedVirtual(memory()?, description.cookie()?),
         },
-        pz: PzId::from_handle(wanted.pz.named()),
-        privileges: MemoryPrivileges::from_bits_retain(wanted.privileges) | E::GRANTED,
+        pz: PzId::from_handle(arguments.pz.named()),
+        privileges: MemoryPrivileges::from_bits_retain(arguments.privileges) | E::GRANTED,
     };
     let cell = reserve()?;
     let checked = || match memory_type {
         MemoryType::Lmr => Ok(()),
-        MemoryType::Virtual | MemoryType::SharedVirtual => check_memory(&wanted),
+        MemoryType::Virtual | MemoryType::SharedVirtual => check_memory(&arguments),
     };
     let made = with_device!(adapter, opened => opened.ia.lmr_create(&request)).map_err(
         |error| match error.subtype() {
@@ -98,16 +98,16 @@ pub(crate) fn create<E: Edition>(wanted: Wanted, places: Places) -> Result<()> {
 }
 
 /// Checks that memory exists and allows the registered access, as far as the system tells.
-fn check_memory(wanted: &Wanted) -> Result<()> {
-    let privileges = MemoryPrivileges::from_bits_retain(wanted.privileges);
+fn check_memory(arguments: &Arguments) -> Result<()> {
+    let privileges = MemoryPrivileges::from_bits_retain(arguments.privileges);
     let writes = MemoryPrivileges::LOCAL_WRITE | MemoryPrivileges::REMOTE_WRITE;
     let needed = if privileges.intersects(writes) {
         Access::Write
     } else {
         Access::Read
     };
-    let length = usize::try_from(wanted.length).unwrap_or(usize::MAX);
-    if !allows(wanted.description.address(), length, needed) {
+    let length = usize::try_from(arguments.length).unwrap_or(usize::MAX);
+    if !allows(arguments.description.address(), length, needed) {
         return Err(Error::invalid_argument(3));
     }
     Ok(())
@@ -124,11 +124,11 @@ pub(crate) extern "C-unwind" fn query<E: Edition>(
     sheltered::<E>(|| {
         let adapter = adapter_of(lmr, HandleKind::Lmr)?;
         let id = LmrId::from_handle(lmr.named());
-        let told = with_device!(adapter, opened => opened.ia.lmr_query(id, LmrFields::empty()))?;
+        let queried = with_device!(adapter, opened => opened.ia.lmr_query(id, LmrFields::empty()))?;
         check_mask(mask, E::LMR_FIELDS)?;
         let place = param.required(3)?;
         let address = |address: u64| usize::try_from(address).unwrap_or(0);
-        let region = match told.source {
+        let region = match queried.source {
             LmrSource::Virtual { address: first } => [address(first), 0],
             LmrSource::Lmr(source) => [adapter.cells.of(source.into()).address(), 0],
             LmrSource::SharedVirtual {
@@ -141,16 +141,16 @@ pub(crate) extern "C-unwind" fn query<E: Edition>(
         };
         place.put(LmrParam {
             ia: E::ia_of(&adapter),
-            memory_type: told.source.memory_type().value(),
+            memory_type: queried.source.memory_type().value(),
             region,
-            length: told.length,
-            pz: adapter.cells.of(told.pz.into()),
-            privileges: told.privileges.bits(),
+            length: queried.length,
+            pz: adapter.cells.of(queried.pz.into()),
+            privileges: queried.privileges.bits(),
             address_type: Added::of(0),
-            lmr_context: told.lmr_context,
-            rmr_context: told.rmr_context,
-            registered_size: told.registered_size,
-            registered_address: told.registered_address,
+            lmr_context: queried.lmr_context,
+            rmr_context: queried.rmr_context,
+            registered_size: queried.registered_size,
+            registered_address: queried.registered_address,
         });
         Ok(())
     })

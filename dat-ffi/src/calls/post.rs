@@ -13,7 +13,7 @@ use crate::boundary::{In, List};
 use crate::handles::CHandle;
 
 /// Argument positions of the number of segments and their list, in posts.
-const SEGMENTS: (u8, u8) = (2, 3);
+const POST_SEGMENTS: (u8, u8) = (2, 3);
 
 /// The operation of a post; those on remote memory have its range.
 #[derive(Clone, Copy)]
@@ -107,14 +107,17 @@ fn post_slow<E: Edition>(request: &Request<E>) -> Code {
     code::<E>((|| {
         let (adapter, queue) = named_of(request.queue, request.kind())?;
         let remote = request.remote()?;
-        request
-            .list
-            .with(request.count.into(), SEGMENTS, Triplet::local, |segments| {
+        request.list.with(
+            request.count.into(),
+            POST_SEGMENTS,
+            Triplet::local,
+            |segments| {
                 with_device!(adapter, opened => {
                     opened.check_post()?;
                     request.post(opened, queue, segments, &remote)
                 })
-            })
+            },
+        )
     })())
 }
 
@@ -160,11 +163,11 @@ pub(crate) extern "C" fn rdma_read<E: Edition>(
     count: i32,
     list: List<E::Triplet>,
     cookie: u64,
-    piece: In<E::Triplet>,
+    segment: In<E::Triplet>,
     flags: u32,
 ) -> Code {
     post::<E>(Request {
-        operation: Operation::RdmaRead(piece),
+        operation: Operation::RdmaRead(segment),
         queue: ep,
         count,
         list,
@@ -179,11 +182,11 @@ pub(crate) extern "C" fn rdma_write<E: Edition>(
     count: i32,
     list: List<E::Triplet>,
     cookie: u64,
-    piece: In<E::Triplet>,
+    segment: In<E::Triplet>,
     flags: u32,
 ) -> Code {
     post::<E>(Request {
-        operation: Operation::RdmaWrite(piece),
+        operation: Operation::RdmaWrite(segment),
         queue: ep,
         count,
         list,
@@ -210,21 +213,21 @@ pub(crate) extern "C" fn receive_shared<E: Edition>(
 }
 
 /// Argument positions of the number of segments and their list, in synchronising calls.
-const PIECES: (u8, u8) = (3, 2);
+const SYNC_SEGMENTS: (u8, u8) = (3, 2);
 
 /// Spec: LSR-01..06
 pub(crate) extern "C" fn synchronize_read<E: Edition>(
     ia: CHandle,
-    pieces: List<E::Triplet>,
+    segments: List<E::Triplet>,
     count: u64,
 ) -> Code {
     code::<E>((|| {
         let adapter = super::result::adapter(ia)?;
-        pieces.with_any_number(
+        segments.with_any_number(
             count,
-            PIECES,
+            SYNC_SEGMENTS,
             Triplet::local,
-            |pieces| with_device!(adapter, opened => opened.ia.lmr_sync_rdma_read(pieces)),
+            |segments| with_device!(adapter, opened => opened.ia.lmr_sync_rdma_read(segments)),
         )
     })())
 }
@@ -232,16 +235,16 @@ pub(crate) extern "C" fn synchronize_read<E: Edition>(
 /// Spec: LSW-01..31
 pub(crate) extern "C" fn synchronize_write<E: Edition>(
     ia: CHandle,
-    pieces: List<E::Triplet>,
+    segments: List<E::Triplet>,
     count: u64,
 ) -> Code {
     code::<E>((|| {
         let adapter = super::result::adapter(ia)?;
-        pieces.with_any_number(
+        segments.with_any_number(
             count,
-            PIECES,
+            SYNC_SEGMENTS,
             Triplet::local,
-            |pieces| with_device!(adapter, opened => opened.ia.lmr_sync_rdma_write(pieces)),
+            |segments| with_device!(adapter, opened => opened.ia.lmr_sync_rdma_write(segments)),
         )
     })())
 }

@@ -61,13 +61,13 @@ pub(crate) extern "C-unwind" fn query<E: Edition>(
     sheltered::<E>(|| {
         let adapter = adapter_of(psp, HandleKind::Psp)?;
         let id = PspId::from_handle(psp.named());
-        let told = with_device!(adapter, opened => opened.ia.psp_query(id, PspFields::empty()))?;
+        let queried = with_device!(adapter, opened => opened.ia.psp_query(id, PspFields::empty()))?;
         check_mask(mask, 0xF)?;
         param.required(3)?.put(PspParam {
             ia: E::ia_of(&adapter),
-            qualifier: told.qualifier,
-            evd: adapter.cells.of(told.evd.into()),
-            flags: told.flags.value(),
+            qualifier: queried.qualifier,
+            evd: adapter.cells.of(queried.evd.into()),
+            flags: queried.flags.value(),
         });
         Ok(())
     })

@@ -35,17 +35,19 @@ pub(crate) extern "C-unwind" fn query<E: Edition>(
     sheltered::<E>(|| {
         let adapter = adapter_of(rmr, HandleKind::Rmr)?;
         let id = RmrId::from_handle(rmr.named());
-        let told = with_device!(adapter, opened => opened.ia.rmr_query(id, RmrFields::empty()))?;
+        let queried = with_device!(adapter, opened => opened.ia.rmr_query(id, RmrFields::empty()))?;
         check_mask(mask, E::RMR_FIELDS)?;
         let place = param.required(3)?;
-        let piece = told.binding.map(|binding| binding.lmr_triplet);
-        let piece = piece.unwrap_or_default();
+        let segment = queried.binding.map(|binding| binding.lmr_triplet);
+        let segment = segment.unwrap_or_default();
         place.put(RmrParam {
             ia: E::ia_of(&adapter),
-            pz: adapter.cells.of(told.pz.into()),
-            piece: E::Triplet::of(&piece),
-            privileges: told.binding.map_or(0, |binding| binding.privileges.bits()),
-            rmr_context: told.binding.map_or(0, |binding| binding.rmr_context),
+            pz: adapter.cells.of(queried.pz.into()),
+            segment: E::Triplet::of(&segment),
+            privileges: queried
+                .binding
+                .map_or(0, |binding| binding.privileges.bits()),
+            rmr_context: queried.binding.map_or(0, |binding| binding.rmr_context),
             scope: Added::of(SCOPE_ZONE),
             address_type: Added::of(0),
         });
@@ -56,7 +58,7 @@ pub(crate) extern "C-unwind" fn query<E: Edition>(
 /// The arguments of a bind.
 pub(crate) struct Binding<E: Edition> {
     pub(crate) rmr: CHandle,
-    pub(crate) piece: In<E::Triplet>,
+    pub(crate) segment: In<E::Triplet>,
     pub(crate) privileges: u32,
     pub(crate) ep: CHandle,
     pub(crate) cookie: u64,
@@ -67,22 +69,22 @@ pub(crate) struct Binding<E: Edition> {
 /// Binds a window; positions in errors are those of 1.2.
 ///
 /// Spec: RMB-01..45
-pub(crate) fn bind<E: Edition>(wanted: Binding<E>) -> Result<()> {
-    let adapter = adapter_of(wanted.rmr, HandleKind::Rmr)?;
-    let id = RmrId::from_handle(wanted.rmr.named());
-    let piece = wanted.piece.get().ok_or(Error::invalid_argument(2))?;
-    let piece = piece.local();
-    if piece.length != 0 {
-        wanted.context.required(7)?;
+pub(crate) fn bind<E: Edition>(arguments: Binding<E>) -> Result<()> {
+    let adapter = adapter_of(arguments.rmr, HandleKind::Rmr)?;
+    let id = RmrId::from_handle(arguments.rmr.named());
+    let segment = arguments.segment.get().ok_or(Error::invalid_argument(2))?;
+    let segment = segment.local();
+    if segment.length != 0 {
+        arguments.context.required(7)?;
     }
-    let privileges = MemoryPrivileges::from_bits_retain(wanted.privileges);
-    let ep = EpId::from_handle(wanted.ep.named());
-    let flags = CompletionFlags::from_bits_retain(wanted.flags);
+    let privileges = MemoryPrivileges::from_bits_retain(arguments.privileges);
+    let ep = EpId::from_handle(arguments.ep.named());
+    let flags = CompletionFlags::from_bits_retain(arguments.flags);
     let bound = with_device!(adapter, opened => {
         opened.check_post()?;
-        opened.ia.rmr_bind(id, &piece, privileges, ep, wanted.cookie, flags)
+        opened.ia.rmr_bind(id, &segment, privileges, ep, arguments.cookie, flags)
     });
-    wanted.context.offer(bound?);
+    arguments.context.offer(bound?);
     Ok(())
 }
 

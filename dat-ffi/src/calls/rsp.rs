@@ -38,13 +38,13 @@ pub(crate) extern "C-unwind" fn query<E: Edition>(
     sheltered::<E>(|| {
         let adapter = adapter_of(rsp, HandleKind::Rsp)?;
         let id = RspId::from_handle(rsp.named());
-        let told = with_device!(adapter, opened => opened.ia.rsp_query(id, RspFields::empty()))?;
+        let queried = with_device!(adapter, opened => opened.ia.rsp_query(id, RspFields::empty()))?;
         check_mask(mask, 0xF)?;
         param.required(3)?.put(RspParam {
             ia: E::ia_of(&adapter),
-            qualifier: told.qualifier,
-            evd: adapter.cells.of(told.evd.into()),
-            ep: adapter.cells.of_some(told.ep),
+            qualifier: queried.qualifier,
+            evd: adapter.cells.of(queried.evd.into()),
+            ep: adapter.cells.of_some(queried.ep),
         });
         Ok(())
     })

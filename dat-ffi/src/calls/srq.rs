@@ -45,16 +45,16 @@ pub(crate) extern "C-unwind" fn query<E: Edition>(
         let adapter = adapter_of(srq, HandleKind::Srq)?;
         let id = SrqId::from_handle(srq.named());
         let mask = SrqFields::from_bits_retain(mask);
-        let told = with_device!(adapter, opened => opened.ia.srq_query(id, mask))?;
+        let queried = with_device!(adapter, opened => opened.ia.srq_query(id, mask))?;
         param.required(3)?.put(SrqParam {
             ia: E::ia_of(&adapter),
-            state: E::srq_state(told.state),
-            pz: adapter.cells.of(told.pz.into()),
-            max_recv_dtos: told.max_recv_dtos,
-            max_recv_iov: told.max_recv_iov,
-            low_watermark: told.low_watermark,
-            available: told.available,
-            outstanding: told.outstanding,
+            state: E::srq_state(queried.state),
+            pz: adapter.cells.of(queried.pz.into()),
+            max_recv_dtos: queried.max_recv_dtos,
+            max_recv_iov: queried.max_recv_iov,
+            low_watermark: queried.low_watermark,
+            available: queried.available,
+            outstanding: queried.outstanding,
         });
         Ok(())
     })

@@ -168,7 +168,7 @@ impl Reserved {
     }
 
     /// Notes that the adapter is open; returns its number for the consumer.
-    pub(super) fn settle(self, used: Used, own: CHandle) -> Result<CHandle> {
+    pub(super) fn note_open(self, used: Used, own: CHandle) -> Result<CHandle> {
         KNOWN.add(own, HandleKind::Ia, self.place)?;
         let number = number(self.place, self.generation);
         if let Some(slot) = SLOTS.get(usize::from(self.place.0)) {

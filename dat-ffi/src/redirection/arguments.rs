@@ -319,13 +319,13 @@ impl Argument for RequestPlace {
 
 impl RequestPlace {
     /// Notes the endpoint if the mask selects it; the provider has not stored other fields.
-    pub(super) fn told(self, mask: u32, callee: Callee) {
+    pub(super) fn note_endpoint(self, mask: u32, callee: Callee) {
         /// `DAT_CR_FIELD_LOCAL_EP_HANDLE`.
         const ENDPOINT: u32 = 0x10;
         if mask & ENDPOINT != 0
-            && let Some(told) = self.0.get()
+            && let Some(param) = self.0.get()
         {
-            KNOWN.adopt(told.ep, HandleKind::Ep, callee.place);
+            KNOWN.adopt(param.ep, HandleKind::Ep, callee.place);
         }
     }
 }

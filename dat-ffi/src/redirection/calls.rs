@@ -90,10 +90,10 @@ redirected! {
         ep: Object<Ep>, other: Object<Ep>, timeout: u32, size: i32, data: Address, quality: u32
     );
     dat_ep_disconnect = 30(ep: Object<Ep>, flags: u32);
-    dat_ep_post_send = 31(ep: Object<Ep>, count: i32, pieces: Address, cookie: u64, flags: u32);
-    dat_ep_post_recv = 32(ep: Object<Ep>, count: i32, pieces: Address, cookie: u64, flags: u32);
-    dat_ep_post_rdma_read = 33(ep: Object<Ep>, count: i32, pieces: Address, cookie: u64, remote: Address, flags: u32);
-    dat_ep_post_rdma_write = 34(ep: Object<Ep>, count: i32, pieces: Address, cookie: u64, remote: Address, flags: u32);
+    dat_ep_post_send = 31(ep: Object<Ep>, count: i32, segments: Address, cookie: u64, flags: u32);
+    dat_ep_post_recv = 32(ep: Object<Ep>, count: i32, segments: Address, cookie: u64, flags: u32);
+    dat_ep_post_rdma_read = 33(ep: Object<Ep>, count: i32, segments: Address, cookie: u64, remote: Address, flags: u32);
+    dat_ep_post_rdma_write = 34(ep: Object<Ep>, count: i32, segments: Address, cookie: u64, remote: Address, flags: u32);
     dat_ep_get_status = 35(ep: Object<Ep>, state: Address, receives: Address, requests: Address);
     dat_ep_free = 36(ep: Object<Ep>) gone;
     dat_lmr_query = 38(lmr: Object<Lmr>, mask: u32, param: Address);
@@ -101,7 +101,7 @@ redirected! {
     dat_rmr_create = 40(pz: Object<Pz>, rmr: Made<Rmr>);
     dat_rmr_query = 41(rmr: Object<Rmr>, mask: u32, param: Address);
     dat_rmr_bind = 42(
-        rmr: Object<Rmr>, lmr: Maybe<Lmr>, piece: Address, privileges: u32, kind: u32, ep: Object<Ep>, cookie: u64, flags: u32,
+        rmr: Object<Rmr>, lmr: Maybe<Lmr>, segment: Address, privileges: u32, kind: u32, ep: Object<Ep>, cookie: u64, flags: u32,
         context: Address
     );
     dat_rmr_free = 43(rmr: Object<Rmr>) gone;
@@ -118,8 +118,8 @@ redirected! {
     dat_ep_reset = 54(ep: Object<Ep>);
     dat_evd_set_unwaitable = 55(evd: Object<Evd>);
     dat_evd_clear_unwaitable = 56(evd: Object<Evd>);
-    dat_lmr_sync_rdma_read = 57(ia: Ia, pieces: Address, count: u64);
-    dat_lmr_sync_rdma_write = 58(ia: Ia, pieces: Address, count: u64);
+    dat_lmr_sync_rdma_read = 57(ia: Ia, segments: Address, count: u64);
+    dat_lmr_sync_rdma_write = 58(ia: Ia, segments: Address, count: u64);
     dat_ep_create_with_srq = 59(
         ia: Ia, pz: Maybe<Pz>, receives: Maybe<ReceiveEvd>, requests: Maybe<RequestEvd>, connections: Maybe<ConnectionEvd>,
         srq: Object<Srq>, attributes: Address, ep: Made<Ep>
@@ -128,7 +128,7 @@ redirected! {
     dat_ep_set_watermark = 61(ep: Object<Ep>, soft: i32, hard: i32);
     dat_srq_create = 62(ia: Ia, pz: Object<Pz>, attributes: Address, srq: Made<Srq>);
     dat_srq_free = 63(srq: Object<Srq>) gone;
-    dat_srq_post_recv = 64(srq: Object<Srq>, count: i32, pieces: Address, cookie: u64);
+    dat_srq_post_recv = 64(srq: Object<Srq>, count: i32, segments: Address, cookie: u64);
     dat_srq_query = 65(srq: Object<Srq>, mask: u32, param: Address);
     dat_srq_resize = 66(srq: Object<Srq>, length: i32);
     dat_srq_set_lw = 67(srq: Object<Srq>, low_watermark: i32);
@@ -142,7 +142,7 @@ pub extern "C-unwind" fn dat_cr_query(cr: Object<Cr>, mask: u32, param: RequestP
         let called = callee.provider.call(11, arguments);
         let code = called.ok_or(Error::not_implemented())?;
         if code == 0 {
-            param.told(mask, callee);
+            param.note_endpoint(mask, callee);
         }
         Ok(code)
     });

@@ -89,7 +89,7 @@ fn open(
         Ok(opened) => opened,
         Err(refused) => return Ok(Err(refused)),
     };
-    match reserved.settle(used, own) {
+    match reserved.note_open(used, own) {
         Ok(number) => {
             if evd != wanted_evd && evd != CHandle::OUT_OF_SCOPE {
                 KNOWN.adopt(evd, HandleKind::Evd, place);
@@ -121,7 +121,7 @@ pub extern "C-unwind" fn dat_ia_close(ia: Ia, flags: u32) -> Code {
 
 #[doc = include_str!("../../manual/dats_get_ia_handle.md")]
 pub extern "C" fn dats_get_ia_handle(ia: CHandle, other: Out<CHandle>) -> Code {
-    let told: Result<()> = (|| {
+    let outcome: Result<()> = (|| {
         let unknown = Error::invalid_handle(Subtype::InvalidHandleIa);
         let place = other.required(2)?;
         let own = adapters::find(ia).map(|adapter| adapter.own);
@@ -129,5 +129,5 @@ pub extern "C" fn dats_get_ia_handle(ia: CHandle, other: Out<CHandle>) -> Code {
         place.put(found.ok_or(unknown)?);
         Ok(())
     })();
-    told.map_or_else(code, |()| 0)
+    outcome.map_or_else(code, |()| 0)
 }

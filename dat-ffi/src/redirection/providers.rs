@@ -68,6 +68,6 @@ pub extern "C-unwind" fn dat_registry_list_providers(
     count: Out<i32>,
     list: List<Out<ProviderInfo>>,
 ) -> Code {
-    let told = uncancelled(|| PROVIDERS.list(most, count, list));
-    told.map_or_else(code, |()| 0)
+    let outcome = uncancelled(|| PROVIDERS.list(most, count, list));
+    outcome.map_or_else(code, |()| 0)
 }

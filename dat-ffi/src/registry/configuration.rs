@@ -274,7 +274,7 @@ mod tests {
         assert!(
             problem
                 .to_string()
-                .starts_with("dat.conf:4: second.so: line 1 ")
+                .starts_with("dat.conf:4: second.so: duplicate of line 1 ")
         );
     }
 

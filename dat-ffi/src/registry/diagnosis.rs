@@ -117,21 +117,21 @@ pub fn look(entry: &Entry) -> Result<Whose, Fault> {
     let is_own = entry.major == 1 && *entry.library == *OURS_1;
     // Providers leave symbols of the registry undefined, because the registry loads them otherwise.
     let loaded =
-        Library::load(&entry.library).or_else(|said| match Library::load(registry(entry.major)) {
+        Library::load(&entry.library).or_else(|text| match Library::load(registry(entry.major)) {
             Ok(_) => Library::load(&entry.library),
-            Err(_) => Err(said),
+            Err(_) => Err(text),
         });
     let library = match loaded {
         Ok(library) => library,
         // A program that reads the line has loaded the library, if it was told where that is.
-        Err(said) if is_own => return Err(Fault::of_library(Reason::OwnLibrary(said))),
-        Err(said) => return Err(Fault::of_library(Reason::Library(said))),
+        Err(text) if is_own => return Err(Fault::of_library(Reason::OwnLibrary(text))),
+        Err(text) => return Err(Fault::of_library(Reason::Library(text))),
     };
     let own = library.find(EXPLAIN);
     if let Some(own) = own {
         let info = ProviderInfo::new(&entry.name, entry.major, entry.minor, entry.is_thread_safe);
-        if let Some(said) = explanation(own, &info, &entry.instance_data) {
-            return Err(Fault::of_library(Reason::Line(said)));
+        if let Some(text) = explanation(own, &info, &entry.instance_data) {
+            return Err(Fault::of_library(Reason::Line(text)));
         }
     }
     if own.is_some() && entry.major == 1 {
@@ -159,11 +159,11 @@ pub fn look(entry: &Entry) -> Result<Whose, Fault> {
 /// The reason why the registry cannot be loaded, or does not open the device.
 pub fn open(entry: &Entry) -> Result<(), Fault> {
     let name = registry(entry.major);
-    let unable = |said: String| Fault::of_library(Reason::NoOpener(said));
+    let unable = |text: String| Fault::of_library(Reason::NoOpener(text));
     // A registry ignores the variable in a privileged process and would open another device.
     if trusted_variable(Configuration::VARIABLE).is_none() {
         return Err(unable(
-            "does not read a dat.conf of a privileged process".to_owned(),
+            "ignores the dat.conf of a privileged process".to_owned(),
         ));
     }
     let library = Library::load(name).map_err(unable)?;
@@ -238,7 +238,8 @@ mod tests {
         assert_eq!((own.line, &own.reason), (Some(1), &Reason::Fields(1)));
         assert_eq!(
             symbol.to_string(),
-            "dat.conf:3: libc.so.6: dat_provider_init: the library has no such symbol, so it is no provider"
+            "dat.conf:3: libc.so.6: dat_provider_init: the library does not export this symbol, so it is \
+            not a provider"
         );
     }
 
@@ -251,7 +252,7 @@ mod tests {
         let configuration = Configuration::parse(Path::new("dat.conf"), content.as_bytes());
         let found = diagnose(configuration, |entry| look(entry).map(drop));
         let problems = found.problems();
-        let told: Vec<_> = problems
+        let reported: Vec<_> = problems
             .iter()
             .map(|one| (one.line, one.is_error()))
             .collect();
@@ -263,7 +264,7 @@ mod tests {
             .into_iter()
             .flatten()
             .collect();
-        assert_eq!(told, expected);
+        assert_eq!(reported, expected);
         assert_eq!(problems[0].reason, Reason::NoRegistry(3));
         assert_eq!(
             lacks_it,

@@ -56,58 +56,60 @@ pub enum Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unreadable(said) => write!(f, "it cannot be read: {said}"),
+            Self::Unreadable(text) => write!(f, "it cannot be read: {text}"),
             Self::NotNow => {
-                f.write_str("it cannot be read: this process may have no more files open")
+                f.write_str("it cannot be read: the limit of open files of this process is reached")
             }
-            Self::Quote => f.write_str("a quote has no end on this line"),
-            Self::ZeroByte => f.write_str("there is a zero byte"),
+            Self::Quote => f.write_str("a quotation mark is not closed on this line"),
+            Self::ZeroByte => f.write_str("the line contains a zero byte"),
             Self::Fields(1) => f.write_str("1 field instead of 8"),
             Self::Fields(count) => write!(f, "{count} fields instead of 8"),
             Self::Name(0) => f.write_str("the name is empty"),
             Self::Name(length) => write!(f, "the name has {length} bytes, more than 255"),
-            Self::InterfaceVersion(said) => {
-                write!(f, "`{said}` is no version of the interface, as u2.0 is")
+            Self::InterfaceVersion(text) => {
+                write!(f, "`{text}` is not an interface version such as u2.0")
             }
-            Self::Threads(said) => {
-                write!(f, "`{said}` is neither threadsafe nor nonthreadsafe")
+            Self::Threads(text) => {
+                write!(f, "`{text}` is neither threadsafe nor nonthreadsafe")
             }
-            Self::Section(said) => write!(f, "`{said}` is neither default nor nondefault"),
-            Self::NoLibrary => f.write_str("the library has no name"),
-            Self::ProviderVersion(said) => {
-                write!(f, "`{said}` is no version of a provider, as dapl.2.0 is")
+            Self::Section(text) => write!(f, "`{text}` is neither default nor nondefault"),
+            Self::NoLibrary => f.write_str("the library name is empty"),
+            Self::ProviderVersion(text) => {
+                write!(f, "`{text}` is not a provider version such as dapl.2.0")
             }
             Self::Repeated(line) => write!(
                 f,
-                "line {line} has the same name, version and thread safety; this one is used only if the library of that cannot be \
-                 loaded"
+                "duplicate of line {line} (same name, version and thread safety); used only if the library \
+                of line {line} cannot be loaded"
             ),
-            Self::Library(said) => write!(f, "it cannot be loaded: {said}"),
-            Self::OwnLibrary(said) => write!(
+            Self::Library(text) => write!(f, "it cannot be loaded: {text}"),
+            Self::OwnLibrary(text) => write!(
                 f,
-                "it cannot be loaded here: {said}; programs for 1.2 are linked with it, and start only if LD_LIBRARY_PATH or a path in the program names its \
-                 folder: do that, or put it into a folder of the loader and run `ldconfig`"
+                "it cannot be loaded here: {text}; programs for DAT 1.2 link with it and need it in \
+                LD_LIBRARY_PATH, in their run path, or in a loader directory (then run `ldconfig`)"
             ),
-            Self::Symbol => f.write_str("the library has no such symbol, so it is no provider"),
+            Self::Symbol => {
+                f.write_str("the library does not export this symbol, so it is not a provider")
+            }
             Self::NoRegistry(major) => write!(
                 f,
-                "no registry is for version {major} of the interface: libdat is for 1, libdat2 for 2"
+                "no registry supports interface version {major}: libdat supports 1, libdat2 supports 2"
             ),
-            Self::Line(said) => f.write_str(said),
-            Self::NoOpener(said) => write!(
+            Self::Line(text) => f.write_str(text),
+            Self::NoOpener(text) => write!(
                 f,
-                "it loads; whether its device exists is not known, since the registry that would open it is of no use here: {said}"
+                "it loads; its device was not checked, because the registry that opens it is unavailable: {text}"
             ),
-            Self::Device(said) => {
+            Self::Device(text) => {
                 write!(
                     f,
-                    "it loads, but its device does not open: dat_ia_open returns {said}"
+                    "it loads, but its device cannot be opened: dat_ia_open returned {text}"
                 )
             }
-            Self::Opening(said) => {
-                write!(f, "it loads, but a process that opens its device {said}")
+            Self::Opening(text) => {
+                write!(f, "it loads, but a process that opens its device {text}")
             }
-            Self::Looking(said) => write!(f, "a process that loads it {said}"),
+            Self::Looking(text) => write!(f, "a process that loads it {text}"),
         }
     }
 }

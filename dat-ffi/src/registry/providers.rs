@@ -13,8 +13,8 @@ use crate::boundary::{
     end, system_has_memory,
 };
 use crate::calls::result::check_memory;
-use crate::complaint::complain;
 use crate::devices::{Named, may_open_nothing};
+use crate::diagnostic::report;
 
 /// The differences between the registries.
 pub(crate) struct Rules {
@@ -352,8 +352,8 @@ impl<const N: usize> Providers<N> {
             })
             .map_err(|said| problem(None, Reason::Library(said)))?;
         if self.rules.devices.is_some() && Library::of_this_code() == Some(library) {
-            let (told, name) = (&entry.instance_data, &entry.name);
-            let device = Named::parse(&told.to_string_lossy(), &name.to_string_lossy());
+            let (instance_data, name) = (&entry.instance_data, &entry.name);
+            let device = Named::parse(&instance_data.to_string_lossy(), &name.to_string_lossy());
             return Ok(Some(device));
         }
         let function = library
@@ -379,7 +379,7 @@ impl<const N: usize> Providers<N> {
 
     /// Prints the problem of `dat.conf`, if that is wanted.
     fn explain(&self, problem: &Problem) {
-        complain(self.rules.library.to_string_lossy(), problem);
+        report(self.rules.library.to_string_lossy(), problem);
     }
 
     /// Releases a provider after its adapter was closed or could not be opened.
@@ -503,7 +503,7 @@ impl<const N: usize> Providers<N> {
         count: Out<i32>,
         places: List<Out<ProviderInfo>>,
     ) -> Result<()> {
-        let told = count.required(2)?;
+        let written = count.required(2)?;
         let all = self.list_all();
         let number = |length| i32::try_from(length).unwrap_or(i32::MAX);
         let places = (|| {
@@ -518,7 +518,7 @@ impl<const N: usize> Providers<N> {
                 .map(place)
                 .collect::<Result<Vec<_>>>()
         })();
-        told.put(number(places.as_ref().map_or(all.len(), Vec::len)));
+        written.put(number(places.as_ref().map_or(all.len(), Vec::len)));
         for (place, info) in places?.into_iter().zip(all) {
             place.put(info);
         }

@@ -3,7 +3,7 @@
 use dat_rsm::{BarrierId, BarrierScope, Handle, ImportId, Result, RsmError};
 
 use super::process::{Opened, site_of, with_site};
-use super::{Code, code, named, place, told};
+use super::{Code, code, named, place, to_c};
 use crate::boundary::{BarrierStorage, Out};
 use crate::handles::CHandle;
 
@@ -41,7 +41,7 @@ pub fn init_barrier(import: CHandle, _kind: u32, storage: Out<BarrierStorage>) -
             place.put(BarrierStorage {
                 segment: import,
                 mark: MARK,
-                barrier: told(made),
+                barrier: to_c(made),
             });
             Ok(())
         })
@@ -85,7 +85,7 @@ pub fn destroy_barrier(storage: Out<BarrierStorage>) -> Code {
     code(|| {
         let (opened, barrier) = barrier_in(storage)?;
         with_site!(opened, site => site.engine.destroy_barrier(barrier))?;
-        let none = told(Handle::NULL);
+        let none = to_c(Handle::NULL);
         place(storage, RsmError::BadBarrierPointer)?.put(BarrierStorage {
             segment: none,
             mark: 0,

@@ -3,7 +3,7 @@
 use dat_rsm::{ControllerId, RsmError};
 
 use super::process::{LOOPBACK, Process, site_of, with_site};
-use super::{Code, code, code_of_making, handle_place, named, place, told};
+use super::{Code, code, code_of_making, handle_place, named, place, to_c};
 use crate::boundary::{ControllerAttributes, Out, Text};
 use crate::handles::CHandle;
 
@@ -23,7 +23,7 @@ pub fn get_controller(name: Text, controller: Out<CHandle>) -> Code {
             None => process.open(LOOPBACK),
         }?;
         let controller = with_site!(opened, site => site.get())?;
-        place.put(told(controller));
+        place.put(to_c(controller));
         Ok(())
     })
 }

@@ -5,7 +5,7 @@ use dat_rsm::{
 };
 
 use super::process::{Opened, is_inherited, site_of, with_site};
-use super::{Code, code, code_of_making, handle_place, named, place, told};
+use super::{Code, code, code_of_making, handle_place, named, place, to_c};
 use crate::boundary::{self, AccessEntry, Consumer, List, Out, access_to, page_size, region};
 use crate::handles::CHandle;
 
@@ -85,7 +85,7 @@ pub fn export_create(
                 .engine
                 .export_create(controller, region(address, length), flags)
                 .map_err(|error| refused(error, address, length))?;
-            place.put(told(made));
+            place.put(to_c(made));
             Ok(())
         })
     })

@@ -3,7 +3,7 @@
 use dat_rsm::{BarrierMode, ControllerId, ImportId, Permission, RsmError};
 
 use super::process::{site_of, with_site};
-use super::{Code, code, code_of_making, handle_place, named, place, told};
+use super::{Code, code, code_of_making, handle_place, named, place, to_c};
 use crate::boundary::Out;
 use crate::handles::CHandle;
 
@@ -28,7 +28,7 @@ pub fn import_connect(
             let made = site.sleeping_lightly(|wait| {
                 site.engine.import_connect(controller, node, segment, permission, wait)
             })?;
-            place.put(told(made));
+            place.put(to_c(made));
             Ok(())
         })
     })

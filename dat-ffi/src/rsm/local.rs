@@ -3,7 +3,7 @@
 use dat_rsm::{ControllerId, LocalAccess, LocalMemoryId, RsmError};
 
 use super::process::{site_of, with_site};
-use super::{Code, code, code_of_making, handle_place, named, told};
+use super::{Code, code, code_of_making, handle_place, named, to_c};
 use crate::boundary::{Access, Consumer, Out, access_to, region};
 use crate::handles::CHandle;
 
@@ -35,7 +35,7 @@ pub fn create_local_memory(
             };
             let memory = region(memory.address(), length);
             let made = site.engine.create_local_memory(controller, memory, access)?;
-            place.put(told(made));
+            place.put(to_c(made));
             Ok(())
         })
     })

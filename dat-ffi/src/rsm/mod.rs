@@ -91,7 +91,7 @@ fn named(handle: CHandle) -> Handle {
 }
 
 /// Returns the value of a handle for C.
-fn told(handle: impl Into<Handle>) -> CHandle {
+fn to_c(handle: impl Into<Handle>) -> CHandle {
     // A word is as wide as an address, which the layouts assert.
     CHandle::from_address(handle.into().to_raw() as usize)
 }

@@ -296,22 +296,22 @@ mod tests {
         let devices = [device("rxe0", "10.9.0.1"), device("rxe1", "fd09::1")];
         let first = of(FILE, None, &devices).expect("a file");
         assert_eq!(first.own, 1);
-        let told = |nodes: &Nodes| {
-            let told = nodes.controllers.iter().map(|(known, reached)| {
+        let reached_by = |nodes: &Nodes| {
+            let reached_by = nodes.controllers.iter().map(|(known, reached)| {
                 let reached: Vec<(u32, u64)> =
                     reached.iter().map(|it| (it.node, it.qualifier)).collect();
                 (known.name.clone(), known.qualifier, reached)
             });
-            told.collect::<Vec<_>>()
+            reached_by.collect::<Vec<_>>()
         };
         let nodes = vec![(1, 21075), (2, 21076), (3, 21075)];
         let both = [
             ("rxe0".to_owned(), 21075, nodes.clone()),
             ("rxe1".to_owned(), 7, vec![(3, 21075), (1, 7)]),
         ];
-        assert_eq!(told(&first), both);
+        assert_eq!(reached_by(&first), both);
         let second = of(FILE, Some(2), &devices).expect("a file");
-        assert_eq!(told(&second), [("rxe0".to_owned(), 21076, nodes)]);
+        assert_eq!(reached_by(&second), [("rxe0".to_owned(), 21076, nodes)]);
         // A host that is not in the file gets no controllers from it.
         let stranger = of(FILE, None, &[]).expect("a file");
         assert_eq!(stranger, Nodes::default());
@@ -343,25 +343,31 @@ mod tests {
             ("1 verbs0 10.9.0.1 7 8", "1: 5 words instead of 3 or 4"),
             (
                 "x verbs0 10.9.0.1",
-                "1: `x` is no number of a node, as 2 or 0x2 is",
+                "1: `x` is not a node number such as 2 or 0x2",
             ),
             (
                 "-1 verbs0 10.9.0.1",
-                "1: `-1` is no number of a node, as 2 or 0x2 is",
+                "1: `-1` is not a node number such as 2 or 0x2",
             ),
-            ("1 verbs0 host", "1: `host` is no address, as 10.9.0.1 is"),
-            ("1 verbs0 10.9.0.1 0", "1: `0` is no port from 1 to 65535"),
+            (
+                "1 verbs0 host",
+                "1: `host` is not an IP address such as 10.9.0.1",
+            ),
+            (
+                "1 verbs0 10.9.0.1 0",
+                "1: `0` is not a port from 1 to 65535",
+            ),
             (
                 "1 verbs0 10.9.0.1 65536",
-                "1: `65536` is no port from 1 to 65535",
+                "1: `65536` is not a port from 1 to 65535",
             ),
             (
                 "1 loopback 10.9.0.1",
-                "1: loopback is there already, and has no line",
+                "1: loopback is predefined and cannot have a line",
             ),
             (
                 "1 verbs0 10.9.0.1\n1 VERBS0 10.9.0.1",
-                "2: line 1 has the same controller of this node, which has one address",
+                "2: line 1 already defines this controller of this node",
             ),
         ] {
             let problem = of(text, None, &[device("rxe0", "10.9.0.1")]).expect_err(text);
@@ -373,7 +379,7 @@ mod tests {
         let absent = of(FILE, Some(4), &[]).expect_err("no such node");
         assert_eq!(
             absent.to_string(),
-            "rsm.nodes: no line has the node 4, which this process is to be"
+            "rsm.nodes: no line defines node 4, the node of this process"
         );
         assert_eq!(read_nodes("1"), Err(RsmError::BadConfiguration));
     }

@@ -29,25 +29,22 @@ pub(super) enum Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unreadable(said) => write!(f, "it cannot be read: {said}"),
+            Self::Unreadable(text) => write!(f, "it cannot be read: {text}"),
             Self::Words(1) => f.write_str("1 word instead of 3 or 4"),
             Self::Words(count) => write!(f, "{count} words instead of 3 or 4"),
-            Self::Node(said) => write!(f, "`{said}` is no number of a node, as 2 or 0x2 is"),
-            Self::Controller(said) => {
-                write!(f, "`{said}` is no name of a controller, as verbs0 is")
+            Self::Node(text) => write!(f, "`{text}` is not a node number such as 2 or 0x2"),
+            Self::Controller(text) => {
+                write!(f, "`{text}` is not a controller name such as verbs0")
             }
-            Self::Loopback => f.write_str("loopback is there already, and has no line"),
-            Self::Address(said) => write!(f, "`{said}` is no address, as 10.9.0.1 is"),
-            Self::Port(said) => write!(f, "`{said}` is no port from 1 to 65535"),
+            Self::Loopback => f.write_str("loopback is predefined and cannot have a line"),
+            Self::Address(text) => write!(f, "`{text}` is not an IP address such as 10.9.0.1"),
+            Self::Port(text) => write!(f, "`{text}` is not a port from 1 to 65535"),
             Self::Repeated(line) => write!(
                 f,
-                "line {line} has the same controller of this node, which has one address"
+                "line {line} already defines this controller of this node"
             ),
             Self::NoSuchNode(node) => {
-                write!(
-                    f,
-                    "no line has the node {node}, which this process is to be"
-                )
+                write!(f, "no line defines node {node}, the node of this process")
             }
         }
     }

@@ -139,9 +139,9 @@ fn wait(entries: Out<pollfd>, count: u64, until: Instant) -> Result<usize> {
     }
     let list = entries.list();
     let read = |index| list.nth(index).ok_or(RsmError::BadAddress);
-    let mut asked: Vec<pollfd> = (0..count).map(read).collect::<Result<_>>()?;
+    let mut polled_fds: Vec<pollfd> = (0..count).map(read).collect::<Result<_>>()?;
     loop {
-        poll(&mut asked, Some(until)).map_err(|error| match error {
+        poll(&mut polled_fds, Some(until)).map_err(|error| match error {
             EINTR => RsmError::Interrupted,
             EINVAL => RsmError::BadArguments,
             _ => RsmError::InsufficientMemory,
@@ -149,7 +149,7 @@ fn wait(entries: Out<pollfd>, count: u64, until: Instant) -> Result<usize> {
         let mut known = segments(Process::this().ok());
         let mut found = 0_usize;
         let mut any = false;
-        for entry in &mut asked {
+        for entry in &mut polled_fds {
             any |= entry.revents != 0;
             if entry.revents & POLLRDNORM != 0
                 && let Some(segment) = known.remove(&entry.fd)
@@ -160,7 +160,7 @@ fn wait(entries: Out<pollfd>, count: u64, until: Instant) -> Result<usize> {
             found += usize::from(entry.revents != 0);
         }
         if found != 0 || !any {
-            for (index, entry) in asked.iter().enumerate() {
+            for (index, entry) in polled_fds.iter().enumerate() {
                 entries.put_at(index, *entry);
             }
             return if found == 0 {

@@ -13,7 +13,7 @@ use super::nodes::{Known, Nodes};
 use super::nodes_problem::Problem;
 use super::site::{Shape, Site};
 use crate::boundary::{forks, page_size, start_thread};
-use crate::complaint::complain;
+use crate::diagnostic::report;
 
 /// Name of this library for the loader.
 pub(super) const LIBRARY: &str = "librsm.so.2";
@@ -74,7 +74,7 @@ impl Controller {
         }
         let opened = self.make(node).inspect_err(|code| {
             let name = self.name;
-            complain(LIBRARY, format_args!("{name} cannot be opened: {code}"));
+            report(LIBRARY, format_args!("{name} cannot be opened: {code}"));
         })?;
         Ok(self.opened.get_or_init(|| opened))
     }
@@ -96,18 +96,18 @@ impl Controller {
             let (code, why) = match error {
                 BackendError::Resources => (
                     RsmError::InsufficientResources,
-                    "there is no memory, thread or descriptor left for it",
+                    "memory, threads or file descriptors are exhausted",
                 ),
                 BackendError::Address => (
                     RsmError::ControllerNotPresent,
-                    "its network interface has no address any more",
+                    "its network interface no longer has an address",
                 ),
                 _ => (
                     RsmError::ControllerNotPresent,
-                    "it may be gone, or not be this user's to open",
+                    "it was removed, or this user has no permission to open it",
                 ),
             };
-            complain(LIBRARY, format_args!("the device {}: {why}", device.name));
+            report(LIBRARY, format_args!("the device {}: {why}", device.name));
             code
         };
         let mut verbs = VerbsOptions::default();
@@ -200,7 +200,7 @@ impl Process {
         Ok(process.get_or_init(|| {
             // Of several threads that come here, one prints the problem.
             if let Some(problem) = problem {
-                complain(LIBRARY, problem);
+                report(LIBRARY, problem);
             }
             found
         }))
@@ -262,16 +262,16 @@ impl Process {
         let devices = match self.controllers.iter().any(|known| known.device.is_some()) {
             true => "",
             false if cfg!(feature = "verbs") => {
-                "; an RDMA device is one if it has an address, and if the file of nodes, where there is one, has a line with that"
+                "; an RDMA device needs an address and, if there is a nodes file, a line with that address"
             }
             false => {
-                "; RDMA devices are none, since this library was built without the feature `verbs`"
+                "; this library was built without the feature `verbs`, so it has no RDMA devices"
             }
         };
         let known = known.join(", ");
-        complain(
+        report(
             LIBRARY,
-            format_args!("no controller is called `{name}`: there is {known}{devices}"),
+            format_args!("no controller has the name `{name}`: known are {known}{devices}"),
         );
         RsmError::ControllerNotPresent
     }

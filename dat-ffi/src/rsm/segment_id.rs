@@ -9,7 +9,7 @@ use dat_rsm::{Result, RsmError};
 use super::process::LIBRARY;
 use super::{Code, code, place};
 use crate::boundary::{Out, Text, trusted_variable};
-use crate::complaint::complain;
+use crate::diagnostic::report;
 
 /// The environment variable that names the file.
 const FILE: &str = "RSM_SEGMENTID";
@@ -43,11 +43,11 @@ pub fn segment_id_range(application: Text, base: Out<u32>, length: Out<u32>) -> 
 fn range_in(file: &Path, application: &str) -> Result<SegmentIdRange> {
     let place = file.display();
     let text = fs::read_to_string(file).map_err(|error| {
-        complain(LIBRARY, format_args!("{place}: it cannot be read: {error}"));
+        report(LIBRARY, format_args!("{place}: it cannot be read: {error}"));
         RsmError::BadConfiguration
     })?;
     let found = look_up_range(&text, application).map_err(|bad| {
-        complain(
+        report(
             LIBRARY,
             format_args!("{place}:{}: {}", bad.line, bad.reason),
         );

@@ -10,7 +10,7 @@ use dat_rsm::{Result, RsmError, SegmentHandle, SignalFlags};
 use super::process::{Opened, site_of, with_site};
 use super::site::locked;
 use super::{Code, code, code_of_making, named};
-use crate::boundary::{Flag, held, in_steps, wait_for};
+use crate::boundary::{Flag, guarded, in_steps, wait_for};
 use crate::handles::CHandle;
 
 /// Returns a segment, exported or imported, and its site.
@@ -47,7 +47,7 @@ pub fn signal_post(handle: CHandle, flags: u32) -> Code {
 /// Spec: RSMSG-02, RSMSG-07, RSMSG-08
 pub extern "C-unwind" fn signal_wait(handle: CHandle, timeout: i32) -> Code {
     let until = until(timeout);
-    held(None, |watch| {
+    guarded(None, |watch| {
         in_steps(|| {
             let slice = slice(until);
             let returned = code(|| {

@@ -67,11 +67,11 @@ fn buffer<'m, B: Host, W: Wait>(
     let Some(length) = inside else {
         // All other errors come first, except that of a missing barrier. This transfer has no
         // bytes.
-        let asked = match needed {
+        let result = match needed {
             Access::Write => engine.get_shared(import, offset, &[], wait),
             _ => engine.put_shared(import, offset, &[], wait),
         };
-        return Err(match asked {
+        return Err(match result {
             Ok(()) | Err(RsmError::BarrierUninitialized) => RsmError::BadLength,
             Err(error) => error,
         });

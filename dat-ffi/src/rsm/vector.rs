@@ -135,8 +135,8 @@ pub fn getv(vector: Out<ScatterGather>) -> Code {
 }
 
 fn run(vector: Out<ScatterGather>, direction: Direction) -> Result<()> {
-    let asked = vector.get().ok_or(RsmError::BadScatterGather)?;
-    let outcome = moved(&asked, direction);
+    let io = vector.get().ok_or(RsmError::BadScatterGather)?;
+    let outcome = moved(&io, direction);
     let residual = match &outcome {
         Ok(()) => 0,
         Err((_, residual)) => *residual,
@@ -147,10 +147,10 @@ fn run(vector: Out<ScatterGather>, direction: Direction) -> Result<()> {
 }
 
 /// Transfers the entries; on failure returns the error and the number of entries left.
-fn moved(asked: &ScatterGather, direction: Direction) -> std::result::Result<(), (RsmError, u64)> {
-    let count = asked.request_count;
+fn moved(io: &ScatterGather, direction: Direction) -> std::result::Result<(), (RsmError, u64)> {
+    let count = io.request_count;
     let before = |error| (error, count);
-    let import = named(asked.remote_handle);
+    let import = named(io.remote_handle);
     let opened = site_of(import, RsmError::BadSegmentHandle).map_err(before)?;
     let import = ImportId::from_handle(import);
     with_site!(opened, site => {
@@ -167,14 +167,14 @@ fn moved(asked: &ScatterGather, direction: Direction) -> std::result::Result<(),
         }
         .map_err(Outcome::from));
         let length = usize::try_from(count).ok().filter(|count| (1..=MOST).contains(count));
-        let Some(length) = length.filter(|_| !asked.vector.is_null()) else {
+        let Some(length) = length.filter(|_| !io.vector.is_null()) else {
             // Errors of the handle come first; without entries the engine reports no others.
             let refusal = go(&[], VectorFlags::empty()).map_err(|outcome| outcome.error);
             let refusal = refusal.err().unwrap_or(RsmError::BadScatterGather);
             let bad_address = refusal == RsmError::BadScatterGather && length.is_some();
             return Err(before(if bad_address { RsmError::BadAddress } else { refusal }));
         };
-        let given: Vec<IoVector> = (0..length).filter_map(|at| asked.vector.nth(at)).collect();
+        let given: Vec<IoVector> = (0..length).filter_map(|at| io.vector.nth(at)).collect();
         let needed = match direction {
             Direction::Put => Access::Read,
             Direction::Get => Access::Write,
@@ -202,7 +202,7 @@ fn moved(asked: &ScatterGather, direction: Direction) -> std::result::Result<(),
             }
         };
         let Some(refused) = refused else {
-            let flags = VectorFlags::from_bits_retain(asked.flags);
+            let flags = VectorFlags::from_bits_retain(io.flags);
             return go(&entries, flags).map_err(|outcome| {
                 let error = explained(&outcome, length);
                 (error, outcome.residual.min(length) as u64)

@@ -2,7 +2,7 @@
 
 use super::edition::V1;
 use crate::boundary::{In, LongTriplet, Out, RegionDescription};
-use crate::calls::lmr::{Places, Wanted};
+use crate::calls::lmr::{Arguments, Places};
 use crate::calls::result::{Code, code, sheltered};
 use crate::calls::rmr::Binding;
 use crate::calls::{cr, lmr, rmr};
@@ -21,7 +21,7 @@ pub(super) extern "C-unwind" fn lmr_create(
     registered_size: Out<u64>,
     registered_address: Out<u64>,
 ) -> Code {
-    let wanted = Wanted {
+    let arguments = Arguments {
         ia,
         memory_type,
         description,
@@ -37,28 +37,28 @@ pub(super) extern "C-unwind" fn lmr_create(
         registered_size,
         registered_address,
     };
-    sheltered::<V1>(|| lmr::create::<V1>(wanted, places))
+    sheltered::<V1>(|| lmr::create::<V1>(arguments, places))
 }
 
 pub(super) extern "C" fn rmr_bind(
     rmr: CHandle,
-    piece: In<LongTriplet>,
+    segment: In<LongTriplet>,
     privileges: u32,
     ep: CHandle,
     cookie: u64,
     flags: u32,
     context: Out<u32>,
 ) -> Code {
-    let wanted = Binding::<V1> {
+    let arguments = Binding::<V1> {
         rmr,
-        piece,
+        segment,
         privileges,
         ep,
         cookie,
         flags,
         context,
     };
-    code::<V1>(rmr::bind(wanted))
+    code::<V1>(rmr::bind(arguments))
 }
 
 /// Rejects a request, without data for the peer.

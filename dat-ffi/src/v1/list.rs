@@ -40,8 +40,8 @@ macro_rules! calls_of_dat_1_2 {
             dat_ep_disconnect(ep: CHandle, flags: u32) 30 = connect::disconnect::<V1>;
             dat_ep_post_send(ep: CHandle, count: i32, segments: List<LongTriplet>, cookie: u64, flags: u32) 31 = post::send::<V1>;
             dat_ep_post_recv(ep: CHandle, count: i32, segments: List<LongTriplet>, cookie: u64, flags: u32) 32 = post::receive::<V1>;
-            dat_ep_post_rdma_read(ep: CHandle, count: i32, segments: List<LongTriplet>, cookie: u64, piece: In<LongTriplet>, flags: u32) 33 = post::rdma_read::<V1>;
-            dat_ep_post_rdma_write(ep: CHandle, count: i32, segments: List<LongTriplet>, cookie: u64, piece: In<LongTriplet>, flags: u32) 34 = post::rdma_write::<V1>;
+            dat_ep_post_rdma_read(ep: CHandle, count: i32, segments: List<LongTriplet>, cookie: u64, remote: In<LongTriplet>, flags: u32) 33 = post::rdma_read::<V1>;
+            dat_ep_post_rdma_write(ep: CHandle, count: i32, segments: List<LongTriplet>, cookie: u64, remote: In<LongTriplet>, flags: u32) 34 = post::rdma_write::<V1>;
             dat_ep_get_status(ep: CHandle, state: Out<u32>, recv_idle: Out<u32>, request_idle: Out<u32>) 35 = ep::get_status::<V1>;
             dat_ep_free(ep: CHandle) 36 = ep::free::<V1>;
             dat_lmr_create(ia: CHandle, memory_type: u32, description: RegionDescription, length: u64, pz: CHandle, privileges: u32, lmr: Out<CHandle>, lmr_context: Out<u32>, rmr_context: Out<u32>, registered_size: Out<u64>, registered_address: Out<u64>) 37 = forms::lmr_create;
@@ -49,7 +49,7 @@ macro_rules! calls_of_dat_1_2 {
             dat_lmr_free(lmr: CHandle) 39 = lmr::free::<V1>;
             dat_rmr_create(pz: CHandle, rmr: Out<CHandle>) 40 = rmr::create::<V1>;
             dat_rmr_query(rmr: CHandle, mask: u32, param: Out<RmrParam>) 41 = rmr::query::<V1>;
-            dat_rmr_bind(rmr: CHandle, piece: In<LongTriplet>, privileges: u32, ep: CHandle, cookie: u64, flags: u32, context: Out<u32>) 42 = forms::rmr_bind;
+            dat_rmr_bind(rmr: CHandle, segment: In<LongTriplet>, privileges: u32, ep: CHandle, cookie: u64, flags: u32, context: Out<u32>) 42 = forms::rmr_bind;
             dat_rmr_free(rmr: CHandle) 43 = rmr::free::<V1>;
             dat_psp_create(ia: CHandle, qualifier: u64, evd: CHandle, flags: u32, psp: Out<CHandle>) 44 = psp::create::<V1>;
             dat_psp_query(psp: CHandle, mask: u32, param: Out<PspParam>) 45 = psp::query::<V1>;
@@ -64,8 +64,8 @@ macro_rules! calls_of_dat_1_2 {
             dat_ep_reset(ep: CHandle) 54 = ep::reset::<V1>;
             dat_evd_set_unwaitable(evd: CHandle) 55 = evd::set_unwaitable::<V1>;
             dat_evd_clear_unwaitable(evd: CHandle) 56 = evd::clear_unwaitable::<V1>;
-            dat_lmr_sync_rdma_read(ia: CHandle, pieces: List<LongTriplet>, count: u64) 57 = post::synchronize_read::<V1>;
-            dat_lmr_sync_rdma_write(ia: CHandle, pieces: List<LongTriplet>, count: u64) 58 = post::synchronize_write::<V1>;
+            dat_lmr_sync_rdma_read(ia: CHandle, segments: List<LongTriplet>, count: u64) 57 = post::synchronize_read::<V1>;
+            dat_lmr_sync_rdma_write(ia: CHandle, segments: List<LongTriplet>, count: u64) 58 = post::synchronize_write::<V1>;
             dat_ep_create_with_srq(ia: CHandle, pz: CHandle, receive: CHandle, request: CHandle, connect: CHandle, srq: CHandle, attributes: In<EpAttributes>, ep: Out<CHandle>) 59 = ep::create_with_srq::<V1>;
             dat_ep_recv_query(ep: CHandle, allocated: Out<i32>, span: Out<i32>) 60 = ep::recv_query::<V1>;
             dat_ep_set_watermark(ep: CHandle, soft: i32, hard: i32) 61 = ep::set_watermark::<V1>;

@@ -71,7 +71,7 @@ pub(super) extern "C" fn operation(
 }
 
 /// Returns the data of an extended event: `DAT_IB_DTOS` and `DAT_IB_EXTENSION_EVENT_DATA`.
-pub(crate) fn told_of(completion: &ExtendedCompletion) -> (u32, [u64; 8]) {
+pub(crate) fn event_fields(completion: &ExtendedCompletion) -> (u32, [u64; 8]) {
     let (operation, kind, number) = match completion.operation {
         ExtendedOperation::WriteImmediate => (8, 2, 0),
         ExtendedOperation::ReceiveImmediate { immediate } => (9, 3, immediate),

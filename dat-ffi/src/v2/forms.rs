@@ -11,7 +11,7 @@ use crate::adapter::{Adapter, with_device};
 use crate::boundary::{In, List, Out, RegionDescription, ShortTriplet, Text};
 use crate::calls::cr::ROOM;
 use crate::calls::edition::Triplet;
-use crate::calls::lmr::{Places, Wanted};
+use crate::calls::lmr::{Arguments, Places};
 use crate::calls::result::{Code, adapter, adapter_of, code, sheltered};
 use crate::calls::rmr::Binding;
 use crate::calls::{cr, ia, lmr, rmr};
@@ -110,7 +110,7 @@ pub(super) extern "C-unwind" fn lmr_create(
         let adapter = adapter(ia)?;
         check_address_type(address_type, 7)?;
         let privileges = without_atomics(&adapter, privileges)?;
-        let wanted = Wanted {
+        let arguments = Arguments {
             ia,
             memory_type,
             description,
@@ -126,7 +126,7 @@ pub(super) extern "C-unwind" fn lmr_create(
             registered_size,
             registered_address,
         };
-        lmr::create::<V2>(wanted, places)
+        lmr::create::<V2>(arguments, places)
     })
 }
 
@@ -152,7 +152,7 @@ fn moved(error: Error) -> Error {
 pub(super) extern "C" fn rmr_bind(
     rmr: CHandle,
     lmr: CHandle,
-    piece: In<ShortTriplet>,
+    segment: In<ShortTriplet>,
     privileges: u32,
     address_type: u32,
     ep: CHandle,
@@ -163,27 +163,27 @@ pub(super) extern "C" fn rmr_bind(
     code::<V2>((|| {
         let adapter = adapter_of(rmr, HandleKind::Rmr)?;
         check_address_type(address_type, 5)?;
-        if let Some(piece) = piece.get().map(Triplet::local)
-            && piece.length != 0
+        if let Some(segment) = segment.get().map(Triplet::local)
+            && segment.length != 0
         {
             let region = LmrId::from_handle(lmr.named());
             let known = with_device!(adapter, opened => {
                 opened.ia.lmr_query(region, LmrFields::empty())
             })?;
-            if known.lmr_context != piece.context {
+            if known.lmr_context != segment.context {
                 return Err(Error::invalid_argument(3));
             }
         }
-        let wanted = Binding::<V2> {
+        let arguments = Binding::<V2> {
             rmr,
-            piece,
+            segment,
             privileges,
             ep,
             cookie,
             flags,
             context,
         };
-        rmr::bind(wanted).map_err(moved)
+        rmr::bind(arguments).map_err(moved)
     })())
 }
 

@@ -67,25 +67,25 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     ///
     /// Spec: RSMCT-01, RSMCT-02, RSMCT-03, RSMCT-05
     pub fn get_controller(&self, name: Option<&str>) -> Result<ControllerId> {
-        let wanted = Name::parse(name.unwrap_or("loopback"));
-        let wanted = wanted.ok_or(RsmError::ControllerNotPresent)?;
+        let requested = Name::parse(name.unwrap_or("loopback"));
+        let requested = requested.ok_or(RsmError::ControllerNotPresent)?;
         let (index, port) = self
             .ports
             .iter()
             .enumerate()
-            .find(|(_, port)| Name::parse(port.name).is_some_and(|name| name.same(&wanted)))
+            .find(|(_, port)| Name::parse(port.name).is_some_and(|name| name.same(&requested)))
             .ok_or(RsmError::ControllerNotPresent)?;
         self.state.with(|state| {
-            let place = state.ports.get_mut(index).ok_or(RsmError::InternalError)?;
-            if place.is_closed() {
-                place.zones.retain(|zone| port.ia.pz_free(*zone).is_err());
-                place.begin(port.open()?);
-            } else if place.references == 0 {
+            let slot = state.ports.get_mut(index).ok_or(RsmError::InternalError)?;
+            if slot.is_closed() {
+                slot.zones.retain(|zone| port.ia.pz_free(*zone).is_err());
+                slot.begin(port.open()?);
+            } else if slot.references == 0 {
                 // The release by the last user has not finished.
                 return Err(RsmError::InsufficientResources);
             }
-            place.references = place.references.saturating_add(1);
-            place.controller().ok_or(RsmError::InternalError)
+            slot.references = slot.references.saturating_add(1);
+            slot.controller().ok_or(RsmError::InternalError)
         })
     }
 
@@ -122,23 +122,23 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                     import.abort();
                 }
             }
-            let mut place = 0;
-            while let Some((at, link)) = state.links.find_from(place, |link| link.port == index) {
+            let mut from = 0;
+            while let Some((at, link)) = state.links.find_from(from, |link| link.port == index) {
                 state.end_link(link, now, &self.options);
-                place = at.saturating_add(1);
+                from = at.saturating_add(1);
             }
             state.remind(None);
         });
-        let mut place = 0;
+        let mut from = 0;
         loop {
             let found = self
                 .state
-                .with(|state| state.locals.find_from(place, |local| local.port == index));
+                .with(|state| state.locals.find_from(from, |local| local.port == index));
             let Some((at, local)) = found else {
                 break;
             };
             self.drop_local(LocalMemoryId::from_handle(local));
-            place = at.saturating_add(1);
+            from = at.saturating_add(1);
         }
         self.wait_for(None, None, wait, |_| {
             let closed = self
@@ -150,18 +150,16 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
 
     /// Destroys all segments of a port, and their keys.
     fn destroy_exports_of(&self, index: usize) {
-        let mut place = 0;
+        let mut from = 0;
         loop {
-            let found = self.state.with(|state| {
-                state
-                    .exports
-                    .find_from(place, |export| export.port == index)
-            });
+            let found = self
+                .state
+                .with(|state| state.exports.find_from(from, |export| export.port == index));
             let Some((at, export)) = found else {
                 return;
             };
             self.drop_export(ExportId::from_handle(export));
-            place = at.saturating_add(1);
+            from = at.saturating_add(1);
         }
     }
 

@@ -34,7 +34,7 @@ pub(crate) const IDLE: u8 = 0;
 /// A thread makes progress.
 const UNDER_WAY: u8 = 1;
 /// A thread makes progress, or is about to, and must do another round.
-const ASKED_AGAIN: u8 = 2;
+const RERUN: u8 = 2;
 
 impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     /// Handles everything that happened since the last call, and everything due by `now`.
@@ -48,7 +48,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     pub fn progress(&self, now: Instant) -> usize {
         // The event that woke this thread may lie in a queue that the other thread has already
         // polled.
-        if self.turn.swap(ASKED_AGAIN, Ordering::AcqRel) != IDLE {
+        if self.turn.swap(RERUN, Ordering::AcqRel) != IDLE {
             return 0;
         }
         let mut handled = 0_usize;
@@ -82,7 +82,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
 
     /// Lets others make progress; wakes those that asked for a round and sleep.
     pub(crate) fn end_turn(&self) {
-        if self.turn.swap(IDLE, Ordering::AcqRel) == ASKED_AGAIN {
+        if self.turn.swap(IDLE, Ordering::AcqRel) == RERUN {
             self.tell_change();
         }
     }
@@ -132,7 +132,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             }
             handled = handled.saturating_add(taken);
             if taken == EVENTS_PER_CALL {
-                self.state.with(|state| state.behind = true);
+                self.state.with(|state| state.poll_again = true);
             }
         }
         handled
@@ -265,8 +265,8 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             let mut block = link.take_block();
             let handle = self.state.with(|state| {
                 let handle = state.links.insert(link)?;
-                if let Some(place) = state.links.get_mut(handle) {
-                    place.give_block(block.take());
+                if let Some(slot) = state.links.get_mut(handle) {
+                    slot.give_block(block.take());
                 }
                 Some(handle)
             });
@@ -313,13 +313,13 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         let _idle = port.ia.ep_disconnect(ep, CloseFlags::Abrupt);
         let _freed = port.ia.ep_free(ep);
         let block = self.state.with(|state| {
-            let mut place = 0;
+            let mut from = 0;
             while let Some((at, request)) = state
                 .requests
-                .find_from(place, |request| request.link == handle)
+                .find_from(from, |request| request.link == handle)
             {
                 state.request_ended(request, DtoStatus::Flushed);
-                place = at;
+                from = at;
             }
             state.links.remove(handle)?.take_block()
         });
@@ -395,11 +395,11 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
 
     /// Returns the reason why a link failed: no share left at the node, or unreachable.
     fn why_rejected(&self, index: usize, kind: ConnectionEventKind, ep: EpId) -> RsmError {
-        let said = match kind {
+        let private_data = match kind {
             ConnectionEventKind::PeerRejected => self.private_data(index, ep),
             _ => None,
         };
-        let rejection = said.and_then(|said| Rejection::decode(&said).ok());
+        let rejection = private_data.and_then(|private_data| Rejection::decode(&private_data).ok());
         match rejection {
             Some(Rejection {
                 error: RsmError::InsufficientResources,
@@ -427,14 +427,14 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 .find_from((cookie >> 8) as usize, |link| {
                     link.port == index && link.ep == ep
                 })
-                .filter(|(place, _)| *place as u64 == cookie >> 8)?;
+                .filter(|(slot, _)| *slot as u64 == cookie >> 8)?;
             if completion.status != DtoStatus::Success {
                 return None;
             }
             let link = state.links.get_mut(handle)?;
             // The rest of a shorter message would be old content of the receive buffer.
-            let is_whole = completion.transferred_length == MESSAGE_SIZE as u64;
-            if !is_whole || link.message_came((cookie & 0xFF) as usize).is_err() {
+            let is_complete = completion.transferred_length == MESSAGE_SIZE as u64;
+            if !is_complete || link.message_came((cookie & 0xFF) as usize).is_err() {
                 state.end_link(handle, now, &self.options);
             }
             state.urgent = true;
@@ -443,7 +443,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         while let Some((link, body)) =
             came.and_then(|link| Some((link, self.next_message(link, port, now)?)))
         {
-            self.heard(index, link, body);
+            self.handle_message(index, link, body);
         }
     }
 
@@ -481,22 +481,22 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             state.due = None;
         });
         // Links that are over.
-        let mut place = 0;
+        let mut from = 0;
         loop {
             let found = self.state.with(|state| {
                 state
                     .links
-                    .find_from(place, |link| link.state == LinkState::Over)
+                    .find_from(from, |link| link.state == LinkState::Over)
             });
             let Some((at, handle)) = found else {
                 break;
             };
-            place = at.saturating_add(1);
+            from = at.saturating_add(1);
             let drained = self.state.with(|state| {
                 let link = state.links.get(handle)?;
-                let late = link.drain_until.is_none_or(|until| until <= now);
+                let expired = link.drain_until.is_none_or(|until| until <= now);
                 let until = link.drain_until;
-                if link.requests == 0 || late {
+                if link.requests == 0 || expired {
                     return Some(());
                 }
                 state.remind(until);
@@ -508,12 +508,12 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             }
         }
         self.state.with(|state| {
-            let mut place = 0;
+            let mut from = 0;
             while let Some((at, handle)) = state
                 .importers
-                .find_from(place, |importer| importer.until.is_some())
+                .find_from(from, |importer| importer.until.is_some())
             {
-                place = at.saturating_add(1);
+                from = at.saturating_add(1);
                 let until = state
                     .importers
                     .get(handle)
@@ -538,13 +538,13 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
 
     /// Sends the acknowledgements, receives and messages that are due.
     fn tidy_messages(&self, state: &mut State, now: Instant) {
-        let mut place = 0;
-        while let Some((at, handle)) = state.imports.find_from(place, |import| {
+        let mut from = 0;
+        while let Some((at, handle)) = state.imports.find_from(from, |import| {
             import
                 .acknowledge
                 .is_some_and(|acknowledge| import.finished >= acknowledge.after)
         }) {
-            place = at.saturating_add(1);
+            from = at.saturating_add(1);
             let acknowledge = state
                 .imports
                 .get_mut(handle)
@@ -557,9 +557,9 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         }
         self.tidy_receives(state, now);
         let urgent = state.urgent;
-        let mut place = 0;
-        while let Some((at, handle)) = state.links.find_from(place, Link::is_up) {
-            place = at.saturating_add(1);
+        let mut from = 0;
+        while let Some((at, handle)) = state.links.find_from(from, Link::is_up) {
+            from = at.saturating_add(1);
             state.pump(&self.ports, handle, &self.options);
         }
         // A message without room waits for a pending request, whose completion sets `urgent`. If no
@@ -574,12 +574,12 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     /// Posts the receives that the device refused, and ends links that miss one too long.
     ///
     /// A link also misses a message that later ones have overtaken. After [`PATIENCE`] the link
-    /// ends, unless more events may be queued (`behind`).
+    /// ends, unless more events may be queued (`poll_again`).
     fn tidy_receives(&self, state: &mut State, now: Instant) {
-        let behind = core::mem::take(&mut state.behind);
-        let mut place = 0;
-        while let Some((at, handle)) = state.links.find_from(place, Link::misses) {
-            place = at.saturating_add(1);
+        let poll_again = core::mem::take(&mut state.poll_again);
+        let mut from = 0;
+        while let Some((at, handle)) = state.links.find_from(from, Link::misses) {
+            from = at.saturating_add(1);
             let Some(link) = state.links.get_mut(handle) else {
                 continue;
             };
@@ -588,7 +588,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             let until = link.missing_until.or(now.after(PATIENCE));
             link.missing_until = until.filter(|_| link.misses());
             let in_vain = link.missing_until.is_some_and(|until| until <= now);
-            if (in_vain && !behind) || posted != Some(Ok(())) {
+            if (in_vain && !poll_again) || posted != Some(Ok(())) {
                 state.end_link(handle, now, &self.options);
             } else if link.misses() {
                 state.remind(now.after(REFUSED));
@@ -610,16 +610,16 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
 
     fn connect_those(&self, before: ImportState, now: Instant) -> usize {
         let mut handled = 0_usize;
-        let mut place = 0;
+        let mut from = 0;
         loop {
             let found = self.state.with(|state| {
-                let wanted = |import: &Import| import.state == before && import.is_waiting();
-                state.imports.find_from(place, wanted)
+                let is_candidate = |import: &Import| import.state == before && import.is_waiting();
+                state.imports.find_from(from, is_candidate)
             });
             let Some((at, handle)) = found else {
                 return handled;
             };
-            place = at.saturating_add(1);
+            from = at.saturating_add(1);
             let needed = self.state.with(|state| {
                 let import = state.imports.get_mut(handle)?;
                 if import.deadline.is_some_and(|deadline| deadline <= now) {
@@ -628,9 +628,9 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                     return None;
                 }
                 let (index, node, deadline) = (import.port, import.node, import.deadline);
-                let looking = import.is_looking();
+                let needs_link = import.needs_link();
                 state.remind(deadline);
-                if !looking {
+                if !needs_link {
                     return None;
                 }
                 if let Some(link) = state.link_to(index, node) {
@@ -661,7 +661,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         let Some(import) = state.imports.get_mut(handle) else {
             return;
         };
-        import.attach = Attach::Asked(link);
+        import.attach = Attach::Requested(link);
         let body = Body::Connect {
             import: handle.to_raw(),
             segment: import.segment,
@@ -710,26 +710,26 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         for (index, port) in self.ports.iter().enumerate() {
             let objects = self.state.with(|state| {
                 let linked = state.links.find(|link| link.port == index).is_some();
-                let place = state.ports.get_mut(index)?;
-                if place.references != 0 || linked {
+                let slot = state.ports.get_mut(index)?;
+                if slot.references != 0 || linked {
                     return None;
                 }
-                let objects = place.objects.take();
-                place.closing = objects.is_some();
+                let objects = slot.objects.take();
+                slot.closing = objects.is_some();
                 objects
             });
             if let Some(objects) = objects {
                 let zone = port.close(objects);
                 self.state.with(|state| {
-                    let Some(place) = state.ports.get_mut(index) else {
+                    let Some(slot) = state.ports.get_mut(index) else {
                         return;
                     };
-                    place.closing = false;
+                    slot.closing = false;
                     // Without memory for this entry, the zone stays until the adapter closes.
                     if let Some(zone) = zone
-                        && place.zones.try_reserve(1).is_ok()
+                        && slot.zones.try_reserve(1).is_ok()
                     {
-                        place.zones.push(zone);
+                        slot.zones.push(zone);
                     }
                 });
                 self.tell_change();
@@ -741,7 +741,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
 /// Gives up the imports that wait for an unreachable node.
 fn give_up_node(state: &mut State, index: usize, node: NodeId, why: RsmError) {
     for (_, import) in state.imports.iter_mut() {
-        if import.port == index && import.node == node && import.is_looking() {
+        if import.port == index && import.node == node && import.needs_link() {
             import.give_up(why);
         }
     }

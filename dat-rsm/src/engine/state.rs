@@ -40,7 +40,7 @@ pub(crate) struct State {
     /// Set if the next progress has deferred work.
     pub(crate) urgent: bool,
     /// Set if the last poll stopped at its limit; more events may be queued.
-    pub(crate) behind: bool,
+    pub(crate) poll_again: bool,
     /// Time of the next deferred work.
     pub(crate) due: Option<Instant>,
 }
@@ -71,7 +71,7 @@ impl State {
             exported_bytes: 0,
             ticks: 0,
             urgent: false,
-            behind: false,
+            poll_again: false,
             due: None,
         };
         (state.flights.reserve_all() && state.requests.reserve_all()).then_some(state)

@@ -61,10 +61,10 @@ impl<T> Table<T> {
             slot.value = Some(value);
             return Some(slot.handle);
         }
-        let place = self.slots.len();
+        let position = self.slots.len();
         // The free list must have room for every slot, since a removal cannot fail.
-        let missing = place.wrapping_add(1).saturating_sub(self.free.len());
-        let (Ok(index), true) = (u16::try_from(place), place < self.limit) else {
+        let missing = position.wrapping_add(1).saturating_sub(self.free.len());
+        let (Ok(index), true) = (u16::try_from(position), position < self.limit) else {
             return None;
         };
         if self.slots.try_reserve(1).is_err() || self.free.try_reserve(missing).is_err() {
@@ -140,15 +140,15 @@ impl<T> Table<T> {
     /// For walks that change the table.
     pub(crate) fn find_from(
         &self,
-        place: usize,
+        position: usize,
         mut condition: impl FnMut(&T) -> bool,
     ) -> Option<(usize, Handle)> {
         self.slots
             .iter()
             .enumerate()
-            .skip(place)
+            .skip(position)
             .find(|(_, slot)| slot.value.as_ref().is_some_and(&mut condition))
-            .map(|(place, slot)| (place, slot.handle))
+            .map(|(position, slot)| (position, slot.handle))
     }
 }
 

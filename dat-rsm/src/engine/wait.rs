@@ -48,12 +48,12 @@ impl<B: Backend, L: RawLock, W: Wait> Wait for Attentive<'_, '_, B, L, W> {
     fn wait(&mut self, until: Option<Instant>) -> WakeReason {
         // `tell_change` drops the wakers that it wakes, so each sleep registers again. The check of
         // the changes comes later, so none is missed.
-        let told = self.engine.begin_sleep(self.ticket, self.inner.waker());
+        let will_wake = self.engine.begin_sleep(self.ticket, self.inner.waker());
         // The adapter sees a change of the engine as an interruption; `sleep` tells the two apart.
         if self.is_stale() {
             return WakeReason::Interrupted;
         }
-        let until = if told {
+        let until = if will_wake {
             until
         } else {
             earliest(until, self.inner.now().after(SLICE))

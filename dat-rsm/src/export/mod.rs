@@ -75,7 +75,7 @@ impl Export {
         }
     }
 
-    pub(crate) fn locks_asked(&self) -> bool {
+    pub(crate) fn requests_locks(&self) -> bool {
         self.flags.contains(ExportFlags::LOCK_OPERATIONS)
     }
 }
@@ -224,7 +224,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             segment.publication = None;
             Ok(())
         })?;
-        self.settle_importers(export, Change::Revoke, wait);
+        self.notify_importers_and_wait(export, Change::Revoke, wait);
         self.drop_export(export);
         Ok(())
     }
@@ -266,12 +266,17 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     /// Tells importers of a change and waits for their acknowledgements, at most the grace period.
     ///
     /// Spec: RSMST-04
-    pub(crate) fn settle_importers<W: Wait>(&self, export: ExportId, change: Change, wait: &mut W) {
+    pub(crate) fn notify_importers_and_wait<W: Wait>(
+        &self,
+        export: ExportId,
+        change: Change,
+        wait: &mut W,
+    ) {
         let deadline = wait.now().after(self.options.revocation_grace);
-        let told = self
+        let notified = self
             .state
-            .with(|state| self.tell_importers(state, export, change));
-        if told == 0 || self.options.revocation_grace == 0 {
+            .with(|state| self.notify_importers(state, export, change));
+        if notified == 0 || self.options.revocation_grace == 0 {
             return;
         }
         // After a time-out or an interruption, the caller frees the keys too.
@@ -285,7 +290,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         });
     }
 
-    fn tell_importers(&self, state: &mut State, export: ExportId, change: Change) -> usize {
+    fn notify_importers(&self, state: &mut State, export: ExportId, change: Change) -> usize {
         let Some((address, keys)) = state
             .exports
             .get(export.handle())
@@ -293,13 +298,13 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         else {
             return 0;
         };
-        let mut told = 0_usize;
-        let mut place = 0;
+        let mut notified = 0_usize;
+        let mut from = 0;
         while let Some((at, handle)) = state
             .importers
-            .find_from(place, |importer| importer.export == export.handle())
+            .find_from(from, |importer| importer.export == export.handle())
         {
-            place = at.saturating_add(1);
+            from = at.saturating_add(1);
             let Some(importer) = state.importers.get_mut(handle) else {
                 continue;
             };
@@ -323,9 +328,9 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 },
             };
             self.tell(state, link, body);
-            told = told.saturating_add(1);
+            notified = notified.saturating_add(1);
         }
-        told
+        notified
     }
 
     /// Binds a segment to other memory of the same length.
@@ -418,8 +423,8 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             };
             match made {
                 Ok((class, key)) => {
-                    if let Some(place) = keys.get_mut(class) {
-                        *place = Some(key);
+                    if let Some(slot) = keys.get_mut(class) {
+                        *slot = Some(key);
                     }
                 }
                 Err(error) => {
@@ -430,7 +435,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 }
             }
         };
-        self.settle_importers(export, Change::Rebind, wait);
+        self.notify_importers_and_wait(export, Change::Rebind, wait);
         let (old_keys, old_base) = old;
         for key in old_keys.into_iter().flatten().chain([old_base]) {
             let _adapter_closed = port.ia.lmr_free(key.lmr);
@@ -485,12 +490,12 @@ pub(crate) fn export_at(state: &mut State, export: ExportId) -> Result<&mut Expo
 
 /// Removes the importers of a segment.
 pub(crate) fn forget_importers(state: &mut State, export: ExportId) {
-    let mut place = 0;
+    let mut from = 0;
     while let Some((at, importer)) = state
         .importers
-        .find_from(place, |importer| importer.export == export.handle())
+        .find_from(from, |importer| importer.export == export.handle())
     {
         state.importers.remove(importer);
-        place = at;
+        from = at;
     }
 }

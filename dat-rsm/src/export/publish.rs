@@ -51,7 +51,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 check_application_id(id)?;
             }
             let segment = export_at(state, export)?;
-            let (port, locks) = (segment.port, segment.locks_asked());
+            let (port, locks) = (segment.port, segment.requests_locks());
             segment.check_idle()?;
             self.check_access_list(port, access)?;
             if id != 0 && is_published(state, id) {
@@ -165,7 +165,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             segment.publication = None;
             Ok(())
         })?;
-        self.settle_importers(export, Change::Revoke, wait);
+        self.notify_importers_and_wait(export, Change::Revoke, wait);
         self.destroy_keys(export);
         self.state.with(|state| {
             forget_importers(state, export);

@@ -85,15 +85,15 @@ impl fmt::Display for BadLineReason<'_> {
         match self {
             Self::Words(1) => formatter.write_str("1 word instead of 4"),
             Self::Words(count) => write!(formatter, "{count} words instead of 4"),
-            Self::Keyword(said) => write!(formatter, "`{said}` is neither reserve nor reserved"),
-            Self::Base(said) => {
+            Self::Keyword(text) => write!(formatter, "`{text}` is neither reserve nor reserved"),
+            Self::Base(text) => {
                 write!(
                     formatter,
-                    "`{said}` is no id in hexadecimal, as 0x600000 is"
+                    "`{text}` is not a hexadecimal id such as 0x600000"
                 )
             }
-            Self::Length(said) => write!(formatter, "`{said}` is no number of ids, as 16 is"),
-            Self::Beyond => formatter.write_str("there are not so many ids from the first one on"),
+            Self::Length(text) => write!(formatter, "`{text}` is not a number of ids such as 16"),
+            Self::Beyond => formatter.write_str("the range exceeds the valid ids"),
         }
     }
 }
@@ -232,12 +232,12 @@ mod tests {
     /// Spec: RSMID-02, RSMID-03
     #[test]
     fn the_line_that_is_in_the_way_is_named() {
-        for (application, line, reason, said) in [
+        for (application, line, reason, text) in [
             (
                 "wrong",
                 6,
                 BadLineReason::Base("0xyz"),
-                "`0xyz` is no id in hexadecimal, as 0x600000 is",
+                "`0xyz` is not a hexadecimal id such as 0x600000",
             ),
             (
                 "other",
@@ -249,13 +249,13 @@ mod tests {
                 "signed",
                 8,
                 BadLineReason::Length("+16"),
-                "`+16` is no number of ids, as 16 is",
+                "`+16` is not a number of ids such as 16",
             ),
             (
                 "wide",
                 9,
                 BadLineReason::Beyond,
-                "there are not so many ids from the first one on",
+                "the range exceeds the valid ids",
             ),
             (
                 "behind",
@@ -266,7 +266,7 @@ mod tests {
         ] {
             let found = look_up_range(FILE, application);
             assert_eq!(found, Err(BadLine { line, reason }), "{application}");
-            assert_eq!(reason.to_string(), said);
+            assert_eq!(reason.to_string(), text);
         }
         assert_eq!(look_up_range("", "web"), Ok(None));
     }

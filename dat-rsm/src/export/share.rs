@@ -53,8 +53,8 @@ impl Shares {
     }
 }
 
-fn share(places: usize, nodes: usize) -> usize {
-    places.checked_div(nodes).unwrap_or(places).max(1)
+fn share(total: usize, nodes: usize) -> usize {
+    total.checked_div(nodes).unwrap_or(total).max(1)
 }
 
 impl State {
@@ -96,8 +96,8 @@ impl State {
     pub(crate) fn superseded_link(&self, port: usize, peer: &Greeting) -> Option<Handle> {
         self.links_from(peer.node)
             .find(|(_, link)| {
-                let life = link.peer.map(|peer| peer.incarnation);
-                link.port == port && life == Some(peer.incarnation)
+                let incarnation = link.peer.map(|peer| peer.incarnation);
+                link.port == port && incarnation == Some(peer.incarnation)
             })
             .map(|(handle, _)| handle)
     }
@@ -114,8 +114,8 @@ impl State {
     }
 
     fn links_from(&self, node: NodeId) -> impl Iterator<Item = (Handle, &Link)> {
-        let asked = move |link: &Link| !link.active && link.node == node;
-        self.links.iter().filter(move |(_, link)| asked(link))
+        let is_passive = move |link: &Link| !link.active && link.node == node;
+        self.links.iter().filter(move |(_, link)| is_passive(link))
     }
 }
 

@@ -54,8 +54,8 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             let barrier = Barrier { import, span: None };
             let handle = state.barriers.insert(barrier);
             let handle = handle.ok_or(RsmError::InsufficientResources)?;
-            let place = import_at(state, import)?;
-            place.barriers = place.barriers.saturating_add(1);
+            let slot = import_at(state, import)?;
+            slot.barriers = slot.barriers.saturating_add(1);
             Ok(BarrierId::from_handle(handle))
         })
     }
@@ -171,9 +171,9 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
 
 /// Returns a live barrier and its connection.
 fn barrier_at(state: &mut State, barrier: BarrierId) -> Result<(Barrier, &mut Import)> {
-    let place = *state
+    let slot = *state
         .barriers
         .get(barrier.handle())
         .ok_or(RsmError::BarrierUninitialized)?;
-    Ok((place, import_at(state, place.import)?))
+    Ok((slot, import_at(state, slot.import)?))
 }

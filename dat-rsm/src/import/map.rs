@@ -68,30 +68,30 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     ) -> Result<()> {
         let page = self.options.page_size.max(1);
         let (port, peer, range) = self.attempt(|state| {
-            let place = import_at(state, import)?;
-            if place.mapping.is_some() {
+            let slot = import_at(state, import)?;
+            if slot.mapping.is_some() {
                 return Err(RsmError::SegmentAlreadyMapped);
             }
-            if permission.is_empty() || !place.permission.contains(permission) {
+            if permission.is_empty() || !slot.permission.contains(permission) {
                 return Err(RsmError::BadPermissions);
             }
             if length == 0 {
                 return Err(RsmError::BadLength);
             }
-            if offset >= place.length {
+            if offset >= slot.length {
                 return Err(RsmError::BadOffset);
             }
             let end = offset.checked_add(length);
-            if end.is_none_or(|end| end > place.length) {
+            if end.is_none_or(|end| end > slot.length) {
                 return Err(RsmError::BadLength);
             }
             if offset.checked_rem(page) != Some(0) {
                 return Err(RsmError::BadMemoryAlignment);
             }
-            if place.state == ImportState::Aborted {
+            if slot.state == ImportState::Aborted {
                 return Err(RsmError::ConnectionAborted);
             }
-            Ok((place.port, self.peer_of(place)?, place.direct(offset)))
+            Ok((slot.port, self.peer_of(slot)?, slot.direct(offset)))
         })?;
         // An empty access finds out if the backend can access the memory.
         let read = permission.contains(Permission::READ);
@@ -101,11 +101,11 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         });
         seen.map_err(|_| RsmError::MapFailed)?;
         self.attempt(|state| {
-            let place = import_at(state, import)?;
-            if place.mapping.is_some() {
+            let slot = import_at(state, import)?;
+            if slot.mapping.is_some() {
                 return Err(RsmError::SegmentAlreadyMapped);
             }
-            place.mapping = Some(Mapping {
+            slot.mapping = Some(Mapping {
                 offset,
                 length,
                 permission,
@@ -183,32 +183,32 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         length: u64,
     ) -> Option<Access> {
         self.state.with(|state| {
-            let place = state.imports.get(import.handle())?;
-            if !self.sees_peers(place.port) {
+            let slot = state.imports.get(import.handle())?;
+            if !self.sees_peers(slot.port) {
                 return None;
             }
-            let within = place.mapping.is_none_or(|mapping| {
+            let within = slot.mapping.is_none_or(|mapping| {
                 mapping.permission.contains(right) && mapping.covers(offset, length)
             });
-            let attached = matches!(place.attach, Attach::Attached(_));
+            let attached = matches!(slot.attach, Attach::Attached(_));
             let ready = attached
-                && place.state == ImportState::Connected
-                && place.finished == place.posted
-                && place.written <= place.flushed
-                && !place.closing
-                && (place.mode == BarrierMode::Explicit || place.barriers != 0);
+                && slot.state == ImportState::Connected
+                && slot.finished == slot.posted
+                && slot.written <= slot.flushed
+                && !slot.closing
+                && (slot.mode == BarrierMode::Explicit || slot.barriers != 0);
             let fine = ready
                 && length != 0
-                && place.permission.contains(right)
+                && slot.permission.contains(right)
                 && within
                 && offset
                     .checked_add(length)
-                    .is_some_and(|end| end <= place.length);
-            let range = fine.then(|| place.direct(offset));
+                    .is_some_and(|end| end <= slot.length);
+            let range = fine.then(|| slot.direct(offset));
             range?;
             Some(Access {
-                port: place.port,
-                peer: self.peer_of(place).ok()?,
+                port: slot.port,
+                peer: self.peer_of(slot).ok()?,
                 range,
             })
         })
@@ -275,8 +275,8 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         length: u64,
     ) -> Result<Access> {
         self.attempt(|state| {
-            let place = import_at(state, import)?;
-            let mapping = place.mapping.ok_or(RsmError::SegmentNotMapped)?;
+            let slot = import_at(state, import)?;
+            let mapping = slot.mapping.ok_or(RsmError::SegmentNotMapped)?;
             if !mapping.permission.contains(right) {
                 return Err(RsmError::PermissionDenied);
             }
@@ -287,11 +287,11 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 return Err(RsmError::BadLength);
             }
             let start = mapping.offset.saturating_add(offset);
-            let live = place.state == ImportState::Connected;
+            let live = slot.state == ImportState::Connected;
             Ok(Access {
-                port: place.port,
-                peer: self.peer_of(place)?,
-                range: live.then(|| place.direct(start)),
+                port: slot.port,
+                peer: self.peer_of(slot)?,
+                range: live.then(|| slot.direct(start)),
             })
         })
     }
@@ -304,8 +304,8 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     ) {
         if let Some(Err(_)) = outcome {
             self.state.with(|state| {
-                if let Some(place) = state.imports.get_mut(import.handle()) {
-                    place.error_epoch = place.error_epoch.wrapping_add(1);
+                if let Some(slot) = state.imports.get_mut(import.handle()) {
+                    slot.error_epoch = slot.error_epoch.wrapping_add(1);
                 }
             });
         }

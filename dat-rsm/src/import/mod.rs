@@ -59,7 +59,7 @@ pub(crate) enum Attach {
     /// No link; the connection has to be requested.
     Detached,
     /// Requested on this link.
-    Asked(Handle),
+    Requested(Handle),
     /// Attached to this link.
     Attached(Handle),
 }
@@ -68,7 +68,7 @@ impl Attach {
     pub(crate) fn link(self) -> Option<Handle> {
         match self {
             Self::Detached => None,
-            Self::Asked(link) | Self::Attached(link) => Some(link),
+            Self::Requested(link) | Self::Attached(link) => Some(link),
         }
     }
 }
@@ -154,7 +154,7 @@ impl Import {
     }
 
     /// Returns true if the connection has to be requested on a link.
-    pub(crate) fn is_looking(&self) -> bool {
+    pub(crate) fn needs_link(&self) -> bool {
         self.attach == Attach::Detached && self.is_waiting()
     }
 
@@ -283,15 +283,15 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     /// Spec: RSMIM-10, RSMIM-11
     pub fn import_disconnect<W: Wait>(&self, import: ImportId, wait: &mut W) -> Result<()> {
         let controller = self.state.with(|state| {
-            let place = import_at(state, import)?;
-            if place.mapping.is_some() {
+            let slot = import_at(state, import)?;
+            if slot.mapping.is_some() {
                 return Err(RsmError::SegmentStillMapped);
             }
-            if place.poll_references != 0 {
+            if slot.poll_references != 0 {
                 return Err(RsmError::PollDescriptorInUse);
             }
-            place.closing = true;
-            Ok(place.controller)
+            slot.closing = true;
+            Ok(slot.controller)
         })?;
         let idle = self.wait_for(Some(controller), None, wait, |_| {
             let idle = self.state.with(|state| {
@@ -318,13 +318,13 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             let Some(removed) = state.imports.remove(import.handle()) else {
                 return;
             };
-            let mut place = 0;
+            let mut from = 0;
             while let Some((at, flight)) = state
                 .flights
-                .find_from(place, |flight| flight.import == import.handle())
+                .find_from(from, |flight| flight.import == import.handle())
             {
                 state.flights.remove(flight);
-                place = at;
+                from = at;
             }
             if let Attach::Attached(link) = removed.attach {
                 let importer = removed.importer;

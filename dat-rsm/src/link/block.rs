@@ -66,7 +66,7 @@ impl Block {
         self.made.rmr_context
     }
 
-    pub(crate) fn piece(&self, offset: usize, length: usize) -> LmrTriplet {
+    pub(crate) fn triplet(&self, offset: usize, length: usize) -> LmrTriplet {
         LmrTriplet {
             context: self.made.lmr_context,
             address: self.made.registered_address.wrapping_add(offset as u64),

@@ -1,7 +1,7 @@
 //! Links: connections between nodes, shared by all segments.
 
 pub(crate) mod block;
-mod heard;
+mod receive;
 pub mod wire;
 
 use alloc::collections::VecDeque;
@@ -42,7 +42,7 @@ struct Waiting {
     body: Body,
     import: Handle,
     /// Flight to notify of the completion; null for none.
-    told: Handle,
+    flight: Handle,
     /// Number of times to send it.
     times: u32,
 }
@@ -69,7 +69,7 @@ pub(crate) struct Link {
     /// Messages that this side may send.
     credits: u32,
     /// Messages taken whose credits the peer does not have back yet.
-    owed: u16,
+    pending_credits: u16,
     /// Receive slots with a message that is not taken yet, as bits.
     arrived: u64,
     /// Slot of the next message; the device fills the slots in ring order.
@@ -110,7 +110,7 @@ impl Link {
             block: Some(block),
             slots,
             credits: 0,
-            owed: 0,
+            pending_credits: 0,
             arrived: 0,
             next: 0,
             unposted: slots,
@@ -137,18 +137,18 @@ impl Link {
         port: &Port<'_, B, L>,
     ) -> Result<()> {
         let block = self.block.as_ref().ok_or(RsmError::InternalError)?;
-        let piece = block.piece(slot.wrapping_mul(MESSAGE_SIZE), MESSAGE_SIZE);
+        let triplet = block.triplet(slot.wrapping_mul(MESSAGE_SIZE), MESSAGE_SIZE);
         let cookie = (link.index() as u64) << 8 | slot as u64;
         Ok(port
             .ia
-            .post_recv(self.ep, &[piece], cookie, CompletionFlags::empty())?)
+            .post_recv(self.ep, &[triplet], cookie, CompletionFlags::empty())?)
     }
 
     /// Notes a message in a slot; the device may report it before earlier ones.
     pub(crate) fn message_came(&mut self, slot: usize) -> Result<()> {
-        let place = 1_u64.checked_shl(slot as u32).filter(|_| slot < self.slots);
-        let place = place.ok_or(RsmError::InternalError)?;
-        self.arrived |= place;
+        let bit = 1_u64.checked_shl(slot as u32).filter(|_| slot < self.slots);
+        let bit = bit.ok_or(RsmError::InternalError)?;
+        self.arrived |= bit;
         Ok(())
     }
 
@@ -160,15 +160,15 @@ impl Link {
         link: Handle,
         port: &Port<'_, B, L>,
     ) -> Result<Option<[u8; MESSAGE_SIZE]>> {
-        let place = 1_u64.checked_shl(self.next as u32).unwrap_or(0);
-        if self.arrived & place == 0 {
+        let bit = 1_u64.checked_shl(self.next as u32).unwrap_or(0);
+        if self.arrived & bit == 0 {
             return Ok(None);
         }
         let block = self.block.as_ref().ok_or(RsmError::InternalError)?;
         let mut bytes = [0; MESSAGE_SIZE];
         let from = block.bytes().get(self.next.wrapping_mul(MESSAGE_SIZE)..);
         load_bytes(from.unwrap_or_default(), &mut bytes);
-        self.arrived &= !place;
+        self.arrived &= !bit;
         self.next = self.in_turn(1);
         self.missing_until = None;
         self.unposted = self.unposted.saturating_add(1);
@@ -177,9 +177,9 @@ impl Link {
     }
 
     /// Returns the slot at a distance after the next one, in ring order.
-    fn in_turn(&self, behind: usize) -> usize {
-        let place = self.next.saturating_add(behind);
-        place.checked_rem(self.slots).unwrap_or(0)
+    fn in_turn(&self, offset: usize) -> usize {
+        let slot = self.next.saturating_add(offset);
+        slot.checked_rem(self.slots).unwrap_or(0)
     }
 
     /// Posts the empty receive slots until the device refuses one.
@@ -210,7 +210,7 @@ impl Link {
     pub(crate) fn account(&mut self, message: &Message) {
         self.credits = self.credits.saturating_add(u32::from(message.credits));
         if message.body != Body::Credit {
-            self.owed = self.owed.saturating_add(1);
+            self.pending_credits = self.pending_credits.saturating_add(1);
         }
     }
 
@@ -221,7 +221,7 @@ impl Link {
     /// device retries.
     fn returns(&self) -> u16 {
         let unposted = u16::try_from(self.unposted).unwrap_or(u16::MAX);
-        self.owed.saturating_sub(unposted)
+        self.pending_credits.saturating_sub(unposted)
     }
 
     /// Returns true if the endpoint has room for a transfer; the rest is for messages.
@@ -263,20 +263,20 @@ impl Link {
     /// So the queue needs no more room than there are connections. Signals to all importers of a
     /// publication are counted. Of the rebinds of a connection, only the last is kept.
     fn gather(&mut self, waiting: Waiting) {
-        let place = self.outbox.iter_mut().find(|other| match other.body {
+        let queued = self.outbox.iter_mut().find(|other| match other.body {
             Body::SignalImporters { .. } => other.body == waiting.body,
             Body::Rebind { importer, .. } => {
                 matches!(waiting.body, Body::Rebind { importer: same, .. } if same == importer)
             }
             _ => false,
         });
-        match place {
-            Some(place) if place.body == waiting.body => {
-                if matches!(place.body, Body::SignalImporters { .. }) {
-                    place.times = place.times.saturating_add(1);
+        match queued {
+            Some(queued) if queued.body == waiting.body => {
+                if matches!(queued.body, Body::SignalImporters { .. }) {
+                    queued.times = queued.times.saturating_add(1);
                 }
             }
-            Some(place) => place.body = waiting.body,
+            Some(queued) => queued.body = waiting.body,
             None => self.outbox.push_back(waiting),
         }
     }
@@ -305,26 +305,26 @@ impl Link {
 impl State {
     /// Queues a message to a peer and sends it once possible.
     ///
-    /// The completion is reported to the flight `told`.
+    /// The completion is reported to the flight `flight`.
     pub(crate) fn say<B: Backend, L: RawLock>(
         &mut self,
         ports: &[Port<'_, B, L>],
         link: Handle,
         body: Body,
         import: Handle,
-        told: Handle,
+        flight: Handle,
         options: &Options,
     ) {
         // A peer may send before the connection event arrives here; the answer waits for that
         // event.
         let over = LinkState::Over;
-        let Some(place) = self.links.get_mut(link).filter(|link| link.state != over) else {
+        let Some(slot) = self.links.get_mut(link).filter(|link| link.state != over) else {
             return;
         };
-        place.gather(Waiting {
+        slot.gather(Waiting {
             body,
             import,
-            told,
+            flight,
             times: 1,
         });
         self.pump(ports, link, options);
@@ -356,7 +356,7 @@ impl State {
                 None if link.returns() >= low(options) => Waiting {
                     body: Body::Credit,
                     import: Handle::NULL,
-                    told: Handle::NULL,
+                    flight: Handle::NULL,
                     times: 1,
                 },
                 None => return,
@@ -372,7 +372,7 @@ impl State {
                 credits,
                 body: waiting.body,
             };
-            let place = link
+            let start = link
                 .slots
                 .saturating_add(usize::from(slot))
                 .wrapping_mul(MESSAGE_SIZE);
@@ -380,23 +380,23 @@ impl State {
                 return;
             };
             store_bytes(
-                block.bytes().get(place..).unwrap_or_default(),
+                block.bytes().get(start..).unwrap_or_default(),
                 &message.encode(),
             );
-            let piece = block.piece(place, MESSAGE_SIZE);
+            let triplet = block.triplet(start, MESSAGE_SIZE);
             let (ep, is_credit) = (link.ep, waiting.body == Body::Credit);
             let Some(request) = self.requests.insert(Request {
                 owner: Owner::Message { slot },
                 link: handle,
                 import: waiting.import,
                 local: None,
-                told: waiting.told,
+                flight: waiting.flight,
             }) else {
                 return;
             };
             // The fence keeps a signal from overtaking reads of its vector.
             let flags = CompletionFlags::BARRIER_FENCE;
-            let posted = port.ia.post_send(ep, &[piece], request.to_raw(), flags);
+            let posted = port.ia.post_send(ep, &[triplet], request.to_raw(), flags);
             if posted.is_err() {
                 // The endpoint has no room. The next completion causes a retry.
                 self.requests.remove(request);
@@ -407,7 +407,7 @@ impl State {
                 return;
             };
             link.free &= !(1_u64.checked_shl(u32::from(slot)).unwrap_or(0));
-            link.owed = link.owed.saturating_sub(credits);
+            link.pending_credits = link.pending_credits.saturating_sub(credits);
             link.requests = link.requests.saturating_add(1);
             if !is_credit {
                 link.credits = link.credits.saturating_sub(1);
@@ -418,7 +418,7 @@ impl State {
                     link.outbox.pop_front();
                 }
             }
-            if let Some(flight) = self.flights.get_mut(waiting.told) {
+            if let Some(flight) = self.flights.get_mut(waiting.flight) {
                 flight.pending = flight.pending.saturating_add(1);
             }
         }
@@ -439,7 +439,7 @@ impl State {
         let unsaid = core::mem::take(&mut link.outbox);
         let due = link.drain_until;
         for waiting in unsaid {
-            if let Some(flight) = self.flights.get_mut(waiting.told) {
+            if let Some(flight) = self.flights.get_mut(waiting.flight) {
                 flight.step = Step::Failed(DtoStatus::Flushed);
             }
         }
@@ -480,7 +480,7 @@ impl State {
                 self.urgent = true;
             }
             // Messages on the peer's other links may wait for the share that this one used.
-            if !link.active || !link.outbox.is_empty() || link.owed > 0 {
+            if !link.active || !link.outbox.is_empty() || link.pending_credits > 0 {
                 self.urgent = true;
             }
         }
@@ -521,7 +521,7 @@ impl State {
                 }
             }
             Owner::Message { .. } => {
-                if let Some(flight) = self.flights.get_mut(request.told) {
+                if let Some(flight) = self.flights.get_mut(request.flight) {
                     flight.stepped(status);
                 }
             }

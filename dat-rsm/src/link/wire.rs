@@ -221,7 +221,7 @@ impl Rejection {
         let mut to = Writer(&mut bytes);
         to.put(&MAGIC);
         to.put(&[VERSION]);
-        to.halves(&[self.error.code().cast_unsigned()]);
+        to.put_u32s(&[self.error.code().cast_unsigned()]);
         bytes
     }
 
@@ -264,7 +264,7 @@ impl Message {
                 resume,
             } => {
                 to.words(&[import, resume]);
-                to.halves(&[segment, permission, user, group]);
+                to.put_u32s(&[segment, permission, user, group]);
             }
             Body::Accept {
                 import,
@@ -275,11 +275,11 @@ impl Message {
                 publication,
             } => {
                 to.words(&[import, importer, length, address, publication]);
-                to.halves(&[key]);
+                to.put_u32s(&[key]);
             }
             Body::Refuse { import, error } => {
                 to.words(&[import]);
-                to.halves(&[error.code().cast_unsigned()]);
+                to.put_u32s(&[error.code().cast_unsigned()]);
             }
             Body::Disconnect { importer } | Body::Acknowledge { importer } => {
                 to.words(&[importer]);
@@ -292,7 +292,7 @@ impl Message {
                 key,
             } => {
                 to.words(&[import, importer, address]);
-                to.halves(&[key]);
+                to.put_u32s(&[key]);
             }
             Body::Signal {
                 importer: word,
@@ -303,7 +303,7 @@ impl Message {
                 no_accumulate,
             } => {
                 to.words(&[word]);
-                to.halves(&[if no_accumulate { NO_ACCUMULATE } else { 0 }]);
+                to.put_u32s(&[if no_accumulate { NO_ACCUMULATE } else { 0 }]);
             }
         }
         bytes
@@ -362,10 +362,10 @@ impl Body {
             2 => Self::Connect {
                 import: from.word()?,
                 resume: from.word()?,
-                segment: from.half()?,
-                permission: from.half()?,
-                user: from.half()?,
-                group: from.half()?,
+                segment: from.value()?,
+                permission: from.value()?,
+                user: from.value()?,
+                group: from.value()?,
             },
             3 => Self::Accept {
                 import: from.word()?,
@@ -376,7 +376,7 @@ impl Body {
                     0 => return Err(WireError::Value),
                     publication => publication,
                 },
-                key: from.half()?,
+                key: from.value()?,
             },
             4 => Self::Refuse {
                 import: from.word()?,
@@ -393,7 +393,7 @@ impl Body {
                 import: from.word()?,
                 importer: from.word()?,
                 address: from.word()?,
-                key: from.half()?,
+                key: from.value()?,
             },
             8 => Self::Acknowledge {
                 importer: from.word()?,
@@ -416,8 +416,8 @@ struct Writer<'a>(&'a mut [u8]);
 
 impl Writer<'_> {
     fn put(&mut self, bytes: &[u8]) {
-        let place = core::mem::take(&mut self.0);
-        let (now, later) = place.split_at_mut_checked(bytes.len()).unwrap_or_default();
+        let rest = core::mem::take(&mut self.0);
+        let (now, later) = rest.split_at_mut_checked(bytes.len()).unwrap_or_default();
         for (to, from) in now.iter_mut().zip(bytes) {
             *to = *from;
         }
@@ -430,9 +430,9 @@ impl Writer<'_> {
         }
     }
 
-    fn halves(&mut self, halves: &[u32]) {
-        for half in halves {
-            self.put(&half.to_le_bytes());
+    fn put_u32s(&mut self, values: &[u32]) {
+        for value in values {
+            self.put(&value.to_le_bytes());
         }
     }
 }
@@ -451,19 +451,19 @@ impl Reader<'_> {
         Ok(u64::from_le_bytes(self.take()?))
     }
 
-    fn half(&mut self) -> Result<u32, WireError> {
+    fn value(&mut self) -> Result<u32, WireError> {
         Ok(u32::from_le_bytes(self.take()?))
     }
 
     fn error(&mut self) -> Result<RsmError, WireError> {
-        i32::try_from(self.half()?)
+        i32::try_from(self.value()?)
             .ok()
             .and_then(RsmError::from_code)
             .ok_or(WireError::Value)
     }
 
     fn flag(&mut self) -> Result<bool, WireError> {
-        match self.half()? {
+        match self.value()? {
             0 => Ok(false),
             NO_ACCUMULATE => Ok(true),
             _ => Err(WireError::Value),
@@ -479,17 +479,17 @@ mod tests {
     use super::*;
 
     fn bodies(mut draw: impl FnMut() -> u64) -> [Body; 10] {
-        let half = draw() as u32;
+        let value = draw() as u32;
         let word = draw() | 1;
         let flag = draw() & 1 == 1;
         [
             Body::Credit,
             Body::Connect {
                 import: word,
-                segment: half,
-                permission: half.rotate_left(3),
-                user: half.rotate_left(5),
-                group: half.rotate_left(7),
+                segment: value,
+                permission: value.rotate_left(3),
+                user: value.rotate_left(5),
+                group: value.rotate_left(7),
                 resume: draw(),
             },
             Body::Accept {
@@ -497,12 +497,12 @@ mod tests {
                 importer: draw(),
                 length: draw(),
                 address: draw(),
-                key: half,
+                key: value,
                 publication: word,
             },
             Body::Refuse {
                 import: word,
-                error: RsmError::ALL[half as usize % RsmError::ALL.len()],
+                error: RsmError::ALL[value as usize % RsmError::ALL.len()],
             },
             Body::Disconnect { importer: word },
             Body::Revoke {
@@ -513,7 +513,7 @@ mod tests {
                 import: word,
                 importer: draw(),
                 address: draw(),
-                key: half,
+                key: value,
             },
             Body::Acknowledge { importer: word },
             Body::Signal {

@@ -22,9 +22,9 @@ pub(crate) struct Local {
     /// Pending requests that use it.
     pub(crate) users: u32,
     /// Uses by active vectors: one for each run of a vector's entries with this memory.
-    pub(crate) holds: u32,
-    /// Those of `holds` that began after the freeing, which does not wait for them.
-    pub(crate) late: u32,
+    pub(crate) uses: u32,
+    /// Those of `uses` that began after the freeing, which does not wait for them.
+    pub(crate) late_uses: u32,
     /// Time of registration, in ticks of the state.
     pub(crate) made_at: u64,
     /// Start of the freeing; vectors that began later may not use it.
@@ -33,23 +33,23 @@ pub(crate) struct Local {
 
 impl Local {
     /// Returns true if a vector that began at `ticket` came too late to use it.
-    pub(crate) fn came_late(&self, ticket: u64) -> bool {
+    pub(crate) fn began_after_free(&self, ticket: u64) -> bool {
         self.closing.is_some_and(|since| ticket > since)
     }
 
     /// Counts a vector that begins and names it.
-    pub(crate) fn hold(&mut self, ticket: u64) {
-        self.holds = self.holds.saturating_add(1);
-        if self.came_late(ticket) {
-            self.late = self.late.saturating_add(1);
+    pub(crate) fn begin_use(&mut self, ticket: u64) {
+        self.uses = self.uses.saturating_add(1);
+        if self.began_after_free(ticket) {
+            self.late_uses = self.late_uses.saturating_add(1);
         }
     }
 
     /// Ends the count of a vector that named it when it began.
-    pub(crate) fn let_go(&mut self, ticket: u64) {
-        self.holds = self.holds.saturating_sub(1);
-        if self.came_late(ticket) {
-            self.late = self.late.saturating_sub(1);
+    pub(crate) fn end_use(&mut self, ticket: u64) {
+        self.uses = self.uses.saturating_sub(1);
+        if self.began_after_free(ticket) {
+            self.late_uses = self.late_uses.saturating_sub(1);
         }
     }
 }
@@ -113,15 +113,15 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             let ids = ids.ok_or(RsmError::BadControllerHandle)?;
             Ok((index, ids.pz))
         })?;
-        let place = self.ports.get(port).ok_or(RsmError::InternalError)?;
-        if length == 0 || length > place.max_region {
+        let slot = self.ports.get(port).ok_or(RsmError::InternalError)?;
+        if length == 0 || length > slot.max_region {
             return Err(RsmError::BadLength);
         }
         let privileges = match access {
             LocalAccess::ReadOnly => MemoryPrivileges::LOCAL_READ,
-            LocalAccess::ReadWrite => place.target_privileges,
+            LocalAccess::ReadWrite => slot.target_privileges,
         };
-        let made = place.ia.lmr_create(&LmrRequest {
+        let made = slot.ia.lmr_create(&LmrRequest {
             memory: LmrMemory::Virtual(memory),
             pz,
             privileges,
@@ -132,8 +132,8 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             length,
             writable: access == LocalAccess::ReadWrite,
             users: 0,
-            holds: 0,
-            late: 0,
+            uses: 0,
+            late_uses: 0,
             made_at: 0,
             closing: None,
         };
@@ -149,7 +149,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         match inserted {
             Ok(handle) => Ok(LocalMemoryId::from_handle(handle)),
             Err(error) => {
-                let _adapter_closed = place.ia.lmr_free(made.lmr);
+                let _adapter_closed = slot.ia.lmr_free(made.lmr);
                 Err(error)
             }
         }
@@ -182,13 +182,13 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 .filter(|local| local.port == port && local.closing.is_none())
                 .ok_or(RsmError::BadLocalMemoryHandle)?;
             local.closing = Some(now);
-            local.late = 0;
+            local.late_uses = 0;
             Ok(Some(now))
         })?;
         let idle = self.wait_for(Some(controller), None, wait, |_| {
             self.state
                 .with(|state| match state.locals.get(local.handle()) {
-                    Some(local) if local.users > 0 || local.holds > local.late => None,
+                    Some(local) if local.users > 0 || local.uses > local.late_uses => None,
                     Some(_) => Some(Ok(())),
                     None => Some(Err(RsmError::BadLocalMemoryHandle)),
                 })
@@ -212,10 +212,10 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     /// of the registration, and each of several concurrent callers waits for the device.
     pub(crate) fn drop_local(&self, local: LocalMemoryId) {
         let found = self.state.with(|state| {
-            let place = state.locals.get_mut(local.handle())?;
+            let slot = state.locals.get_mut(local.handle())?;
             // Earlier than all vectors: none may use the handle.
-            place.closing = Some(0);
-            Some((place.port, place.made.lmr))
+            slot.closing = Some(0);
+            Some((slot.port, slot.made.lmr))
         });
         let Some((port, lmr)) = found else {
             return;

@@ -6,7 +6,7 @@ use dat_core::backend::Backend;
 use dat_core::event::Wait;
 use dat_core::sync::RawLock;
 
-use super::call::Manner;
+use super::call::CallOptions;
 use super::entry::{Gets, Puts};
 use super::{Direction, GetEntry, PutEntry, Source, Target, VectorError, VectorFlags};
 use crate::engine::Rsm;
@@ -51,7 +51,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             remote_offset: offset,
             length: source.len() as u64,
         };
-        single(self.run(import, Puts(&[entry]), manner(Direction::Put), wait))
+        single(self.run(import, Puts(&[entry]), options(Direction::Put), wait))
     }
 
     /// Copies bytes from a segment.
@@ -77,7 +77,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             remote_offset: offset,
             length,
         };
-        single(self.run(import, Gets(&mut [entry]), manner(Direction::Get), wait))
+        single(self.run(import, Gets(&mut [entry]), options(Direction::Get), wait))
     }
 
     /// As [`put`](Self::put), from memory that other code may change meanwhile.
@@ -99,7 +99,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             remote_offset: offset,
             length: source.len() as u64,
         };
-        single(self.run(import, Puts(&[entry]), manner(Direction::Put), wait))
+        single(self.run(import, Puts(&[entry]), options(Direction::Put), wait))
     }
 
     /// As [`get`](Self::get), to memory that other code may use meanwhile.
@@ -121,12 +121,12 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             remote_offset: offset,
             length: target.len() as u64,
         };
-        single(self.run(import, Gets(&mut [entry]), manner(Direction::Get), wait))
+        single(self.run(import, Gets(&mut [entry]), options(Direction::Get), wait))
     }
 }
 
-const fn manner(direction: Direction) -> Manner {
-    Manner {
+const fn options(direction: Direction) -> CallOptions {
+    CallOptions {
         direction,
         flags: VectorFlags::empty(),
         single: true,

@@ -19,7 +19,7 @@ use crate::transfer::flight::{Flight, WINDOW};
 const QUIET: u32 = 20_000;
 
 /// Properties of a call.
-pub(crate) struct Manner {
+pub(crate) struct CallOptions {
     pub(crate) direction: Direction,
     pub(crate) flags: VectorFlags,
     pub(crate) single: bool,
@@ -69,13 +69,13 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
         flags: VectorFlags,
         wait: &mut W,
     ) -> core::result::Result<(), VectorError> {
-        let manner = Manner {
+        let options = CallOptions {
             direction: Direction::Put,
             flags,
             single: false,
             waited: true,
         };
-        self.run(import, Puts(entries), manner, wait)
+        self.run(import, Puts(entries), options, wait)
     }
 
     /// Scatters a segment to local memory, in the order of the entries.
@@ -94,13 +94,13 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
         flags: VectorFlags,
         wait: &mut W,
     ) -> core::result::Result<(), VectorError> {
-        let manner = Manner {
+        let options = CallOptions {
             direction: Direction::Get,
             flags,
             single: false,
             waited: true,
         };
-        self.run(import, Gets(entries), manner, wait)
+        self.run(import, Gets(entries), options, wait)
     }
 
     /// Runs a call to its end.
@@ -108,11 +108,11 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
         &self,
         import: ImportId,
         entries: E,
-        manner: Manner,
+        options: CallOptions,
         wait: &mut W,
     ) -> core::result::Result<(), VectorError> {
         let count = entries.count();
-        let mut vector = self.begin(import, entries, &manner)?;
+        let mut vector = self.begin(import, entries, &options)?;
         let (flight, controller) = (vector.flight, vector.controller);
         let outcome = self.wait_for(Some(controller), None, wait, |_| vector.advance().map(Ok));
         match outcome {
@@ -134,43 +134,43 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
         &'r self,
         import: ImportId,
         entries: E,
-        manner: &Manner,
+        options: &CallOptions,
     ) -> core::result::Result<Vector<'r, 's, B, L, E>, VectorError> {
         let count = entries.count();
         let begun = self.state.with(|state| {
-            let place = import_at(state, import)?;
-            let (controller, generation) = (place.controller, place.generation);
+            let slot = import_at(state, import)?;
+            let (controller, generation) = (slot.controller, slot.generation);
             let port = self.port_of(state, controller)?;
             let pz = state.ports.get(port).and_then(|port| port.ids());
             let pz = pz.ok_or(RsmError::BadControllerHandle)?.pz;
             if count == 0 {
                 return Err(RsmError::BadScatterGather);
             }
-            let place = import_at(state, import)?;
-            if place.state == ImportState::Aborted {
+            let slot = import_at(state, import)?;
+            if slot.state == ImportState::Aborted {
                 return Err(RsmError::ConnectionAborted);
             }
-            let right = match manner.direction {
+            let right = match options.direction {
                 Direction::Put => Permission::WRITE,
                 Direction::Get => Permission::READ,
             };
-            if !place.permission.contains(right) {
+            if !slot.permission.contains(right) {
                 return Err(RsmError::PermissionDenied);
             }
-            let epochs = (generation, place.key_epoch, place.failures);
-            let explicit = place.mode == BarrierMode::Explicit;
+            let epochs = (generation, slot.key_epoch, slot.failures);
+            let explicit = slot.mode == BarrierMode::Explicit;
             let mut flight = Flight::new();
-            if !manner.waited {
+            if !options.waited {
                 flight.import = import.handle();
             }
             let flight = state.flights.insert(flight);
             let flight = flight.ok_or(RsmError::InsufficientResources)?;
             state.ticks = state.ticks.saturating_add(1);
             let ticket = state.ticks;
-            if manner.waited {
-                state.for_each_local(&entries, ticket, |local| local.hold(ticket));
-                let place = import_at(state, import)?;
-                place.calls = place.calls.saturating_add(1);
+            if options.waited {
+                state.for_each_local(&entries, ticket, |local| local.begin_use(ticket));
+                let slot = import_at(state, import)?;
+                slot.calls = slot.calls.saturating_add(1);
             }
             Ok((controller, port, pz, epochs, explicit, (flight, ticket)))
         });
@@ -193,14 +193,14 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
             entries,
             pz,
             controller,
-            direction: manner.direction,
+            direction: options.direction,
             import,
             flight,
             ticket,
-            waited: manner.waited,
+            waited: options.waited,
             explicit,
-            flags: manner.flags,
-            single: manner.single,
+            flags: options.flags,
+            single: options.single,
             generation,
             key_epoch,
             failures,

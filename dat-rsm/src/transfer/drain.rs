@@ -60,14 +60,14 @@ impl State {
         import: ImportId,
         flight: Handle,
     ) {
-        let Some(place) = self.imports.get(import.handle()) else {
+        let Some(slot) = self.imports.get(import.handle()) else {
             return;
         };
-        let Attach::Attached(link_handle) = place.attach else {
+        let Attach::Attached(link_handle) = slot.attach else {
             return;
         };
-        let (index, covers) = (place.port, place.posted);
-        if self.drains(place.node) {
+        let (index, covers) = (slot.port, slot.posted);
+        if self.drains(slot.node) {
             return;
         }
         let request = Request {
@@ -75,7 +75,7 @@ impl State {
             link: link_handle,
             import: import.handle(),
             local: None,
-            told: Handle::NULL,
+            flight: Handle::NULL,
         };
         if self.read_word(port, index, request)
             && let Some(flight) = self.flights.get_mut(flight)
@@ -91,12 +91,12 @@ impl State {
         now: Instant,
         interval: u32,
     ) {
-        let mut place = 0;
+        let mut from = 0;
         while let Some((at, handle)) = self
             .links
-            .find_from(place, |link| link.is_up() && link.probe_at.is_some())
+            .find_from(from, |link| link.is_up() && link.probe_at.is_some())
         {
-            place = at.saturating_add(1);
+            from = at.saturating_add(1);
             let Some(link) = self.links.get_mut(handle) else {
                 continue;
             };
@@ -114,7 +114,7 @@ impl State {
                     link: handle,
                     import: Handle::NULL,
                     local: None,
-                    told: Handle::NULL,
+                    flight: Handle::NULL,
                 };
                 // Without room, the next probe tries again.
                 let _posted = self.read_word(port, index, request);
@@ -145,7 +145,7 @@ impl State {
             return false;
         };
         let ep = link.ep;
-        let piece = target.piece(0, FLUSH_SIZE as usize);
+        let triplet = target.triplet(0, FLUSH_SIZE as usize);
         let Some(cookie) = self.requests.insert(request) else {
             return false;
         };
@@ -157,7 +157,7 @@ impl State {
         let flags = CompletionFlags::empty();
         let posted = port
             .ia
-            .post_rdma_read(ep, &[piece], cookie.to_raw(), &remote, flags);
+            .post_rdma_read(ep, &[triplet], cookie.to_raw(), &remote, flags);
         if posted.is_err() {
             self.requests.remove(cookie);
             return false;
@@ -175,12 +175,12 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         let (controller, posted, flight) = self.state.with(|state| {
             let flight = state.flights.insert(Flight::new());
             let flight = flight.ok_or(RsmError::InsufficientResources)?;
-            let Some(place) = state.imports.get_mut(import.handle()) else {
+            let Some(slot) = state.imports.get_mut(import.handle()) else {
                 state.flights.remove(flight);
                 return Err(RsmError::BadSegmentHandle);
             };
-            place.calls = place.calls.saturating_add(1);
-            Ok((place.controller, place.posted, flight))
+            slot.calls = slot.calls.saturating_add(1);
+            Ok((slot.controller, slot.posted, flight))
         })?;
         let outcome = self.wait_for(Some(controller), None, wait, |_| {
             self.state
@@ -188,8 +188,8 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         });
         self.state.with(|state| {
             state.flights.remove(flight);
-            if let Some(place) = state.imports.get_mut(import.handle()) {
-                place.calls = place.calls.saturating_sub(1);
+            if let Some(slot) = state.imports.get_mut(import.handle()) {
+                slot.calls = slot.calls.saturating_sub(1);
             }
         });
         self.tell_change();
@@ -203,15 +203,15 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         posted: u64,
         flight: Handle,
     ) -> Option<Result<()>> {
-        let place = state.imports.get(import.handle())?;
-        let over = place.finished >= posted;
-        if over && place.state == ImportState::Aborted {
+        let slot = state.imports.get(import.handle())?;
+        let over = slot.finished >= posted;
+        if over && slot.state == ImportState::Aborted {
             return Some(Ok(()));
         }
-        let Attach::Attached(_) = place.attach else {
+        let Attach::Attached(_) = slot.attach else {
             return None;
         };
-        let (index, unseen) = (place.port, place.written > place.flushed);
+        let (index, unseen) = (slot.port, slot.written > slot.flushed);
         match state.flights.get(flight)?.step {
             // A failure is counted in the connection's `error_epoch`.
             Step::Done | Step::Failed(_) => over.then_some(Ok(())),
@@ -240,8 +240,8 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 })?;
                 let link = request.link;
                 state.end_link(link, now, &self.options);
-                let place = state.links.get(link)?;
-                Some((link, place.port, place.ep))
+                let slot = state.links.get(link)?;
+                Some((link, slot.port, slot.ep))
             });
             let Some((link, port, ep)) = found else {
                 return;

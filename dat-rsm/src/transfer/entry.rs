@@ -148,7 +148,7 @@ impl From<VectorError> for RsmError {
 
 /// Local memory, offsets and length of an entry.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct EntryArgs {
     pub(crate) local: Local,
     pub(crate) local_offset: u64,
     pub(crate) remote_offset: u64,
@@ -167,7 +167,7 @@ pub(crate) enum Local {
 pub(crate) trait Entries {
     fn count(&self) -> usize;
 
-    fn wanted(&self, index: usize) -> Option<Wanted>;
+    fn args(&self, index: usize) -> Option<EntryArgs>;
 
     /// Returns the bytes that an immediate entry moves.
     ///
@@ -177,9 +177,9 @@ pub(crate) trait Entries {
 }
 
 /// Returns the range of its local memory that an entry moves.
-fn range(wanted: &Wanted) -> Option<core::ops::Range<usize>> {
-    let start = usize::try_from(wanted.local_offset).ok()?;
-    let length = usize::try_from(wanted.length).ok()?;
+fn range(args: &EntryArgs) -> Option<core::ops::Range<usize>> {
+    let start = usize::try_from(args.local_offset).ok()?;
+    let length = usize::try_from(args.length).ok()?;
     Some(start..start.checked_add(length)?)
 }
 
@@ -190,9 +190,9 @@ impl Entries for Puts<'_, '_> {
         self.0.len()
     }
 
-    fn wanted(&self, index: usize) -> Option<Wanted> {
+    fn args(&self, index: usize) -> Option<EntryArgs> {
         let entry = self.0.get(index)?;
-        Some(Wanted {
+        Some(EntryArgs {
             local: match entry.local {
                 Source::Handle(handle) => Local::Handle(handle),
                 Source::Bytes(bytes) => Local::Immediate(bytes.len() as u64),
@@ -205,7 +205,7 @@ impl Entries for Puts<'_, '_> {
     }
 
     fn region(&mut self, index: usize) -> Option<Region> {
-        let range = range(&self.wanted(index)?)?;
+        let range = range(&self.args(index)?)?;
         match self.0.get(index)?.local {
             Source::Handle(_) => None,
             Source::Bytes(bytes) => Some(borrow::readable(bytes.get(range)?)),
@@ -221,9 +221,9 @@ impl Entries for Gets<'_, '_> {
         self.0.len()
     }
 
-    fn wanted(&self, index: usize) -> Option<Wanted> {
+    fn args(&self, index: usize) -> Option<EntryArgs> {
         let entry = self.0.get(index)?;
-        Some(Wanted {
+        Some(EntryArgs {
             local: match &entry.local {
                 Target::Handle(handle) => Local::Handle(*handle),
                 Target::Bytes(bytes) => Local::Immediate(bytes.len() as u64),
@@ -236,7 +236,7 @@ impl Entries for Gets<'_, '_> {
     }
 
     fn region(&mut self, index: usize) -> Option<Region> {
-        let range = range(&self.wanted(index)?)?;
+        let range = range(&self.args(index)?)?;
         match &mut self.0.get_mut(index)?.local {
             Target::Handle(_) => None,
             Target::Bytes(bytes) => Some(borrow::exclusive(bytes.get_mut(range)?)),
@@ -252,9 +252,9 @@ impl Entries for Handles<'_> {
         self.0.len()
     }
 
-    fn wanted(&self, index: usize) -> Option<Wanted> {
+    fn args(&self, index: usize) -> Option<EntryArgs> {
         let entry = self.0.get(index)?;
-        Some(Wanted {
+        Some(EntryArgs {
             local: Local::Handle(entry.local),
             local_offset: entry.local_offset,
             remote_offset: entry.remote_offset,

@@ -41,7 +41,7 @@ pub(crate) struct Request {
     /// Local memory that the request keeps from being freed.
     pub(crate) local: Option<LocalMemoryId>,
     /// Flight to notify of the end of a message; null for none.
-    pub(crate) told: Handle,
+    pub(crate) flight: Handle,
 }
 
 /// State of the flush or of the signal of a call.
@@ -115,10 +115,13 @@ impl Flight {
     }
 
     fn mark(&mut self, index: u32) {
-        let Some(place) = index.checked_sub(self.done).filter(|place| *place < 32) else {
+        let Some(distance) = index
+            .checked_sub(self.done)
+            .filter(|distance| *distance < 32)
+        else {
             return;
         };
-        self.ahead |= 1 << place;
+        self.ahead |= 1 << distance;
         let leading = self.ahead.trailing_ones();
         self.done = self.done.wrapping_add(leading);
         self.ahead = self.ahead.checked_shr(leading).unwrap_or(0);

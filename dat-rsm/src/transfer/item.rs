@@ -90,7 +90,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         if items.is_empty() {
             return self.put(import, offset, &[], wait);
         }
-        let mut place = offset;
+        let mut position = offset;
         for some in items.chunks(CHUNK / T::SIZE) {
             let mut chunk = Chunk([0; CHUNK]);
             for (to, item) in chunk.0.chunks_exact_mut(T::SIZE).zip(some) {
@@ -98,8 +98,8 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             }
             let length = some.len().saturating_mul(T::SIZE);
             let bytes = chunk.0.get(..length).unwrap_or_default();
-            self.put(import, place, bytes, wait)?;
-            place = place.saturating_add(length as u64);
+            self.put(import, position, bytes, wait)?;
+            position = position.saturating_add(length as u64);
         }
         Ok(())
     }
@@ -129,7 +129,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
         if items.is_empty() {
             return self.get(import, offset, &mut [], wait);
         }
-        let mut place = offset;
+        let mut position = offset;
         for some in items.chunks_mut(CHUNK / T::SIZE) {
             let mut chunk = Chunk([0; CHUNK]);
             // In explicit mode this call does not report a failed get. Filling the chunk first
@@ -139,11 +139,11 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
             }
             let length = some.len().saturating_mul(T::SIZE);
             let part = chunk.0.get_mut(..length).unwrap_or_default();
-            self.get(import, place, part, wait)?;
+            self.get(import, position, part, wait)?;
             for (item, from) in some.iter_mut().zip(chunk.0.chunks_exact(T::SIZE)) {
                 *item = T::load(swapped, from);
             }
-            place = place.saturating_add(length as u64);
+            position = position.saturating_add(length as u64);
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use dat_core::backend::Backend;
 use dat_core::sync::RawLock;
 
-use super::call::Manner;
+use super::call::CallOptions;
 use super::entry::Handles;
 use super::vector::Vector;
 use super::{Direction, HandleEntry, VectorError, VectorFlags};
@@ -78,12 +78,16 @@ impl<'s, B: Backend, L: RawLock> Rsm<'s, B, L> {
         flags: VectorFlags,
         direction: Direction,
     ) -> Result<VectorCall<'r, 's, 'e, B, L>, VectorError> {
-        let manner = Manner {
+        let options = CallOptions {
             direction,
             flags,
             single: false,
             waited: false,
         };
-        Ok(VectorCall(self.begin(import, Handles(entries), &manner)?))
+        Ok(VectorCall(self.begin(
+            import,
+            Handles(entries),
+            &options,
+        )?))
     }
 }

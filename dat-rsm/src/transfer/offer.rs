@@ -7,7 +7,7 @@ use dat_core::sync::RawLock;
 use dat_core::{Error, ErrorKind};
 
 use super::Direction;
-use super::entry::{Entries, Local, Wanted};
+use super::entry::{Entries, EntryArgs, Local};
 use super::vector::Vector;
 use crate::engine::state::State;
 use crate::error::{Result, RsmError};
@@ -63,7 +63,7 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
     /// Checks the next entry and posts it, or a part of it.
     ///
     /// Spec: RSMPV-57, RSMPV-21
-    pub(super) fn offer(&self, state: &mut State, wanted: &Wanted) -> Offer {
+    pub(super) fn offer(&self, state: &mut State, args: &EntryArgs) -> Offer {
         let Some(import) = state.imports.get(self.import.handle()) else {
             return Offer::Aborted;
         };
@@ -73,9 +73,9 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
         if self.waits_for_disconnect(import) {
             return Offer::Later;
         }
-        let (attach, remote) = (import.attach, import.remote(wanted, self.part));
+        let (attach, remote) = (import.attach, import.remote(args, self.part));
         let segment = (import.address, import.length);
-        if let Err(error) = self.check(state, import, wanted) {
+        if let Err(error) = self.check(state, import, args) {
             return Offer::Refused(error);
         }
         let Some(flight) = state.flights.get_mut(self.flight) else {
@@ -88,7 +88,7 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
         if self.next.saturating_sub(done) >= WINDOW {
             return Offer::Later;
         }
-        if wanted.length == 0 {
+        if args.length == 0 {
             flight.skip(self.next as u32);
             return Offer::Nothing;
         }
@@ -103,16 +103,16 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
             return Offer::Later;
         };
         let ep = link.ep;
-        let bytes = wanted
+        let bytes = args
             .length
             .saturating_sub(self.part)
             .min(self.port.max_transfer);
-        let last = self.part.saturating_add(bytes) >= wanted.length;
-        let (context, base, local) = match wanted.local {
+        let last = self.part.saturating_add(bytes) >= args.length;
+        let (context, base, local) = match args.local {
             Local::Handle(local) => match state.locals.get(local.handle()) {
-                Some(place) => {
-                    let made = &place.made;
-                    let base = made.registered_address.wrapping_add(wanted.local_offset);
+                Some(slot) => {
+                    let made = &slot.made;
+                    let base = made.registered_address.wrapping_add(args.local_offset);
                     (made.lmr_context, base, Some(local))
                 }
                 None => return Offer::Refused(RsmError::BadScatterGather),
@@ -122,10 +122,10 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
                 None => return Offer::Pin,
             },
         };
-        if self.part == 0 && self.depends(done, segment, base, wanted) {
+        if self.part == 0 && self.depends(done, segment, base, args) {
             return Offer::Depends;
         }
-        let piece = LmrTriplet {
+        let triplet = LmrTriplet {
             context,
             address: base.wrapping_add(self.part),
             length: bytes,
@@ -150,9 +150,9 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
             link: link_handle,
             import: self.import.handle(),
             local,
-            told: Handle::NULL,
+            flight: Handle::NULL,
         };
-        match self.post(state, ep, request, &piece, &remote) {
+        match self.post(state, ep, request, &triplet, &remote) {
             Ok(()) => {
                 if spans
                     && last
@@ -160,7 +160,7 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
                 {
                     flight.skip(self.next as u32);
                 }
-                Offer::Posted(bytes, piece.address)
+                Offer::Posted(bytes, triplet.address)
             }
             Err(error) if error.kind() == ErrorKind::InsufficientResources => {
                 let waits = state
@@ -185,16 +185,16 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
     /// the same bytes arrive in order; reads arrive in any order.
     ///
     /// Spec: RSMPV-31, RSMPV-32, RSMPV-33, RSMPV-82
-    fn depends(&self, done: usize, segment: (u64, u64), base: u64, wanted: &Wanted) -> bool {
+    fn depends(&self, done: usize, segment: (u64, u64), base: u64, args: &EntryArgs) -> bool {
         if self.explicit {
             return false;
         }
         let reads = self.direction == Direction::Get;
-        let of_segment = |wanted: &Wanted| {
-            let first = segment.0.wrapping_add(wanted.remote_offset);
-            (first, wanted.length)
+        let of_segment = |args: &EntryArgs| {
+            let first = segment.0.wrapping_add(args.remote_offset);
+            (first, args.length)
         };
-        let (local, remote) = ((base, wanted.length), of_segment(wanted));
+        let (local, remote) = ((base, args.length), of_segment(args));
         let meets = (done..self.next)
             .filter_map(|index| self.locals.get(index % WINDOW))
             .any(|other| overlap(remote, *other) || (reads && overlap(local, *other)));
@@ -203,7 +203,7 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
         }
         let unseen = if reads { done } else { self.visible };
         (unseen..self.next)
-            .filter_map(|index| self.entries.wanted(index))
+            .filter_map(|index| self.entries.args(index))
             .any(|other| overlap(local, of_segment(&other)))
     }
 
@@ -213,17 +213,17 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
         state: &mut State,
         ep: dat_core::id::EpId,
         request: Request,
-        piece: &LmrTriplet,
+        triplet: &LmrTriplet,
         remote: &RmrTriplet,
     ) -> core::result::Result<(), Error> {
         let Some(cookie) = state.requests.insert(request) else {
             return Err(Error::queue_full());
         };
         let (ia, flags) = (&self.port.ia, CompletionFlags::empty());
-        let pieces = core::slice::from_ref(piece);
+        let triplets = core::slice::from_ref(triplet);
         let posted = match self.direction {
-            Direction::Put => ia.post_rdma_write(ep, pieces, cookie.to_raw(), remote, flags),
-            Direction::Get => ia.post_rdma_read(ep, pieces, cookie.to_raw(), remote, flags),
+            Direction::Put => ia.post_rdma_write(ep, triplets, cookie.to_raw(), remote, flags),
+            Direction::Get => ia.post_rdma_read(ep, triplets, cookie.to_raw(), remote, flags),
         };
         if let Err(error) = posted {
             state.requests.remove(cookie);
@@ -241,31 +241,31 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
     /// Checks an entry against its local memory and the segment.
     ///
     /// Spec: RSMPV-03, RSMPV-13, RSMPV-15, RSMPV-61
-    fn check(&self, state: &State, import: &Import, wanted: &Wanted) -> Result<()> {
-        let available = match wanted.local {
+    fn check(&self, state: &State, import: &Import, args: &EntryArgs) -> Result<()> {
+        let available = match args.local {
             Local::Handle(local) => self.local_length(state, local)?,
             Local::Immediate(length) => length,
         };
         for (offset, length) in [
-            (wanted.local_offset, available),
-            (wanted.remote_offset, import.length),
+            (args.local_offset, available),
+            (args.remote_offset, import.length),
         ] {
             if offset > length {
                 return Err(RsmError::BadOffset);
             }
         }
         for (offset, length) in [
-            (wanted.local_offset, available),
-            (wanted.remote_offset, import.length),
+            (args.local_offset, available),
+            (args.remote_offset, import.length),
         ] {
-            let end = offset.checked_add(wanted.length);
+            let end = offset.checked_add(args.length);
             if end.is_none_or(|end| end > length) {
                 return Err(RsmError::BadLength);
             }
         }
         let outside = import
             .mapping
-            .is_some_and(|mapping| !mapping.covers(wanted.remote_offset, wanted.length));
+            .is_some_and(|mapping| !mapping.covers(args.remote_offset, args.length));
         if self.single && outside {
             return Err(RsmError::BadOffset);
         }
@@ -276,20 +276,20 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
     }
 
     fn local_length(&self, state: &State, local: LocalMemoryId) -> Result<u64> {
-        let place = state
+        let slot = state
             .locals
             .get(local.handle())
-            .filter(|place| {
-                place.closing.is_none() || (self.waited && !place.came_late(self.ticket))
+            .filter(|slot| {
+                slot.closing.is_none() || (self.waited && !slot.began_after_free(self.ticket))
             })
             .ok_or(RsmError::BadScatterGather)?;
-        if self.port_index() != Some(place.port) {
+        if self.port_index() != Some(slot.port) {
             return Err(RsmError::BadScatterGather);
         }
-        if self.direction == Direction::Get && !place.writable {
+        if self.direction == Direction::Get && !slot.writable {
             return Err(RsmError::BadAddress);
         }
-        Ok(place.length)
+        Ok(slot.length)
     }
 
     fn port_index(&self) -> Option<usize> {
@@ -307,12 +307,12 @@ impl Import {
     /// Returns the key and remote address of an entry from byte `part` on.
     ///
     /// The length is left 0.
-    fn remote(&self, wanted: &Wanted, part: u64) -> RmrTriplet {
+    fn remote(&self, args: &EntryArgs, part: u64) -> RmrTriplet {
         RmrTriplet {
             context: self.key,
             address: self
                 .address
-                .wrapping_add(wanted.remote_offset)
+                .wrapping_add(args.remote_offset)
                 .wrapping_add(part),
             length: 0,
         }

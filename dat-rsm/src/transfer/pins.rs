@@ -10,20 +10,20 @@ use crate::transfer::flight::WINDOW;
 /// Registrations of the pending entries; dropping it ends them, however the call ends.
 pub(crate) struct Pins<'r, 's, B: Backend, L: RawLock> {
     ia: &'r Ia<'s, B, L>,
-    places: [Option<(usize, LmrCreated)>; WINDOW],
+    slots: [Option<(usize, LmrCreated)>; WINDOW],
 }
 
 impl<'r, 's, B: Backend, L: RawLock> Pins<'r, 's, B, L> {
     pub(crate) fn new(ia: &'r Ia<'s, B, L>) -> Self {
         Self {
             ia,
-            places: [None; WINDOW],
+            slots: [None; WINDOW],
         }
     }
 
     /// Returns the registration of an entry.
     pub(crate) fn of(&self, index: usize) -> Option<LmrCreated> {
-        self.places
+        self.slots
             .get(index % WINDOW)
             .copied()
             .flatten()
@@ -35,8 +35,8 @@ impl<'r, 's, B: Backend, L: RawLock> Pins<'r, 's, B, L> {
     ///
     /// By the window, its slot belonged to an entry that is done; that registration ends.
     pub(crate) fn keep(&mut self, index: usize, made: LmrCreated) {
-        let place = self.places.get_mut(index % WINDOW);
-        let former = place.and_then(|place| place.replace((index, made)));
+        let slot = self.slots.get_mut(index % WINDOW);
+        let former = slot.and_then(|slot| slot.replace((index, made)));
         if let Some((_, former)) = former {
             let _adapter_closed = self.ia.lmr_free(former.lmr);
         }
@@ -44,8 +44,8 @@ impl<'r, 's, B: Backend, L: RawLock> Pins<'r, 's, B, L> {
 
     /// Ends the registrations of all entries before this one.
     pub(crate) fn release_before(&mut self, index: usize) {
-        for place in &mut self.places {
-            if let Some((_, made)) = place.take_if(|(entry, _)| *entry < index) {
+        for slot in &mut self.slots {
+            if let Some((_, made)) = slot.take_if(|(entry, _)| *entry < index) {
                 let _adapter_closed = self.ia.lmr_free(made.lmr);
             }
         }

@@ -217,16 +217,16 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
     fn fill(&mut self) -> bool {
         let count = self.entries.count();
         while self.stop.is_none() && self.next < count {
-            let Some(wanted) = self.entries.wanted(self.next) else {
+            let Some(args) = self.entries.args(self.next) else {
                 return false;
             };
-            match self.engine.state.with(|state| self.offer(state, &wanted)) {
+            match self.engine.state.with(|state| self.offer(state, &args)) {
                 Offer::Posted(bytes, first) => {
                     if self.part == 0 {
-                        self.note_local((first, wanted.length));
+                        self.note_local((first, args.length));
                     }
                     self.part = self.part.saturating_add(bytes);
-                    if self.part >= wanted.length {
+                    if self.part >= args.length {
                         self.next = self.next.saturating_add(1);
                         self.part = 0;
                     }
@@ -258,8 +258,8 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
     }
 
     fn note_local(&mut self, local: (u64, u64)) {
-        if let Some(place) = self.locals.get_mut(self.next % WINDOW) {
-            *place = local;
+        if let Some(slot) = self.locals.get_mut(self.next % WINDOW) {
+            *slot = local;
         }
     }
 
@@ -347,12 +347,12 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
     fn post_flush(&self) -> bool {
         let (port, import) = (self.port, self.import);
         let there = self.engine.state.with(|state| {
-            let place = state.imports.get(import.handle())?;
-            if !self.waits_for_disconnect(place) {
+            let slot = state.imports.get(import.handle())?;
+            if !self.waits_for_disconnect(slot) {
                 state.post_flush(port, import, self.flight);
             }
-            let place = state.imports.get(import.handle())?;
-            Some(place.generation == self.generation)
+            let slot = state.imports.get(import.handle())?;
+            Some(slot.generation == self.generation)
         });
         there.unwrap_or(false)
     }
@@ -400,20 +400,20 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
         let (engine, import, flight) = (self.engine, self.import, self.flight);
         let (generation, failures, explicit) = (self.generation, self.failures, self.explicit);
         let outcome = engine.state.with(|state| {
-            let place = state.imports.get(import.handle())?;
-            if place.generation != generation {
+            let slot = state.imports.get(import.handle())?;
+            if slot.generation != generation {
                 return Some(Err(RsmError::ConnectionAborted));
             }
-            if explicit && place.failures != failures {
+            if explicit && slot.failures != failures {
                 // After a failed entry no signal is sent (RSMPV-71). Closing the barrier reports
                 // the failure.
                 return Some(Ok(()));
             }
-            let attached = match place.attach {
-                Attach::Attached(link) => Some((link, place.importer)),
-                Attach::Detached | Attach::Asked(_) => None,
+            let attached = match slot.attach {
+                Attach::Attached(link) => Some((link, slot.importer)),
+                Attach::Detached | Attach::Requested(_) => None,
             };
-            if self.waits_for_disconnect(place) {
+            if self.waits_for_disconnect(slot) {
                 return None;
             }
             match state.flights.get(flight)?.step {
@@ -421,7 +421,7 @@ impl<B: Backend, L: RawLock, E: Entries> Vector<'_, '_, B, L, E> {
                 Step::Failed(_) => attached.map(|_| Err(RsmError::RemoteNodeUnreachable)),
                 Step::Posted => None,
                 // Entries may be pending on a broken link, and the signal must come after the data.
-                Step::Idle if state.drains(place.node) => None,
+                Step::Idle if state.drains(slot.node) => None,
                 Step::Idle => {
                     let (link, importer) = attached?;
                     if state.links.get(link).is_some_and(|link| link.has_room()) {
@@ -458,16 +458,16 @@ impl State {
         act: impl Fn(&mut Local),
     ) {
         let mut before = None;
-        for wanted in (0..entries.count()).filter_map(|index| entries.wanted(index)) {
-            let entry::Local::Handle(local) = wanted.local else {
+        for args in (0..entries.count()).filter_map(|index| entries.args(index)) {
+            let entry::Local::Handle(local) = args.local else {
                 continue;
             };
             if before == Some(local) {
                 continue;
             }
             before = Some(local);
-            let place = self.locals.get_mut(local.handle());
-            if let Some(local) = place.filter(|local| local.made_at < ticket) {
+            let slot = self.locals.get_mut(local.handle());
+            if let Some(local) = slot.filter(|local| local.made_at < ticket) {
                 act(local);
             }
         }
@@ -482,7 +482,7 @@ impl<B: Backend, L: RawLock, E: Entries> Drop for Vector<'_, '_, B, L, E> {
                 return;
             }
             let ticket = self.ticket;
-            state.for_each_local(&self.entries, ticket, |local| local.let_go(ticket));
+            state.for_each_local(&self.entries, ticket, |local| local.end_use(ticket));
             if let Some(import) = state.imports.get_mut(self.import.handle()) {
                 import.calls = import.calls.saturating_sub(1);
             }

@@ -41,7 +41,7 @@ impl FromStr for Id {
 
     fn from_str(text: &str) -> Result<Self> {
         let Some(parts) = text.split_once('-') else {
-            return transition(text).with_context(|| format!("`{text}` is no requirement id"));
+            return transition(text).with_context(|| format!("`{text}` is not a requirement id"));
         };
         let parsed = Some(parts).and_then(|(group, rest)| {
             let letters =
@@ -56,7 +56,7 @@ impl FromStr for Id {
                 number,
             })
         });
-        parsed.with_context(|| format!("`{text}` is no requirement id"))
+        parsed.with_context(|| format!("`{text}` is not a requirement id"))
     }
 }
 
@@ -130,7 +130,7 @@ pub(crate) fn expand<'a>(
         let before = ids.len();
         ids.extend(known.clone().filter(|id| first.spans(&last, id)).cloned());
         if ids.len() == before || ids.last().is_none_or(|id| *id != last) {
-            bail!("`{item}` is no range");
+            bail!("`{item}` is not a range of requirement ids");
         }
     }
     Ok(ids)

@@ -56,7 +56,7 @@ pub(crate) fn published_ids(page: &str, backend: &str) -> Result<BTreeSet<String
     let column = rows
         .next()
         .and_then(|cells| cells.iter().position(|cell| *cell == backend))
-        .with_context(|| format!("the published page has no column {backend}"))?;
+        .with_context(|| format!("the published table has no column for the backend {backend}"))?;
     Ok(rows
         .filter(|cells| cells.get(column) == Some(&"tested"))
         .filter_map(|cells| Some((*cells.first()?).to_owned()))
@@ -184,7 +184,7 @@ impl<'a> Matrix<'a> {
         if !bare.is_empty() {
             let list = condense(bare, catalogue.ids());
             matrix.faults.push(format!(
-                "seed requirements with neither a test nor a reason: {list}"
+                "seed requirements without a test or an exception: {list}"
             ));
         }
         matrix
@@ -287,7 +287,7 @@ impl<'a> Matrix<'a> {
                 if known.is_some() {
                     let name = &backend.name;
                     self.faults.push(format!(
-                        "{id}: has a test on {name}, so its reason is stale"
+                        "{id}: has a test on {name}, so its exception is stale"
                     ));
                 }
                 continue;
@@ -305,14 +305,14 @@ impl<'a> Matrix<'a> {
         if !bare.is_empty() {
             let list = condense(bare, self.catalogue.ids());
             self.faults.push(format!(
-                "{} has neither a test nor a reason for {list}",
+                "{} has no test and no exception for {list}",
                 backend.name
             ));
         }
         for id in given.keys() {
             let name = &backend.name;
             self.faults.push(format!(
-                "{id}: no backend has a test, so the reason of {name} says nothing"
+                "{id}: no backend has a test, so the exception of {name} is unused"
             ));
         }
     }
@@ -331,7 +331,7 @@ impl<'a> Matrix<'a> {
                             .push(format!("{id}: has a test, so its exception is stale"));
                     }
                     if self.excused.insert(id.clone(), &exception.reason).is_some() {
-                        self.faults.push(format!("{id}: excused twice"));
+                        self.faults.push(format!("{id}: has two exceptions"));
                     }
                 }
             }
@@ -565,7 +565,7 @@ mod tests {
         let source = ("core/src/lib.rs", "/// Spec: EPW-01\n#[test] fn name() {}");
         assert_eq!(
             faults("", &[source]),
-            ["seed requirements with neither a test nor a reason: EPW-02"]
+            ["seed requirements without a test or an exception: EPW-02"]
         );
     }
 
@@ -648,7 +648,7 @@ mod tests {
         );
         assert_eq!(
             faults("", &[code]),
-            ["seed requirements with neither a test nor a reason: EPW-01..02"]
+            ["seed requirements without a test or an exception: EPW-01..02"]
         );
     }
 

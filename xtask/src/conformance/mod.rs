@@ -99,13 +99,13 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     println!("{}", matrix.summary());
     if !matrix.faults.is_empty() {
         bail!(
-            "the tests do not cover the catalogues:\n  {}",
+            "the tests and exceptions do not match the catalogues:\n  {}",
             matrix.faults.join("\n  ")
         );
     }
     if options.check && published != page {
         bail!(
-            "{PUBLISHED} is not up to date; write it with\n  cargo xtask conformance --output {PUBLISHED}"
+            "{PUBLISHED} is not up to date; update it with\n  cargo xtask conformance --output {PUBLISHED}"
         );
     }
     Ok(())

@@ -22,7 +22,8 @@ pub(crate) struct Citation {
 
 /// Returns all citations of a source.
 pub(crate) fn citations(source: &str) -> Result<Vec<Citation>> {
-    let tokens = TokenStream::from_str(source).map_err(|error| anyhow!("not Rust: {error}"))?;
+    let tokens =
+        TokenStream::from_str(source).map_err(|error| anyhow!("cannot parse as Rust: {error}"))?;
     let mut found = Vec::new();
     scan(tokens, &mut found);
     Ok(found)

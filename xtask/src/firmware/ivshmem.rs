@@ -31,7 +31,7 @@ const ENDS: [(&str, &str); 2] = [
 /// Builds the host's program, which is the server and the adapter.
 pub(super) fn program(workspace: &Workspace) -> Result<PathBuf> {
     let shell = &workspace.shell;
-    println!("  this host: the process that shares memory with a machine is being built");
+    println!("  building the host process that shares memory with a machine");
     // With the features of the workspace's tests, so that their build is reused.
     cmd!(shell, "cargo build --quiet --workspace --example ivshmem")
         .quiet()
@@ -91,15 +91,12 @@ fn run(images: &Images, program: &Path, image: &Path, end: &str) -> Result<[Stri
     };
     ensure!(
         output.status.code() == Some(SUCCESS) && went,
-        "{end}: the machine ended with {}:\n{machine}{}the process with {status}:\n{process}",
+        "{end}: QEMU exited with {}:\n{machine}{}the process with {status}:\n{process}",
         output.status,
         String::from_utf8_lossy(&output.stderr)
     );
     let (status, _) = server.end()?;
-    ensure!(
-        status.success(),
-        "the server of the memory ended with {status}"
-    );
+    ensure!(status.success(), "the memory server exited with {status}");
     Ok([machine, process])
 }
 

@@ -21,10 +21,10 @@ use paravirtual::{ARM, Machine, PC, RISC_V};
 /// Arguments of the task.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Write what the images log to where it is compared with
+    /// Update the expected logs with those of the images
     #[arg(long)]
     accept: bool,
-    /// Run the one for the paravirtual adapter alone, in a guest with soft-RoCE below that adapter
+    /// Run only the image for the paravirtual adapter, in a guest whose adapter uses soft-RoCE
     #[arg(long, conflicts_with = "accept")]
     nested: bool,
 }
@@ -155,13 +155,13 @@ impl Images {
         let folder = workspace.root().join("firmware");
         let target = workspace.target().join(IMAGES);
         let scope = ["--quiet", "--locked", "--package", "decode"];
-        println!("  this host: what decodes logs is being built");
+        println!("  building the log decoder");
         {
             let _folder = shell.push_dir(&folder);
             cmd!(shell, "cargo build --target-dir {target} {scope...}")
                 .quiet()
                 .run()
-                .context("what decodes logs")?;
+                .context("the log decoder")?;
         }
         Ok(Self {
             shell,
@@ -214,7 +214,7 @@ impl Images {
         let (shell, target) = (&self.shell, &self.target);
         // Cargo is quiet, because the lines of parallel builds would mix; this line announces the
         // build.
-        println!("  {triple}: {image} is being built");
+        println!("  {triple}: building {image}");
         let _folder = shell.push_dir(&self.folder);
         let scope = ["--release", "--package", image, "--target", triple];
         let build = cmd!(
@@ -272,7 +272,7 @@ impl Images {
         let expected = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
         compare(said, &expected)?;
         let lines = said.lines().count();
-        println!("  {triple}: {image} logs its {lines} lines");
+        println!("  {triple}: {image} logged the {lines} expected lines");
         Ok(())
     }
 
@@ -309,11 +309,11 @@ impl Images {
         let object = sizes("object").map(|line| line.number).sum::<u64>();
         let instructions = sizes("instructions").map(|line| line.number);
         let own = sizes("instructions").find(|line| line.name == "nothing");
-        let own = own.context("the image did not measure itself")?.number;
+        let own = own.context("the image reported no measurements")?.number;
         let found = Figures {
             flash: flash(&file),
             memory: memory(&file)? + object,
-            stack: stack.context("the image measured no call")?,
+            stack: stack.context("the image reported no measured call")?,
             instructions: instructions.max().unwrap_or_default().saturating_sub(own),
         };
         println!("\n| {} | bytes | aim |\n|---|---|---|", processor.triple);
@@ -395,7 +395,7 @@ fn within(calls: &BTreeMap<String, Call>, bounds: &str) -> Result<()> {
     for line in bounds.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
         let [name, stack, instructions] = words[..] else {
-            bail!("{line:?} is no bound");
+            bail!("{line:?} is not a bound");
         };
         let (stack, instructions) = (stack.parse()?, instructions.parse()?);
         known.insert(
@@ -410,13 +410,13 @@ fn within(calls: &BTreeMap<String, Call>, bounds: &str) -> Result<()> {
     let most = |bound: u64| bound + bound / 10 + 16;
     for (name, call) in calls {
         let bound = known.remove(name.as_str());
-        let bound = bound.with_context(|| format!("{name} has no bound"))?;
+        let bound = bound.with_context(|| format!("{name} has no recorded bound"))?;
         ensure!(
             call.stack <= most(bound.stack) && call.instructions <= most(bound.instructions),
-            "{name} takes {call:?}, and {bound:?} was known"
+            "{name} takes {call:?}, above its bound {bound:?}"
         );
     }
-    ensure!(known.is_empty(), "nobody measures {known:?}");
+    ensure!(known.is_empty(), "no image measures {known:?}");
     Ok(())
 }
 
@@ -434,7 +434,7 @@ fn compare(said: &str, expected: &str) -> Result<()> {
     }
     match said.next() {
         None => Ok(()),
-        Some(line) => bail!("there is a line too many:\n  {line}"),
+        Some(line) => bail!("unexpected extra line:\n  {line}"),
     }
 }
 
@@ -451,7 +451,7 @@ fn lines(text: &str) -> Result<Vec<Line<'_>>> {
         .map(|line| {
             let words: Vec<&str> = line.split_whitespace().collect();
             let [kind, name, number] = words[..] else {
-                bail!("{line:?} is no line of a measurement");
+                bail!("{line:?} is not a measurement");
             };
             let number = number.parse()?;
             Ok(Line { kind, name, number })
@@ -532,7 +532,7 @@ mod tests {
         for (said, part) in [
             ("a\nx\n", "line 2 must be\n  b\nand is\n  x"),
             ("a\n", "and is\n  missing"),
-            ("a\nb\nc\n", "too many:\n  c"),
+            ("a\nb\nc\n", "extra line:\n  c"),
         ] {
             let refused = compare(said, "a\nb\n").expect_err("must be refused");
             assert!(refused.to_string().contains(part), "{refused}");

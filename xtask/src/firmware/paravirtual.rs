@@ -110,7 +110,7 @@ pub(super) fn check_nested(workspace: &Workspace, images: &Images) -> Result<()>
         match row.split_once('|') {
             Some(("ended", code)) => ended = code.parse().ok(),
             Some(("log", line)) => text += line,
-            _ => bail!("this is not what the job counts: {row}"),
+            _ => bail!("unexpected count in the job's output: {row}"),
         }
     }
     let serial = cmd!(images.shell, "base64 --decode").quiet().stdin(text);
@@ -192,11 +192,11 @@ fn has_adapter(shell: &Shell, emulator: &str) -> Result<bool> {
     let devices = cmd!(shell, "{emulator} -machine none -device help")
         .quiet()
         .read()
-        .with_context(|| format!("{emulator} does not say what devices it has"))?;
+        .with_context(|| format!("cannot list the devices of {emulator}"))?;
     let has = devices.contains("\"pvrdma\"");
     if !has {
         println!(
-            "  paravirtual is left out: this {emulator} has no pvrdma (it went with version 9.1)"
+            "  skipping the paravirtual image: this {emulator} has no pvrdma device (QEMU removed it in 9.1)"
         );
     }
     Ok(has)
@@ -211,7 +211,7 @@ fn library(images: &Images) -> Result<PathBuf> {
     cmd!(shell, "cc {flags...} -o {library} {source} -lpthread")
         .quiet()
         .run()
-        .context("the library in the place of libibverbs")?;
+        .context("the replacement of libibverbs")?;
     Ok(library)
 }
 

@@ -31,14 +31,14 @@ fn section(told: &str) -> Result<String> {
         .filter_map(|line| Some(line.split_once("explored: ")?.1))
         .collect();
     if rows.is_empty() {
-        bail!("nothing was explored:\n{told}");
+        bail!("the test explored no states:\n{told}");
     }
     rows.sort_unstable();
     for row in rows {
         let (name, numbers) = row.split_once(": ").context("a name")?;
         let cells: Vec<&str> = numbers.split(", ").collect();
         let [states, steps, depth, end] = cells[..] else {
-            bail!("{row} is no report");
+            bail!("{row} is not a report");
         };
         let number = |cell: &str| cell.split(' ').next().unwrap_or_default().to_owned();
         writeln!(

@@ -93,7 +93,11 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
         let path = workspace.root().join(SOURCES).join(&region.file);
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
         if region.extents(&text).is_empty() {
-            bail!("{KEPT}: {} has no `{}` any more", region.file, region.item);
+            bail!(
+                "{KEPT}: {} no longer contains `{}`",
+                region.file,
+                region.item
+            );
         }
     }
     Ok(())
@@ -198,7 +202,7 @@ pub(super) fn run(workspace: &Workspace) -> Result<String> {
     .read()?;
     let files = files(&told, &sources);
     if files.is_empty() {
-        bail!("llvm-cov tells of no lines of {SOURCES}");
+        bail!("llvm-cov reports no lines of {SOURCES}");
     }
     let text = |file: &str| fs::read_to_string(sources.join(file)).with_context(|| file.to_owned());
     section(&files, &read(workspace)?, LEAST, text)
@@ -296,12 +300,12 @@ fn section(
             let Region { file, item, .. } = region;
             writeln!(
                 faults,
-                "{file}: {count} lines have the reason of `{item}`, not {lines}: what is new may have none"
+                "{file}: the reason of `{item}` covers {count} lines, expected {lines}; give new lines a reason"
             )?;
         }
     }
     if all.run * 100 < all.count * least {
-        writeln!(faults, "fewer than {least} lines of a hundred are run")?;
+        writeln!(faults, "less than {least} % of the lines are run")?;
     }
     let mut section =
         String::from("| module | lines | run | | have a reason |\n|---|---|---|---|---|\n");
@@ -310,7 +314,7 @@ fn section(
     }
     section.push_str(&all.row("all"));
     if !faults.is_empty() {
-        bail!("{KEPT} is not what the seeds run:\n{faults}{section}");
+        bail!("{KEPT} does not match the lines that the seeds run:\n{faults}{section}");
     }
     Ok(section)
 }
@@ -350,11 +354,11 @@ mod tests {
         };
         let mut known = regions(&["fn unseen"]);
         let few = wrong(&known, 61);
-        assert!(few.contains("fewer than 61 lines"), "{few}");
+        assert!(few.contains("less than 61 %"), "{few}");
         known[0].lines = Some(1);
         let more = wrong(&known, 60);
         assert!(
-            more.contains("2 lines have the reason of `fn unseen`, not 1"),
+            more.contains("the reason of `fn unseen` covers 2 lines, expected 1"),
             "{more}"
         );
     }

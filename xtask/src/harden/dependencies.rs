@@ -30,7 +30,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     let published = Parts::of(&page, NAME).context(PAGE)?.section;
     if published != Graph::of_all(workspace)?.table()? {
         bail!(
-            "{PAGE} does not list what the lock files do: write it with `cargo xtask harden --only {NAME}`"
+            "{PAGE} does not match the lock files: update it with `cargo xtask harden --only {NAME}`"
         );
     }
     Ok(())
@@ -67,7 +67,7 @@ fn check_notes(workspace: &Workspace) -> Result<()> {
                 bail!("{PAGE} has two rows for {name}");
             }
             if rest.iter().take(3).any(|cell| cell.is_empty()) {
-                bail!("{PAGE} leaves something open about {name}");
+                bail!("{PAGE} has an incomplete row for {name}");
             }
         }
     }
@@ -81,7 +81,7 @@ fn check_notes(workspace: &Workspace) -> Result<()> {
     };
     let (missing, gone) = (differ(&named, &noted), differ(&noted, &named));
     if !missing.is_empty() || !gone.is_empty() {
-        bail!("{PAGE} lacks a row for [{missing}], and has one too many for [{gone}]");
+        bail!("{PAGE} has no row for [{missing}], and surplus rows for [{gone}]");
     }
     Ok(())
 }
@@ -130,7 +130,9 @@ impl Graph {
     }
 
     fn add(&mut self, metadata: Metadata) -> Result<()> {
-        let resolved = metadata.resolve.context("cargo tells no dependencies")?;
+        let resolved = metadata
+            .resolve
+            .context("cargo metadata reports no dependencies")?;
         for package in metadata.packages {
             let has = |kind: &str| {
                 let mut targets = package.targets.iter();
@@ -159,7 +161,8 @@ impl Graph {
         // Workspaces request different features: the result is the union of a crate's dependencies.
         for node in resolved.nodes {
             let known = self.0.get_mut(&node.id.repr);
-            let known = known.with_context(|| format!("cargo does not tell of {}", node.id))?;
+            let known =
+                known.with_context(|| format!("cargo metadata does not contain {}", node.id))?;
             let needs = node.dependencies.into_iter().map(|id| id.repr);
             known.needs.extend(needs);
         }
@@ -222,7 +225,7 @@ impl Graph {
                 runs,
                 ..
             } = package;
-            ensure!(!by.is_empty(), "nothing brings {name} {version}");
+            ensure!(!by.is_empty(), "no package depends on {name} {version}");
             let mut named: Vec<String> =
                 by.iter().take(NAMED).map(|it| format!("`{it}`")).collect();
             if by.len() > NAMED {

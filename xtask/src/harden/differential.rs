@@ -48,7 +48,7 @@ fn rows(told: &str) -> Result<Vec<Vec<String>>> {
     rows.sort_unstable();
     let columns = guest::DIFFERENTIAL.columns.len();
     if rows.is_empty() || rows.iter().any(|row| row.len() != columns) {
-        bail!("this is not what the tests count:\n{told}");
+        bail!("unexpected counts in the test output:\n{told}");
     }
     Ok(rows)
 }

@@ -36,7 +36,7 @@ fn succeeds(options: &FirstFailure, to: impl Write) -> Result<bool> {
         .stdout(Stdio::piped())
         .spawn()
         .with_context(|| program.display().to_string())?;
-    let told = child.stdout.take().context("it has no output")?;
+    let told = child.stdout.take().context("the program has no output")?;
     let failed = pass_on(BufReader::new(told), to)?;
     if failed {
         // The program may have ended already.

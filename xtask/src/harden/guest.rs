@@ -30,7 +30,12 @@ pub(crate) const FAULTS: Counting = Counting {
 
 pub(crate) const KILLS: Counting = Counting {
     jobs: &["kill", "rsm"],
-    columns: &["who", "is", "times", "the others said so or went on"],
+    columns: &[
+        "who",
+        "is",
+        "times",
+        "the other side reported it or continued",
+    ],
 };
 
 pub(crate) const LIMITS: Counting = Counting {
@@ -114,7 +119,7 @@ fn count(
         let command = format!("`cargo xtask vm {job} -- {}`", arguments.join(" "));
         let attempt = vm::attempt(workspace, job, arguments.to_vec(), None, BOOT + seconds)?;
         if let Some(complaint) = attempt.complaint {
-            bail!("job {job} {complaint}; again with {command}");
+            bail!("job {job} {complaint}; repeat it with {command}");
         }
         let counted = vm::counted(&attempt.record).with_context(|| format!("job {job}"))?;
         rows.extend(added_up(&counted, counting.columns.len())?);
@@ -129,7 +134,7 @@ fn added_up(counted: &[&str], columns: usize) -> Result<Vec<Vec<String>>> {
     for row in counted {
         let fields: Vec<String> = row.split(SEPARATOR).map(str::to_owned).collect();
         if fields.len() != columns || fields.iter().any(String::is_empty) {
-            bail!("this is not what a job counts: {row}");
+            bail!("unexpected count in a job's output: {row}");
         }
         let names = |row: &[String]| -> Vec<String> {
             let is_name = |field: &&String| field.parse::<u64>().is_err();

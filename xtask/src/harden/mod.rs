@@ -39,16 +39,16 @@ const CHANGED: &str = ", with changes";
 /// Arguments of the task.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// How long to try what has no end of its own; guests do so many rounds, or as many as fit
+    /// Time for each open-ended proof; in guests also the number of rounds, or as many as fit
     #[arg(long, value_name = "MINUTES", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     minutes: u32,
-    /// Begin what is chosen at random with this number, in the guest and in use for long [default: by the time]
+    /// Seed of random choices in the guest and in soak tests [default: from the clock]
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(..32768))]
     seed: Option<u64>,
-    /// Run only the proof of this name; may be repeated
+    /// Run only this proof; may be repeated
     #[arg(long, value_name = "PROOF")]
     only: Vec<String>,
-    /// Name the proofs and stop
+    /// List the proofs and exit
     #[arg(long)]
     list: bool,
 }
@@ -79,83 +79,83 @@ impl Effort {
 const PROOFS: [Proof; 18] = [
     Proof {
         name: "unsafe",
-        what: "the inventory of unsafe code",
+        what: "up-to-date inventory of unsafe code",
         run: |workspace, _| unsafety::run(workspace).map(Some),
     },
     Proof {
         name: "dependencies",
-        what: "licences, origins and advisories of dependencies, a note on each, and the list of those behind them",
+        what: "licences, sources and advisories of dependencies, and notes on direct ones",
         run: |workspace, _| dependencies::run(workspace).map(Some),
     },
     Proof {
         name: "features",
-        what: "every combination of features of core and remote shared memory",
+        what: "every combination of features of dat-core and dat-rsm",
         run: |workspace, _| features::check_combinations(workspace).map(Some),
     },
     Proof {
         name: "models",
-        what: "threads of the core in every interleaving, and whether a weaker order would be noticed",
+        what: "threads of dat-core in every interleaving; weaker memory orders are detected",
         run: |workspace, _| models::run(workspace).map(Some),
     },
     Proof {
         name: "connections",
-        what: "two endpoints and a network that loses and repeats, in every order of steps up to a depth",
+        what: "two endpoints over a network with loss and duplication, in every order of steps up to a depth",
         run: |workspace, _| connections::run(workspace).map(Some),
     },
     Proof {
         name: "fuzz",
-        what: "random calls and hostile peers",
+        what: "fuzzing of random calls and hostile peers",
         run: |workspace, effort| {
             tools::fuzz_for(workspace, effort.minutes.saturating_mul(60)).map(Some)
         },
     },
     Proof {
         name: "coverage",
-        what: "the lines of the core that the seeds of the fuzz targets run",
+        what: "lines of dat-core that the fuzz seeds cover",
         run: |workspace, _| coverage::run(workspace).map(Some),
     },
     Proof {
         name: "sanitizers",
-        what: "the suites under the address sanitizer and the thread sanitizer",
+        what: "tests under the address sanitizer and the thread sanitizer",
         run: |workspace, _| sanitizers::run(workspace).map(Some),
     },
     Proof {
         name: "mailbox",
-        what: "the suite on devices that their drivers reach through a mailbox",
+        what: "the suite on device models behind a mailbox",
         run: |workspace, _| {
             let scope = ["--package", "dat-tests", "--features", "mailbox"];
             let shell = &workspace.shell;
             let told = cmd!(shell, "cargo test --quiet {scope...} --test mmio mailbox").read()?;
             let passed = sanitizers::passed(&told)
-                .with_context(|| format!("no test ran over a mailbox:\n{told}"))?;
+                .with_context(|| format!("no mailbox test ran:\n{told}"))?;
             println!("{passed} tests");
             Ok(Some(format!("{passed} tests pass.\n")))
         },
     },
     Proof {
         name: "differential",
-        what: "the same random operations on the mock, on models of raw adapters and on an RDMA device",
+        what: "random operations compared between the mock, device models and an RDMA device",
         run: |workspace, effort| {
             differential::run(workspace, effort.minutes, effort.seed).map(Some)
         },
     },
     Proof {
         name: "hostile",
-        what: "a peer that uses keys that are stale, guessed, replayed or another's, and floods",
+        what: "a peer that uses stale, guessed, replayed and foreign keys, and floods",
         run: |workspace, effort| {
             guest::run(workspace, &guest::HOSTILE, effort.minutes, effort.seed).map(Some)
         },
     },
     Proof {
         name: "faults",
-        what: "networks that lose packets, links that go down, modules that are to be removed",
+        what: "packet loss, links that go down, removal of modules in use",
         run: |workspace, effort| {
             guest::run(workspace, &guest::FAULTS, effort.minutes, effort.seed).map(Some)
         },
     },
     Proof {
         name: "kills",
-        what: "programs that are killed or interrupted at random moments",
+        what: "programs killed or interrupted at random times",
         run: |workspace, effort| {
             // A round runs one of each kind and takes some seconds.
             let rounds = effort.minutes.saturating_mul(5);
@@ -164,7 +164,7 @@ const PROOFS: [Proof; 18] = [
     },
     Proof {
         name: "limits",
-        what: "memory that may be registered, or descriptors, run out",
+        what: "exhausted limits of locked memory and file descriptors",
         run: |workspace, effort| {
             // A round takes as long as several rounds of the other jobs.
             guest::run(
@@ -178,25 +178,25 @@ const PROOFS: [Proof; 18] = [
     },
     Proof {
         name: "soak",
-        what: "use of the mock for three times as long, in every way: memory, files and objects stay what they are",
+        what: "all operations on the mock, for three times as long; memory, files and objects stay constant",
         run: |workspace, effort| {
             soak::on_the_mock(workspace, effort.minutes, effort.seed).map(Some)
         },
     },
     Proof {
         name: "soak-guest",
-        what: "the same of a device in a guest",
+        what: "all operations on a device in a guest; memory and objects stay constant",
         run: |workspace, effort| soak::in_a_guest(workspace, effort.minutes, effort.seed).map(Some),
     },
     Proof {
         name: "mutants",
-        what: "faults put into the core's validation, file by file until the time is up",
+        what: "mutations of dat-core's validation, file by file until the time limit",
         // Writes each of its rows as soon as it is complete.
         run: |workspace, effort| mutants::run(workspace, effort).map(|()| None),
     },
     Proof {
         name: summary::NAME,
-        what: "nothing more: the table at the head of the page",
+        what: "only the table at the top of the page",
         // `run` writes the summary after every run.
         run: |_, _| Ok(None),
     },
@@ -209,7 +209,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         .iter()
         .find(|name| PROOFS.iter().all(|proof| proof.name != **name))
     {
-        bail!("there is no proof {name}; `cargo xtask harden --list` names them");
+        bail!("unknown proof `{name}`; run `cargo xtask harden --list` for a list");
     }
     let mut failed = Vec::new();
     for proof in &PROOFS {
@@ -239,7 +239,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         failed.push(summary::NAME);
     }
     if !failed.is_empty() {
-        bail!("these do not hold: {}", failed.join(", "));
+        bail!("failed proofs: {}", failed.join(", "));
     }
     Ok(())
 }

@@ -129,7 +129,7 @@ impl Place {
     fn of(workspace: &Workspace, change: &str) -> Result<Self> {
         let parts: Vec<&str> = change.split(':').collect();
         let [file, line, _, what] = parts[..] else {
-            bail!("{change} names no access");
+            bail!("{change} is not an access");
         };
         let source = fs::read_to_string(workspace.root().join(file)).context(file.to_owned())?;
         let at = line.parse::<usize>()?.saturating_sub(1);
@@ -162,9 +162,9 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
             .map(|(_, change)| change)
             .chain(proof.changes_of_accesses());
         let Some(change) = first_noticed(&binary, name, changes)? else {
-            bail!("{name} notices no change of the core: it proves nothing");
+            bail!("{name} detects no change of the core, so it proves nothing");
         };
-        println!("{name}: {ways} ways; notices {change}");
+        println!("{name}: {ways} interleavings; detects {change}");
     }
     check_halves(workspace, &proofs)
 }
@@ -174,18 +174,18 @@ fn check_halves(workspace: &Workspace, whole: &[Proof]) -> Result<()> {
     let binary = build(workspace, true)?;
     for name in HALVED {
         let before = whole.iter().find(|proof| proof.name == name);
-        let before = before.with_context(|| format!("there is no model {name}"))?;
+        let before = before.with_context(|| format!("unknown model {name}"))?;
         let proof = prove(&binary, name.to_owned())?;
         let ways = proof.ways;
         if ways <= before.ways {
             bail!(
-                "{name} has {ways} ways with words in halves, and no more than with whole ones: nothing is in halves"
+                "{name} has {ways} interleavings with split words, not more than with whole words: no access is split"
             );
         }
         let Some(change) = first_noticed(&binary, name, proof.changes_of_accesses())? else {
-            bail!("{name} notices no change of the core with words in halves: it proves nothing");
+            bail!("{name} detects no change of the core with split words, so it proves nothing");
         };
-        println!("{name}: {ways} ways with words in halves; notices {change}");
+        println!("{name}: {ways} interleavings with split words; detects {change}");
     }
     Ok(())
 }
@@ -219,7 +219,7 @@ fn steps<'k>(
             model,
         } = step;
         let proof = proofs.iter().find(|proof| proof.name == *model);
-        let proof = proof.with_context(|| format!("{UNNOTICED}: there is no model {model}"))?;
+        let proof = proof.with_context(|| format!("{UNNOTICED}: unknown model {model}"))?;
         let mut found = Vec::new();
         for change in proof.changeable.iter().filter(|it| it.ends_with(SKIPPED)) {
             let place = Place::of(workspace, change)?;
@@ -229,7 +229,7 @@ fn steps<'k>(
         }
         let [change] = <[String; 1]>::try_from(found).map_err(|found| {
             let count = found.len();
-            anyhow!("{UNNOTICED}: {file}: {line} is {count} steps of {model}, not one")
+            anyhow!("{UNNOTICED}: {file}: {line} matches {count} steps of {model}, expected one")
         })?;
         steps.push((model.as_str(), change));
     }
@@ -246,7 +246,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<String> {
     let needed = steps(workspace, &known, &proofs)?;
     for (model, change) in &needed {
         if notices(&binary, model, change, LONG)? != Verdict::Fails {
-            bail!("{model} does not notice {change}");
+            bail!("{model} does not detect {change}");
         }
     }
     let noticed = notice_all(&binary, &proofs)?;
@@ -259,7 +259,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<String> {
             && first_noticed(&binary, &proof.name, proof.changes_of_accesses())?.is_none()
         {
             bail!(
-                "{} notices no change of the core: it proves nothing",
+                "{} detects no change of the core, so it proves nothing",
                 proof.name
             );
         }
@@ -308,7 +308,7 @@ fn build(workspace: &Workspace, halves: bool) -> Result<PathBuf> {
         .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
         .filter(|message| message["target"]["name"] == "dat_core")
         .find_map(|message| Some(PathBuf::from(message["executable"].as_str()?)))
-        .context("cargo tells of no test program")?;
+        .context("cargo reports no test program")?;
     if !halves {
         return Ok(built);
     }
@@ -325,7 +325,7 @@ fn prove_all(binary: &Path) -> Result<Vec<Proof>> {
         .filter_map(|line| Some(line.strip_suffix(": test")?.to_owned()))
         .collect();
     if names.is_empty() {
-        bail!("there are no models");
+        bail!("the test program lists no models");
     }
     names.into_iter().map(|name| prove(binary, name)).collect()
 }
@@ -340,7 +340,7 @@ fn prove(binary: &Path, name: String) -> Result<Proof> {
     let said = String::from_utf8_lossy(&output.stdout);
     if !output.status.success() {
         bail!(
-            "{name} does not hold:\n{said}{}",
+            "{name} failed:\n{said}{}",
             String::from_utf8_lossy(&output.stderr)
         );
     }
@@ -390,7 +390,7 @@ fn notices(binary: &Path, model: &str, change: &str, limit: Duration) -> Result<
         match child.try_wait()? {
             Some(status) if status.success() => return Ok(Verdict::Holds),
             Some(status) if status.code() == Some(FAILED) || status.signal() == Some(ABORTED) => {
-                let said = fs::read(said.path()).context("what a model said")?;
+                let said = fs::read(said.path()).context("the output of a model")?;
                 return Ok(verdict(&String::from_utf8_lossy(&said)));
             }
             Some(status) => bail!("{model} ends with {status} with {change}"),
@@ -438,7 +438,7 @@ fn notice_all(binary: &Path, proofs: &[Proof]) -> Result<BTreeMap<String, Option
             }
         }
         if let (None, Some(model)) = (&by, open) {
-            bail!("{model} takes too long with {change}, and no other model notices it");
+            bail!("{model} exceeds its time with {change}, and no other model detects it");
         }
         let mut noticed = noticed.lock().expect("a lane does not panic");
         noticed.insert((*change).clone(), by);
@@ -466,15 +466,15 @@ fn judge(
         match (by, reason) {
             (Some(_), None) => {}
             (Some(by), Some(_)) => {
-                faults.push(format!("{change} has a reason, but {by} notices it"))
+                faults.push(format!("{change} has a reason, but {by} detects it"))
             }
             (None, Some(place)) => {
                 reasons += 1;
                 if let Some(other) = used.insert(place, change) {
-                    faults.push(format!("one reason is for {other} and for {change}"));
+                    faults.push(format!("one reason covers both {other} and {change}"));
                 }
             }
-            (None, None) => faults.push(format!("{change} goes unnoticed: {}", spot.text.trim())),
+            (None, None) => faults.push(format!("{change} is not detected: {}", spot.text.trim())),
         }
     }
     for (at, access) in known.access.iter().enumerate() {
@@ -484,7 +484,7 @@ fn judge(
         for (place, change) in access.changes.iter().enumerate() {
             if !used.contains_key(&(at, place)) {
                 faults.push(format!(
-                    "{}: {}: {change} is not an access that goes unnoticed",
+                    "{}: {}: {change} is not an undetected access",
                     access.file, access.line
                 ));
             }
@@ -492,7 +492,7 @@ fn judge(
     }
     if !faults.is_empty() {
         bail!(
-            "{UNNOTICED} is not what the models say:\n{}",
+            "{UNNOTICED} does not match the models:\n{}",
             faults.join("\n")
         );
     }

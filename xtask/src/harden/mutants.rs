@@ -96,7 +96,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
             bail!("{KEPT}: {file}: {fault} has no reason");
         }
         if !text.lines().any(|known| known.contains(line)) {
-            bail!("{KEPT}: {file} has no line `{line}` any more");
+            bail!("{KEPT}: {file} no longer has the line `{line}`");
         }
     }
     let rows = known_rows(workspace)?;
@@ -117,12 +117,12 @@ fn read(workspace: &Workspace) -> Result<Kept> {
         .chain(kept.survivor.iter().map(|survivor| &survivor.file))
     {
         if !workspace.root().join(file).is_file() {
-            bail!("{KEPT}: there is no {file}");
+            bail!("{KEPT}: {file} does not exist");
         }
     }
     for survivor in &kept.survivor {
         if !kept.all().any(|file| *file == survivor.file) {
-            bail!("{KEPT}: {} is not tried, but has a reason", survivor.file);
+            bail!("{KEPT}: {} is not tested, but has a reason", survivor.file);
         }
     }
     Ok(kept)
@@ -212,7 +212,7 @@ pub(crate) fn run(workspace: &Workspace, effort: &Effort) -> Result<()> {
             match reason {
                 Some(at) => used[at] += 1,
                 None => faults.push(format!(
-                    "{file}: nothing notices {} in {}",
+                    "{file}: no test detects {} in {}",
                     missed.fault,
                     missed.line.trim()
                 )),
@@ -223,10 +223,10 @@ pub(crate) fn run(workspace: &Workspace, effort: &Effort) -> Result<()> {
                 fault, line, count, ..
             } = known;
             if used < *count {
-                faults.push(format!("{file}: a test notices {fault} in {line}"));
+                faults.push(format!("{file}: a test detects {fault} in {line}"));
             } else if used > *count {
                 faults.push(format!(
-                    "{file}: the reason for {count} is used for {used}: {fault} in {line}"
+                    "{file}: the reason covers {count} faults, but {used} occur: {fault} in {line}"
                 ));
             }
         }
@@ -241,13 +241,10 @@ pub(crate) fn run(workspace: &Workspace, effort: &Effort) -> Result<()> {
         super::replace(workspace, "mutants", &table(&rows)?)?;
     }
     if left != 0 {
-        println!("the time is up; not tried this time: {left} files");
+        println!("time limit reached; {left} files were not tested");
     }
     if !faults.is_empty() {
-        bail!(
-            "{KEPT} is not what the tests notice:\n{}",
-            faults.join("\n")
-        );
+        bail!("{KEPT} does not match the tests:\n{}", faults.join("\n"));
     }
     Ok(())
 }
@@ -449,7 +446,7 @@ fn try_file(
         bail!("cargo-mutants ended with {status}");
     }
     let told = fs::read_to_string(told.join("outcomes.json"))
-        .context("cargo-mutants tells of no outcomes")?;
+        .context("cargo-mutants reports no outcomes")?;
     let outcome = outcome(&told)?;
     Ok(match earlier {
         Some(earlier) => earlier.with(outcome),
@@ -462,7 +459,7 @@ fn runner() -> Result<String> {
     let own = env::current_exe()?;
     let own = own
         .to_str()
-        .context("the path of this program is no text")?;
+        .context("the path of this program is not UTF-8")?;
     let command = toml::Value::from(vec![own, "first-failure"]);
     Ok(format!("target.\"cfg(all())\".runner={command}"))
 }

@@ -123,7 +123,7 @@ pub(super) fn check(workspace: &Workspace) -> Result<()> {
     for (package, tests) in [("dat-core", &MEET[..]), ("backend-mmio", &SHARED_WORDS[..])] {
         let of_it = |suite: &&Suite| suite.name.replace('_', "-") == package;
         let [suite] = suites.iter().filter(of_it).collect::<Vec<_>>()[..] else {
-            bail!("{package} has not one program of tests");
+            bail!("{package} does not have exactly one test program");
         };
         run_threads(suite, tests)?;
         println!("thread: {} tests of {package}", tests.len());
@@ -138,12 +138,12 @@ fn run_threads(suite: &Suite, tests: &[&str]) -> Result<()> {
         .iter()
         .find(|name| !names.iter().any(|it| it == *name))
     {
-        bail!("{package} has no test {gone} any more, which the thread sanitizer is to look at");
+        bail!("{package} no longer has the test {gone}, which the thread sanitizer needs");
     }
     let tests: Vec<String> = tests.iter().map(|name| (*name).to_owned()).collect();
     // An ignored test did not run.
     if suite.run_these(&THREAD, &tests)? != tests.len() as u64 {
-        bail!("a test of threads in {package} is ignored");
+        bail!("{package} ignores a thread test");
     }
     Ok(())
 }
@@ -272,7 +272,7 @@ impl Suite {
     fn names(&self) -> Result<Vec<String>> {
         let listed = self.command().args(["--list", "--format=terse"]).output()?;
         if !listed.status.success() {
-            bail!("{} does not list its tests", self.name);
+            bail!("{} failed to list its tests", self.name);
         }
         let listed = String::from_utf8(listed.stdout)?;
         let names = listed

@@ -68,8 +68,8 @@ pub(super) fn on_the_mock(workspace: &Workspace, minutes: u32, seed: u64) -> Res
     let program = vm::program_of(workspace, JOB, false, folder.path())?;
     let longer = minutes * LONGER;
     let told = told(&program, &LONG, longer * 60, seed)?;
-    let row =
-        row(&told, longer, &LONG).with_context(|| format!("it ended with\n{}", told.join("\n")))?;
+    let row = row(&told, longer, &LONG)
+        .with_context(|| format!("it exited with\n{}", told.join("\n")))?;
     let again = format!("`cargo xtask harden --only soak --minutes {minutes} --seed {seed}`");
     Ok(guest::section(SOAK.columns, &[row], &again))
 }
@@ -86,7 +86,7 @@ pub(super) fn check(workspace: &Workspace) -> Result<()> {
         .filter(|row| row.iter().skip(3).take(3).all(|count| count != "0"))
         .with_context(|| {
             format!(
-                "on the mock, with seed {seed}, it ended with\n{}",
+                "on the mock, with seed {seed}, it exited with\n{}",
                 told.join("\n")
             )
         })

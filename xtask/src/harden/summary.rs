@@ -21,7 +21,7 @@ pub(super) fn write(workspace: &Workspace) -> Result<()> {
 pub(super) fn check(workspace: &Workspace) -> Result<()> {
     ensure!(
         section(workspace, NAME)? == table(&page(workspace)?)?,
-        "the table at the head of {PAGE} is not of its sections; every run of `cargo xtask harden` writes it anew"
+        "the table at the top of {PAGE} does not match its sections; run `cargo xtask harden` to update it"
     );
     Ok(())
 }
@@ -38,7 +38,8 @@ fn table(page: &str) -> Result<String> {
             let heading = line.strip_prefix("### ");
             heading.or_else(|| line.strip_prefix("## "))
         });
-        let heading = heading.with_context(|| format!("{} is under no heading", proof.name))?;
+        let heading =
+            heading.with_context(|| format!("the section {} has no heading", proof.name))?;
         let _ = writeln!(
             table,
             "| [{heading}](#{}) | {} | `{}` | {} |",

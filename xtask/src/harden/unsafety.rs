@@ -85,7 +85,7 @@ fn inventory(workspace: &Workspace) -> Result<Inventory> {
             .filter(|place| Path::new(&file).starts_with(&place.path))
             .max_by_key(|place| place.path.len());
         let Some(place) = place else {
-            bail!("{file} has unsafe code; {INVARIANTS} does not say what makes it sound");
+            bail!("{file} has unsafe code, and {INVARIANTS} has no soundness argument for it");
         };
         found.entry(&place.path).or_default().push((file, count));
     }
@@ -113,7 +113,7 @@ fn inventory(workspace: &Workspace) -> Result<Inventory> {
                 );
             };
             if place.invariant.trim().is_empty() {
-                bail!("{INVARIANTS} does not say what {} relies on", place.path);
+                bail!("{INVARIANTS} has no soundness argument for {}", place.path);
             }
             in_files += files.len();
             for (at, (file, count)) in files.iter().enumerate() {

@@ -62,11 +62,11 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     let nowhere = PathBuf::from("/usr/nowhere");
     let packing = to(nowhere.clone(), Some(packed.clone()));
     plan.install(workspace, &Places::new(&packing)?)?;
-    ensure!(!nowhere.exists(), "{} was written to", nowhere.display());
+    ensure!(!nowhere.exists(), "{} was modified", nowhere.display());
     let text = fs::read_to_string(packed.join("usr/nowhere/lib/pkgconfig/dat.pc"))?;
     ensure!(
         text.contains("prefix=/usr/nowhere\n") && !text.contains("packed"),
-        "dat.pc names other places: {text}"
+        "dat.pc names wrong directories: {text}"
     );
     Ok(())
 }
@@ -79,7 +79,7 @@ fn check_page(workspace: &Workspace) -> Result<()> {
     let page = read("docs/c-libraries.md")?;
     ensure!(
         page.contains(&format!("```c\n{program}```\n")),
-        "docs/c-libraries.md has not the text of open.c"
+        "docs/c-libraries.md does not contain the text of open.c"
     );
     Ok(())
 }
@@ -89,14 +89,18 @@ fn check_names(workspace: &Workspace, prefix: &Path) -> Result<()> {
     let shell = &workspace.shell;
     for library in &LIBRARIES {
         let path = prefix.join("lib").join(library.loaded_as);
-        ensure!(path.is_symlink(), "{} is no link", path.display());
+        ensure!(
+            path.is_symlink(),
+            "{} is not a symbolic link",
+            path.display()
+        );
         let dynamic = cmd!(shell, "readelf --dynamic --wide {path}")
             .quiet()
             .read()?;
         let name = format!("Library soname: [{}]", library.loaded_as);
         ensure!(
             dynamic.contains(&name),
-            "{} is called otherwise: {dynamic}",
+            "{} has another soname: {dynamic}",
             path.display()
         );
         let version = match library.name {
@@ -117,7 +121,7 @@ fn check_names(workspace: &Workspace, prefix: &Path) -> Result<()> {
         }
         ensure!(
             symbols.contains(version),
-            "{} exports nothing",
+            "{} exports no symbols",
             path.display()
         );
     }
@@ -167,7 +171,7 @@ fn run(
         .quiet()
         .read()?;
     if !out.starts_with(said) {
-        bail!("{source} says `{out}` in place of `{said}`");
+        bail!("{source} printed `{out}`, expected `{said}`");
     }
     println!("  {source}: {out}");
     Ok(())

@@ -21,22 +21,23 @@ use libraries::{LIBRARIES, Library};
 /// Arguments of the task.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Where the files are used from, an absolute path
+    /// Installation prefix, an absolute path
     #[arg(long, value_name = "DIRECTORY", default_value = "/usr/local")]
     prefix: PathBuf,
-    /// Where libraries go [default: PREFIX/lib]
+    /// Directory of the libraries [default: PREFIX/lib]
     #[arg(long, value_name = "DIRECTORY")]
     libdir: Option<PathBuf>,
-    /// Put before every path, to make a package
+    /// Staging directory that is prepended to every path, for packaging
     #[arg(long, value_name = "DIRECTORY")]
     destdir: Option<PathBuf>,
-    /// `verbs` for RDMA devices; without it there is the mock alone
+    /// Cargo features; `verbs` adds RDMA devices, without it only the mock is available
     #[arg(long, value_name = "FEATURES")]
     features: Vec<String>,
-    /// Only this library, and no program; may be repeated [default: all, and the program]
+    /// Install only this library and not `dat`; may be repeated [default: all, and `dat`]
     #[arg(long, value_name = "LIBRARY", value_parser = libraries::names())]
     library: Vec<String>,
-    /// All but this library; may be repeated. `dat2` takes the place of a packaged libdat2 in folders of the loader
+    /// Skip this library; may be repeated; `dat2` would replace a packaged libdat2 in loader
+    /// directories
     #[arg(long, value_name = "LIBRARY", value_parser = libraries::names(), conflicts_with = "library")]
     except: Vec<String>,
 }
@@ -83,7 +84,7 @@ impl Places {
     fn new(options: &Options) -> Result<Self> {
         let absolute = |path: &Path| match path.is_absolute() {
             true => Ok(path.to_path_buf()),
-            false => bail!("{} is no absolute path", path.display()),
+            false => bail!("{} is not an absolute path", path.display()),
         };
         let prefix = absolute(&options.prefix)?;
         let libraries = match &options.libdir {
@@ -123,17 +124,19 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     plan.install(workspace, &places)?;
     if options.destdir.is_none() && options.library.is_empty() {
         let libraries = places.libraries.display();
-        println!("a new library in a folder of the loader is found after `ldconfig`");
+        println!("run `ldconfig` so that the loader finds new libraries in its directories");
         if plan.libraries.iter().any(|library| library.name == "dat2") {
             println!(
-                "libdat2.so.2 takes the place of a packaged one then, for all programs; `--except dat2` leaves it out"
+                "libdat2.so.2 then replaces a packaged one for all programs; `--except dat2` skips it"
             );
             println!(
-                "programs for DAT 2.0 open `mock0` with LD_LIBRARY_PATH={libraries} or after `ldconfig`, without a dat.conf"
+                "with LD_LIBRARY_PATH={libraries} or after `ldconfig`, programs for DAT 2.0 can open \
+                `mock0` without a dat.conf"
             );
         }
         println!(
-            "a packaged libdat2 needs lines: `dat registry --library {libraries}/libdat_provider.so.2 > FILE`, and DAT_OVERRIDE=FILE in the environment"
+            "a packaged libdat2 needs a dat.conf: `dat registry --library {libraries}/libdat_provider.so.2 \
+            > FILE`, and DAT_OVERRIDE=FILE in the environment"
         );
     }
     Ok(())
@@ -190,7 +193,7 @@ impl<'a> Plan<'a> {
         let all = [&libraries, program].concat();
         for feature in self.features.iter().flat_map(|list| list.split(',')) {
             if !all.iter().any(|package| has(workspace, package, feature)) {
-                bail!("nothing of it has the feature `{feature}`; there is `verbs`");
+                bail!("unknown feature `{feature}`; the only feature is `verbs`");
             }
         }
         if !self.profile.is_optimised_by_linker {
@@ -265,7 +268,7 @@ impl<'a> Plan<'a> {
             }
         }
         let prefix = places.written(&places.prefix);
-        println!("installed below {}", prefix.display());
+        println!("installed in {}", prefix.display());
         Ok(())
     }
 

@@ -22,12 +22,16 @@ pub(super) fn check(workspace: &Workspace, prefix: &Path) -> Result<()> {
     let mut exported = Vec::new();
     for library in &LIBRARIES {
         let names = exports(workspace, &prefix.join("lib").join(library.loaded_as))?;
-        ensure!(!names.is_empty(), "{} exports nothing", library.loaded_as);
+        ensure!(
+            !names.is_empty(),
+            "{} exports no symbols",
+            library.loaded_as
+        );
         for name in names.iter().filter(|name| *name != OF_THE_PROGRAM) {
             let page = manual.join(format!("man3/{name}.3"));
             ensure!(
                 page.is_file(),
-                "{} has {name}, which has no page",
+                "{} exports {name}, which has no man page",
                 library.loaded_as
             );
         }
@@ -42,7 +46,7 @@ pub(super) fn check(workspace: &Workspace, prefix: &Path) -> Result<()> {
     };
     check_declarations(workspace, prefix, &manual, &in_2_0)?;
     check_programs(workspace, prefix)?;
-    println!("  {} pages of the manual", pages.len());
+    println!("  {} man pages checked", pages.len());
     Ok(())
 }
 
@@ -73,7 +77,7 @@ fn lint(workspace: &Workspace, pages: &[PathBuf]) -> Result<()> {
     let said = String::from_utf8_lossy(&read.stdout);
     ensure!(
         read.status.success() && said.is_empty(),
-        "pages are not as they should be:
+        "mandoc reports problems:
 {said}"
     );
     Ok(())
@@ -121,7 +125,7 @@ fn check_declarations(
     }
     for text in [ours, later] {
         compile(workspace, prefix, &text)
-            .context("a page declares something else than the headers")?;
+            .context("a page's declarations differ from the headers")?;
     }
     Ok(())
 }

@@ -122,7 +122,7 @@ impl Manual {
                 behind: Some(behind.to_owned()),
             });
         } else if later.is_none() {
-            bail!("nothing declares it");
+            bail!("no header declares it");
         }
         if let Some(lines) = later {
             let is_only = synopses.is_empty();
@@ -163,7 +163,7 @@ pub(crate) fn declarations(text: &str) -> Result<(Vec<String>, Vec<String>)> {
     for block in synopsis.split(".nf\n").skip(1) {
         let (block, _) = block
             .split_once("\n.fi")
-            .context("what is declared does not end")?;
+            .context("the declaration does not end")?;
         let lines = block.lines().map(|line| {
             line.replace("\\fB", "")
                 .replace("\\fR", "")

@@ -79,12 +79,17 @@ impl Page {
 
     fn parse(file: &str, text: &str) -> Result<Self> {
         let (name, number) = match file.rsplit_once('.') {
-            Some((name, number)) => (name, number.parse().context("the number behind the name")?),
+            Some((name, number)) => (
+                name,
+                number
+                    .parse()
+                    .context("the section number after the name")?,
+            ),
             None => (file, 3),
         };
         let (summary, rest) = text
             .split_once("\n\n")
-            .context("there is only one paragraph")?;
+            .context("the page has only one paragraph")?;
         let mut also = Vec::new();
         let mut sections = vec![Section {
             title: String::new(),
@@ -165,7 +170,7 @@ pub(crate) fn read_all(folder: &Path) -> Result<BTreeMap<String, Page>> {
             .unwrap_or_default();
         ensure!(
             path.extension().is_some_and(|extension| extension == "md"),
-            "{} is no text",
+            "{} is not UTF-8",
             path.display()
         );
         let text =

@@ -44,7 +44,7 @@ impl Beside {
             .stdout(said.try_clone()?)
             .stderr(said)
             .spawn()
-            .with_context(|| format!("cannot run the step {name} beside the others"))?;
+            .with_context(|| format!("cannot run the step {name} in the background"))?;
         Ok(Self {
             name,
             begin: Instant::now(),
@@ -79,10 +79,10 @@ impl Beside {
         let mut said = File::open(&self.log).with_context(|| format!("{}", self.log.display()))?;
         io::copy(&mut said, &mut io::stdout())?;
         if !self.process.wait()?.success() {
-            bail!("step `{}` failed beside the others", self.name);
+            bail!("background step `{}` failed", self.name);
         }
         let seconds = self.begin.elapsed().as_secs_f64();
-        println!("== {} ended {seconds:.1} s after it began", self.name);
+        println!("== {} finished after {seconds:.1} s", self.name);
         Ok(())
     }
 }

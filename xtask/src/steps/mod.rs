@@ -18,13 +18,13 @@ use crate::{
 /// Arguments of the task.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Run every check there is, and install what they need: Debian packages, cargo tools, a guest
+    /// Run all checks, and install their tools: Debian packages, cargo tools, a guest kernel
     #[arg(long)]
     all: bool,
-    /// Name the steps and stop; with --all, every step
+    /// List the steps and exit; with --all, list all steps
     #[arg(long)]
     list: bool,
-    /// Run only the step of this name; may be repeated. With --all, in its whole form
+    /// Run only this step; may be repeated; with --all, run its complete form
     #[arg(long, value_name = "STEP")]
     only: Vec<String>,
 }
@@ -50,89 +50,85 @@ const STEPS: &[Step] = &[
     short("format", "formatting", format),
     both(
         "lint",
-        "lints; with --all also of the C libraries, backends of devices, fuzzer and images",
+        "clippy lints; with --all also of C libraries, device backends, fuzzer and images",
         lints::check_default,
         lints::check,
     ),
     // A guest keeps one processor busy, and so do most of the steps after it.
     Step {
         is_beside: true,
-        ..whole(
-            "vm",
-            "jobs in a guest that has an RDMA device",
-            check_in_guests,
-        )
+        ..whole("vm", "jobs in a guest with an RDMA device", check_in_guests)
     },
     both(
         "documentation",
-        "documentation, without warnings",
+        "documentation builds without warnings",
         |workspace| document(workspace, &[]),
         |workspace| document(workspace, &["--workspace"]),
     ),
     whole(
         "dependencies",
-        "licences and origins of dependencies",
+        "licences and sources of dependencies",
         tools::deny,
     ),
     both(
         "test",
-        "tests; with --all of all packages",
+        "unit and integration tests; with --all of all packages",
         |workspace| cargo(workspace, &["test"]),
         |workspace| cargo(workspace, &["test", "--workspace"]),
     ),
     both(
         "conformance",
-        "every seed requirement has its test",
+        "every seed requirement has a test",
         |workspace| conformance::run(workspace, &conformance::Options::short()),
         |workspace| conformance::run(workspace, &conformance::Options::strict()),
     ),
     whole(
         "features",
-        "features of core and remote shared memory, by pairs",
+        "dat-core and dat-rsm build with every pair of features",
         features::check_pairs,
     ),
     whole(
         "no-std",
-        "the core and the driver of raw adapters without std or allocator",
+        "dat-core and backend-mmio build without std and allocator",
         features::check_bare,
     ),
     whole(
         "targets",
-        "core, remote shared memory and the driver of raw adapters for the processors of firmware",
+        "dat-core, dat-rsm and backend-mmio build for firmware processors",
         targets::check,
     ),
     whole(
         "firmware",
-        "images for bare machines log what they must, and take no more than they did",
+        "bare-metal images log the expected lines and stay within their sizes",
         firmware::check,
     ),
     whole(
         "no-panic",
-        "no panic on the posting and polling paths",
+        "no reachable panic on the posting and polling paths",
         panic_free::check_workspace,
     ),
     whole(
         "fuzz",
-        "random calls and hostile peers, for less than a minute",
+        "fuzzing of random calls and hostile peers, for less than a minute",
         tools::fuzz,
     ),
     whole(
         "harden",
-        "threads in every interleaving, sanitizers, use for seconds, and that inventories and reasons are in step with the code",
+        "short forms of `cargo xtask harden`: interleavings, sanitizers, soak, up-to-date inventories",
         harden::check,
     ),
-    whole("tour", "the program as a newcomer runs it", |workspace| {
+    whole("tour", "`cargo run --release` succeeds", |workspace| {
         cargo(workspace, &["run", "--release"])
     }),
-    whole("examples", "the examples of the front page", examples),
+    whole("examples", "the examples of README.md run", examples),
     whole(
         "install",
-        "C programs find the libraries where they are installed",
+        "installed libraries work with C programs",
         install::check,
     ),
     whole(
         "bench",
-        "instruction counts no worse than they were",
+        "instruction counts do not exceed the recorded ones",
         |workspace| bench::run(workspace, bench::Against::Landed),
     ),
 ];
@@ -183,7 +179,7 @@ impl Step {
 fn chosen(options: &Options) -> Result<Vec<(&'static Step, Run)>> {
     let is_unknown = |name: &&String| STEPS.iter().all(|step| step.name != **name);
     if let Some(name) = options.only.iter().find(is_unknown) {
-        bail!("there is no step {name}; `cargo xtask test --all --list` names them");
+        bail!("unknown step `{name}`; run `cargo xtask test --all --list` for a list");
     }
     let steps = STEPS.iter();
     Ok(steps
@@ -213,16 +209,14 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         let Step { name, about, .. } = step;
         println!("\n== {}/{} {name}: {about}", index + 1, steps.len());
         if step.is_beside && steps.len() > 1 {
-            println!("== {name} goes on in the background");
+            println!("== {name} continues in the background");
             running.push(Beside::start(workspace, name)?);
             continue;
         }
         let begin = Instant::now();
         run(workspace).with_context(|| {
             let all = if options.all { " --all" } else { "" };
-            format!(
-                "step `{name}` failed; repeat it alone with `cargo xtask test{all} --only {name}`"
-            )
+            format!("step `{name}` failed; repeat it with `cargo xtask test{all} --only {name}`")
         })?;
         println!("== {name} done in {:.1} s", begin.elapsed().as_secs_f64());
         running.iter_mut().try_for_each(Beside::look)?;
@@ -235,7 +229,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     );
     if !options.all && options.only.is_empty() {
         println!(
-            "`cargo xtask test --all` runs the other checks: devices in a guest, C libraries, firmware, fuzzing."
+            "Run the remaining checks (devices in a guest, C libraries, firmware, fuzzing) with `cargo \
+            xtask test --all`."
         );
     }
     Ok(())
@@ -245,12 +240,12 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
 fn announce(workspace: &Workspace) {
     let missing = packages::missing();
     if missing.is_empty() {
-        println!("Debian packages: none is missing");
+        println!("Debian packages: all installed");
     } else {
         println!("Debian packages to install: {}", missing.join(", "));
     }
     println!(
-        "In {}: cargo tools ({}) and Debian's kernel for the guest, unless they are there",
+        "To install in {} unless present: cargo tools ({}) and Debian's kernel for the guest",
         workspace.target().display(),
         tools::names().join(", ")
     );
@@ -309,7 +304,7 @@ fn examples(workspace: &Workspace) -> Result<()> {
         .collect();
     names.sort();
     if names.is_empty() {
-        bail!("there are no examples in {}", directory.display());
+        bail!("found no examples in {}", directory.display());
     }
     for name in names {
         cargo(
@@ -377,6 +372,6 @@ mod tests {
             only: vec!["tests".to_owned()],
         };
         let refused = chosen(&options).err().expect("refused").to_string();
-        assert!(refused.contains("no step tests"), "{refused}");
+        assert!(refused.contains("unknown step `tests`"), "{refused}");
     }
 }

@@ -66,7 +66,7 @@ fn features(workspace: &Workspace, build: &Build) -> Result<Vec<String>> {
         .with_context(|| format!("the workspace has no package {name}"))?;
     let known = |feature: &String| match package.features.contains_key(feature) {
         true => Ok(format!("{name}/{feature}")),
-        false => bail!("package {name} has no feature {feature} yet, which this job needs"),
+        false => bail!("package {name} has no feature {feature}, which this job needs"),
     };
     build.features.iter().map(known).collect()
 }

@@ -96,7 +96,7 @@ impl<'a> Image<'a> {
     pub(crate) fn program(&mut self, file: &Path, name: &OsStr) -> Result<()> {
         let path = Path::new(ADDED).join(name);
         if self.entries.contains_key(&path) {
-            bail!("two programs are called {}", name.display());
+            bail!("two programs have the name {}", name.display());
         }
         self.copy(file, &path, 0o111)
     }
@@ -126,7 +126,7 @@ impl<'a> Image<'a> {
     /// Adds an entry and its parent folders.
     fn add(&mut self, path: &Path, entry: Entry) -> Result<()> {
         if !path.is_absolute() {
-            bail!("{} is no place in the guest", path.display());
+            bail!("{} is not a path in the guest", path.display());
         }
         for folder in path.ancestors().skip(1) {
             if folder.parent().is_some() && !self.entries.contains_key(folder) {
@@ -216,7 +216,7 @@ fn write_entry<W: Write>(output: W, number: u32, path: &Path, entry: &Entry) -> 
 /// The guest's folders are laid out as on this machine.
 fn place(file: &Path) -> Result<PathBuf> {
     let (Some(folder), Some(name)) = (file.parent(), file.file_name()) else {
-        bail!("{} is no file", file.display());
+        bail!("{} is not a file", file.display());
     };
     let folder = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_path_buf());
     Ok(folder.join(name))
@@ -243,7 +243,7 @@ fn parse_libraries(listed: &str) -> Result<Vec<PathBuf>> {
     for line in listed.lines() {
         let line = line.split(" (0x").next().unwrap_or_default().trim();
         if let Some(name) = line.strip_suffix("=> not found") {
-            bail!("this machine does not have {}", name.trim());
+            bail!("the host does not have {}", name.trim());
         }
         let path = line.split("=> ").last().unwrap_or_default();
         if path.starts_with('/') {
@@ -291,7 +291,7 @@ mod tests {
         let only = matching
             .next()
             .unwrap_or_else(|| panic!("{name} is missing"));
-        assert!(matching.next().is_none(), "{name} is there twice");
+        assert!(matching.next().is_none(), "{name} occurs twice");
         only
     }
 

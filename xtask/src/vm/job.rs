@@ -109,7 +109,7 @@ impl Job {
     pub(crate) fn load(folder: &Path, name: &str) -> Result<Self> {
         let file = folder.join(name).with_extension(SUFFIX);
         if !names(folder)?.iter().any(|known| known == name) {
-            bail!("there is no job {name}; `cargo xtask vm --list` names them");
+            bail!("unknown job `{name}`; run `cargo xtask vm --list` for a list");
         }
         let script =
             fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
@@ -251,6 +251,6 @@ rping
     fn an_unknown_job_is_refused_by_name() {
         let folder = tempfile::tempdir().expect("folder");
         let error = Job::load(folder.path(), "none").expect_err("refused");
-        assert!(error.to_string().contains("no job none"));
+        assert!(error.to_string().contains("unknown job `none`"));
     }
 }

@@ -30,7 +30,7 @@ impl Kernel {
         };
         Self::open(&package).with_context(|| {
             format!(
-                "the kernel in {} is not complete; remove that folder",
+                "the kernel in {} is incomplete; remove that directory",
                 package.display()
             )
         })
@@ -104,7 +104,7 @@ fn cached(cache: &Path) -> Result<Option<PathBuf>> {
 
 /// Downloads Debian's current kernel package, verifies and unpacks it.
 fn fetch(shell: &Shell, cache: &Path) -> Result<PathBuf> {
-    let no_lists = "there is no list of Debian's packages to fetch the kernel by; run this once:\n  sudo apt-get update";
+    let no_lists = "the list of Debian packages is missing; run this once:\n  sudo apt-get update";
     let depends = cmd!(shell, "apt-cache depends {CURRENT}")
         .quiet()
         .ignore_stderr()
@@ -115,7 +115,7 @@ fn fetch(shell: &Shell, cache: &Path) -> Result<PathBuf> {
     let described = cmd!(shell, "apt-cache show --no-all-versions {name}")
         .quiet()
         .read()?;
-    let expected = field(&described, "SHA256").context("the package list has no check sum")?;
+    let expected = field(&described, "SHA256").context("the package list has no checksum")?;
 
     fs::create_dir_all(cache).with_context(|| format!("cannot make {}", cache.display()))?;
     let work = tempfile::Builder::new()
@@ -130,12 +130,12 @@ fn fetch(shell: &Shell, cache: &Path) -> Result<PathBuf> {
         )
         .ignore_stdout()
         .run()
-        .context("if the package is gone, the lists are old:\n  sudo apt-get update")?;
+        .context("if the package was not found, update the lists:\n  sudo apt-get update")?;
     }
     let archive = only(work.path(), "linux-image-")?;
     let computed = cmd!(shell, "sha256sum {archive}").quiet().read()?;
     if !is_sum_of(&computed, expected) {
-        bail!("the check sum of {name} is not the one of the package list");
+        bail!("the checksum of {name} differs from the package list");
     }
     let unpacked = work.path().join("unpacked");
     cmd!(shell, "dpkg-deb --extract {archive} {unpacked}")

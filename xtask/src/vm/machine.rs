@@ -113,9 +113,9 @@ pub(crate) struct Machine {
 /// Returns the number of processors: `asked`, or 1 if instructions are counted.
 pub(crate) fn cpus(asked: Option<u32>, icount: bool) -> Result<u32> {
     match (asked, icount) {
-        (Some(0), _) => bail!("a machine has at least one processor"),
+        (Some(0), _) => bail!("the guest needs at least one processor"),
         (Some(2..), true) => {
-            bail!("instructions can be counted on one processor only: leave out --cpus")
+            bail!("instructions can be counted on one processor only: remove --cpus")
         }
         (_, true) => Ok(1),
         (asked, false) => Ok(asked.unwrap_or(2)),

@@ -60,34 +60,34 @@ const CARD: [&str; 2] = ["virtio_pci", "virtio_net"];
 /// Arguments of the task.
 #[derive(Args, Default)]
 pub(crate) struct Options {
-    /// What to run there [default: smoke]
+    /// The job to run [default: smoke]
     #[arg(value_name = "JOB")]
     job: Option<String>,
-    /// Name the jobs and stop
+    /// List the jobs and exit
     #[arg(long)]
     list: bool,
-    /// Run this command there instead of a job
+    /// Run this command in the guest instead of a job
     #[arg(long, value_name = "COMMAND", conflicts_with = "job")]
     shell: Option<String>,
-    /// Take this file along, as a program of the search path; may be repeated
+    /// Copy this file into the guest as a program on its PATH; may be repeated
     #[arg(long, value_name = "PATH")]
     binary: Vec<PathBuf>,
-    /// Memory of the guest [default: by what it takes along]
+    /// Memory of the guest [default: from the size of its image]
     #[arg(long, value_name = "MIB")]
     memory: Option<u64>,
     /// Processors of the guest [default: 2, or 1 with --icount]
     #[arg(long, value_name = "NUMBER")]
     cpus: Option<u32>,
-    /// Run the job on this RDMA device of the machine, without a guest
+    /// Run the job on this RDMA device of the host, without a guest
     #[arg(long, value_name = "NAME", conflicts_with_all = ["shell", "binary", "memory", "cpus", "peer", "icount"])]
     device: Option<String>,
-    /// Boot a second guest, joined with the first by a network; the job runs in the first
+    /// Boot a second guest on the same network; the job runs in the first
     #[arg(long)]
     peer: bool,
-    /// Let one nanosecond of the guest be one executed instruction
+    /// Run the guest's clock at one nanosecond per executed instruction
     #[arg(long)]
     icount: bool,
-    /// End the guest after this time [default: by the job, and by its progress]
+    /// Stop the guest after this time [default: from the job and its progress]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     timeout: Option<u64>,
     /// Arguments of the job
@@ -119,7 +119,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<ExitCode> 
 /// The code is 124 if the job exceeds its time limit.
 fn run_here(workspace: &Workspace, job: &Job, device: &str, options: &Options) -> Result<ExitCode> {
     if !job.needs.anywhere {
-        bail!("job {} needs a guest: leave out --device", job.name);
+        bail!("job {} needs a guest: remove --device", job.name);
     }
     packages::install_for(
         &workspace.shell,
@@ -176,7 +176,8 @@ pub(crate) fn check(workspace: &Workspace, lines: &[&str]) -> Result<()> {
             if run_job(workspace, job, options)?.verdict.code() != 0 {
                 let name = &job.name;
                 bail!(
-                    "job {name} did not pass; repeat it alone with `cargo xtask vm {line}`, or as it was built with `cargo xtask test --only vm`"
+                    "job {name} failed; repeat it with `cargo xtask vm {line}`, or, as it was built, with \
+                    `cargo xtask test --only vm`"
                 );
             }
             Ok(())
@@ -212,7 +213,7 @@ pub(crate) fn console(workspace: &Workspace, name: &str, arguments: &[String]) -
         ..Options::default()
     };
     if run_job(workspace, &job, &options)?.verdict.code() != 0 {
-        bail!("job {name} did not pass; repeat it alone with `cargo xtask vm {name}`");
+        bail!("job {name} failed; repeat it with `cargo xtask vm {name}`");
     }
     let log = log_of(workspace, name);
     fs::read_to_string(&log).with_context(|| format!("cannot read {}", log.display()))
@@ -297,7 +298,7 @@ pub(crate) fn program_of(
         let source = build.sources.first()?;
         Some((build, source))
     });
-    let (build, source) = sources.with_context(|| format!("job {name} has no program in C"))?;
+    let (build, source) = sources.with_context(|| format!("job {name} has no C program"))?;
     let linked = named(workspace, &built(workspace, &job, build)?, folder)?;
     compiled(workspace, source, &linked, &build.links)
 }
@@ -320,14 +321,16 @@ fn run_job(workspace: &Workspace, job: &Job, options: &Options) -> Result<Outcom
     let cpus = machine::cpus(options.cpus, icount)?;
     let peer = options.peer || job.needs.peer;
     if peer && icount {
-        bail!("instructions are counted in one guest: the clocks of two do not know of each other");
+        bail!(
+            "instructions are counted in one guest only, because two guests do not share a clock"
+        );
     }
     let patience = match options.timeout {
         Some(seconds) => Patience::exactly(seconds),
         None => Patience::of_job(job.needs.timeout),
     };
     if env::consts::ARCH != "x86_64" {
-        bail!("the guest runs this machine's programs, and that is set up for x86-64 only");
+        bail!("the guest runs host programs, which is supported on x86-64 only");
     }
     let shell = &workspace.shell;
     packages::install_for(
@@ -462,7 +465,7 @@ impl Peer {
         }
         let verdict = Verdict::read(&read(&self.record), End::Own);
         let text = verdict.describe(&read(&self.log));
-        println!("the second guest was not to end: {text} (console in {log})");
+        println!("the second guest ended unexpectedly: {text} (console in {log})");
         Ok(Some(verdict))
     }
 }
@@ -585,7 +588,7 @@ fn provider_library() -> Result<PathBuf> {
                     .then(|| entry.path())
             })
         })
-        .with_context(|| format!("{} has no library for soft-RoCE", folder.display()))
+        .with_context(|| format!("{} contains no library for soft-RoCE", folder.display()))
 }
 
 /// A writer that writes everything to two writers.

@@ -58,11 +58,11 @@ impl Verdict {
         let phase = phase.to_owned();
         match end {
             End::Silence(seconds) => Self::TimeLimit {
-                reason: format!("ended, since its console was silent for {seconds} seconds"),
+                reason: format!("stopped after {seconds} seconds without console output"),
                 phase,
             },
             End::Limit(seconds) => Self::TimeLimit {
-                reason: format!("ended after its {seconds} seconds were over"),
+                reason: format!("stopped at its time limit of {seconds} seconds"),
                 phase,
             },
             End::Own => Self::Died { phase },
@@ -90,7 +90,7 @@ impl Verdict {
             Self::Exit(0) => ("passed".to_owned(), true),
             Self::Exit(code) => (format!("failed with exit code {code}"), true),
             Self::Leak(left) => (
-                format!("did not leave the guest as it was: {}", left.join("; ")),
+                format!("left objects in the guest: {}", left.join("; ")),
                 true,
             ),
             Self::TimeLimit { reason, phase } => (format!("{reason}, while {phase}"), false),
@@ -99,7 +99,7 @@ impl Verdict {
         if !own {
             let last = complaint(console).or_else(|| console.trim_end().lines().last());
             if let Some(last) = last {
-                text += "; its console says: ";
+                text += "; last console line: ";
                 text += last.trim();
             }
         }
@@ -124,7 +124,7 @@ pub(crate) fn counted(record: &str) -> Result<Vec<&str>> {
     let rows: Vec<&str> = of("counted").collect();
     let told = of("rows").next().context("the job counted nothing")?;
     if told.parse() != Ok(rows.len()) {
-        bail!("the job counted {told} rows, and {} came", rows.len());
+        bail!("the job counted {told} rows, but {} arrived", rows.len());
     }
     Ok(rows)
 }
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(slow.code(), TIME_LIMIT);
         assert_eq!(
             slow.describe("step one\nstep two\n\n"),
-            "ended after its 60 seconds were over, while running the job; its console says: step two"
+            "stopped at its time limit of 60 seconds, while running the job; last console line: step two"
         );
         let dead = Verdict::read("", End::Own);
         assert_eq!(dead.code(), DIED);
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(refused("exit 0\n"), "the job counted nothing");
         assert_eq!(refused("counted a|1\nexit 0\n"), "the job counted nothing");
         let garbled = record.replace("counted b", "[   28.8] d0 counted b");
-        assert_eq!(refused(&garbled), "the job counted 2 rows, and 1 came");
+        assert_eq!(refused(&garbled), "the job counted 2 rows, but 1 arrived");
     }
 
     #[test]
@@ -230,7 +230,8 @@ mod tests {
         let verdict = Verdict::read("phase running the job\n", End::Own);
         assert_eq!(
             verdict.describe(console),
-            "the guest died while running the job; its console says: [ 1.0] Kernel panic - not syncing: Fatal exception"
+            "the guest died while running the job; last console line: [ 1.0] Kernel panic - not syncing: \
+            Fatal exception"
         );
     }
 }

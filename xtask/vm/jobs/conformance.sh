@@ -1,5 +1,5 @@
 #!/bin/bash
-#: about = "the whole conformance suite on verbs, and what concerns windows once more on those of type 2"
+#: about = "the conformance suite on verbs; the window tests again with type 2 windows"
 #: timeout = 1500
 #: anywhere = true
 #: build = [{ package = "dat-tests", features = ["verbs"], release = true, target = { test = "verbs" } }]
@@ -10,7 +10,7 @@ set -euo pipefail
 export DAT_DEVICE=$RDMA_DEVICE
 verbs --test-threads=1 "$@"
 if [ $# = 0 ]; then
-    echo "-- windows of type 2"
+    echo "-- type 2 windows"
     # A window of type 2 is open on one queue pair: a bind on another one is refused until it is closed there.
     DAT_WINDOWS=2 verbs --test-threads=1 rmb:: rmb_refusals:: rmr:: lifecycles:: --skip binds_polled_in_any_order_leave_the_last \
         --skip binds_under_way_are_of_one_endpoint

@@ -1,5 +1,5 @@
 #!/bin/bash
-#: about = "two processes copy a file over the device, and what must not be copied is refused"
+#: about = "two processes copy files over the device; invalid requests are refused"
 #: timeout = 360
 #: programs = ["cmp"]
 #: build = [{ package = "dat-cli", features = ["verbs"], release = true, target = { program = "dat" } }]
@@ -32,7 +32,7 @@ refused() {
     local word=$1
     shift
     if timeout 60 dat copy "$@" --connect "$RDMA_IPV4" > /run/client 2>&1; then
-        echo "copied what must not be: $*"
+        echo "an invalid copy succeeded: $*"
         return 1
     fi
     if ! grep -q -e "$word" /run/client; then
@@ -41,7 +41,7 @@ refused() {
     fi
     echo "refused: $(grep -e "$word" /run/client)"
 }
-refused "such a file" /run/from/byte file
+refused "file exists" /run/from/byte file
 cmp /run/from/file /run/into/file
 refused "plain name" /run/from/byte ../byte
 refused "that much memory" /run/from/file large --depth 64 --chunk 1M
@@ -66,8 +66,8 @@ head -c 32 /dev/urandom > /run/other
 dat serve --into /run/into --force --memory 12M --token-file /run/token --quiet &
 server=$!
 wait_until 10 listens 7471
-refused "have its token" /run/from/byte byte
-refused "is another one" /run/from/byte byte --token-file /run/other
+refused "requires a token" /run/from/byte byte
+refused "token does not match" /run/from/byte byte --token-file /run/other
 timeout 60 dat copy /run/from/file one --connect "$RDMA_IPV4" --token-file /run/token --quiet
 cmp /run/from/file /run/into/one
 timeout 60 dat perf send --connect "$RDMA_IPV4" --token-file /run/token -n 100 --quiet
@@ -78,4 +78,4 @@ wait "$server"
 timeout 60 dat copy /run/from/file /run/into/loop --device "$RDMA_DEVICE"
 cmp /run/from/file /run/into/loop
 if timeout 30 dat copy /run/from/file file --connect "$RDMA_IPV4" > /run/client 2>&1; then exit 1; fi
-grep "nobody listens there" /run/client
+grep "no server listens on that port" /run/client

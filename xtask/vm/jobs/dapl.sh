@@ -1,5 +1,5 @@
 #!/bin/bash
-#: about = "programs for DAT 2.0 that nobody here wrote run through the provider, in one process and in two; and one of ours for DAT 1.2"
+#: about = "OFA's DAT 2.0 programs run with this provider, in one process and in two; a DAT 1.2 program of this project"
 #: timeout = 900
 #: programs = ["dapltest", "dtest", "dtestcm", "dtestsrq", "dtestx", "env"]
 #: libraries = ["libdaplofa.so.2"]
@@ -40,7 +40,7 @@ case $via in
     ours) export LD_LIBRARY_PATH=/run/ours ;;
     ofa) device=ofa-rxe ;;
     *)
-        echo "via is packaged, ours or ofa"
+        echo "via must be packaged, ours or ofa"
         exit 2
         ;;
 esac
@@ -132,14 +132,14 @@ start_server() {
 stop_server() {
     timeout -k 5 30 dapltest -T Q -s "$host" -D $device > /run/said 2>&1
     if ! wait_until 10 not_running "$server"; then
-        echo "the server does not end"
+        echo "the server does not exit"
         tail -n 12 /run/server-said
         failed=$((failed + 1))
         kill -KILL "$server"
     fi
     wait "$server" 2> /dev/null
     if grep -qaE 'Error|FAIL|[Ff]ailed' /run/server-said; then
-        echo "the server found failures"
+        echo "the server reported failures"
         grep -aE 'Error|FAIL|[Ff]ailed' /run/server-said | head -n 12
         failed=$((failed + 1))
     fi
@@ -491,7 +491,7 @@ END
         said=$(sed -n 's/^line [0-9]* *\([a-z]*\) *\([^ ]*\) u2.*/\1 \2,/p' /run/said | tr -d '\n')
         [ "$said" = "$expected" ] || echo "wrong: $said" >> /run/said
         grep -q '^exit code 1$' /run/said
-        verdict "dat registry --check${folder:+, our registry}" $? '^line 2: .*: it loads, but its device does not open: dat_ia_open returns DAT_' '^wrong'
+        verdict "dat registry --check${folder:+, our registry}" $? '^line 2: .*: it loads, but its device cannot be opened: dat_ia_open returned DAT_' '^wrong'
     done
 }
 
@@ -508,7 +508,7 @@ for group in "${groups[@]}"; do
         functional | limits | transactions | performance | mixed | check | ours | libdat | storm) "$group" ;;
         repeated=* | many=* | storm=*) "${group%%=*}" "${group#*=}" ;;
         *)
-            echo "there is no group $group"
+            echo "unknown group $group"
             exit 2
             ;;
     esac

@@ -1,5 +1,5 @@
 #!/bin/bash
-#: about = "the same random lists of operations on the mock and on verbs: the same returns, events and memory"
+#: about = "random operations have the same results, events and memory on the mock and on verbs"
 #: timeout = 900
 #: anywhere = true
 #: build = [{ package = "dat-tests", features = ["verbs"], release = true, target = { test = "verbs_differential" } }]

@@ -1,5 +1,5 @@
 #!/bin/bash
-#: about = "the network between two hosts loses, repeats, reorders, delays and spoils packets; links go down in the middle; modules in use are to be removed; completions find no room"
+#: about = "packets are lost, duplicated, reordered, delayed and corrupted; links go down; modules in use are removed; completion queues overrun"
 #: timeout = 900
 #: peer = true
 #: memory = 512
@@ -71,7 +71,7 @@ forgive() {
     echo "given up: $1 ($(now))"
 }
 # What a command says whose connection did not stand.
-lost="connection to the (server|exporter) is lost|cannot connect to the server|connection was aborted|why: .*(unreachable|Transport|barrier|nothing answers|timed? ?out|a transfer failed)"
+lost="connection to the (server|exporter) was lost|cannot connect to the server|connection was aborted|why: .*(unreachable|Transport|barrier|nothing answers|timed? ?out|a transfer failed)"
 # judge WHAT CODE WORDS: the command, which said what is in `said`, ended well, or says why not by these words and what to do about it. Fails when it did not
 # end well.
 judge() {
@@ -125,7 +125,7 @@ arrived() {
         if [ -v "all[$name]" ]; then
             # The kernel tells of a request again that was repeated, once what accepted it is over: of the two one has nobody at the other end.
             [ "$count" = 0 ] || [ "${all[$name]}" = 0 ] || fail "connection $name: two of it took messages, $count and ${all[$name]}"
-            echo "asked for twice: $name, which took ${all[$name]} and $count"
+            echo "duplicate report: $name took ${all[$name]} and $count"
         fi
         all[$name]=$((${all[$name]:-0} + count))
     done < took
@@ -158,7 +158,7 @@ peer_is_idle() {
 all_back() {
     wait_until 20 no_objects || fail "this host has $(device_objects), and before $before"
     wait_until 100 peer_is_idle || fail "the other host has $(peer device_objects), and before $peer_idle"
-    peer "! ls /run/into/.dat-part-* > /dev/null 2>&1" || fail "a part of a file is left"
+    peer "! ls /run/into/.dat-part-* > /dev/null 2>&1" || fail "a temporary file is left"
 }
 # same FILE NAME: the file, and the copy of that name at the other host, have the same bytes.
 same() {
@@ -227,7 +227,7 @@ mischief() {
 }
 network() {
     local round here there name copied operation
-    echo "-- packets are lost, repeated, late and spoiled ($(now))"
+    echo "-- packets are lost, duplicated, delayed and corrupted ($(now))"
     peer_serves
     for ((round = 0; round < rounds; round++)); do
         mischief here
@@ -268,7 +268,7 @@ network() {
         if [ -n "$copied" ]; then
             same file "$name"
         elif peer "[ -e /run/into/$name ]"; then
-            fail "a copy that failed is there"
+            fail "a failed copy left its file"
         fi
         all_back
         works
@@ -282,14 +282,14 @@ lived() {
     local stood broke unconnected
     read -r stood broke unconnected < <(sed -n 's/^stood \([0-9]*\) broke \([0-9]*\) unconnected \([0-9]*\)$/\1 \2 \3/p' said)
     [ -n "${unconnected:-}" ] || fail "it does not say what came of its connections"
-    [ "$(grep -c '^sent ' said || true)" = $((stood + broke)) ] || fail "it does not say of each connection what was sent"
+    [ "$(grep -c '^sent ' said || true)" = $((stood + broke)) ] || fail "not every connection reported what was sent"
     counted "$1" "$((stood + broke + unconnected))" "$stood" "$((broke + unconnected))"
     echo "stood $stood, broke $broke, unconnected $unconnected ($(now))"
 }
 # Connections that live for a part of a second, several at once: whatever happens to their packets, what was posted on each is accounted for.
 lives() {
     local round here there port processes code lasts draw
-    echo "-- connections come and go while packets are lost, repeated, late and spoiled ($(now))"
+    echo "-- connections are made and closed while packets are lost, duplicated, delayed and corrupted ($(now))"
     lives_tried=yes
     peer_serves
     for ((round = 0; round < rounds * times; round++)); do
@@ -376,7 +376,7 @@ DOWN=(0.05 0.3 8)
 link() {
     local round code once_code down process once kind how seconds draw reported_before broke_before
     local posts="posts while the link goes down" connections="connections while the link goes down: not ended while they lasted"
-    echo "-- the link goes down and up in the middle ($(now))"
+    echo "-- the link goes down and up during transfers ($(now))"
     peer_serves
     for ((round = 0; round < rounds; round++)); do
         warn_anew
@@ -465,7 +465,7 @@ stack_anew() {
 }
 modules() {
     local round code name process
-    echo "-- modules that are in use are to be removed ($(now))"
+    echo "-- modules in use are removed ($(now))"
     peer_serves
     for ((round = 0; round < rounds; round++)); do
         dat perf write --connect "$PEER_IPV4" --duration 5s --json > said.command 2>&1 &
@@ -497,7 +497,7 @@ modules() {
 }
 overrun() {
     local refused overruns
-    echo "-- completions that would have no room ($(now))"
+    echo "-- completion queue overruns ($(now))"
     peer_serves
     timeout 600 once "$RDMA_DEVICE" "${ports[0]}" overrun "$PEER_IPV4" $((rounds * 100)) > said 2>&1 || fail "once: exit code $?"
     cat said
@@ -525,4 +525,4 @@ done
 if [ -v "lives_tried" ]; then
     [ "${reported[posts while packets are lost]}" -gt 0 ] || fail "of ${tried[posts while packets are lost]} posts none was reported"
 fi
-echo "nothing is left ($(now))"
+echo "no objects are left ($(now))"

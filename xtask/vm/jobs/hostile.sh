@@ -1,5 +1,5 @@
 #!/bin/bash
-#: about = "a peer with verbs of its own uses keys that are stale, guessed, replayed or another's, goes beyond bounds and rights, floods and talks nonsense; honest peers go on beside it"
+#: about = "a hostile verbs peer uses stale, guessed, replayed and foreign keys, exceeds bounds and rights, floods and sends garbage; honest peers continue"
 #: timeout = 900
 #: memory = 512
 #: programs = ["cmp", "env"]
@@ -25,7 +25,7 @@ expect() {
     kill -TERM "$1"
     wait "$1" || code=$?
     if [ "$code" != 0 ]; then
-        echo "process $1 ended with $code"
+        echo "process $1 exited with code $code"
         tail -n 5 owned honest copied served exported imported 2> /dev/null || true
         exit 1
     fi
@@ -67,12 +67,12 @@ beside() {
         # What ended first may have begun before the attack.
         [ "$done_now" -le $((done_before + 1)) ] || break
         if [ $((SECONDS - begin)) -ge "$STARVED" ]; then
-            echo "hostile $*: no honest peer got on beside it in $((SECONDS - begin)) s"
+            echo "hostile $*: no honest peer made progress in $((SECONDS - begin)) s"
             return 1
         fi
         again=$((again + 1))
     done
-    echo "beside hostile $1: $((done_now - done_before)) done, $((turned_now - turned_before)) turned away ($(now))"
+    echo "during hostile $1: $((done_now - done_before)) done, $((turned_now - turned_before)) rejected ($(now))"
     count "$group" "$honest beside \"$1\"" $((done_now - done_before + turned_now - turned_before)) $((turned_now - turned_before))
     return "$code"
 }
@@ -171,5 +171,5 @@ timeout 60 dat rsm get back --connect "$RDMA_IPV4:7472" --length 300001 --quiet
 cmp file back
 expect "$exporter"
 wait_until 60 no_objects
-echo "nothing is left ($(now))"
+echo "no objects are left ($(now))"
 exit "$failed"

@@ -1,5 +1,5 @@
 #!/bin/bash
-#: about = "two hosts copy, measure, put and get over a network; one of them loses its power, and the other says so and gives back what it had"
+#: about = "two hosts copy, measure, put and get over a network; one loses power, the other reports it and frees its resources"
 #: timeout = 480
 #: peer = true
 #: memory = 512
@@ -78,7 +78,7 @@ peer_ends exported > exported
 wait_until 20 peer_has_no_objects
 wait_until 20 no_objects
 
-echo "-- the other host loses its power in the middle of everything ($(now))"
+echo "-- the other host loses power during transfers ($(now))"
 truncate -s 32M large
 dat serve --into /run/hosts --memory 32M --quiet 2> served &
 server=$!
@@ -135,10 +135,10 @@ peer_client 3 write "dat perf write --connect $RDMA_IPV4 --duration 400s --quiet
 peer_client 4 read "dat perf read --connect $RDMA_IPV4 --duration 400s --quiet"
 # Between vectors it writes by itself, and says what its own writes ended with.
 client 6 "why: .*(connection was aborted|Transport)" dat rsm bench --connect "$PEER_IPV4:7472" --piece 4K --duration 400s
-client 7 "connection to the server is lost" dat perf write --connect "$PEER_IPV4" --duration 400s
-client 8 "connection to the server is lost" dat perf read --connect "$PEER_IPV4" --duration 400s
-client 9 "connection to the server is lost" dat copy large . --connect "$PEER_IPV4"
-echo "all are at it ($(now))"
+client 7 "connection to the server was lost" dat perf write --connect "$PEER_IPV4" --duration 400s
+client 8 "connection to the server was lost" dat perf read --connect "$PEER_IPV4" --duration 400s
+client 9 "connection to the server was lost" dat copy large . --connect "$PEER_IPV4"
+echo "all clients are running ($(now))"
 sleep 1
 begin=$(now)
 kill_peer
@@ -151,7 +151,7 @@ for number in "${!clients[@]}"; do
     grep -qE "$words" "client.$number"
 done
 if ping -c 1 -W 1 "$PEER_IPV4" > /dev/null; then
-    echo "the other host is there"
+    echo "the other host is still up"
     exit 1
 fi
 # Who connects to it now is told in time, too; the address is known still, and nobody answers.
@@ -160,9 +160,9 @@ timeout 40 dat copy other . --connect "$PEER_IPV4" > refusal 2>&1 || code=$?
 [ "$code" = 1 ]
 echo "$(now): $(grep -E "why: .*(nothing answers|cannot be reached)" refusal)"
 wait_until 60 no_connections
-echo "from $begin to $(now): server and exporter gave back what they had for the other host"
+echo "from $begin to $(now): server and exporter freed the objects of the other host"
 kill -TERM "$server" "$exporter"
 wait "$server"
 wait "$exporter"
 wait_until 20 no_objects
-echo "nothing is left ($(now))"
+echo "no objects are left ($(now))"

@@ -1,5 +1,5 @@
 #!/bin/bash
-#: about = "a side is killed or interrupted at a random moment: the other says so, the server goes on, nothing is left on the device"
+#: about = "a process is killed or interrupted at a random time: its peer reports it, the server continues, no object stays on the device"
 #: timeout = 600
 #: programs = ["cmp", "env"]
 #: build = [{ package = "dat-cli", features = ["verbs"], release = true, target = { program = "dat" } }]
@@ -67,7 +67,7 @@ for ((round = 0; round < rounds; round++)); do
     case $code in
         137) killed=$((killed + 1)) ;;
         0)
-            echo "done before"
+            echo "done before the kill"
             too_late=$((too_late + 1))
             ;;
         *) false ;;
@@ -78,7 +78,7 @@ for ((round = 0; round < rounds; round++)); do
     cmp /run/from/small /run/into/small
     wait_until 20 quiet_objects
     if ls /run/into/.dat-part-* > /dev/null 2>&1; then
-        echo "a part of a file is left"
+        echo "a temporary file is left"
         exit 1
     fi
     [ "$code" != 137 ] || went_on=$((went_on + 1))
@@ -113,12 +113,12 @@ for ((round = 0; round < rounds; round++)); do
     # One that was done before ended well.
     if [ "$code" = 0 ]; then
         cmp /run/from/file /run/into/file
-        echo "done before"
+        echo "done before the kill"
         too_late=$((too_late + 1))
     else
         killed=$((killed + 1))
         [ "$code" = 1 ]
-        grep -q -e "connection to the server is lost" -e "cannot connect to the server" /run/client || {
+        grep -q -e "connection to the server was lost" -e "cannot connect to the server" /run/client || {
             cat /run/client
             exit 1
         }
@@ -132,7 +132,7 @@ done
 count "a server" killed "$killed" "$told"
 [ "$too_late" = 0 ] || count "a server" "killed when its client was done" "$too_late" "$too_late"
 
-echo "-- either is interrupted"
+echo "-- server and client are interrupted"
 rm -rf /run/into
 mkdir /run/into
 serve="env --default-signal=INT dat serve"
@@ -152,7 +152,7 @@ for ((round = 0; round < rounds; round++)); do
     timeout 30 dat copy /run/from/small small --connect "$RDMA_IPV4" --quiet
     wait_until 20 quiet_objects
     if ls /run/into/.dat-part-* > /dev/null 2>&1; then
-        echo "a part of a file is left"
+        echo "a temporary file is left"
         exit 1
     fi
 done
@@ -164,10 +164,10 @@ moment
 begin=$(now)
 kill -INT "$server"
 wait "$server"
-echo "the server ended well, $begin to $(now)"
+echo "the server exited with success, $begin to $(now)"
 wait "$process" || code=$?
 echo "the client ended with $code: $(cat /run/client)"
 [ "$code" = 1 ]
 # Where much else runs the moment comes before it has connected.
-grep -q -e "connection to the server is lost" -e "cannot connect to the server" /run/client
+grep -q -e "connection to the server was lost" -e "cannot connect to the server" /run/client
 wait_until 20 no_objects

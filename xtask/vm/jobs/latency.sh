@@ -1,5 +1,5 @@
 #!/bin/bash
-#: about = "polled latency of dat and of perftest on two processors, one after the other"
+#: about = "polled latency of dat and perftest, in turn, on two processors"
 #: timeout = 900
 #: programs = ["ib_read_lat", "ib_send_lat"]
 #: build = [{ package = "dat-cli", features = ["verbs"], release = true, target = { program = "dat" } }]

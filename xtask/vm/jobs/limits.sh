@@ -1,5 +1,5 @@
 #!/bin/bash
-#: about = "memory that may be registered and files that may be open run out, for the program and for programs in C: who reaches a limit says which, and leaves nothing"
+#: about = "limits of locked memory and open files are reached by dat and by C programs: each reports the limit and leaks nothing"
 #: timeout = 900
 #: memory = 1024
 #: programs = ["cmp", "setpriv"]
@@ -72,10 +72,10 @@ is_due() {
     [ $((at % every)) = 0 ]
 }
 # What a client hears of a server that may register no more.
-short="its system lets it register no more memory"
+short="it has reached its limit of locked memory"
 memory() {
     local limit code command
-    echo "-- little memory may be registered ($(now))"
+    echo "-- low limit of locked memory, clients ($(now))"
     dat serve --into /run/into --force --quiet > served 2>&1 &
     server=$!
     wait_until 60 listens 7471
@@ -118,7 +118,7 @@ memory() {
 }
 servers() {
     local code
-    echo "-- who serves may register little ($(now))"
+    echo "-- low limit of locked memory, server and exporter ($(now))"
     mkdir -p given
     chmod 777 given
     limit -l 1024 dat serve --into /run/limits/given --quiet > served 2>&1 &
@@ -127,7 +127,7 @@ servers() {
     code=0
     timeout 30 dat copy large large --connect "$RDMA_IPV4" --chunk 1M --depth 8 --quiet > said 2>&1 || code=$?
     echo "$(grep why: said)"
-    judge "memory of a server" "$code" "why: .*$short" && fail "that is too much"
+    judge "memory of a server" "$code" "why: .*$short" && fail "the limit was not reached"
     timeout 30 dat copy file here --connect "$RDMA_IPV4" --chunk 4K --depth 4 --quiet
     cmp file given/here
     kill -TERM "$server"
@@ -135,7 +135,7 @@ servers() {
     wait_until 60 no_objects
     code=0
     limited -l 1024 dat rsm export --size 4M --device "$RDMA_DEVICE" --port 7472 > said 2>&1 || code=$?
-    judge "memory of an exporter" "$code" "why: .*RLIMIT_MEMLOCK" && fail "that is too much"
+    judge "memory of an exporter" "$code" "why: .*RLIMIT_MEMLOCK" && fail "the limit was not reached"
     wait_until 60 no_objects
 }
 
@@ -144,7 +144,7 @@ descriptors() {
     listens_or_ended() {
         listens "$1" || ! kill -0 "$process" 2> /dev/null
     }
-    echo "-- few files may be open ($(now))"
+    echo "-- low limit of open files ($(now))"
     dat serve --into /run/into --force --quiet > served 2>&1 &
     server=$!
     wait_until 60 listens 7471
@@ -225,7 +225,7 @@ registers() {
 }
 programs() {
     local most
-    echo "-- programs in C take until there is no more ($(now))"
+    echo "-- C programs exhaust resources ($(now))"
     export DAT_OVERRIDE=/run/limits/dat.conf
     echo "dat-rxe u2.0 nonthreadsafe default $(command -v libdat_provider.so) dat.0.1 \"$RDMA_DEVICE 1\" \"\"" > dat.conf
     for most in 0 64 $((RANDOM % 8000 + 300)); do
@@ -235,7 +235,7 @@ programs() {
     registers "memory of a program for RSM" $((RANDOM % 8000 + 4000)) exhaust_rsm memory 65536 50
 }
 files() {
-    echo "-- programs in C with few files open ($(now))"
+    echo "-- C programs with a low limit of open files ($(now))"
     export DAT_OVERRIDE=/run/limits/dat.conf
     echo "dat-rxe u2.0 nonthreadsafe default $(command -v libdat_provider.so) dat.0.1 \"$RDMA_DEVICE 1\" \"\"" > dat.conf
     program "descriptors of a program for DAT 1.2" timeout 100 exhaust_1_2 "$RDMA_DEVICE" descriptors
@@ -252,4 +252,4 @@ wait_until 60 no_objects
 for name in "${names[@]}"; do
     count "$name" "${tried[$name]}" "${intact[$name]:-0}" "${reported[$name]:-0}"
 done
-echo "nothing is left ($(now))"
+echo "no objects are left ($(now))"

@@ -1,5 +1,5 @@
 #!/bin/bash
-#: about = "QEMU's paravirtual adapter over soft-RoCE: the image of a bare machine, which `cargo xtask firmware --nested` brings along and whose log it compares"
+#: about = "the bare-metal image on QEMU's paravirtual adapter over soft-RoCE; run by `cargo xtask firmware --nested`, which compares its log"
 #: timeout = 300
 #: memory = 1024
 #: programs = ["base64", "qemu-system-x86_64"]
@@ -36,7 +36,7 @@ timeout 120 qemu-system-x86_64 -accel tcg,tb-size=64 -display none -vga none -mo
     -chardev socket,host=127.0.0.1,port=$port,server=on,wait=on,id=addresses \
     -device vmxnet3,addr=10.0,multifunction=on,romfile= \
     -device pvrdma,addr=10.1,ibdev="$RDMA_DEVICE",netdev="$RDMA_INTERFACE",mad-chardev=addresses -kernel "$image" || code=$?
-echo "the machine ended with $code, from $begin to $(now)"
+echo "QEMU exited with code $code, from $begin to $(now)"
 count ended "$code"
 base64 -w 200 serial > text
 while read -r line; do

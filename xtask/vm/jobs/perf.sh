@@ -1,5 +1,5 @@
 #!/bin/bash
-#: about = "two processes write, read and send over the device, asleep and polling, and the data arrives; one binds and shares receives"
+#: about = "dat perf over the device: write, read and send between two processes, blocking and polling; bind and srq in one"
 #: timeout = 360
 #: build = [{ package = "dat-cli", features = ["verbs"], release = true, target = { program = "dat" } }]
 set -euo pipefail
@@ -27,7 +27,7 @@ for operation in bind srq; do
     timeout 60 dat perf "$operation" --device "$RDMA_DEVICE" --sweep 1..64K -n 50 --depth 8
     timeout 60 dat perf "$operation" --device "$RDMA_DEVICE" --size 64 --depth 1 -n 50 --json | grep -q '"verified": true'
     if dat perf "$operation" --connect "$RDMA_IPV4" --quiet 2> /dev/null; then
-        echo "$operation found a server"
+        echo "$operation was accepted with --connect"
         exit 1
     fi
 done

@@ -1,5 +1,5 @@
 #!/bin/bash
-#: about = "programs in C fork and cancel threads: a child is refused what its parent has open and leaves it alone, no call is a cancellation point but waits, and these go on while no file can be opened"
+#: about = "C programs fork and cancel threads: a child cannot use its parent's objects, only waits are cancellation points, waits work without free file descriptors"
 #: timeout = 600
 #: build = [{ package = "libdat", features = ["verbs"], target = { library = "dat" }, sources = ["xtask/vm/programs/fork_1_2.c", "xtask/vm/programs/cancelled_1_2.c", "xtask/vm/programs/starved_1_2.c"] },
 #:     { package = "libdat2", target = { library = "dat2" }, sources = ["dat-ffi/dat-provider/tests/programs/fork.c", "dat-ffi/dat-provider/tests/programs/cancelled.c", "dat-ffi/dat-provider/tests/programs/starved.c"] },
@@ -34,4 +34,4 @@ for ((round = 0; round < rounds; round++)); do
     runs starved dat-rxe
     runs starved_rsm
 done
-echo "nothing is left ($(now))"
+echo "no objects are left ($(now))"

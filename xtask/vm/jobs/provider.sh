@@ -1,5 +1,5 @@
 #!/bin/bash
-#: about = "what dapltest, dtest and dtestcm take with our provider and with OFA's, one after the other, in instructions of the guest"
+#: about = "instruction counts of dapltest, dtest and dtestcm with this provider and with OFA's, in turn"
 #: timeout = 1800
 #: icount = true
 #: memory = 2048

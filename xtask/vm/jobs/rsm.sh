@@ -1,5 +1,5 @@
 #!/bin/bash
-#: about = "two processes put and get files through a segment, and programs in C talk by librsm; what may not is refused; either is killed: the other says so or goes on, nothing is left on the device"
+#: about = "dat rsm between two processes and C programs over librsm: transfers, refusals, killed peers, no object stays on the device"
 #: timeout = 600
 #: programs = ["cmp", "env", "setpriv"]
 #: [[build]]
@@ -72,20 +72,20 @@ refused() {
     begin=$(now)
     timeout 30 "$@" > refusal 2>&1 || code=$?
     if [[ $code != [12] ]] || ! grep -q -e "$words" refusal || ! grep -q "try:" refusal; then
-        echo "exit code $code, and not \"$words\": $*"
+        echo "exit code $code, expected \"$words\": $*"
         cat refusal
         return 1
     fi
     echo "refused from $begin to $(now): $(grep -e "$words" refusal)"
 }
 
-echo "-- a program in C exports, another one imports"
+echo "-- a C program exports, another one imports"
 timeout 90 nodes serve &
 served=$!
 timeout 90 nodes use
 wait "$served"
 
-echo "-- a program in C that exports and sleeps is killed; the one that puts says so"
+echo "-- a sleeping C exporter is killed; the importer reports it"
 nodes hold &
 served=$!
 timeout 100 nodes hammer > hammered &
@@ -98,7 +98,7 @@ wait "$served" 2> /dev/null || true
 wait "$hammer"
 echo "noticed from $begin to $(now)"
 
-echo "-- two programs in C put into each other's segments; a third one looks on"
+echo "-- two C programs put into each other's segments; a third one watches"
 printf '# node controller address port\n1 verbs0 %s 21077\n2 verbs0 %s 21078\n' "$RDMA_IPV4" "$RDMA_IPV4" > nodes.conf
 export RSM_NODES=nodes.conf
 begin=$(now)
@@ -108,11 +108,11 @@ wait_until 60 listens 21077
 RSM_NODE=1 timeout 90 nodes look
 RSM_NODE=2 timeout 90 nodes talk 10
 wait "$first"
-echo "talked from $begin to $(now)"
+echo "exchanged data from $begin to $(now)"
 unset RSM_NODES
 wait_until 20 no_objects
 
-echo "-- files go into a segment and come back"
+echo "-- files are put into a segment and read back"
 export_segment whole --save saved --json
 for shape in "--mode implicit" "--mode explicit" "--piece 1000 --entries 40 --wait poll"; do
     # shellcheck disable=SC2086
@@ -137,7 +137,7 @@ grep -q '"signals": 1' exported
 } > expected
 cmp expected saved
 
-echo "-- who may not is refused"
+echo "-- unauthorised access is refused"
 export_segment file --permission 640 --signals 2
 refused "permission denied" setpriv --reuid 1000 --regid 1000 --clear-groups dat rsm get none --connect "$RDMA_IPV4"
 refused "permission denied" setpriv --reuid 1000 --regid 0 --clear-groups dat rsm put other --connect "$RDMA_IPV4"
@@ -179,7 +179,7 @@ for ((round = 0; round < rounds; round++)); do
     case $signal$code in
         INT130 | KILL137) ended[$signal]=$((ended[$signal] + 1)) ;;
         KILL0)
-            echo "done before"
+            echo "done before the kill"
             too_late=$((too_late + 1))
             ;;
         *)
@@ -224,7 +224,7 @@ aborted() {
     wait_until 20 no_objects
     count "an exporter of a segment" "$2" 1 1
 }
-echo "-- the exporter is killed, or interrupted, and begins again"
+echo "-- the exporter is killed or interrupted, and restarted"
 importer 0
 aborted KILL killed
 export_segment --size 128M

@@ -1,5 +1,5 @@
 #!/bin/bash
-#: about = "the device is there, and others' programs connect and move data on it, over IPv4 and IPv6"
+#: about = "the device exists, and standard RDMA programs connect and transfer data over IPv4 and IPv6"
 #: timeout = 240
 #: programs = ["ibv_devinfo", "ibv_rc_pingpong", "rping"]
 set -euo pipefail

@@ -1,5 +1,5 @@
 #!/bin/bash
-#: about = "four threads with 64 endpoints each use the device in every way at once, for long: it holds the same objects at each look, and the process the same memory"
+#: about = "four threads with 64 endpoints each use all operations for a long time; device objects and process memory stay constant"
 #: timeout = 900
 #: memory = 1024
 #: build = [{ package = "libdat", features = ["verbs"], release = true, target = { library = "dat" }, sources = ["xtask/vm/programs/soak.c"] }]
@@ -32,13 +32,13 @@ while read -r word rest; do
             if [ -z "$held" ]; then
                 sleep 3
                 held=$(device_objects)
-                echo "the device holds $held"
+                echo "the device has $held"
             else
                 same() {
                     [ "$(device_objects)" = "$held" ]
                 }
                 wait_until 20 same || {
-                    echo "the device holds $(device_objects), and before $held"
+                    echo "the device has $(device_objects), before $held"
                     exit 1
                 }
             fi

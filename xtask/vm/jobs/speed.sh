@@ -1,5 +1,5 @@
 #!/bin/bash
-#: about = "what the same transfers take with dat and with perftest, one after the other, in instructions of the guest"
+#: about = "instruction counts of the same transfers with dat and perftest, in turn"
 #: timeout = 1800
 #: icount = true
 #: programs = ["ib_write_bw", "ib_read_lat", "ib_send_lat"]

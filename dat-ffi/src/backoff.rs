@@ -14,17 +14,17 @@ const LEFT_OUT: u32 = 64;
 /// the wake-up, the sleep and the wake-up, which cost five times as much. The yield is a useless
 /// system call if peers have processors of their own, or if the scheduler does not run them now.
 #[derive(Debug, Default)]
-pub(crate) struct Courtesy {
+pub(crate) struct Backoff {
     /// Number of yields in a row that brought nothing or were left out.
     in_vain: AtomicU32,
 }
 
-impl Courtesy {
+impl Backoff {
     /// Yields the processor and looks again, unless recent yields brought nothing.
     ///
     /// Threads that call this at the same time may overwrite each other's count, which does no
     /// harm.
-    pub(crate) fn give_way<R>(&self, look: impl FnOnce() -> Option<R>) -> Option<R> {
+    pub(crate) fn yield_first<R>(&self, look: impl FnOnce() -> Option<R>) -> Option<R> {
         let in_vain = self.in_vain.load(Ordering::Relaxed);
         let note = |times| self.in_vain.store(times, Ordering::Relaxed);
         if in_vain >= IN_VAIN {
@@ -44,10 +44,10 @@ mod tests {
     use super::*;
 
     /// Returns the number of looks in `sleeps` calls, if each look finds `found`.
-    fn looks(courtesy: &Courtesy, sleeps: u32, found: Option<u8>) -> u32 {
+    fn looks(backoff: &Backoff, sleeps: u32, found: Option<u8>) -> u32 {
         let mut looks = 0;
         for _ in 0..sleeps {
-            let again = courtesy.give_way(|| {
+            let again = backoff.yield_first(|| {
                 looks += 1;
                 found
             });
@@ -59,26 +59,26 @@ mod tests {
     /// Spec: EVW-01
     #[test]
     fn it_goes_on_as_long_as_it_helps() {
-        let courtesy = Courtesy::default();
-        assert_eq!(looks(&courtesy, 1000, Some(1)), 1000);
-        assert_eq!(looks(&courtesy, IN_VAIN - 1, None), IN_VAIN - 1);
-        assert_eq!(looks(&courtesy, 1000, Some(1)), 1000);
+        let backoff = Backoff::default();
+        assert_eq!(looks(&backoff, 1000, Some(1)), 1000);
+        assert_eq!(looks(&backoff, IN_VAIN - 1, None), IN_VAIN - 1);
+        assert_eq!(looks(&backoff, 1000, Some(1)), 1000);
     }
 
     /// Spec: EVW-01
     #[test]
     fn what_does_not_help_is_tried_once_in_a_while() {
-        let courtesy = Courtesy::default();
-        assert_eq!(looks(&courtesy, IN_VAIN, None), IN_VAIN);
+        let backoff = Backoff::default();
+        assert_eq!(looks(&backoff, IN_VAIN, None), IN_VAIN);
         for _ in 0..3 {
-            assert_eq!(looks(&courtesy, LEFT_OUT, None), 0);
+            assert_eq!(looks(&backoff, LEFT_OUT, None), 0);
             assert_eq!(
-                looks(&courtesy, 2, None),
+                looks(&backoff, 2, None),
                 1,
                 "one that is left out, and one try"
             );
         }
-        assert_eq!(looks(&courtesy, LEFT_OUT + 1, None), 0);
-        assert_eq!(looks(&courtesy, 10, Some(1)), 10, "it helps again");
+        assert_eq!(looks(&backoff, LEFT_OUT + 1, None), 0);
+        assert_eq!(looks(&backoff, 10, Some(1)), 10, "it helps again");
     }
 }

@@ -42,7 +42,7 @@ struct Grant {
 
 impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     /// Handles a message of a link.
-    pub(crate) fn heard(&self, index: usize, link: Handle, body: Body) {
+    pub(crate) fn handle_message(&self, index: usize, link: Handle, body: Body) {
         match body {
             Body::Credit => {}
             Body::Connect {
@@ -60,7 +60,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                     caller: Credentials { user, group },
                     resume,
                 };
-                self.asked(index, link, wish);
+                self.handle_request(index, link, wish);
             }
             Body::Accept {
                 import,
@@ -80,7 +80,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                 self.granted(state, link, Handle::from_raw(import), granted);
             }),
             Body::Refuse { import, error } => self.state.with(|state| {
-                if let Some(import) = asked_import(state, link, Handle::from_raw(import)) {
+                if let Some(import) = requesting_import(state, link, Handle::from_raw(import)) {
                     import.give_up(error);
                 }
             }),
@@ -140,7 +140,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     /// Handles a request for a connection.
     ///
     /// Spec: RSMIM-02, RSMPB-03, RSMIM-03
-    fn asked(&self, index: usize, link: Handle, wish: Wish) {
+    fn handle_request(&self, index: usize, link: Handle, wish: Wish) {
         if let Err(error) = self.grant(index, link, wish) {
             let import = wish.import;
             self.state
@@ -166,11 +166,11 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
                     export.binding == grant.binding && is_published(export, grant.number)
                 })
                 .ok_or(RsmError::SegmentNotPublished)?;
-            let place = export.keys.get_mut(class).ok_or(RsmError::InternalError)?;
-            if place.is_none() {
-                *place = spare.take();
+            let slot = export.keys.get_mut(class).ok_or(RsmError::InternalError)?;
+            if slot.is_none() {
+                *slot = spare.take();
             }
-            let key = place.ok_or(RsmError::InternalError)?;
+            let key = slot.ok_or(RsmError::InternalError)?;
             let (length, address) = (export.length, export.base.registered_address);
             let importer = match grant.importer {
                 Some(handle) => {
@@ -219,7 +219,7 @@ impl<B: Backend, L: RawLock> Rsm<'_, B, L> {
     /// Handles the grant of a connection.
     fn granted(&self, state: &mut State, link: Handle, handle: Handle, granted: Granted) {
         let peer = state.links.get(link).and_then(|link| link.peer);
-        let (Some(peer), Some(import)) = (peer, asked_import(state, link, handle)) else {
+        let (Some(peer), Some(import)) = (peer, requesting_import(state, link, handle)) else {
             // No request waits for this grant.
             let importer = granted.importer;
             let body = Body::Disconnect { importer };
@@ -330,7 +330,7 @@ fn find_grant(state: &State, index: usize, link: Handle, wish: Wish) -> Result<G
         .filter(|(_, export)| export.port == index)
         .find_map(|(handle, export)| {
             let publication = export.publication.as_ref();
-            let publication = publication.filter(|place| place.segment == wish.segment)?;
+            let publication = publication.filter(|slot| slot.segment == wish.segment)?;
             Some((handle, export, publication))
         })
         .ok_or(RsmError::SegmentNotPublished)?;
@@ -375,11 +375,11 @@ fn find_grant(state: &State, index: usize, link: Handle, wish: Wish) -> Result<G
 }
 
 /// Returns a connection that was requested on this link.
-fn asked_import(state: &mut State, link: Handle, handle: Handle) -> Option<&mut Import> {
+fn requesting_import(state: &mut State, link: Handle, handle: Handle) -> Option<&mut Import> {
     state
         .imports
         .get_mut(handle)
-        .filter(|import| import.attach == Attach::Asked(link))
+        .filter(|import| import.attach == Attach::Requested(link))
 }
 
 /// Returns a connection that is attached to this link.
