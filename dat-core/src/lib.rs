@@ -109,4 +109,4 @@ pub use error::{Abi, Cause, Error, ErrorKind, Parameter, Result, Subtype};
 pub use error_text::strerror;
 pub use ia::{CloseError, Ia, IaParam, InterruptHandle, ObjectsLeft, OpenError};
 pub use record::RecordSlot;
-pub use storage::{IaPlaces, IaStorage, Storage};
+pub use storage::{IaMemory, IaStorage, Storage};

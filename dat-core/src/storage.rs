@@ -6,7 +6,7 @@ use crate::endpoint::{EndpointSlot, SrqSlot};
 use crate::event::{CnoSlot, EvdSlot, EventSlot};
 use crate::memory::{LmrSlot, PzSlot, RmrSlot};
 use crate::record::RecordSlot;
-use crate::sync::{Places, RawLock, Table};
+use crate::sync::{RawLock, SlotMemory, Table};
 
 /// The storage of one interface adapter; the lengths of the slices are its limits.
 ///
@@ -112,7 +112,7 @@ macro_rules! bundles {
         ///
         /// A `static` of it takes no space in the program image. It can be lent once, and `lend`
         /// writes the initial values.
-        pub struct IaPlaces<
+        pub struct IaMemory<
             B: Backend,
             L: RawLock,
             const EPS: usize,
@@ -122,7 +122,7 @@ macro_rules! bundles {
             const EVENTS: usize,
             const RECORDS: usize,
         > {
-            $($kind: Places<$slot, $count>,)*
+            $($kind: SlotMemory<$slot, $count>,)*
         }
 
         impl<
@@ -134,12 +134,12 @@ macro_rules! bundles {
             const REGIONS: usize,
             const EVENTS: usize,
             const RECORDS: usize,
-        > IaPlaces<B, L, EPS, EVDS, SRQS, REGIONS, EVENTS, RECORDS>
+        > IaMemory<B, L, EPS, EVDS, SRQS, REGIONS, EVENTS, RECORDS>
         {
             /// Creates uninitialised storage; usable in a `static`.
             pub const fn new() -> Self {
                 Self {
-                    $($kind: Places::new(),)*
+                    $($kind: SlotMemory::new(),)*
                 }
             }
 
@@ -161,7 +161,7 @@ macro_rules! bundles {
             const REGIONS: usize,
             const EVENTS: usize,
             const RECORDS: usize,
-        > Default for IaPlaces<B, L, EPS, EVDS, SRQS, REGIONS, EVENTS, RECORDS>
+        > Default for IaMemory<B, L, EPS, EVDS, SRQS, REGIONS, EVENTS, RECORDS>
         {
             fn default() -> Self {
                 Self::new()

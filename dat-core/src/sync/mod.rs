@@ -12,7 +12,7 @@ mod lock;
 #[cfg(loom)]
 pub(crate) mod loom_sync;
 mod mutex;
-mod places;
+mod slot_memory;
 mod table;
 mod word;
 
@@ -28,6 +28,6 @@ pub use lock::SpinLock;
 pub use lock::{NoLock, RawLock, SplitLock};
 pub(crate) use mutex::Guard;
 pub use mutex::Mutex;
-pub use places::Places;
+pub use slot_memory::SlotMemory;
 pub use table::Table;
 pub use word::Word64;

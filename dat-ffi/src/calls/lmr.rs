@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
 }
 
 /// Places for the results of a registration; all but the one for the handle may be null.
-pub(crate) struct Places {
+pub(crate) struct Results {
     pub(crate) lmr: Out<CHandle>,
     /// Argument position of the handle.
     pub(crate) position: u8,
@@ -38,9 +38,9 @@ pub(crate) struct Places {
 /// Registers memory with the requested privileges and those that the edition grants.
 ///
 /// Spec: LMC-01..11
-pub(crate) fn create<E: Edition>(arguments: Arguments, places: Places) -> Result<()> {
+pub(crate) fn create<E: Edition>(arguments: Arguments, results: Results) -> Result<()> {
     let adapter = adapter(arguments.ia)?;
-    let place = places.lmr.required(places.position)?;
+    let place = results.lmr.required(results.position)?;
     if arguments.memory_type == SOLARIS_VIRTUAL {
         return Err(Error::new(ErrorKind::ModelNotSupported, Subtype::NoSubtype));
     }
@@ -89,10 +89,10 @@ pub(crate) fn create<E: Edition>(arguments: Arguments, places: Places) -> Result
         with_device!(adapter, opened => opened.ia.lmr_free(made.lmr))?;
         return Err(error);
     }
-    places.lmr_context.offer(made.lmr_context);
-    places.rmr_context.offer(made.rmr_context);
-    places.registered_size.offer(made.registered_size);
-    places.registered_address.offer(made.registered_address);
+    results.lmr_context.offer(made.lmr_context);
+    results.rmr_context.offer(made.rmr_context);
+    results.registered_size.offer(made.registered_size);
+    results.registered_address.offer(made.registered_address);
     place.put(adapter.cells.publish(cell, made.lmr.into()));
     Ok(())
 }

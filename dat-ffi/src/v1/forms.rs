@@ -2,7 +2,7 @@
 
 use super::edition::V1;
 use crate::boundary::{In, LongTriplet, Out, RegionDescription};
-use crate::calls::lmr::{Arguments, Places};
+use crate::calls::lmr::{Arguments, Results};
 use crate::calls::result::{Code, code, sheltered};
 use crate::calls::rmr::Binding;
 use crate::calls::{cr, lmr, rmr};
@@ -29,7 +29,7 @@ pub(super) extern "C-unwind" fn lmr_create(
         pz,
         privileges,
     };
-    let places = Places {
+    let results = Results {
         lmr,
         position: 7,
         lmr_context,
@@ -37,7 +37,7 @@ pub(super) extern "C-unwind" fn lmr_create(
         registered_size,
         registered_address,
     };
-    sheltered::<V1>(|| lmr::create::<V1>(arguments, places))
+    sheltered::<V1>(|| lmr::create::<V1>(arguments, results))
 }
 
 pub(super) extern "C" fn rmr_bind(

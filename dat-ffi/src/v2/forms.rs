@@ -11,7 +11,7 @@ use crate::adapter::{Adapter, with_device};
 use crate::boundary::{In, List, Out, RegionDescription, ShortTriplet, Text};
 use crate::calls::cr::ROOM;
 use crate::calls::edition::Triplet;
-use crate::calls::lmr::{Arguments, Places};
+use crate::calls::lmr::{Arguments, Results};
 use crate::calls::result::{Code, adapter, adapter_of, code, sheltered};
 use crate::calls::rmr::Binding;
 use crate::calls::{cr, ia, lmr, rmr};
@@ -118,7 +118,7 @@ pub(super) extern "C-unwind" fn lmr_create(
             pz,
             privileges,
         };
-        let places = Places {
+        let results = Results {
             lmr,
             position: 8,
             lmr_context,
@@ -126,7 +126,7 @@ pub(super) extern "C-unwind" fn lmr_create(
             registered_size,
             registered_address,
         };
-        lmr::create::<V2>(arguments, places)
+        lmr::create::<V2>(arguments, results)
     })
 }
 

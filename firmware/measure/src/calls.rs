@@ -20,7 +20,7 @@ use dat_core::memory::{
 };
 use dat_core::sync::CriticalSectionLock;
 use dat_core::time::Instant;
-use dat_core::{Error, Ia, IaPlaces, RecordSlot, Result};
+use dat_core::{Error, Ia, IaMemory, RecordSlot, Result};
 
 use crate::still::{
     self, Backend, COMPLETIONS, DISPATCHERS, Lent, Occupancy, PAIRS, POSTS, REGIONS, SEGMENTS,
@@ -35,7 +35,7 @@ const RECORDS: usize = PAIRS * 2 * POSTS + SHARED * POSTS;
 
 /// Storage of the core.
 pub(crate) type Storage =
-    IaPlaces<Backend, CriticalSectionLock, PAIRS, DISPATCHERS, SHARED, REGIONS, EVENTS, RECORDS>;
+    IaMemory<Backend, CriticalSectionLock, PAIRS, DISPATCHERS, SHARED, REGIONS, EVENTS, RECORDS>;
 
 type Evd = EvdSlot<<Backend as DatBackend>::CompletionQueue, CriticalSectionLock>;
 type Endpoint = EndpointSlot<

@@ -22,7 +22,7 @@ use dat_core::backend::{
     BackendError, ConnectRequest, ControlEvent, DisconnectMode, ListenerKey, PrivateData,
     RegionKeys, Registration, RequestKey, SyncDirection,
 };
-use dat_core::sync::{Places, Word64};
+use dat_core::sync::{SlotMemory, Word64};
 use dat_core::time::Instant;
 
 /// Driver of this device.
@@ -279,11 +279,11 @@ unsafe impl Hal for Barriers {
 /// Storage of the driver.
 pub(crate) struct Lent {
     state: DeviceState,
-    queue_pairs: Places<QueuePairSlot, { 2 * PAIRS }>,
-    completion_queues: Places<CompletionQueueSlot, DISPATCHERS>,
-    shared_receive_queues: Places<SharedReceiveSlot, SHARED>,
-    requests: Places<RequestSlot, REQUESTS>,
-    windows: Places<WindowSlot, REGIONS>,
+    queue_pairs: SlotMemory<QueuePairSlot, { 2 * PAIRS }>,
+    completion_queues: SlotMemory<CompletionQueueSlot, DISPATCHERS>,
+    shared_receive_queues: SlotMemory<SharedReceiveSlot, SHARED>,
+    requests: SlotMemory<RequestSlot, REQUESTS>,
+    windows: SlotMemory<WindowSlot, REGIONS>,
 }
 
 impl Lent {
@@ -291,11 +291,11 @@ impl Lent {
     pub(crate) const fn new() -> Self {
         Self {
             state: DeviceState::new(),
-            queue_pairs: Places::new(),
-            completion_queues: Places::new(),
-            shared_receive_queues: Places::new(),
-            requests: Places::new(),
-            windows: Places::new(),
+            queue_pairs: SlotMemory::new(),
+            completion_queues: SlotMemory::new(),
+            shared_receive_queues: SlotMemory::new(),
+            requests: SlotMemory::new(),
+            windows: SlotMemory::new(),
         }
     }
 }

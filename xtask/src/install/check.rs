@@ -8,7 +8,7 @@ use xshell::cmd;
 
 use super::libraries::LIBRARIES;
 use super::pages;
-use super::{COMPLETIONS, Options, Places, Plan, Profile};
+use super::{COMPLETIONS, Options, Paths, Plan, Profile};
 use crate::workspace::Workspace;
 
 /// The debug profile: faster to build, and already built after the tests.
@@ -46,7 +46,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     let options = to(prefix.clone(), None);
     let plan = Plan::new(&options, DEBUG);
     plan.build(workspace)?;
-    plan.install(workspace, &Places::new(&options)?)?;
+    plan.install(workspace, &Paths::new(&options)?)?;
     check_names(workspace, &prefix)?;
     for (_, completions) in COMPLETIONS {
         let path = prefix.join("share").join(completions);
@@ -61,7 +61,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     let packed = temporary.path().join("packed");
     let nowhere = PathBuf::from("/usr/nowhere");
     let packing = to(nowhere.clone(), Some(packed.clone()));
-    plan.install(workspace, &Places::new(&packing)?)?;
+    plan.install(workspace, &Paths::new(&packing)?)?;
     ensure!(!nowhere.exists(), "{} was modified", nowhere.display());
     let text = fs::read_to_string(packed.join("usr/nowhere/lib/pkgconfig/dat.pc"))?;
     ensure!(

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use std::path::Path;
 
-use super::{Places, copy, link, write};
+use super::{Paths, copy, link, write};
 
 /// A library for C programs.
 pub(super) struct Library {
@@ -90,27 +90,27 @@ impl Library {
     ///
     /// The file's name is `loaded_as` with this project's version appended. The name for the loader
     /// is a link to the file; the name for the linker is a link to the name for the loader.
-    pub(super) fn install(&self, built: &Path, places: &Places) -> Result<()> {
+    pub(super) fn install(&self, built: &Path, paths: &Paths) -> Result<()> {
         let file = format!("{}.{}", self.loaded_as, env!("CARGO_PKG_VERSION"));
         let linked = format!("lib{}.so", self.name);
-        let folder = places.written(&places.libraries);
+        let folder = paths.written(&paths.libraries);
         copy(&built.join(&linked), &folder.join(&file), 0o755)?;
         link(&folder.join(self.loaded_as), &file)?;
         if let Some(module) = &self.module {
             link(&folder.join(&linked), self.loaded_as)?;
             let file = folder.join(format!("pkgconfig/{}.pc", self.name));
-            write(&file, &module.text(self.name, places))?;
+            write(&file, &module.text(self.name, paths))?;
         }
         Ok(())
     }
 }
 
 impl Module {
-    fn text(&self, name: &str, places: &Places) -> String {
-        let prefix = places.prefix.display();
-        let libraries = match places.libraries.strip_prefix(&places.prefix) {
+    fn text(&self, name: &str, paths: &Paths) -> String {
+        let prefix = paths.prefix.display();
+        let libraries = match paths.libraries.strip_prefix(&paths.prefix) {
             Ok(below) => format!("${{prefix}}/{}", below.display()),
-            Err(_) => places.libraries.display().to_string(),
+            Err(_) => paths.libraries.display().to_string(),
         };
         let Self {
             description,

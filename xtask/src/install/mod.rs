@@ -72,7 +72,7 @@ const COMPLETIONS: [(&str, &str); 3] = [
 ];
 
 /// The destinations of the files.
-struct Places {
+struct Paths {
     /// The prefix from which the installed files are used.
     prefix: PathBuf,
     libraries: PathBuf,
@@ -80,7 +80,7 @@ struct Places {
     before: Option<PathBuf>,
 }
 
-impl Places {
+impl Paths {
     fn new(options: &Options) -> Result<Self> {
         let absolute = |path: &Path| match path.is_absolute() {
             true => Ok(path.to_path_buf()),
@@ -118,12 +118,12 @@ impl Places {
 
 /// Builds and installs the chosen libraries and the program.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
-    let places = Places::new(options)?;
+    let paths = Paths::new(options)?;
     let plan = Plan::new(options, RELEASE);
     plan.build(workspace)?;
-    plan.install(workspace, &places)?;
+    plan.install(workspace, &paths)?;
     if options.destdir.is_none() && options.library.is_empty() {
-        let libraries = places.libraries.display();
+        let libraries = paths.libraries.display();
         println!("run `ldconfig` so that the loader finds new libraries in its directories");
         if plan.libraries.iter().any(|library| library.name == "dat2") {
             println!(
@@ -240,44 +240,44 @@ impl<'a> Plan<'a> {
     }
 
     /// Installs the built parts.
-    fn install(&self, workspace: &Workspace, places: &Places) -> Result<()> {
+    fn install(&self, workspace: &Workspace, paths: &Paths) -> Result<()> {
         let built = workspace.target().join(self.profile.folder);
         let sources = workspace.root().join("dat-ffi");
         for library in &self.libraries {
-            library.install(&built, places)?;
+            library.install(&built, paths)?;
             for header in library.headers {
                 let from = sources.join("include").join(header);
-                copy_all(&from, &places.below_prefix("include").join(header))?;
+                copy_all(&from, &paths.below_prefix("include").join(header))?;
             }
             for example in library.examples {
                 let from = sources.join("examples").join(example);
-                let folder = places.below_prefix("share/doc/dat/examples");
+                let folder = paths.below_prefix("share/doc/dat/examples");
                 copy(&from, &folder.join(example), 0o644)?;
             }
         }
         if self.has_program {
-            copy(&built.join("dat"), &places.below_prefix("bin/dat"), 0o755)?;
-            let folder = places.below_prefix("share/man/man1");
+            copy(&built.join("dat"), &paths.below_prefix("bin/dat"), 0o755)?;
+            let folder = paths.below_prefix("share/man/man1");
             self.write_of_program(workspace, "man", &folder)?;
-            self.install_completions(workspace, places)?;
+            self.install_completions(workspace, paths)?;
         }
         for (path, text) in Manual::read(&sources)?.render()? {
             let concerns = |library: &&Library| library.has_page(&path);
             if self.libraries.iter().any(concerns) {
-                write(&places.below_prefix("share/man").join(&path), &text)?;
+                write(&paths.below_prefix("share/man").join(&path), &text)?;
             }
         }
-        let prefix = places.written(&places.prefix);
+        let prefix = paths.written(&paths.prefix);
         println!("installed in {}", prefix.display());
         Ok(())
     }
 
     /// Installs the completions under the names that each shell looks for.
-    fn install_completions(&self, workspace: &Workspace, places: &Places) -> Result<()> {
+    fn install_completions(&self, workspace: &Workspace, paths: &Paths) -> Result<()> {
         let folder = tempfile::tempdir().context("a folder")?;
         self.write_of_program(workspace, "completions", folder.path())?;
         for (made, installed) in COMPLETIONS {
-            let place = places.below_prefix("share").join(installed);
+            let place = paths.below_prefix("share").join(installed);
             copy(&folder.path().join(made), &place, 0o644)?;
         }
         Ok(())

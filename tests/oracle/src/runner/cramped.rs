@@ -12,8 +12,8 @@ use dat_core::flags::{
 };
 use dat_core::id::{CnoId, EpId, EvdId, Handle, PzId, RmrId, SrqId};
 use dat_core::memory::{LmrTriplet, RmrTriplet};
-use dat_core::sync::{NoLock, Places, RawLock, SpinLock, SplitLock};
-use dat_core::{Error, Ia, IaPlaces, IaStorage, RecordSlot, Result, Storage};
+use dat_core::sync::{NoLock, RawLock, SlotMemory, SpinLock, SplitLock};
+use dat_core::{Error, Ia, IaMemory, IaStorage, RecordSlot, Result, Storage};
 
 use super::{Outcome, Runner};
 
@@ -22,11 +22,11 @@ pub(super) type Lock = SplitLock<NoLock, NoLock>;
 /// Storage for two endpoints and five dispatchers with twelve events; records are separate.
 type Cramped = IaStorage<MockBackend, Lock, 2, 5, 1, 2, 12, 0>;
 /// Storage for records.
-type Posts = Places<RecordSlot, 12>;
+type Posts = SlotMemory<RecordSlot, 12>;
 pub(super) type Adapter<'s> = Ia<'s, MockBackend, Lock>;
 
 /// Uninitialised storage of the same size, lent once.
-type RawStorage = IaPlaces<MockBackend, SpinLock, 2, 5, 1, 2, 12, 12>;
+type RawStorage = IaMemory<MockBackend, SpinLock, 2, 5, 1, 2, 12, 12>;
 
 /// Address of the leaked storage, so that leak checkers find it.
 static RAW_STORAGE: AtomicUsize = AtomicUsize::new(0);

@@ -5,9 +5,9 @@ use core::mem::MaybeUninit;
 /// Memory for an array, without values.
 ///
 /// A `static` of it is in uninitialised memory, not in the program image.
-pub struct Places<T, const N: usize>([MaybeUninit<T>; N]);
+pub struct SlotMemory<T, const N: usize>([MaybeUninit<T>; N]);
 
-impl<T, const N: usize> Places<T, N> {
+impl<T, const N: usize> SlotMemory<T, N> {
     /// Creates uninitialised memory.
     pub const fn new() -> Self {
         Self([const { MaybeUninit::uninit() }; N])
@@ -16,8 +16,8 @@ impl<T, const N: usize> Places<T, N> {
     /// Writes a value to each slot in order; does not drop former values.
     #[inline(never)]
     pub fn fill(&mut self, make: impl Fn() -> T) -> &mut [T; N] {
-        for place in &mut self.0 {
-            place.write(make());
+        for slot in &mut self.0 {
+            slot.write(make());
         }
         #[expect(unsafe_code)]
         // SAFETY: all slots were just written, and an array of values has the layout of an array of
@@ -28,7 +28,7 @@ impl<T, const N: usize> Places<T, N> {
     }
 }
 
-impl<T, const N: usize> Default for Places<T, N> {
+impl<T, const N: usize> Default for SlotMemory<T, N> {
     fn default() -> Self {
         Self::new()
     }
@@ -39,14 +39,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_hold_what_was_made_in_them() {
-        let mut places = Places::<u32, 3>::new();
+    fn slots_hold_their_values() {
+        let mut memory = SlotMemory::<u32, 3>::new();
         let next = core::cell::Cell::new(0);
-        let made = places.fill(|| {
+        let made = memory.fill(|| {
             next.set(next.get() + 1);
             next.get()
         });
         assert_eq!(*made, [1, 2, 3]);
-        assert_eq!(*places.fill(|| 7), [7; 3]);
+        assert_eq!(*memory.fill(|| 7), [7; 3]);
     }
 }
