@@ -57,7 +57,7 @@ impl FaultCell {
     }
 
     /// Returns true if the driver gave up on the device.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed) != 0
     }

@@ -50,7 +50,7 @@ impl BoundWindow {
     /// Returns true if too few keys are left for the next bind.
     ///
     /// If no other bind is under way, keys must be left for those that may follow it.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn is_spent(&self, is_only: bool) -> bool {
         let needed = if is_only { BINDS_UNDER_WAY } else { 1 };
         usize::from(self.keys_left) < needed
@@ -216,7 +216,7 @@ fn random_key(of_device: u32) -> u32 {
 }
 
 /// Returns the next key of a type 2 window; only the lowest byte is ours.
-#[inline(always)]
+#[inline]
 pub(crate) fn next_key(key: u32) -> u32 {
     key & !0xFF | key.wrapping_add(1) & 0xFF
 }

@@ -29,7 +29,7 @@ impl Failure {
     }
 
     /// Counts a post; returns true if it follows the announcement.
-    #[inline(always)]
+    #[inline]
     fn is_later(&self) -> bool {
         self.0.fetch_add(1, Ordering::SeqCst) < 0
     }
@@ -62,12 +62,12 @@ pub type VerbsSharedReceiveQueue = VerbsReceiveQueue;
 pub struct VerbsReceiveSlot<'a>(ReceiveSlot<'a>);
 
 impl WorkSlot for VerbsReceiveSlot<'_> {
-    #[inline(always)]
+    #[inline]
     fn segment(&mut self, segment: Segment) {
         self.0.segment(segment);
     }
 
-    #[inline(always)]
+    #[inline]
     fn commit(self, _length: u32) -> Result<(), Rejected> {
         self.0.commit();
         Ok(())
@@ -78,7 +78,7 @@ impl WorkQueue for VerbsReceiveQueue {
     type Request = ReceiveRequest;
     type Slot<'a> = VerbsReceiveSlot<'a>;
 
-    #[inline(always)]
+    #[inline]
     fn reserve(
         &mut self,
         request: &ReceiveRequest,
@@ -89,7 +89,7 @@ impl WorkQueue for VerbsReceiveQueue {
             .map(VerbsReceiveSlot)
     }
 
-    #[inline(always)]
+    #[inline]
     fn ring(&mut self) -> Result<(), u32> {
         if self.list.hand_over() {
             self.note_posted();

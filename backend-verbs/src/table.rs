@@ -62,7 +62,7 @@ impl<T> Table<T> {
     }
 
     /// Returns the value under `key`, unless it was removed.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn get(&self, key: usize) -> Option<&T> {
         let slot = self.slots.get(key & INDEX_MASK)?;
         if slot.key != key {
@@ -72,7 +72,7 @@ impl<T> Table<T> {
     }
 
     /// Returns the value under `key` for a change.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn get_mut(&mut self, key: usize) -> Option<&mut T> {
         let slot = self.slots.get_mut(key & INDEX_MASK)?;
         if slot.key != key {

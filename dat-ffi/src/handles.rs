@@ -53,7 +53,7 @@ impl CHandle {
     }
 
     /// Returns the core's handle of the object, or one that names nothing.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn named(self) -> Handle {
         match self.cell() {
             Some(cell) => cell.handle(),
@@ -63,7 +63,7 @@ impl CHandle {
     }
 
     /// Returns as `named` does, but `None` for the null handle.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn named_or_none(self) -> Option<Handle> {
         (!self.is_null()).then(|| self.named())
     }
@@ -71,7 +71,7 @@ impl CHandle {
     /// Returns the core's handle of an object of `kind`, and the slot of its adapter.
     ///
     /// `None` if the handle names no object of that kind.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn object(self, kind: HandleKind) -> Option<(Handle, usize)> {
         let cell = self.cell()?;
         // The null handle of a cell without an object has no kind.
@@ -80,7 +80,7 @@ impl CHandle {
     }
 
     /// Returns the cell at this address.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn cell(self) -> Option<&'static Cell> {
         let offset = self.0.wrapping_sub(ptr::from_ref(&ARENA).addr());
         if !offset.is_multiple_of(size_of::<Cell>()) {
@@ -122,7 +122,7 @@ static ARENA: [Cell; CELLS] = [const {
 
 impl Cell {
     /// Returns the core's handle of the object; if it is gone, one that names nothing.
-    #[inline(always)]
+    #[inline]
     fn handle(&self) -> Handle {
         match self.object.load(Ordering::Acquire) {
             0 => NOTHING,
@@ -131,13 +131,13 @@ impl Cell {
     }
 
     /// Returns the core's handle of the object, or the null handle if it is gone.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn object(&self) -> Handle {
         Handle::from_raw(self.object.load(Ordering::Acquire))
     }
 
     /// Returns the slot of the object's adapter.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn slot(&self) -> usize {
         self.slot.load(Ordering::Relaxed) as usize
     }
@@ -148,7 +148,7 @@ impl Cell {
     }
 
     /// Returns the mark of the object.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn mark(&self) -> u32 {
         self.mark.load(Ordering::Relaxed)
     }
@@ -267,13 +267,13 @@ impl Cells {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn entry(&self, object: Handle) -> Option<&AtomicU32> {
         self.entry_of(object.kind()?, object)
     }
 
     /// Returns the entry of an object whose kind is known.
-    #[inline(always)]
+    #[inline]
     fn entry_of(&self, kind: HandleKind, object: Handle) -> Option<&AtomicU32> {
         // The lowest 16 bits of a handle are its index.
         let index = usize::from(object.to_raw() as u16);
@@ -339,7 +339,7 @@ impl Cells {
     ///
     /// Null if the core names no object, if no cell is free for an object that the provider made,
     /// or if an object that is gone has a successor.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn of(&self, object: Handle) -> CHandle {
         match self.known(object) {
             Some(handle) => handle,
@@ -348,7 +348,7 @@ impl Cells {
     }
 
     /// Returns the handle of an endpoint, as `of` does.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn of_endpoint(&self, endpoint: EpId) -> CHandle {
         let object = endpoint.handle();
         match self.known_at(self.entry_of(HandleKind::Ep, object), object) {
@@ -362,12 +362,12 @@ impl Cells {
         object.map_or(CHandle::NULL, |object| self.of(object.into()))
     }
 
-    #[inline(always)]
+    #[inline]
     fn known(&self, object: Handle) -> Option<CHandle> {
         self.known_at(self.entry(object), object)
     }
 
-    #[inline(always)]
+    #[inline]
     fn known_at(&self, entry: Option<&AtomicU32>, object: Handle) -> Option<CHandle> {
         let cell = cell_of(entry?.load(Ordering::Acquire))?;
         (cell.latest.load(Ordering::Relaxed) == object.to_raw()).then(|| cell.c_handle())
@@ -411,7 +411,7 @@ impl Cells {
     }
 }
 
-#[inline(always)]
+#[inline]
 fn cell_of(index: u32) -> Option<&'static Cell> {
     ARENA.get(index as usize)
 }

@@ -145,7 +145,7 @@ pub struct Control {
 
 impl Control {
     /// Encodes the unit as words.
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub const fn encode(self) -> [u32; 4] {
         [
@@ -181,7 +181,7 @@ pub struct RemoteAddress {
 
 impl RemoteAddress {
     /// Encodes the unit as words.
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub const fn encode(self) -> [u32; 4] {
         [
@@ -228,7 +228,7 @@ impl Data {
     };
 
     /// Encodes the unit as words.
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub const fn encode(self) -> [u32; 4] {
         [
@@ -367,14 +367,14 @@ impl CompletionTail {
     const FORMAT: u32 = 3 << 2;
 
     /// Returns the kind.
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub const fn kind(self) -> CompletionKind {
         CompletionKind((self.0 >> 4) as u8 & 0xF)
     }
 
     /// Returns the owner bit, which changes with every lap.
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub const fn lap(self) -> bool {
         self.0 & Self::OWNER != 0
@@ -384,28 +384,28 @@ impl CompletionTail {
     ///
     /// The owner bit reads 0 if the entry was written in lap `lap`. The result ignores the
     /// solicited bit and the index.
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub const fn in_turn(self, lap: bool) -> u32 {
         self.0 & 0xFF & !Self::SOLICITED ^ lap as u32
     }
 
     /// Returns true if the entry is a single completion without message data.
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub const fn is_plain(self) -> bool {
         self.0 & Self::FORMAT == 0
     }
 
     /// Returns true if the peer requested a solicited completion.
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub const fn solicited(self) -> bool {
         self.0 & Self::SOLICITED != 0
     }
 
     /// Returns the index of the descriptor.
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub const fn index(self) -> u16 {
         (self.0 >> 16) as u16

@@ -64,7 +64,7 @@ const NO_QUEUE_PAIR: u64 = u64::MAX;
 pub(crate) type Entry = [DeviceUnit; COMPLETION_UNITS as usize];
 
 /// Reads a word of an entry once; the index is one of those in [`defs::Completion`].
-#[inline(always)]
+#[inline]
 fn read(entry: &Entry, word: usize) -> u32 {
     let unit = entry.get(word / 4).and_then(|unit| unit.get(word % 4));
     unit.map_or(0, DeviceWord::load)
@@ -80,20 +80,20 @@ enum Examined {
 
 impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
     /// Returns the number of entries.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn entries(&self) -> u32 {
         self.ring.len() as u32
     }
 
     /// Returns the entry of an index.
-    #[inline(always)]
+    #[inline]
     fn entry(&self, index: u32) -> Option<&'s Entry> {
         self.ring
             .get(index as usize & self.ring.len().wrapping_sub(1))
     }
 
     /// Returns the owner bit of an index.
-    #[inline(always)]
+    #[inline]
     fn lap(&self, index: u32) -> bool {
         index as usize & self.ring.len() != 0
     }
@@ -108,7 +108,7 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
         (tail.lap() == self.lap(index)).then_some((entry, tail))
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn advance(&mut self) {
         let next = self.next.wrapping_add(1);
         self.next = next;
@@ -126,7 +126,7 @@ impl<'s, H: Hal, R: RegisterIo> MmioCompletionQueue<'s, H, R> {
     ///
     /// Returns token, length and the step past its descriptor; `None` if anything is wrong with it
     /// or if it is of a shared queue.
-    #[inline(always)]
+    #[inline]
     fn check<const RECEIVED: bool>(
         &self,
         entry: &Entry,
@@ -433,7 +433,7 @@ impl<H: Hal, R: RegisterIo> CompletionQueue for MmioCompletionQueue<'_, H, R> {
         Ok(None)
     }
 
-    #[inline(always)]
+    #[inline]
     fn peek(&mut self) -> Peek {
         let Some(entry) = self.entry(self.next) else {
             return Peek::Empty;

@@ -358,7 +358,7 @@ impl<'s, C: Control, S: ConnectionManager, R: RegisterIo, H: Hal> MmioBackend<'s
     }
 
     /// Creates the send queue of a queue pair.
-    #[inline(always)]
+    #[inline]
     fn send_queue(
         &self,
         parameters: &PairParameters,

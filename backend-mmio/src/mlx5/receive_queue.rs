@@ -25,7 +25,7 @@ pub struct MmioReceiveQueue<'s, H> {
 }
 
 impl<'s, H: Hal> MmioReceiveQueue<'s, H> {
-    #[inline(always)]
+    #[inline]
     fn has_room(&mut self) -> bool {
         self.head.wrapping_sub(self.tail) < self.entries || self.has_room_after_reload()
     }
@@ -38,19 +38,19 @@ impl<'s, H: Hal> MmioReceiveQueue<'s, H> {
     }
 
     /// Returns the index of the slot that is posted next.
-    #[inline(always)]
+    #[inline]
     fn slot_index(&self) -> u32 {
         self.head & self.entries.wrapping_sub(1)
     }
 
     /// Returns the index of the first unit of the slot that is posted next.
-    #[inline(always)]
+    #[inline]
     fn first_unit(&self) -> u32 {
         self.slot_index().wrapping_mul(self.units)
     }
 
     /// Records the receive and advances the head.
-    #[inline(always)]
+    #[inline]
     fn publish(&mut self, (slot_index, head): (u32, u32), token: u64, length: u32) {
         if let Some(slot) = self.slots.get(slot_index as usize) {
             slot.put(token, length);
@@ -95,7 +95,7 @@ impl<'s, H: Hal> MmioReceiveQueue<'s, H> {
         Ok(())
     }
 
-    #[inline(always)]
+    #[inline]
     fn ring_doorbell(&mut self) {
         H::to_device();
         self.record[doorbell::RECEIVE].store(self.head & 0xFFFF);
@@ -114,7 +114,7 @@ pub struct MmioReceiveSlot<'a, 's, H> {
 
 impl<H: Hal> MmioReceiveSlot<'_, '_, H> {
     /// Writes the unit after the last segment, if the slot has room for it.
-    #[inline(always)]
+    #[inline]
     fn put(&self, data: Data) {
         let index = self.queue.first_unit().wrapping_add(self.segments);
         if self.segments < self.queue.units
@@ -133,7 +133,7 @@ impl<H: Hal> WorkSlot for MmioReceiveSlot<'_, '_, H> {
         self.lengths |= segment.length;
     }
 
-    #[inline(always)]
+    #[inline]
     fn commit(self, length: u32) -> Result<(), Rejected> {
         if self.lengths > LONGEST_SEGMENT {
             return Err(Rejected);
@@ -152,7 +152,7 @@ impl<'s, H: Hal> WorkQueue for MmioReceiveQueue<'s, H> {
     where
         Self: 'a;
 
-    #[inline(always)]
+    #[inline]
     fn reserve(
         &mut self,
         request: &ReceiveRequest,
@@ -169,14 +169,14 @@ impl<'s, H: Hal> WorkQueue for MmioReceiveQueue<'s, H> {
         })
     }
 
-    #[inline(always)]
+    #[inline]
     fn ring(&mut self) -> Result<(), u32> {
         self.ring_doorbell();
         Ok(())
     }
 }
 
-#[inline(always)]
+#[inline]
 pub(crate) fn data(segment: Segment) -> Data {
     Data {
         length: segment.length,

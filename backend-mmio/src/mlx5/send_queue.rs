@@ -62,13 +62,13 @@ pub(crate) type Block = [DeviceUnit; BLOCK_UNITS as usize];
 pub(crate) const BEFORE_SEGMENTS: u32 = 2;
 
 /// Returns the number of blocks for `units` units.
-#[inline(always)]
+#[inline]
 pub(crate) const fn blocks_of_units(units: u32) -> u32 {
     units.div_ceil(BLOCK_UNITS)
 }
 
 /// Returns the number of blocks for a request of `segments` segments.
-#[inline(always)]
+#[inline]
 pub(crate) const fn blocks_of_request(segments: u32) -> u32 {
     blocks_of_units(BEFORE_SEGMENTS.saturating_add(segments))
 }
@@ -79,13 +79,13 @@ impl<'s, H: Hal, R: RegisterIo> MmioSendQueue<'s, H, R> {
     }
 
     /// Returns the position of a block in the ring.
-    #[inline(always)]
+    #[inline]
     fn block_index(&self, index: u32) -> usize {
         index as usize & self.ring.len().wrapping_sub(1)
     }
 
     /// Returns the index and the memory of the first free block; call it after `has_room`.
-    #[inline(always)]
+    #[inline]
     fn first_block(&self) -> Option<(usize, &'s Block)> {
         let block_index = self.block_index(self.head);
         Some((block_index, self.ring.get(block_index)?))
@@ -104,13 +104,13 @@ impl<'s, H: Hal, R: RegisterIo> MmioSendQueue<'s, H, R> {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn has_room(&mut self, blocks: u32) -> bool {
         self.has_known_room(blocks) || self.has_room_after_reload(blocks)
     }
 
     /// Returns true if the ring has room for `blocks` blocks, by the cached tail.
-    #[inline(always)]
+    #[inline]
     fn has_known_room(&self, blocks: u32) -> bool {
         let used = self.head.wrapping_sub(self.tail);
         used.wrapping_add(blocks) as usize <= self.ring.len()
@@ -124,7 +124,7 @@ impl<'s, H: Hal, R: RegisterIo> MmioSendQueue<'s, H, R> {
     }
 
     /// Writes the control unit into the first block, records the descriptor and advances the head.
-    #[inline(always)]
+    #[inline]
     fn publish(&mut self, (block_index, block): (usize, &Block), token: u64, control: Control) {
         let words = control.encode();
         let [unit, ..] = block;
@@ -141,7 +141,7 @@ impl<'s, H: Hal, R: RegisterIo> MmioSendQueue<'s, H, R> {
     }
 
     /// Returns the flags of the next descriptor and resets them for the one after it.
-    #[inline(always)]
+    #[inline]
     fn take_flags(&mut self, flags: SendFlags) -> ControlFlags {
         let flags = if flags.contains(SendFlags::FENCE) {
             ControlFlags::COMPLETE.with(ControlFlags::FENCE)
@@ -152,7 +152,7 @@ impl<'s, H: Hal, R: RegisterIo> MmioSendQueue<'s, H, R> {
         flags
     }
 
-    #[inline(always)]
+    #[inline]
     fn ring_doorbell(&mut self) {
         if self.state.is_faulty() {
             return;
@@ -292,7 +292,7 @@ pub struct MmioSendSlot<'a, 's, H, R> {
 }
 
 impl<H: Hal, R: RegisterIo> WorkSlot for MmioSendSlot<'_, '_, H, R> {
-    #[inline(always)]
+    #[inline]
     fn segment(&mut self, segment: Segment) {
         let words = data(segment).encode();
         let (_, block) = self.first;
@@ -305,7 +305,7 @@ impl<H: Hal, R: RegisterIo> WorkSlot for MmioSendSlot<'_, '_, H, R> {
         self.last = segment;
     }
 
-    #[inline(always)]
+    #[inline]
     fn commit(self, _length: u32) -> Result<(), Rejected> {
         let Self {
             queue,
@@ -350,7 +350,7 @@ impl<'s, H: Hal, R: RegisterIo> WorkQueue for MmioSendQueue<'s, H, R> {
     where
         Self: 'a;
 
-    #[inline(always)]
+    #[inline]
     fn reserve(
         &mut self,
         request: &SendRequest,
@@ -390,7 +390,7 @@ impl<'s, H: Hal, R: RegisterIo> WorkQueue for MmioSendQueue<'s, H, R> {
         })
     }
 
-    #[inline(always)]
+    #[inline]
     fn ring(&mut self) -> Result<(), u32> {
         self.ring_doorbell();
         Ok(())

@@ -129,7 +129,7 @@ impl WindowSlot {
     /// Returns true if too few keys are left for the next bind.
     ///
     /// A bind that is the only one under way needs keys for those that may follow it.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn is_spent(&self, is_only: bool) -> bool {
         let keys = Keys::of_word(self.keys.load(Ordering::Relaxed));
         let needed = if is_only { BINDS_UNDER_WAY } else { 1 };

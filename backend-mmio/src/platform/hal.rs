@@ -84,32 +84,32 @@ pub struct CoherentHal;
 unsafe impl Hal for CoherentHal {
     const COHERENT: bool = true;
 
-    #[inline(always)]
+    #[inline]
     fn to_device() {
         compiler_fence(Ordering::SeqCst);
     }
 
-    #[inline(always)]
+    #[inline]
     fn from_device() {
         compiler_fence(Ordering::SeqCst);
     }
 
-    #[inline(always)]
+    #[inline]
     fn to_register() {
         compiler_fence(Ordering::SeqCst);
     }
 
-    #[inline(always)]
+    #[inline]
     fn to_gathered_register() {
         store_fence();
     }
 
-    #[inline(always)]
+    #[inline]
     fn flush_register() {
         store_fence();
     }
 
-    #[inline(always)]
+    #[inline]
     fn store_before_load() {
         fence(Ordering::SeqCst);
     }
@@ -152,7 +152,7 @@ unsafe impl Hal for CoherentHal {
 
 /// Orders all earlier stores before all later ones, and flushes gathered stores.
 #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
-#[inline(always)]
+#[inline]
 fn store_fence() {
     #[cfg(target_arch = "x86_64")]
     #[expect(unsafe_code)]
@@ -181,14 +181,14 @@ impl DeviceWord {
     /// Reads the number once.
     ///
     /// The load is atomic, as is [`store`](Self::store): a device in software is another thread.
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub fn load(&self) -> u32 {
         u32::from_be(self.0.load(Ordering::Relaxed))
     }
 
     /// Writes a number.
-    #[inline(always)]
+    #[inline]
     pub fn store(&self, value: u32) {
         self.0.store(value.to_be(), Ordering::Relaxed);
     }
@@ -240,7 +240,7 @@ impl DeviceUnit {
     ///
     /// The device learns of them from a later store, after a barrier. Each word is a separate
     /// store: a store of two words would race with loads of one.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn put(&self, numbers: [u32; 4]) {
         for (word, number) in self.0.iter().zip(numbers) {
             word.store(number);
@@ -251,7 +251,7 @@ impl DeviceUnit {
 impl Deref for DeviceUnit {
     type Target = [DeviceWord; 4];
 
-    #[inline(always)]
+    #[inline]
     fn deref(&self) -> &[DeviceWord; 4] {
         &self.0
     }

@@ -57,7 +57,7 @@ impl MappedWords {
         Self { base, length }
     }
 
-    #[inline(always)]
+    #[inline]
     fn register(&self, offset: u32) -> Option<VolatilePtr<'_, u32, ReadWrite>> {
         let last = self.length.checked_sub(4)?;
         if offset > last || !offset.is_multiple_of(4) {
@@ -75,13 +75,13 @@ impl MappedWords {
 }
 
 impl RegisterWords for &MappedWords {
-    #[inline(always)]
+    #[inline]
     fn read(&self, offset: u32) -> u32 {
         self.register(offset)
             .map_or(u32::MAX, |register| u32::from_le(register.read()))
     }
 
-    #[inline(always)]
+    #[inline]
     fn write(&self, offset: u32, value: u32) {
         if let Some(register) = self.register(offset) {
             register.write(value.to_le());

@@ -54,7 +54,7 @@ impl MappedRegisters {
 }
 
 impl RegisterIo for MappedRegisters {
-    #[inline(always)]
+    #[inline]
     #[expect(unsafe_code)]
     fn write(&self, offset: u32, value: u64) {
         // The register's index; exceeds any count if the offset is not a multiple of 8.

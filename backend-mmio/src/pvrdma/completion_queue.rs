@@ -123,7 +123,7 @@ impl<'s, H: Hal, W: RegisterWords> PvrdmaCompletionQueue<'s, H, W> {
     }
 
     /// Returns the number of entries written and not taken.
-    #[inline(always)]
+    #[inline]
     fn waiting(&self) -> Result<u32, DeviceFault> {
         let producer = self.state.load(ring_state::RECEIVE);
         let waiting = producer.wrapping_sub(self.next) & self.index_mask();

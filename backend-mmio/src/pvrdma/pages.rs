@@ -22,21 +22,21 @@ impl<'s> View<'s> {
         self.bus
     }
 
-    #[inline(always)]
+    #[inline]
     fn word(&self, byte: u32) -> Option<&'s DeviceWord> {
         let index = byte as usize / size_of::<DeviceWord>();
         self.units.get(index / 4)?.get(index % 4)
     }
 
     /// Reads the word at a byte offset once; returns 0 outside the view.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn load(&self, byte: u32) -> u32 {
         // `load` returns a big-endian number.
         self.word(byte).map_or(0, |word| word.load().swap_bytes())
     }
 
     /// Writes the word at a byte offset; writes nothing outside the view.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn store(&self, byte: u32, value: u32) {
         if let Some(word) = self.word(byte) {
             word.store(value.swap_bytes());
@@ -54,7 +54,7 @@ impl<'s> View<'s> {
     }
 
     /// Writes a value.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn put<T: Words>(&self, byte: u32, value: &T) {
         let mut at = byte;
         value.put(&mut |word| {

@@ -21,13 +21,13 @@ pub struct PvrdmaReceiveSlot<'a, 's, H, W> {
 }
 
 impl<H: Hal, W: RegisterWords> WorkSlot for PvrdmaReceiveSlot<'_, '_, H, W> {
-    #[inline(always)]
+    #[inline]
     fn segment(&mut self, segment: Segment) {
         self.work.ring.put_segment(self.segments, segment);
         self.segments = self.segments.wrapping_add(1);
     }
 
-    #[inline(always)]
+    #[inline]
     fn commit(self, length: u32) -> Result<(), Rejected> {
         let header = Receive {
             token: self.work.next_name(),
@@ -46,7 +46,7 @@ impl<'s, H: Hal, W: RegisterWords> WorkQueue for PvrdmaReceiveQueue<'s, H, W> {
     where
         Self: 'a;
 
-    #[inline(always)]
+    #[inline]
     fn reserve(
         &mut self,
         request: &ReceiveRequest,
@@ -59,7 +59,7 @@ impl<'s, H: Hal, W: RegisterWords> WorkQueue for PvrdmaReceiveQueue<'s, H, W> {
         })
     }
 
-    #[inline(always)]
+    #[inline]
     fn ring(&mut self) -> Result<(), u32> {
         self.work.ring_doorbell(doorbell::RECEIVE);
         Ok(())

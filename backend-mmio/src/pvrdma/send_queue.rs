@@ -30,7 +30,7 @@ pub struct PvrdmaSendSlot<'a, 's, H, W> {
 }
 
 impl<H: Hal, W: RegisterWords> WorkSlot for PvrdmaSendSlot<'_, '_, H, W> {
-    #[inline(always)]
+    #[inline]
     fn segment(&mut self, segment: Segment) {
         self.work.ring.put_segment(self.header.segments, segment);
         self.header.segments = self.header.segments.wrapping_add(1);
@@ -54,7 +54,7 @@ impl<'s, H: Hal, W: RegisterWords> WorkQueue for PvrdmaSendQueue<'s, H, W> {
     where
         Self: 'a;
 
-    #[inline(always)]
+    #[inline]
     fn reserve(
         &mut self,
         request: &SendRequest,
@@ -94,7 +94,7 @@ impl<'s, H: Hal, W: RegisterWords> WorkQueue for PvrdmaSendQueue<'s, H, W> {
         })
     }
 
-    #[inline(always)]
+    #[inline]
     fn ring(&mut self) -> Result<(), u32> {
         self.work.ring_doorbell(doorbell::SEND);
         Ok(())

@@ -28,13 +28,13 @@ pub(crate) struct Ring<'s> {
 
 impl Ring<'_> {
     /// Returns the offset of the next descriptor.
-    #[inline(always)]
+    #[inline]
     fn next(&self) -> u32 {
         (self.head & self.entries.wrapping_sub(1)).wrapping_mul(self.stride)
     }
 
     /// Writes a segment of the next descriptor; ignores it if the descriptor has no room.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn put_segment(&self, segment_index: u32, segment: Segment) {
         let offset = self.header.saturating_add(segment_index.saturating_mul(16));
         if offset.saturating_add(16) > self.stride {
@@ -50,7 +50,7 @@ impl Ring<'_> {
     }
 
     /// Writes the header of the next descriptor, which completes it.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn complete(&mut self, header: &impl Words) {
         self.descriptors.put(self.next(), header);
         self.head = self.head.wrapping_add(1);
@@ -59,7 +59,7 @@ impl Ring<'_> {
     /// Makes all complete descriptors visible to the device.
     ///
     /// The device's indices wrap at twice the size.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn publish<H: Hal>(&self) {
         H::to_device();
         let twice = self.entries.wrapping_mul(2).wrapping_sub(1);
@@ -80,7 +80,7 @@ pub(crate) struct Posted<'s> {
 
 impl Posted<'_> {
     /// Returns true if a ring of `entries` descriptors has room after `head` posted ones.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn has_room(&mut self, head: u32, entries: u32) -> bool {
         if head.wrapping_sub(self.tail) < entries {
             return true;
@@ -90,7 +90,7 @@ impl Posted<'_> {
     }
 
     /// Records the newest descriptor, at `index`.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn record(&self, index: u32, entries: u32, token: u64, length: u32) {
         let slot_index = index & entries.wrapping_sub(1);
         if let Some(slot) = self.slots.get(slot_index as usize) {
@@ -116,20 +116,20 @@ pub(crate) struct WorkRing<'s, H, W> {
 
 impl<H: Hal, W: RegisterWords> WorkRing<'_, H, W> {
     /// Returns true if a descriptor of `segments` segments has room.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn has_room(&mut self, segments: usize) -> bool {
         let Ring { head, entries, .. } = self.ring;
         segments <= self.segments as usize && self.posted.has_room(head, entries)
     }
 
     /// Returns the name of the next descriptor in its completion.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn next_name(&self) -> u64 {
         name(self.user_index, self.ring.head)
     }
 
     /// Writes the header of the next descriptor and records it.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn post(&mut self, header: &impl Words, token: u64, length: u32) {
         let (index, entries) = (self.ring.head, self.ring.entries);
         self.ring.complete(header);
@@ -137,7 +137,7 @@ impl<H: Hal, W: RegisterWords> WorkRing<'_, H, W> {
     }
 
     /// Publishes the posted descriptors and rings the doorbell, if the device still has them.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn ring_doorbell(&self, which: u32) {
         if !self.state.is_faulty() && !is_forgotten(self.generation) {
             self.ring.publish::<H>();
@@ -148,7 +148,7 @@ impl<H: Hal, W: RegisterWords> WorkRing<'_, H, W> {
 }
 
 /// Returns the name of a descriptor: user index of the queue pair, and index.
-#[inline(always)]
+#[inline]
 pub(crate) fn name(user_index: u32, index: u32) -> u64 {
     u64::from(user_index) << 32 | u64::from(index)
 }

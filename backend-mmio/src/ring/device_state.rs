@@ -78,7 +78,7 @@ impl DeviceState {
     }
 
     /// Returns true after a fault: the driver then writes no register.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn is_faulty(&self) -> bool {
         self.fault.is_set()
     }

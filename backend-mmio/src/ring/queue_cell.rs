@@ -50,7 +50,7 @@ impl QueueCell {
     }
 
     /// Returns true if the queue completes on the given completion queue.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn is_of(&self, queue: u16) -> bool {
         self.completes_on.load(Ordering::Relaxed) == queue
     }
@@ -60,22 +60,22 @@ impl QueueCell {
         self.completes_on.load(Ordering::Relaxed)
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn head(&self) -> u32 {
         self.head.load(Ordering::Acquire)
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn set_head(&self, head: u32) {
         self.head.store(head, Ordering::Release);
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn tail(&self) -> u32 {
         self.tail.load(Ordering::Acquire)
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn set_tail(&self, tail: u32) {
         self.tail.store(tail, Ordering::Release);
     }
@@ -86,7 +86,7 @@ impl QueueCell {
     }
 
     /// Returns the slot of an index.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn slot<'s>(&self, slots: &'s [RequestSlot], index: u32) -> Option<&'s RequestSlot> {
         let first = self.first.load(Ordering::Relaxed);
         let slot_index = first.wrapping_add(index & self.mask.load(Ordering::Relaxed));
@@ -94,14 +94,14 @@ impl QueueCell {
     }
 
     /// Returns the index and the slot of the oldest posted descriptor, if any.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn oldest<'s>(&self, slots: &'s [RequestSlot]) -> Option<(u32, &'s RequestSlot)> {
         let index = self.oldest_index()?;
         Some((index, self.slot(slots, index)?))
     }
 
     /// Returns the index of the oldest posted descriptor, if any.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn oldest_index(&self) -> Option<u32> {
         let tail = self.tail.load(Ordering::Relaxed);
         (tail != self.head()).then_some(tail)

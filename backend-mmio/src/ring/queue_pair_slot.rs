@@ -104,7 +104,7 @@ pub(crate) fn next_user_index(last: u32, index: usize) -> u32 {
 }
 
 /// Returns the slot index of a user index, among the slots of all queue pairs.
-#[inline(always)]
+#[inline]
 pub(crate) fn generation_index(user_index: u32) -> usize {
     (user_index & ((1 << GENERATION_BITS) - 1)) as usize
 }

@@ -39,18 +39,18 @@ impl RequestSlot {
         location: AtomicU32::new(Location::Free as u32),
     };
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn put(&self, token: u64, extent: u32) {
         self.token.store(token);
         self.extent.store(extent, Ordering::Relaxed);
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn token(&self) -> u64 {
         self.token.load()
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn extent(&self) -> u32 {
         self.extent.load(Ordering::Relaxed)
     }

@@ -69,7 +69,7 @@ impl<'s> Tables<'s> {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn is_faulty(&self) -> bool {
         self.state.is_faulty()
     }

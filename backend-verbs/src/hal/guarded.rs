@@ -35,7 +35,7 @@ impl<T> Guarded<T> {
     }
 
     /// Waits until the value is free and locks it.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn lock(&self) -> Guard<'_, T> {
         // SAFETY: the guard releases the lock once, when it is dropped. The guard is private to the
         // crate, which drops guards in the function that made them.
@@ -50,7 +50,7 @@ pub(crate) struct Guard<'a, T>(&'a Guarded<T>);
 impl<T> Deref for Guard<'_, T> {
     type Target = T;
 
-    #[inline(always)]
+    #[inline]
     fn deref(&self) -> &T {
         // SAFETY: there is one guard at a time, and the reference borrows from it.
         unsafe { &*self.0.value.get() }
@@ -58,7 +58,7 @@ impl<T> Deref for Guard<'_, T> {
 }
 
 impl<T> DerefMut for Guard<'_, T> {
-    #[inline(always)]
+    #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: as above.
         unsafe { &mut *self.0.value.get() }
@@ -66,7 +66,7 @@ impl<T> DerefMut for Guard<'_, T> {
 }
 
 impl<T> Drop for Guard<'_, T> {
-    #[inline(always)]
+    #[inline]
     fn drop(&mut self) {
         // SAFETY: acquired when the guard was made.
         unsafe { self.0.lock.release(()) };

@@ -103,7 +103,7 @@ impl Access {
     }
 
     /// Returns the rights that a window opens.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn of_window(privileges: MemoryPrivileges) -> Self {
         // The table takes fewer instructions than moving two bits.
         let index = privileges.bits() as usize & (OPENED.len() - 1);
@@ -302,7 +302,7 @@ impl Window {
     /// Stores the key of a posted bind (type 2).
     ///
     /// Soft-RoCE names the window by it in the next bind.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn set_remote_key(&mut self, key: u32) {
         // SAFETY: the window lives, and `&mut self` excludes other accesses to the word.
         unsafe { (*self.raw()).rkey = key };

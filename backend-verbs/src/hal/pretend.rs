@@ -8,7 +8,7 @@ use rdma_sys::{ibv_send_wr, ibv_wc};
 use super::WorkCompletion;
 
 /// Writes a completion as a device does.
-#[inline(always)]
+#[inline]
 pub(super) fn write(to: &mut ibv_wc, completion: &WorkCompletion) {
     to.wr_id = completion.token;
     to.status = completion.status;

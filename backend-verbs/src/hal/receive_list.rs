@@ -68,7 +68,7 @@ impl Slot {
     ///
     /// # Safety
     /// `place` is a slot of a list.
-    #[inline(always)]
+    #[inline]
     unsafe fn segments(slot: NonNull<Self>) -> NonNull<ibv_sge> {
         // SAFETY: the segments follow in the same allocation.
         unsafe { slot.add(1).cast() }
@@ -133,13 +133,13 @@ pub(crate) struct ReceiveSlot<'a> {
 
 impl ReceiveSlot<'_> {
     /// Adds a segment to the receive.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn segment(&mut self, segment: Segment) {
         self.segments.add(segment);
     }
 
     /// Commits the receive.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn commit(self) {
         // SAFETY: `begin` returned a free slot of the list; only the receive before it refers to it.
         let to = unsafe { &mut *self.slot.as_ptr() };
@@ -256,7 +256,7 @@ impl ReceiveList {
     }
 
     /// Starts a receive of up to `segments` segments; `None` if they are too many.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn begin(&mut self, token: u64, segments: usize) -> Option<ReceiveSlot<'_>> {
         if segments > self.stride.get() {
             return None;
@@ -294,7 +294,7 @@ impl ReceiveList {
     /// Posts the committed receives; returns false if there are none, or if one was refused.
     ///
     /// After false, call `settle`.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn hand_over(&mut self) -> bool {
         self.newest.is_some_and(|newest| self.post_all(newest))
     }
@@ -357,7 +357,7 @@ impl ReceiveList {
     }
 
     /// Posts the committed receives up to the newest; returns false if one was refused.
-    #[inline(always)]
+    #[inline]
     fn post_all(&mut self, newest: NonNull<Slot>) -> bool {
         self.newest = None;
         let start = core::mem::replace(&mut self.start, self.next);

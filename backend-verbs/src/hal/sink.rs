@@ -45,7 +45,7 @@ struct Posted {
 }
 
 impl Posted {
-    #[inline(always)]
+    #[inline]
     fn push(&self, token: u64) {
         let posted = self.posted.load(Ordering::Relaxed);
         if let Some(slot) = self.tokens.get((posted % ROOM) as usize) {
@@ -435,7 +435,7 @@ fn blank_request(opcode: u32) -> ibv_send_wr {
 ///
 /// # Safety
 /// `Device::new` set the pointer.
-#[inline(always)]
+#[inline]
 unsafe fn posted(context: *mut c_void) -> &'static Posted {
     // SAFETY: `Device::new` stores a reference that is valid for ever.
     unsafe { &*context.cast::<Posted>() }
@@ -487,7 +487,7 @@ unsafe extern "C" fn post_send_reading(
 ///
 /// # Safety
 /// `first` begins a valid list of verbs.
-#[inline(always)]
+#[inline]
 unsafe fn take_receives(posted: &Posted, first: *mut ibv_recv_wr) -> i32 {
     let mut next = first;
     while !next.is_null() {

@@ -84,17 +84,17 @@ pub trait CompletionQueue {
     /// This is the common way of a dequeue. A backend without it uses the default, and the core
     /// calls `poll`. The caller does not wait for solicited completions, so it treats all successes
     /// alike.
-    #[inline]
+    #[inline(always)]
     fn peek(&mut self) -> Peek {
         Peek::Other
     }
 
     /// Takes the success that the last `peek` returned.
-    #[inline]
+    #[inline(always)]
     fn skip(&mut self) {}
 
     /// Returns the immediate data of the receive that the last `poll` took, if any.
-    #[inline]
+    #[inline(always)]
     fn immediate(&mut self) -> Option<u32> {
         None
     }

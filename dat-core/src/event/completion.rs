@@ -61,7 +61,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
     }
 
     /// Returns the record of a token if it is a plain data transfer that is posted.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn plain(&self, token: u64) -> Option<(&RecordSlot, Plain)> {
         let record = self.records.get(token as u32 as usize)?;
         Some((record, record.plain(token)?))

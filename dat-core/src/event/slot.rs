@@ -37,7 +37,7 @@ impl EventSlot {
     /// Stores an event that arrived after `after` completions; returns false for a completion.
     ///
     /// Completions are kept in records.
-    #[inline]
+    #[inline(always)]
     pub(super) fn store(&self, event: &Event, after: u32) -> bool {
         let (tag, a, b, c) = match *event {
             Event::Dto(_) | Event::RmrBind(_) | Event::Extended(_) => return false,

@@ -280,7 +280,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
     /// Returns the slot of the local region if the bind is valid on the common way.
     ///
     /// It must be the only pending bind of its remote region, and no unbind.
-    #[inline]
+    #[inline(always)]
     fn admitted(
         &self,
         endpoint: &Endpoint<B::SendQueue>,
@@ -366,7 +366,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
     ///
     /// Takes a record, counts the window on the region in `slot` (`None` to unbind) and passes the
     /// bind to the device.
-    #[inline]
+    #[inline(always)]
     fn post_bind(
         &self,
         endpoint: &mut Endpoint<B::SendQueue>,
@@ -493,7 +493,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
 }
 
 /// Returns the sequence number of the next bind; never `NO_BIND` or `MISSED`.
-#[inline]
+#[inline(always)]
 const fn next_sequence(last: u32) -> u32 {
     match last.wrapping_add(1) {
         NO_BIND | MISSED => NO_BIND + 1,

@@ -87,7 +87,7 @@ pub(crate) fn uncancelled<R>(call: impl FnOnce() -> R) -> R {
 }
 
 /// Calls a function that no panic leaves: a panic, a bug of this library, ends the process.
-#[inline(always)]
+#[inline]
 fn contained<R>(call: impl FnOnce() -> R) -> R {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(result) => result,

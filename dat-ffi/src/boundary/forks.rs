@@ -53,7 +53,7 @@ extern "C" fn forked() {
 }
 
 /// Returns the number of forks between the first process with this library and this one.
-#[inline(always)]
+#[inline]
 pub(crate) fn forks() -> usize {
     FORKS.load(Ordering::Relaxed)
 }

@@ -161,7 +161,7 @@ fn reserved(layout: Layout) -> *mut u8 {
 }
 
 /// Returns the offset of memory in the reserve; `None` if it lies elsewhere.
-#[inline(always)]
+#[inline]
 fn offset(memory: *mut u8) -> Option<usize> {
     let offset = memory.addr().wrapping_sub(ARENA.0.get().addr());
     (offset < RESERVE).then_some(offset)

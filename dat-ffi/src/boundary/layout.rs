@@ -148,7 +148,7 @@ pub struct LongTriplet {
 }
 
 impl Triplet for LongTriplet {
-    #[inline(always)]
+    #[inline]
     fn parts(self) -> (u32, u64, u64) {
         (self.context, self.address, self.length)
     }
@@ -173,7 +173,7 @@ pub struct ShortTriplet {
 }
 
 impl Triplet for ShortTriplet {
-    #[inline(always)]
+    #[inline]
     fn parts(self) -> (u32, u64, u64) {
         (self.context, self.address, self.length.into())
     }

@@ -65,7 +65,7 @@ impl<T> Out<T> {
 
 impl<E: Form> Out<Event<E>> {
     /// Returns the number of the event in the place; `None` if the pointer is null.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn event_number(self) -> Option<u32> {
         // SAFETY: it is null, or the C caller promises that it points to an event. An event begins
         // with its number.
@@ -123,7 +123,7 @@ impl<E: Form> Place<Event<E>> {
     /// Stores the event of a transfer.
     ///
     /// Writes only the fields that have a meaning for a transfer.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn put_transfer(self, number: u32, evd: CHandle, transfer: TransferData<E>) {
         // SAFETY: as in `put`; all three are parts of the event that there is room for.
         unsafe {
@@ -200,7 +200,7 @@ impl<T: Plain> List<T> {
     }
 
     /// Returns the value if `count` is 1 and the pointer is not null.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn only(self, count: i32) -> Option<T> {
         // SAFETY: the pointer is not null, so the C caller promises that `count` values follow.
         (count == 1 && !self.0.is_null()).then(|| unsafe { self.0.read_unaligned() })

@@ -58,7 +58,7 @@ pub(crate) trait Arguments {
 macro_rules! arguments {
     ($($name:ident)*) => {
         impl<$($name: Passed),*> Arguments for ($($name,)*) {
-            #[inline(always)]
+            #[inline]
             #[expect(non_snake_case, reason = "types and values share their names")]
             unsafe fn call(self, function: *const ()) -> u32 {
                 let ($($name,)*) = self;
@@ -93,7 +93,7 @@ impl<const N: usize> Provider<N> {
     ///
     /// The arguments are those that the headers have for the slot. Only the calls of the registry
     /// use this function, and each passes on its own arguments.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn call(self, slot: usize, arguments: impl Arguments) -> Option<u32> {
         // SAFETY: the table stays as long as the provider is registered or has adapters, by the
         // contract between registry and providers.
@@ -142,7 +142,7 @@ impl ProviderPlace {
         Self(AtomicPtr::new(ptr::null_mut()))
     }
 
-    #[inline(always)]
+    #[inline]
     pub(crate) fn get(&self) -> Option<Provider> {
         NonNull::new(self.0.load(Ordering::Acquire)).map(Provider)
     }

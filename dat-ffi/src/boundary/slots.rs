@@ -78,7 +78,7 @@ impl<A> Slot<A> {
     }
 
     /// Enters the slot, if it has an open adapter.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn enter(&self) -> Option<Entered<'_, A>> {
         self.users.fetch_add(1, Ordering::AcqRel);
         match NonNull::new(self.open.load(Ordering::Acquire)) {
@@ -93,7 +93,7 @@ impl<A> Slot<A> {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn leave(&self) {
         if self.users.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.drop_closed();
@@ -154,7 +154,7 @@ unsafe impl<A: Send + Sync> Send for Entered<'_, A> {}
 impl<A> Deref for Entered<'_, A> {
     type Target = A;
 
-    #[inline(always)]
+    #[inline]
     fn deref(&self) -> &A {
         // SAFETY: the adapter was found open after this guard was counted; the last thread that is
         // counted drops it.
@@ -163,7 +163,7 @@ impl<A> Deref for Entered<'_, A> {
 }
 
 impl<A> Drop for Entered<'_, A> {
-    #[inline(always)]
+    #[inline]
     fn drop(&mut self) {
         self.slot.leave();
     }

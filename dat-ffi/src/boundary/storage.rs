@@ -266,7 +266,7 @@ pub(crate) fn engine_of<B: Host>(
 impl<B: Host> Deref for OwnedIa<B> {
     type Target = Ia<'static, B, HostLock>;
 
-    #[inline(always)]
+    #[inline]
     fn deref(&self) -> &Self::Target {
         &self.ia
     }

@@ -97,7 +97,7 @@ pub(super) struct Adapter {
 }
 
 /// Returns the provider of the adapter in a slot; `None` if the adapter is closed.
-#[inline(always)]
+#[inline]
 pub(super) fn provider_at(place: Place) -> Option<Provider> {
     SLOTS.get(usize::from(place.0))?.provider.get()
 }

@@ -98,7 +98,7 @@ impl<R> Clone for Object<R> {
 impl<R> Copy for Object<R> {}
 
 impl<R: Role> First for Object<R> {
-    #[inline(always)]
+    #[inline]
     fn callee(self) -> Result<(Callee, CHandle)> {
         let found = KNOWN.find(self.0, R::KIND);
         let callee = found.and_then(|place| {
@@ -195,7 +195,7 @@ macro_rules! plain_arguments {
         impl Argument for $type {
             type Passed = Self;
 
-            #[inline(always)]
+            #[inline]
             fn passed(self, _callee: Callee) -> Result<Self> {
                 Ok(self)
             }
@@ -285,12 +285,12 @@ pub struct EventPlace(Out<Event<V2>>);
 impl Argument for EventPlace {
     type Passed = Out<Event<V2>>;
 
-    #[inline(always)]
+    #[inline]
     fn passed(self, _callee: Callee) -> Result<Out<Event<V2>>> {
         Ok(self.0)
     }
 
-    #[inline(always)]
+    #[inline]
     fn succeeded(self, callee: Callee) {
         if self.0.event_number() == Some(ARRIVAL)
             && let Some(event) = self.0.get()

@@ -32,29 +32,29 @@ impl Word {
         ))
     }
 
-    #[inline(always)]
+    #[inline]
     const fn address(self) -> u64 {
         self.0 >> (PLACE_BITS + KIND_BITS)
     }
 
-    #[inline(always)]
+    #[inline]
     const fn place(self) -> Place {
         Place::new((self.0 >> KIND_BITS) as u16)
     }
 
-    #[inline(always)]
+    #[inline]
     fn is_of(self, kind: HandleKind) -> bool {
         self.0 & ((1 << KIND_BITS) - 1) == kind_number(kind)
     }
 }
 
-#[inline(always)]
+#[inline]
 fn kind_number(kind: HandleKind) -> u64 {
     u64::from(kind.value()) + 1
 }
 
 /// Returns the address as words have it; `None` if no object can be there.
-#[inline(always)]
+#[inline]
 fn shortened(address: usize) -> Option<u64> {
     let address = (address as u64).rotate_right(3);
     (address >> ADDRESS_BITS == 0 && address != 0).then_some(address)
@@ -94,7 +94,7 @@ impl Known {
         self.count.lock()
     }
 
-    #[inline(always)]
+    #[inline]
     fn table(&self) -> &[AtomicU64] {
         let current = self.tables.get(self.current.load(Ordering::Acquire));
         match current.and_then(OnceLock::get) {
@@ -104,7 +104,7 @@ impl Known {
     }
 
     /// Returns the adapter of a handle of this kind.
-    #[inline(always)]
+    #[inline]
     pub(super) fn find(&self, handle: CHandle, kind: HandleKind) -> Option<Place> {
         let address = shortened(handle.address())?;
         let first = probe(self.table(), address).next();
@@ -222,7 +222,7 @@ fn words(table: &[AtomicU64]) -> impl Iterator<Item = Word> {
 }
 
 /// Returns the index where the search for an address begins; the length is a power of two, or 0.
-#[inline(always)]
+#[inline]
 fn start(length: usize, address: u64) -> usize {
     // The golden ratio spreads addresses with a pattern; the upper half of the product is spread
     // better.
@@ -231,7 +231,7 @@ fn start(length: usize, address: u64) -> usize {
 }
 
 /// Returns the words from the index of the address up to the first gap.
-#[inline(always)]
+#[inline]
 fn probe(table: &[AtomicU64], address: u64) -> impl Iterator<Item = Word> {
     let mask = table.len().wrapping_sub(1);
     let begin = start(table.len(), address);

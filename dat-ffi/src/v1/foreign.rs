@@ -16,7 +16,7 @@ pub(super) fn expect() {
 }
 
 /// Returns the provider of a handle; `None` if it is this library's or not a handle.
-#[inline(always)]
+#[inline]
 pub(super) fn provider_of(handle: CHandle) -> Option<Guest> {
     if ANYBODY.load(Ordering::Relaxed) {
         look(handle)

@@ -74,7 +74,20 @@ const STEPS: &[Step] = &[
         "test",
         "unit and integration tests; with --all of all packages",
         |workspace| cargo(workspace, &["test"]),
-        |workspace| cargo(workspace, &["test", "--workspace"]),
+        |workspace| {
+            cargo(workspace, &["test", "--workspace"])?;
+            // The conformance suite on the ring device, and the verbs backend on a fake library.
+            cargo(
+                workspace,
+                &[
+                    "test",
+                    "--package",
+                    "dat-bench",
+                    "--features",
+                    "suite,verbs",
+                ],
+            )
+        },
     ),
     both(
         "conformance",
