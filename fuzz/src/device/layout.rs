@@ -146,7 +146,8 @@ impl Layout for PvrdmaFabric {
                         u32::MAX >> (value % 32),
                         1 << (value % 32),
                     ];
-                    quirks.fake_capability = Some((u32::from(which >> 2), value[usize::from(which % 4)]));
+                    quirks.fake_capability =
+                        Some((u32::from(which >> 2), value[usize::from(which % 4)]));
                 }
                 _ => {}
             }
