@@ -1,11 +1,11 @@
-//! DeviceState that all queues of a device share: the first fault and the halt.
+//! State that all queues of a device share: the first fault and the halt.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::Waker;
 
 use crate::fault::{DeviceFault, FaultCell};
 
-/// DeviceState that all queues of a device share.
+/// State that all queues of a device share.
 #[derive(Debug)]
 pub struct DeviceState {
     fault: FaultCell,

@@ -1,10 +1,10 @@
-//! DeviceState that the poster and the poller of a queue share.
+//! State that the poster and the poller of a queue share.
 
 use core::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
 use super::request_slot::RequestSlot;
 
-/// DeviceState that the poster and the poller of a queue share.
+/// State that the poster and the poller of a queue share.
 ///
 /// Indices run freely and are taken modulo the size. The poster writes `head`, the poller `tail`.
 /// After a fault several pollers may run. The core's tokens then make each completion count once,

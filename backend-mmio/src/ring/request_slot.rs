@@ -12,7 +12,7 @@ pub struct RequestSlot {
     token: Word64,
     /// Blocks of a request, or bytes of a receive.
     extent: AtomicU32,
-    /// DeviceState in a shared queue (low 2 bits), and the next slot of the chain.
+    /// State in a shared queue (low 2 bits), and the next slot of the chain.
     location: AtomicU32,
 }
 

@@ -84,6 +84,7 @@ pub(super) fn check_attributes(
         return refused(Cause::RequestCompletionFlags);
     }
     check_quality(asked.qos, provider, argument)
+        .map_err(|error| error.within(Parameter::Attributes))
 }
 
 /// Checks a quality of service; `argument` is its position in the consumer's call.

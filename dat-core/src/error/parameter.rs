@@ -1,9 +1,9 @@
 //! Parameters of the Rust calls that an error can name.
 
 numbered! {
-    /// Parameter that an INVALID_PARAMETER error is about, by its name in the Rust call.
+    /// Parameter that an INVALID_PARAMETER error is about, or a field of its struct.
     ///
-    /// A call of C has its position in the subtype instead.
+    /// The name is that of the Rust call; the subtype has the position in the C call.
     #[non_exhaustive]
     pub enum Parameter: u8 {
         /// No parameter is named.

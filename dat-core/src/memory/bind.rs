@@ -75,6 +75,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// - INSUFFICIENT_RESOURCES (MEMORY_REGION): a bind of this remote region is outstanding on
     ///   another endpoint; or four are outstanding on this one, one with the feature `compact`; or
     ///   it needs new keys and the device has none.
+    ///
     /// Spec: RMB-01..45, DTO-04..07, DTO-10, EVC-05
     pub fn rmr_bind(
         &self,

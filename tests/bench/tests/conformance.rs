@@ -43,7 +43,7 @@ impl Testbed for RingBed {
         self.now.set(to);
     }
 
-    fn excused(&self, test: &str) -> Option<String> {
+    fn skip_reason(&self, test: &str) -> Option<String> {
         let lacks = if NEED_WINDOWS.contains(&test) {
             "memory windows"
         } else if NEED_SHARED_QUEUES.contains(&test) {
@@ -88,7 +88,7 @@ const NEED_WINDOWS: &[&str] = &[
     "fenced_bind_waits_for_reads",
     "no_context_opens_a_window_again",
     "suppressed_bind_reports_failure_only",
-    "operations_behind_a_bind_complete_behind_it",
+    "operations_after_a_bind_complete_after_it",
     "bind_checks_come_in_the_specified_order",
     "unsignalled_bind_needs_configuration",
     "bind_flags_are_checked_bit_by_bit",
@@ -112,14 +112,14 @@ const NEED_SHARED_QUEUES: &[&str] = &[
     "zones_of_endpoint_and_shared_queue",
     "read_segments_and_depth_go_together",
     "every_object_keeps_a_context",
-    "shared_buffers_outlive_their_taker",
+    "shared_buffers_outlive_their_endpoint",
     "depths_above_the_device_are_refused",
     "bad_low_watermarks_are_refused",
     "bad_shared_queues_are_refused",
     "low_watermark_fires_at_once_if_passed",
     "low_watermark_fires_once_per_setting",
     "resized_shared_queue_keeps_its_buffers",
-    "new_shared_queue_tells_what_it_is",
+    "query_describes_a_new_shared_queue",
     "shared_queue_counts_are_known_as_announced",
     "shared_queue_counts_follow_the_buffers",
     "shared_queue_does_not_shrink_below_its_use",
@@ -137,7 +137,7 @@ const NEED_SHARED_QUEUES: &[&str] = &[
     "shared_post_refuses_bad_queues",
     "shared_receives_keep_the_order_of_each_connection",
     "taken_buffers_come_back_at_the_disconnect",
-    "taker_decides_about_the_notification",
+    "endpoint_flags_decide_about_the_notification",
     "shared_queue_has_its_exact_size",
     "threshold_decides_about_the_wake_up",
     "unconnected_endpoints_take_no_buffers",

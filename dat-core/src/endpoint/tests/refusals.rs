@@ -6,7 +6,9 @@ use crate::backend::BackendError;
 use crate::error::{Cause, ErrorKind, Result, Subtype};
 use crate::event::Event;
 use crate::fixture::{Bench, SMALL};
-use crate::flags::{CompletionFlags, DtoStatus, EvdFlags, MemoryPrivileges};
+use crate::flags::{
+    CompletionFlags, DtoStatus, EpFields, EvdFlags, MemoryPrivileges, QualityOfService,
+};
 use crate::id::{EpId, SrqId};
 use crate::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
 use crate::testing::{TestStorage, Work};
@@ -369,6 +371,8 @@ fn an_error_names_the_parameter() {
     };
     let none = CompletionFlags::empty();
     let unknown = CompletionFlags::from_bits_retain(1 << 31);
+    let mut param = ia.ep_query(ep, EpFields::all()).unwrap();
+    param.attributes.qos = QualityOfService::from_bits_retain(1 << 30);
     for (outcome, text) in [
         (
             ia.post_send(ep, &[nothing; 100], 0, none),
@@ -385,6 +389,14 @@ fn an_error_names_the_parameter() {
         (
             ia.ep_set_watermark(ep, 1, -2),
             "invalid parameter `hard` (a count or size is negative)",
+        ),
+        (
+            ia.ep_modify(ep, EpFields::all(), &param),
+            "invalid parameter `fields` (a field cannot be modified)",
+        ),
+        (
+            ia.ep_modify(bench.endpoint(), EpFields::QOS, &param),
+            "invalid parameter `wanted` (undefined flag bits)",
         ),
     ] {
         let error = outcome.expect_err(text);

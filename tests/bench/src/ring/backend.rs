@@ -26,14 +26,7 @@ const LARGEST_TRANSFER: u64 = 1 << 30;
 
 /// The driver of a ring device.
 pub struct RingBackend {
-    device: Device,
-}
-
-impl RingBackend {
-    /// Opens a device.
-    pub(super) fn new(device: Device) -> Self {
-        Self { device }
-    }
+    pub(super) device: Device,
 }
 
 impl Drop for RingBackend {
@@ -227,6 +220,7 @@ unsafe impl Backend for RingBackend {
         token: u64,
         qualifier: Option<u64>,
     ) -> Result<(ListenerKey, u64), BackendError> {
+        usize::try_from(qualifier.unwrap_or(0)).map_err(|_| BackendError::Address)?;
         let qualifier = self.device.listen(token, qualifier)?;
         Ok((ListenerKey(qualifier as usize), qualifier))
     }

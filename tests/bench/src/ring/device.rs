@@ -35,10 +35,11 @@ impl Wire {
             network.nodes.push(Node::default());
             network.nodes.len().wrapping_sub(1)
         });
-        RingBackend::new(Device {
+        let device = Device {
             wire: self.clone(),
             node,
-        })
+        };
+        RingBackend { device }
     }
 
     /// Lets each queue pair carry out one request; returns false if there was none.

@@ -296,11 +296,13 @@ impl CompletionQueue for RingCompletions {
             return Ok(None);
         };
         let [token, rest, queue_pair] = head.each_ref().map(|word| word.load(Ordering::Relaxed));
+        // An unknown status is not taken: each further poll fails, too.
+        let status =
+            DtoStatus::from_value((rest >> 32) as u32 & 0xFF).ok_or(DeviceFailure::Broken)?;
         self.take_head();
-        let status = DtoStatus::from_value((rest >> 32) as u32 & 0xFF);
         Ok(Some(Completion {
             token,
-            status: status.ok_or(DeviceFailure::Broken)?,
+            status,
             length: rest as u32,
             queue_pair,
             solicited: rest & SOLICITED != 0,
