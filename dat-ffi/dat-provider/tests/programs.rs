@@ -106,7 +106,7 @@ fn run_alone(built: &Built, variables: &[(&str, &str)]) -> Output {
 
 fn run_by(by: &[&str], built: &Built, variables: &[(&str, &str)]) -> Output {
     Command::new("timeout")
-        .arg("120")
+        .arg("600")
         .args(by)
         .arg(built.folder.path().join(built.name))
         .env("DAT_OVERRIDE", built.folder.path().join("dat.conf"))
@@ -240,7 +240,7 @@ fn our_registry_finds_our_provider_without_a_line_for_it() {
         fs::copy(library(from), libraries.join(to)).expect("a library");
     }
     let ran = Command::new("timeout")
-        .arg("120")
+        .arg("600")
         .arg(built.folder.path().join(built.name))
         .env_remove("DAT_OVERRIDE")
         .env("LD_LIBRARY_PATH", &libraries)

@@ -100,7 +100,7 @@ impl Program {
     /// Runs the program under the command `by`; returns its output.
     fn run(&self, by: &[&str], arguments: &[&str]) -> String {
         let ran = Command::new("timeout")
-            .arg("120")
+            .arg("600")
             .args(by)
             .arg(self.folder.path().join(self.name))
             .args(arguments)

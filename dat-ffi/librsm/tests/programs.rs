@@ -63,7 +63,7 @@ fn command(built: &Built, under: &[&str]) -> Command {
     let folder = built.folder.path();
     let mut command = Command::new("timeout");
     command
-        .arg("120")
+        .arg("600")
         .args(under)
         .arg(folder.join(built.name))
         .current_dir(folder)
