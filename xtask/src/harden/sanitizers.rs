@@ -55,10 +55,10 @@ const PACKAGES: [&str; 7] = [
 /// The short form runs its tests under the address sanitizer, except the slow ones.
 const MOVES_BYTES: &str = "backend-mock";
 /// The prefix of its tests with transfers of megabytes.
-const SLOW: &str = "pieces::";
+const SLOW: &str = "chunks::";
 /// The core's tests with several threads, which the short form runs under the thread sanitizer.
 const MEET: [&str; 16] = [
-    "endpoint::tests::life::events_of_a_dying_endpoint_name_it",
+    "endpoint::tests::lifecycle::events_of_a_dying_endpoint_name_it",
     "event::tests::drivers::a_deadline_is_known_while_another_thread_looks_for_it",
     "event::tests::drivers::every_sleeping_thread_is_reached",
     "event::tests::forged::a_buffer_completes_once_wherever_it_is_told",
