@@ -139,14 +139,6 @@ impl Error {
         }
     }
 
-    /// Names the struct parameter in place of its field, if a parameter is named.
-    pub(crate) const fn within(self, parameter: Parameter) -> Self {
-        match self.parameter() {
-            Parameter::None => self,
-            _ => self.about(parameter),
-        }
-    }
-
     const fn without_parameter(self) -> u32 {
         self.0.get() & !(0xFF << PARAMETER_SHIFT)
     }

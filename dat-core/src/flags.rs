@@ -12,6 +12,7 @@ pub use fields::{
     CnoFields, CrFields, EpFields, EvdFields, IaFields, LmrFields, ProviderFields, PspFields,
     PzFields, RmrFields, RspFields, SrqFields,
 };
+pub(crate) use fields::{check_fields, check_mask};
 pub use values::{
     CloseFlags, DtoStatus, EndpointState, EpCreator, HandleKind, IovOwnership, MemoryType,
     PspFlags, PzSupport, ServiceType, SrqState, UnknownValue,

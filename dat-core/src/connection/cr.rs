@@ -6,7 +6,7 @@ use crate::backend::{Backend, PrivateData, RequestKey};
 use crate::endpoint::{Call, Trigger, not_ready, permit};
 use crate::error::{Cause, Error, Parameter, Result, Subtype};
 use crate::event::{Deferred, backend_refused};
-use crate::flags::{CrFields, EndpointState};
+use crate::flags::{CrFields, EndpointState, check_fields};
 use crate::ia::{Control, Ia};
 use crate::id::{CrId, EpId};
 use crate::sync::RawLock;
@@ -69,6 +69,11 @@ pub struct CrParam {
     pub local_ep: Option<EpId>,
 }
 
+/// Error of the private data in `cr_accept`.
+const ACCEPT_DATA: Error = Error::invalid_argument(3).about(Parameter::PrivateData);
+/// Error of the private data in `cr_reject`.
+const REJECT_DATA: Error = Error::invalid_argument(2).about(Parameter::PrivateData);
+
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Returns the parameters of a connection request.
     ///
@@ -80,11 +85,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub fn cr_query(&self, cr: CrId, fields: CrFields) -> Result<CrParam> {
         self.control.with(|control| {
             let slot = control.connection_request(cr)?;
-            if CrFields::from_bits(fields.bits()).is_none() {
-                return Err(Error::invalid_argument(2)
-                    .about(Parameter::Fields)
-                    .because(Cause::UnknownMask));
-            }
+            check_fields(fields)?;
             Ok(CrParam {
                 remote_address: slot.remote,
                 remote_port: slot.remote_port,
@@ -132,7 +133,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             self.with_endpoint(ep, |_, endpoint| {
                 permit(call, endpoint.state)?;
                 let key = endpoint.queue_pair.ok_or_else(not_ready)?;
-                Self::check_private_data(control, private_data, 3)?;
+                Self::check_private_data(control, private_data, ACCEPT_DATA)?;
                 control
                     .backend()?
                     .accept(request, key, private_data)
@@ -168,7 +169,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let outcome = self.control.with(|control| {
             let slot = control.connection_request(cr)?;
             let (request, ep) = (slot.request, slot.ep);
-            Self::check_private_data(control, private_data, 2)?;
+            Self::check_private_data(control, private_data, REJECT_DATA)?;
             control.backend()?.reject(request, true, private_data);
             control.forget_request(cr);
             self.give_back_endpoint(control, ep, &mut deferred);
@@ -262,11 +263,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
-    /// Checks the length of private data; `argument` is its position in the consumer's call.
+    /// Checks the length of private data; `invalid` is the error of its argument.
     pub(crate) fn check_private_data(
         control: &mut Control<'_, B>,
         private_data: &[u8],
-        argument: u8,
+        invalid: Error,
     ) -> Result<()> {
         let limit = control
             .backend()?
@@ -276,9 +277,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             .unwrap_or(0)
             .min(crate::backend::PRIVATE_DATA_MAX);
         if private_data.len() > limit {
-            return Err(Error::invalid_argument(argument)
-                .about(Parameter::PrivateData)
-                .because(Cause::PrivateDataTooLong));
+            return Err(invalid.because(Cause::PrivateDataTooLong));
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use crate::backend::{Backend, BackendError, ListenerKey};
 use crate::error::{Cause, Error, ErrorKind, Parameter, Result, Subtype};
 use crate::event::backend_refused;
-use crate::flags::{EpCreator, EvdFlags, PspFields, PspFlags};
+use crate::flags::{EpCreator, EvdFlags, PspFields, PspFlags, check_fields};
 use crate::ia::{Control, Ia};
 use crate::id::{EvdId, Handle, PspId, next_generation};
 use crate::storage::find_slot;
@@ -48,8 +48,8 @@ pub struct PspParam {
     pub flags: PspFlags,
 }
 
-/// Position of the qualifier in the calls that create service points.
-const QUALIFIER: u8 = 2;
+/// Error of the qualifier in the calls that create service points.
+const QUALIFIER: Error = Error::invalid_argument(2).about(Parameter::Qualifier);
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Listens on a connection qualifier; each request raises an event on `evd`.
@@ -94,11 +94,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub fn psp_query(&self, psp: PspId, fields: PspFields) -> Result<PspParam> {
         self.control.with(|control| {
             let slot = control.public_service_point(psp)?;
-            if PspFields::from_bits(fields.bits()).is_none() {
-                return Err(Error::invalid_argument(2)
-                    .about(Parameter::Fields)
-                    .because(Cause::UnknownMask));
-            }
+            check_fields(fields)?;
             Ok(PspParam {
                 ia: self.handle(),
                 qualifier: slot.qualifier,
@@ -218,9 +214,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             Err(error) => {
                 self.detach_stream(evd, None);
                 Err(match error {
-                    BackendError::Address => Error::invalid_argument(QUALIFIER)
-                        .about(Parameter::Qualifier)
-                        .because(Cause::OutOfRange),
+                    BackendError::Address => QUALIFIER.because(Cause::OutOfRange),
                     other => backend_refused(other, Subtype::ResourceMemory),
                 })
             }

@@ -2,8 +2,8 @@
 
 use crate::backend::{Backend, ListenerKey};
 use crate::endpoint::{Call, Trigger, permit};
-use crate::error::{Cause, Error, Parameter, Result, Subtype};
-use crate::flags::{EpCreator, EvdFlags, RspFields};
+use crate::error::{Cause, Error, Result, Subtype};
+use crate::flags::{EpCreator, EvdFlags, RspFields, check_fields};
 use crate::ia::{Control, Ia};
 use crate::id::{EpId, EvdId, Handle, RspId, next_generation};
 use crate::storage::find_slot;
@@ -133,11 +133,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub fn rsp_query(&self, rsp: RspId, fields: RspFields) -> Result<RspParam> {
         self.control.with(|control| {
             let slot = control.reserved_service_point(rsp)?;
-            if RspFields::from_bits(fields.bits()).is_none() {
-                return Err(Error::invalid_argument(2)
-                    .about(Parameter::Fields)
-                    .because(Cause::UnknownMask));
-            }
+            check_fields(fields)?;
             Ok(RspParam {
                 ia: self.handle(),
                 qualifier: slot.qualifier,

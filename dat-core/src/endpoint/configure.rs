@@ -9,7 +9,7 @@ use super::state::{Call, Legal, legal};
 use super::{Endpoint, ReceiveSide, RequestLimits, WorkRing};
 use crate::attributes::EpAttributes;
 use crate::backend::{Backend, BackendError, QueuePairKey, QueuePairRequest};
-use crate::error::{Cause, Error, Parameter, Result, Subtype};
+use crate::error::{Cause, Error, Result, Subtype};
 use crate::event::{EvdConfig, backend_refused};
 use crate::flags::{CompletionFlags, EvdFlags};
 use crate::ia::{Control, Ia};
@@ -107,9 +107,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         endpoint: &mut EndpointOf<B>,
         side: &mut ReceiveSideOf<B>,
         wanted: &Wanted<'_>,
-        argument: u8,
+        invalid: Error,
     ) -> Result<()> {
-        let held = self.change_zone(control, endpoint, wanted.pz, argument)?;
+        let held = self.change_zone(control, endpoint, wanted.pz, invalid)?;
         let outcome = self.configure_in_zone(control, slot, endpoint, side, wanted, held);
         // Releases the zone no longer used: the old one after success, the new one after failure.
         if outcome.is_ok() {
@@ -134,7 +134,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         control: &mut Control<'_, B>,
         endpoint: &EndpointOf<B>,
         wanted: Option<PzId>,
-        argument: u8,
+        invalid: Error,
     ) -> Result<Option<u16>> {
         let Some(pz) = wanted else {
             return Ok(None);
@@ -148,9 +148,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 .provider_attributes()
                 .srq_ep_pz_difference_supported
         {
-            return Err(Error::invalid_argument(argument)
-                .about(Parameter::Pz)
-                .because(Cause::ZoneMismatch));
+            return Err(invalid.because(Cause::ZoneMismatch));
         }
         if endpoint.zone == Some(index) {
             return Ok(Some(index));

@@ -30,24 +30,26 @@ pub struct ConnectParam<'a> {
     pub flags: ConnectFlags,
 }
 
-/// Positions of the arguments in a connecting call.
-struct Positions {
-    timeout: u8,
-    private_data: u8,
-    quality: u8,
+/// Errors of the arguments in a connecting call.
+struct Invalid {
+    timeout: Error,
+    private_data: Error,
+    quality: Error,
 }
 
-const CONNECT: Positions = Positions {
-    timeout: 4,
-    private_data: 5,
-    quality: 7,
-};
-const FLAGS: u8 = 8;
-const DUPLICATE: Positions = Positions {
-    timeout: 3,
-    private_data: 4,
-    quality: 6,
-};
+impl Invalid {
+    const fn at(timeout: u8, private_data: u8, quality: u8) -> Self {
+        Self {
+            timeout: Error::invalid_argument(timeout).about(Parameter::Timeout),
+            private_data: Error::invalid_argument(private_data).about(Parameter::PrivateData),
+            quality: Error::invalid_argument(quality).about(Parameter::Quality),
+        }
+    }
+}
+
+const CONNECT: Invalid = Invalid::at(4, 5, 7);
+const FLAGS: Error = Error::invalid_argument(8).about(Parameter::Flags);
+const DUPLICATE: Invalid = Invalid::at(3, 4, 6);
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Starts a connection; the endpoint is ACTIVE_CONNECTION_PENDING until the answer arrives.
@@ -121,25 +123,21 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         ep: EpId,
         param: &ConnectParam<'_>,
         now: Instant,
-        positions: &Positions,
+        invalid: &Invalid,
     ) -> Result<()> {
         self.with_endpoint(ep, |_, endpoint| {
             permit(Call::Connect, endpoint.state)?;
             let key = endpoint.queue_pair.ok_or_else(not_ready)?;
             if param.timeout == 0 {
-                return Err(Error::invalid_argument(positions.timeout)
-                    .about(Parameter::Timeout)
-                    .because(Cause::BadTimeout));
+                return Err(invalid.timeout.because(Cause::BadTimeout));
             }
-            Self::check_private_data(control, param.private_data, positions.private_data)?;
+            Self::check_private_data(control, param.private_data, invalid.private_data)?;
             if ConnectFlags::from_bits(param.flags.bits()).is_none() {
-                return Err(Error::invalid_argument(FLAGS)
-                    .about(Parameter::Flags)
-                    .because(Cause::UnknownFlags));
+                return Err(FLAGS.because(Cause::UnknownFlags));
             }
             let backend = control.backend()?;
             let provider = backend.provider_attributes();
-            check_quality(param.quality, &provider, positions.quality)?;
+            check_quality(param.quality, &provider, invalid.quality)?;
             if param.flags.contains(ConnectFlags::MULTIPATH) && !provider.supports_multipath {
                 return Err(Error::model_not_supported().because(Cause::Unsupported));
             }

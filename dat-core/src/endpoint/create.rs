@@ -14,12 +14,12 @@ use crate::id::{EpId, EvdId, PzId, SrqId, next_generation};
 use crate::storage::find_slot;
 use crate::sync::RawLock;
 
-/// Position of the attributes in `ep_create`.
-const ATTRIBUTES: u8 = 6;
-/// Position of the attributes in `ep_create_with_srq`.
-const ATTRIBUTES_WITH_SRQ: u8 = 7;
-/// Position of the zone in both.
-const ZONE: u8 = 2;
+/// Error of the attributes in `ep_create`.
+const ATTRIBUTES: Error = Error::invalid_argument(6).about(Parameter::Attributes);
+/// Error of the attributes in `ep_create_with_srq`.
+const ATTRIBUTES_WITH_SRQ: Error = Error::invalid_argument(7).about(Parameter::Attributes);
+/// Error of the zone in both.
+const ZONE: Error = Error::invalid_argument(2).about(Parameter::Pz);
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Creates an unconnected endpoint.
@@ -67,9 +67,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             if wanted.receive.is_none() && asked.max_recv_dtos != 0
                 || wanted.request.is_none() && asked.max_request_dtos != 0
             {
-                return Err(Error::invalid_argument(ATTRIBUTES)
-                    .about(Parameter::Attributes)
-                    .because(Cause::DispatcherMissing));
+                return Err(ATTRIBUTES.because(Cause::DispatcherMissing));
             }
             self.new_endpoint(control, &wanted, None, state)
         })
@@ -109,9 +107,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             let asked = wanted.attributes;
             self.check_asked(control, asked, true, ATTRIBUTES_WITH_SRQ)?;
             if wanted.request.is_none() && asked.max_request_dtos != 0 {
-                return Err(Error::invalid_argument(ATTRIBUTES_WITH_SRQ)
-                    .about(Parameter::Attributes)
-                    .because(Cause::DispatcherMissing));
+                return Err(ATTRIBUTES_WITH_SRQ.because(Cause::DispatcherMissing));
             }
             self.new_endpoint(control, &wanted, Some(srq), EndpointState::Unconnected)
         })
@@ -124,11 +120,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         control: &mut Control<'_, B>,
         asked: &EpAttributes,
         shared: bool,
-        argument: u8,
+        invalid: Error,
     ) -> Result<()> {
         let adapter = self.limits(control)?;
         let provider = control.backend()?.provider_attributes();
-        check_attributes(asked, &adapter, &provider, shared, argument)
+        check_attributes(asked, &adapter, &provider, shared, invalid)
     }
 
     /// Creates the endpoint of a connection request at a public service point (PSC-03).

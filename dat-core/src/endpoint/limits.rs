@@ -1,7 +1,7 @@
 //! Limits of endpoint attributes.
 
 use crate::attributes::{EpAttributes, IaAttributes, ProviderAttributes};
-use crate::error::{Cause, Error, Parameter, Result};
+use crate::error::{Cause, Error, Result};
 use crate::flags::{CompletionFlags, QualityOfService, WATERMARK_INFINITE};
 
 /// Causes for the counts in `check_attributes`, in the same order. A static, to save stack.
@@ -31,13 +31,9 @@ pub(super) fn check_attributes(
     adapter: &IaAttributes,
     provider: &ProviderAttributes,
     shared: bool,
-    argument: u8,
+    invalid: Error,
 ) -> Result<()> {
-    let refused = |cause| {
-        Err(Error::invalid_argument(argument)
-            .about(Parameter::Attributes)
-            .because(cause))
-    };
+    let refused = |cause| Err(invalid.because(cause));
     let receive_segments = if shared { 0 } else { asked.max_recv_iov };
     let transfers = adapter.max_dto_per_ep;
     let segments = adapter.max_iov_segments_per_dto;
@@ -83,11 +79,10 @@ pub(super) fn check_attributes(
     if !common.contains(&asked.request_completion_flags) {
         return refused(Cause::RequestCompletionFlags);
     }
-    check_quality(asked.qos, provider, argument)
-        .map_err(|error| error.within(Parameter::Attributes))
+    check_quality(asked.qos, provider, invalid)
 }
 
-/// Checks a quality of service; `argument` is its position in the consumer's call.
+/// Checks a quality of service.
 ///
 /// # Errors
 /// - INVALID_PARAMETER: `asked` has undefined bits or more than one quality.
@@ -97,17 +92,13 @@ pub(super) fn check_attributes(
 pub(super) fn check_quality(
     asked: QualityOfService,
     provider: &ProviderAttributes,
-    argument: u8,
+    invalid: Error,
 ) -> Result<()> {
     if QualityOfService::from_bits(asked.bits()).is_none() {
-        return Err(Error::invalid_argument(argument)
-            .about(Parameter::Quality)
-            .because(Cause::UnknownFlags));
+        return Err(invalid.because(Cause::UnknownFlags));
     }
     if !asked.is_single() {
-        return Err(Error::invalid_argument(argument)
-            .about(Parameter::Quality)
-            .because(Cause::FlagCombination));
+        return Err(invalid.because(Cause::FlagCombination));
     }
     if !provider.qos_supported.contains(asked) {
         return Err(Error::model_not_supported().because(Cause::Unsupported));

@@ -3,8 +3,8 @@
 use super::{Call, permit};
 use crate::attributes::{EpAttributes, IaAddress};
 use crate::backend::Backend;
-use crate::error::{Cause, Error, Parameter, Result};
-use crate::flags::{EndpointState, EpFields, VALUE_UNKNOWN};
+use crate::error::{Cause, Error, Result};
+use crate::flags::{EndpointState, EpFields, VALUE_UNKNOWN, check_fields};
 use crate::ia::Ia;
 use crate::id::{EpId, EvdId, Handle, PzId, SrqId};
 use crate::record::{self, Owner, RecordSlot};
@@ -76,11 +76,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         self.control.with(|control| {
             self.with_endpoint(ep, |_, endpoint| {
                 permit(Call::Inspect, endpoint.state)?;
-                if EpFields::from_bits(fields.bits()).is_none() {
-                    return Err(Error::invalid_argument(2)
-                        .about(Parameter::Fields)
-                        .because(Cause::UnknownMask));
-                }
+                check_fields(fields)?;
                 let (local, remote) = known_addresses(endpoint.state);
                 let link = &endpoint.link;
                 let zone = endpoint

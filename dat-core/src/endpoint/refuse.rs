@@ -11,10 +11,10 @@ use crate::id::SrqId;
 use crate::memory::{LmrTriplet, LocalAccess, explain};
 use crate::sync::RawLock;
 
-/// Position of the segment count in every post call.
-const COUNT_ARGUMENT: u8 = 2;
-/// Position of the segment list in every post call.
-const LIST_ARGUMENT: u8 = 3;
+/// Error of the segment count in every post call.
+const COUNT: Error = Error::invalid_argument(2).about(Parameter::Segments);
+/// Error of an endpoint that posts no reads: the code of a segment count.
+const NO_READS: Error = Error::invalid_argument(2).about(Parameter::Ep);
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     #[cold]
@@ -46,9 +46,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 return error;
             }
             if request.operation == DtoOperation::RdmaRead && endpoint.reads_nothing() {
-                return Error::invalid_argument(COUNT_ARGUMENT)
-                    .about(Parameter::Ep)
-                    .because(Cause::NoReads);
+                return NO_READS.because(Cause::NoReads);
             }
             let access = LocalAccess {
                 zone_seal: endpoint.zone_seal,
@@ -59,11 +57,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             }
             let total = total(request.segments);
             let remote = request.remote.length;
-            let too_long = || {
-                Error::invalid_argument(COUNT_ARGUMENT)
-                    .about(Parameter::Segments)
-                    .because(Cause::MessageTooLong)
-            };
+            let too_long = || COUNT.because(Cause::MessageTooLong);
             match request.operation {
                 DtoOperation::RdmaWrite if total > endpoint.limits.write_size => {
                     return too_long();
@@ -155,11 +149,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             writes: true,
         };
         self.refused_segments(segments, limit, access).or_else(|| {
-            (total(segments) > u64::from(u32::MAX)).then_some(
-                Error::invalid_argument(COUNT_ARGUMENT)
-                    .about(Parameter::Segments)
-                    .because(Cause::MessageTooLong),
-            )
+            (total(segments) > u64::from(u32::MAX)).then_some(COUNT.because(Cause::MessageTooLong))
         })
     }
 
@@ -171,15 +161,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         access: LocalAccess,
     ) -> Option<Error> {
         if segments.len() > limit {
-            return Some(
-                Error::invalid_argument(COUNT_ARGUMENT)
-                    .about(Parameter::Segments)
-                    .because(Cause::TooManySegments),
-            );
+            return Some(COUNT.because(Cause::TooManySegments));
         }
         segments
             .iter()
-            .find_map(|segment| explain(self.shared.local_regions, segment, access, LIST_ARGUMENT))
+            .find_map(|segment| explain(self.shared.local_regions, segment, access))
     }
 }
 

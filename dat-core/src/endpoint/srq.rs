@@ -6,7 +6,7 @@ use crate::error::{Cause, Error, Parameter, Result, Subtype};
 use crate::event::{
     AsyncEventKind, Deferred, Event, REASON_LOW_WATERMARK, REASON_PRIMARY, backend_refused,
 };
-use crate::flags::{SRQ_LOW_WATERMARK_DEFAULT, SrqFields, SrqState};
+use crate::flags::{SRQ_LOW_WATERMARK_DEFAULT, SrqFields, SrqState, check_fields};
 use crate::ia::{Control, Ia};
 use crate::id::{Handle, PzId, SrqId, next_generation};
 use crate::memory::zone_seal;
@@ -168,9 +168,12 @@ pub struct SrqParam {
     pub outstanding: i32,
 }
 
-/// Positions of the attributes in `srq_create`, and of the number in `srq_resize` and `srq_set_lw`.
-const ATTRIBUTES_ARGUMENT: u8 = 3;
-const NUMBER_ARGUMENT: u8 = 2;
+/// Error of the attributes in `srq_create`.
+const ATTRIBUTES: Error = Error::invalid_argument(3).about(Parameter::Attributes);
+/// Error of the size in `srq_resize`.
+const SIZE: Error = Error::invalid_argument(2).about(Parameter::MaxRecvDtos);
+/// Error of the watermark in `srq_set_lw`.
+const LOW_WATERMARK: Error = Error::invalid_argument(2).about(Parameter::LowWatermark);
 
 /// Slot of a shared receive queue, and the queue, locked.
 type LockedSrq<'a, B, L> = (
@@ -332,11 +335,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Spec: SRY-01..03, SRC-01, GEN-08
     pub fn srq_query(&self, srq: SrqId, fields: SrqFields) -> Result<SrqParam> {
         self.with_srq(srq, |_, _| Ok(()))?;
-        if SrqFields::from_bits(fields.bits()).is_none() {
-            return Err(Error::invalid_argument(NUMBER_ARGUMENT)
-                .about(Parameter::Fields)
-                .because(Cause::UnknownMask));
-        }
+        check_fields(fields)?;
         if fields.intersects(SrqFields::AVAILABLE | SrqFields::OUTSTANDING) {
             self.poll_consuming_endpoints(srq);
         }
@@ -380,11 +379,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         self.control.with(|control| {
             let old = self.with_srq(srq, |_, queue| Ok(queue.max_receives))?;
             let limit = self.limits(control)?.max_recv_per_srq;
-            let new = positive(
-                max_recv_dtos,
-                limit,
-                Error::invalid_argument(NUMBER_ARGUMENT).about(Parameter::MaxRecvDtos),
-            )?;
+            let new = positive(max_recv_dtos, limit, SIZE)?;
             if new > old {
                 self.grow_srq(control, srq, old, new)
             } else if new < old {
@@ -499,14 +494,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let due = self.control.with(|control| {
             let (key, limit) =
                 self.with_srq(srq, |_, queue| Ok((queue.key, queue.max_receives)))?;
-            let bad = |cause| {
-                Error::invalid_argument(NUMBER_ARGUMENT)
-                    .about(Parameter::LowWatermark)
-                    .because(cause)
-            };
-            let low = u32::try_from(low_watermark).map_err(|_| bad(Cause::NegativeCount))?;
+            let low = u32::try_from(low_watermark)
+                .map_err(|_| LOW_WATERMARK.because(Cause::NegativeCount))?;
             if low > limit {
-                return Err(bad(Cause::AboveLimit));
+                return Err(LOW_WATERMARK.because(Cause::AboveLimit));
             }
             let backend = control.backend()?;
             let exact = backend.shared_receive_available(key);
@@ -707,15 +698,18 @@ fn low_watermark_event(srq: SrqId) -> Event {
 }
 
 fn check_sizes(attributes: &SrqAttributes, adapter: &IaAttributes) -> Result<(u32, u32)> {
-    let invalid = Error::invalid_argument(ATTRIBUTES_ARGUMENT).about(Parameter::Attributes);
-    let receives = positive(attributes.max_recv_dtos, adapter.max_recv_per_srq, invalid)?;
+    let receives = positive(
+        attributes.max_recv_dtos,
+        adapter.max_recv_per_srq,
+        ATTRIBUTES,
+    )?;
     let segments = positive(
         attributes.max_recv_iov,
         adapter.max_iov_segments_per_dto,
-        invalid,
+        ATTRIBUTES,
     )?;
     if attributes.low_watermark != SRQ_LOW_WATERMARK_DEFAULT {
-        return Err(invalid.because(Cause::UnknownValue));
+        return Err(ATTRIBUTES.because(Cause::UnknownValue));
     }
     Ok((receives, segments))
 }

@@ -4,8 +4,8 @@ use core::task::Waker;
 
 use super::Deferred;
 use crate::backend::Backend;
-use crate::error::{Cause, Error, Parameter, Result, Subtype};
-use crate::flags::CnoFields;
+use crate::error::{Cause, Error, Result, Subtype};
+use crate::flags::{CnoFields, check_fields};
 use crate::ia::{Control, Ia};
 use crate::id::{CnoId, EvdId, Handle, next_generation};
 use crate::storage::find_slot;
@@ -315,11 +315,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Spec: CNQ-01, GEN-08
     pub fn cno_query(&self, cno: CnoId, fields: CnoFields) -> Result<CnoParam> {
         self.with_cno(cno, |object| {
-            if CnoFields::from_bits(fields.bits()).is_none() {
-                return Err(Error::invalid_argument(2)
-                    .about(Parameter::Fields)
-                    .because(Cause::UnknownMask));
-            }
+            check_fields(fields)?;
             Ok(CnoParam {
                 ia: self.handle(),
                 agent: object.agent,

@@ -4,7 +4,7 @@ use super::queue::EvdQueue;
 use super::{Deferred, slot};
 use crate::backend::{Backend, BackendError};
 use crate::error::{Cause, Error, Parameter, Result, Subtype};
-use crate::flags::{EvdFields, EvdFlags, EvdState};
+use crate::flags::{EvdFields, EvdFlags, EvdState, check_fields};
 use crate::ia::{Control, Ia};
 use crate::id::{CnoId, EvdId, Handle, next_generation};
 use crate::storage::find_slot;
@@ -25,6 +25,9 @@ pub struct EvdParam {
     /// Streams that may feed it.
     pub flags: EvdFlags,
 }
+
+/// Error of the flags in `evd_create`.
+const FLAGS: Error = Error::invalid_argument(4).about(Parameter::Flags);
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Creates an event dispatcher for at least `min_qlen` events, enabled and waitable.
@@ -56,22 +59,16 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
         let length = checked_length(min_qlen)?;
         if flags.is_empty() {
-            return Err(Error::invalid_argument(4)
-                .about(Parameter::Flags)
-                .because(Cause::FlagCombination));
+            return Err(FLAGS.because(Cause::FlagCombination));
         }
         if EvdFlags::from_bits(flags.bits()).is_none() {
-            return Err(Error::invalid_argument(4)
-                .about(Parameter::Flags)
-                .because(Cause::UnknownFlags));
+            return Err(FLAGS.because(Cause::UnknownFlags));
         }
         self.control.with(|control| {
             control.check_open()?;
             let backend = control.backend()?;
             if !merges(backend, flags) {
-                return Err(Error::invalid_argument(4)
-                    .about(Parameter::Flags)
-                    .because(Cause::FlagCombination));
+                return Err(FLAGS.because(Cause::FlagCombination));
             }
             if min_qlen > longest(backend) {
                 return Err(exhausted(Cause::AboveLimit));
@@ -155,11 +152,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Spec: EVQ-01, EVQ-02, GEN-08
     pub fn evd_query(&self, evd: EvdId, fields: EvdFields) -> Result<EvdParam> {
         let (cno, param) = self.on_evd(evd, |queue, _| {
-            if EvdFields::from_bits(fields.bits()).is_none() {
-                return Err(Error::invalid_argument(2)
-                    .about(Parameter::Fields)
-                    .because(Cause::UnknownMask));
-            }
+            check_fields(fields)?;
             let param = EvdParam {
                 ia: self.handle(),
                 // `evd_create` and `evd_resize` limit it to `max_evd_qlen`.

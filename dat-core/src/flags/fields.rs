@@ -3,7 +3,21 @@
 //! `all()` of each mask is the `..._FIELD_ALL` of its object; `from_bits` refuses all other bits.
 
 use super::format_bits;
-use bitflags::bitflags;
+use crate::error::{Cause, Error, Parameter, Result};
+use bitflags::{Flags, bitflags};
+
+/// Refuses the mask of a query if it has undefined bits (`Spec: GEN-08`).
+pub(crate) fn check_fields<F: Flags>(fields: F) -> Result<()> {
+    check_mask(fields, Error::invalid_argument(2).about(Parameter::Fields))
+}
+
+/// Refuses a mask with undefined bits; `invalid` is the error of its argument (`Spec: GEN-08`).
+pub(crate) fn check_mask<F: Flags>(mask: F, invalid: Error) -> Result<()> {
+    if mask.contains_unknown_bits() {
+        return Err(invalid.because(Cause::UnknownMask));
+    }
+    Ok(())
+}
 
 bitflags! {
     /// Fields of a local memory region.

@@ -3,8 +3,8 @@
 use super::{Control, Ia};
 use crate::attributes::{IaAttributes, ProviderAttributes};
 use crate::backend::Backend;
-use crate::error::{Cause, Error, Parameter, Result};
-use crate::flags::{IaFields, ProviderFields};
+use crate::error::{Error, Parameter, Result};
+use crate::flags::{IaFields, ProviderFields, check_mask};
 use crate::id::EvdId;
 use crate::sync::RawLock;
 
@@ -30,16 +30,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Spec: IAQ-01..12, GEN-08
     pub fn ia_query(&self, ia: IaFields, provider: ProviderFields) -> Result<IaParam> {
-        if IaFields::from_bits(ia.bits()).is_none() {
-            return Err(Error::invalid_argument(3)
-                .about(Parameter::Ia)
-                .because(Cause::UnknownMask));
-        }
-        if ProviderFields::from_bits(provider.bits()).is_none() {
-            return Err(Error::invalid_argument(5)
-                .about(Parameter::Provider)
-                .because(Cause::UnknownMask));
-        }
+        check_mask(ia, Error::invalid_argument(3).about(Parameter::Ia))?;
+        check_mask(
+            provider,
+            Error::invalid_argument(5).about(Parameter::Provider),
+        )?;
         self.control.with(|control| {
             Ok(IaParam {
                 async_evd: self.async_evd,

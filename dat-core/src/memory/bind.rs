@@ -22,10 +22,10 @@ use crate::record::{Posting, RecordKind, RecordSlot, Report};
 use crate::shared::Shared;
 use crate::sync::RawLock;
 
-/// Position of the triplet in the call.
-const SEGMENT_ARGUMENT: u8 = 2;
-/// Position of the privileges.
-const PRIVILEGES_ARGUMENT: u8 = 3;
+/// Error of the triplet of a bind.
+const SEGMENT: Error = Error::invalid_argument(2).about(Parameter::Segment);
+/// Error of the privileges.
+const PRIVILEGES: Error = Error::invalid_argument(3).about(Parameter::Privileges);
 /// Position of the completion flags.
 const FLAGS_ARGUMENT: u8 = 6;
 
@@ -336,9 +336,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
             return Err(error);
         }
         if MemoryPrivileges::from_bits(bind.privileges.bits()).is_none() {
-            return Err(Error::invalid_argument(PRIVILEGES_ARGUMENT)
-                .about(Parameter::Privileges)
-                .because(Cause::UnknownFlags));
+            return Err(PRIVILEGES.because(Cause::UnknownFlags));
         }
         let zone = region.zone_seal;
         if bind.segment.length == 0 {
@@ -546,9 +544,7 @@ fn check_segment(
         return missing(Subtype::PrivilegesWrite);
     }
     match slot.outside(bind.segment) {
-        Some(cause) => Err(Error::invalid_argument(SEGMENT_ARGUMENT)
-            .about(Parameter::Segment)
-            .because(cause)),
+        Some(cause) => Err(SEGMENT.because(cause)),
         None => Ok(()),
     }
 }

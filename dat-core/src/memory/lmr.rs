@@ -9,7 +9,9 @@ use crate::attributes::{IaAttributes, ProviderAttributes};
 use crate::backend::{Backend, RegionKeys, Registration};
 use crate::error::{Cause, Error, Parameter, Result, Subtype};
 use crate::event::backend_refused;
-use crate::flags::{LMR_COOKIE_SIZE, LmrFields, MemoryPrivileges, MemoryType, MemoryTypes};
+use crate::flags::{
+    LMR_COOKIE_SIZE, LmrFields, MemoryPrivileges, MemoryType, MemoryTypes, check_fields,
+};
 use crate::ia::{Control, Ia};
 use crate::id::{Handle, LmrId, PzId, next_generation};
 use crate::storage::reach;
@@ -467,11 +469,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub fn lmr_query(&self, lmr: LmrId, fields: LmrFields) -> Result<LmrParam> {
         self.control.with(|control| {
             let slot = self.live_region(lmr)?;
-            if LmrFields::from_bits(fields.bits()).is_none() {
-                return Err(Error::invalid_argument(2)
-                    .about(Parameter::Fields)
-                    .because(Cause::UnknownMask));
-            }
+            check_fields(fields)?;
             let meta = slot.identity.meta();
             let address = slot.base.load(Ordering::Relaxed) as u64;
             let length = slot.length.load(Ordering::Relaxed) as u64;
@@ -692,27 +690,24 @@ fn check_type(memory: &LmrMemory, provider: &ProviderAttributes) -> Result<()> {
     }
 }
 
+/// Error of the address of a registration.
+const ADDRESS: Error = Error::invalid_argument(3).about(Parameter::Memory);
+/// Error of its length.
+const LENGTH: Error = Error::invalid_argument(4).about(Parameter::Memory);
+
 fn check_range(base: usize, length: usize, adapter: &IaAttributes) -> Result<()> {
     if length == 0 {
-        return Err(Error::invalid_argument(4)
-            .about(Parameter::Memory)
-            .because(Cause::ZeroCount));
+        return Err(LENGTH.because(Cause::ZeroCount));
     }
     if length as u64 > adapter.max_lmr_block_size {
-        return Err(Error::invalid_argument(4)
-            .about(Parameter::Memory)
-            .because(Cause::AboveLimit));
+        return Err(LENGTH.because(Cause::AboveLimit));
     }
     // The last byte of the address space is excluded, so that ends of ranges are addresses too.
     let Some(end) = base.checked_add(length) else {
-        return Err(Error::invalid_argument(4)
-            .about(Parameter::Memory)
-            .because(Cause::AddressOverflow));
+        return Err(LENGTH.because(Cause::AddressOverflow));
     };
     if end.saturating_sub(1) as u64 > adapter.max_lmr_virtual_address {
-        return Err(Error::invalid_argument(3)
-            .about(Parameter::Memory)
-            .because(Cause::AboveLimit));
+        return Err(ADDRESS.because(Cause::AboveLimit));
     }
     Ok(())
 }

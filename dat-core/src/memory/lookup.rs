@@ -175,16 +175,17 @@ pub(super) const fn slot_index(context: u32) -> usize {
     (context & 0xFFFF) as usize
 }
 
+/// Error of the segment list in every post call.
+const LIST: Error = Error::invalid_argument(3).about(Parameter::Segments);
+
 /// Returns the error of a refused segment, in the order of the checks (DTO-07).
 ///
-/// `argument` is the position of the segment list in the consumer's call. `None` if the segment is
-/// valid, or has become valid since.
+/// `None` if the segment is valid, or has become valid since.
 #[cold]
 pub(crate) fn explain(
     regions: &[LmrSlot],
     segment: &LmrTriplet,
     access: LocalAccess,
-    argument: u8,
 ) -> Option<Error> {
     let (privilege, privileges, protection) = if access.writes {
         (
@@ -218,11 +219,7 @@ pub(crate) fn explain(
     if meta & privilege.bits() == 0 {
         return unknown(Cause::MissingPrivilege);
     }
-    slot.outside(segment).map(|cause| {
-        Error::invalid_argument(argument)
-            .about(Parameter::Segments)
-            .because(cause)
-    })
+    slot.outside(segment).map(|cause| LIST.because(cause))
 }
 
 /// Returns the cause if a segment is not inside a live region, of any zone and privileges.

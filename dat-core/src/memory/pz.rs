@@ -1,9 +1,9 @@
 //! Protection zones.
 
 use crate::backend::{Backend, DomainKey};
-use crate::error::{Cause, Error, Parameter, Result, Subtype};
+use crate::error::{Cause, Error, Result, Subtype};
 use crate::event::backend_refused;
-use crate::flags::PzFields;
+use crate::flags::{PzFields, check_fields};
 use crate::ia::{Control, Ia};
 use crate::id::{Handle, PzId, next_generation};
 use crate::storage::find_slot;
@@ -86,11 +86,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub fn pz_query(&self, pz: PzId, fields: PzFields) -> Result<PzParam> {
         self.control.with(|control| {
             control.zone(pz)?;
-            if PzFields::from_bits(fields.bits()).is_none() {
-                return Err(Error::invalid_argument(2)
-                    .about(Parameter::Fields)
-                    .because(Cause::UnknownMask));
-            }
+            check_fields(fields)?;
             Ok(PzParam { ia: self.handle() })
         })
     }

@@ -2,9 +2,9 @@
 
 use super::lookup::zone_of_seal;
 use crate::backend::{BINDS_UNDER_WAY, Backend, WindowKey};
-use crate::error::{Cause, Error, Parameter, Result, Subtype};
+use crate::error::{Cause, Error, Result, Subtype};
 use crate::event::backend_refused;
-use crate::flags::{MemoryPrivileges, RmrFields};
+use crate::flags::{MemoryPrivileges, RmrFields, check_fields};
 use crate::ia::{Control, Ia};
 use crate::id::{Handle, PzId, RmrId, next_generation};
 use crate::memory::{LmrTriplet, zone_seal};
@@ -214,11 +214,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             let (zone, latest) = self.with_remote_region(rmr, |region| {
                 (zone_of_seal(region.zone_seal), region.latest())
             })?;
-            if RmrFields::from_bits(fields.bits()).is_none() {
-                return Err(Error::invalid_argument(2)
-                    .about(Parameter::Fields)
-                    .because(Cause::UnknownMask));
-            }
+            check_fields(fields)?;
             Ok(RmrParam {
                 ia: self.handle(),
                 pz: Self::zone_at(control, zone),

@@ -8,8 +8,8 @@ use crate::ia::Ia;
 use crate::sync::RawLock;
 use crate::sync::atomic::{Ordering, fence};
 
-/// Position of the segment list in both calls.
-const LIST_ARGUMENT: u8 = 2;
+/// Error of the segment list in both calls.
+const LIST: Error = Error::invalid_argument(2).about(Parameter::Segments);
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Makes local stores to the segments visible to RDMA Reads that peers start later.
@@ -67,9 +67,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             .filter(|segment| segment.length != 0)
             .find_map(|segment| outside_any(self.shared.local_regions, segment));
         match fault {
-            Some(cause) => Err(Error::invalid_argument(LIST_ARGUMENT)
-                .about(Parameter::Segments)
-                .because(cause)),
+            Some(cause) => Err(LIST.because(cause)),
             None => Ok(()),
         }
     }

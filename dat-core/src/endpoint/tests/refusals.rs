@@ -398,6 +398,11 @@ fn an_error_names_the_parameter() {
             ia.ep_modify(bench.endpoint(), EpFields::QOS, &param),
             "invalid parameter `wanted` (undefined flag bits)",
         ),
+        (
+            ia.ep_create(None, None, None, None, Some(&param.attributes))
+                .map(drop),
+            "invalid parameter `attributes` (undefined flag bits)",
+        ),
     ] {
         let error = outcome.expect_err(text);
         assert_eq!(std::format!("{error}"), text);

@@ -151,7 +151,7 @@ fn check_and_explanation_agree_with_a_model() {
                 expected.is_ok(),
                 "{told}"
             );
-            let explained = explain(table, &segment, access, 3);
+            let explained = explain(table, &segment, access);
             assert_eq!(explained.map(Error::kind), expected.err(), "{told}");
             allowed += u32::from(expected.is_ok());
         }
@@ -171,9 +171,9 @@ fn empty_segments_need_no_explanation() {
         zone_seal: 0,
         writes: false,
     };
-    assert_eq!(explain(&[], &segment, access, 3), None);
+    assert_eq!(explain(&[], &segment, access), None);
     let slots = [LmrSlot::EMPTY];
-    assert_eq!(explain(&slots, &segment, access, 3), None);
+    assert_eq!(explain(&slots, &segment, access), None);
 }
 
 /// Publishes a region in a slot, as a registration does; its context is the generation.
