@@ -21,7 +21,7 @@ const TYPE_MASK: u32 = 0x3FFF_0000;
 const SUBTYPE_MASK: u32 = 0x0000_FFFF;
 /// Position of the type.
 const TYPE_SHIFT: u32 = 16;
-/// Position of the kind in an [`Error`], whose lowest byte is the cause and highest byte the parameter.
+/// Position of the kind in an [`Error`]; the lowest byte is the cause, the highest the parameter.
 const KIND_SHIFT: u32 = 16;
 const CAUSE_MASK: u32 = 0xFF;
 /// Position of the parameter in an [`Error`].

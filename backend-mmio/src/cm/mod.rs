@@ -27,6 +27,7 @@
 
 mod channel;
 mod connection_manager;
+mod connection_storage;
 pub mod message;
 mod open_channels;
 mod over_mailbox;
@@ -36,6 +37,7 @@ mod tests;
 
 pub use channel::{CHANNEL_BYTES, Channel, DEPTH};
 pub use connection_manager::{ConnectionManager, Peer, PeerResolver};
+pub use connection_storage::{Connection, ConnectionStorage, Listener};
 pub use open_channels::{MmioQueueConnectionManager, PvrdmaQueueConnectionManager};
 pub use over_mailbox::MailboxConnectionManager;
-pub use over_queues::{Connection, ConnectionStorage, Listener, Network, QueueConnectionManager};
+pub use over_queues::{Network, QueueConnectionManager};

@@ -1,6 +1,4 @@
-//! The connection manager over queues, with the states of connections.
-
-use core::sync::atomic::AtomicU8;
+//! The connection manager over queues.
 
 use dat_core::attributes::IaAddress;
 use dat_core::backend::{
@@ -9,8 +7,9 @@ use dat_core::backend::{
 };
 use dat_core::time::Instant;
 
-use super::channel::{Channel, REQUESTS, State as ChannelState};
+use super::channel::{REQUESTS, State as ChannelState};
 use super::connection_manager::{ConnectionManager, Peer};
+use super::connection_storage::{Connection, ConnectionStorage, Listener, State};
 use super::message::{Kind, Message, PRIVATE_DATA};
 
 /// The platform's knowledge of its network.
@@ -44,76 +43,6 @@ const MOST_COMPLETIONS: usize = 64;
 const QUALIFIERS: core::ops::Range<u64> = 0x8000..0xC000;
 /// First local port.
 const FIRST_PORT: u64 = 0xC000;
-
-/// State of a connection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
-    /// The slot is free.
-    #[default]
-    Free,
-    /// Requested here.
-    Connecting,
-    /// Requested by the peer and not answered.
-    Requested,
-    /// Accepted; the other side is not ready yet.
-    Accepting,
-    /// Established.
-    Connected,
-    /// Requested here and cancelled; the answer is pending.
-    Cancelled,
-    /// Ended here; the message to the peer is pending.
-    Over,
-    /// Requested here, to an unknown host.
-    Unreachable,
-}
-
-/// Slot for one connection or attempt.
-#[derive(Debug, Default)]
-pub struct Connection {
-    state: State,
-    /// Number of the local queue pair.
-    queue_pair: u32,
-    channel: usize,
-    /// Generation of the slot.
-    generation: u16,
-    /// The peer's name of the connection, and its queue pair.
-    peer_name: u32,
-    peer: Peer,
-    /// Kind of the next message to send.
-    outgoing: Option<Kind>,
-    private_data: PrivateData,
-    qualifier: u64,
-    port: u64,
-    /// Set once the request was sent to the peer.
-    request_sent: bool,
-    /// Set until an answer to the request arrives or is sent.
-    awaits_answer: bool,
-    /// Time at which the accepting side gives up.
-    deadline: Option<Instant>,
-}
-
-/// Slot for one listener.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Listener {
-    token: u64,
-    qualifier: Option<u64>,
-}
-
-/// Storage of a connection manager; the slice lengths limit its objects.
-#[derive(Debug)]
-pub struct ConnectionStorage<'s, S, R> {
-    /// One channel per other host, and two for connections from this host to itself.
-    pub channels: &'s mut [Option<Channel<S, R>>],
-    /// One slot per connection or attempt; at most 65535.
-    pub connections: &'s mut [Connection],
-    /// One slot per listener.
-    pub listeners: &'s mut [Listener],
-    /// [`CHANNEL_BYTES`](super::CHANNEL_BYTES) per channel.
-    ///
-    /// The device and the processor both access the memory without synchronisation. On platforms
-    /// that are not coherent it must be uncached.
-    pub memory: &'static mut [AtomicU8],
-}
 
 /// Connection manager over queue pairs of the device.
 #[derive(Debug)]

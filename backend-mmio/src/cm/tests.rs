@@ -19,10 +19,9 @@ use dat_core::time::Instant;
 
 use super::channel::{CHANNEL_BYTES, Channel, DEPTH, REQUESTS, State};
 use super::connection_manager::{ConnectionManager, Peer};
+use super::connection_storage::{Connection, ConnectionStorage, Listener};
 use super::message::{Kind, MESSAGE, Message};
-use super::over_queues::{
-    Connection, ConnectionStorage, Listener, Network, QueueConnectionManager,
-};
+use super::over_queues::{Network, QueueConnectionManager};
 
 /// State of the device: posted receives, Sends and completions.
 #[derive(Default)]

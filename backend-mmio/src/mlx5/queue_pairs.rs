@@ -17,7 +17,7 @@ use crate::defs::mlx5::{
     BLOCK_UNITS, ControlFlags, DESCRIPTOR_UNITS, InlineData, KeyUpdate, QUEUE_ENTRIES, UNIT_BYTES,
 };
 use crate::platform::{DeviceUnit, Hal, RegisterIo};
-use crate::ring::{NO_QUEUE, QueuePairSlot, encode_shared, generation_index, next_user_index};
+use crate::ring::{QueuePairSlot, encode_shared, generation_index, next_user_index};
 
 /// Most bytes of inline data in a descriptor.
 const MOST_INLINE: u32 = (DESCRIPTOR_UNITS - BEFORE_SEGMENTS) * UNIT_BYTES - 4;
@@ -439,11 +439,7 @@ impl<'s, C: Control, S: ConnectionManager, R: RegisterIo, H: Hal> MmioBackend<'s
         else {
             return;
         };
-        let number = generation.number.load(Ordering::Relaxed);
-        self.tables.expect_stale_of(generation);
-        // Late completions are recorded before a poller can see that the queue pair is gone. The
-        // device call may take long, so it follows.
-        generation.number.store(NO_QUEUE, Ordering::Release);
+        let number = self.tables.retire(generation);
         self.control.destroy_queue_pair(number);
         self.cm.forget(number);
     }

@@ -270,11 +270,7 @@ impl<'s, W: RegisterWords, M: Mapping, S: PeerResolver, H: Hal> PvrdmaBackend<'s
         else {
             return;
         };
-        let number = generation.number.load(Ordering::Relaxed);
-        self.tables.expect_stale_of(generation);
-        // Late completions are recorded before a poller can see that the queue pair is gone. The
-        // device call may take long, so it follows.
-        generation.number.store(NO_QUEUE, Ordering::Release);
+        let number = self.tables.retire(generation);
         // `destroy_early` has done this for a forgotten queue pair, whose number may name another.
         if !self.was_destroyed_early(key) {
             self.destroy(command::DESTROY_QUEUE_PAIR, number);

@@ -95,6 +95,17 @@ impl<'s> Tables<'s> {
         Some(ControlEvent::Completions { queue })
     }
 
+    /// Marks a queue pair as gone; returns its number, with which the caller destroys it.
+    ///
+    /// Records its late completions before a poller can see that it is gone. The device call may
+    /// take long, so it follows.
+    pub(crate) fn retire(&self, generation: &QueuePairSlot) -> u32 {
+        let number = generation.number.load(Ordering::Relaxed);
+        self.expect_stale_of(generation);
+        generation.number.store(NO_QUEUE, Ordering::Release);
+        number
+    }
+
     /// Records the completions that may arrive after the device destroys a queue pair.
     pub(crate) fn expect_stale_of(&self, generation: &QueuePairSlot) {
         let shared = generation.shared.load(Ordering::Relaxed).checked_sub(1);

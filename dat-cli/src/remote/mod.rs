@@ -9,6 +9,7 @@
 
 mod arena;
 mod client;
+mod echo;
 mod load;
 mod protocol;
 mod server;

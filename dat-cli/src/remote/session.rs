@@ -12,6 +12,7 @@ use dat_core::memory::RmrTriplet;
 use twox_hash::XxHash3_128;
 
 use super::arena::Arena;
+use super::echo::{Echo, UNSIGNALLED};
 use super::protocol::{
     Message, Refusal, Request, Work, encode_answer, encode_rejection, is_plain_name,
 };
@@ -32,8 +33,6 @@ const FAREWELL: Duration = Duration::from_secs(5);
 const PULSE: Duration = Duration::from_secs(10);
 /// Interval between messages to a client that waits for the server's work.
 const NEWS: Duration = Duration::from_secs(1);
-/// One echo out of this many completes with an event.
-const UNSIGNALLED: u64 = 8;
 /// Maximum sleep while a file is written to the disk.
 const STORING: Duration = Duration::from_millis(1);
 /// Maximum sleep before signals and deadlines are checked.
@@ -94,15 +93,6 @@ struct Checking {
     expected: u128,
     read: u64,
     hash: Box<XxHash3_128>,
-}
-
-struct Echo {
-    buffers: Registered,
-    size: usize,
-    depth: u64,
-    count: u64,
-    /// The receive buffers of recent messages, indexed by message number modulo the length.
-    order: Vec<usize>,
 }
 
 /// A client's connection and its resources.
@@ -595,13 +585,12 @@ impl Session {
         self.state = match self.request.work {
             Work::Copy { .. } => State::Unnamed,
             Work::Write | Work::Read => State::Memory,
-            Work::Echo => State::Echo(Echo {
-                buffers: granted,
-                size: self.request.size as usize,
-                depth: self.request.depth.into(),
-                count: 0,
-                order: vec![0; Needs::of(&self.request).receives],
-            }),
+            Work::Echo => State::Echo(Echo::new(
+                granted,
+                self.request.size as usize,
+                self.request.depth.into(),
+                Needs::of(&self.request).receives,
+            )),
         };
         Ok(Some(News::Accepted(self.request)))
     }
@@ -761,43 +750,5 @@ impl Copying {
             self.filled.push_back((slot, length));
         }
         plausible
-    }
-}
-
-impl Echo {
-    /// Sends a message back from the buffer that received it.
-    ///
-    /// Then posts a receive into the buffer of the message that came `depth` messages earlier. The
-    /// client has at most `depth` messages under way, so it has received that echo.
-    fn send_back<B: HostBackend, W: Wait>(
-        &mut self,
-        station: &Station<B, W>,
-        ep: EpId,
-        buffer: usize,
-        length: u64,
-    ) -> Result<(), Over> {
-        let length = usize::try_from(length).map_err(|_| Over)?;
-        let places = self.order.len() as u64;
-        if let Some(old) = self.count.checked_sub(self.depth) {
-            let free = *self.order.get((old % places) as usize).ok_or(Over)?;
-            let segments = [self.buffers.segment(free * self.size, self.size)];
-            station
-                .ia
-                .post_recv(ep, &segments, free as u64, CompletionFlags::empty())
-                .map_err(|_| Over)?;
-        }
-        let number = (self.count % places) as usize;
-        *self.order.get_mut(number).ok_or(Over)? = buffer;
-        self.count += 1;
-        let flags = if self.count.is_multiple_of(UNSIGNALLED) {
-            CompletionFlags::empty()
-        } else {
-            CompletionFlags::SUPPRESS
-        };
-        let segments = [self.buffers.segment(buffer * self.size, length)];
-        station
-            .ia
-            .post_send(ep, &segments, 0, flags)
-            .map_err(|_| Over)
     }
 }

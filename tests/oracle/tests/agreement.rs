@@ -4,19 +4,19 @@
 //!
 //! `PROPTEST_CASES` sets the number of runs, `DAT_ORACLE_SEED` the seed that a failure printed.
 
-use std::sync::LazyLock;
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use arbitrary::{Arbitrary, Unstructured};
 use backend_mock::FaultPlan;
 use dat_oracle::{Mismatch, Op, Prologue, Runner, Setup};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use proptest::test_runner::{Config, RngSeed};
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest, prop_state_machine};
 
+#[path = "random_runs/config.rs"]
+mod config;
 #[path = "random_runs/plans.rs"]
 mod plans;
+
+use config::config;
 
 /// Everything that a failure prints to reproduce the run.
 #[derive(Clone, Debug)]
@@ -158,26 +158,6 @@ impl StateMachineTest for Faulty {
 
     fn teardown(runner: Runner, run: Run) {
         end(runner, &run);
-    }
-}
-
-/// Seed of all runs of this process, printed once.
-static SEED: LazyLock<u64> = LazyLock::new(|| {
-    let given = std::env::var("DAT_ORACLE_SEED").ok();
-    let seed = given.and_then(|text| text.parse().ok()).unwrap_or_else(|| {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        now.map_or(1, |elapsed| elapsed.as_nanos() as u64)
-    });
-    println!("DAT_ORACLE_SEED={seed}");
-    seed
-});
-
-fn config() -> Config {
-    Config {
-        rng_seed: RngSeed::Fixed(*SEED),
-        failure_persistence: None,
-        max_shrink_iters: 4000,
-        ..Config::default()
     }
 }
 
