@@ -2,14 +2,15 @@
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
+use alloc::vec;
 use alloc::vec::Vec;
-use core::slice;
-use core::sync::atomic::{AtomicU8, Ordering};
+use core::marker::PhantomData;
 
 use dat_core::backend::{
     ControlEvent, DomainKey, Registration, RemoteRange, Segment, SendFlags, SendOperation,
 };
 use dat_core::flags::{DtoStatus, MemoryPrivileges};
+use dat_core::sync::{copy_from_shared, copy_to_shared};
 
 use super::memory::{Outcome, Work};
 use super::queues::{CompletionRing, Ring};
@@ -99,47 +100,69 @@ impl Area {
     }
 
     /// Returns the bytes of a range, if zone, privileges and bounds permit it.
-    fn bytes(
+    fn span(
         &self,
         address: u64,
         length: u32,
         domain: DomainKey,
         right: MemoryPrivileges,
-    ) -> Option<&[AtomicU8]> {
+    ) -> Option<Span<'_>> {
         let offset = usize::try_from(address.checked_sub(self.base.addr() as u64)?).ok()?;
         let end = offset.checked_add(length as usize)?;
         if end > self.length || self.domain != domain || !self.privileges.contains(right) {
             return None;
         }
-        #[expect(unsafe_code)]
-        // SAFETY: the range lies in a live registration, whose memory stays valid until
-        // `deregister`, which removes this area first. Others access it as atomics too, or not at
-        // all while a request names it.
-        Some(unsafe { slice::from_raw_parts(self.base.add(offset).cast(), length as usize) })
+        Some(Span {
+            base: self.base.wrapping_add(offset),
+            length: length as usize,
+            area: PhantomData,
+        })
     }
 }
 
-/// Copies as one operation, so that segments may overlap.
-fn copy(from: &[&AtomicU8], to: &[&AtomicU8]) {
-    let data: Vec<u8> = from
-        .iter()
-        .map(|byte| byte.load(Ordering::Relaxed))
-        .collect();
-    for (value, to) in data.into_iter().zip(to) {
-        to.store(value, Ordering::Relaxed);
+/// Bytes of a region, which stays registered meanwhile.
+struct Span<'a> {
+    base: *mut u8,
+    length: usize,
+    area: PhantomData<&'a Area>,
+}
+
+/// Returns the number of bytes.
+fn total(spans: &[Span<'_>]) -> usize {
+    spans.iter().map(|span| span.length).sum()
+}
+
+/// Copies as one operation, so that segments may overlap; the shorter side limits it.
+#[expect(unsafe_code)]
+fn copy(from: &[Span<'_>], to: &[Span<'_>]) {
+    let mut data = vec![0; total(from)];
+    let mut rest = data.as_mut_slice();
+    for span in from {
+        let (bytes, after) = rest.split_at_mut(span.length);
+        // SAFETY: the span lies in a live registration, whose memory stays valid until
+        // `deregister`. The bytes are this function's and have the length of the span.
+        unsafe { copy_from_shared(span.base, bytes.as_mut_ptr(), span.length) };
+        rest = after;
+    }
+    let mut rest = data.as_slice();
+    for span in to {
+        let (bytes, after) = rest.split_at(span.length.min(rest.len()));
+        // SAFETY: as above; the bytes are at most as long as the span.
+        unsafe { copy_to_shared(bytes.as_ptr(), span.base, bytes.len()) };
+        rest = after;
     }
 }
 
 impl Node {
-    fn bytes(
+    fn span(
         &self,
         segment: &Segment,
         domain: DomainKey,
         right: MemoryPrivileges,
-    ) -> Option<&[AtomicU8]> {
+    ) -> Option<Span<'_>> {
         let index = (segment.key as usize).checked_sub(1)?;
         let area = self.regions.get(index)?.as_ref()?;
-        area.bytes(segment.address, segment.length, domain, right)
+        area.span(segment.address, segment.length, domain, right)
     }
 
     /// Returns the bytes of all segments, if each may be accessed.
@@ -148,13 +171,13 @@ impl Node {
         segments: &[Segment],
         domain: DomainKey,
         right: MemoryPrivileges,
-    ) -> Result<Vec<&AtomicU8>, DtoStatus> {
-        let mut bytes = Vec::new();
-        for segment in segments {
-            let part = self.bytes(segment, domain, right);
-            bytes.extend(part.ok_or(DtoStatus::LocalProtection)?);
-        }
-        Ok(bytes)
+    ) -> Result<Vec<Span<'_>>, DtoStatus> {
+        let spans = segments
+            .iter()
+            .map(|segment| self.span(segment, domain, right));
+        spans
+            .collect::<Option<_>>()
+            .ok_or(DtoStatus::LocalProtection)
     }
 
     /// Returns the bytes of a remote range; an empty one needs no key.
@@ -164,7 +187,7 @@ impl Node {
         length: u32,
         domain: DomainKey,
         right: MemoryPrivileges,
-    ) -> Result<Vec<&AtomicU8>, DtoStatus> {
+    ) -> Result<Vec<Span<'_>>, DtoStatus> {
         if length == 0 {
             return Ok(Vec::new());
         }
@@ -174,8 +197,8 @@ impl Node {
             length,
             key,
         };
-        let bytes = self.bytes(&segment, domain, right);
-        Ok(bytes.ok_or(DtoStatus::RemoteAccess)?.iter().collect())
+        let span = self.span(&segment, domain, right);
+        Ok(vec![span.ok_or(DtoStatus::RemoteAccess)?])
     }
 }
 
@@ -315,7 +338,7 @@ impl Network {
                 let receive = to.receive.fetch().ok_or(DtoStatus::ReceiverNotReady)?;
                 let right = MemoryPrivileges::LOCAL_WRITE;
                 let status = match there.local(&receive.segments, to.domain, right) {
-                    Ok(target) if target.len() < source.len() => DtoStatus::LocalLength,
+                    Ok(target) if total(&target) < total(&source) => DtoStatus::LocalLength,
                     Ok(target) => {
                         copy(&source, &target);
                         DtoStatus::Success
