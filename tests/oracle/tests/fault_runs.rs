@@ -18,7 +18,7 @@ mod seeds;
 
 /// Number of runs of each kind of fault, and of runs with several kinds.
 const ALONE: u64 = 30;
-const TOGETHER: u64 = 40;
+const TOGETHER: u64 = 100;
 
 /// Operations before and after the first effect, and number of effective faults.
 #[derive(Default)]

@@ -19,7 +19,7 @@ mod sum;
 
 /// Number of runs of each kind of fault, and of runs with several kinds.
 const ALONE: u64 = 40;
-const TOGETHER: u64 = 48;
+const TOGETHER: u64 = 120;
 
 /// Empty list of calls.
 const NOTHING: [&String; 0] = [];
@@ -75,7 +75,7 @@ fn run(seed: u64, faults: Vec<Fault>) -> Done {
 #[test]
 fn every_call_succeeds_and_is_refused_somewhere() {
     let mut total = Tally::new();
-    for seed in 0..120 {
+    for seed in 0..250 {
         add(&mut total, &play(&set_up(seed, 5), 1200).tally);
     }
     println!("{total:#?}");
