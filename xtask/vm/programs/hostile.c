@@ -179,6 +179,8 @@ static enum ibv_wc_status post(struct connection *connection, enum ibv_wr_opcode
 /* Of a key that cannot be invalidated the owner's receive tells, and its connection ends; whoever sent it may have been answered before. */
 #define AT_THE_OWNER (ANY_DENIAL | BIT(IBV_WC_SUCCESS))
 #define NOT_READY BIT(IBV_WC_RNR_RETRY_EXC_ERR)
+/* The receiver may end the connection before its adapter has acknowledged the message. */
+#define SENT (BIT(IBV_WC_SUCCESS) | BIT(IBV_WC_WR_FLUSH_ERR) | BIT(IBV_WC_RETRY_EXC_ERR))
 
 /* How often each kind was tried, and refused as it has to be. */
 #define MOST_KINDS 64
@@ -208,6 +210,15 @@ static void judge(const char *kind, unsigned expected, enum ibv_wc_status status
     if (!fits)
         printf("%s: %s\n", kind, ibv_wc_status_str(status));
     count(kind, fits);
+}
+
+/* Sends a message that the receiver ends the connection for. */
+static void send_invalid(struct connection *connection, uint32_t length)
+{
+    enum ibv_wc_status status = post(connection, IBV_WR_SEND, 0, 0, length);
+    if ((SENT & BIT(status)) == 0)
+        printf("an invalid message of %u bytes: %s\n", length, ibv_wc_status_str(status));
+    CHECK((SENT & BIT(status)) != 0);
 }
 
 static int report(void)
@@ -489,7 +500,7 @@ static void attack_serve(unsigned rounds)
         for (at = 0; at < length; at++)
             connection.memory[PAGE + at] = (unsigned char)random_number();
         connection.memory[PAGE] |= 0x80;
-        CHECK(post(&connection, IBV_WR_SEND, 0, 0, length) == IBV_WC_SUCCESS);
+        send_invalid(&connection, length);
         done = completion(connection.id->recv_cq);
         /* The connection may end before the answer is there. */
         count("a message that means nothing", done.status == IBV_WC_WR_FLUSH_ERR || (done.status == IBV_WC_SUCCESS && connection.memory[0] == REFUSED));
@@ -711,7 +722,7 @@ static void noise(unsigned kind, struct connection *connection)
         close_connection(connection);
         return;
     }
-    CHECK(post(connection, IBV_WR_SEND, 0, 0, length) == IBV_WC_SUCCESS);
+    send_invalid(connection, length);
     count(name, ends(connection));
     close_connection(connection);
 }
