@@ -9,6 +9,7 @@ use crate::flags::EndpointState;
 use crate::ia::{Control, Ia};
 use crate::id::EpId;
 use crate::record::{self, Owner, Reach};
+use crate::storage::Index;
 use crate::sync::RawLock;
 
 /// Resources of a freed endpoint, to give back.
@@ -17,11 +18,11 @@ struct Left {
     ring: WorkRing,
     reach: Reach,
     receive_reach: Reach,
-    receive_evd: Option<u16>,
-    request_evd: Option<u16>,
-    connect_evd: Option<u16>,
+    receive_evd: Option<Index>,
+    request_evd: Option<Index>,
+    connect_evd: Option<Index>,
     receive_capacity: u32,
-    srq: Option<u16>,
+    srq: Option<Index>,
     zone: Option<u16>,
 }
 
@@ -40,7 +41,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let mut deferred = Deferred::default();
         let outcome = self.control.with(|control| {
             self.with_endpoint(ep, |_, endpoint| permit(Call::Free, endpoint.state))?;
-            self.destroy_endpoint_at(control, ep.index() as u16, &mut deferred);
+            self.destroy_endpoint_at(control, ep.slot(), &mut deferred);
             Ok(())
         });
         self.run_deferred(&mut deferred);
@@ -77,7 +78,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     // If the reset keeps them instead, they would occupy entries that later posts
                     // need.
                     self.poll_both(endpoint.request_evd, endpoint.receive_evd, &mut deferred);
-                    self.abandon_binds(endpoint.ring.records(self.shared.records.made()));
+                    self.abandon_binds(endpoint.ring.records(&self.shared.records));
                     self.forget_work(ep, endpoint.reach, side.reach);
                     let (requests, receives) = (Owner::Requests(ep), Owner::Receives(ep));
                     self.renew_ring(requests, &mut endpoint.ring, &mut endpoint.reach);
@@ -96,7 +97,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     #[inline(never)]
     fn renew_ring(&self, owner: Owner, ring: &mut WorkRing, reach: &mut Reach) {
         let records = &self.shared.records;
-        record::give_back_all(reach.of(records.made()), owner);
+        record::give_back_all(records, *reach, owner);
         record::allocate_at(records, owner, ring.base, ring.capacity);
         *ring = WorkRing::new(ring.base, ring.capacity);
         *reach = Reach::NONE;
@@ -109,11 +110,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// by the time its lock is free, so afterwards this call is the only user of the records.
     fn forget_work(&self, ep: EpId, requests: Reach, receives: Reach) {
         let records = &self.shared.records;
-        record::rollback_all(requests.of(records.made()), Owner::Requests(ep));
-        record::rollback_all(receives.of(records.made()), Owner::Receives(ep));
+        record::rollback_all(records, requests, Owner::Requests(ep));
+        record::rollback_all(records, receives, Owner::Receives(ep));
         for slot in self.shared.event_dispatchers.made() {
             slot.queue
-                .with(|queue| queue.forget_endpoint(ep.index() as u16, &self.shared));
+                .with(|queue| queue.forget_endpoint(ep.slot(), &self.shared));
         }
     }
 
@@ -121,7 +122,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub(crate) fn destroy_endpoint_at(
         &self,
         control: &mut Control<'_, B>,
-        index: u16,
+        index: Index,
         deferred: &mut Deferred,
     ) {
         let Some(slot) = self.shared.endpoints.get(usize::from(index)) else {
@@ -134,16 +135,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         // Completions left in the completion queues would occupy entries that other endpoints get
         // now.
         self.poll_both(left.request_evd, left.receive_evd, deferred);
-        self.abandon_binds(left.ring.records(self.shared.records.made()));
+        self.abandon_binds(left.ring.records(&self.shared.records));
         self.forget_work(left.id, left.reach, left.receive_reach);
         // Until here, events of the endpoint may be dequeued; they carry its handle.
         slot.handle.store(0);
         let records = &self.shared.records;
-        record::give_back_all(left.reach.of(records.made()), Owner::Requests(left.id));
-        record::give_back_all(
-            left.receive_reach.of(records.made()),
-            Owner::Receives(left.id),
-        );
+        record::give_back_all(records, left.reach, Owner::Requests(left.id));
+        record::give_back_all(records, left.receive_reach, Owner::Receives(left.id));
         // The shared queue may have been resized since the endpoint was created.
         let capacity = left.srq.map_or(left.receive_capacity, |srq| {
             self.detach_endpoint_from_srq(srq)
@@ -157,6 +155,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         if let Some(evd) = left.connect_evd {
             self.detach_stream(evd, None);
         }
+        self.shared.endpoints.give_back(left.id.handle());
         if let Some(zone) = left.zone {
             self.release_zone(control, zone);
         }
@@ -228,13 +227,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Polls the completion queues of both dispatchers of an endpoint.
-    fn poll_both(&self, requests: Option<u16>, receives: Option<u16>, deferred: &mut Deferred) {
+    fn poll_both(&self, requests: Option<Index>, receives: Option<Index>, deferred: &mut Deferred) {
         self.poll_locked(requests, deferred);
         self.poll_locked(receives.filter(|_| receives != requests), deferred);
     }
 
     /// As `poll_at`, for callers that hold locks.
-    fn poll_locked(&self, evd: Option<u16>, deferred: &mut Deferred) {
+    fn poll_locked(&self, evd: Option<Index>, deferred: &mut Deferred) {
         let slot = evd.and_then(|evd| self.shared.event_dispatchers.get(usize::from(evd)));
         if let Some(slot) = slot {
             slot.queue.with(|queue| queue.poll(&self.shared, deferred));

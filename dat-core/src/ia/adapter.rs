@@ -10,7 +10,7 @@ use crate::error::{Cause, Error, Subtype};
 use crate::flags::{EvdFlags, HandleKind};
 use crate::id::{EvdId, Handle};
 use crate::shared::Shared;
-use crate::storage::Storage;
+use crate::storage::{Index, Storage};
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicWaker};
 use crate::sync::{Mutex, RawLock};
 
@@ -121,7 +121,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
                 public_service_points: storage.public_service_points,
                 reserved_service_points: storage.reserved_service_points,
                 connection_requests: storage.connection_requests,
-                reached: 0,
+                cookies: 0,
                 closing: false,
                 context: 0,
                 watching: false,
@@ -158,6 +158,6 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
 
     /// Returns the adapter's own handle.
     pub fn handle(&self) -> Handle {
-        Handle::new(self.shared.instance, HandleKind::Ia, 1, 0)
+        Handle::new(self.shared.instance, HandleKind::Ia, 1, Index::FIRST)
     }
 }

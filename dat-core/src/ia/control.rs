@@ -5,7 +5,7 @@ use crate::connection::{CrSlot, PspSlot, RspSlot};
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::id::{CrId, PspId, PzId, RspId};
 use crate::memory::PzSlot;
-use crate::sync::Table;
+use crate::storage::Table;
 use crate::time::{Instant, first};
 
 /// The backend and the tables that the data path does not read.
@@ -17,8 +17,8 @@ pub(crate) struct Control<'s, B> {
     pub(crate) public_service_points: Table<'s, PspSlot>,
     pub(crate) reserved_service_points: Table<'s, RspSlot>,
     pub(crate) connection_requests: Table<'s, CrSlot>,
-    /// Upper bound of taken slots: no object table ever used an index from here on.
-    pub(crate) reached: u32,
+    /// Number of slots of local regions that hold a cookie.
+    pub(crate) cookies: u32,
     /// Set once a close has begun; no call creates objects then.
     pub(crate) closing: bool,
     pub(crate) context: u64,

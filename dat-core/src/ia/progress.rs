@@ -11,6 +11,7 @@ use crate::event::{
 };
 use crate::flags::EndpointState;
 use crate::id::EpId;
+use crate::storage::Index;
 use crate::sync::RawLock;
 use crate::time::{Instant, first};
 
@@ -24,7 +25,7 @@ const ARMING_ROUNDS: u32 = 16;
 enum Rest {
     Nothing,
     Completions {
-        queue: u16,
+        queue: Index,
         /// A solicited completion was polled as unsolicited.
         solicited: bool,
     },
@@ -92,11 +93,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             Some(match event.as_ref()? {
                 // The most frequent events; they have no deferred effects.
                 ControlEvent::Completions { queue } => Rest::Completions {
-                    queue: *queue,
+                    queue: Index::from_word(*queue),
                     solicited: false,
                 },
                 ControlEvent::SolicitedCompletions { queue } => Rest::Completions {
-                    queue: *queue,
+                    queue: Index::from_word(*queue),
                     solicited: true,
                 },
                 event => self.handle_event(control, event, deferred.get_or_insert_default()),
@@ -358,7 +359,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let mut deferred = Deferred::default();
         let ended = self.control.with(|control| {
             self.with_endpoint(ep, |_, endpoint| {
-                if !endpoint.ring.is_idle(self.shared.records.made()) {
+                if !endpoint.ring.is_idle(&self.shared.records) {
                     return Ok(false);
                 }
                 let ending = Ending {
@@ -374,7 +375,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Polls the completions of a dispatcher and arms its completion queue.
-    fn poll_and_arm(&self, evd: u16) {
+    fn poll_and_arm(&self, evd: Index) {
         let Some(slot) = self.shared.event_dispatchers.get(usize::from(evd)) else {
             return;
         };

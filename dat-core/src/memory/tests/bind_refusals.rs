@@ -242,7 +242,7 @@ fn handles_are_checked_first_and_in_order() {
         };
         let rmr = |cause| refused_as(ErrorKind::InvalidHandle, Subtype::InvalidHandleRmr, cause);
         let ep = |cause| refused_as(ErrorKind::InvalidHandle, Subtype::InvalidHandleEp, cause);
-        let nowhere = EpId::new(on.ia.shared.instance, 1, 999);
+        let nowhere = EpId::new(on.ia.shared.instance, 1, 999.into());
         let gone = on.ia.rmr_create(on.pz).unwrap();
         on.ia.rmr_free(gone).unwrap();
         assert_eq!(bind(RmrId::NULL, nowhere), rmr(Cause::NullHandle));

@@ -11,6 +11,7 @@ use crate::flags::LMR_COOKIE_SIZE;
 use crate::memory::lmr::{Origin, Registered};
 use crate::memory::lookup::zone_of;
 use crate::memory::{LmrSlot, LocalAccess, explain};
+use crate::storage::Index;
 
 /// Seeds a random test from `DAT_TEST_SEED` or anew, and prints the seed for a repetition.
 pub(super) fn seeded(test: &str) -> fastrand::Rng {
@@ -143,7 +144,7 @@ fn check_and_explanation_agree_with_a_model() {
                 },
                 writes: random.bool(),
             };
-            let table = ia.shared.local_regions;
+            let table = ia.shared.local_regions.made();
             let expected = model(&regions, access, &segment);
             let told = format!("round {round}: {segment:?} {access:?} {regions:?}");
             assert_eq!(
@@ -208,7 +209,7 @@ fn a_slot_without_a_region_passes_no_check() {
         for (index, slot) in slots.iter().enumerate() {
             let mut cookie = [0; LMR_COOKIE_SIZE];
             random.fill(&mut cookie);
-            slot.store_cookie(index as u16, &cookie);
+            slot.store_cookie(Index::from(index as u32), &cookie);
             assert!(!slot.is_live());
         }
         for context in contexts {
