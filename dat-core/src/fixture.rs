@@ -40,7 +40,7 @@ pub(crate) fn has_records(ia: &Ia<'_, TestBackend, NoLock>, count: u32) -> bool 
         owner,
         count,
         NO_RECORD,
-        &mut Reach::NONE,
+        &mut { Reach::NONE },
     )
     .is_some()
 }

@@ -2,24 +2,28 @@
 
 use std::format;
 
-use super::{EpId, EvdId, Handle, LAST_GENERATION, next_generation};
+use super::{EpId, EvdId, Handle, INDEX_BITS, LAST_GENERATION, next_generation};
 use crate::error::{Cause, ErrorKind, Subtype};
 use crate::flags::HandleKind;
 use crate::storage::Index;
 
+/// Bits of the generation and the index together: 0x8AB_CDEF_F00D.
 const SOME: Handle = Handle::new(
     0xABCD,
     HandleKind::Ep,
-    0x8A_BCDE,
-    Index::from_word(0xF_00D5),
+    (0x8AB_CDEF_F00D_u64 >> INDEX_BITS) as u32,
+    Index::from_word(0xCDEF_F00D),
 );
 
 #[test]
 fn each_part_has_its_place() {
     assert_eq!(SOME.instance(), 0xABCD);
     assert_eq!(SOME.kind(), Some(HandleKind::Ep));
-    assert_eq!(SOME.generation(), 0x8AB_CDEF);
-    assert_eq!(SOME.index(), 0xF00D);
+    if INDEX_BITS == 20 {
+        assert_eq!((SOME.generation(), SOME.index()), (0x8A_BCDE, 0xF_F00D));
+    } else {
+        assert_eq!((SOME.generation(), SOME.index()), (0x8AB_CDEF, 0xF00D));
+    }
     let kind = HandleKind::Ep as u64 + 1;
     assert_eq!(SOME.to_raw(), 0xABCD_08AB_CDEF_F00D | kind << 44);
     assert_eq!(Handle::from_raw(SOME.to_raw()), SOME);
