@@ -35,13 +35,9 @@ pub(crate) const SMALL: EpAttributes = EpAttributes {
 /// Returns true if an adapter has `count` free records; takes them.
 pub(crate) fn has_records(ia: &Ia<'_, TestBackend, NoLock>, count: u32) -> bool {
     let owner = Owner::Requests(EpId::new(0, 1, 7.into()));
-    record::allocate_list(
-        &ia.shared.records,
-        owner,
-        count,
-        NO_RECORD,
-        &mut { Reach::NONE },
-    )
+    record::allocate_list(&ia.shared.records, owner, count, NO_RECORD, &mut {
+        Reach::NONE
+    })
     .is_some()
 }
 

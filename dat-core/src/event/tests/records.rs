@@ -10,7 +10,7 @@ use crate::fixture::Bench;
 use crate::flags::{CompletionFlags, DtoStatus, MemoryPrivileges};
 use crate::id::EpId;
 use crate::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
-use crate::record::{self, Owner, Reach, RecordSlot};
+use crate::record::{self, Owner, Reach};
 use crate::storage::Index;
 use crate::testing::{TestBackend, TestStorage, open};
 
