@@ -6,6 +6,7 @@ use crate::backend::{PrivateData, QueuePairKey};
 use crate::event::DtoOperation;
 use crate::event::EvdConfig;
 use crate::flags::{CompletionFlags, EndpointState};
+use crate::ia::WatchLink;
 use crate::id::EpId;
 use crate::memory::RmrTriplet;
 use crate::record::{
@@ -26,6 +27,8 @@ pub struct EndpointSlot<S, R, L> {
     shared_report: AtomicU32,
     /// Shared queue whose buffers the endpoint may take, plus 1; 0 if none.
     takes_from: AtomicU32,
+    /// Link in the list of watched endpoints.
+    pub(crate) watch: WatchLink,
     pub(crate) receive: Mutex<L, ReceiveSide<R>>,
 }
 
@@ -39,6 +42,7 @@ impl<S, R, L: RawLock> EndpointSlot<S, R, L> {
         handle: Word64::new(0),
         shared_report: AtomicU32::new(0),
         takes_from: AtomicU32::new(0),
+        watch: WatchLink::NONE,
         main: Mutex::new(Endpoint::EMPTY),
         receive: Mutex::new(ReceiveSide::EMPTY),
     };
@@ -238,6 +242,8 @@ pub(crate) struct Endpoint<S> {
     pub(crate) request_evd: Option<Index>,
     /// Set if the request dispatcher lacks the bind stream (EVC-05).
     pub(crate) refuses_binds: bool,
+    /// Set if completions may be queued on dispatchers that the endpoint had before.
+    pub(crate) moved: bool,
     pub(crate) connect_evd: Option<Index>,
     pub(crate) srq: Option<Index>,
     /// Maximum number of outstanding completions at its receive dispatcher.
@@ -295,6 +301,7 @@ impl<S> Endpoint<S> {
         receive_evd: None,
         request_evd: None,
         refuses_binds: false,
+        moved: false,
         connect_evd: None,
         srq: None,
         receive_capacity: 0,

@@ -4,7 +4,7 @@ use super::link::SlotOf;
 use super::{Call, EndpointSlot, Legal, ReceiveSide, Trigger, WorkRing, permit};
 use crate::backend::{Backend, DisconnectMode};
 use crate::error::{Result, Subtype};
-use crate::event::{Deferred, backend_refused};
+use crate::event::{Deferred, EvdSlot, backend_refused};
 use crate::flags::EndpointState;
 use crate::ia::{Control, Ia};
 use crate::id::EpId;
@@ -24,6 +24,7 @@ struct Left {
     receive_capacity: u32,
     srq: Option<Index>,
     zone: Option<u16>,
+    moved: bool,
 }
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
@@ -79,7 +80,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     // need.
                     self.poll_both(endpoint.request_evd, endpoint.receive_evd, &mut deferred);
                     self.abandon_binds(endpoint.ring.records(&self.shared.records));
-                    self.forget_work(ep, endpoint.reach, side.reach);
+                    self.forget_work(
+                        ep,
+                        (endpoint.reach, side.reach),
+                        [endpoint.request_evd, endpoint.receive_evd],
+                        endpoint.moved,
+                    );
+                    endpoint.moved = false;
                     let (requests, receives) = (Owner::Requests(ep), Owner::Receives(ep));
                     self.renew_ring(requests, &mut endpoint.ring, &mut endpoint.reach);
                     self.renew_ring(receives, &mut side.ring, &mut side.reach);
@@ -108,13 +115,30 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Completions of a freed record are stale. A dispatcher that claimed one before has queued it
     /// by the time its lock is free, so afterwards this call is the only user of the records.
-    fn forget_work(&self, ep: EpId, requests: Reach, receives: Reach) {
+    ///
+    /// `evds` are the dispatchers of requests and receives. If `moved`, the endpoint had others
+    /// before, which may have completions too.
+    fn forget_work(
+        &self,
+        ep: EpId,
+        (requests, receives): (Reach, Reach),
+        evds: [Option<Index>; 2],
+        moved: bool,
+    ) {
         let records = &self.shared.records;
         record::rollback_all(records, requests, Owner::Requests(ep));
         record::rollback_all(records, receives, Owner::Receives(ep));
-        for slot in self.shared.event_dispatchers.made() {
+        let forget = |slot: &EvdSlot<B::CompletionQueue, L>| {
             slot.queue
                 .with(|queue| queue.forget_endpoint(ep.slot(), &self.shared));
+        };
+        let dispatchers = &self.shared.event_dispatchers;
+        if moved {
+            dispatchers.made().iter().for_each(forget);
+        } else {
+            let own = evds.into_iter().flatten().map(usize::from);
+            own.filter_map(|index| dispatchers.get(index))
+                .for_each(forget);
         }
     }
 
@@ -136,7 +160,12 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         // now.
         self.poll_both(left.request_evd, left.receive_evd, deferred);
         self.abandon_binds(left.ring.records(&self.shared.records));
-        self.forget_work(left.id, left.reach, left.receive_reach);
+        self.forget_work(
+            left.id,
+            (left.reach, left.receive_reach),
+            [left.request_evd, left.receive_evd],
+            left.moved,
+        );
         // Until here, events of the endpoint may be dequeued; they carry its handle.
         slot.handle.store(0);
         let records = &self.shared.records;
@@ -179,6 +208,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     receive_capacity: endpoint.receive_capacity,
                     srq: endpoint.srq,
                     zone: endpoint.zone,
+                    moved: endpoint.moved,
                 };
                 let queues = (endpoint.queue_pair, endpoint.send.take(), side.queue.take());
                 endpoint.clear_slot(endpoint.generation);

@@ -5,6 +5,7 @@ use core::fmt;
 use super::Control;
 use super::driver::Driver;
 use super::tag::InstanceTag;
+use super::watch::Watch;
 use crate::backend::Backend;
 use crate::error::{Cause, Error, Subtype};
 use crate::flags::{EvdFlags, HandleKind};
@@ -124,9 +125,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
                 cookies: 0,
                 closing: false,
                 context: 0,
-                watching: false,
-                earliest: None,
-                scans: 0,
+                watch: Watch::new(),
             }),
             shared: Shared {
                 instance,

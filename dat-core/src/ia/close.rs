@@ -238,6 +238,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             });
         }
         for slot in shared.endpoints.made() {
+            slot.watch.clear();
             slot.main.with(|endpoint| {
                 if !endpoint.id.is_null() {
                     endpoint.clear_slot(endpoint.generation);

@@ -63,7 +63,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     #[inline]
     pub fn is_quiet(&self) -> bool {
         self.control.with(|control| {
-            !control.watching && control.backend().is_ok_and(|backend| backend.is_quiet())
+            !control.watch.pending && control.backend().is_ok_and(|backend| backend.is_quiet())
         })
     }
 
@@ -72,7 +72,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Spec: GEN-09
     pub fn next_deadline(&self) -> Option<Instant> {
         self.control.with(|control| {
-            let own = control.earliest;
+            let own = control.watch.earliest;
             let device = control
                 .backend()
                 .ok()
@@ -297,12 +297,16 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Drains endpoints and, with `now`, ends attempts whose deadline has passed.
     #[inline(never)]
     fn watch_endpoints(&self, now: Option<Instant>) -> usize {
-        let Some(look) = self.control.with(Control::begin_scan) else {
+        let endpoints = &self.shared.endpoints;
+        let Some(mut scan) = self.control.with(|control| control.watch.begin_scan()) else {
             return 0;
         };
         let mut handled = 0_usize;
         let mut left: Option<Option<Instant>> = None;
-        for slot in self.shared.endpoints.made() {
+        while let Some((index, slot)) = self
+            .control
+            .with(|control| control.watch.step(&mut scan, endpoints))
+        {
             let (ep, state, deadline) = slot
                 .main
                 .with(|endpoint| (endpoint.id, endpoint.state, endpoint.link.deadline));
@@ -317,9 +321,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 handled = handled.saturating_add(1);
             } else {
                 left = Some(first(left.flatten(), deadline));
+                self.control.with(|control| control.watch.list(slot, index));
             }
         }
-        self.control.with(|control| control.end_scan(look, left));
+        self.control
+            .with(|control| control.watch.end_scan(&scan, left));
         handled
     }
 

@@ -46,7 +46,7 @@ impl Bench {
     }
 
     fn post(&self, turn: usize) -> Option<u64> {
-        let free = self.records[0].free(0)?;
+        let free = self.records.made()[0].free(0)?;
         let kind = RecordKind::Dto(DtoOperation::Send);
         let length = turn as u32 + 1;
         Some(free.post(Posting::new(kind, Report::NOTIFY), COOKIES[turn], length))
