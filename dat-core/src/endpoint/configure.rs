@@ -316,9 +316,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             .reach
             .extend(endpoint.ring.base, endpoint.ring.capacity);
         side.reach.extend(side.ring.base, side.ring.capacity);
-        let left = |old: Option<Index>, new| old.is_some() && old != new;
-        endpoint.moved |= left(endpoint.receive_evd, attached.receive)
-            || left(endpoint.request_evd, attached.request);
         endpoint.receive_evd = attached.receive;
         endpoint.request_evd = attached.request;
         endpoint.refuses_binds = attached

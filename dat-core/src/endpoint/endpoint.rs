@@ -242,8 +242,6 @@ pub(crate) struct Endpoint<S> {
     pub(crate) request_evd: Option<Index>,
     /// Set if the request dispatcher lacks the bind stream (EVC-05).
     pub(crate) refuses_binds: bool,
-    /// Set if completions may be queued on dispatchers that the endpoint had before.
-    pub(crate) moved: bool,
     pub(crate) connect_evd: Option<Index>,
     pub(crate) srq: Option<Index>,
     /// Maximum number of outstanding completions at its receive dispatcher.
@@ -301,7 +299,6 @@ impl<S> Endpoint<S> {
         receive_evd: None,
         request_evd: None,
         refuses_binds: false,
-        moved: false,
         connect_evd: None,
         srq: None,
         receive_capacity: 0,

@@ -24,7 +24,26 @@ struct Left {
     receive_capacity: u32,
     srq: Option<Index>,
     zone: Option<u16>,
-    moved: bool,
+}
+
+/// Work of an endpoint that is dropped.
+struct Work {
+    ep: EpId,
+    reach: Reach,
+    receive_reach: Reach,
+    /// Dispatchers of its requests and receives.
+    evds: [Option<Index>; 2],
+    srq: Option<Index>,
+}
+
+impl Work {
+    /// Returns the ranges of the endpoint's records, with their owners.
+    fn own(&self) -> [(Reach, Owner); 2] {
+        [
+            (self.reach, Owner::Requests(self.ep)),
+            (self.receive_reach, Owner::Receives(self.ep)),
+        ]
+    }
 }
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
@@ -80,13 +99,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     // need.
                     self.poll_both(endpoint.request_evd, endpoint.receive_evd, &mut deferred);
                     self.abandon_binds(endpoint.ring.records(&self.shared.records));
-                    self.forget_work(
+                    self.forget_work(&Work {
                         ep,
-                        (endpoint.reach, side.reach),
-                        [endpoint.request_evd, endpoint.receive_evd],
-                        endpoint.moved,
-                    );
-                    endpoint.moved = false;
+                        reach: endpoint.reach,
+                        receive_reach: side.reach,
+                        evds: [endpoint.request_evd, endpoint.receive_evd],
+                        srq: endpoint.srq,
+                    });
                     let (requests, receives) = (Owner::Requests(ep), Owner::Receives(ep));
                     self.renew_ring(requests, &mut endpoint.ring, &mut endpoint.reach);
                     self.renew_ring(receives, &mut side.ring, &mut side.reach);
@@ -115,31 +134,40 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Completions of a freed record are stale. A dispatcher that claimed one before has queued it
     /// by the time its lock is free, so afterwards this call is the only user of the records.
-    ///
-    /// `evds` are the dispatchers of requests and receives. If `moved`, the endpoint had others
-    /// before, which may have completions too.
-    fn forget_work(
-        &self,
-        ep: EpId,
-        (requests, receives): (Reach, Reach),
-        evds: [Option<Index>; 2],
-        moved: bool,
-    ) {
+    fn forget_work(&self, work: &Work) {
         let records = &self.shared.records;
-        record::rollback_all(records, requests, Owner::Requests(ep));
-        record::rollback_all(records, receives, Owner::Receives(ep));
+        let ep = work.ep.slot();
+        for (reach, owner) in work.own() {
+            record::rollback_all(records, reach, owner);
+        }
         let forget = |slot: &EvdSlot<B::CompletionQueue, L>| {
             slot.queue
-                .with(|queue| queue.forget_endpoint(ep.slot(), &self.shared));
+                .with(|queue| queue.forget_endpoint(ep, &self.shared));
         };
         let dispatchers = &self.shared.event_dispatchers;
-        if moved {
+        let own = work.evds.into_iter().flatten().map(usize::from);
+        own.filter_map(|index| dispatchers.get(index))
+            .for_each(forget);
+        // The endpoint may have had other dispatchers before, and a broken device may report to any
+        // of them.
+        let left = |(reach, owner)| {
+            record::all_of(records, reach, owner).any(|(_, record)| !record.is_free())
+        };
+        if work.own().into_iter().any(left) || self.has_buffers_of(work.srq, ep) {
             dispatchers.made().iter().for_each(forget);
-        } else {
-            let own = evds.into_iter().flatten().map(usize::from);
-            own.filter_map(|index| dispatchers.get(index))
-                .for_each(forget);
         }
+    }
+
+    /// Returns true if a buffer of a shared queue has a completion of this endpoint.
+    fn has_buffers_of(&self, srq: Option<Index>, ep: Index) -> bool {
+        let queues = &self.shared.shared_receive_queues;
+        let queue = srq.and_then(|srq| queues.get(usize::from(srq)));
+        queue.is_some_and(|slot| {
+            let (reach, id) = slot.main.with(|queue| (queue.reach, queue.id));
+            record::all_of(&self.shared.records, reach, Owner::Shared(id)).any(|(_, record)| {
+                !record.is_free() && !record.is_posted() && record.extra() == ep.get()
+            })
+        })
     }
 
     /// Frees an endpoint in any state, with everything that it holds.
@@ -160,12 +188,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         // now.
         self.poll_both(left.request_evd, left.receive_evd, deferred);
         self.abandon_binds(left.ring.records(&self.shared.records));
-        self.forget_work(
-            left.id,
-            (left.reach, left.receive_reach),
-            [left.request_evd, left.receive_evd],
-            left.moved,
-        );
+        self.forget_work(&Work {
+            ep: left.id,
+            reach: left.reach,
+            receive_reach: left.receive_reach,
+            evds: [left.request_evd, left.receive_evd],
+            srq: left.srq,
+        });
         // Until here, events of the endpoint may be dequeued; they carry its handle.
         slot.handle.store(0);
         let records = &self.shared.records;
@@ -208,7 +237,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     receive_capacity: endpoint.receive_capacity,
                     srq: endpoint.srq,
                     zone: endpoint.zone,
-                    moved: endpoint.moved,
                 };
                 let queues = (endpoint.queue_pair, endpoint.send.take(), side.queue.take());
                 endpoint.clear_slot(endpoint.generation);

@@ -72,7 +72,7 @@ pub(crate) struct SharedReceives<Q> {
     pub(crate) state: SrqState,
     pub(crate) zone: u16,
     /// Range of the queue's records.
-    reach: Reach,
+    pub(super) reach: Reach,
     pub(crate) low_watermark: u32,
     /// Set if the device is armed for the low watermark.
     pub(crate) armed: bool,
