@@ -110,5 +110,5 @@ pub use error_text::strerror;
 pub use ia::{CloseError, Ia, IaParam, InterruptHandle, ObjectsLeft, OpenError};
 pub use record::RecordSlot;
 #[cfg(feature = "std")]
-pub use storage::{FreeLink, RunLink};
+pub use storage::{FreeLink, RunWord};
 pub use storage::{IaMemory, IaStorage, Runs, Storage, Table};

@@ -612,9 +612,15 @@ pub(crate) fn give_back_list(records: &Records<'_>, first: u32, end: u32) {
 
 /// Removes all records from `owner`, which are within `reach`.
 pub(crate) fn give_back_all(records: &Records<'_>, reach: Reach, owner: Owner) {
+    let mut run = 0..0;
     for (index, _) in all_of(records, reach, owner) {
-        give_back(records, index, 1);
+        if index != run.end {
+            give_back(records, run.start, run.end.wrapping_sub(run.start));
+            run.start = index;
+        }
+        run.end = index.wrapping_add(1);
     }
+    give_back(records, run.start, run.end.wrapping_sub(run.start));
 }
 
 /// Removes a run of records from its queue. Needs the control lock.

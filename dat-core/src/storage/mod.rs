@@ -10,15 +10,17 @@ use crate::sync::{RawLock, SlotMemory};
 
 #[cfg(feature = "std")]
 mod free_list;
+#[cfg(feature = "std")]
+mod free_runs;
 mod index;
 mod runs;
 mod table;
 
 #[cfg(feature = "std")]
 pub use free_list::FreeLink;
-pub(crate) use index::Index;
 #[cfg(feature = "std")]
-pub use runs::RunLink;
+pub use free_runs::RunWord;
+pub(crate) use index::Index;
 pub use runs::Runs;
 pub use table::Table;
 pub(crate) use table::vacant;

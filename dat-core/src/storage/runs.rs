@@ -2,46 +2,56 @@
 
 use core::fmt;
 
+#[cfg(feature = "std")]
+use super::{RunWord, free_runs::FreeRuns};
 use crate::sync::Slots;
-#[cfg(feature = "std")]
-use crate::sync::atomic::AtomicU32;
-
-/// Link of the first slot of a free run.
-#[cfg(feature = "std")]
-#[derive(Debug)]
-pub struct RunLink {
-    next: AtomicU32,
-}
-
-#[cfg(feature = "std")]
-impl RunLink {
-    /// The link of a slot that begins no free run.
-    pub const EMPTY: Self = Self {
-        next: AtomicU32::new(0),
-    };
-}
 
 /// The slots of one kind that queues take in runs, lent to an adapter.
 ///
-/// A slice of slots converts with `into`.
+/// A slice of slots converts with `into`; a free run is then found by a scan. Runs that grow find
+/// it in time that is logarithmic in their number.
 pub struct Runs<'s, T> {
     slots: Slots<'s, T>,
+    #[cfg(feature = "std")]
+    free: Option<(FreeRuns, Slots<'s, RunWord>)>,
 }
 
 impl<'s, T> From<&'s mut [T]> for Runs<'s, T> {
     fn from(slots: &'s mut [T]) -> Self {
         Self {
             slots: slots.into(),
+            #[cfg(feature = "std")]
+            free: None,
         }
     }
 }
 
 #[cfg(feature = "std")]
 impl<'s, T> Runs<'s, T> {
-    /// Creates runs that grow as far as both `slots` and `links` can.
-    pub fn growing(slots: Slots<'s, T>, links: Slots<'s, RunLink>) -> Self {
-        drop(links);
-        Self { slots }
+    /// Creates runs that grow as far as `slots` and `words` can.
+    ///
+    /// As many words as slots suffice.
+    pub fn growing(slots: Slots<'s, T>, words: Slots<'s, RunWord>) -> Self {
+        Self {
+            slots,
+            free: Some((FreeRuns::new(), words)),
+        }
+    }
+
+    /// Takes a free run of `count` slots, and makes slots for it if there is none.
+    fn take_or_grow(&self, free: &FreeRuns, words: &Slots<'s, RunWord>, count: u32) -> Option<u32> {
+        if let Some(base) = free.take(words.made(), count) {
+            return Some(base);
+        }
+        let end = free.needed(words.made(), count)?;
+        let is_grown = self.slots.make(end as usize)
+            && words.make(FreeRuns::words(end) as usize)
+            && free.grow(words.made(), end);
+        if is_grown {
+            free.take(words.made(), count)
+        } else {
+            None
+        }
     }
 }
 
@@ -75,6 +85,10 @@ impl<T> Runs<'_, T> {
     ///
     /// The caller marks the slots, so that `is_free` is false for them.
     pub(crate) fn take(&self, count: u32, is_free: impl Fn(&T) -> bool) -> Option<u32> {
+        #[cfg(feature = "std")]
+        if let Some((free, words)) = &self.free {
+            return self.take_or_grow(free, words, count);
+        }
         let count = count as usize;
         let mut start = 0_usize;
         let mut found = 0_usize;
@@ -95,11 +109,19 @@ impl<T> Runs<'_, T> {
 
     /// Takes a certain run of slots that are free. Needs the control lock.
     pub(crate) fn take_at(&self, base: u32, count: u32) {
+        #[cfg(feature = "std")]
+        if let Some((free, words)) = &self.free {
+            free.take_at(words.made(), base, count);
+        }
         let _ = (base, count);
     }
 
     /// Gives back a run of slots, which are marked as free. Needs the control lock.
     pub(crate) fn give_back(&self, base: u32, count: u32) {
+        #[cfg(feature = "std")]
+        if let Some((free, words)) = &self.free {
+            free.give_back(words.made(), base, count);
+        }
         let _ = (base, count);
     }
 }
