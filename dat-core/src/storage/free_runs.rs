@@ -808,21 +808,6 @@ mod tests {
     }
 
     #[test]
-    fn words_of_an_allocator_are_cleared_for_the_next() {
-        let mut old = Checked::new(500);
-        old.take_at(20, 300);
-        old.words.iter().for_each(RunWord::clear);
-        let mut new = Checked::new(0);
-        new.words = old.words;
-        for end in [10, 200, 500] {
-            new.free.resize(end, true);
-            assert!(new.runs.grow(&new.words, end as u32));
-            new.check();
-        }
-        assert_eq!(new.take(500), Some(0));
-    }
-
-    #[test]
     fn number_of_words_is_at_most_that_of_slots() {
         let expected = [
             (0, 0),

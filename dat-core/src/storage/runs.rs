@@ -133,3 +133,64 @@ impl<T> fmt::Debug for Runs<'_, T> {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(all(test, feature = "std", not(loom)))]
+mod tests {
+    use std::vec::Vec;
+
+    use super::*;
+
+    fn growing(most: usize) -> Runs<'static, u8> {
+        let slots = Vec::leak(
+            (0..most)
+                .map(|_| core::mem::MaybeUninit::uninit())
+                .collect(),
+        );
+        let words = Vec::leak(
+            (0..most)
+                .map(|_| core::mem::MaybeUninit::uninit())
+                .collect(),
+        );
+        Runs::growing(
+            Slots::growing(slots, || 0),
+            Slots::growing(words, || RunWord::EMPTY),
+        )
+    }
+
+    fn take(runs: &Runs<'_, u8>, count: u32) -> Option<u32> {
+        runs.take(count, |_| panic!("no scan"))
+    }
+
+    #[test]
+    fn slots_are_made_as_runs_need_them() {
+        let runs = growing(10);
+        assert_eq!((take(&runs, 4), take(&runs, 5)), (Some(0), Some(4)));
+        assert_eq!(runs.made().len(), 9);
+        runs.give_back(2, 4);
+        assert_eq!((take(&runs, 5), take(&runs, 3)), (None, Some(2)));
+        assert_eq!((take(&runs, 1), take(&runs, 1)), (Some(5), Some(9)));
+        assert_eq!((take(&runs, 1), runs.made().len()), (None, 10));
+    }
+
+    /// A queue that fails to grow takes its former run again.
+    #[test]
+    fn a_certain_run_is_taken() {
+        let runs = growing(10);
+        assert_eq!(take(&runs, 10), Some(0));
+        runs.give_back(3, 4);
+        runs.take_at(3, 4);
+        assert_eq!(take(&runs, 1), None);
+        runs.give_back(0, 10);
+        runs.take_at(3, 4);
+        assert_eq!((take(&runs, 4), take(&runs, 3)), (None, Some(0)));
+        assert_eq!(take(&runs, 3), Some(7));
+    }
+
+    #[test]
+    fn a_lent_slice_is_scanned() {
+        let mut slots = [0_u8, 1, 0, 0, 1];
+        let runs = Runs::from(&mut slots[..]);
+        let take = |count| runs.take(count, |slot| *slot == 0);
+        assert_eq!((take(1), take(2), take(3)), (Some(0), Some(2), None));
+    }
+}

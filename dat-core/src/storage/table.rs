@@ -150,3 +150,117 @@ impl<T> fmt::Debug for Table<'_, T> {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(all(test, feature = "std", not(loom)))]
+mod tests {
+    use std::boxed::Box;
+    use std::vec;
+    use std::vec::Vec;
+
+    use super::*;
+    use crate::flags::HandleKind;
+
+    fn growing(most: usize) -> Table<'static, u8> {
+        let slots = Box::leak(vec![const { core::mem::MaybeUninit::uninit() }; most].into());
+        let links = Vec::leak(
+            (0..most)
+                .map(|_| core::mem::MaybeUninit::uninit())
+                .collect(),
+        );
+        Table::growing(
+            Slots::growing(slots, || 0),
+            Slots::growing(links, || FreeLink::EMPTY),
+        )
+    }
+
+    fn found(table: &Table<'_, u8>, kept: u32) -> Option<u32> {
+        let (index, _) = table.find(kept, |_| panic!("no scan"))?;
+        Some(index.get())
+    }
+
+    fn take(table: &Table<'_, u8>, kept: u32) -> Option<u32> {
+        let index = found(table, kept)?;
+        table.claim(index.into());
+        Some(index)
+    }
+
+    fn give_back(table: &Table<'_, u8>, index: u32, generation: u32) {
+        table.give_back(Handle::new(1, HandleKind::Ep, generation, index.into()));
+    }
+
+    #[test]
+    fn the_slot_that_is_free_longest_is_used_again() {
+        let table = growing(4);
+        for index in 0..4 {
+            // A slot that is not claimed is found again.
+            assert_eq!(
+                (found(&table, 0), take(&table, 0)),
+                (Some(index), Some(index))
+            );
+        }
+        assert_eq!((take(&table, 0), table.live()), (None, 4));
+        for index in [2, 0, 3] {
+            give_back(&table, index, 1);
+        }
+        assert_eq!((table.live(), table.made().len()), (1, 4));
+        assert_eq!([2, 0].map(Some), [take(&table, 0), take(&table, 0)]);
+        give_back(&table, 2, 2);
+        assert_eq!([3, 2].map(Some), [take(&table, 0), take(&table, 0)]);
+        assert_eq!(take(&table, 0), None);
+    }
+
+    /// Slots that are kept free are used once the table cannot grow.
+    #[test]
+    fn some_slots_stay_free_while_the_table_can_grow() {
+        let table = growing(6);
+        for index in 0..4 {
+            assert_eq!(take(&table, 2), Some(index));
+            give_back(&table, index, 1);
+            if index == 2 {
+                break;
+            }
+        }
+        // Three slots are free, one more than are kept.
+        assert_eq!(
+            [0, 3, 4, 5].map(Some),
+            core::array::from_fn(|_| take(&table, 2))
+        );
+        assert_eq!([1, 2].map(Some), core::array::from_fn(|_| take(&table, 2)));
+        assert_eq!(take(&table, 2), None);
+    }
+
+    #[test]
+    fn a_slot_after_its_last_generation_stays_free() {
+        let table = growing(1);
+        assert_eq!(take(&table, 0), Some(0));
+        give_back(&table, 0, LAST_GENERATION);
+        assert_eq!((take(&table, 0), table.live()), (None, 0));
+    }
+
+    /// A scan takes the least used slot.
+    #[test]
+    fn a_lent_slice_is_scanned() {
+        let mut slots = [3_u8, 9, 2, 2];
+        let table = Table::from(&mut slots[..]);
+        let uses = |used: &u8| (*used != 9).then_some(u32::from(*used));
+        let find = |uses: &dyn Fn(&u8) -> Option<u32>| Some(table.find(0, uses)?.0.get());
+        assert_eq!(find(&uses), Some(2));
+        assert_eq!(find(&|used| uses(used).filter(|used| *used != 2)), Some(0));
+        assert_eq!(find(&|_| None), None);
+        table.claim(2.into());
+        assert_eq!(table.live(), 1);
+        give_back(&table, 2, 1);
+        assert_eq!(table.live(), 0);
+    }
+
+    /// No slot is made whose index does not fit in a handle.
+    #[test]
+    fn no_slot_is_made_that_has_no_index() {
+        let most = crate::id::LAST_INDEX as usize + 2;
+        let table = growing(most);
+        for index in 0..=crate::id::LAST_INDEX {
+            assert_eq!(take(&table, 0), Some(index));
+        }
+        assert_eq!((take(&table, 0), table.made().len()), (None, most - 1));
+    }
+}
