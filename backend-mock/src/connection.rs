@@ -376,7 +376,7 @@ impl World {
         };
         self.send_from(key, to, content);
         let at = now.saturating_add(self.options.handshake_timeout);
-        self.plan(at, Action::AcceptTimeout { key, connection });
+        self.plan_timeout(at, Action::AcceptTimeout { key, connection });
     }
 
     /// Refuses a connection request.

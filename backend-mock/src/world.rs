@@ -267,14 +267,25 @@ impl World {
         self.random.rand_u64() & 1 == 1
     }
 
-    /// Schedules an action.
-    pub(crate) fn plan(&mut self, at: u64, action: Action) {
-        let tie = if self.options.shuffle {
+    /// Returns the rank of an action among those of the same time.
+    fn tie(&mut self) -> u32 {
+        if self.options.shuffle {
             (self.random.rand_u64() >> 32) as u32
         } else {
             0
-        };
+        }
+    }
+
+    /// Schedules an action.
+    pub(crate) fn plan(&mut self, at: u64, action: Action) {
+        let tie = self.tie();
         self.schedule.add(at, tie, action);
+    }
+
+    /// Schedules an action that mostly has no effect when it is due.
+    pub(crate) fn plan_timeout(&mut self, at: u64, action: Action) {
+        let tie = self.tie();
+        self.schedule.add_timeout(at, tie, action);
     }
 
     /// Returns the time of the next action, after removing timeouts without effect.
