@@ -160,11 +160,11 @@ unsafe impl Backend for MockBackend {
 
     fn register(&mut self, registration: &Registration) -> Result<RegionKeys, BackendError> {
         let limit = self.limits().regions;
-        self.call(|world, adapter| {
+        self.call(|world, number| {
             let World {
                 adapters, nodes, ..
             } = world;
-            let adapter = &mut adapters[adapter];
+            let adapter = &mut adapters[number];
             let memories = &mut adapter.memories;
             room(memories.regions.len(), limit)?;
             let remote_rights = MemoryPrivileges::REMOTE_READ | MemoryPrivileges::REMOTE_WRITE;
@@ -193,7 +193,7 @@ unsafe impl Backend for MockBackend {
                     &mut nodes[adapter.node].coherence,
                     region.memory.span(start, length),
                 ) {
-                    coherence.pin(start, span);
+                    coherence.pin((number, local), start, span);
                 }
             }
             Ok(RegionKeys {
@@ -209,23 +209,7 @@ unsafe impl Backend for MockBackend {
     }
 
     fn sync(&mut self, direction: SyncDirection, address: u64, length: u64) {
-        self.enter(|world, adapter| {
-            let World {
-                adapters, nodes, ..
-            } = world;
-            let adapter = &adapters[adapter];
-            let Some(coherence) = &mut nodes[adapter.node].coherence else {
-                return;
-            };
-            let span = adapter
-                .memories
-                .regions
-                .iter()
-                .find_map(|(_, region)| region.memory.span(address, length));
-            if let Some(span) = span {
-                coherence.sync(direction, address, span);
-            }
-        });
+        self.enter(|world, adapter| world.sync(adapter, direction, address, length));
         // Orders earlier stores of other threads before this call, and their later loads after it
         // (LSW-31).
         core::sync::atomic::fence(Ordering::SeqCst);
@@ -707,12 +691,33 @@ impl World {
         Ok(())
     }
 
-    /// Removes a region with its keys.
-    fn deregister(&mut self, adapter: usize, local: u32) {
+    /// Performs cache maintenance over a range, as far as regions cover it.
+    fn sync(&mut self, adapter: usize, direction: SyncDirection, address: u64, length: u64) {
         let World {
             adapters, nodes, ..
         } = self;
-        let adapter = &mut adapters[adapter];
+        let Some(coherence) = &mut nodes[adapters[adapter].node].coherence else {
+            return;
+        };
+        let (mut address, mut left) = (address, length);
+        while left > 0
+            && let Some(((adapter, region), length)) = coherence.region_at(address, left)
+        {
+            let region = adapters[adapter].memories.regions.get(region);
+            if let Some(span) = region.and_then(|region| region.memory.span(address, length)) {
+                coherence.sync(direction, address, span);
+            }
+            address = address.wrapping_add(length);
+            left -= length;
+        }
+    }
+
+    /// Removes a region with its keys.
+    fn deregister(&mut self, number: usize, local: u32) {
+        let World {
+            adapters, nodes, ..
+        } = self;
+        let adapter = &mut adapters[number];
         let Some(region) = adapter.memories.regions.remove(local) else {
             return;
         };
@@ -722,7 +727,7 @@ impl World {
             &mut nodes[adapter.node].coherence,
             region.memory.span(start, length),
         ) {
-            coherence.release(start, span);
+            coherence.release((number, local), start, span);
         }
     }
 
