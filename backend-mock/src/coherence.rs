@@ -32,6 +32,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use dat_core::backend::SyncDirection;
 
 use crate::memory::Span;
+use crate::steps::step;
 
 const PAGE: usize = 4096;
 const LINE: u64 = 64;
@@ -149,6 +150,7 @@ impl Coherence {
         let end = start + length as u16;
         let mut latest = start;
         loop {
+            step();
             // Of the regions that start at one place, the last entry ends last.
             let bound = (latest, u16::MAX, MOST);
             let (from, to, region) = *page.regions.range(..=bound).next_back()?;

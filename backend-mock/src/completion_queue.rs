@@ -8,6 +8,7 @@ use dat_core::flags::DtoStatus;
 
 use crate::fault::CompletionFault;
 use crate::shared::{Arc, Shared};
+use crate::steps::step;
 use crate::world::{Action, World};
 
 /// Microseconds after which a completion that is kept back is delivered.
@@ -102,6 +103,7 @@ impl CompletionRing {
         while entry.is_none()
             && let Some(place) = self.entries.pop_front()
         {
+            step();
             self.first += 1;
             entry = place.map(|queued| queued.entry);
         }
@@ -153,6 +155,7 @@ impl CompletionRing {
             number = gone.previous;
         }
         while let Some(None) = self.entries.back() {
+            step();
             self.entries.pop_back();
         }
         self.kept_back = self.kept_back.filter(|entry| entry.owner != owner);
@@ -160,6 +163,7 @@ impl CompletionRing {
     }
 
     fn place(&mut self, number: u64) -> Option<&mut Option<Queued>> {
+        step();
         let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
         self.entries.get_mut(index)
     }

@@ -6,6 +6,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use dat_core::backend::ControlEvent;
 
 use crate::shared::Arc;
+use crate::steps::step;
 
 /// Subject of control events that may be withdrawn, with its token or number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,6 +85,7 @@ impl ControlEvents {
         let mut found = false;
         let all = (subject, 0)..=(subject, u64::MAX);
         while let Some(entry) = self.subjects.range(all.clone()).next().copied() {
+            step();
             self.subjects.remove(&entry);
             self.events.remove(&entry.1);
             found = true;

@@ -2,6 +2,8 @@
 
 use alloc::vec::Vec;
 
+use crate::steps::step;
+
 /// Values by 32-bit keys; a key is never 0.
 ///
 /// A new key is one more than the last, except where its slot is taken. At most half of the slots
@@ -34,6 +36,7 @@ impl<T> Table<T> {
 
     /// Returns the index of the slot of a key; out of range in a table without slots.
     fn index(&self, key: u32) -> usize {
+        step();
         key as usize & self.slots.len().wrapping_sub(1)
     }
 
@@ -100,7 +103,7 @@ impl<T> Table<T> {
 
     /// Returns all keys, in ascending order.
     pub(crate) fn keys(&self) -> Vec<u32> {
-        let slots = self.slots.iter();
+        let slots = self.slots.iter().inspect(|_| step());
         let mut keys: Vec<u32> = slots.flatten().map(|(key, _)| *key).collect();
         keys.sort_unstable();
         keys
