@@ -16,7 +16,7 @@ pub(crate) enum Subject {
     /// The soft high watermark of a queue pair.
     Watermark(u64),
     /// An armed completion queue.
-    Completions(u16),
+    Completions(u32),
     /// The limit of a shared receive queue.
     Limit(u64),
     /// The failure of a shared receive queue.

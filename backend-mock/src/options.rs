@@ -136,7 +136,7 @@ impl Default for Limits {
             domains: 1024,
             regions: 1 << 20,
             windows: 1 << 20,
-            completion_queues: 1 << 16,
+            completion_queues: 1 << 17,
             completions: 1 << 20,
             queue_pairs: 1 << 17,
             work_requests: 1 << 14,

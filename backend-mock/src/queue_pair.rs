@@ -90,8 +90,8 @@ pub(crate) struct QueuePair {
     pub(crate) adapter: usize,
     pub(crate) token: u64,
     pub(crate) domain: u32,
-    pub(crate) request_queue: Option<u16>,
-    pub(crate) receive_queue: Option<u16>,
+    pub(crate) request_queue: Option<u32>,
+    pub(crate) receive_queue: Option<u32>,
     pub(crate) shared: Option<u32>,
     pub(crate) reads_in_limit: u32,
     pub(crate) reads_out_limit: u32,
@@ -198,7 +198,7 @@ impl QueuePair {
     }
 
     /// Returns the numbers of its completion queues.
-    fn completion_queues(&self) -> impl Iterator<Item = u16> + use<> {
+    fn completion_queues(&self) -> impl Iterator<Item = u32> + use<> {
         let other = self
             .receive_queue
             .filter(|_| self.receive_queue != self.request_queue);
@@ -206,7 +206,7 @@ impl QueuePair {
     }
 
     /// Returns the number of its last completion in one of its completion queues.
-    pub(crate) fn last_completion(&mut self, queue: u16) -> Option<&mut u64> {
+    pub(crate) fn last_completion(&mut self, queue: u32) -> Option<&mut u64> {
         let [requests, receives] = &mut self.last_completions;
         if self.request_queue == Some(queue) {
             Some(requests)

@@ -20,7 +20,7 @@ const ALL: MemoryPrivileges = MemoryPrivileges::ALL;
 /// Few objects, and many; tables grow between them and not beyond.
 const COUNTS: [usize; 2] = [10, 5000];
 /// Number of a completion queue that all queue pairs of a crowd share.
-const SHARED: u16 = 2;
+const SHARED: u32 = 2;
 /// Qualifier of a listener whose requests nobody answers.
 const UNANSWERED: u64 = 5;
 
@@ -63,7 +63,7 @@ impl Crowd {
         for number in 0..count {
             near.register(source.bytes, near.domain, ALL);
             near.window();
-            let number = 10 + number as u16;
+            let number = 10 + number as u32;
             near.backend.create_completion_queue(number, 8).unwrap();
             far.backend.listen(0, None).unwrap();
         }
@@ -161,7 +161,7 @@ fn objects_are_made_and_freed_beside_any_number() {
             (
                 "completion queue",
                 steps_of(|| {
-                    let queue = near.backend.create_completion_queue(u16::MAX, 8).unwrap();
+                    let queue = near.backend.create_completion_queue(u32::MAX >> 12, 8).unwrap();
                     near.backend.destroy_completion_queue(queue);
                 }),
             ),
