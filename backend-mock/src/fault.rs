@@ -22,7 +22,7 @@ pub enum Fault {
         /// The adapter.
         adapter: u16,
         /// The completion queue.
-        queue: u16,
+        queue: u32,
         /// Number of the completion.
         nth: u32,
     },
@@ -31,7 +31,7 @@ pub enum Fault {
         /// The adapter.
         adapter: u16,
         /// The completion queue.
-        queue: u16,
+        queue: u32,
         /// Number of the completion.
         nth: u32,
         /// Delay in microseconds.
@@ -42,7 +42,7 @@ pub enum Fault {
         /// The adapter.
         adapter: u16,
         /// The completion queue.
-        queue: u16,
+        queue: u32,
         /// Number of the completion.
         nth: u32,
     },
@@ -51,7 +51,7 @@ pub enum Fault {
         /// The adapter.
         adapter: u16,
         /// The completion queue.
-        queue: u16,
+        queue: u32,
         /// Number of the completion.
         nth: u32,
     },
@@ -60,7 +60,7 @@ pub enum Fault {
         /// The adapter.
         adapter: u16,
         /// The completion queue.
-        queue: u16,
+        queue: u32,
         /// Number of the completion.
         nth: u32,
     },
@@ -69,7 +69,7 @@ pub enum Fault {
         /// The adapter.
         adapter: u16,
         /// The completion queue.
-        queue: u16,
+        queue: u32,
         /// Number of the notification.
         nth: u32,
     },
@@ -258,7 +258,7 @@ impl Faults {
                 } => (adapter, queue, nth, CompletionFault::Overrun),
                 _ => return None,
             };
-            ((adapter, u32::from(queue)) == of && nth == count).then_some(effect)
+            ((adapter, queue) == of && nth == count).then_some(effect)
         })
     }
 
@@ -268,7 +268,7 @@ impl Faults {
                 adapter,
                 queue,
                 nth,
-            } if (adapter, u32::from(queue)) == of && nth == count => Some(()),
+            } if (adapter, queue) == of && nth == count => Some(()),
             _ => None,
         })
         .is_some()

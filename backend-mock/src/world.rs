@@ -145,12 +145,12 @@ impl World {
                 adapter,
                 queue,
                 nth,
-            } => *nth = nth.saturating_add(self.counts_of(*adapter, (*queue).into()).0),
+            } => *nth = nth.saturating_add(self.counts_of(*adapter, *queue).0),
             Fault::LoseNotification {
                 adapter,
                 queue,
                 nth,
-            } => *nth = nth.saturating_add(self.counts_of(*adapter, (*queue).into()).1),
+            } => *nth = nth.saturating_add(self.counts_of(*adapter, *queue).1),
             Fault::LinkDown { at, .. } | Fault::Crash { at, .. } => *at = at.saturating_add(now),
             Fault::AllocationFailure { adapter, nth } => {
                 self.count_on(*adapter, nth, |it| it.control_calls)
