@@ -257,7 +257,7 @@ unsafe impl Backend for MockBackend {
 
     fn create_completion_queue(
         &mut self,
-        number: u16,
+        number: u32,
         depth: u32,
     ) -> Result<MockCompletionQueue, BackendError> {
         let limits = *self.limits();

@@ -125,7 +125,7 @@ impl World {
     pub(crate) fn complete(
         &mut self,
         adapter: usize,
-        queue: Option<u16>,
+        queue: Option<u32>,
         owner: u32,
         completion: Completion,
         immediate: Option<u32>,
@@ -177,7 +177,7 @@ impl World {
     /// Keeps back a completion until the next one overtakes it, or its time is over.
     ///
     /// If one is already kept back, this one overtakes it.
-    fn keep_back(&mut self, adapter: usize, number: u16, entry: Entry) {
+    fn keep_back(&mut self, adapter: usize, number: u32, entry: Entry) {
         match self.adapters[adapter].completion_queue(number) {
             Some(ring) if ring.kept_back.is_none() => {
                 ring.kept_back = Some(entry);
@@ -190,7 +190,7 @@ impl World {
     }
 
     /// Queues a completion and the one kept back, and raises the notification if armed.
-    pub(crate) fn deliver(&mut self, adapter: usize, number: u16, entry: Entry) {
+    pub(crate) fn deliver(&mut self, adapter: usize, number: u32, entry: Entry) {
         let Some(ring) = self.adapters[adapter].completion_queue(number) else {
             return;
         };
@@ -223,7 +223,7 @@ impl World {
     }
 
     /// Delivers the completion that is kept back, if any.
-    pub(crate) fn release_kept(&mut self, adapter: usize, number: u16) {
+    pub(crate) fn release_kept(&mut self, adapter: usize, number: u32) {
         let kept = self.adapters[adapter]
             .completion_queue(number)
             .and_then(|ring| ring.kept_back.take());
@@ -232,7 +232,7 @@ impl World {
         }
     }
 
-    fn notify(&mut self, adapter: usize, number: u16) {
+    fn notify(&mut self, adapter: usize, number: u32) {
         let Some(ring) = self.adapters[adapter].completion_queue(number) else {
             return;
         };
@@ -248,7 +248,7 @@ impl World {
     }
 
     /// Fails a queue without room, and breaks the queue pairs that use it.
-    fn overrun(&mut self, adapter: usize, number: u16) {
+    fn overrun(&mut self, adapter: usize, number: u32) {
         if let Some(ring) = self.adapters[adapter].completion_queue(number) {
             ring.fail(DeviceFailure::CompletionQueueOverrun);
             if ring.armed.is_some() {
@@ -266,7 +266,7 @@ impl World {
 pub struct MockCompletionQueue {
     pub(crate) shared: Arc<Shared>,
     pub(crate) adapter: usize,
-    pub(crate) number: u16,
+    pub(crate) number: u32,
     pub(crate) ready: Arc<AtomicUsize>,
     /// Immediate data of the completion that was polled last.
     pub(crate) immediate: Option<u32>,

@@ -227,7 +227,7 @@ impl Faults {
         Some(found)
     }
 
-    pub(crate) fn completion(&mut self, of: (u16, u16), count: u32) -> Option<CompletionFault> {
+    pub(crate) fn completion(&mut self, of: (u16, u32), count: u32) -> Option<CompletionFault> {
         self.take(|fault| {
             let (adapter, queue, nth, effect) = match *fault {
                 Fault::DropCompletion {
@@ -258,17 +258,17 @@ impl Faults {
                 } => (adapter, queue, nth, CompletionFault::Overrun),
                 _ => return None,
             };
-            ((adapter, queue) == of && nth == count).then_some(effect)
+            ((adapter, u32::from(queue)) == of && nth == count).then_some(effect)
         })
     }
 
-    pub(crate) fn loses_notification(&mut self, of: (u16, u16), count: u32) -> bool {
+    pub(crate) fn loses_notification(&mut self, of: (u16, u32), count: u32) -> bool {
         self.take(|fault| match *fault {
             Fault::LoseNotification {
                 adapter,
                 queue,
                 nth,
-            } if (adapter, queue) == of && nth == count => Some(()),
+            } if (adapter, u32::from(queue)) == of && nth == count => Some(()),
             _ => None,
         })
         .is_some()

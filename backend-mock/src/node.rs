@@ -87,15 +87,15 @@ impl Adapter {
         }
     }
 
-    pub(crate) fn completion_queue(&mut self, number: u16) -> Option<&mut CompletionRing> {
+    pub(crate) fn completion_queue(&mut self, number: u32) -> Option<&mut CompletionRing> {
         self.completion_queues
-            .get_mut(usize::from(number))?
+            .get_mut(number as usize)?
             .as_mut()
     }
 
     /// Returns true if a completion of this queue is kept back.
-    pub(crate) fn keeps_back(&self, number: u16) -> bool {
-        let ring = self.completion_queues.get(usize::from(number));
+    pub(crate) fn keeps_back(&self, number: u32) -> bool {
+        let ring = self.completion_queues.get(number as usize);
         ring.and_then(Option::as_ref)
             .is_some_and(CompletionRing::keeps_back)
     }
@@ -105,8 +105,8 @@ impl Adapter {
     }
 
     /// Adds a queue under this number; returns false if there is one.
-    pub(crate) fn add_completion_queue(&mut self, number: u16, ring: CompletionRing) -> bool {
-        let index = usize::from(number);
+    pub(crate) fn add_completion_queue(&mut self, number: u32, ring: CompletionRing) -> bool {
+        let index = number as usize;
         if self.completion_queues.len() <= index {
             self.completion_queues.resize_with(index + 1, || None);
         }
@@ -119,8 +119,8 @@ impl Adapter {
         }
     }
 
-    pub(crate) fn remove_completion_queue(&mut self, number: u16) {
-        if let Some(slot) = self.completion_queues.get_mut(usize::from(number)) {
+    pub(crate) fn remove_completion_queue(&mut self, number: u32) {
+        if let Some(slot) = self.completion_queues.get_mut(number as usize) {
             *slot = None;
         }
     }

@@ -53,13 +53,13 @@ pub(crate) enum Action {
     /// A delayed completion is delivered.
     Deliver {
         adapter: usize,
-        number: u16,
+        number: u32,
         entry: Entry,
     },
     /// A completion that is kept back is delivered, as none overtook it in time.
-    Release { adapter: usize, number: u16 },
+    Release { adapter: usize, number: u32 },
     /// The queue pairs that use an overrun completion queue break.
-    Overrun { adapter: usize, number: u16 },
+    Overrun { adapter: usize, number: u32 },
     /// A message about a connection arrives.
     Message(Box<Message>),
     /// An accepting side stops waiting for the connection.
@@ -142,12 +142,12 @@ impl World {
                 adapter,
                 queue,
                 nth,
-            } => *nth = nth.saturating_add(self.counts_of(*adapter, *queue).0),
+            } => *nth = nth.saturating_add(self.counts_of(*adapter, (*queue).into()).0),
             Fault::LoseNotification {
                 adapter,
                 queue,
                 nth,
-            } => *nth = nth.saturating_add(self.counts_of(*adapter, *queue).1),
+            } => *nth = nth.saturating_add(self.counts_of(*adapter, (*queue).into()).1),
             Fault::LinkDown { at, .. } | Fault::Crash { at, .. } => *at = at.saturating_add(now),
             Fault::AllocationFailure { adapter, nth } => {
                 self.count_on(*adapter, nth, |it| it.control_calls)
@@ -173,7 +173,7 @@ impl World {
     }
 
     /// Returns the numbers of completions and notifications of a queue so far.
-    fn counts_of(&mut self, adapter: u16, queue: u16) -> (u32, u32) {
+    fn counts_of(&mut self, adapter: u16, queue: u32) -> (u32, u32) {
         let adapter = self.adapters.get_mut(usize::from(adapter));
         let ring = adapter.and_then(|adapter| adapter.completion_queue(queue));
         ring.map_or((0, 0), |ring| (ring.produced, ring.notified))
@@ -370,7 +370,7 @@ impl World {
     }
 
     /// Breaks all queue pairs that use a completion queue.
-    fn break_users(&mut self, adapter: usize, number: u16) {
+    fn break_users(&mut self, adapter: usize, number: u32) {
         for key in self.queue_pairs.keys() {
             let uses = self.queue_pairs.get(key).is_some_and(|queue_pair| {
                 queue_pair.adapter == adapter
