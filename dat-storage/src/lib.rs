@@ -20,9 +20,10 @@
 //! ```
 //!
 //! # Memory
-//! An open adapter reserves up to 2 GiB of address space, and takes less than 1 MiB. Each table makes 64 KiB accessible when its first slot is
-//! used, then as much as it has, and at most 2 MiB at a time. The system provides each page when it
-//! is first touched; in a process that locks its memory (`mlockall`), when it becomes accessible.
+//! A new adapter reserves up to 2 GiB of address space, and takes less than 1 MiB of memory. Each
+//! table makes 64 KiB accessible when its first slot is used, then as much as it has, and at most
+//! 2 MiB at a time. The system provides each page when it is first touched; in a process that locks
+//! its memory (`mlockall`), when it becomes accessible.
 //!
 //! A system that is not a Unix reserves nothing: there an adapter has the sizes that it starts
 //! with, and takes memory for all of them at once.
@@ -33,7 +34,9 @@ mod owned;
 mod reservation;
 #[cfg(all(test, target_os = "linux"))]
 mod tests;
+mod words;
 
 pub use limits::Limits;
 pub use owned::OwnedIa;
 pub use reservation::Reservation;
+pub use words::Words;

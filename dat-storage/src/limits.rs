@@ -1,5 +1,6 @@
 //! Sizes of the tables of an adapter.
 
+use dat_core::flags::HandleKind;
 use dat_core::{Cause, Error, Result, Subtype};
 
 /// Maximum number of objects of a kind: an index has 20 bits.
@@ -79,6 +80,22 @@ impl Limits {
         events: (1 << 24) / SCALE,
         records: (1 << 24) / SCALE,
     };
+
+    /// Returns the limit of a kind of object; that of adapters is 1.
+    pub const fn of(&self, kind: HandleKind) -> usize {
+        match kind {
+            HandleKind::Cr => self.connection_requests,
+            HandleKind::Ep => self.endpoints,
+            HandleKind::Evd => self.dispatchers,
+            HandleKind::Ia => 1,
+            HandleKind::Lmr => self.local_regions,
+            HandleKind::Psp | HandleKind::Rsp => self.service_points,
+            HandleKind::Pz => self.zones,
+            HandleKind::Rmr => self.remote_regions,
+            HandleKind::Cno => self.notification_objects,
+            HandleKind::Srq => self.shared_receive_queues,
+        }
+    }
 
     /// Combines each limit with that of `other`.
     fn with(self, other: Self, combine: impl Fn(usize, usize) -> usize) -> Self {
