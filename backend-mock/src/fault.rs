@@ -258,7 +258,7 @@ impl Faults {
                 } => (adapter, queue, nth, CompletionFault::Overrun),
                 _ => return None,
             };
-            ((adapter, queue) == of && nth == count).then_some(effect)
+            ((adapter, u32::from(queue)) == of && nth == count).then_some(effect)
         })
     }
 
@@ -268,7 +268,7 @@ impl Faults {
                 adapter,
                 queue,
                 nth,
-            } if (adapter, queue) == of && nth == count => Some(()),
+            } if (adapter, u32::from(queue)) == of && nth == count => Some(()),
             _ => None,
         })
         .is_some()

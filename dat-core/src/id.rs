@@ -75,9 +75,11 @@ impl Handle {
         HandleKind::try_from(kind.checked_sub(1)?).ok()
     }
 
-    /// Returns the index of the slot.
+    /// Returns the index of the object's slot among those of its kind.
+    ///
+    /// It is below 2^20 with the feature `std`, else below 2^16, for any word.
     #[inline]
-    pub(crate) const fn index(self) -> usize {
+    pub const fn index(self) -> usize {
         self.slot().get() as usize
     }
 

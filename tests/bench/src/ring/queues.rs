@@ -270,7 +270,7 @@ impl RingCompletions {
     }
 
     /// Returns the number of the queue.
-    pub fn number(&self) -> u16 {
+    pub fn number(&self) -> u32 {
         self.ring.number
     }
 
