@@ -1,17 +1,18 @@
 //! Allocator of runs: consecutive slots of a table that grows at its end.
 //!
-//! A binary tree of aligned blocks. A node stores three lengths of its block: the free slots at its
-//! start, those at its end, and its longest free run. A call descends from the root, so its cost is
-//! logarithmic in the length of the table. FreeRuns are exact, begin at any slot, and are the first
-//! that fit. So runs that are as long together as the table fit into it, if none is given back.
+//! A binary tree of aligned blocks. A node stores three lengths of its block: of the free run at
+//! its start, of the one at its end, and of its longest one. A call descends from the root, so its
+//! cost is logarithmic in the length of the table. FreeRuns are exact and begin at any slot. The first
+//! run that fits is taken. No slot is lost to alignment.
 //!
 //! Groups of 32 slots are the leaves. One word has a bit for each slot of a group, which is set if
-//! the slot is free. The node of a larger block is stored with the group that begins in the middle
-//! of the block. If that group is beyond the end of the table, the block has no node, and its first
-//! half describes it. So growth moves no node.
+//! the slot is free. The node of a larger block is stored with the group at the middle of the
+//! block. If the table ends at or before the middle, the block has no node: its first half has the
+//! same slots. So growth moves no node.
 //!
-//! A block that becomes free or taken as a whole only gets its node stored and marked: the words
-//! below it are stale. The next call that changes a part of the block stores its halves first.
+//! If a call makes a whole block free or taken, it stores the node of the block and marks it as
+//! stale below. Nodes and bits below are not read before a call that changes a part of the block
+//! has stored them.
 //!
 //! All calls for one table are made under one lock, so relaxed accesses suffice.
 
@@ -43,9 +44,8 @@ impl RunWord {
 /// Largest number of slots.
 pub(crate) const SLOTS_MAX: u32 = 1 << 31;
 
-/// Order of a group: the smallest block has 2^5 slots.
+/// Binary logarithm of the slots of a group.
 const GROUP_ORDER: u32 = 5;
-/// Slots of a group.
 const GROUP_SIZE: u32 = 1 << GROUP_ORDER;
 /// Words of a node: lengths of the prefix, of the suffix and of the longest run, and the mark.
 const NODE_WORDS: u32 = 4;
@@ -53,6 +53,8 @@ const NODE_WORDS: u32 = 4;
 ///
 /// The first group is in no middle, so the bits come last and those of the first are at index 0.
 const GROUP_WORDS: u32 = NODE_WORDS + 1;
+
+type Node = [RunWord; NODE_WORDS as usize];
 
 /// State of an allocator; its words are an argument of each call.
 ///
@@ -94,45 +96,41 @@ impl FreeRuns {
         if count == 0 {
             return Some(0);
         }
-        let tree = self.tree(words);
-        let base = tree.find(count)?;
-        tree.assign(tree.root(), Span::new(base, count), false);
+        let base = Tree { words }.find(self.table(), count)?;
+        self.take_at(words, base, count);
         Some(base)
     }
 
     /// Takes the run of `count` slots from `base`, which the caller knows to be free.
     ///
-    /// Slots beyond the end are ignored, and so are slots that are taken.
+    /// Has no effect on slots beyond the end or on slots that are taken.
     pub(crate) fn take_at(&self, words: &[RunWord], base: u32, count: u32) {
-        let tree = self.tree(words);
-        tree.assign(tree.root(), Span::new(base, count), false);
+        self.assign(words, base, base.saturating_add(count), false);
     }
 
     /// Gives back the run of `count` slots from `base`, which may be a part of one that was taken.
     ///
-    /// Slots beyond the end are ignored, and so are slots that are free.
+    /// Has no effect on slots beyond the end or on slots that are free.
     pub(crate) fn give_back(&self, words: &[RunWord], base: u32, count: u32) {
-        let tree = self.tree(words);
-        tree.assign(tree.root(), Span::new(base, count), true);
+        self.assign(words, base, base.saturating_add(count), true);
     }
 
     /// Returns the smallest length of the table for which `take` succeeds.
     ///
     /// The free slots at the end count. Returns `None` if the length exceeds [`SLOTS_MAX`].
     pub(crate) fn needed(&self, words: &[RunWord], count: u32) -> Option<u32> {
-        let tree = self.tree(words);
-        let all = tree.summary(tree.root());
+        let all = Tree { words }.summary(self.table());
         if count <= all.longest {
-            return Some(tree.end);
+            return Some(all.size);
         }
-        let taken = tree.end.saturating_sub(all.suffix);
-        taken.checked_add(count).filter(|end| *end <= SLOTS_MAX)
+        let kept = all.size.saturating_sub(all.suffix);
+        kept.checked_add(count).filter(|end| *end <= SLOTS_MAX)
     }
 
     /// Grows the table to `end` slots, of which the new ones are free.
     ///
-    /// All words that the new slots add are empty. Returns false, without effect, if `words` is too
-    /// short or `end` exceeds [`SLOTS_MAX`]. A shorter table than before is no change.
+    /// The words that the new slots add must be empty. Returns false, without effect, if there are
+    /// too few words or `end` exceeds [`SLOTS_MAX`]. A table that is as long already stays.
     #[must_use]
     pub(crate) fn grow(&self, words: &[RunWord], end: u32) -> bool {
         let old = self.end();
@@ -140,32 +138,74 @@ impl FreeRuns {
             return false;
         }
         if end > old {
-            // All blocks that contain the old end are joined anew from their halves. If one of
-            // them is stale, its halves get the new slots too, like the old ones. The new slots
-            // become free after that.
+            // The call stores anew all nodes whose blocks get longer. If such a block is stale
+            // below, its new slots first become like its old ones, and then free.
             self.end.store(end, Ordering::Relaxed);
-            let tree = self.tree(words);
-            let span = Span {
-                first: old,
-                stop: end,
-            };
-            tree.assign(tree.root(), span, true);
+            self.assign(words, old, end, true);
         }
         true
     }
 
-    fn tree<'w>(&self, words: &'w [RunWord]) -> Tree<'w> {
-        Tree {
-            words,
-            end: self.end(),
+    /// Makes the slots from `first` to before `stop` free or taken.
+    fn assign(&self, words: &[RunWord], first: u32, stop: u32, free: bool) {
+        let stop = stop.min(self.end());
+        if first < stop {
+            Tree { words }.assign(self.table(), Span { first, stop }, free);
         }
+    }
+
+    fn table(&self) -> Block {
+        Block {
+            base: 0,
+            size: self.end(),
+        }
+    }
+}
+
+/// Slots from `first` to before `stop`, which is at most the length of the table.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    first: u32,
+    stop: u32,
+}
+
+/// Slots of an aligned block before the end of the table.
+///
+/// The length of the block is the power of two from `size`, and `base` is a multiple of it.
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    base: u32,
+    size: u32,
+}
+
+impl Block {
+    /// Returns true if the slots are of one group.
+    const fn is_group(self) -> bool {
+        self.size <= GROUP_SIZE
+    }
+
+    /// Returns the halves of a block that is larger than a group.
+    ///
+    /// The first one is as long as the largest power of two below the size.
+    const fn halves(self) -> (Self, Self) {
+        let last = self.size.wrapping_sub(1);
+        let half = SLOTS_MAX.wrapping_shr(last.leading_zeros());
+        let left = Self {
+            base: self.base,
+            size: half,
+        };
+        let right = Self {
+            base: self.base.wrapping_add(half),
+            size: self.size.wrapping_sub(half),
+        };
+        (left, right)
     }
 }
 
 /// Lengths of the free runs of a block that matter to larger blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Summary {
-    /// Slots of the block before the end of the table.
+    /// Slots of the block.
     size: u32,
     /// Free slots at the start.
     prefix: u32,
@@ -207,14 +247,6 @@ impl Summary {
         }
     }
 
-    /// Stores the lengths in a node.
-    fn store(self, node: &[RunWord; NODE_WORDS as usize]) {
-        let [prefix, suffix, longest, _] = node;
-        prefix.store(self.prefix);
-        suffix.store(self.suffix);
-        longest.store(self.longest);
-    }
-
     /// Describes a block by its halves.
     fn join(self, right: Self) -> Self {
         let across = self.suffix.saturating_add(right.prefix);
@@ -233,6 +265,14 @@ impl Summary {
             longest: self.longest.max(right.longest).max(across),
         }
     }
+
+    /// Stores the lengths in a node.
+    fn store(self, node: &Node) {
+        let [prefix, suffix, longest, _] = node;
+        prefix.store(self.prefix);
+        suffix.store(self.suffix);
+        longest.store(self.longest);
+    }
 }
 
 /// Returns a word whose lowest `count` bits are set; all of them from 32 on.
@@ -240,147 +280,147 @@ const fn low_bits(count: u32) -> u32 {
     u32::MAX.unbounded_shr(GROUP_SIZE.saturating_sub(count))
 }
 
-/// Slots from `first` to before `stop`.
-#[derive(Clone, Copy, Debug)]
-struct Span {
-    first: u32,
-    stop: u32,
+/// Returns the position of the first `count` consecutive bits.
+fn find_bits(bits: u32, count: u32) -> Option<u32> {
+    // A bit of `starts` begins a run of at least `length` bits.
+    let mut starts = bits;
+    let mut length = 1_u32;
+    while length < count {
+        // The length doubles, except in the last step.
+        let step = length.min(count.saturating_sub(length));
+        starts &= starts.unbounded_shr(step);
+        length = length.saturating_add(step);
+    }
+    (starts != 0).then(|| starts.trailing_zeros())
 }
 
-impl Span {
-    const fn new(base: u32, count: u32) -> Self {
-        Self {
-            first: base,
-            stop: base.saturating_add(count),
-        }
-    }
-}
-
-/// Block of 2^`order` slots; `base` is a multiple of its length.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Block {
-    base: u32,
-    order: u32,
-}
-
-impl Block {
-    const fn length(self) -> u32 {
-        1_u32.wrapping_shl(self.order)
-    }
-
-    /// Returns the first slot of the second half.
-    const fn middle(self) -> u32 {
-        self.base.wrapping_add(self.length() >> 1)
-    }
-
-    /// Returns the halves of a block that is larger than a group.
-    const fn halves(self) -> (Self, Self) {
-        let order = self.order.wrapping_sub(1);
-        let (base, middle) = (self.base, self.middle());
-        let right = Self {
-            base: middle,
-            order,
-        };
-        (Self { base, order }, right)
-    }
-}
-
-/// Words of an allocator, and the length of its table.
+/// Words of an allocator.
 ///
 /// A word that is missing reads as 0: its slots are taken.
 #[derive(Clone, Copy)]
 struct Tree<'w> {
     words: &'w [RunWord],
-    end: u32,
 }
 
 impl Tree<'_> {
-    /// Returns the block of the whole table.
-    const fn root(&self) -> Block {
-        self.trim(Block { base: 0, order: 31 })
-    }
-
-    /// Returns the smallest block that contains the same slots of the table.
-    ///
-    /// Its second half begins before the end of the table, so it has a node or is a group.
-    const fn trim(&self, block: Block) -> Block {
-        // The order of the next power of two.
-        let order = match self.size(block).checked_sub(1) {
-            Some(last) => u32::BITS.wrapping_sub(last.leading_zeros()),
-            None => 0,
-        };
-        Block {
-            base: block.base,
-            order: if order > GROUP_ORDER {
-                order
-            } else {
-                GROUP_ORDER
-            },
-        }
-    }
-
-    /// Returns the number of slots of a block before the end of the table.
-    const fn size(&self, block: Block) -> u32 {
-        let rest = self.end.saturating_sub(block.base);
-        if rest < block.length() {
-            rest
-        } else {
-            block.length()
-        }
-    }
-
     /// Returns the word that has the bits of a group.
     fn bits(&self, group: Block) -> Option<&RunWord> {
         let index = (group.base >> GROUP_ORDER).wrapping_mul(GROUP_WORDS) as usize;
         #[cfg(test)]
-        tests::trace(index, 1);
+        tests::trace(index);
         self.words.get(index)
     }
 
-    /// Returns the node of a trimmed block that is larger than a group.
-    fn node(&self, block: Block) -> Option<&[RunWord; NODE_WORDS as usize]> {
-        let group = block.middle() >> GROUP_ORDER;
+    /// Returns the node of a block that is larger than a group.
+    fn node(&self, block: Block) -> Option<&Node> {
+        let (_, right) = block.halves();
+        let group = right.base >> GROUP_ORDER;
         let index = group.wrapping_mul(GROUP_WORDS).wrapping_sub(NODE_WORDS) as usize;
         #[cfg(test)]
-        tests::trace(index, NODE_WORDS as usize);
+        tests::trace(index);
         self.words.get(index..)?.first_chunk()
-    }
-
-    fn load_bits(&self, group: Block) -> u32 {
-        self.bits(group).map_or(0, RunWord::load)
-    }
-
-    fn store_bits(&self, group: Block, value: u32) {
-        if let Some(bits) = self.bits(group) {
-            bits.store(value);
-        }
     }
 
     /// Returns the summary of a block.
     fn summary(&self, block: Block) -> Summary {
-        let size = self.size(block);
-        let block = self.trim(block);
-        if block.order == GROUP_ORDER {
-            return Summary::of_group(self.load_bits(block), size);
+        let size = block.size;
+        if block.is_group() {
+            let bits = self.bits(block).map_or(0, RunWord::load);
+            return Summary::of_group(bits, size);
         }
-        self.node(block)
-            .map_or(Summary::uniform(size, false), |node| {
-                let [prefix, suffix, longest, _] = node;
-                Summary {
-                    size,
-                    prefix: prefix.load(),
-                    suffix: suffix.load(),
-                    longest: longest.load(),
-                }
-            })
+        let Some([prefix, suffix, longest, _]) = self.node(block) else {
+            return Summary::uniform(size, false);
+        };
+        Summary {
+            size,
+            prefix: prefix.load(),
+            suffix: suffix.load(),
+            longest: longest.load(),
+        }
+    }
+
+    /// Returns the first slot of the first free run of `count` slots in a block.
+    fn find(&self, block: Block, count: u32) -> Option<u32> {
+        let mut block = block;
+        let mut summary = self.summary(block);
+        if summary.longest < count {
+            return None;
+        }
+        // Each step halves the block. It does not go below a stale node, because its free slots
+        // begin at its start.
+        while summary.prefix < count && !block.is_group() {
+            let (left, right) = block.halves();
+            let first = self.summary(left);
+            if first.longest >= count {
+                (block, summary) = (left, first);
+                continue;
+            }
+            let second = self.summary(right);
+            if first.suffix.saturating_add(second.prefix) >= count {
+                return right.base.checked_sub(first.suffix);
+            }
+            (block, summary) = (right, second);
+        }
+        if summary.prefix >= count {
+            return Some(block.base);
+        }
+        let position = find_bits(self.bits(block)?.load(), count)?;
+        block.base.checked_add(position)
+    }
+
+    /// Makes the slots of a span free or taken, as far as they are in a block.
+    ///
+    /// At least one of them is. Returns the new summary of the block. Calls itself for the halves
+    /// of at most two blocks of each length, so at most 26 calls are nested.
+    fn assign(&self, block: Block, span: Span, free: bool) -> Summary {
+        let stop = block.base.saturating_add(block.size);
+        if span.first <= block.base && span.stop >= stop {
+            return self.fill(block, free);
+        }
+        if block.is_group() {
+            return self.assign_bits(block, span, free);
+        }
+        let Some(node) = self.node(block) else {
+            return Summary::uniform(block.size, false);
+        };
+        self.push_down(block, node);
+        let (left, right) = block.halves();
+        let first = if span.first < right.base {
+            self.assign(left, span, free)
+        } else {
+            self.summary(left)
+        };
+        let second = if span.stop > right.base {
+            self.assign(right, span, free)
+        } else {
+            self.summary(right)
+        };
+        let summary = first.join(second);
+        summary.store(node);
+        summary
+    }
+
+    /// Makes the slots of a span free or taken, as far as they are in a group.
+    fn assign_bits(&self, group: Block, span: Span, free: bool) -> Summary {
+        let before = low_bits(span.first.saturating_sub(group.base));
+        let until = low_bits(span.stop.saturating_sub(group.base));
+        let mask = until & !before;
+        let Some(word) = self.bits(group) else {
+            return Summary::uniform(group.size, false);
+        };
+        let old = word.load();
+        let bits = if free { old | mask } else { old & !mask };
+        word.store(bits);
+        Summary::of_group(bits, group.size)
     }
 
     /// Makes a block free or taken as a whole; returns its new summary.
     fn fill(&self, block: Block, free: bool) -> Summary {
-        let summary = Summary::uniform(self.size(block), free);
-        let block = self.trim(block);
-        if block.order == GROUP_ORDER {
-            self.store_bits(block, low_bits(summary.prefix));
+        let summary = Summary::uniform(block.size, free);
+        if block.is_group() {
+            if let Some(word) = self.bits(block) {
+                word.store(low_bits(summary.prefix));
+            }
         } else if let Some(node) = self.node(block) {
             summary.store(node);
             let [.., stale] = node;
@@ -389,11 +429,9 @@ impl Tree<'_> {
         summary
     }
 
-    /// Makes the halves of a stale block as free or taken as the block.
-    fn push_down(&self, block: Block) {
-        let Some([.., longest, stale]) = self.node(block) else {
-            return;
-        };
+    /// Stores the halves of a block that is stale below.
+    fn push_down(&self, block: Block, node: &Node) {
+        let [.., longest, stale] = node;
         if stale.load() != 0 {
             let free = longest.load() != 0;
             let (left, right) = block.halves();
@@ -402,88 +440,6 @@ impl Tree<'_> {
             stale.store(0);
         }
     }
-
-    /// Returns the first slot of the first free run of `count` slots.
-    fn find(&self, count: u32) -> Option<u32> {
-        let mut block = self.root();
-        let mut summary = self.summary(block);
-        if summary.longest < count {
-            return None;
-        }
-        // The words below a stale node are not read: its free slots begin at its start. Each step
-        // lowers the order.
-        while block.order > GROUP_ORDER && summary.prefix < count {
-            let (left, right) = block.halves();
-            let first = self.summary(left);
-            if first.longest >= count {
-                (block, summary) = (self.trim(left), first);
-                continue;
-            }
-            let second = self.summary(right);
-            if first.suffix.saturating_add(second.prefix) >= count {
-                return right.base.checked_sub(first.suffix);
-            }
-            (block, summary) = (self.trim(right), second);
-        }
-        if summary.prefix >= count {
-            return Some(block.base);
-        }
-        let offset = find_bits(self.load_bits(block), count)?;
-        block.base.checked_add(offset)
-    }
-
-    /// Makes the slots of a span free or taken, as far as a block has them.
-    ///
-    /// Returns the new summary of the block. Calls itself for the halves of at most two blocks of
-    /// each order.
-    fn assign(&self, block: Block, span: Span, free: bool) -> Summary {
-        let size = self.size(block);
-        let stop = block.base.saturating_add(size);
-        if span.first >= stop || span.stop <= block.base {
-            return self.summary(block);
-        }
-        if span.first <= block.base && span.stop >= stop {
-            return self.fill(block, free);
-        }
-        let block = self.trim(block);
-        if block.order == GROUP_ORDER {
-            return self.assign_bits(block, span, free);
-        }
-        self.push_down(block);
-        let (left, right) = block.halves();
-        let summary = self
-            .assign(left, span, free)
-            .join(self.assign(right, span, free));
-        if let Some(node) = self.node(block) {
-            summary.store(node);
-        }
-        summary
-    }
-
-    /// Makes the slots of a span free or taken, as far as a group has them.
-    fn assign_bits(&self, group: Block, span: Span, free: bool) -> Summary {
-        let size = self.size(group);
-        let before = low_bits(span.first.saturating_sub(group.base));
-        let until = low_bits(span.stop.saturating_sub(group.base).min(size));
-        let mask = until & !before;
-        let bits = self.load_bits(group);
-        let bits = if free { bits | mask } else { bits & !mask };
-        self.store_bits(group, bits);
-        Summary::of_group(bits, size)
-    }
-}
-
-/// Returns the position of the first `count` consecutive bits.
-fn find_bits(bits: u32, count: u32) -> Option<u32> {
-    // A set bit begins a run of at least `length`, which at least doubles but for the last step.
-    let mut starts = bits;
-    let mut length = 1_u32;
-    while length < count {
-        let step = length.min(count.saturating_sub(length));
-        starts &= starts.unbounded_shr(step);
-        length = length.saturating_add(step);
-    }
-    (starts != 0).then(|| starts.trailing_zeros())
 }
 
 #[cfg(test)]
@@ -491,8 +447,8 @@ mod tests {
     use std::boxed::Box;
     use std::cell::RefCell;
     use std::collections::BTreeSet;
+    use std::eprintln;
     use std::vec::Vec;
-    use std::{eprintln, vec};
 
     use super::*;
 
@@ -501,10 +457,10 @@ mod tests {
         static TRACED: RefCell<Option<Vec<usize>>> = const { RefCell::new(None) };
     }
 
-    pub(super) fn trace(index: usize, words: usize) {
+    pub(super) fn trace(index: usize) {
         TRACED.with_borrow_mut(|traced| {
             if let Some(indices) = traced {
-                indices.extend(index..index + words);
+                indices.push(index);
             }
         });
     }
@@ -583,16 +539,16 @@ mod tests {
 
         /// Compares each block that is not below a stale node with the bitmap.
         fn check(&self) {
-            let tree = self.runs.tree(&self.words);
-            self.check_block(&tree, tree.root());
+            self.check_block(self.runs.table());
         }
 
-        fn check_block(&self, tree: &Tree<'_>, block: Block) {
-            let block = tree.trim(block);
-            let slots = self.slots(block);
+        fn check_block(&self, block: Block) {
+            let tree = Tree { words: &self.words };
+            let base = block.base as usize;
+            let slots = &self.free[base..base + block.size as usize];
             assert_eq!(tree.summary(block), summarise(slots), "{block:?}");
-            if block.order == GROUP_ORDER {
-                let bits = tree.load_bits(block);
+            if block.is_group() {
+                let bits = tree.bits(block).map_or(0, RunWord::load);
                 let expected = slots
                     .iter()
                     .rev()
@@ -600,16 +556,12 @@ mod tests {
                 assert_eq!(bits, expected, "{block:?}");
             } else if tree.node(block).unwrap()[3].load() == 0 {
                 let (left, right) = block.halves();
-                self.check_block(tree, left);
-                self.check_block(tree, right);
+                assert!(left.size.is_power_of_two() && right.base.is_multiple_of(left.size));
+                self.check_block(left);
+                self.check_block(right);
             } else {
                 assert!(slots.iter().all(|free| *free == slots[0]), "{block:?}");
             }
-        }
-
-        fn slots(&self, block: Block) -> &[bool] {
-            let stop = (block.base as usize + block.length() as usize).min(self.free.len());
-            &self.free[block.base as usize..stop]
         }
     }
 
@@ -633,7 +585,7 @@ mod tests {
         Summary {
             size: free.len() as u32,
             prefix: runs().next().unwrap_or(0),
-            suffix: runs().last().unwrap_or(0),
+            suffix: runs().next_back().unwrap_or(0),
             longest: runs().max().unwrap_or(0),
         }
     }
@@ -882,132 +834,197 @@ mod tests {
     #[test]
     fn random_calls_agree_with_a_bitmap() {
         let mut random = seeded("random_calls_agree_with_a_bitmap");
-        for (rounds, steps, limit) in [(100, 150, 100), (30, 200, 400), (3, 300, 3_000)] {
-            for _ in 0..rounds {
-                random_calls(&mut random, steps, limit);
-            }
-        }
-    }
-
-    /// Makes random calls on a table of at most `limit` slots.
-    fn random_calls(random: &mut fastrand::Rng, steps: usize, limit: usize) {
-        let mut table = Checked::new(random.usize(0..limit));
-        let mut taken: Vec<(usize, usize)> = Vec::new();
-        let longest = random.usize(1..=limit / 2);
         let mut grown = 0;
         let mut refused = 0;
-        for _ in 0..steps {
+        for (tables, steps, limit) in [(60, 150, 100), (15, 200, 400), (1, 200, 3_000)] {
+            for _ in 0..tables {
+                let mut case = Case::new(&mut random, limit);
+                for _ in 0..steps {
+                    case.step(&mut random);
+                    case.check();
+                }
+                grown += case.grown;
+                refused += case.refused;
+                case.give_back_all(&mut random);
+            }
+        }
+        assert!(grown > 100 && refused > 100, "{grown} {refused}");
+    }
+
+    /// A table of at most `limit` slots, with random runs.
+    struct Case {
+        table: Checked,
+        limit: usize,
+        longest: usize,
+        taken: Vec<(usize, usize)>,
+        grown: u32,
+        refused: u32,
+    }
+
+    impl Case {
+        fn new(random: &mut fastrand::Rng, limit: usize) -> Self {
+            Self {
+                table: Checked::new(random.usize(0..limit)),
+                limit,
+                longest: random.usize(1..=limit / 2),
+                taken: Vec::new(),
+                grown: 0,
+                refused: 0,
+            }
+        }
+
+        fn step(&mut self, random: &mut fastrand::Rng) {
             match random.u32(0..10) {
-                0..5 => {
-                    let count = random.usize(1..=longest);
-                    let needed = table.needed(count);
-                    let mut base = table.take(count);
-                    assert_eq!(base.is_some(), needed == table.free.len());
-                    if base.is_none() && needed <= limit {
-                        table.grow(needed);
-                        base = table.take(count);
-                        assert_eq!(base, Some((needed - count) as u32));
-                        grown += 1;
-                    }
-                    match base {
-                        Some(base) => taken.push((base as usize, count)),
-                        None => refused += 1,
-                    }
-                }
-                5..8 if !taken.is_empty() => {
-                    let (base, count) = taken.swap_remove(random.usize(0..taken.len()));
-                    let first = random.usize(0..=count);
-                    let stop = random.usize(first..=count);
-                    table.give_back(base + first, stop - first);
-                    if random.bool() {
-                        // The rest goes back in one call, with slots that are free.
-                        table.give_back(base, count);
-                    } else {
-                        taken.extend([(base, first), (base + stop, count - stop)]);
-                    }
-                }
-                8 if !taken.is_empty() => {
-                    let (base, count) = taken[random.usize(0..taken.len())];
-                    table.give_back(base, count);
-                    table.check();
-                    table.take_at(base, count);
+                0..5 => self.take(random.usize(1..=self.longest)),
+                5..8 if !self.taken.is_empty() => self.give_back_part(random),
+                8 if !self.taken.is_empty() => {
+                    let (base, count) = self.taken[random.usize(0..self.taken.len())];
+                    self.table.give_back(base, count);
+                    self.table.check();
+                    self.table.take_at(base, count);
                 }
                 9 if random.u8(0..4) == 0 => {
-                    let end = table.free.len();
-                    table.grow(random.usize(end..=limit.max(end)));
+                    let end = self.table.free.len();
+                    self.table.grow(random.usize(end..=self.limit));
                 }
                 _ => {}
             }
-            table.check();
-            let slots: usize = taken.iter().map(|(_, count)| count).sum();
-            let free = table.free.iter().filter(|free| **free).count();
-            assert_eq!(slots + free, table.free.len());
         }
-        assert!(steps < 600 || grown != 0 || refused != 0);
-        random.shuffle(&mut taken);
-        for (base, count) in taken {
-            table.give_back(base, count);
-            table.check();
+
+        /// Takes a run, in a longer table if the limit allows it.
+        fn take(&mut self, count: usize) {
+            let needed = self.table.needed(count);
+            let mut base = self.table.take(count);
+            assert_eq!(base.is_some(), needed == self.table.free.len());
+            if base.is_none() && needed <= self.limit {
+                self.table.grow(needed);
+                self.grown += 1;
+                base = self.table.take(count);
+                assert_eq!(base, Some((needed - count) as u32));
+            }
+            match base {
+                Some(base) => self.taken.push((base as usize, count)),
+                None => self.refused += 1,
+            }
         }
-        let end = table.free.len();
-        assert_eq!(table.take(end), Some(0));
+
+        /// Gives back a part of a run, and sometimes all of it after that.
+        fn give_back_part(&mut self, random: &mut fastrand::Rng) {
+            let run = random.usize(0..self.taken.len());
+            let (base, count) = self.taken.swap_remove(run);
+            let first = random.usize(0..=count);
+            let stop = random.usize(first..=count);
+            self.table.give_back(base + first, stop - first);
+            if random.bool() {
+                self.table.give_back(base, count);
+            } else {
+                let rest = [(base, first), (base + stop, count - stop)];
+                self.taken.extend(rest);
+            }
+        }
+
+        /// Checks the tree, and that each slot is free or of one run.
+        fn check(&self) {
+            self.table.check();
+            let taken: usize = self.taken.iter().map(|(_, count)| count).sum();
+            let free = self.table.free.iter().filter(|free| **free).count();
+            assert_eq!(taken + free, self.table.free.len());
+        }
+
+        /// Gives back all runs in a random order: the table is then one run.
+        fn give_back_all(mut self, random: &mut fastrand::Rng) {
+            random.shuffle(&mut self.taken);
+            for (base, count) in self.taken {
+                self.table.give_back(base, count);
+                self.table.check();
+            }
+            let end = self.table.free.len();
+            assert_eq!(self.table.take(end), Some(0));
+        }
     }
 
-    /// A call on a million slots touches few words, however they are taken.
+    /// Numbers of accesses to nodes and groups.
+    #[derive(Default)]
+    struct Cost {
+        calls: usize,
+        /// Accesses of all calls.
+        all: usize,
+        /// Most accesses of a call.
+        most: usize,
+        /// Most different nodes and groups of a call.
+        different: usize,
+    }
+
+    impl Cost {
+        fn measure(&mut self, call: impl FnOnce()) {
+            let indices = traced(call);
+            self.calls += 1;
+            self.all += indices.len();
+            self.most = self.most.max(indices.len());
+            let different: BTreeSet<usize> = indices.into_iter().collect();
+            self.different = self.different.max(different.len());
+        }
+    }
+
+    /// A call on about 2^20 slots accesses few nodes, although thousands of runs are taken.
     #[test]
     fn cost_is_logarithmic() {
-        const SLOTS: u32 = 1_000_000;
         const LEVELS: usize = 20;
+        const SLOTS: u32 = 1_000_000;
         let mut random = seeded("cost_is_logarithmic");
         let words: Box<[RunWord]> = (0..FreeRuns::words(SLOTS))
             .map(|_| RunWord::EMPTY)
             .collect();
         let runs = FreeRuns::new();
-        let mut most = (0, 0);
-        let mut all = (0, 0);
-        let mut calls = 0;
-        let mut measure = |call: &mut dyn FnMut()| {
-            let indices = traced(call);
-            let places: BTreeSet<usize> = indices
-                .iter()
-                .map(|index| (index + 4) / GROUP_WORDS as usize)
-                .collect();
-            most = (indices.len().max(most.0), places.len().max(most.1));
-            all = (all.0 + indices.len(), all.1 + places.len());
-            calls += 1;
-        };
-        measure(&mut || assert!(runs.grow(&words, SLOTS)));
-        let mut taken = vec![];
-        while let Some(base) = {
+        let mut growth = Cost::default();
+        growth.measure(|| assert!(runs.grow(&words, SLOTS)));
+        // The table never begins with a free run, so a search descends.
+        assert_eq!(runs.take(&words, 1), Some(0));
+        let mut taken = Vec::new();
+        for _ in 0..20_000 {
             let count = random.u32(1..200);
-            runs.take(&words, count).map(|base| (base, count))
-        } {
-            taken.push(base);
+            let base = runs.take(&words, count);
+            taken.extend(base.map(|base| (base, count)));
         }
+        assert!(taken.len() > 5_000);
         random.shuffle(&mut taken);
-        let (given, _kept) = taken.split_at(taken.len() / 2);
-        for (base, count) in given {
-            measure(&mut || runs.give_back(&words, *base, *count));
-        }
-        for _ in 0..1_000 {
-            let count = random.u32(1..200);
-            let base = runs.take(&words, count).unwrap();
+        for (base, count) in taken.split_off(taken.len() / 2) {
             runs.give_back(&words, base, count);
-            let mut pair = || {
-                assert_eq!(runs.take(&words, count), Some(base));
-                runs.give_back(&words, base, count);
-            };
-            measure(&mut pair);
         }
-        for _ in 0..1_000 {
-            let base = random.u32(0..SLOTS);
-            let count = random.u32(0..SLOTS);
-            measure(&mut || {
-                runs.take_at(&words, base, count);
-                runs.give_back(&words, base, count);
+        let mut gives = Cost::default();
+        let mut takes = Cost::default();
+        for _ in 0..2_000 {
+            let (base, count) = taken.swap_remove(random.usize(0..taken.len()));
+            gives.measure(|| runs.give_back(&words, base, count));
+            let count = random.u32(1..200);
+            takes.measure(|| {
+                let base = runs.take(&words, count);
+                taken.push((base.unwrap(), count));
             });
         }
-        eprintln!("most: {most:?}, all: {all:?}, calls: {calls}");
-        assert!(most.1 <= 4 * LEVELS, "{} nodes and groups", most.1);
+        let mut spans = Cost::default();
+        for _ in 0..2_000 {
+            let base = random.u32(0..SLOTS);
+            let count = random.u32(0..SLOTS);
+            spans.measure(|| runs.take_at(&words, base, count));
+            spans.measure(|| runs.give_back(&words, base, count));
+        }
+        let pairs = gives.all + takes.all;
+        let costs = [
+            ("growth", growth),
+            ("give", gives),
+            ("take", takes),
+            ("span", spans),
+        ];
+        for (name, cost) in &costs {
+            let mean = cost.all / cost.calls;
+            let (most, different) = (cost.most, cost.different);
+            eprintln!("{name}: mean {mean}, most {most}, different {different}");
+            // At most two to find a run, four to assign it, and four if all blocks are stale.
+            assert!(cost.most <= 10 * LEVELS);
+            assert!(cost.different <= 4 * LEVELS);
+        }
+        // Most runs are in one small block, and few blocks are stale.
+        assert!(pairs <= 5 * LEVELS * 2_000);
     }
 }
