@@ -130,8 +130,9 @@ tables! {
 impl<B: Backend + 'static, L: RawLock + 'static> Reservation<B, L> {
     /// Reserves address space for tables that start with `limits`.
     ///
-    /// It first asks for the [maxima](Limits::MAXIMA), and halves them until the system grants
-    /// them, but not below `limits`.
+    /// It first asks for the [maxima](Limits::MAXIMA). If the system refuses them, it halves them,
+    /// but not below `limits`, until they take an eighth of the address space that is left: the
+    /// rest is for the other memory of the process.
     ///
     /// # Errors
     /// - INSUFFICIENT_RESOURCES (MEMORY), above limit: more than 2^20 objects of a kind, 2^16
@@ -140,11 +141,19 @@ impl<B: Backend + 'static, L: RawLock + 'static> Reservation<B, L> {
     pub fn new(limits: &Limits) -> Result<Self> {
         limits.check()?;
         let least = *limits;
-        let mut limits = if RESERVES { least.maxima() } else { least };
+        let maxima = if RESERVES { least.maxima() } else { least };
+        let mut limits = maxima;
         loop {
             let laid_out = Places::of::<B, L>(&limits);
-            let reserved =
-                laid_out.and_then(|(places, length)| Memory::reserve(length).zip(Some(places)));
+            let leaves_room = |length: usize| {
+                limits == maxima || limits == least || {
+                    let all = length.checked_mul(8).and_then(Memory::reserve);
+                    all.is_some()
+                }
+            };
+            let reserved = laid_out
+                .filter(|(_, length)| leaves_room(*length))
+                .and_then(|(places, length)| Memory::reserve(length).zip(Some(places)));
             if let Some((memory, places)) = reserved {
                 return Ok(Self {
                     memory,
