@@ -258,7 +258,7 @@ impl Faults {
                 } => (adapter, queue, nth, CompletionFault::Overrun),
                 _ => return None,
             };
-            ((adapter, u32::from(queue)) == of && nth == count).then_some(effect)
+            ((adapter, queue) == of && nth == count).then_some(effect)
         })
     }
 
@@ -268,7 +268,7 @@ impl Faults {
                 adapter,
                 queue,
                 nth,
-            } if (adapter, u32::from(queue)) == of && nth == count => Some(()),
+            } if (adapter, queue) == of && nth == count => Some(()),
             _ => None,
         })
         .is_some()
