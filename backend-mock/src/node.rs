@@ -98,9 +98,7 @@ impl Adapter {
     }
 
     pub(crate) fn completion_queue(&mut self, number: u32) -> Option<&mut CompletionRing> {
-        self.completion_queues
-            .get_mut(number as usize)?
-            .as_mut()
+        self.completion_queues.get_mut(number as usize)?.as_mut()
     }
 
     /// Returns true if a completion of this queue is kept back.

@@ -161,7 +161,10 @@ fn objects_are_made_and_freed_beside_any_number() {
             (
                 "completion queue",
                 steps_of(|| {
-                    let queue = near.backend.create_completion_queue(u32::MAX >> 12, 8).unwrap();
+                    let queue = near
+                        .backend
+                        .create_completion_queue(u32::MAX >> 12, 8)
+                        .unwrap();
                     near.backend.destroy_completion_queue(queue);
                 }),
             ),
