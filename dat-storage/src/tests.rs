@@ -351,7 +351,6 @@ fn tables_are_lent_anew() {
     dat_core::Ia::open(backend(), leaked, 16).unwrap();
 }
 
-/// Spec: RSMCT-01
 #[test]
 fn an_engine_that_is_not_made_keeps_no_storage() {
     let before = RESERVED.get();
