@@ -22,7 +22,7 @@ pub enum Fault {
         /// The adapter.
         adapter: u16,
         /// The completion queue.
-        queue: u16,
+        queue: u32,
         /// Number of the completion.
         nth: u32,
     },
@@ -31,7 +31,7 @@ pub enum Fault {
         /// The adapter.
         adapter: u16,
         /// The completion queue.
-        queue: u16,
+        queue: u32,
         /// Number of the completion.
         nth: u32,
         /// Delay in microseconds.
@@ -42,7 +42,7 @@ pub enum Fault {
         /// The adapter.
         adapter: u16,
         /// The completion queue.
-        queue: u16,
+        queue: u32,
         /// Number of the completion.
         nth: u32,
     },
@@ -51,7 +51,7 @@ pub enum Fault {
         /// The adapter.
         adapter: u16,
         /// The completion queue.
-        queue: u16,
+        queue: u32,
         /// Number of the completion.
         nth: u32,
     },
@@ -60,7 +60,7 @@ pub enum Fault {
         /// The adapter.
         adapter: u16,
         /// The completion queue.
-        queue: u16,
+        queue: u32,
         /// Number of the completion.
         nth: u32,
     },
@@ -69,7 +69,7 @@ pub enum Fault {
         /// The adapter.
         adapter: u16,
         /// The completion queue.
-        queue: u16,
+        queue: u32,
         /// Number of the notification.
         nth: u32,
     },
@@ -227,7 +227,7 @@ impl Faults {
         Some(found)
     }
 
-    pub(crate) fn completion(&mut self, of: (u16, u16), count: u32) -> Option<CompletionFault> {
+    pub(crate) fn completion(&mut self, of: (u16, u32), count: u32) -> Option<CompletionFault> {
         self.take(|fault| {
             let (adapter, queue, nth, effect) = match *fault {
                 Fault::DropCompletion {
@@ -262,7 +262,7 @@ impl Faults {
         })
     }
 
-    pub(crate) fn loses_notification(&mut self, of: (u16, u16), count: u32) -> bool {
+    pub(crate) fn loses_notification(&mut self, of: (u16, u32), count: u32) -> bool {
         self.take(|fault| match *fault {
             Fault::LoseNotification {
                 adapter,

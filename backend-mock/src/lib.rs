@@ -68,6 +68,10 @@
 
 extern crate alloc;
 
+// For the helpers that the tests of this folder share with those in `tests`.
+#[cfg(test)]
+extern crate self as backend_mock;
+
 #[cfg(not(any(feature = "std", feature = "bare")))]
 compile_error!("one of the features `std` and `bare` is needed");
 
@@ -77,6 +81,7 @@ mod chunk;
 pub mod coherence;
 mod completion_queue;
 mod connection;
+mod control;
 mod direct;
 mod execute;
 mod extended;
@@ -87,13 +92,17 @@ mod link;
 mod memory;
 mod node;
 mod options;
+mod qualifiers;
 mod queue_pair;
 mod receive_queue;
 mod region;
+#[cfg(all(test, feature = "std"))]
+mod scale_tests;
 mod schedule;
 mod send_queue;
 mod shared;
 mod shared_receive;
+mod steps;
 mod table;
 #[cfg(feature = "std")]
 mod wait;

@@ -197,7 +197,7 @@ impl SendQueue for MockSendQueue {
             .enter(|world| {
                 let memories = &mut world.adapters[adapter].memories;
                 memories.windows.get(window)?;
-                memories.remote_keys.insert(RemoteKey::Binding)
+                Some(memories.remote_keys.insert(RemoteKey::Binding))
             })
             .ok_or(Rejected)?;
         self.committed.push(SendEntry {

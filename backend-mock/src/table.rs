@@ -1,28 +1,21 @@
-//! A table whose keys carry a generation.
+//! A table whose keys are counted up.
 
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// Number of freed slots kept back before one of them is used again.
-const QUARANTINE: usize = 64;
-/// Most slots of a table: the range of the index half of a key.
-const SLOTS: usize = 1 << 16;
+use crate::steps::step;
 
-#[derive(Debug)]
-struct Slot<T> {
-    generation: u16,
-    value: Option<T>,
-}
-
-/// Values by 32-bit keys: generation in the upper half, index in the lower.
+/// Values by 32-bit keys; a key is never 0.
 ///
-/// A key is never 0. The key of a removed value returns only after its slot has gone through all
-/// generations. Slots are used again in the order in which they were freed.
+/// A new key is one more than the last, except where its slot is taken. At most half of the slots
+/// are, so an insert passes over one of them on average, and the key of a removed value does not
+/// return before 2^31 further inserts.
 #[derive(Debug)]
 pub(crate) struct Table<T> {
-    slots: Vec<Slot<T>>,
-    free: VecDeque<u16>,
-    first_generation: u16,
+    /// A power of two of slots; the low bits of a value's key are its slot.
+    slots: Vec<Option<(u32, T)>>,
+    values: usize,
+    /// The last key.
+    last: u32,
 }
 
 impl<T> Default for Table<T> {
@@ -32,88 +25,88 @@ impl<T> Default for Table<T> {
 }
 
 impl<T> Table<T> {
-    /// Makes an empty table; slots start at this generation (1 if it is 0).
-    pub(crate) fn starting_at(generation: u16) -> Self {
+    /// Makes an empty table; `first` is the upper half of the first key.
+    pub(crate) fn starting_at(first: u16) -> Self {
         Self {
             slots: Vec::new(),
-            free: VecDeque::new(),
-            first_generation: generation.max(1),
+            values: 0,
+            last: (u32::from(first) << 16).wrapping_sub(1),
         }
     }
 
-    const fn key(generation: u16, index: usize) -> u32 {
-        (generation as u32) << 16 | (index as u32 & 0xFFFF)
+    /// Returns the index of the slot of a key; out of range in a table without slots.
+    fn index(&self, key: u32) -> usize {
+        step();
+        key as usize & self.slots.len().wrapping_sub(1)
     }
 
-    /// Stores a value; `None` if all slots are taken.
-    pub(crate) fn insert(&mut self, value: T) -> Option<u32> {
-        let full = self.slots.len() == SLOTS;
-        let reusable = self.free.len() > QUARANTINE || (full && !self.free.is_empty());
-        if reusable {
-            let index = usize::from(self.free.pop_front()?);
-            let slot = self.slots.get_mut(index)?;
-            slot.value = Some(value);
-            return Some(Self::key(slot.generation, index));
-        }
-        if full {
-            return None;
-        }
-        let index = self.slots.len();
-        self.slots.push(Slot {
-            generation: self.first_generation,
-            value: Some(value),
-        });
-        Some(Self::key(self.first_generation, index))
+    fn slot(&mut self, key: u32) -> Option<&mut Option<(u32, T)>> {
+        let index = self.index(key);
+        self.slots.get_mut(index)
     }
 
-    fn slot(&self, key: u32) -> Option<&Slot<T>> {
-        self.slots
-            .get((key & 0xFFFF) as usize)
-            .filter(|slot| u32::from(slot.generation) == key >> 16)
+    /// Stores a value; returns its key.
+    pub(crate) fn insert(&mut self, value: T) -> u32 {
+        if self.values * 2 >= self.slots.len() {
+            self.grow();
+        }
+        self.values += 1;
+        loop {
+            let key = self.last.wrapping_add(1);
+            self.last = key;
+            if let Some(slot @ None) = self.slot(key).filter(|_| key != 0) {
+                *slot = Some((key, value));
+                return key;
+            }
+        }
+    }
+
+    /// Doubles the number of slots.
+    fn grow(&mut self) {
+        let slots = (self.slots.len() * 2).max(8);
+        let values = core::mem::take(&mut self.slots);
+        self.slots.resize_with(slots, || None);
+        for (key, value) in values.into_iter().flatten() {
+            if let Some(slot) = self.slot(key) {
+                *slot = Some((key, value));
+            }
+        }
     }
 
     /// Returns the value under this key, unless it was removed.
     pub(crate) fn get(&self, key: u32) -> Option<&T> {
-        self.slot(key)?.value.as_ref()
+        match self.slots.get(self.index(key))? {
+            Some((held, value)) if *held == key => Some(value),
+            _ => None,
+        }
     }
 
     /// Returns the value under this key, to change it.
     pub(crate) fn get_mut(&mut self, key: u32) -> Option<&mut T> {
-        self.slots
-            .get_mut((key & 0xFFFF) as usize)
-            .filter(|slot| u32::from(slot.generation) == key >> 16)?
-            .value
-            .as_mut()
+        match self.slot(key)? {
+            Some((held, value)) if *held == key => Some(value),
+            _ => None,
+        }
     }
 
     /// Removes a value; its key is invalid from now on.
     pub(crate) fn remove(&mut self, key: u32) -> Option<T> {
-        self.get(key)?;
-        let index = key & 0xFFFF;
-        let slot = self.slots.get_mut(index as usize)?;
-        slot.generation = match slot.generation.wrapping_add(1) {
-            0 => 1,
-            generation => generation,
-        };
-        self.free.push_back(index as u16);
-        slot.value.take()
+        let (_, value) = self.slot(key)?.take_if(|(held, _)| *held == key)?;
+        self.values -= 1;
+        Some(value)
     }
 
     /// Returns the number of values.
     pub(crate) fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
+        self.values
     }
 
-    /// Returns all values with their keys, in the order of their slots.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        self.slots.iter().enumerate().filter_map(|(index, slot)| {
-            Some((Self::key(slot.generation, index), slot.value.as_ref()?))
-        })
-    }
-
-    /// Returns all keys, in the order of their slots.
+    /// Returns all keys, in ascending order.
     pub(crate) fn keys(&self) -> Vec<u32> {
-        self.iter().map(|(key, _)| key).collect()
+        let slots = self.slots.iter().inspect(|_| step());
+        let mut keys: Vec<u32> = slots.flatten().map(|(key, _)| *key).collect();
+        keys.sort_unstable();
+        keys
     }
 }
 
@@ -125,34 +118,56 @@ mod tests {
     #[test]
     fn a_removed_key_stays_dead() {
         let mut table = Table::default();
-        let first = table.insert(1).unwrap();
+        let first = table.insert(1);
         assert_ne!(first, 0);
         assert_eq!(table.remove(first), Some(1));
         assert_eq!(table.remove(first), None);
-        let mut seen = vec![first];
-        for round in 0..10_000 {
-            let key = table.insert(round).unwrap();
-            assert!(!seen.contains(&key), "round {round}");
+        let mut last = first;
+        for round in 0..200_000 {
+            let key = table.insert(round);
+            assert!(key > last, "round {round}");
+            last = key;
             assert_eq!(table.get(first), None);
             assert_eq!(table.get(key), Some(&round));
             assert_eq!(table.remove(key), Some(round));
-            if seen.len() < 200 {
-                seen.push(key);
-            }
         }
         assert_eq!(table.len(), 0);
+        assert_eq!(table.slots.len(), 8);
     }
 
     #[test]
-    fn a_full_table_refuses_and_recovers() {
+    fn keys_outlive_growth_and_the_end_of_the_numbers() {
+        let mut table = Table::starting_at(0xFFFF);
+        let keys: Vec<u32> = (0..100_000).map(|value| table.insert(value)).collect();
+        assert!(!keys.contains(&0));
+        assert!(
+            keys.iter()
+                .zip(0..)
+                .all(|(key, value)| table.get(*key) == Some(&value))
+        );
+        assert!(
+            keys.iter()
+                .step_by(2)
+                .all(|key| table.remove(*key).is_some())
+        );
+        assert_eq!(table.len(), 50_000);
+        assert!(keys.iter().step_by(2).all(|key| table.get(*key).is_none()));
+        let mut left: Vec<u32> = keys.iter().skip(1).step_by(2).copied().collect();
+        left.sort_unstable();
+        assert_eq!(table.keys(), left);
+    }
+
+    /// Keys pass over the slots that are taken: one for each insert on average.
+    #[test]
+    fn inserts_beside_many_values() {
         let mut table = Table::default();
-        let keys: Vec<u32> = (0..SLOTS).filter_map(|value| table.insert(value)).collect();
-        assert_eq!(keys.len(), SLOTS);
-        assert_eq!(table.insert(0), None);
-        table.remove(keys[7]);
-        let key = table.insert(70).unwrap();
-        assert_ne!(key, keys[7]);
-        assert_eq!(table.get(keys[7]), None);
-        assert_eq!(table.get(key), Some(&70));
+        let kept: Vec<u32> = (0..40_000).map(|value| table.insert(value)).collect();
+        let (first, rounds) = (table.last, 200_000);
+        for _ in 0..rounds {
+            let key = table.insert(0);
+            table.remove(key);
+        }
+        assert!(table.last - first <= 2 * rounds);
+        assert!(kept.iter().all(|key| table.get(*key).is_some()));
     }
 }

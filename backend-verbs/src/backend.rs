@@ -49,7 +49,7 @@ pub struct VerbsBackend {
     pub(crate) names: u32,
     pub(crate) pairs: Table<Pair>,
     pub(crate) shared_queues: Table<SharedQueue>,
-    queues: BTreeMap<u16, Queue>,
+    queues: BTreeMap<u32, Queue>,
     sink: Option<(Arc<CompletionQueue>, Batch)>,
     domains: Table<Arc<Domain>>,
     pub(crate) objects: Arc<Objects>,
@@ -175,7 +175,7 @@ impl VerbsBackend {
     /// Returns the completion queue with a number, or the one without a dispatcher.
     pub(crate) fn queue(
         &mut self,
-        number: Option<u16>,
+        number: Option<u32>,
     ) -> Result<Arc<CompletionQueue>, BackendError> {
         if let Some(number) = number {
             let queue = self.queues.get(&number).ok_or(BackendError::State)?;
@@ -190,12 +190,12 @@ impl VerbsBackend {
         Ok(sink)
     }
 
-    pub(crate) fn known_queue(&self, number: Option<u16>) -> Option<&Queue> {
+    pub(crate) fn known_queue(&self, number: Option<u32>) -> Option<&Queue> {
         self.queues.get(&number?)
     }
 
     pub(crate) fn completion_queue_failed(&mut self, number: usize) {
-        let known = u16::try_from(number).ok();
+        let known = u32::try_from(number).ok();
         if let Some(number) = known
             && let Some(queue) = self.queues.get(&number)
         {
@@ -217,7 +217,7 @@ impl VerbsBackend {
         }
         // Notifications of destroyed queues count for nothing.
         for _ in 0..=self.queues.len() {
-            let number = u16::try_from(self.completions.next()?).ok();
+            let number = u32::try_from(self.completions.next()?).ok();
             if let Some(number) = number
                 && let Some(queue) = self.queues.get(&number)
             {
@@ -348,14 +348,14 @@ unsafe impl Backend for VerbsBackend {
 
     fn create_completion_queue(
         &mut self,
-        number: u16,
+        number: u32,
         depth: u32,
     ) -> Result<VerbsCompletionQueue, BackendError> {
         if self.queues.contains_key(&number) {
             return Err(BackendError::State);
         }
         let depth = signed(self.completions_of(depth))?;
-        let device = CompletionQueue::new(&self.completions, usize::from(number), depth)?;
+        let device = CompletionQueue::new(&self.completions, number as usize, depth)?;
         let device = Arc::new(device);
         let marks = Arc::<QueueMarks>::default();
         self.queues.insert(

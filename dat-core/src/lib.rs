@@ -109,4 +109,6 @@ pub use error::{Abi, Cause, Error, ErrorKind, Parameter, Result, Subtype};
 pub use error_text::strerror;
 pub use ia::{CloseError, Ia, IaParam, InterruptHandle, ObjectsLeft, OpenError};
 pub use record::RecordSlot;
-pub use storage::{IaMemory, IaStorage, Storage};
+#[cfg(feature = "std")]
+pub use storage::{FreeLink, RunWord};
+pub use storage::{IaMemory, IaStorage, Runs, Storage, Table};

@@ -18,7 +18,7 @@ const SEGMENT: u32 = 0x40_0000;
 const PAGE: usize = 4096;
 /// The importer's adapter, and its queue of messages.
 const ADAPTER: u16 = 0;
-const MESSAGES: u16 = 3;
+const MESSAGES: u32 = 3;
 /// Microseconds.
 const MILLISECOND: u32 = 1_000;
 

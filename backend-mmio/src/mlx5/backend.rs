@@ -242,7 +242,9 @@ impl<'s, C: Control, S: ConnectionManager, R: RegisterIo, H: Hal> MmioBackend<'s
                 let serial = slot.serial.load(Ordering::Relaxed);
                 slot.serial.store(serial.wrapping_add(1), Ordering::Relaxed);
                 slot.armed.store(0, Ordering::Relaxed);
-                ControlEvent::Completions { queue }
+                ControlEvent::Completions {
+                    queue: queue.into(),
+                }
             }
             DeviceEvent::SharedReceiveLimit(number) => ControlEvent::SharedReceiveLimit {
                 queue: self.tables.shared_token(number)?,
@@ -444,11 +446,11 @@ unsafe impl<'s, C: Control, S: ConnectionManager, R: RegisterIo, H: Hal> Backend
     #[inline(never)]
     fn create_completion_queue(
         &mut self,
-        name: u16,
+        number: u32,
         depth: u32,
     ) -> Result<Self::CompletionQueue, BackendError> {
         self.tables.alive()?;
-        let slot = self.tables.free_completion_queue(name)?;
+        let (name, slot) = self.tables.free_completion_queue(number)?;
         let entries = self.completion_entries(depth)?;
         let allocated = self
             .allocator

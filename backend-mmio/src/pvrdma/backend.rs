@@ -32,7 +32,9 @@ use crate::defs::pvrdma::{
     access, command, receive_stride, ring_state,
 };
 use crate::platform::{Hal, RegisterWords};
-use crate::ring::{Location, NO_QUEUE, QUEUE_PAIRS, QueuePairSlot, RequestSlot, Tables};
+use crate::ring::{
+    Location, NO_QUEUE, QUEUE_PAIRS, QueuePairSlot, RequestSlot, Tables, completion_name,
+};
 
 /// Most events of destroyed objects that one call of `poll_control` skips.
 const ROUNDS: usize = 64;
@@ -213,10 +215,11 @@ impl<'s, W: RegisterWords, M: Mapping, S: PeerResolver, H: Hal> PvrdmaBackend<'s
     }
 
     /// Returns the device number of a completion queue, or `unused_queue` without a queue.
-    pub(super) fn completion_number(&self, name: Option<u16>) -> Result<u32, BackendError> {
-        let Some(name) = name else {
+    pub(super) fn completion_number(&self, number: Option<u32>) -> Result<u32, BackendError> {
+        let Some(number) = number else {
             return Ok(self.unused_queue);
         };
+        let name = completion_name(number).ok_or(BackendError::State)?;
         self.tables.completion_number(name)
     }
 
@@ -407,11 +410,11 @@ unsafe impl<'s, W: RegisterWords, M: Mapping, S: PeerResolver, H: Hal> Backend
 
     fn create_completion_queue(
         &mut self,
-        name: u16,
+        number: u32,
         depth: u32,
     ) -> Result<Self::CompletionQueue, BackendError> {
         self.tables.alive()?;
-        let slot = self.tables.free_completion_queue(name)?;
+        let (name, slot) = self.tables.free_completion_queue(number)?;
         let entries = depth
             .max(self.completions.min(self.device.capabilities.completions))
             .max(1)

@@ -16,6 +16,7 @@ mod tables;
 
 pub use completion_queue_slot::CompletionQueueSlot;
 pub use device_state::{DeviceState, LentState};
+pub(crate) use lookup::completion_name;
 pub(crate) use queue_cell::{NO_QUEUE, QueueCell};
 pub use queue_pair_slot::QueuePairSlot;
 pub(crate) use queue_pair_slot::{QUEUE_PAIRS, encode_shared, generation_index, next_user_index};

@@ -14,11 +14,12 @@ use dat_core::event::Event;
 use dat_core::flags::{CompletionFlags, DtoStatus, MemoryPrivileges};
 use dat_core::id::{EpId, EvdId, RmrId, SrqId};
 use dat_core::memory::LmrTriplet;
+use dat_storage::Limits;
 
 use super::measure::Measured;
 use crate::arguments::Operation;
 use crate::failure::{During, Failure, Result};
-use crate::host::{self, Capacity, Ground, HostBackend, Memory, Network, Node, Registered, STAMP};
+use crate::host::{self, Ground, HostBackend, Memory, Network, Node, Registered, STAMP};
 
 const NOTHING: CompletionFlags = CompletionFlags::empty();
 /// Bytes that are generated or compared at a time.
@@ -90,13 +91,13 @@ pub(crate) struct Load<G: Ground = Fabric> {
     half_complete: Vec<u8>,
 }
 
-/// Returns the capacity that a side of a load needs.
-pub(crate) fn capacity(depth: usize) -> Capacity {
-    Capacity {
-        endpoints: 2,
-        regions: depth + 2,
+/// Returns the sizes that a side of a load needs.
+pub(crate) fn limits(depth: usize) -> Limits {
+    Limits {
+        local_regions: depth + 2,
+        remote_regions: depth + 2,
         records: 4 * depth + 4,
-        events: host::EVENTS,
+        ..host::LIMITS
     }
 }
 
@@ -104,13 +105,13 @@ impl<N: Network> Load<N> {
     /// Opens two nodes, connects them and fills the source with data.
     pub(crate) fn open(shape: Shape, sides: Sides) -> Result<Self> {
         let network = N::at_once();
-        let capacity = capacity(shape.depth);
+        let limits = limits(shape.depth);
         let options = NodeOptions::new("near", 1);
         let device = network.device(options);
         let reads = device.ia_attributes().max_rdma_read_per_ep_out;
         let reads = shape.depth.min(usize::try_from(reads).unwrap_or(0));
-        let near = Node::over(device, options.address, capacity)?;
-        let far = Node::open(&network, NodeOptions::new("far", 2), capacity)?;
+        let near = Node::over(device, options.address, &limits)?;
+        let far = Node::open(&network, NodeOptions::new("far", 2), &limits)?;
         Self::over(network, (near, far), shape, sides, reads)
     }
 }

@@ -10,7 +10,7 @@ use indicatif::BinaryBytes;
 use serde::Serialize;
 
 #[cfg(feature = "verbs")]
-pub(crate) use self::load::capacity;
+pub(crate) use self::load::limits;
 pub(crate) use self::load::{Load, Shape, Sides};
 pub(crate) use self::measure::{Goal, Point};
 use crate::arguments::{Operation, PerfArguments};

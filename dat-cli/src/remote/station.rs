@@ -10,10 +10,11 @@ use dat_core::flags::{CompletionFlags, EvdFlags, IaFields, MemoryPrivileges, Pro
 use dat_core::id::{EpId, EvdId, PzId};
 use dat_core::memory::RmrTriplet;
 use dat_core::time::Instant;
+use dat_storage::Limits;
 
 use super::protocol::{MESSAGE, Message};
 use crate::failure::{During, Failure, Result};
-use crate::host::{self, Adapter, Capacity, HostBackend, Memory, PAGE, Registered};
+use crate::host::{self, Adapter, HostBackend, Memory, PAGE, Registered};
 
 /// The way to wait for events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,11 +57,15 @@ impl<B: HostBackend, W: Wait> Station<B, W> {
         let room = length.saturating_sub(OTHERS);
         let ia = host::open(
             backend,
-            Capacity {
+            &Limits {
                 endpoints,
-                regions: 2 * endpoints + 2,
+                connection_requests: endpoints,
+                zones: endpoints + 2,
+                local_regions: 2 * endpoints + 2,
+                remote_regions: 2 * endpoints + 2,
                 records: room,
                 events: length + OTHERS,
+                ..host::LIMITS
             },
         )?;
         let zone = ia.pz_create().during("dat_pz_create")?;

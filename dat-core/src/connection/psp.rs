@@ -6,7 +6,7 @@ use crate::event::backend_refused;
 use crate::flags::{EpCreator, EvdFlags, PspFields, PspFlags, check_fields};
 use crate::ia::{Control, Ia};
 use crate::id::{EvdId, Handle, PspId, next_generation};
-use crate::storage::find_slot;
+use crate::storage::{Index, vacant};
 use crate::sync::RawLock;
 
 /// Slot of one public service point; protected by the control lock.
@@ -15,7 +15,7 @@ pub struct PspSlot {
     pub(crate) id: PspId,
     pub(crate) generation: u32,
     pub(crate) qualifier: u64,
-    pub(crate) evd: u16,
+    pub(crate) evd: Index,
     pub(crate) flags: PspFlags,
     pub(crate) listener: ListenerKey,
     pub(crate) context: u64,
@@ -27,7 +27,7 @@ impl PspSlot {
         id: PspId::NULL,
         generation: 0,
         qualifier: 0,
-        evd: 0,
+        evd: Index::FIRST,
         flags: PspFlags::Consumer,
         listener: ListenerKey(0),
         context: 0,
@@ -113,24 +113,25 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub fn psp_free(&self, psp: PspId) -> Result<()> {
         self.control.with(|control| {
             control.public_service_point(psp)?;
-            self.destroy_psp_at(control, psp.index() as u16);
+            self.destroy_psp_at(control, psp.slot());
             Ok(())
         })
     }
 
     /// Frees the public service point at an index, if there is one.
-    pub(crate) fn destroy_psp_at(&self, control: &mut Control<'_, B>, index: u16) {
+    pub(crate) fn destroy_psp_at(&self, control: &mut Control<'_, B>, index: Index) {
         let Some(slot) = control.public_service_points.get_mut(usize::from(index)) else {
             return;
         };
         if slot.id.is_null() {
             return;
         }
-        let (listener, evd) = (slot.listener, slot.evd);
+        let (psp, listener, evd) = (slot.id, slot.listener, slot.evd);
         *slot = PspSlot {
             generation: slot.generation,
             ..PspSlot::EMPTY
         };
+        control.public_service_points.give_back(psp.handle());
         if let Ok(backend) = control.backend() {
             backend.stop_listening(listener);
         }
@@ -160,17 +161,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             }
             let full =
                 Error::insufficient_resources(Subtype::ResourceMemory).because(Cause::TableFull);
-            let index = find_slot(
-                &control.public_service_points,
-                &mut control.reached,
-                |slot| slot.id.is_null() && next_generation(slot.generation).is_ok(),
-            )
-            .ok_or(full)?;
-            let generation = control
+            let (index, slot) = control
                 .public_service_points
-                .get(usize::from(index))
-                .ok_or(full)
-                .and_then(|slot| next_generation(slot.generation))?;
+                .find(0, |slot| vacant(slot.id.is_null(), slot.generation))
+                .ok_or(full)?;
+            let generation = next_generation(slot.generation)?;
             let psp = PspId::new(self.shared.instance, generation, index);
             let (listener, qualifier, evd) =
                 self.start_listening(control, psp.handle(), qualifier, evd)?;
@@ -185,6 +180,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     context: 0,
                 };
             }
+            control.public_service_points.claim(index);
             Ok((psp, qualifier))
         })
     }
@@ -205,7 +201,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         service_point: Handle,
         qualifier: Option<u64>,
         evd: EvdId,
-    ) -> Result<(ListenerKey, u64, u16)> {
+    ) -> Result<(ListenerKey, u64, Index)> {
         let backend = control.backend()?;
         let role = Subtype::InvalidHandleEvdCr;
         let evd = self.attach_stream(backend, evd, EvdFlags::CR, role, None)?;

@@ -6,11 +6,15 @@ use crate::backend::{PrivateData, QueuePairKey};
 use crate::event::DtoOperation;
 use crate::event::EvdConfig;
 use crate::flags::{CompletionFlags, EndpointState};
+use crate::ia::WatchLink;
 use crate::id::EpId;
 use crate::memory::RmrTriplet;
-use crate::record::{self, FreeRecord, NO_RECORD, Posting, Reach, RecordKind, RecordSlot, Report};
+use crate::record::{
+    FreeRecord, NO_RECORD, Posting, Reach, RecordKind, RecordSlot, Records, Report,
+};
+use crate::storage::Index;
 use crate::sync::atomic::{AtomicU32, Ordering};
-use crate::sync::{Mutex, RawLock, Table, Word64};
+use crate::sync::{Mutex, RawLock, Word64};
 use crate::time::Instant;
 
 /// Slot for one endpoint.
@@ -23,6 +27,8 @@ pub struct EndpointSlot<S, R, L> {
     shared_report: AtomicU32,
     /// Shared queue whose buffers the endpoint may take, plus 1; 0 if none.
     takes_from: AtomicU32,
+    /// Link in the list of watched endpoints.
+    pub(crate) watch: WatchLink,
     pub(crate) receive: Mutex<L, ReceiveSide<R>>,
 }
 
@@ -36,6 +42,7 @@ impl<S, R, L: RawLock> EndpointSlot<S, R, L> {
         handle: Word64::new(0),
         shared_report: AtomicU32::new(0),
         takes_from: AtomicU32::new(0),
+        watch: WatchLink::NONE,
         main: Mutex::new(Endpoint::EMPTY),
         receive: Mutex::new(ReceiveSide::EMPTY),
     };
@@ -48,7 +55,7 @@ impl<S, R, L: RawLock> EndpointSlot<S, R, L> {
 
 impl<S, R, L: RawLock> EndpointSlot<S, R, L> {
     /// Returns the receive dispatcher if the endpoint uses this shared receive queue.
-    pub(crate) fn receive_evd_on(&self, srq: u16) -> Option<u16> {
+    pub(crate) fn receive_evd_on(&self, srq: Index) -> Option<Index> {
         self.main.with(|endpoint| {
             if endpoint.srq == Some(srq) {
                 endpoint.receive_evd
@@ -61,14 +68,14 @@ impl<S, R, L: RawLock> EndpointSlot<S, R, L> {
 
 impl<S, R, L> EndpointSlot<S, R, L> {
     /// Returns true if the endpoint of this handle may consume buffers of this shared queue.
-    pub(crate) fn is_consuming(&self, handle: u64, srq: u16) -> bool {
+    pub(crate) fn is_consuming(&self, handle: u64, srq: Index) -> bool {
         self.handle.load() == handle
-            && self.takes_from.load(Ordering::Relaxed) == u32::from(srq).wrapping_add(1)
+            && self.takes_from.load(Ordering::Relaxed) == srq.get().wrapping_add(1)
     }
 
     /// Sets the shared queue of the slot's endpoint, or none.
-    pub(crate) fn set_taken_queue(&self, srq: Option<u16>) {
-        let word = srq.map_or(0, |srq| u32::from(srq).wrapping_add(1));
+    pub(crate) fn set_taken_queue(&self, srq: Option<Index>) {
+        let word = srq.map_or(0, |srq| srq.get().wrapping_add(1));
         self.takes_from.store(word, Ordering::Relaxed);
     }
 
@@ -113,7 +120,7 @@ impl WorkRing {
 
     /// Returns the record for the next post; `None` if the queue is full.
     #[inline(always)]
-    pub(crate) fn next<'r>(&self, records: &'r Table<'_, RecordSlot>) -> Option<FreeRecord<'r>> {
+    pub(crate) fn next<'r>(&self, records: &'r Records<'_>) -> Option<FreeRecord<'r>> {
         let next = self.end.wrapping_sub(self.left);
         records.get(next as usize)?.free(next)
     }
@@ -129,7 +136,7 @@ impl WorkRing {
 
     /// Undoes the newest `count` posts, which the device did not take.
     #[cold]
-    pub(crate) fn rollback(&mut self, records: &Table<'_, RecordSlot>, count: u32) {
+    pub(crate) fn rollback(&mut self, records: &Records<'_>, count: u32) {
         for _ in 0..count.min(self.capacity) {
             self.left = if self.left == self.capacity {
                 1
@@ -144,12 +151,12 @@ impl WorkRing {
     }
 
     /// Returns the records of the ring.
-    pub(crate) fn records<'r>(&self, records: &'r [RecordSlot]) -> &'r [RecordSlot] {
-        record::run(records, self.base, self.capacity)
+    pub(crate) fn records<'r>(&self, records: &'r Records<'_>) -> &'r [RecordSlot] {
+        records.run(self.base, self.capacity)
     }
 
     /// Returns true if no request of the ring is pending at the device.
-    pub(crate) fn is_idle(&self, records: &[RecordSlot]) -> bool {
+    pub(crate) fn is_idle(&self, records: &Records<'_>) -> bool {
         !self.records(records).iter().any(RecordSlot::is_posted)
     }
 }
@@ -231,12 +238,12 @@ pub(crate) struct Endpoint<S> {
     pub(crate) generation: u32,
     pub(crate) state: EndpointState,
     pub(crate) zone: Option<u16>,
-    pub(crate) receive_evd: Option<u16>,
-    pub(crate) request_evd: Option<u16>,
+    pub(crate) receive_evd: Option<Index>,
+    pub(crate) request_evd: Option<Index>,
     /// Set if the request dispatcher lacks the bind stream (EVC-05).
     pub(crate) refuses_binds: bool,
-    pub(crate) connect_evd: Option<u16>,
-    pub(crate) srq: Option<u16>,
+    pub(crate) connect_evd: Option<Index>,
+    pub(crate) srq: Option<Index>,
     /// Maximum number of outstanding completions at its receive dispatcher.
     pub(crate) receive_capacity: u32,
     /// Queue pair; `None` until the endpoint has a zone.

@@ -188,7 +188,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             zone_seal: endpoint.zone_seal,
             writes: !is_write,
         };
-        let regions = self.shared.local_regions;
+        let regions = self.shared.local_regions.made();
         // Skips empty segments: their contexts are not checked.
         let segments = request
             .segments

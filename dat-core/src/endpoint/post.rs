@@ -240,7 +240,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let Some(record) = endpoint.ring.next(&self.shared.records) else {
             return Err(Refusal::Full);
         };
-        let regions = self.shared.local_regions;
+        let regions = self.shared.local_regions.made();
         let (zone_seal, limits) = (endpoint.zone_seal, &endpoint.limits);
         fill(
             queue, record, &request, segments, regions, zone_seal, limits,

@@ -165,7 +165,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
         segments
             .iter()
-            .find_map(|segment| explain(self.shared.local_regions, segment, access))
+            .find_map(|segment| explain(self.shared.local_regions.made(), segment, access))
     }
 }
 

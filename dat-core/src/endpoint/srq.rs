@@ -8,12 +8,12 @@ use crate::event::{
 };
 use crate::flags::{SRQ_LOW_WATERMARK_DEFAULT, SrqFields, SrqState, check_fields};
 use crate::ia::{Control, Ia};
-use crate::id::{Handle, PzId, SrqId, next_generation};
+use crate::id::{Handle, PzId, SrqId};
 use crate::memory::zone_seal;
-use crate::record::{self, FreeRecord, NO_RECORD, Owner, RecordSlot};
-use crate::storage::find_slot;
+use crate::record::{self, FreeRecord, NO_RECORD, Owner, Reach, Records};
+use crate::storage::{Index, vacant};
 use crate::sync::atomic::{AtomicU32, Ordering};
-use crate::sync::{Guard, Mutex, RawLock, Table};
+use crate::sync::{Guard, Mutex, RawLock};
 
 /// Slot for one shared receive queue.
 #[repr(C)]
@@ -71,6 +71,8 @@ pub(crate) struct SharedReceives<Q> {
     pub(crate) key: SharedReceiveQueueKey,
     pub(crate) state: SrqState,
     pub(crate) zone: u16,
+    /// Range of the queue's records.
+    pub(super) reach: Reach,
     pub(crate) low_watermark: u32,
     /// Set if the device is armed for the low watermark.
     pub(crate) armed: bool,
@@ -99,6 +101,7 @@ impl<Q> SharedReceives<Q> {
         endpoints: 0,
         max_endpoints: 0,
         context: 0,
+        reach: Reach::NONE,
     };
 }
 
@@ -110,7 +113,7 @@ impl<Q> SharedReceives<Q> {
     pub(crate) fn free_record<'r, L>(
         &mut self,
         slot: &SrqSlot<Q, L>,
-        records: &'r Table<'_, RecordSlot>,
+        records: &'r Records<'_>,
     ) -> Option<FreeRecord<'r>> {
         let record = match records.get(self.free_first as usize) {
             Some(record) => record,
@@ -124,7 +127,7 @@ impl<Q> SharedReceives<Q> {
 
     /// Undoes the newest post, which the device did not take.
     #[cold]
-    pub(crate) fn rollback(&mut self, records: &Table<'_, RecordSlot>) {
+    pub(crate) fn rollback(&mut self, records: &Records<'_>) {
         if let Some(record) = records.get(self.latest as usize) {
             record.rollback();
             self.free_first = self.latest;
@@ -132,8 +135,8 @@ impl<Q> SharedReceives<Q> {
     }
 
     /// Adds a list of free records to the free list.
-    fn put_back(&mut self, list: u32, records: &Table<'_, RecordSlot>) {
-        if let Some(last) = record::list(records.made(), list).last() {
+    fn put_back(&mut self, list: u32, records: &Records<'_>) {
+        if let Some(last) = record::list(records, list).last() {
             last.set_next(self.free_first);
             self.free_first = list;
         }
@@ -206,26 +209,21 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             let (receives, segments, max_endpoints) = self.sizes_of_srq(control, attributes)?;
             let exhausted =
                 |cause| Error::insufficient_resources(Subtype::ResourceSrq).because(cause);
-            let index = find_slot(
-                &self.shared.shared_receive_queues,
-                &mut control.reached,
-                |slot| {
-                    slot.main.with(|queue| {
-                        queue.id.is_null() && next_generation(queue.generation).is_ok()
-                    })
-                },
-            )
-            .ok_or(exhausted(Cause::TableFull))?;
-            let slot = self
+            let (index, slot) = self
                 .shared
                 .shared_receive_queues
-                .get(usize::from(index))
+                .find(0, |slot| {
+                    slot.main
+                        .with(|queue| vacant(queue.id.is_null(), queue.generation))
+                })
                 .ok_or(exhausted(Cause::TableFull))?;
             let generation = slot.main.with(|queue| queue.generation.saturating_add(1));
             let id = SrqId::new(self.shared.instance, generation, index);
             let owner = Owner::Shared(id);
-            let free = record::allocate_list(&self.shared.records, owner, receives, NO_RECORD)
-                .ok_or(exhausted(Cause::RecordsExhausted))?;
+            let mut reach = Reach::NONE;
+            let free =
+                record::allocate_list(&self.shared.records, owner, receives, NO_RECORD, &mut reach)
+                    .ok_or(exhausted(Cause::RecordsExhausted))?;
             let made = control.backend()?.create_shared_receive_queue(
                 id.handle().to_raw(),
                 domain,
@@ -235,7 +233,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             let (key, queue) = match made {
                 Ok(made) => made,
                 Err(error) => {
-                    record::give_back_all(self.shared.records.made(), owner);
+                    record::give_back_list(&self.shared.records, free, NO_RECORD);
                     return Err(backend_refused(error, Subtype::ResourceSrq));
                 }
             };
@@ -253,9 +251,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     key,
                     zone,
                     max_endpoints,
+                    reach,
                     ..SharedReceives::EMPTY
                 };
             });
+            self.shared.shared_receive_queues.claim(index);
             Ok(id)
         })
     }
@@ -287,13 +287,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 _ => Err(Error::invalid_state(Subtype::InvalidStateSrqInUse)
                     .because(Cause::StillReferenced)),
             })?;
-            self.destroy_srq_at(control, srq.index() as u16);
+            self.destroy_srq_at(control, srq.slot());
             Ok(())
         })
     }
 
     /// Destroys the shared receive queue at an index, if any; no endpoint uses it.
-    pub(crate) fn destroy_srq_at(&self, control: &mut Control<'_, B>, index: u16) {
+    pub(crate) fn destroy_srq_at(&self, control: &mut Control<'_, B>, index: Index) {
         let Some(slot) = self.shared.shared_receive_queues.get(usize::from(index)) else {
             return;
         };
@@ -317,12 +317,14 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         // free, such a completion is stale. A dispatcher that claimed one before pushes the record
         // on this slot's list before it releases its lock. So once each of these locks was taken,
         // no other context accesses the records or the list.
-        record::rollback_all(self.shared.records.made(), Owner::Shared(old.id));
+        let (records, owner) = (&self.shared.records, Owner::Shared(old.id));
+        record::rollback_all(records, old.reach, owner);
         for dispatcher in self.shared.event_dispatchers.made() {
             dispatcher.queue.with(|_| ());
         }
-        record::give_back_all(self.shared.records.made(), Owner::Shared(old.id));
+        record::give_back_all(records, old.reach, owner);
         slot.returned.store(NO_RECORD, Ordering::Relaxed);
+        self.shared.shared_receive_queues.give_back(old.id.handle());
         self.release_zone(control, old.zone);
     }
 
@@ -349,8 +351,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     max_recv_dtos: count(queue.max_receives),
                     max_recv_iov: count(queue.max_segments as u32),
                     low_watermark: count(queue.low_watermark),
-                    available: count(not_completed(records.made(), srq)),
-                    outstanding: count(outstanding(records.made(), srq)),
+                    available: count(not_completed(records, queue)),
+                    outstanding: count(outstanding(records, queue)),
                 };
                 Ok((queue.zone, queue.key, param))
             })?;
@@ -391,11 +393,12 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     fn grow_srq(&self, control: &mut Control<'_, B>, srq: SrqId, old: u32, new: u32) -> Result<()> {
-        let index = srq.index() as u16;
+        let index = srq.slot();
         let records = &self.shared.records;
         let exhausted = Error::insufficient_resources(Subtype::ResourceSrq);
         let more = new.saturating_sub(old);
-        let list = record::allocate_list(records, Owner::Shared(srq), more, NO_RECORD)
+        let mut reach = Reach::NONE;
+        let list = record::allocate_list(records, Owner::Shared(srq), more, NO_RECORD, &mut reach)
             .ok_or(exhausted.because(Cause::RecordsExhausted))?;
         let backend = control.backend()?;
         let outcome = self
@@ -409,6 +412,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                         .resize_shared_receive_queue(shared.key, queue, new)
                         .map_err(|error| backend_refused(error, Subtype::ResourceSrq))?;
                     shared.put_back(list, records);
+                    shared.reach.join(reach);
                     shared.max_receives = new;
                     Ok(())
                 });
@@ -419,7 +423,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 resized
             });
         if outcome.is_err() {
-            record::give_back_list(records.made(), list);
+            record::give_back_list(records, list, NO_RECORD);
         }
         outcome
     }
@@ -436,7 +440,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let shrunk = self.with_srq(srq, |slot, shared| {
             let refused =
                 |cause| Err(Error::invalid_state(Subtype::InvalidStateSrqInUse).because(cause));
-            if shared.low_watermark > new && outstanding(records.made(), srq) <= new {
+            if shared.low_watermark > new && outstanding(records, shared) <= new {
                 return refused(Cause::BelowWatermark);
             }
             let mut surplus = NO_RECORD;
@@ -457,7 +461,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             match resized {
                 Ok(()) => {
                     shared.max_receives = new;
-                    record::give_back_list(records.made(), surplus);
+                    record::give_back_list(records, surplus, NO_RECORD);
                     Ok(true)
                 }
                 Err(error) => {
@@ -471,7 +475,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             }
         })?;
         if shrunk {
-            self.resize_consuming_queues(backend, srq.index() as u16, old, new)?;
+            self.resize_consuming_queues(backend, srq.slot(), old, new)?;
         }
         Ok(())
     }
@@ -513,7 +517,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             let (earlier, passed) = self.with_srq(srq, |_, queue| {
                 let earlier = queue.armed && withdrawn;
                 let passed =
-                    exact.unwrap_or_else(|| not_completed(self.shared.records.made(), srq)) < low;
+                    exact.unwrap_or_else(|| not_completed(&self.shared.records, queue)) < low;
                 queue.low_watermark = low;
                 queue.armed = low != 0 && !passed;
                 Ok((earlier, passed))
@@ -576,7 +580,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub(crate) fn attach_endpoint_to_srq(
         &self,
         srq: SrqId,
-    ) -> Result<(u16, SharedReceiveQueueKey, u16, u32)> {
+    ) -> Result<(Index, SharedReceiveQueueKey, u16, u32)> {
         self.with_srq(srq, |_, queue| {
             if queue.endpoints >= queue.max_endpoints {
                 return Err(
@@ -584,12 +588,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 );
             }
             queue.endpoints = queue.endpoints.saturating_add(1);
-            Ok((
-                srq.index() as u16,
-                queue.key,
-                queue.zone,
-                queue.max_receives,
-            ))
+            Ok((srq.slot(), queue.key, queue.zone, queue.max_receives))
         })
     }
 
@@ -597,7 +596,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Returns the current maximum number of completions of its buffers, to detach the endpoint's
     /// receive stream with.
-    pub(crate) fn detach_endpoint_from_srq(&self, index: u16) -> u32 {
+    pub(crate) fn detach_endpoint_from_srq(&self, index: Index) -> u32 {
         let Some(slot) = self.shared.shared_receive_queues.get(usize::from(index)) else {
             return 0;
         };
@@ -613,7 +612,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     fn resize_consuming_queues(
         &self,
         backend: &mut B,
-        index: u16,
+        index: Index,
         old: u32,
         new: u32,
     ) -> Result<()> {
@@ -641,7 +640,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Polls the dispatchers of all endpoints on a shared queue, so that its counts are current.
     fn poll_consuming_endpoints(&self, srq: SrqId) {
         for slot in self.shared.endpoints.made() {
-            if let Some(evd) = slot.receive_evd_on(srq.index() as u16) {
+            if let Some(evd) = slot.receive_evd_on(srq.slot()) {
                 self.poll_at(evd);
             }
         }
@@ -673,16 +672,16 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 }
 
 /// Returns the number of posted buffers whose completions are not dequeued (SRY-02).
-fn outstanding(records: &[RecordSlot], srq: SrqId) -> u32 {
-    record::all_of(records, Owner::Shared(srq))
-        .filter(|record| !record.is_free())
+fn outstanding<Q>(records: &Records<'_>, queue: &SharedReceives<Q>) -> u32 {
+    record::all_of(records, queue.reach, Owner::Shared(queue.id))
+        .filter(|(_, record)| !record.is_free())
         .count() as u32
 }
 
 /// Returns the number of posted buffers whose completions are not polled.
-fn not_completed(records: &[RecordSlot], srq: SrqId) -> u32 {
-    record::all_of(records, Owner::Shared(srq))
-        .filter(|record| record.is_posted())
+fn not_completed<Q>(records: &Records<'_>, queue: &SharedReceives<Q>) -> u32 {
+    record::all_of(records, queue.reach, Owner::Shared(queue.id))
+        .filter(|(_, record)| record.is_posted())
         .count() as u32
 }
 

@@ -403,7 +403,7 @@ impl<B: Backend, L: RawLock> EvdWait<'_, '_, B, L> {
         wait: &mut W,
     ) -> Option<Result<Waited>> {
         let own = OwnWait {
-            evd: self.evd.index() as u16,
+            evd: self.evd.slot(),
             serial: self.serial,
         };
         let ia = self.ia;

@@ -14,6 +14,7 @@ mod query;
 mod tag;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 pub use adapter::{Ia, OpenError};
 pub use close::CloseError;
@@ -22,3 +23,4 @@ pub use interrupt::InterruptHandle;
 pub use objects_left::ObjectsLeft;
 pub(crate) use progress::EVENTS_PER_CALL;
 pub use query::IaParam;
+pub(crate) use watch::WatchLink;

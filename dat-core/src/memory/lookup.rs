@@ -4,6 +4,7 @@ use super::LmrTriplet;
 use super::identity::{self, Identity};
 use crate::error::{Cause, Error, Parameter, Subtype};
 use crate::flags::MemoryPrivileges;
+use crate::id::LAST_INDEX;
 use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 
 /// Slot of one local memory region; free if all bytes are zero.
@@ -169,10 +170,10 @@ impl LocalAccess {
 
 /// Returns the index of the slot that a context names.
 ///
-/// A context is a generation and an index, 16 bits each; it is never 0.
+/// A context is a generation and an index; it is never 0.
 #[inline]
 pub(super) const fn slot_index(context: u32) -> usize {
-    (context & 0xFFFF) as usize
+    (context & LAST_INDEX) as usize
 }
 
 /// Error of the segment list in every post call.

@@ -11,7 +11,7 @@ mod latch;
 mod lock;
 mod record;
 mod slot;
-mod table;
+mod slots;
 
 use std::env;
 use std::format;

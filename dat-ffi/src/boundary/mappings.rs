@@ -7,7 +7,7 @@ use std::ptr;
 
 use libc::{MADV_POPULATE_READ, MADV_POPULATE_WRITE};
 
-use super::consumer::{Access, populate};
+use super::consumer::{Access, advise};
 
 /// The file that lists the mappings.
 const MAPPINGS: &str = "/proc/self/maps";
@@ -33,7 +33,7 @@ pub(crate) fn allows(address: usize, length: usize, needed: Access) -> bool {
         Access::Write => MADV_POPULATE_WRITE,
         Access::Read | Access::None => MADV_POPULATE_READ,
     };
-    if length <= PROVIDED && populate(address, length, advice) == 0 {
+    if length <= PROVIDED && advise(address, length, advice) == 0 {
         return true;
     }
     listed_access(file, limit, address, length).map_or(true, |access| access >= needed)

@@ -11,6 +11,7 @@ mod address;
 mod cancel;
 mod consumer;
 mod descriptors;
+mod engine;
 mod foreign;
 mod forks;
 mod heap;
@@ -27,7 +28,6 @@ mod rsm_layout;
 #[cfg(test)]
 mod rsm_layout_tests;
 mod slots;
-mod storage;
 mod symbols;
 mod threads;
 #[cfg(test)]
@@ -51,8 +51,9 @@ pub use variable::VariableArguments;
 
 pub(crate) use address::SocketAddress;
 pub(crate) use cancel::{guarded, in_steps, uncancelled};
-pub(crate) use consumer::{Access, access_to, page_size};
+pub(crate) use consumer::{Access, access_to, keep_small, page_size};
 pub(crate) use descriptors::{Flag, poll, say, wait_for};
+pub(crate) use engine::engine_of;
 pub(crate) use foreign::{begin, close, end, explanation, first_word, open};
 pub(crate) use forks::{Inherited, InheritedGuard, PerProcess, detects_forks, forks};
 pub(crate) use heap::{has_memory, system_has_memory};
@@ -69,7 +70,6 @@ pub(crate) use pointers::Place;
 pub(crate) use provider::{Passed, ProviderPlace};
 pub(crate) use rsm_layout::{ConnectionsHeader, NAME_BYTES, RemoteController, TopologyHeader};
 pub(crate) use slots::{Entered, Slot};
-pub(crate) use storage::{OwnedIa, engine_of, keep_small};
 pub(crate) use symbols::Registry;
 pub(crate) use threads::{Thread, start_thread, this_thread};
 pub(crate) use window::Window;

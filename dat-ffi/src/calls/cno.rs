@@ -9,7 +9,7 @@ use super::result::{Code, adapter, adapter_of, check_mask, check_memory, code, s
 use crate::adapter::{Adapter, with_device};
 use crate::agents;
 use crate::boundary::{Agent, CnoParam, Out, guarded, in_steps, uncancelled};
-use crate::handles::{CHandle, reserve};
+use crate::handles::CHandle;
 
 /// `DAT_PROXY_TYPE_AGENT`.
 const PROXY_AGENT: u32 = 1;
@@ -23,7 +23,7 @@ pub(crate) extern "C-unwind" fn create<E: Edition>(
     sheltered::<E>(|| {
         let adapter = adapter(ia)?;
         let place = cno.required(3)?;
-        let cell = reserve()?;
+        let cell = adapter.cells.reserve(HandleKind::Cno)?;
         if agent.is_some() {
             adapter.keep()?;
         }

@@ -10,7 +10,7 @@ use super::event;
 use super::result::{Code, adapter, adapter_of, check_mask, code, found, named_of, sheltered};
 use crate::adapter::{Adapter, with_device};
 use crate::boundary::{self, EvdParam, In, Out, Place, guarded, in_steps, uncancelled};
-use crate::handles::{CHandle, reserve};
+use crate::handles::CHandle;
 
 /// Mark of dispatchers that can get completions.
 const HAS_COMPLETIONS: u32 = 1;
@@ -32,7 +32,7 @@ pub(crate) extern "C-unwind" fn create<E: Edition>(
     sheltered::<E>(|| {
         let adapter = adapter(ia)?;
         let place = evd.required(5)?;
-        let cell = reserve()?;
+        let cell = adapter.cells.reserve(HandleKind::Evd)?;
         let flags = EvdFlags::from_bits_retain(flags);
         let made =
             with_device!(adapter, opened => opened.ia.evd_create(min_qlen, cno_of(cno), flags))?;

@@ -9,7 +9,7 @@ use super::edition::{Added, Edition};
 use super::result::{Code, adapter, adapter_of, check_mask, sheltered};
 use crate::adapter::{Device, with_device};
 use crate::boundary::{Access, LmrParam, Out, RegionDescription, allows, cookie_address, region};
-use crate::handles::{CHandle, reserve};
+use crate::handles::CHandle;
 
 /// `DAT_MEM_TYPE_SO_VIRTUAL`, a type of one system that is not in this project's headers.
 const SOLARIS_VIRTUAL: u32 = 3;
@@ -67,7 +67,7 @@ pub(crate) fn create<E: Edition>(arguments: Arguments, results: Results) -> Resu
         pz: PzId::from_handle(arguments.pz.named()),
         privileges: MemoryPrivileges::from_bits_retain(arguments.privileges) | E::GRANTED,
     };
-    let cell = reserve()?;
+    let cell = adapter.cells.reserve(HandleKind::Lmr)?;
     let checked = || match memory_type {
         MemoryType::Lmr => Ok(()),
         MemoryType::Virtual | MemoryType::SharedVirtual => check_memory(&arguments),

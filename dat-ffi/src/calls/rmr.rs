@@ -8,7 +8,7 @@ use super::edition::{Added, Edition, Triplet};
 use super::result::{Code, adapter_of, check_mask, sheltered};
 use crate::adapter::with_device;
 use crate::boundary::{In, Out, RmrParam};
-use crate::handles::{CHandle, reserve};
+use crate::handles::CHandle;
 
 /// `DAT_RMR_SCOPE` of windows that are open to a zone.
 pub(crate) const SCOPE_ZONE: u32 = 1;
@@ -18,7 +18,7 @@ pub(crate) extern "C-unwind" fn create<E: Edition>(pz: CHandle, rmr: Out<CHandle
     sheltered::<E>(|| {
         let adapter = adapter_of(pz, HandleKind::Pz)?;
         let place = rmr.required(2)?;
-        let cell = reserve()?;
+        let cell = adapter.cells.reserve(HandleKind::Rmr)?;
         let pz = PzId::from_handle(pz.named());
         let made = with_device!(adapter, opened => opened.ia.rmr_create(pz))?;
         place.put(adapter.cells.publish(cell, made.into()));

@@ -9,7 +9,7 @@ use super::edition::Edition;
 use super::result::{Code, adapter, adapter_of, sheltered};
 use crate::adapter::with_device;
 use crate::boundary::{self, In, Out, SrqParam};
-use crate::handles::{CHandle, reserve};
+use crate::handles::CHandle;
 
 /// Spec: SRC-01..07
 pub(crate) extern "C-unwind" fn create<E: Edition>(
@@ -22,7 +22,7 @@ pub(crate) extern "C-unwind" fn create<E: Edition>(
         let adapter = adapter(ia)?;
         let given = attributes.get().ok_or(Error::invalid_argument(3))?;
         let place = srq.required(4)?;
-        let cell = reserve()?;
+        let cell = adapter.cells.reserve(HandleKind::Srq)?;
         let attributes = SrqAttributes {
             max_recv_dtos: given.max_recv_dtos,
             max_recv_iov: given.max_recv_iov,

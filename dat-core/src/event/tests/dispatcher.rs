@@ -318,7 +318,7 @@ fn resizing_loses_nothing() {
 
     ia.evd_resize(evd, 8).unwrap();
     assert_eq!(length(), 8);
-    let number = evd.handle().index() as u16;
+    let number = evd.handle().index() as u32;
     assert_eq!(
         device.take_calls(),
         [Call::ResizeCompletionQueue { number, depth: 8 }]
@@ -476,7 +476,7 @@ fn the_completion_queue_has_a_place_for_every_request() {
     let mut storage = TestStorage::new();
     let ia = open(&mut storage, &device);
     let evd = ia.evd_create(4, None, EvdFlags::DTO).unwrap();
-    let number = evd.handle().index() as u16;
+    let number = evd.handle().index() as u32;
     let attach = |places| {
         ia.control.with(|control| {
             let backend = control.backend().unwrap();
@@ -500,8 +500,8 @@ fn the_completion_queue_has_a_place_for_every_request() {
     // A longer event queue does not resize the completion queue if its depth suffices.
     ia.evd_resize(evd, 9).unwrap();
     assert_eq!(device.take_calls(), []);
-    ia.detach_stream(number, Some(3));
-    ia.detach_stream(number, Some(6));
+    ia.detach_stream(number.into(), Some(3));
+    ia.detach_stream(number.into(), Some(6));
     ia.evd_free(evd).unwrap();
 }
 

@@ -167,7 +167,7 @@ fn a_waiter_learns_that_its_dispatcher_was_destroyed() {
     assert!(wait.poll(&waker).is_pending());
     let mut deferred = Deferred::default();
     ia.control.with(|control| {
-        ia.destroy_evd_at(control, evd.handle().index() as u16, &mut deferred);
+        ia.destroy_evd_at(control, evd.handle().slot(), &mut deferred);
     });
     ia.run_deferred(&mut deferred);
     assert_eq!(wakes.take(), 1);

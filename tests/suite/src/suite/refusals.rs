@@ -173,7 +173,7 @@ pub fn depths_above_the_device_are_refused<T: Testbed>(bed: &T) {
 }
 
 /// Returns a request for a small queue pair that completes on these queues.
-fn small(token: u64, domain: DomainKey, [requests, receives]: [u16; 2]) -> QueuePairRequest {
+fn small(token: u64, domain: DomainKey, [requests, receives]: [u32; 2]) -> QueuePairRequest {
     let mut request = QueuePairRequest::new(token, domain, SMALL);
     request.request_queue = Some(requests);
     request.receive_queue = Some(receives);

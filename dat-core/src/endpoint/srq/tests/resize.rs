@@ -22,7 +22,7 @@ fn a_queue_grows_with_its_buffers_and_its_dispatchers() {
                 _ => None,
             })
             .collect();
-        let number = |consuming_endpoint: &ConsumingEndpoint| consuming_endpoint.evd.index() as u16;
+        let number = |consuming_endpoint: &ConsumingEndpoint| consuming_endpoint.evd.index() as u32;
         assert_eq!(
             depths,
             [(number(&on.consuming_endpoint), 20), (number(&other), 20)]

@@ -6,16 +6,34 @@ use crate::endpoint::{EndpointSlot, SrqSlot};
 use crate::event::{CnoSlot, EvdSlot, EventSlot};
 use crate::memory::{LmrSlot, PzSlot, RmrSlot};
 use crate::record::RecordSlot;
-use crate::sync::{RawLock, SlotMemory, Table};
+use crate::sync::{RawLock, SlotMemory};
+
+#[cfg(feature = "std")]
+mod free_list;
+#[cfg(feature = "std")]
+mod free_runs;
+mod index;
+mod runs;
+mod table;
+
+#[cfg(feature = "std")]
+pub use free_list::FreeLink;
+#[cfg(feature = "std")]
+pub use free_runs::RunWord;
+pub(crate) use index::Index;
+pub use runs::Runs;
+pub use table::Table;
+pub(crate) use table::vacant;
 
 /// The storage of one interface adapter; the lengths of the slices are its limits.
 ///
-/// At most 65,536 slots of each kind of object are used. Events and records have no such limit.
+/// At most 2^20 slots of each kind of object are used with the feature `std`, else 2^16; of
+/// protection zones 2^16. Events and records have no such limit.
 pub struct Storage<'s, B: Backend, L: RawLock> {
     /// Protection zones.
     pub protection_zones: Table<'s, PzSlot>,
     /// Local memory regions.
-    pub local_regions: &'s mut [LmrSlot],
+    pub local_regions: Table<'s, LmrSlot>,
     /// Remote memory regions.
     pub remote_regions: Table<'s, RmrSlot<L>>,
     /// Event dispatchers, the asynchronous one included.
@@ -33,9 +51,9 @@ pub struct Storage<'s, B: Backend, L: RawLock> {
     /// Connection requests that are neither accepted nor rejected yet.
     pub connection_requests: Table<'s, CrSlot>,
     /// Queued events other than completions, of all event dispatchers together.
-    pub events: Table<'s, EventSlot>,
+    pub events: Runs<'s, EventSlot>,
     /// Posted requests and receives, of all queues together.
-    pub records: Table<'s, RecordSlot>,
+    pub records: Runs<'s, RecordSlot>,
     /// Set if all slots are new; `Ia::open` then skips the clean-up of a leaked adapter.
     pub fresh: bool,
 }
@@ -183,75 +201,4 @@ bundles! {
     connection_requests: EPS of CrSlot;
     events: EVENTS of EventSlot;
     records: RECORDS of RecordSlot;
-}
-
-/// Finds the first run of `count` free slots, and makes those not made yet.
-///
-/// Slots that are not made yet count as free.
-pub(crate) fn find_run<T>(
-    slots: &Table<'_, T>,
-    count: u32,
-    mut is_free: impl FnMut(&T) -> bool,
-) -> Option<u32> {
-    let count = count as usize;
-    let made = slots.made();
-    let mut start = 0_usize;
-    let mut found = 0_usize;
-    for (index, slot) in made.iter().enumerate() {
-        if found == count {
-            break;
-        }
-        if is_free(slot) {
-            found = found.saturating_add(1);
-        } else {
-            found = 0;
-            start = index.saturating_add(1);
-        }
-    }
-    let end = start.saturating_add(count);
-    (slots.make(end)).then(|| u32::try_from(start).ok())?
-}
-
-/// Finds the first free slot of a table and raises `reached` above its index.
-///
-/// Makes a new slot if all others are taken.
-pub(crate) fn find_slot<T>(
-    slots: &Table<'_, T>,
-    reached: &mut u32,
-    is_free: impl FnMut(&T) -> bool,
-) -> Option<u16> {
-    let made = slots.made();
-    let free = made.iter().position(is_free);
-    let index = u16::try_from(free.unwrap_or(made.len())).ok()?;
-    if free.is_none() && !slots.make(made.len().saturating_add(1)) {
-        return None;
-    }
-    reach(reached, index);
-    Some(index)
-}
-
-/// Raises `reached` above the index of a taken slot.
-pub(crate) fn reach(reached: &mut u32, index: u16) {
-    *reached = u32::from(index).saturating_add(1).max(*reached);
-}
-
-#[cfg(all(test, feature = "std"))]
-mod tests {
-    use std::boxed::Box;
-    use std::vec;
-
-    use super::*;
-
-    /// A slot index has 16 bits: no slot is made beyond it.
-    #[test]
-    fn no_slot_is_made_that_has_no_number() {
-        let slots = Box::leak(vec![const { core::mem::MaybeUninit::uninit() }; 65_537].into());
-        let table = Table::unmade(slots, 65_535, || true);
-        let mut reached = 0;
-        let mut take = || find_slot(&table, &mut reached, |free| !free);
-        assert_eq!(take(), Some(u16::MAX));
-        assert_eq!(take(), None);
-        assert_eq!(table.made().len(), 65_536);
-        assert_eq!(reached, 65_536);
-    }
 }
