@@ -174,8 +174,8 @@ static enum ibv_wc_status post(struct connection *connection, enum ibv_wr_opcode
 #define BIT(status) (1u << (status))
 #define DENIED BIT(IBV_WC_REM_ACCESS_ERR)
 #define ANY_DENIAL (DENIED | BIT(IBV_WC_REM_INV_REQ_ERR) | BIT(IBV_WC_REM_OP_ERR))
-/* Soft-RoCE says that its queue pair failed where a receive is too short. */
-#define INVALID (BIT(IBV_WC_REM_INV_REQ_ERR) | BIT(IBV_WC_REM_OP_ERR))
+/* Soft-RoCE reports a failure of the queue pair if a receive is too short. It answers nothing if the receiver ends the connection first. */
+#define INVALID (BIT(IBV_WC_REM_INV_REQ_ERR) | BIT(IBV_WC_REM_OP_ERR) | BIT(IBV_WC_RETRY_EXC_ERR))
 /* Of a key that cannot be invalidated the owner's receive tells, and its connection ends; whoever sent it may have been answered before. */
 #define AT_THE_OWNER (ANY_DENIAL | BIT(IBV_WC_SUCCESS))
 #define NOT_READY BIT(IBV_WC_RNR_RETRY_EXC_ERR)
