@@ -73,16 +73,9 @@ const STEPS: &[Step] = &[
     both(
         "test",
         "unit and integration tests; with --all of all packages",
+        |workspace| cargo(workspace, &["test"]),
         |workspace| {
-            cargo(workspace, &["test"])?;
-            test_at_random(workspace)
-        },
-        |workspace| {
-            cargo(
-                workspace,
-                &["test", "--workspace", "--exclude", "dat-oracle"],
-            )?;
-            test_at_random(workspace)?;
+            cargo(workspace, &["test", "--workspace"])?;
             // The conformance suite on the ring device, and the verbs backend on a fake library.
             cargo(
                 workspace,
@@ -307,14 +300,6 @@ fn check_in_guests(workspace: &Workspace) -> Result<()> {
 fn cargo(workspace: &Workspace, arguments: &[&str]) -> Result<()> {
     cmd!(workspace.shell, "cargo {arguments...}").run()?;
     Ok(())
-}
-
-/// Runs the tests of the reference model, most of which are random runs.
-fn test_at_random(workspace: &Workspace) -> Result<()> {
-    cargo(
-        workspace,
-        &["test", "--package", "dat-oracle", "--profile", "random"],
-    )
 }
 
 /// Runs every example of the mock; each fails where something comes out otherwise than it says.
