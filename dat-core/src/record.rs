@@ -437,18 +437,18 @@ impl RecordSlot {
         }
     }
 
-    /// Frees a record whose request the device did not accept.
+    /// Frees the record if it is posted; returns true on success.
     ///
-    /// A record that a forged completion has claimed stays with the claimer.
+    /// A record that a completion has claimed stays with the claimer.
     #[cold]
-    pub(crate) fn rollback(&self) {
+    pub(crate) fn rollback(&self) -> bool {
         let tag = self.tag.load(Ordering::Relaxed);
-        if tag & (FREE | READY) == 0 {
-            let free = tag & KEPT | FREE;
-            let _claimed =
-                self.tag
-                    .compare_exchange(tag, free, Ordering::Release, Ordering::Relaxed);
-        }
+        let free = tag & KEPT | FREE;
+        tag & (FREE | READY) == 0
+            && self
+                .tag
+                .compare_exchange(tag, free, Ordering::Release, Ordering::Relaxed)
+                .is_ok()
     }
 
     /// Frees the record, whatever its state.
@@ -583,10 +583,12 @@ pub(crate) fn all_of<'r>(
 }
 
 /// Frees the posted records of `owner`, which keeps them; their completions become stale.
-pub(crate) fn rollback_all(records: &Records<'_>, reach: Reach, owner: Owner) {
+///
+/// Returns the number of these records. One that a completion has claimed stays with the claimer.
+pub(crate) fn rollback_all(records: &Records<'_>, reach: Reach, owner: Owner) -> usize {
     all_of(records, reach, owner)
-        .filter(|(_, record)| record.is_posted())
-        .for_each(|(_, record)| record.release());
+        .filter(|(_, record)| record.rollback())
+        .count()
 }
 
 /// Returns the records of a list that no other context accesses.

@@ -5,7 +5,7 @@ use crate::endpoint::{EndpointSlot, SrqSlot};
 use crate::event::{CnoSlot, EvdSlot, EventSlot};
 use crate::memory::{LmrSlot, RmrSlot};
 use crate::record::Records;
-use crate::storage::{Runs, Table};
+use crate::storage::{Runs, SlotList, Table};
 use crate::sync::RawLock;
 use crate::sync::atomic::AtomicBool;
 
@@ -18,6 +18,12 @@ pub(crate) struct Shared<'s, B: Backend, L: RawLock> {
     pub(crate) extensions: Extensions,
     /// Set if the end of a connection with shared receives also raises an asynchronous event.
     pub(crate) tells_shared_ends: AtomicBool,
+    /// Endpoints that may be posting requests.
+    pub(crate) posting: SlotList,
+    /// Event dispatchers with a waker since the last `wake_waiters`.
+    pub(crate) waited_dispatchers: SlotList,
+    /// Notification objects with a waker since the last `wake_waiters`.
+    pub(crate) waited_objects: SlotList,
     pub(crate) local_regions: Table<'s, LmrSlot>,
     pub(crate) remote_regions: Table<'s, RmrSlot<L>>,
     pub(crate) event_dispatchers: Table<'s, EvdSlot<B::CompletionQueue, L>>,

@@ -1,7 +1,7 @@
 //! Public service points.
 
 use crate::backend::{Backend, BackendError, ListenerKey};
-use crate::error::{Cause, Error, ErrorKind, Parameter, Result, Subtype};
+use crate::error::{Cause, Error, Parameter, Result, Subtype};
 use crate::event::backend_refused;
 use crate::flags::{EpCreator, EvdFlags, PspFields, PspFlags, check_fields};
 use crate::ia::{Control, Ia};
@@ -156,9 +156,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             if !fits {
                 return Err(Error::model_not_supported().because(Cause::Unsupported));
             }
-            if let Some(qualifier) = qualifier {
-                Self::check_unused(control, qualifier)?;
-            }
             let full =
                 Error::insufficient_resources(Subtype::ResourceMemory).because(Cause::TableFull);
             let (index, slot) = control
@@ -185,16 +182,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })
     }
 
-    /// Refuses a qualifier in use; public and reserved service points share one space.
-    pub(super) fn check_unused(control: &Control<'_, B>, qualifier: u64) -> Result<()> {
-        if Self::listening(control, qualifier).is_some() {
-            return Err(Error::new(ErrorKind::ConnQualInUse, Subtype::NoSubtype)
-                .because(Cause::QualifierTaken));
-        }
-        Ok(())
-    }
-
     /// Attaches a service point to its dispatcher and starts the backend's listener.
+    ///
+    /// The backend refuses a qualifier in use; public and reserved service points share one space.
     pub(super) fn start_listening(
         &self,
         control: &mut Control<'_, B>,

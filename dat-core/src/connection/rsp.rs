@@ -83,7 +83,6 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     }
                 }
             }
-            Self::check_unused(control, qualifier)?;
             let full =
                 Error::insufficient_resources(Subtype::ResourceMemory).because(Cause::TableFull);
             let (index, slot) = control

@@ -330,7 +330,12 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             })
         });
         match (&outcome, tied) {
-            (Ok(_), _) => self.shared.endpoints.claim(index),
+            (Ok(_), tied) => {
+                self.shared.endpoints.claim(index);
+                if let Some(srq) = tied {
+                    self.list_endpoint_on_srq(srq, index);
+                }
+            }
             (Err(_), Some(srq)) => {
                 self.detach_endpoint_from_srq(srq);
             }

@@ -1,18 +1,18 @@
 //! Endpoint object; the fields that a post needs come first.
 
+use super::srq::SharingLinks;
 use super::state::{Call, Legal, Trigger, legal, next};
 use crate::attributes::{EpAttributes, IaAddress};
 use crate::backend::{PrivateData, QueuePairKey};
 use crate::event::DtoOperation;
 use crate::event::EvdConfig;
 use crate::flags::{CompletionFlags, EndpointState};
-use crate::ia::WatchLink;
 use crate::id::EpId;
 use crate::memory::RmrTriplet;
 use crate::record::{
     FreeRecord, NO_RECORD, Posting, Reach, RecordKind, RecordSlot, Records, Report,
 };
-use crate::storage::Index;
+use crate::storage::{Index, SlotLink};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{Mutex, RawLock, Word64};
 use crate::time::Instant;
@@ -28,7 +28,11 @@ pub struct EndpointSlot<S, R, L> {
     /// Shared queue whose buffers the endpoint may take, plus 1; 0 if none.
     takes_from: AtomicU32,
     /// Link in the list of watched endpoints.
-    pub(crate) watch: WatchLink,
+    pub(crate) watch: SlotLink,
+    /// Links in the list of the endpoints of its shared queue.
+    pub(crate) sharing: SharingLinks,
+    /// Link in the list of endpoints that may be posting.
+    pub(crate) posting: SlotLink,
     pub(crate) receive: Mutex<L, ReceiveSide<R>>,
 }
 
@@ -42,7 +46,9 @@ impl<S, R, L: RawLock> EndpointSlot<S, R, L> {
         handle: Word64::new(0),
         shared_report: AtomicU32::new(0),
         takes_from: AtomicU32::new(0),
-        watch: WatchLink::NONE,
+        watch: SlotLink::NONE,
+        sharing: SharingLinks::NONE,
+        posting: SlotLink::NONE,
         main: Mutex::new(Endpoint::EMPTY),
         receive: Mutex::new(ReceiveSide::EMPTY),
     };
@@ -54,6 +60,11 @@ impl<S, R, L: RawLock> EndpointSlot<S, R, L> {
 }
 
 impl<S, R, L: RawLock> EndpointSlot<S, R, L> {
+    /// Returns true if the endpoint uses this shared receive queue.
+    pub(super) fn uses_srq(&self, srq: Index) -> bool {
+        self.main.with(|endpoint| endpoint.srq == Some(srq))
+    }
+
     /// Returns the receive dispatcher if the endpoint uses this shared receive queue.
     pub(crate) fn receive_evd_on(&self, srq: Index) -> Option<Index> {
         self.main.with(|endpoint| {
@@ -220,11 +231,12 @@ impl RequestLimits {
 /// Endpoint, protected by its main lock; a post of a request needs only the first fields.
 #[derive(Debug)]
 pub(crate) struct Endpoint<S> {
-    /// The handle while requests may be posted, else a value that never matches it.
+    /// The handle while requests may be posted and the endpoint is in the list of those that may
+    /// be posting, else a value that never matches it.
     ///
     /// So one compare checks both state and identity.
     pub(crate) postable: EpId,
-    /// As `postable`, for binds.
+    /// The handle while binds may be posted, else a value that never matches it.
     pub(crate) bindable: EpId,
     /// Zone as in a region's seal; 0 without a zone.
     pub(crate) zone_seal: u64,
@@ -237,6 +249,8 @@ pub(crate) struct Endpoint<S> {
     pub(crate) id: EpId,
     pub(crate) generation: u32,
     pub(crate) state: EndpointState,
+    /// Set while requests may be posted: `postable` is the handle after the next post.
+    pub(crate) may_post: bool,
     pub(crate) zone: Option<u16>,
     pub(crate) receive_evd: Option<Index>,
     pub(crate) request_evd: Option<Index>,
@@ -295,6 +309,7 @@ impl<S> Endpoint<S> {
         id: EpId::NULL,
         generation: 0,
         state: EndpointState::Unconnected,
+        may_post: false,
         zone: None,
         receive_evd: None,
         request_evd: None,
@@ -340,19 +355,26 @@ impl<S> Endpoint<S> {
         self.attributes.max_rdma_read_out == 0
     }
 
-    /// Updates `postable` and `bindable` after a change of state, send queue or dispatcher.
+    /// Updates `may_post` and `bindable` after a change of state, send queue or dispatcher.
     pub(crate) fn refresh_postable(&mut self) {
-        let postable = legal(Call::PostRequest, self.state) != Legal::Invalid;
-        self.postable = if postable && self.send.is_some() {
+        self.may_post =
+            legal(Call::PostRequest, self.state) != Legal::Invalid && self.send.is_some();
+        self.bindable = if self.may_post && !self.refuses_binds {
             self.id
         } else {
             self.id.never_matching()
         };
-        self.bindable = if self.refuses_binds {
-            self.id.never_matching()
-        } else {
-            self.postable
-        };
+        self.suspend_posts();
+    }
+
+    /// Makes the next post take the slow way, which enters the list of endpoints that may post.
+    pub(crate) fn suspend_posts(&mut self) {
+        self.postable = self.id.never_matching();
+    }
+
+    /// Returns true if requests may be posted, but the next one takes the slow way.
+    pub(super) fn is_suspended(&self) -> bool {
+        self.may_post && self.postable != self.id
     }
 
     /// Returns the wait configuration that requests of this endpoint need on their dispatcher.

@@ -161,6 +161,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let slot = self.shared.endpoints.get(request.ep.index());
         let slot = slot.ok_or(Refusal::Invalid)?;
         let endpoint: &mut Endpoint<B::SendQueue> = &mut slot.main.lock();
+        self.resume_posts(endpoint);
         let is_write = request.operation == DtoOperation::RdmaWrite;
         let limits = &endpoint.limits;
         let (most, room) = if is_write {

@@ -202,6 +202,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         record::give_back_all(records, left.receive_reach, Owner::Receives(left.id));
         // The shared queue may have been resized since the endpoint was created.
         let capacity = left.srq.map_or(left.receive_capacity, |srq| {
+            self.unlist_endpoint_on_srq(srq, left.id.slot());
             self.detach_endpoint_from_srq(srq)
         });
         if let Some(evd) = left.receive_evd {

@@ -15,12 +15,18 @@ use crate::storage::{Index, vacant};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{Guard, Mutex, RawLock};
 
+mod endpoints;
+
+pub(crate) use endpoints::SharingLinks;
+
 /// Slot for one shared receive queue.
 #[repr(C)]
 pub struct SrqSlot<Q, L> {
     pub(crate) main: Mutex<L, SharedReceives<Q>>,
     /// Head of the list of returned records, in any order; completing contexts push to it.
     pub(crate) returned: AtomicU32,
+    /// First of its endpoints; see `endpoints.rs`.
+    first_endpoint: AtomicU32,
 }
 
 impl<Q, L: RawLock> SrqSlot<Q, L> {
@@ -31,6 +37,7 @@ impl<Q, L: RawLock> SrqSlot<Q, L> {
     )]
     pub const EMPTY: Self = Self {
         returned: AtomicU32::new(NO_RECORD),
+        first_endpoint: AtomicU32::new(0),
         main: Mutex::new(SharedReceives::EMPTY),
     };
 
@@ -50,6 +57,7 @@ impl<Q, L: RawLock> SrqSlot<Q, L> {
             };
         });
         self.returned.store(NO_RECORD, Ordering::Relaxed);
+        self.first_endpoint.store(0, Ordering::Relaxed);
     }
 }
 
@@ -315,12 +323,17 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
         // Completions of freed endpoints may still be in completion queues. Once its record is
         // free, such a completion is stale. A dispatcher that claimed one before pushes the record
-        // on this slot's list before it releases its lock. So once each of these locks was taken,
-        // no other context accesses the records or the list.
+        // on this slot's list before it releases its lock. If a record was neither posted nor on a
+        // list, each of these locks is taken once. Then no other context accesses the records or
+        // the list.
         let (records, owner) = (&self.shared.records, Owner::Shared(old.id));
-        record::rollback_all(records, old.reach, owner);
-        for dispatcher in self.shared.event_dispatchers.made() {
-            dispatcher.queue.with(|_| ());
+        let posted = record::rollback_all(records, old.reach, owner);
+        let returned = slot.returned.swap(NO_RECORD, Ordering::Acquire);
+        let listed = record::list(records, old.free_first).chain(record::list(records, returned));
+        if posted.saturating_add(listed.count()) < old.max_receives as usize {
+            for dispatcher in self.shared.event_dispatchers.made() {
+                dispatcher.queue.with(|_| ());
+            }
         }
         record::give_back_all(records, old.reach, owner);
         slot.returned.store(NO_RECORD, Ordering::Relaxed);
@@ -400,10 +413,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let mut reach = Reach::NONE;
         let list = record::allocate_list(records, Owner::Shared(srq), more, NO_RECORD, &mut reach)
             .ok_or(exhausted.because(Cause::RecordsExhausted))?;
-        let backend = control.backend()?;
         let outcome = self
-            .resize_consuming_queues(backend, index, old, new)
+            .resize_consuming_queues(control, index, old, new)
             .and_then(|()| {
+                let backend = control.backend()?;
                 let resized = self.with_srq(srq, |_, shared| {
                     let Some(queue) = &mut shared.queue else {
                         return Err(exhausted.because(Cause::DeviceGone));
@@ -418,7 +431,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 });
                 if resized.is_err() {
                     // Cannot fail: it lowers the capacity.
-                    let _undone = self.resize_consuming_queues(backend, index, new, old);
+                    let _undone = self.resize_consuming_queues(control, index, new, old);
                 }
                 resized
             });
@@ -475,7 +488,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             }
         })?;
         if shrunk {
-            self.resize_consuming_queues(backend, srq.slot(), old, new)?;
+            self.resize_consuming_queues(control, srq.slot(), old, new)?;
         }
         Ok(())
     }
@@ -611,39 +624,62 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// On failure, all dispatchers are as before.
     fn resize_consuming_queues(
         &self,
-        backend: &mut B,
-        index: Index,
+        control: &mut Control<'_, B>,
+        srq: Index,
         old: u32,
         new: u32,
     ) -> Result<()> {
-        for (position, slot) in self.shared.endpoints.made().iter().enumerate() {
-            let Some(evd) = slot.receive_evd_on(index) else {
-                continue;
-            };
-            if let Err(error) = self.change_capacity(backend, evd, old, new) {
-                for evd in self
-                    .shared
-                    .endpoints
-                    .made()
-                    .iter()
-                    .take(position)
-                    .filter_map(|slot| slot.receive_evd_on(index))
-                {
-                    let _undone = self.change_capacity(backend, evd, new, old);
-                }
-                return Err(error);
+        let Err((failed, error)) =
+            self.resize_consuming_queues_before(control, srq, None, old, new)
+        else {
+            return Ok(());
+        };
+        let _undone = self.resize_consuming_queues_before(control, srq, failed, new, old);
+        Err(error)
+    }
+
+    /// Adjusts the dispatchers of the endpoints before `end`; an error names the endpoint.
+    fn resize_consuming_queues_before(
+        &self,
+        control: &mut Control<'_, B>,
+        srq: Index,
+        end: Option<Index>,
+        old: u32,
+        new: u32,
+    ) -> core::result::Result<(), (Option<Index>, Error)> {
+        let mut next = self.next_endpoint_on_srq(control, srq, None);
+        while next.is_some() && next != end {
+            if let Some(evd) = self.receive_evd_on_srq(next, srq) {
+                let backend = control.backend().map_err(|error| (next, error))?;
+                self.change_capacity(backend, evd, old, new)
+                    .map_err(|error| (next, error))?;
             }
+            next = self.next_endpoint_on_srq(control, srq, next);
         }
         Ok(())
     }
 
     /// Polls the dispatchers of all endpoints on a shared queue, so that its counts are current.
     fn poll_consuming_endpoints(&self, srq: SrqId) {
-        for slot in self.shared.endpoints.made() {
-            if let Some(evd) = slot.receive_evd_on(srq.slot()) {
+        let srq = srq.slot();
+        let mut endpoint = None;
+        loop {
+            endpoint = self
+                .control
+                .with(|control| self.next_endpoint_on_srq(control, srq, endpoint));
+            if endpoint.is_none() {
+                return;
+            }
+            if let Some(evd) = self.receive_evd_on_srq(endpoint, srq) {
                 self.poll_at(evd);
             }
         }
+    }
+
+    /// Returns the receive dispatcher of an endpoint that uses the shared queue.
+    fn receive_evd_on_srq(&self, endpoint: Option<Index>, srq: Index) -> Option<Index> {
+        let slot = self.shared.endpoints.get(usize::from(endpoint?))?;
+        slot.receive_evd_on(srq)
     }
 
     /// Runs `f` on a live shared receive queue under its lock.

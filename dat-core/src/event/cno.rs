@@ -8,7 +8,7 @@ use crate::error::{Cause, Error, Result, Subtype};
 use crate::flags::{CnoFields, check_fields};
 use crate::ia::{Control, Ia};
 use crate::id::{CnoId, EvdId, Handle};
-use crate::storage::{Index, vacant};
+use crate::storage::{Index, SlotLink, vacant};
 use crate::sync::{Guard, Mutex, RawLock};
 
 /// Function that the next trigger of a notification object calls, once, without locks (CNC-02).
@@ -33,6 +33,8 @@ pub struct CnoParam {
 /// Slot for one notification object.
 pub struct CnoSlot<L> {
     pub(crate) main: Mutex<L, Cno>,
+    /// Link in the list of notification objects with a waker.
+    pub(crate) waits: SlotLink,
 }
 
 impl<L: RawLock> CnoSlot<L> {
@@ -43,6 +45,7 @@ impl<L: RawLock> CnoSlot<L> {
     )]
     pub const EMPTY: Self = Self {
         main: Mutex::new(Cno::EMPTY),
+        waits: SlotLink::NONE,
     };
 
     /// Returns true if the slot holds an object.
@@ -348,6 +351,21 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         f: impl FnOnce(&mut Cno) -> Result<R>,
     ) -> Result<R> {
         f(&mut *self.lock_cno(cno)?)
+    }
+
+    /// Stores the waker of a wait; returns the wakers to wake or to drop without the lock.
+    pub(super) fn keep_cno_waker(
+        &self,
+        object: &mut Cno,
+        ticket: WaitTicket,
+        waker: Waker,
+    ) -> Wakers {
+        let wakers = object.keep_waker(ticket, waker);
+        let index = object.id.slot();
+        if let Some(slot) = self.shared.notification_objects.get(usize::from(index)) {
+            self.shared.waited_objects.enter(index, &slot.waits);
+        }
+        wakers
     }
 
     #[inline(never)]

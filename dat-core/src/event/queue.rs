@@ -11,7 +11,7 @@ use crate::flags::{EvdFlags, EvdState};
 use crate::id::EvdId;
 use crate::record::NO_RECORD;
 use crate::shared::Shared;
-use crate::storage::Index;
+use crate::storage::{Index, SlotLink};
 use crate::sync::{Mutex, RawLock};
 
 /// Maximum attempts to arm a completion queue into which completions keep arriving.
@@ -20,6 +20,8 @@ const ARMING_ROUNDS: u32 = 16;
 /// Slot for one event dispatcher.
 pub struct EvdSlot<C, L> {
     pub(crate) queue: Mutex<L, EvdQueue<C>>,
+    /// Link in the list of dispatchers with a waker.
+    pub(crate) waits: SlotLink,
 }
 
 impl<C, L: RawLock> EvdSlot<C, L> {
@@ -30,6 +32,7 @@ impl<C, L: RawLock> EvdSlot<C, L> {
     )]
     pub const EMPTY: Self = Self {
         queue: Mutex::new(EvdQueue::EMPTY),
+        waits: SlotLink::NONE,
     };
 
     /// Returns true if the slot holds a dispatcher.

@@ -224,6 +224,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             });
         }
         for slot in shared.event_dispatchers.made() {
+            slot.waits.clear();
             slot.queue.with(|queue| {
                 if !queue.id.is_null() {
                     queue.clear_slot();
@@ -231,6 +232,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             });
         }
         for slot in shared.notification_objects.made() {
+            slot.waits.clear();
             slot.main.with(|object| {
                 if !object.id.is_null() {
                     object.clear_slot();
@@ -239,6 +241,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
         for slot in shared.endpoints.made() {
             slot.watch.clear();
+            slot.posting.clear();
             slot.main.with(|endpoint| {
                 if !endpoint.id.is_null() {
                     endpoint.clear_slot(endpoint.generation);

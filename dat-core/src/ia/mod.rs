@@ -23,4 +23,3 @@ pub use interrupt::InterruptHandle;
 pub use objects_left::ObjectsLeft;
 pub(crate) use progress::EVENTS_PER_CALL;
 pub use query::IaParam;
-pub(crate) use watch::WatchLink;

@@ -2,49 +2,7 @@
 
 use crate::endpoint::EndpointSlot;
 use crate::storage::{Index, Table};
-use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::time::{Instant, first};
-
-/// Link of an endpoint's slot in the list of watched endpoints. Changed under the control lock.
-#[derive(Debug)]
-pub(crate) struct WatchLink(
-    /// 0 outside of a list; else the index of the next slot plus 1, or `END`.
-    AtomicU32,
-);
-
-/// Link of the last slot of a list.
-const END: u32 = u32::MAX;
-
-impl WatchLink {
-    /// The link of an endpoint that is not watched.
-    #[expect(
-        clippy::declare_interior_mutable_const,
-        reason = "a value to build slots from"
-    )]
-    pub(crate) const NONE: Self = Self(AtomicU32::new(0));
-
-    fn is_listed(&self) -> bool {
-        self.0.load(Ordering::Relaxed) != 0
-    }
-
-    fn set(&self, next: Option<Index>) {
-        let word = next.map_or(END, |next| next.get().wrapping_add(1));
-        self.0.store(word, Ordering::Relaxed);
-    }
-
-    /// Removes the slot from its list, of which it is the first; returns the next one.
-    fn take(&self) -> Option<Index> {
-        match self.0.swap(0, Ordering::Relaxed) {
-            0 | END => None,
-            next => Some(Index::from_word(next.wrapping_sub(1))),
-        }
-    }
-
-    /// Removes the slot from a list that nobody uses.
-    pub(crate) fn clear(&self) {
-        self.0.store(0, Ordering::Relaxed);
-    }
-}
 
 /// State of watching, protected by the control lock.
 pub(crate) struct Watch {

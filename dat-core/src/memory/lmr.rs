@@ -572,14 +572,22 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// lock.
     ///
     /// A post holds its endpoint's lock from its check of the region table until the device has the
-    /// work request. A post that takes the lock after this function sees all earlier writes to the
-    /// table; one that took it before has ended. So no post mixes the fields of a region with those
-    /// of the slot's next one, and no post that saw a region alive still reads its memory.
+    /// work request, and its endpoint is in the list of those that may be posting. An endpoint that
+    /// this function finds in the list is locked once: a post that took the lock before has ended,
+    /// and one that takes it afterwards sees all earlier writes to the table. So does one whose
+    /// endpoint enters the list later. No post mixes the fields of a region with those of the
+    /// slot's next one, and no post that saw a region alive still reads its memory.
+    ///
+    /// The cost is that of the endpoints that have posted since the last call.
     fn wait_for_posts(&self) {
-        if B::READS_AT_POST {
-            for endpoint in self.shared.endpoints.made() {
-                drop(endpoint.main.lock());
-            }
+        if !B::READS_AT_POST {
+            return;
+        }
+        let mut next = self.shared.posting.take();
+        while let Some(slot) = next.and_then(|index| self.shared.endpoints.get(index.into())) {
+            let mut endpoint = slot.main.lock();
+            next = slot.posting.take();
+            endpoint.suspend_posts();
         }
     }
 

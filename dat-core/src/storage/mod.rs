@@ -14,6 +14,7 @@ mod free_list;
 mod free_runs;
 mod index;
 mod runs;
+mod slot_list;
 mod table;
 
 #[cfg(feature = "std")]
@@ -22,6 +23,7 @@ pub use free_list::FreeLink;
 pub use free_runs::RunWord;
 pub(crate) use index::Index;
 pub use runs::Runs;
+pub(crate) use slot_list::{SlotLink, SlotList};
 pub use table::Table;
 pub(crate) use table::vacant;
 
