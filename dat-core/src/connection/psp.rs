@@ -156,12 +156,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             if !fits {
                 return Err(Error::model_not_supported().because(Cause::Unsupported));
             }
-            let full =
-                Error::insufficient_resources(Subtype::ResourceMemory).because(Cause::TableFull);
             let (index, slot) = control
                 .public_service_points
                 .find(0, |slot| vacant(slot.id.is_null(), slot.generation))
-                .ok_or(full)?;
+                .ok_or_else(|| Self::full_table(control, qualifier))?;
             let generation = next_generation(slot.generation)?;
             let psp = PspId::new(self.shared.instance, generation, index);
             let (listener, qualifier, evd) =
@@ -180,6 +178,15 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             control.public_service_points.claim(index);
             Ok((psp, qualifier))
         })
+    }
+
+    /// Returns the error of a full table of service points; a qualifier in use comes first.
+    #[cold]
+    pub(super) fn full_table(control: &Control<'_, B>, qualifier: Option<u64>) -> Error {
+        if qualifier.is_some_and(|qualifier| Self::listening(control, qualifier).is_some()) {
+            return backend_refused(BackendError::QualifierInUse, Subtype::ResourceMemory);
+        }
+        Error::insufficient_resources(Subtype::ResourceMemory).because(Cause::TableFull)
     }
 
     /// Attaches a service point to its dispatcher and starts the backend's listener.

@@ -83,12 +83,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     }
                 }
             }
-            let full =
-                Error::insufficient_resources(Subtype::ResourceMemory).because(Cause::TableFull);
             let (index, slot) = control
                 .reserved_service_points
                 .find(0, |slot| vacant(slot.id.is_null(), slot.generation))
-                .ok_or(full)?;
+                .ok_or_else(|| Self::full_table(control, Some(qualifier)))?;
             let generation = next_generation(slot.generation)?;
             let rsp = RspId::new(self.shared.instance, generation, index);
             let (listener, qualifier, evd) =
