@@ -587,15 +587,14 @@ fn a_drain_that_is_too_busy_is_not_slept_over() {
 #[test]
 fn events_of_a_dying_endpoint_name_it() {
     use crate::ia::Ia;
-    use crate::storage::IaStorage;
     use crate::sync::HostLock;
-    use crate::testing::TestBackend;
+    use crate::testing::{Slots, TestBackend};
     use std::sync::mpsc;
 
     let (asks, asked) = mpsc::channel();
     let (answers, answered) = mpsc::channel();
     let device = TestBackend::default();
-    let mut storage = std::boxed::Box::new(IaStorage::<_, HostLock, 1, 2, 1, 1, 16, 8>::new());
+    let mut storage = std::boxed::Box::new(Slots::<HostLock>::new());
     let ia = Ia::open(device.clone(), storage.lend(), 1).unwrap();
     let pz = ia.pz_create().unwrap();
     let evd = ia.evd_create(8, None, EvdFlags::DTO).unwrap();
