@@ -231,14 +231,14 @@ impl<'a> Report<'a> {
                     .copied()
                     .with_context(|| format!("{path}: the benchmark {name} did not run"))
             };
-            let whole = measured(&budget.bench)?;
+            let total = measured(&budget.bench)?;
             let mut maybe = |name: &Option<String>| name.as_ref().map_or(Ok(0), &mut measured);
             let rest = maybe(&budget.minus)? + maybe(&budget.caller)?;
             let beyond = maybe(&budget.minus_caller)?;
-            let own = (whole + beyond).checked_sub(rest);
+            let own = (total + beyond).checked_sub(rest);
             let Some(own) = own.filter(|_| budget.per > 0) else {
                 bail!(
-                    "{path}: invalid count: ({whole} + {beyond} - {rest}) instructions / {} runs",
+                    "{path}: invalid count: ({total} + {beyond} - {rest}) instructions / {} runs",
                     budget.per
                 );
             };

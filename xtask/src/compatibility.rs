@@ -231,13 +231,13 @@ fn outcomes(console: &str) -> Vec<(Through, String, String)> {
 fn replace(
     rows: &mut Vec<Row>,
     through: Through,
-    said: Vec<(Through, String, String)>,
+    outcomes: Vec<(Through, String, String)>,
     mixed: bool,
     all: bool,
 ) {
     // In a guest with both providers, the runs of OFA's clients get their own rows, in the column
     // of the registry.
-    let named = said
+    let named = outcomes
         .into_iter()
         .map(|(client, name, outcome)| match (mixed, client) {
             (false, _) => (name, outcome),
@@ -259,11 +259,11 @@ fn replace(
             });
             rows.len() - 1
         });
-        if let Some(place) = rows
+        if let Some(cell) = rows
             .get_mut(index)
             .and_then(|row| row.outcomes.get_mut(column))
         {
-            *place = Some(outcome);
+            *cell = Some(outcome);
         }
     }
     rows.retain(|row| row.outcomes.iter().any(Option::is_some));
@@ -315,7 +315,7 @@ fn row(line: &str) -> Option<Row> {
     let (name, cells) = line.split_once("` | ")?;
     let mut cells = cells.split(" | ").map(|cell| match cell {
         NOTHING | NEVER => None,
-        said => Some(said.to_owned()),
+        outcomes => Some(outcomes.to_owned()),
     });
     Some(Row {
         name: name.to_owned(),
@@ -396,11 +396,11 @@ mod tests {
     #[test]
     fn both_ends_of_a_mixture_are_rows_of_their_own() {
         let mut rows = Vec::new();
-        let said = vec![
+        let outcomes = vec![
             (Through::Ofa, "dtest".to_owned(), "passes".to_owned()),
             (Through::Ours, "dtest".to_owned(), "passes".to_owned()),
         ];
-        replace(&mut rows, Through::Ours, said, true, true);
+        replace(&mut rows, Through::Ours, outcomes, true, true);
         let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
         assert_eq!(
             names,

@@ -103,13 +103,13 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let file = workspace.root().join(PAGE);
     let page = fs::read_to_string(&file).with_context(|| format!("cannot read {PAGE}"))?;
     let rounds = [options.rounds.to_string()];
-    let said = match &options.console {
+    let console = match &options.console {
         Some(file) => {
             fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?
         }
         None => vm::console(workspace, "provider", &rounds)?,
     };
-    let of_providers = Lines::read(&said)?;
+    let of_providers = Lines::read(&console)?;
     let (providers, mut missed) = provider::compare(&of_providers)?;
     let (layers, layers_missed) = layer::compare(workspace)?;
     missed.extend(layers_missed);

@@ -110,7 +110,7 @@ pub(crate) fn run<N: Network>(
             format!("its checksum is {read_back:032x}, expected {checksum:032x}"),
         ));
     }
-    let path = part.place().name().to_path_buf();
+    let path = part.target().name().to_path_buf();
     part.keep()?;
     progress.finish_and_clear();
     let seconds = begin.elapsed().as_secs_f64();

@@ -107,9 +107,9 @@ impl Guard {
             return Err((Refusal::NoToken, Some(challenge)));
         };
         let answered = |challenge: &Challenge| self.token.proves(challenge, request, proof);
-        let place = self.challenges.iter().position(answered);
-        place
-            .and_then(|place| self.challenges.remove(place))
+        let position = self.challenges.iter().position(answered);
+        position
+            .and_then(|position| self.challenges.remove(position))
             .map(|_| ())
             .ok_or((Refusal::WrongToken, None))
     }

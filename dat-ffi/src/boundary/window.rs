@@ -108,8 +108,8 @@ fn lies_in_one_object(maps: &str, memory: usize, length: usize) -> bool {
             break;
         }
         // Offset in the object less the address is the same for all of them.
-        let place = (mapping.object, mapping.shift);
-        if *first.get_or_insert(place) != place {
+        let found = (mapping.object, mapping.shift);
+        if *first.get_or_insert(found) != found {
             break;
         }
         next = mapping.end;

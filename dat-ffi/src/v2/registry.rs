@@ -5,7 +5,7 @@ use std::ffi::{CStr, CString};
 use super::table;
 use crate::adapter::Registered;
 use crate::boundary::{
-    In, Inherited, InheritedGuard, ProviderInfo, Registry, StaticText, Table, Text,
+    FunctionTable, In, Inherited, InheritedGuard, ProviderInfo, Registry, StaticText, Text,
 };
 use crate::devices::{Named, explanation};
 
@@ -16,7 +16,7 @@ pub(super) struct Entry {
     name: CString,
     info: ProviderInfo,
     pub(super) device: Named,
-    table: &'static Table,
+    table: &'static FunctionTable,
 }
 
 impl Entry {

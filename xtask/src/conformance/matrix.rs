@@ -191,12 +191,12 @@ impl<'a> Matrix<'a> {
     }
 
     fn cite(&mut self, backends: &'a Backends, file: &Path, citation: &Citation) {
-        let place = format!("{}:{}", file.display(), citation.line);
+        let location = format!("{}:{}", file.display(), citation.line);
         let mut ids = Vec::new();
         for list in &citation.lists {
             match expand(list, self.catalogue.ids()) {
                 Ok(more) => ids.extend(more),
-                Err(error) => self.faults.push(format!("{place}: {error:#}")),
+                Err(error) => self.faults.push(format!("{location}: {error:#}")),
             }
         }
         let in_suite = file.starts_with(&backends.suite);
@@ -235,7 +235,7 @@ impl<'a> Matrix<'a> {
             .all(|backend| backend.published.is_none());
         if runs_on.is_empty() && is_whole {
             self.faults.push(format!(
-                "{place}: {name} cites requirements but runs on no backend"
+                "{location}: {name} cites requirements but runs on no backend"
             ));
         }
         for (column, backend) in backends.backend.iter().enumerate() {
@@ -292,11 +292,11 @@ impl<'a> Matrix<'a> {
                 }
                 continue;
             }
-            let place = (column, id.clone());
-            let left_out = self.left_out.get(&place).copied();
+            let cell = (column, id.clone());
+            let left_out = self.left_out.get(&cell).copied();
             match known.or(left_out).or_else(|| of_group(id)) {
                 Some(reason) => {
-                    self.lacking.insert(place, reason);
+                    self.lacking.insert(cell, reason);
                 }
                 None if row.keys().any(shared) => bare.push(id),
                 None => {}
@@ -597,13 +597,13 @@ mod tests {
         let only_mock = ("mock/src/lib.rs", "/// Spec: GEN-01\n#[test] fn name() {}");
         let verbs =
             |text: &str| format!("[[backend]]\nname = \"verbs\"\ntarget = \"verbs\"\n{text}");
-        let lacks = |what: &str| verbs(&format!("lacks = [{{ {what}, reason = \"why\" }}]"));
+        let lacks = |covered: &str| verbs(&format!("lacks = [{{ {covered}, reason = \"why\" }}]"));
         let except = "except = [{ tests = [\"refuses\"], reason = \"cannot\" }]";
         let refused = (
             "tests/suite/src/suite/write.rs",
             "/// Spec: GEN-01\npub fn refuses<B>() {}",
         );
-        for (column, source, said, faults) in [
+        for (column, source, is_explained, faults) in [
             (verbs(""), only_mock, false, 1),
             (lacks("ids = \"GEN-01\""), only_mock, true, 0),
             (lacks("groups = [\"GE\"]"), only_mock, true, 0),
@@ -617,8 +617,8 @@ mod tests {
                 (matrix.faults.clone(), matrix.markdown())
             });
             assert_eq!(found.0.len(), faults, "{column}: {found:?}");
-            let told = found.1.contains("| GEN-01 |  |  | tested | see below |");
-            assert_eq!(told, said, "{}", found.1);
+            let explained = found.1.contains("| GEN-01 |  |  | tested | see below |");
+            assert_eq!(explained, is_explained, "{}", found.1);
         }
     }
 

@@ -493,7 +493,7 @@ fn fill<'a>(workspace: &'a Workspace, job: &Job, options: &Options) -> Result<Im
     let busybox = packages::find("busybox").context("busybox")?;
     image.installed(&busybox)?;
     let installed = fs::canonicalize(&busybox)?;
-    let installed = installed.to_str().context("the place of busybox")?;
+    let installed = installed.to_str().context("the path of busybox")?;
     for applet in cmd!(shell, "{busybox} --list-full").quiet().read()?.lines() {
         let applet = Path::new("/").join(applet);
         // The real program may be in any folder of the user's search path.

@@ -117,14 +117,14 @@ pub(crate) fn asks_for_kill(record: &str) -> bool {
 /// # Errors
 /// The record has no rows, or not as many as it states.
 pub(crate) fn counted(record: &str) -> Result<Vec<&str>> {
-    let of = |key: &'static str| {
+    let values = |key: &'static str| {
         let lines = record.lines().map(str::trim_end);
         lines.filter_map(move |line| line.strip_prefix(key)?.strip_prefix(' '))
     };
-    let rows: Vec<&str> = of("counted").collect();
-    let told = of("rows").next().context("the job counted nothing")?;
-    if told.parse() != Ok(rows.len()) {
-        bail!("the job counted {told} rows, but {} arrived", rows.len());
+    let rows: Vec<&str> = values("counted").collect();
+    let stated = values("rows").next().context("the job counted nothing")?;
+    if stated.parse() != Ok(rows.len()) {
+        bail!("the job counted {stated} rows, but {} arrived", rows.len());
     }
     Ok(rows)
 }
