@@ -6,9 +6,9 @@ use dat_core::backend::{
     BindRequest, ExtendedRequest, Rejected, Segment, SendQueue, SendRequest, WorkQueue, WorkSlot,
 };
 
+use crate::generational_map::GenerationalMap;
 use crate::hal::{NotBound, Region, SendList, SendSlot, WindowType};
-use crate::objects::{BoundWindow, Objects, Tables, next_key};
-use crate::table::Table;
+use crate::objects::{BoundWindow, KeyedObjects, Objects, next_key};
 
 /// The send queue of a queue pair.
 ///
@@ -65,7 +65,7 @@ impl SendQueue for VerbsSendQueue {
     /// Spec: RMB-18, RMB-19
     fn bind(&mut self, request: &BindRequest) -> Result<u32, Rejected> {
         let mut tables = self.objects.tables.lock();
-        let Tables { windows, regions } = &mut *tables;
+        let KeyedObjects { windows, regions } = &mut *tables;
         let window = windows.get_mut(request.window.0).ok_or(Rejected)?;
         if request.length == 0 {
             return unbind(&mut self.list, self.number, window, regions, request);
@@ -110,7 +110,7 @@ fn unbind(
     list: &mut SendList,
     number: u32,
     window: &mut BoundWindow,
-    regions: &Table<Region>,
+    regions: &GenerationalMap<Region>,
     request: &BindRequest,
 ) -> Result<u32, Rejected> {
     let region = regions

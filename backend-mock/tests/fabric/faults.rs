@@ -495,10 +495,10 @@ fn a_fault_that_had_an_effect_is_told_of() {
         couple.run();
     }
     let happened = couple.fabric.happened();
-    let way = happened.first().and_then(|it| it.way);
+    let end = happened.first().and_then(|it| it.connection);
     assert_eq!(happened.len(), 1);
     assert_eq!(happened[0].fault, fault);
-    assert!(way.is_some_and(|way| (way.from, way.to, way.asked) == (0, 1, true)));
+    assert!(end.is_some_and(|end| (end.from, end.to, end.is_initiator) == (0, 1, true)));
 }
 
 /// A receiver that is ready again in time had no effect.

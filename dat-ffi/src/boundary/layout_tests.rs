@@ -12,7 +12,7 @@ use crate::calls::Form;
 use crate::v1::calls::SLOTS;
 use crate::v1::types::V1;
 use crate::v2::V2;
-use crate::v2::table::NAMES;
+use crate::v2::function_table::NAMES;
 
 /// Lines of Rust's numbers, and the C statements that print the same lines.
 #[derive(Default)]

@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, CString};
 
-use super::table;
+use super::function_table;
 use crate::adapter::Registered;
 use crate::boundary::{
     FunctionTable, In, Inherited, InheritedGuard, ProviderInfo, Registry, StaticText, Text,
@@ -62,7 +62,7 @@ pub fn register(info: In<ProviderInfo>, instance_data: Text) {
             entry.table
         }
         None => {
-            let table = table::make(name.clone(), info.is_thread_safe != 0);
+            let table = function_table::make(name.clone(), info.is_thread_safe != 0);
             entries.push(Entry {
                 name,
                 info,
