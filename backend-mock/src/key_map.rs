@@ -159,7 +159,7 @@ mod tests {
 
     /// Keys pass over the slots that are taken: one for each insert on average.
     #[test]
-    fn inserts_beside_many_values() {
+    fn inserts_are_fast_with_many_values() {
         let mut table = KeyMap::default();
         let kept: Vec<u32> = (0..40_000).map(|value| table.insert(value)).collect();
         let (first, rounds) = (table.last, 200_000);

@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_dies_with_its_value() {
+    fn a_removed_key_is_never_valid_again() {
         let mut table = GenerationalMap::default();
         let first = table.insert("a").expect("room");
         assert_ne!(first, 0);

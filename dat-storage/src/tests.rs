@@ -176,7 +176,7 @@ fn a_dropped_reservation_is_unmapped() {
 }
 
 #[test]
-fn of_a_kind_without_slots_none_is_created() {
+fn a_kind_without_slots_has_no_objects() {
     let none = Limits {
         endpoints: 0,
         dispatchers: 1,
@@ -335,7 +335,7 @@ fn only_a_shared_lock_makes_an_adapter_shared() {
 }
 
 #[test]
-fn tables_are_lent_anew() {
+fn a_reservation_is_lent_again() {
     let before = RESERVED.get();
     let mut tables = TestReservation::new(&Limits::default()).unwrap();
     let mut handles = Vec::new();
@@ -352,7 +352,7 @@ fn tables_are_lent_anew() {
 }
 
 #[test]
-fn an_engine_that_is_not_made_keeps_no_storage() {
+fn an_engine_that_cannot_be_made_keeps_no_storage() {
     let before = RESERVED.get();
     let engine_of = |name| {
         let tables = TestReservation::new(&Limits::default()).unwrap();

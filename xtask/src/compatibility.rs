@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_job_says_gets_into_its_column_and_stays_when_another_is_run() {
+    fn outcomes_of_a_job_stay_in_their_column() {
         let mut rows = empty();
         replace(
             &mut rows[1],
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_guest_did_not_come_to_stays_as_it_was() {
+    fn missing_outcomes_keep_the_earlier_ones() {
         let mut rows = empty();
         replace(
             &mut rows[1],
@@ -413,14 +413,14 @@ mod tests {
     }
 
     #[test]
-    fn the_page_of_the_workspace_is_one_that_is_written() {
+    fn the_committed_page_round_trips() {
         let workspace = Workspace::load().expect("workspace");
         let text = fs::read_to_string(workspace.root().join(PAGE)).expect("the page");
         assert_eq!(page(&parse(&text)), text);
     }
 
     #[test]
-    fn a_page_that_is_not_there_has_no_rows() {
+    fn a_missing_page_has_no_rows() {
         assert_eq!(parse(""), empty());
     }
 }

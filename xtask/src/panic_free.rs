@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_code_passes_and_is_followed() {
+    fn code_without_panics_passes() {
         let library = library(
             r#"
             #[inline(never)] fn inner(words: &mut [u32], at: usize) -> Option<u32> {
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn indexing_is_refused_with_the_way_to_it() {
+    fn indexing_is_refused_with_its_call_path() {
         let library = library(
             r#"
             #[inline(never)] fn inner(words: &[u32], at: usize) -> u32 { words[at] }

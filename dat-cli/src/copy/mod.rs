@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn every_length_arrives_whole() {
+    fn files_of_every_length_arrive_complete() {
         for length in [0, 1, 99, 100, 101, 200, 201, 600, 601, 4999, 5000] {
             let data: Vec<u8> = (0..length)
                 .map(|at: usize| (at * 7 + at / 256) as u8)

@@ -655,7 +655,7 @@ mod tests {
 
     /// A measurement whose data does not arrive fails.
     #[test]
-    fn data_that_is_not_there_is_found() {
+    fn missing_data_is_detected() {
         for operation in [
             Operation::Write,
             Operation::Read,
@@ -692,7 +692,7 @@ mod tests {
 
     /// A measurement with a stale window context fails.
     #[test]
-    fn a_window_with_a_stale_context_is_found() {
+    fn a_stale_window_context_is_detected() {
         let shape = Shape {
             operation: Operation::Bind,
             size: 64,

@@ -314,7 +314,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_are_few_and_round() {
+    fn labels_are_few_round_numbers() {
         assert_eq!(
             ticks(&(0.5..20_000.0)),
             [1.0, 10.0, 100.0, 1000.0, 10_000.0]

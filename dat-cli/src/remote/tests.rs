@@ -137,7 +137,7 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn files_arrive_whole() {
+fn files_arrive_complete() {
     for waiting in WAITINGS {
         let directory = tempfile::tempdir().unwrap();
         let mut files = folder(directory.path(), true);
@@ -163,7 +163,7 @@ fn files_arrive_whole() {
 }
 
 #[test]
-fn one_file_has_its_place_beforehand() {
+fn a_copy_to_a_chosen_path_stores_one_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("target");
     let part = OutputPath::choose(&path).unwrap().begin(None).unwrap();
@@ -177,7 +177,7 @@ fn one_file_has_its_place_beforehand() {
 }
 
 #[test]
-fn what_is_not_allowed_is_refused_and_the_next_is_served() {
+fn a_refused_client_does_not_stop_the_server() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("there"), "precious").unwrap();
     let mut files = folder(directory.path(), false);
@@ -285,7 +285,7 @@ fn answers(
 
 /// The server refuses clients that break the protocol, and keeps nothing of their files.
 #[test]
-fn broken_clients_do_no_harm() {
+fn clients_that_break_the_protocol_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let mut files = folder(directory.path(), false);
     let name = Message::Name("evil".into());
@@ -443,7 +443,7 @@ fn clients_that_vanish_leave_room_for_others() {
 }
 
 #[test]
-fn more_clients_than_there_is_room_for_are_told_so() {
+fn too_many_clients_are_rejected_as_busy() {
     let notices = serving(Waiting::Block, &mut NoFiles, |fabric| {
         let mut stations: Vec<MockAdapter> = (0..=MOST_CLIENTS as u64)
             .map(|number| adapter(fabric, "client", 2 + number, Waiting::Block))
@@ -619,7 +619,7 @@ fn a_server_that_ends_is_noticed() {
 }
 
 #[test]
-fn whoever_is_alone_says_so() {
+fn a_client_without_a_server_fails() {
     let fabric = Fabric::new(FabricOptions::default());
     let _time = fabric.spawn_thread().unwrap();
     let _nobody = adapter(&fabric, "nobody", 1, Waiting::Block);

@@ -172,7 +172,7 @@ mod tests {
 
     /// Spec: RSMMP-01
     #[test]
-    fn only_what_lies_together_in_one_object_is_shown_again() {
+    fn only_memory_of_one_object_is_mapped_again() {
         let maps = "\
 1000-3000 rw-s 00000000 00:01 7 /dev/zero (deleted)
 3000-4000 r--s 00002000 00:01 7 /dev/zero (deleted)

@@ -303,7 +303,7 @@ mod tests {
 
     /// Spec: GEN-03
     #[test]
-    fn only_what_was_noted_is_known_and_by_its_kind() {
+    fn only_added_handles_are_found_by_their_kind() {
         let known = Known::new();
         let slot = SlotIndex::new(65_535);
         let object = handle(0x7fff_ffff_fff8);
@@ -339,7 +339,7 @@ mod tests {
 
     /// A freed object's memory may have a new object before the first is removed.
     #[test]
-    fn a_successor_at_the_same_address_outlives_what_was_there() {
+    fn a_successor_at_the_same_address_stays_known() {
         let known = Known::new();
         let (first, second) = (SlotIndex::new(1), SlotIndex::new(2));
         for (kind, slot) in [
@@ -369,7 +369,7 @@ mod tests {
     ///
     /// Spec: CRA-01
     #[test]
-    fn an_arrival_outlives_the_late_end_of_its_predecessor() {
+    fn a_request_stays_known_after_the_late_removal_of_its_predecessor() {
         let known = Known::new();
         let (slot, request) = (SlotIndex::new(3), handle(4096));
         known.add(request, HandleKind::Cr, slot).expect("is noted");
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn many_come_and_go_in_any_order() {
+    fn handles_are_added_and_removed_in_any_order() {
         let known = Known::new();
         let mut state = 0x5eed_u64;
         let mut model = HashSet::new();
@@ -425,7 +425,7 @@ mod tests {
 
     /// No search misses a handle because others come and go, or while the table grows.
     #[test]
-    fn what_stays_is_always_found() {
+    fn a_known_handle_is_found_during_changes() {
         let known = Known::new();
         let stop = AtomicBool::new(false);
         let slot = SlotIndex::new(0);

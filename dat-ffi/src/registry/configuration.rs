@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_line_is_told_and_the_others_are_read() {
+    fn a_malformed_line_is_reported_and_others_are_read() {
         let long = "n".repeat(256);
         let good = "a u2.0 nonthreadsafe default l.so v.1.0 \"\" \"\"";
         for (line, reason) in [
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_that_are_there_twice_stay_and_are_told_of() {
+    fn duplicate_entries_are_kept_and_reported() {
         let read = parse(
             "a u2.0 nonthreadsafe default first.so v.1.0 \"\" \"\"\n\
              a u2.0 threadsafe default first.so v.1.0 \"\" \"\"\n\
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_read_or_it_is_said_why_not() {
+    fn unreadable_files_are_reported() {
         let mut file = tempfile::NamedTempFile::new().expect("a file");
         file.write_all(b"a u2.0 nonthreadsafe default l.so v.1.0 \"\" \"\"")
             .expect("is written");

@@ -158,7 +158,7 @@ mod tests {
 
     /// Spec: RSMGEN-05, RSMST-05
     #[test]
-    fn handles_go_stale_and_tables_full() {
+    fn removed_handles_are_stale_and_a_full_map_refuses() {
         let mut table = HandleMap::new(7, Kind::Export, 2, Exhausted::Retire);
         let first = table.insert('a').expect("room");
         let second = table.insert('b').expect("room");
@@ -183,7 +183,7 @@ mod tests {
 
     /// Spec: RSMGEN-05
     #[test]
-    fn a_slot_retires_or_begins_again() {
+    fn a_worn_slot_retires_or_restarts() {
         for (exhausted, room) in [(Exhausted::Retire, false), (Exhausted::Begin, true)] {
             let mut table = HandleMap::new(1, Kind::Request, 1, exhausted);
             let first = table.insert(()).expect("room");

@@ -570,7 +570,7 @@ mod tests {
     }
 
     #[test]
-    fn a_written_reason_excuses() {
+    fn a_written_reason_excuses_a_missing_test() {
         let source = ("core/src/lib.rs", "/// Spec: EPW-01\n#[test] fn name() {}");
         let excuse = "[[exception]]\nids = \"EPW-02..03\"\nreason = \"not local\"\n";
         assert_eq!(faults(excuse, &[source]), Vec::<String>::new());
@@ -593,7 +593,7 @@ mod tests {
     /// The reason is the exception of the test, or its own entry. An entry is stale once there is a
     /// test, or if no backend has one.
     #[test]
-    fn a_backend_says_why_it_has_no_test() {
+    fn a_backend_may_give_a_reason_for_a_missing_test() {
         let only_mock = ("mock/src/lib.rs", "/// Spec: GEN-01\n#[test] fn name() {}");
         let verbs =
             |text: &str| format!("[[backend]]\nname = \"verbs\"\ntarget = \"verbs\"\n{text}");
@@ -641,7 +641,7 @@ mod tests {
     }
 
     #[test]
-    fn code_that_cites_is_no_test() {
+    fn a_citation_in_code_is_no_test() {
         let code = (
             "core/src/lib.rs",
             "/// Spec: EPW-01, EPW-02\npub fn post() {}",

@@ -532,7 +532,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_line_that_is_otherwise_is_named() {
+    fn the_first_different_line_is_named() {
         assert!(compare("a\nb\n", "a\nb\n").is_ok());
         for (log, part) in [
             ("a\nx\n", "line 2 must be\n  b\nand is\n  x"),

@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_lines_and_more_lines_for_a_reason_than_before_are_faults() {
+    fn too_few_covered_lines_and_more_excused_lines_are_faults() {
         let files = files(LCOV, Path::new("/w/core"));
         let wrong = |regions: &[Region], least| {
             let section = section(&files, regions, least, |_| Ok(QUEUE.into()));
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_run_by_chance_needs_no_line_without_runs() {
+    fn a_region_run_by_chance_needs_no_uncovered_line() {
         section_of(&["fn unseen", "fn perhaps"]).expect("a reason that is idle by chance");
     }
 

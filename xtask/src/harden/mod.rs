@@ -378,7 +378,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tree_that_changes_meanwhile_is_not_the_revision_alone() {
+    fn a_tree_that_changes_during_a_run_is_marked() {
         assert_eq!(throughout("abc", "abc"), "abc");
         for after in ["def", "abc, with changes", "def, with changes"] {
             assert_eq!(throughout("abc", after), "abc, with changes");
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_divided_by_whole_marks() {
+    fn a_page_is_split_at_its_marks() {
         let (begin, end) = marks("a");
         let page = format!("1\n{begin}2\n{end}3\n");
         let parts = Parts::of(&page, "a").expect("a section");

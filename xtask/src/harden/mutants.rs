@@ -532,7 +532,7 @@ mod tests {
     use super::{Missed, Outcome, only_adds_tests, pattern, revision_of};
 
     #[test]
-    fn a_row_tells_the_revision_that_it_was_made_at() {
+    fn a_row_names_its_revision() {
         let outcome = Outcome {
             noticed: 3,
             unviable: 2,
@@ -545,7 +545,7 @@ mod tests {
         assert_eq!(revision_of(&row), "0123456789, with changes");
     }
     #[test]
-    fn only_tests_that_are_added_leave_noticed_what_was() {
+    fn earlier_results_hold_if_only_tests_were_added() {
         let added =
             "12\t0\tdat-core/src/memory/tests/region.rs\n3\t0\tdat-core/src/ia/tests/mod.rs\n";
         assert!(only_adds_tests(""));
@@ -561,7 +561,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_tried_again_comes_to_what_was_noticed() {
+    fn repeated_results_are_added_to_earlier_ones() {
         let missed = |name: &str| Missed {
             line: String::new(),
             fault: String::new(),

@@ -338,7 +338,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tests_of_all_programs_are_counted_together() {
+    fn passed_tests_of_all_programs_are_added() {
         let text = "test result: ok. 40 passed; 0 failed; 1 ignored\ntest a ... ok\ntest result: ok. 2 passed; 0 failed\n";
         assert_eq!(passed(text), Some(42));
         assert_eq!(counted(text, " ignored"), 1);

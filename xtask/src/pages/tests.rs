@@ -166,7 +166,7 @@ fn every_constant_in_the_text_is_one_of_the_headers() {
 }
 
 #[test]
-fn every_page_that_is_pointed_to_is_there() {
+fn every_referenced_page_exists() {
     let manual = manual();
     let others = [("dat", 1)];
     for page in manual.pages.values() {
@@ -256,7 +256,7 @@ fn every_value_and_every_type_of_the_headers_is_described() {
 
 /// A name that the headers lose must be removed from the pages too.
 #[test]
-fn nothing_is_described_that_the_headers_have_not() {
+fn pages_describe_nothing_outside_the_headers() {
     let manual = manual();
     let headers = headers();
     for (pages, types) in matters(&manual) {

@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_edition_adds_is_marked() {
+    fn additions_of_an_edition_are_marked() {
         let declared = both().declarations("DAT_S");
         let [(None, lines)] = declared.as_slice() else {
             panic!("{declared:?}");

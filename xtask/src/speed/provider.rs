@@ -216,14 +216,14 @@ mod tests {
     }
 
     #[test]
-    fn rates_and_times_are_held_against_their_targets() {
+    fn rates_and_times_are_compared_with_their_targets() {
         assert!(is_met(Target::Rate(1.25), 800) && !is_met(Target::Rate(1.25), 801));
         assert!(is_met(Target::Time(0.7), 700) && !is_met(Target::Time(0.7), 701));
         assert!(is_met(Target::Most(0.001), 1000) && !is_met(Target::Most(0.001), 1001));
     }
 
     #[test]
-    fn what_was_measured_has_a_row() {
+    fn every_measurement_has_a_row() {
         let rows = [Row::new("it", "it", 8, Target::Time(1.0))];
         assert!(table(&rows, &lines(1)).is_ok());
         let console =
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_an_error() {
+    fn a_missing_measurement_is_an_error() {
         assert!(compare(&lines(1)).is_err());
     }
 }

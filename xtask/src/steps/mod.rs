@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_toolchain_is_enough_without_all() {
+    fn without_all_every_step_needs_a_toolchain_only() {
         let short = names(false, &[]);
         assert_eq!(
             short,
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_step_runs_in_the_form_that_there_is() {
+    fn a_named_step_runs_in_its_only_form() {
         assert_eq!(names(false, &["vm", "format"]), ["format", "vm"]);
         assert_eq!(names(true, &["vm", "format"]), ["format", "vm"]);
         let form = |all| {

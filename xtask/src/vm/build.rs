@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_build_that_the_workspace_does_not_have_is_named() {
+    fn an_unknown_build_is_named() {
         let workspace = Workspace::load().expect("workspace");
         let refused = |package: &str, feature: &str| {
             let build = Build {

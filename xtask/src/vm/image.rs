@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn an_archive_holds_what_was_added_below_its_folders() {
+    fn an_archive_has_the_added_files_and_their_folders() {
         let shell = Shell::new().expect("shell");
         let mut image = Image::new(&shell).expect("image");
         image
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_added_is_named() {
+    fn a_file_that_cannot_be_added_is_named() {
         let shell = Shell::new().expect("shell");
         let mut image = Image::new(&shell).expect("image");
         let error = image

@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_has_what_was_asked_for() {
+    fn a_machine_has_the_requested_parts() {
         let plain = text(&machine(), "record");
         assert!(plain.contains("-smp 2 -m 512M -kernel kernel -initrd image"));
         assert!(!plain.contains("icount"));
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_guests_each_knows_both_numbers_and_has_a_card_of_its_own() {
+    fn two_guests_have_their_own_network_cards() {
         let (one, two) = Cable::pair().expect("cable");
         let text = |cable: &Cable| {
             let arguments = machine().arguments(Path::new("record"), Some(cable));
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_looked_again_and_again_while_a_machine_runs() {
+    fn the_callback_runs_repeatedly_while_a_machine_runs() {
         let mut looks = 0;
         let mut command = Command::new("sh");
         command.args(["-c", "exec sleep 1000"]);
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_too_long_is_ended() {
+    fn a_machine_that_exceeds_its_limit_is_ended() {
         let (result, console) = shell("echo begun; exec sleep 1000", 1);
         assert_eq!(result.expect("ended"), End::Limit(1));
         assert_eq!(console, "begun\n");
@@ -453,7 +453,7 @@ mod tests {
 
     /// A machine under load gets more time while its console makes progress.
     #[test]
-    fn silence_ends_a_machine_and_progress_does_not() {
+    fn a_silent_machine_is_ended_and_a_busy_one_is_not() {
         let patience = Patience::of_job(10);
         let left = |now, last_output| {
             patience.left(Duration::from_secs(now), Duration::from_secs(last_output))
@@ -469,14 +469,14 @@ mod tests {
     }
 
     #[test]
-    fn what_never_stops_talking_is_ended() {
+    fn a_machine_with_endless_output_is_ended() {
         let (result, console) = shell("exec yes", 1);
         assert_eq!(result.expect("ended"), End::Limit(1));
         assert!(console.starts_with("y\ny\n"));
     }
 
     #[test]
-    fn without_a_place_for_the_console_the_machine_is_ended() {
+    fn a_console_that_cannot_be_written_ends_the_machine() {
         struct Closed;
         impl Write for Closed {
             fn write(&mut self, _: &[u8]) -> io::Result<usize> {

@@ -41,7 +41,7 @@ const WRITE: Request = Request {
 
 /// A silent client is refused and frees its session; a client with keep-alives stays.
 #[test]
-fn idle_clients_give_their_places_back() {
+fn idle_clients_are_disconnected() {
     let time = Time::default();
     let directory = tempfile::tempdir().unwrap();
     let mut files = folder(directory.path(), false);
@@ -87,7 +87,7 @@ fn idle_clients_give_their_places_back() {
 
 /// A client sends a keep-alive after a third of the idle limit, and no sooner.
 #[test]
-fn clients_at_work_speak_in_time() {
+fn a_client_sends_keep_alive_messages_in_time() {
     serving(Waiting::Block, &mut NoFiles, |fabric| {
         let mut adapter = adapter(fabric, "client", 2, Waiting::Block);
         let mut client = connect(&mut adapter, WRITE).unwrap();
@@ -180,7 +180,7 @@ fn a_client_that_floods_keeps_no_idle_one() {
 
 /// The server splits long work and serves other clients between the parts.
 #[test]
-fn long_work_goes_in_parts() {
+fn long_work_is_done_in_parts() {
     const LONG: u32 = 2 << 20;
     const PARTS: u64 = 2 << 2;
     let time = Time::default();
@@ -234,7 +234,7 @@ fn long_work_goes_in_parts() {
 
 /// Files are stored up to the host's and the total quota; failures do not count.
 #[test]
-fn quotas_of_the_disk() {
+fn quotas_limit_stored_bytes() {
     let directory = tempfile::tempdir().unwrap();
     let quotas = Quotas {
         host: 12 << 10,
@@ -381,7 +381,7 @@ impl Drop for Until<'_> {
 
 /// A client gets `Stored` when the file is on the disk; meanwhile others are served.
 #[test]
-fn files_are_stored_when_the_disk_has_them() {
+fn a_file_is_stored_after_its_sync() {
     let directory = tempfile::tempdir().unwrap();
     let (slow, done) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicU64::new(0)));
     let (wait, count) = (slow.clone(), done.clone());
