@@ -1,4 +1,4 @@
-//! DeviceSlots of slots that every driver shares: the driver's records of its queues.
+//! Slots that every driver uses: the driver's records of its rings and queues.
 //!
 //! The caller lends the slots, and the device never sees them. A queue records each posted
 //! descriptor in a [`RequestSlot`]; the completion queue takes the record when the device completes
