@@ -1,4 +1,4 @@
-//! GenerationalMap whose keys carry a generation.
+//! A map whose keys carry a generation.
 
 use std::collections::VecDeque;
 
