@@ -379,9 +379,9 @@ impl<'a> Matrix<'a> {
         let columns = self.columns.join(" | ");
         let rule = "---|".repeat(self.columns.len());
         let mut page = format!(
-            "# Conformance\n\nWhich requirement of the [catalogues](spec/README.md) is tested on which backend. \
+            "# Conformance\n\nThe requirements of the [catalogues](spec/README.md) and the backends on which each is tested. \
              Written by `cargo xtask conformance --output docs/conformance.md`.\n\n{}.\n\n\
-             ## By group\n\nRequirements with a test, on each backend and on any, of those that the group has.\n\n\
+             ## By group\n\nThe number of requirements of each group, and of those with a test on each backend and on any.\n\n\
              | group | requirements | {columns} | any | seed | seed tested |\n|---|---|{rule}---|---|---|\n",
             self.summary()
         );
@@ -459,7 +459,7 @@ impl<'a> Matrix<'a> {
             }
             let _ = write!(
                 page,
-                "\n## Tests that are not run on {}, by reason\n\n",
+                "\n## Tests that do not run on {}, by reason\n\n",
                 backend.name
             );
             for Except { tests, reason } in &backend.except {

@@ -248,8 +248,8 @@ impl Graph {
             .values()
             .filter(|package| !package.ours && package.runs != "no");
         format!(
-            "{} crates, counted by versions, in {} lock files: {direct} that are named, each with a note, and {behind} behind them; {} run something \
-             where they are built. Advisories were fetched and looked for, of all of them. Exceptions in [{RULES}](../{RULES}): {} of licences, {} of advisories.\n",
+            "{} crates, counted by versions, in {} lock files: {direct} direct ones, each with a note, and {behind} indirect ones; {} run code \
+             at build time. All were checked against the current advisories. Exceptions in [{RULES}](../{RULES}): {} of licences, {} of advisories.\n",
             direct + behind,
             WORKSPACES.len(),
             run.count(),
@@ -309,11 +309,11 @@ mod tests {
         let rules = "[licenses]\nexceptions = [1, 2, 3]\n[advisories]\nignore = [1, 2]\n";
         let summary = graph.summary(&toml::from_str(rules).expect("rules"));
         assert!(
-            summary.starts_with("10 crates, counted by versions, in 3 lock files: 5 that"),
+            summary.starts_with("10 crates, counted by versions, in 3 lock files: 5 direct"),
             "{summary}"
         );
         assert!(
-            summary.contains("and 5 behind them; 1 run something"),
+            summary.contains("and 5 indirect ones; 1 run code"),
             "{summary}"
         );
         assert!(

@@ -31,7 +31,8 @@ fn page(workspace: &Workspace) -> Result<String> {
 }
 
 fn table(page: &str) -> Result<String> {
-    let mut table = String::from("| | what is tried | `--only` | held at |\n|---|---|---|---|\n");
+    let mut table =
+        String::from("| section | check | `--only` | last success |\n|---|---|---|---|\n");
     for proof in PROOFS.iter().filter(|proof| proof.name != NAME) {
         let parts = Parts::of(page, proof.name).context(PAGE)?;
         let heading = parts.before.lines().rev().find_map(|line| {

@@ -91,19 +91,19 @@ fn inventory(workspace: &Workspace) -> Result<Inventory> {
         found.entry(&code.path).or_default().push((file, count));
     }
     let mut page = String::from(
-        "# Unsafe code\n\nWritten by `cargo xtask harden --only unsafe`, and compared with the sources by `cargo xtask test --all`. Every block has its \
-         `// SAFETY:` comment (a lint, of what is compiled for a PC); what all of a place rely on is said here, and comes from\n\
-         [unsafe.toml](../tests/checks/assurance/unsafe.toml). *Functions* and *traits* ask something of their callers and implementers, *blocks* and \
-         *implementations* claim it, *attributes* name symbols.\n",
+        "# Unsafe code\n\nWritten by `cargo xtask harden --only unsafe`, and compared with the sources by `cargo xtask test --all`. Every block has a \
+         `// SAFETY:` comment, which a lint checks for code that is compiled for a PC. The column *relies on* has the common argument of a file or folder, from\n\
+         [unsafe.toml](../tests/checks/assurance/unsafe.toml). *Functions* and *traits* state requirements for their callers and implementers, *blocks* and \
+         *implementations* claim to meet them, *attributes* name symbols.\n",
     );
-    let mut summary = String::from("| where | unsafe | in so many files |\n|---|---|---|\n");
+    let mut summary = String::from("| code | uses of `unsafe` | files |\n|---|---|---|\n");
     for (title, test) in [
-        ("What users run", false),
+        ("Code for users", false),
         ("Tests, models, images and benches", true),
     ] {
         write!(
             page,
-            "\n## {title}\n\n| place | blocks | functions | implementations | traits | attributes | relies on |\n|---|---|---|---|---|---|---|\n"
+            "\n## {title}\n\n| file | blocks | functions | implementations | traits | attributes | relies on |\n|---|---|---|---|---|---|---|\n"
         )?;
         let (mut all, mut in_files) = (0, 0);
         for code in invariants.paths.iter().filter(|code| code.test == test) {
@@ -132,7 +132,7 @@ fn inventory(workspace: &Workspace) -> Result<Inventory> {
                 )?;
             }
         }
-        writeln!(page, "\n{all} in all.")?;
+        writeln!(page, "\n{all} in total.")?;
         writeln!(summary, "| {} | {all} | {in_files} |", title.to_lowercase())?;
     }
     Ok(Inventory { page, summary })
