@@ -205,8 +205,8 @@ impl World {
         };
         let fault = self.faults.completion((adapter as u16, number), count);
         if fault.is_some() {
-            let way = self.way(owner);
-            self.faults.note_way(way);
+            let end = self.connection_end(owner);
+            self.faults.note_connection(end);
         }
         match fault {
             None => self.deliver(adapter, number, entry),

@@ -139,7 +139,7 @@ impl World {
             return 0;
         };
         queue_pair.state = State::Connecting;
-        queue_pair.asked = true;
+        queue_pair.is_initiator = true;
         queue_pair.connection = connection;
         queue_pair.last_arrival = now;
         let node_number = self.adapters[queue_pair.adapter].node;
@@ -354,7 +354,7 @@ impl World {
             return;
         };
         queue_pair.state = State::Accepting;
-        queue_pair.asked = false;
+        queue_pair.is_initiator = false;
         queue_pair.connection = connection;
         queue_pair.peer = Some(active);
         queue_pair.last_arrival = now.max(answered);

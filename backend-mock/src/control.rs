@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_of_a_subject_are_withdrawn() {
+    fn events_of_a_removed_object_are_removed() {
         let ready = Arc::new(AtomicUsize::new(0));
         let mut control = ControlEvents::new(Arc::clone(&ready));
         for queue_pair in [1, 2] {

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outages_begin_and_end() {
+    fn a_link_is_down_during_its_outages_only() {
         let mut links = Links::default();
         let down = |duration| Fault::LinkDown {
             a: 2,

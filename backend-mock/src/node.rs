@@ -11,12 +11,12 @@ use crate::completion_queue::CompletionRing;
 use crate::connection::PendingRequest;
 use crate::control::ControlEvents;
 use crate::fault::Fault;
+use crate::key_map::KeyMap;
 use crate::options::NodeOptions;
 use crate::qualifiers::Qualifiers;
 use crate::region::Memories;
 use crate::shared::Arc;
 use crate::shared_receive::SharedReceive;
-use crate::table::Table;
 
 /// A listener on a connection qualifier.
 #[derive(Debug)]
@@ -43,11 +43,11 @@ pub(crate) struct Adapter {
     pub(crate) node: usize,
     pub(crate) options: NodeOptions,
     pub(crate) memories: Memories,
-    pub(crate) domains: Table<()>,
-    pub(crate) shared_receives: Table<SharedReceive>,
-    pub(crate) listeners: Table<Listener>,
+    pub(crate) domains: KeyMap<()>,
+    pub(crate) shared_receives: KeyMap<SharedReceive>,
+    pub(crate) listeners: KeyMap<Listener>,
     /// Connection requests that wait for an answer.
-    pub(crate) requests: Table<PendingRequest>,
+    pub(crate) requests: KeyMap<PendingRequest>,
     /// Keys of its queue pairs.
     pub(crate) queue_pairs: BTreeSet<u32>,
     /// Completion queues by their numbers.
@@ -78,11 +78,11 @@ impl Adapter {
         Self {
             node,
             options,
-            domains: Table::starting_at(salt()),
-            shared_receives: Table::starting_at(salt()),
+            domains: KeyMap::starting_at(salt()),
+            shared_receives: KeyMap::starting_at(salt()),
             memories: Memories::new(salt),
-            listeners: Table::default(),
-            requests: Table::default(),
+            listeners: KeyMap::default(),
+            requests: KeyMap::default(),
             queue_pairs: BTreeSet::new(),
             completion_queues: Vec::new(),
             completion_queue_count: 0,

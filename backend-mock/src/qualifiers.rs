@@ -97,7 +97,7 @@ mod tests {
 
     /// Spec: PSA-01
     #[test]
-    fn choices_go_round() {
+    fn free_qualifiers_are_chosen_in_turn() {
         let mut qualifiers = Qualifiers::new();
         for fixed in [0, FIRST + 1, FIRST + 4, u64::MAX - 1, u64::MAX] {
             qualifiers.take(fixed, NAME);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_join_and_part() {
+    fn runs_of_used_qualifiers_join_and_split() {
         let mut qualifiers = Qualifiers::new();
         for qualifier in [2, 4, 3, u64::MAX, 0, 1] {
             qualifiers.take(qualifier, NAME);

@@ -101,8 +101,8 @@ pub(crate) struct QueuePair {
     pub(crate) state: State,
     /// Queue pair at the other end.
     pub(crate) peer: Option<u32>,
-    /// True if this end asked for the connection.
-    pub(crate) asked: bool,
+    /// True if this end requested the connection.
+    pub(crate) is_initiator: bool,
     /// Number of the connection or attempt; never used twice.
     pub(crate) connection: u64,
     /// Arrival time of the last message sent; no later one overtakes it.
@@ -156,7 +156,7 @@ impl QueuePair {
             receive_depth: 0,
             state: State::Unconnected,
             peer: None,
-            asked: false,
+            is_initiator: false,
             connection: 0,
             last_arrival: 0,
             sends: VecDeque::new(),

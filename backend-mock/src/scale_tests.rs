@@ -118,7 +118,7 @@ fn assert_same(measure: impl Fn(&mut Crowd) -> Vec<(&'static str, u64)>) {
 }
 
 #[test]
-fn objects_are_made_and_freed_beside_any_number() {
+fn the_cost_of_an_object_does_not_depend_on_their_number() {
     assert_same(|crowd| {
         let Crowd {
             near, far, source, ..
@@ -180,7 +180,7 @@ fn objects_are_made_and_freed_beside_any_number() {
 }
 
 #[test]
-fn connections_start_and_end_beside_any_number() {
+fn the_cost_of_a_connection_does_not_depend_on_their_number() {
     assert_same(|crowd| {
         // All events of the crowd stay unpolled but one, which has to be the oldest.
         let Crowd {
@@ -237,7 +237,7 @@ fn connections_start_and_end_beside_any_number() {
 }
 
 #[test]
-fn messages_pass_beside_any_number_of_idle_connections() {
+fn the_cost_of_a_message_does_not_depend_on_idle_connections() {
     assert_same(|crowd| {
         let window = crowd.near.window();
         let (source, target) = (crowd.source, crowd.target);
@@ -295,7 +295,7 @@ fn messages_pass_beside_any_number_of_idle_connections() {
 }
 
 #[test]
-fn a_queue_pair_takes_its_own_completions_along() {
+fn a_destroyed_queue_pair_removes_only_its_completions() {
     assert_same(|crowd| {
         crowd.write_all();
         let last = crowd.connections.len() as u64 - 1;
@@ -314,7 +314,7 @@ fn a_queue_pair_takes_its_own_completions_along() {
 
 /// The end of a queue's gap leaves the numbers of other completions as they are.
 #[test]
-fn completions_are_forgotten_in_any_order() {
+fn completions_are_removed_in_any_order() {
     let mut crowd = Crowd::new(4);
     crowd.write_all();
     crowd.write_all();
@@ -337,7 +337,7 @@ fn completions_are_forgotten_in_any_order() {
 
 /// An overrun breaks only those who use the queue.
 #[test]
-fn an_overrun_breaks_the_users_alone() {
+fn an_overrun_breaks_only_the_queue_pairs_of_the_queue() {
     assert_same(|crowd| {
         let Crowd {
             near,
@@ -371,7 +371,7 @@ fn an_overrun_breaks_the_users_alone() {
 ///
 /// Spec: LSW-01
 #[test]
-fn regions_overlap_in_any_number() {
+fn any_number_of_regions_may_overlap() {
     let fabric = Fabric::new(FabricOptions::immediate());
     let mut near = Host::new(&fabric, 1);
     let mut far = Host::with(&fabric, NodeOptions::new("far", 2).non_coherent());

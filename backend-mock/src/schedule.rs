@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_then_tie_then_order() {
+    fn events_run_by_time_then_tie_then_order() {
         let mut schedule = Schedule::new();
         schedule.add(5, 0, 'd');
         schedule.add_timeout(1, 9, 'b');

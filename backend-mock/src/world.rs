@@ -11,14 +11,14 @@ use oorandom::Rand64;
 
 use crate::completion_queue::Entry;
 use crate::connection::Message;
-use crate::fault::{Fault, Faults, Way};
+use crate::fault::{ConnectionEnd, Fault, Faults};
 use crate::join::{Joining, Name};
+use crate::key_map::KeyMap;
 use crate::link::{HostAddress, Links};
 use crate::node::{Adapter, Node};
 use crate::options::FabricOptions;
 use crate::queue_pair::{QueuePair, State};
 use crate::schedule::Schedule;
-use crate::table::Table;
 
 /// A scheduled action; when it runs, it checks that its objects still exist.
 #[derive(Debug)]
@@ -80,7 +80,7 @@ pub(crate) struct World {
     /// Numbers of the nodes by their addresses.
     pub(crate) hosts: BTreeMap<HostAddress, usize>,
     pub(crate) adapters: Vec<Adapter>,
-    pub(crate) queue_pairs: Table<QueuePair>,
+    pub(crate) queue_pairs: KeyMap<QueuePair>,
     pub(crate) connections: u64,
     /// Queue pairs that wait for their peer to be joined to them, by their own names.
     pub(crate) joining: BTreeMap<Name, Joining>,
@@ -101,7 +101,7 @@ impl World {
             nodes: Vec::new(),
             hosts: BTreeMap::new(),
             adapters: Vec::new(),
-            queue_pairs: Table::default(),
+            queue_pairs: KeyMap::default(),
             connections: 0,
             joining: BTreeMap::new(),
             links: Links::default(),
@@ -183,13 +183,13 @@ impl World {
     }
 
     /// Returns the connection of a queue pair by its adapters.
-    pub(crate) fn way(&self, key: u32) -> Option<Way> {
+    pub(crate) fn connection_end(&self, key: u32) -> Option<ConnectionEnd> {
         let queue_pair = self.queue_pairs.get(key)?;
         let peer = self.queue_pairs.get(queue_pair.peer?)?;
-        Some(Way {
+        Some(ConnectionEnd {
             from: queue_pair.adapter as u16,
             to: peer.adapter as u16,
-            asked: queue_pair.asked,
+            is_initiator: queue_pair.is_initiator,
         })
     }
 
@@ -203,7 +203,7 @@ impl World {
 
     /// As [`note_outage`](Self::note_outage), for a request of a queue pair.
     pub(crate) fn note_outage_of(&mut self, key: u32) {
-        if let Some(Way { from, to, .. }) = self.way(key) {
+        if let Some(ConnectionEnd { from, to, .. }) = self.connection_end(key) {
             let node = |adapter: u16| self.adapters[usize::from(adapter)].node;
             self.note_outage(node(from), node(to));
         }

@@ -18,6 +18,7 @@ use crate::completion_queue::{QueueMarks, VerbsCompletionQueue};
 use crate::connection::{Announced, Listener, Request};
 use crate::device::Port;
 use crate::directory::Directory;
+use crate::generational_map::GenerationalMap;
 use crate::hal::{
     Access, Batch, CompletionChannel, CompletionQueue, Context, Domain, EventChannel, ReceiveList,
     Region, SharedReceiveQueue, Transport, WindowType,
@@ -28,7 +29,6 @@ use crate::queue_pair::{Pair, State, slots};
 use crate::receive_queue::{Failing, VerbsReceiveQueue, VerbsSharedReceiveQueue};
 use crate::send_queue::VerbsSendQueue;
 use crate::signal::{Signal, Source, Sources, Watcher};
-use crate::table::Table;
 use crate::wait::{VerbsWait, VerbsWaits};
 
 /// Number of the completion queue for completions without a dispatcher.
@@ -41,17 +41,17 @@ const SINK_DEPTH: i32 = 4096;
 /// A drop ends its connections, and takes all memory from the device.
 #[derive(Debug)]
 pub struct VerbsBackend {
-    pub(crate) listeners: Table<Listener>,
-    pub(crate) requests: Table<Request>,
+    pub(crate) listeners: GenerationalMap<Listener>,
+    pub(crate) requests: GenerationalMap<Request>,
     /// Tails of private data whose heads are still to come.
     pub(crate) announced: VecDeque<Announced>,
     /// Number of pairs of requests that were named.
     pub(crate) names: u32,
-    pub(crate) pairs: Table<Pair>,
-    pub(crate) shared_queues: Table<SharedQueue>,
+    pub(crate) pairs: GenerationalMap<Pair>,
+    pub(crate) shared_queues: GenerationalMap<SharedQueue>,
     queues: BTreeMap<u32, Queue>,
     sink: Option<(Arc<CompletionQueue>, Batch)>,
-    domains: Table<Arc<Domain>>,
+    domains: GenerationalMap<Arc<Domain>>,
     pub(crate) objects: Arc<Objects>,
     pub(crate) directory: Arc<Directory>,
     pub(crate) pending: VecDeque<ControlEvent>,
@@ -99,15 +99,15 @@ impl VerbsBackend {
         let sources = Sources::new(&channel, &context, &completions)?;
         let watcher = Watcher::start(options.start_thread, &signal, sources)?;
         Ok(Self {
-            listeners: Table::default(),
-            requests: Table::default(),
+            listeners: GenerationalMap::default(),
+            requests: GenerationalMap::default(),
             announced: VecDeque::new(),
             names: 0,
-            pairs: Table::default(),
-            shared_queues: Table::default(),
+            pairs: GenerationalMap::default(),
+            shared_queues: GenerationalMap::default(),
             queues: BTreeMap::new(),
             sink: None,
-            domains: Table::default(),
+            domains: GenerationalMap::default(),
             objects: Arc::default(),
             directory: Arc::new(Directory::new()),
             pending: VecDeque::new(),

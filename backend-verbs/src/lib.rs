@@ -66,6 +66,7 @@ mod completion_queue;
 mod connection;
 mod device;
 mod directory;
+mod generational_map;
 #[expect(unsafe_code, reason = "the only module that calls C libraries")]
 mod hal;
 mod objects;
@@ -79,7 +80,6 @@ mod signal;
 #[doc(hidden)]
 pub mod sink;
 mod supply;
-mod table;
 mod wait;
 
 pub use backend::VerbsBackend;

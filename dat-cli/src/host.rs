@@ -402,14 +402,14 @@ impl Memory {
     #[inline]
     pub(crate) fn stamp(self, offset: usize, end: usize, number: u64) {
         let bytes = number.to_le_bytes();
-        let place = self.bytes.get(offset..end).unwrap_or_default();
+        let stamp = self.bytes.get(offset..end).unwrap_or_default();
         // With enough room the length is a constant, and the loop is unrolled.
-        if let Some(place) = place.first_chunk::<STAMP>() {
-            for (to, byte) in place.iter().zip(bytes) {
+        if let Some(stamp) = stamp.first_chunk::<STAMP>() {
+            for (to, byte) in stamp.iter().zip(bytes) {
                 to.store(byte, Ordering::Relaxed);
             }
         } else {
-            for (to, byte) in place.iter().zip(bytes) {
+            for (to, byte) in stamp.iter().zip(bytes) {
                 to.store(byte, Ordering::Relaxed);
             }
         }

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_and_ports() {
+    fn hosts_and_ports_are_parsed() {
         for (text, host, port) in [
             ("server1", "server1", QUALIFIER),
             ("server1:80", "server1", 80),

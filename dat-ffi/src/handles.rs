@@ -505,7 +505,7 @@ mod tests {
 
     /// Spec: GEN-03
     #[test]
-    fn a_stale_handle_names_nothing_and_keeps_its_provider() {
+    fn a_stale_handle_is_invalid_and_keeps_its_provider() {
         let cells = Cells::new(4096, 1, |_| 4).expect("address space");
         let object = handle(HandleKind::Pz, 1, 0);
         let stale = cells.publish(reserve().expect("a cell"), object);
@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_went_by_itself_leaves_its_cell_to_the_next() {
+    fn a_newer_object_invalidates_the_handle_of_its_index() {
         let cells = Cells::new(0, 1, |_| 4).expect("address space");
         let first = cells.of(handle(HandleKind::Cr, 1, 3));
         let second = cells.of(handle(HandleKind::Cr, 2, 3));
@@ -533,7 +533,7 @@ mod tests {
     ///
     /// Spec: GEN-03
     #[test]
-    fn late_events_leave_the_successor_alone() {
+    fn late_events_do_not_affect_the_successor() {
         let cells = Cells::new(0, 1, |_| 4).expect("address space");
         let (old, new) = (handle(HandleKind::Ep, 1, 2), handle(HandleKind::Ep, 2, 2));
         let freed = cells.publish(reserve().expect("a cell"), old);
@@ -565,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_core_does_not_name_is_null() {
+    fn unknown_objects_have_the_null_handle() {
         let cells = Cells::new(0, 1, |_| 4).expect("address space");
         assert_eq!(cells.of(Handle::NULL), CHandle::NULL);
         assert_eq!(cells.of(handle(HandleKind::Ep, 1, 4)), CHandle::NULL);

@@ -282,7 +282,7 @@ fn a_thread_serves_until_the_controller_is_released() {
 ///
 /// Spec: RSMGP-04
 #[test]
-fn items_arrive_as_a_whole() {
+fn items_arrive_atomically() {
     let fabric = Fabric::new(FabricOptions::default());
     let _stepper = fabric.spawn_thread().expect("a thread");
     let (importer, near) = engine(&fabric, 1);

@@ -16,7 +16,7 @@ use dat_rsm::{ControllerConfig, Options, Rsm, RsmError};
 use crate::memory::RESERVED;
 use crate::{Limits, OwnedIa, Reservation};
 
-type Tables = Reservation<MockBackend, HostLock>;
+type TestReservation = Reservation<MockBackend, HostLock>;
 type Adapter = OwnedIa<MockBackend, HostLock>;
 
 /// Environment variable that has a test do its work in a child process.
@@ -43,7 +43,7 @@ fn register(ia: &Adapter, zone: PzId) -> LmrCreated {
     .unwrap()
 }
 
-impl Tables {
+impl TestReservation {
     /// Returns the number of accessible bytes.
     fn accessible(&self) -> usize {
         let start = self.start();
@@ -176,7 +176,7 @@ fn a_dropped_reservation_is_unmapped() {
 }
 
 #[test]
-fn of_a_kind_without_slots_none_is_created() {
+fn a_kind_without_slots_has_no_objects() {
     let none = Limits {
         endpoints: 0,
         dispatchers: 1,
@@ -209,7 +209,7 @@ fn of_a_kind_without_slots_none_is_created() {
         events: 0,
         ..none
     };
-    assert_eq!(Tables::new(&nothing).unwrap().limits(), &nothing);
+    assert_eq!(TestReservation::new(&nothing).unwrap().limits(), &nothing);
 }
 
 #[test]
@@ -329,15 +329,15 @@ fn only_a_shared_lock_makes_an_adapter_shared() {
     }
     fn has<T: Send + Sync>() {}
     has::<Adapter>();
-    has::<Tables>();
+    has::<TestReservation>();
     lacks!(OwnedIa<MockBackend, NoLock>, Sync);
     lacks!(dat_core::Storage<'static, MockBackend, NoLock>, Sync);
 }
 
 #[test]
-fn tables_are_lent_anew() {
+fn a_reservation_is_lent_again() {
     let before = RESERVED.get();
-    let mut tables = Tables::new(&Limits::default()).unwrap();
+    let mut tables = TestReservation::new(&Limits::default()).unwrap();
     let mut handles = Vec::new();
     for _ in 0..3 {
         let ia = dat_core::Ia::open(backend(), tables.lend(), 16).unwrap();
@@ -352,10 +352,10 @@ fn tables_are_lent_anew() {
 }
 
 #[test]
-fn an_engine_that_is_not_made_keeps_no_storage() {
+fn an_engine_that_cannot_be_made_keeps_no_storage() {
     let before = RESERVED.get();
     let engine_of = |name| {
-        let tables = Tables::new(&Limits::default()).unwrap();
+        let tables = TestReservation::new(&Limits::default()).unwrap();
         assert_eq!(RESERVED.get(), before + 1);
         let absent = RsmError::ControllerNotPresent;
         let make = |storage| {

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_made_when_they_are_needed() {
+    fn words_are_made_on_demand() {
         let words = Words::new(10_000).unwrap();
         assert!(words.get(0).is_none());
         words.make(0).unwrap().store(7, Ordering::Relaxed);

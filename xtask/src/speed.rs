@@ -103,13 +103,13 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let file = workspace.root().join(PAGE);
     let page = fs::read_to_string(&file).with_context(|| format!("cannot read {PAGE}"))?;
     let rounds = [options.rounds.to_string()];
-    let said = match &options.console {
+    let console = match &options.console {
         Some(file) => {
             fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?
         }
         None => vm::console(workspace, "provider", &rounds)?,
     };
-    let of_providers = Lines::read(&said)?;
+    let of_providers = Lines::read(&console)?;
     let (providers, mut missed) = provider::compare(&of_providers)?;
     let (layers, layers_missed) = layer::compare(workspace)?;
     missed.extend(layers_missed);
@@ -381,7 +381,7 @@ mod tests {
         speed time read 2 dat 102.0\n";
 
     #[test]
-    fn lines_of_a_job_are_told_from_others() {
+    fn only_lines_of_the_job_are_read() {
         let lines = Lines::read(CONSOLE).expect("lines");
         assert_eq!(lines.versions["kernel"], "6.1.0");
         assert_eq!(lines.time("read", 2, "dat").expect("odd"), 102.0);
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_an_error() {
+    fn an_invalid_time_is_an_error() {
         for line in ["0.0", "-1", "inf", "nan", "", "much", "1 2"] {
             let line = format!("speed time read 2 dat {line}");
             assert!(Lines::read(&line).is_err(), "{line}");
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_above_its_target_is_named() {
+    fn a_value_above_its_target_is_named() {
         let lines = Lines::read(CONSOLE).expect("lines");
         let comparison = |target| Comparison {
             name: "read",
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn vectors_that_take_too_much_are_named() {
+    fn vectors_above_their_target_are_named() {
         let lines = |explicit: u32| {
             let times = [("implicit", 105), ("explicit", explicit)]
                 .map(|(mode, time)| {
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_of_the_page_stays() {
+    fn other_parts_of_the_page_stay() {
         let page = format!("one\n{BEGIN}\nold\n{END}\ntwo\n");
         let expected = format!("one\n{BEGIN}\n\nnew\n\n{END}\ntwo\n");
         assert_eq!(replaced(&page, BEGIN, "new\n").expect("marks"), expected);

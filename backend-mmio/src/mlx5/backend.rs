@@ -29,7 +29,7 @@ use crate::defs::mlx5::{
 };
 use crate::fault::DeviceFault;
 use crate::platform::{DmaMemory, DmaView, Hal, RegisterIo};
-use crate::ring::{NO_QUEUE, QUEUE_PAIRS, QueuePairSlot, Tables};
+use crate::ring::{DeviceSlots, NO_QUEUE, QUEUE_PAIRS, QueuePairSlot};
 
 /// Segments of the longest descriptor.
 const SEGMENTS: u32 = DESCRIPTOR_UNITS - 2;
@@ -66,7 +66,7 @@ pub struct MmioBackend<'s, C, S, R, H> {
     pub(super) registers: R,
     hal: H,
     pub(super) allocator: Allocator<'s>,
-    pub(crate) tables: Tables<'s>,
+    pub(crate) tables: DeviceSlots<'s>,
     pub(super) windows: &'s [WindowSlot],
     shared_buffers: u32,
     /// Index at which the search for a free queue pair starts.
@@ -113,7 +113,7 @@ impl<'s, C: Control, S: ConnectionManager, R: RegisterIo, H: Hal> MmioBackend<'s
         } = storage;
         let (queue_pairs, requests): (&'s [_], &'s [_]) = (queue_pairs, requests);
         let generations = queue_pairs.get(..2 * QUEUE_PAIRS).unwrap_or(queue_pairs);
-        let tables = Tables {
+        let tables = DeviceSlots {
             state: state.0,
             generations,
             completion_queues,

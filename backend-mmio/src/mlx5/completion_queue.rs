@@ -13,7 +13,7 @@ use crate::defs::mlx5::{
 use crate::fault::DeviceFault;
 use crate::platform::{DeviceUnit, DeviceWord, Hal, RegisterIo};
 use crate::ring::{
-    CompletionQueueSlot, Location, NO_QUEUE, QueueCell, QueuePairSlot, RequestSlot, Tables,
+    CompletionQueueSlot, DeviceSlots, Location, NO_QUEUE, QueueCell, QueuePairSlot, RequestSlot,
     generation_index,
 };
 
@@ -28,7 +28,7 @@ pub struct MmioCompletionQueue<'s, H, R> {
     /// The entries; their number is a power of two.
     pub(crate) ring: &'s [Entry],
     pub(crate) record: &'s Record,
-    pub(crate) tables: Tables<'s>,
+    pub(crate) tables: DeviceSlots<'s>,
     pub(crate) slot: &'s CompletionQueueSlot,
     /// Number of the core.
     pub(crate) name: u16,

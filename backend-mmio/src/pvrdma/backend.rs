@@ -33,7 +33,7 @@ use crate::defs::pvrdma::{
 };
 use crate::platform::{Hal, RegisterWords};
 use crate::ring::{
-    Location, NO_QUEUE, QUEUE_PAIRS, QueuePairSlot, RequestSlot, Tables, completion_name,
+    DeviceSlots, Location, NO_QUEUE, QUEUE_PAIRS, QueuePairSlot, RequestSlot, completion_name,
 };
 
 /// Most events of destroyed objects that one call of `poll_control` skips.
@@ -58,7 +58,7 @@ pub struct PvrdmaBackend<'s, W: RegisterWords, M, S, H> {
     pub(super) flushes: bool,
     pub(super) pages: Pages<'s>,
     pub(super) slots: SlotAllocator<'s>,
-    pub(crate) tables: Tables<'s>,
+    pub(crate) tables: DeviceSlots<'s>,
     pub(super) pair_states: &'s mut [PairState],
     regions: &'s mut [RegionSlot],
     /// Device number of a completion queue that is never polled.
@@ -93,7 +93,7 @@ impl<'s, W: RegisterWords, M: Mapping, S: PeerResolver, H: Hal> PvrdmaBackend<'s
         let most = QUEUE_PAIRS
             .min(storage.pair_states.len())
             .min(generations.len() / 2);
-        let tables = Tables {
+        let tables = DeviceSlots {
             state: storage.state.0,
             generations: generations
                 .get(..most.saturating_mul(2))

@@ -5,10 +5,10 @@ use core::sync::atomic::Ordering;
 use dat_core::backend::{BackendError, ControlEvent, SharedReceiveQueueKey};
 
 use super::completion_queue_slot::CompletionQueueSlot;
+use super::device_slots::DeviceSlots;
 use super::queue_cell::{NO_COMPLETION_QUEUE, NO_QUEUE, QueueCell};
 use super::queue_pair_slot::QueuePairSlot;
 use super::shared_receive_slot::SharedReceiveSlot;
-use super::tables::Tables;
 use crate::fault::DeviceFault;
 
 /// Returns the name in this crate of a completion queue with a number of the core.
@@ -18,7 +18,7 @@ pub(crate) fn completion_name(number: u32) -> Option<u16> {
     u16::try_from(number).ok()
 }
 
-impl<'s> Tables<'s> {
+impl<'s> DeviceSlots<'s> {
     /// Returns an error if the driver gave up on the device.
     pub(crate) fn alive(&self) -> Result<(), BackendError> {
         if self.is_faulty() {

@@ -630,8 +630,8 @@ struct Segments {
 
 impl Segments {
     fn push(&mut self, segment: LmrTriplet) {
-        if let Some(place) = self.segments.get_mut(self.count) {
-            *place = segment;
+        if let Some(slot) = self.segments.get_mut(self.count) {
+            *slot = segment;
             self.count += 1;
         }
     }
@@ -655,7 +655,7 @@ mod tests {
 
     /// A measurement whose data does not arrive fails.
     #[test]
-    fn data_that_is_not_there_is_found() {
+    fn missing_data_is_detected() {
         for operation in [
             Operation::Write,
             Operation::Read,
@@ -676,10 +676,10 @@ mod tests {
                 done(&mut load, 1);
                 assert_eq!(load.verify(), Ok(()), "{shape:?}");
                 let buffer = load.buffer_of_slot[1];
-                let place = (buffer + 1) * size - 1;
+                let offset = (buffer + 1) * size - 1;
                 let mut byte = [0];
-                load.destination().memory.load(place, &mut byte);
-                load.destination().memory.store(place, &[byte[0] ^ 1]);
+                load.destination().memory.load(offset, &mut byte);
+                load.destination().memory.store(offset, &[byte[0] ^ 1]);
                 let failure = load.verify().unwrap_err();
                 assert_eq!(failure.kind, FailureKind::Operation, "{shape:?}");
                 assert!(
@@ -692,7 +692,7 @@ mod tests {
 
     /// A measurement with a stale window context fails.
     #[test]
-    fn a_window_with_a_stale_context_is_found() {
+    fn a_stale_window_context_is_detected() {
         let shape = Shape {
             operation: Operation::Bind,
             size: 64,

@@ -131,15 +131,15 @@ impl Report {
             reason: problem.reason.to_string(),
             error: problem.is_error(),
         };
-        let place = report.line.map(|line| format!("line {line}"));
-        let parts = [&place, &report.library, &report.symbol];
-        let place: String = parts
+        let location = report.line.map(|line| format!("line {line}"));
+        let parts = [&location, &report.library, &report.symbol];
+        let location: String = parts
             .into_iter()
             .flatten()
             .map(|part| format!("{part}: "))
             .collect();
         let style = if report.error { BAD } else { FAINT };
-        output.line(format_args!("{style}{place}{}{style:#}", report.reason));
+        output.line(format_args!("{style}{location}{}{style:#}", report.reason));
         self.ok &= !report.error;
         self.problems.push(report);
     }

@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_read_as_the_entry_that_it_is_made_of() {
+    fn a_written_line_is_read_as_its_entry() {
         let content =
             b"\"a b#\" u1.2 threadsafe default \"/my \\\"l\\\\ib.so\" v.1.2 \"\" \"\xFFx \"\n";
         let read = |content: &[u8]| Configuration::parse(Path::new("dat.conf"), content).entries;

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_quoted_where_they_have_to_be() {
+    fn fields_are_quoted_if_needed() {
         for (text, expected) in [
             ("a.so.2", "a.so.2"),
             ("a b", "\"a b\""),

@@ -522,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_understood() {
+    fn encoded_messages_are_decoded() {
         for request in requests() {
             for proof in [None, Some([7; 16])] {
                 let bytes = request.encode(proof.as_ref());
@@ -566,7 +566,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_cut_off_or_added_is_refused() {
+    fn truncated_and_extended_messages_are_refused() {
         for request in requests() {
             let mut bytes = request.encode(Some(&[7; 16]));
             for length in (0..bytes.len()).filter(|length| *length != REQUEST) {
@@ -628,7 +628,7 @@ mod tests {
     }
 
     #[test]
-    fn names_stay_in_the_folder() {
+    fn names_outside_the_folder_are_refused() {
         for name in ["a", "a.b", "ä ö", "-x", &"x".repeat(NAME)] {
             assert!(is_plain_name(name), "{name}");
         }

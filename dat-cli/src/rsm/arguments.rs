@@ -283,7 +283,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_and_permissions() {
+    fn ids_and_permissions_are_parsed() {
         assert_eq!(parse_segment("0x600000"), Ok(0x60_0000));
         assert_eq!(parse_segment("4194304"), Ok(0x40_0000));
         for text in ["", "0", "0x3fffff", "0x80000000", "600000x", "-1", "0x"] {

@@ -258,7 +258,7 @@ fn devices_of_other_providers_are_opened() {
 /// Without the registry that programs use, the check says that it cannot open the device.
 #[cfg(unix)]
 #[test]
-fn a_device_that_nothing_opens_is_not_called_good() {
+fn a_device_that_cannot_be_opened_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     // It needs nothing of a registry until its device is opened.
     let stands_alone = format!("#pragma weak dat_registry_add_provider\n{PROVIDER}");
@@ -288,7 +288,7 @@ fn a_device_that_nothing_opens_is_not_called_good() {
 /// The effects of loading a library stay in a separate process.
 #[cfg(unix)]
 #[test]
-fn libraries_that_a_file_names_are_loaded_elsewhere() {
+fn libraries_of_a_file_are_loaded_in_another_process() {
     let directory = tempfile::tempdir().unwrap();
     let make =
         |name: &str, source: &str| compiled(directory.path(), name, &format!("{PROVIDER}{source}"));
@@ -363,7 +363,7 @@ fn libraries_that_a_file_names_are_loaded_elsewhere() {
 /// A slow library does not delay the reports of earlier lines.
 #[cfg(unix)]
 #[test]
-fn each_line_is_judged_before_the_next_library_is_loaded() {
+fn each_line_is_reported_before_the_next_library_is_loaded() {
     use std::io::{BufRead, BufReader};
 
     let directory = tempfile::tempdir().unwrap();

@@ -129,7 +129,7 @@ mod tests {
 
     /// Spec: RSMPV-E04, RSMPV-15
     #[test]
-    fn memory_is_told_by_what_may_be_done_with_it() {
+    fn memory_is_classified_by_its_permissions() {
         static CONSTANT: [u8; 64] = [7; 64];
         let local = [0_u8; 100];
         let of = |bytes: &[u8]| access_to(bytes.as_ptr().addr(), bytes.len());

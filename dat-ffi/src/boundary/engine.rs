@@ -54,7 +54,7 @@ mod tests {
 
     /// Spec: RSMCT-01
     #[test]
-    fn an_engine_that_is_not_made_keeps_no_storage() {
+    fn an_engine_that_cannot_be_made_keeps_no_storage() {
         const TIMES: usize = 100;
         let fabric = Fabric::new(FabricOptions::default());
         let length = Reservation::<backend_mock::MockBackend, HostLock>::new(&Limits::default())

@@ -59,15 +59,15 @@ pub(crate) use forks::{Inherited, InheritedGuard, PerProcess, detects_forks, for
 pub(crate) use heap::{has_memory, system_has_memory};
 pub(crate) use layout::{
     ArrivalData, AsyncData, BindData, CnoParam, ConnectionData, EpAttributes, EpParam, Event,
-    EventData, FUNCTIONS, FUNCTIONS_1_2, IaAttributes, LmrParam, ProviderAttributes, RmrParam,
-    Table, TransferData, cookie_address, lent, name_of,
+    EventData, FUNCTIONS, FUNCTIONS_1_2, FunctionTable, IaAttributes, LmrParam, ProviderAttributes,
+    RmrParam, TransferData, cookie_address, lent, name_of,
 };
 pub(crate) use library::trusted_variable;
 pub(crate) use mappings::allows;
 pub(crate) use memory::region;
 pub(crate) use named::NamedAttributes;
-pub(crate) use pointers::Place;
-pub(crate) use provider::{Passed, ProviderPlace};
+pub(crate) use pointers::Output;
+pub(crate) use provider::{AtomicProvider, Passed};
 pub(crate) use rsm_layout::{ConnectionsHeader, NAME_BYTES, RemoteController, TopologyHeader};
 pub(crate) use slots::{Entered, Slot};
 pub(crate) use symbols::Registry;

@@ -142,7 +142,7 @@ pub(crate) extern "C-unwind" fn create<E: Edition>(
 ) -> Code {
     sheltered::<E>(|| {
         let adapter = adapter(ia)?;
-        let place = ep.required(7)?;
+        let output = ep.required(7)?;
         let attributes = match attributes.get() {
             Some(given) => completed(&given, 6, &adapter)?,
             None => defaults(&adapter)?,
@@ -153,7 +153,7 @@ pub(crate) extern "C-unwind" fn create<E: Edition>(
         let made = with_device!(adapter, opened => {
             opened.ia.ep_create(pz, receive, request, connect, Some(&attributes))
         })?;
-        place.put(adapter.cells.publish(cell, made.into()));
+        output.put(adapter.cells.publish(cell, made.into()));
         Ok(())
     })
 }
@@ -171,7 +171,7 @@ pub(crate) extern "C-unwind" fn create_with_srq<E: Edition>(
 ) -> Code {
     sheltered::<E>(|| {
         let adapter = adapter(ia)?;
-        let place = ep.required(8)?;
+        let output = ep.required(8)?;
         let given = attributes.get().ok_or(Error::invalid_argument(7))?;
         let attributes = completed(&given, 7, &adapter)?;
         let cell = adapter.cells.reserve(HandleKind::Ep)?;
@@ -181,7 +181,7 @@ pub(crate) extern "C-unwind" fn create_with_srq<E: Edition>(
         let made = with_device!(adapter, opened => {
             opened.ia.ep_create_with_srq(pz, receive, request, connect, srq, &attributes)
         })?;
-        place.put(adapter.cells.publish(cell, made.into()));
+        output.put(adapter.cells.publish(cell, made.into()));
         Ok(())
     })
 }

@@ -21,7 +21,7 @@ pub(crate) extern "C-unwind" fn create<E: Edition>(
     sheltered::<E>(|| {
         let adapter = adapter(ia)?;
         let given = attributes.get().ok_or(Error::invalid_argument(3))?;
-        let place = srq.required(4)?;
+        let output = srq.required(4)?;
         let cell = adapter.cells.reserve(HandleKind::Srq)?;
         let attributes = SrqAttributes {
             max_recv_dtos: given.max_recv_dtos,
@@ -30,7 +30,7 @@ pub(crate) extern "C-unwind" fn create<E: Edition>(
         };
         let pz = PzId::from_handle(pz.named());
         let made = with_device!(adapter, opened => opened.ia.srq_create(pz, &attributes))?;
-        place.put(adapter.cells.publish(cell, made.into()));
+        output.put(adapter.cells.publish(cell, made.into()));
         Ok(())
     })
 }

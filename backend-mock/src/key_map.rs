@@ -10,7 +10,7 @@ use crate::steps::step;
 /// are, so an insert passes over one of them on average, and the key of a removed value does not
 /// return before 2^31 further inserts.
 #[derive(Debug)]
-pub(crate) struct Table<T> {
+pub(crate) struct KeyMap<T> {
     /// A power of two of slots; the low bits of a value's key are its slot.
     slots: Vec<Option<(u32, T)>>,
     values: usize,
@@ -18,13 +18,13 @@ pub(crate) struct Table<T> {
     last: u32,
 }
 
-impl<T> Default for Table<T> {
+impl<T> Default for KeyMap<T> {
     fn default() -> Self {
         Self::starting_at(1)
     }
 }
 
-impl<T> Table<T> {
+impl<T> KeyMap<T> {
     /// Makes an empty table; `first` is the upper half of the first key.
     pub(crate) fn starting_at(first: u16) -> Self {
         Self {
@@ -117,7 +117,7 @@ mod tests {
     /// Spec: LMF-02, RMF-02
     #[test]
     fn a_removed_key_stays_dead() {
-        let mut table = Table::default();
+        let mut table = KeyMap::default();
         let first = table.insert(1);
         assert_ne!(first, 0);
         assert_eq!(table.remove(first), Some(1));
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn keys_outlive_growth_and_the_end_of_the_numbers() {
-        let mut table = Table::starting_at(0xFFFF);
+        let mut table = KeyMap::starting_at(0xFFFF);
         let keys: Vec<u32> = (0..100_000).map(|value| table.insert(value)).collect();
         assert!(!keys.contains(&0));
         assert!(
@@ -159,8 +159,8 @@ mod tests {
 
     /// Keys pass over the slots that are taken: one for each insert on average.
     #[test]
-    fn inserts_beside_many_values() {
-        let mut table = Table::default();
+    fn inserts_are_fast_with_many_values() {
+        let mut table = KeyMap::default();
         let kept: Vec<u32> = (0..40_000).map(|value| table.insert(value)).collect();
         let (first, rounds) = (table.last, 200_000);
         for _ in 0..rounds {

@@ -29,7 +29,7 @@ pub(crate) enum Waiting {
 const BETWEEN: u32 = 256;
 
 /// An open adapter with a zone and one event dispatcher for all of its events.
-pub(crate) struct Station<B: HostBackend, W> {
+pub(crate) struct OpenAdapter<B: HostBackend, W> {
     pub(crate) ia: Adapter<B>,
     pub(crate) zone: PzId,
     pub(crate) events: EvdId,
@@ -41,7 +41,7 @@ pub(crate) struct Station<B: HostBackend, W> {
     looks: u32,
 }
 
-impl<B: HostBackend, W: Wait> Station<B, W> {
+impl<B: HostBackend, W: Wait> OpenAdapter<B, W> {
     /// Opens an adapter for `endpoints` endpoints and `room` requests and receives in total.
     pub(crate) fn open(
         backend: B,
@@ -161,7 +161,7 @@ impl<B: HostBackend, W: Wait> Station<B, W> {
             .ep_create(Some(zone), all, all, all, Some(attributes))
     }
 
-    /// Registers memory in the station's zone.
+    /// Registers memory in the zone of all connections.
     pub(crate) fn register(
         &self,
         memory: Memory,
@@ -185,26 +185,26 @@ impl<B: HostBackend, W: Wait> Station<B, W> {
 ///
 /// The buffers of all receives come first, then those of all sends.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Letters {
+pub(crate) struct MessageBuffers {
     memory: Registered,
     receives: usize,
 }
 
-impl Letters {
+impl MessageBuffers {
     /// Returns the bytes that this many messages need.
     pub(crate) const fn bytes(receives: usize, sends: usize) -> usize {
         ((receives + sends) * MESSAGE).next_multiple_of(PAGE)
     }
 
     pub(crate) fn register<B: HostBackend, W: Wait>(
-        station: &Station<B, W>,
+        adapter: &OpenAdapter<B, W>,
         zone: PzId,
         memory: Memory,
         receives: usize,
     ) -> dat_core::Result<Self> {
         let privileges = MemoryPrivileges::LOCAL_READ | MemoryPrivileges::LOCAL_WRITE;
         Ok(Self {
-            memory: station.register_in(zone, memory, privileges)?,
+            memory: adapter.register_in(zone, memory, privileges)?,
             receives,
         })
     }
