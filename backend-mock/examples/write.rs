@@ -17,11 +17,8 @@ use dat_core::flags::{
 use dat_core::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
 use dat_core::sync::{HostLock, load_bytes, store_bytes};
 
-/// Storage of an adapter.
-///
-/// It has 1 endpoint, 2 event dispatchers (1 is the adapter's own), no shared receive queue, 1
-/// region, 32 posts, and 20 events, the lengths of both dispatchers together.
 dat_core::define_storage! {
+    /// Storage of an adapter; `events` is the lengths of both dispatchers together.
     struct Storage for MockBackend, HostLock {
         protection_zones: 1,
         local_regions: 1,

@@ -11,7 +11,7 @@ use dat_core::backend::{
 };
 use dat_core::time::Instant;
 
-use super::allocator::{Allocated, Allocator, record};
+use super::allocator::{Allocated, Allocation, Allocator, record};
 use super::completion_queue::{Entry, MmioCompletionQueue};
 use super::control::{CompletionQueueSpec, Control, DeviceEvent, SharedReceiveQueueSpec};
 use super::queue_pairs::PairParameters;
@@ -479,7 +479,7 @@ unsafe impl<'s, C: Control, S: ConnectionManager, R: RegisterIo, H: Hal> Backend
             registers: self.registers.clone(),
             record,
             allocation: allocated.allocation,
-            moved: None,
+            moved: Allocation::default(),
             ring,
             tables: self.tables,
             slot,
@@ -512,9 +512,8 @@ unsafe impl<'s, C: Control, S: ConnectionManager, R: RegisterIo, H: Hal> Backend
             self.allocator.give_back(allocated.allocation);
             return Err(error);
         }
-        if let Some(old) = queue.moved.replace(allocated.allocation) {
-            self.allocator.give_back(old);
-        }
+        let old = core::mem::replace(&mut queue.moved, allocated.allocation);
+        self.allocator.give_back(old);
         queue.move_to(ring).map_err(|fault| {
             self.tables.fault(fault);
             BackendError::Device
@@ -525,9 +524,7 @@ unsafe impl<'s, C: Control, S: ConnectionManager, R: RegisterIo, H: Hal> Backend
         self.control.destroy_completion_queue(queue.number);
         queue.slot.number.store(NO_QUEUE, Ordering::Relaxed);
         self.allocator.give_back(queue.allocation);
-        if let Some(moved) = queue.moved {
-            self.allocator.give_back(moved);
-        }
+        self.allocator.give_back(queue.moved);
     }
 
     #[inline(never)]

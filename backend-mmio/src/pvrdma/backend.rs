@@ -232,7 +232,7 @@ impl<'s, W: RegisterWords, M: Mapping, S: PeerResolver, H: Hal> PvrdmaBackend<'s
         descriptors
             .max(1)
             .checked_next_power_of_two()
-            .filter(|ring_size| *ring_size <= self.device.capabilities.work_requests)
+            .filter(|size| *size <= self.device.capabilities.work_requests.min(OFFERED_ENTRIES))
             .ok_or(BackendError::Resources)
     }
 

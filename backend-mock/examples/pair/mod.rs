@@ -19,10 +19,8 @@ use dat_core::sync::HostLock;
 
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// Storage of an adapter.
-///
-/// It has 2 endpoints, 3 event dispatchers, 1 shared receive queue, 2 regions, 21 events, 64 posts.
 dat_core::define_storage! {
+    /// Storage of an adapter.
     pub(crate) struct Storage for MockBackend, HostLock {
         protection_zones: 2,
         local_regions: 2,

@@ -2,7 +2,7 @@
 //!
 //! Creation and modification share this code. A failed call leaves the endpoint as it was.
 
-use super::endpoint::RECEIVE;
+use super::endpoint::{Limit, RECEIVE};
 use super::limits::{count, refused_receive_flags, refused_request_flags, size};
 use super::link::{EndpointOf, SlotOf};
 use super::state::{Call, Legal, legal};
@@ -643,8 +643,8 @@ pub(super) fn set_limits<S, R>(
         segments.min(count(attributes.max_rdma_read_iov) as usize)
     };
     let most = |segments, bytes| match segments {
-        0 => 0,
-        _ => u64::from(size(bytes)),
+        0 => Limit::NONE,
+        _ => Limit::new(size(bytes)),
     };
     endpoint.limits = RequestLimits {
         send_segments: segments,

@@ -175,17 +175,52 @@ impl WorkRing {
 /// Kind of a receive's record.
 pub(super) const RECEIVE: RecordKind = RecordKind::Dto(DtoOperation::Receive);
 
+/// Maximum number of bytes, which fits in 32 bits.
+///
+/// It has the width of the values that it is compared with, unless memory is short.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limit(
+    #[cfg(not(feature = "compact"))] u64,
+    #[cfg(feature = "compact")] u32,
+);
+
+impl Limit {
+    pub(crate) const NONE: Self = Self(0);
+
+    #[cfg(not(feature = "compact"))]
+    pub(crate) fn new(bytes: u32) -> Self {
+        Self(bytes.into())
+    }
+
+    #[cfg(feature = "compact")]
+    pub(crate) fn new(bytes: u32) -> Self {
+        Self(bytes)
+    }
+
+    #[cfg(not(feature = "compact"))]
+    #[inline(always)]
+    pub(crate) const fn get(self) -> u64 {
+        self.0
+    }
+
+    #[cfg(feature = "compact")]
+    #[inline(always)]
+    pub(crate) const fn get(self) -> u64 {
+        self.0 as u64
+    }
+}
+
 /// Limits of requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestLimits {
-    // All fields have the width of the values that they are compared with.
+    // The counts have the width of the values that they are compared with.
     pub(crate) send_segments: usize,
     pub(crate) write_segments: usize,
     pub(crate) read_segments: usize,
     // 0 if no segment is allowed.
-    pub(crate) send_size: u64,
-    pub(crate) write_size: u64,
-    pub(crate) read_size: u64,
+    pub(crate) send_size: Limit,
+    pub(crate) write_size: Limit,
+    pub(crate) read_size: Limit,
 }
 
 impl RequestLimits {
@@ -193,9 +228,9 @@ impl RequestLimits {
         send_segments: 0,
         write_segments: 0,
         read_segments: 0,
-        send_size: 0,
-        write_size: 0,
-        read_size: 0,
+        send_size: Limit::NONE,
+        write_size: Limit::NONE,
+        read_size: Limit::NONE,
     };
 
     #[inline(always)]
@@ -224,7 +259,7 @@ impl RequestLimits {
             DtoOperation::RdmaRead if remote.length <= total => (remote.length, self.read_size),
             _ => return None,
         };
-        (length <= most).then_some(length as u32)
+        (length <= most.get()).then_some(length as u32)
     }
 }
 

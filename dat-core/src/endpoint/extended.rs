@@ -165,7 +165,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let is_write = request.operation == DtoOperation::RdmaWrite;
         let limits = &endpoint.limits;
         let (most, room) = if is_write {
-            (limits.write_segments.min(MOST_SEGMENTS), limits.write_size)
+            let most = limits.write_segments.min(MOST_SEGMENTS);
+            (most, limits.write_size.get())
         } else {
             (limits.read_segments.min(1), NUMBER_BYTES)
         };

@@ -100,7 +100,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     self.detach_from_cno(cno, false, deferred);
                 }
             };
-            let Some(ring) = slot::allocate(&self.shared.events, index, length) else {
+            let slots = slot::count(flags, length);
+            let Some(ring) = slot::allocate(&self.shared.events, index, slots) else {
                 undo(&mut deferred);
                 return Err(exhausted(Cause::EventSlotsExhausted));
             };
@@ -116,7 +117,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 queue.generation = generation;
                 queue.open = id;
                 queue.ring_base = ring;
-                queue.ring_capacity = length;
+                queue.ring_capacity = slots;
                 queue.queue_length = length;
                 queue.depth = length;
                 queue.flags = flags;
@@ -130,7 +131,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             match made {
                 Ok(_) => self.shared.event_dispatchers.claim(index),
                 Err(_) => {
-                    slot::give_back(&self.shared.events, ring, length);
+                    slot::give_back(&self.shared.events, ring, slots);
                     undo(&mut deferred);
                 }
             }
@@ -232,7 +233,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 if min_qlen > longest(backend) {
                     return Err(exhausted(Cause::AboveLimit));
                 }
-                let ring = slot::allocate(&self.shared.events, evd.slot(), length);
+                let slots = slot::count(queue.flags, length);
+                let ring = slot::allocate(&self.shared.events, evd.slot(), slots);
                 // A shorter queue can keep its slots.
                 if ring.is_none() && length > queue.ring_capacity {
                     return Err(exhausted(Cause::EventSlotsExhausted));
@@ -242,13 +244,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     && let Err(error) = backend.resize_completion_queue(completions, length)
                 {
                     if let Some(ring) = ring {
-                        slot::give_back(&self.shared.events, ring, length);
+                        slot::give_back(&self.shared.events, ring, slots);
                     }
                     return Err(backend_refused(error, Subtype::ResourceTevd));
                 }
                 queue.depth = queue.depth.max(length);
                 if let Some(ring) = ring {
-                    queue.move_ring(&self.shared.events, ring, length);
+                    queue.move_ring(&self.shared.events, ring, slots);
                 }
                 queue.queue_length = length;
                 Ok(())

@@ -1,12 +1,16 @@
 //! Slots for events without a record: connection, request, asynchronous, software.
 
 use super::event::{AsyncEventKind, ConnectionEventKind, Event};
+use crate::flags::EvdFlags;
 use crate::id::{CrId, EpId, Handle, PspId};
 use crate::storage::{Index, Runs};
 use crate::sync::Word64;
 use crate::sync::atomic::{AtomicU32, Ordering};
 
-/// Slot for one queued event; lend as many as all event dispatchers together may queue.
+/// Slot for one queued event.
+///
+/// Lend as many as all event dispatchers together may queue. A dispatcher of completions only takes
+/// none.
 ///
 /// The words belong to the holder of the lock of the dispatcher that owns the slot.
 #[derive(Debug)]
@@ -142,8 +146,26 @@ impl EventSlot {
     }
 }
 
+/// Base of a run without slots.
+const NO_SLOT: u32 = u32::MAX;
+
+/// Returns the number of slots for a dispatcher of `length` events.
+///
+/// Completions wait in records, so a dispatcher of nothing else needs no slots.
+pub(super) fn count(flags: EvdFlags, length: u32) -> u32 {
+    let completions = EvdFlags::DTO | EvdFlags::RMR_BIND;
+    if completions.contains(flags) {
+        0
+    } else {
+        length
+    }
+}
+
 /// Gives a run of `count` unowned slots to event dispatcher `evd`. Needs the control lock.
 pub(super) fn allocate(slots: &Runs<'_, EventSlot>, evd: Index, count: u32) -> Option<u32> {
+    if count == 0 {
+        return Some(NO_SLOT);
+    }
     let base = slots.take(count, |slot| slot.owner.load(Ordering::Relaxed) == 0)?;
     for slot in slots.run(base, count) {
         slot.owner
@@ -154,6 +176,9 @@ pub(super) fn allocate(slots: &Runs<'_, EventSlot>, evd: Index, count: u32) -> O
 
 /// Takes back a run of slots. Needs the control lock.
 pub(super) fn give_back(slots: &Runs<'_, EventSlot>, base: u32, count: u32) {
+    if count == 0 {
+        return;
+    }
     for slot in slots.run(base, count) {
         slot.clear_owner();
     }

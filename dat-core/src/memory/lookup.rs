@@ -19,9 +19,10 @@ use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 /// reaches only the new region. The device refuses both. If the processor may read a request's data
 /// at post, no such post is in progress when a region is created or freed.
 #[derive(Debug)]
-#[repr(C, align(64))]
+#[repr(C)]
+#[cfg_attr(target_pointer_width = "64", repr(align(64)))]
 pub struct LmrSlot {
-    // Fields that a post reads, in one cache line.
+    // Fields that a post reads, in one cache line on hosts.
     pub(super) identity: Identity,
     pub(super) base: AtomicUsize,
     pub(super) length: AtomicUsize,

@@ -55,7 +55,9 @@ pub struct Storage<'s, B: Backend, L: RawLock> {
     pub reserved_service_points: Table<'s, RspSlot>,
     /// Connection requests that are neither accepted nor rejected yet.
     pub connection_requests: Table<'s, CrSlot>,
-    /// Queued events other than completions, of all event dispatchers together.
+    /// Queued events of all event dispatchers together.
+    ///
+    /// A dispatcher of completions only takes none; another one takes as many as it may queue.
     pub events: Runs<'s, EventSlot>,
     /// Posted requests and receives, of all queues together.
     pub records: Runs<'s, RecordSlot>,

@@ -28,8 +28,10 @@ use crate::still::{
 };
 use crate::{clock, report, stack};
 
-/// Event slots: asynchronous, connection, consumer and transfer dispatchers.
-const EVENTS: usize = 4 + 8 + 4 + COMPLETIONS;
+/// Event slots: asynchronous, connection and consumer dispatchers.
+///
+/// The one for transfers takes none; its `COMPLETIONS` wait in their records.
+const EVENTS: usize = 4 + 8 + 4;
 /// Record slots for posted requests and receives.
 const RECORDS: usize = PAIRS * 2 * POSTS + SHARED * POSTS;
 

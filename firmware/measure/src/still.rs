@@ -31,7 +31,7 @@ pub(crate) type Backend = MmioBackend<'static, Still, Channel, MappedRegisters, 
 /// Numbers of endpoints, regions, windows, zones, dispatchers, and shared receive queues.
 pub(crate) const PAIRS: usize = 4;
 pub(crate) const REGIONS: usize = 16;
-pub(crate) const WINDOWS: usize = 4;
+pub(crate) const WINDOWS: usize = 2;
 pub(crate) const ZONES: usize = 4;
 pub(crate) const DISPATCHERS: usize = 4;
 pub(crate) const SHARED: usize = 2;
@@ -48,7 +48,7 @@ pub(crate) const COMPLETIONS: usize = 32;
 const REQUESTS: usize = PAIRS * (16 + POSTS) + SHARED * 8;
 /// Allocation unit of request slots.
 const SLOTS_PER_FLAG: usize = 4;
-const MEMORY_UNITS: usize = 2048;
+const MEMORY_UNITS: usize = 768;
 
 /// State of the device; loads and stores suffice, with one processor and no interrupts.
 struct DeviceObjects {

@@ -21,7 +21,7 @@ use std::vec::Vec;
 use super::{LmrCreated, LmrMemory, LmrRequest, LmrTriplet, Region, zone_seal};
 use crate::attributes::EpAttributes;
 use crate::backend::{Backend, Completion, QueuePairKey, QueuePairRequest};
-use crate::endpoint::{Endpoint, RequestLimits, WorkRing};
+use crate::endpoint::{Endpoint, Limit, RequestLimits, WorkRing};
 use crate::error::{Error, ErrorKind, Result, Subtype};
 use crate::event::Event;
 use crate::flags::{CompletionFlags, DtoStatus, EndpointState, EvdFlags, MemoryPrivileges};
@@ -135,7 +135,7 @@ impl TestEndpoint {
                     refused_flags: refused,
                     limits: RequestLimits {
                         send_segments: 4,
-                        send_size: u64::from(u32::MAX),
+                        send_size: Limit::new(u32::MAX),
                         ..RequestLimits::NONE
                     },
                     ring: WorkRing::new(base, 8),

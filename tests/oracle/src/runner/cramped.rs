@@ -233,6 +233,9 @@ fn fill(ia: &Adapter<'_>) -> CheckResult {
     let cno = ia.cno_create(None)?;
     let transfers = EvdFlags::DTO | EvdFlags::RMR_BIND;
     let no_events = exhausted(Cause::EventSlotsExhausted);
+    // Only dispatchers of other events take slots for them.
+    ia.evd_free(ia.evd_create(9, Some(cno), transfers)?)?;
+    let transfers = transfers | EvdFlags::SOFTWARE;
     require(why(ia.evd_create(9, Some(cno), transfers)) == no_events)?;
     let requests = ia.evd_create(4, Some(cno), transfers)?;
     let receives = ia.evd_create(2, None, transfers)?;
