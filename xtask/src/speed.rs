@@ -117,7 +117,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         &page,
         PROVIDER_BEGIN,
         &format!(
-            "{}\n{providers}\nInstructions of the two libraries alone, with a device that is not there:\n\n{layers}",
+            "{}\n{providers}\nInstructions of the two libraries only, with a device that does nothing:\n\n{layers}",
             conditions_of_providers(&workspace.shell, &of_providers, options.rounds)?
         ),
     )?;
@@ -134,7 +134,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     text += &exact;
     text += "\n### Polling, on two processors\n\n";
     text += &coarse;
-    text += "\n### Posts of 8 bytes, alone and 16 together\n\n";
+    text += "\n### Posts of 8 bytes, single and in batches of 16\n\n";
     let (batch, batch_above) = batches(&counted)?;
     text += &batch;
     text += "\n### Vectors of 16 entries of 4 KiB\n\n";
