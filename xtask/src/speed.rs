@@ -305,7 +305,7 @@ fn vectors(lines: &Lines) -> Result<(String, Vec<String>)> {
 /// Returns a table of the cost of polling where processes share a processor.
 fn sharing(lines: &Lines) -> Result<String> {
     let mut table = "| 2 bytes, one way | ns |\n|---|---|\n".to_owned();
-    for (what, name, program) in [
+    for (label, name, program) in [
         ("`ib_send_lat`, both ends polling", "polled", "perftest"),
         (
             "`dat perf send --wait poll`, both ends polling",
@@ -315,7 +315,7 @@ fn sharing(lines: &Lines) -> Result<String> {
         ("the same, with another pair doing so", "two-polled", "dat"),
         ("`dat perf send --wait block`", "send", "dat"),
     ] {
-        writeln!(table, "| {what} | {:.0} |", lines.time(name, 2, program)?)?;
+        writeln!(table, "| {label} | {:.0} |", lines.time(name, 2, program)?)?;
     }
     Ok(table)
 }

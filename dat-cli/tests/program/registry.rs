@@ -248,8 +248,8 @@ fn devices_of_other_providers_are_opened() {
             let problem = problems.next().unwrap();
             assert_eq!(problem["line"], index + 1);
             assert_eq!(problem["error"], true);
-            let reason = problem["reason"].as_str().unwrap();
-            assert!(reason.starts_with(reason), "{device}: {reason}");
+            let printed = problem["reason"].as_str().unwrap();
+            assert!(printed.starts_with(reason), "{device}: {printed}");
         }
     }
     assert_eq!(problems.next(), None);
