@@ -677,7 +677,7 @@ mod tests {
     /// No connection event is lost between a poller, the thread and a peer.
     ///
     /// The poller polls only marked sources, and the peer sends each event once the last one was
-    /// heard. A failure hangs.
+    /// noticed. A failure hangs.
     ///
     /// Spec: GEN-09, EVW-01
     #[test]
@@ -690,18 +690,18 @@ mod tests {
         );
         let watched = raised.sources.epoll.add(end.fd(), END, Wakes::All);
         watched.expect("watched");
-        let heard = AtomicU32::new(0);
+        let noticed = AtomicU32::new(0);
         thread::scope(|scope| {
             scope.spawn(|| watch(&raised.sources, &signal));
             scope.spawn(|| {
                 for sent in 0..EVENTS {
-                    while heard.load(Ordering::Acquire) != sent {
+                    while noticed.load(Ordering::Acquire) != sent {
                         thread::yield_now();
                     }
                     raised.connection_event();
                 }
             });
-            while heard.load(Ordering::Relaxed) != EVENTS {
+            while noticed.load(Ordering::Relaxed) != EVENTS {
                 if !signal.take_ready(Source::Connections) {
                     thread::yield_now();
                     continue;
@@ -709,7 +709,7 @@ mod tests {
                 if raised.fds[0].lower() {
                     signal.set_ready(Source::Connections);
                     raised.sources.found_connection();
-                    heard.fetch_add(1, Ordering::Release);
+                    noticed.fetch_add(1, Ordering::Release);
                 } else if !raised.sources.tells_of_connections() {
                     signal.set_ready(Source::Connections);
                 }

@@ -313,7 +313,7 @@ mod tests {
     use super::*;
     use std::cell::RefCell;
 
-    /// The file to put is synced before the move, and its directory after it.
+    /// The file is synced before the move, and its directory after it.
     #[test]
     fn a_file_is_on_the_disk_before_it_is_stored() {
         for replace in [false, true] {

@@ -96,9 +96,9 @@ pub(crate) fn explain(ours: u32, info: &ProviderInfo, instance_data: &CStr) -> O
             1 => ("this library", "use libdat_provider.so.2 for version 2"),
             _ => ("this provider", "use libdat.so.1 for version 1"),
         };
-        let asked = info.major;
+        let requested = info.major;
         return Some(format!(
-            "the line requests interface version {asked}, but {library} implements {ours}; {other}"
+            "the line requests interface version {requested}, but {library} implements {ours}; {other}"
         ));
     }
     let name = info.name()?;

@@ -373,11 +373,11 @@ impl Cells {
         made.c_handle()
     }
 
-    /// Returns true if `said`, a word of a cell, names an object with this entry.
+    /// Returns true if `word` of a cell, names an object with this entry.
     ///
     /// The cell may belong to another adapter by now; then the result is false.
-    fn is_at(&self, cell: &Cell, said: &AtomicU64, entry: &AtomicU32) -> bool {
-        let object = Handle::from_raw(said.load(Ordering::Acquire));
+    fn is_at(&self, cell: &Cell, word: &AtomicU64, entry: &AtomicU32) -> bool {
+        let object = Handle::from_raw(word.load(Ordering::Acquire));
         let at = self.entry(object);
         at.is_some_and(|at| ptr::eq(at, entry)) && cell.slot.load(Ordering::Relaxed) == self.slot
     }

@@ -68,15 +68,15 @@ fn in_child(test: &str) {
         .env(CHILD, "1")
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
+    let output_text = String::from_utf8_lossy(&output.stdout);
     let erred = String::from_utf8_lossy(&output.stderr);
     assert!(
         output.status.success(),
-        "{}\n{said}\n{erred}",
+        "{}\n{output_text}\n{erred}",
         output.status
     );
-    assert!(said.contains("1 passed"), "{said}");
-    println!("{said}");
+    assert!(output_text.contains("1 passed"), "{output_text}");
+    println!("{output_text}");
 }
 
 fn is_child() -> bool {

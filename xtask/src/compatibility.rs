@@ -121,12 +121,12 @@ const PAGE: &str = "docs/compatibility.md";
 const HEAD: &str = "\
 # Programs of others
 
-The programs for DAT of Debian's `dapl2-utils` as they are, in two processes of a guest with soft-RoCE ([vm.md](vm.md)): with OFA's provider, and with ours under both
-registries ([c-libraries.md](c-libraries.md)). They end with 0 when they have failed, so each run is judged by what it prints; where it did not pass, the cell says how it
-ended or what it complained of first. Written by `cargo xtask compatibility`, which takes about an hour; `cargo xtask compatibility GROUP --through ours` runs one group with
-one set of libraries, and replaces those cells alone; a guest that dies replaces those that it came to.
+Debian's unmodified DAT programs of `dapl2-utils`, in two processes of a guest with soft-RoCE ([vm.md](vm.md)): with OFA's provider, and with ours under both
+registries ([c-libraries.md](c-libraries.md)). The programs exit with 0 even after a failure, so their output decides; if a run did not pass, the cell has its end
+or its first complaint. Written by `cargo xtask compatibility`, which takes about an hour; `cargo xtask compatibility GROUP --through ours` runs one group with
+one set of libraries and replaces only those cells; if a guest dies, only its finished runs are replaced.
 
-A cell with \u{2013} is a run that has not been made. An empty one can not be made: with one end each, OFA's provider is never alone.
+A cell with \u{2013} is a run that was not made. An empty cell is a run that is impossible: with one end each, OFA's provider always has ours at the other end.
 ";
 /// The cell of a run that has not been made.
 const NOTHING: &str = "\u{2013}";

@@ -117,7 +117,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         &page,
         PROVIDER_BEGIN,
         &format!(
-            "{}\n{providers}\nInstructions of the two libraries alone, with a device that is not there:\n\n{layers}",
+            "{}\n{providers}\nInstructions of the two libraries only, with a device that does nothing:\n\n{layers}",
             conditions_of_providers(&workspace.shell, &of_providers, options.rounds)?
         ),
     )?;
@@ -134,7 +134,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     text += &exact;
     text += "\n### Polling, on two processors\n\n";
     text += &coarse;
-    text += "\n### Posts of 8 bytes, alone and 16 together\n\n";
+    text += "\n### Posts of 8 bytes, single and in batches of 16\n\n";
     let (batch, batch_above) = batches(&counted)?;
     text += &batch;
     text += "\n### Vectors of 16 entries of 4 KiB\n\n";
@@ -305,7 +305,7 @@ fn vectors(lines: &Lines) -> Result<(String, Vec<String>)> {
 /// Returns a table of the cost of polling where processes share a processor.
 fn sharing(lines: &Lines) -> Result<String> {
     let mut table = "| 2 bytes, one way | ns |\n|---|---|\n".to_owned();
-    for (what, name, program) in [
+    for (label, name, program) in [
         ("`ib_send_lat`, both ends polling", "polled", "perftest"),
         (
             "`dat perf send --wait poll`, both ends polling",
@@ -315,7 +315,7 @@ fn sharing(lines: &Lines) -> Result<String> {
         ("the same, with another pair doing so", "two-polled", "dat"),
         ("`dat perf send --wait block`", "send", "dat"),
     ] {
-        writeln!(table, "| {what} | {:.0} |", lines.time(name, 2, program)?)?;
+        writeln!(table, "| {label} | {:.0} |", lines.time(name, 2, program)?)?;
     }
     Ok(table)
 }

@@ -551,13 +551,13 @@ impl<G: Ground> Measured for Load<G> {
     /// Posts the operations of several slots on the first stream.
     fn post_together(&mut self, slots: &[usize]) -> Result<()> {
         let size = self.shape.size;
-        let pieces: Vec<Segments> = slots
+        let segment_lists: Vec<Segments> = slots
             .iter()
             .map(|&slot| self.segments(&self.near_memory, slot))
             .collect();
         let requests: Vec<BatchRequest<'_>> = slots
             .iter()
-            .zip(&pieces)
+            .zip(&segment_lists)
             .map(|(&slot, local)| BatchRequest {
                 operation: match self.shape.operation {
                     Operation::Write => {

@@ -45,7 +45,7 @@ struct ProblemReport {
 /// Checks the file, or the one that programs use.
 ///
 /// # Errors
-/// The file to put cannot be read, or does not exist.
+/// The file cannot be read, or does not exist.
 pub(super) fn run(file: Option<&Path>, output: &mut Output) -> Result<bool> {
     const REMEDY: &str = "name another file, or create it from the output of `dat registry`";
     let unreadable = |problem: Problem| {

@@ -34,7 +34,7 @@ struct Report {
 /// Prints the lines, or checks a file of them.
 ///
 /// # Errors
-/// The file to put to check cannot be read.
+/// The file to check cannot be read.
 pub(crate) fn run(arguments: &RegistryArguments, output: &mut Output) -> Result<bool> {
     #[cfg(unix)]
     if let Some(line) = &arguments.look {

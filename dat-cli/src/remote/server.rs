@@ -297,15 +297,15 @@ impl<B: HostBackend, W: Wait> Server<B, W> {
     /// Opens a session for a client, which is accepted when its memory is prepared.
     fn admit(&mut self, cr: CrId) -> std::result::Result<(), (Refusal, Option<Challenge>)> {
         let plain = |refusal| (refusal, None);
-        let asked = self.adapter.ia.cr_query(cr, CrFields::all());
-        let asked = asked.map_err(|_| plain(Refusal::Unknown))?;
-        let local = asked.local_address.and_then(IaAddress::socket_address);
+        let queried = self.adapter.ia.cr_query(cr, CrFields::all());
+        let queried = queried.map_err(|_| plain(Refusal::Unknown))?;
+        let local = queried.local_address.and_then(IaAddress::socket_address);
         if let (Some(only), Some(local)) = (self.only, local)
             && only != local.ip()
         {
             return Err(plain(Refusal::WrongAddress));
         }
-        let (request, proof) = Request::decode(&asked.private_data).map_err(plain)?;
+        let (request, proof) = Request::decode(&queried.private_data).map_err(plain)?;
         if let Some(guard) = &mut self.terms.guard {
             guard.admit(&request, proof.as_ref())?;
         }
@@ -316,7 +316,7 @@ impl<B: HostBackend, W: Wait> Server<B, W> {
         {
             return Err(plain(Refusal::Busy));
         }
-        let (from, now) = ((cr, asked.remote_address), (self.terms.clock)());
+        let (from, now) = ((cr, queried.remote_address), (self.terms.clock)());
         let session = Session::open(&self.adapter, &mut self.pool, from, request, now);
         self.sessions.push(session.map_err(plain)?);
         Ok(())

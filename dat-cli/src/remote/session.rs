@@ -645,11 +645,11 @@ impl Session {
         else {
             return Err(SessionOver);
         };
-        let whole = Work::Copy {
+        let received = Work::Copy {
             length: copying.received,
         };
         let expected = copying.end.ok_or(SessionOver)?;
-        if self.request.work != whole || copying.hash.finish_128() != expected {
+        if self.request.work != received || copying.hash.finish_128() != expected {
             return self.refuse(adapter, Refusal::Different);
         }
         let mut draft = copying.draft;
@@ -691,8 +691,8 @@ impl Session {
             return Err(SessionOver);
         };
         let (length, checksum) = (checking.read, checking.hash.finish_128());
-        let whole = Work::Copy { length } == self.request.work;
-        if !whole || checksum != checking.expected {
+        let is_complete = Work::Copy { length } == self.request.work;
+        if !is_complete || checksum != checking.expected {
             return self.refuse(adapter, Refusal::Different);
         }
         self.state = State::Storing { length, checksum };

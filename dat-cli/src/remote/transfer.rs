@@ -98,7 +98,7 @@ pub(crate) fn send_file<B: HostBackend, W: Wait>(
             let start = usize::from(slot) * size;
             memory.store(start, data);
             hash.write(data);
-            let pieces: Vec<LmrTriplet> = (0..data.len())
+            let local: Vec<LmrTriplet> = (0..data.len())
                 .step_by(shape.chunk)
                 .map(|at| slots.segment(start + at, shape.chunk.min(data.len() - at)))
                 .collect();
@@ -107,7 +107,7 @@ pub(crate) fn send_file<B: HostBackend, W: Wait>(
                 .ia
                 .post_rdma_write(
                     client.ep,
-                    &pieces,
+                    &local,
                     u64::from(slot),
                     &part_of(&client.granted, start, data.len()),
                     CompletionFlags::SUPPRESS,
@@ -117,7 +117,7 @@ pub(crate) fn send_file<B: HostBackend, W: Wait>(
             client.send(usize::from(slot), &Message::Filled { slot, length })?;
             bytes += data.len() as u64;
             writes += 1;
-            segments += pieces.len() as u64;
+            segments += local.len() as u64;
         }
         if free.len() == depth {
             break;

@@ -277,7 +277,7 @@ pub(crate) fn copy(
     signals: &Signals,
     output: &mut Output,
 ) -> Result<bool> {
-    let whole = geometry(arguments)?;
+    let geometry = geometry(arguments)?;
     let begin = Instant::now();
     let source = &arguments.source;
     let unreadable = |error| Failure::file("read", source, &error);
@@ -299,7 +299,7 @@ pub(crate) fn copy(
         return Err(irregular(source, &about, "copied"));
     }
     let length = about.len();
-    let fit = fitted(whole, length);
+    let fit = fitted(geometry, length);
     let shape = Shape {
         depth: u16::try_from(fit.depth).unwrap_or(MOST_DEPTH),
         segments: fit.segments,
@@ -309,7 +309,7 @@ pub(crate) fn copy(
     let memory = fit.bytes() + (4 << 20);
     // The slots here and at a server in this process, and one buffer to read into.
     host::room(2 * fit.bytes() + fit.slot() as u64, |room| {
-        smaller(whole, room / 3)
+        smaller(geometry, room / 3)
     })?;
     let progress = progress_bar(length, output);
     let room = 6 * fit.depth + 64;

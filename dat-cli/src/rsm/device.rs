@@ -517,7 +517,7 @@ fn get(arguments: &GetArguments, signals: &Signals, output: &mut Output) -> Resu
     let memory = || match source {
         Some((memory, _)) => Ok(memory),
         None => Err(Failure::usage(
-            "nobody exports",
+            "no segment is exported",
             "with --device and without --connect, both ends use that device",
             "give the content of the segment with --from, or an exporter with --connect",
         )),

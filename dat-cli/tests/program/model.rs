@@ -108,9 +108,9 @@ fn an_operation_without_the_model_names_its_device() {
         &["serve"],
     ] {
         let refused = report(command, 2);
-        let said = refused["error"]["what"].as_str().unwrap_or_default();
+        let reason = refused["error"]["what"].as_str().unwrap_or_default();
         assert_eq!(
-            said,
+            reason,
             format!("`dat {}` cannot use model-mlx5", command[0]),
             "{refused}"
         );

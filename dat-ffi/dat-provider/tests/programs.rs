@@ -320,7 +320,7 @@ fn our_registry_finds_providers_and_says_why_not() {
     );
     fs::write(&file, lines).expect("dat.conf");
     let ran = run_with_ours(&built, &[("DAT_DBG_TYPE", "1")]);
-    let said = String::from_utf8_lossy(&ran.stderr);
+    let errors = String::from_utf8_lossy(&ran.stderr);
     for line in [
         "dat.conf:1: /nowhere/first.so: it cannot be loaded: ",
         "dat.conf:3: 1 field instead of 8",
@@ -328,7 +328,7 @@ fn our_registry_finds_providers_and_says_why_not() {
         "dat.conf:5: libc.so.6: dat_provider_init: the library does not export this symbol",
         "a mock device needs a host number from 1 to 254",
     ] {
-        assert!(said.contains(line), "no {line} in\n{said}");
+        assert!(errors.contains(line), "no {line} in\n{errors}");
     }
     // If messages cannot be written, the results are the same.
     let full = fs::File::options()

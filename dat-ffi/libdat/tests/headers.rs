@@ -93,10 +93,10 @@ fn compiles(compiler: &str, dialect: &str, source: &Path) {
         .args([&include(), source])
         .output()
         .expect("a compiler");
-    let said = String::from_utf8_lossy(&compiled.stderr);
+    let errors = String::from_utf8_lossy(&compiled.stderr);
     assert!(
         compiled.status.success(),
-        "{compiler} -std={dialect}: {said}"
+        "{compiler} -std={dialect}: {errors}"
     );
 }
 
@@ -182,8 +182,8 @@ impl Whose {
             .args([&program, source])
             .output()
             .expect("a compiler");
-        let said = String::from_utf8_lossy(&compiled.stderr);
-        assert!(compiled.status.success(), "{said}");
+        let errors = String::from_utf8_lossy(&compiled.stderr);
+        assert!(compiled.status.success(), "{errors}");
         let printed = Command::new(&program).output().expect("the program runs");
         let printed = String::from_utf8(printed.stdout).expect("text");
         printed.lines().map(str::to_owned).collect()

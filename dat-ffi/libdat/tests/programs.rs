@@ -75,8 +75,8 @@ fn compile(folder: &TempDir, programs: &str, source: &str, to: &str, options: &[
         .current_dir(package())
         .output()
         .expect("a C compiler");
-    let said = String::from_utf8_lossy(&compiled.stderr);
-    assert!(compiled.status.success(), "{source}: {said}");
+    let errors = String::from_utf8_lossy(&compiled.stderr);
+    assert!(compiled.status.success(), "{source}: {errors}");
 }
 
 impl Program {
@@ -108,10 +108,10 @@ impl Program {
             .env("DAT_OVERRIDE", &self.configuration)
             .output()
             .expect("the program runs");
-        let said = String::from_utf8_lossy(&ran.stderr);
+        let errors = String::from_utf8_lossy(&ran.stderr);
         assert!(
             ran.status.success(),
-            "{}: {}: {said}",
+            "{}: {}: {errors}",
             self.name,
             ran.status
         );

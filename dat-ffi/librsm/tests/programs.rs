@@ -217,7 +217,7 @@ fn problems_of_the_node_file_are_reported_once() {
     let missing = built.folder.path().join("nowhere");
     fs::write(&nodes, "# one\n1 verbs0\n").expect("a file");
     let malformed = ":2: 2 words instead of 3 or 4";
-    let said = |file: &Path, node: Option<&str>, wanted: Option<&str>| {
+    let stderr_of = |file: &Path, node: Option<&str>, wanted: Option<&str>| {
         let mut command = command(&built, &[]);
         command.arg("bad").env("RSM_NODES", file);
         command.env_remove("DAT_DBG_TYPE");
@@ -231,16 +231,22 @@ fn problems_of_the_node_file_are_reported_once() {
         String::from_utf8(ran.stderr).expect("text")
     };
     let line = |file: &Path, what: &str| format!("librsm.so.2: {}{what}\n", file.display());
-    assert_eq!(said(&nodes, None, Some("1")), line(&nodes, malformed));
-    assert_eq!(said(&nodes, None, None), "");
-    assert_eq!(said(&nodes, None, Some("0")), "");
+    assert_eq!(stderr_of(&nodes, None, Some("1")), line(&nodes, malformed));
+    assert_eq!(stderr_of(&nodes, None, None), "");
+    assert_eq!(stderr_of(&nodes, None, Some("0")), "");
     let unreadable = ": it cannot be read: No such file or directory (os error 2)";
-    assert_eq!(said(&missing, None, Some("1")), line(&missing, unreadable));
+    assert_eq!(
+        stderr_of(&missing, None, Some("1")),
+        line(&missing, unreadable)
+    );
     fs::write(&nodes, "3 verbs0 192.0.2.1 7\n").expect("a file");
     let absent = ": no line defines node 4, the node of this process";
-    assert_eq!(said(&nodes, Some("4"), Some("1")), line(&nodes, absent));
+    assert_eq!(
+        stderr_of(&nodes, Some("4"), Some("1")),
+        line(&nodes, absent)
+    );
     let number = "librsm.so.2: RSM_NODE: `four` is not a node number such as 2 or 0x2\n";
-    assert_eq!(said(&nodes, Some("four"), Some("1")), number);
+    assert_eq!(stderr_of(&nodes, Some("four"), Some("1")), number);
 }
 
 /// Problems of the file of ids, and names of controllers, are printed only on request.
@@ -249,7 +255,7 @@ fn problems_of_the_node_file_are_reported_once() {
 #[test]
 fn missing_ids_and_controllers_are_explained() {
     let built = build("topology", &[]);
-    let said = |mode: &str, wanted: Option<&str>| {
+    let stderr_of = |mode: &str, wanted: Option<&str>| {
         let mut command = command(&built, &[]);
         command.arg(mode).env_remove("RSM_NODES");
         command.env_remove("DAT_DBG_TYPE");
@@ -269,8 +275,8 @@ fn missing_ids_and_controllers_are_explained() {
     .iter()
     .map(|what| format!("librsm.so.2: {}{what}\n", file.display()))
     .collect();
-    assert_eq!(said("ids", Some("1")), lines);
-    let absent = said("absent", Some("1"));
+    assert_eq!(stderr_of("ids", Some("1")), lines);
+    let absent = stderr_of("absent", Some("1"));
     let names: Vec<&str> = absent
         .lines()
         .filter_map(|line| line.strip_prefix("librsm.so.2: no controller has the name "))
@@ -281,8 +287,8 @@ fn missing_ids_and_controllers_are_explained() {
     assert_eq!(names, ["`nowhere`", "`\u{FFFD}`"], "{absent}");
     assert_eq!(absent.lines().count(), 2, "{absent}");
     for mode in ["ids", "absent"] {
-        assert_eq!(said(mode, None), "");
-        assert_eq!(said(mode, Some("0")), "");
+        assert_eq!(stderr_of(mode, None), "");
+        assert_eq!(stderr_of(mode, Some("0")), "");
     }
 }
 
@@ -340,8 +346,8 @@ fn the_library_has_the_functions_of_the_header() {
     assert_eq!(declared.len(), 42);
     let tool = |arguments: &[&str]| {
         let mut command = Command::new("readelf");
-        let said = command.args(arguments).arg(library()).output();
-        String::from_utf8(said.expect("readelf").stdout).expect("text")
+        let output = command.args(arguments).arg(library()).output();
+        String::from_utf8(output.expect("readelf").stdout).expect("text")
     };
     let symbols = tool(&["--dyn-syms", "--wide"]);
     let mut exported: Vec<&str> = symbols

@@ -343,14 +343,14 @@ impl<const N: usize> Providers<N> {
             ..Problem::of_line(&self.file(), entry.line, reason)
         };
         let library = Library::load(&entry.library)
-            .or_else(|said| {
+            .or_else(|error| {
                 // A program may have loaded this library without its names in the global scope,
                 // where providers need them.
                 Library::load(self.rules.library)
-                    .map_err(|_| said)
+                    .map_err(|_| error)
                     .and_then(|_| Library::load(&entry.library))
             })
-            .map_err(|said| problem(None, Reason::Library(said)))?;
+            .map_err(|error| problem(None, Reason::Library(error)))?;
         if self.rules.devices.is_some() && Library::of_this_code() == Some(library) {
             let (instance_data, name) = (&entry.instance_data, &entry.name);
             let device = Named::parse(&instance_data.to_string_lossy(), &name.to_string_lossy());
@@ -528,12 +528,12 @@ impl<const N: usize> Providers<N> {
     fn list_all(&self) -> Vec<ProviderInfo> {
         let known = self.known().unwrap_or_default();
         let all = self.all();
-        let beside = all.entered.iter().filter(|one| {
+        let unlisted = all.entered.iter().filter(|one| {
             let mut same = known.iter();
             !same.any(|known| known.candidate() == one.candidate())
         });
-        let beside = beside.map(|one| one.registered.info(&one.name));
+        let unlisted = unlisted.map(|one| one.registered.info(&one.name));
         let known = known.iter().map(|one| one.registered.info(&one.name));
-        known.chain(beside).collect()
+        known.chain(unlisted).collect()
     }
 }

@@ -72,12 +72,12 @@ fn show(
     if at == Some(memory) {
         return Ok((memory, mapped(None)));
     }
-    let whole = length.checked_next_multiple_of(page).ok_or(failed)?;
+    let rounded = length.checked_next_multiple_of(page).ok_or(failed)?;
     let rights = (
         permission.contains(Permission::READ),
         permission.contains(Permission::WRITE),
     );
-    match (Window::new(memory, whole, at, rights), at) {
+    match (Window::new(memory, rounded, at, rights), at) {
         (Some(window), _) => Ok((window.address(), mapped(Some(window)))),
         (None, None) => Ok((memory, mapped(None))),
         (None, Some(_)) => Err(failed),

@@ -45,11 +45,11 @@ struct Figures {
 }
 
 /// The aims of the sizes.
-const AIM: Figures = Figures {
+const BUDGET: Figures = Figures {
     flash: 24 << 10,
     memory: 10 << 10,
     stack: 1 << 10,
-    // No aim: the instructions are only reported and held to the bounds.
+    // No budget: the instructions are only reported and held to the bounds.
     instructions: u64::MAX,
 };
 
@@ -202,11 +202,11 @@ impl Images {
                     .try_for_each(|machine| paravirtual::check(&others, machine))?;
                 ivshmem::check(&others, &others.program)
             });
-            let held = processors.iter().try_for_each(|processor| {
+            let checked = processors.iter().try_for_each(|processor| {
                 self.tour(processor)?;
                 self.measure(processor, accept)
             });
-            held.and(others.join().expect("a lane does not panic"))
+            checked.and(others.join().expect("a lane does not panic"))
         })
     }
 
@@ -321,18 +321,18 @@ impl Images {
             stack: stack.context("the image reported no measured call")?,
             instructions: instructions.max().unwrap_or_default().saturating_sub(own),
         };
-        println!("\n| {} | bytes | aim |\n|---|---|---|", processor.triple);
+        println!("\n| {} | bytes | budget |\n|---|---|---|", processor.triple);
         println!("| flash of the whole image | {} | |", found.flash);
-        for (what, measured, aim) in [
+        for (label, measured, budget) in [
             (
-                "flash without the program that measures",
+                "flash without the measuring code",
                 found.flash.saturating_sub(program(&file)?),
-                AIM.flash,
+                BUDGET.flash,
             ),
-            ("RAM without rings and buffers", found.memory, AIM.memory),
-            ("stack of the deepest call", found.stack, AIM.stack),
+            ("RAM without rings and buffers", found.memory, BUDGET.memory),
+            ("stack of the deepest call", found.stack, BUDGET.stack),
         ] {
-            println!("| {what} | {measured} | {aim} |");
+            println!("| {label} | {measured} | {budget} |");
         }
         for line in lines
             .iter()

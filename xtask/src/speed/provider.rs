@@ -237,10 +237,10 @@ mod tests {
     fn every_row_of_the_connections_that_the_job_prints_is_published() {
         let rows = rows();
         for side in ["server", "client"] {
-            for what in [
+            for action in [
                 "open", "close", "create", "free", "total", "connect", "work",
             ] {
-                let name = format!("{side}-{what}");
+                let name = format!("{side}-{action}");
                 // Only the client makes connections.
                 let expected = name != "server-connect";
                 assert_eq!(rows.iter().any(|row| row.name == name), expected, "{name}");
