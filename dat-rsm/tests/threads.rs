@@ -325,7 +325,7 @@ fn items_arrive_atomically() {
             importer
                 .get_items(import, (PAGE + 8) as u64, &mut items, &mut wait)
                 .expect("items");
-            assert!(items.into_iter().all(whole), "{items:x?}");
+            assert!(items.into_iter().all(is_atomic), "{items:x?}");
         }
         stop.store(true, Ordering::Release);
     });
