@@ -472,8 +472,11 @@ static void overrun(const char *address, int rounds)
         /* By then, all posted requests have usually completed. */
         usleep(random_number() % 20000);
         while (next < last)
-            if (next_of(requests, &event, 20 * SECOND))
-                CHECK(take_completion(&event, endpoint, &next, last));
+            if (next_of(requests, &event, 20 * SECOND) && !take_completion(&event, endpoint, &next, last)) {
+                fprintf(stderr, "number %llu of %llu failed with status %d\n", next - 1, last,
+                        (int)event.event_data.dto_completion_event_data.status);
+                exit(1);
+            }
         check_empty(requests);
     }
     /* Overruns are reported there; no other event is expected. */
