@@ -11,8 +11,7 @@ use crate::tools::{self, WORKSPACES};
 use crate::workspace::Workspace;
 
 /// The features of code that is compiled only with devices or their models.
-const DEVICES: &str =
-    "dat-tests/mailbox,dat-tests/verbs,dat-bench/suite,dat-bench/verbs,dat-cli/verbs";
+const DEVICES: &str = "dat-tests/mailbox,dat-tests/verbs,dat-bench/scale,dat-bench/suite,dat-bench/verbs,dat-cli/verbs";
 
 /// Checks that all targets of the default members have no warnings.
 pub(crate) fn check_default(workspace: &Workspace) -> Result<()> {
