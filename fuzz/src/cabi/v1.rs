@@ -4,7 +4,7 @@ use dat_ffi::v1::types::*;
 use dat_ffi::v1::{dat_get_handle_type, dat_ia_close, dat_ia_openv, dat_strerror};
 
 use super::source::{Argument, LISTED, Source, Words, of_bytes, words};
-use super::{Dat, CallList};
+use super::{CallList, Dat};
 
 words! {
     LongTriplet: 3; EpAttributes: 6; SrqAttributes: 2; Event: 2; EpParam: 0; ProviderInfo: 0;

@@ -7,7 +7,7 @@ use dat_ffi::redirection;
 use dat_ffi::v2::types::*;
 
 use super::source::{Argument, LISTED, Source, Words, of_bytes, words};
-use super::{Dat, CallList};
+use super::{CallList, Dat};
 
 /// Those operations of `DAT_IB_OP` that have arguments.
 const FETCH_AND_ADD: u64 = 0;
