@@ -33,3 +33,10 @@ pub(crate) struct Shared<'s, B: Backend, L: RawLock> {
     pub(crate) events: Runs<'s, EventSlot>,
     pub(crate) records: Records<'s>,
 }
+
+impl<B: Backend, L: RawLock> Shared<'_, B, L> {
+    /// Returns the maximum number of events of a dispatcher: all event slots, or all completions.
+    pub(crate) fn longest_queue(&self) -> usize {
+        self.events.len().max(self.records.len())
+    }
+}

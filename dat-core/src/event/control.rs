@@ -101,7 +101,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 }
             };
             let slots = slot::count(flags, length);
-            let Some(ring) = slot::allocate(&self.shared.events, index, slots) else {
+            let Some(ring) = self.take_event_slots(index, slots, length) else {
                 undo(&mut deferred);
                 return Err(exhausted(Cause::EventSlotsExhausted));
             };
@@ -139,6 +139,14 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         });
         self.run_deferred(&mut deferred);
         made
+    }
+
+    /// Takes `slots` event slots for a dispatcher of `length` events.
+    fn take_event_slots(&self, evd: Index, slots: u32, length: u32) -> Option<u32> {
+        if length as usize > self.shared.longest_queue() {
+            return None;
+        }
+        slot::allocate(&self.shared.events, evd, slots)
     }
 
     /// Queries a dispatcher; all fields are filled in.
@@ -234,7 +242,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     return Err(exhausted(Cause::AboveLimit));
                 }
                 let slots = slot::count(queue.flags, length);
-                let ring = slot::allocate(&self.shared.events, evd.slot(), slots);
+                let ring = self.take_event_slots(evd.slot(), slots, length);
                 // A shorter queue can keep its slots.
                 if ring.is_none() && length > queue.ring_capacity {
                     return Err(exhausted(Cause::EventSlotsExhausted));
