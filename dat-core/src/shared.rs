@@ -5,7 +5,7 @@ use crate::endpoint::{EndpointSlot, SrqSlot};
 use crate::event::{CnoSlot, EvdSlot, EventSlot};
 use crate::memory::{LmrSlot, RmrSlot};
 use crate::record::Records;
-use crate::storage::{Runs, SlotList, Table};
+use crate::storage::{Runs, Table, VisitList};
 use crate::sync::RawLock;
 use crate::sync::atomic::AtomicBool;
 
@@ -19,11 +19,11 @@ pub(crate) struct Shared<'s, B: Backend, L: RawLock> {
     /// Set if the end of a connection with shared receives also raises an asynchronous event.
     pub(crate) tells_shared_ends: AtomicBool,
     /// Endpoints that may be posting requests.
-    pub(crate) posting: SlotList,
+    pub(crate) posting: VisitList,
     /// Event dispatchers with a waker since the last `wake_waiters`.
-    pub(crate) waited_dispatchers: SlotList,
+    pub(crate) waited_dispatchers: VisitList,
     /// Notification objects with a waker since the last `wake_waiters`.
-    pub(crate) waited_objects: SlotList,
+    pub(crate) waited_objects: VisitList,
     pub(crate) local_regions: Table<'s, LmrSlot>,
     pub(crate) remote_regions: Table<'s, RmrSlot<L>>,
     pub(crate) event_dispatchers: Table<'s, EvdSlot<B::CompletionQueue, L>>,

@@ -12,7 +12,7 @@ use crate::memory::RmrTriplet;
 use crate::record::{
     FreeRecord, NO_RECORD, Posting, Reach, RecordKind, RecordSlot, Records, Report,
 };
-use crate::storage::{Index, SlotLink};
+use crate::storage::{Index, SlotLink, VisitLink};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{Mutex, RawLock, Word64};
 use crate::time::Instant;
@@ -32,7 +32,7 @@ pub struct EndpointSlot<S, R, L> {
     /// Links in the list of the endpoints of its shared queue.
     pub(crate) sharing: SharingLinks,
     /// Link in the list of endpoints that may be posting.
-    pub(crate) posting: SlotLink,
+    pub(crate) posting: VisitLink,
     pub(crate) receive: Mutex<L, ReceiveSide<R>>,
 }
 
@@ -48,7 +48,7 @@ impl<S, R, L: RawLock> EndpointSlot<S, R, L> {
         takes_from: AtomicU32::new(0),
         watch: SlotLink::NONE,
         sharing: SharingLinks::NONE,
-        posting: SlotLink::NONE,
+        posting: VisitLink::NONE,
         main: Mutex::new(Endpoint::EMPTY),
         receive: Mutex::new(ReceiveSide::EMPTY),
     };

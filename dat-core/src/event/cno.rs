@@ -8,7 +8,7 @@ use crate::error::{Cause, Error, Result, Subtype};
 use crate::flags::{CnoFields, check_fields};
 use crate::ia::{Control, Ia};
 use crate::id::{CnoId, EvdId, Handle};
-use crate::storage::{Index, SlotLink, vacant};
+use crate::storage::{Index, VisitLink, vacant};
 use crate::sync::{Guard, Mutex, RawLock};
 
 /// Function that the next trigger of a notification object calls, once, without locks (CNC-02).
@@ -34,7 +34,7 @@ pub struct CnoParam {
 pub struct CnoSlot<L> {
     pub(crate) main: Mutex<L, Cno>,
     /// Link in the list of notification objects with a waker.
-    pub(crate) waits: SlotLink,
+    pub(crate) waits: VisitLink,
 }
 
 impl<L: RawLock> CnoSlot<L> {
@@ -45,7 +45,7 @@ impl<L: RawLock> CnoSlot<L> {
     )]
     pub const EMPTY: Self = Self {
         main: Mutex::new(Cno::EMPTY),
-        waits: SlotLink::NONE,
+        waits: VisitLink::NONE,
     };
 
     /// Returns true if the slot holds an object.

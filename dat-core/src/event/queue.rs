@@ -11,7 +11,7 @@ use crate::flags::{EvdFlags, EvdState};
 use crate::id::EvdId;
 use crate::record::NO_RECORD;
 use crate::shared::Shared;
-use crate::storage::{Index, SlotLink};
+use crate::storage::{Index, VisitLink};
 use crate::sync::{Mutex, RawLock};
 
 /// Maximum attempts to arm a completion queue into which completions keep arriving.
@@ -21,7 +21,7 @@ const ARMING_ROUNDS: u32 = 16;
 pub struct EvdSlot<C, L> {
     pub(crate) queue: Mutex<L, EvdQueue<C>>,
     /// Link in the list of dispatchers with a waker.
-    pub(crate) waits: SlotLink,
+    pub(crate) waits: VisitLink,
 }
 
 impl<C, L: RawLock> EvdSlot<C, L> {
@@ -32,7 +32,7 @@ impl<C, L: RawLock> EvdSlot<C, L> {
     )]
     pub const EMPTY: Self = Self {
         queue: Mutex::new(EvdQueue::EMPTY),
-        waits: SlotLink::NONE,
+        waits: VisitLink::NONE,
     };
 
     /// Returns true if the slot holds a dispatcher.

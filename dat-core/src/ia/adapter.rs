@@ -11,7 +11,7 @@ use crate::error::{Cause, Error, Subtype};
 use crate::flags::{EvdFlags, HandleKind};
 use crate::id::{EvdId, Handle};
 use crate::shared::Shared;
-use crate::storage::{Index, SlotList, Storage};
+use crate::storage::{Index, Storage, VisitList};
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicWaker};
 use crate::sync::{Mutex, RawLock};
 
@@ -131,9 +131,9 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
                 instance,
                 extensions,
                 tells_shared_ends: AtomicBool::new(false),
-                posting: SlotList::new(),
-                waited_dispatchers: SlotList::new(),
-                waited_objects: SlotList::new(),
+                posting: VisitList::new(),
+                waited_dispatchers: VisitList::new(),
+                waited_objects: VisitList::new(),
                 coherent,
                 local_regions: storage.local_regions,
                 remote_regions: storage.remote_regions,

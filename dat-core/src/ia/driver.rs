@@ -4,6 +4,7 @@ use core::task::Waker;
 
 use super::Ia;
 use crate::backend::Backend;
+use crate::storage::VisitList;
 use crate::sync::RawLock;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicWaker, Ordering};
 
@@ -66,9 +67,11 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     fn wake_waiters(&self) {
         let shared = &self.shared;
         let mut next = shared.waited_dispatchers.take();
-        while let Some(slot) = next.and_then(|index| shared.event_dispatchers.get(index.into())) {
+        while let Some(index) = next
+            && let Some(slot) = shared.event_dispatchers.get(index.into())
+        {
             let waker = slot.queue.with(|queue| {
-                next = slot.waits.take();
+                next = VisitList::next(index, &slot.waits);
                 queue.change_waker(None)
             });
             if let Some(waker) = waker {
@@ -76,10 +79,11 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
             }
         }
         let mut next = shared.waited_objects.take();
-        while let Some(slot) = next.and_then(|index| shared.notification_objects.get(index.into()))
+        while let Some(index) = next
+            && let Some(slot) = shared.notification_objects.get(index.into())
         {
             let mut wakers = slot.main.with(|object| {
-                next = slot.waits.take();
+                next = VisitList::next(index, &slot.waits);
                 object.take_wakers()
             });
             while let Some((_, waker)) = wakers.pop_front() {

@@ -14,7 +14,7 @@ use crate::flags::{
 };
 use crate::ia::{Control, Ia};
 use crate::id::{Handle, INDEX_BITS, LmrId, PzId, next_generation};
-use crate::storage::Index;
+use crate::storage::{Index, VisitList};
 use crate::sync::RawLock;
 use crate::sync::atomic::{Ordering, fence};
 
@@ -584,9 +584,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             return;
         }
         let mut next = self.shared.posting.take();
-        while let Some(slot) = next.and_then(|index| self.shared.endpoints.get(index.into())) {
+        while let Some(index) = next
+            && let Some(slot) = self.shared.endpoints.get(index.into())
+        {
             let mut endpoint = slot.main.lock();
-            next = slot.posting.take();
+            next = VisitList::next(index, &slot.posting);
             endpoint.suspend_posts();
         }
     }

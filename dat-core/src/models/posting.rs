@@ -4,18 +4,18 @@ use loom::thread;
 use std::sync::Arc;
 
 use super::prove;
-use crate::storage::{Index, SlotLink, SlotList};
+use crate::storage::{Index, VisitLink, VisitList};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::loom_sync::{Accesses, set_under_way};
 
 /// An endpoint: set while it posts without entering the list, and its link.
 struct Endpoint {
     resumed: loom::sync::Mutex<bool>,
-    link: SlotLink,
+    link: VisitLink,
 }
 
 struct Bench {
-    list: SlotList,
+    list: VisitList,
     endpoints: [Endpoint; 2],
     /// Set while the region is registered.
     is_live: AtomicU32,
@@ -26,10 +26,10 @@ impl Bench {
     fn new() -> Arc<Self> {
         let endpoint = || Endpoint {
             resumed: loom::sync::Mutex::new(false),
-            link: SlotLink::NONE,
+            link: VisitLink::NONE,
         };
         let bench = Self {
-            list: SlotList::new(),
+            list: VisitList::new(),
             endpoints: [endpoint(), endpoint()],
             is_live: AtomicU32::new(1),
             memory: Accesses::new(),
@@ -66,7 +66,7 @@ impl Bench {
         while let Some(index) = next {
             let endpoint = &self.endpoints[usize::from(index)];
             let mut resumed = endpoint.resumed.lock().unwrap();
-            next = endpoint.link.take();
+            next = VisitList::next(index, &endpoint.link);
             *resumed = false;
             waited += 1;
         }

@@ -26,7 +26,7 @@ pub use free_list::FreeLink;
 pub use free_runs::RunWord;
 pub(crate) use index::Index;
 pub use runs::Runs;
-pub(crate) use slot_list::{SlotLink, SlotList};
+pub(crate) use slot_list::{SlotLink, VisitLink, VisitList};
 pub use table::Table;
 pub(crate) use table::vacant;
 

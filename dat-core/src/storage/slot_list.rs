@@ -45,16 +45,44 @@ impl SlotLink {
     }
 }
 
-/// List that contexts enter at any time, each slot under a lock of its object.
-///
-/// A slot is in the list at most once. It leaves when the whole list is taken.
+/// Link of a slot in a [`VisitList`].
 #[derive(Debug)]
-pub(crate) struct SlotList {
+pub(crate) struct VisitLink(#[cfg(feature = "std")] SlotLink);
+
+impl VisitLink {
+    /// The link of a slot outside of the list.
+    #[cfg_attr(
+        feature = "std",
+        expect(
+            clippy::declare_interior_mutable_const,
+            reason = "a value to build slots from"
+        )
+    )]
+    pub(crate) const NONE: Self = Self(
+        #[cfg(feature = "std")]
+        SlotLink::NONE,
+    );
+
+    /// Removes the slot from a list that nobody uses.
+    pub(crate) fn clear(&self) {
+        #[cfg(feature = "std")]
+        self.0.clear();
+    }
+}
+
+/// List of slots to visit; contexts enter it at any time, each slot under a lock of its object.
+///
+/// A slot is in the list at most once. It leaves when the whole list is taken. Without the feature
+/// `std`, tables are short, and the list is the whole table.
+#[derive(Debug)]
+pub(crate) struct VisitList {
     /// Index of the first slot plus 1; 0 if the list is empty.
+    #[cfg(feature = "std")]
     first: AtomicU32,
 }
 
-impl SlotList {
+#[cfg(feature = "std")]
+impl VisitList {
     pub(crate) const fn new() -> Self {
         Self {
             first: AtomicU32::new(0),
@@ -65,7 +93,8 @@ impl SlotList {
     ///
     /// The caller sees all writes that came before a `take` which did not return this slot.
     #[cold]
-    pub(crate) fn enter(&self, index: Index, link: &SlotLink) {
+    pub(crate) fn enter(&self, index: Index, link: &VisitLink) {
+        let VisitLink(link) = link;
         if link.is_listed() {
             return;
         }
@@ -86,14 +115,40 @@ impl SlotList {
 
     /// Empties the list; returns its first slot.
     ///
-    /// The links stay. The caller takes each under the lock of the slot's object.
+    /// The links stay until [`next`](Self::next).
     pub(crate) fn take(&self) -> Option<Index> {
         // Release publishes the caller's writes to each context that enters later.
         index_of(self.first.swap(0, Ordering::AcqRel))
     }
+
+    /// Returns the slot after this one of a list that was taken. Needs the lock of its object.
+    pub(crate) fn next(_: Index, link: &VisitLink) -> Option<Index> {
+        link.0.take()
+    }
 }
 
 /// Returns the index that a word stands for.
+#[cfg(feature = "std")]
 fn index_of(word: u32) -> Option<Index> {
     word.checked_sub(1).map(Index::from_word)
+}
+
+#[cfg(not(feature = "std"))]
+impl VisitList {
+    pub(crate) const fn new() -> Self {
+        Self {}
+    }
+
+    /// Has no effect: the list has all slots.
+    pub(crate) fn enter(&self, _: Index, _: &VisitLink) {}
+
+    /// Returns the first slot of the table.
+    pub(crate) fn take(&self) -> Option<Index> {
+        Some(Index::FIRST)
+    }
+
+    /// Returns the next slot of the table.
+    pub(crate) fn next(index: Index, _: &VisitLink) -> Option<Index> {
+        Index::new(usize::from(index).wrapping_add(1))
+    }
 }
