@@ -5,7 +5,7 @@ use dat_core::flags::{
     CompletionFlags, EpCreator, IovOwnership, MemoryTypes, PzSupport, QualityOfService,
 };
 
-use crate::ring::Tables;
+use crate::ring::DeviceSlots;
 
 /// Limits of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ fn count(limit: u32, slots: usize) -> i32 {
 pub(crate) fn adapter(
     vendor_name: &'static str,
     limits: &Limits,
-    tables: &Tables<'_>,
+    tables: &DeviceSlots<'_>,
     address: IaAddress,
 ) -> IaAttributes {
     let any = usize::MAX;

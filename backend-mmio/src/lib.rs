@@ -12,6 +12,22 @@
 //! | [`defs`] | layouts of memory, registers and commands, one module per kind of device |
 //! | `platform` | [`Hal`], [`RegisterIo`], [`RegisterWords`], [`DmaMemory`], [`cache`] |
 //!
+//! # Start here
+//! A *ring* is a queue's memory of descriptors or completions. The driver *rings* a *doorbell* to
+//! notify the device. To follow a post and its completion, read in this order:
+//!
+//! 1. `platform/hal.rs` and `platform/registers.rs`: memory shared with the device, barriers,
+//!    doorbells.
+//! 2. `ring/mod.rs`, then `ring/request_slot.rs`, `ring/queue_pair_slot.rs` and
+//!    `ring/queue_cell.rs`: the driver's record of a posted descriptor, of a queue pair, and of a
+//!    queue.
+//! 3. `mlx5/send_queue.rs`: a post writes a descriptor and rings the doorbell.
+//! 4. `mlx5/completion_queue.rs`: a poll checks a completion and returns its request.
+//! 5. `fault.rs` and `ring/device_state.rs`: a failed check stops the driver.
+//! 6. `mlx5/backend.rs` and `mlx5/control.rs`: creation of queues, and the commands that the
+//!    platform carries out.
+//! 7. `pvrdma/mod.rs`: the other layout, with its own commands; `cm/mod.rs`: connections.
+//!
 //! # Storage
 //! The caller lends all memory: [`mlx5::Storage`] for the driver's own records, [`DmaMemory`] for
 //! memory shared with the device. Each queue takes a run of both and gives it back when it is

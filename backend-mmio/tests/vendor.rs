@@ -24,6 +24,7 @@ use backend_mmio::ring::{
     CompletionQueueSlot, DeviceState, QueuePairSlot, RequestSlot, SharedReceiveSlot,
 };
 use backend_mmio::{CoherentHal, DeviceUnit, DeviceWord, DmaMemory, DmaView, RegisterIo};
+use dat_core::Ia;
 use dat_core::attributes::{EpAttributes, IaAddress};
 use dat_core::backend::{
     Backend, BackendError, BindRequest, CompletionQueue, ConnectRequest, ControlEvent,
@@ -38,7 +39,6 @@ use dat_core::flags::{
 use dat_core::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
 use dat_core::sync::NoLock;
 use dat_core::time::Instant;
-use dat_core::{Ia, IaStorage};
 
 const REQUESTS: usize = 10_000;
 const RECEIVES: usize = 2_000;
@@ -331,6 +331,23 @@ fn driver(control: Still) -> (Driver, DmaView<'static>, &'static DeviceState) {
     (MmioBackend::new(parts, storage), device, state)
 }
 
+dat_core::define_storage! {
+    struct Slots for Driver, NoLock {
+        protection_zones: 8,
+        local_regions: 8,
+        remote_regions: 8,
+        event_dispatchers: 8,
+        notification_objects: 8,
+        endpoints: 2,
+        shared_receive_queues: 1,
+        public_service_points: 2,
+        reserved_service_points: 2,
+        connection_requests: 2,
+        events: 256,
+        records: 512,
+    }
+}
+
 /// Inline data that the core posts equals the vendor's structures.
 ///
 /// A descriptor of one block goes to the doorbell whole.
@@ -347,8 +364,7 @@ fn inline_data_equals_the_vendors_byte_for_byte() {
         inline: INLINE,
         ..Still::default()
     });
-    let lent: &'static mut IaStorage<Driver, NoLock, 2, 8, 1, 8, 256, 512> =
-        Box::leak(Box::new(IaStorage::new()));
+    let lent = Box::leak(Box::new(Slots::new()));
     let ia = Ia::open(backend, lent.lend(), 8).expect("an adapter");
     let zone = ia.pz_create().expect("a zone");
     let bytes: &'static [AtomicU8] = slots(4096, || AtomicU8::new(0));

@@ -6,6 +6,7 @@ use std::error::Error;
 use std::sync::atomic::AtomicU8;
 
 use backend_mock::{Fabric, FabricOptions, MockBackend, MockWait, NodeOptions};
+use dat_core::Ia;
 use dat_core::attributes::IaAddress;
 use dat_core::endpoint::ConnectParam;
 use dat_core::event::{ConnectionEventKind, Event};
@@ -15,13 +16,24 @@ use dat_core::flags::{
 };
 use dat_core::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
 use dat_core::sync::{HostLock, load_bytes, store_bytes};
-use dat_core::{Ia, IaStorage};
 
-/// Storage of an adapter.
-///
-/// It has 1 endpoint, 2 event dispatchers (1 is the adapter's own), no shared receive queue, 1
-/// region, 32 posts, and 20 events, the lengths of both dispatchers together.
-type Storage = IaStorage<MockBackend, HostLock, 1, 2, 0, 1, 20, 32>;
+dat_core::define_storage! {
+    /// Storage of an adapter; `events` is the lengths of both dispatchers together.
+    struct Storage for MockBackend, HostLock {
+        protection_zones: 1,
+        local_regions: 1,
+        remote_regions: 1,
+        event_dispatchers: 2,
+        notification_objects: 2,
+        endpoints: 1,
+        shared_receive_queues: 0,
+        public_service_points: 1,
+        reserved_service_points: 1,
+        connection_requests: 1,
+        events: 20,
+        records: 32,
+    }
+}
 
 static SOURCE: [AtomicU8; 64] = [const { AtomicU8::new(0) }; 64];
 static TARGET: [AtomicU8; 64] = [const { AtomicU8::new(0) }; 64];

@@ -14,6 +14,7 @@ use dat_core::time::Instant;
 
 use crate::attributes;
 use crate::completion_queue::{CompletionRing, MockCompletionQueue};
+use crate::control::Subject;
 use crate::fabric::Fabric;
 use crate::link::usable;
 use crate::memory::Memory;
@@ -106,12 +107,6 @@ fn room(used: usize, limit: u32) -> Result<(), BackendError> {
     Ok(())
 }
 
-fn key(inserted: Option<u32>) -> Result<usize, BackendError> {
-    inserted
-        .map(|key| key as usize)
-        .ok_or(BackendError::Resources)
-}
-
 fn private_data(bytes: &[u8], limits: &Limits) -> Result<PrivateData, BackendError> {
     if bytes.len() > limits.private_data as usize {
         return Err(BackendError::Resources);
@@ -150,7 +145,7 @@ unsafe impl Backend for MockBackend {
         self.call(|world, adapter| {
             let domains = &mut world.adapters[adapter].domains;
             room(domains.len(), limit)?;
-            key(domains.insert(())).map(DomainKey)
+            Ok(DomainKey(domains.insert(()) as usize))
         })
     }
 
@@ -160,31 +155,24 @@ unsafe impl Backend for MockBackend {
 
     fn register(&mut self, registration: &Registration) -> Result<RegionKeys, BackendError> {
         let limit = self.limits().regions;
-        self.call(|world, adapter| {
+        self.call(|world, number| {
             let World {
                 adapters, nodes, ..
             } = world;
-            let adapter = &mut adapters[adapter];
+            let adapter = &mut adapters[number];
             let memories = &mut adapter.memories;
             room(memories.regions.len(), limit)?;
             let remote_rights = MemoryPrivileges::REMOTE_READ | MemoryPrivileges::REMOTE_WRITE;
             let opens = registration.privileges().intersects(remote_rights);
-            let local = memories
-                .regions
-                .insert(Region {
-                    memory: Memory::registered(registration),
-                    domain: registration.domain().0 as u32,
-                    privileges: registration.privileges(),
-                    remote: 0,
-                })
-                .ok_or(BackendError::Resources)?;
+            let local = memories.regions.insert(Region {
+                memory: Memory::registered(registration),
+                domain: registration.domain().0 as u32,
+                privileges: registration.privileges(),
+                remote: 0,
+            });
             let mut remote = 0;
             if opens {
-                let Some(inserted) = memories.remote_keys.insert(RemoteKey::Region(local)) else {
-                    memories.regions.remove(local);
-                    return Err(BackendError::Resources);
-                };
-                remote = inserted;
+                remote = memories.remote_keys.insert(RemoteKey::Region(local));
             }
             if let Some(region) = memories.regions.get_mut(local) {
                 region.remote = remote;
@@ -193,7 +181,7 @@ unsafe impl Backend for MockBackend {
                     &mut nodes[adapter.node].coherence,
                     region.memory.span(start, length),
                 ) {
-                    coherence.pin(start, span);
+                    coherence.pin((number, local), start, span);
                 }
             }
             Ok(RegionKeys {
@@ -209,23 +197,7 @@ unsafe impl Backend for MockBackend {
     }
 
     fn sync(&mut self, direction: SyncDirection, address: u64, length: u64) {
-        self.enter(|world, adapter| {
-            let World {
-                adapters, nodes, ..
-            } = world;
-            let adapter = &adapters[adapter];
-            let Some(coherence) = &mut nodes[adapter.node].coherence else {
-                return;
-            };
-            let span = adapter
-                .memories
-                .regions
-                .iter()
-                .find_map(|(_, region)| region.memory.span(address, length));
-            if let Some(span) = span {
-                coherence.sync(direction, address, span);
-            }
-        });
+        self.enter(|world, adapter| world.sync(adapter, direction, address, length));
         // Orders earlier stores of other threads before this call, and their later loads after it
         // (LSW-31).
         core::sync::atomic::fence(Ordering::SeqCst);
@@ -239,11 +211,11 @@ unsafe impl Backend for MockBackend {
         self.call(|world, adapter| {
             let windows = &mut world.adapters[adapter].memories.windows;
             room(windows.len(), limit)?;
-            key(windows.insert(Window {
+            let key = windows.insert(Window {
                 domain: domain.0 as u32,
                 bound: None,
-            }))
-            .map(WindowKey)
+            });
+            Ok(WindowKey(key as usize))
         })
     }
 
@@ -257,7 +229,7 @@ unsafe impl Backend for MockBackend {
 
     fn create_completion_queue(
         &mut self,
-        number: u16,
+        number: u32,
         depth: u32,
     ) -> Result<MockCompletionQueue, BackendError> {
         let limits = *self.limits();
@@ -265,10 +237,7 @@ unsafe impl Backend for MockBackend {
         let ring = CompletionRing::new(depth, Arc::clone(&ready));
         self.call(|world, adapter| {
             let adapter = &mut world.adapters[adapter];
-            room(
-                adapter.completion_queues().count(),
-                limits.completion_queues,
-            )?;
+            room(adapter.completion_queue_count, limits.completion_queues)?;
             if depth > limits.completions {
                 return Err(BackendError::Resources);
             }
@@ -307,9 +276,7 @@ unsafe impl Backend for MockBackend {
         self.enter(|world, adapter| {
             let adapter = &mut world.adapters[adapter];
             adapter.remove_completion_queue(queue.number);
-            adapter.forget_events(&ControlEvent::Completions {
-                queue: queue.number,
-            });
+            adapter.control.forget(Subject::Completions(queue.number));
         });
     }
 
@@ -327,12 +294,12 @@ unsafe impl Backend for MockBackend {
             if depth > limits.shared_buffers || segments > limits.segments {
                 return Err(BackendError::Resources);
             }
-            key(queues.insert(SharedReceive::new(token, domain.0 as u32, depth)))
+            Ok(queues.insert(SharedReceive::new(token, domain.0 as u32, depth)))
         })?;
-        let owner = Owner::Shared(key as u32);
+        let owner = Owner::Shared(key);
         let shared = Arc::clone(&self.shared);
         let queue = MockReceiveQueue::new(shared, self.adapter, owner, depth as usize);
-        Ok((SharedReceiveQueueKey(key), queue))
+        Ok((SharedReceiveQueueKey(key as usize), queue))
     }
 
     fn resize_shared_receive_queue(
@@ -372,8 +339,8 @@ unsafe impl Backend for MockBackend {
                 .get_mut(key.0 as u32)
                 .ok_or(BackendError::State)?;
             queue.limit = if queue.failed { 0 } else { limit };
-            let earlier = ControlEvent::SharedReceiveLimit { queue: queue.token };
-            let withdrawn = node.forget_events(&earlier);
+            let earlier = Subject::Limit(queue.token);
+            let withdrawn = node.control.forget(earlier);
             world.check_limit(adapter, key.0 as u32);
             Ok(withdrawn)
         })
@@ -398,8 +365,8 @@ unsafe impl Backend for MockBackend {
             let adapter = &mut world.adapters[adapter];
             if let Some(queue) = adapter.shared_receives.remove(key.0 as u32) {
                 let queue = queue.token;
-                adapter.forget_events(&ControlEvent::SharedReceiveLimit { queue });
-                adapter.forget_events(&ControlEvent::SharedReceiveFailed { queue });
+                adapter.control.forget(Subject::Limit(queue));
+                adapter.control.forget(Subject::Failure(queue));
             }
         });
     }
@@ -413,14 +380,13 @@ unsafe impl Backend for MockBackend {
         let (request_depth, receive_depth) = (pair.request_depth, pair.receive_depth);
         let shared = pair.shared;
         let key = self.call(|world, adapter| {
-            let pairs = world.queue_pairs.iter();
-            let used = pairs.filter(|(_, pair)| pair.adapter == adapter).count();
+            let used = world.adapters[adapter].queue_pairs.len();
             room(used, limits.queue_pairs)?;
             world.check_queue_pair(adapter, request, &limits)?;
-            world
-                .queue_pairs
-                .insert(pair)
-                .ok_or(BackendError::Resources)
+            let key = world.queue_pairs.insert(pair);
+            world.adapters[adapter].queue_pairs.insert(key);
+            world.use_completion_queues(key, true);
+            Ok(key)
         })?;
         let send = MockSendQueue::new(Arc::clone(&self.shared), self.adapter, key, request_depth);
         let receive = shared.is_none().then(|| {
@@ -444,8 +410,8 @@ unsafe impl Backend for MockBackend {
         let limits = *self.limits();
         let (request_depth, receive_depth) = self.call(|world, adapter| {
             world.check_queue_pair(adapter, request, &limits)?;
-            let pair = world.queue_pairs.get_mut(key.0 as u32);
-            let pair = pair.ok_or(BackendError::State)?;
+            let key = key.0 as u32;
+            let pair = world.queue_pairs.get(key).ok_or(BackendError::State)?;
             let receives = request.attributes.max_recv_dtos;
             let shrinks = i32::try_from(pair.receives.len()).is_ok_and(|posted| receives < posted);
             if pair.state != State::Unconnected || (shrinks && pair.shared.is_none()) {
@@ -455,8 +421,12 @@ unsafe impl Backend for MockBackend {
             if pair.shared != shared {
                 return Err(BackendError::NotSupported);
             }
+            world.use_completion_queues(key, false);
+            let pair = world.queue_pairs.get_mut(key).ok_or(BackendError::State)?;
             pair.configure(request);
-            Ok((pair.request_depth, pair.receive_depth))
+            let depths = (pair.request_depth, pair.receive_depth);
+            world.use_completion_queues(key, true);
+            Ok(depths)
         })?;
         send.set_depth(request_depth);
         if let Some(receive) = receive {
@@ -484,9 +454,9 @@ unsafe impl Backend for MockBackend {
             pair.halted = false;
             pair.retries = 0;
             pair.receiver_not_ready = 0;
-            let token = pair.token;
+            let subject = Subject::Connection(pair.token);
             world.clear_queues(key.0 as u32);
-            world.adapters[adapter].forget_connection_events(token);
+            world.adapters[adapter].control.forget(subject);
             Ok(())
         })?;
         send.forget();
@@ -536,46 +506,30 @@ unsafe impl Backend for MockBackend {
         token: u64,
         qualifier: Option<u64>,
     ) -> Result<(ListenerKey, u64), BackendError> {
-        let dynamic = u64::from(self.limits().dynamic_qualifiers);
+        let dynamic = self.limits().dynamic_qualifiers;
         self.call(|world, adapter| {
-            let node = &mut world.nodes[world.adapters[adapter].node];
-            let taken = |qualifier: u64, listeners: &[Listener]| {
-                listeners
-                    .iter()
-                    .any(|listener| listener.qualifier == qualifier)
-            };
+            let qualifiers = &mut world.nodes[world.adapters[adapter].node].qualifiers;
             let qualifier = match qualifier {
-                Some(qualifier) if taken(qualifier, &node.listeners) => {
+                Some(qualifier) if qualifiers.get(qualifier).is_some() => {
                     return Err(BackendError::QualifierInUse);
                 }
                 Some(qualifier) => qualifier,
-                None => {
-                    let free = crate::fabric::dynamic_qualifiers(node.next_qualifier, dynamic)
-                        .find(|qualifier| !taken(*qualifier, &node.listeners))
-                        .ok_or(BackendError::QualifierUnavailable)?;
-                    node.next_qualifier = free + 1;
-                    free
-                }
+                None => qualifiers
+                    .choose(dynamic)
+                    .ok_or(BackendError::QualifierUnavailable)?,
             };
-            node.next_listener += 1;
-            let key = node.next_listener;
-            node.listeners.push(Listener {
-                key,
+            let key = world.adapters[adapter].listeners.insert(Listener {
                 qualifier,
-                adapter,
                 token,
+                waiting: 0,
             });
-            Ok((ListenerKey(key), qualifier))
+            qualifiers.take(qualifier, (adapter, key));
+            Ok((ListenerKey(key as usize), qualifier))
         })
     }
 
     fn stop_listening(&mut self, listener: ListenerKey) {
-        self.enter(|world, adapter| {
-            let node = world.adapters[adapter].node;
-            world.nodes[node]
-                .listeners
-                .retain(|known| known.key != listener.0);
-        });
+        self.enter(|world, adapter| world.stop_listening(adapter, listener.0 as u32));
     }
 
     fn connect(
@@ -609,7 +563,7 @@ unsafe impl Backend for MockBackend {
             if pair.is_none_or(|pair| pair.state != State::Unconnected || pair.adapter != adapter) {
                 return Err(BackendError::State);
             }
-            let request = world.requests.remove(request.0 as u32);
+            let request = world.adapters[adapter].take_request(request.0 as u32);
             let request = request.ok_or(BackendError::State)?;
             world.accept_request(request, key.0 as u32, data);
             Ok(())
@@ -619,14 +573,14 @@ unsafe impl Backend for MockBackend {
     fn reject(&mut self, request: RequestKey, by_consumer: bool, bytes: &[u8]) {
         let kept = bytes.get(..self.limits().private_data as usize);
         let data = PrivateData::from_slice(kept.unwrap_or(bytes)).unwrap_or_default();
-        self.enter(|world, _| {
-            if let Some(request) = world.requests.remove(request.0 as u32) {
+        self.enter(|world, adapter| {
+            if let Some(request) = world.adapters[adapter].take_request(request.0 as u32) {
                 let failure = if by_consumer {
                     ConnectFailure::PeerRejected(data)
                 } else {
                     ConnectFailure::NonPeerRejected
                 };
-                world.refuse_request(&request, failure);
+                world.refuse_request(adapter, &request, failure);
             }
         });
     }
@@ -647,8 +601,8 @@ unsafe impl Backend for MockBackend {
             }
             world.end_connection(key, None, there);
             if let Some(pair) = world.queue_pairs.get(key) {
-                let token = pair.token;
-                world.adapters[adapter].forget_connection_events(token);
+                let subject = Subject::Connection(pair.token);
+                world.adapters[adapter].control.forget(subject);
             }
         });
     }
@@ -660,7 +614,7 @@ unsafe impl Backend for MockBackend {
         if self.control_ready.load(Ordering::Acquire) == 0 {
             return None;
         }
-        self.enter(|world, adapter| world.adapters[adapter].pop_control())
+        self.enter(|world, adapter| world.adapters[adapter].control.pop())
     }
 
     fn direct_access(&mut self) -> Option<&mut dyn DirectAccess> {
@@ -707,12 +661,41 @@ impl World {
         Ok(())
     }
 
-    /// Removes a region with its keys.
-    fn deregister(&mut self, adapter: usize, local: u32) {
+    /// Performs cache maintenance over a range, as far as regions cover it.
+    fn sync(&mut self, adapter: usize, direction: SyncDirection, address: u64, length: u64) {
         let World {
             adapters, nodes, ..
         } = self;
-        let adapter = &mut adapters[adapter];
+        let Some(coherence) = &mut nodes[adapters[adapter].node].coherence else {
+            return;
+        };
+        let (mut address, mut left) = (address, length);
+        while left > 0
+            && let Some(((adapter, region), length)) = coherence.region_at(address, left)
+        {
+            let region = adapters[adapter].memories.regions.get(region);
+            if let Some(span) = region.and_then(|region| region.memory.span(address, length)) {
+                coherence.sync(direction, address, span);
+            }
+            address = address.wrapping_add(length);
+            left -= length;
+        }
+    }
+
+    /// Removes a listener and frees its qualifier.
+    fn stop_listening(&mut self, adapter: usize, listener: u32) {
+        let adapter = &mut self.adapters[adapter];
+        if let Some(listener) = adapter.listeners.remove(listener) {
+            self.nodes[adapter.node].qualifiers.free(listener.qualifier);
+        }
+    }
+
+    /// Removes a region with its keys.
+    fn deregister(&mut self, number: usize, local: u32) {
+        let World {
+            adapters, nodes, ..
+        } = self;
+        let adapter = &mut adapters[number];
         let Some(region) = adapter.memories.regions.remove(local) else {
             return;
         };
@@ -722,7 +705,7 @@ impl World {
             &mut nodes[adapter.node].coherence,
             region.memory.span(start, length),
         ) {
-            coherence.release(start, span);
+            coherence.release((number, local), start, span);
         }
     }
 
@@ -736,29 +719,27 @@ impl World {
             self.tell_peer_of_end(key, Ending::Disconnected);
         }
         self.clear_queues(key);
+        self.use_completion_queues(key, false);
+        self.leave_join(key);
         self.queue_pairs.remove(key);
-        self.adapters[adapter].forget_queue_pair(token);
+        let adapter = &mut self.adapters[adapter];
+        adapter.queue_pairs.remove(&key);
+        adapter.control.forget(Subject::Connection(token));
+        adapter.control.forget(Subject::Watermark(token));
     }
 
     /// Closes an adapter: removes its listeners, requests, queue pairs and regions.
     fn close(&mut self, adapter: usize) {
-        let node = self.adapters[adapter].node;
-        self.nodes[node]
-            .listeners
-            .retain(|listener| listener.adapter != adapter);
-        for key in self.requests.keys() {
-            let request = self.requests.get(key);
-            if request.is_some_and(|request| request.adapter == adapter)
-                && let Some(request) = self.requests.remove(key)
-            {
-                self.refuse_request(&request, ConnectFailure::NonPeerRejected);
+        for key in self.adapters[adapter].listeners.keys() {
+            self.stop_listening(adapter, key);
+        }
+        for key in self.adapters[adapter].requests.keys() {
+            if let Some(request) = self.adapters[adapter].take_request(key) {
+                self.refuse_request(adapter, &request, ConnectFailure::NonPeerRejected);
             }
         }
-        for key in self.queue_pairs.keys() {
-            let pair = self.queue_pairs.get(key);
-            if pair.is_some_and(|pair| pair.adapter == adapter) {
-                self.destroy_queue_pair(key);
-            }
+        for key in self.adapters[adapter].queue_pairs.clone() {
+            self.destroy_queue_pair(key);
         }
         for key in self.adapters[adapter].memories.regions.keys() {
             self.deregister(adapter, key);

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_overlaps_moves_at_once() {
+    fn overlapping_memory_moves_in_one_chunk() {
         let (large, end) = (CHUNK + 1, u64::from(CHUNK + 1));
         let from = [segment(0, 10), segment(1000, large)];
         assert_eq!(length(large, &from, &[segment(10, 990)]), CHUNK);

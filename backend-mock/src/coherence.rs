@@ -27,14 +27,18 @@
 //! would work on lines.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 
 use dat_core::backend::SyncDirection;
 
 use crate::memory::Span;
+use crate::steps::step;
 
 const PAGE: usize = 4096;
 const LINE: u64 = 64;
+
+/// Region by its adapter and its local key.
+pub(crate) type RegionName = (usize, u32);
 
 struct Page {
     /// The device's view.
@@ -44,13 +48,23 @@ struct Page {
     /// True if a peer has written the byte since.
     written: [bool; PAGE],
     /// Number of registrations of the byte.
-    pins: [u16; PAGE],
+    pins: [u32; PAGE],
+    /// Regions by the part of the page that they cover: its start, and its end.
+    regions: BTreeSet<(u16, u16, RegionName)>,
 }
 
 /// The device's view of the registered memory of one host.
 pub(crate) struct Coherence {
     pages: BTreeMap<u64, Box<Page>>,
     seed: u64,
+}
+
+/// The greatest name of a region.
+const MOST: RegionName = (usize::MAX, u32::MAX);
+
+/// Returns the entry of a region in a page.
+fn part_of_page(range: &core::ops::Range<usize>, region: RegionName) -> (u16, u16, RegionName) {
+    (range.start as u16, range.end as u16, region)
 }
 
 /// Calls `visit(page, range in the page, offset from the start)` for each page.
@@ -82,8 +96,8 @@ impl Coherence {
         mixed >> 63 == 1
     }
 
-    /// Adds a registration of a range; new bytes start with equal views.
-    pub(crate) fn pin(&mut self, address: u64, memory: Span<'_>) {
+    /// Adds a region; new bytes start with equal views.
+    pub(crate) fn pin(&mut self, region: RegionName, address: u64, memory: Span<'_>) {
         for_each_page(address, memory.len(), |number, range, offset| {
             let page = self.pages.entry(number).or_insert_with(|| {
                 Box::new(Page {
@@ -91,8 +105,10 @@ impl Coherence {
                     seen: [0; PAGE],
                     written: [false; PAGE],
                     pins: [0; PAGE],
+                    regions: BTreeSet::new(),
                 })
             });
+            page.regions.insert(part_of_page(&range, region));
             let mut now = [0; PAGE];
             if let Some(part) = memory.part(offset, range.len()) {
                 part.read(&mut now);
@@ -108,19 +124,41 @@ impl Coherence {
         });
     }
 
-    /// Removes a registration of a range, after a `sync(RdmaWrite)` over it.
-    pub(crate) fn release(&mut self, address: u64, memory: Span<'_>) {
+    /// Removes a region, after a `sync(RdmaWrite)` over it.
+    pub(crate) fn release(&mut self, region: RegionName, address: u64, memory: Span<'_>) {
         self.sync(SyncDirection::RdmaWrite, address, memory);
         for_each_page(address, memory.len(), |number, range, _| {
             if let Some(page) = self.pages.get_mut(&number) {
+                page.regions.remove(&part_of_page(&range, region));
                 for pins in &mut page.pins[range] {
                     *pins = pins.saturating_sub(1);
                 }
-                if page.pins.iter().all(|pins| *pins == 0) {
+                if page.regions.is_empty() {
                     self.pages.remove(&number);
                 }
             }
         });
+    }
+
+    /// Returns a region that covers a range, cut at the end of its page, and the length of that.
+    ///
+    /// It looks at one region for each place in the page where regions start, at most.
+    pub(crate) fn region_at(&self, address: u64, length: u64) -> Option<(RegionName, u64)> {
+        let page = self.pages.get(&(address / PAGE as u64))?;
+        let start = (address % PAGE as u64) as u16;
+        let length = length.min(PAGE as u64 - u64::from(start));
+        let end = start + length as u16;
+        let mut latest = start;
+        loop {
+            step();
+            // Of the regions that start at one place, the last entry ends last.
+            let bound = (latest, u16::MAX, MOST);
+            let (from, to, region) = *page.regions.range(..=bound).next_back()?;
+            if to >= end {
+                return Some((region, length));
+            }
+            latest = from.checked_sub(1)?;
+        }
     }
 
     /// Writes the data of a peer's RDMA Write to the device's view.

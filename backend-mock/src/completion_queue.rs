@@ -1,6 +1,6 @@
 //! Completion queues.
 
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeSet, VecDeque};
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use dat_core::backend::{Armed, Completion, CompletionQueue, ControlEvent, DeviceFailure};
@@ -8,6 +8,7 @@ use dat_core::flags::DtoStatus;
 
 use crate::fault::CompletionFault;
 use crate::shared::{Arc, Shared};
+use crate::steps::step;
 use crate::world::{Action, World};
 
 /// Microseconds after which a completion that is kept back is delivered.
@@ -26,10 +27,25 @@ pub(crate) struct Entry {
     extra: bool,
 }
 
+/// An entry in a completion queue; the entries of one queue pair are a chain.
+#[derive(Debug)]
+struct Queued {
+    entry: Entry,
+    /// Number of the previous entry of the same queue pair; 0 if there was none.
+    previous: u64,
+}
+
 /// A completion queue in the fabric.
 #[derive(Debug)]
 pub(crate) struct CompletionRing {
-    entries: VecDeque<Entry>,
+    /// Queued completions, and gaps where completions were forgotten.
+    entries: VecDeque<Option<Queued>>,
+    /// Number of the first place in `entries`; the places count up.
+    first: u64,
+    /// Completions in `entries`.
+    queued: usize,
+    /// Queue pairs whose requests or receives complete here.
+    pub(crate) users: BTreeSet<u32>,
     depth: usize,
     /// Entries that do not count in the depth.
     extras: usize,
@@ -46,10 +62,12 @@ pub(crate) struct CompletionRing {
 
 impl CompletionRing {
     pub(crate) fn new(depth: u32, ready: Arc<AtomicUsize>) -> Self {
-        let depth = depth as usize;
         Self {
-            entries: VecDeque::with_capacity(depth.min(1 << 12)),
-            depth,
+            entries: VecDeque::new(),
+            first: 1,
+            queued: 0,
+            users: BTreeSet::new(),
+            depth: depth as usize,
             extras: 0,
             armed: None,
             failure: None,
@@ -61,14 +79,36 @@ impl CompletionRing {
     }
 
     fn publish(&self) {
-        let ready = self.entries.len() + usize::from(self.failure.is_some());
+        let ready = self.queued + usize::from(self.failure.is_some());
         self.ready.store(ready, Ordering::Release);
     }
 
+    /// Queues a completion; `last` is the number of its queue pair's last one here.
+    fn push(&mut self, entry: Entry, last: Option<&mut u64>) {
+        let number = self.first + self.entries.len() as u64;
+        let previous = last.map_or(0, |last| core::mem::replace(last, number));
+        self.entries.push_back(Some(Queued { entry, previous }));
+        self.queued += 1;
+        self.extras += usize::from(entry.extra);
+    }
+
+    /// Counts a completion that left the queue.
+    fn count_out(&mut self, entry: &Entry) {
+        self.queued -= 1;
+        self.extras -= usize::from(entry.extra);
+    }
+
     fn take(&mut self) -> Result<Option<Entry>, DeviceFailure> {
-        let entry = self.entries.pop_front();
-        if entry.is_some_and(|entry| entry.extra) {
-            self.extras = self.extras.saturating_sub(1);
+        let mut entry = None;
+        while entry.is_none()
+            && let Some(place) = self.entries.pop_front()
+        {
+            step();
+            self.first += 1;
+            entry = place.map(|queued| queued.entry);
+        }
+        if let Some(entry) = &entry {
+            self.count_out(entry);
         }
         self.publish();
         match (entry, self.failure) {
@@ -79,7 +119,7 @@ impl CompletionRing {
     }
 
     fn arm(&mut self, solicited_only: bool) -> Armed {
-        if !self.entries.is_empty() || self.failure.is_some() {
+        if self.queued > 0 || self.failure.is_some() {
             return Armed::Missed;
         }
         self.armed = Some(solicited_only);
@@ -93,7 +133,7 @@ impl CompletionRing {
 
     /// Returns the number of entries that count in the depth.
     fn taken(&self) -> usize {
-        self.entries.len().saturating_sub(self.extras)
+        self.queued - self.extras
     }
 
     fn has_room(&self) -> bool {
@@ -105,12 +145,27 @@ impl CompletionRing {
         self.kept_back.is_some()
     }
 
-    /// Removes the completions of a queue pair.
-    pub(crate) fn forget(&mut self, owner: u32) {
-        self.entries.retain(|entry| entry.owner != owner);
-        self.extras = self.entries.iter().filter(|entry| entry.extra).count();
+    /// Removes the completions of a queue pair, from the one with the number `last` back.
+    pub(crate) fn forget(&mut self, owner: u32, last: u64) {
+        let mut number = last;
+        while let Some(place) = self.place(number)
+            && let Some(gone) = place.take_if(|queued| queued.entry.owner == owner)
+        {
+            self.count_out(&gone.entry);
+            number = gone.previous;
+        }
+        while let Some(None) = self.entries.back() {
+            step();
+            self.entries.pop_back();
+        }
         self.kept_back = self.kept_back.filter(|entry| entry.owner != owner);
         self.publish();
+    }
+
+    fn place(&mut self, number: u64) -> Option<&mut Option<Queued>> {
+        step();
+        let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        self.entries.get_mut(index)
     }
 
     /// Fails the queue for good; queued completions can still be polled.
@@ -125,7 +180,7 @@ impl World {
     pub(crate) fn complete(
         &mut self,
         adapter: usize,
-        queue: Option<u16>,
+        queue: Option<u32>,
         owner: u32,
         completion: Completion,
         immediate: Option<u32>,
@@ -150,8 +205,8 @@ impl World {
         };
         let fault = self.faults.completion((adapter as u16, number), count);
         if fault.is_some() {
-            let way = self.way(owner);
-            self.faults.note_way(way);
+            let end = self.connection_end(owner);
+            self.faults.note_connection(end);
         }
         match fault {
             None => self.deliver(adapter, number, entry),
@@ -177,7 +232,7 @@ impl World {
     /// Keeps back a completion until the next one overtakes it, or its time is over.
     ///
     /// If one is already kept back, this one overtakes it.
-    fn keep_back(&mut self, adapter: usize, number: u16, entry: Entry) {
+    fn keep_back(&mut self, adapter: usize, number: u32, entry: Entry) {
         match self.adapters[adapter].completion_queue(number) {
             Some(ring) if ring.kept_back.is_none() => {
                 ring.kept_back = Some(entry);
@@ -190,9 +245,18 @@ impl World {
     }
 
     /// Queues a completion and the one kept back, and raises the notification if armed.
-    pub(crate) fn deliver(&mut self, adapter: usize, number: u16, entry: Entry) {
-        let Some(ring) = self.adapters[adapter].completion_queue(number) else {
+    pub(crate) fn deliver(&mut self, adapter: usize, number: u32, entry: Entry) {
+        let World {
+            adapters,
+            queue_pairs,
+            ..
+        } = self;
+        let Some(ring) = adapters[adapter].completion_queue(number) else {
             return;
+        };
+        let mut queue = |ring: &mut CompletionRing, entry: Entry| {
+            let owner = queue_pairs.get_mut(entry.owner);
+            ring.push(entry, owner.and_then(|owner| owner.last_completion(number)));
         };
         if ring.failure.is_some() {
             return;
@@ -201,8 +265,7 @@ impl World {
             self.overrun(adapter, number);
             return;
         }
-        ring.entries.push_back(entry);
-        ring.extras = ring.extras.saturating_add(usize::from(entry.extra));
+        queue(ring, entry);
         let completion = entry.completion;
         let mut notable = completion.solicited || completion.status != DtoStatus::Success;
         if ring.has_room()
@@ -210,7 +273,7 @@ impl World {
         {
             notable |=
                 delayed.completion.solicited || delayed.completion.status != DtoStatus::Success;
-            ring.entries.push_back(delayed);
+            queue(ring, delayed);
         }
         ring.publish();
         if ring
@@ -223,7 +286,7 @@ impl World {
     }
 
     /// Delivers the completion that is kept back, if any.
-    pub(crate) fn release_kept(&mut self, adapter: usize, number: u16) {
+    pub(crate) fn release_kept(&mut self, adapter: usize, number: u32) {
         let kept = self.adapters[adapter]
             .completion_queue(number)
             .and_then(|ring| ring.kept_back.take());
@@ -232,7 +295,7 @@ impl World {
         }
     }
 
-    fn notify(&mut self, adapter: usize, number: u16) {
+    fn notify(&mut self, adapter: usize, number: u32) {
         let Some(ring) = self.adapters[adapter].completion_queue(number) else {
             return;
         };
@@ -248,7 +311,7 @@ impl World {
     }
 
     /// Fails a queue without room, and breaks the queue pairs that use it.
-    fn overrun(&mut self, adapter: usize, number: u16) {
+    fn overrun(&mut self, adapter: usize, number: u32) {
         if let Some(ring) = self.adapters[adapter].completion_queue(number) {
             ring.fail(DeviceFailure::CompletionQueueOverrun);
             if ring.armed.is_some() {
@@ -266,7 +329,7 @@ impl World {
 pub struct MockCompletionQueue {
     pub(crate) shared: Arc<Shared>,
     pub(crate) adapter: usize,
-    pub(crate) number: u16,
+    pub(crate) number: u32,
     pub(crate) ready: Arc<AtomicUsize>,
     /// Immediate data of the completion that was polled last.
     pub(crate) immediate: Option<u32>,

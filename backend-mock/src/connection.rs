@@ -17,18 +17,18 @@
 //! lost if its link is down or a host is dead; only *Ended* is sent again when the link is up.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use dat_core::attributes::IaAddress;
 use dat_core::backend::{ConnectFailure, ControlEvent, PrivateData};
 
-use crate::link::same_host;
 use crate::queue_pair::{Ending, Notice, State};
 use crate::world::{Action, World};
 
 /// A connection request that waits for an answer.
 #[derive(Debug)]
 pub(crate) struct PendingRequest {
-    pub(crate) adapter: usize,
-    pub(crate) listener: usize,
+    /// Key of the listener, which may be gone.
+    pub(crate) listener: u32,
     pub(crate) active: u32,
     pub(crate) connection: u64,
     /// Time at which *Answered* arrives; the later answer must arrive after it.
@@ -139,7 +139,7 @@ impl World {
             return 0;
         };
         queue_pair.state = State::Connecting;
-        queue_pair.asked = true;
+        queue_pair.is_initiator = true;
         queue_pair.connection = connection;
         queue_pair.last_arrival = now;
         let node_number = self.adapters[queue_pair.adapter].node;
@@ -147,11 +147,7 @@ impl World {
         let port = node.next_port;
         node.next_port += 1;
         let remote = node.address;
-        let target = self
-            .nodes
-            .iter()
-            .position(|node| same_host(node.address, address));
-        match target {
+        match self.node_at(address) {
             Some(target) => self.send_from(
                 key,
                 target,
@@ -268,30 +264,23 @@ impl World {
         else {
             return;
         };
-        let listener = self.nodes[to]
-            .listeners
-            .iter()
-            .find(|listener| listener.qualifier == qualifier)
-            .copied();
-        let request = listener.and_then(|listener| {
-            let waiting = self.requests.iter();
-            let waiting = waiting.filter(|(_, request)| {
-                request.adapter == listener.adapter && request.listener == listener.key
-            });
-            let backlog = self.adapters[listener.adapter].options.limits.backlog;
-            if waiting.count() >= backlog as usize {
+        let listener = self.nodes[to].qualifiers.get(qualifier);
+        let request = listener.and_then(|(number, key)| {
+            let adapter = &mut self.adapters[number];
+            let listener = adapter.listeners.get_mut(key)?;
+            if listener.waiting >= adapter.options.limits.backlog {
                 return None;
             }
-            let request = self.requests.insert(PendingRequest {
-                adapter: listener.adapter,
-                listener: listener.key,
+            listener.waiting += 1;
+            let request = adapter.requests.insert(PendingRequest {
+                listener: key,
                 active,
                 connection,
                 answered: 0,
-            })?;
-            Some((listener, request))
+            });
+            Some((number, listener.token, request))
         });
-        let Some((listener, request)) = request else {
+        let Some((adapter, listener, request)) = request else {
             let content = Content::Refused {
                 active,
                 failure: ConnectFailure::NonPeerRejected,
@@ -299,11 +288,11 @@ impl World {
             self.send_message(connection, (to, from), content);
             return;
         };
-        let local = self.adapters[listener.adapter].options.address;
+        let local = self.adapters[adapter].options.address;
         self.raise(
-            listener.adapter,
+            adapter,
             ControlEvent::ConnectionRequest {
-                listener: listener.token,
+                listener,
                 request: dat_core::backend::RequestKey(request as usize),
                 remote,
                 remote_port,
@@ -313,7 +302,7 @@ impl World {
         );
         let content = Content::Answered { active };
         let answered = self.send_behind(0, connection, (to, from), content);
-        if let Some(request) = self.requests.get_mut(request) {
+        if let Some(request) = self.adapters[adapter].requests.get_mut(request) {
             request.answered = answered;
         }
     }
@@ -347,7 +336,7 @@ impl World {
         self.check_watermarks(key);
     }
 
-    /// Accepts a connection request.
+    /// Accepts a connection request with a queue pair of the same adapter.
     pub(crate) fn accept_request(
         &mut self,
         request: PendingRequest,
@@ -361,14 +350,16 @@ impl World {
             ..
         } = request;
         let now = self.now;
-        if let Some(queue_pair) = self.queue_pairs.get_mut(key) {
-            queue_pair.state = State::Accepting;
-            queue_pair.asked = false;
-            queue_pair.connection = connection;
-            queue_pair.peer = Some(active);
-            queue_pair.last_arrival = now.max(answered);
-        }
-        let to = self.node_of_request(active, request.adapter);
+        let Some(queue_pair) = self.queue_pairs.get_mut(key) else {
+            return;
+        };
+        queue_pair.state = State::Accepting;
+        queue_pair.is_initiator = false;
+        queue_pair.connection = connection;
+        queue_pair.peer = Some(active);
+        queue_pair.last_arrival = now.max(answered);
+        let adapter = queue_pair.adapter;
+        let to = self.node_of_request(active, adapter);
         let content = Content::Accepted {
             active,
             passive: key,
@@ -376,13 +367,18 @@ impl World {
         };
         self.send_from(key, to, content);
         let at = now.saturating_add(self.options.handshake_timeout);
-        self.plan(at, Action::AcceptTimeout { key, connection });
+        self.plan_timeout(at, Action::AcceptTimeout { key, connection });
     }
 
-    /// Refuses a connection request.
-    pub(crate) fn refuse_request(&mut self, request: &PendingRequest, failure: ConnectFailure) {
-        let from = self.adapters[request.adapter].node;
-        let to = self.node_of_request(request.active, request.adapter);
+    /// Refuses a connection request to an adapter.
+    pub(crate) fn refuse_request(
+        &mut self,
+        adapter: usize,
+        request: &PendingRequest,
+        failure: ConnectFailure,
+    ) {
+        let from = self.adapters[adapter].node;
+        let to = self.node_of_request(request.active, adapter);
         let content = Content::Refused {
             active: request.active,
             failure,
@@ -446,22 +442,20 @@ impl World {
     /// Crashes a host: no message leaves it or reaches it from now on.
     pub(crate) fn crash(&mut self, node: usize) {
         self.nodes[node].crashed = true;
-        for key in self.queue_pairs.keys() {
-            let here = self
-                .queue_pairs
-                .get(key)
-                .is_some_and(|queue_pair| self.adapters[queue_pair.adapter].node == node);
-            if here {
-                self.fail_queue_pair(key, None);
-            }
+        let adapters = self.nodes[node].adapters.clone();
+        let pairs = adapters
+            .iter()
+            .map(|adapter| &self.adapters[*adapter].queue_pairs);
+        // In the order in which they were made.
+        let pairs: BTreeSet<u32> = pairs.flatten().copied().collect();
+        for key in pairs {
+            self.fail_queue_pair(key, None);
         }
-        for adapter in 0..self.adapters.len() {
-            if self.adapters[adapter].node == node {
-                for ring in self.adapters[adapter].completion_queues() {
-                    ring.fail(dat_core::backend::DeviceFailure::Broken);
-                }
-                self.raise(adapter, ControlEvent::DeviceFailed);
+        for adapter in adapters {
+            for ring in self.adapters[adapter].completion_queues() {
+                ring.fail(dat_core::backend::DeviceFailure::Broken);
             }
+            self.raise(adapter, ControlEvent::DeviceFailed);
         }
     }
 }

@@ -5,7 +5,6 @@ use dat_core::backend::{BackendError, DirectAccess, RemoteRange};
 use dat_core::flags::MemoryPrivileges;
 
 use crate::backend::MockBackend;
-use crate::link::same_host;
 use crate::memory::Span;
 use crate::world::World;
 
@@ -53,19 +52,16 @@ impl World {
     ) -> Result<Span<'_>, BackendError> {
         let from = self.adapters[adapter].node;
         let to = self
-            .nodes
-            .iter()
-            .position(|node| same_host(node.address, peer))
+            .node_at(peer)
             .filter(|to| self.passes(from, *to))
             .ok_or(BackendError::Address)?;
         if self.nodes[to].coherence.is_some() {
             return Err(BackendError::NotSupported);
         }
-        self.adapters
-            .iter()
-            .filter(|adapter| adapter.node == to)
-            .find_map(|adapter| {
-                let memories = &adapter.memories;
+        let adapters = self.nodes[to].adapters.iter();
+        adapters
+            .map(|adapter| &self.adapters[*adapter].memories)
+            .find_map(|memories| {
                 let domain = memories.domain_of(range.key)?;
                 memories.remote(range, length, domain, right)
             })

@@ -114,10 +114,10 @@ impl World {
 
     /// Notes the fault, if one made a sender give up its receiver as not ready.
     fn note_not_ready(&mut self, key: u32) {
-        let way = self.way(key);
-        let target = way.and_then(|way| self.adapters.get(usize::from(way.to)));
+        let end = self.connection_end(key);
+        let target = end.and_then(|end| self.adapters.get(usize::from(end.to)));
         if let Some(fault) = target.and_then(|target| target.refusing.clone()) {
-            self.faults.note(fault, way);
+            self.faults.note(fault, end);
         }
     }
 
@@ -200,8 +200,8 @@ impl World {
             }
         }
         if first_try && let Some(error) = self.remote_error(adapter) {
-            let way = self.way(key);
-            self.faults.note_way(way);
+            let end = self.connection_end(key);
+            self.faults.note_connection(end);
             return Attempt::Ended(match error {
                 RemoteError::Access => DtoStatus::RemoteAccess,
                 RemoteError::Responder => DtoStatus::RemoteResponder,

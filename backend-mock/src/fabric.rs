@@ -8,21 +8,14 @@ use dat_core::time::Instant;
 use crate::backend::MockBackend;
 use crate::coherence::Coherence;
 use crate::fault::{Fault, Happened};
-use crate::link::same_host;
 use crate::node::{Adapter, Node};
 use crate::options::{FabricOptions, NodeOptions};
+use crate::qualifiers::Qualifiers;
 use crate::shared::{Arc, Shared};
 use crate::world::World;
 
-/// First dynamic connection qualifier, for a listener that takes any, and first local port.
-const FIRST_DYNAMIC_QUALIFIER: u64 = 0x8000;
+/// First local port.
 const FIRST_PORT: u64 = 0xC000;
-
-/// Returns the `count` qualifiers that a listener that takes any may get, from `first` on.
-pub(crate) fn dynamic_qualifiers(first: u64, count: u64) -> impl Iterator<Item = u64> {
-    let offset = first.saturating_sub(FIRST_DYNAMIC_QUALIFIER);
-    (0..count).map(move |step| FIRST_DYNAMIC_QUALIFIER + (offset + step) % count)
-}
 
 /// A network of adapters in this process; clones are the same fabric.
 #[derive(Clone, Debug)]
@@ -44,28 +37,27 @@ impl Fabric {
     pub fn node(&self, options: NodeOptions) -> MockBackend {
         let control_ready = Arc::new(AtomicUsize::new(0));
         let adapter = self.shared.enter(|world| {
-            let node = world
-                .nodes
-                .iter()
-                .position(|node| same_host(node.address, options.address));
-            let node = node.unwrap_or_else(|| {
+            let node = world.node_at(options.address).unwrap_or_else(|| {
                 let seed = world.draw(&(0..=u64::MAX - 1));
                 world.nodes.push(Node {
                     address: options.address,
                     coherence: (!options.coherent).then(|| Coherence::new(seed)),
-                    listeners: Vec::new(),
-                    next_qualifier: FIRST_DYNAMIC_QUALIFIER,
-                    next_listener: 0,
+                    adapters: Vec::new(),
+                    qualifiers: Qualifiers::new(),
                     next_port: FIRST_PORT,
                     crashed: false,
                 });
-                world.nodes.len() - 1
+                let node = world.nodes.len() - 1;
+                world.hosts.insert(options.address.into(), node);
+                node
             });
             let salt = || world.draw(&(1..=0x7FFF)) as u16;
             let adapter = Adapter::new(node, options, Arc::clone(&control_ready), salt);
+            let number = world.adapters.len();
             world.adapters.push(adapter);
+            world.nodes[node].adapters.push(number);
             world.schedule_outages();
-            world.adapters.len() - 1
+            number
         });
         MockBackend::new(Arc::clone(&self.shared), adapter, control_ready, options)
     }

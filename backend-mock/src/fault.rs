@@ -22,7 +22,7 @@ pub enum Fault {
         /// The adapter.
         adapter: u16,
         /// The completion queue.
-        queue: u16,
+        queue: u32,
         /// Number of the completion.
         nth: u32,
     },
@@ -31,7 +31,7 @@ pub enum Fault {
         /// The adapter.
         adapter: u16,
         /// The completion queue.
-        queue: u16,
+        queue: u32,
         /// Number of the completion.
         nth: u32,
         /// Delay in microseconds.
@@ -42,7 +42,7 @@ pub enum Fault {
         /// The adapter.
         adapter: u16,
         /// The completion queue.
-        queue: u16,
+        queue: u32,
         /// Number of the completion.
         nth: u32,
     },
@@ -51,7 +51,7 @@ pub enum Fault {
         /// The adapter.
         adapter: u16,
         /// The completion queue.
-        queue: u16,
+        queue: u32,
         /// Number of the completion.
         nth: u32,
     },
@@ -60,7 +60,7 @@ pub enum Fault {
         /// The adapter.
         adapter: u16,
         /// The completion queue.
-        queue: u16,
+        queue: u32,
         /// Number of the completion.
         nth: u32,
     },
@@ -69,7 +69,7 @@ pub enum Fault {
         /// The adapter.
         adapter: u16,
         /// The completion queue.
-        queue: u16,
+        queue: u32,
         /// Number of the notification.
         nth: u32,
     },
@@ -150,13 +150,13 @@ pub enum RemoteError {
 
 /// Connection that a fault hit, seen from one end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct ConnectionEnd {
     /// The adapter of this end.
     pub from: u16,
     /// The adapter of the other end.
     pub to: u16,
-    /// True if this end asked for the connection.
-    pub asked: bool,
+    /// True if this end requested the connection.
+    pub is_initiator: bool,
 }
 
 /// A fault that had an effect.
@@ -168,7 +168,7 @@ pub struct Happened {
     /// The fault as planned.
     pub fault: Fault,
     /// The connection that it hit, if it hit a single one.
-    pub way: Option<Way>,
+    pub connection: Option<ConnectionEnd>,
 }
 
 /// Effect of a fault on one completion.
@@ -194,14 +194,17 @@ impl Faults {
     }
 
     /// Notes the effect of a fault.
-    pub(crate) fn note(&mut self, fault: Fault, way: Option<Way>) {
-        self.happened.push(Happened { fault, way });
+    pub(crate) fn note(&mut self, fault: Fault, end: Option<ConnectionEnd>) {
+        self.happened.push(Happened {
+            fault,
+            connection: end,
+        });
     }
 
     /// Notes the connection that the last noted fault hit.
-    pub(crate) fn note_way(&mut self, way: Option<Way>) {
+    pub(crate) fn note_connection(&mut self, end: Option<ConnectionEnd>) {
         if let Some(last) = self.happened.last_mut() {
-            last.way = way;
+            last.connection = end;
         }
     }
 
@@ -227,7 +230,7 @@ impl Faults {
         Some(found)
     }
 
-    pub(crate) fn completion(&mut self, of: (u16, u16), count: u32) -> Option<CompletionFault> {
+    pub(crate) fn completion(&mut self, of: (u16, u32), count: u32) -> Option<CompletionFault> {
         self.take(|fault| {
             let (adapter, queue, nth, effect) = match *fault {
                 Fault::DropCompletion {
@@ -262,7 +265,7 @@ impl Faults {
         })
     }
 
-    pub(crate) fn loses_notification(&mut self, of: (u16, u16), count: u32) -> bool {
+    pub(crate) fn loses_notification(&mut self, of: (u16, u32), count: u32) -> bool {
         self.take(|fault| match *fault {
             Fault::LoseNotification {
                 adapter,

@@ -3,6 +3,7 @@
 use dat_core::backend::{BackendError, QueuePairKey};
 
 use crate::backend::MockBackend;
+use crate::control::Subject;
 use crate::queue_pair::State;
 use crate::world::World;
 
@@ -13,7 +14,6 @@ pub type Name = [u32; 2];
 #[derive(Debug)]
 pub(crate) struct Joining {
     key: u32,
-    own: Name,
     peer: Name,
 }
 
@@ -32,7 +32,7 @@ impl MockBackend {
             if pair.is_none_or(|pair| pair.state != State::Unconnected) {
                 return Err(BackendError::State);
             }
-            world.join(Joining { key, own, peer });
+            world.join(key, own, peer);
             Ok(())
         })
     }
@@ -43,42 +43,57 @@ impl MockBackend {
     pub fn part(&mut self, key: QueuePairKey) {
         self.enter(|world, adapter| {
             let key = key.0 as u32;
-            world.joining.retain(|joining| joining.key != key);
+            world.leave_join(key);
             world.fail_queue_pair(key, None);
             if let Some(pair) = world.queue_pairs.get(key) {
-                let token = pair.token;
-                world.adapters[adapter].forget_connection_events(token);
+                let subject = Subject::Connection(pair.token);
+                world.adapters[adapter].control.forget(subject);
             }
         });
     }
 }
 
 impl World {
-    fn join(&mut self, joining: Joining) {
-        let unconnected = |world: &Self, key| {
-            let pair = world.queue_pairs.get(key);
+    fn join(&mut self, key: u32, own: Name, peer: Name) {
+        self.leave_join(key);
+        self.joining.remove(&own);
+        let other = self.joining.get(&peer).filter(|other| other.peer == own);
+        let other = other.map(|other| other.key).filter(|other| {
+            let pair = self.queue_pairs.get(*other);
             pair.is_some_and(|pair| pair.state == State::Unconnected)
+        });
+        let Some(other) = other else {
+            self.joining.insert(own, Joining { key, peer });
+            if let Some(pair) = self.queue_pairs.get_mut(key) {
+                pair.joining = Some(own);
+            }
+            return;
         };
-        let mut waiting = core::mem::take(&mut self.joining);
-        waiting.retain(|other| other.own != joining.own && unconnected(self, other.key));
-        let other = waiting
-            .iter()
-            .position(|other| other.own == joining.peer && other.peer == joining.own);
-        match other {
-            None => waiting.push(joining),
-            Some(index) => {
-                let other = waiting.swap_remove(index);
-                self.connections += 1;
-                for (key, peer) in [(joining.key, other.key), (other.key, joining.key)] {
-                    if let Some(pair) = self.queue_pairs.get_mut(key) {
-                        pair.state = State::Connected;
-                        pair.connection = self.connections;
-                        pair.peer = Some(peer);
-                        pair.last_arrival = self.now;
-                    }
-                }
+        self.leave_join(other);
+        self.connections += 1;
+        for (key, peer) in [(key, other), (other, key)] {
+            if let Some(pair) = self.queue_pairs.get_mut(key) {
+                pair.state = State::Connected;
+                pair.connection = self.connections;
+                pair.peer = Some(peer);
+                pair.last_arrival = self.now;
             }
         }
-        self.joining = waiting;
+    }
+
+    /// Ends the wait of a queue pair for its peer.
+    pub(crate) fn leave_join(&mut self, key: u32) {
+        let pair = self.queue_pairs.get_mut(key);
+        let Some(own) = pair.and_then(|pair| pair.joining.take()) else {
+            return;
+        };
+        // Another queue pair may have taken the name.
+        if self
+            .joining
+            .get(&own)
+            .is_some_and(|joining| joining.key == key)
+        {
+            self.joining.remove(&own);
+        }
     }
 }

@@ -68,6 +68,10 @@
 
 extern crate alloc;
 
+// For the helpers that the tests of this folder share with those in `tests`.
+#[cfg(test)]
+extern crate self as backend_mock;
+
 #[cfg(not(any(feature = "std", feature = "bare")))]
 compile_error!("one of the features `std` and `bare` is needed");
 
@@ -77,24 +81,29 @@ mod chunk;
 pub mod coherence;
 mod completion_queue;
 mod connection;
+mod control;
 mod direct;
 mod execute;
 mod extended;
 mod fabric;
 mod fault;
 mod join;
+mod key_map;
 mod link;
 mod memory;
 mod node;
 mod options;
+mod qualifiers;
 mod queue_pair;
 mod receive_queue;
 mod region;
+#[cfg(all(test, feature = "std"))]
+mod scale_tests;
 mod schedule;
 mod send_queue;
 mod shared;
 mod shared_receive;
-mod table;
+mod steps;
 #[cfg(feature = "std")]
 mod wait;
 mod window;
@@ -103,7 +112,7 @@ mod world;
 pub use backend::MockBackend;
 pub use completion_queue::MockCompletionQueue;
 pub use fabric::Fabric;
-pub use fault::{Fault, FaultPlan, Happened, RemoteError, Way};
+pub use fault::{ConnectionEnd, Fault, FaultPlan, Happened, RemoteError};
 pub use join::Name;
 pub use options::{BufferOrder, FabricOptions, Limits, NodeOptions};
 pub use receive_queue::{MockReceiveQueue, MockReceiveSlot};

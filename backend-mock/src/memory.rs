@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_in_and_out() {
+    fn slices_are_loaded_and_stored() {
         let mut bytes = [0u8; 8];
         let memory = memory(&mut bytes);
         memory.all().write(&[1, 2, 3]);

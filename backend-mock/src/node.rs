@@ -1,38 +1,39 @@
 //! Hosts and their adapters.
 
-use alloc::collections::VecDeque;
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::AtomicUsize;
 
 use dat_core::attributes::IaAddress;
-use dat_core::backend::ControlEvent;
 
 use crate::coherence::Coherence;
 use crate::completion_queue::CompletionRing;
+use crate::connection::PendingRequest;
+use crate::control::ControlEvents;
 use crate::fault::Fault;
+use crate::key_map::KeyMap;
 use crate::options::NodeOptions;
+use crate::qualifiers::Qualifiers;
 use crate::region::Memories;
 use crate::shared::Arc;
 use crate::shared_receive::SharedReceive;
-use crate::table::Table;
 
 /// A listener on a connection qualifier.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Listener {
-    pub(crate) key: usize,
     pub(crate) qualifier: u64,
-    pub(crate) adapter: usize,
     pub(crate) token: u64,
+    /// Number of connection requests that wait for an answer.
+    pub(crate) waiting: u32,
 }
 
 /// A host.
 pub(crate) struct Node {
     pub(crate) address: IaAddress,
     pub(crate) coherence: Option<Coherence>,
-    pub(crate) listeners: Vec<Listener>,
-    /// First qualifier to try for a listener that takes any.
-    pub(crate) next_qualifier: u64,
-    pub(crate) next_listener: usize,
+    /// Numbers of the host's adapters.
+    pub(crate) adapters: Vec<usize>,
+    pub(crate) qualifiers: Qualifiers,
     pub(crate) next_port: u64,
     pub(crate) crashed: bool,
 }
@@ -42,12 +43,18 @@ pub(crate) struct Adapter {
     pub(crate) node: usize,
     pub(crate) options: NodeOptions,
     pub(crate) memories: Memories,
-    pub(crate) domains: Table<()>,
-    pub(crate) shared_receives: Table<SharedReceive>,
+    pub(crate) domains: KeyMap<()>,
+    pub(crate) shared_receives: KeyMap<SharedReceive>,
+    pub(crate) listeners: KeyMap<Listener>,
+    /// Connection requests that wait for an answer.
+    pub(crate) requests: KeyMap<PendingRequest>,
+    /// Keys of its queue pairs.
+    pub(crate) queue_pairs: BTreeSet<u32>,
+    /// Completion queues by their numbers.
     completion_queues: Vec<Option<CompletionRing>>,
-    control: VecDeque<ControlEvent>,
-    /// Number of queued control events; read without the lock.
-    control_ready: Arc<AtomicUsize>,
+    /// Number of completion queues.
+    pub(crate) completion_queue_count: usize,
+    pub(crate) control: ControlEvents,
     /// Counters for the fault plan.
     pub(crate) control_calls: u32,
     pub(crate) posts: u32,
@@ -71,12 +78,15 @@ impl Adapter {
         Self {
             node,
             options,
-            domains: Table::starting_at(salt()),
-            shared_receives: Table::starting_at(salt()),
+            domains: KeyMap::starting_at(salt()),
+            shared_receives: KeyMap::starting_at(salt()),
             memories: Memories::new(salt),
+            listeners: KeyMap::default(),
+            requests: KeyMap::default(),
+            queue_pairs: BTreeSet::new(),
             completion_queues: Vec::new(),
-            control: VecDeque::new(),
-            control_ready,
+            completion_queue_count: 0,
+            control: ControlEvents::new(control_ready),
             control_calls: 0,
             posts: 0,
             operations: 0,
@@ -87,15 +97,13 @@ impl Adapter {
         }
     }
 
-    pub(crate) fn completion_queue(&mut self, number: u16) -> Option<&mut CompletionRing> {
-        self.completion_queues
-            .get_mut(usize::from(number))?
-            .as_mut()
+    pub(crate) fn completion_queue(&mut self, number: u32) -> Option<&mut CompletionRing> {
+        self.completion_queues.get_mut(number as usize)?.as_mut()
     }
 
     /// Returns true if a completion of this queue is kept back.
-    pub(crate) fn keeps_back(&self, number: u16) -> bool {
-        let ring = self.completion_queues.get(usize::from(number));
+    pub(crate) fn keeps_back(&self, number: u32) -> bool {
+        let ring = self.completion_queues.get(number as usize);
         ring.and_then(Option::as_ref)
             .is_some_and(CompletionRing::keeps_back)
     }
@@ -105,72 +113,34 @@ impl Adapter {
     }
 
     /// Adds a queue under this number; returns false if there is one.
-    pub(crate) fn add_completion_queue(&mut self, number: u16, ring: CompletionRing) -> bool {
-        let index = usize::from(number);
+    pub(crate) fn add_completion_queue(&mut self, number: u32, ring: CompletionRing) -> bool {
+        let index = number as usize;
         if self.completion_queues.len() <= index {
             self.completion_queues.resize_with(index + 1, || None);
         }
         match self.completion_queues.get_mut(index) {
             Some(slot @ None) => {
                 *slot = Some(ring);
+                self.completion_queue_count += 1;
                 true
             }
             _ => false,
         }
     }
 
-    pub(crate) fn remove_completion_queue(&mut self, number: u16) {
-        if let Some(slot) = self.completion_queues.get_mut(usize::from(number)) {
-            *slot = None;
+    pub(crate) fn remove_completion_queue(&mut self, number: u32) {
+        let slot = self.completion_queues.get_mut(number as usize);
+        if slot.and_then(Option::take).is_some() {
+            self.completion_queue_count -= 1;
         }
     }
 
-    /// Queues a control event.
-    pub(crate) fn push_control(&mut self, event: ControlEvent) {
-        self.control.push_back(event);
-        self.publish();
-    }
-
-    pub(crate) fn pop_control(&mut self) -> Option<ControlEvent> {
-        let event = self.control.pop_front();
-        self.publish();
-        event
-    }
-
-    /// Removes the connection events of a queue pair.
-    pub(crate) fn forget_connection_events(&mut self, token: u64) {
-        self.control.retain(|event| match event {
-            ControlEvent::Answered { queue_pair }
-            | ControlEvent::Established { queue_pair, .. }
-            | ControlEvent::ConnectFailed { queue_pair, .. }
-            | ControlEvent::Disconnected { queue_pair }
-            | ControlEvent::Broken { queue_pair } => *queue_pair != token,
-            _ => true,
-        });
-        self.publish();
-    }
-
-    /// Removes all events of a queue pair.
-    pub(crate) fn forget_queue_pair(&mut self, token: u64) {
-        self.forget_connection_events(token);
-        self.control.retain(|event| {
-            !matches!(event, ControlEvent::SoftHighWatermark { queue_pair } if *queue_pair == token)
-        });
-        self.publish();
-    }
-
-    /// Removes the unpolled events that equal `gone`; returns true if there were any.
-    ///
-    /// For a queue that is removed or armed again.
-    pub(crate) fn forget_events(&mut self, gone: &ControlEvent) -> bool {
-        let before = self.control.len();
-        self.control.retain(|event| event != gone);
-        self.publish();
-        self.control.len() != before
-    }
-
-    fn publish(&self) {
-        self.control_ready
-            .store(self.control.len(), Ordering::Release);
+    /// Takes a connection request out of its listener's backlog.
+    pub(crate) fn take_request(&mut self, key: u32) -> Option<PendingRequest> {
+        let request = self.requests.remove(key)?;
+        if let Some(listener) = self.listeners.get_mut(request.listener) {
+            listener.waiting -= 1;
+        }
+        Some(request)
     }
 }

@@ -106,7 +106,7 @@ pub struct Limits {
     pub regions: u32,
     /// Memory windows.
     pub windows: u32,
-    /// Completion queues.
+    /// Completion queues; their numbers have 16 bits.
     pub completion_queues: u32,
     /// Completions per queue.
     pub completions: u32,
@@ -134,15 +134,15 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             domains: 1024,
-            regions: 16_384,
-            windows: 16_384,
-            completion_queues: 4096,
-            completions: 1 << 16,
-            queue_pairs: 4096,
+            regions: 1 << 20,
+            windows: 1 << 20,
+            completion_queues: 1 << 17,
+            completions: 1 << 20,
+            queue_pairs: 1 << 17,
             work_requests: 1 << 14,
             segments: 64,
             shared_receive_queues: 1024,
-            shared_buffers: 1 << 15,
+            shared_buffers: 1 << 20,
             rdma_reads: 128,
             private_data: 256,
             backlog: 128,

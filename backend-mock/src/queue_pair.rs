@@ -11,6 +11,7 @@ use dat_core::backend::{
 use dat_core::flags::DtoStatus;
 
 use crate::extended::Change;
+use crate::join::Name;
 use crate::world::World;
 
 /// State of a queue pair.
@@ -89,8 +90,8 @@ pub(crate) struct QueuePair {
     pub(crate) adapter: usize,
     pub(crate) token: u64,
     pub(crate) domain: u32,
-    pub(crate) request_queue: Option<u16>,
-    pub(crate) receive_queue: Option<u16>,
+    pub(crate) request_queue: Option<u32>,
+    pub(crate) receive_queue: Option<u32>,
     pub(crate) shared: Option<u32>,
     pub(crate) reads_in_limit: u32,
     pub(crate) reads_out_limit: u32,
@@ -100,8 +101,8 @@ pub(crate) struct QueuePair {
     pub(crate) state: State,
     /// Queue pair at the other end.
     pub(crate) peer: Option<u32>,
-    /// True if this end asked for the connection.
-    pub(crate) asked: bool,
+    /// True if this end requested the connection.
+    pub(crate) is_initiator: bool,
     /// Number of the connection or attempt; never used twice.
     pub(crate) connection: u64,
     /// Arrival time of the last message sent; no later one overtakes it.
@@ -127,6 +128,10 @@ pub(crate) struct QueuePair {
     pub(crate) soft_watermark: Option<u32>,
     pub(crate) hard_watermark: Option<u32>,
 
+    /// Number of the last completion in the request queue, and in another receive queue.
+    last_completions: [u64; 2],
+    /// Own name, if it waits to be joined.
+    pub(crate) joining: Option<Name>,
     /// Emptied segment lists, for reuse.
     pub(crate) spare: Vec<Vec<Segment>>,
 }
@@ -151,7 +156,7 @@ impl QueuePair {
             receive_depth: 0,
             state: State::Unconnected,
             peer: None,
-            asked: false,
+            is_initiator: false,
             connection: 0,
             last_arrival: 0,
             sends: VecDeque::new(),
@@ -167,6 +172,8 @@ impl QueuePair {
             arrivals: VecDeque::new(),
             soft_watermark: None,
             hard_watermark: None,
+            last_completions: [0; 2],
+            joining: None,
             spare: Vec::new(),
         };
         queue_pair.configure(request);
@@ -178,13 +185,34 @@ impl QueuePair {
         let attributes = &request.attributes;
         self.token = request.token;
         self.domain = request.domain.0 as u32;
-        self.request_queue = request.request_queue;
-        self.receive_queue = request.receive_queue;
+        let queues = (request.request_queue, request.receive_queue);
+        if (self.request_queue, self.receive_queue) != queues {
+            (self.request_queue, self.receive_queue) = queues;
+            self.last_completions = [0; 2];
+        }
         self.shared = request.shared_receive_queue.map(|key| key.0 as u32);
         self.reads_in_limit = count(attributes.max_rdma_read_in);
         self.reads_out_limit = count(attributes.max_rdma_read_out);
         self.request_depth = count(attributes.max_request_dtos) as usize;
         self.receive_depth = count(attributes.max_recv_dtos) as usize;
+    }
+
+    /// Returns the numbers of its completion queues.
+    fn completion_queues(&self) -> impl Iterator<Item = u32> + use<> {
+        let other = self
+            .receive_queue
+            .filter(|_| self.receive_queue != self.request_queue);
+        self.request_queue.into_iter().chain(other)
+    }
+
+    /// Returns the number of its last completion in one of its completion queues.
+    pub(crate) fn last_completion(&mut self, queue: u32) -> Option<&mut u64> {
+        let [requests, receives] = &mut self.last_completions;
+        if self.request_queue == Some(queue) {
+            Some(requests)
+        } else {
+            (self.receive_queue == Some(queue)).then_some(receives)
+        }
     }
 
     /// Returns the number of receive buffers that are posted or taken by a message.
@@ -408,7 +436,6 @@ impl World {
         queue_pair.started = 0;
         queue_pair.reads_out = 0;
         queue_pair.binding = 0;
-        let queues = [queue_pair.request_queue, queue_pair.receive_queue];
         for entry in sends {
             if let (Work::Bind(_, new_key), None) = (entry.work, entry.outcome) {
                 self.adapters[adapter].memories.remote_keys.remove(new_key);
@@ -419,10 +446,29 @@ impl World {
                 self.give_back_shared(adapter, shared, arrival.buffer.segments);
             }
         }
-        for number in queues.into_iter().flatten() {
+        let Some(queue_pair) = self.queue_pairs.get_mut(key) else {
+            return;
+        };
+        for number in queue_pair.completion_queues() {
+            let last = queue_pair.last_completion(number).map(core::mem::take);
             if let Some(ring) = self.adapters[adapter].completion_queue(number) {
-                ring.forget(key);
+                ring.forget(key, last.unwrap_or(0));
             }
+        }
+    }
+
+    /// Adds a queue pair to the users of its completion queues, or removes it.
+    pub(crate) fn use_completion_queues(&mut self, key: u32, uses: bool) {
+        let Some(queue_pair) = self.queue_pairs.get(key) else {
+            return;
+        };
+        let adapter = &mut self.adapters[queue_pair.adapter];
+        for number in queue_pair.completion_queues() {
+            match adapter.completion_queue(number) {
+                Some(ring) if uses => ring.users.insert(key),
+                Some(ring) => ring.users.remove(&key),
+                None => false,
+            };
         }
     }
 

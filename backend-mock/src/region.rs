@@ -3,8 +3,8 @@
 use dat_core::backend::{RemoteRange, Segment};
 use dat_core::flags::MemoryPrivileges;
 
+use crate::key_map::KeyMap;
 use crate::memory::{Memory, Span};
-use crate::table::Table;
 use crate::window::Window;
 
 /// A registered region.
@@ -32,9 +32,9 @@ pub(crate) enum RemoteKey {
 #[derive(Debug)]
 pub(crate) struct Memories {
     /// Regions by their local keys.
-    pub(crate) regions: Table<Region>,
-    pub(crate) windows: Table<Window>,
-    pub(crate) remote_keys: Table<RemoteKey>,
+    pub(crate) regions: KeyMap<Region>,
+    pub(crate) windows: KeyMap<Window>,
+    pub(crate) remote_keys: KeyMap<RemoteKey>,
 }
 
 impl Memories {
@@ -43,9 +43,9 @@ impl Memories {
     /// So keys of different tables and adapters are not equal by chance.
     pub(crate) fn new(mut salt: impl FnMut() -> u16) -> Self {
         Self {
-            regions: Table::starting_at(salt()),
-            windows: Table::starting_at(salt()),
-            remote_keys: Table::starting_at(salt()),
+            regions: KeyMap::starting_at(salt()),
+            windows: KeyMap::starting_at(salt()),
+            remote_keys: KeyMap::starting_at(salt()),
         }
     }
 

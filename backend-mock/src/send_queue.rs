@@ -197,7 +197,7 @@ impl SendQueue for MockSendQueue {
             .enter(|world| {
                 let memories = &mut world.adapters[adapter].memories;
                 memories.windows.get(window)?;
-                memories.remote_keys.insert(RemoteKey::Binding)
+                Some(memories.remote_keys.insert(RemoteKey::Binding))
             })
             .ok_or(Rejected)?;
         self.committed.push(SendEntry {
@@ -268,8 +268,8 @@ impl World {
         self.adapters[adapter].posts = count.wrapping_add(1);
         let refused = self.faults.refuses_post(adapter as u16, count);
         if refused {
-            let way = key.and_then(|key| self.way(key));
-            self.faults.note_way(way);
+            let end = key.and_then(|key| self.connection_end(key));
+            self.faults.note_connection(end);
         }
         refused
     }

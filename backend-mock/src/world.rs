@@ -1,22 +1,24 @@
 //! The world of a fabric: its objects and its next actions.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
+use dat_core::attributes::IaAddress;
 use dat_core::backend::ControlEvent;
 use oorandom::Rand64;
 
 use crate::completion_queue::Entry;
-use crate::connection::{Message, PendingRequest};
-use crate::fault::{Fault, Faults, Way};
-use crate::join::Joining;
-use crate::link::Links;
+use crate::connection::Message;
+use crate::fault::{ConnectionEnd, Fault, Faults};
+use crate::join::{Joining, Name};
+use crate::key_map::KeyMap;
+use crate::link::{HostAddress, Links};
 use crate::node::{Adapter, Node};
 use crate::options::FabricOptions;
 use crate::queue_pair::{QueuePair, State};
 use crate::schedule::Schedule;
-use crate::table::Table;
 
 /// A scheduled action; when it runs, it checks that its objects still exist.
 #[derive(Debug)]
@@ -53,13 +55,13 @@ pub(crate) enum Action {
     /// A delayed completion is delivered.
     Deliver {
         adapter: usize,
-        number: u16,
+        number: u32,
         entry: Entry,
     },
     /// A completion that is kept back is delivered, as none overtook it in time.
-    Release { adapter: usize, number: u16 },
+    Release { adapter: usize, number: u32 },
     /// The queue pairs that use an overrun completion queue break.
-    Overrun { adapter: usize, number: u16 },
+    Overrun { adapter: usize, number: u32 },
     /// A message about a connection arrives.
     Message(Box<Message>),
     /// An accepting side stops waiting for the connection.
@@ -75,12 +77,13 @@ pub(crate) struct World {
     pub(crate) schedule: Schedule<Action>,
     pub(crate) options: FabricOptions,
     pub(crate) nodes: Vec<Node>,
+    /// Numbers of the nodes by their addresses.
+    pub(crate) hosts: BTreeMap<HostAddress, usize>,
     pub(crate) adapters: Vec<Adapter>,
-    pub(crate) queue_pairs: Table<QueuePair>,
-    pub(crate) requests: Table<PendingRequest>,
+    pub(crate) queue_pairs: KeyMap<QueuePair>,
     pub(crate) connections: u64,
-    /// Queue pairs that wait for their peer to be joined to them.
-    pub(crate) joining: Vec<Joining>,
+    /// Queue pairs that wait for their peer to be joined to them, by their own names.
+    pub(crate) joining: BTreeMap<Name, Joining>,
     pub(crate) links: Links,
     pub(crate) faults: Faults,
     /// Outages and crashes of adapters that do not exist yet.
@@ -96,11 +99,11 @@ impl World {
             random: Rand64::new(u128::from(options.seed)),
             schedule: Schedule::new(),
             nodes: Vec::new(),
+            hosts: BTreeMap::new(),
             adapters: Vec::new(),
-            queue_pairs: Table::default(),
-            requests: Table::default(),
+            queue_pairs: KeyMap::default(),
             connections: 0,
-            joining: Vec::new(),
+            joining: BTreeMap::new(),
             links: Links::default(),
             faults: Faults::default(),
             outages: Vec::new(),
@@ -173,20 +176,20 @@ impl World {
     }
 
     /// Returns the numbers of completions and notifications of a queue so far.
-    fn counts_of(&mut self, adapter: u16, queue: u16) -> (u32, u32) {
+    fn counts_of(&mut self, adapter: u16, queue: u32) -> (u32, u32) {
         let adapter = self.adapters.get_mut(usize::from(adapter));
         let ring = adapter.and_then(|adapter| adapter.completion_queue(queue));
         ring.map_or((0, 0), |ring| (ring.produced, ring.notified))
     }
 
     /// Returns the connection of a queue pair by its adapters.
-    pub(crate) fn way(&self, key: u32) -> Option<Way> {
+    pub(crate) fn connection_end(&self, key: u32) -> Option<ConnectionEnd> {
         let queue_pair = self.queue_pairs.get(key)?;
         let peer = self.queue_pairs.get(queue_pair.peer?)?;
-        Some(Way {
+        Some(ConnectionEnd {
             from: queue_pair.adapter as u16,
             to: peer.adapter as u16,
-            asked: queue_pair.asked,
+            is_initiator: queue_pair.is_initiator,
         })
     }
 
@@ -200,7 +203,7 @@ impl World {
 
     /// As [`note_outage`](Self::note_outage), for a request of a queue pair.
     pub(crate) fn note_outage_of(&mut self, key: u32) {
-        if let Some(Way { from, to, .. }) = self.way(key) {
+        if let Some(ConnectionEnd { from, to, .. }) = self.connection_end(key) {
             let node = |adapter: u16| self.adapters[usize::from(adapter)].node;
             self.note_outage(node(from), node(to));
         }
@@ -267,14 +270,25 @@ impl World {
         self.random.rand_u64() & 1 == 1
     }
 
-    /// Schedules an action.
-    pub(crate) fn plan(&mut self, at: u64, action: Action) {
-        let tie = if self.options.shuffle {
+    /// Returns the rank of an action among those of the same time.
+    fn tie(&mut self) -> u32 {
+        if self.options.shuffle {
             (self.random.rand_u64() >> 32) as u32
         } else {
             0
-        };
+        }
+    }
+
+    /// Schedules an action.
+    pub(crate) fn plan(&mut self, at: u64, action: Action) {
+        let tie = self.tie();
         self.schedule.add(at, tie, action);
+    }
+
+    /// Schedules an action that mostly has no effect when it is due.
+    pub(crate) fn plan_timeout(&mut self, at: u64, action: Action) {
+        let tie = self.tie();
+        self.schedule.add_timeout(at, tie, action);
     }
 
     /// Returns the time of the next action, after removing timeouts without effect.
@@ -358,6 +372,11 @@ impl World {
         }
     }
 
+    /// Returns the node at an address.
+    pub(crate) fn node_at(&self, address: IaAddress) -> Option<usize> {
+        self.hosts.get(&address.into()).copied()
+    }
+
     /// Returns true if a message gets from one host to another now.
     pub(crate) fn passes(&self, from: usize, to: usize) -> bool {
         !self.nodes[from].crashed && !self.nodes[to].crashed && self.links.is_up(from, to, self.now)
@@ -365,20 +384,15 @@ impl World {
 
     /// Raises a control event.
     pub(crate) fn raise(&mut self, adapter: usize, event: ControlEvent) {
-        self.adapters[adapter].push_control(event);
+        self.adapters[adapter].control.push(event);
         self.deliveries = self.deliveries.wrapping_add(1);
     }
 
     /// Breaks all queue pairs that use a completion queue.
-    fn break_users(&mut self, adapter: usize, number: u16) {
-        for key in self.queue_pairs.keys() {
-            let uses = self.queue_pairs.get(key).is_some_and(|queue_pair| {
-                queue_pair.adapter == adapter
-                    && [queue_pair.request_queue, queue_pair.receive_queue].contains(&Some(number))
-            });
-            if uses {
-                self.break_connection(key);
-            }
+    fn break_users(&mut self, adapter: usize, number: u32) {
+        let ring = self.adapters[adapter].completion_queue(number);
+        for key in ring.map(|ring| ring.users.clone()).unwrap_or_default() {
+            self.break_connection(key);
         }
     }
 }

@@ -3,6 +3,7 @@
 use core::sync::atomic::{AtomicU8, Ordering};
 
 use backend_mock::{Fabric, FabricOptions, MockBackend, NodeOptions};
+use dat_core::Ia;
 use dat_core::attributes::IaAddress;
 use dat_core::endpoint::ConnectParam;
 use dat_core::event::{ConnectionEventKind, Event};
@@ -13,10 +14,25 @@ use dat_core::flags::{
 use dat_core::id::{EpId, EvdId, PzId};
 use dat_core::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
 use dat_core::sync::HostLock;
-use dat_core::{Ia, IaStorage};
 
 type Adapter<'s> = Ia<'s, MockBackend, HostLock>;
-type Storage = IaStorage<MockBackend, HostLock, 4, 4, 1, 4, 64, 64>;
+
+dat_core::define_storage! {
+    struct Storage for MockBackend, HostLock {
+        protection_zones: 4,
+        local_regions: 4,
+        remote_regions: 4,
+        event_dispatchers: 4,
+        notification_objects: 4,
+        endpoints: 4,
+        shared_receive_queues: 1,
+        public_service_points: 4,
+        reserved_service_points: 4,
+        connection_requests: 4,
+        events: 64,
+        records: 64,
+    }
+}
 
 /// Room for three adapters would be large for a test's stack.
 fn storage() -> Box<Storage> {

@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_name_is_kept_once() {
+    fn equal_names_are_stored_once() {
         let first = lasting(&String::from("rxe0"));
         let second = lasting(&String::from("rxe0"));
         assert!(std::ptr::eq(first, second));
@@ -183,7 +183,7 @@ mod tests {
 
     /// Spec: IAQ-11
     #[test]
-    fn the_packet_is_a_named_attribute() {
+    fn the_packet_size_is_a_named_attribute() {
         for (reported, expected) in [
             (1, "256"),
             (2, "512"),
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_read_as_far_as_they_go() {
+    fn the_numeric_start_of_a_version_is_read() {
         assert_eq!(version("16.35.2000"), (16, 35));
         assert_eq!(version("v7"), (7, 0));
         assert_eq!(version(""), (0, 0));

@@ -18,6 +18,7 @@ use crate::completion_queue::{QueueMarks, VerbsCompletionQueue};
 use crate::connection::{Announced, Listener, Request};
 use crate::device::Port;
 use crate::directory::Directory;
+use crate::generational_map::GenerationalMap;
 use crate::hal::{
     Access, Batch, CompletionChannel, CompletionQueue, Context, Domain, EventChannel, ReceiveList,
     Region, SharedReceiveQueue, Transport, WindowType,
@@ -28,7 +29,6 @@ use crate::queue_pair::{Pair, State, slots};
 use crate::receive_queue::{Failing, VerbsReceiveQueue, VerbsSharedReceiveQueue};
 use crate::send_queue::VerbsSendQueue;
 use crate::signal::{Signal, Source, Sources, Watcher};
-use crate::table::Table;
 use crate::wait::{VerbsWait, VerbsWaits};
 
 /// Number of the completion queue for completions without a dispatcher.
@@ -41,17 +41,17 @@ const SINK_DEPTH: i32 = 4096;
 /// A drop ends its connections, and takes all memory from the device.
 #[derive(Debug)]
 pub struct VerbsBackend {
-    pub(crate) listeners: Table<Listener>,
-    pub(crate) requests: Table<Request>,
+    pub(crate) listeners: GenerationalMap<Listener>,
+    pub(crate) requests: GenerationalMap<Request>,
     /// Tails of private data whose heads are still to come.
     pub(crate) announced: VecDeque<Announced>,
     /// Number of pairs of requests that were named.
     pub(crate) names: u32,
-    pub(crate) pairs: Table<Pair>,
-    pub(crate) shared_queues: Table<SharedQueue>,
-    queues: BTreeMap<u16, Queue>,
+    pub(crate) pairs: GenerationalMap<Pair>,
+    pub(crate) shared_queues: GenerationalMap<SharedQueue>,
+    queues: BTreeMap<u32, Queue>,
     sink: Option<(Arc<CompletionQueue>, Batch)>,
-    domains: Table<Arc<Domain>>,
+    domains: GenerationalMap<Arc<Domain>>,
     pub(crate) objects: Arc<Objects>,
     pub(crate) directory: Arc<Directory>,
     pub(crate) pending: VecDeque<ControlEvent>,
@@ -99,15 +99,15 @@ impl VerbsBackend {
         let sources = Sources::new(&channel, &context, &completions)?;
         let watcher = Watcher::start(options.start_thread, &signal, sources)?;
         Ok(Self {
-            listeners: Table::default(),
-            requests: Table::default(),
+            listeners: GenerationalMap::default(),
+            requests: GenerationalMap::default(),
             announced: VecDeque::new(),
             names: 0,
-            pairs: Table::default(),
-            shared_queues: Table::default(),
+            pairs: GenerationalMap::default(),
+            shared_queues: GenerationalMap::default(),
             queues: BTreeMap::new(),
             sink: None,
-            domains: Table::default(),
+            domains: GenerationalMap::default(),
             objects: Arc::default(),
             directory: Arc::new(Directory::new()),
             pending: VecDeque::new(),
@@ -175,7 +175,7 @@ impl VerbsBackend {
     /// Returns the completion queue with a number, or the one without a dispatcher.
     pub(crate) fn queue(
         &mut self,
-        number: Option<u16>,
+        number: Option<u32>,
     ) -> Result<Arc<CompletionQueue>, BackendError> {
         if let Some(number) = number {
             let queue = self.queues.get(&number).ok_or(BackendError::State)?;
@@ -190,12 +190,12 @@ impl VerbsBackend {
         Ok(sink)
     }
 
-    pub(crate) fn known_queue(&self, number: Option<u16>) -> Option<&Queue> {
+    pub(crate) fn known_queue(&self, number: Option<u32>) -> Option<&Queue> {
         self.queues.get(&number?)
     }
 
     pub(crate) fn completion_queue_failed(&mut self, number: usize) {
-        let known = u16::try_from(number).ok();
+        let known = u32::try_from(number).ok();
         if let Some(number) = known
             && let Some(queue) = self.queues.get(&number)
         {
@@ -217,7 +217,7 @@ impl VerbsBackend {
         }
         // Notifications of destroyed queues count for nothing.
         for _ in 0..=self.queues.len() {
-            let number = u16::try_from(self.completions.next()?).ok();
+            let number = u32::try_from(self.completions.next()?).ok();
             if let Some(number) = number
                 && let Some(queue) = self.queues.get(&number)
             {
@@ -348,14 +348,14 @@ unsafe impl Backend for VerbsBackend {
 
     fn create_completion_queue(
         &mut self,
-        number: u16,
+        number: u32,
         depth: u32,
     ) -> Result<VerbsCompletionQueue, BackendError> {
         if self.queues.contains_key(&number) {
             return Err(BackendError::State);
         }
         let depth = signed(self.completions_of(depth))?;
-        let device = CompletionQueue::new(&self.completions, usize::from(number), depth)?;
+        let device = CompletionQueue::new(&self.completions, number as usize, depth)?;
         let device = Arc::new(device);
         let marks = Arc::<QueueMarks>::default();
         self.queues.insert(

@@ -330,7 +330,7 @@ mod tests {
 
     /// Spec: DTO-12
     #[test]
-    fn what_takes_more_words_is_left_to_a_poll() {
+    fn a_peek_leaves_failures_to_a_poll() {
         let device = Fake::new();
         let mut queue = queue(&device);
         queue.directory.enter(17, 555);
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_poll_that_answers_nonsense_means_a_broken_device() {
+    fn an_invalid_poll_result_breaks_the_device() {
         for nonsense in [-1, i32::MIN, 17, i32::MAX] {
             let device = Fake::new();
             let mut queue = queue(&device);
@@ -402,7 +402,7 @@ mod tests {
 
     /// Spec: DTO-13
     #[test]
-    fn an_overrun_is_told_behind_the_completions_that_are_left() {
+    fn an_overrun_is_reported_after_the_remaining_completions() {
         let device = Fake::new();
         let mut queue = queue(&device);
         queue.marks.attach(&queue.device, false);
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn queue_pairs_that_are_not_there_have_no_token() {
+    fn an_unknown_queue_pair_has_no_token() {
         let device = Fake::new();
         let mut queue = queue(&device);
         queue.marks.serves_shared.store(true, Ordering::Relaxed);
@@ -464,7 +464,7 @@ mod tests {
 
     /// Spec: EVW-08
     #[test]
-    fn what_slips_in_while_arming_is_missed() {
+    fn a_completion_during_arming_is_reported_as_missed() {
         let device = Fake::new();
         let mut queue = queue(&device);
         queue.marks.attach(&queue.device, false);
@@ -550,7 +550,7 @@ mod tests {
     ///
     /// Spec: EVW-08, EVW-11
     #[test]
-    fn what_arming_missed_may_be_solicited() {
+    fn a_completion_missed_by_arming_may_be_solicited() {
         let device = Fake::new();
         let mut queue = queue(&device);
         queue.marks.attach(&queue.device, true);

@@ -703,7 +703,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_name_their_owners() {
+    fn packed_numbers_return_their_owner() {
         for owner in [
             Owner::Pair(1 << 24),
             Owner::Listener((1 << 54) - 1),

@@ -334,7 +334,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_tell_device_and_port() {
+    fn names_contain_device_and_port() {
         assert_eq!(split_name("rxe0"), ("rxe0", 1));
         assert_eq!(split_name("mlx5_0:2"), ("mlx5_0", 2));
         assert_eq!(split_name("mlx5_0:x"), ("mlx5_0", 0));
@@ -346,12 +346,12 @@ mod tests {
     ///
     /// Spec: IAQ-03
     #[test]
-    fn a_host_has_the_devices_that_it_has() {
+    fn the_devices_of_this_host_are_listed() {
         assert_eq!(find_devices(), Ok(devices()));
     }
 
     #[test]
-    fn what_is_not_there_cannot_be_opened() {
+    fn an_unknown_device_cannot_be_opened() {
         for name in ["no such device", "", ":1", "no:such:3"] {
             assert!(Port::open(name).is_err(), "{name:?}");
         }

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_and_early_data_are_news_once() {
+    fn failures_and_early_data_are_reported_once() {
         let directory = Directory::new();
         directory.enter(9, 1);
         assert!(!directory.take_changes());
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_told_once() {
+    fn nonsense_is_reported_once() {
         let directory = Directory::new();
         assert!(!directory.take_nonsense());
         assert!(directory.note_nonsense());
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_when_all_who_waited_are_gone() {
+    fn waiting_ends_with_the_last_entry_that_waits() {
         let directory = Directory::new();
         for number in 0..3 {
             directory.enter(number, 1);

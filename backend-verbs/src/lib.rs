@@ -7,14 +7,30 @@
 //!
 //! ```no_run
 //! use backend_verbs::{VerbsBackend, VerbsOptions, devices};
-//! use dat_core::IaStorage;
 //! use dat_core::sync::HostLock;
+//!
+//! dat_core::define_storage! {
+//!     struct Slots for VerbsBackend, HostLock {
+//!         protection_zones: 8,
+//!         local_regions: 8,
+//!         remote_regions: 8,
+//!         event_dispatchers: 4,
+//!         notification_objects: 4,
+//!         endpoints: 4,
+//!         shared_receive_queues: 1,
+//!         public_service_points: 4,
+//!         reserved_service_points: 4,
+//!         connection_requests: 4,
+//!         events: 64,
+//!         records: 128,
+//!     }
+//! }
 //!
 //! let first = devices().into_iter().next().ok_or("no device")?;
 //! let backend = VerbsBackend::open(&first.name, VerbsOptions::default())
 //!     .map_err(|error| format!("{}: {error:?}", first.name))?;
 //! let mut wait = backend.wait().map_err(|error| format!("{error:?}"))?;
-//! let mut storage = Box::new(IaStorage::<VerbsBackend, HostLock, 4, 4, 1, 8, 64, 128>::new());
+//! let mut storage = Box::new(Slots::new());
 //! let ia = dat_core::Ia::open(backend, storage.lend(), 8).map_err(|refused| refused.to_string())?;
 //! // A thread that waits passes its `wait` to `evd_wait_until`.
 //! # let _ = (&ia, &mut wait);
@@ -50,6 +66,7 @@ mod completion_queue;
 mod connection;
 mod device;
 mod directory;
+mod generational_map;
 #[expect(unsafe_code, reason = "the only module that calls C libraries")]
 mod hal;
 mod objects;
@@ -63,7 +80,6 @@ mod signal;
 #[doc(hidden)]
 pub mod sink;
 mod supply;
-mod table;
 mod wait;
 
 pub use backend::VerbsBackend;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use dat_core::backend::{BINDS_UNDER_WAY, BackendError, Rejected};
 
+use crate::generational_map::GenerationalMap;
 use crate::hal::{Domain, Guarded, Region, Window, WindowType, random_byte};
 use crate::supply::Supply;
-use crate::table::Table;
 
 /// Binds of a window before a key comes again.
 ///
@@ -84,9 +84,9 @@ impl BoundWindow {
 
 /// Windows and regions by their keys.
 #[derive(Debug, Default)]
-pub(crate) struct Tables {
-    pub(crate) windows: Table<BoundWindow>,
-    pub(crate) regions: Table<Region>,
+pub(crate) struct KeyedObjects {
+    pub(crate) windows: GenerationalMap<BoundWindow>,
+    pub(crate) regions: GenerationalMap<Region>,
 }
 
 /// Regions and windows of an adapter.
@@ -95,7 +95,7 @@ pub(crate) struct Tables {
 /// its region goes meanwhile. Lock order: the tables first, then the supply of windows.
 #[derive(Default)]
 pub(crate) struct Objects {
-    pub(crate) tables: Guarded<Tables>,
+    pub(crate) tables: Guarded<KeyedObjects>,
     supply: Guarded<Supply>,
 }
 

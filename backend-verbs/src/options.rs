@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn windows_are_of_the_type_that_the_device_has() {
+    fn the_window_type_is_one_of_the_device() {
         let (one, two) = (Some(WindowType::One), Some(WindowType::Two));
         for (has, domain, queue_pair) in [
             ((false, false), None, None),

@@ -122,7 +122,7 @@ mod tests {
 
     /// Spec: EPK-02, EVW-13
     #[test]
-    fn all_lengths_come_out_as_they_went_in() {
+    fn private_data_of_every_length_round_trips() {
         for room in [56_usize, 148, 196] {
             for length in 0..room {
                 let bytes: Vec<u8> = (0..length).map(|at| (at % 3) as u8).collect();
@@ -137,7 +137,7 @@ mod tests {
 
     /// Spec: IAQ-07, EPK-02
     #[test]
-    fn long_data_comes_in_two_requests() {
+    fn long_private_data_takes_two_requests() {
         for length in 56..=SPLIT_MOST {
             let bytes: Vec<u8> = (0..length).map(|at| (at % 5) as u8).collect();
             let [first, second] = split(&bytes, *b"name 1").expect("it fits");
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_data_like_any_other() {
+    fn malformed_headers_are_plain_data() {
         let [first, _] = split(&[1; 60], [9; NAME]).expect("it fits");
         for (at, byte) in [(0, 0), (8, 0), (8, 255), (55, 0xFD)] {
             let mut bent = first.clone();
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn data_of_other_programs_stays_whole() {
+    fn data_of_other_programs_is_unchanged() {
         let mut padded = [0; 56];
         padded[..5].copy_from_slice(b"hello");
         assert_eq!(unpack(data(&padded)), data(&padded));

@@ -267,7 +267,7 @@ mod tests {
 
     /// Spec: DTO-13, RMB-22
     #[test]
-    fn binds_of_two_requests_have_two_places() {
+    fn a_bind_of_two_requests_takes_two_slots() {
         let (one, two) = (Some(WindowType::One), Some(WindowType::Two));
         for (requests, windows, most, there_are) in [
             (8, None, 100, 8),

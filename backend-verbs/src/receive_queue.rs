@@ -186,7 +186,7 @@ mod tests {
 
     /// Spec: DTO-11
     #[test]
-    fn every_post_behind_a_failure_sees_it_and_none_before() {
+    fn only_posts_after_a_failure_see_it() {
         let failure = Failure::default();
         for _ in 0..1000 {
             assert!(!failure.is_later());
@@ -257,7 +257,7 @@ mod tests {
 
     /// Spec: EPV-01, GEN-06
     #[test]
-    fn receives_beyond_the_last_place_go_on_with_the_first() {
+    fn receives_after_the_last_slot_use_the_first() {
         let device = Device::new();
         let mut queue = queue(&device, 2, 2);
         for token in 0..8 {
@@ -293,7 +293,7 @@ mod tests {
     ///
     /// Spec: EPM-03, EPV-01, GEN-06
     #[test]
-    fn a_slot_that_is_dropped_leaves_kept_receives_alone() {
+    fn a_dropped_slot_does_not_change_kept_receives() {
         for depth in 1..4 {
             let device = Device::new();
             let mut old = queue(&device, depth, 1);

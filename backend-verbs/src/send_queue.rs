@@ -6,9 +6,9 @@ use dat_core::backend::{
     BindRequest, ExtendedRequest, Rejected, Segment, SendQueue, SendRequest, WorkQueue, WorkSlot,
 };
 
+use crate::generational_map::GenerationalMap;
 use crate::hal::{NotBound, Region, SendList, SendSlot, WindowType};
-use crate::objects::{BoundWindow, Objects, Tables, next_key};
-use crate::table::Table;
+use crate::objects::{BoundWindow, KeyedObjects, Objects, next_key};
 
 /// The send queue of a queue pair.
 ///
@@ -65,7 +65,7 @@ impl SendQueue for VerbsSendQueue {
     /// Spec: RMB-18, RMB-19
     fn bind(&mut self, request: &BindRequest) -> Result<u32, Rejected> {
         let mut tables = self.objects.tables.lock();
-        let Tables { windows, regions } = &mut *tables;
+        let KeyedObjects { windows, regions } = &mut *tables;
         let window = windows.get_mut(request.window.0).ok_or(Rejected)?;
         if request.length == 0 {
             return unbind(&mut self.list, self.number, window, regions, request);
@@ -110,7 +110,7 @@ fn unbind(
     list: &mut SendList,
     number: u32,
     window: &mut BoundWindow,
-    regions: &Table<Region>,
+    regions: &GenerationalMap<Region>,
     request: &BindRequest,
 ) -> Result<u32, Rejected> {
     let region = regions
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beyond_the_interface_goes_at_once_and_as_it_was_asked_for() {
+    fn extended_operations_are_posted_at_once() {
         let device = Device::new();
         let mut queue = queue(&device, 4, 2);
         let remote = RemoteRange {
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_committed_before_one_ring_is_one_list_in_order() {
+    fn requests_of_one_doorbell_are_one_list_in_order() {
         let device = Device::new();
         let mut queue = queue(&device, 5, 3);
         let mut next = 0;
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn more_segments_than_the_queue_has_are_no_request() {
+    fn more_segments_than_the_queue_has_are_refused() {
         let device = Device::new();
         let mut queue = queue(&device, 1, 2);
         let request = request(1, SendOperation::Send);
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_longer_than_the_places_goes_in_several_lists() {
+    fn a_batch_longer_than_the_queue_takes_several_lists() {
         let device = Device::new();
         let mut queue = queue(&device, 1000, 1);
         for token in 0..200 {
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_goes_behind_a_refused_request() {
+    fn nothing_is_posted_after_a_refused_request() {
         let device = Device::new();
         let mut queue = queue(&device, 1000, 1);
         device.refuse_after(70);
@@ -532,7 +532,7 @@ mod tests {
 
     /// Spec: EPB-01
     #[test]
-    fn reads_carry_nothing_and_nor_does_anything_where_there_is_no_room() {
+    fn reads_and_queues_without_room_use_no_inline_data() {
         let device = Device::new();
         let bytes = memory(4);
         let mut queue = carrying(&device, 16);
@@ -551,7 +551,7 @@ mod tests {
     ///
     /// Spec: GEN-06, DTO-11
     #[test]
-    fn a_device_that_refuses_data_gets_the_request_without() {
+    fn a_request_with_refused_inline_data_is_posted_without_it() {
         let device = Device::new();
         let mut queue = carrying(&device, 64);
         device.take_inline(8);
@@ -573,7 +573,7 @@ mod tests {
 
     /// Spec: GEN-06, DTO-07
     #[test]
-    fn a_device_without_room_is_not_blamed_for_the_data() {
+    fn a_full_device_does_not_disable_inline_data() {
         for taken in 0..4 {
             let device = Device::new();
             let mut queue = carrying(&device, 64);
@@ -595,7 +595,7 @@ mod tests {
 
     /// Spec: GEN-06
     #[test]
-    fn a_device_that_names_the_wrong_refused_request_gets_nothing_twice() {
+    fn a_wrong_refused_request_causes_no_second_post() {
         let device = Device::new();
         let mut queue = carrying(&device, 64);
         device.refuse_after(1);
@@ -611,7 +611,7 @@ mod tests {
 
     /// Spec: RMB-03
     #[test]
-    fn a_bind_of_what_is_not_there_is_rejected() {
+    fn a_bind_of_an_unknown_region_is_rejected() {
         let device = Device::new();
         let mut queue = queue(&device, 4, 1);
         let bind = BindRequest {

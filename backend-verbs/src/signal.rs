@@ -488,7 +488,7 @@ mod tests {
 
     /// Spec: GEN-09
     #[test]
-    fn it_is_quiet_when_all_that_was_said_was_asked_for() {
+    fn it_is_quiet_after_all_notifications_are_taken() {
         let signal = Signal::new().expect("a descriptor");
         assert!(!signal.is_quiet(), "nobody has looked yet");
         for source in [Source::Connections, Source::Device, Source::Completions] {
@@ -508,7 +508,7 @@ mod tests {
     ///
     /// Spec: GEN-09, EVW-01
     #[test]
-    fn a_notification_that_came_with_another_one_is_not_left_behind() {
+    fn two_notifications_at_once_are_both_taken() {
         let signal = Signal::new().expect("a descriptor");
         for source in [Source::Connections, Source::Device, Source::Completions] {
             assert!(signal.take_ready(source));
@@ -528,7 +528,7 @@ mod tests {
 
     /// Spec: GEN-09
     #[test]
-    fn a_notification_is_asked_for_once() {
+    fn a_notification_is_requested_once() {
         let signal = calm_signal();
         assert!(!signal.expects_completions());
         signal.armed();
@@ -602,7 +602,7 @@ mod tests {
 
     /// Spec: GEN-09, EVW-01
     #[test]
-    fn a_program_that_looks_by_itself_is_told_of_the_first_connection_event_alone() {
+    fn a_polling_program_is_woken_for_the_first_connection_event_only() {
         let (raised, signal) = (Raised::new(), calm_signal());
         raised.connection_event();
         assert_eq!(raised.tell(&signal), CONNECTIONS);
@@ -626,7 +626,7 @@ mod tests {
 
     /// Spec: GEN-09, EVW-01
     #[test]
-    fn what_comes_between_the_last_look_and_the_watch_is_told() {
+    fn an_event_between_poll_and_watch_is_reported() {
         let (raised, signal) = (Raised::new(), calm_signal());
         raised.connection_event();
         assert_eq!(raised.tell(&signal), CONNECTIONS);
@@ -640,7 +640,7 @@ mod tests {
 
     /// Spec: EVW-01
     #[test]
-    fn who_relies_on_the_thread_is_told_of_each_connection_event() {
+    fn a_program_that_uses_the_thread_gets_each_connection_event() {
         let (raised, signal) = (Raised::new(), calm_signal());
         raised.connection_event();
         assert_eq!(raised.tell(&signal), CONNECTIONS);
@@ -654,7 +654,7 @@ mod tests {
 
     /// Spec: EVW-01
     #[test]
-    fn a_new_sleeper_finds_the_thread_behind_it_and_watching() {
+    fn a_new_sleeper_finds_the_thread_watching() {
         let (raised, signal) = (Raised::new(), calm_signal());
         raised.connection_event();
         assert_eq!(raised.tell(&signal), CONNECTIONS);
@@ -677,11 +677,11 @@ mod tests {
     /// No connection event is lost between a poller, the thread and a peer.
     ///
     /// The poller polls only marked sources, and the peer sends each event once the last one was
-    /// heard. A failure hangs.
+    /// noticed. A failure hangs.
     ///
     /// Spec: GEN-09, EVW-01
     #[test]
-    fn no_connection_event_is_lost_to_who_polls() {
+    fn a_polling_program_loses_no_connection_event() {
         const EVENTS: u32 = 300;
         let (raised, signal, end) = (
             Raised::new(),
@@ -690,18 +690,18 @@ mod tests {
         );
         let watched = raised.sources.epoll.add(end.fd(), END, Wakes::All);
         watched.expect("watched");
-        let heard = AtomicU32::new(0);
+        let noticed = AtomicU32::new(0);
         thread::scope(|scope| {
             scope.spawn(|| watch(&raised.sources, &signal));
             scope.spawn(|| {
                 for sent in 0..EVENTS {
-                    while heard.load(Ordering::Acquire) != sent {
+                    while noticed.load(Ordering::Acquire) != sent {
                         thread::yield_now();
                     }
                     raised.connection_event();
                 }
             });
-            while heard.load(Ordering::Relaxed) != EVENTS {
+            while noticed.load(Ordering::Relaxed) != EVENTS {
                 if !signal.take_ready(Source::Connections) {
                     thread::yield_now();
                     continue;
@@ -709,7 +709,7 @@ mod tests {
                 if raised.fds[0].lower() {
                     signal.set_ready(Source::Connections);
                     raised.sources.found_connection();
-                    heard.fetch_add(1, Ordering::Release);
+                    noticed.fetch_add(1, Ordering::Release);
                 } else if !raised.sources.tells_of_connections() {
                     signal.set_ready(Source::Connections);
                 }

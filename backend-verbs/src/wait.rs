@@ -212,7 +212,7 @@ mod tests {
 
     /// Spec: EVW-01, EVW-08
     #[test]
-    fn who_is_awake_is_told_without_the_descriptor_and_does_not_sleep() {
+    fn an_awake_thread_is_notified_without_the_descriptor() {
         let bell = bell();
         let waker = Waker::from(Arc::clone(&bell));
         waker.wake_by_ref();
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_rang_before_a_call_does_not_keep_it_awake() {
+    fn an_earlier_wake_up_does_not_end_a_later_sleep() {
         let bell = bell();
         bell.wake_by_ref();
         bell.forget();

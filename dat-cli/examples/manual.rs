@@ -39,9 +39,9 @@ fn write_pages(command: &Command, directory: &Path) -> Result<(), Box<dyn Error>
             _ if *line == ".SH EXTRA" => ".SH NOTES".to_owned(),
             _ => (*line).to_owned(),
         };
-        let beside = [index.wrapping_sub(1), index + 1];
+        let neighbours = [index.wrapping_sub(1), index + 1];
         let is_empty = |index: &usize| lines.get(*index).is_some_and(|line| line.is_empty());
-        if line != ".br" || !beside.iter().any(is_empty) {
+        if line != ".br" || !neighbours.iter().any(is_empty) {
             kept.push_str(if line.is_empty() { ".sp" } else { line });
             kept.push('\n');
         }

@@ -112,7 +112,7 @@ The buffers of each side, --depth x --segments x --chunk bytes, are limited to 1
 
 Sizes are in bytes or have a binary unit: 64K and 64KiB are both 65536.")]
 pub(crate) struct CopyArguments {
-    /// The file to put to copy
+    /// The file to copy
     #[arg(value_name = "SRC", value_parser = local_path())]
     pub(crate) source: PathBuf,
     /// The destination: a file, which is replaced if it exists, or a directory, which gets a file

@@ -382,7 +382,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn values_read_well() {
+    fn values_are_printed_readably() {
         let flags = CompletionFlags::SUPPRESS | CompletionFlags::UNSIGNALLED;
         let expected = json!(["SUPPRESS", "UNSIGNALLED"]);
         assert_eq!(bits(flags), (expected, "SUPPRESS UNSIGNALLED".into()));

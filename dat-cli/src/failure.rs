@@ -96,7 +96,7 @@ impl Failure {
         // A dangling symbolic link anywhere in the path makes the file unreachable.
         let link = path
             .ancestors()
-            .find(|place| place.is_symlink() && place.metadata().is_err());
+            .find(|part| part.is_symlink() && part.metadata().is_err());
         if let Some(link) = link
             && error.kind() != io::ErrorKind::PermissionDenied
         {

@@ -12,9 +12,10 @@ use dat_core::flags::{
 };
 use dat_core::id::{EpId, EvdId, LmrId, PzId, SrqId};
 use dat_core::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
-use dat_core::sync::{SpinLock, Table, load_bytes, store_bytes};
+use dat_core::sync::{SpinLock, load_bytes, store_bytes};
 use dat_core::time::Instant;
-use dat_core::{ErrorKind, Ia, Storage};
+use dat_core::{ErrorKind, Ia};
+use dat_storage::{Limits, OwnedIa, Reservation};
 
 use crate::failure::{During, Failure, FailureKind, Result};
 use crate::size::size;
@@ -141,36 +142,29 @@ impl Ground for Fabric {
     }
 }
 
-/// An open adapter.
-///
-/// Its storage is leaked from the heap: a run of the program opens two or three adapters.
-pub(crate) type Adapter<B = MockBackend> = Ia<'static, B, SpinLock>;
+/// An open adapter with its storage.
+pub(crate) type Adapter<B = MockBackend> = OwnedIa<B, SpinLock>;
 
-/// The sizes of an adapter's tables.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Capacity {
-    pub(crate) endpoints: usize,
-    pub(crate) regions: usize,
-    /// Requests and receives of all queues together.
-    pub(crate) records: usize,
-    /// Events of all dispatchers together.
-    pub(crate) events: usize,
-}
+/// Sizes that the tables of a small adapter start with.
+pub(crate) const LIMITS: Limits = Limits {
+    endpoints: 4,
+    dispatchers: 8,
+    notification_objects: 1,
+    shared_receive_queues: 1,
+    service_points: 1,
+    connection_requests: 4,
+    // A server has one zone for each client.
+    zones: 6,
+    local_regions: 16,
+    remote_regions: 16,
+    events: EVENTS,
+    records: 512,
+};
 
-impl Default for Capacity {
-    fn default() -> Self {
-        Self {
-            endpoints: 4,
-            regions: 16,
-            records: 512,
-            events: EVENTS,
-        }
-    }
-}
-
-const DISPATCHERS: usize = 8;
 /// Event slots for the dispatchers of a node.
-pub(crate) const EVENTS: usize = 256;
+const EVENTS: usize = 256;
+/// Minimum length of an adapter's queue of asynchronous events.
+const ASYNC_EVENTS: i32 = 16;
 /// Alignment of memory to register, and the interval at which its pages are touched.
 pub(crate) const PAGE: usize = 4096;
 
@@ -209,48 +203,22 @@ pub(crate) fn room(bytes: u64, remedy: impl FnOnce(u64) -> String) -> Result<()>
     })
 }
 
-/// Allocates slots that live as long as the program.
-fn slots<T>(count: usize, empty: impl FnMut() -> T) -> &'static mut [T] {
-    Box::leak(std::iter::repeat_with(empty).take(count).collect())
-}
-
-/// Allocates a table with all its slots.
-///
-/// No slot is made on demand, because the program will use all of them.
-fn table<T>(count: usize, empty: impl FnMut() -> T) -> Table<'static, T> {
-    slots(count, empty).into()
-}
-
 /// Opens an adapter on a backend.
-pub(crate) fn open<B: HostBackend>(backend: B, capacity: Capacity) -> Result<Adapter<B>> {
-    use dat_core::connection::{CrSlot, PspSlot, RspSlot};
-    use dat_core::endpoint::{EndpointSlot, SrqSlot};
-    use dat_core::event::{CnoSlot, EvdSlot, EventSlot};
-    use dat_core::memory::{LmrSlot, PzSlot, RmrSlot};
-    let Capacity {
-        endpoints,
-        regions,
-        records,
-        events,
-    } = capacity;
-    let storage = Storage {
-        // A server has one zone for each client.
-        protection_zones: table(endpoints + 2, || PzSlot::EMPTY),
-        local_regions: slots(regions, || LmrSlot::EMPTY),
-        remote_regions: table(regions, || RmrSlot::EMPTY),
-        event_dispatchers: table(DISPATCHERS, || EvdSlot::EMPTY),
-        notification_objects: table(1, || CnoSlot::EMPTY),
-        endpoints: table(endpoints, || EndpointSlot::EMPTY),
-        shared_receive_queues: table(1, || SrqSlot::EMPTY),
-        public_service_points: table(1, || PspSlot::EMPTY),
-        reserved_service_points: table(1, || RspSlot::EMPTY),
-        connection_requests: table(endpoints, || CrSlot::EMPTY),
-        events: table(events, || EventSlot::EMPTY),
-        records: table(records, || dat_core::RecordSlot::EMPTY),
-        fresh: true,
-    };
-    Ia::open(backend, storage, 16)
-        .map_err(|refused| Failure::operation("dat_ia_open failed", refused.error))
+pub(crate) fn open<B: HostBackend>(backend: B, limits: &Limits) -> Result<Adapter<B>> {
+    OwnedIa::open(backend, limits, ASYNC_EVENTS).map_err(|refused| not_opened(refused.error))
+}
+
+/// Opens an adapter whose storage lives as long as the program, as an engine needs it.
+pub(crate) fn open_static<B: HostBackend>(
+    backend: B,
+    limits: &Limits,
+) -> Result<Ia<'static, B, SpinLock>> {
+    let reservation = Reservation::new(limits).map_err(not_opened)?;
+    Ia::open(backend, reservation.leak(), ASYNC_EVENTS).map_err(|refused| not_opened(refused.error))
+}
+
+fn not_opened(error: dat_core::Error) -> Failure {
+    Failure::operation("dat_ia_open failed", error)
 }
 
 /// An open adapter with a protection zone and one event dispatcher per purpose.
@@ -273,14 +241,14 @@ impl<B: HostBackend> Node<B> {
     pub(crate) fn open<N: Network<Backend = B>>(
         network: &N,
         options: NodeOptions,
-        capacity: Capacity,
+        limits: &Limits,
     ) -> Result<Self> {
-        Self::over(network.device(options), options.address, capacity)
+        Self::over(network.device(options), options.address, limits)
     }
 
     /// Opens an adapter on a backend that peers reach at `address`.
-    pub(crate) fn over(backend: B, address: IaAddress, capacity: Capacity) -> Result<Self> {
-        let ia = open(backend, capacity)?;
+    pub(crate) fn over(backend: B, address: IaAddress, limits: &Limits) -> Result<Self> {
+        let ia = open(backend, limits)?;
         let zone = ia.pz_create().during("dat_pz_create")?;
         let dispatcher = |flags| ia.evd_create(16, None, flags).during("dat_evd_create");
         Ok(Self {
@@ -352,7 +320,7 @@ impl<B: HostBackend> Node<B> {
 
 /// Registers memory in a zone of an adapter.
 pub(crate) fn register<B: HostBackend>(
-    ia: &Adapter<B>,
+    ia: &Ia<'_, B, SpinLock>,
     zone: PzId,
     memory: Memory,
     privileges: MemoryPrivileges,
@@ -379,7 +347,10 @@ pub(crate) struct Memory {
 impl Memory {
     /// Allocates `length` zero bytes that start at a page boundary.
     pub(crate) fn new(length: usize) -> Self {
-        let all: &'static [AtomicU8] = slots(length + PAGE - 1, || AtomicU8::new(0));
+        let all: Box<[_]> = std::iter::repeat_with(|| AtomicU8::new(0))
+            .take(length + PAGE - 1)
+            .collect();
+        let all: &'static [AtomicU8] = Box::leak(all);
         let start = all.as_ptr().align_offset(PAGE).min(PAGE - 1);
         let bytes = all.get(start..start + length).unwrap_or_default();
         // The first store to a page maps it; touching it here keeps that time out of the transfers.
@@ -431,14 +402,14 @@ impl Memory {
     #[inline]
     pub(crate) fn stamp(self, offset: usize, end: usize, number: u64) {
         let bytes = number.to_le_bytes();
-        let place = self.bytes.get(offset..end).unwrap_or_default();
+        let stamp = self.bytes.get(offset..end).unwrap_or_default();
         // With enough room the length is a constant, and the loop is unrolled.
-        if let Some(place) = place.first_chunk::<STAMP>() {
-            for (to, byte) in place.iter().zip(bytes) {
+        if let Some(stamp) = stamp.first_chunk::<STAMP>() {
+            for (to, byte) in stamp.iter().zip(bytes) {
                 to.store(byte, Ordering::Relaxed);
             }
         } else {
-            for (to, byte) in place.iter().zip(bytes) {
+            for (to, byte) in stamp.iter().zip(bytes) {
                 to.store(byte, Ordering::Relaxed);
             }
         }

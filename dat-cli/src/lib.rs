@@ -15,9 +15,9 @@ mod names;
 #[cfg(not(feature = "verbs"))]
 mod no_device;
 mod output;
+mod output_file;
 mod peer;
 mod perf;
-mod place;
 mod registry;
 #[cfg(any(feature = "verbs", test))]
 mod remote;

@@ -156,7 +156,7 @@ mod tests {
 
     /// The capability lifts the limit of locked memory only in the first user namespace.
     #[test]
-    fn who_may_lock_memory_is_held_to_no_limit() {
+    fn a_process_that_may_lock_memory_has_no_limit() {
         let limits =
             "Max locked memory         65536                65536                bytes     \n";
         let status = |capabilities: &str| format!("VmPin:\t      60 kB\nCapEff:\t{capabilities}\n");
@@ -181,7 +181,7 @@ mod tests {
 
     /// No limit is blamed for a full table, or while no device is open.
     #[test]
-    fn no_limit_is_blamed_for_what_is_none() {
+    fn only_a_reached_limit_is_named() {
         let of_regions =
             |cause| Error::insufficient_resources(Subtype::ResourceMemoryRegion).because(cause);
         // No device of the system is open here.

@@ -13,7 +13,7 @@ pub(crate) struct Peer {
 
 /// Parses `HOST`, `HOST:PORT`, `ADDRESS`, or `[ADDRESS]:PORT` for addresses with colons.
 pub(crate) fn parse_peer(text: &str) -> Result<Peer, String> {
-    let whole = |host: &str| Ok((host.to_owned(), None));
+    let host_only = |host: &str| Ok((host.to_owned(), None));
     let (host, port) = if let Some(rest) = text.strip_prefix('[') {
         match rest.split_once(']') {
             Some((host, "")) => Ok((host.to_owned(), None)),
@@ -25,9 +25,9 @@ pub(crate) fn parse_peer(text: &str) -> Result<Peer, String> {
         }
     } else {
         match text.split_once(':') {
-            None => whole(text),
+            None => host_only(text),
             // An IPv6 address without a port.
-            Some((_, rest)) if rest.contains(':') => whole(text),
+            Some((_, rest)) if rest.contains(':') => host_only(text),
             Some((host, port)) => Ok((host.to_owned(), Some(port))),
         }
     }?;
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_and_ports() {
+    fn hosts_and_ports_are_parsed() {
         for (text, host, port) in [
             ("server1", "server1", QUALIFIER),
             ("server1:80", "server1", 80),

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn sweeps_double() {
+    fn sweeps_double_the_size() {
         let sizes = |text| parse_sweep(text).map(|sweep| sweep.sizes().collect::<Vec<_>>());
         assert_eq!(sizes("64..256"), Ok(vec![64, 128, 256]));
         assert_eq!(sizes("3..13"), Ok(vec![3, 6, 12]));

@@ -187,7 +187,10 @@ impl Cause {
             Cause::NullPointer => "a required pointer is null",
             Cause::NegativeCount => "a count or size is negative",
             Cause::ZeroCount => "a count or size is zero",
-            Cause::AboveLimit => "a value is above its limit",
+            Cause::AboveLimit => {
+                "above its limit: max_evd_qlen, max_recv_per_srq, max_ep_per_srq, max_iov_segments_per_dto, max_lmr_block_size or \
+                 max_lmr_virtual_address of the adapter, or the length of the queue"
+            }
             Cause::BelowLimit => "a value is below its limit",
             Cause::TooManySegments => "too many segments",
             Cause::UnknownFlags => "undefined flag bits",
@@ -227,7 +230,9 @@ impl Cause {
             Cause::BelowOutstanding => "more is outstanding than the new size",
             Cause::BelowWatermark => "the new size is below the watermark",
             Cause::SharedMemoryRefused => "the memory is not shared as the cookie claims",
-            Cause::QueueFull => "no free slot in the queue",
+            Cause::QueueFull => {
+                "the queue is full: its size is max_recv_dtos for receives, max_request_dtos for requests, the queue length for events"
+            }
             Cause::EventSlotsExhausted => {
                 "too few lent event slots are free: make the queue shorter, free a dispatcher, or open the adapter with more"
             }
@@ -434,6 +439,17 @@ mod tests {
             let mut words = cause.text().split(' ');
             assert_eq!(words.next(), Some(attribute));
             assert!(cause.text().ends_with(limit), "{attribute}");
+        }
+    }
+
+    /// A full queue and an exceeded limit are reported with the attributes that set the limit.
+    #[test]
+    fn a_limit_is_named() {
+        for attribute in ["max_recv_dtos", "max_request_dtos"] {
+            assert!(Cause::QueueFull.text().contains(attribute));
+        }
+        for attribute in ["max_evd_qlen", "max_recv_per_srq", "max_lmr_block_size"] {
+            assert!(Cause::AboveLimit.text().contains(attribute));
         }
     }
 

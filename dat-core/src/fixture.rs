@@ -15,7 +15,7 @@ use crate::flags::{
     PspFields, PspFlags, QualityOfService, TIMEOUT_INFINITE,
 };
 use crate::id::{CrId, EpId, EvdId, Handle, PzId, RspId};
-use crate::record::{self, NO_RECORD, Owner};
+use crate::record::{self, NO_RECORD, Owner, Reach};
 use crate::sync::NoLock;
 use crate::testing::{IA_ATTRIBUTES, PROVIDER_ATTRIBUTES, TestBackend, TestStorage};
 use crate::time::Instant;
@@ -34,8 +34,11 @@ pub(crate) const SMALL: EpAttributes = EpAttributes {
 
 /// Returns true if an adapter has `count` free records; takes them.
 pub(crate) fn has_records(ia: &Ia<'_, TestBackend, NoLock>, count: u32) -> bool {
-    let owner = Owner::Requests(EpId::new(0, 1, 7));
-    record::allocate_list(&ia.shared.records, owner, count, NO_RECORD).is_some()
+    let owner = Owner::Requests(EpId::new(0, 1, 7.into()));
+    record::allocate_list(&ia.shared.records, owner, count, NO_RECORD, &mut {
+        Reach::NONE
+    })
+    .is_some()
 }
 
 /// The adapter under test and its device.

@@ -7,10 +7,12 @@ use core::fmt;
 
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::flags::HandleKind;
+use crate::storage::Index;
 
 /// A handle of any kind, as one word; zero is the null handle.
 ///
-/// From the top: 16 bits instance tag, 4 bits kind + 1, 28 bits generation, 16 bits index.
+/// From the top: 16 bits instance tag, 4 bits kind + 1, 24 bits generation, 20 bits index. Without
+/// the feature `std`: 28 bits generation, 16 bits index.
 ///
 /// In the storage that it was made in, a handle never becomes valid again once its object is gone:
 /// a slot retires after its last generation, and generations outlive the adapter. In other storage
@@ -21,11 +23,15 @@ use crate::flags::HandleKind;
 #[cfg_attr(feature = "defmt", derive(defmt::Format))]
 pub struct Handle(u64);
 
-const INDEX_BITS: u32 = 16;
-const GENERATION_BITS: u32 = 28;
-const KIND_SHIFT: u32 = INDEX_BITS + GENERATION_BITS;
+/// Number of bits of an index, in handles and in contexts of regions.
+pub(crate) const INDEX_BITS: u32 = if cfg!(feature = "std") { 20 } else { 16 };
+const KIND_SHIFT: u32 = 44;
+const GENERATION_BITS: u32 = KIND_SHIFT - INDEX_BITS;
 const INSTANCE_SHIFT: u32 = KIND_SHIFT + 4;
 const GENERATION_MASK: u64 = (1 << GENERATION_BITS) - 1;
+
+/// The last index of a slot.
+pub(crate) const LAST_INDEX: u32 = (1 << INDEX_BITS) - 1;
 
 /// The last generation of a slot; after it the slot is retired.
 pub(crate) const LAST_GENERATION: u32 = GENERATION_MASK as u32;
@@ -34,12 +40,17 @@ impl Handle {
     /// The null handle.
     pub const NULL: Self = Self(0);
 
-    pub(crate) const fn new(instance: u16, kind: HandleKind, generation: u32, index: u16) -> Self {
+    pub(crate) const fn new(
+        instance: u16,
+        kind: HandleKind,
+        generation: u32,
+        index: Index,
+    ) -> Self {
         Self(
             (instance as u64) << INSTANCE_SHIFT
                 | (kind as u64 + 1) << KIND_SHIFT
                 | (generation as u64 & GENERATION_MASK) << INDEX_BITS
-                | index as u64,
+                | index.get() as u64,
         )
     }
 
@@ -64,10 +75,18 @@ impl Handle {
         HandleKind::try_from(kind.checked_sub(1)?).ok()
     }
 
-    /// Returns the index of the slot.
+    /// Returns the index of the object's slot among those of its kind.
+    ///
+    /// It is below 2^20 with the feature `std`, else below 2^16, for any word.
     #[inline]
-    pub(crate) const fn index(self) -> usize {
-        (self.0 & 0xFFFF) as usize
+    pub const fn index(self) -> usize {
+        self.slot().get() as usize
+    }
+
+    /// As `index`, in the form that objects keep.
+    #[inline]
+    pub(crate) const fn slot(self) -> Index {
+        Index::from_word(self.0 as u32)
     }
 
     pub(crate) const fn generation(self) -> u32 {
@@ -143,13 +162,18 @@ macro_rules! typed_handles {
                 self.0.index()
             }
 
+            #[inline]
+            pub(crate) const fn slot(self) -> Index {
+                self.0.slot()
+            }
+
             /// Returns the error for a handle without a live object of this kind in `instance`.
             #[cold]
             pub(crate) fn refused(self, instance: u16) -> Error {
                 self.0.refused(HandleKind::$kind, instance, Subtype::$subtype)
             }
 
-            pub(crate) const fn new(instance: u16, generation: u32, index: u16) -> Self {
+            pub(crate) const fn new(instance: u16, generation: u32, index: Index) -> Self {
                 Self(Handle::new(instance, HandleKind::$kind, generation, index))
             }
         }

@@ -7,12 +7,21 @@
 //! ```
 //! # use core::sync::atomic::AtomicU8;
 //! // `B` is any type that implements `Backend`.
-//! use dat_core::{Ia, IaStorage, Result, backend::Backend, sync::NoLock};
+//! use dat_core::{Counts, Ia, Result, backend::Backend, sync::NoLock};
 //!
-//! fn open<B: Backend>(
-//!     backend: B,
-//!     storage: &mut IaStorage<B, NoLock, 4, 4, 1, 8, 64, 128>,
-//! ) -> Result<()> {
+//! dat_core::define_storage! {
+//!     struct Slots<B: Backend> for B, NoLock {
+//!         endpoints: 4,
+//!         protection_zones: 1,
+//!         local_regions: 8,
+//!         event_dispatchers: 4,
+//!         events: 64,
+//!         records: 4 * 32,
+//!         ..Counts::NONE
+//!     }
+//! }
+//!
+//! fn open<B: Backend>(backend: B, storage: &mut Slots<B>) -> Result<()> {
 //!     let ia = Ia::open(backend, storage.lend(), 8).map_err(|refused| refused.error)?;
 //!     let pz = ia.pz_create()?;
 //!     ia.pz_free(pz)
@@ -23,8 +32,8 @@
 //! `shared_receive` and `firmware`.
 //!
 //! # Storage
-//! The caller lends slices of empty slots ([`Storage`]), or an [`IaStorage`] that bundles them and
-//! can be a `static`. The core allocates nothing; a full table is an error value. Handles ([`id`])
+//! The caller lends slices of empty slots ([`Storage`]), or a struct of [`define_storage!`] that
+//! bundles them and can be a `static`. The core allocates nothing; a full table is an error value. Handles ([`id`])
 //! carry kind, generation and instance, so the core detects and refuses a handle that is stale,
 //! foreign or of another kind.
 //!
@@ -109,4 +118,6 @@ pub use error::{Abi, Cause, Error, ErrorKind, Parameter, Result, Subtype};
 pub use error_text::strerror;
 pub use ia::{CloseError, Ia, IaParam, InterruptHandle, ObjectsLeft, OpenError};
 pub use record::RecordSlot;
-pub use storage::{IaMemory, IaStorage, Storage};
+pub use storage::{Counts, Runs, Storage, Table};
+#[cfg(feature = "std")]
+pub use storage::{FreeLink, RunWord};

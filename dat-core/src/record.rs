@@ -16,8 +16,12 @@
 use crate::event::{DtoOperation, ExtendedOperation};
 use crate::flags::{CompletionFlags, DtoStatus, HandleKind};
 use crate::id::{EpId, Handle, SrqId};
+use crate::storage::Runs;
+use crate::sync::Word64;
 use crate::sync::atomic::{AtomicU32, Ordering};
-use crate::sync::{Table, Word64};
+
+/// The records of an adapter.
+pub(crate) type Records<'s> = Runs<'s, RecordSlot>;
 
 /// Slot for one posted request; lend as many as all queues together may hold.
 #[derive(Debug)]
@@ -433,18 +437,18 @@ impl RecordSlot {
         }
     }
 
-    /// Frees a record whose request the device did not accept.
+    /// Frees the record if it is posted; returns true on success.
     ///
-    /// A record that a forged completion has claimed stays with the claimer.
+    /// A record that a completion has claimed stays with the claimer.
     #[cold]
-    pub(crate) fn rollback(&self) {
+    pub(crate) fn rollback(&self) -> bool {
         let tag = self.tag.load(Ordering::Relaxed);
-        if tag & (FREE | READY) == 0 {
-            let free = tag & KEPT | FREE;
-            let _claimed =
-                self.tag
-                    .compare_exchange(tag, free, Ordering::Release, Ordering::Relaxed);
-        }
+        let free = tag & KEPT | FREE;
+        tag & (FREE | READY) == 0
+            && self
+                .tag
+                .compare_exchange(tag, free, Ordering::Release, Ordering::Relaxed)
+                .is_ok()
     }
 
     /// Frees the record, whatever its state.
@@ -503,97 +507,128 @@ impl Reach {
         }
     }
 
+    /// Extends the range by another one.
+    pub(crate) fn join(&mut self, other: Self) {
+        self.first = self.first.min(other.first);
+        self.end = self.end.max(other.end);
+    }
+
     /// Returns the records of the range.
-    pub(crate) fn of(self, records: &[RecordSlot]) -> &[RecordSlot] {
-        run(records, self.first, self.end.saturating_sub(self.first))
+    pub(crate) fn of<'r>(self, records: &'r Records<'_>) -> &'r [RecordSlot] {
+        records.run(self.first, self.end.saturating_sub(self.first))
     }
 }
 
 /// Gives a run of `count` unowned records to `owner`. Needs the control lock.
-pub(crate) fn allocate(records: &Table<'_, RecordSlot>, owner: Owner, count: u32) -> Option<u32> {
-    let base = crate::storage::find_run(records, count, RecordSlot::is_unowned)?;
-    allocate_at(records, owner, base, count);
+pub(crate) fn allocate(records: &Records<'_>, owner: Owner, count: u32) -> Option<u32> {
+    let base = records.take(count, RecordSlot::is_unowned)?;
+    set_owner(records, owner, base, count);
     Some(base)
 }
 
 /// Gives `count` unowned records from index `base` to `owner`. Needs the control lock.
-pub(crate) fn allocate_at(records: &Table<'_, RecordSlot>, owner: Owner, base: u32, count: u32) {
-    for record in run(records.made(), base, count) {
+pub(crate) fn allocate_at(records: &Records<'_>, owner: Owner, base: u32, count: u32) {
+    records.take_at(base, count);
+    set_owner(records, owner, base, count);
+}
+
+fn set_owner(records: &Records<'_>, owner: Owner, base: u32, count: u32) {
+    for record in records.run(base, count) {
         record.set_owner(owner);
     }
 }
 
 /// Gives `count` unowned records at any index to `owner` and links them before `first`.
 ///
-/// Returns the new first one. Needs the control lock.
-pub(crate) fn allocate_list<'r>(
-    records: &'r Table<'_, RecordSlot>,
+/// Returns the new first one, and extends `reach` by the records. Needs the control lock.
+pub(crate) fn allocate_list(
+    records: &Records<'_>,
     owner: Owner,
     count: u32,
     first: u32,
+    reach: &mut Reach,
 ) -> Option<u32> {
-    let unowned = |records: &'r [RecordSlot]| {
-        records
-            .iter()
-            .enumerate()
-            .filter(|(_, record)| record.is_unowned())
-            .take(count as usize)
-    };
-    let made = records.made();
-    let missing = (count as usize).saturating_sub(unowned(made).count());
-    if !records.make(made.len().saturating_add(missing)) {
-        return None;
-    }
     let mut head = first;
-    for (index, record) in unowned(records.made()) {
-        record.set_owner(owner);
-        record.set_next(head);
-        head = u32::try_from(index).ok()?;
+    let mut missing = count;
+    let mut length = count;
+    while missing != 0 {
+        length = length.min(missing);
+        if let Some(base) = allocate(records, owner, length) {
+            for (record, index) in records.run(base, length).iter().zip(base..u32::MAX) {
+                record.set_next(head);
+                head = index;
+            }
+            reach.extend(base, length);
+            missing = missing.saturating_sub(length);
+        } else if length > 1 {
+            // Shorter runs may be free.
+            length /= 2;
+        } else {
+            give_back_list(records, head, first);
+            return None;
+        }
     }
     Some(head)
 }
 
-/// Returns all records of `owner`.
-pub(crate) fn all_of(records: &[RecordSlot], owner: Owner) -> impl Iterator<Item = &RecordSlot> {
-    records
-        .iter()
-        .filter(move |record| record.is_owned_by(owner))
+/// Returns all records of `owner`, which are within `reach`.
+pub(crate) fn all_of<'r>(
+    records: &'r Records<'_>,
+    reach: Reach,
+    owner: Owner,
+) -> impl Iterator<Item = (u32, &'r RecordSlot)> {
+    (reach.first..reach.end)
+        .zip(reach.of(records))
+        .filter(move |(_, record)| record.is_owned_by(owner))
 }
 
 /// Frees the posted records of `owner`, which keeps them; their completions become stale.
-pub(crate) fn rollback_all(records: &[RecordSlot], owner: Owner) {
-    all_of(records, owner)
-        .filter(|record| record.is_posted())
-        .for_each(RecordSlot::release);
+///
+/// Returns the number of these records. One that a completion has claimed stays with the claimer.
+pub(crate) fn rollback_all(records: &Records<'_>, reach: Reach, owner: Owner) -> usize {
+    all_of(records, reach, owner)
+        .filter(|(_, record)| record.rollback())
+        .count()
 }
 
 /// Returns the records of a list that no other context accesses.
-pub(crate) fn list(records: &[RecordSlot], first: u32) -> impl Iterator<Item = &RecordSlot> {
+pub(crate) fn list<'r>(
+    records: &'r Records<'_>,
+    first: u32,
+) -> impl Iterator<Item = &'r RecordSlot> {
     let at = |index: u32| records.get(index as usize);
     core::iter::successors(at(first), move |record| at(record.next()))
 }
 
-/// Removes the records of such a list from their queue.
-pub(crate) fn give_back_list(records: &[RecordSlot], first: u32) {
-    list(records, first).for_each(RecordSlot::clear_owner);
-}
-
-/// Removes all records from `owner`.
-pub(crate) fn give_back_all(records: &[RecordSlot], owner: Owner) {
-    all_of(records, owner).for_each(RecordSlot::clear_owner);
-}
-
-/// Removes a run of records from its queue.
-pub(crate) fn give_back(records: &[RecordSlot], base: u32, count: u32) {
-    for record in run(records, base, count) {
-        record.clear_owner();
+/// Removes the records of such a list, up to the record `end`, from their queue.
+pub(crate) fn give_back_list(records: &Records<'_>, first: u32, end: u32) {
+    let mut index = first;
+    while index != end
+        && let Some(record) = records.get(index as usize)
+    {
+        let next = record.next();
+        give_back(records, index, 1);
+        index = next;
     }
 }
 
-/// Returns the records of a run.
-pub(crate) fn run(records: &[RecordSlot], base: u32, count: u32) -> &[RecordSlot] {
-    let base = base as usize;
-    records
-        .get(base..base.saturating_add(count as usize))
-        .unwrap_or_default()
+/// Removes all records from `owner`, which are within `reach`.
+pub(crate) fn give_back_all(records: &Records<'_>, reach: Reach, owner: Owner) {
+    let mut run = 0..0;
+    for (index, _) in all_of(records, reach, owner) {
+        if index != run.end {
+            give_back(records, run.start, run.end.wrapping_sub(run.start));
+            run.start = index;
+        }
+        run.end = index.wrapping_add(1);
+    }
+    give_back(records, run.start, run.end.wrapping_sub(run.start));
+}
+
+/// Removes a run of records from its queue. Needs the control lock.
+pub(crate) fn give_back(records: &Records<'_>, base: u32, count: u32) {
+    for record in records.run(base, count) {
+        record.clear_owner();
+    }
+    records.give_back(base, count);
 }

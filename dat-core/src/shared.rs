@@ -4,9 +4,10 @@ use crate::backend::{Backend, Extensions};
 use crate::endpoint::{EndpointSlot, SrqSlot};
 use crate::event::{CnoSlot, EvdSlot, EventSlot};
 use crate::memory::{LmrSlot, RmrSlot};
-use crate::record::RecordSlot;
+use crate::record::Records;
+use crate::storage::{Runs, Table, VisitList};
+use crate::sync::RawLock;
 use crate::sync::atomic::AtomicBool;
-use crate::sync::{RawLock, Table};
 
 /// Tables whose slots carry their own locks or consist of atomic words.
 pub(crate) struct Shared<'s, B: Backend, L: RawLock> {
@@ -17,12 +18,25 @@ pub(crate) struct Shared<'s, B: Backend, L: RawLock> {
     pub(crate) extensions: Extensions,
     /// Set if the end of a connection with shared receives also raises an asynchronous event.
     pub(crate) tells_shared_ends: AtomicBool,
-    pub(crate) local_regions: &'s [LmrSlot],
+    /// Endpoints that may be posting requests.
+    pub(crate) posting: VisitList,
+    /// Event dispatchers with a waker since the last `wake_waiters`.
+    pub(crate) waited_dispatchers: VisitList,
+    /// Notification objects with a waker since the last `wake_waiters`.
+    pub(crate) waited_objects: VisitList,
+    pub(crate) local_regions: Table<'s, LmrSlot>,
     pub(crate) remote_regions: Table<'s, RmrSlot<L>>,
     pub(crate) event_dispatchers: Table<'s, EvdSlot<B::CompletionQueue, L>>,
     pub(crate) notification_objects: Table<'s, CnoSlot<L>>,
     pub(crate) endpoints: Table<'s, EndpointSlot<B::SendQueue, B::ReceiveQueue, L>>,
     pub(crate) shared_receive_queues: Table<'s, SrqSlot<B::SharedReceiveQueue, L>>,
-    pub(crate) events: Table<'s, EventSlot>,
-    pub(crate) records: Table<'s, RecordSlot>,
+    pub(crate) events: Runs<'s, EventSlot>,
+    pub(crate) records: Records<'s>,
+}
+
+impl<B: Backend, L: RawLock> Shared<'_, B, L> {
+    /// Returns the maximum number of events of a dispatcher: all event slots, or all completions.
+    pub(crate) fn longest_queue(&self) -> usize {
+        self.events.len().max(self.records.len())
+    }
 }

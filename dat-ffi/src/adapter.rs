@@ -11,18 +11,19 @@ use backend_mock::{Fabric, MockBackend, MockWait};
 use dat_core::attributes::IaAddress;
 use dat_core::backend::{Backend, BackendError, PRIVATE_DATA_MAX};
 use dat_core::event::{Wait, WakeReason};
-use dat_core::flags::{CloseFlags, IaFields, LMR_COOKIE_SIZE, ProviderFields};
+use dat_core::flags::{CloseFlags, HandleKind, IaFields, LMR_COOKIE_SIZE, ProviderFields};
 use dat_core::id::Handle;
+use dat_core::sync::HostLock;
 use dat_core::time::Instant;
 use dat_core::{Error, Result, Subtype};
+use dat_storage::{Limits, OwnedIa};
 
 use crate::agents;
 use crate::backoff::Backoff;
 use crate::boundary::{
-    Entered, NamedAttributes, OwnedIa, PerProcess, Slot, SocketAddress, detects_forks, has_memory,
+    Entered, NamedAttributes, PerProcess, Slot, SocketAddress, detects_forks, has_memory,
     keep_small, start_thread,
 };
-use crate::capacity::Capacity;
 use crate::handles::{self, CHandle, Cells, reserve};
 
 /// A backend that the C libraries can open.
@@ -100,7 +101,7 @@ const SLICE_MICROS: u64 = 100_000;
 
 /// An open adapter of one backend.
 pub(crate) struct Opened<B: Host> {
-    pub(crate) ia: OwnedIa<B>,
+    pub(crate) ia: OwnedIa<B, HostLock>,
     ground: B::Ground,
     /// Sleepers that no thread uses.
     sleepers: Mutex<Vec<B::Wait>>,
@@ -108,14 +109,15 @@ pub(crate) struct Opened<B: Host> {
 
 impl<B: Host> Opened<B> {
     /// Opens the adapter of a backend.
-    pub(crate) fn open(
-        backend: B,
-        ground: B::Ground,
-        capacity: &Capacity,
-        async_evd_min_qlen: i32,
-    ) -> Result<Self> {
+    ///
+    /// Its tables start small, and grow.
+    ///
+    /// # Errors
+    /// Those of `OwnedIa::open`.
+    pub(crate) fn open(backend: B, ground: B::Ground, async_evd_min_qlen: i32) -> Result<Self> {
+        let ia = OwnedIa::open(backend, &Limits::default(), async_evd_min_qlen);
         Ok(Self {
-            ia: OwnedIa::open(backend, capacity, async_evd_min_qlen)?,
+            ia: ia.map_err(|refused| refused.error)?,
             ground,
             sleepers: Mutex::new(Vec::new()),
         })
@@ -341,7 +343,7 @@ pub(crate) trait Opening {
     ///
     /// # Errors
     /// As `dat_ia_open`.
-    fn open(&self, capacity: &Capacity, async_evd_min_qlen: i32) -> Result<Device>;
+    fn open(&self, async_evd_min_qlen: i32) -> Result<Device>;
 }
 
 impl Adapter {
@@ -380,10 +382,15 @@ impl Adapter {
             .find(|(_, slot)| slot.is_empty())
             .ok_or(full)?;
         let cell = reserve()?;
-        let capacity = Capacity::beside(OPEN.load(Ordering::Relaxed));
-        let device = opening.open(&capacity, async_evd_min_qlen)?;
+        let device = opening.open(async_evd_min_qlen)?;
         let slot_number = u32::try_from(index).map_err(|_| full)?;
-        let cells = Cells::new(registered.provider, slot_number, |kind| capacity.of(kind));
+        let limits = match &device {
+            Device::Mock(opened) => *OwnedIa::limits(&opened.ia),
+            #[cfg(feature = "verbs")]
+            Device::Verbs(opened) => *OwnedIa::limits(&opened.ia),
+        };
+        let cells = Cells::new(registered.provider, slot_number, |kind| limits.of(kind))?;
+        cells.make_room(HandleKind::Ia)?;
         let mut adapter = Box::new(Self {
             device,
             cells,

@@ -277,7 +277,7 @@ mod tests {
 
     /// Spec: CNF-01, CNC-02
     #[test]
-    fn one_that_is_due_when_its_object_is_freed_is_not_called_after_it() {
+    fn an_agent_is_not_called_after_its_object_is_freed() {
         counting!(agent, CALLS);
         let (freed, ia) = owners(3);
         let (kept, _) = owners(7);
@@ -293,7 +293,7 @@ mod tests {
 
     /// Spec: IAC-02, CNW-05
     #[test]
-    fn one_that_is_due_when_its_adapter_is_closed_is_called_once() {
+    fn a_due_agent_is_called_once_when_its_adapter_closes() {
         counting!(agent, CALLS);
         let (cno, ia) = owners(11);
         let due = given(Agent::of(agent), (cno, ia), None);
@@ -308,7 +308,7 @@ mod tests {
 
     /// Spec: CNM-01, CNC-02
     #[test]
-    fn one_that_is_replaced_is_called_only_if_it_was_due() {
+    fn a_replaced_agent_is_called_only_if_it_was_due() {
         counting!(first, FIRST);
         counting!(second, SECOND);
         let owners = owners(15);
@@ -328,7 +328,7 @@ mod tests {
 
     /// Spec: CNF-01, CNC-02
     #[test]
-    fn one_of_a_circle_waits_for_calls_outside_of_it() {
+    fn an_agent_in_a_cycle_waits_only_for_calls_outside_it() {
         const ROUNDS: u32 = 100_000;
         const INNER: CHandle = owners(19).0;
         const OUTER: CHandle = owners(23).0;

@@ -58,7 +58,7 @@ mod tests {
 
     /// Spec: EVW-01
     #[test]
-    fn it_goes_on_as_long_as_it_helps() {
+    fn polling_continues_while_it_succeeds() {
         let backoff = Backoff::default();
         assert_eq!(looks(&backoff, 1000, Some(1)), 1000);
         assert_eq!(looks(&backoff, IN_VAIN - 1, None), IN_VAIN - 1);
@@ -67,7 +67,7 @@ mod tests {
 
     /// Spec: EVW-01
     #[test]
-    fn what_does_not_help_is_tried_once_in_a_while() {
+    fn unsuccessful_polling_is_tried_rarely() {
         let backoff = Backoff::default();
         assert_eq!(looks(&backoff, IN_VAIN, None), IN_VAIN);
         for _ in 0..3 {

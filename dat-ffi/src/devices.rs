@@ -11,7 +11,6 @@ use dat_core::{Error, ErrorKind, Result, Subtype};
 
 use crate::adapter::{Device, Opened, Opening};
 use crate::boundary::{In, PerProcess, ProviderInfo, StaticText, Text, start_thread};
-use crate::capacity::Capacity;
 use crate::diagnostic::report;
 
 /// A device, as a line of `dat.conf` names it.
@@ -97,9 +96,9 @@ pub(crate) fn explain(ours: u32, info: &ProviderInfo, instance_data: &CStr) -> O
             1 => ("this library", "use libdat_provider.so.2 for version 2"),
             _ => ("this provider", "use libdat.so.1 for version 1"),
         };
-        let asked = info.major;
+        let requested = info.major;
         return Some(format!(
-            "the line requests interface version {asked}, but {library} implements {ours}; {other}"
+            "the line requests interface version {requested}, but {library} implements {ours}; {other}"
         ));
     }
     let name = info.name()?;
@@ -199,10 +198,10 @@ pub(crate) fn found() -> Result<Vec<(String, Named)>> {
 }
 
 impl Opening for Named {
-    fn open(&self, capacity: &Capacity, async_evd_min_qlen: i32) -> Result<Device> {
+    fn open(&self, async_evd_min_qlen: i32) -> Result<Device> {
         match self {
-            Self::Mock(host) => mock(*host, capacity, async_evd_min_qlen),
-            Self::Verbs(name) => verbs(name, capacity, async_evd_min_qlen).inspect_err(|error| {
+            Self::Mock(host) => mock(*host, async_evd_min_qlen),
+            Self::Verbs(name) => verbs(name, async_evd_min_qlen).inspect_err(|error| {
                 if error.kind() == ErrorKind::ProviderNotFound
                     && let Some(why) = unknown(name)
                 {
@@ -239,7 +238,7 @@ fn fabric() -> Result<Fabric> {
     Ok(fabric)
 }
 
-fn mock(host: Host, capacity: &Capacity, async_evd_min_qlen: i32) -> Result<Device> {
+fn mock(host: Host, async_evd_min_qlen: i32) -> Result<Device> {
     let fabric = fabric()?;
     let mut options = NodeOptions::new("mock", host.number.into());
     options.address = IaAddress::V4([127, 0, 0, host.number], 0);
@@ -250,11 +249,11 @@ fn mock(host: Host, capacity: &Capacity, async_evd_min_qlen: i32) -> Result<Devi
         options = options.non_coherent();
     }
     let backend = fabric.node(options);
-    Opened::open(backend, fabric, capacity, async_evd_min_qlen).map(Device::Mock)
+    Opened::open(backend, fabric, async_evd_min_qlen).map(Device::Mock)
 }
 
 #[cfg(feature = "verbs")]
-fn verbs(name: &str, capacity: &Capacity, async_evd_min_qlen: i32) -> Result<Device> {
+fn verbs(name: &str, async_evd_min_qlen: i32) -> Result<Device> {
     use backend_verbs::{LongQualifiers, VerbsBackend, VerbsOptions};
     use dat_core::backend::BackendError;
 
@@ -273,11 +272,11 @@ fn verbs(name: &str, capacity: &Capacity, async_evd_min_qlen: i32) -> Result<Dev
     options.start_thread = start_thread;
     let backend = VerbsBackend::open(&name, options).map_err(refused)?;
     let waits = backend.waits();
-    Opened::open(backend, waits, capacity, async_evd_min_qlen).map(Device::Verbs)
+    Opened::open(backend, waits, async_evd_min_qlen).map(Device::Verbs)
 }
 
 #[cfg(not(feature = "verbs"))]
-fn verbs(_name: &str, _capacity: &Capacity, _async_evd_min_qlen: i32) -> Result<Device> {
+fn verbs(_name: &str, _async_evd_min_qlen: i32) -> Result<Device> {
     Err(Error::new(
         ErrorKind::ProviderNotFound,
         Subtype::NameNotRegistered,

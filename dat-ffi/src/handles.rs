@@ -17,6 +17,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use dat_core::flags::HandleKind;
 use dat_core::id::{EpId, Handle};
 use dat_core::{Error, Result, Subtype};
+use dat_storage::Words;
 
 use crate::boundary::{self, PerProcess, has_memory};
 
@@ -232,7 +233,10 @@ fn take_cell() -> Option<Reserved> {
 }
 
 /// Value of a table entry without a cell.
-const NO_CELL: u32 = u32::MAX;
+const NO_CELL: u32 = 0;
+
+/// Number of entries that are made in advance.
+const SPARE: usize = 64;
 
 /// Map from the objects of one adapter to their cells.
 #[derive(Debug)]
@@ -240,9 +244,9 @@ pub(crate) struct Cells {
     /// Address of the provider's table.
     provider: usize,
     slot: u32,
-    /// By kind and index of the core's handle: index of the cell of the latest object there, which
-    /// may be gone, or `NO_CELL`.
-    tables: [Box<[AtomicU32]>; HandleKind::ALL.len()],
+    /// By kind and index of the core's handle: 1 + index of the cell of the latest object there,
+    /// which may be gone, or `NO_CELL`.
+    tables: [Words; HandleKind::ALL.len()],
     /// Held while an object gets its cell or loses it. A call that makes an object and an event
     /// that names it may run at the same time.
     turn: Mutex<()>,
@@ -251,20 +255,62 @@ pub(crate) struct Cells {
 }
 
 impl Cells {
-    /// Makes the map for the adapter of a slot, with `lengths(kind)` entries for each kind.
-    pub(crate) fn new(provider: usize, slot: u32, lengths: impl Fn(HandleKind) -> usize) -> Self {
-        let table = |kind| {
-            let entries = std::iter::repeat_with(|| AtomicU32::new(NO_CELL));
-            let length = HandleKind::ALL.get(kind).map_or(0, |kind| lengths(*kind));
-            entries.take(length).collect()
-        };
-        Self {
+    /// Makes the map for the adapter of a slot, with up to `lengths(kind)` entries for each kind.
+    ///
+    /// # Errors
+    /// INSUFFICIENT_RESOURCES (MEMORY): there is no address space for them.
+    pub(crate) fn new(
+        provider: usize,
+        slot: u32,
+        lengths: impl Fn(HandleKind) -> usize,
+    ) -> Result<Self> {
+        let tables: Result<Vec<_>> = HandleKind::ALL
+            .iter()
+            .map(|kind| Words::new(lengths(*kind)))
+            .collect();
+        let none = Error::insufficient_resources(Subtype::ResourceMemory);
+        Ok(Self {
             provider,
             slot,
-            tables: std::array::from_fn(table),
+            tables: tables?.try_into().map_err(|_| none)?,
             turn: Mutex::new(()),
             reached: [const { AtomicUsize::new(0) }; HandleKind::ALL.len()],
+        })
+    }
+
+    #[inline]
+    fn table(&self, kind: HandleKind) -> Option<&Words> {
+        self.tables.get(kind.value() as usize)
+    }
+
+    /// Reserves a cell for an object that is about to be made, and an entry for it.
+    ///
+    /// # Errors
+    /// Those of the function [`reserve`], and of `make_room`.
+    pub(crate) fn reserve(&self, kind: HandleKind) -> Result<Reserved> {
+        let cell = reserve()?;
+        self.make_room(kind)?;
+        Ok(cell)
+    }
+
+    /// Makes an entry for the next object.
+    ///
+    /// # Errors
+    /// INSUFFICIENT_RESOURCES (MEMORY): there is no memory for it.
+    pub(crate) fn make_room(&self, kind: HandleKind) -> Result<()> {
+        let reached = self.reached.get(kind.value() as usize);
+        let next = reached.map_or(0, |reached| reached.load(Ordering::Relaxed));
+        let refused = self.table(kind).is_some_and(|table| {
+            // Calls of other threads may take the next entries.
+            let last = next
+                .saturating_add(SPARE)
+                .min(table.len().saturating_sub(1));
+            !table.is_empty() && table.make(last).is_none()
+        });
+        if refused {
+            return Err(Error::insufficient_resources(Subtype::ResourceMemory));
         }
+        Ok(())
     }
 
     #[inline]
@@ -275,9 +321,7 @@ impl Cells {
     /// Returns the entry of an object whose kind is known.
     #[inline]
     fn entry_of(&self, kind: HandleKind, object: Handle) -> Option<&AtomicU32> {
-        // The lowest 16 bits of a handle are its index.
-        let index = usize::from(object.to_raw() as u16);
-        self.tables.get(kind.value() as usize)?.get(index)
+        self.table(kind)?.get(object.index())
     }
 
     fn turn(&self) -> MutexGuard<'_, ()> {
@@ -295,8 +339,11 @@ impl Cells {
 
     /// Puts an object into a cell; the caller holds `turn`.
     fn assign(&self, cell: Reserved, object: Handle) -> CHandle {
-        let Some((entry, index)) = self.entry(object).zip(cell.0.index()) else {
-            // The core makes no more objects than it has slots.
+        let entry = object
+            .kind()
+            .and_then(|kind| self.table(kind)?.make(object.index()));
+        let Some((entry, index)) = entry.zip(cell.0.index()) else {
+            // The core makes no more objects than it has slots; the system refuses memory.
             return CHandle::NULL;
         };
         let before = cell_of(entry.load(Ordering::Relaxed));
@@ -318,19 +365,19 @@ impl Cells {
         made.mark.store(0, Ordering::Relaxed);
         made.latest.store(object.to_raw(), Ordering::Relaxed);
         made.object.store(object.to_raw(), Ordering::Release);
-        entry.store(index, Ordering::Release);
+        entry.store(index.saturating_add(1), Ordering::Release);
         let kind = object.kind().map(|kind| kind.value() as usize);
         if let Some(reached) = kind.and_then(|kind| self.reached.get(kind)) {
-            reached.fetch_max(usize::from(object.to_raw() as u16) + 1, Ordering::Relaxed);
+            reached.fetch_max(object.index() + 1, Ordering::Relaxed);
         }
         made.c_handle()
     }
 
-    /// Returns true if `said`, a word of a cell, names an object with this entry.
+    /// Returns true if `word` of a cell, names an object with this entry.
     ///
     /// The cell may belong to another adapter by now; then the result is false.
-    fn is_at(&self, cell: &Cell, said: &AtomicU64, entry: &AtomicU32) -> bool {
-        let object = Handle::from_raw(said.load(Ordering::Acquire));
+    fn is_at(&self, cell: &Cell, word: &AtomicU64, entry: &AtomicU32) -> bool {
+        let object = Handle::from_raw(word.load(Ordering::Acquire));
         let at = self.entry(object);
         at.is_some_and(|at| ptr::eq(at, entry)) && cell.slot.load(Ordering::Relaxed) == self.slot
     }
@@ -402,7 +449,9 @@ impl Cells {
         let _turn = self.turn();
         let reached = self.reached.iter().map(|end| end.load(Ordering::Relaxed));
         let tables = self.tables.iter().zip(reached);
-        for entry in tables.flat_map(|(table, reached)| table.iter().take(reached)) {
+        for entry in
+            tables.flat_map(|(table, reached)| (0..reached).map_while(|index| table.get(index)))
+        {
             let cell = cell_of(entry.swap(NO_CELL, Ordering::Relaxed));
             if let Some(cell) = cell.filter(|cell| self.is_at(cell, &cell.object, entry)) {
                 cell.retire();
@@ -411,9 +460,11 @@ impl Cells {
     }
 }
 
+/// Returns the cell that a table entry names.
 #[inline]
-fn cell_of(index: u32) -> Option<&'static Cell> {
-    ARENA.get(index as usize)
+fn cell_of(entry: u32) -> Option<&'static Cell> {
+    // That of `NO_CELL` would be beyond the end.
+    ARENA.get(entry.wrapping_sub(1) as usize)
 }
 
 #[cfg(test)]
@@ -422,13 +473,13 @@ mod tests {
 
     fn handle(kind: HandleKind, generation: u64, index: u64) -> Handle {
         let kind = u64::from(kind.value()) + 1;
-        Handle::from_raw(7 << 48 | kind << 44 | generation << 16 | index)
+        Handle::from_raw(7 << 48 | kind << 44 | generation << 20 | index)
     }
 
     /// Spec: GEN-03
     #[test]
     fn only_addresses_of_cells_are_handles() {
-        let cells = Cells::new(64, 5, |_| 4);
+        let cells = Cells::new(64, 5, |_| 4).expect("address space");
         let object = handle(HandleKind::Ep, 1, 2);
         let made = cells.publish(reserve().expect("a cell"), object);
         assert_eq!(made.named(), object);
@@ -454,8 +505,8 @@ mod tests {
 
     /// Spec: GEN-03
     #[test]
-    fn a_stale_handle_names_nothing_and_keeps_its_provider() {
-        let cells = Cells::new(4096, 1, |_| 4);
+    fn a_stale_handle_is_invalid_and_keeps_its_provider() {
+        let cells = Cells::new(4096, 1, |_| 4).expect("address space");
         let object = handle(HandleKind::Pz, 1, 0);
         let stale = cells.publish(reserve().expect("a cell"), object);
         cells.retire(object);
@@ -468,8 +519,8 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_went_by_itself_leaves_its_cell_to_the_next() {
-        let cells = Cells::new(0, 1, |_| 4);
+    fn a_newer_object_invalidates_the_handle_of_its_index() {
+        let cells = Cells::new(0, 1, |_| 4).expect("address space");
         let first = cells.of(handle(HandleKind::Cr, 1, 3));
         let second = cells.of(handle(HandleKind::Cr, 2, 3));
         assert_ne!(first, second);
@@ -482,8 +533,8 @@ mod tests {
     ///
     /// Spec: GEN-03
     #[test]
-    fn late_events_leave_the_successor_alone() {
-        let cells = Cells::new(0, 1, |_| 4);
+    fn late_events_do_not_affect_the_successor() {
+        let cells = Cells::new(0, 1, |_| 4).expect("address space");
         let (old, new) = (handle(HandleKind::Ep, 1, 2), handle(HandleKind::Ep, 2, 2));
         let freed = cells.publish(reserve().expect("a cell"), old);
         cells.retire(old);
@@ -497,7 +548,7 @@ mod tests {
     /// A peer may connect to a service point before the call that makes it returns.
     #[test]
     fn an_event_may_come_before_the_call_returns() {
-        let cells = Cells::new(0, 1, |_| 4);
+        let cells = Cells::new(0, 1, |_| 4).expect("address space");
         let (first, second) = (handle(HandleKind::Psp, 1, 0), handle(HandleKind::Psp, 2, 0));
         let published = cells.of(first);
         assert_eq!(cells.publish(reserve().expect("a cell"), first), published);
@@ -514,8 +565,8 @@ mod tests {
     }
 
     #[test]
-    fn what_the_core_does_not_name_is_null() {
-        let cells = Cells::new(0, 1, |_| 4);
+    fn unknown_objects_have_the_null_handle() {
+        let cells = Cells::new(0, 1, |_| 4).expect("address space");
         assert_eq!(cells.of(Handle::NULL), CHandle::NULL);
         assert_eq!(cells.of(handle(HandleKind::Ep, 1, 4)), CHandle::NULL);
     }

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `boundary` | pointers, layouts and storage shared with C; all unsafe code |
 //! | `handles` | handles as C has them, and the objects that they name |
-//! | `adapter`, `devices`, `capacity`, `backoff` | open adapters of any backend |
+//! | `adapter`, `devices`, `backoff` | open adapters of any backend |
 //! | `agents` | functions of the consumer that the library calls |
 //! | `calls` | the calls, for both editions of the interface |
 //! | `exports` | names with versions |
@@ -33,7 +33,6 @@ mod backoff;
 )]
 mod boundary;
 mod calls;
-mod capacity;
 mod devices;
 mod diagnostic;
 mod exports;

@@ -184,7 +184,7 @@ mod tests {
 
     /// Spec: RSMGEN-01, RSMGEN-07
     #[test]
-    fn every_error_has_a_number_of_its_own_and_words() {
+    fn every_error_has_a_unique_number_and_a_text() {
         let mut before = 0;
         for error in RsmError::ALL {
             assert!(error.code() > before, "{error:?}");
@@ -203,7 +203,7 @@ mod tests {
 
     /// Spec: RSMGEN-07
     #[test]
-    fn what_the_transport_says_becomes_a_code_of_this_interface() {
+    fn errors_of_the_transport_become_rsm_errors() {
         let resources = Error::insufficient_resources(dat_core::Subtype::ResourceMemory);
         assert_eq!(RsmError::from(resources), RsmError::InsufficientResources);
         assert_eq!(RsmError::from(Error::timeout_expired()), RsmError::TimedOut);

@@ -8,7 +8,7 @@
 //! ```
 //! # use core::sync::atomic::{AtomicU8, Ordering};
 //! use backend_mock::{Fabric, FabricOptions, MockBackend, MockWait, NodeOptions};
-//! use dat_core::{Ia, IaStorage, attributes::IaAddress, memory::Region, sync::HostLock};
+//! use dat_core::{Ia, attributes::IaAddress, memory::Region, sync::HostLock};
 //! use dat_rsm::{
 //!     ControllerConfig, ExportFlags, NodeEntry, Options, Permission, PutEntry, Rsm, Source,
 //!     VectorFlags,
@@ -18,9 +18,26 @@
 //! struct Page([AtomicU8; 4096]);
 //! static SHARED: Page = Page([const { AtomicU8::new(0) }; 4096]);
 //!
+//! dat_core::define_storage! {
+//!     struct Slots for MockBackend, HostLock {
+//!         protection_zones: 32,
+//!         local_regions: 32,
+//!         remote_regions: 32,
+//!         event_dispatchers: 5,
+//!         notification_objects: 5,
+//!         endpoints: 4,
+//!         shared_receive_queues: 1,
+//!         public_service_points: 4,
+//!         reserved_service_points: 4,
+//!         connection_requests: 4,
+//!         events: 128,
+//!         records: 512,
+//!     }
+//! }
+//!
 //! // This node imports its own export; another importer has its own node number and address.
 //! let fabric = Fabric::new(FabricOptions::default());
-//! let mut storage = Box::new(IaStorage::<MockBackend, HostLock, 4, 5, 1, 32, 128, 512>::new());
+//! let mut storage = Box::new(Slots::new());
 //! let node = fabric.node(NodeOptions::new("mock", 1));
 //! let ia = Ia::open(node, storage.lend(), 8).expect("an adapter");
 //! let address = IaAddress::Node(1);

@@ -367,7 +367,7 @@ mod tests {
 
     /// Spec: RSMSG-01, RSMGEN-05
     #[test]
-    fn handles_of_segments_tell_their_side() {
+    fn segment_handles_show_their_side() {
         for kind in [Kind::Export, Kind::Import, Kind::Controller, Kind::Barrier] {
             let handle = Handle::new(3, kind, 1, 2);
             let segment = SegmentHandle::from_handle(handle);

@@ -12,7 +12,7 @@ use fixture::storage;
 ///
 /// Spec: RSMCT-04
 #[test]
-fn an_adapter_that_cannot_carry_the_interface_is_refused() {
+fn an_adapter_without_the_needed_features_is_refused() {
     let enough = NodeOptions::new("mock", 1).limits;
     let credits = 16;
     let none = Limits {

@@ -18,7 +18,7 @@ const SEGMENT: u32 = 0x40_0000;
 const PAGE: usize = 4096;
 /// The importer's adapter, and its queue of messages.
 const ADAPTER: u16 = 0;
-const MESSAGES: u16 = 3;
+const MESSAGES: u32 = 3;
 /// Microseconds.
 const MILLISECOND: u32 = 1_000;
 
@@ -148,7 +148,7 @@ impl Pair {
 ///
 /// Spec: RSMBR-09, RSMSG-05
 #[test]
-fn a_link_that_misses_a_message_is_made_anew() {
+fn a_link_that_misses_a_message_reconnects() {
     let pair = Pair::new();
     pair.fabric.inject_from_now(Fault::DropCompletion {
         adapter: ADAPTER,
@@ -181,7 +181,7 @@ fn a_link_that_misses_a_message_is_made_anew() {
 ///
 /// Spec: RSMSG-05
 #[test]
-fn a_message_that_comes_late_is_waited_for() {
+fn a_late_message_is_awaited() {
     let pair = Pair::new();
     pair.fabric.inject_from_now(Fault::DelayCompletion {
         adapter: ADAPTER,
@@ -206,7 +206,7 @@ fn a_message_that_comes_late_is_waited_for() {
 ///
 /// Spec: RSMSG-05
 #[test]
-fn places_that_the_device_refuses_are_posted_again() {
+fn refused_receives_are_posted_again() {
     for refused in [1, 3, 20] {
         let pair = Pair::new();
         pair.refuse(refused);
@@ -234,7 +234,7 @@ fn places_that_the_device_refuses_are_posted_again() {
 ///
 /// Spec: RSMBR-09
 #[test]
-fn a_link_that_gets_no_place_back_is_made_anew() {
+fn a_link_without_receives_reconnects() {
     let pair = Pair::new();
     pair.refuse(80);
     pair.signal();

@@ -282,7 +282,7 @@ fn a_thread_serves_until_the_controller_is_released() {
 ///
 /// Spec: RSMGP-04
 #[test]
-fn items_arrive_as_a_whole() {
+fn items_arrive_atomically() {
     let fabric = Fabric::new(FabricOptions::default());
     let _stepper = fabric.spawn_thread().expect("a thread");
     let (importer, near) = engine(&fabric, 1);
@@ -291,7 +291,7 @@ fn items_arrive_as_a_whole() {
     let (written, stored) = (&memory[8..48], &memory[PAGE + 8..PAGE + 48]);
     let sizes = importer.controller_attributes(near);
     assert_eq!(sizes.expect("attributes").direct_access_sizes, 0xF);
-    let whole = |item: u64| item == 0 || item == u64::MAX;
+    let is_atomic = |item: u64| item == 0 || item == u64::MAX;
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| drive(&exporter, &fabric, &stop));
@@ -302,7 +302,7 @@ fn items_arrive_as_a_whole() {
                 for item in written.chunks_exact(8) {
                     let mut bytes = [0; 8];
                     load_bytes(item, &mut bytes);
-                    assert!(whole(u64::from_ne_bytes(bytes)), "{bytes:?}");
+                    assert!(is_atomic(u64::from_ne_bytes(bytes)), "{bytes:?}");
                 }
                 for item in stored.chunks_exact(8) {
                     store_bytes(item, &[0_u8.wrapping_sub(round & 1); 8]);
@@ -325,7 +325,7 @@ fn items_arrive_as_a_whole() {
             importer
                 .get_items(import, (PAGE + 8) as u64, &mut items, &mut wait)
                 .expect("items");
-            assert!(items.into_iter().all(whole), "{items:x?}");
+            assert!(items.into_iter().all(is_atomic), "{items:x?}");
         }
         stop.store(true, Ordering::Release);
     });

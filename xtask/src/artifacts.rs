@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 
 /// Runs a cargo command that builds; returns its artifacts.
 ///
-/// `what` names the build in an error.
-pub(crate) fn of(command: &mut Command, what: &str) -> Result<Vec<Artifact>> {
+/// `label` names the build in an error.
+pub(crate) fn of(command: &mut Command, label: &str) -> Result<Vec<Artifact>> {
     let mut child = command
         // Not `--quiet`, so that cargo prints that it waits for another build.
         .args(["--message-format", "json-render-diagnostics"])
@@ -22,7 +22,7 @@ pub(crate) fn of(command: &mut Command, what: &str) -> Result<Vec<Artifact>> {
             built.push(artifact);
         }
     }
-    ensure!(child.wait()?.success(), "{what} does not build");
+    ensure!(child.wait()?.success(), "{label} does not build");
     Ok(built)
 }
 

@@ -231,14 +231,14 @@ impl<'a> Report<'a> {
                     .copied()
                     .with_context(|| format!("{path}: the benchmark {name} did not run"))
             };
-            let whole = measured(&budget.bench)?;
+            let total = measured(&budget.bench)?;
             let mut maybe = |name: &Option<String>| name.as_ref().map_or(Ok(0), &mut measured);
             let rest = maybe(&budget.minus)? + maybe(&budget.caller)?;
             let beyond = maybe(&budget.minus_caller)?;
-            let own = (whole + beyond).checked_sub(rest);
+            let own = (total + beyond).checked_sub(rest);
             let Some(own) = own.filter(|_| budget.per > 0) else {
                 bail!(
-                    "{path}: invalid count: ({whole} + {beyond} - {rest}) instructions / {} runs",
+                    "{path}: invalid count: ({total} + {beyond} - {rest}) instructions / {} runs",
                     budget.per
                 );
             };
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn within_budget_is_said_in_the_last_line() {
+    fn the_last_line_reports_that_all_are_within_budget() {
         let counts = BTreeMap::from([
             ("post:one".into(), 1300),
             ("post:none".into(), 100),
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn above_budget_is_named() {
+    fn a_path_above_its_budget_is_named() {
         let counts = BTreeMap::from([
             ("post:one".into(), 1301),
             ("post:none".into(), 100),
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn what_landed_may_not_get_worse() {
+    fn recorded_counts_may_not_be_exceeded() {
         let text = TWO.replace("budget = 40", "budget = 40\nlanded = 100");
         let budgets = budgets(&text);
         let above = |empty| {

@@ -121,12 +121,12 @@ const PAGE: &str = "docs/compatibility.md";
 const HEAD: &str = "\
 # Programs of others
 
-The programs for DAT of Debian's `dapl2-utils` as they are, in two processes of a guest with soft-RoCE ([vm.md](vm.md)): with OFA's provider, and with ours under both
-registries ([c-libraries.md](c-libraries.md)). They end with 0 when they have failed, so each run is judged by what it prints; where it did not pass, the cell says how it
-ended or what it complained of first. Written by `cargo xtask compatibility`, which takes about an hour; `cargo xtask compatibility GROUP --through ours` runs one group with
-one set of libraries, and replaces those cells alone; a guest that dies replaces those that it came to.
+Debian's unmodified DAT programs of `dapl2-utils`, in two processes of a guest with soft-RoCE ([vm.md](vm.md)): with OFA's provider, and with ours under both
+registries ([c-libraries.md](c-libraries.md)). The programs exit with 0 even after a failure, so their output decides; if a run did not pass, the cell has its end
+or its first complaint. Written by `cargo xtask compatibility`, which takes about an hour; `cargo xtask compatibility GROUP --through ours` runs one group with
+one set of libraries and replaces only those cells; if a guest dies, only its finished runs are replaced.
 
-A cell with \u{2013} is a run that has not been made. An empty one can not be made: with one end each, OFA's provider is never alone.
+A cell with \u{2013} is a run that was not made. An empty cell is a run that is impossible: with one end each, OFA's provider always has ours at the other end.
 ";
 /// The cell of a run that has not been made.
 const NOTHING: &str = "\u{2013}";
@@ -231,13 +231,13 @@ fn outcomes(console: &str) -> Vec<(Through, String, String)> {
 fn replace(
     rows: &mut Vec<Row>,
     through: Through,
-    said: Vec<(Through, String, String)>,
+    outcomes: Vec<(Through, String, String)>,
     mixed: bool,
     all: bool,
 ) {
     // In a guest with both providers, the runs of OFA's clients get their own rows, in the column
     // of the registry.
-    let named = said
+    let named = outcomes
         .into_iter()
         .map(|(client, name, outcome)| match (mixed, client) {
             (false, _) => (name, outcome),
@@ -259,11 +259,11 @@ fn replace(
             });
             rows.len() - 1
         });
-        if let Some(place) = rows
+        if let Some(cell) = rows
             .get_mut(index)
             .and_then(|row| row.outcomes.get_mut(column))
         {
-            *place = Some(outcome);
+            *cell = Some(outcome);
         }
     }
     rows.retain(|row| row.outcomes.iter().any(Option::is_some));
@@ -315,7 +315,7 @@ fn row(line: &str) -> Option<Row> {
     let (name, cells) = line.split_once("` | ")?;
     let mut cells = cells.split(" | ").map(|cell| match cell {
         NOTHING | NEVER => None,
-        said => Some(said.to_owned()),
+        outcomes => Some(outcomes.to_owned()),
     });
     Some(Row {
         name: name.to_owned(),
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_job_says_gets_into_its_column_and_stays_when_another_is_run() {
+    fn outcomes_of_a_job_stay_in_their_column() {
         let mut rows = empty();
         replace(
             &mut rows[1],
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_guest_did_not_come_to_stays_as_it_was() {
+    fn missing_outcomes_keep_the_earlier_ones() {
         let mut rows = empty();
         replace(
             &mut rows[1],
@@ -396,11 +396,11 @@ mod tests {
     #[test]
     fn both_ends_of_a_mixture_are_rows_of_their_own() {
         let mut rows = Vec::new();
-        let said = vec![
+        let outcomes = vec![
             (Through::Ofa, "dtest".to_owned(), "passes".to_owned()),
             (Through::Ours, "dtest".to_owned(), "passes".to_owned()),
         ];
-        replace(&mut rows, Through::Ours, said, true, true);
+        replace(&mut rows, Through::Ours, outcomes, true, true);
         let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
         assert_eq!(
             names,
@@ -413,14 +413,14 @@ mod tests {
     }
 
     #[test]
-    fn the_page_of_the_workspace_is_one_that_is_written() {
+    fn the_committed_page_round_trips() {
         let workspace = Workspace::load().expect("workspace");
         let text = fs::read_to_string(workspace.root().join(PAGE)).expect("the page");
         assert_eq!(page(&parse(&text)), text);
     }
 
     #[test]
-    fn a_page_that_is_not_there_has_no_rows() {
+    fn a_missing_page_has_no_rows() {
         assert_eq!(parse(""), empty());
     }
 }

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_are_not_added_to_is_left_out() {
+    fn features_that_are_not_additive_are_left_out() {
         assert_eq!(
             additive(["std", "default", "fuzz_sched", "log"].into_iter()),
             ["log", "std"]

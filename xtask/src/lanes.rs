@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_and_ends_the_others() {
+    fn a_failure_is_reported_and_ends_the_other_lanes() {
         let workspace = Workspace::load().expect("the workspace");
         let begun = AtomicUsize::new(0);
         let items = vec![(); 1000];

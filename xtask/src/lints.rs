@@ -11,12 +11,11 @@ use crate::tools::{self, WORKSPACES};
 use crate::workspace::Workspace;
 
 /// The features of code that is compiled only with devices or their models.
-const DEVICES: &str =
-    "dat-tests/mailbox,dat-tests/verbs,dat-bench/suite,dat-bench/verbs,dat-cli/verbs";
+const DEVICES: &str = "dat-tests/mailbox,dat-tests/verbs,dat-bench/scale,dat-bench/suite,dat-bench/verbs,dat-cli/verbs";
 
 /// Checks that all targets of the default members have no warnings.
 pub(crate) fn check_default(workspace: &Workspace) -> Result<()> {
-    held_alike(workspace.root())?;
+    check_equal(workspace.root())?;
     cmd!(
         workspace.shell,
         "cargo clippy --all-targets -- --deny warnings"
@@ -29,7 +28,7 @@ pub(crate) fn check_default(workspace: &Workspace) -> Result<()> {
 ///
 /// Of the images, it checks those that the toolchain in use can build.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
-    held_alike(workspace.root())?;
+    check_equal(workspace.root())?;
     let shell = &workspace.shell;
     cmd!(
         shell,
@@ -41,12 +40,12 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
 }
 
 /// Checks that all workspaces have the same table of lints, inherited by every package.
-fn held_alike(root: &Path) -> Result<()> {
+fn check_equal(root: &Path) -> Result<()> {
     let mut first = None;
     for manifest in WORKSPACES {
         let path = root.join(manifest);
-        let told = read(&path)?;
-        let lints = at(&told, &["workspace", "lints"]).cloned();
+        let manifest_toml = read(&path)?;
+        let lints = at(&manifest_toml, &["workspace", "lints"]).cloned();
         let lints = lints.with_context(|| format!("{manifest} does not define workspace lints"))?;
         let kept = first.get_or_insert_with(|| lints.clone());
         if *kept != lints {
@@ -56,9 +55,9 @@ fn held_alike(root: &Path) -> Result<()> {
             );
         }
         let folder = path.parent().context("a manifest is in a folder")?;
-        for member in members(&told) {
+        for member in members(&manifest_toml) {
             let path = folder.join(member).join("Cargo.toml");
-            if !takes_them(&read(&path)?) {
+            if !inherits_lints(&read(&path)?) {
                 bail!("{} does not take the workspace's lints", path.display());
             }
         }
@@ -84,7 +83,7 @@ fn members(manifest: &Value) -> Vec<&str> {
     }
 }
 
-fn takes_them(manifest: &Value) -> bool {
+fn inherits_lints(manifest: &Value) -> bool {
     at(manifest, &["lints", "workspace"]) == Some(&Value::Boolean(true))
 }
 
@@ -95,7 +94,7 @@ mod tests {
     /// Checks three workspaces with these lints in the fuzzer's.
     ///
     /// `last` is the last line of the image's manifest.
-    fn held(lints: &str, last: &str) -> Result<()> {
+    fn check_with(lints: &str, last: &str) -> Result<()> {
         let folder = tempfile::tempdir()?;
         let put = |path: &str, text: String| -> Result<()> {
             let path = folder.path().join(path);
@@ -117,19 +116,21 @@ mod tests {
             format!("[workspace]\nmembers = [\"image\"]\n{}", table(usual)),
         )?;
         put("firmware/image/Cargo.toml", format!("[lints]\n{last}\n"))?;
-        held_alike(folder.path())
+        check_equal(folder.path())
     }
 
     #[test]
     fn a_workspace_with_other_lints_and_a_package_without_them_are_refused() {
-        held("unsafe_code = \"deny\"", "workspace = true").expect("alike");
-        let other = held("unsafe_code = \"warn\"", "workspace = true").expect_err("other lints");
+        check_with("unsafe_code = \"deny\"", "workspace = true").expect("alike");
+        let other =
+            check_with("unsafe_code = \"warn\"", "workspace = true").expect_err("other lints");
         assert!(
             other
                 .to_string()
                 .contains("the lints of fuzz/Cargo.toml differ")
         );
-        let none = held("unsafe_code = \"deny\"", "workspace = false").expect_err("not taken");
+        let none =
+            check_with("unsafe_code = \"deny\"", "workspace = false").expect_err("not taken");
         assert!(none.to_string().contains("image"), "{none}");
     }
 }

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn instructions_of_arm_are_told_with_any_register() {
+    fn instructions_of_arm_are_found_with_any_register() {
         // Names as in LLVM's disassembler.
         let code = bytes(&[
             0xD53B_0028, // mrs x8, ctr_el0
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn instructions_of_risc_v_are_told_between_compressed_ones() {
+    fn instructions_of_risc_v_are_found_between_compressed_ones() {
         let mut code = vec![0x01, 0x00]; // c.nop
         code.extend(bytes(&[
             0x0015_200F, // cbo.clean (a0)
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_machine_code_is_refused() {
+    fn a_file_without_machine_code_is_refused() {
         assert!(check(b"!<arch>\n").is_err());
         assert!(check(b"no image").is_err());
         let this = std::env::current_exe().expect("this test");

@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_user_has_to_do_is_one_command() {
+    fn the_user_gets_one_command() {
         assert!(
             advice(&["perftest", "valgrind"])
                 .ends_with("sudo apt-get update && sudo apt-get install --yes perftest valgrind")
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_package_is_told_by_a_file_of_any_version() {
+    fn a_package_is_found_by_a_file_of_any_version() {
         let folder = tempfile::tempdir().expect("folder");
         fs::create_dir_all(folder.path().join("llvm-14/lib")).expect("folder");
         let name = folder.path().to_str().expect("text").to_owned();

@@ -100,13 +100,13 @@ fn check(library: &[u8], entries: &[impl AsRef<str>]) -> Result<usize> {
     let library = Library::read(library)?;
     let mut walk = Walk::default();
     for entry in entries.iter().map(AsRef::as_ref) {
-        let place = library
+        let section = library
             .global(entry)
             .with_context(|| format!("the library defines no function {entry}"))?;
-        walk.start(place, entry);
+        walk.start(section, entry);
     }
-    while let Some(place) = walk.pending.pop() {
-        library.visit(place, &mut walk)?;
+    while let Some(section) = walk.pending.pop() {
+        library.visit(section, &mut walk)?;
     }
     if walk.forbidden.is_empty() {
         return Ok(walk.from.len());
@@ -155,49 +155,49 @@ pub(crate) fn is_forbidden(name: &str) -> bool {
 
 /// A section of one object of the library.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Place {
+struct SectionId {
     object: usize,
     section: SectionIndex,
 }
 
 #[derive(Default)]
 struct Walk {
-    pending: Vec<Place>,
-    /// Each reached place, with its name there and the place that named it first.
-    from: HashMap<Place, (String, Option<Place>)>,
+    pending: Vec<SectionId>,
+    /// Each reached section, with its name there and the section that named it first.
+    from: HashMap<SectionId, (String, Option<SectionId>)>,
     /// The forbidden symbols by name, so that each is reported once.
     forbidden: BTreeMap<String, String>,
 }
 
 impl Walk {
-    fn start(&mut self, place: Place, name: &str) {
-        self.reach(place, name.to_owned(), None);
+    fn start(&mut self, section: SectionId, name: &str) {
+        self.reach(section, name.to_owned(), None);
     }
 
-    fn reach(&mut self, place: Place, name: String, origin: Option<Place>) {
-        if let std::collections::hash_map::Entry::Vacant(free) = self.from.entry(place) {
+    fn reach(&mut self, section: SectionId, name: String, origin: Option<SectionId>) {
+        if let std::collections::hash_map::Entry::Vacant(free) = self.from.entry(section) {
             free.insert((name, origin));
-            self.pending.push(place);
+            self.pending.push(section);
         }
     }
 
-    fn forbid(&mut self, name: &str, origin: Place) {
-        let mut way = vec![name.to_owned()];
+    fn forbid(&mut self, name: &str, origin: SectionId) {
+        let mut path = vec![name.to_owned()];
         let mut next = Some(origin);
-        while let Some((name, origin)) = next.and_then(|place| self.from.get(&place)) {
-            way.push(name.clone());
+        while let Some((name, origin)) = next.and_then(|section| self.from.get(&section)) {
+            path.push(name.clone());
             next = *origin;
         }
-        way.reverse();
+        path.reverse();
         self.forbidden
             .entry(name.to_owned())
-            .or_insert_with(|| way.join(" -> "));
+            .or_insert_with(|| path.join(" -> "));
     }
 }
 
 struct Library<'a> {
     objects: Vec<File<'a>>,
-    globals: HashMap<&'a [u8], Place>,
+    globals: HashMap<&'a [u8], SectionId>,
 }
 
 impl<'a> Library<'a> {
@@ -217,7 +217,7 @@ impl<'a> Library<'a> {
                 .filter(|symbol| symbol.is_global() && symbol.is_definition())
             {
                 if let SymbolSection::Section(section) = symbol.section() {
-                    globals.entry(symbol.name_bytes()?).or_insert(Place {
+                    globals.entry(symbol.name_bytes()?).or_insert(SectionId {
                         object: objects.len(),
                         section,
                     });
@@ -228,16 +228,16 @@ impl<'a> Library<'a> {
         Ok(Self { objects, globals })
     }
 
-    fn global(&self, name: &str) -> Option<Place> {
+    fn global(&self, name: &str) -> Option<SectionId> {
         self.globals.get(name.as_bytes()).copied()
     }
 
     /// Follows every relocation of a section.
-    fn visit(&self, place: Place, walk: &mut Walk) -> Result<()> {
-        let Some(file) = self.objects.get(place.object) else {
-            bail!("no object {}", place.object)
+    fn visit(&self, from: SectionId, walk: &mut Walk) -> Result<()> {
+        let Some(file) = self.objects.get(from.object) else {
+            bail!("no object {}", from.object)
         };
-        let section = file.section_by_index(place.section)?;
+        let section = file.section_by_index(from.section)?;
         let mut targets = BTreeSet::new();
         for (_, relocation) in section.relocations() {
             match relocation.target() {
@@ -252,7 +252,7 @@ impl<'a> Library<'a> {
             let symbol = file.symbol_by_index(SymbolIndex(target))?;
             let name = name_of(file, &symbol)?;
             if is_forbidden(&name) {
-                walk.forbid(&name, place);
+                walk.forbid(&name, from);
                 continue;
             }
             match symbol.section() {
@@ -260,18 +260,18 @@ impl<'a> Library<'a> {
                     if is_loaded(file.section_by_index(section)?.kind()) =>
                 {
                     walk.reach(
-                        Place {
-                            object: place.object,
+                        SectionId {
+                            object: from.object,
                             section,
                         },
                         name,
-                        Some(place),
+                        Some(from),
                     );
                 }
                 SymbolSection::Undefined => match self.globals.get(symbol.name_bytes()?) {
-                    Some(defined) => walk.reach(*defined, name, Some(place)),
+                    Some(defined) => walk.reach(*defined, name, Some(from)),
                     None if MEMORY.contains(&name.as_str()) => {}
-                    None => walk.forbid(&format!("{name} (outside the library)"), place),
+                    None => walk.forbid(&format!("{name} (outside the library)"), from),
                 },
                 _ => {}
             }
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_code_passes_and_is_followed() {
+    fn code_without_panics_passes() {
         let library = library(
             r#"
             #[inline(never)] fn inner(words: &mut [u32], at: usize) -> Option<u32> {
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn indexing_is_refused_with_the_way_to_it() {
+    fn indexing_is_refused_with_its_call_path() {
         let library = library(
             r#"
             #[inline(never)] fn inner(words: &[u32], at: usize) -> u32 { words[at] }

@@ -112,12 +112,12 @@ pub(crate) fn advisories(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-fn check_dependencies(workspace: &Workspace, manifest: &str, what: &[&str]) -> Result<()> {
+fn check_dependencies(workspace: &Workspace, manifest: &str, checks: &[&str]) -> Result<()> {
     let program = DENY.install(workspace)?;
     let rules = workspace.root().join("deny.toml");
     cmd!(
         workspace.shell,
-        "{program} --manifest-path {manifest} --workspace --config {rules} --log-level error check {what...}"
+        "{program} --manifest-path {manifest} --workspace --config {rules} --log-level error check {checks...}"
     )
     .run()?;
     Ok(())
@@ -228,13 +228,13 @@ pub(crate) fn lint_fuzzer(workspace: &Workspace) -> Result<()> {
 
 /// Returns the target triple of this machine, from the nightly compiler.
 pub(crate) fn host(workspace: &Workspace) -> Result<String> {
-    let told = cmd!(
+    let version = cmd!(
         workspace.shell,
         "rustup run nightly rustc --version --verbose"
     )
     .quiet()
     .read()?;
-    let host = told.lines().find_map(|line| line.strip_prefix("host: "));
+    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
     Ok(host
         .context("rustc does not report the host triple")?
         .to_owned())
@@ -291,14 +291,14 @@ fn run_targets(workspace: &Workspace, seconds: u32) -> Result<String> {
         )
         .ignore_status()
         .output()?;
-        let told = String::from_utf8_lossy(&output.stderr);
+        let report = String::from_utf8_lossy(&output.stderr);
         if !output.status.success() {
-            bail!("{target} failed:\n{told}");
+            bail!("{target} failed:\n{report}");
         }
-        let inputs = told
+        let inputs = report
             .lines()
             .find_map(|line| line.strip_prefix("stat::number_of_executed_units:"))
-            .with_context(|| format!("{target} does not report its number of inputs:\n{told}"))?
+            .with_context(|| format!("{target} does not report its number of inputs:\n{report}"))?
             .trim();
         println!("{target}: {inputs} inputs in {seconds} s");
         table.push_str(&format!("| {target} | {seconds} | {inputs} |\n"));

@@ -45,7 +45,7 @@ fn open<B: Backend>(
     name: usize,
     number: impl Fn(&B, QueuePairKey) -> Result<u32, BackendError>,
 ) -> Result<B::CompletionQueue, BackendError> {
-    let name = u16::try_from(name).map_err(|_| BackendError::Resources)?;
+    let name = u32::try_from(name).map_err(|_| BackendError::Resources)?;
     let count = u32::try_from(channels.len()).map_err(|_| BackendError::Resources)?;
     let domain = backend.create_domain()?;
     let both = MemoryPrivileges::LOCAL_READ | MemoryPrivileges::LOCAL_WRITE;

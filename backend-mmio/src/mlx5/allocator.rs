@@ -131,10 +131,10 @@ fn aligned(memory: DmaView<'_>) -> DmaView<'_> {
     let beyond = memory.bus() % grain;
     let skipped = if beyond == 0 { 0 } else { grain - beyond };
     // Memory that is not aligned to a unit contains no such address.
-    let whole = skipped.is_multiple_of(size_of::<DeviceUnit>() as u64);
+    let is_possible = skipped.is_multiple_of(size_of::<DeviceUnit>() as u64);
     let units = memory.units().len();
     let first = usize::try_from(skipped / size_of::<DeviceUnit>() as u64).unwrap_or(units);
-    let count = units.checked_sub(first).filter(|_| whole);
+    let count = units.checked_sub(first).filter(|_| is_possible);
     let rest = count.and_then(|count| memory.part(first, count));
     rest.or_else(|| memory.part(0, 0)).unwrap_or(memory)
 }

@@ -11,7 +11,7 @@ use dat_core::backend::{
 };
 use dat_core::time::Instant;
 
-use super::allocator::{Allocated, Allocator, record};
+use super::allocator::{Allocated, Allocation, Allocator, record};
 use super::completion_queue::{Entry, MmioCompletionQueue};
 use super::control::{CompletionQueueSpec, Control, DeviceEvent, SharedReceiveQueueSpec};
 use super::queue_pairs::PairParameters;
@@ -29,7 +29,7 @@ use crate::defs::mlx5::{
 };
 use crate::fault::DeviceFault;
 use crate::platform::{DmaMemory, DmaView, Hal, RegisterIo};
-use crate::ring::{NO_QUEUE, QUEUE_PAIRS, QueuePairSlot, Tables};
+use crate::ring::{DeviceSlots, NO_QUEUE, QUEUE_PAIRS, QueuePairSlot};
 
 /// Segments of the longest descriptor.
 const SEGMENTS: u32 = DESCRIPTOR_UNITS - 2;
@@ -66,7 +66,7 @@ pub struct MmioBackend<'s, C, S, R, H> {
     pub(super) registers: R,
     hal: H,
     pub(super) allocator: Allocator<'s>,
-    pub(crate) tables: Tables<'s>,
+    pub(crate) tables: DeviceSlots<'s>,
     pub(super) windows: &'s [WindowSlot],
     shared_buffers: u32,
     /// Index at which the search for a free queue pair starts.
@@ -113,7 +113,7 @@ impl<'s, C: Control, S: ConnectionManager, R: RegisterIo, H: Hal> MmioBackend<'s
         } = storage;
         let (queue_pairs, requests): (&'s [_], &'s [_]) = (queue_pairs, requests);
         let generations = queue_pairs.get(..2 * QUEUE_PAIRS).unwrap_or(queue_pairs);
-        let tables = Tables {
+        let tables = DeviceSlots {
             state: state.0,
             generations,
             completion_queues,
@@ -242,7 +242,9 @@ impl<'s, C: Control, S: ConnectionManager, R: RegisterIo, H: Hal> MmioBackend<'s
                 let serial = slot.serial.load(Ordering::Relaxed);
                 slot.serial.store(serial.wrapping_add(1), Ordering::Relaxed);
                 slot.armed.store(0, Ordering::Relaxed);
-                ControlEvent::Completions { queue }
+                ControlEvent::Completions {
+                    queue: queue.into(),
+                }
             }
             DeviceEvent::SharedReceiveLimit(number) => ControlEvent::SharedReceiveLimit {
                 queue: self.tables.shared_token(number)?,
@@ -444,11 +446,11 @@ unsafe impl<'s, C: Control, S: ConnectionManager, R: RegisterIo, H: Hal> Backend
     #[inline(never)]
     fn create_completion_queue(
         &mut self,
-        name: u16,
+        number: u32,
         depth: u32,
     ) -> Result<Self::CompletionQueue, BackendError> {
         self.tables.alive()?;
-        let slot = self.tables.free_completion_queue(name)?;
+        let (name, slot) = self.tables.free_completion_queue(number)?;
         let entries = self.completion_entries(depth)?;
         let allocated = self
             .allocator
@@ -477,7 +479,7 @@ unsafe impl<'s, C: Control, S: ConnectionManager, R: RegisterIo, H: Hal> Backend
             registers: self.registers.clone(),
             record,
             allocation: allocated.allocation,
-            moved: None,
+            moved: Allocation::default(),
             ring,
             tables: self.tables,
             slot,
@@ -510,9 +512,8 @@ unsafe impl<'s, C: Control, S: ConnectionManager, R: RegisterIo, H: Hal> Backend
             self.allocator.give_back(allocated.allocation);
             return Err(error);
         }
-        if let Some(old) = queue.moved.replace(allocated.allocation) {
-            self.allocator.give_back(old);
-        }
+        let old = core::mem::replace(&mut queue.moved, allocated.allocation);
+        self.allocator.give_back(old);
         queue.move_to(ring).map_err(|fault| {
             self.tables.fault(fault);
             BackendError::Device
@@ -523,9 +524,7 @@ unsafe impl<'s, C: Control, S: ConnectionManager, R: RegisterIo, H: Hal> Backend
         self.control.destroy_completion_queue(queue.number);
         queue.slot.number.store(NO_QUEUE, Ordering::Relaxed);
         self.allocator.give_back(queue.allocation);
-        if let Some(moved) = queue.moved {
-            self.allocator.give_back(moved);
-        }
+        self.allocator.give_back(queue.moved);
     }
 
     #[inline(never)]

@@ -13,7 +13,7 @@ use crate::defs::mlx5::{
 use crate::fault::DeviceFault;
 use crate::platform::{DeviceUnit, DeviceWord, Hal, RegisterIo};
 use crate::ring::{
-    CompletionQueueSlot, Location, NO_QUEUE, QueueCell, QueuePairSlot, RequestSlot, Tables,
+    CompletionQueueSlot, DeviceSlots, Location, NO_QUEUE, QueueCell, QueuePairSlot, RequestSlot,
     generation_index,
 };
 
@@ -23,12 +23,12 @@ pub struct MmioCompletionQueue<'s, H, R> {
     pub(crate) hal: core::marker::PhantomData<fn() -> H>,
     pub(crate) registers: R,
     pub(crate) allocation: Allocation,
-    /// Memory of the current ring after a move.
-    pub(crate) moved: Option<Allocation>,
+    /// Memory of the current ring after a move; empty before.
+    pub(crate) moved: Allocation,
     /// The entries; their number is a power of two.
     pub(crate) ring: &'s [Entry],
     pub(crate) record: &'s Record,
-    pub(crate) tables: Tables<'s>,
+    pub(crate) tables: DeviceSlots<'s>,
     pub(crate) slot: &'s CompletionQueueSlot,
     /// Number of the core.
     pub(crate) name: u16,
@@ -38,13 +38,13 @@ pub struct MmioCompletionQueue<'s, H, R> {
     pub(crate) next: u32,
     /// Index of the queue pair that is flushed next, after a fault.
     pub(crate) flushing: usize,
-    /// The success that the last `peek` returned.
-    pub(crate) seen: Option<Success<'s>>,
+    /// Queue of the success that the last `peek` returned, and its next index.
+    pub(crate) seen: Option<(&'s QueueCell, u32)>,
 }
 
 /// A success at the head of a completion queue, checked against what is posted.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Success<'s> {
+struct Success<'s> {
     token: u64,
     /// Bytes received; `u32::MAX` for requests.
     length: u32,
@@ -445,7 +445,7 @@ impl<H: Hal, R: RegisterIo> CompletionQueue for MmioCompletionQueue<'_, H, R> {
             _ if self.is_unclear() => None,
             _ => return Peek::Empty,
         };
-        self.seen = success;
+        self.seen = success.map(|success| (success.queue, success.tail));
         match success {
             Some(Success { token, length, .. }) => Peek::Success { token, length },
             None => Peek::Other,
@@ -454,7 +454,7 @@ impl<H: Hal, R: RegisterIo> CompletionQueue for MmioCompletionQueue<'_, H, R> {
 
     #[inline]
     fn skip(&mut self) {
-        if let Some(Success { queue, tail, .. }) = self.seen.take() {
+        if let Some((queue, tail)) = self.seen.take() {
             queue.set_tail(tail);
             self.advance();
         }

@@ -17,7 +17,9 @@ use crate::defs::mlx5::{
     BLOCK_UNITS, ControlFlags, DESCRIPTOR_UNITS, InlineData, KeyUpdate, QUEUE_ENTRIES, UNIT_BYTES,
 };
 use crate::platform::{DeviceUnit, Hal, RegisterIo};
-use crate::ring::{QueuePairSlot, encode_shared, generation_index, next_user_index};
+use crate::ring::{
+    QueuePairSlot, completion_name, encode_shared, generation_index, next_user_index,
+};
 
 /// Most bytes of inline data in a descriptor.
 const MOST_INLINE: u32 = (DESCRIPTOR_UNITS - BEFORE_SEGMENTS) * UNIT_BYTES - 4;
@@ -85,8 +87,8 @@ impl PairParameters {
             .max(attributes.max_rdma_write_iov);
         Self {
             domain: request.domain.0 as u32,
-            request_queue: request.request_queue,
-            receive_queue: request.receive_queue,
+            request_queue: request.request_queue.and_then(completion_name),
+            receive_queue: request.receive_queue.and_then(completion_name),
             shared: encode_shared(request.shared_receive_queue),
             requests: narrow(attributes.max_request_dtos),
             receives: narrow(attributes.max_recv_dtos),

@@ -32,7 +32,9 @@ use crate::defs::pvrdma::{
     access, command, receive_stride, ring_state,
 };
 use crate::platform::{Hal, RegisterWords};
-use crate::ring::{Location, NO_QUEUE, QUEUE_PAIRS, QueuePairSlot, RequestSlot, Tables};
+use crate::ring::{
+    DeviceSlots, Location, NO_QUEUE, QUEUE_PAIRS, QueuePairSlot, RequestSlot, completion_name,
+};
 
 /// Most events of destroyed objects that one call of `poll_control` skips.
 const ROUNDS: usize = 64;
@@ -56,7 +58,7 @@ pub struct PvrdmaBackend<'s, W: RegisterWords, M, S, H> {
     pub(super) flushes: bool,
     pub(super) pages: Pages<'s>,
     pub(super) slots: SlotAllocator<'s>,
-    pub(crate) tables: Tables<'s>,
+    pub(crate) tables: DeviceSlots<'s>,
     pub(super) pair_states: &'s mut [PairState],
     regions: &'s mut [RegionSlot],
     /// Device number of a completion queue that is never polled.
@@ -91,7 +93,7 @@ impl<'s, W: RegisterWords, M: Mapping, S: PeerResolver, H: Hal> PvrdmaBackend<'s
         let most = QUEUE_PAIRS
             .min(storage.pair_states.len())
             .min(generations.len() / 2);
-        let tables = Tables {
+        let tables = DeviceSlots {
             state: storage.state.0,
             generations: generations
                 .get(..most.saturating_mul(2))
@@ -213,10 +215,11 @@ impl<'s, W: RegisterWords, M: Mapping, S: PeerResolver, H: Hal> PvrdmaBackend<'s
     }
 
     /// Returns the device number of a completion queue, or `unused_queue` without a queue.
-    pub(super) fn completion_number(&self, name: Option<u16>) -> Result<u32, BackendError> {
-        let Some(name) = name else {
+    pub(super) fn completion_number(&self, number: Option<u32>) -> Result<u32, BackendError> {
+        let Some(number) = number else {
             return Ok(self.unused_queue);
         };
+        let name = completion_name(number).ok_or(BackendError::State)?;
         self.tables.completion_number(name)
     }
 
@@ -229,7 +232,7 @@ impl<'s, W: RegisterWords, M: Mapping, S: PeerResolver, H: Hal> PvrdmaBackend<'s
         descriptors
             .max(1)
             .checked_next_power_of_two()
-            .filter(|ring_size| *ring_size <= self.device.capabilities.work_requests)
+            .filter(|size| *size <= self.device.capabilities.work_requests.min(OFFERED_ENTRIES))
             .ok_or(BackendError::Resources)
     }
 
@@ -407,11 +410,11 @@ unsafe impl<'s, W: RegisterWords, M: Mapping, S: PeerResolver, H: Hal> Backend
 
     fn create_completion_queue(
         &mut self,
-        name: u16,
+        number: u32,
         depth: u32,
     ) -> Result<Self::CompletionQueue, BackendError> {
         self.tables.alive()?;
-        let slot = self.tables.free_completion_queue(name)?;
+        let (name, slot) = self.tables.free_completion_queue(number)?;
         let entries = depth
             .max(self.completions.min(self.device.capabilities.completions))
             .max(1)

@@ -14,8 +14,8 @@ use crate::defs::pvrdma::{
 use crate::fault::DeviceFault;
 use crate::platform::{Hal, RegisterWords};
 use crate::ring::{
-    CompletionQueueSlot, Location, NO_QUEUE, QueuePairSlot, RequestSlot, Tables, encode_shared,
-    generation_index,
+    CompletionQueueSlot, DeviceSlots, Location, NO_QUEUE, QueuePairSlot, RequestSlot,
+    encode_shared, generation_index,
 };
 
 /// A completion queue.
@@ -26,7 +26,7 @@ pub struct PvrdmaCompletionQueue<'s, H, W> {
     pub(crate) page_run: PageRun,
     pub(crate) state: View<'s>,
     pub(crate) ring_entries: View<'s>,
-    pub(crate) tables: Tables<'s>,
+    pub(crate) tables: DeviceSlots<'s>,
     pub(crate) slot: &'s CompletionQueueSlot,
     /// Number of the core.
     pub(crate) name: u16,
@@ -73,7 +73,7 @@ fn arm<H: Hal, W: RegisterWords>(doorbells: &W, number: u32, solicited_only: boo
 }
 
 /// Returns true if a queue pair completes on the queue.
-fn completes_here(tables: &Tables<'_>, name: u16) -> bool {
+fn completes_here(tables: &DeviceSlots<'_>, name: u16) -> bool {
     let mut live = tables.latest().filter(|generation| generation.is_live());
     live.any(|generation| {
         let cells = [&generation.requests, &generation.receives];
@@ -82,7 +82,7 @@ fn completes_here(tables: &Tables<'_>, name: u16) -> bool {
 }
 
 /// Returns true if a forgotten queue pair has pending requests that complete on the queue.
-pub(crate) fn has_forgotten_work(tables: &Tables<'_>, name: u16) -> bool {
+pub(crate) fn has_forgotten_work(tables: &DeviceSlots<'_>, name: u16) -> bool {
     let mut forgotten = tables
         .latest()
         .filter(|generation| is_forgotten(generation));

@@ -65,7 +65,8 @@ impl<'s, W: RegisterWords, M: Mapping, S: PeerResolver, H: Hal> PvrdmaBackend<'s
     fn convert_report(&mut self, report: Report) -> Option<ControlEvent> {
         let notice = match report {
             Report::Completions(number) => {
-                let (queue, slot) = self.tables.completion_queue(number)?;
+                let (name, slot) = self.tables.completion_queue(number)?;
+                let queue = u32::from(name);
                 let armed = slot.armed.load(Ordering::Relaxed);
                 slot.armed.store(0, Ordering::Relaxed);
                 return Some(if armed == ARMED_DENIED {

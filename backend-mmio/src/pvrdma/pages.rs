@@ -100,7 +100,7 @@ pub(crate) const fn pages_for(bytes: u64) -> u32 {
 impl<'s> Pages<'s> {
     /// Creates an allocator of the whole pages of some memory, with one flag per page.
     pub(crate) fn new(memory: DmaMemory<'s>, taken: &'s mut [bool]) -> Self {
-        let memory = whole(memory.into_view());
+        let memory = page_aligned(memory.into_view());
         let count = memory.units().len() / PAGE_UNITS;
         Self {
             memory,
@@ -181,7 +181,7 @@ impl<'s> Pages<'s> {
 }
 
 /// Returns the part of the memory that starts at a page of the bus.
-fn whole(memory: DmaView<'_>) -> DmaView<'_> {
+fn page_aligned(memory: DmaView<'_>) -> DmaView<'_> {
     let beyond = memory.bus() % PAGE;
     let skipped = if beyond == 0 { 0 } else { PAGE - beyond };
     let unit = size_of::<DeviceUnit>() as u64;

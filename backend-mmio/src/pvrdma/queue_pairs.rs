@@ -21,7 +21,7 @@ use crate::defs::pvrdma::{
 };
 use crate::fault::DeviceFault;
 use crate::platform::{Hal, RegisterWords};
-use crate::ring::{NO_QUEUE, encode_shared, generation_index, next_user_index};
+use crate::ring::{NO_QUEUE, completion_name, encode_shared, generation_index, next_user_index};
 
 /// Highest number of a queue pair.
 const NUMBERS: u32 = doorbell::HANDLE;
@@ -233,12 +233,14 @@ impl<'s, W: RegisterWords, M: Mapping, S: PeerResolver, H: Hal> PvrdmaBackend<'s
             .as_ref()
             .map_or(0, |queue| queue.work.ring.entries);
         let sends = created.first_slot.saturating_add(receives as usize);
+        let receive_queue = request.receive_queue.and_then(completion_name);
+        let request_queue = request.request_queue.and_then(completion_name);
         generation
             .receives
-            .begin(created.first_slot, receives, request.receive_queue);
+            .begin(created.first_slot, receives, receive_queue);
         generation
             .requests
-            .begin(sends, created.send.work.ring.entries, request.request_queue);
+            .begin(sends, created.send.work.ring.entries, request_queue);
         generation.token.store(request.token);
         generation.shared.store(created.shared, Ordering::Relaxed);
         self.tables.expect(generation, created.send.work.user_index);
@@ -247,10 +249,7 @@ impl<'s, W: RegisterWords, M: Mapping, S: PeerResolver, H: Hal> PvrdmaBackend<'s
             .store(created.send.work.number, Ordering::Release);
         let flags = request.attributes.recv_completion_flags;
         let solicited = flags == CompletionFlags::SOLICITED_WAIT;
-        let queues = [
-            (request.receive_queue, solicited),
-            (request.request_queue, false),
-        ];
+        let queues = [(receive_queue, solicited), (request_queue, false)];
         for (name, solicited_only) in queues {
             let slot = name.and_then(|name| self.tables.completion_queues.get(usize::from(name)));
             if let Some(slot) = slot {

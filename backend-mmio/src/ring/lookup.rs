@@ -5,13 +5,20 @@ use core::sync::atomic::Ordering;
 use dat_core::backend::{BackendError, ControlEvent, SharedReceiveQueueKey};
 
 use super::completion_queue_slot::CompletionQueueSlot;
+use super::device_slots::DeviceSlots;
 use super::queue_cell::{NO_COMPLETION_QUEUE, NO_QUEUE, QueueCell};
 use super::queue_pair_slot::QueuePairSlot;
 use super::shared_receive_slot::SharedReceiveSlot;
-use super::tables::Tables;
 use crate::fault::DeviceFault;
 
-impl<'s> Tables<'s> {
+/// Returns the name in this crate of a completion queue with a number of the core.
+///
+/// The names have 16 bits, so that cells and queue pairs stay small.
+pub(crate) fn completion_name(number: u32) -> Option<u16> {
+    u16::try_from(number).ok()
+}
+
+impl<'s> DeviceSlots<'s> {
     /// Returns an error if the driver gave up on the device.
     pub(crate) fn alive(&self) -> Result<(), BackendError> {
         if self.is_faulty() {
@@ -20,21 +27,23 @@ impl<'s> Tables<'s> {
         Ok(())
     }
 
-    /// Returns the free slot of a new completion queue, by the core's number.
+    /// Returns the free slot of a new completion queue, and its name in this crate.
     pub(crate) fn free_completion_queue(
         &self,
-        name: u16,
-    ) -> Result<&'s CompletionQueueSlot, BackendError> {
+        number: u32,
+    ) -> Result<(u16, &'s CompletionQueueSlot), BackendError> {
+        let name = completion_name(number)
+            .filter(|name| *name != NO_COMPLETION_QUEUE)
+            .ok_or(BackendError::Resources)?;
         let slot = self.completion_queues.get(usize::from(name));
-        let slot = slot.filter(|_| name != NO_COMPLETION_QUEUE);
         let slot = slot.ok_or(BackendError::Resources)?;
         if slot.number.load(Ordering::Relaxed) != NO_QUEUE {
             return Err(BackendError::State);
         }
-        Ok(slot)
+        Ok((name, slot))
     }
 
-    /// Returns the device number of a completion queue, by the core's number.
+    /// Returns the device number of a completion queue, by its name.
     pub(crate) fn completion_number(&self, name: u16) -> Result<u32, BackendError> {
         self.completion_queues
             .get(usize::from(name))
@@ -43,7 +52,7 @@ impl<'s> Tables<'s> {
             .ok_or(BackendError::State)
     }
 
-    /// Returns the completion queue with a device number, and its core number.
+    /// Returns the completion queue with a device number, and its name.
     pub(crate) fn completion_queue(&self, number: u32) -> Option<(u16, &'s CompletionQueueSlot)> {
         let mut known = (0..).zip(self.completion_queues);
         known.find(|(_, slot)| slot.number.load(Ordering::Relaxed) == number)
@@ -92,7 +101,9 @@ impl<'s> Tables<'s> {
     pub(crate) fn fire_armed(&self, has_work: impl Fn(u16) -> bool) -> Option<ControlEvent> {
         let (queue, slot) = self.find_armed(has_work)?;
         slot.armed.store(0, Ordering::Relaxed);
-        Some(ControlEvent::Completions { queue })
+        Some(ControlEvent::Completions {
+            queue: queue.into(),
+        })
     }
 
     /// Marks a queue pair as gone; returns its number, with which the caller destroys it.

@@ -15,8 +15,8 @@ pub(crate) struct QueueCell {
     first: AtomicU32,
     head: AtomicU32,
     tail: AtomicU32,
-    /// Number of slots minus 1; the number is a power of two.
-    mask: AtomicU32,
+    /// Number of slots minus 1; the number is a power of two, at most 2^16.
+    mask: AtomicU16,
     /// The completion queue, or `NO_COMPLETION_QUEUE`.
     completes_on: AtomicU16,
 }
@@ -36,13 +36,14 @@ impl QueueCell {
         first: AtomicU32::new(0),
         head: AtomicU32::new(0),
         tail: AtomicU32::new(0),
-        mask: AtomicU32::new(0),
+        mask: AtomicU16::new(0),
         completes_on: AtomicU16::new(NO_COMPLETION_QUEUE),
     };
 
     pub(crate) fn begin(&self, first: usize, entries: u32, completes_on: Option<u16>) {
         self.first.store(first as u32, Ordering::Relaxed);
-        self.mask.store(entries.wrapping_sub(1), Ordering::Relaxed);
+        let mask = entries.wrapping_sub(1) as u16;
+        self.mask.store(mask, Ordering::Relaxed);
         self.head.store(0, Ordering::Relaxed);
         self.tail.store(0, Ordering::Relaxed);
         let queue = completes_on.unwrap_or(NO_COMPLETION_QUEUE);
@@ -89,7 +90,8 @@ impl QueueCell {
     #[inline]
     pub(crate) fn slot<'s>(&self, slots: &'s [RequestSlot], index: u32) -> Option<&'s RequestSlot> {
         let first = self.first.load(Ordering::Relaxed);
-        let slot_index = first.wrapping_add(index & self.mask.load(Ordering::Relaxed));
+        let mask = u32::from(self.mask.load(Ordering::Relaxed));
+        let slot_index = first.wrapping_add(index & mask);
         slots.get(slot_index as usize)
     }
 

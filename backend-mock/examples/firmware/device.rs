@@ -12,18 +12,30 @@ use dat_core::flags::{CompletionFlags, DtoStatus, EvdFlags, MemoryPrivileges, Ps
 use dat_core::memory::{LmrMemory, LmrRequest, LmrTriplet, Region};
 use dat_core::sync::CriticalSectionLock;
 use dat_core::time::Instant;
-use dat_core::{Ia, IaStorage, InterruptHandle, Result};
+use dat_core::{Ia, InterruptHandle, Result};
 use static_cell::StaticCell;
 
 /// Driver of the adapter, an implementation of `dat_core::backend::Backend`; here the mock.
 pub(crate) type Driver = backend_mock::MockBackend;
 type Adapter = Ia<'static, Driver, CriticalSectionLock>;
 
-/// Storage of the adapter.
-///
-/// It has 1 endpoint, 2 event dispatchers (1 is the adapter's own), no shared receive queue, 1
-/// region, 20 events, 32 posts.
-type Storage = IaStorage<Driver, CriticalSectionLock, 1, 2, 0, 1, 20, 32>;
+dat_core::define_storage! {
+    /// Storage of the adapter; one dispatcher is the adapter's own.
+    struct Storage for Driver, CriticalSectionLock {
+        protection_zones: 1,
+        local_regions: 1,
+        remote_regions: 1,
+        event_dispatchers: 2,
+        notification_objects: 2,
+        endpoints: 1,
+        shared_receive_queues: 0,
+        public_service_points: 1,
+        reserved_service_points: 1,
+        connection_requests: 1,
+        events: 20,
+        records: 32,
+    }
+}
 
 static STORAGE: StaticCell<Storage> = StaticCell::new();
 static ADAPTER: StaticCell<Adapter> = StaticCell::new();

@@ -17,13 +17,31 @@ use dat_core::flags::{
 use dat_core::id::{EpId, EvdId};
 use dat_core::sync::HostLock;
 use dat_core::time::Instant;
-use dat_core::{Ia, IaStorage, Result};
+use dat_core::{Ia, Result};
 
 const MESSAGES: u32 = 3;
 
+dat_core::define_storage! {
+    /// Storage of the host's adapter.
+    struct Slots for MockBackend, HostLock {
+        protection_zones: 1,
+        local_regions: 1,
+        remote_regions: 1,
+        event_dispatchers: 2,
+        notification_objects: 2,
+        endpoints: 1,
+        shared_receive_queues: 0,
+        public_service_points: 1,
+        reserved_service_points: 1,
+        connection_requests: 1,
+        events: 20,
+        records: 32,
+    }
+}
+
 fn main() -> std::result::Result<(), Box<dyn Error>> {
     let fabric = Fabric::new(FabricOptions::default());
-    let mut storage = IaStorage::<_, HostLock, 1, 2, 0, 1, 20, 32>::new();
+    let mut storage = Slots::new();
     let ia = Ia::open(fabric.node(NodeOptions::new("host", 1)), storage.lend(), 4)?;
     let pz = ia.pz_create()?;
     let evd = ia.evd_create(16, None, EvdFlags::DEFAULT)?;

@@ -6,6 +6,7 @@ use std::error::Error;
 use std::sync::atomic::AtomicU8;
 
 use backend_mock::{Fabric, MockBackend, MockWait, NodeOptions};
+use dat_core::Ia;
 use dat_core::attributes::{EpAttributes, IaAddress};
 use dat_core::endpoint::ConnectParam;
 use dat_core::event::{ConnectionEventKind, Event};
@@ -15,14 +16,26 @@ use dat_core::flags::{
 use dat_core::id::{EpId, EvdId, PzId};
 use dat_core::memory::{LmrCreated, LmrMemory, LmrRequest, Region};
 use dat_core::sync::HostLock;
-use dat_core::{Ia, IaStorage};
 
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// Storage of an adapter.
-///
-/// It has 2 endpoints, 3 event dispatchers, 1 shared receive queue, 2 regions, 21 events, 64 posts.
-pub(crate) type Storage = IaStorage<MockBackend, HostLock, 2, 3, 1, 2, 21, 64>;
+dat_core::define_storage! {
+    /// Storage of an adapter.
+    pub(crate) struct Storage for MockBackend, HostLock {
+        protection_zones: 2,
+        local_regions: 2,
+        remote_regions: 2,
+        event_dispatchers: 3,
+        notification_objects: 3,
+        endpoints: 2,
+        shared_receive_queues: 1,
+        public_service_points: 2,
+        reserved_service_points: 2,
+        connection_requests: 2,
+        events: 21,
+        records: 64,
+    }
+}
 
 /// An adapter with a protection zone and a dispatcher for events of all kinds.
 pub(crate) struct Node<'s> {

@@ -100,7 +100,7 @@ impl Long {
 
 /// Spec: EPW-10, EPB-01, EPS-04
 #[test]
-fn long_transfers_arrive_whole() {
+fn long_transfers_arrive_complete() {
     for options in some() {
         for way in WAYS {
             let mut long = Long::post(options.clone(), way);
@@ -119,7 +119,7 @@ fn long_transfers_arrive_whole() {
 
 /// Spec: LSW-22, EPW-11
 #[test]
-fn what_is_posted_behind_a_long_write_arrives_behind_it() {
+fn a_later_post_arrives_after_a_long_write() {
     for options in some() {
         let mut long = Long::post(options, Way::Write);
         let target = long.couple.far.buffer(8, ALL);
@@ -134,7 +134,7 @@ fn what_is_posted_behind_a_long_write_arrives_behind_it() {
 
 /// Others get their turn while a long transfer goes on.
 #[test]
-fn a_short_transfer_is_not_behind_a_long_one_of_another_connection() {
+fn a_short_transfer_does_not_wait_for_a_long_one_of_another_connection() {
     for way in WAYS {
         let couple = Couple::new(FabricOptions::immediate());
         let mut near = Host::new(&couple.fabric, 3);
@@ -160,7 +160,7 @@ fn a_short_transfer_is_not_behind_a_long_one_of_another_connection() {
 
 /// Spec: LMF-02, LMF-03, EPW-41
 #[test]
-fn a_target_that_is_deregistered_in_the_middle_is_not_touched_again() {
+fn a_target_deregistered_during_a_transfer_is_not_written() {
     for options in some() {
         for way in WAYS {
             let mut long = Long::post(options.clone(), way);
@@ -188,7 +188,7 @@ fn a_target_that_is_deregistered_in_the_middle_is_not_touched_again() {
 
 /// Spec: LMF-02, LMF-03, EPW-41
 #[test]
-fn a_source_that_is_deregistered_in_the_middle_is_not_read_again() {
+fn a_source_deregistered_during_a_transfer_is_not_read() {
     for options in some() {
         for way in WAYS {
             let mut long = Long::post(options.clone(), way);
@@ -216,7 +216,7 @@ fn a_source_that_is_deregistered_in_the_middle_is_not_read_again() {
 
 /// Spec: RMB-27, RMF-02
 #[test]
-fn a_window_that_goes_in_the_middle_lets_nothing_more_in() {
+fn a_window_freed_during_a_transfer_ends_its_access() {
     for options in some() {
         for (reads, rebinds) in [(false, false), (false, true), (true, false), (true, true)] {
             let mut couple = Couple::new(options.clone());

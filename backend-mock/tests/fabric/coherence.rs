@@ -216,7 +216,7 @@ fn regions_over_the_same_memory_share_its_state() {
 
 /// Spec: LMF-02
 #[test]
-fn what_peers_wrote_is_there_after_the_region_is_gone() {
+fn writes_of_peers_are_visible_after_the_region_is_freed() {
     for options in variety() {
         let mut couple = couple(options);
         let buffer = couple.far.buffer(64, ALL);

@@ -43,7 +43,7 @@ fn answered(end: &End) -> ControlEvent {
 
 /// Spec: EPK-02, EPK-06, CRQ-01, GEN-10
 #[test]
-fn a_request_carries_its_data_and_so_does_the_answer() {
+fn request_and_answer_carry_private_data() {
     for options in variety() {
         let (fabric, mut near, mut far) = pair(options);
         let a = near.end(attributes());
@@ -130,7 +130,7 @@ fn a_reject_carries_its_data_and_flushes() {
 
 /// Spec: EPK-08, PSF-01, PSC-02
 #[test]
-fn nobody_listens() {
+fn a_connect_without_a_listener_is_rejected() {
     for options in variety() {
         for case in 0..3 {
             let (fabric, mut near, mut far) = pair(options.clone());
@@ -191,7 +191,7 @@ fn the_backlog_is_limited() {
 
 /// Spec: EPK-05, EPK-09
 #[test]
-fn addresses_without_a_host() {
+fn a_connect_to_an_unknown_address_fails() {
     for options in variety() {
         let (fabric, mut near, _far) = pair(options);
         let a = near.end(attributes());
@@ -207,7 +207,7 @@ fn addresses_without_a_host() {
 
 /// Spec: EPK-10
 #[test]
-fn a_silent_host_says_nothing() {
+fn a_connect_to_a_silent_host_times_out() {
     for options in variety() {
         let (fabric, mut near, mut far) = pair(options);
         far.backend.listen(33, Some(5)).unwrap();
@@ -327,7 +327,7 @@ fn two_adapters_of_one_host_can_connect() {
 
 /// Spec: EPD-02, EPD-05, EPD-10
 #[test]
-fn disconnects_reach_the_peer_behind_the_data() {
+fn a_disconnect_reaches_the_peer_after_the_data() {
     for options in variety() {
         for mode in [
             DisconnectMode::Graceful,
@@ -486,7 +486,7 @@ fn a_closed_adapter_ends_its_connections() {
 
 /// Spec: EPK-02
 #[test]
-fn data_may_come_before_the_news_of_the_connection() {
+fn data_may_arrive_before_the_connection_event() {
     for options in variety() {
         let (fabric, mut near, mut far) = pair(options);
         let mut a = near.end(attributes());
@@ -520,7 +520,7 @@ fn data_may_come_before_the_news_of_the_connection() {
 
 /// Spec: CRA-03
 #[test]
-fn a_timeout_that_is_settled_moves_no_time() {
+fn an_answered_request_leaves_no_timeout() {
     for options in variety() {
         let couple = Couple::new(options.clone());
         couple.run();

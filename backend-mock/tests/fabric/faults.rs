@@ -39,7 +39,7 @@ fn five_sends(options: FabricOptions, fault: Fault) -> Vec<u64> {
 
 /// Spec: DTO-11
 #[test]
-fn completions_get_lost_late_doubled_and_swapped() {
+fn completions_are_lost_delayed_duplicated_and_reordered() {
     let (adapter, queue, nth) = (0, REQUESTS, 1);
     for options in variety() {
         let fault = Fault::DropCompletion {
@@ -80,7 +80,7 @@ fn completions_get_lost_late_doubled_and_swapped() {
 ///
 /// Spec: DTO-13
 #[test]
-fn what_is_told_twice_or_late_takes_no_place_from_others() {
+fn duplicate_and_late_completions_take_no_slot_of_others() {
     for options in variety() {
         let (adapter, queue, nth) = (0, REQUESTS, 1);
         let twice = Fault::DuplicateCompletion {
@@ -111,7 +111,7 @@ fn what_is_told_twice_or_late_takes_no_place_from_others() {
 
 /// The second of two neighbours that are to be overtaken overtakes the first: none is lost.
 #[test]
-fn two_neighbours_out_of_order_are_both_told() {
+fn two_reordered_completions_are_both_reported() {
     for options in variety() {
         let faults = [1, 2].map(|nth| Fault::ReorderCompletion {
             adapter: 0,
@@ -132,7 +132,7 @@ fn two_neighbours_out_of_order_are_both_told() {
 ///
 /// Spec: DTO-13, GEN-06
 #[test]
-fn a_smaller_completion_queue_keeps_what_is_in_it() {
+fn a_smaller_completion_queue_keeps_its_completions() {
     for options in variety() {
         let mut couple = Couple::new(options);
         for token in 0..3 {
@@ -151,7 +151,7 @@ fn a_smaller_completion_queue_keeps_what_is_in_it() {
 
 /// Spec: DTO-13
 #[test]
-fn an_overrun_kills_the_queue_and_its_queue_pairs() {
+fn an_overrun_breaks_the_queue_and_its_queue_pairs() {
     for options in variety() {
         for planned in [true, false] {
             let fault = Fault::OverrunQueue {
@@ -190,7 +190,7 @@ fn couple_remote() -> dat_core::backend::RemoteRange {
 
 /// Spec: EVW-01
 #[test]
-fn a_notification_comes_once_per_arming_or_gets_lost() {
+fn a_notification_comes_at_most_once_per_arming() {
     for options in variety() {
         for lost in [false, true] {
             let fault = Fault::LoseNotification {
@@ -337,7 +337,7 @@ fn a_faulty_peer_answers_with_errors() {
 
 /// Spec: EPS-04
 #[test]
-fn a_receiver_that_is_not_ready_for_a_while() {
+fn a_receiver_that_is_not_ready_delays_or_breaks() {
     for options in variety() {
         for attempts in [3, 7] {
             let fault = Fault::ReceiverNotReady {
@@ -405,7 +405,7 @@ fn a_short_outage_is_survived_and_a_long_one_is_not() {
 
 /// Spec: EPB-06, DTO-12
 #[test]
-fn an_answer_that_never_comes() {
+fn an_operation_without_an_answer_fails() {
     for options in variety() {
         let options = FabricOptions {
             latency: 5..=5,
@@ -430,7 +430,7 @@ fn an_answer_that_never_comes() {
 
 /// Spec: EPD-10
 #[test]
-fn a_crash_is_silent_to_peers_and_loud_at_home() {
+fn a_crash_is_reported_only_on_its_own_adapter() {
     for options in variety() {
         let mut couple = Couple::new(options);
         let at = couple.fabric.now().as_micros() + 10;
@@ -480,7 +480,7 @@ fn a_plan_may_name_adapters_before_they_exist() {
 
 /// What the fabric says of a fault: nothing before it has an effect, and where it had one.
 #[test]
-fn a_fault_that_had_an_effect_is_told_of() {
+fn a_fault_with_an_effect_is_reported() {
     let (adapter, nth) = (0, 1);
     let fault = Fault::RemoteError {
         adapter,
@@ -495,15 +495,15 @@ fn a_fault_that_had_an_effect_is_told_of() {
         couple.run();
     }
     let happened = couple.fabric.happened();
-    let way = happened.first().and_then(|it| it.way);
+    let end = happened.first().and_then(|it| it.connection);
     assert_eq!(happened.len(), 1);
     assert_eq!(happened[0].fault, fault);
-    assert!(way.is_some_and(|way| (way.from, way.to, way.asked) == (0, 1, true)));
+    assert!(end.is_some_and(|end| (end.from, end.to, end.is_initiator) == (0, 1, true)));
 }
 
 /// A receiver that is ready again in time had no effect.
 #[test]
-fn what_is_within_the_patience_of_the_fabric_is_not_told_of() {
+fn a_fault_that_retries_survive_is_not_reported() {
     for (attempts, expected) in [(6, false), (7, true)] {
         let fault = Fault::ReceiverNotReady {
             adapter: 1,
@@ -527,7 +527,7 @@ fn what_is_within_the_patience_of_the_fabric_is_not_told_of() {
 
 /// What wants for buffers later is no effect of a fault that was over before.
 #[test]
-fn a_fault_that_is_over_is_not_told_of_for_what_comes_later() {
+fn an_ended_fault_is_not_reported_for_later_operations() {
     let fault = Fault::ReceiverNotReady {
         adapter: 1,
         nth: 0,
@@ -544,7 +544,7 @@ fn a_fault_that_is_over_is_not_told_of_for_what_comes_later() {
 
 /// A link that is back in time had no effect.
 #[test]
-fn a_short_outage_is_not_told_of() {
+fn a_short_outage_is_not_reported() {
     for (duration, expected) in [(Some(600), false), (Some(900), true), (None, true)] {
         let fault = Fault::LinkDown {
             a: 0,

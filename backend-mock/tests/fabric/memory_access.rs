@@ -56,7 +56,7 @@ fn a_read_fills_its_segments_in_order() {
 
 /// Spec: EPW-39, DTO-06
 #[test]
-fn nothing_is_checked_where_nothing_moves() {
+fn empty_transfers_are_not_checked() {
     for options in variety() {
         let mut couple = Couple::new(options);
         let nowhere = dat_core::backend::RemoteRange { address: 1, key: 1 };
@@ -194,7 +194,7 @@ fn a_refused_write_changes_nothing() {
 
 /// Spec: EPW-32
 #[test]
-fn a_region_opens_only_to_its_own_domain() {
+fn a_region_grants_access_to_its_own_domain_only() {
     for kind in [WRITE, READ] {
         refused(move |couple| {
             let other = couple.far.backend.create_domain().unwrap();
@@ -206,7 +206,7 @@ fn a_region_opens_only_to_its_own_domain() {
 
 /// Spec: LMF-02, LMC-09
 #[test]
-fn a_freed_region_opens_nothing() {
+fn a_freed_region_grants_no_access() {
     for kind in [WRITE, READ] {
         refused(move |couple| {
             let target = couple.far.buffer(64, ALL);
@@ -251,7 +251,7 @@ fn local_segments_are_checked_by_the_device_too() {
 
 /// Spec: EPB-05
 #[test]
-fn own_reads_wait_for_the_outgoing_depth() {
+fn reads_wait_for_the_outgoing_depth() {
     for options in variety() {
         let mut near = attributes();
         near.max_rdma_read_out = 2;
@@ -273,7 +273,7 @@ fn own_reads_wait_for_the_outgoing_depth() {
 
 /// Spec: EPB-05
 #[test]
-fn more_reads_than_the_peer_lets_in_break() {
+fn more_reads_than_the_incoming_depth_break_the_connection() {
     let mut broken = 0;
     for options in variety() {
         let mut far = attributes();

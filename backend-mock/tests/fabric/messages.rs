@@ -80,7 +80,7 @@ fn a_write_is_placed_before_a_later_send_completes() {
 
 /// Spec: DTO-04, SRQR-34
 #[test]
-fn the_solicited_mark_travels() {
+fn the_solicited_flag_reaches_the_receiver() {
     for options in variety() {
         let mut couple = Couple::new(options);
         couple.b.receive(1, &[]);
@@ -286,7 +286,7 @@ fn after_the_first_failure_of_a_direction_all_fail() {
 
 /// Spec: EPY-01, EPH-02
 #[test]
-fn buffers_in_use_are_counted_and_watched() {
+fn buffers_in_use_are_counted_and_raise_watermark_events() {
     for options in variety() {
         let options = FabricOptions {
             receive_latency: 1000..=1000,
@@ -367,7 +367,7 @@ fn the_hard_watermark_breaks_the_connection() {
 
 /// Spec: EPH-01, EPH-03
 #[test]
-fn the_watermarks_may_be_reached() {
+fn usage_at_the_watermarks_is_allowed() {
     for options in variety() {
         let options = FabricOptions {
             receive_latency: 1000..=1000,
@@ -389,7 +389,7 @@ fn the_watermarks_may_be_reached() {
 
 /// Spec: DTO-07, EPW-26
 #[test]
-fn queues_are_as_deep_as_asked() {
+fn queues_have_the_requested_depth() {
     for options in variety() {
         let mut couple = Couple::new(options);
         let depth = crate::support::attributes().max_request_dtos;

@@ -246,7 +246,7 @@ fn a_waker_wakes_across_threads() {
 
 /// Spec: IAQ-04, IAQ-05, IAQ-06, IAQ-07, IAQ-09, IAQ-10
 #[test]
-fn attributes_are_honest() {
+fn attributes_match_the_behaviour() {
     let fabric = Fabric::new(FabricOptions::default());
     let mut host = Host::new(&fabric, 1);
     let ia = host.backend.ia_attributes();

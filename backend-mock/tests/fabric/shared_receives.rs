@@ -197,7 +197,7 @@ fn only_connected_queue_pairs_take_buffers() {
 
 /// Spec: SRC-04, EPH-05
 #[test]
-fn an_empty_queue_is_as_no_receive() {
+fn an_empty_shared_queue_acts_like_no_receive() {
     for options in variety() {
         let mut fan = fan(options);
         fan.senders[0].send(1, &[]);
@@ -321,7 +321,7 @@ fn the_limit_raises_one_event_per_setting() {
 ///
 /// Spec: SRQR-42, SRC-04
 #[test]
-fn a_failed_queue_gives_nothing_any_more() {
+fn a_failed_queue_serves_no_receives() {
     for options in variety() {
         let mut fan = fan(options);
         fan.fabric
@@ -378,7 +378,7 @@ fn a_resize_loses_nothing() {
 
 /// Spec: SRY-03, EPY-02
 #[test]
-fn an_adapter_may_not_tell() {
+fn an_adapter_may_not_report_available_receives() {
     let fabric = Fabric::new(FabricOptions::default());
     let options = NodeOptions {
         shared_receive_information: false,

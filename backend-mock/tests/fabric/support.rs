@@ -18,8 +18,8 @@ use dat_core::memory::Region;
 use dat_core::sync::{load_bytes, store_bytes};
 use dat_core::time::Instant;
 
-pub(crate) const REQUESTS: u16 = 0;
-pub(crate) const RECEIVES: u16 = 1;
+pub(crate) const REQUESTS: u32 = 0;
+pub(crate) const RECEIVES: u32 = 1;
 pub(crate) const NONE: SendFlags = SendFlags::empty();
 pub(crate) const FENCE: SendFlags = SendFlags::FENCE;
 

@@ -32,7 +32,7 @@ fn bound(options: FabricOptions, privileges: MemoryPrivileges) -> (Couple, Buffe
 
 /// Spec: RMB-11, RMB-13, RMB-14, RMB-45
 #[test]
-fn a_window_opens_its_range() {
+fn a_window_grants_access_to_its_range() {
     for options in variety() {
         let (mut couple, buffer, key) = bound(options, ALL);
         let local = couple.near.buffer(64, ALL);
@@ -52,7 +52,7 @@ fn a_window_opens_its_range() {
 
 /// Spec: RMB-24, RMB-35, EPW-41
 #[test]
-fn a_window_opens_no_more_than_that() {
+fn a_window_grants_no_access_outside_its_range() {
     let read = MemoryPrivileges::REMOTE_READ;
     let write = MemoryPrivileges::REMOTE_WRITE;
     let cases = [
@@ -87,7 +87,7 @@ fn a_window_opens_no_more_than_that() {
 
 /// Spec: RMB-21, RMB-42
 #[test]
-fn the_old_key_dies_with_the_next_bind() {
+fn the_next_bind_invalidates_the_old_key() {
     for options in variety() {
         let (mut couple, buffer, old) = bound(options, ALL);
         let window = couple.far.window();
@@ -145,7 +145,7 @@ fn a_freed_window_is_closed_at_once() {
 
 /// Spec: RMB-15
 #[test]
-fn a_key_opens_nothing_before_its_bind_completed() {
+fn a_key_grants_no_access_before_its_bind_completes() {
     let mut too_early = false;
     for options in variety() {
         let options = FabricOptions {
@@ -166,7 +166,7 @@ fn a_key_opens_nothing_before_its_bind_completed() {
 
 /// Spec: RMB-17, RMB-18, RMB-19
 #[test]
-fn what_is_posted_after_a_bind_starts_after_it() {
+fn requests_after_a_bind_start_after_it() {
     for options in variety() {
         let options = FabricOptions {
             bind_latency: 0..=40,
@@ -233,7 +233,7 @@ fn a_bind_that_fails_breaks_the_connection() {
 
 /// Spec: RMB-42, RMB-32
 #[test]
-fn a_flushed_bind_leaves_the_window_as_it_was() {
+fn a_flushed_bind_does_not_change_the_window() {
     for options in variety() {
         let (mut couple, buffer, key) = bound(options, ALL);
         let window = couple.far.window();
@@ -266,7 +266,7 @@ fn a_flushed_bind_leaves_the_window_as_it_was() {
 
 /// Spec: EPW-32
 #[test]
-fn a_window_of_another_domain_than_the_queue_pair_opens_nothing() {
+fn a_window_of_another_domain_grants_no_access() {
     for options in variety() {
         let (mut couple, buffer, key) = bound(options, ALL);
         let far = &mut couple.far;

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_survive_the_way_to_c_and_back() {
+    fn addresses_round_trip_through_c() {
         for text in ["10.9.0.1:4000", "[fe80::1%7]:1", "[2001:db8::5]:65535"] {
             let address: SocketAddr = text.parse().expect("an address");
             let storage = to_c(address);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn other_families_and_nothing_are_no_addresses() {
+    fn null_and_other_families_are_no_addresses() {
         let mut storage = to_c("1.2.3.4:5".parse().expect("an address"));
         storage.ss_family = libc::AF_UNIX as u16;
         // SAFETY: long enough for any family.

@@ -120,14 +120,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_unknown_is_sheltered() {
+    fn drivers_of_unknown_vendors_are_sheltered() {
         assert!(may_call_the_system(0xFF_FFFF), "soft-RoCE");
         assert!(may_call_the_system(0));
         assert!(!may_call_the_system(0x02C9));
     }
 
     #[test]
-    fn the_state_is_as_it_was() {
+    fn the_cancellation_state_is_restored() {
         let state = || {
             let mut state = -1;
             // SAFETY: the former state has room.

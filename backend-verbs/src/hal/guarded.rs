@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_have_the_value_one_after_the_other() {
+    fn threads_lock_the_value_in_turn() {
         let counted = Arc::new(Guarded::new(0_u64));
         let threads: Vec<_> = (0..4)
             .map(|_| {

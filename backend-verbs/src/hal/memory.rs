@@ -332,7 +332,7 @@ mod tests {
     ///
     /// Spec: LMC-05, LMC-07, EPW-34
     #[test]
-    fn a_region_has_the_rights_asked_for_and_those_that_they_need() {
+    fn a_region_has_the_requested_rights_and_those_they_imply() {
         const LOCAL_WRITE: u32 = 1;
         const REMOTE_WRITE: u32 = 2;
         const REMOTE_READ: u32 = 4;

@@ -206,7 +206,7 @@ mod tests {
 
     /// Spec: EVW-01
     #[test]
-    fn each_change_is_told_once() {
+    fn each_change_is_reported_once() {
         let fd = EventFd::new().expect("a descriptor");
         let [first, second] = sets(&fd, [Wakes::All; 2]);
         assert_eq!((take(&first), take(&second)), (0, 0));
@@ -220,7 +220,7 @@ mod tests {
 
     /// Spec: EVW-01
     #[test]
-    fn who_does_not_sleep_leaves_what_happens_to_the_next() {
+    fn a_set_without_a_sleeper_leaves_the_event_to_the_next() {
         let fd = EventFd::new().expect("a descriptor");
         let [first, second] = sets(&fd, [Wakes::One; 2]);
         fd.raise();
@@ -229,7 +229,7 @@ mod tests {
 
     /// Spec: EVW-01
     #[test]
-    fn no_sleeper_is_left_asleep() {
+    fn every_sleeper_is_woken() {
         let fd = EventFd::new().expect("a descriptor");
         let [first, second] = sets(&fd, [Wakes::One; 2]);
         std::thread::scope(|scope| {
@@ -272,7 +272,7 @@ mod tests {
 
     /// Spec: EVW-01
     #[test]
-    fn of_those_who_sleep_one_is_woken() {
+    fn one_of_several_sleepers_is_woken() {
         let fd = EventFd::new().expect("a descriptor");
         let sets = sets(&fd, [Wakes::One; 2]);
         let numbers = [const { AtomicI32::new(0) }; 2];
@@ -310,7 +310,7 @@ mod tests {
 
     /// Spec: EVW-06
     #[test]
-    fn times_of_any_length_end() {
+    fn sleeps_of_any_length_end() {
         let set = Epoll::new().expect("a descriptor");
         for micros in [1, 999, 1000, 1001] {
             let longest = Some(Duration::from_micros(micros));

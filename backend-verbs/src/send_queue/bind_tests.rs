@@ -197,7 +197,7 @@ fn queue(device: &Device, objects: &Arc<Objects>, number: u32) -> VerbsSendQueue
 ///
 /// Spec: RMB-01, RMB-10, RMB-21
 #[test]
-fn a_rebind_closes_ahead_and_kills_the_old_key() {
+fn a_rebind_invalidates_the_old_key_first() {
     let mut bench = Bench::new();
     let first = bench.bound(1, 64);
     assert_eq!(bench.posted(), [(OPEN, true, first)]);
@@ -263,7 +263,7 @@ fn no_context_opens_a_window_again() {
 ///
 /// Spec: RMB-10, RMF-02
 #[test]
-fn an_index_comes_again_late() {
+fn an_index_is_reused_late() {
     let mut bench = Bench::with(WindowType::One);
     let mut had = HashSet::new();
     for token in 0..AHEAD as u64 {
@@ -278,7 +278,7 @@ fn an_index_comes_again_late() {
 ///
 /// Spec: RMC-01
 #[test]
-fn windows_made_ahead_give_way() {
+fn spare_windows_are_freed_for_another_domain() {
     let bench = Bench::with(WindowType::One);
     bench.objects.remove_window(bench.window.0);
     let window = window_of(&bench.objects, &bench.device, WindowType::One);
@@ -298,7 +298,7 @@ fn windows_made_ahead_give_way() {
 ///
 /// Spec: RMB-10
 #[test]
-fn first_keys_are_drawn() {
+fn first_keys_are_random() {
     let firsts = |kind| -> HashSet<u32> {
         let first = |_| Bench::with(kind).bound(1, 64) & 0xFF;
         (0..64).map(first).collect()
@@ -347,7 +347,7 @@ fn a_window_out_of_keys_refuses_binds() {
 ///
 /// Spec: RMB-11, RMB-21, RMB-42
 #[test]
-fn a_window_goes_on_after_a_flushed_bind() {
+fn a_window_works_after_a_flushed_bind() {
     for length in [64, 0] {
         let mut bench = Bench::with(WindowType::One);
         let old = bench.bound(1, 64);
@@ -372,7 +372,7 @@ fn a_window_goes_on_after_a_flushed_bind() {
 ///
 /// Spec: RMB-09
 #[test]
-fn a_bind_is_fenced_as_it_was_asked_for() {
+fn a_bind_has_the_requested_fence() {
     const FENCE: u32 = 1;
     for kind in [WindowType::One, WindowType::Two] {
         for (flags, fence) in [
@@ -411,7 +411,7 @@ fn a_bind_is_fenced_as_it_was_asked_for() {
 ///
 /// Spec: RMB-03, RMB-04, RMB-24
 #[test]
-fn a_window_opens_for_the_rights_asked_for() {
+fn a_window_has_the_requested_rights() {
     const OPENS: [(MemoryPrivileges, u32); 2] = [
         (MemoryPrivileges::REMOTE_WRITE, 1 << 1),
         (MemoryPrivileges::REMOTE_READ, 1 << 2),
@@ -441,7 +441,7 @@ fn a_window_opens_for_the_rights_asked_for() {
 ///
 /// Spec: RMB-11, RMB-18
 #[test]
-fn a_bind_of_no_bytes_closes() {
+fn an_empty_bind_unbinds() {
     let mut bench = Bench::new();
     bench.bound(1, 0);
     assert_eq!(bench.posted(), [(WRITE, true, 0)]);
@@ -463,7 +463,7 @@ fn a_bind_of_no_bytes_closes() {
 ///
 /// Spec: RMB-22, DTO-12
 #[test]
-fn a_bind_that_fails_late_says_so() {
+fn a_late_bind_failure_is_reported() {
     for half in 0..2 {
         let mut bench = Bench::new();
         let old = bench.bound(1, 64);
@@ -485,7 +485,7 @@ fn a_bind_that_fails_late_says_so() {
 ///
 /// Spec: GEN-06, RMB-22
 #[test]
-fn a_bind_that_is_refused_half_way_leaves_the_window_closed() {
+fn a_half_refused_bind_leaves_the_window_closed() {
     for taken in 0..2 {
         let mut bench = Bench::new();
         let old = bench.bound(1, 64);
@@ -507,7 +507,7 @@ fn a_bind_that_is_refused_half_way_leaves_the_window_closed() {
 ///
 /// Spec: RMF-01, RMF-02, LMF-02
 #[test]
-fn what_is_open_ends_with_window_and_region() {
+fn access_ends_with_the_window_and_with_the_region() {
     let mut bench = Bench::new();
     let key = bench.bound(1, 64);
     bench.objects.remove_window(bench.window.0);
@@ -533,7 +533,7 @@ fn what_is_open_ends_with_window_and_region() {
 ///
 /// Spec: RMB-11, RMB-22, LMF-02
 #[test]
-fn an_unbind_closes_whatever_became_of_the_last_bind() {
+fn an_unbind_closes_after_any_outcome_of_the_last_bind() {
     for refused in 0..3 {
         let mut bench = Bench::with(WindowType::One);
         let open = bench.region;
@@ -610,7 +610,7 @@ fn a_window_is_bound_to_one_region_after_another() {
 ///
 /// Spec: RMF-01
 #[test]
-fn the_key_of_a_window_dies_with_it() {
+fn a_freed_window_invalidates_its_key() {
     let mut bench = Bench::new();
     let old = bench.window;
     bench.bound(1, 64);

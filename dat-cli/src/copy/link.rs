@@ -13,10 +13,11 @@ use dat_core::event::Event;
 use dat_core::flags::{CompletionFlags, DtoStatus, MemoryPrivileges};
 use dat_core::id::{EpId, EvdId};
 use dat_core::memory::LmrTriplet;
+use dat_storage::Limits;
 
 use super::plain::Plain;
 use crate::failure::{During, Failure, Result};
-use crate::host::{self, Capacity, HostBackend, Network, Node, Registered};
+use crate::host::{self, HostBackend, Network, Node, Registered};
 
 /// Length of a header, which holds the length of the data in little-endian order.
 const HEADER: usize = 8;
@@ -69,13 +70,11 @@ impl<B: HostBackend> End<B> {
         } = geometry;
         // Room for a write and a header per slot, for credits, and for completions not polled yet.
         let requests = 4 * depth + 4;
-        let capacity = Capacity {
-            endpoints: 1,
-            regions: 2,
+        let limits = Limits {
             records: 2 * requests,
-            events: host::EVENTS,
+            ..host::LIMITS
         };
-        let node = Node::open(network, options, capacity)?;
+        let node = Node::open(network, options, &limits)?;
         let ep = node.endpoint(
             &EpAttributes {
                 max_request_dtos: requests as i32,

@@ -110,7 +110,7 @@ pub(crate) fn run<N: Network>(
             format!("its checksum is {read_back:032x}, expected {checksum:032x}"),
         ));
     }
-    let path = part.place().name().to_path_buf();
+    let path = part.target().name().to_path_buf();
     part.keep()?;
     progress.finish_and_clear();
     let seconds = begin.elapsed().as_secs_f64();
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn every_length_arrives_whole() {
+    fn files_of_every_length_arrive_complete() {
         for length in [0, 1, 99, 100, 101, 200, 201, 600, 601, 4999, 5000] {
             let data: Vec<u8> = (0..length)
                 .map(|at: usize| (at * 7 + at / 256) as u8)

@@ -7,11 +7,11 @@ use std::path::Path;
 use super::checksum_of;
 use crate::failure::{Failure, Result};
 use crate::interrupt::Signals;
-use crate::place::{Part, Place};
+use crate::output_file::{OutputPath, Part};
 
-/// The place for a copy, and the metadata of its source.
+/// The path for a copy, and the metadata of its source.
 pub(crate) struct Target {
-    place: Place,
+    output: OutputPath,
     source: Metadata,
 }
 
@@ -26,8 +26,8 @@ impl Target {
         if path.is_dir() {
             path.push(source.file_name().unwrap_or_default());
         }
-        let place = Place::choose(&path)?;
-        if is_same(source, &from, &place) {
+        let output = OutputPath::choose(&path)?;
+        if is_same(source, &from, &output) {
             return Err(Failure::usage(
                 format!("{} cannot be copied onto itself", source.display()),
                 format!("both names are the same file: {}", path.display()),
@@ -35,14 +35,14 @@ impl Target {
             ));
         }
         Ok(Self {
-            place,
+            output,
             source: from,
         })
     }
 
     /// Creates the temporary file for the copy.
     pub(crate) fn begin(self) -> Result<Part> {
-        self.place.begin(Some(&self.source))
+        self.output.begin(Some(&self.source))
     }
 }
 
@@ -70,7 +70,7 @@ pub(crate) fn irregular(source: &Path, about: &Metadata, done: &str) -> Failure 
 
 /// Computes the checksum of a written file from its start.
 pub(crate) fn read_back(part: &mut Part, signals: &Signals) -> Result<u128> {
-    let name = part.place().name().to_path_buf();
+    let name = part.target().name().to_path_buf();
     let file = part.file();
     file.rewind()
         .map_err(|error| Failure::file("read back", &name, &error))?;
@@ -78,16 +78,16 @@ pub(crate) fn read_back(part: &mut Part, signals: &Signals) -> Result<u128> {
 }
 
 #[cfg(unix)]
-fn is_same(_: &Path, from: &Metadata, place: &Place) -> bool {
+fn is_same(_: &Path, from: &Metadata, output: &OutputPath) -> bool {
     use std::os::unix::fs::MetadataExt;
-    place
+    output
         .replaced()
         .is_some_and(|to| (from.dev(), from.ino()) == (to.dev(), to.ino()))
 }
 
 #[cfg(not(unix))]
-fn is_same(source: &Path, _: &Metadata, place: &Place) -> bool {
-    match (fs::canonicalize(source), fs::canonicalize(place.path())) {
+fn is_same(source: &Path, _: &Metadata, output: &OutputPath) -> bool {
+    match (fs::canonicalize(source), fs::canonicalize(output.path())) {
         (Ok(source), Ok(target)) => source == target,
         _ => false,
     }

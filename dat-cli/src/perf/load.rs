@@ -14,11 +14,12 @@ use dat_core::event::Event;
 use dat_core::flags::{CompletionFlags, DtoStatus, MemoryPrivileges};
 use dat_core::id::{EpId, EvdId, RmrId, SrqId};
 use dat_core::memory::LmrTriplet;
+use dat_storage::Limits;
 
 use super::measure::Measured;
 use crate::arguments::Operation;
 use crate::failure::{During, Failure, Result};
-use crate::host::{self, Capacity, Ground, HostBackend, Memory, Network, Node, Registered, STAMP};
+use crate::host::{self, Ground, HostBackend, Memory, Network, Node, Registered, STAMP};
 
 const NOTHING: CompletionFlags = CompletionFlags::empty();
 /// Bytes that are generated or compared at a time.
@@ -90,13 +91,13 @@ pub(crate) struct Load<G: Ground = Fabric> {
     half_complete: Vec<u8>,
 }
 
-/// Returns the capacity that a side of a load needs.
-pub(crate) fn capacity(depth: usize) -> Capacity {
-    Capacity {
-        endpoints: 2,
-        regions: depth + 2,
+/// Returns the sizes that a side of a load needs.
+pub(crate) fn limits(depth: usize) -> Limits {
+    Limits {
+        local_regions: depth + 2,
+        remote_regions: depth + 2,
         records: 4 * depth + 4,
-        events: host::EVENTS,
+        ..host::LIMITS
     }
 }
 
@@ -104,13 +105,13 @@ impl<N: Network> Load<N> {
     /// Opens two nodes, connects them and fills the source with data.
     pub(crate) fn open(shape: Shape, sides: Sides) -> Result<Self> {
         let network = N::at_once();
-        let capacity = capacity(shape.depth);
+        let limits = limits(shape.depth);
         let options = NodeOptions::new("near", 1);
         let device = network.device(options);
         let reads = device.ia_attributes().max_rdma_read_per_ep_out;
         let reads = shape.depth.min(usize::try_from(reads).unwrap_or(0));
-        let near = Node::over(device, options.address, capacity)?;
-        let far = Node::open(&network, NodeOptions::new("far", 2), capacity)?;
+        let near = Node::over(device, options.address, &limits)?;
+        let far = Node::open(&network, NodeOptions::new("far", 2), &limits)?;
         Self::over(network, (near, far), shape, sides, reads)
     }
 }
@@ -550,13 +551,13 @@ impl<G: Ground> Measured for Load<G> {
     /// Posts the operations of several slots on the first stream.
     fn post_together(&mut self, slots: &[usize]) -> Result<()> {
         let size = self.shape.size;
-        let pieces: Vec<Segments> = slots
+        let segment_lists: Vec<Segments> = slots
             .iter()
             .map(|&slot| self.segments(&self.near_memory, slot))
             .collect();
         let requests: Vec<BatchRequest<'_>> = slots
             .iter()
-            .zip(&pieces)
+            .zip(&segment_lists)
             .map(|(&slot, local)| BatchRequest {
                 operation: match self.shape.operation {
                     Operation::Write => {
@@ -629,8 +630,8 @@ struct Segments {
 
 impl Segments {
     fn push(&mut self, segment: LmrTriplet) {
-        if let Some(place) = self.segments.get_mut(self.count) {
-            *place = segment;
+        if let Some(slot) = self.segments.get_mut(self.count) {
+            *slot = segment;
             self.count += 1;
         }
     }
@@ -654,7 +655,7 @@ mod tests {
 
     /// A measurement whose data does not arrive fails.
     #[test]
-    fn data_that_is_not_there_is_found() {
+    fn missing_data_is_detected() {
         for operation in [
             Operation::Write,
             Operation::Read,
@@ -675,10 +676,10 @@ mod tests {
                 done(&mut load, 1);
                 assert_eq!(load.verify(), Ok(()), "{shape:?}");
                 let buffer = load.buffer_of_slot[1];
-                let place = (buffer + 1) * size - 1;
+                let offset = (buffer + 1) * size - 1;
                 let mut byte = [0];
-                load.destination().memory.load(place, &mut byte);
-                load.destination().memory.store(place, &[byte[0] ^ 1]);
+                load.destination().memory.load(offset, &mut byte);
+                load.destination().memory.store(offset, &[byte[0] ^ 1]);
                 let failure = load.verify().unwrap_err();
                 assert_eq!(failure.kind, FailureKind::Operation, "{shape:?}");
                 assert!(
@@ -691,7 +692,7 @@ mod tests {
 
     /// A measurement with a stale window context fails.
     #[test]
-    fn a_window_with_a_stale_context_is_found() {
+    fn a_stale_window_context_is_detected() {
         let shape = Shape {
             operation: Operation::Bind,
             size: 64,

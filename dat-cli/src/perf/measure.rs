@@ -376,7 +376,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_clock_is_read_as_often_as_it_can_be() {
+    fn the_clock_is_read_as_often_as_possible() {
         let (nanos, any) = (Duration::from_nanos, Goal::Time(Duration::from_secs(1)));
         assert_eq!(stride(nanos(1_000_000), nanos(20), any), 1);
         assert_eq!(stride(nanos(100_000), nanos(100), any), 40);
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn how_many_were_timed_is_said_in_round_numbers() {
+    fn the_number_of_timed_operations_is_rounded() {
         let point = |operations, timed| Point {
             size: 1,
             operations,
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn one_post_that_was_interrupted_does_not_count() {
+    fn one_interrupted_post_does_not_change_the_result() {
         let nanos = Duration::from_nanos;
         let mut watch = Watch::new(nanos(20)).unwrap();
         for taken in [100, 98, 400_000, 102, 5] {
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_so_many_is_timed_and_no_slot_in_particular() {
+    fn timed_operations_are_spread_over_all_slots() {
         for stride in [1, 2, 16, 64] {
             let mut choice = Choice::one_of(stride);
             let chosen: Vec<usize> = (0..100_000).filter(|_| choice.is_next()).collect();

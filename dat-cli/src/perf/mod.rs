@@ -10,7 +10,7 @@ use indicatif::BinaryBytes;
 use serde::Serialize;
 
 #[cfg(feature = "verbs")]
-pub(crate) use self::load::capacity;
+pub(crate) use self::load::limits;
 pub(crate) use self::load::{Load, Shape, Sides};
 pub(crate) use self::measure::{Goal, Point};
 use crate::arguments::{Operation, PerfArguments};
@@ -144,13 +144,13 @@ pub(crate) fn run_on(
         }
     ));
     let plot = match plot {
-        Some((path, place)) => {
+        Some((path, target)) => {
             let conditions = format!(
                 "depth {}, {} each, {backend} backend",
                 arguments.depth,
                 counted(arguments.segments.into(), "segment"),
             );
-            plot::draw(place, operation, &conditions, &points)?;
+            plot::draw(target, operation, &conditions, &points)?;
             output.line(format_args!("plot written to {}", path.display()));
             Some(path.display().to_string())
         }

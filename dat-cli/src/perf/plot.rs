@@ -9,7 +9,7 @@ use plotters::prelude::*;
 use super::measure::Point;
 use crate::arguments::Operation;
 use crate::failure::{Failure, FailureKind, Result};
-use crate::place::Place;
+use crate::output_file::OutputPath;
 
 type Drawing<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
@@ -30,8 +30,8 @@ const GREEN_LINE: RGBColor = RGBColor(0x2B, 0x7D, 0x3F);
 /// - Usage: the name does not end in `.svg`, the file exists and `force` is not set, or the path is
 ///   not a file's.
 /// - File: the file cannot be written.
-pub(crate) fn choose(path: &Path, force: bool) -> Result<Place> {
-    let place = Place::choose(path)?;
+pub(crate) fn choose(path: &Path, force: bool) -> Result<OutputPath> {
+    let target = OutputPath::choose(path)?;
     let refused = |why, remedy| {
         Failure::usage(
             format!("cannot write a plot to {}", path.display()),
@@ -54,15 +54,15 @@ pub(crate) fn choose(path: &Path, force: bool) -> Result<Place> {
             format!("name it {}", path.with_extension("svg").display()),
         ));
     }
-    if place.replaced().is_some() && !force {
+    if target.replaced().is_some() && !force {
         return Err(Failure::usage(
             format!("{} already exists", path.display()),
             "the plot would replace it",
             "choose another name, or add --force",
         ));
     }
-    place.probe()?;
-    Ok(place)
+    target.probe()?;
+    Ok(target)
 }
 
 /// Draws several points over their size, or the latency distribution of a single point.
@@ -72,7 +72,7 @@ pub(crate) fn choose(path: &Path, force: bool) -> Result<Place> {
 /// # Errors
 /// - File: the file cannot be written.
 pub(crate) fn draw(
-    place: Place,
+    target: OutputPath,
     operation: Operation,
     conditions: &str,
     points: &[Point],
@@ -97,8 +97,8 @@ pub(crate) fn draw(
             Ok(())
         })
     };
-    drawn.map_err(|error| failed(place.name(), error))?;
-    let mut part = place.begin(None)?;
+    drawn.map_err(|error| failed(target.name(), error))?;
+    let mut part = target.begin(None)?;
     part.write(picture.as_bytes())?;
     part.keep()
 }
@@ -314,7 +314,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_are_few_and_round() {
+    fn labels_are_few_round_numbers() {
         assert_eq!(
             ticks(&(0.5..20_000.0)),
             [1.0, 10.0, 100.0, 1000.0, 10_000.0]

@@ -45,7 +45,7 @@ struct ProblemReport {
 /// Checks the file, or the one that programs use.
 ///
 /// # Errors
-/// The file to put cannot be read, or does not exist.
+/// The file cannot be read, or does not exist.
 pub(super) fn run(file: Option<&Path>, output: &mut Output) -> Result<bool> {
     const REMEDY: &str = "name another file, or create it from the output of `dat registry`";
     let unreadable = |problem: Problem| {
@@ -131,15 +131,15 @@ impl Report {
             reason: problem.reason.to_string(),
             error: problem.is_error(),
         };
-        let place = report.line.map(|line| format!("line {line}"));
-        let parts = [&place, &report.library, &report.symbol];
-        let place: String = parts
+        let location = report.line.map(|line| format!("line {line}"));
+        let parts = [&location, &report.library, &report.symbol];
+        let location: String = parts
             .into_iter()
             .flatten()
             .map(|part| format!("{part}: "))
             .collect();
         let style = if report.error { BAD } else { FAINT };
-        output.line(format_args!("{style}{place}{}{style:#}", report.reason));
+        output.line(format_args!("{style}{location}{}{style:#}", report.reason));
         self.ok &= !report.error;
         self.problems.push(report);
     }

@@ -40,7 +40,7 @@ const OPENING: &str = "opening";
 /// # Errors
 /// The reason why no program gets an adapter by the line.
 pub(super) fn in_a_child(entry: &Entry) -> std::result::Result<(), Fault> {
-    let looking = |said: String| Fault::of_library(Reason::Looking(said));
+    let looking = |text: String| Fault::of_library(Reason::Looking(text));
     let unable = |error: std::io::Error| looking(format!("cannot read the result: {error}"));
     let folder = tempfile::tempdir().map_err(unable)?;
     let result = folder.path().join("result");
@@ -64,8 +64,8 @@ pub(super) fn in_a_child(entry: &Entry) -> std::result::Result<(), Fault> {
         .spawn()
         .map_err(unable)?;
     let ended = wait(child).map_err(unable)?;
-    let said = fs::read_to_string(&result).unwrap_or_default();
-    let (word, rest) = said.split_once(' ').unwrap_or((&said, ""));
+    let text = fs::read_to_string(&result).unwrap_or_default();
+    let (word, rest) = text.split_once(' ').unwrap_or((&text, ""));
     match word {
         GOOD => Ok(()),
         LIBRARY => Err(Fault::of_library(Reason::Library(rest.to_owned()))),
@@ -164,19 +164,19 @@ pub(super) fn run(line: &[OsString]) -> Result<bool> {
         platform_data: CString::default(),
     };
     let result = Path::new(result);
-    let tell = |said: &str| {
-        fs::write(result, said).map_err(|error| Failure::file("write", result, &error))
+    let write = |text: &str| {
+        fs::write(result, text).map_err(|error| Failure::file("write", result, &error))
     };
     let opened = match dat_ffi::registry::look(&entry) {
         Ok(Whose::Ours) => Ok(()),
         Ok(Whose::Others) => {
             // Remains as the result if the process ends meanwhile.
-            tell(OPENING)?;
+            write(OPENING)?;
             dat_ffi::registry::open(&entry)
         }
         Err(fault) => Err(fault),
     };
-    tell(&match opened {
+    write(&match opened {
         Ok(()) => GOOD.to_owned(),
         Err(fault) => words(fault),
     })?;
@@ -191,10 +191,10 @@ fn words(fault: Fault) -> String {
             ..
         } => (SYMBOL, symbol),
         Fault { reason, .. } => match reason {
-            Reason::Library(said) => (LIBRARY, said),
-            Reason::OwnLibrary(said) => (OWN_LIBRARY, said),
-            Reason::NoOpener(said) => (NO_OPENER, said),
-            Reason::Device(said) => (DEVICE, said),
+            Reason::Library(text) => (LIBRARY, text),
+            Reason::OwnLibrary(text) => (OWN_LIBRARY, text),
+            Reason::NoOpener(text) => (NO_OPENER, text),
+            Reason::Device(text) => (DEVICE, text),
             reason => (LINE, reason.to_string()),
         },
     };
@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_read_as_the_entry_that_it_is_made_of() {
+    fn a_written_line_is_read_as_its_entry() {
         let content =
             b"\"a b#\" u1.2 threadsafe default \"/my \\\"l\\\\ib.so\" v.1.2 \"\" \"\xFFx \"\n";
         let read = |content: &[u8]| Configuration::parse(Path::new("dat.conf"), content).entries;

@@ -34,7 +34,7 @@ struct Report {
 /// Prints the lines, or checks a file of them.
 ///
 /// # Errors
-/// The file to put to check cannot be read.
+/// The file to check cannot be read.
 pub(crate) fn run(arguments: &RegistryArguments, output: &mut Output) -> Result<bool> {
     #[cfg(unix)]
     if let Some(line) = &arguments.look {
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_quoted_where_they_have_to_be() {
+    fn fields_are_quoted_if_needed() {
         for (text, expected) in [
             ("a.so.2", "a.so.2"),
             ("a b", "\"a b\""),

@@ -14,7 +14,7 @@ use dat_core::time::Instant;
 use super::verbs::opening;
 use crate::failure::{Failure, Result};
 use crate::host::{Ground, Node};
-use crate::perf::{Load, Shape, Sides, capacity};
+use crate::perf::{Load, Shape, Sides, limits};
 
 /// Time without a completion after which a measurement fails, in microseconds.
 const SILENCE: u32 = 30_000_000;
@@ -91,7 +91,7 @@ pub(crate) fn load(
     let address = address.ok_or_else(|| refused(BackendError::Address))?;
     let node = || {
         let backend = VerbsBackend::open(&device.name, VerbsOptions::default()).map_err(refused)?;
-        Node::over(backend, address, capacity(shape.depth))
+        Node::over(backend, address, &limits(shape.depth))
     };
     let ground = OneDevice {
         yield_after,

@@ -9,10 +9,10 @@ use dat_core::flags::{CloseFlags, ConnectFlags, DtoStatus, QualityOfService};
 use dat_core::id::EpId;
 use dat_core::memory::RmrTriplet;
 
+use super::open_adapter::{MessageBuffers, OpenAdapter};
 use super::protocol::{
     Challenge, Message, Proof, Refusal, Request, decode_answer, decode_challenge, decode_rejection,
 };
-use super::station::{Letters, Station};
 use super::token::Token;
 use crate::failure::{During, Failure, FailureKind, Result};
 use crate::host::{HostBackend, Memory, Registered};
@@ -24,11 +24,11 @@ const SILENCE: Duration = Duration::from_secs(30);
 /// Maximum sleep before signals and deadlines are checked.
 const TICK: Duration = Duration::from_millis(500);
 /// Bit that marks the cookies of messages; other cookies belong to the caller.
-const LETTER: u64 = 1 << 32;
+const MESSAGE_COOKIE: u64 = 1 << 32;
 
 /// The address of a server, and the token that it may require.
 #[derive(Clone, Copy)]
-pub(crate) struct Server<'t> {
+pub(crate) struct ServerAddress<'t> {
     pub(crate) address: IaAddress,
     pub(crate) qualifier: u64,
     pub(crate) token: Option<&'t Token>,
@@ -41,7 +41,7 @@ pub(crate) struct Plan {
     /// Number of receives, for messages and for the caller.
     pub(crate) receives: usize,
     /// Number of these receives that are for messages.
-    pub(crate) letters: usize,
+    pub(crate) message_receives: usize,
     pub(crate) requests: usize,
     /// Segments per request.
     pub(crate) segments: usize,
@@ -59,17 +59,17 @@ pub(crate) enum Arrival {
 
 /// A client's connection to a server.
 pub(crate) struct Client<'a, B: HostBackend, W> {
-    pub(crate) station: &'a mut Station<B, W>,
+    pub(crate) adapter: &'a mut OpenAdapter<B, W>,
     pub(crate) ep: EpId,
     pub(crate) granted: RmrTriplet,
-    letters: Letters,
+    message_buffers: MessageBuffers,
     /// The time when the server's silence was noticed.
     silent: Option<Instant>,
     /// Interval of keep-alive messages.
     ///
-    /// `said` is the time of the last one, and `last` their send buffer.
-    pulse: Duration,
-    said: Instant,
+    /// `last_keep_alive` is the time of the last one, and `last` their send buffer.
+    keep_alive_interval: Duration,
+    last_keep_alive: Instant,
     last: usize,
     /// True once [`Message::End`] is sent: the server may have stored the file since.
     ended: bool,
@@ -101,37 +101,37 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
     /// # Errors
     /// - Operation: nobody listens at the address, or the server refused the request.
     pub(crate) fn connect(
-        station: &'a mut Station<B, W>,
-        server: Server<'_>,
+        adapter: &'a mut OpenAdapter<B, W>,
+        server: ServerAddress<'_>,
         plan: Plan,
-        prepare: impl Fn(&Station<B, W>, EpId) -> Result<()>,
+        prepare: impl Fn(&OpenAdapter<B, W>, EpId) -> Result<()>,
     ) -> Result<Self> {
-        let mut client = Self::ask(station, server, plan, None, &prepare)?;
+        let mut client = Self::request(adapter, server, plan, None, &prepare)?;
         let mut answer = client.answer(&plan.request)?;
         if let (Answer::Challenged(challenge), Some(token)) = (&answer, server.token) {
             let proof = token.prove(challenge, &plan.request);
-            let station = client.discard()?;
-            client = Self::ask(station, server, plan, Some(&proof), &prepare)?;
+            let adapter = client.discard()?;
+            client = Self::request(adapter, server, plan, Some(&proof), &prepare)?;
             answer = client.answer(&plan.request)?;
         }
         let Answer::Accepted(granted, idle) = answer else {
             return Err(refused(Refusal::NoToken));
         };
         client.granted = granted;
-        client.pulse = idle / 3;
+        client.keep_alive_interval = idle / 3;
         Ok(client)
     }
 
     /// Sends a connection request.
-    fn ask(
-        station: &'a mut Station<B, W>,
-        server: Server<'_>,
+    fn request(
+        adapter: &'a mut OpenAdapter<B, W>,
+        server: ServerAddress<'_>,
         plan: Plan,
         proof: Option<&Proof>,
-        prepare: &impl Fn(&Station<B, W>, EpId) -> Result<()>,
+        prepare: &impl Fn(&OpenAdapter<B, W>, EpId) -> Result<()>,
     ) -> Result<Self> {
         let count = |number| i32::try_from(number).unwrap_or(i32::MAX);
-        let zone = station.zone;
+        let zone = adapter.zone;
         let attributes = EpAttributes {
             max_recv_dtos: count(plan.receives),
             max_request_dtos: count(plan.requests),
@@ -140,24 +140,25 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
             max_rdma_read_iov: count(plan.segments),
             max_rdma_write_iov: count(plan.segments),
             max_rdma_read_out: plan.reads,
-            ..EpAttributes::default_for(&station.limits)
+            ..EpAttributes::default_for(&adapter.limits)
         };
-        let ep = station
+        let ep = adapter
             .endpoint(zone, &attributes)
             .during("dat_ep_create")?;
         let sends = usize::from(plan.request.depth) + 2;
-        let memory = Memory::new(Letters::bytes(plan.letters, sends));
-        let letters =
-            Letters::register(station, zone, memory, plan.letters).during("dat_lmr_create")?;
-        for number in 0..plan.letters {
-            letters
-                .receive_as(&station.ia, ep, number, LETTER | number as u64)
+        let memory = Memory::new(MessageBuffers::bytes(plan.message_receives, sends));
+        let message_buffers =
+            MessageBuffers::register(adapter, zone, memory, plan.message_receives)
+                .during("dat_lmr_create")?;
+        for number in 0..plan.message_receives {
+            message_buffers
+                .receive_as(&adapter.ia, ep, number, MESSAGE_COOKIE | number as u64)
                 .during("dat_ep_post_recv")?;
         }
-        prepare(station, ep)?;
+        prepare(adapter, ep)?;
         let timeout = u32::try_from(CONNECTING.as_micros()).unwrap_or(u32::MAX);
         let private_data = plan.request.encode(proof);
-        station
+        adapter
             .ia
             .ep_connect(
                 ep,
@@ -173,17 +174,17 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
             )
             .during("dat_ep_connect")?;
         Ok(Self {
-            station,
+            adapter,
             ep,
             granted: RmrTriplet {
                 context: 0,
                 address: 0,
                 length: 0,
             },
-            letters,
+            message_buffers,
             silent: None,
-            pulse: Duration::MAX,
-            said: Instant::now(),
+            keep_alive_interval: Duration::MAX,
+            last_keep_alive: Instant::now(),
             last: sends - 1,
             ended: false,
         })
@@ -206,12 +207,12 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
     }
 
     /// Frees the endpoint and memory of a rejected request.
-    fn discard(self) -> Result<&'a mut Station<B, W>> {
-        let ia = &self.station.ia;
+    fn discard(self) -> Result<&'a mut OpenAdapter<B, W>> {
+        let ia = &self.adapter.ia;
         ia.ep_free(self.ep).during("dat_ep_free")?;
-        ia.lmr_free(self.letters.registered().lmr)
+        ia.lmr_free(self.message_buffers.registered().lmr)
             .during("dat_lmr_free")?;
-        Ok(self.station)
+        Ok(self.adapter)
     }
 
     /// Waits until the server accepts or rejects.
@@ -224,7 +225,7 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
         };
         let begin = Instant::now();
         loop {
-            let event = self.station.next_event(TICK)?;
+            let event = self.adapter.next_event(TICK)?;
             let Some(Event::Connection { kind, ep, .. }) = event else {
                 // The adapter's own timeout should come first.
                 if begin.elapsed() > 2 * CONNECTING {
@@ -237,7 +238,7 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
             }
             let mut data = [0; 256];
             let length = self
-                .station
+                .adapter
                 .ia
                 .ep_private_data(ep, &mut data)
                 .during("dat_ep_query")?;
@@ -283,31 +284,31 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
     /// Sends a message from a send buffer, numbered 0 to `depth + 1`.
     ///
     /// The buffer must stay unused until the server has shown that it has the message.
-    pub(crate) fn say(&mut self, place: usize, message: &Message) -> Result<()> {
+    pub(crate) fn send(&mut self, slot: usize, message: &Message) -> Result<()> {
         self.silent = None;
         self.ended |= matches!(message, Message::End { .. });
-        self.letters
-            .send(&self.station.ia, self.ep, place, message, LETTER)
+        self.message_buffers
+            .send(&self.adapter.ia, self.ep, slot, message, MESSAGE_COOKIE)
             .during("dat_ep_post_send")
     }
 
     /// Tells the server that this client is still at work, if the interval has passed.
     pub(crate) fn keep_alive(&mut self, now: Instant) -> Result<()> {
-        if now.saturating_duration_since(self.said) < self.pulse {
+        if now.saturating_duration_since(self.last_keep_alive) < self.keep_alive_interval {
             return Ok(());
         }
-        self.said = now;
+        self.last_keep_alive = now;
         // All keep-alive messages are equal, so the previous one may still be under way.
-        let (ia, place) = (&self.station.ia, self.last);
-        self.letters
-            .send(ia, self.ep, place, &Message::Here, LETTER)
+        let (ia, slot) = (&self.adapter.ia, self.last);
+        self.message_buffers
+            .send(ia, self.ep, slot, &Message::Here, MESSAGE_COOKIE)
             .during("dat_ep_post_send")
     }
 
     /// Returns the time of the last keep-alive message.
     #[cfg(test)]
-    pub(crate) fn said(&self) -> Instant {
-        self.said
+    pub(crate) fn last_keep_alive(&self) -> Instant {
+        self.last_keep_alive
     }
 
     /// Returns the next arrival, or `None` after half a second.
@@ -325,7 +326,7 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
         check: &dyn Fn() -> Result<()>,
     ) -> Result<Option<Arrival>> {
         let longest = if wait { TICK } else { Duration::ZERO };
-        if let Some(event) = self.station.next_event(longest)? {
+        if let Some(event) = self.adapter.next_event(longest)? {
             return self.arrived(&event);
         }
         if wait {
@@ -367,23 +368,23 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
         if done.ep != self.ep {
             return Ok(None);
         }
-        let letter = done.cookie & LETTER != 0;
+        let is_message = done.cookie & MESSAGE_COOKIE != 0;
         match done.status {
             DtoStatus::Success => {}
             DtoStatus::Flushed => return Err(self.lost("outstanding operations were flushed")),
             status => return Err(self.lost(format!("an operation completed as {status:?}"))),
         }
         self.note_activity();
-        if !letter {
+        if !is_message {
             return Ok(Some(Arrival::Done(done)));
         }
         if done.operation != DtoOperation::Receive {
             return Ok(None);
         }
-        let number = (done.cookie & !LETTER) as usize;
-        let message = self.letters.read(number, done.transferred_length);
-        self.letters
-            .receive_as(&self.station.ia, self.ep, number, done.cookie)
+        let number = (done.cookie & !MESSAGE_COOKIE) as usize;
+        let message = self.message_buffers.read(number, done.transferred_length);
+        self.message_buffers
+            .receive_as(&self.adapter.ia, self.ep, number, done.cookie)
             .during("dat_ep_post_recv")?;
         match message {
             None => Err(refused(Refusal::Malformed)),
@@ -405,10 +406,10 @@ impl<'a, B: HostBackend, W: Wait> Client<'a, B, W> {
     /// Disconnects, and frees the endpoint and the registered memory.
     pub(crate) fn close(self, memory: &[Registered]) -> Result<()> {
         // If the server has disconnected already, the call fails, and nothing is left to end.
-        let _ = self.station.ia.ep_disconnect(self.ep, CloseFlags::Graceful);
-        self.station.ia.ep_free(self.ep).during("dat_ep_free")?;
-        for registered in memory.iter().chain([self.letters.registered()]) {
-            self.station
+        let _ = self.adapter.ia.ep_disconnect(self.ep, CloseFlags::Graceful);
+        self.adapter.ia.ep_free(self.ep).during("dat_ep_free")?;
+        for registered in memory.iter().chain([self.message_buffers.registered()]) {
+            self.adapter
                 .ia
                 .lmr_free(registered.lmr)
                 .during("dat_lmr_free")?;

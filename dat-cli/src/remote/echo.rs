@@ -4,8 +4,8 @@ use dat_core::event::Wait;
 use dat_core::flags::CompletionFlags;
 use dat_core::id::EpId;
 
-use super::session::Over;
-use super::station::Station;
+use super::open_adapter::OpenAdapter;
+use super::session::SessionOver;
 use crate::host::{HostBackend, Registered};
 
 /// One echo out of this many completes with an event.
@@ -39,23 +39,23 @@ impl Echo {
     /// client has at most `depth` messages under way, so it has received that echo.
     pub(super) fn send_back<B: HostBackend, W: Wait>(
         &mut self,
-        station: &Station<B, W>,
+        adapter: &OpenAdapter<B, W>,
         ep: EpId,
         buffer: usize,
         length: u64,
-    ) -> Result<(), Over> {
-        let length = usize::try_from(length).map_err(|_| Over)?;
-        let places = self.order.len() as u64;
+    ) -> Result<(), SessionOver> {
+        let length = usize::try_from(length).map_err(|_| SessionOver)?;
+        let slots = self.order.len() as u64;
         if let Some(old) = self.count.checked_sub(self.depth) {
-            let free = *self.order.get((old % places) as usize).ok_or(Over)?;
+            let free = *self.order.get((old % slots) as usize).ok_or(SessionOver)?;
             let segments = [self.buffers.segment(free * self.size, self.size)];
-            station
+            adapter
                 .ia
                 .post_recv(ep, &segments, free as u64, CompletionFlags::empty())
-                .map_err(|_| Over)?;
+                .map_err(|_| SessionOver)?;
         }
-        let number = (self.count % places) as usize;
-        *self.order.get_mut(number).ok_or(Over)? = buffer;
+        let number = (self.count % slots) as usize;
+        *self.order.get_mut(number).ok_or(SessionOver)? = buffer;
         self.count += 1;
         let flags = if self.count.is_multiple_of(UNSIGNALLED) {
             CompletionFlags::empty()
@@ -63,9 +63,9 @@ impl Echo {
             CompletionFlags::SUPPRESS
         };
         let segments = [self.buffers.segment(buffer * self.size, length)];
-        station
+        adapter
             .ia
             .post_send(ep, &segments, 0, flags)
-            .map_err(|_| Over)
+            .map_err(|_| SessionOver)
     }
 }

@@ -8,9 +8,9 @@ use dat_core::event::{DtoCompletion, DtoOperation, Event, Wait};
 use dat_core::flags::{CompletionFlags, DtoStatus, MemoryPrivileges};
 use dat_core::memory::{LmrTriplet, RmrTriplet};
 
-use super::client::{Arrival, Client, Plan, Server, refused};
+use super::client::{Arrival, Client, Plan, ServerAddress, refused};
+use super::open_adapter::{OpenAdapter, checksum, fill, part_of};
 use super::protocol::{Message, Refusal, Request, Work};
-use super::station::{Station, checksum, fill, part_of};
 use crate::arguments::Operation;
 use crate::failure::{During, Failure, Result};
 use crate::host::{self, HostBackend, Memory, Registered, STAMP};
@@ -49,8 +49,8 @@ pub(crate) struct RemoteLoad<'a, B: HostBackend, W> {
 impl<'a, B: HostBackend, W: Wait> RemoteLoad<'a, B, W> {
     /// Connects; `memory` holds the data to send first, then the buffers of the echoes.
     pub(crate) fn open(
-        station: &'a mut Station<B, W>,
-        server: Server<'_>,
+        adapter: &'a mut OpenAdapter<B, W>,
+        server: ServerAddress<'_>,
         shape: Shape,
         memory: Memory,
     ) -> Result<Self> {
@@ -79,12 +79,12 @@ impl<'a, B: HostBackend, W: Wait> RemoteLoad<'a, B, W> {
         };
         let all = size * depth;
         let near_memory = memory.part(0, all);
-        let near = station
+        let near = adapter
             .register(near_memory, MemoryPrivileges::ALL)
             .during("dat_lmr_create")?;
         let echoes = match operation {
             Operation::Send => Some(
-                station
+                adapter
                     .register(memory.part(all, all), MemoryPrivileges::ALL)
                     .during("dat_lmr_create")?,
             ),
@@ -95,11 +95,11 @@ impl<'a, B: HostBackend, W: Wait> RemoteLoad<'a, B, W> {
             Operation::Read => zero(near_memory),
             _ => fill(near_memory, 0x9E37_79B9),
         }
-        let letters = if echoes.is_some() { 0 } else { 4 };
+        let message_receives = if echoes.is_some() { 0 } else { 4 };
         let reads = match operation {
             Operation::Read => i32::try_from(depth)
                 .unwrap_or(i32::MAX)
-                .min(station.limits.max_rdma_read_per_ep_out),
+                .min(adapter.limits.max_rdma_read_per_ep_out),
             _ => 0,
         };
         let plan = Plan {
@@ -108,19 +108,19 @@ impl<'a, B: HostBackend, W: Wait> RemoteLoad<'a, B, W> {
                 depth: narrow_depth,
                 size: narrow_size,
             },
-            receives: depth + letters,
-            letters,
+            receives: depth + message_receives,
+            message_receives,
             requests: 2 * depth + 2 * UNSIGNALLED as usize,
             segments,
             reads,
         };
-        let client = Client::connect(station, server, plan, |station, ep| {
+        let client = Client::connect(adapter, server, plan, |adapter, ep| {
             let Some(echoes) = &echoes else {
                 return Ok(());
             };
             for buffer in 0..depth {
                 let segments = [echoes.segment(buffer * size, size)];
-                station
+                adapter
                     .ia
                     .post_recv(ep, &segments, buffer as u64, CompletionFlags::empty())
                     .during("dat_ep_post_recv")?;
@@ -220,7 +220,7 @@ impl<'a, B: HostBackend, W: Wait> RemoteLoad<'a, B, W> {
         }
         let segments = [echoes.segment(buffer * size, size)];
         self.client
-            .station
+            .adapter
             .ia
             .post_recv(
                 self.client.ep,
@@ -308,7 +308,7 @@ impl<B: HostBackend, W: Wait> Measured for RemoteLoad<'_, B, W> {
             .get(first..first + segments)
             .unwrap_or_default();
         let remote = &self.remote[slot];
-        let (ia, ep, cookie) = (&self.client.station.ia, self.client.ep, slot as u64);
+        let (ia, ep, cookie) = (&self.client.adapter.ia, self.client.ep, slot as u64);
         match self.shape.operation {
             Operation::Write => ia
                 .post_rdma_write(ep, local, cookie, remote, DEFAULT)
@@ -352,7 +352,7 @@ impl<B: HostBackend, W: Wait> Measured for RemoteLoad<'_, B, W> {
             })
             .collect();
         self.client
-            .station
+            .adapter
             .ia
             .post_batch(self.client.ep, &requests)
             .map_err(|refused| Failure::operation("a post of a batch failed", refused))?;
@@ -368,10 +368,10 @@ impl<B: HostBackend, W: Wait> Measured for RemoteLoad<'_, B, W> {
         if self.taken.is_multiple_of(KEEPALIVE) && self.echoes.is_none() {
             self.client.keep_alive(Instant::now())?;
         }
-        if !self.client.station.polls() {
+        if !self.client.adapter.polls() {
             return self.awaited(wait);
         }
-        match self.client.station.look() {
+        match self.client.adapter.look() {
             // Polling usually finds these. Messages are not RDMA operations.
             Ok(Event::Dto(done))
                 if done.status == DtoStatus::Success
@@ -396,7 +396,7 @@ impl<B: HostBackend, W: Wait> Measured for RemoteLoad<'_, B, W> {
         let different = |what: String| Failure::operation("data did not arrive", what);
         let Some(echoes) = self.echoes else {
             let segments = self.shape.depth;
-            self.client.say(segments, &Message::Sum)?;
+            self.client.send(segments, &Message::Sum)?;
             let Message::SumIs { checksum: theirs } = self.client.message(&|| Ok(()))? else {
                 return Err(refused(Refusal::Malformed));
             };

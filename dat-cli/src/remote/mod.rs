@@ -7,15 +7,15 @@
 //!
 //! Only the code that opens devices depends on the backend, so tests run both ends on the mock.
 
-mod arena;
+mod buffer_pool;
 mod client;
 mod echo;
+mod file_store;
 mod load;
+mod open_adapter;
 mod protocol;
 mod server;
 mod session;
-mod shelf;
-mod station;
 mod token;
 mod transfer;
 

@@ -76,7 +76,7 @@ pub(crate) enum Refusal {
     NoFolder,
     /// The name is not allowed for a file in the server's directory.
     BadName,
-    /// The file to put exists, and the server replaces no files.
+    /// The file exists, and the server replaces no files.
     Exists,
     /// The server cannot write the file.
     CannotWrite,
@@ -92,7 +92,7 @@ pub(crate) enum Refusal {
     NoToken,
     /// The client has a different token.
     WrongToken,
-    /// The file to put is larger than the rest of the server's quota.
+    /// The file is larger than the rest of the server's quota.
     Quota,
 }
 
@@ -372,8 +372,8 @@ pub(crate) fn encode_rejection(refusal: Refusal, challenge: Option<&Challenge>) 
 pub(crate) fn decode_challenge(bytes: &[u8]) -> Option<Challenge> {
     let mut reader = Reader(bytes);
     reader.greeting().ok()?;
-    let asks = reader.u8()? == Refusal::NoToken as u8 && reader.u8()? == 0;
-    reader.bytes().filter(|_| asks)
+    let is_challenge = reader.u8()? == Refusal::NoToken as u8 && reader.u8()? == 0;
+    reader.bytes().filter(|_| is_challenge)
 }
 
 /// Decodes the private data of a rejection; malformed data is a rejection too.
@@ -522,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_understood() {
+    fn encoded_messages_are_decoded() {
         for request in requests() {
             for proof in [None, Some([7; 16])] {
                 let bytes = request.encode(proof.as_ref());
@@ -566,7 +566,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_cut_off_or_added_is_refused() {
+    fn truncated_and_extended_messages_are_refused() {
         for request in requests() {
             let mut bytes = request.encode(Some(&[7; 16]));
             for length in (0..bytes.len()).filter(|length| *length != REQUEST) {
@@ -628,7 +628,7 @@ mod tests {
     }
 
     #[test]
-    fn names_stay_in_the_folder() {
+    fn names_outside_the_folder_are_refused() {
         for name in ["a", "a.b", "ä ö", "-x", &"x".repeat(NAME)] {
             assert!(is_plain_name(name), "{name}");
         }
@@ -665,13 +665,13 @@ mod tests {
             state ^= state << 17;
             state
         };
-        let whole: Vec<Vec<u8>> = messages()
+        let encoded: Vec<Vec<u8>> = messages()
             .iter()
             .map(Message::encode)
             .chain(requests().iter().map(|request| request.encode(None)))
             .collect();
         for _ in 0..200_000 {
-            let mut bytes = whole[random() as usize % whole.len()].clone();
+            let mut bytes = encoded[random() as usize % encoded.len()].clone();
             for _ in 0..random() % 4 {
                 match random() % 4 {
                     0 => bytes.truncate(random() as usize % (bytes.len() + 1)),

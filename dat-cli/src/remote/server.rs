@@ -10,11 +10,11 @@ use dat_core::event::{ConnectionEventKind, Event, Wait};
 use dat_core::flags::{CloseFlags, CrFields, PspFlags};
 use dat_core::id::{CrId, EpId};
 
-use super::arena::Arena;
+use super::buffer_pool::BufferPool;
+use super::file_store::{Draft, FileStore};
+use super::open_adapter::OpenAdapter;
 use super::protocol::{Challenge, Refusal, Request, encode_rejection};
-use super::session::{Needs, News, Over, Session, TICK};
-use super::shelf::{Draft, Shelf};
-use super::station::Station;
+use super::session::{Needs, Session, SessionEvent, SessionOver, TICK};
 use super::token::Guard;
 use crate::failure::{During, Failure, FailureKind, Result};
 use crate::host::HostBackend;
@@ -82,8 +82,8 @@ struct Storing {
 
 /// A server on an open adapter.
 pub(crate) struct Server<B: HostBackend, W> {
-    station: Station<B, W>,
-    arena: Arena,
+    adapter: OpenAdapter<B, W>,
+    pool: BufferPool,
     terms: Terms,
     sessions: Vec<Session>,
     storing: Vec<Storing>,
@@ -92,10 +92,10 @@ pub(crate) struct Server<B: HostBackend, W> {
 }
 
 impl<B: HostBackend, W: Wait> Server<B, W> {
-    pub(crate) fn new(station: Station<B, W>, memory: usize, terms: Terms) -> Self {
+    pub(crate) fn new(adapter: OpenAdapter<B, W>, memory: usize, terms: Terms) -> Self {
         Self {
-            station,
-            arena: Arena::new(memory),
+            adapter,
+            pool: BufferPool::new(memory),
             terms,
             sessions: Vec::new(),
             storing: Vec::new(),
@@ -109,7 +109,7 @@ impl<B: HostBackend, W: Wait> Server<B, W> {
     /// - Operation: another process listens on the qualifier, or the adapter fails.
     pub(crate) fn listen(&mut self, qualifier: Option<u64>, only: Option<IpAddr>) -> Result<u64> {
         self.only = only;
-        let (ia, events) = (&self.station.ia, self.station.events);
+        let (ia, events) = (&self.adapter.ia, self.adapter.events);
         let Some(qualifier) = qualifier else {
             return ia
                 .psp_create_any(events, PspFlags::Consumer)
@@ -128,20 +128,22 @@ impl<B: HostBackend, W: Wait> Server<B, W> {
     /// - Operation: the adapter failed. Errors of clients are not errors of the server.
     pub(crate) fn run(
         &mut self,
-        shelf: &mut dyn Shelf,
+        files: &mut dyn FileStore,
         stop: &dyn Fn() -> bool,
         tell: &mut dyn FnMut(Notice),
     ) -> Result<()> {
         let mut turn = 0_u32;
         while !stop() {
             let longest = self.sessions.iter().map(Session::due).min();
-            match self.station.next_event(longest.unwrap_or(TICK))? {
+            match self.adapter.next_event(longest.unwrap_or(TICK))? {
                 Some(Event::ConnectionRequest { cr, .. }) => self.arrive(cr, tell),
-                Some(Event::Connection { kind, ep, .. }) => self.connection(kind, ep, shelf, tell),
+                Some(Event::Connection { kind, ep, .. }) => self.connection(kind, ep, files, tell),
                 Some(Event::Dto(done)) => {
-                    let place = self.position(done.ep);
-                    if let Some(session) = place.and_then(|place| self.sessions.get_mut(place)) {
-                        let outcome = session.completed(&self.station, shelf, &done);
+                    let position = self.position(done.ep);
+                    if let Some(session) =
+                        position.and_then(|position| self.sessions.get_mut(position))
+                    {
+                        let outcome = session.completed(&self.adapter, files, &done);
                         self.follow(done.ep, outcome, tell);
                     }
                     turn = turn.wrapping_add(1);
@@ -160,10 +162,10 @@ impl<B: HostBackend, W: Wait> Server<B, W> {
         for session in std::mem::take(&mut self.sessions) {
             // If the client has gone already, the call fails, and nothing is left to end.
             let _ = self
-                .station
+                .adapter
                 .ia
                 .ep_disconnect(session.ep, CloseFlags::Abrupt);
-            session.close(&self.station, &mut self.arena);
+            session.close(&self.adapter, &mut self.pool);
         }
         Ok(())
     }
@@ -173,9 +175,9 @@ impl<B: HostBackend, W: Wait> Server<B, W> {
         let now = (self.terms.clock)();
         let all: Vec<EpId> = self.sessions.iter().map(|session| session.ep).collect();
         for ep in all {
-            let place = self.position(ep);
-            if let Some(session) = place.and_then(|place| self.sessions.get_mut(place)) {
-                let outcome = session.work(&self.station, self.terms.idle, now);
+            let position = self.position(ep);
+            if let Some(session) = position.and_then(|position| self.sessions.get_mut(position)) {
+                let outcome = session.work(&self.adapter, self.terms.idle, now);
                 self.follow(ep, outcome, tell);
             }
         }
@@ -215,9 +217,9 @@ impl<B: HostBackend, W: Wait> Server<B, W> {
         outcome: std::result::Result<(), Refusal>,
         tell: &mut dyn FnMut(Notice),
     ) {
-        let place = self.position(ep);
-        if let Some(session) = place.and_then(|place| self.sessions.get_mut(place)) {
-            let outcome = session.stored(&self.station, outcome);
+        let position = self.position(ep);
+        if let Some(session) = position.and_then(|position| self.sessions.get_mut(position)) {
+            let outcome = session.stored(&self.adapter, outcome);
             self.follow(ep, outcome, tell);
         }
     }
@@ -229,26 +231,28 @@ impl<B: HostBackend, W: Wait> Server<B, W> {
     fn follow(
         &mut self,
         ep: EpId,
-        outcome: std::result::Result<Option<News>, Over>,
+        outcome: std::result::Result<Option<SessionEvent>, SessionOver>,
         tell: &mut dyn FnMut(Notice),
     ) {
         match outcome {
             Ok(None) => {}
-            Ok(Some(News::Accepted(request))) => tell(Notice::Accepted(request)),
-            Ok(Some(News::Received(draft, name, length))) => self.store(ep, *draft, (name, length)),
-            Ok(Some(News::Refused(refusal))) => tell(Notice::Refused(refusal)),
-            Err(Over) => self.end(ep, tell),
+            Ok(Some(SessionEvent::Accepted(request))) => tell(Notice::Accepted(request)),
+            Ok(Some(SessionEvent::Received(draft, name, length))) => {
+                self.store(ep, *draft, (name, length))
+            }
+            Ok(Some(SessionEvent::Refused(refusal))) => tell(Notice::Refused(refusal)),
+            Err(SessionOver) => self.end(ep, tell),
         }
     }
 
     fn end(&mut self, ep: EpId, tell: &mut dyn FnMut(Notice)) {
-        if let Some(place) = self.position(ep) {
-            let session = self.sessions.swap_remove(place);
+        if let Some(position) = self.position(ep) {
+            let session = self.sessions.swap_remove(position);
             let notice = match session.is_accepted() {
                 true => Notice::Gone,
                 false => Notice::Rejected(Refusal::Busy),
             };
-            session.close(&self.station, &mut self.arena);
+            session.close(&self.adapter, &mut self.pool);
             tell(notice);
         }
     }
@@ -257,22 +261,22 @@ impl<B: HostBackend, W: Wait> Server<B, W> {
         &mut self,
         kind: ConnectionEventKind,
         ep: EpId,
-        shelf: &mut dyn Shelf,
+        files: &mut dyn FileStore,
         tell: &mut dyn FnMut(Notice),
     ) {
         if kind != ConnectionEventKind::Established {
             self.end(ep, tell);
             return;
         }
-        let place = self.position(ep);
-        let Some(session) = place.and_then(|place| self.sessions.get_mut(place)) else {
+        let position = self.position(ep);
+        let Some(session) = position.and_then(|position| self.sessions.get_mut(position)) else {
             return;
         };
         for done in session.established() {
             // An earlier completion may have ended the session.
-            let place = self.position(ep);
-            if let Some(session) = place.and_then(|place| self.sessions.get_mut(place)) {
-                let outcome = session.completed(&self.station, shelf, &done);
+            let position = self.position(ep);
+            if let Some(session) = position.and_then(|position| self.sessions.get_mut(position)) {
+                let outcome = session.completed(&self.adapter, files, &done);
                 self.follow(ep, outcome, tell);
             }
         }
@@ -282,7 +286,7 @@ impl<B: HostBackend, W: Wait> Server<B, W> {
         if let Err((refusal, challenge)) = self.admit(cr) {
             let answer = encode_rejection(refusal, challenge.as_ref());
             // If the client has given up, the call fails, and no answer is needed.
-            let _ = self.station.ia.cr_reject(cr, &answer);
+            let _ = self.adapter.ia.cr_reject(cr, &answer);
             // A challenge is no report: clients with the token get one too.
             if challenge.is_none() {
                 tell(Notice::Rejected(refusal));
@@ -293,27 +297,27 @@ impl<B: HostBackend, W: Wait> Server<B, W> {
     /// Opens a session for a client, which is accepted when its memory is prepared.
     fn admit(&mut self, cr: CrId) -> std::result::Result<(), (Refusal, Option<Challenge>)> {
         let plain = |refusal| (refusal, None);
-        let asked = self.station.ia.cr_query(cr, CrFields::all());
-        let asked = asked.map_err(|_| plain(Refusal::Unknown))?;
-        let local = asked.local_address.and_then(IaAddress::socket_address);
+        let queried = self.adapter.ia.cr_query(cr, CrFields::all());
+        let queried = queried.map_err(|_| plain(Refusal::Unknown))?;
+        let local = queried.local_address.and_then(IaAddress::socket_address);
         if let (Some(only), Some(local)) = (self.only, local)
             && only != local.ip()
         {
             return Err(plain(Refusal::WrongAddress));
         }
-        let (request, proof) = Request::decode(&asked.private_data).map_err(plain)?;
+        let (request, proof) = Request::decode(&queried.private_data).map_err(plain)?;
         if let Some(guard) = &mut self.terms.guard {
             guard.admit(&request, proof.as_ref())?;
         }
         let used: usize = self.sessions.iter().map(Session::completions).sum();
         let needed = Needs::of(&request).completions();
-        if needed <= self.station.room
-            && (self.sessions.len() >= MOST_CLIENTS || used + needed > self.station.room)
+        if needed <= self.adapter.room
+            && (self.sessions.len() >= MOST_CLIENTS || used + needed > self.adapter.room)
         {
             return Err(plain(Refusal::Busy));
         }
-        let (from, now) = ((cr, asked.remote_address), (self.terms.clock)());
-        let session = Session::open(&self.station, &mut self.arena, from, request, now);
+        let (from, now) = ((cr, queried.remote_address), (self.terms.clock)());
+        let session = Session::open(&self.adapter, &mut self.pool, from, request, now);
         self.sessions.push(session.map_err(plain)?);
         Ok(())
     }

@@ -11,13 +11,13 @@ use dat_core::id::{CrId, EpId, PzId};
 use dat_core::memory::RmrTriplet;
 use twox_hash::XxHash3_128;
 
-use super::arena::Arena;
+use super::buffer_pool::BufferPool;
 use super::echo::{Echo, UNSIGNALLED};
+use super::file_store::{Draft, FileStore, Host};
+use super::open_adapter::{MessageBuffers, OpenAdapter, fill};
 use super::protocol::{
     Message, Refusal, Request, Work, encode_answer, encode_rejection, is_plain_name,
 };
-use super::shelf::{Draft, Host, Shelf};
-use super::station::{Letters, Station, fill};
 use crate::host::{HostBackend, Registered};
 use crate::limits;
 
@@ -26,13 +26,13 @@ const SENT: u64 = 1 << 32;
 /// Receives beyond the slots: for a name, an end and excess messages of a client.
 const SPARE: usize = 4;
 /// Time that a refused client has to disconnect.
-const FAREWELL: Duration = Duration::from_secs(5);
+const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval between messages to a client with nothing to report.
 ///
 /// If the client's host is gone, such a message breaks the connection.
-const PULSE: Duration = Duration::from_secs(10);
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
 /// Interval between messages to a client that waits for the server's work.
-const NEWS: Duration = Duration::from_secs(1);
+const BUSY_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum sleep while a file is written to the disk.
 const STORING: Duration = Duration::from_millis(1);
 /// Maximum sleep before signals and deadlines are checked.
@@ -41,7 +41,7 @@ pub(crate) const TICK: Duration = Duration::from_millis(500);
 const STAGING: usize = 1 << 18;
 
 /// The result of a step of a session.
-pub(crate) enum News {
+pub(crate) enum SessionEvent {
     /// The client was accepted.
     Accepted(Request),
     /// A file of this name and length is complete and can be stored.
@@ -51,7 +51,7 @@ pub(crate) enum News {
 }
 
 /// The session must end.
-pub(crate) struct Over;
+pub(crate) struct SessionOver;
 
 enum State {
     /// Clears or fills the memory before the client gets it.
@@ -101,21 +101,21 @@ pub(crate) struct Session {
     /// The client's own zone; a guessed key of another client's memory gives no access.
     zone: PzId,
     /// True once the connection is established; the server can send from then on.
-    stands: bool,
+    is_established: bool,
     /// Completions that came before the connection was established.
     early: Vec<DtoCompletion>,
     request: Request,
     host: Host,
-    letters: Letters,
+    message_buffers: MessageBuffers,
     granted: Option<Registered>,
     /// Free send buffers.
     free: Vec<usize>,
     state: State,
     /// True if a message has come since the last `work`.
-    spoke: bool,
+    has_new_message: bool,
     last_activity: Instant,
     /// The time of the last [`Message::Here`] to the client.
-    told: Instant,
+    last_keep_alive: Instant,
     staging: Vec<u8>,
 }
 
@@ -124,8 +124,8 @@ pub(crate) struct Session {
 pub(crate) struct Needs {
     receives: usize,
     requests: usize,
-    letter_receives: usize,
-    letter_sends: usize,
+    message_receives: usize,
+    message_sends: usize,
     granted: usize,
 }
 
@@ -137,22 +137,22 @@ impl Needs {
             Work::Copy { .. } => Self {
                 receives: depth + SPARE,
                 requests: 2 * depth + SPARE,
-                letter_receives: depth + SPARE,
-                letter_sends: 2 * depth + SPARE,
+                message_receives: depth + SPARE,
+                message_sends: 2 * depth + SPARE,
                 granted: bytes,
             },
             Work::Write | Work::Read => Self {
                 receives: SPARE,
                 requests: SPARE,
-                letter_receives: SPARE,
-                letter_sends: SPARE,
+                message_receives: SPARE,
+                message_sends: SPARE,
                 granted: bytes,
             },
             Work::Echo => Self {
                 receives: Self::echo_buffers(depth),
                 requests: Self::echo_buffers(depth) + 2 * UNSIGNALLED as usize,
-                letter_receives: 0,
-                letter_sends: SPARE,
+                message_receives: 0,
+                message_sends: SPARE,
                 granted: Self::echo_buffers(depth).saturating_mul(request.size as usize),
             },
         }
@@ -187,64 +187,69 @@ impl Session {
     /// - `Busy`: the request does not fit now.
     /// - `Unregistered`: the system refuses to register the memory.
     pub(crate) fn open<B: HostBackend, W: Wait>(
-        station: &Station<B, W>,
-        arena: &mut Arena,
+        adapter: &OpenAdapter<B, W>,
+        pool: &mut BufferPool,
         (cr, host): (CrId, Host),
         request: Request,
         now: Instant,
     ) -> Result<Self, Refusal> {
         let needs = Needs::of(&request);
-        let letter_bytes = Letters::bytes(needs.letter_receives, needs.letter_sends);
+        let message_bytes = MessageBuffers::bytes(needs.message_receives, needs.message_sends);
         let too_large = needs
             .granted
-            .checked_add(letter_bytes)
-            .is_none_or(|all| all > arena.length())
-            || needs.completions() > station.room;
+            .checked_add(message_bytes)
+            .is_none_or(|all| all > pool.length())
+            || needs.completions() > adapter.room;
         if too_large {
             return Err(Refusal::TooLarge);
         }
-        let zone = station.ia.pz_create().map_err(|_| Refusal::Busy)?;
-        let ep = match station.endpoint(zone, &Self::attributes(station, &needs, &request)) {
+        let zone = adapter.ia.pz_create().map_err(|_| Refusal::Busy)?;
+        let ep = match adapter.endpoint(zone, &Self::attributes(adapter, &needs, &request)) {
             Ok(ep) => ep,
             Err(_) => {
-                let _ = station.ia.pz_free(zone);
+                let _ = adapter.ia.pz_free(zone);
                 return Err(Refusal::Busy);
             }
         };
         let undo = |refusal| {
             // The endpoint is not connected, so both calls succeed.
-            let _ = station.ia.ep_free(ep);
-            let _ = station.ia.pz_free(zone);
+            let _ = adapter.ia.ep_free(ep);
+            let _ = adapter.ia.pz_free(zone);
             refusal
         };
-        let letters = arena
-            .lend(letter_bytes)
+        let message_buffers = pool
+            .lend(message_bytes)
             .ok_or(Refusal::Busy)
             .map_err(undo)?;
-        let letters = match Letters::register(station, zone, letters, needs.letter_receives) {
-            Ok(letters) => letters,
+        let message_buffers = match MessageBuffers::register(
+            adapter,
+            zone,
+            message_buffers,
+            needs.message_receives,
+        ) {
+            Ok(message_buffers) => message_buffers,
             Err(error) => {
-                arena.give_back(letters);
+                pool.give_back(message_buffers);
                 return Err(undo(unregistered(error)));
             }
         };
         let mut session = Self {
             ep,
             zone,
-            stands: false,
+            is_established: false,
             early: Vec::new(),
             request,
             host,
-            letters,
+            message_buffers,
             granted: None,
-            free: (0..needs.letter_sends).rev().collect(),
+            free: (0..needs.message_sends).rev().collect(),
             state: State::Leaving(None),
-            spoke: false,
+            has_new_message: false,
             last_activity: now,
-            told: now,
+            last_keep_alive: now,
             staging: vec![0; STAGING],
         };
-        match session.lend(station, arena, &needs) {
+        match session.lend(adapter, pool, &needs) {
             Ok(()) => {
                 session.state = State::Preparing {
                     request: cr,
@@ -253,20 +258,20 @@ impl Session {
                 Ok(session)
             }
             Err(refusal) => {
-                session.close(station, arena);
+                session.close(adapter, pool);
                 Err(refusal)
             }
         }
     }
 
     fn attributes<B: HostBackend, W: Wait>(
-        station: &Station<B, W>,
+        adapter: &OpenAdapter<B, W>,
         needs: &Needs,
         request: &Request,
     ) -> EpAttributes {
         let count = |number| i32::try_from(number).unwrap_or(i32::MAX);
         let reads = match request.work {
-            Work::Read => i32::from(request.depth).min(station.limits.max_rdma_read_per_ep_in),
+            Work::Read => i32::from(request.depth).min(adapter.limits.max_rdma_read_per_ep_in),
             _ => 0,
         };
         EpAttributes {
@@ -277,15 +282,15 @@ impl Session {
             max_rdma_read_iov: 1,
             max_rdma_write_iov: 1,
             max_rdma_read_in: reads,
-            ..EpAttributes::default_for(&station.limits)
+            ..EpAttributes::default_for(&adapter.limits)
         }
     }
 
     /// Lends and registers the memory to transfer, and posts all receives.
     fn lend<B: HostBackend, W: Wait>(
         &mut self,
-        station: &Station<B, W>,
-        arena: &mut Arena,
+        adapter: &OpenAdapter<B, W>,
+        pool: &mut BufferPool,
         needs: &Needs,
     ) -> Result<(), Refusal> {
         let local = MemoryPrivileges::LOCAL_READ | MemoryPrivileges::LOCAL_WRITE;
@@ -294,26 +299,26 @@ impl Session {
             Work::Read => local | MemoryPrivileges::REMOTE_READ,
             Work::Echo => local,
         };
-        let memory = arena.lend(needs.granted).ok_or(Refusal::Busy)?;
-        let registered = match station.register_in(self.zone, memory, privileges) {
+        let memory = pool.lend(needs.granted).ok_or(Refusal::Busy)?;
+        let registered = match adapter.register_in(self.zone, memory, privileges) {
             Ok(registered) => registered,
             Err(error) => {
-                arena.give_back(memory);
+                pool.give_back(memory);
                 return Err(unregistered(error));
             }
         };
         let busy = |_| Refusal::Busy;
         self.granted = Some(registered);
-        for number in 0..needs.letter_receives {
-            self.letters
-                .receive(&station.ia, self.ep, number)
+        for number in 0..needs.message_receives {
+            self.message_buffers
+                .receive(&adapter.ia, self.ep, number)
                 .map_err(busy)?;
         }
         if self.request.work == Work::Echo {
             let size = self.request.size as usize;
             for number in 0..needs.receives {
                 let segments = [registered.segment(number * size, size)];
-                station
+                adapter
                     .ia
                     .post_recv(self.ep, &segments, number as u64, CompletionFlags::empty())
                     .map_err(busy)?;
@@ -344,7 +349,7 @@ impl Session {
 
     /// Notes that the connection is established; returns the completions that came before.
     pub(crate) fn established(&mut self) -> Vec<DtoCompletion> {
-        self.stands = true;
+        self.is_established = true;
         std::mem::take(&mut self.early)
     }
 
@@ -361,64 +366,68 @@ impl Session {
     }
 
     /// Ends the connection and frees all resources; an incomplete file is removed.
-    pub(crate) fn close<B: HostBackend, W: Wait>(self, station: &Station<B, W>, arena: &mut Arena) {
+    pub(crate) fn close<B: HostBackend, W: Wait>(
+        self,
+        adapter: &OpenAdapter<B, W>,
+        pool: &mut BufferPool,
+    ) {
         if let State::Preparing { request, .. } = self.state {
             // If the client has given up, the call fails, and no answer is needed.
-            let _ = station
+            let _ = adapter
                 .ia
                 .cr_reject(request, &encode_rejection(Refusal::Busy, None));
         }
         // The frees cannot fail: the endpoint belongs to the session, and no window is bound to the
         // regions.
-        let _ = station.ia.ep_free(self.ep);
-        for registered in [Some(*self.letters.registered()), self.granted]
+        let _ = adapter.ia.ep_free(self.ep);
+        for registered in [Some(*self.message_buffers.registered()), self.granted]
             .into_iter()
             .flatten()
         {
-            if station.ia.lmr_free(registered.lmr).is_ok() {
-                arena.give_back(registered.memory);
+            if adapter.ia.lmr_free(registered.lmr).is_ok() {
+                pool.give_back(registered.memory);
             }
         }
-        let _ = station.ia.pz_free(self.zone);
+        let _ = adapter.ia.pz_free(self.zone);
     }
 
     fn send<B: HostBackend, W: Wait>(
         &mut self,
-        station: &Station<B, W>,
+        adapter: &OpenAdapter<B, W>,
         message: &Message,
-    ) -> Result<(), Over> {
+    ) -> Result<(), SessionOver> {
         // A correct client waits for answers, so buffers stay free.
-        let segments = self.free.pop().ok_or(Over)?;
+        let segments = self.free.pop().ok_or(SessionOver)?;
         let cookie = SENT | segments as u64;
-        self.letters
-            .send(&station.ia, self.ep, segments, message, cookie)
-            .map_err(|_| Over)
+        self.message_buffers
+            .send(&adapter.ia, self.ep, segments, message, cookie)
+            .map_err(|_| SessionOver)
     }
 
     fn refuse<B: HostBackend, W: Wait>(
         &mut self,
-        station: &Station<B, W>,
+        adapter: &OpenAdapter<B, W>,
         refusal: Refusal,
-    ) -> Result<Option<News>, Over> {
+    ) -> Result<Option<SessionEvent>, SessionOver> {
         // Replacing the state removes an incomplete file.
         self.state = State::Leaving(None);
-        self.send(station, &Message::Refused(refusal))?;
-        Ok(Some(News::Refused(refusal)))
+        self.send(adapter, &Message::Refused(refusal))?;
+        Ok(Some(SessionEvent::Refused(refusal)))
     }
 
     /// Handles a completion of this connection.
     pub(crate) fn completed<B: HostBackend, W: Wait>(
         &mut self,
-        station: &Station<B, W>,
-        shelf: &mut dyn Shelf,
+        adapter: &OpenAdapter<B, W>,
+        files: &mut dyn FileStore,
         done: &DtoCompletion,
-    ) -> Result<Option<News>, Over> {
+    ) -> Result<Option<SessionEvent>, SessionOver> {
         if done.status != DtoStatus::Success {
-            return Err(Over);
+            return Err(SessionOver);
         }
         // Completions of the server's sends do not show that the client is alive.
-        self.spoke |= done.operation == DtoOperation::Receive;
-        if !self.stands {
+        self.has_new_message |= done.operation == DtoOperation::Receive;
+        if !self.is_established {
             // The posted receives bound the length.
             self.early.push(*done);
             return Ok(None);
@@ -431,25 +440,25 @@ impl Session {
         }
         let number = done.cookie as usize;
         if let State::Echo(echo) = &mut self.state {
-            echo.send_back(station, self.ep, number, done.transferred_length)?;
+            echo.send_back(adapter, self.ep, number, done.transferred_length)?;
             return Ok(None);
         }
-        let message = self.letters.read(number, done.transferred_length);
-        self.letters
-            .receive(&station.ia, self.ep, number)
-            .map_err(|_| Over)?;
+        let message = self.message_buffers.read(number, done.transferred_length);
+        self.message_buffers
+            .receive(&adapter.ia, self.ep, number)
+            .map_err(|_| SessionOver)?;
         match message {
-            Some(message) => self.last_activity(station, shelf, message),
-            None => self.refuse(station, Refusal::Malformed),
+            Some(message) => self.last_activity(adapter, files, message),
+            None => self.refuse(adapter, Refusal::Malformed),
         }
     }
 
     fn last_activity<B: HostBackend, W: Wait>(
         &mut self,
-        station: &Station<B, W>,
-        shelf: &mut dyn Shelf,
+        adapter: &OpenAdapter<B, W>,
+        files: &mut dyn FileStore,
         message: Message,
-    ) -> Result<Option<News>, Over> {
+    ) -> Result<Option<SessionEvent>, SessionOver> {
         match (&mut self.state, message) {
             // The client sent this before it got the refusal.
             (State::Leaving(_), _) => Ok(None),
@@ -464,13 +473,13 @@ impl Session {
             }
             (State::Unnamed, Message::Name(name)) => {
                 if !is_plain_name(&name) {
-                    return self.refuse(station, Refusal::BadName);
+                    return self.refuse(adapter, Refusal::BadName);
                 }
                 let length = match self.request.work {
                     Work::Copy { length } => length,
                     _ => 0,
                 };
-                match shelf.begin(&name, length, self.host) {
+                match files.begin(&name, length, self.host) {
                     Ok(draft) => {
                         self.state = State::Copying(Copying {
                             name,
@@ -481,77 +490,77 @@ impl Session {
                             emptied: 0,
                             end: None,
                         });
-                        self.send(station, &Message::Ready)?;
+                        self.send(adapter, &Message::Ready)?;
                         Ok(None)
                     }
-                    Err(refusal) => self.refuse(station, refusal),
+                    Err(refusal) => self.refuse(adapter, refusal),
                 }
             }
             (State::Copying(copying), Message::Filled { slot, length }) => {
                 if copying.filled(&self.request, slot, length) {
                     Ok(None)
                 } else {
-                    self.refuse(station, Refusal::Malformed)
+                    self.refuse(adapter, Refusal::Malformed)
                 }
             }
             (State::Copying(copying), Message::End { checksum }) if copying.end.is_none() => {
                 copying.end = Some(checksum);
                 Ok(None)
             }
-            _ => self.refuse(station, Refusal::Malformed),
+            _ => self.refuse(adapter, Refusal::Malformed),
         }
     }
 
     /// Does a bounded part of the due work; ends a client silent for over `idle`.
     pub(crate) fn work<B: HostBackend, W: Wait>(
         &mut self,
-        station: &Station<B, W>,
+        adapter: &OpenAdapter<B, W>,
         idle: Duration,
         now: Instant,
-    ) -> Result<Option<News>, Over> {
-        if std::mem::take(&mut self.spoke) {
+    ) -> Result<Option<SessionEvent>, SessionOver> {
+        if std::mem::take(&mut self.has_new_message) {
             self.last_activity = now;
         }
         if self.due() < TICK {
             // The client waits for the server, so its silence does not count.
             self.last_activity = now;
-            self.tell(station, now, NEWS)?;
+            self.report_alive(adapter, now, BUSY_INTERVAL)?;
         }
         let silent = now.saturating_duration_since(self.last_activity);
-        if matches!(self.state, State::Memory) && silent > PULSE {
-            self.tell(station, now, PULSE)?;
+        if matches!(self.state, State::Memory) && silent > KEEP_ALIVE_INTERVAL {
+            self.report_alive(adapter, now, KEEP_ALIVE_INTERVAL)?;
         }
         match &mut self.state {
-            State::Preparing { .. } => self.prepare(station, idle),
-            State::Copying(copying) if !copying.filled.is_empty() => self.empty(station),
-            State::Copying(copying) if copying.end.is_some() => self.end_of_data(station),
-            State::Checking(_) => self.check(station),
-            State::Summing { .. } => self.sum(station),
+            State::Preparing { .. } => self.prepare(adapter, idle),
+            State::Copying(copying) if !copying.filled.is_empty() => self.empty(adapter),
+            State::Copying(copying) if copying.end.is_some() => self.end_of_data(adapter),
+            State::Checking(_) => self.check(adapter),
+            State::Summing { .. } => self.sum(adapter),
             State::Storing { .. } => Ok(None),
-            State::Leaving(until) => match *until.get_or_insert(now + FAREWELL) <= now {
-                true => Err(Over),
+            State::Leaving(until) => match *until.get_or_insert(now + DISCONNECT_TIMEOUT) <= now {
+                true => Err(SessionOver),
                 false => Ok(None),
             },
             _ if silent <= idle => Ok(None),
             // No refusal is sent to a client that never completes its connection, nor to one that
             // expects only echoes.
-            State::Echo(_) => Err(Over),
-            _ if !self.stands => Err(Over),
-            _ => self.refuse(station, Refusal::Silent),
+            State::Echo(_) => Err(SessionOver),
+            _ if !self.is_established => Err(SessionOver),
+            _ => self.refuse(adapter, Refusal::Silent),
         }
     }
 
     /// Reports to a client that the server is alive, at most once per `pause`.
-    fn tell<B: HostBackend, W: Wait>(
+    fn report_alive<B: HostBackend, W: Wait>(
         &mut self,
-        station: &Station<B, W>,
+        adapter: &OpenAdapter<B, W>,
         now: Instant,
         pause: Duration,
-    ) -> Result<(), Over> {
-        let due = now.saturating_duration_since(self.told) > pause;
-        if due && self.stands && self.free.len() > 1 {
-            self.told = now;
-            self.send(station, &Message::Here)?;
+    ) -> Result<(), SessionOver> {
+        let due = now.saturating_duration_since(self.last_keep_alive) > pause;
+        if due && self.is_established && self.free.len() > 1 {
+            self.last_keep_alive = now;
+            self.send(adapter, &Message::Here)?;
         }
         Ok(())
     }
@@ -559,12 +568,12 @@ impl Session {
     /// Clears or fills the next part of the memory; accepts the client at the end.
     fn prepare<B: HostBackend, W: Wait>(
         &mut self,
-        station: &Station<B, W>,
+        adapter: &OpenAdapter<B, W>,
         idle: Duration,
-    ) -> Result<Option<News>, Over> {
+    ) -> Result<Option<SessionEvent>, SessionOver> {
         let (State::Preparing { request, done }, Some(granted)) = (&mut self.state, self.granted)
         else {
-            return Err(Over);
+            return Err(SessionOver);
         };
         let memory = granted.memory;
         let count = STAGING.min(memory.length() - *done);
@@ -580,8 +589,8 @@ impl Session {
         let idle = u32::try_from(idle.as_millis()).unwrap_or(u32::MAX);
         let answer = encode_answer(self.granted(), idle);
         // If the client has given up, the session ends.
-        let accepted = station.ia.cr_accept(request, Some(self.ep), &answer);
-        accepted.map_err(|_| Over)?;
+        let accepted = adapter.ia.cr_accept(request, Some(self.ep), &answer);
+        accepted.map_err(|_| SessionOver)?;
         self.state = match self.request.work {
             Work::Copy { .. } => State::Unnamed,
             Work::Write | Work::Read => State::Memory,
@@ -592,16 +601,16 @@ impl Session {
                 Needs::of(&self.request).receives,
             )),
         };
-        Ok(Some(News::Accepted(self.request)))
+        Ok(Some(SessionEvent::Accepted(self.request)))
     }
 
     /// Writes the next part of the slot that was filled first to the file.
     fn empty<B: HostBackend, W: Wait>(
         &mut self,
-        station: &Station<B, W>,
-    ) -> Result<Option<News>, Over> {
+        adapter: &OpenAdapter<B, W>,
+    ) -> Result<Option<SessionEvent>, SessionOver> {
         let (State::Copying(copying), Some(granted)) = (&mut self.state, self.granted) else {
-            return Err(Over);
+            return Err(SessionOver);
         };
         let Some(&(slot, length)) = copying.filled.front() else {
             return Ok(None);
@@ -617,12 +626,12 @@ impl Session {
         copying.hash.write(bytes);
         copying.emptied += bytes.len();
         if copying.draft.part.write(bytes).is_err() {
-            return self.refuse(station, Refusal::CannotWrite);
+            return self.refuse(adapter, Refusal::CannotWrite);
         }
         if copying.emptied == length as usize {
             copying.filled.pop_front();
             copying.emptied = 0;
-            self.send(station, &Message::Empty { slot })?;
+            self.send(adapter, &Message::Empty { slot })?;
         }
         Ok(None)
     }
@@ -630,22 +639,22 @@ impl Session {
     /// Checks that all data has arrived as sent, then starts to read the file back.
     fn end_of_data<B: HostBackend, W: Wait>(
         &mut self,
-        station: &Station<B, W>,
-    ) -> Result<Option<News>, Over> {
+        adapter: &OpenAdapter<B, W>,
+    ) -> Result<Option<SessionEvent>, SessionOver> {
         let State::Copying(copying) = std::mem::replace(&mut self.state, State::Leaving(None))
         else {
-            return Err(Over);
+            return Err(SessionOver);
         };
-        let whole = Work::Copy {
+        let received = Work::Copy {
             length: copying.received,
         };
-        let expected = copying.end.ok_or(Over)?;
-        if self.request.work != whole || copying.hash.finish_128() != expected {
-            return self.refuse(station, Refusal::Different);
+        let expected = copying.end.ok_or(SessionOver)?;
+        if self.request.work != received || copying.hash.finish_128() != expected {
+            return self.refuse(adapter, Refusal::Different);
         }
         let mut draft = copying.draft;
         if draft.part.file().rewind().is_err() {
-            return self.refuse(station, Refusal::CannotWrite);
+            return self.refuse(adapter, Refusal::CannotWrite);
         }
         self.state = State::Checking(Checking {
             name: copying.name,
@@ -660,15 +669,15 @@ impl Session {
     /// Reads the next part of the file back; at the end, reports the complete file.
     fn check<B: HostBackend, W: Wait>(
         &mut self,
-        station: &Station<B, W>,
-    ) -> Result<Option<News>, Over> {
+        adapter: &OpenAdapter<B, W>,
+    ) -> Result<Option<SessionEvent>, SessionOver> {
         let State::Checking(checking) = &mut self.state else {
             return Ok(None);
         };
         let count = match checking.draft.part.file().read(&mut self.staging) {
             Ok(count) => count,
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => return Ok(None),
-            Err(_) => return self.refuse(station, Refusal::CannotWrite),
+            Err(_) => return self.refuse(adapter, Refusal::CannotWrite),
         };
         if count > 0 {
             checking
@@ -679,15 +688,15 @@ impl Session {
         }
         let State::Checking(checking) = std::mem::replace(&mut self.state, State::Leaving(None))
         else {
-            return Err(Over);
+            return Err(SessionOver);
         };
         let (length, checksum) = (checking.read, checking.hash.finish_128());
-        let whole = Work::Copy { length } == self.request.work;
-        if !whole || checksum != checking.expected {
-            return self.refuse(station, Refusal::Different);
+        let is_complete = Work::Copy { length } == self.request.work;
+        if !is_complete || checksum != checking.expected {
+            return self.refuse(adapter, Refusal::Different);
         }
         self.state = State::Storing { length, checksum };
-        Ok(Some(News::Received(
+        Ok(Some(SessionEvent::Received(
             Box::new(checking.draft),
             checking.name,
             length,
@@ -697,27 +706,27 @@ impl Session {
     /// Tells the client that its file is on the disk, or why it is not.
     pub(crate) fn stored<B: HostBackend, W: Wait>(
         &mut self,
-        station: &Station<B, W>,
+        adapter: &OpenAdapter<B, W>,
         outcome: Result<(), Refusal>,
-    ) -> Result<Option<News>, Over> {
+    ) -> Result<Option<SessionEvent>, SessionOver> {
         let State::Storing { length, checksum } = self.state else {
-            return Err(Over);
+            return Err(SessionOver);
         };
         if let Err(refusal) = outcome {
-            return self.refuse(station, refusal);
+            return self.refuse(adapter, refusal);
         }
         self.state = State::Leaving(None);
-        self.send(station, &Message::Stored { length, checksum })?;
+        self.send(adapter, &Message::Stored { length, checksum })?;
         Ok(None)
     }
 
     /// Hashes the next part of the memory.
     fn sum<B: HostBackend, W: Wait>(
         &mut self,
-        station: &Station<B, W>,
-    ) -> Result<Option<News>, Over> {
+        adapter: &OpenAdapter<B, W>,
+    ) -> Result<Option<SessionEvent>, SessionOver> {
         let (State::Summing { done, hash }, Some(granted)) = (&mut self.state, self.granted) else {
-            return Err(Over);
+            return Err(SessionOver);
         };
         let count = STAGING.min(granted.memory.length() - *done);
         if count > 0 {
@@ -729,7 +738,7 @@ impl Session {
         }
         let checksum = hash.finish_128();
         self.state = State::Memory;
-        self.send(station, &Message::SumIs { checksum })?;
+        self.send(adapter, &Message::SumIs { checksum })?;
         Ok(None)
     }
 }

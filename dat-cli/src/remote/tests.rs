@@ -12,19 +12,19 @@ use dat_core::attributes::IaAddress;
 use dat_core::event::{DtoOperation, ThreadWait};
 use dat_core::flags::{CompletionFlags, MemoryPrivileges};
 
-use super::client::{Arrival, Client, Plan, Server as Place};
+use super::client::{Arrival, Client, Plan, ServerAddress};
+use super::file_store::{FileStore, Folder, NoFiles, Quotas, Single};
 use super::load::RemoteLoad;
+use super::open_adapter::{OpenAdapter, Waiting, checksum, part_of};
 use super::protocol::{Message, Refusal, Request, Work};
 use super::server::{MOST_CLIENTS, Notice, Server, Terms};
-use super::shelf::{Folder, NoShelf, Quotas, Shelf, Single};
-use super::station::{Station, Waiting, checksum, part_of};
 use super::token::{Guard, Token};
 use super::transfer::{Outcome, Shape, send_file};
 use crate::arguments::Operation;
 use crate::failure::{Failure, Result};
 use crate::host::Memory;
+use crate::output_file::OutputPath;
 use crate::perf::{self, Goal, measure};
-use crate::place::Place as FilePlace;
 
 mod terms;
 
@@ -38,15 +38,15 @@ const SHAPE: Shape = Shape {
 const MEMORY: usize = 4 << 20;
 const WAITINGS: [Waiting; 2] = [Waiting::Block, Waiting::Poll { looks: 10 }];
 
-type MockStation = Station<MockBackend, ThreadWait>;
+type MockAdapter = OpenAdapter<MockBackend, ThreadWait>;
 
-fn station(fabric: &Fabric, name: &'static str, number: u64, waiting: Waiting) -> MockStation {
+fn adapter(fabric: &Fabric, name: &'static str, number: u64, waiting: Waiting) -> MockAdapter {
     let backend = fabric.node(NodeOptions::new(name, number));
-    Station::open(backend, ThreadWait::new(), waiting, MOST_CLIENTS + 1, 512).unwrap()
+    OpenAdapter::open(backend, ThreadWait::new(), waiting, MOST_CLIENTS + 1, 512).unwrap()
 }
 
-fn place() -> Place<'static> {
-    Place {
+fn server_address() -> ServerAddress<'static> {
+    ServerAddress {
         address: IaAddress::Node(1),
         qualifier: QUALIFIER,
         token: None,
@@ -64,34 +64,34 @@ fn folder(path: &Path, replace: bool) -> Folder {
 /// Runs `act` on a fabric with a server; returns the server's notices.
 fn serving(
     waiting: Waiting,
-    shelf: &mut (dyn Shelf + Send),
+    files: &mut (dyn FileStore + Send),
     act: impl FnOnce(&Fabric),
 ) -> Vec<Notice> {
-    serving_on(Terms::default(), waiting, shelf, act)
+    serving_on(Terms::default(), waiting, files, act)
 }
 
 fn serving_on(
     terms: Terms,
     waiting: Waiting,
-    shelf: &mut (dyn Shelf + Send),
+    files: &mut (dyn FileStore + Send),
     act: impl FnOnce(&Fabric),
 ) -> Vec<Notice> {
     let fabric = Fabric::new(FabricOptions::default());
     let _time = fabric.spawn_thread().unwrap();
     let stop = AtomicBool::new(false);
-    let told = Mutex::new(Vec::new());
+    let notices = Mutex::new(Vec::new());
     let listens = AtomicBool::new(false);
     thread::scope(|scope| {
         let serving = scope.spawn(|| {
-            let station = station(&fabric, "server", 1, waiting);
-            let mut server = Server::new(station, MEMORY, terms);
+            let adapter = adapter(&fabric, "server", 1, waiting);
+            let mut server = Server::new(adapter, MEMORY, terms);
             let only: IpAddr = [10, 9, 0, 1].into();
             // The mock's nodes have no IP addresses, so the server ignores `only`.
             assert_eq!(server.listen(Some(QUALIFIER), Some(only)), Ok(QUALIFIER));
             assert!(server.listen(Some(QUALIFIER), None).is_err());
             listens.store(true, Ordering::Release);
-            server.run(shelf, &|| stop.load(Ordering::Acquire), &mut |notice| {
-                told.lock().unwrap().push(notice);
+            server.run(files, &|| stop.load(Ordering::Acquire), &mut |notice| {
+                notices.lock().unwrap().push(notice);
             })
         });
         while !listens.load(Ordering::Acquire) {
@@ -105,16 +105,16 @@ fn serving_on(
             std::panic::resume_unwind(panic);
         }
     });
-    told.into_inner().unwrap()
+    notices.into_inner().unwrap()
 }
 
-fn copy(station: &mut MockStation, name: &str, data: &[u8], shape: Shape) -> Result<Outcome> {
+fn copy(adapter: &mut MockAdapter, name: &str, data: &[u8], shape: Shape) -> Result<Outcome> {
     let mut left = data;
     let read = |buffer: &mut [u8]| Ok(crate::copy::fill(&mut left, buffer).unwrap());
     let check = || Ok(());
     send_file(
-        station,
-        place(),
+        adapter,
+        server_address(),
         name,
         data.len() as u64,
         shape,
@@ -137,12 +137,12 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn files_arrive_whole() {
+fn files_arrive_complete() {
     for waiting in WAITINGS {
         let directory = tempfile::tempdir().unwrap();
-        let mut shelf = folder(directory.path(), true);
-        let told = serving(waiting, &mut shelf, |fabric| {
-            let mut client = station(fabric, "client", 2, waiting);
+        let mut files = folder(directory.path(), true);
+        let notices = serving(waiting, &mut files, |fabric| {
+            let mut client = adapter(fabric, "client", 2, waiting);
             for length in [0, 1, 999, 1000, 1001, 2000, 6000, 6001, 50_001] {
                 let data = some(length);
                 let outcome = copy(&mut client, "file", &data, SHAPE).unwrap();
@@ -155,20 +155,20 @@ fn files_arrive_whole() {
             }
         });
         assert_eq!(names(directory.path()), ["file"]);
-        let stored = told
+        let stored = notices
             .iter()
             .filter(|notice| matches!(notice, Notice::Stored(name, _) if name == "file"));
-        assert_eq!(stored.count(), 9, "{told:?}");
+        assert_eq!(stored.count(), 9, "{notices:?}");
     }
 }
 
 #[test]
-fn one_file_has_its_place_beforehand() {
+fn a_copy_to_a_chosen_path_stores_one_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("target");
-    let part = FilePlace::choose(&path).unwrap().begin(None).unwrap();
+    let part = OutputPath::choose(&path).unwrap().begin(None).unwrap();
     serving(Waiting::Block, &mut Single(Some(part)), |fabric| {
-        let mut client = station(fabric, "client", 2, Waiting::Block);
+        let mut client = adapter(fabric, "client", 2, Waiting::Block);
         copy(&mut client, "copy", &some(5000), SHAPE).unwrap();
         let again = copy(&mut client, "copy", &some(5000), SHAPE).unwrap_err();
         assert_eq!(again.why, Refusal::Busy.why());
@@ -177,12 +177,12 @@ fn one_file_has_its_place_beforehand() {
 }
 
 #[test]
-fn what_is_not_allowed_is_refused_and_the_next_is_served() {
+fn a_refused_client_does_not_stop_the_server() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("there"), "precious").unwrap();
-    let mut shelf = folder(directory.path(), false);
-    let told = serving(Waiting::Block, &mut shelf, |fabric| {
-        let mut client = station(fabric, "client", 2, Waiting::Block);
+    let mut files = folder(directory.path(), false);
+    let notices = serving(Waiting::Block, &mut files, |fabric| {
+        let mut client = adapter(fabric, "client", 2, Waiting::Block);
         let huge = Shape {
             depth: 1024,
             segments: 1,
@@ -197,7 +197,7 @@ fn what_is_not_allowed_is_refused_and_the_next_is_served() {
         ] {
             let data = some(10_000);
             let failure = if shape.depth > 100 {
-                // The client's own station lacks the room for that many.
+                // The client's own adapter lacks the room for that many.
                 let request = Request {
                     work: Work::Write,
                     depth: shape.depth,
@@ -214,16 +214,16 @@ fn what_is_not_allowed_is_refused_and_the_next_is_served() {
     assert_eq!(names(directory.path()), ["new", "there"]);
     let there = std::fs::read_to_string(directory.path().join("there"));
     assert_eq!(there.unwrap(), "precious");
-    assert!(told.contains(&Notice::Rejected(Refusal::TooLarge)));
-    assert!(told.contains(&Notice::Refused(Refusal::Exists)));
+    assert!(notices.contains(&Notice::Rejected(Refusal::TooLarge)));
+    assert!(notices.contains(&Notice::Refused(Refusal::Exists)));
 
-    let told = serving(Waiting::Block, &mut NoShelf, |fabric| {
-        let mut client = station(fabric, "client", 2, Waiting::Block);
+    let notices = serving(Waiting::Block, &mut NoFiles, |fabric| {
+        let mut client = adapter(fabric, "client", 2, Waiting::Block);
         let failure = copy(&mut client, "x", b"data", SHAPE).unwrap_err();
         assert_eq!(failure.why, Refusal::NoFolder.why());
         assert!(failure.remedy.contains("--into"));
     });
-    assert!(told.contains(&Notice::Refused(Refusal::NoFolder)));
+    assert!(notices.contains(&Notice::Refused(Refusal::NoFolder)));
 }
 
 /// The server does not follow a link in its directory.
@@ -238,9 +238,9 @@ fn links_are_not_followed() {
         directory.path().join("link"),
     )
     .unwrap();
-    let mut shelf = folder(directory.path(), true);
-    serving(Waiting::Block, &mut shelf, |fabric| {
-        let mut client = station(fabric, "client", 2, Waiting::Block);
+    let mut files = folder(directory.path(), true);
+    serving(Waiting::Block, &mut files, |fabric| {
+        let mut client = adapter(fabric, "client", 2, Waiting::Block);
         let failure = copy(&mut client, "link", b"evil", SHAPE).unwrap_err();
         assert_eq!(failure.why, Refusal::CannotWrite.why());
     });
@@ -249,18 +249,18 @@ fn links_are_not_followed() {
 }
 
 fn connect(
-    station: &mut MockStation,
+    adapter: &mut MockAdapter,
     request: Request,
 ) -> Result<Client<'_, MockBackend, ThreadWait>> {
     let plan = Plan {
         request,
         receives: 8,
-        letters: 8,
+        message_receives: 8,
         requests: 64,
         segments: 1,
         reads: 0,
     };
-    Client::connect(station, place(), plan, |_, _| Ok(()))
+    Client::connect(adapter, server_address(), plan, |_, _| Ok(()))
 }
 
 const COPY: Request = Request {
@@ -270,10 +270,13 @@ const COPY: Request = Request {
 };
 
 /// Sends messages, each after the answer to the last; returns the final answer.
-fn answers(client: &mut Client<'_, MockBackend, ThreadWait>, said: &[Message]) -> Result<Message> {
-    for (place, message) in said.iter().enumerate() {
-        client.say(place % 4, message)?;
-        if place + 1 < said.len() {
+fn answers(
+    client: &mut Client<'_, MockBackend, ThreadWait>,
+    messages: &[Message],
+) -> Result<Message> {
+    for (slot, message) in messages.iter().enumerate() {
+        client.send(slot % 4, message)?;
+        if slot + 1 < messages.len() {
             client.message(&|| Ok(()))?;
         }
     }
@@ -282,9 +285,9 @@ fn answers(client: &mut Client<'_, MockBackend, ThreadWait>, said: &[Message]) -
 
 /// The server refuses clients that break the protocol, and keeps nothing of their files.
 #[test]
-fn broken_clients_do_no_harm() {
+fn clients_that_break_the_protocol_are_refused() {
     let directory = tempfile::tempdir().unwrap();
-    let mut shelf = folder(directory.path(), false);
+    let mut files = folder(directory.path(), false);
     let name = Message::Name("evil".into());
     let filled = |slot, length| Message::Filled { slot, length };
     let end = Message::End { checksum: 1 };
@@ -306,22 +309,22 @@ fn broken_clients_do_no_harm() {
         (vec![name.clone(), end.clone()], Refusal::Different),
         (vec![name.clone(), filled(0, 100), end], Refusal::Different),
     ];
-    let told = serving(Waiting::Block, &mut shelf, |fabric| {
-        let mut station = station(fabric, "client", 2, Waiting::Block);
-        for (said, refusal) in &attempts {
-            let mut client = connect(&mut station, COPY).unwrap();
-            let failure = answers(&mut client, said).unwrap_err();
-            assert_eq!(failure.why, refusal.why(), "{said:?}");
+    let notices = serving(Waiting::Block, &mut files, |fabric| {
+        let mut adapter = adapter(fabric, "client", 2, Waiting::Block);
+        for (messages, refusal) in &attempts {
+            let mut client = connect(&mut adapter, COPY).unwrap();
+            let failure = answers(&mut client, messages).unwrap_err();
+            assert_eq!(failure.why, refusal.why(), "{messages:?}");
             client.close(&[]).unwrap();
         }
-        copy(&mut station, "good", &some(3000), SHAPE).unwrap();
+        copy(&mut adapter, "good", &some(3000), SHAPE).unwrap();
     });
     assert_eq!(names(directory.path()), ["good"]);
-    let gone = told
+    let gone = notices
         .iter()
         .filter(|notice| **notice == Notice::Gone)
         .count();
-    assert!(gone >= attempts.len(), "{told:?}");
+    assert!(gone >= attempts.len(), "{notices:?}");
 }
 
 /// A client can only write its own grant, which holds no earlier client's data.
@@ -332,16 +335,16 @@ fn memory_beyond_the_grant_cannot_be_reached() {
         depth,
         size,
     };
-    serving(Waiting::Block, &mut NoShelf, |fabric| {
-        let mut station = station(fabric, "client", 2, Waiting::Block);
+    serving(Waiting::Block, &mut NoFiles, |fabric| {
+        let mut adapter = adapter(fabric, "client", 2, Waiting::Block);
         let memory = Memory::new(200);
         memory.store(0, &[7; 200]);
-        let mine = station.register(memory, MemoryPrivileges::ALL).unwrap();
+        let mine = adapter.register(memory, MemoryPrivileges::ALL).unwrap();
         for (offset, length, allowed) in [(0, 100, true), (0, 101, false), (100, 1, false)] {
-            let mut client = connect(&mut station, write(100, 1)).unwrap();
+            let mut client = connect(&mut adapter, write(100, 1)).unwrap();
             let target = part_of(&client.granted, offset, length);
             client
-                .station
+                .adapter
                 .ia
                 .post_rdma_write(
                     client.ep,
@@ -370,7 +373,7 @@ fn memory_beyond_the_grant_cannot_be_reached() {
             client.close(&[]).unwrap();
         }
         // The memory of the earlier clients is lent again, and is cleared.
-        let mut client = connect(&mut station, write(100, 1)).unwrap();
+        let mut client = connect(&mut adapter, write(100, 1)).unwrap();
         let zeros = checksum(Memory::new(100));
         let answer = answers(&mut client, &[Message::Sum]).unwrap();
         assert_eq!(answer, Message::SumIs { checksum: zeros });
@@ -386,15 +389,15 @@ fn memory_of_another_client_cannot_be_reached() {
         depth: 1,
         size: 100,
     };
-    serving(Waiting::Block, &mut NoShelf, |fabric| {
-        let mut honest = station(fabric, "honest", 2, Waiting::Block);
+    serving(Waiting::Block, &mut NoFiles, |fabric| {
+        let mut honest = adapter(fabric, "honest", 2, Waiting::Block);
         let mut victim = connect(&mut honest, write).unwrap();
-        let mut hostile = station(fabric, "hostile", 3, Waiting::Block);
+        let mut hostile = adapter(fabric, "hostile", 3, Waiting::Block);
         let memory = Memory::new(100);
         memory.store(0, &[7; 100]);
         let mine = hostile.register(memory, MemoryPrivileges::ALL).unwrap();
         let client = &mut connect(&mut hostile, write).unwrap();
-        let ia = &client.station.ia;
+        let ia = &client.adapter.ia;
         let stolen = victim.granted;
         assert_ne!(stolen.context, client.granted.context);
         let nothing = CompletionFlags::empty();
@@ -418,11 +421,11 @@ fn memory_of_another_client_cannot_be_reached() {
 #[test]
 fn clients_that_vanish_leave_room_for_others() {
     let directory = tempfile::tempdir().unwrap();
-    let mut shelf = folder(directory.path(), false);
-    serving(Waiting::Block, &mut shelf, |fabric| {
+    let mut files = folder(directory.path(), false);
+    serving(Waiting::Block, &mut files, |fabric| {
         for round in 0..2 * MOST_CLIENTS as u64 {
-            let mut station = station(fabric, "client", 2 + round, Waiting::Block);
-            let mut client = connect(&mut station, COPY).unwrap();
+            let mut adapter = adapter(fabric, "client", 2 + round, Waiting::Block);
+            let mut client = connect(&mut adapter, COPY).unwrap();
             let name = Message::Name("half".into());
             assert_eq!(answers(&mut client, &[name]).unwrap(), Message::Ready);
             let half = Message::Filled {
@@ -433,17 +436,17 @@ fn clients_that_vanish_leave_room_for_others() {
                 answers(&mut client, &[half]).unwrap(),
                 Message::Empty { slot: 0 }
             );
-            // Dropping the station closes its adapter without a disconnect.
+            // Dropping the adapter closes its adapter without a disconnect.
         }
     });
     assert_eq!(names(directory.path()), [""; 0]);
 }
 
 #[test]
-fn more_clients_than_there_is_room_for_are_told_so() {
-    let told = serving(Waiting::Block, &mut NoShelf, |fabric| {
-        let mut stations: Vec<MockStation> = (0..=MOST_CLIENTS as u64)
-            .map(|number| station(fabric, "client", 2 + number, Waiting::Block))
+fn too_many_clients_are_rejected_as_busy() {
+    let notices = serving(Waiting::Block, &mut NoFiles, |fabric| {
+        let mut stations: Vec<MockAdapter> = (0..=MOST_CLIENTS as u64)
+            .map(|number| adapter(fabric, "client", 2 + number, Waiting::Block))
             .collect();
         let request = Request {
             work: Work::Write,
@@ -452,7 +455,7 @@ fn more_clients_than_there_is_room_for_are_told_so() {
         };
         let outcomes: Vec<_> = stations
             .iter_mut()
-            .map(|station| connect(station, request))
+            .map(|adapter| connect(adapter, request))
             .collect();
         for (number, outcome) in outcomes.into_iter().enumerate() {
             match outcome {
@@ -467,7 +470,10 @@ fn more_clients_than_there_is_room_for_are_told_so() {
             }
         }
     });
-    assert!(told.contains(&Notice::Rejected(Refusal::Busy)), "{told:?}");
+    assert!(
+        notices.contains(&Notice::Rejected(Refusal::Busy)),
+        "{notices:?}"
+    );
 }
 
 /// The server serves the next client after random messages of earlier ones.
@@ -486,9 +492,9 @@ fn random_messages_do_no_harm() {
         state % below
     };
     let directory = tempfile::tempdir().unwrap();
-    let mut shelf = folder(directory.path(), false);
-    serving(Waiting::Block, &mut shelf, |fabric| {
-        let mut station = station(fabric, "client", 2, Waiting::Block);
+    let mut files = folder(directory.path(), false);
+    serving(Waiting::Block, &mut files, |fabric| {
+        let mut adapter = adapter(fabric, "client", 2, Waiting::Block);
         for _ in 0..40 {
             let work = [
                 Work::Copy { length: 100 },
@@ -501,8 +507,8 @@ fn random_messages_do_no_harm() {
                 depth: 1 + random(4) as u16,
                 size: 1 + random(300) as u32,
             };
-            let mut client = connect(&mut station, request).unwrap();
-            for place in 0..random(5) as usize {
+            let mut client = connect(&mut adapter, request).unwrap();
+            for slot in 0..random(5) as usize {
                 let message = match random(6) {
                     0 => Message::Name("x".repeat(random(9) as usize)),
                     1 | 2 => Message::Filled {
@@ -515,7 +521,7 @@ fn random_messages_do_no_harm() {
                     4 => Message::Sum,
                     _ => Message::Refused(Refusal::Busy),
                 };
-                if client.say(place.min(2), &message).is_err() {
+                if client.send(slot.min(2), &message).is_err() {
                     break;
                 }
                 // The result is an answer, an end or nothing.
@@ -525,7 +531,7 @@ fn random_messages_do_no_harm() {
             }
             client.close(&[]).unwrap();
         }
-        copy(&mut station, "good", &some(3000), SHAPE).unwrap();
+        copy(&mut adapter, "good", &some(3000), SHAPE).unwrap();
     });
     assert_eq!(names(directory.path()), ["good"]);
 }
@@ -533,9 +539,9 @@ fn random_messages_do_no_harm() {
 #[test]
 fn operations_on_a_server_are_measured() {
     for waiting in WAITINGS {
-        let mut shelf = NoShelf;
-        serving(waiting, &mut shelf, |fabric| {
-            let mut station = station(fabric, "client", 2, waiting);
+        let mut files = NoFiles;
+        serving(waiting, &mut files, |fabric| {
+            let mut adapter = adapter(fabric, "client", 2, waiting);
             for operation in [Operation::Write, Operation::Read, Operation::Send] {
                 // The number of operations need not be a multiple of the batch.
                 let shapes = [
@@ -554,7 +560,8 @@ fn operations_on_a_server_are_measured() {
                         batch,
                     };
                     let memory = Memory::new(2 * size * depth);
-                    let mut load = RemoteLoad::open(&mut station, place(), shape, memory).unwrap();
+                    let mut load =
+                        RemoteLoad::open(&mut adapter, server_address(), shape, memory).unwrap();
                     let point =
                         measure::run(&mut load, Goal::Operations(50), Duration::ZERO).unwrap();
                     assert_eq!(point.operations, 50);
@@ -570,7 +577,7 @@ fn operations_on_a_server_are_measured() {
                     segments: 1,
                     batch: 1,
                 };
-                let load = RemoteLoad::open(&mut station, place(), shape, Memory::new(2));
+                let load = RemoteLoad::open(&mut adapter, server_address(), shape, Memory::new(2));
                 assert!(load.is_err());
             }
         });
@@ -587,23 +594,23 @@ fn a_server_that_ends_is_noticed() {
     let listens = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
-            let station = station(&fabric, "server", 1, Waiting::Block);
-            let mut server = Server::new(station, MEMORY, Terms::default());
+            let adapter = adapter(&fabric, "server", 1, Waiting::Block);
+            let mut server = Server::new(adapter, MEMORY, Terms::default());
             server.listen(Some(QUALIFIER), None).unwrap();
             listens.store(true, Ordering::Release);
             let stop = || stop.load(Ordering::Acquire);
-            server.run(&mut NoShelf, &stop, &mut |_| {}).unwrap();
+            server.run(&mut NoFiles, &stop, &mut |_| {}).unwrap();
         });
         while !listens.load(Ordering::Acquire) {
             thread::yield_now();
         }
-        let mut station = station(&fabric, "client", 2, Waiting::Block);
+        let mut adapter = adapter(&fabric, "client", 2, Waiting::Block);
         let request = Request {
             work: Work::Write,
             depth: 1,
             size: 1,
         };
-        let mut client = connect(&mut station, request).unwrap();
+        let mut client = connect(&mut adapter, request).unwrap();
         stop.store(true, Ordering::Release);
         left = client.message(&|| Ok(())).err();
     });
@@ -612,11 +619,11 @@ fn a_server_that_ends_is_noticed() {
 }
 
 #[test]
-fn whoever_is_alone_says_so() {
+fn a_client_without_a_server_fails() {
     let fabric = Fabric::new(FabricOptions::default());
     let _time = fabric.spawn_thread().unwrap();
-    let _nobody = station(&fabric, "nobody", 1, Waiting::Block);
-    let mut client = station(&fabric, "client", 2, Waiting::Block);
+    let _nobody = adapter(&fabric, "nobody", 1, Waiting::Block);
+    let mut client = adapter(&fabric, "client", 2, Waiting::Block);
     let failure = copy(&mut client, "x", b"data", SHAPE).unwrap_err();
     assert_eq!(failure.what, "cannot connect to the server");
 }

@@ -107,9 +107,9 @@ impl Guard {
             return Err((Refusal::NoToken, Some(challenge)));
         };
         let answered = |challenge: &Challenge| self.token.proves(challenge, request, proof);
-        let place = self.challenges.iter().position(answered);
-        place
-            .and_then(|place| self.challenges.remove(place))
+        let position = self.challenges.iter().position(answered);
+        position
+            .and_then(|position| self.challenges.remove(position))
             .map(|_| ())
             .ok_or((Refusal::WrongToken, None))
     }
@@ -139,7 +139,7 @@ mod tests {
 
     /// A proof is valid once, for its challenge, its request and its token.
     #[test]
-    fn proofs_hold_once() {
+    fn a_proof_is_valid_once() {
         let (ours, other) = (token("sixteen bytes it"), token("sixteen bytes is"));
         let mut guard = Guard::new(token("sixteen bytes it"));
         let (first, second) = (challenge(&mut guard), challenge(&mut guard));
@@ -163,7 +163,7 @@ mod tests {
 
     /// The oldest challenge is dropped when the table is full.
     #[test]
-    fn challenges_are_forgotten_in_order() {
+    fn the_oldest_challenge_is_dropped_first() {
         let ours = token("sixteen bytes it");
         let mut guard = Guard::new(token("sixteen bytes it"));
         let first = challenge(&mut guard);
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_long_and_end_with_their_line() {
+    fn tokens_are_long_enough_and_one_line() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         let read = |content: &str| {

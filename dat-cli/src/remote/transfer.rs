@@ -7,9 +7,9 @@ use dat_core::flags::{CompletionFlags, MemoryPrivileges};
 use dat_core::memory::LmrTriplet;
 use twox_hash::XxHash3_128;
 
-use super::client::{Arrival, Client, Plan, Server, refused};
+use super::client::{Arrival, Client, Plan, ServerAddress, refused};
+use super::open_adapter::{OpenAdapter, part_of};
 use super::protocol::{Message, Refusal, Request, Work};
-use super::station::{Station, part_of};
 use crate::failure::{During, Failure, Result};
 use crate::host::{HostBackend, Memory};
 
@@ -41,8 +41,8 @@ pub(crate) struct Outcome {
 /// - Those of `read` and `check`.
 /// - Operation: the connection is lost, the server refused the request, or the stored data differs.
 pub(crate) fn send_file<B: HostBackend, W: Wait>(
-    station: &mut Station<B, W>,
-    server: Server<'_>,
+    adapter: &mut OpenAdapter<B, W>,
+    server: ServerAddress<'_>,
     name: &str,
     length: u64,
     shape: Shape,
@@ -58,19 +58,19 @@ pub(crate) fn send_file<B: HostBackend, W: Wait>(
         size: u32::try_from(size).map_err(|_| too_large())?,
     };
     let memory = Memory::new(depth * size);
-    let slots = station
+    let slots = adapter
         .register(memory, MemoryPrivileges::LOCAL_READ)
         .during("dat_lmr_create")?;
     let plan = Plan {
         request,
         receives: depth + 4,
-        letters: depth + 4,
+        message_receives: depth + 4,
         requests: 4 * depth + 4,
         segments: shape.segments,
         reads: 0,
     };
-    let mut client = Client::connect(station, server, plan, |_, _| Ok(()))?;
-    client.say(depth + 1, &Message::Name(name.to_owned()))?;
+    let mut client = Client::connect(adapter, server, plan, |_, _| Ok(()))?;
+    client.send(depth + 1, &Message::Name(name.to_owned()))?;
     match client.message(check)? {
         Message::Ready => {}
         _ => return Err(refused(Refusal::Malformed)),
@@ -98,26 +98,26 @@ pub(crate) fn send_file<B: HostBackend, W: Wait>(
             let start = usize::from(slot) * size;
             memory.store(start, data);
             hash.write(data);
-            let pieces: Vec<LmrTriplet> = (0..data.len())
+            let local: Vec<LmrTriplet> = (0..data.len())
                 .step_by(shape.chunk)
                 .map(|at| slots.segment(start + at, shape.chunk.min(data.len() - at)))
                 .collect();
             client
-                .station
+                .adapter
                 .ia
                 .post_rdma_write(
                     client.ep,
-                    &pieces,
+                    &local,
                     u64::from(slot),
                     &part_of(&client.granted, start, data.len()),
                     CompletionFlags::SUPPRESS,
                 )
                 .during("dat_ep_post_rdma_write")?;
             let length = u32::try_from(data.len()).map_err(|_| too_large())?;
-            client.say(usize::from(slot), &Message::Filled { slot, length })?;
+            client.send(usize::from(slot), &Message::Filled { slot, length })?;
             bytes += data.len() as u64;
             writes += 1;
-            segments += pieces.len() as u64;
+            segments += local.len() as u64;
         }
         if free.len() == depth {
             break;
@@ -140,7 +140,7 @@ pub(crate) fn send_file<B: HostBackend, W: Wait>(
         ));
     }
     let checksum = hash.finish_128();
-    client.say(depth, &Message::End { checksum })?;
+    client.send(depth, &Message::End { checksum })?;
     match client.message(check)? {
         Message::Stored {
             length,

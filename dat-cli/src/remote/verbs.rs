@@ -13,13 +13,13 @@ use dat_core::backend::BackendError;
 use serde::Serialize;
 
 use super::both;
-use super::client::Server as Place;
+use super::client::ServerAddress;
+use super::file_store::{FileStore, Folder, NoFiles, Quotas, Single};
 use super::load::RemoteLoad;
+use super::open_adapter::{OpenAdapter, Waiting};
 use super::protocol::{MOST_DEPTH, Refusal, is_plain_name};
 pub(crate) use super::server::not_listening;
 use super::server::{MOST_CLIENTS, Notice, Server, Terms};
-use super::shelf::{Folder, NoShelf, Quotas, Shelf, Single};
-use super::station::{Station, Waiting};
 use super::token::{Guard, Token};
 use super::transfer::{Outcome, Shape, send_file};
 use crate::arguments::{
@@ -39,7 +39,7 @@ use crate::perf::{self, Goal, Point, measure};
 pub(crate) use crate::rsm::device::run as rsm;
 use crate::size::{argument, counted, size};
 
-type VerbsStation = Station<VerbsBackend, VerbsWait>;
+type VerbsAdapter = OpenAdapter<VerbsBackend, VerbsWait>;
 
 /// Requests and receives of all clients of a server.
 const SERVER_ROOM: usize = 16384;
@@ -128,11 +128,11 @@ pub(crate) fn choose(name: Option<&str>, address: Option<IpAddr>) -> Result<Verb
         })
 }
 
-fn station(name: &str, waiting: Waiting, endpoints: usize, room: usize) -> Result<VerbsStation> {
+fn adapter(name: &str, waiting: Waiting, endpoints: usize, room: usize) -> Result<VerbsAdapter> {
     let backend =
         VerbsBackend::open(name, VerbsOptions::default()).map_err(|error| opening(name, error))?;
     let wait = backend.wait().map_err(|error| opening(name, error))?;
-    Station::open(backend, wait, waiting, endpoints, room)
+    OpenAdapter::open(backend, wait, waiting, endpoints, room)
 }
 
 /// Resolves a host; returns its first address.
@@ -172,7 +172,7 @@ fn with_server<T>(
     room: usize,
     (memory, once): (u64, bool),
     mut local: Single,
-    act: impl FnOnce(&mut VerbsStation, Place<'_>, &str) -> Result<T>,
+    act: impl FnOnce(&mut VerbsAdapter, ServerAddress<'_>, &str) -> Result<T>,
 ) -> Result<T> {
     let waiting = waiting(arguments.waiting);
     if let Some(peer) = &arguments.connect {
@@ -180,23 +180,23 @@ fn with_server<T>(
         let token = token.transpose()?;
         let peer = resolve(peer)?;
         let device = choose(arguments.device.as_deref(), own_address(peer))?;
-        let mut station = station(&device.name, waiting, 2, room)?;
-        let place = Place {
+        let mut adapter = adapter(&device.name, waiting, 2, room)?;
+        let server = ServerAddress {
             address: IaAddress::from(peer),
             qualifier: peer.port().into(),
             token: token.as_ref(),
         };
-        return act(&mut station, place, &device.name);
+        return act(&mut adapter, server, &device.name);
     }
     let device = choose(arguments.device.as_deref(), None)?;
     let Some(&address) = device.addresses.first() else {
         return Err(opening(&device.name, BackendError::Address));
     };
     let memory = usize::try_from(memory).unwrap_or(usize::MAX);
-    let station_of_server = station(&device.name, waiting, 2, 2 * room)?;
+    let station_of_server = adapter(&device.name, waiting, 2, 2 * room)?;
     let mut server = Server::new(station_of_server, memory, Terms::default());
     let qualifier = server.listen(None, None)?;
-    let mut client = station(&device.name, waiting, 2, room)?;
+    let mut client = adapter(&device.name, waiting, 2, room)?;
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let serving = scope.spawn(|| {
@@ -207,12 +207,12 @@ fn with_server<T>(
                 }
             })
         });
-        let place = Place {
+        let server = ServerAddress {
             address,
             qualifier,
             token: None,
         };
-        let result = act(&mut client, place, &device.name);
+        let result = act(&mut client, server, &device.name);
         stop.store(true, Ordering::Release);
         match serving.join() {
             // The client's error is the more specific one.
@@ -277,19 +277,19 @@ pub(crate) fn copy(
     signals: &Signals,
     output: &mut Output,
 ) -> Result<bool> {
-    let whole = geometry(arguments)?;
+    let geometry = geometry(arguments)?;
     let begin = Instant::now();
     let source = &arguments.source;
     let unreadable = |error| Failure::file("read", source, &error);
     let server = arguments.device.connect.as_ref();
-    let (target, name, shelf) = match server {
+    let (target, name, files) = match server {
         Some(_) => {
             let name = remote_name(source, &arguments.target)?;
             (name.clone(), name, Single(None))
         }
         None => {
             let part = Target::choose(source, &arguments.target)?.begin()?;
-            let target = part.place().name().display().to_string();
+            let target = part.target().name().display().to_string();
             (target, "copy".into(), Single(Some(part)))
         }
     };
@@ -299,7 +299,7 @@ pub(crate) fn copy(
         return Err(irregular(source, &about, "copied"));
     }
     let length = about.len();
-    let fit = fitted(whole, length);
+    let fit = fitted(geometry, length);
     let shape = Shape {
         depth: u16::try_from(fit.depth).unwrap_or(MOST_DEPTH),
         segments: fit.segments,
@@ -309,7 +309,7 @@ pub(crate) fn copy(
     let memory = fit.bytes() + (4 << 20);
     // The slots here and at a server in this process, and one buffer to read into.
     host::room(2 * fit.bytes() + fit.slot() as u64, |room| {
-        smaller(whole, room / 3)
+        smaller(geometry, room / 3)
     })?;
     let progress = progress_bar(length, output);
     let room = 6 * fit.depth + 64;
@@ -317,15 +317,15 @@ pub(crate) fn copy(
         &arguments.device,
         room,
         (memory, true),
-        shelf,
-        |station, place, device| {
+        files,
+        |adapter, server, device| {
             let read = |buffer: &mut [u8]| {
                 let count = fill(&mut file, buffer).map_err(unreadable)?;
                 progress.inc(count as u64);
                 Ok(count)
             };
             let check = || signals.check();
-            let outcome = send_file(station, place, &name, length, shape, read, &check)?;
+            let outcome = send_file(adapter, server, &name, length, shape, read, &check)?;
             Ok((outcome, device.to_owned()))
         },
     )?;
@@ -435,11 +435,11 @@ pub(crate) fn perf(arguments: &PerfArguments, output: &mut Output) -> Result<boo
         room,
         (memory, false),
         Single(None),
-        |station, place, _| {
+        |adapter, server, _| {
             let mut both = None;
             perf::run_on("verbs", arguments, output, |shape, largest, goal, clock| {
                 let memory = *both.get_or_insert_with(|| Memory::new(2 * largest * shape.depth));
-                measure_one(station, place, shape, memory, (goal, clock))
+                measure_one(adapter, server, shape, memory, (goal, clock))
             })
         },
     )
@@ -474,13 +474,13 @@ fn perf_both(arguments: &PerfArguments, output: &mut Output) -> Result<bool> {
 }
 
 fn measure_one(
-    station: &mut VerbsStation,
-    place: Place<'_>,
+    adapter: &mut VerbsAdapter,
+    server: ServerAddress<'_>,
     shape: perf::Shape,
     memory: Memory,
     (goal, clock): (Goal, Duration),
 ) -> Result<Point> {
-    let mut load = RemoteLoad::open(station, place, shape, memory)?;
+    let mut load = RemoteLoad::open(adapter, server, shape, memory)?;
     let point = measure::run(&mut load, goal, clock)?;
     load.close()?;
     Ok(point)
@@ -527,8 +527,8 @@ pub(crate) fn serve(
             ));
         }
     }
-    let mut shelf: Box<dyn Shelf> = match &arguments.into {
-        None => Box::new(NoShelf),
+    let mut files: Box<dyn FileStore> = match &arguments.into {
+        None => Box::new(NoFiles),
         Some(path) if path.is_dir() => {
             let quotas = Quotas {
                 host: arguments.client_quota.min(arguments.quota),
@@ -558,13 +558,13 @@ pub(crate) fn serve(
         )
     })?;
     let memory = usize::try_from(arguments.memory).unwrap_or(usize::MAX);
-    let station = station(
+    let adapter = adapter(
         &device.name,
         waiting(arguments.waiting),
         MOST_CLIENTS + 1,
         SERVER_ROOM,
     )?;
-    let mut server = Server::new(station, memory, terms);
+    let mut server = Server::new(adapter, memory, terms);
     server.listen(Some(arguments.port.into()), arguments.listen)?;
     let addresses: Vec<String> = match arguments.listen {
         Some(address) => vec![address.to_string()],
@@ -587,7 +587,7 @@ pub(crate) fn serve(
         ..ServeReport::default()
     };
     let stop = || signals.check().is_err();
-    server.run(shelf.as_mut(), &stop, &mut |notice| {
+    server.run(files.as_mut(), &stop, &mut |notice| {
         match &notice {
             Notice::Accepted(_) => report.clients += 1,
             Notice::Rejected(_) => report.rejected += 1,

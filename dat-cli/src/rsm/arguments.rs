@@ -164,7 +164,7 @@ pub(crate) struct PutArguments {
 #[derive(Args)]
 #[command(group = ArgGroup::new("exporter").args(["from", "connect"]).required(true))]
 pub(crate) struct GetArguments {
-    /// The file to put, which must not exist yet
+    /// The file to write, which must not exist yet
     #[arg(value_name = "FILE", value_parser = local_path())]
     pub(crate) file: PathBuf,
     /// Offset in the segment
@@ -248,7 +248,7 @@ impl GetArguments {
 
 #[derive(Args)]
 pub(crate) struct BenchArguments {
-    /// Vectors of each kind, in whole turns of 16 [default: as many as there is time for]
+    /// Vectors of each kind, rounded up to a multiple of 16 [default: as many as fit into --duration]
     #[arg(long, short = 'n', value_parser = at_least_one, allow_negative_numbers = true)]
     pub(crate) iterations: Option<u64>,
     /// Time for each kind, 1ms to 1day, such as 500ms or 2s
@@ -283,7 +283,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_and_permissions() {
+    fn ids_and_permissions_are_parsed() {
         assert_eq!(parse_segment("0x600000"), Ok(0x60_0000));
         assert_eq!(parse_segment("4194304"), Ok(0x40_0000));
         for text in ["", "0", "0x3fffff", "0x80000000", "600000x", "-1", "0x"] {

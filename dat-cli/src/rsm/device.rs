@@ -11,15 +11,18 @@ use std::thread;
 use std::time::SystemTime;
 
 use backend_verbs::{VerbsBackend, VerbsDevice, VerbsOptions, VerbsWait};
+use dat_core::Ia;
 use dat_core::attributes::IaAddress;
 use dat_core::backend::BackendError;
 use dat_core::event::{ThreadWait, Wait, WakeReason};
 use dat_core::flags::{EvdFlags, PspFlags};
+use dat_core::sync::SpinLock;
 use dat_core::time::Instant;
 use dat_rsm::{
     AccessEntry, ControllerConfig, ControllerId, Credentials, ExportFlags, ExportId, NodeEntry,
     NodeId, Options, Permission, Rsm, RsmError, SegmentId,
 };
+use dat_storage::Limits;
 use twox_hash::XxHash3_128;
 
 use super::arguments::{
@@ -32,7 +35,7 @@ use super::plain::{Course, ExporterAddress, Plain};
 use super::{ExportReport, contents, get_file, pages, put_file, report_export};
 use crate::arguments::{WaitName, WaitingArguments};
 use crate::failure::{During, Failure, Result};
-use crate::host::{self, Adapter, Capacity, Memory};
+use crate::host::{self, Memory};
 use crate::interrupt::Signals;
 use crate::output::{HEADING, Output};
 use crate::peer::Peer;
@@ -167,13 +170,18 @@ impl Site {
         nodes: Vec<NodeEntry>,
     ) -> Result<Self> {
         let (backend, wait) = backend(device)?;
-        let capacity = Capacity {
-            endpoints: IMPORTERS + 2,
-            regions: 256,
-            records: 256 * (IMPORTERS + 2),
+        const LINKS: usize = IMPORTERS + 2;
+        let limits = Limits {
+            endpoints: LINKS,
+            connection_requests: LINKS,
+            zones: LINKS + 2,
+            local_regions: 256,
+            remote_regions: 256,
+            records: 256 * LINKS,
             events: 2048,
+            ..host::LIMITS
         };
-        let ia = host::open(backend, capacity)?;
+        let ia = host::open_static(backend, &limits)?;
         if qualifier != NOWHERE {
             listens(&ia, qualifier)?;
         }
@@ -224,7 +232,7 @@ fn credentials() -> Credentials {
 ///
 /// # Errors
 /// - Operation: another process listens on the port.
-fn listens(ia: &Adapter<VerbsBackend>, qualifier: u64) -> Result<()> {
+fn listens(ia: &Ia<'_, VerbsBackend, SpinLock>, qualifier: u64) -> Result<()> {
     let arrivals = ia
         .evd_create(1, None, EvdFlags::CR)
         .during("dat_evd_create")?;
@@ -509,7 +517,7 @@ fn get(arguments: &GetArguments, signals: &Signals, output: &mut Output) -> Resu
     let memory = || match source {
         Some((memory, _)) => Ok(memory),
         None => Err(Failure::usage(
-            "nobody exports",
+            "no segment is exported",
             "with --device and without --connect, both ends use that device",
             "give the content of the segment with --from, or an exporter with --connect",
         )),
@@ -547,11 +555,11 @@ fn measure(arguments: &BenchArguments, signals: &Signals, output: &mut Output) -
     let all = Permission::all();
     let report = with_exporter(import, waiting, all, shape, memory, |importing| {
         let (backend, _) = backend(&importing.device)?;
-        let capacity = Capacity {
+        let limits = Limits {
             records: 2 * shape.entries + 64,
-            ..Capacity::default()
+            ..host::LIMITS
         };
-        let third = host::open(backend, capacity)?;
+        let third = host::open(backend, &limits)?;
         let looks = Looks::new(waiting);
         let mut plain = Plain::connect(third, &looks, importing.exporter, shape)?;
         let on = ("verbs", Some(importing.device.clone()));

@@ -9,7 +9,7 @@ use crate::copy::fill;
 use crate::copy::target::irregular;
 use crate::failure::{Failure, Result};
 use crate::host::Memory;
-use crate::place::{Part, Place, exists};
+use crate::output_file::{OutputPath, Part, exists};
 
 /// Bytes moved between files and memory at a time.
 const CHUNK: usize = 1 << 20;
@@ -78,7 +78,7 @@ impl Fresh {
         if path.symlink_metadata().is_ok() {
             return Err(exists(path));
         }
-        let part = Place::choose(path)?.begin(None)?;
+        let part = OutputPath::choose(path)?.begin(None)?;
         Ok(Self { part })
     }
 
@@ -120,8 +120,8 @@ impl Contents {
     /// Computes the checksum of a part of the memory.
     pub(super) fn part(memory: Memory, offset: u64, length: u64) -> Self {
         let mut hasher = XxHash3_128::new();
-        let place = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-        let hashed = for_each(memory, place(offset), place(length), |bytes| {
+        let as_size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        let hashed = for_each(memory, as_size(offset), as_size(length), |bytes| {
             hasher.write(bytes);
             Ok(())
         });
@@ -152,13 +152,13 @@ fn for_each(
 ) -> Result<()> {
     let mut bytes = vec![0; CHUNK.min(length)];
     let end = offset.saturating_add(length).min(memory.length());
-    let mut place = offset;
-    while place < end {
-        let count = CHUNK.min(end - place);
+    let mut position = offset;
+    while position < end {
+        let count = CHUNK.min(end - position);
         let part = bytes.get_mut(..count).unwrap_or_default();
-        memory.load(place, part);
+        memory.load(position, part);
         act(part)?;
-        place += count;
+        position += count;
     }
     Ok(())
 }

@@ -221,17 +221,17 @@ impl<'e, B: HostBackend, W: Wait> Importer<'e, B, W> {
         loop {
             self.begin()?;
             let mut more = true;
-            for place in 0..self.shape.vectors() {
+            for index in 0..self.shape.vectors() {
                 let count = read(&mut bytes)?;
                 more = count == vector;
                 let Some(read) = bytes.get(..count).filter(|read| !read.is_empty()) else {
                     break;
                 };
                 hasher.write(read);
-                self.memory.store(place * vector, read);
+                self.memory.store(index * vector, read);
                 let remote = offset + moved.bytes;
                 let flags = VectorFlags::empty();
-                moved.entries += self.putv(place * vector, remote, count, flags)?;
+                moved.entries += self.putv(index * vector, remote, count, flags)?;
                 moved.vectors += 1;
                 moved.bytes += count as u64;
                 if !more {
@@ -261,21 +261,21 @@ impl<'e, B: HostBackend, W: Wait> Importer<'e, B, W> {
             self.begin()?;
             let mut counts = Vec::new();
             let mut next = moved.bytes;
-            for place in 0..self.shape.vectors() {
+            for index in 0..self.shape.vectors() {
                 let left = usize::try_from(length - next).unwrap_or(usize::MAX);
                 let count = vector.min(left);
                 if count == 0 {
                     break;
                 }
-                moved.entries += self.getv(place * vector, offset + next, count)?;
+                moved.entries += self.getv(index * vector, offset + next, count)?;
                 moved.vectors += 1;
                 next += count as u64;
                 counts.push(count);
             }
             self.end()?;
-            for (place, count) in counts.into_iter().enumerate() {
+            for (index, count) in counts.into_iter().enumerate() {
                 let got = bytes.get_mut(..count).unwrap_or_default();
-                self.memory.load(place * vector, got);
+                self.memory.load(index * vector, got);
                 hasher.write(got);
                 write(got)?;
             }

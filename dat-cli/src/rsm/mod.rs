@@ -346,7 +346,7 @@ fn get(arguments: &GetArguments, signals: &Signals, output: &mut Output) -> Resu
     let shape = Shape::new(&arguments.import)?;
     let Some(from) = &arguments.from else {
         return Err(Failure::usage(
-            "nobody exports",
+            "no segment is exported",
             "on the mock, both ends are in this process",
             "give the content of the segment with --from",
         ));

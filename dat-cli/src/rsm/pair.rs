@@ -10,10 +10,11 @@ use dat_core::time::Instant;
 use dat_rsm::{
     ControllerConfig, ControllerId, DEFAULT_QUALIFIER, NodeEntry, NodeId, Options, Rsm, RsmError,
 };
+use dat_storage::Limits;
 
 use super::plain::Course;
 use crate::failure::{Failure, FailureKind, Result};
-use crate::host::{self, Adapter, Capacity};
+use crate::host::{self, Adapter};
 use crate::limits;
 
 /// An engine that lives as long as the program.
@@ -22,12 +23,15 @@ pub(crate) type Engine<B = MockBackend> = Rsm<'static, B, SpinLock>;
 /// The name of the program's controllers.
 pub(crate) const CONTROLLER: &str = "dat0";
 
-/// The capacity of an adapter that carries remote shared memory to a few nodes.
-pub(crate) const CAPACITY: Capacity = Capacity {
+/// The sizes that an adapter starts with that carries remote shared memory to a few nodes.
+pub(crate) const LIMITS: Limits = Limits {
     endpoints: 8,
-    regions: 256,
+    connection_requests: 8,
+    zones: 10,
+    local_regions: 256,
+    remote_regions: 256,
     records: 2048,
-    events: host::EVENTS,
+    ..host::LIMITS
 };
 
 /// Names the failed call of remote shared memory in a failure.
@@ -141,7 +145,7 @@ impl Pair {
             .chain([third])
             .collect();
         let [a, b] = nodes.map(|(options, entry)| {
-            let ia = host::open(fabric.node(options), CAPACITY)?;
+            let ia = host::open_static(fabric.node(options), &LIMITS)?;
             let config = ControllerConfig {
                 name: CONTROLLER,
                 ia,
@@ -198,7 +202,7 @@ impl Pair {
     /// # Errors
     /// - Operation: the adapter cannot be opened.
     pub(crate) fn third(&self) -> Result<Adapter> {
-        host::open(self.fabric.node(third()), CAPACITY)
+        host::open(self.fabric.node(third()), &LIMITS)
     }
 
     /// Drives both nodes and the fabric until nothing is left to do.

@@ -323,7 +323,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lost_connection_is_no_fault_of_the_build() {
+    fn a_lost_connection_is_not_reported_as_a_broken_build() {
         for status in [DtoStatus::Flushed, DtoStatus::Transport] {
             let lost = failed(status);
             assert_eq!(lost.what, "the connection to the exporter was lost");

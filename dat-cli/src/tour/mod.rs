@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_outcome_is_found_and_fails_the_tour() {
+    fn a_wrong_outcome_fails_the_tour() {
         for wrong in [
             Outcome::success(),
             Outcome::refused(
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lines_are_broken_between_words() {
+    fn long_lines_wrap_between_words() {
         let text = wrapped(&"word ".repeat(40), 5);
         assert!(text.lines().all(|line| line.len() <= 90));
         assert!(

@@ -61,8 +61,8 @@ fn text(memory: Memory) -> String {
 }
 
 /// Stores the result of a call, and returns the call's outcome.
-fn kept<T>(place: &mut Option<T>, result: dat_rsm::Result<T>) -> Outcome {
-    Outcome::of_rsm(result.map(|value| *place = Some(value)))
+fn kept<T>(target: &mut Option<T>, result: dat_rsm::Result<T>) -> Outcome {
+    Outcome::of_rsm(result.map(|value| *target = Some(value)))
 }
 
 fn bytes(source: &[u8], remote_offset: u64) -> PutEntry<'_> {

@@ -8,7 +8,7 @@ use dat_core::id::{EpId, EvdId};
 
 use super::step::{Happening, Outcome};
 use crate::failure::{During, Failure, Result};
-use crate::host::{self, Capacity, HostBackend, Network, Node};
+use crate::host::{self, HostBackend, Network, Node};
 use crate::names::constant;
 
 /// Maximum network steps for the effects of one call.
@@ -29,8 +29,8 @@ impl<N: Network> Stage<N> {
         let (a, b) = (NodeOptions::new("A", 1), NodeOptions::new("B", 2));
         let b = if coherent { b } else { b.non_coherent() };
         Ok(Self {
-            a: Node::open(&network, a, Capacity::default())?,
-            b: Node::open(&network, b, Capacity::default())?,
+            a: Node::open(&network, a, &host::LIMITS)?,
+            b: Node::open(&network, b, &host::LIMITS)?,
             network,
             names: Vec::new(),
         })

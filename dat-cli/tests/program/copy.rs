@@ -354,7 +354,7 @@ fn copies_that_cannot_be_made_change_nothing() {
 /// The failure names the problem of the place, not a missing file.
 #[cfg(target_os = "linux")]
 #[test]
-fn places_that_take_nothing_are_named() {
+fn unusable_destinations_are_named() {
     let directory = tempfile::tempdir().unwrap();
     let source = directory.path().join("source");
     std::fs::write(&source, "data").unwrap();

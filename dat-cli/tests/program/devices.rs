@@ -52,7 +52,7 @@ fn devices_show_all_attributes() {
 
 /// Commands on unavailable devices are refused with a remedy, and leave no file.
 #[test]
-fn devices_that_are_not_there_are_refused() {
+fn unknown_devices_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     std::fs::write(path("source"), "data").unwrap();

@@ -15,7 +15,7 @@ fn report(arguments: &[&str], code: i32) -> Value {
 ///
 /// The tour is the default command on the model too.
 #[test]
-fn the_tour_goes_over_the_model() {
+fn the_tour_runs_on_the_model() {
     let tour = report(&["tour"], 0);
     assert_eq!(tour, report(&[], 0), "the tour is the default");
     assert_eq!(
@@ -79,7 +79,7 @@ fn every_operation_is_measured_on_the_model() {
 
 /// Requests beyond the limits of the model are refused with a remedy.
 #[test]
-fn what_the_model_cannot_do_is_refused() {
+fn operations_that_the_model_lacks_are_refused() {
     for (arguments, word) in [
         (&["perf", "write", "--depth", "61"][..], "at most 60"),
         (&["copy", "from", "to", "--depth", "61"], "at most 60"),
@@ -101,16 +101,16 @@ fn what_the_model_cannot_do_is_refused() {
 
 /// Commands that do not run on the model name their devices, in all builds.
 #[test]
-fn what_does_not_run_on_the_model_says_where_it_runs() {
+fn an_operation_without_the_model_names_its_device() {
     for command in [
         &["rsm", "bench"][..],
         &["rsm", "export", "file"],
         &["serve"],
     ] {
         let refused = report(command, 2);
-        let said = refused["error"]["what"].as_str().unwrap_or_default();
+        let reason = refused["error"]["what"].as_str().unwrap_or_default();
         assert_eq!(
-            said,
+            reason,
             format!("`dat {}` cannot use model-mlx5", command[0]),
             "{refused}"
         );

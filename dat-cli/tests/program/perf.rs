@@ -134,7 +134,7 @@ fn measurements_are_drawn() {
 
 /// The path of a plot is checked before the measurement, and no file is overwritten.
 #[test]
-fn places_for_pictures_are_checked_first() {
+fn the_path_of_a_plot_is_checked_first() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     let draw = |place: &str, code, words: &[&str]| {

@@ -248,8 +248,8 @@ fn devices_of_other_providers_are_opened() {
             let problem = problems.next().unwrap();
             assert_eq!(problem["line"], index + 1);
             assert_eq!(problem["error"], true);
-            let told = problem["reason"].as_str().unwrap();
-            assert!(told.starts_with(reason), "{device}: {told}");
+            let printed = problem["reason"].as_str().unwrap();
+            assert!(printed.starts_with(reason), "{device}: {printed}");
         }
     }
     assert_eq!(problems.next(), None);
@@ -258,7 +258,7 @@ fn devices_of_other_providers_are_opened() {
 /// Without the registry that programs use, the check says that it cannot open the device.
 #[cfg(unix)]
 #[test]
-fn a_device_that_nothing_opens_is_not_called_good() {
+fn a_device_that_cannot_be_opened_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     // It needs nothing of a registry until its device is opened.
     let stands_alone = format!("#pragma weak dat_registry_add_provider\n{PROVIDER}");
@@ -268,19 +268,19 @@ fn a_device_that_nothing_opens_is_not_called_good() {
     std::fs::write(&file, line).unwrap();
     let loader = without_registries(directory.path());
     let report = checked(&file, &loader);
-    let told = report["problems"][0]["reason"].as_str().unwrap();
+    let reason = report["problems"][0]["reason"].as_str().unwrap();
     let words = "it loads; its device was not checked, because the registry ";
-    assert!(told.starts_with(words), "{report}");
-    assert!(told.contains("libdat2.so.2"), "{report}");
+    assert!(reason.starts_with(words), "{report}");
+    assert!(reason.contains("libdat2.so.2"), "{report}");
     assert_eq!(report["problems"][0]["error"], false);
     assert_eq!(report["entries"][0]["good"], false);
     assert_eq!(report["ok"], true);
     let other = "int dat_ia_openv;";
     compiled(&loader, "libdat2.so.2", other);
     let report = checked(&file, &loader);
-    let told = report["problems"][0]["reason"].as_str().unwrap();
+    let reason = report["problems"][0]["reason"].as_str().unwrap();
     assert!(
-        told.ends_with("libdat2.so.2 has no symbol dat_ia_close"),
+        reason.ends_with("libdat2.so.2 has no symbol dat_ia_close"),
         "{report}"
     );
 }
@@ -288,7 +288,7 @@ fn a_device_that_nothing_opens_is_not_called_good() {
 /// The effects of loading a library stay in a separate process.
 #[cfg(unix)]
 #[test]
-fn libraries_that_a_file_names_are_loaded_elsewhere() {
+fn libraries_of_a_file_are_loaded_in_another_process() {
     let directory = tempfile::tempdir().unwrap();
     let make =
         |name: &str, source: &str| compiled(directory.path(), name, &format!("{PROVIDER}{source}"));
@@ -363,7 +363,7 @@ fn libraries_that_a_file_names_are_loaded_elsewhere() {
 /// A slow library does not delay the reports of earlier lines.
 #[cfg(unix)]
 #[test]
-fn each_line_is_judged_before_the_next_library_is_loaded() {
+fn each_line_is_reported_before_the_next_library_is_loaded() {
     use std::io::{BufRead, BufReader};
 
     let directory = tempfile::tempdir().unwrap();
@@ -392,8 +392,8 @@ fn each_line_is_judged_before_the_next_library_is_loaded() {
         .stdout(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
-    let mut next = || said.next().unwrap().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut next = || lines.next().unwrap().unwrap();
     assert_eq!(next(), file.to_str().unwrap());
     for begin in [
         "line 1    bad      a u2.0 ",

@@ -67,7 +67,7 @@ fn files_go_into_segments_and_come_back() {
 ///
 /// Zeros fill the segment up after the end of the file.
 #[test]
-fn what_is_got_lies_within_the_segment() {
+fn a_get_stays_within_the_segment() {
     let folder = tempfile::tempdir().unwrap();
     let (source, target) = (path(folder.path(), "source"), path(folder.path(), "target"));
     std::fs::write(&source, "hello").unwrap();
@@ -119,7 +119,7 @@ fn what_is_got_lies_within_the_segment() {
 
 /// Counts of one are in the singular.
 #[test]
-fn one_is_not_several() {
+fn counts_use_the_right_grammatical_number() {
     let folder = tempfile::tempdir().unwrap();
     let source = path(folder.path(), "source");
     std::fs::write(&source, data(46)).unwrap();
@@ -170,7 +170,7 @@ fn entries(length: usize) -> usize {
 
 /// Spec: RSMEX-02, RSMSG-02
 #[test]
-fn exports_are_whole_pages_and_take_signals() {
+fn exports_have_complete_pages_and_take_signals() {
     let folder = tempfile::tempdir().unwrap();
     let (source, saved) = (path(folder.path(), "source"), path(folder.path(), "saved"));
     std::fs::write(&source, data(5000)).unwrap();
@@ -194,7 +194,7 @@ fn exports_are_whole_pages_and_take_signals() {
 }
 
 #[test]
-fn vectors_are_measured_beside_plain_writes() {
+fn vectors_are_compared_with_plain_writes() {
     for mode in ["implicit", "explicit"] {
         let report = json(&["bench", "-n", "20", "--piece", "4K", "--mode", mode]);
         assert_eq!(report["mode"], mode);
@@ -219,7 +219,7 @@ fn vectors_are_measured_beside_plain_writes() {
 }
 
 #[test]
-fn what_cannot_be_done_is_refused() {
+fn impossible_requests_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let (source, missing) = (
         path(folder.path(), "source"),
@@ -302,7 +302,7 @@ fn what_cannot_be_done_is_refused() {
 }
 
 #[test]
-fn devices_that_are_not_there_are_refused() {
+fn unknown_devices_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let (source, target) = (path(folder.path(), "source"), path(folder.path(), "target"));
     std::fs::write(&source, data(5000)).unwrap();

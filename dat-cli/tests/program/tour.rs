@@ -38,7 +38,7 @@ fn tour_is_the_default_and_every_step_is_as_specified() {
 }
 
 #[test]
-fn tour_as_a_document() {
+fn the_tour_is_printed_as_a_document() {
     let report = json(&["tour"], 0);
     let missing = report["not_included"].as_str().unwrap();
     assert!(missing.contains("physical adapters") && !missing.contains("RDMA devices"));

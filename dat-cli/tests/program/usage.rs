@@ -170,7 +170,7 @@ fn paths_of_other_hosts_are_refused() {
 
 /// With `--json`, usage errors are documents too.
 #[test]
-fn usage_errors_as_documents() {
+fn usage_errors_are_printed_as_documents() {
     for (arguments, word, try_this) in [
         (&["perf", "fly"][..], "fly", "use one of: write, read"),
         (&["cpoy"], "cpoy", "'copy'"),
@@ -221,7 +221,7 @@ fn usage_errors_as_documents() {
 }
 
 #[test]
-fn help_tells_the_exit_codes() {
+fn help_lists_the_exit_codes() {
     let help = text(&dat(&["--help"]).stdout);
     for word in [
         "Exit codes",

@@ -166,9 +166,9 @@ pub struct QueuePairRequest {
     /// Protection domain of local segments and of remote access.
     pub domain: DomainKey,
     /// Number of the completion queue for requests, if any.
-    pub request_queue: Option<u16>,
+    pub request_queue: Option<u32>,
     /// Number of the completion queue for receives, if any.
-    pub receive_queue: Option<u16>,
+    pub receive_queue: Option<u32>,
     /// Key of the shared receive queue, if any.
     pub shared_receive_queue: Option<SharedReceiveQueueKey>,
     /// Queue sizes; the core passes non-negative counts within the adapter's limits.
@@ -314,7 +314,7 @@ pub enum ControlEvent {
     /// An armed completion queue has completions.
     Completions {
         /// Number of the completion queue.
-        queue: u16,
+        queue: u32,
     },
     /// As `Completions`; a solicited completion may already have been polled as unsolicited.
     ///
@@ -322,7 +322,7 @@ pub enum ControlEvent {
     /// [`Completion::solicited`](super::Completion::solicited)).
     SolicitedCompletions {
         /// Number of the completion queue.
-        queue: u16,
+        queue: u32,
     },
     /// An armed shared receive queue fell below its limit.
     SharedReceiveLimit {
@@ -473,7 +473,7 @@ pub unsafe trait Backend {
     /// - [`BackendError::State`]: a queue of this number exists.
     fn create_completion_queue(
         &mut self,
-        number: u16,
+        number: u32,
         depth: u32,
     ) -> Result<Self::CompletionQueue, BackendError>;
 

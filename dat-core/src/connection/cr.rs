@@ -9,6 +9,7 @@ use crate::event::{Deferred, backend_refused};
 use crate::flags::{CrFields, EndpointState, check_fields};
 use crate::ia::{Control, Ia};
 use crate::id::{CrId, EpId};
+use crate::storage::Index;
 use crate::sync::RawLock;
 
 /// Slot of one connection request; protected by the control lock.
@@ -213,7 +214,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     .because(Cause::UnknownValue),
             )?;
             // The new request takes the slot of the old one, whose handle becomes stale.
-            self.offer(control, target, cr.index() as u16, &incoming, &mut deferred)?;
+            self.offer(control, target, cr.slot(), &incoming, &mut deferred)?;
             self.give_back_endpoint(control, ep, &mut deferred);
             Ok(())
         });
@@ -225,7 +226,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub(crate) fn destroy_cr_at(
         &self,
         control: &mut Control<'_, B>,
-        index: u16,
+        index: Index,
         deferred: &mut Deferred,
     ) {
         let Some(slot) = control.connection_requests.get(usize::from(index)) else {
@@ -259,7 +260,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             Ok(endpoint.state == EndpointState::TentativeConnectionPending)
         });
         if tentative == Ok(true) {
-            self.destroy_endpoint_at(control, ep.index() as u16, deferred);
+            self.destroy_endpoint_at(control, ep.slot(), deferred);
         }
     }
 
@@ -288,6 +289,7 @@ impl<B> Control<'_, B> {
     fn forget_request(&mut self, cr: CrId) {
         if let Some(slot) = self.connection_requests.get_mut(cr.index()) {
             slot.clear_slot();
+            self.connection_requests.give_back(cr.handle());
         }
     }
 }

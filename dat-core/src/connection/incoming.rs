@@ -9,7 +9,7 @@ use crate::event::{Deferred, Event};
 use crate::flags::{HandleKind, PspFlags};
 use crate::ia::{Control, Ia};
 use crate::id::{CrId, EpId, Handle, PspId, RspId, next_generation};
-use crate::storage::find_slot;
+use crate::storage::{Index, vacant};
 use crate::sync::RawLock;
 
 /// A connection request as the backend reports it.
@@ -53,13 +53,16 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let request = incoming.request;
         let target = Target::from_token(listener).filter(|_| control.check_open().is_ok());
         let offered = target.is_some_and(|target| {
-            let index = find_slot(&control.connection_requests, &mut control.reached, |slot| {
-                slot.id.is_null() && next_generation(slot.generation).is_ok()
-            });
-            index.is_some_and(|index| {
-                self.offer(control, target, index, incoming, deferred)
-                    .is_ok()
-            })
+            let requests = &control.connection_requests;
+            let found = requests.find(0, |slot| vacant(slot.id.is_null(), slot.generation));
+            let Some((index, _)) = found else {
+                return false;
+            };
+            let offered = self.offer(control, target, index, incoming, deferred);
+            if offered.is_ok() {
+                control.connection_requests.claim(index);
+            }
+            offered.is_ok()
         });
         if !offered && let Ok(backend) = control.backend() {
             backend.reject(request, false, &[]);
@@ -73,7 +76,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         &self,
         control: &mut Control<'_, B>,
         target: Target,
-        index: u16,
+        index: Index,
         incoming: &Incoming<'_>,
         deferred: &mut Deferred,
     ) -> Result<CrId> {
@@ -119,7 +122,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         &self,
         control: &mut Control<'_, B>,
         target: Target,
-        index: u16,
+        index: Index,
         ep: Option<EpId>,
         incoming: &Incoming<'_>,
         deferred: &mut Deferred,
@@ -171,7 +174,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
         if let Target::Reserved(rsp) = target {
             // A reserved service point yields one request, which takes its endpoint (RSC-03).
-            self.end_reserved(control, rsp.index() as u16);
+            self.end_reserved(control, rsp.slot());
         }
         Ok(cr)
     }
@@ -189,18 +192,19 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Ends a reserved service point and returns its endpoint, unchanged.
-    pub(super) fn end_reserved(&self, control: &mut Control<'_, B>, index: u16) -> Option<EpId> {
+    pub(super) fn end_reserved(&self, control: &mut Control<'_, B>, index: Index) -> Option<EpId> {
         let slot = control
             .reserved_service_points
             .get_mut(usize::from(index))?;
         if slot.id.is_null() {
             return None;
         }
-        let (listener, evd, ep) = (slot.listener, slot.evd, slot.ep);
+        let (rsp, listener, evd, ep) = (slot.id, slot.listener, slot.evd, slot.ep);
         *slot = RspSlot {
             generation: slot.generation,
             ..RspSlot::EMPTY
         };
+        control.reserved_service_points.give_back(rsp.handle());
         if let Ok(backend) = control.backend() {
             backend.stop_listening(listener);
         }

@@ -1,12 +1,12 @@
 //! Public service points.
 
 use crate::backend::{Backend, BackendError, ListenerKey};
-use crate::error::{Cause, Error, ErrorKind, Parameter, Result, Subtype};
+use crate::error::{Cause, Error, Parameter, Result, Subtype};
 use crate::event::backend_refused;
 use crate::flags::{EpCreator, EvdFlags, PspFields, PspFlags, check_fields};
 use crate::ia::{Control, Ia};
 use crate::id::{EvdId, Handle, PspId, next_generation};
-use crate::storage::find_slot;
+use crate::storage::{Index, vacant};
 use crate::sync::RawLock;
 
 /// Slot of one public service point; protected by the control lock.
@@ -15,7 +15,7 @@ pub struct PspSlot {
     pub(crate) id: PspId,
     pub(crate) generation: u32,
     pub(crate) qualifier: u64,
-    pub(crate) evd: u16,
+    pub(crate) evd: Index,
     pub(crate) flags: PspFlags,
     pub(crate) listener: ListenerKey,
     pub(crate) context: u64,
@@ -27,7 +27,7 @@ impl PspSlot {
         id: PspId::NULL,
         generation: 0,
         qualifier: 0,
-        evd: 0,
+        evd: Index::FIRST,
         flags: PspFlags::Consumer,
         listener: ListenerKey(0),
         context: 0,
@@ -113,24 +113,25 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub fn psp_free(&self, psp: PspId) -> Result<()> {
         self.control.with(|control| {
             control.public_service_point(psp)?;
-            self.destroy_psp_at(control, psp.index() as u16);
+            self.destroy_psp_at(control, psp.slot());
             Ok(())
         })
     }
 
     /// Frees the public service point at an index, if there is one.
-    pub(crate) fn destroy_psp_at(&self, control: &mut Control<'_, B>, index: u16) {
+    pub(crate) fn destroy_psp_at(&self, control: &mut Control<'_, B>, index: Index) {
         let Some(slot) = control.public_service_points.get_mut(usize::from(index)) else {
             return;
         };
         if slot.id.is_null() {
             return;
         }
-        let (listener, evd) = (slot.listener, slot.evd);
+        let (psp, listener, evd) = (slot.id, slot.listener, slot.evd);
         *slot = PspSlot {
             generation: slot.generation,
             ..PspSlot::EMPTY
         };
+        control.public_service_points.give_back(psp.handle());
         if let Ok(backend) = control.backend() {
             backend.stop_listening(listener);
         }
@@ -155,22 +156,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             if !fits {
                 return Err(Error::model_not_supported().because(Cause::Unsupported));
             }
-            if let Some(qualifier) = qualifier {
-                Self::check_unused(control, qualifier)?;
-            }
-            let full =
-                Error::insufficient_resources(Subtype::ResourceMemory).because(Cause::TableFull);
-            let index = find_slot(
-                &control.public_service_points,
-                &mut control.reached,
-                |slot| slot.id.is_null() && next_generation(slot.generation).is_ok(),
-            )
-            .ok_or(full)?;
-            let generation = control
+            let (index, slot) = control
                 .public_service_points
-                .get(usize::from(index))
-                .ok_or(full)
-                .and_then(|slot| next_generation(slot.generation))?;
+                .find(0, |slot| vacant(slot.id.is_null(), slot.generation))
+                .ok_or_else(|| Self::full_table(control, qualifier))?;
+            let generation = next_generation(slot.generation)?;
             let psp = PspId::new(self.shared.instance, generation, index);
             let (listener, qualifier, evd) =
                 self.start_listening(control, psp.handle(), qualifier, evd)?;
@@ -185,27 +175,30 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     context: 0,
                 };
             }
+            control.public_service_points.claim(index);
             Ok((psp, qualifier))
         })
     }
 
-    /// Refuses a qualifier in use; public and reserved service points share one space.
-    pub(super) fn check_unused(control: &Control<'_, B>, qualifier: u64) -> Result<()> {
-        if Self::listening(control, qualifier).is_some() {
-            return Err(Error::new(ErrorKind::ConnQualInUse, Subtype::NoSubtype)
-                .because(Cause::QualifierTaken));
+    /// Returns the error of a full table of service points; a qualifier in use comes first.
+    #[cold]
+    pub(super) fn full_table(control: &Control<'_, B>, qualifier: Option<u64>) -> Error {
+        if qualifier.is_some_and(|qualifier| Self::listening(control, qualifier).is_some()) {
+            return backend_refused(BackendError::QualifierInUse, Subtype::ResourceMemory);
         }
-        Ok(())
+        Error::insufficient_resources(Subtype::ResourceMemory).because(Cause::TableFull)
     }
 
     /// Attaches a service point to its dispatcher and starts the backend's listener.
+    ///
+    /// The backend refuses a qualifier in use; public and reserved service points share one space.
     pub(super) fn start_listening(
         &self,
         control: &mut Control<'_, B>,
         service_point: Handle,
         qualifier: Option<u64>,
         evd: EvdId,
-    ) -> Result<(ListenerKey, u64, u16)> {
+    ) -> Result<(ListenerKey, u64, Index)> {
         let backend = control.backend()?;
         let role = Subtype::InvalidHandleEvdCr;
         let evd = self.attach_stream(backend, evd, EvdFlags::CR, role, None)?;

@@ -6,7 +6,7 @@ use crate::error::{Cause, Error, Result, Subtype};
 use crate::flags::{EpCreator, EvdFlags, RspFields, check_fields};
 use crate::ia::{Control, Ia};
 use crate::id::{EpId, EvdId, Handle, RspId, next_generation};
-use crate::storage::find_slot;
+use crate::storage::{Index, vacant};
 use crate::sync::RawLock;
 
 /// Slot of one reserved service point; protected by the control lock.
@@ -15,7 +15,7 @@ pub struct RspSlot {
     pub(crate) id: RspId,
     pub(crate) generation: u32,
     pub(crate) qualifier: u64,
-    pub(crate) evd: u16,
+    pub(crate) evd: Index,
     /// Reserved endpoint; if `None`, the provider makes one.
     pub(crate) ep: Option<EpId>,
     pub(crate) listener: ListenerKey,
@@ -28,7 +28,7 @@ impl RspSlot {
         id: RspId::NULL,
         generation: 0,
         qualifier: 0,
-        evd: 0,
+        evd: Index::FIRST,
         ep: None,
         listener: ListenerKey(0),
         context: 0,
@@ -83,20 +83,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     }
                 }
             }
-            Self::check_unused(control, qualifier)?;
-            let full =
-                Error::insufficient_resources(Subtype::ResourceMemory).because(Cause::TableFull);
-            let index = find_slot(
-                &control.reserved_service_points,
-                &mut control.reached,
-                |slot| slot.id.is_null() && next_generation(slot.generation).is_ok(),
-            )
-            .ok_or(full)?;
-            let generation = control
+            let (index, slot) = control
                 .reserved_service_points
-                .get(usize::from(index))
-                .ok_or(full)
-                .and_then(|slot| next_generation(slot.generation))?;
+                .find(0, |slot| vacant(slot.id.is_null(), slot.generation))
+                .ok_or_else(|| Self::full_table(control, Some(qualifier)))?;
+            let generation = next_generation(slot.generation)?;
             let rsp = RspId::new(self.shared.instance, generation, index);
             let (listener, qualifier, evd) =
                 self.start_listening(control, rsp.handle(), Some(qualifier), evd)?;
@@ -111,6 +102,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     context: 0,
                 };
             }
+            control.reserved_service_points.claim(index);
             if let Some(ep) = ep {
                 // The control lock is held since the endpoint was found UNCONNECTED.
                 let _reserved = self.with_endpoint(ep, |_, endpoint| {
@@ -152,13 +144,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub fn rsp_free(&self, rsp: RspId) -> Result<()> {
         self.control.with(|control| {
             control.reserved_service_point(rsp)?;
-            self.destroy_rsp_at(control, rsp.index() as u16);
+            self.destroy_rsp_at(control, rsp.slot());
             Ok(())
         })
     }
 
     /// Frees the reserved service point at an index, if any, and releases its endpoint.
-    pub(crate) fn destroy_rsp_at(&self, control: &mut Control<'_, B>, index: u16) {
+    pub(crate) fn destroy_rsp_at(&self, control: &mut Control<'_, B>, index: Index) {
         if let Some(ep) = self.end_reserved(control, index) {
             // A forced close may have destroyed the endpoint already.
             let _freed = self.with_endpoint(ep, |_, endpoint| {

@@ -2,7 +2,7 @@
 //!
 //! Creation and modification share this code. A failed call leaves the endpoint as it was.
 
-use super::endpoint::RECEIVE;
+use super::endpoint::{Limit, RECEIVE};
 use super::limits::{count, refused_receive_flags, refused_request_flags, size};
 use super::link::{EndpointOf, SlotOf};
 use super::state::{Call, Legal, legal};
@@ -16,6 +16,7 @@ use crate::ia::{Control, Ia};
 use crate::id::{EvdId, PzId};
 use crate::memory::zone_seal;
 use crate::record::{self, Owner, Posting, Report};
+use crate::storage::Index;
 use crate::sync::RawLock;
 
 /// Receive side of an endpoint of backend `B`.
@@ -65,9 +66,9 @@ struct Streams {
 /// Indices of the dispatchers of attached streams.
 #[derive(Clone, Copy, Debug, Default)]
 struct Attached {
-    receive: Option<u16>,
-    request: Option<u16>,
-    connect: Option<u16>,
+    receive: Option<Index>,
+    request: Option<Index>,
+    connect: Option<Index>,
 }
 
 /// A ring that will replace another one.
@@ -156,13 +157,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         self.retain_zone(control, pz).map(Some)
     }
 
-    fn zone_of_srq(&self, srq: u16) -> Option<u16> {
+    fn zone_of_srq(&self, srq: Index) -> Option<u16> {
         let slot = self.shared.shared_receive_queues.get(usize::from(srq))?;
         Some(slot.main.with(|queue| queue.zone))
     }
 
     /// Returns the maximum number of completions of a shared receive queue's buffers.
-    fn capacity_of_srq(&self, srq: u16) -> u32 {
+    fn capacity_of_srq(&self, srq: Index) -> u32 {
         self.shared
             .shared_receive_queues
             .get(usize::from(srq))
@@ -213,10 +214,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let attributes = wanted.attributes;
         // Includes flushed receives that are not dequeued: their records are in use.
         let outstanding = record::all_of(
-            side.reach.of(self.shared.records.made()),
+            &self.shared.records,
+            side.reach,
             Owner::Receives(endpoint.id),
         )
-        .filter(|record| !record.is_free())
+        .filter(|(_, record)| !record.is_free())
         .count() as u32;
         let receives = match (endpoint.srq, wanted.receive) {
             (None, Some(_)) => count(attributes.max_recv_dtos),
@@ -473,7 +475,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
         let given_back = outstanding == 0;
         if given_back {
-            record::give_back(records.made(), old.base, old.capacity);
+            record::give_back(records, old.base, old.capacity);
         }
         match record::allocate(records, owner, capacity) {
             Some(base) => Ok(Some(NewRing {
@@ -495,7 +497,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     fn undo_ring(&self, owner: Owner, old: WorkRing, new: &Option<NewRing>) {
         let records = &self.shared.records;
         if let Some(new) = new {
-            record::give_back(records.made(), new.base, new.capacity);
+            record::give_back(records, new.base, new.capacity);
             if new.given_back {
                 record::allocate_at(records, owner, old.base, old.capacity);
             }
@@ -515,7 +517,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     .get(index as usize)
                     .is_some_and(record::RecordSlot::is_free);
                 if free {
-                    record::give_back(self.shared.records.made(), index, 1);
+                    record::give_back(&self.shared.records, index, 1);
                 }
             }
         }
@@ -545,8 +547,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let mut request = QueuePairRequest {
             token: endpoint.id.handle().to_raw(),
             domain,
-            request_queue: attached.request,
-            receive_queue: attached.receive,
+            request_queue: attached.request.map(Index::get),
+            receive_queue: attached.receive.map(Index::get),
             shared_receive_queue,
             attributes: *wanted.attributes,
             vouched: B::READS_AT_POST,
@@ -641,8 +643,8 @@ pub(super) fn set_limits<S, R>(
         segments.min(count(attributes.max_rdma_read_iov) as usize)
     };
     let most = |segments, bytes| match segments {
-        0 => 0,
-        _ => u64::from(size(bytes)),
+        0 => Limit::NONE,
+        _ => Limit::new(size(bytes)),
     };
     endpoint.limits = RequestLimits {
         send_segments: segments,

@@ -125,7 +125,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         now: Instant,
         invalid: &Invalid,
     ) -> Result<()> {
-        self.with_endpoint(ep, |_, endpoint| {
+        self.with_endpoint(ep, |slot, endpoint| {
             permit(Call::Connect, endpoint.state)?;
             let key = endpoint.queue_pair.ok_or_else(not_ready)?;
             if param.timeout == 0 {
@@ -160,7 +160,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             link.local_port = local_port;
             link.deadline = now.after(param.timeout);
             if link.deadline.is_some() {
-                control.watch(link.deadline);
+                control.watch.add(slot, ep.slot(), link.deadline);
             }
             Ok(())
         })

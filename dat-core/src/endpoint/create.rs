@@ -11,7 +11,7 @@ use crate::error::{Cause, Error, Parameter, Result, Subtype};
 use crate::flags::{EndpointState, EvdFlags};
 use crate::ia::{Control, Ia};
 use crate::id::{EpId, EvdId, PzId, SrqId, next_generation};
-use crate::storage::find_slot;
+use crate::storage::{Index, vacant};
 use crate::sync::RawLock;
 
 /// Error of the attributes in `ep_create`.
@@ -145,6 +145,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 }
                 set_limits(endpoint, side, None);
                 slot.set_shared_receive_report(receive_report(&endpoint.attributes));
+                self.shared.endpoints.claim(index);
                 Ok(id)
             })
         })
@@ -162,6 +163,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     *side = ReceiveSide::EMPTY;
                 });
             });
+            self.shared.endpoints.give_back(ep.handle());
         }
     }
 
@@ -265,21 +267,16 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 
     /// Returns a free slot and its index.
     #[inline(never)]
-    fn free_slot(&self, control: &mut Control<'_, B>) -> Result<(u16, &SlotOf<B, L>)> {
+    fn free_slot(&self, control: &mut Control<'_, B>) -> Result<(Index, &SlotOf<B, L>)> {
         control.check_open()?;
         let full = || Error::insufficient_resources(Subtype::ResourceTep).because(Cause::TableFull);
-        let index = find_slot(&self.shared.endpoints, &mut control.reached, |slot| {
-            slot.main.with(|endpoint| {
-                endpoint.id.is_null() && next_generation(endpoint.generation).is_ok()
-            })
-        })
-        .ok_or_else(full)?;
-        let slot = self
-            .shared
+        self.shared
             .endpoints
-            .get(usize::from(index))
-            .ok_or_else(full)?;
-        Ok((index, slot))
+            .find(0, |slot| {
+                slot.main
+                    .with(|endpoint| vacant(endpoint.id.is_null(), endpoint.generation))
+            })
+            .ok_or_else(full)
     }
 
     /// Puts a new endpoint into a free slot, optionally with a shared receive queue.
@@ -287,9 +284,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         &self,
         slot: &SlotOf<B, L>,
         endpoint: &mut EndpointOf<B>,
-        index: u16,
+        index: Index,
         state: EndpointState,
-        srq: Option<u16>,
+        srq: Option<Index>,
     ) -> Result<EpId> {
         let generation = next_generation(endpoint.generation)?;
         let id = EpId::new(self.shared.instance, generation, index);
@@ -332,8 +329,17 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 }
             })
         });
-        if let (Err(_), Some(srq)) = (&outcome, tied) {
-            self.detach_endpoint_from_srq(srq);
+        match (&outcome, tied) {
+            (Ok(_), tied) => {
+                self.shared.endpoints.claim(index);
+                if let Some(srq) = tied {
+                    self.list_endpoint_on_srq(srq, index);
+                }
+            }
+            (Err(_), Some(srq)) => {
+                self.detach_endpoint_from_srq(srq);
+            }
+            (Err(_), None) => {}
         }
         outcome
     }

@@ -31,11 +31,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         };
         let mut deferred = Deferred::default();
         let drains = self.control.with(|control| {
-            self.with_endpoint(ep, |_, endpoint| {
+            self.with_endpoint(ep, |slot, endpoint| {
                 match (permit(call, endpoint.state)?, call) {
                     (Legal::NoOp, _) => Ok(false),
                     (Legal::Yes, Call::DisconnectGraceful) => {
-                        control.watch(None);
+                        control.watch.add(slot, ep.slot(), None);
                         Ok(endpoint.step(Trigger::Drain))
                     }
                     _ => {

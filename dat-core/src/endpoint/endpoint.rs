@@ -1,5 +1,6 @@
 //! Endpoint object; the fields that a post needs come first.
 
+use super::srq::SharingLinks;
 use super::state::{Call, Legal, Trigger, legal, next};
 use crate::attributes::{EpAttributes, IaAddress};
 use crate::backend::{PrivateData, QueuePairKey};
@@ -8,9 +9,12 @@ use crate::event::EvdConfig;
 use crate::flags::{CompletionFlags, EndpointState};
 use crate::id::EpId;
 use crate::memory::RmrTriplet;
-use crate::record::{self, FreeRecord, NO_RECORD, Posting, Reach, RecordKind, RecordSlot, Report};
+use crate::record::{
+    FreeRecord, NO_RECORD, Posting, Reach, RecordKind, RecordSlot, Records, Report,
+};
+use crate::storage::{Index, SlotLink, VisitLink};
 use crate::sync::atomic::{AtomicU32, Ordering};
-use crate::sync::{Mutex, RawLock, Table, Word64};
+use crate::sync::{Mutex, RawLock, Word64};
 use crate::time::Instant;
 
 /// Slot for one endpoint.
@@ -23,6 +27,12 @@ pub struct EndpointSlot<S, R, L> {
     shared_report: AtomicU32,
     /// Shared queue whose buffers the endpoint may take, plus 1; 0 if none.
     takes_from: AtomicU32,
+    /// Link in the list of watched endpoints.
+    pub(crate) watch: SlotLink,
+    /// Links in the list of the endpoints of its shared queue.
+    pub(crate) sharing: SharingLinks,
+    /// Link in the list of endpoints that may be posting.
+    pub(crate) posting: VisitLink,
     pub(crate) receive: Mutex<L, ReceiveSide<R>>,
 }
 
@@ -36,6 +46,9 @@ impl<S, R, L: RawLock> EndpointSlot<S, R, L> {
         handle: Word64::new(0),
         shared_report: AtomicU32::new(0),
         takes_from: AtomicU32::new(0),
+        watch: SlotLink::NONE,
+        sharing: SharingLinks::NONE,
+        posting: VisitLink::NONE,
         main: Mutex::new(Endpoint::EMPTY),
         receive: Mutex::new(ReceiveSide::EMPTY),
     };
@@ -47,8 +60,13 @@ impl<S, R, L: RawLock> EndpointSlot<S, R, L> {
 }
 
 impl<S, R, L: RawLock> EndpointSlot<S, R, L> {
+    /// Returns true if the endpoint uses this shared receive queue.
+    pub(super) fn uses_srq(&self, srq: Index) -> bool {
+        self.main.with(|endpoint| endpoint.srq == Some(srq))
+    }
+
     /// Returns the receive dispatcher if the endpoint uses this shared receive queue.
-    pub(crate) fn receive_evd_on(&self, srq: u16) -> Option<u16> {
+    pub(crate) fn receive_evd_on(&self, srq: Index) -> Option<Index> {
         self.main.with(|endpoint| {
             if endpoint.srq == Some(srq) {
                 endpoint.receive_evd
@@ -61,14 +79,14 @@ impl<S, R, L: RawLock> EndpointSlot<S, R, L> {
 
 impl<S, R, L> EndpointSlot<S, R, L> {
     /// Returns true if the endpoint of this handle may consume buffers of this shared queue.
-    pub(crate) fn is_consuming(&self, handle: u64, srq: u16) -> bool {
+    pub(crate) fn is_consuming(&self, handle: u64, srq: Index) -> bool {
         self.handle.load() == handle
-            && self.takes_from.load(Ordering::Relaxed) == u32::from(srq).wrapping_add(1)
+            && self.takes_from.load(Ordering::Relaxed) == srq.get().wrapping_add(1)
     }
 
     /// Sets the shared queue of the slot's endpoint, or none.
-    pub(crate) fn set_taken_queue(&self, srq: Option<u16>) {
-        let word = srq.map_or(0, |srq| u32::from(srq).wrapping_add(1));
+    pub(crate) fn set_taken_queue(&self, srq: Option<Index>) {
+        let word = srq.map_or(0, |srq| srq.get().wrapping_add(1));
         self.takes_from.store(word, Ordering::Relaxed);
     }
 
@@ -113,7 +131,7 @@ impl WorkRing {
 
     /// Returns the record for the next post; `None` if the queue is full.
     #[inline(always)]
-    pub(crate) fn next<'r>(&self, records: &'r Table<'_, RecordSlot>) -> Option<FreeRecord<'r>> {
+    pub(crate) fn next<'r>(&self, records: &'r Records<'_>) -> Option<FreeRecord<'r>> {
         let next = self.end.wrapping_sub(self.left);
         records.get(next as usize)?.free(next)
     }
@@ -129,7 +147,7 @@ impl WorkRing {
 
     /// Undoes the newest `count` posts, which the device did not take.
     #[cold]
-    pub(crate) fn rollback(&mut self, records: &Table<'_, RecordSlot>, count: u32) {
+    pub(crate) fn rollback(&mut self, records: &Records<'_>, count: u32) {
         for _ in 0..count.min(self.capacity) {
             self.left = if self.left == self.capacity {
                 1
@@ -144,12 +162,12 @@ impl WorkRing {
     }
 
     /// Returns the records of the ring.
-    pub(crate) fn records<'r>(&self, records: &'r [RecordSlot]) -> &'r [RecordSlot] {
-        record::run(records, self.base, self.capacity)
+    pub(crate) fn records<'r>(&self, records: &'r Records<'_>) -> &'r [RecordSlot] {
+        records.run(self.base, self.capacity)
     }
 
     /// Returns true if no request of the ring is pending at the device.
-    pub(crate) fn is_idle(&self, records: &[RecordSlot]) -> bool {
+    pub(crate) fn is_idle(&self, records: &Records<'_>) -> bool {
         !self.records(records).iter().any(RecordSlot::is_posted)
     }
 }
@@ -157,17 +175,52 @@ impl WorkRing {
 /// Kind of a receive's record.
 pub(super) const RECEIVE: RecordKind = RecordKind::Dto(DtoOperation::Receive);
 
+/// Maximum number of bytes, which fits in 32 bits.
+///
+/// It has the width of the values that it is compared with, unless memory is short.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limit(
+    #[cfg(not(feature = "compact"))] u64,
+    #[cfg(feature = "compact")] u32,
+);
+
+impl Limit {
+    pub(crate) const NONE: Self = Self(0);
+
+    #[cfg(not(feature = "compact"))]
+    pub(crate) fn new(bytes: u32) -> Self {
+        Self(bytes.into())
+    }
+
+    #[cfg(feature = "compact")]
+    pub(crate) fn new(bytes: u32) -> Self {
+        Self(bytes)
+    }
+
+    #[cfg(not(feature = "compact"))]
+    #[inline(always)]
+    pub(crate) const fn get(self) -> u64 {
+        self.0
+    }
+
+    #[cfg(feature = "compact")]
+    #[inline(always)]
+    pub(crate) const fn get(self) -> u64 {
+        self.0 as u64
+    }
+}
+
 /// Limits of requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestLimits {
-    // All fields have the width of the values that they are compared with.
+    // The counts have the width of the values that they are compared with.
     pub(crate) send_segments: usize,
     pub(crate) write_segments: usize,
     pub(crate) read_segments: usize,
     // 0 if no segment is allowed.
-    pub(crate) send_size: u64,
-    pub(crate) write_size: u64,
-    pub(crate) read_size: u64,
+    pub(crate) send_size: Limit,
+    pub(crate) write_size: Limit,
+    pub(crate) read_size: Limit,
 }
 
 impl RequestLimits {
@@ -175,9 +228,9 @@ impl RequestLimits {
         send_segments: 0,
         write_segments: 0,
         read_segments: 0,
-        send_size: 0,
-        write_size: 0,
-        read_size: 0,
+        send_size: Limit::NONE,
+        write_size: Limit::NONE,
+        read_size: Limit::NONE,
     };
 
     #[inline(always)]
@@ -206,18 +259,19 @@ impl RequestLimits {
             DtoOperation::RdmaRead if remote.length <= total => (remote.length, self.read_size),
             _ => return None,
         };
-        (length <= most).then_some(length as u32)
+        (length <= most.get()).then_some(length as u32)
     }
 }
 
 /// Endpoint, protected by its main lock; a post of a request needs only the first fields.
 #[derive(Debug)]
 pub(crate) struct Endpoint<S> {
-    /// The handle while requests may be posted, else a value that never matches it.
+    /// The handle while requests may be posted and the endpoint is in the list of those that may
+    /// be posting, else a value that never matches it.
     ///
     /// So one compare checks both state and identity.
     pub(crate) postable: EpId,
-    /// As `postable`, for binds.
+    /// The handle while binds may be posted, else a value that never matches it.
     pub(crate) bindable: EpId,
     /// Zone as in a region's seal; 0 without a zone.
     pub(crate) zone_seal: u64,
@@ -230,13 +284,15 @@ pub(crate) struct Endpoint<S> {
     pub(crate) id: EpId,
     pub(crate) generation: u32,
     pub(crate) state: EndpointState,
+    /// Set while requests may be posted: `postable` is the handle after the next post.
+    pub(crate) may_post: bool,
     pub(crate) zone: Option<u16>,
-    pub(crate) receive_evd: Option<u16>,
-    pub(crate) request_evd: Option<u16>,
+    pub(crate) receive_evd: Option<Index>,
+    pub(crate) request_evd: Option<Index>,
     /// Set if the request dispatcher lacks the bind stream (EVC-05).
     pub(crate) refuses_binds: bool,
-    pub(crate) connect_evd: Option<u16>,
-    pub(crate) srq: Option<u16>,
+    pub(crate) connect_evd: Option<Index>,
+    pub(crate) srq: Option<Index>,
     /// Maximum number of outstanding completions at its receive dispatcher.
     pub(crate) receive_capacity: u32,
     /// Queue pair; `None` until the endpoint has a zone.
@@ -288,6 +344,7 @@ impl<S> Endpoint<S> {
         id: EpId::NULL,
         generation: 0,
         state: EndpointState::Unconnected,
+        may_post: false,
         zone: None,
         receive_evd: None,
         request_evd: None,
@@ -333,19 +390,26 @@ impl<S> Endpoint<S> {
         self.attributes.max_rdma_read_out == 0
     }
 
-    /// Updates `postable` and `bindable` after a change of state, send queue or dispatcher.
+    /// Updates `may_post` and `bindable` after a change of state, send queue or dispatcher.
     pub(crate) fn refresh_postable(&mut self) {
-        let postable = legal(Call::PostRequest, self.state) != Legal::Invalid;
-        self.postable = if postable && self.send.is_some() {
+        self.may_post =
+            legal(Call::PostRequest, self.state) != Legal::Invalid && self.send.is_some();
+        self.bindable = if self.may_post && !self.refuses_binds {
             self.id
         } else {
             self.id.never_matching()
         };
-        self.bindable = if self.refuses_binds {
-            self.id.never_matching()
-        } else {
-            self.postable
-        };
+        self.suspend_posts();
+    }
+
+    /// Makes the next post take the slow way, which enters the list of endpoints that may post.
+    pub(crate) fn suspend_posts(&mut self) {
+        self.postable = self.id.never_matching();
+    }
+
+    /// Returns true if requests may be posted, but the next one takes the slow way.
+    pub(super) fn is_suspended(&self) -> bool {
+        self.may_post && self.postable != self.id
     }
 
     /// Returns the wait configuration that requests of this endpoint need on their dispatcher.

@@ -161,10 +161,12 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let slot = self.shared.endpoints.get(request.ep.index());
         let slot = slot.ok_or(Refusal::Invalid)?;
         let endpoint: &mut Endpoint<B::SendQueue> = &mut slot.main.lock();
+        self.resume_posts(endpoint);
         let is_write = request.operation == DtoOperation::RdmaWrite;
         let limits = &endpoint.limits;
         let (most, room) = if is_write {
-            (limits.write_segments.min(MOST_SEGMENTS), limits.write_size)
+            let most = limits.write_segments.min(MOST_SEGMENTS);
+            (most, limits.write_size.get())
         } else {
             (limits.read_segments.min(1), NUMBER_BYTES)
         };
@@ -188,7 +190,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             zone_seal: endpoint.zone_seal,
             writes: !is_write,
         };
-        let regions = self.shared.local_regions;
+        let regions = self.shared.local_regions.made();
         // Skips empty segments: their contexts are not checked.
         let segments = request
             .segments

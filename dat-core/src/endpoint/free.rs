@@ -4,11 +4,12 @@ use super::link::SlotOf;
 use super::{Call, EndpointSlot, Legal, ReceiveSide, Trigger, WorkRing, permit};
 use crate::backend::{Backend, DisconnectMode};
 use crate::error::{Result, Subtype};
-use crate::event::{Deferred, backend_refused};
+use crate::event::{Deferred, EvdSlot, backend_refused};
 use crate::flags::EndpointState;
 use crate::ia::{Control, Ia};
 use crate::id::EpId;
 use crate::record::{self, Owner, Reach};
+use crate::storage::Index;
 use crate::sync::RawLock;
 
 /// Resources of a freed endpoint, to give back.
@@ -17,12 +18,32 @@ struct Left {
     ring: WorkRing,
     reach: Reach,
     receive_reach: Reach,
-    receive_evd: Option<u16>,
-    request_evd: Option<u16>,
-    connect_evd: Option<u16>,
+    receive_evd: Option<Index>,
+    request_evd: Option<Index>,
+    connect_evd: Option<Index>,
     receive_capacity: u32,
-    srq: Option<u16>,
+    srq: Option<Index>,
     zone: Option<u16>,
+}
+
+/// Work of an endpoint that is dropped.
+struct Work {
+    ep: EpId,
+    reach: Reach,
+    receive_reach: Reach,
+    /// Dispatchers of its requests and receives.
+    evds: [Option<Index>; 2],
+    srq: Option<Index>,
+}
+
+impl Work {
+    /// Returns the ranges of the endpoint's records, with their owners.
+    fn own(&self) -> [(Reach, Owner); 2] {
+        [
+            (self.reach, Owner::Requests(self.ep)),
+            (self.receive_reach, Owner::Receives(self.ep)),
+        ]
+    }
 }
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
@@ -40,7 +61,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let mut deferred = Deferred::default();
         let outcome = self.control.with(|control| {
             self.with_endpoint(ep, |_, endpoint| permit(Call::Free, endpoint.state))?;
-            self.destroy_endpoint_at(control, ep.index() as u16, &mut deferred);
+            self.destroy_endpoint_at(control, ep.slot(), &mut deferred);
             Ok(())
         });
         self.run_deferred(&mut deferred);
@@ -77,8 +98,14 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     // If the reset keeps them instead, they would occupy entries that later posts
                     // need.
                     self.poll_both(endpoint.request_evd, endpoint.receive_evd, &mut deferred);
-                    self.abandon_binds(endpoint.ring.records(self.shared.records.made()));
-                    self.forget_work(ep, endpoint.reach, side.reach);
+                    self.abandon_binds(endpoint.ring.records(&self.shared.records));
+                    self.forget_work(&Work {
+                        ep,
+                        reach: endpoint.reach,
+                        receive_reach: side.reach,
+                        evds: [endpoint.request_evd, endpoint.receive_evd],
+                        srq: endpoint.srq,
+                    });
                     let (requests, receives) = (Owner::Requests(ep), Owner::Receives(ep));
                     self.renew_ring(requests, &mut endpoint.ring, &mut endpoint.reach);
                     self.renew_ring(receives, &mut side.ring, &mut side.reach);
@@ -96,7 +123,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     #[inline(never)]
     fn renew_ring(&self, owner: Owner, ring: &mut WorkRing, reach: &mut Reach) {
         let records = &self.shared.records;
-        record::give_back_all(reach.of(records.made()), owner);
+        record::give_back_all(records, *reach, owner);
         record::allocate_at(records, owner, ring.base, ring.capacity);
         *ring = WorkRing::new(ring.base, ring.capacity);
         *reach = Reach::NONE;
@@ -107,21 +134,47 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Completions of a freed record are stale. A dispatcher that claimed one before has queued it
     /// by the time its lock is free, so afterwards this call is the only user of the records.
-    fn forget_work(&self, ep: EpId, requests: Reach, receives: Reach) {
+    fn forget_work(&self, work: &Work) {
         let records = &self.shared.records;
-        record::rollback_all(requests.of(records.made()), Owner::Requests(ep));
-        record::rollback_all(receives.of(records.made()), Owner::Receives(ep));
-        for slot in self.shared.event_dispatchers.made() {
-            slot.queue
-                .with(|queue| queue.forget_endpoint(ep.index() as u16, &self.shared));
+        let ep = work.ep.slot();
+        for (reach, owner) in work.own() {
+            record::rollback_all(records, reach, owner);
         }
+        let forget = |slot: &EvdSlot<B::CompletionQueue, L>| {
+            slot.queue
+                .with(|queue| queue.forget_endpoint(ep, &self.shared));
+        };
+        let dispatchers = &self.shared.event_dispatchers;
+        let own = work.evds.into_iter().flatten().map(usize::from);
+        own.filter_map(|index| dispatchers.get(index))
+            .for_each(forget);
+        // The endpoint may have had other dispatchers before, and a broken device may report to any
+        // of them.
+        let left = |(reach, owner)| {
+            record::all_of(records, reach, owner).any(|(_, record)| !record.is_free())
+        };
+        if work.own().into_iter().any(left) || self.has_buffers_of(work.srq, ep) {
+            dispatchers.made().iter().for_each(forget);
+        }
+    }
+
+    /// Returns true if a buffer of a shared queue has a completion of this endpoint.
+    fn has_buffers_of(&self, srq: Option<Index>, ep: Index) -> bool {
+        let queues = &self.shared.shared_receive_queues;
+        let queue = srq.and_then(|srq| queues.get(usize::from(srq)));
+        queue.is_some_and(|slot| {
+            let (reach, id) = slot.main.with(|queue| (queue.reach, queue.id));
+            record::all_of(&self.shared.records, reach, Owner::Shared(id)).any(|(_, record)| {
+                !record.is_free() && !record.is_posted() && record.extra() == ep.get()
+            })
+        })
     }
 
     /// Frees an endpoint in any state, with everything that it holds.
     pub(crate) fn destroy_endpoint_at(
         &self,
         control: &mut Control<'_, B>,
-        index: u16,
+        index: Index,
         deferred: &mut Deferred,
     ) {
         let Some(slot) = self.shared.endpoints.get(usize::from(index)) else {
@@ -134,18 +187,22 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         // Completions left in the completion queues would occupy entries that other endpoints get
         // now.
         self.poll_both(left.request_evd, left.receive_evd, deferred);
-        self.abandon_binds(left.ring.records(self.shared.records.made()));
-        self.forget_work(left.id, left.reach, left.receive_reach);
+        self.abandon_binds(left.ring.records(&self.shared.records));
+        self.forget_work(&Work {
+            ep: left.id,
+            reach: left.reach,
+            receive_reach: left.receive_reach,
+            evds: [left.request_evd, left.receive_evd],
+            srq: left.srq,
+        });
         // Until here, events of the endpoint may be dequeued; they carry its handle.
         slot.handle.store(0);
         let records = &self.shared.records;
-        record::give_back_all(left.reach.of(records.made()), Owner::Requests(left.id));
-        record::give_back_all(
-            left.receive_reach.of(records.made()),
-            Owner::Receives(left.id),
-        );
+        record::give_back_all(records, left.reach, Owner::Requests(left.id));
+        record::give_back_all(records, left.receive_reach, Owner::Receives(left.id));
         // The shared queue may have been resized since the endpoint was created.
         let capacity = left.srq.map_or(left.receive_capacity, |srq| {
+            self.unlist_endpoint_on_srq(srq, left.id.slot());
             self.detach_endpoint_from_srq(srq)
         });
         if let Some(evd) = left.receive_evd {
@@ -157,6 +214,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         if let Some(evd) = left.connect_evd {
             self.detach_stream(evd, None);
         }
+        self.shared.endpoints.give_back(left.id.handle());
         if let Some(zone) = left.zone {
             self.release_zone(control, zone);
         }
@@ -228,13 +286,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Polls the completion queues of both dispatchers of an endpoint.
-    fn poll_both(&self, requests: Option<u16>, receives: Option<u16>, deferred: &mut Deferred) {
+    fn poll_both(&self, requests: Option<Index>, receives: Option<Index>, deferred: &mut Deferred) {
         self.poll_locked(requests, deferred);
         self.poll_locked(receives.filter(|_| receives != requests), deferred);
     }
 
     /// As `poll_at`, for callers that hold locks.
-    fn poll_locked(&self, evd: Option<u16>, deferred: &mut Deferred) {
+    fn poll_locked(&self, evd: Option<Index>, deferred: &mut Deferred) {
         let slot = evd.and_then(|evd| self.shared.event_dispatchers.get(usize::from(evd)));
         if let Some(slot) = slot {
             slot.queue.with(|queue| queue.poll(&self.shared, deferred));

@@ -163,7 +163,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 private_data_size: private_data_size as u16,
             };
             slot.queue.with(|queue| {
-                let index = endpoint.id.index() as u16;
+                let index = endpoint.id.slot();
                 let queued = queue.push_established(&event, index, &self.shared, deferred);
                 queue.note_overflow(queued, deferred);
             });

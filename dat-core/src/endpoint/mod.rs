@@ -25,6 +25,8 @@ mod watermark;
 pub use batch::{BatchOperation, BatchReceive, BatchRefused, BatchRequest};
 pub use connect::ConnectParam;
 pub use endpoint::EndpointSlot;
+#[cfg(test)]
+pub(crate) use endpoint::Limit;
 pub(crate) use endpoint::{Endpoint, ReceiveSide, RequestLimits, WorkRing};
 pub use extended::Extended;
 pub(crate) use link::Ending;

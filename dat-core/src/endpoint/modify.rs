@@ -10,6 +10,7 @@ use crate::event::backend_refused;
 use crate::flags::{EndpointState, EpFields, WATERMARK_INFINITE};
 use crate::ia::{Control, Ia};
 use crate::id::{EpId, PzId};
+use crate::storage::Index;
 use crate::sync::RawLock;
 
 /// Error of the mask in `ep_modify`.
@@ -62,7 +63,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     let merged = self.merged(control, endpoint, side, selected, wanted);
                     let attributes = merged.as_ref().map_err(|error| *error)?;
                     let shared = endpoint.srq.is_some();
-                    let present = |evd: u16| self.evd_id_at(evd);
+                    let present = |evd: Index| self.evd_id_at(evd);
                     let goal = Wanted {
                         pz: zone.or_else(|| {
                             let held = usize::from(endpoint.zone?);
@@ -136,7 +137,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let old = &endpoint.attributes;
         let attributes = merge(old, &wanted.attributes, selected);
         // Receives posted before the connection stay posted.
-        let posted = !side.ring.is_idle(self.shared.records.made());
+        let posted = !side.ring.is_idle(&self.shared.records);
         if posted && attributes.recv_completion_flags != old.recv_completion_flags {
             return Err(endpoint.state.forbids());
         }

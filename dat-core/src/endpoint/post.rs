@@ -208,12 +208,27 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         request: &Request<'_>,
         rings: bool,
     ) -> Posted {
+        self.resume_posts(endpoint);
         // Skips empty segments: their contexts are not checked.
         let segments = request
             .segments
             .iter()
             .filter(|segment| segment.length != 0);
         self.enqueue(endpoint, *request, segments, rings)
+    }
+
+    /// Enters the endpoint in the list of those that may be posting, if it may post requests.
+    pub(super) fn resume_posts(&self, endpoint: &mut Endpoint<B::SendQueue>) {
+        if !endpoint.is_suspended() {
+            return;
+        }
+        let index = endpoint.id.slot();
+        if B::READS_AT_POST
+            && let Some(slot) = self.shared.endpoints.get(usize::from(index))
+        {
+            self.shared.posting.enter(index, &slot.posting);
+        }
+        endpoint.postable = endpoint.id;
     }
 
     /// Commits a request whose `segments` are not empty; rings if `rings`.
@@ -240,7 +255,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let Some(record) = endpoint.ring.next(&self.shared.records) else {
             return Err(Refusal::Full);
         };
-        let regions = self.shared.local_regions;
+        let regions = self.shared.local_regions.made();
         let (zone_seal, limits) = (endpoint.zone_seal, &endpoint.limits);
         fill(
             queue, record, &request, segments, regions, zone_seal, limits,

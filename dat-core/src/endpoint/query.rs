@@ -7,7 +7,7 @@ use crate::error::{Cause, Error, Result};
 use crate::flags::{EndpointState, EpFields, VALUE_UNKNOWN, check_fields};
 use crate::ia::Ia;
 use crate::id::{EpId, EvdId, Handle, PzId, SrqId};
-use crate::record::{self, Owner, RecordSlot};
+use crate::record::{self, Owner};
 use crate::sync::RawLock;
 
 /// Parameters of an endpoint, to query and to modify.
@@ -130,11 +130,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         })?;
         self.with_endpoint(ep, |slot, endpoint| {
             permit(Call::Inspect, endpoint.state)?;
-            let records = self.shared.records.made();
+            let records = &self.shared.records;
             // Receives posted before the queue changed its depth keep their old records.
             let received = slot.receive.with(|side| {
-                let own = side.reach.of(records);
-                !record::all_of(own, Owner::Receives(ep)).any(RecordSlot::is_posted)
+                !record::all_of(records, side.reach, Owner::Receives(ep))
+                    .any(|(_, record)| record.is_posted())
             });
             Ok(EpStatus {
                 state: endpoint.state,

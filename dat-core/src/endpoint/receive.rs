@@ -130,7 +130,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         };
         let posting = side.posting.and_quiet(receive.flags);
         let token = record.begin(posting, receive.cookie);
-        let (regions, zone_seal) = (self.shared.local_regions, side.zone_seal);
+        let (regions, zone_seal) = (self.shared.local_regions.made(), side.zone_seal);
         fill(queue, record, token, segments, count, regions, zone_seal)?;
         side.ring.advance();
         if rings && let Err(refused) = queue.ring() {
@@ -216,7 +216,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         };
         let following = record.record.next();
         let token = record.begin(FOR_CONSUMING_ENDPOINT, cookie);
-        let (regions, zone_seal) = (self.shared.local_regions, shared.zone_seal);
+        let (regions, zone_seal) = (self.shared.local_regions.made(), shared.zone_seal);
         fill(queue, record, token, segments, count, regions, zone_seal)?;
         (shared.latest, shared.free_first) = (record.index, following);
         if queue.ring().is_err() {

@@ -59,7 +59,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             let remote = request.remote.length;
             let too_long = || COUNT.because(Cause::MessageTooLong);
             match request.operation {
-                DtoOperation::RdmaWrite if total > endpoint.limits.write_size => {
+                DtoOperation::RdmaWrite if total > endpoint.limits.write_size.get() => {
                     return too_long();
                 }
                 DtoOperation::RdmaWrite if total > remote => {
@@ -68,10 +68,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 DtoOperation::RdmaRead if remote > total => {
                     return Error::length().because(Cause::LocalTooShort);
                 }
-                DtoOperation::RdmaRead if remote > endpoint.limits.read_size => {
+                DtoOperation::RdmaRead if remote > endpoint.limits.read_size.get() => {
                     return too_long();
                 }
-                DtoOperation::Send if total > endpoint.limits.send_size => {
+                DtoOperation::Send if total > endpoint.limits.send_size.get() => {
                     return too_long();
                 }
                 _ => {}
@@ -165,7 +165,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
         segments
             .iter()
-            .find_map(|segment| explain(self.shared.local_regions, segment, access))
+            .find_map(|segment| explain(self.shared.local_regions.made(), segment, access))
     }
 }
 

@@ -8,12 +8,16 @@ use crate::event::{
 };
 use crate::flags::{SRQ_LOW_WATERMARK_DEFAULT, SrqFields, SrqState, check_fields};
 use crate::ia::{Control, Ia};
-use crate::id::{Handle, PzId, SrqId, next_generation};
+use crate::id::{Handle, PzId, SrqId};
 use crate::memory::zone_seal;
-use crate::record::{self, FreeRecord, NO_RECORD, Owner, RecordSlot};
-use crate::storage::find_slot;
+use crate::record::{self, FreeRecord, NO_RECORD, Owner, Reach, Records};
+use crate::storage::{Index, vacant};
 use crate::sync::atomic::{AtomicU32, Ordering};
-use crate::sync::{Guard, Mutex, RawLock, Table};
+use crate::sync::{Guard, Mutex, RawLock};
+
+mod endpoints;
+
+pub(crate) use endpoints::SharingLinks;
 
 /// Slot for one shared receive queue.
 #[repr(C)]
@@ -21,6 +25,8 @@ pub struct SrqSlot<Q, L> {
     pub(crate) main: Mutex<L, SharedReceives<Q>>,
     /// Head of the list of returned records, in any order; completing contexts push to it.
     pub(crate) returned: AtomicU32,
+    /// First of its endpoints; see `endpoints.rs`.
+    first_endpoint: AtomicU32,
 }
 
 impl<Q, L: RawLock> SrqSlot<Q, L> {
@@ -31,6 +37,7 @@ impl<Q, L: RawLock> SrqSlot<Q, L> {
     )]
     pub const EMPTY: Self = Self {
         returned: AtomicU32::new(NO_RECORD),
+        first_endpoint: AtomicU32::new(0),
         main: Mutex::new(SharedReceives::EMPTY),
     };
 
@@ -50,6 +57,7 @@ impl<Q, L: RawLock> SrqSlot<Q, L> {
             };
         });
         self.returned.store(NO_RECORD, Ordering::Relaxed);
+        self.first_endpoint.store(0, Ordering::Relaxed);
     }
 }
 
@@ -71,6 +79,8 @@ pub(crate) struct SharedReceives<Q> {
     pub(crate) key: SharedReceiveQueueKey,
     pub(crate) state: SrqState,
     pub(crate) zone: u16,
+    /// Range of the queue's records.
+    pub(super) reach: Reach,
     pub(crate) low_watermark: u32,
     /// Set if the device is armed for the low watermark.
     pub(crate) armed: bool,
@@ -99,6 +109,7 @@ impl<Q> SharedReceives<Q> {
         endpoints: 0,
         max_endpoints: 0,
         context: 0,
+        reach: Reach::NONE,
     };
 }
 
@@ -110,7 +121,7 @@ impl<Q> SharedReceives<Q> {
     pub(crate) fn free_record<'r, L>(
         &mut self,
         slot: &SrqSlot<Q, L>,
-        records: &'r Table<'_, RecordSlot>,
+        records: &'r Records<'_>,
     ) -> Option<FreeRecord<'r>> {
         let record = match records.get(self.free_first as usize) {
             Some(record) => record,
@@ -124,7 +135,7 @@ impl<Q> SharedReceives<Q> {
 
     /// Undoes the newest post, which the device did not take.
     #[cold]
-    pub(crate) fn rollback(&mut self, records: &Table<'_, RecordSlot>) {
+    pub(crate) fn rollback(&mut self, records: &Records<'_>) {
         if let Some(record) = records.get(self.latest as usize) {
             record.rollback();
             self.free_first = self.latest;
@@ -132,8 +143,8 @@ impl<Q> SharedReceives<Q> {
     }
 
     /// Adds a list of free records to the free list.
-    fn put_back(&mut self, list: u32, records: &Table<'_, RecordSlot>) {
-        if let Some(last) = record::list(records.made(), list).last() {
+    fn put_back(&mut self, list: u32, records: &Records<'_>) {
+        if let Some(last) = record::list(records, list).last() {
             last.set_next(self.free_first);
             self.free_first = list;
         }
@@ -206,26 +217,21 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             let (receives, segments, max_endpoints) = self.sizes_of_srq(control, attributes)?;
             let exhausted =
                 |cause| Error::insufficient_resources(Subtype::ResourceSrq).because(cause);
-            let index = find_slot(
-                &self.shared.shared_receive_queues,
-                &mut control.reached,
-                |slot| {
-                    slot.main.with(|queue| {
-                        queue.id.is_null() && next_generation(queue.generation).is_ok()
-                    })
-                },
-            )
-            .ok_or(exhausted(Cause::TableFull))?;
-            let slot = self
+            let (index, slot) = self
                 .shared
                 .shared_receive_queues
-                .get(usize::from(index))
+                .find(0, |slot| {
+                    slot.main
+                        .with(|queue| vacant(queue.id.is_null(), queue.generation))
+                })
                 .ok_or(exhausted(Cause::TableFull))?;
             let generation = slot.main.with(|queue| queue.generation.saturating_add(1));
             let id = SrqId::new(self.shared.instance, generation, index);
             let owner = Owner::Shared(id);
-            let free = record::allocate_list(&self.shared.records, owner, receives, NO_RECORD)
-                .ok_or(exhausted(Cause::RecordsExhausted))?;
+            let mut reach = Reach::NONE;
+            let free =
+                record::allocate_list(&self.shared.records, owner, receives, NO_RECORD, &mut reach)
+                    .ok_or(exhausted(Cause::RecordsExhausted))?;
             let made = control.backend()?.create_shared_receive_queue(
                 id.handle().to_raw(),
                 domain,
@@ -235,7 +241,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             let (key, queue) = match made {
                 Ok(made) => made,
                 Err(error) => {
-                    record::give_back_all(self.shared.records.made(), owner);
+                    record::give_back_list(&self.shared.records, free, NO_RECORD);
                     return Err(backend_refused(error, Subtype::ResourceSrq));
                 }
             };
@@ -253,9 +259,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     key,
                     zone,
                     max_endpoints,
+                    reach,
                     ..SharedReceives::EMPTY
                 };
             });
+            self.shared.shared_receive_queues.claim(index);
             Ok(id)
         })
     }
@@ -287,13 +295,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 _ => Err(Error::invalid_state(Subtype::InvalidStateSrqInUse)
                     .because(Cause::StillReferenced)),
             })?;
-            self.destroy_srq_at(control, srq.index() as u16);
+            self.destroy_srq_at(control, srq.slot());
             Ok(())
         })
     }
 
     /// Destroys the shared receive queue at an index, if any; no endpoint uses it.
-    pub(crate) fn destroy_srq_at(&self, control: &mut Control<'_, B>, index: u16) {
+    pub(crate) fn destroy_srq_at(&self, control: &mut Control<'_, B>, index: Index) {
         let Some(slot) = self.shared.shared_receive_queues.get(usize::from(index)) else {
             return;
         };
@@ -315,14 +323,21 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
         // Completions of freed endpoints may still be in completion queues. Once its record is
         // free, such a completion is stale. A dispatcher that claimed one before pushes the record
-        // on this slot's list before it releases its lock. So once each of these locks was taken,
-        // no other context accesses the records or the list.
-        record::rollback_all(self.shared.records.made(), Owner::Shared(old.id));
-        for dispatcher in self.shared.event_dispatchers.made() {
-            dispatcher.queue.with(|_| ());
+        // on this slot's list before it releases its lock. If a record was neither posted nor on a
+        // list, each of these locks is taken once. Then no other context accesses the records or
+        // the list.
+        let (records, owner) = (&self.shared.records, Owner::Shared(old.id));
+        let posted = record::rollback_all(records, old.reach, owner);
+        let returned = slot.returned.swap(NO_RECORD, Ordering::Acquire);
+        let listed = record::list(records, old.free_first).chain(record::list(records, returned));
+        if posted.saturating_add(listed.count()) < old.max_receives as usize {
+            for dispatcher in self.shared.event_dispatchers.made() {
+                dispatcher.queue.with(|_| ());
+            }
         }
-        record::give_back_all(self.shared.records.made(), Owner::Shared(old.id));
+        record::give_back_all(records, old.reach, owner);
         slot.returned.store(NO_RECORD, Ordering::Relaxed);
+        self.shared.shared_receive_queues.give_back(old.id.handle());
         self.release_zone(control, old.zone);
     }
 
@@ -349,8 +364,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     max_recv_dtos: count(queue.max_receives),
                     max_recv_iov: count(queue.max_segments as u32),
                     low_watermark: count(queue.low_watermark),
-                    available: count(not_completed(records.made(), srq)),
-                    outstanding: count(outstanding(records.made(), srq)),
+                    available: count(not_completed(records, queue)),
+                    outstanding: count(outstanding(records, queue)),
                 };
                 Ok((queue.zone, queue.key, param))
             })?;
@@ -391,16 +406,17 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     fn grow_srq(&self, control: &mut Control<'_, B>, srq: SrqId, old: u32, new: u32) -> Result<()> {
-        let index = srq.index() as u16;
+        let index = srq.slot();
         let records = &self.shared.records;
         let exhausted = Error::insufficient_resources(Subtype::ResourceSrq);
         let more = new.saturating_sub(old);
-        let list = record::allocate_list(records, Owner::Shared(srq), more, NO_RECORD)
+        let mut reach = Reach::NONE;
+        let list = record::allocate_list(records, Owner::Shared(srq), more, NO_RECORD, &mut reach)
             .ok_or(exhausted.because(Cause::RecordsExhausted))?;
-        let backend = control.backend()?;
         let outcome = self
-            .resize_consuming_queues(backend, index, old, new)
+            .resize_consuming_queues(control, index, old, new)
             .and_then(|()| {
+                let backend = control.backend()?;
                 let resized = self.with_srq(srq, |_, shared| {
                     let Some(queue) = &mut shared.queue else {
                         return Err(exhausted.because(Cause::DeviceGone));
@@ -409,17 +425,18 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                         .resize_shared_receive_queue(shared.key, queue, new)
                         .map_err(|error| backend_refused(error, Subtype::ResourceSrq))?;
                     shared.put_back(list, records);
+                    shared.reach.join(reach);
                     shared.max_receives = new;
                     Ok(())
                 });
                 if resized.is_err() {
                     // Cannot fail: it lowers the capacity.
-                    let _undone = self.resize_consuming_queues(backend, index, new, old);
+                    let _undone = self.resize_consuming_queues(control, index, new, old);
                 }
                 resized
             });
         if outcome.is_err() {
-            record::give_back_list(records.made(), list);
+            record::give_back_list(records, list, NO_RECORD);
         }
         outcome
     }
@@ -436,7 +453,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let shrunk = self.with_srq(srq, |slot, shared| {
             let refused =
                 |cause| Err(Error::invalid_state(Subtype::InvalidStateSrqInUse).because(cause));
-            if shared.low_watermark > new && outstanding(records.made(), srq) <= new {
+            if shared.low_watermark > new && outstanding(records, shared) <= new {
                 return refused(Cause::BelowWatermark);
             }
             let mut surplus = NO_RECORD;
@@ -457,7 +474,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             match resized {
                 Ok(()) => {
                     shared.max_receives = new;
-                    record::give_back_list(records.made(), surplus);
+                    record::give_back_list(records, surplus, NO_RECORD);
                     Ok(true)
                 }
                 Err(error) => {
@@ -471,7 +488,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             }
         })?;
         if shrunk {
-            self.resize_consuming_queues(backend, srq.index() as u16, old, new)?;
+            self.resize_consuming_queues(control, srq.slot(), old, new)?;
         }
         Ok(())
     }
@@ -513,7 +530,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             let (earlier, passed) = self.with_srq(srq, |_, queue| {
                 let earlier = queue.armed && withdrawn;
                 let passed =
-                    exact.unwrap_or_else(|| not_completed(self.shared.records.made(), srq)) < low;
+                    exact.unwrap_or_else(|| not_completed(&self.shared.records, queue)) < low;
                 queue.low_watermark = low;
                 queue.armed = low != 0 && !passed;
                 Ok((earlier, passed))
@@ -576,7 +593,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub(crate) fn attach_endpoint_to_srq(
         &self,
         srq: SrqId,
-    ) -> Result<(u16, SharedReceiveQueueKey, u16, u32)> {
+    ) -> Result<(Index, SharedReceiveQueueKey, u16, u32)> {
         self.with_srq(srq, |_, queue| {
             if queue.endpoints >= queue.max_endpoints {
                 return Err(
@@ -584,12 +601,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 );
             }
             queue.endpoints = queue.endpoints.saturating_add(1);
-            Ok((
-                srq.index() as u16,
-                queue.key,
-                queue.zone,
-                queue.max_receives,
-            ))
+            Ok((srq.slot(), queue.key, queue.zone, queue.max_receives))
         })
     }
 
@@ -597,7 +609,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// Returns the current maximum number of completions of its buffers, to detach the endpoint's
     /// receive stream with.
-    pub(crate) fn detach_endpoint_from_srq(&self, index: u16) -> u32 {
+    pub(crate) fn detach_endpoint_from_srq(&self, index: Index) -> u32 {
         let Some(slot) = self.shared.shared_receive_queues.get(usize::from(index)) else {
             return 0;
         };
@@ -612,39 +624,62 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// On failure, all dispatchers are as before.
     fn resize_consuming_queues(
         &self,
-        backend: &mut B,
-        index: u16,
+        control: &mut Control<'_, B>,
+        srq: Index,
         old: u32,
         new: u32,
     ) -> Result<()> {
-        for (position, slot) in self.shared.endpoints.made().iter().enumerate() {
-            let Some(evd) = slot.receive_evd_on(index) else {
-                continue;
-            };
-            if let Err(error) = self.change_capacity(backend, evd, old, new) {
-                for evd in self
-                    .shared
-                    .endpoints
-                    .made()
-                    .iter()
-                    .take(position)
-                    .filter_map(|slot| slot.receive_evd_on(index))
-                {
-                    let _undone = self.change_capacity(backend, evd, new, old);
-                }
-                return Err(error);
+        let Err((failed, error)) =
+            self.resize_consuming_queues_before(control, srq, None, old, new)
+        else {
+            return Ok(());
+        };
+        let _undone = self.resize_consuming_queues_before(control, srq, failed, new, old);
+        Err(error)
+    }
+
+    /// Adjusts the dispatchers of the endpoints before `end`; an error names the endpoint.
+    fn resize_consuming_queues_before(
+        &self,
+        control: &mut Control<'_, B>,
+        srq: Index,
+        end: Option<Index>,
+        old: u32,
+        new: u32,
+    ) -> core::result::Result<(), (Option<Index>, Error)> {
+        let mut next = self.next_endpoint_on_srq(control, srq, None);
+        while next.is_some() && next != end {
+            if let Some(evd) = self.receive_evd_on_srq(next, srq) {
+                let backend = control.backend().map_err(|error| (next, error))?;
+                self.change_capacity(backend, evd, old, new)
+                    .map_err(|error| (next, error))?;
             }
+            next = self.next_endpoint_on_srq(control, srq, next);
         }
         Ok(())
     }
 
     /// Polls the dispatchers of all endpoints on a shared queue, so that its counts are current.
     fn poll_consuming_endpoints(&self, srq: SrqId) {
-        for slot in self.shared.endpoints.made() {
-            if let Some(evd) = slot.receive_evd_on(srq.index() as u16) {
+        let srq = srq.slot();
+        let mut endpoint = None;
+        loop {
+            endpoint = self
+                .control
+                .with(|control| self.next_endpoint_on_srq(control, srq, endpoint));
+            if endpoint.is_none() {
+                return;
+            }
+            if let Some(evd) = self.receive_evd_on_srq(endpoint, srq) {
                 self.poll_at(evd);
             }
         }
+    }
+
+    /// Returns the receive dispatcher of an endpoint that uses the shared queue.
+    fn receive_evd_on_srq(&self, endpoint: Option<Index>, srq: Index) -> Option<Index> {
+        let slot = self.shared.endpoints.get(usize::from(endpoint?))?;
+        slot.receive_evd_on(srq)
     }
 
     /// Runs `f` on a live shared receive queue under its lock.
@@ -673,16 +708,16 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 }
 
 /// Returns the number of posted buffers whose completions are not dequeued (SRY-02).
-fn outstanding(records: &[RecordSlot], srq: SrqId) -> u32 {
-    record::all_of(records, Owner::Shared(srq))
-        .filter(|record| !record.is_free())
+fn outstanding<Q>(records: &Records<'_>, queue: &SharedReceives<Q>) -> u32 {
+    record::all_of(records, queue.reach, Owner::Shared(queue.id))
+        .filter(|(_, record)| !record.is_free())
         .count() as u32
 }
 
 /// Returns the number of posted buffers whose completions are not polled.
-fn not_completed(records: &[RecordSlot], srq: SrqId) -> u32 {
-    record::all_of(records, Owner::Shared(srq))
-        .filter(|record| record.is_posted())
+fn not_completed<Q>(records: &Records<'_>, queue: &SharedReceives<Q>) -> u32 {
+    record::all_of(records, queue.reach, Owner::Shared(queue.id))
+        .filter(|(_, record)| record.is_posted())
         .count() as u32
 }
 

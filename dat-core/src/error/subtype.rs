@@ -7,6 +7,10 @@ numbered! {
     ///
     /// The discriminant is the 1.2 value. The two subtypes that only 2.0 has lie above the 1.2
     /// range.
+    ///
+    /// `InvalidArg1` to `InvalidArg10` count the arguments of the C call, also where the
+    /// documentation of a Rust call names `ARGn`: its adapter handle and its pointers to results
+    /// count, too.
     #[repr(u8)]
     pub enum Subtype: u8 {
         /// No further detail.

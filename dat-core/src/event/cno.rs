@@ -7,8 +7,8 @@ use crate::backend::Backend;
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::flags::{CnoFields, check_fields};
 use crate::ia::{Control, Ia};
-use crate::id::{CnoId, EvdId, Handle, next_generation};
-use crate::storage::find_slot;
+use crate::id::{CnoId, EvdId, Handle};
+use crate::storage::{Index, VisitLink, vacant};
 use crate::sync::{Guard, Mutex, RawLock};
 
 /// Function that the next trigger of a notification object calls, once, without locks (CNC-02).
@@ -33,6 +33,8 @@ pub struct CnoParam {
 /// Slot for one notification object.
 pub struct CnoSlot<L> {
     pub(crate) main: Mutex<L, Cno>,
+    /// Link in the list of notification objects with a waker.
+    pub(crate) waits: VisitLink,
 }
 
 impl<L: RawLock> CnoSlot<L> {
@@ -43,6 +45,7 @@ impl<L: RawLock> CnoSlot<L> {
     )]
     pub const EMPTY: Self = Self {
         main: Mutex::new(Cno::EMPTY),
+        waits: VisitLink::NONE,
     };
 
     /// Returns true if the slot holds an object.
@@ -259,21 +262,15 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             control.check_open()?;
             let full =
                 Error::insufficient_resources(Subtype::ResourceMemory).because(Cause::TableFull);
-            let index = find_slot(
-                &self.shared.notification_objects,
-                &mut control.reached,
-                |slot| {
-                    slot.main.with(|object| {
-                        object.id.is_null() && next_generation(object.generation).is_ok()
-                    })
-                },
-            )
-            .ok_or(full)?;
-            let slot = self
+            let (index, slot) = self
                 .shared
                 .notification_objects
-                .get(usize::from(index))
+                .find(0, |slot| {
+                    slot.main
+                        .with(|object| vacant(object.id.is_null(), object.generation))
+                })
                 .ok_or(full)?;
+            self.shared.notification_objects.claim(index);
             Ok(slot.main.with(|object| {
                 let generation = object.generation.saturating_add(1);
                 *object = Cno {
@@ -341,6 +338,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     return Err(in_use.because(Cause::WaiterPresent));
                 }
                 object.clear_slot();
+                self.shared.notification_objects.give_back(cno.handle());
                 Ok(())
             })
         })
@@ -355,6 +353,21 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         f(&mut *self.lock_cno(cno)?)
     }
 
+    /// Stores the waker of a wait; returns the wakers to wake or to drop without the lock.
+    pub(super) fn keep_cno_waker(
+        &self,
+        object: &mut Cno,
+        ticket: WaitTicket,
+        waker: Waker,
+    ) -> Wakers {
+        let wakers = object.keep_waker(ticket, waker);
+        let index = object.id.slot();
+        if let Some(slot) = self.shared.notification_objects.get(usize::from(index)) {
+            self.shared.waited_objects.enter(index, &slot.waits);
+        }
+        wakers
+    }
+
     #[inline(never)]
     fn lock_cno(&self, cno: CnoId) -> Result<Guard<'_, L, Cno>> {
         if let Some(slot) = self.shared.notification_objects.get(cno.index()) {
@@ -367,10 +380,10 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Attaches a dispatcher; returns the object's index. Needs the control lock.
-    pub(super) fn attach_to_cno(&self, cno: CnoId) -> Result<u16> {
+    pub(super) fn attach_to_cno(&self, cno: CnoId) -> Result<Index> {
         self.with_cno(cno, |object| {
             object.dispatchers = object.dispatchers.saturating_add(1);
-            Ok(cno.index() as u16)
+            Ok(cno.slot())
         })
     }
 
@@ -378,7 +391,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// If the last dispatcher is freed, all waiters are released (CNW-05, EVF-04). Needs the
     /// control lock.
-    pub(super) fn detach_from_cno(&self, cno: u16, freed: bool, deferred: &mut Deferred) {
+    pub(super) fn detach_from_cno(&self, cno: Index, freed: bool, deferred: &mut Deferred) {
         let Some(slot) = self.shared.notification_objects.get(usize::from(cno)) else {
             return;
         };
@@ -396,7 +409,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// without a waiter and for ones with queued events. `None` if none is attached. No lock may be
     /// held.
     pub(super) fn dispatcher_to_report(&self, cno: CnoId, fired: EvdId) -> Option<EvdId> {
-        let index = cno.index() as u16;
+        let index = cno.slot();
         let dispatchers = &self.shared.event_dispatchers;
         let slot = dispatchers.get(fired.index());
         if slot.is_some_and(|slot| slot.queue.with(|queue| queue.id == fired)) {
@@ -419,7 +432,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Returns the handle of the notification object at an index.
-    pub(super) fn cno_id_at(&self, cno: u16) -> Option<CnoId> {
+    pub(super) fn cno_id_at(&self, cno: Index) -> Option<CnoId> {
         let slot = self.shared.notification_objects.get(usize::from(cno))?;
         let id = slot.main.with(|object| object.id);
         (!id.is_null()).then_some(id)
@@ -432,19 +445,22 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub(crate) fn destroy_cno_at(
         &self,
         _control: &mut Control<'_, B>,
-        index: u16,
+        index: Index,
         deferred: &mut Deferred,
     ) {
         if let Some(slot) = self.shared.notification_objects.get(usize::from(index)) {
-            slot.main.with(|object| {
+            let cno = slot.main.with(|object| {
                 object.release_all(deferred);
+                let cno = object.id;
                 object.clear_slot();
+                cno
             });
+            self.shared.notification_objects.give_back(cno.handle());
         }
     }
 
     /// Handles a notification by a dispatcher: wakes a waiter or stays pending, calls the agent.
-    pub(crate) fn trigger(&self, cno: u16, evd: EvdId) {
+    pub(crate) fn trigger(&self, cno: Index, evd: EvdId) {
         let Some(slot) = self.shared.notification_objects.get(usize::from(cno)) else {
             return;
         };

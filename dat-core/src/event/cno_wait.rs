@@ -122,7 +122,7 @@ impl<B: Backend, L: RawLock> CnoWait<'_, '_, B, L> {
                 }
                 Ok(match object.take_notification() {
                     Some(evd) => (Poll::Ready(Ok(Some(evd))), object.end_wait(ticket)),
-                    None => (Poll::Pending, object.keep_waker(ticket, fresh)),
+                    None => (Poll::Pending, self.ia.keep_cno_waker(object, ticket, fresh)),
                 })
             })
             .unwrap_or((Poll::Ready(Err(Error::abort())), Wakers::default()));

@@ -9,6 +9,7 @@ use crate::flags::{DtoStatus, HandleKind};
 use crate::id::{EpId, Handle, RmrId};
 use crate::record::{Finished, Owner, Plain, RecordKind, RecordSlot, Report};
 use crate::shared::Shared;
+use crate::storage::Index;
 use crate::sync::RawLock;
 
 impl<B: Backend, L: RawLock> Shared<'_, B, L> {
@@ -37,7 +38,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
                 self.endpoints.get(ep.index())?
             }
             Owner::Shared(srq) => {
-                let queue = srq.index() as u16;
+                let queue = srq.slot();
                 let consuming_endpoint = Handle::from_raw(completion.queue_pair);
                 match self.endpoints.get(consuming_endpoint.index()) {
                     Some(endpoint) if endpoint.is_consuming(completion.queue_pair, queue) => {
@@ -187,10 +188,10 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
     }
 
     /// Returns the index of the endpoint that a ready record's event names.
-    pub(crate) fn endpoint_of(&self, record: &RecordSlot) -> Option<u16> {
+    pub(crate) fn endpoint_of(&self, record: &RecordSlot) -> Option<Index> {
         Some(match record.owner()? {
-            Owner::Requests(ep) | Owner::Receives(ep) => ep.index() as u16,
-            Owner::Shared(_) => record.extra() as u16,
+            Owner::Requests(ep) | Owner::Receives(ep) => ep.slot(),
+            Owner::Shared(_) => Index::from_word(record.extra()),
         })
     }
 
@@ -223,7 +224,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
                     self.instance,
                     HandleKind::Rmr,
                     finished.extra,
-                    finished.length as u16,
+                    Index::from_word(finished.length),
                 )),
                 ep: EpId::from_handle(Handle::from_raw(endpoint)),
                 cookie: finished.cookie,

@@ -6,8 +6,8 @@ use crate::backend::{Backend, BackendError};
 use crate::error::{Cause, Error, Parameter, Result, Subtype};
 use crate::flags::{EvdFields, EvdFlags, EvdState, check_fields};
 use crate::ia::{Control, Ia};
-use crate::id::{CnoId, EvdId, Handle, next_generation};
-use crate::storage::find_slot;
+use crate::id::{CnoId, EvdId, Handle};
+use crate::storage::{Index, vacant};
 use crate::sync::{Guard, RawLock};
 
 /// Result of an event dispatcher query (EVQ-01).
@@ -85,17 +85,14 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let mut deferred = Deferred::default();
         let made = self.control.with(|control| {
             control.check_open()?;
-            let mut reached = control.reached;
             let backend = control.backend()?;
-            let index = find_slot(&self.shared.event_dispatchers, &mut reached, |slot| {
-                slot.queue
-                    .with(|queue| queue.id.is_null() && next_generation(queue.generation).is_ok())
-            })
-            .ok_or(exhausted(Cause::TableFull))?;
-            let slot = self
+            let (index, slot) = self
                 .shared
                 .event_dispatchers
-                .get(usize::from(index))
+                .find(0, |slot| {
+                    slot.queue
+                        .with(|queue| vacant(queue.id.is_null(), queue.generation))
+                })
                 .ok_or(exhausted(Cause::TableFull))?;
             let cno = cno.map(|cno| self.attach_to_cno(cno)).transpose()?;
             let undo = |deferred: &mut Deferred| {
@@ -103,7 +100,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     self.detach_from_cno(cno, false, deferred);
                 }
             };
-            let Some(ring) = slot::allocate(&self.shared.events, index, length) else {
+            let slots = slot::count(flags, length);
+            let Some(ring) = self.take_event_slots(index, slots, length) else {
                 undo(&mut deferred);
                 return Err(exhausted(Cause::EventSlotsExhausted));
             };
@@ -119,7 +117,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 queue.generation = generation;
                 queue.open = id;
                 queue.ring_base = ring;
-                queue.ring_capacity = length;
+                queue.ring_capacity = slots;
                 queue.queue_length = length;
                 queue.depth = length;
                 queue.flags = flags;
@@ -131,9 +129,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 Ok(id)
             });
             match made {
-                Ok(_) => control.reached = reached,
+                Ok(_) => self.shared.event_dispatchers.claim(index),
                 Err(_) => {
-                    slot::give_back(self.shared.events.made(), ring, length);
+                    slot::give_back(&self.shared.events, ring, slots);
                     undo(&mut deferred);
                 }
             }
@@ -141,6 +139,14 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         });
         self.run_deferred(&mut deferred);
         made
+    }
+
+    /// Takes `slots` event slots for a dispatcher of `length` events.
+    fn take_event_slots(&self, evd: Index, slots: u32, length: u32) -> Option<u32> {
+        if length as usize > self.shared.longest_queue() {
+            return None;
+        }
+        slot::allocate(&self.shared.events, evd, slots)
     }
 
     /// Queries a dispatcher; all fields are filled in.
@@ -235,7 +241,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 if min_qlen > longest(backend) {
                     return Err(exhausted(Cause::AboveLimit));
                 }
-                let ring = slot::allocate(&self.shared.events, evd.index() as u16, length);
+                let slots = slot::count(queue.flags, length);
+                let ring = self.take_event_slots(evd.slot(), slots, length);
                 // A shorter queue can keep its slots.
                 if ring.is_none() && length > queue.ring_capacity {
                     return Err(exhausted(Cause::EventSlotsExhausted));
@@ -245,13 +252,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     && let Err(error) = backend.resize_completion_queue(completions, length)
                 {
                     if let Some(ring) = ring {
-                        slot::give_back(self.shared.events.made(), ring, length);
+                        slot::give_back(&self.shared.events, ring, slots);
                     }
                     return Err(backend_refused(error, Subtype::ResourceTevd));
                 }
                 queue.depth = queue.depth.max(length);
                 if let Some(ring) = ring {
-                    queue.move_ring(&self.shared.events, ring, length);
+                    queue.move_ring(&self.shared.events, ring, slots);
                 }
                 queue.queue_length = length;
                 Ok(())
@@ -345,9 +352,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             while let Ok(Some(cr)) = self.with_evd(evd, &mut deferred, |queue, _| {
                 Ok(queue.take_request(&self.shared.events))
             }) {
-                self.destroy_cr_at(control, cr.index() as u16, &mut deferred);
+                self.destroy_cr_at(control, cr.slot(), &mut deferred);
             }
-            self.destroy_evd_at(control, evd.index() as u16, &mut deferred);
+            self.destroy_evd_at(control, evd.slot(), &mut deferred);
             Ok(())
         });
         self.run_deferred(&mut deferred);
@@ -393,18 +400,19 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub(crate) fn destroy_evd_at(
         &self,
         control: &mut Control<'_, B>,
-        index: u16,
+        index: Index,
         deferred: &mut Deferred,
     ) {
         let Some(slot) = self.shared.event_dispatchers.get(usize::from(index)) else {
             return;
         };
-        let (cno, completions) = slot.queue.with(|queue| {
+        let (evd, cno, completions) = slot.queue.with(|queue| {
             if let Some(waker) = queue.end_wait() {
                 deferred.wake(waker);
             }
-            (queue.cno, queue.discard(&self.shared))
+            (queue.id, queue.cno, queue.discard(&self.shared))
         });
+        self.shared.event_dispatchers.give_back(evd.handle());
         if let (Some(completions), Ok(backend)) = (completions, control.backend()) {
             backend.destroy_completion_queue(completions);
         }
@@ -425,10 +433,10 @@ fn exhausted(cause: Cause) -> Error {
 fn make_completions<B: Backend>(
     backend: &mut B,
     queue: &mut EvdQueue<B::CompletionQueue>,
-    index: u16,
+    index: Index,
     length: u32,
 ) -> Result<()> {
-    match backend.create_completion_queue(index, length) {
+    match backend.create_completion_queue(index.get(), length) {
         Ok(completions) => queue.completions = Some(completions),
         Err(error) => return Err(backend_refused(error, Subtype::ResourceTevd)),
     }

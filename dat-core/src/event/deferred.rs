@@ -6,6 +6,7 @@ use core::task::Waker;
 use super::ProxyAgent;
 use crate::backend::DeviceFailure;
 use crate::id::EvdId;
+use crate::storage::Index;
 
 /// Wake-ups, notifications, failures and overflows that a call caused under its locks.
 ///
@@ -20,7 +21,7 @@ pub(crate) struct Deferred {
     /// all of its waiters. `Ia::run_deferred` empties the list, so it needs no drop.
     pub(crate) wakers: ManuallyDrop<heapless::Vec<Waker, { room(12, 4) }>>,
     /// Indices of notification objects, with the dispatchers that fired.
-    pub(crate) notifications: heapless::Vec<(u16, EvdId), { room(8, 2) }>,
+    pub(crate) notifications: heapless::Vec<(Index, EvdId), { room(8, 2) }>,
     pub(crate) overflowed: heapless::Vec<EvdId, { room(4, 2) }>,
     /// Dispatchers whose completion queue failed.
     pub(crate) failed: heapless::Vec<(EvdId, DeviceFailure), { room(4, 1) }>,
@@ -61,7 +62,7 @@ impl Deferred {
     }
 
     /// Adds a notification by dispatcher `evd`.
-    pub(super) fn notify(&mut self, cno: u16, evd: EvdId, pending: &mut Pending) {
+    pub(super) fn notify(&mut self, cno: Index, evd: EvdId, pending: &mut Pending) {
         if self.notifications.contains(&(cno, evd)) {
             return;
         }

@@ -11,6 +11,7 @@ use crate::flags::{EvdFlags, EvdState};
 use crate::id::EvdId;
 use crate::record::NO_RECORD;
 use crate::shared::Shared;
+use crate::storage::{Index, VisitLink};
 use crate::sync::{Mutex, RawLock};
 
 /// Maximum attempts to arm a completion queue into which completions keep arriving.
@@ -19,6 +20,8 @@ const ARMING_ROUNDS: u32 = 16;
 /// Slot for one event dispatcher.
 pub struct EvdSlot<C, L> {
     pub(crate) queue: Mutex<L, EvdQueue<C>>,
+    /// Link in the list of dispatchers with a waker.
+    pub(crate) waits: VisitLink,
 }
 
 impl<C, L: RawLock> EvdSlot<C, L> {
@@ -29,6 +32,7 @@ impl<C, L: RawLock> EvdSlot<C, L> {
     )]
     pub const EMPTY: Self = Self {
         queue: Mutex::new(EvdQueue::EMPTY),
+        waits: VisitLink::NONE,
     };
 
     /// Returns true if the slot holds a dispatcher.
@@ -105,7 +109,7 @@ pub(crate) struct EvdQueue<C> {
     /// Completions that attached queues may have outstanding: the necessary depth.
     pub(crate) capacity: u32,
     pub(crate) depth: u32,
-    pub(crate) cno: Option<u16>,
+    pub(crate) cno: Option<Index>,
     pub(crate) waiter: Option<Waiter>,
     /// Waker of the waiter; `None` without a waiter and while it polls.
     pub(crate) waker: Option<Waker>,
@@ -585,7 +589,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
             let _lost = shared.take_event(record, index);
             index = next;
         }
-        slot::give_back(shared.events.made(), self.ring_base, self.ring_capacity);
+        slot::give_back(&shared.events, self.ring_base, self.ring_capacity);
         let completions = self.completions.take();
         self.clear_slot();
         completions
@@ -606,7 +610,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
     }
 
     /// Drops the ready completions of one endpoint slot and frees their records.
-    pub(crate) fn forget_endpoint<B, L>(&mut self, endpoint: u16, shared: &Shared<'_, B, L>)
+    pub(crate) fn forget_endpoint<B, L>(&mut self, endpoint: Index, shared: &Shared<'_, B, L>)
     where
         B: crate::backend::Backend<CompletionQueue = C>,
         L: RawLock,

@@ -7,7 +7,8 @@ use super::slot::{self, EventSlot};
 use crate::backend::CompletionQueue;
 use crate::id::CrId;
 use crate::shared::Shared;
-use crate::sync::{RawLock, Table};
+use crate::storage::{Index, Runs};
+use crate::sync::RawLock;
 
 impl<C: CompletionQueue> EvdQueue<C> {
     /// Drops the first event of the ring, which the caller has read.
@@ -18,7 +19,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
     }
 
     /// Moves the ring to another run of slots, which has room for the queued events.
-    pub(crate) fn move_ring(&mut self, events: &Table<'_, EventSlot>, base: u32, capacity: u32) {
+    pub(crate) fn move_ring(&mut self, events: &Runs<'_, EventSlot>, base: u32, capacity: u32) {
         for offset in 0..self.ring_length {
             let from = self.ring_slot(events, offset);
             let to = events.get(base.wrapping_add(offset) as usize);
@@ -26,7 +27,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
                 to.copy_from(from);
             }
         }
-        slot::give_back(events.made(), self.ring_base, self.ring_capacity);
+        slot::give_back(events, self.ring_base, self.ring_capacity);
         self.ring_base = base;
         self.ring_capacity = capacity;
         self.ring_head = 0;
@@ -35,7 +36,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
     /// Removes ring events up to the first connection request and returns it.
     ///
     /// For a dispatcher that is being freed.
-    pub(crate) fn take_request(&mut self, events: &Table<'_, EventSlot>) -> Option<CrId> {
+    pub(crate) fn take_request(&mut self, events: &Runs<'_, EventSlot>) -> Option<CrId> {
         while self.ring_length != 0 {
             let event = self.ring_slot(events, 0).and_then(EventSlot::load);
             self.drop_other();
@@ -83,7 +84,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
 
     /// As `push_ahead`, without an announcement.
     #[inline(always)]
-    pub(crate) fn append(&mut self, event: &Event, events: &Table<'_, EventSlot>) -> bool {
+    pub(crate) fn append(&mut self, event: &Event, events: &Runs<'_, EventSlot>) -> bool {
         if self.ring_length >= self.queue_length {
             return false;
         }
@@ -99,7 +100,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
     pub(crate) fn push_established<B, L>(
         &mut self,
         event: &Event,
-        endpoint: u16,
+        endpoint: Index,
         shared: &Shared<'_, B, L>,
         deferred: &mut Deferred,
     ) -> bool
@@ -193,7 +194,7 @@ impl<C: CompletionQueue> EvdQueue<C> {
     #[inline(always)]
     pub(super) fn ring_slot<'s>(
         &self,
-        events: &'s Table<'_, EventSlot>,
+        events: &'s Runs<'_, EventSlot>,
         position: u32,
     ) -> Option<&'s EventSlot> {
         let offset = wrap(self.ring_head, position, self.ring_capacity);

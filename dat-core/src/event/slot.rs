@@ -1,11 +1,16 @@
 //! Slots for events without a record: connection, request, asynchronous, software.
 
 use super::event::{AsyncEventKind, ConnectionEventKind, Event};
+use crate::flags::EvdFlags;
 use crate::id::{CrId, EpId, Handle, PspId};
+use crate::storage::{Index, Runs};
+use crate::sync::Word64;
 use crate::sync::atomic::{AtomicU32, Ordering};
-use crate::sync::{Table, Word64};
 
-/// Slot for one queued event; lend as many as all event dispatchers together may queue.
+/// Slot for one queued event.
+///
+/// Lend as many as all event dispatchers together may queue. A dispatcher of completions only takes
+/// none.
 ///
 /// The words belong to the holder of the lock of the dispatcher that owns the slot.
 #[derive(Debug)]
@@ -141,29 +146,43 @@ impl EventSlot {
     }
 }
 
+/// Base of a run without slots.
+const NO_SLOT: u32 = u32::MAX;
+
+/// Returns the number of slots for a dispatcher of `length` events.
+///
+/// Completions wait in records, so a dispatcher of nothing else needs no slots.
+pub(super) fn count(flags: EvdFlags, length: u32) -> u32 {
+    let completions = EvdFlags::DTO | EvdFlags::RMR_BIND;
+    if completions.contains(flags) {
+        0
+    } else {
+        length
+    }
+}
+
 /// Gives a run of `count` unowned slots to event dispatcher `evd`. Needs the control lock.
-pub(super) fn allocate(slots: &Table<'_, EventSlot>, evd: u16, count: u32) -> Option<u32> {
-    let base =
-        crate::storage::find_run(slots, count, |slot| slot.owner.load(Ordering::Relaxed) == 0)?;
-    for slot in run(slots.made(), base, count) {
+pub(super) fn allocate(slots: &Runs<'_, EventSlot>, evd: Index, count: u32) -> Option<u32> {
+    if count == 0 {
+        return Some(NO_SLOT);
+    }
+    let base = slots.take(count, |slot| slot.owner.load(Ordering::Relaxed) == 0)?;
+    for slot in slots.run(base, count) {
         slot.owner
-            .store(u32::from(evd).wrapping_add(1), Ordering::Relaxed);
+            .store(evd.get().wrapping_add(1), Ordering::Relaxed);
     }
     Some(base)
 }
 
-/// Takes back a run of slots.
-pub(super) fn give_back(slots: &[EventSlot], base: u32, count: u32) {
-    for slot in run(slots, base, count) {
+/// Takes back a run of slots. Needs the control lock.
+pub(super) fn give_back(slots: &Runs<'_, EventSlot>, base: u32, count: u32) {
+    if count == 0 {
+        return;
+    }
+    for slot in slots.run(base, count) {
         slot.clear_owner();
     }
-}
-
-fn run(slots: &[EventSlot], base: u32, count: u32) -> &[EventSlot] {
-    let base = base as usize;
-    slots
-        .get(base..base.saturating_add(count as usize))
-        .unwrap_or_default()
+    slots.give_back(base, count);
 }
 
 #[cfg(test)]

@@ -8,12 +8,13 @@ use crate::error::{Cause, Error, ErrorKind, Result, Subtype};
 use crate::flags::EvdFlags;
 use crate::ia::Ia;
 use crate::id::EvdId;
+use crate::storage::Index;
 use crate::sync::RawLock;
 
 /// A wait that polls its dispatcher next.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OwnWait {
-    pub(crate) evd: u16,
+    pub(crate) evd: Index,
     pub(crate) serial: u32,
 }
 
@@ -36,7 +37,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         stream: EvdFlags,
         role: Subtype,
         endpoint: Option<(EvdConfig, u32)>,
-    ) -> Result<u16> {
+    ) -> Result<Index> {
         let refused = || evd.refused_as(self.shared.instance, role);
         let slot = self
             .shared
@@ -86,7 +87,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 }
             }
             queue.streams = queue.streams.saturating_add(1);
-            Ok(evd.index() as u16)
+            Ok(evd.slot())
         })
     }
 
@@ -99,7 +100,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub(crate) fn change_capacity(
         &self,
         backend: &mut B,
-        evd: u16,
+        evd: Index,
         old: u32,
         new: u32,
     ) -> Result<()> {
@@ -125,7 +126,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// with.
     ///
     /// The object's completions must have been dropped before (`EvdQueue::forget_endpoint`).
-    pub(crate) fn detach_stream(&self, evd: u16, endpoint_capacity: Option<u32>) {
+    pub(crate) fn detach_stream(&self, evd: Index, endpoint_capacity: Option<u32>) {
         if let Some(slot) = self.shared.event_dispatchers.get(usize::from(evd)) {
             slot.queue.with(|queue| {
                 queue.streams = queue.streams.saturating_sub(1);
@@ -141,7 +142,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Returns true if the dispatcher at an index has these streams.
-    pub(crate) fn takes(&self, evd: u16, stream: EvdFlags) -> bool {
+    pub(crate) fn takes(&self, evd: Index, stream: EvdFlags) -> bool {
         self.shared
             .event_dispatchers
             .get(usize::from(evd))
@@ -149,7 +150,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Returns the handle of the dispatcher at an index; null if the slot is free.
-    pub(crate) fn evd_id_at(&self, evd: u16) -> EvdId {
+    pub(crate) fn evd_id_at(&self, evd: Index) -> EvdId {
         self.shared
             .event_dispatchers
             .get(usize::from(evd))
@@ -160,7 +161,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// `solicited`: an earlier polled completion may have been the solicited one, so any queued
     /// event notifies. No lock may be held.
-    pub(crate) fn completions_arrived(&self, queue: u16, solicited: bool) {
+    pub(crate) fn completions_arrived(&self, queue: Index, solicited: bool) {
         if let Some(slot) = self.shared.event_dispatchers.get(usize::from(queue)) {
             let mut deferred = Deferred::default();
             slot.queue.with(|queue| {
@@ -180,7 +181,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     ///
     /// If `own` is a quick wait on this queue, it polls the device itself. So this only marks the
     /// queue unarmed and removes the waker.
-    pub(crate) fn completions_arrived_for(&self, own: OwnWait, queue: u16, solicited: bool) {
+    pub(crate) fn completions_arrived_for(&self, own: OwnWait, queue: Index, solicited: bool) {
         let slot = self.shared.event_dispatchers.get(usize::from(queue));
         let waker = slot.filter(|_| own.evd == queue).and_then(|slot| {
             let mut queue = slot.queue.lock();

@@ -361,6 +361,8 @@ impl<B: Backend, L: RawLock> EvdWait<'_, '_, B, L> {
                 // The waker is stored before the arming: a completion after the arming must find
                 // it.
                 queue.change_waker(fresh.take());
+                let list = &shared.waited_dispatchers;
+                list.enter(self.evd.slot(), &self.slot.waits);
                 queue.keep_armed(shared, &mut deferred);
                 if !queue.is_due() && !queue.is_in_error() {
                     return Poll::Pending;
@@ -403,7 +405,7 @@ impl<B: Backend, L: RawLock> EvdWait<'_, '_, B, L> {
         wait: &mut W,
     ) -> Option<Result<Waited>> {
         let own = OwnWait {
-            evd: self.evd.index() as u16,
+            evd: self.evd.slot(),
             serial: self.serial,
         };
         let ia = self.ia;

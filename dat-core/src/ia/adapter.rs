@@ -5,12 +5,13 @@ use core::fmt;
 use super::Control;
 use super::driver::Driver;
 use super::tag::InstanceTag;
+use super::watch::Watch;
 use crate::backend::Backend;
 use crate::error::{Cause, Error, Subtype};
 use crate::flags::{EvdFlags, HandleKind};
 use crate::id::{EvdId, Handle};
 use crate::shared::Shared;
-use crate::storage::Storage;
+use crate::storage::{Index, Storage, VisitList};
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicWaker};
 use crate::sync::{Mutex, RawLock};
 
@@ -121,17 +122,18 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
                 public_service_points: storage.public_service_points,
                 reserved_service_points: storage.reserved_service_points,
                 connection_requests: storage.connection_requests,
-                reached: 0,
+                cookies: 0,
                 closing: false,
                 context: 0,
-                watching: false,
-                earliest: None,
-                scans: 0,
+                watch: Watch::new(),
             }),
             shared: Shared {
                 instance,
                 extensions,
                 tells_shared_ends: AtomicBool::new(false),
+                posting: VisitList::new(),
+                waited_dispatchers: VisitList::new(),
+                waited_objects: VisitList::new(),
                 coherent,
                 local_regions: storage.local_regions,
                 remote_regions: storage.remote_regions,
@@ -158,6 +160,6 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
 
     /// Returns the adapter's own handle.
     pub fn handle(&self) -> Handle {
-        Handle::new(self.shared.instance, HandleKind::Ia, 1, 0)
+        Handle::new(self.shared.instance, HandleKind::Ia, 1, Index::FIRST)
     }
 }

@@ -10,6 +10,7 @@ use crate::error::{Cause, Error, Result, Subtype};
 use crate::event::Deferred;
 use crate::flags::CloseFlags;
 use crate::memory::PzSlot;
+use crate::storage::Index;
 use crate::sync::RawLock;
 
 /// The error of a failed close; returns the adapter unchanged.
@@ -159,24 +160,23 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
         &self,
         deferred: &mut Deferred,
         is_live: impl Fn(&Control<'s, B>, usize) -> Option<bool>,
-        mut destroy: impl FnMut(&mut Control<'s, B>, u16, &mut Deferred),
+        mut destroy: impl FnMut(&mut Control<'s, B>, Index, &mut Deferred),
     ) {
-        let mut next = 0;
+        let mut next = 0_usize;
         loop {
             let found = self.control.with(|control| {
-                // No call creates objects after a close has begun, and no slot from `reached` on
-                // was ever taken.
-                let live = (next..control.reached)
-                    .map_while(|index| Some((index, is_live(control, index as usize)?)))
+                // No call creates objects after a close has begun.
+                let live = (next..usize::MAX)
+                    .map_while(|index| Some((index, is_live(control, index)?)))
                     .find(|&(_, is_live)| is_live);
-                let index = u16::try_from(live?.0).ok()?;
+                let index = Index::new(live?.0)?;
                 destroy(control, index, deferred);
                 Some(index)
             });
             let Some(index) = found else {
                 return;
             };
-            next = u32::from(index).saturating_add(1);
+            next = usize::from(index).saturating_add(1);
             self.run_deferred(deferred);
         }
     }
@@ -212,7 +212,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 slot.clear_slot();
             }
         });
-        for slot in shared.local_regions {
+        for slot in shared.local_regions.made() {
             slot.forget();
         }
         // Skips free slots: they are clean, and most slots are free.
@@ -224,6 +224,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             });
         }
         for slot in shared.event_dispatchers.made() {
+            slot.waits.clear();
             slot.queue.with(|queue| {
                 if !queue.id.is_null() {
                     queue.clear_slot();
@@ -231,6 +232,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             });
         }
         for slot in shared.notification_objects.made() {
+            slot.waits.clear();
             slot.main.with(|object| {
                 if !object.id.is_null() {
                     object.clear_slot();
@@ -238,6 +240,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             });
         }
         for slot in shared.endpoints.made() {
+            slot.watch.clear();
+            slot.posting.clear();
             slot.main.with(|endpoint| {
                 if !endpoint.id.is_null() {
                     endpoint.clear_slot(endpoint.generation);
@@ -269,9 +273,4 @@ impl<B: Backend, L: RawLock> Drop for Ia<'_, B, L> {
             self.destroy_everything();
         }
     }
-}
-
-/// Returns the first `count` slots of a table.
-pub(super) fn first<T>(table: &[T], count: usize) -> impl Iterator<Item = &T> {
-    table.iter().take(count)
 }

@@ -1,12 +1,12 @@
 //! State that the control lock protects.
 
+use super::watch::Watch;
 use crate::backend::Backend;
 use crate::connection::{CrSlot, PspSlot, RspSlot};
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::id::{CrId, PspId, PzId, RspId};
 use crate::memory::PzSlot;
-use crate::sync::Table;
-use crate::time::{Instant, first};
+use crate::storage::Table;
 
 /// The backend and the tables that the data path does not read.
 pub(crate) struct Control<'s, B> {
@@ -17,17 +17,12 @@ pub(crate) struct Control<'s, B> {
     pub(crate) public_service_points: Table<'s, PspSlot>,
     pub(crate) reserved_service_points: Table<'s, RspSlot>,
     pub(crate) connection_requests: Table<'s, CrSlot>,
-    /// Upper bound of taken slots: no object table ever used an index from here on.
-    pub(crate) reached: u32,
+    /// Number of slots of local regions that hold a cookie.
+    pub(crate) cookies: u32,
     /// Set once a close has begun; no call creates objects then.
     pub(crate) closing: bool,
     pub(crate) context: u64,
-    /// Set if an endpoint may be draining or have a deadline.
-    pub(crate) watching: bool,
-    /// Earliest deadline of an endpoint, or an earlier time.
-    pub(crate) earliest: Option<Instant>,
-    /// Serial number of scans, stepped by each scan and by each new endpoint to watch.
-    pub(crate) scans: u32,
+    pub(crate) watch: Watch,
 }
 
 macro_rules! tables {
@@ -49,43 +44,6 @@ impl<B: Backend> Control<'_, B> {
         public_service_point, PspId, PspSlot, public_service_points;
         reserved_service_point, RspId, RspSlot, reserved_service_points;
         connection_request, CrId, CrSlot, connection_requests;
-    }
-
-    /// Makes `progress` watch an endpoint that drains or has a deadline.
-    pub(crate) fn watch(&mut self, deadline: Option<Instant>) {
-        self.scans = self.scans.wrapping_add(1);
-        self.keep_watching(deadline);
-    }
-
-    fn keep_watching(&mut self, deadline: Option<Instant>) {
-        self.watching = true;
-        self.earliest = first(self.earliest, deadline);
-    }
-
-    /// Starts a scan of all endpoints if any is watched; returns its serial number.
-    ///
-    /// `watching` and `earliest` stay until the scan ends, so a caller that asks for the next
-    /// deadline meanwhile does not sleep past one.
-    pub(super) fn begin_scan(&mut self) -> Option<u32> {
-        self.watching.then(|| {
-            self.scans = self.scans.wrapping_add(1);
-            self.scans
-        })
-    }
-
-    /// Ends the scan `number`.
-    ///
-    /// `left` is the earliest deadline of the endpoints that must still be watched, if any. Resets
-    /// the state first if no scan and no new endpoint followed, since this scan has seen all
-    /// endpoints.
-    pub(super) fn end_scan(&mut self, number: u32, left: Option<Option<Instant>>) {
-        if self.scans == number {
-            self.watching = false;
-            self.earliest = None;
-        }
-        if let Some(deadline) = left {
-            self.keep_watching(deadline);
-        }
     }
 
     /// Refuses to create objects after a close has begun, since the close might miss them.

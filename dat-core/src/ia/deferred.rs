@@ -5,6 +5,7 @@ use crate::backend::{Backend, DeviceFailure};
 use crate::event::{AsyncEventKind, Deferred, Event, Pending, REASON_PRIMARY};
 use crate::id::EvdId;
 use crate::logging::notice;
+use crate::storage::Index;
 use crate::sync::RawLock;
 use crate::sync::atomic::Ordering;
 
@@ -120,7 +121,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// As `push_event`, by index: an object keeps its dispatcher alive.
-    pub(crate) fn push_event_at(&self, evd: u16, event: &Event, deferred: &mut Deferred) {
+    pub(crate) fn push_event_at(&self, evd: Index, event: &Event, deferred: &mut Deferred) {
         if let Some(slot) = self.shared.event_dispatchers.get(usize::from(evd)) {
             slot.queue
                 .with(|queue| queue.push_unsolicited(event, &self.shared, deferred));
@@ -128,7 +129,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Polls the completions of a dispatcher; no lock may be held.
-    pub(crate) fn poll_at(&self, evd: u16) {
+    pub(crate) fn poll_at(&self, evd: Index) {
         if let Some(slot) = self.shared.event_dispatchers.get(usize::from(evd)) {
             let mut deferred = Deferred::default();
             slot.queue

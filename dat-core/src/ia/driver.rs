@@ -4,6 +4,7 @@ use core::task::Waker;
 
 use super::Ia;
 use crate::backend::Backend;
+use crate::storage::VisitList;
 use crate::sync::RawLock;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicWaker, Ordering};
 
@@ -60,16 +61,31 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
     }
 
     /// Wakes all waiters of dispatchers and notification objects; no lock may be held.
+    ///
+    /// The cost is that of the objects that got a waker since the last call.
     #[cold]
     fn wake_waiters(&self) {
-        for slot in self.shared.event_dispatchers.made() {
-            let waker = slot.queue.with(|queue| queue.change_waker(None));
+        let shared = &self.shared;
+        let mut next = shared.waited_dispatchers.take();
+        while let Some(index) = next
+            && let Some(slot) = shared.event_dispatchers.get(index.into())
+        {
+            let waker = slot.queue.with(|queue| {
+                next = VisitList::next(index, &slot.waits);
+                queue.change_waker(None)
+            });
             if let Some(waker) = waker {
                 waker.wake();
             }
         }
-        for slot in self.shared.notification_objects.made() {
-            let mut wakers = slot.main.with(|object| object.take_wakers());
+        let mut next = shared.waited_objects.take();
+        while let Some(index) = next
+            && let Some(slot) = shared.notification_objects.get(index.into())
+        {
+            let mut wakers = slot.main.with(|object| {
+                next = VisitList::next(index, &slot.waits);
+                object.take_wakers()
+            });
             while let Some((_, waker)) = wakers.pop_front() {
                 waker.wake();
             }

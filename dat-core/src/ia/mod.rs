@@ -14,6 +14,7 @@ mod query;
 mod tag;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 pub use adapter::{Ia, OpenError};
 pub use close::CloseError;

@@ -2,14 +2,9 @@
 
 use core::fmt;
 
-use super::close::first;
 use super::{Control, Ia};
 use crate::backend::Backend;
-use crate::connection::CrSlot;
-use crate::endpoint::{EndpointSlot, SrqSlot};
-use crate::event::CnoSlot;
 use crate::flags::HandleKind;
-use crate::memory::{LmrSlot, RmrSlot};
 use crate::sync::RawLock;
 
 /// Kinds of objects that a consumer frees, each before the kinds that it uses.
@@ -97,45 +92,21 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
 
     pub(super) fn count_left(&self, control: &Control<'s, B>) -> ObjectsLeft {
         let shared = &self.shared;
-        let reached = control.reached as usize;
+        let regions = shared.local_regions.live();
+        let dispatchers = shared.event_dispatchers.live();
         let counts = [
-            count(control.public_service_points.made(), reached, |slot| {
-                !slot.id.is_null()
-            }),
-            count(control.reserved_service_points.made(), reached, |slot| {
-                !slot.id.is_null()
-            }),
-            count(
-                control.connection_requests.made(),
-                reached,
-                |slot: &CrSlot| !slot.id.is_null(),
-            ),
-            count(shared.endpoints.made(), reached, EndpointSlot::is_live),
-            count(
-                shared.shared_receive_queues.made(),
-                reached,
-                SrqSlot::is_live,
-            ),
-            count(shared.remote_regions.made(), reached, RmrSlot::is_live),
-            count(shared.local_regions, reached, LmrSlot::is_live),
-            count(shared.event_dispatchers.made(), reached, |slot| {
-                slot.queue
-                    .with(|queue| !queue.id.is_null() && queue.id != self.async_evd)
-            }),
-            count(
-                shared.notification_objects.made(),
-                reached,
-                CnoSlot::is_live,
-            ),
-            count(control.protection_zones.made(), reached, |slot| {
-                !slot.id.is_null()
-            }),
+            control.public_service_points.live(),
+            control.reserved_service_points.live(),
+            control.connection_requests.live(),
+            shared.endpoints.live(),
+            shared.shared_receive_queues.live(),
+            shared.remote_regions.live(),
+            regions.saturating_sub(control.cookies),
+            // Without the asynchronous one.
+            dispatchers.saturating_sub(1),
+            shared.notification_objects.live(),
+            control.protection_zones.live(),
         ];
         ObjectsLeft { counts }
     }
-}
-
-fn count<T>(table: &[T], reached: usize, is_live: impl Fn(&T) -> bool) -> u32 {
-    let live = first(table, reached).filter(|slot| is_live(slot));
-    u32::try_from(live.count()).unwrap_or(u32::MAX)
 }

@@ -11,6 +11,7 @@ use crate::event::{
 };
 use crate::flags::EndpointState;
 use crate::id::EpId;
+use crate::storage::Index;
 use crate::sync::RawLock;
 use crate::time::{Instant, first};
 
@@ -24,7 +25,7 @@ const ARMING_ROUNDS: u32 = 16;
 enum Rest {
     Nothing,
     Completions {
-        queue: u16,
+        queue: Index,
         /// A solicited completion was polled as unsolicited.
         solicited: bool,
     },
@@ -62,7 +63,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     #[inline]
     pub fn is_quiet(&self) -> bool {
         self.control.with(|control| {
-            !control.watching && control.backend().is_ok_and(|backend| backend.is_quiet())
+            !control.watch.pending && control.backend().is_ok_and(|backend| backend.is_quiet())
         })
     }
 
@@ -71,7 +72,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Spec: GEN-09
     pub fn next_deadline(&self) -> Option<Instant> {
         self.control.with(|control| {
-            let own = control.earliest;
+            let own = control.watch.earliest;
             let device = control
                 .backend()
                 .ok()
@@ -92,11 +93,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             Some(match event.as_ref()? {
                 // The most frequent events; they have no deferred effects.
                 ControlEvent::Completions { queue } => Rest::Completions {
-                    queue: *queue,
+                    queue: Index::from_word(*queue),
                     solicited: false,
                 },
                 ControlEvent::SolicitedCompletions { queue } => Rest::Completions {
-                    queue: *queue,
+                    queue: Index::from_word(*queue),
                     solicited: true,
                 },
                 event => self.handle_event(control, event, deferred.get_or_insert_default()),
@@ -296,12 +297,16 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     /// Drains endpoints and, with `now`, ends attempts whose deadline has passed.
     #[inline(never)]
     fn watch_endpoints(&self, now: Option<Instant>) -> usize {
-        let Some(look) = self.control.with(Control::begin_scan) else {
+        let endpoints = &self.shared.endpoints;
+        let Some(mut scan) = self.control.with(|control| control.watch.begin_scan()) else {
             return 0;
         };
         let mut handled = 0_usize;
         let mut left: Option<Option<Instant>> = None;
-        for slot in self.shared.endpoints.made() {
+        while let Some((index, slot)) = self
+            .control
+            .with(|control| control.watch.step(&mut scan, endpoints))
+        {
             let (ep, state, deadline) = slot
                 .main
                 .with(|endpoint| (endpoint.id, endpoint.state, endpoint.link.deadline));
@@ -316,9 +321,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 handled = handled.saturating_add(1);
             } else {
                 left = Some(first(left.flatten(), deadline));
+                self.control.with(|control| control.watch.list(slot, index));
             }
         }
-        self.control.with(|control| control.end_scan(look, left));
+        self.control
+            .with(|control| control.watch.end_scan(&scan, left));
         handled
     }
 
@@ -358,7 +365,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let mut deferred = Deferred::default();
         let ended = self.control.with(|control| {
             self.with_endpoint(ep, |_, endpoint| {
-                if !endpoint.ring.is_idle(self.shared.records.made()) {
+                if !endpoint.ring.is_idle(&self.shared.records) {
                     return Ok(false);
                 }
                 let ending = Ending {
@@ -374,7 +381,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     }
 
     /// Polls the completions of a dispatcher and arms its completion queue.
-    fn poll_and_arm(&self, evd: u16) {
+    fn poll_and_arm(&self, evd: Index) {
         let Some(slot) = self.shared.event_dispatchers.get(usize::from(evd)) else {
             return;
         };

@@ -62,7 +62,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         lower(&mut limits.max_eps, shared.endpoints.len());
         lower(&mut limits.max_dto_per_ep, records);
         lower(&mut limits.max_evds, shared.event_dispatchers.len());
-        lower(&mut limits.max_evd_qlen, shared.events.len());
+        lower(&mut limits.max_evd_qlen, shared.longest_queue());
         lower(&mut limits.max_lmrs, shared.local_regions.len());
         lower(&mut limits.max_pzs, zones);
         lower(&mut limits.max_rmrs, shared.remote_regions.len());

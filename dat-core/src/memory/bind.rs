@@ -377,7 +377,7 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         let Some(free) = endpoint.ring.next(&self.records) else {
             return Err(full(Subtype::ResourceTep));
         };
-        let index = bind.ep.index() as u16;
+        let index = bind.ep.slot();
         let is_only = region.sequence == NO_BIND;
         if !is_only && region.under_way().any(|binding| binding.endpoint != index) {
             return Err(full(Subtype::ResourceMemoryRegion));

@@ -13,8 +13,8 @@ use crate::flags::{
     LMR_COOKIE_SIZE, LmrFields, MemoryPrivileges, MemoryType, MemoryTypes, check_fields,
 };
 use crate::ia::{Control, Ia};
-use crate::id::{Handle, LmrId, PzId, next_generation};
-use crate::storage::reach;
+use crate::id::{Handle, INDEX_BITS, LmrId, PzId, next_generation};
+use crate::storage::{Index, VisitList};
 use crate::sync::RawLock;
 use crate::sync::atomic::{Ordering, fence};
 
@@ -137,7 +137,7 @@ pub(super) enum Origin {
     Virtual,
     Lmr(LmrId),
     /// Shared memory; the slot of this index holds the cookie.
-    Cookie(u16),
+    Cookie(Index),
 }
 
 impl Origin {
@@ -146,14 +146,14 @@ impl Origin {
         match self {
             Self::Virtual => 0,
             Self::Lmr(lmr) => lmr.handle().to_raw(),
-            Self::Cookie(index) => (index as u64).wrapping_add(1),
+            Self::Cookie(index) => (index.get() as u64).wrapping_add(1),
         }
     }
 
     fn from_word(word: u64) -> Self {
-        match word.checked_sub(1).map(u16::try_from) {
+        match word.checked_sub(1).map(u32::try_from) {
             None => Self::Virtual,
-            Some(Ok(index)) => Self::Cookie(index),
+            Some(Ok(index)) => Self::Cookie(Index::from_word(index)),
             Some(Err(_)) => Self::Lmr(LmrId::from_handle(Handle::from_raw(word))),
         }
     }
@@ -170,7 +170,7 @@ impl LmrSlot {
 
     /// Returns true if the slot holds the region `lmr`.
     pub(crate) fn is(&self, lmr: LmrId, instance: u16) -> bool {
-        self.is_live() && self.id(instance, lmr.index() as u16) == lmr
+        self.is_live() && self.id(instance, lmr.slot()) == lmr
     }
 
     /// Frees the slot without a call to the device: its adapter is gone.
@@ -227,7 +227,7 @@ impl LmrSlot {
             });
     }
 
-    fn id(&self, instance: u16, index: u16) -> LmrId {
+    fn id(&self, instance: u16, index: Index) -> LmrId {
         LmrId::new(instance, self.generation.load(Ordering::Relaxed), index)
     }
 
@@ -277,7 +277,7 @@ impl LmrSlot {
     ///
     /// The fields of a region, without those that distinguish it from a free slot, have room for
     /// exactly the ten words of a cookie, even if addresses have 32 bits.
-    pub(super) fn store_cookie(&self, index: u16, cookie: &[u8; LMR_COOKIE_SIZE]) {
+    pub(super) fn store_cookie(&self, index: Index, cookie: &[u8; LMR_COOKIE_SIZE]) {
         self.identity.clear();
         let mut words = cookie.chunks_exact(4).map(|bytes| {
             bytes
@@ -286,7 +286,7 @@ impl LmrSlot {
         });
         let mut next = || words.next().unwrap_or_default();
         // The word grants no privilege, whatever its value: this context names another slot.
-        self.identity.set(u32::from(index ^ 1), next());
+        self.identity.set(index.get() ^ 1, next());
         self.local_key.store(next(), Ordering::Relaxed);
         self.remote_key.store(next(), Ordering::Relaxed);
         self.base.store(next() as usize, Ordering::Relaxed);
@@ -342,16 +342,25 @@ pub(super) struct Registered {
     pub(super) origin: Origin,
 }
 
-/// Returns the context of a region: the generation folded to 1..=65,535, then the index.
+/// Number of bits of the generation in a context.
+const CONTEXT_GENERATION_BITS: u32 = u32::BITS - INDEX_BITS;
+
+/// Number of slots that stay free in a table that grows, so that a context is not used again soon.
+const KEPT_FREE: u32 = 1 << 16;
+
+/// Returns the context of a region: the generation folded to the upper bits but 0, then the index.
 ///
-/// A region is created in the least used free slot. So a context repeats only after 65,535
-/// registrations in its slot and in every other free one.
-fn context_of(generation: u32, index: u16) -> u32 {
+/// In a table that grows, the slot that was free longest is used, and `KEPT_FREE` stay free. With
+/// indices of 20 bits, a context repeats after 4,095 registrations in each of these slots, which
+/// are more than 2^28 registrations. In another table, the least used slot is used. With indices
+/// of 16 bits, a context repeats after 65,535 registrations in its slot and in every other free
+/// one.
+fn context_of(generation: u32, index: Index) -> u32 {
     let folded = generation
         .saturating_sub(1)
-        .checked_rem(0xFFFF)
+        .checked_rem((1 << CONTEXT_GENERATION_BITS) - 1)
         .unwrap_or_default();
-    folded.wrapping_add(1) << 16 | u32::from(index)
+    folded.wrapping_add(1) << INDEX_BITS | index.get()
 }
 
 impl<B: Backend, L: RawLock> Ia<'_, B, L> {
@@ -403,59 +412,66 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                     .because(Cause::UnknownFlags));
             }
             check_range(base, length, &backend.ia_attributes())?;
-            let cookie = match &request.memory {
+            let origin = match &request.memory {
+                LmrMemory::Virtual(_) => Origin::Virtual,
+                LmrMemory::Lmr(source) => Origin::Lmr(*source),
                 LmrMemory::SharedVirtual(_, cookie) => {
                     self.check_sharing(base, length, cookie)?;
-                    Some(cookie)
+                    Origin::Cookie(self.hold_cookie(control, cookie)?)
                 }
-                _ => None,
             };
-            let slots = self.free_slots(cookie)?;
-            let (zone, domain) = (request.pz.index() as u16, control.zone(request.pz)?.domain);
-            let keys = control
-                .backend()?
-                .register(&Registration::of(
-                    domain,
-                    // The registration exposed the memory's provenance.
-                    ptr::with_exposed_provenance_mut(base),
-                    length,
-                    request.privileges,
-                ))
-                .map_err(|error| backend_refused(error, Subtype::ResourceMemoryRegion))?;
-            let origin = match (&request.memory, slots.cookie) {
-                (LmrMemory::Lmr(source), _) => Origin::Lmr(*source),
-                (LmrMemory::SharedVirtual(_, cookie), Some((index, slot))) => {
-                    if slot.cookie().is_none() {
-                        slot.store_cookie(index, cookie);
-                    }
-                    Origin::Cookie(index)
-                }
-                _ => Origin::Virtual,
-            };
-            self.retain_zone(control, request.pz)?;
-            let (index, slot) = slots.region;
-            reach(&mut control.reached, index);
-            let generation = slot.generation.load(Ordering::Relaxed).saturating_add(1);
-            let lmr_context = context_of(generation, index);
-            let region = Registered {
-                zone,
-                privileges: request.privileges,
-                base,
+            let made = self.register(control, request, base, length, origin);
+            if made.is_err() {
+                self.release_cookie(control, origin);
+            }
+            made
+        })
+    }
+
+    /// Registers a checked range of memory.
+    #[inline(never)]
+    fn register(
+        &self,
+        control: &mut Control<'_, B>,
+        request: &LmrRequest,
+        base: usize,
+        length: usize,
+        origin: Origin,
+    ) -> Result<LmrCreated> {
+        let (index, slot) = self.free_region_slot()?;
+        let (zone, domain) = (request.pz.index() as u16, control.zone(request.pz)?.domain);
+        let keys = control
+            .backend()?
+            .register(&Registration::of(
+                domain,
+                // The registration exposed the memory's provenance.
+                ptr::with_exposed_provenance_mut(base),
                 length,
-                keys,
-                origin,
-            };
-            slot.fill(generation, &region);
-            // A post that guessed the context may have read the slot's former fields.
-            self.wait_for_posts();
-            slot.publish(lmr_context, &region);
-            Ok(LmrCreated {
-                lmr: slot.id(self.shared.instance, index),
-                lmr_context,
-                rmr_context: remote_context(request.privileges, keys.remote),
-                registered_address: base as u64,
-                registered_size: length as u64,
-            })
+                request.privileges,
+            ))
+            .map_err(|error| backend_refused(error, Subtype::ResourceMemoryRegion))?;
+        self.retain_zone(control, request.pz)?;
+        self.shared.local_regions.claim(index);
+        let generation = slot.generation.load(Ordering::Relaxed).saturating_add(1);
+        let lmr_context = context_of(generation, index);
+        let region = Registered {
+            zone,
+            privileges: request.privileges,
+            base,
+            length,
+            keys,
+            origin,
+        };
+        slot.fill(generation, &region);
+        // A post that guessed the context may have read the slot's former fields.
+        self.wait_for_posts();
+        slot.publish(lmr_context, &region);
+        Ok(LmrCreated {
+            lmr: slot.id(self.shared.instance, index),
+            lmr_context,
+            rmr_context: remote_context(request.privileges, keys.remote),
+            registered_address: base as u64,
+            registered_size: length as u64,
         })
     }
 
@@ -525,13 +541,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 return Err(Error::invalid_state(Subtype::InvalidStateLmrInUse)
                     .because(Cause::StillReferenced));
             }
-            self.destroy_lmr_at(control, lmr.index() as u16);
+            self.destroy_lmr_at(control, lmr.slot());
             Ok(())
         })
     }
 
     /// Destroys the region in a slot, if the slot holds one, bound or not.
-    pub(crate) fn destroy_lmr_at(&self, control: &mut Control<'_, B>, index: u16) {
+    pub(crate) fn destroy_lmr_at(&self, control: &mut Control<'_, B>, index: Index) {
         let Some(slot) = self.shared.local_regions.get(usize::from(index)) else {
             return;
         };
@@ -546,31 +562,34 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             backend.deregister(slot.region_keys());
         }
         self.release_zone(control, zone);
-        if let Origin::Cookie(cookie) = slot.origin() {
-            let shared = self
-                .shared
-                .local_regions
-                .iter()
-                .any(|other| other.is_live() && other.origin() == Origin::Cookie(cookie));
-            let holder = self.shared.local_regions.get(usize::from(cookie));
-            if let (false, Some(holder)) = (shared, holder) {
-                holder.forget_cookie();
-            }
-        }
+        let (instance, origin) = (self.shared.instance, slot.origin());
+        let lmr = slot.id(instance, index);
+        self.shared.local_regions.give_back(lmr.handle());
+        self.release_cookie(control, origin);
     }
 
     /// Waits for the posts in progress, if the backend reads segments at post. Needs the control
     /// lock.
     ///
     /// A post holds its endpoint's lock from its check of the region table until the device has the
-    /// work request. A post that takes the lock after this function sees all earlier writes to the
-    /// table; one that took it before has ended. So no post mixes the fields of a region with those
-    /// of the slot's next one, and no post that saw a region alive still reads its memory.
+    /// work request, and its endpoint is in the list of those that may be posting. An endpoint that
+    /// this function finds in the list is locked once: a post that took the lock before has ended,
+    /// and one that takes it afterwards sees all earlier writes to the table. So does one whose
+    /// endpoint enters the list later. No post mixes the fields of a region with those of the
+    /// slot's next one, and no post that saw a region alive still reads its memory.
+    ///
+    /// The cost is that of the endpoints that have posted since the last call.
     fn wait_for_posts(&self) {
-        if B::READS_AT_POST {
-            for endpoint in self.shared.endpoints.made() {
-                drop(endpoint.main.lock());
-            }
+        if !B::READS_AT_POST {
+            return;
+        }
+        let mut next = self.shared.posting.take();
+        while let Some(index) = next
+            && let Some(slot) = self.shared.endpoints.get(index.into())
+        {
+            let mut endpoint = slot.main.lock();
+            next = VisitList::next(index, &slot.posting);
+            endpoint.suspend_posts();
         }
     }
 
@@ -582,7 +601,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         }
     }
 
-    fn cookie_at(&self, index: u16) -> Option<[u8; LMR_COOKIE_SIZE]> {
+    fn cookie_at(&self, index: Index) -> Option<[u8; LMR_COOKIE_SIZE]> {
         self.shared.local_regions.get(usize::from(index))?.cookie()
     }
 
@@ -609,6 +628,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let refused = self
             .shared
             .local_regions
+            .made()
             .iter()
             .any(|slot| slot.is_live() && contradicts(slot));
         if refused {
@@ -619,60 +639,52 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         Ok(())
     }
 
-    /// Finds free slots for a region and for its cookie.
-    fn free_slots(&self, cookie: Option<&[u8; LMR_COOKIE_SIZE]>) -> Result<FreeSlots<'_>> {
-        let mut free = LeastUsed::default();
-        let mut known = None;
-        for (index, slot) in self.shared.local_regions.iter().enumerate() {
-            let Ok(index) = u16::try_from(index) else {
-                break;
-            };
-            if let Some(generation) = slot.free_generation() {
-                free.offer(generation, (index, slot));
-                // No slot is less used, and there is no cookie to look for.
-                if generation == 0 && cookie.is_none() {
-                    break;
-                }
-            } else if cookie.is_some() && slot.cookie().as_ref() == cookie {
-                known = Some((index, slot));
-            }
-        }
+    /// Finds a slot for a region or a cookie.
+    fn free_region_slot(&self) -> Result<(Index, &LmrSlot)> {
         let exhausted =
             Error::insufficient_resources(Subtype::ResourceMemoryRegion).because(Cause::TableFull);
-        let region = free.first.ok_or(exhausted)?.1;
-        let cookie = match (cookie, known) {
-            (None, _) => None,
-            (Some(_), Some(known)) => Some(known),
-            (Some(_), None) => Some(free.second.ok_or(exhausted)?.1),
-        };
-        Ok(FreeSlots { region, cookie })
+        self.shared
+            .local_regions
+            .find(KEPT_FREE, LmrSlot::free_generation)
+            .ok_or(exhausted)
     }
-}
 
-/// A slot and its index.
-type FreeSlot<'r> = (u16, &'r LmrSlot);
+    /// Returns the index of the slot that holds a cookie; stores it in a free slot if none does.
+    fn hold_cookie(
+        &self,
+        control: &mut Control<'_, B>,
+        cookie: &[u8; LMR_COOKIE_SIZE],
+    ) -> Result<Index> {
+        let holders = self.shared.local_regions.made().iter();
+        if control.cookies != 0
+            && let Some(index) = holders
+                .enumerate()
+                .find_map(|(index, slot)| (slot.cookie().as_ref() == Some(cookie)).then_some(index))
+                .and_then(Index::new)
+        {
+            return Ok(index);
+        }
+        let (index, slot) = self.free_region_slot()?;
+        slot.store_cookie(index, cookie);
+        self.shared.local_regions.claim(index);
+        control.cookies = control.cookies.saturating_add(1);
+        Ok(index)
+    }
 
-struct FreeSlots<'r> {
-    region: FreeSlot<'r>,
-    cookie: Option<FreeSlot<'r>>,
-}
-
-/// The two least used free slots.
-#[derive(Default)]
-struct LeastUsed<'r> {
-    first: Option<(u32, FreeSlot<'r>)>,
-    second: Option<(u32, FreeSlot<'r>)>,
-}
-
-impl<'r> LeastUsed<'r> {
-    fn offer(&mut self, generation: u32, slot: FreeSlot<'r>) {
-        let before = |other: &Option<(u32, FreeSlot<'_>)>| {
-            other.as_ref().is_none_or(|&(used, _)| generation < used)
+    /// Frees the slot of a region's cookie if no region uses it.
+    fn release_cookie(&self, control: &mut Control<'_, B>, origin: Origin) {
+        let Origin::Cookie(index) = origin else {
+            return;
         };
-        if before(&self.first) {
-            self.second = self.first.replace((generation, slot));
-        } else if before(&self.second) {
-            self.second = Some((generation, slot));
+        let mut regions = self.shared.local_regions.made().iter();
+        if regions.any(|slot| slot.is_live() && slot.origin() == origin) {
+            return;
+        }
+        if let Some(holder) = self.shared.local_regions.get(usize::from(index)) {
+            holder.forget_cookie();
+            let slot = holder.id(self.shared.instance, index);
+            self.shared.local_regions.give_back(slot.handle());
+            control.cookies = control.cookies.saturating_sub(1);
         }
     }
 }

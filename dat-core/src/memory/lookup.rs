@@ -4,6 +4,7 @@ use super::LmrTriplet;
 use super::identity::{self, Identity};
 use crate::error::{Cause, Error, Parameter, Subtype};
 use crate::flags::MemoryPrivileges;
+use crate::id::LAST_INDEX;
 use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 
 /// Slot of one local memory region; free if all bytes are zero.
@@ -18,9 +19,10 @@ use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 /// reaches only the new region. The device refuses both. If the processor may read a request's data
 /// at post, no such post is in progress when a region is created or freed.
 #[derive(Debug)]
-#[repr(C, align(64))]
+#[repr(C)]
+#[cfg_attr(target_pointer_width = "64", repr(align(64)))]
 pub struct LmrSlot {
-    // Fields that a post reads, in one cache line.
+    // Fields that a post reads, in one cache line on hosts.
     pub(super) identity: Identity,
     pub(super) base: AtomicUsize,
     pub(super) length: AtomicUsize,
@@ -169,10 +171,10 @@ impl LocalAccess {
 
 /// Returns the index of the slot that a context names.
 ///
-/// A context is a generation and an index, 16 bits each; it is never 0.
+/// A context is a generation and an index; it is never 0.
 #[inline]
 pub(super) const fn slot_index(context: u32) -> usize {
-    (context & 0xFFFF) as usize
+    (context & LAST_INDEX) as usize
 }
 
 /// Error of the segment list in every post call.

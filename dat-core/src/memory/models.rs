@@ -8,12 +8,13 @@ use super::lookup::{outside_any, zone_seal};
 use super::{LmrSlot, LmrTriplet, LocalAccess};
 use crate::backend::RegionKeys;
 use crate::flags::MemoryPrivileges;
+use crate::id::INDEX_BITS;
 use crate::models::prove;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::loom_sync::{Accesses, set_under_way};
 
-const FIRST: u32 = 0x1_0000;
-const SECOND: u32 = 0x2_0000;
+const FIRST: u32 = 1 << INDEX_BITS;
+const SECOND: u32 = 2 << INDEX_BITS;
 const FIRST_BASE: usize = 0x1000;
 /// The second region overlaps the first one.
 const SECOND_BASE: usize = 0x1020;

@@ -5,8 +5,8 @@ use crate::error::{Cause, Error, Result, Subtype};
 use crate::event::backend_refused;
 use crate::flags::{PzFields, check_fields};
 use crate::ia::{Control, Ia};
-use crate::id::{Handle, PzId, next_generation};
-use crate::storage::find_slot;
+use crate::id::{Handle, PzId};
+use crate::storage::{Index, vacant};
 use crate::sync::RawLock;
 
 /// Slot for one protection zone, protected by the control lock.
@@ -52,10 +52,12 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             control.check_open()?;
             let exhausted = Error::insufficient_resources(Subtype::ResourceProtectionDomain)
                 .because(Cause::TableFull);
-            let index = find_slot(&control.protection_zones, &mut control.reached, |slot| {
-                slot.id.is_null() && next_generation(slot.generation).is_ok()
-            })
-            .ok_or(exhausted)?;
+            let (index, _) = control
+                .protection_zones
+                .find(0, |slot| vacant(slot.id.is_null(), slot.generation))
+                // An identity of a region has 16 bits for the zone.
+                .filter(|(index, _)| u16::try_from(index.get()).is_ok())
+                .ok_or(exhausted)?;
             let domain = control
                 .backend()?
                 .create_domain()
@@ -72,7 +74,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 users: 0,
                 context: 0,
             };
-            Ok(slot.id)
+            let pz = slot.id;
+            control.protection_zones.claim(index);
+            Ok(pz)
         })
     }
 
@@ -104,24 +108,25 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 return Err(Error::invalid_state(Subtype::InvalidStatePzInUse)
                     .because(Cause::StillReferenced));
             }
-            self.destroy_pz_at(control, pz.index() as u16);
+            self.destroy_pz_at(control, pz.slot());
             Ok(())
         })
     }
 
     /// Destroys the zone in a slot, if the slot holds one, in use or not.
-    pub(crate) fn destroy_pz_at(&self, control: &mut Control<'_, B>, index: u16) {
+    pub(crate) fn destroy_pz_at(&self, control: &mut Control<'_, B>, index: Index) {
         let Some(slot) = control.protection_zones.get_mut(usize::from(index)) else {
             return;
         };
         if slot.id.is_null() {
             return;
         }
-        let domain = slot.domain;
+        let (domain, pz) = (slot.domain, slot.id);
         *slot = PzSlot {
             generation: slot.generation,
             ..PzSlot::EMPTY
         };
+        control.protection_zones.give_back(pz.handle());
         if let Ok(backend) = control.backend() {
             backend.destroy_domain(domain);
         }

@@ -6,9 +6,9 @@ use crate::error::{Cause, Error, Result, Subtype};
 use crate::event::backend_refused;
 use crate::flags::{MemoryPrivileges, RmrFields, check_fields};
 use crate::ia::{Control, Ia};
-use crate::id::{Handle, PzId, RmrId, next_generation};
+use crate::id::{Handle, PzId, RmrId};
 use crate::memory::{LmrTriplet, zone_seal};
-use crate::storage::find_slot;
+use crate::storage::{Index, vacant};
 use crate::sync::{Guard, Mutex, RawLock};
 
 /// Sequence number that stands for no bind.
@@ -111,7 +111,7 @@ pub(super) struct Binding {
     /// Sequence number of the bind while it is pending; otherwise `NO_BIND`.
     pub(super) sequence: u32,
     /// Index of the endpoint that the bind was posted to.
-    pub(super) endpoint: u16,
+    pub(super) endpoint: Index,
     pub(super) privileges: MemoryPrivileges,
 }
 
@@ -124,7 +124,7 @@ impl Binding {
         },
         rmr_context: 0,
         sequence: NO_BIND,
-        endpoint: 0,
+        endpoint: Index::FIRST,
         privileges: MemoryPrivileges::empty(),
     };
 }
@@ -169,25 +169,23 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             let domain = control.zone(pz)?.domain;
             let exhausted = Error::insufficient_resources(Subtype::ResourceMemoryRegion)
                 .because(Cause::TableFull);
-            let index = find_slot(&self.shared.remote_regions, &mut control.reached, |slot| {
-                slot.main.with(|region| {
-                    region.id.is_null() && next_generation(region.generation).is_ok()
+            let (index, slot) = self
+                .shared
+                .remote_regions
+                .find(0, |slot| {
+                    slot.main
+                        .with(|region| vacant(region.id.is_null(), region.generation))
                 })
-            })
-            .ok_or(exhausted)?;
+                .ok_or(exhausted)?;
             if !serves_window(control.backend()?, index) {
                 return Err(exhausted);
             }
-            let slot = self
-                .shared
-                .remote_regions
-                .get(usize::from(index))
-                .ok_or(exhausted)?;
             let window = control
                 .backend()?
                 .create_window(domain)
                 .map_err(|error| backend_refused(error, Subtype::ResourceMemoryRegion))?;
             let zone = self.retain_zone(control, pz)?;
+            self.shared.remote_regions.claim(index);
             Ok(slot.main.with(|region| {
                 let generation = region.generation.saturating_add(1);
                 *region = RemoteRegion {
@@ -236,13 +234,13 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     pub fn rmr_free(&self, rmr: RmrId) -> Result<()> {
         self.control.with(|control| {
             self.with_remote_region(rmr, |_| ())?;
-            self.destroy_rmr_at(control, rmr.index() as u16);
+            self.destroy_rmr_at(control, rmr.slot());
             Ok(())
         })
     }
 
     /// Destroys the remote region in a slot, if the slot holds one.
-    pub(crate) fn destroy_rmr_at(&self, control: &mut Control<'_, B>, index: u16) {
+    pub(crate) fn destroy_rmr_at(&self, control: &mut Control<'_, B>, index: Index) {
         let Some(slot) = self.shared.remote_regions.get(usize::from(index)) else {
             return;
         };
@@ -258,6 +256,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         for binding in region.under_way() {
             self.shared.release_binding(binding);
         }
+        self.shared.remote_regions.give_back(region.id.handle());
         self.release_zone(control, zone_of_seal(region.zone_seal));
     }
 
@@ -290,7 +289,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
 /// A device may keep windows beyond its `max_rmrs`, to replace those whose keys are used up. One
 /// without windows refuses to make one.
 #[inline(never)]
-fn serves_window<B: Backend>(backend: &B, index: u16) -> bool {
+fn serves_window<B: Backend>(backend: &B, index: Index) -> bool {
     let most = backend.ia_attributes().max_rmrs;
-    most == 0 || i32::from(index) < most
+    most == 0 || i32::try_from(index.get()).is_ok_and(|index| index < most)
 }

@@ -65,7 +65,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let fault = segments
             .iter()
             .filter(|segment| segment.length != 0)
-            .find_map(|segment| outside_any(self.shared.local_regions, segment));
+            .find_map(|segment| outside_any(self.shared.local_regions.made(), segment));
         match fault {
             Some(cause) => Err(LIST.because(cause)),
             None => Ok(()),

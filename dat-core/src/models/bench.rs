@@ -13,12 +13,26 @@ use crate::event::{Wait, WakeReason};
 use crate::flags::{ConnectFlags, EvdFlags, QualityOfService, TIMEOUT_INFINITE};
 use crate::ia::Ia;
 use crate::id::{EpId, EvdId, PzId};
-use crate::storage::IaStorage;
 use crate::sync::loom_sync::ModelLock;
 use crate::testing::TestBackend;
 use crate::time::Instant;
 
-type ModelStorage = IaStorage<TestBackend, ModelLock, 2, 3, 0, 1, 6, 4>;
+crate::define_storage! {
+    struct ModelStorage for TestBackend, ModelLock {
+        protection_zones: 1,
+        local_regions: 1,
+        remote_regions: 1,
+        event_dispatchers: 3,
+        notification_objects: 3,
+        endpoints: 2,
+        shared_receive_queues: 0,
+        public_service_points: 2,
+        reserved_service_points: 2,
+        connection_requests: 2,
+        events: 6,
+        records: 4,
+    }
+}
 
 /// The adapter and its device, shared by the threads of a test.
 pub(super) struct Bench {

@@ -9,9 +9,10 @@
 mod bench;
 mod latch;
 mod lock;
+mod posting;
 mod record;
 mod slot;
-mod table;
+mod slots;
 
 use std::env;
 use std::format;

@@ -3,20 +3,23 @@
 
 use loom::thread;
 use std::sync::Arc;
+use std::vec::Vec;
 
 use super::prove;
 use crate::event::DtoOperation;
 use crate::flags::DtoStatus;
 use crate::id::EpId;
-use crate::record::{NO_RECORD, Owner, Posting, RecordKind, RecordSlot, Report, allocate, list};
+use crate::record::{
+    NO_RECORD, Owner, Posting, RecordKind, RecordSlot, Records, Report, allocate, list,
+};
+use crate::sync::Word64;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::loom_sync::set_under_way;
-use crate::sync::{Table, Word64};
 
 const COOKIES: [u64; 2] = [0x1111, 0x2222];
 
 struct Bench {
-    records: [RecordSlot; 2],
+    records: Records<'static>,
     /// Token of the last post, as the device sees it; orders no other access.
     doorbell: Word64,
     returned: AtomicU32,
@@ -24,14 +27,14 @@ struct Bench {
 
 impl Bench {
     fn new() -> Arc<Self> {
-        let mut bench = Self {
-            records: [RecordSlot::EMPTY; 2],
+        let bench = Self {
+            records: Vec::leak(Vec::from([RecordSlot::EMPTY; 2])).into(),
             doorbell: Word64::new(0),
             returned: AtomicU32::new(NO_RECORD),
         };
-        let owner = Owner::Requests(EpId::new(1, 1, 0));
-        allocate(&Table::from(&mut bench.records[..]), owner, 2).unwrap();
-        for record in &bench.records {
+        let owner = Owner::Requests(EpId::new(1, 1, 0.into()));
+        allocate(&bench.records, owner, 2).unwrap();
+        for record in bench.records.made() {
             record.make_ready(DtoStatus::Success, 0, 0);
             record.release();
             assert_eq!(record.cookie(), 0);
@@ -43,7 +46,7 @@ impl Bench {
     }
 
     fn post(&self, turn: usize) -> Option<u64> {
-        let free = self.records[0].free(0)?;
+        let free = self.records.made()[0].free(0)?;
         let kind = RecordKind::Dto(DtoOperation::Send);
         let length = turn as u32 + 1;
         Some(free.post(Posting::new(kind, Report::NOTIFY), COOKIES[turn], length))
@@ -68,7 +71,7 @@ fn a_completion_tells_of_its_own_post() {
         });
         for _ in 0..2 {
             let token = bench.doorbell.load();
-            let record = &bench.records[0];
+            let record = &bench.records.made()[0];
             if let Some(plain) = record.plain(token) {
                 let turn = usize::from(token != first);
                 assert_eq!(record.cookie(), COOKIES[turn]);
@@ -77,7 +80,7 @@ fn a_completion_tells_of_its_own_post() {
             }
         }
         thread.join().unwrap();
-        let record = &bench.records[0];
+        let record = &bench.records.made()[0];
         if let Some(plain) = record.plain(bench.doorbell.load()) {
             record.release_plain(plain);
         }
@@ -100,7 +103,7 @@ fn an_event_tells_of_its_own_post() {
         });
         for _ in 0..2 {
             let token = bench.doorbell.load();
-            let record = &bench.records[0];
+            let record = &bench.records.made()[0];
             if record.claim(token) {
                 let turn = usize::from(token != first);
                 record.make_ready(DtoStatus::Flushed, 7, 9);
@@ -126,7 +129,7 @@ fn a_completion_has_one_taker() {
         let third = bench.clone();
         let taken = |bench: &Bench| {
             let token = bench.doorbell.load();
-            let record = &bench.records[0];
+            let record = &bench.records.made()[0];
             let taken = record.claim(token);
             if taken {
                 assert_eq!(record.cookie(), COOKIES[0]);
@@ -153,7 +156,7 @@ fn nothing_handed_back_is_lost() {
     prove(None, || {
         let bench = Bench::new();
         let hand_back = |bench: &Bench, index: u32| {
-            let record = &bench.records[index as usize];
+            let record = &bench.records.made()[index as usize];
             record.set_extra(index + 7);
             record.push_returned(index, &bench.returned);
         };

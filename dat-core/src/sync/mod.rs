@@ -13,7 +13,7 @@ mod lock;
 pub(crate) mod loom_sync;
 mod mutex;
 mod slot_memory;
-mod table;
+mod slots;
 mod word;
 
 pub use bytes::{copy_from_shared, copy_shared, copy_to_shared, load_bytes, store_bytes};
@@ -29,5 +29,7 @@ pub use lock::{NoLock, RawLock, SplitLock};
 pub(crate) use mutex::Guard;
 pub use mutex::Mutex;
 pub use slot_memory::SlotMemory;
-pub use table::Table;
+#[cfg(feature = "std")]
+pub use slots::Access as MemoryAccess;
+pub use slots::Slots;
 pub use word::Word64;

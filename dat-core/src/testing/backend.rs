@@ -103,7 +103,7 @@ unsafe impl Backend for TestBackend {
 
     fn create_completion_queue(
         &mut self,
-        number: u16,
+        number: u32,
         depth: u32,
     ) -> Result<TestCompletionQueue, BackendError> {
         let mut device = self.device();

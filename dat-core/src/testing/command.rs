@@ -318,19 +318,19 @@ impl TestBackend {
     }
 
     /// Adds any completion to a completion queue, even one that no real device makes.
-    pub(crate) fn inject(&self, queue: u16, completion: Completion) {
+    pub(crate) fn inject(&self, queue: u32, completion: Completion) {
         self.device().complete(Some(queue), completion);
     }
 
     /// Adds a completion that arrives between a poll without result and the arming.
-    pub(crate) fn inject_before_arming(&self, queue: u16, completion: Completion) {
+    pub(crate) fn inject_before_arming(&self, queue: u32, completion: Completion) {
         if let Some(completions) = self.device().completions.get_mut(&queue) {
             completions.slipping.push_back(completion);
         }
     }
 
     /// Makes a completion queue fail permanently.
-    pub(crate) fn fail_queue(&self, queue: u16, failure: DeviceFailure) {
+    pub(crate) fn fail_queue(&self, queue: u32, failure: DeviceFailure) {
         let mut device = self.device();
         if let Some(completions) = device.completions.get_mut(&queue) {
             completions.failure = Some(failure);
@@ -343,7 +343,7 @@ impl TestBackend {
     }
 
     /// Returns the arming of a completion queue: true inside for solicited completions only.
-    pub(crate) fn armed(&self, queue: u16) -> Option<bool> {
+    pub(crate) fn armed(&self, queue: u32) -> Option<bool> {
         self.device()
             .completions
             .get(&queue)

@@ -50,15 +50,15 @@ pub(crate) enum Call {
     Deregister(RegionKeys),
     Sync(SyncDirection, u64, u64),
     CreateCompletionQueue {
-        number: u16,
+        number: u32,
         depth: u32,
     },
     ResizeCompletionQueue {
-        number: u16,
+        number: u32,
         depth: u32,
     },
     DestroyCompletionQueue {
-        number: u16,
+        number: u32,
     },
     ArmSharedLimit(SharedReceiveQueueKey, u32),
     CreateQueuePair(QueuePairKey),
@@ -104,8 +104,8 @@ pub(super) struct Completions {
 pub(super) struct Pair {
     pub(super) token: u64,
     pub(super) attributes: EpAttributes,
-    pub(super) request_queue: Option<u16>,
-    pub(super) receive_queue: Option<u16>,
+    pub(super) request_queue: Option<u32>,
+    pub(super) receive_queue: Option<u32>,
     pub(super) requests: VecDeque<Posted>,
     pub(super) receives: VecDeque<Posted>,
     pub(super) in_error: bool,
@@ -124,7 +124,7 @@ pub(super) struct Device {
     pub(super) ia: IaAttributes,
     pub(super) provider: ProviderAttributes,
     pub(super) next_key: usize,
-    pub(super) completions: BTreeMap<u16, Completions>,
+    pub(super) completions: BTreeMap<u32, Completions>,
     pub(super) pairs: BTreeMap<usize, Pair>,
     pub(super) shared: BTreeMap<usize, SharedReceives>,
     pub(super) listeners: BTreeMap<usize, u64>,
@@ -189,7 +189,7 @@ impl Device {
         self.refusals.pop_front().unwrap_or(Ok(()))
     }
 
-    pub(super) fn complete(&mut self, queue: Option<u16>, completion: Completion) {
+    pub(super) fn complete(&mut self, queue: Option<u32>, completion: Completion) {
         let Some(number) = queue else { return };
         let Some(completions) = self.completions.get_mut(&number) else {
             return;

@@ -18,13 +18,43 @@ use crate::attributes::{IaAddress, IaAttributes, ProviderAttributes};
 use crate::flags::{
     CompletionFlags, EpCreator, IovOwnership, MemoryTypes, PzSupport, QualityOfService,
 };
-use crate::storage::IaStorage;
-use crate::sync::NoLock;
+use crate::sync::{NoLock, RawLock};
 
-/// Storage for any test of the core.
-///
-/// It has 8 endpoints, 8 dispatchers, 4 shared queues, 8 regions, 64 events and 256 records.
-pub(crate) type TestStorage = IaStorage<TestBackend, NoLock, 8, 8, 4, 8, 64, 256>;
+crate::define_storage! {
+    /// Storage for any test of the core.
+    pub(crate) struct TestStorage for TestBackend, NoLock {
+        protection_zones: 8,
+        local_regions: 8,
+        remote_regions: 8,
+        event_dispatchers: 8,
+        notification_objects: 8,
+        endpoints: 8,
+        shared_receive_queues: 4,
+        public_service_points: 8,
+        reserved_service_points: 8,
+        connection_requests: 8,
+        events: 64,
+        records: 256,
+    }
+}
+
+crate::define_storage! {
+    /// Storage for tests with threads.
+    pub(crate) struct Slots<L: RawLock> for TestBackend, L {
+        protection_zones: 4,
+        local_regions: 4,
+        remote_regions: 4,
+        event_dispatchers: 8,
+        notification_objects: 8,
+        endpoints: 4,
+        shared_receive_queues: 1,
+        public_service_points: 4,
+        reserved_service_points: 4,
+        connection_requests: 4,
+        events: 64,
+        records: 16,
+    }
+}
 
 /// Attributes of the test adapter.
 pub(crate) const IA_ATTRIBUTES: IaAttributes = IaAttributes {

@@ -14,7 +14,7 @@ use crate::backend::{
 #[derive(Debug)]
 pub(crate) struct TestCompletionQueue {
     pub(super) backend: TestBackend,
-    pub(super) number: u16,
+    pub(super) number: u32,
     /// Token of the completion polled last.
     pub(super) last: u64,
 }

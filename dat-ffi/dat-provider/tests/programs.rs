@@ -122,7 +122,7 @@ fn show(output: &Output) {
 
 /// Spec: IAO-01, IAO-02, IAO-04, IAO-06, IAQ-03, IAQ-05, IAC-01, IAC-06, CTX-01, HTY-01
 #[test]
-fn adapters_are_opened_asked_and_closed() {
+fn adapters_are_opened_queried_and_closed() {
     run("open");
 }
 
@@ -140,7 +140,7 @@ fn wrong_handles_are_refused() {
 
 /// Spec: DTO-04, DTO-05, DTO-06, DTO-07, IAQ-11
 #[test]
-fn operations_beyond_the_interface_are_done_where_they_are_asked_for() {
+fn extended_operations_work_if_enabled() {
     run_built(&extended(SANITIZED));
 }
 
@@ -221,7 +221,7 @@ fn agents_are_called_once_and_not_after_the_free() {
 
 /// Spec: GEN-03, EPF-01, PSC-02, CNC-02, IAC-02
 #[test]
-fn what_comes_late_leaves_others_alone() {
+fn late_events_do_not_affect_other_objects() {
     run("late");
 }
 
@@ -229,7 +229,7 @@ fn what_comes_late_leaves_others_alone() {
 ///
 /// Spec: IAO-06, REGL-05
 #[test]
-fn our_registry_finds_our_provider_without_a_line_for_it() {
+fn our_registry_finds_our_provider_without_a_line() {
     let built = build("fork", &[]);
     let libraries = built.folder.path().join("libraries");
     fs::create_dir_all(&libraries).expect("a folder");
@@ -254,7 +254,7 @@ fn our_registry_finds_our_provider_without_a_line_for_it() {
 ///
 /// Spec: GEN-03, GEN-04, IAO-01
 #[test]
-fn a_child_is_refused_what_its_parent_has_open() {
+fn a_child_cannot_use_the_adapters_of_its_parent() {
     // The sanitizer's allocator does not unlock its locks in a child.
     run_built(&build("fork", &[]));
 }
@@ -320,7 +320,7 @@ fn our_registry_finds_providers_and_says_why_not() {
     );
     fs::write(&file, lines).expect("dat.conf");
     let ran = run_with_ours(&built, &[("DAT_DBG_TYPE", "1")]);
-    let said = String::from_utf8_lossy(&ran.stderr);
+    let errors = String::from_utf8_lossy(&ran.stderr);
     for line in [
         "dat.conf:1: /nowhere/first.so: it cannot be loaded: ",
         "dat.conf:3: 1 field instead of 8",
@@ -328,7 +328,7 @@ fn our_registry_finds_providers_and_says_why_not() {
         "dat.conf:5: libc.so.6: dat_provider_init: the library does not export this symbol",
         "a mock device needs a host number from 1 to 254",
     ] {
-        assert!(said.contains(line), "no {line} in\n{said}");
+        assert!(errors.contains(line), "no {line} in\n{errors}");
     }
     // If messages cannot be written, the results are the same.
     let full = fs::File::options()

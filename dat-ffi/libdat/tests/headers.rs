@@ -93,15 +93,15 @@ fn compiles(compiler: &str, dialect: &str, source: &Path) {
         .args([&include(), source])
         .output()
         .expect("a compiler");
-    let said = String::from_utf8_lossy(&compiled.stderr);
+    let errors = String::from_utf8_lossy(&compiled.stderr);
     assert!(
         compiled.status.success(),
-        "{compiler} -std={dialect}: {said}"
+        "{compiler} -std={dialect}: {errors}"
     );
 }
 
 #[test]
-fn every_dialect_takes_the_headers() {
+fn every_c_dialect_compiles_the_headers() {
     let folder = TempDir::new().expect("a folder");
     for edition in EDITIONS {
         let mut program = PROGRAM.replace("EDITION", edition);
@@ -123,7 +123,7 @@ fn every_dialect_takes_the_headers() {
 
 /// Each header compiles as the first one that a program includes.
 #[test]
-fn every_header_stands_alone() {
+fn every_header_compiles_on_its_own() {
     let folder = TempDir::new().expect("a folder");
     let mut counts = [0; EDITIONS.len()];
     for (edition, count) in EDITIONS.iter().zip(&mut counts) {
@@ -182,8 +182,8 @@ impl Whose {
             .args([&program, source])
             .output()
             .expect("a compiler");
-        let said = String::from_utf8_lossy(&compiled.stderr);
-        assert!(compiled.status.success(), "{said}");
+        let errors = String::from_utf8_lossy(&compiled.stderr);
+        assert!(compiled.status.success(), "{errors}");
         let printed = Command::new(&program).output().expect("the program runs");
         let printed = String::from_utf8(printed.stdout).expect("text");
         printed.lines().map(str::to_owned).collect()
@@ -379,7 +379,7 @@ const OURS_ALONE: [&str; 4] = [
 
 /// Spec: GEN-08, HTY-01, EPM-01
 #[test]
-fn headers_of_2_0_have_the_names_the_values_the_types_and_the_layouts_of_the_packaged_ones() {
+fn headers_of_2_0_match_the_packaged_ones() {
     let folder = TempDir::new().expect("a folder");
     let all = folder.path().join("all.c");
     fs::write(&all, ALL).expect("the source");

@@ -75,8 +75,8 @@ fn compile(folder: &TempDir, programs: &str, source: &str, to: &str, options: &[
         .current_dir(package())
         .output()
         .expect("a C compiler");
-    let said = String::from_utf8_lossy(&compiled.stderr);
-    assert!(compiled.status.success(), "{source}: {said}");
+    let errors = String::from_utf8_lossy(&compiled.stderr);
+    assert!(compiled.status.success(), "{source}: {errors}");
 }
 
 impl Program {
@@ -108,10 +108,10 @@ impl Program {
             .env("DAT_OVERRIDE", &self.configuration)
             .output()
             .expect("the program runs");
-        let said = String::from_utf8_lossy(&ran.stderr);
+        let errors = String::from_utf8_lossy(&ran.stderr);
         assert!(
             ran.status.success(),
-            "{}: {}: {said}",
+            "{}: {}: {errors}",
             self.name,
             ran.status
         );
@@ -184,7 +184,7 @@ fn threads_are_cancelled_while_they_wait() {
 
 /// Spec: GEN-03, EPF-01, PSC-02, CNC-02, IAC-02
 #[test]
-fn what_comes_late_leaves_others_alone() {
+fn late_events_do_not_affect_other_objects() {
     run(BOTH, "late", &[]);
 }
 
@@ -229,7 +229,7 @@ fn no_thread_is_cancelled_in_a_call_that_does_not_wait() {
 
 /// Spec: GEN-03, GEN-04, IAO-01
 #[test]
-fn a_child_is_refused_what_its_parent_has_open() {
+fn a_child_cannot_use_the_adapters_of_its_parent() {
     Program::new(BOTH, "fork", PLAIN).run(&[], &[]);
 }
 
@@ -251,7 +251,7 @@ fn any_value_may_be_given_for_any_handle() {
 ///
 /// Spec: IAO-06, REGL-05
 #[test]
-fn one_file_that_may_be_open_is_enough_for_the_registry() {
+fn the_registry_needs_one_file_descriptor() {
     run(GUEST, "exhaust", &["mock0", "descriptors", "1"]);
 }
 
@@ -264,7 +264,7 @@ fn devices_are_found_without_a_line() {
 
 /// Spec: REGL-02, REGL-05, IAO-06, IAO-07, IAC-07, PINI-01, PINI-02, PINI-03, REGA-01, REGR-01, GEN-03
 #[test]
-fn lines_lead_to_libraries() {
+fn lines_name_the_libraries_to_load() {
     let program = Program::new(OWN, "registry", SANITIZED);
     let shared = [SANITIZED, &["-shared", "-fPIC"]].concat();
     compile(&program.folder, OWN, "guest.c", "guest.so", &shared);
@@ -288,7 +288,7 @@ fn lines_lead_to_libraries() {
 
 /// Spec: REGL-04, IAO-06
 #[test]
-fn a_file_that_cannot_be_read_has_no_stand_in() {
+fn an_unreadable_file_is_not_replaced_by_a_default() {
     let program = Program::new(OWN, "registry", PLAIN);
     fs::remove_file(&program.configuration).expect("dat.conf was there");
     program.run(&[], &["unreadable"]);

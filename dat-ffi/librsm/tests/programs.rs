@@ -93,7 +93,7 @@ fn show(output: &Output) {
 /// Spec: RSMPB-10, RSMPB-20, RSMIM-01, RSMIM-04, RSMIM-06, RSMIM-11, RSMST-03, RSMGP-01, RSMGP-02, RSMGP-05, RSMGP-07
 /// Spec: RSMMD-01, RSMMD-02, RSMMD-03, RSMBR-01, RSMBR-02, RSMBR-04, RSMBR-05, RSMBR-07, RSMBR-10, RSMPV-40, RSMPV-E03
 #[test]
-fn objects_live_and_bytes_move() {
+fn objects_are_created_and_bytes_move() {
     run(&build("life", &[]));
 }
 
@@ -126,7 +126,7 @@ fn calls_are_refused_while_the_heap_is_exhausted() {
 /// Spec: RSMPV-58, RSMPV-59, RSMPV-61, RSMPV-70, RSMPV-71, RSMPV-72, RSMPV-73, RSMPV-75, RSMPV-81, RSMLH-05
 /// Spec: RSMPV-E01, RSMPV-E02, RSMPV-E04, RSMPV-E05, RSMPV-E06, RSMPV-E07, RSMPV-E09
 #[test]
-fn vectors_move_in_order_and_stop_at_what_is_wrong() {
+fn vectors_move_in_order_and_stop_at_a_bad_entry() {
     run(&build("vector", &[]));
 }
 
@@ -159,13 +159,13 @@ fn waits_go_on_while_no_file_can_be_opened() {
 /// Spec: RSMPB-04, RSMPB-06, RSMPB-10, RSMPB-20, RSMIM-01, RSMIM-02, RSMIM-06, RSMIM-10, RSMGP-01, RSMGP-02, RSMGP-05, RSMGP-06
 /// Spec: RSMGP-07, RSMST-05, RSMLH-03, RSMLH-04, RSMLH-11, RSMBR-01, RSMBR-02, RSMBR-10, RSMBR-11, RSMMD-01, RSMST-01, RSMST-03
 #[test]
-fn what_is_wrong_is_refused_by_its_code() {
+fn errors_have_the_specified_codes() {
     run(&build("refusals", &[]));
 }
 
 /// Spec: RSMGEN-05, RSMGEN-06, RSMPV-E02
 #[test]
-fn no_value_is_taken_for_a_handle() {
+fn random_values_are_no_handles() {
     run(&build("handles", &[]));
 }
 
@@ -184,13 +184,13 @@ fn a_child_has_nothing_of_its_parent() {
 
 /// Spec: RSMGEN-02, RSMPV-84, RSMPV-14, RSMST-04, RSMCT-03, RSMCT-10
 #[test]
-fn threads_do_everything_at_once() {
+fn threads_make_all_calls_at_once() {
     run(&build("threads", &[]));
 }
 
 /// Spec: RSMTP-01, RSMTP-02, RSMTP-03, RSMTP-04, RSMGEN-06, RSMGEN-09, RSMID-01, RSMID-02, RSMID-03
 #[test]
-fn topology_and_ids_are_told() {
+fn topology_and_ids_are_returned() {
     let built = build("topology", &[]);
     run(&built);
     finish(&built, command(&built, &[]).arg("7").env("RSM_NODE", "7"));
@@ -211,13 +211,13 @@ fn topology_and_ids_are_told() {
 ///
 /// Spec: RSMGEN-06, RSMGEN-09, RSMTP-02
 #[test]
-fn what_is_wrong_with_the_file_of_nodes_is_said_once() {
+fn problems_of_the_node_file_are_reported_once() {
     let built = build("topology", &[]);
     let nodes = built.folder.path().join("rsm.nodes");
     let missing = built.folder.path().join("nowhere");
     fs::write(&nodes, "# one\n1 verbs0\n").expect("a file");
     let malformed = ":2: 2 words instead of 3 or 4";
-    let said = |file: &Path, node: Option<&str>, wanted: Option<&str>| {
+    let stderr_of = |file: &Path, node: Option<&str>, wanted: Option<&str>| {
         let mut command = command(&built, &[]);
         command.arg("bad").env("RSM_NODES", file);
         command.env_remove("DAT_DBG_TYPE");
@@ -231,25 +231,31 @@ fn what_is_wrong_with_the_file_of_nodes_is_said_once() {
         String::from_utf8(ran.stderr).expect("text")
     };
     let line = |file: &Path, what: &str| format!("librsm.so.2: {}{what}\n", file.display());
-    assert_eq!(said(&nodes, None, Some("1")), line(&nodes, malformed));
-    assert_eq!(said(&nodes, None, None), "");
-    assert_eq!(said(&nodes, None, Some("0")), "");
+    assert_eq!(stderr_of(&nodes, None, Some("1")), line(&nodes, malformed));
+    assert_eq!(stderr_of(&nodes, None, None), "");
+    assert_eq!(stderr_of(&nodes, None, Some("0")), "");
     let unreadable = ": it cannot be read: No such file or directory (os error 2)";
-    assert_eq!(said(&missing, None, Some("1")), line(&missing, unreadable));
+    assert_eq!(
+        stderr_of(&missing, None, Some("1")),
+        line(&missing, unreadable)
+    );
     fs::write(&nodes, "3 verbs0 192.0.2.1 7\n").expect("a file");
     let absent = ": no line defines node 4, the node of this process";
-    assert_eq!(said(&nodes, Some("4"), Some("1")), line(&nodes, absent));
+    assert_eq!(
+        stderr_of(&nodes, Some("4"), Some("1")),
+        line(&nodes, absent)
+    );
     let number = "librsm.so.2: RSM_NODE: `four` is not a node number such as 2 or 0x2\n";
-    assert_eq!(said(&nodes, Some("four"), Some("1")), number);
+    assert_eq!(stderr_of(&nodes, Some("four"), Some("1")), number);
 }
 
 /// Problems of the file of ids, and names of controllers, are printed only on request.
 ///
 /// Spec: RSMCT-01, RSMCT-05, RSMID-02, RSMID-03
 #[test]
-fn why_there_are_no_ids_and_no_controller_is_said() {
+fn missing_ids_and_controllers_are_explained() {
     let built = build("topology", &[]);
-    let said = |mode: &str, wanted: Option<&str>| {
+    let stderr_of = |mode: &str, wanted: Option<&str>| {
         let mut command = command(&built, &[]);
         command.arg(mode).env_remove("RSM_NODES");
         command.env_remove("DAT_DBG_TYPE");
@@ -269,8 +275,8 @@ fn why_there_are_no_ids_and_no_controller_is_said() {
     .iter()
     .map(|what| format!("librsm.so.2: {}{what}\n", file.display()))
     .collect();
-    assert_eq!(said("ids", Some("1")), lines);
-    let absent = said("absent", Some("1"));
+    assert_eq!(stderr_of("ids", Some("1")), lines);
+    let absent = stderr_of("absent", Some("1"));
     let names: Vec<&str> = absent
         .lines()
         .filter_map(|line| line.strip_prefix("librsm.so.2: no controller has the name "))
@@ -281,8 +287,8 @@ fn why_there_are_no_ids_and_no_controller_is_said() {
     assert_eq!(names, ["`nowhere`", "`\u{FFFD}`"], "{absent}");
     assert_eq!(absent.lines().count(), 2, "{absent}");
     for mode in ["ids", "absent"] {
-        assert_eq!(said(mode, None), "");
-        assert_eq!(said(mode, Some("0")), "");
+        assert_eq!(stderr_of(mode, None), "");
+        assert_eq!(stderr_of(mode, Some("0")), "");
     }
 }
 
@@ -340,8 +346,8 @@ fn the_library_has_the_functions_of_the_header() {
     assert_eq!(declared.len(), 42);
     let tool = |arguments: &[&str]| {
         let mut command = Command::new("readelf");
-        let said = command.args(arguments).arg(library()).output();
-        String::from_utf8(said.expect("readelf").stdout).expect("text")
+        let output = command.args(arguments).arg(library()).output();
+        String::from_utf8(output.expect("readelf").stdout).expect("text")
     };
     let symbols = tool(&["--dyn-syms", "--wide"]);
     let mut exported: Vec<&str> = symbols
@@ -358,7 +364,7 @@ fn the_library_has_the_functions_of_the_header() {
 
 /// Spec: RSMGEN-03, RSMCT-03
 #[test]
-fn the_library_stays_once_it_is_loaded() {
+fn the_library_stays_loaded() {
     let built = build("loaded", &["-Wl,--as-needed", "-ldl"]);
     let library = built.folder.path().join(SONAME);
     finish(&built, command(&built, &[]).arg(library));

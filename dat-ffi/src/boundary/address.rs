@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_come_back_as_they_went() {
+    fn addresses_round_trip() {
         for text in ["10.9.0.1:7", "[fd09::1]:45248", "[fe80::2%3]:0"] {
             let address = IaAddress::from(text.parse::<SocketAddr>().expect("an address"));
             let made = SocketAddress::new(address);

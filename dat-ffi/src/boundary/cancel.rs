@@ -42,20 +42,20 @@ extern "C" fn drop_value<T>(value: *mut c_void) {
 /// Values that `call` owns are not dropped by a cancellation. `call` does not panic.
 pub(crate) fn guarded<T, R>(value: T, call: impl FnOnce(&mut T) -> R) -> R {
     let mut value = ManuallyDrop::new(value);
-    let place: *mut T = (&raw mut value).cast();
+    let target: *mut T = (&raw mut value).cast();
     let mut handler = MaybeUninit::<Handler>::uninit();
     let handler = handler.as_mut_ptr();
     // SAFETY: storage and value stay where they are until the handler is removed below, or was
     // called as the thread left this frame.
-    unsafe { _pthread_cleanup_push(handler, drop_value::<T>, place.cast()) };
+    unsafe { _pthread_cleanup_push(handler, drop_value::<T>, target.cast()) };
     // SAFETY: only `call` has the value; the handler gets it when `call` is over.
-    let result = call(unsafe { &mut *place });
+    let result = call(unsafe { &mut *target });
     // The drop may call the system.
     uncancelled(|| {
         // SAFETY: it is the handler that was pushed last, as each `guarded` removes its own.
         unsafe { _pthread_cleanup_pop(handler, 0) };
         // SAFETY: it is dropped once: the handler is removed.
-        unsafe { ptr::drop_in_place(place) };
+        unsafe { ptr::drop_in_place(target) };
     });
     result
 }

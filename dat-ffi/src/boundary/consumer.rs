@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use libc::{EINVAL, MADV_POPULATE_READ, MADV_POPULATE_WRITE};
+use libc::{EINVAL, MADV_NOHUGEPAGE, MADV_POPULATE_READ, MADV_POPULATE_WRITE};
 
 use super::Plain;
 
@@ -60,10 +60,10 @@ pub(crate) enum Access {
 ///
 /// Returns `Write` if the system cannot tell.
 pub(crate) fn access_to(address: usize, length: usize) -> Access {
-    if !system_tells() || populate(address, length, MADV_POPULATE_WRITE) == 0 {
+    if !system_tells() || advise(address, length, MADV_POPULATE_WRITE) == 0 {
         return Access::Write;
     }
-    match populate(address, length, MADV_POPULATE_READ) {
+    match advise(address, length, MADV_POPULATE_READ) {
         0 => Access::Read,
         _ => Access::None,
     }
@@ -77,7 +77,7 @@ fn system_tells() -> bool {
         UNKNOWN => {
             let here = 0_u8;
             let address = ptr::from_ref(&here).expose_provenance();
-            let tells = populate(address, 1, MADV_POPULATE_READ) != EINVAL;
+            let tells = advise(address, 1, MADV_POPULATE_READ) != EINVAL;
             TELLS.store(tells.into(), Ordering::Relaxed);
             tells
         }
@@ -85,18 +85,28 @@ fn system_tells() -> bool {
     }
 }
 
-/// Has the system provide memory by `advice`; returns its error number, or 0.
-pub(super) fn populate(address: usize, length: usize, advice: i32) -> i32 {
+/// Advises the system about the pages of a range; returns its error number, or 0.
+///
+/// The advice changes no contents.
+pub(super) fn advise(address: usize, length: usize, advice: i32) -> i32 {
     let before = address % page_size();
     let Some(length) = length.checked_add(before) else {
         return EINVAL;
     };
     let first = ptr::without_provenance_mut(address.wrapping_sub(before));
-    // SAFETY: the system checks the range and provides its pages; it changes no contents.
+    // SAFETY: the system checks the range; such advice changes no contents.
     match unsafe { libc::madvise(first, length, advice) } {
         0 => 0,
         _ => last_error(),
     }
+}
+
+/// Has the system provide a table with few used entries by small pages.
+///
+/// Large pages would be provided, and cleared, for a few entries each.
+pub(crate) fn keep_small<T>(table: &'static [T]) {
+    // If it fails, only speed and memory are lost.
+    let _failed = advise(table.as_ptr().addr(), size_of_val(table), MADV_NOHUGEPAGE);
 }
 
 /// Returns the error number of this thread's last system call.
@@ -119,7 +129,7 @@ mod tests {
 
     /// Spec: RSMPV-E04, RSMPV-15
     #[test]
-    fn memory_is_told_by_what_may_be_done_with_it() {
+    fn memory_is_classified_by_its_permissions() {
         static CONSTANT: [u8; 64] = [7; 64];
         let local = [0_u8; 100];
         let of = |bytes: &[u8]| access_to(bytes.as_ptr().addr(), bytes.len());

@@ -213,12 +213,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_loader_has_forks_noticed() {
+    fn forks_are_noticed_through_the_loader() {
         assert!(detects_forks());
     }
 
     #[test]
-    fn a_thread_has_several_values_and_gives_them_back_in_any_order() {
+    fn a_thread_returns_several_values_in_any_order() {
         let (first, second) = (Inherited::new(1), Inherited::new(2));
         let lock = first.lock();
         let other = second.lock();

@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_of_the_reserve_grows_in_its_place() {
+    fn a_block_of_the_reserve_grows_without_moving() {
         let layout = Layout::new::<[u64; 9]>();
         let memory = reserved(layout);
         assert!(!memory.is_null());
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_lie_one_behind_the_other() {
+    fn size_classes_are_contiguous() {
         let mut behind = 0;
         for class in &CLASSES {
             assert_eq!(class.first, behind);

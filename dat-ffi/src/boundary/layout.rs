@@ -112,16 +112,16 @@ pub(crate) const FUNCTIONS_1_2: usize = 68;
 /// `DAT_PROVIDER`: the table that a registry calls a provider through.
 #[derive(Debug)]
 #[repr(C)]
-pub(crate) struct Table<const N: usize = FUNCTIONS> {
+pub(crate) struct FunctionTable<const N: usize = FUNCTIONS> {
     pub(crate) device_name: *const c_char,
     pub(crate) extension: *mut c_void,
     pub(crate) functions: [*const (); N],
 }
 
 // SAFETY: a table is made once, and nothing in it changes.
-unsafe impl Send for Table {}
+unsafe impl Send for FunctionTable {}
 // SAFETY: as above.
-unsafe impl Sync for Table {}
+unsafe impl Sync for FunctionTable {}
 
 /// `DAT_NAMED_ATTR`.
 #[derive(Clone, Copy, Debug)]

@@ -12,7 +12,7 @@ use crate::calls::Form;
 use crate::v1::calls::SLOTS;
 use crate::v1::types::V1;
 use crate::v2::V2;
-use crate::v2::table::NAMES;
+use crate::v2::function_table::NAMES;
 
 /// Lines of Rust's numbers, and the C statements that print the same lines.
 #[derive(Default)]
@@ -134,10 +134,10 @@ fn common<E: Form>() -> Both {
 fn table<const N: usize>(both: &mut Both, slots: impl Iterator<Item = (usize, String)>) {
     both.size(
         "DAT_PROVIDER",
-        size_of::<Table<N>>(),
+        size_of::<FunctionTable<N>>(),
         "sizeof(DAT_PROVIDER)",
     );
-    let first = offset_of!(Table<N>, functions);
+    let first = offset_of!(FunctionTable<N>, functions);
     for (slot, name) in slots {
         let c = format!("offsetof(DAT_PROVIDER, {name}_func)");
         both.size(&name, first + slot * size_of::<*const ()>(), &c);

@@ -7,7 +7,7 @@ use std::ptr;
 
 use libc::{MADV_POPULATE_READ, MADV_POPULATE_WRITE};
 
-use super::consumer::{Access, populate};
+use super::consumer::{Access, advise};
 
 /// The file that lists the mappings.
 const MAPPINGS: &str = "/proc/self/maps";
@@ -33,7 +33,7 @@ pub(crate) fn allows(address: usize, length: usize, needed: Access) -> bool {
         Access::Write => MADV_POPULATE_WRITE,
         Access::Read | Access::None => MADV_POPULATE_READ,
     };
-    if length <= PROVIDED && populate(address, length, advice) == 0 {
+    if length <= PROVIDED && advise(address, length, advice) == 0 {
         return true;
     }
     listed_access(file, limit, address, length).map_or(true, |access| access >= needed)
@@ -302,7 +302,7 @@ mod tests {
 
     /// Spec: LMC-01
     #[test]
-    fn the_system_tells_what_may_be_done_with_memory() {
+    fn the_system_reports_the_permissions_of_memory() {
         let local = [0_u8; 100];
         let of = |bytes: &[u8]| memory_access(bytes.as_ptr().addr(), bytes.len());
         assert_eq!(of(&local), Access::Write);
@@ -327,7 +327,7 @@ mod tests {
     ///
     /// Spec: LMC-01
     #[test]
-    fn the_stack_is_as_long_as_it_may_become() {
+    fn the_stack_has_its_maximum_length() {
         let list = std::fs::read(MAPPINGS).expect("the mappings");
         let mut lines = list.split(|byte| *byte == b'\n').filter_map(parse);
         let stack = lines.find(|mapping| mapping.is_stack).expect("the stack");
@@ -343,7 +343,7 @@ mod tests {
 
     /// Spec: LMC-01
     #[test]
-    fn memory_is_asked_about_without_the_list_of_mappings() {
+    fn memory_is_queried_without_the_list_of_mappings() {
         let before = LISTED.get();
         let large = mapped((64 << 8) + 1, libc::PROT_READ | libc::PROT_WRITE) + 4096;
         let constant = CONSTANT.as_ptr().addr();
@@ -366,7 +366,7 @@ mod tests {
 
     /// Spec: LMC-01
     #[test]
-    fn memory_of_several_pieces_may_be_used_as_each_of_them_may() {
+    fn memory_of_several_mappings_has_their_common_permissions() {
         let list = "1000-3000 rw-p 0 00:00 0\n3000-4000 r--p 0 00:00 0 file\n4000-5000 rw-p 0 00:00 0\n\
                     6000-7000 rw-p 0 00:00 0\n7000-8000 ---p 0 00:00 0\nc000-d000 rw-p 0 00:00 0 [stack]\n";
         for (address, length, access) in [

@@ -11,6 +11,7 @@ mod address;
 mod cancel;
 mod consumer;
 mod descriptors;
+mod engine;
 mod foreign;
 mod forks;
 mod heap;
@@ -27,7 +28,6 @@ mod rsm_layout;
 #[cfg(test)]
 mod rsm_layout_tests;
 mod slots;
-mod storage;
 mod symbols;
 mod threads;
 #[cfg(test)]
@@ -51,25 +51,25 @@ pub use variable::VariableArguments;
 
 pub(crate) use address::SocketAddress;
 pub(crate) use cancel::{guarded, in_steps, uncancelled};
-pub(crate) use consumer::{Access, access_to, page_size};
+pub(crate) use consumer::{Access, access_to, keep_small, page_size};
 pub(crate) use descriptors::{Flag, poll, say, wait_for};
+pub(crate) use engine::engine_of;
 pub(crate) use foreign::{begin, close, end, explanation, first_word, open};
 pub(crate) use forks::{Inherited, InheritedGuard, PerProcess, detects_forks, forks};
 pub(crate) use heap::{has_memory, system_has_memory};
 pub(crate) use layout::{
     ArrivalData, AsyncData, BindData, CnoParam, ConnectionData, EpAttributes, EpParam, Event,
-    EventData, FUNCTIONS, FUNCTIONS_1_2, IaAttributes, LmrParam, ProviderAttributes, RmrParam,
-    Table, TransferData, cookie_address, lent, name_of,
+    EventData, FUNCTIONS, FUNCTIONS_1_2, FunctionTable, IaAttributes, LmrParam, ProviderAttributes,
+    RmrParam, TransferData, cookie_address, lent, name_of,
 };
 pub(crate) use library::trusted_variable;
 pub(crate) use mappings::allows;
 pub(crate) use memory::region;
 pub(crate) use named::NamedAttributes;
-pub(crate) use pointers::Place;
-pub(crate) use provider::{Passed, ProviderPlace};
+pub(crate) use pointers::Output;
+pub(crate) use provider::{AtomicProvider, Passed};
 pub(crate) use rsm_layout::{ConnectionsHeader, NAME_BYTES, RemoteController, TopologyHeader};
 pub(crate) use slots::{Entered, Slot};
-pub(crate) use storage::{OwnedIa, engine_of, keep_small};
 pub(crate) use symbols::Registry;
 pub(crate) use threads::{Thread, start_thread, this_thread};
 pub(crate) use window::Window;

@@ -40,7 +40,7 @@ impl<T: Plain> In<T> {
     }
 }
 
-/// A pointer to a place for a value, or null.
+/// A pointer to room for a value, or null.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Out<T>(*mut T);
@@ -57,14 +57,14 @@ impl<T> Copy for Out<T> {}
 unsafe impl<T: Copy> Plain for Out<T> {}
 
 impl<T> Out<T> {
-    /// Wraps a place of this library, for a call that ends before the place does.
-    pub(super) const fn to(place: *mut T) -> Self {
-        Self(place)
+    /// Wraps memory of this library, for a call that ends before the memory does.
+    pub(super) const fn to(target: *mut T) -> Self {
+        Self(target)
     }
 }
 
 impl<E: Form> Out<Event<E>> {
-    /// Returns the number of the event in the place; `None` if the pointer is null.
+    /// Returns the number of the stored event; `None` if the pointer is null.
     #[inline]
     pub(crate) fn event_number(self) -> Option<u32> {
         // SAFETY: it is null, or the C caller promises that it points to an event. An event begins
@@ -74,15 +74,15 @@ impl<E: Form> Out<Event<E>> {
 }
 
 impl<T: Plain> Out<T> {
-    /// Returns the place, or an error if the pointer is null.
+    /// Returns the output, or an error if the pointer is null.
     ///
     /// # Errors
     /// INVALID_PARAMETER with `position`, counted from 1: the pointer is null.
-    pub(crate) fn required(self, position: u8) -> Result<Place<T>> {
+    pub(crate) fn required(self, position: u8) -> Result<Output<T>> {
         if self.0.is_null() {
             return Err(Error::invalid_argument(position));
         }
-        Ok(Place(self.0))
+        Ok(Output(self.0))
     }
 
     /// Returns the value that the caller stored, for a pointer used in both directions.
@@ -92,34 +92,34 @@ impl<T: Plain> Out<T> {
 
     /// Stores a value if the pointer is not null.
     pub(crate) fn offer(self, value: T) {
-        if let Ok(place) = self.required(0) {
-            place.put(value);
+        if let Ok(output) = self.required(0) {
+            output.put(value);
         }
     }
 }
 
-/// A place for a value; not null.
+/// Room for a value; the pointer is not null.
 #[derive(Debug)]
-pub(crate) struct Place<T>(*mut T);
+pub(crate) struct Output<T>(*mut T);
 
-impl<T> Clone for Place<T> {
+impl<T> Clone for Output<T> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<T> Copy for Place<T> {}
+impl<T> Copy for Output<T> {}
 
-impl<T: Plain> Place<T> {
+impl<T: Plain> Output<T> {
     /// Stores the value.
     pub(crate) fn put(self, value: T) {
-        // SAFETY: places are made only of pointers from C that are not null, so the caller promises
+        // SAFETY: outputs are made only of pointers from C that are not null, so the caller promises
         // room for a `T`.
         unsafe { self.0.write_unaligned(value) }
     }
 }
 
-impl<E: Form> Place<Event<E>> {
+impl<E: Form> Output<Event<E>> {
     /// Stores the event of a transfer.
     ///
     /// Writes only the fields that have a meaning for a transfer.
@@ -240,14 +240,14 @@ impl<T: Plain> List<T> {
         with(&values)
     }
 
-    /// Stores the first `count` values, converted, in `place`, which has room for them.
-    fn converted<U>(self, count: usize, convert: impl Fn(T) -> U, place: &mut [U]) -> &[U] {
-        for (index, value) in place.iter_mut().enumerate().take(count) {
+    /// Stores the first `count` values, converted, in `target`, which has room for them.
+    fn converted<U>(self, count: usize, convert: impl Fn(T) -> U, target: &mut [U]) -> &[U] {
+        for (index, value) in target.iter_mut().enumerate().take(count) {
             // SAFETY: the pointer is not null if `count` is not 0, so the C caller promises that
             // `count` values follow. `index` is below `count`.
             *value = convert(unsafe { self.0.add(index).read_unaligned() });
         }
-        place.get(..count).unwrap_or_default()
+        target.get(..count).unwrap_or_default()
     }
 }
 
@@ -281,7 +281,7 @@ impl<T: Plain> Out<T> {
         }
     }
 
-    /// Returns the place as a list of values to read.
+    /// Returns the values as a list of values to read.
     pub(crate) fn list(self) -> List<T> {
         List(self.0.cast_const())
     }

@@ -3,7 +3,7 @@
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use super::layout::{FUNCTIONS, Table};
+use super::layout::{FUNCTIONS, FunctionTable};
 use super::{Address, Agent, In, List, Out, RegionDescription, Text, VariableArguments};
 use crate::handles::CHandle;
 
@@ -13,7 +13,7 @@ use crate::handles::CHandle;
 /// its adapters are closed then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
-pub struct Provider<const N: usize = FUNCTIONS>(NonNull<Table<N>>);
+pub struct Provider<const N: usize = FUNCTIONS>(NonNull<FunctionTable<N>>);
 
 // SAFETY: the table is only read, and its provider changes nothing in it.
 unsafe impl<const N: usize> Send for Provider<N> {}
@@ -123,21 +123,21 @@ impl<const N: usize> Provider<N> {
     ) -> Option<Result<(CHandle, CHandle), u32>> {
         let mut evd = wanted_evd;
         let mut ia = CHandle::NULL;
-        // Both places outlive the call, which keeps neither.
-        let places = (Out::to(&raw mut evd), Out::to(&raw mut ia));
-        match self.call(OPEN, (name, async_evd_min_qlen, places.0, places.1))? {
+        // Both outputs outlive the call, which keeps neither.
+        let outputs = (Out::to(&raw mut evd), Out::to(&raw mut ia));
+        match self.call(OPEN, (name, async_evd_min_qlen, outputs.0, outputs.1))? {
             0 => Some(Ok((evd, ia))),
             refused => Some(Err(refused)),
         }
     }
 }
 
-/// An atomic place for a provider, or none.
+/// An optional provider, read and stored atomically.
 #[derive(Debug)]
-pub(crate) struct ProviderPlace(AtomicPtr<Table>);
+pub(crate) struct AtomicProvider(AtomicPtr<FunctionTable>);
 
-impl ProviderPlace {
-    /// Makes an empty place.
+impl AtomicProvider {
+    /// Makes one without a provider.
     pub(crate) const fn new() -> Self {
         Self(AtomicPtr::new(ptr::null_mut()))
     }

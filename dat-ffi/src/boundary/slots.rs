@@ -177,7 +177,7 @@ mod tests {
     use std::thread;
 
     #[test]
-    fn what_is_closed_is_dropped_by_the_last_who_leaves() {
+    fn a_closed_value_is_dropped_by_the_last_user() {
         let adapter = Arc::new(());
         let slot = Slot::new();
         assert!(slot.enter().is_none());
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn many_enter_while_it_is_opened_and_closed() {
+    fn threads_enter_while_it_is_opened_and_closed() {
         let slot = Slot::<Arc<u64>>::new();
         let done = AtomicBool::new(false);
         let adapter = Arc::new(77);

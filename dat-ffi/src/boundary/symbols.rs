@@ -2,10 +2,10 @@
 
 use std::ffi::{CStr, c_void};
 
-use super::layout::{ProviderInfo, Table};
+use super::layout::{FunctionTable, ProviderInfo};
 use crate::handles::CHandle;
 
-type Enter = unsafe extern "C" fn(*const Table, *const ProviderInfo) -> u32;
+type Enter = unsafe extern "C" fn(*const FunctionTable, *const ProviderInfo) -> u32;
 type ConvertIa = unsafe extern "C" fn(CHandle, *mut CHandle) -> u32;
 
 /// The functions of the registry that providers call.
@@ -16,17 +16,17 @@ pub(crate) struct Registry;
 
 impl Registry {
     /// Registers a provider; returns false if there is no registry, or if it refuses.
-    pub(crate) fn add(table: &'static Table, info: &ProviderInfo) -> bool {
+    pub(crate) fn add(table: &'static FunctionTable, info: &ProviderInfo) -> bool {
         Self::tell(c"dat_registry_add_provider", table, info)
     }
 
     /// Removes a provider; returns false if there is no registry, or if it does not know the
     /// provider.
-    pub(crate) fn remove(table: &'static Table, info: &ProviderInfo) -> bool {
+    pub(crate) fn remove(table: &'static FunctionTable, info: &ProviderInfo) -> bool {
         Self::tell(c"dat_registry_remove_provider", table, info)
     }
 
-    fn tell(name: &CStr, table: &'static Table, info: &ProviderInfo) -> bool {
+    fn tell(name: &CStr, table: &'static FunctionTable, info: &ProviderInfo) -> bool {
         let Some(function) = find(name) else {
             return false;
         };

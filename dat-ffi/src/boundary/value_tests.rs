@@ -79,8 +79,8 @@ fn return_codes_are_those_of_our_headers() {
         }
         let name = names::of_subtype(*subtype);
         both.same(&name, u64::from(rust & 0xFFFF), &name);
-        let whole = format!("DAT_ERROR(DAT_INVALID_STATE, {name})");
-        both.same(&format!("whole {name}"), rust.into(), &whole);
+        let full_name = format!("DAT_ERROR(DAT_INVALID_STATE, {name})");
+        both.same(&format!("full_name {name}"), rust.into(), &full_name);
         subtypes += 1;
     }
     assert_eq!(subtypes, 102);

@@ -48,7 +48,7 @@ impl VariableArguments {
     }
 
     /// Takes the next argument, the address of a value, or null.
-    pub(crate) fn place<T>(self) -> In<T> {
+    pub(crate) fn address<T>(self) -> In<T> {
         In::at(ptr::with_exposed_provenance(self.number() as usize))
     }
 

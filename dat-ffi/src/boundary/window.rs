@@ -108,8 +108,8 @@ fn lies_in_one_object(maps: &str, memory: usize, length: usize) -> bool {
             break;
         }
         // Offset in the object less the address is the same for all of them.
-        let place = (mapping.object, mapping.shift);
-        if *first.get_or_insert(place) != place {
+        let found = (mapping.object, mapping.shift);
+        if *first.get_or_insert(found) != found {
             break;
         }
         next = mapping.end;
@@ -172,7 +172,7 @@ mod tests {
 
     /// Spec: RSMMP-01
     #[test]
-    fn only_what_lies_together_in_one_object_is_shown_again() {
+    fn only_memory_of_one_object_is_mapped_again() {
         let maps = "\
 1000-3000 rw-s 00000000 00:01 7 /dev/zero (deleted)
 3000-4000 r--s 00002000 00:01 7 /dev/zero (deleted)

@@ -9,7 +9,7 @@ use super::result::{Code, adapter, adapter_of, check_mask, check_memory, code, s
 use crate::adapter::{Adapter, with_device};
 use crate::agents;
 use crate::boundary::{Agent, CnoParam, Out, guarded, in_steps, uncancelled};
-use crate::handles::{CHandle, reserve};
+use crate::handles::CHandle;
 
 /// `DAT_PROXY_TYPE_AGENT`.
 const PROXY_AGENT: u32 = 1;
@@ -22,8 +22,8 @@ pub(crate) extern "C-unwind" fn create<E: Edition>(
 ) -> Code {
     sheltered::<E>(|| {
         let adapter = adapter(ia)?;
-        let place = cno.required(3)?;
-        let cell = reserve()?;
+        let output = cno.required(3)?;
+        let cell = adapter.cells.reserve(HandleKind::Cno)?;
         if agent.is_some() {
             adapter.keep()?;
         }
@@ -35,7 +35,7 @@ pub(crate) extern "C-unwind" fn create<E: Edition>(
             adapter.retire(id);
             closed
         })?;
-        place.put(made);
+        output.put(made);
         Ok(())
     })
 }
@@ -102,11 +102,11 @@ pub(crate) extern "C-unwind" fn wait<E: Edition>(
 ) -> Code {
     let begun = uncancelled(|| {
         let adapter = adapter_of(cno, HandleKind::Cno)?;
-        let place = evd.required(3)?;
+        let output = evd.required(3)?;
         let deadline = with_device!(adapter, opened => opened.now().after(timeout));
-        Ok((adapter, place, deadline))
+        Ok((adapter, output, deadline))
     });
-    let (adapter, place, deadline) = match begun {
+    let (adapter, output, deadline) = match begun {
         Ok(begun) => begun,
         Err(error) => return code::<E>(Err(error)),
     };
@@ -125,8 +125,8 @@ pub(crate) extern "C-unwind" fn wait<E: Edition>(
                     None => Err(Error::queue_empty()),
                 };
                 match waited {
-                    Ok(fired) => place.put(adapter.cells.of_some(fired)),
-                    Err(error) if releases(error) => place.put(CHandle::NULL),
+                    Ok(fired) => output.put(adapter.cells.of_some(fired)),
+                    Err(error) if releases(error) => output.put(CHandle::NULL),
                     Err(_) => {}
                 }
                 Some(code::<E>(waited.map(drop)))

@@ -19,10 +19,10 @@ pub(crate) extern "C-unwind" fn set<E: Edition>(handle: CHandle, context: u64) -
 pub(crate) extern "C-unwind" fn get<E: Edition>(handle: CHandle, context: Out<u64>) -> Code {
     sheltered::<E>(|| {
         let adapter = adapter_of_any(handle)?;
-        let place = context.required(2)?;
+        let output = context.required(2)?;
         let named = handle.named();
         let known = with_device!(adapter, opened => opened.ia.get_consumer_context(named))?;
-        place.put(known);
+        output.put(known);
         Ok(())
     })
 }
@@ -31,10 +31,10 @@ pub(crate) extern "C-unwind" fn get<E: Edition>(handle: CHandle, context: Out<u6
 pub(crate) extern "C-unwind" fn kind<E: Edition>(handle: CHandle, kind: Out<u32>) -> Code {
     sheltered::<E>(|| {
         let adapter = adapter_of_any(handle)?;
-        let place = kind.required(2)?;
+        let output = kind.required(2)?;
         let named = handle.named();
         let known = with_device!(adapter, opened => opened.ia.get_handle_type(named))?;
-        place.put(known.value());
+        output.put(known.value());
         Ok(())
     })
 }

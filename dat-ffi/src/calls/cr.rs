@@ -27,7 +27,7 @@ pub(crate) extern "C-unwind" fn query<E: Edition>(
         let id = CrId::from_handle(cr.named());
         let queried = with_device!(adapter, opened => opened.ia.cr_query(id, CrFields::empty()))?;
         check_mask(mask, 0x1F)?;
-        let place = param.required(3)?;
+        let output = param.required(3)?;
         let (remote_address, private_data) = adapter.attach(id, |attachment| {
             if let Some(address) = queried.remote_address {
                 attachment.remote = SocketAddress::new(address);
@@ -44,7 +44,7 @@ pub(crate) extern "C-unwind" fn query<E: Edition>(
                 lent((!queried.private_data.is_empty()).then_some(&attachment.private_data)),
             )
         });
-        place.put(CrParam {
+        output.put(CrParam {
             remote_address,
             remote_port: queried.remote_port,
             private_data_size: i32::try_from(queried.private_data.len()).unwrap_or(0),

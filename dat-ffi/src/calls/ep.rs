@@ -13,7 +13,7 @@ use super::edition::{Edition, Length};
 use super::result::{Code, adapter, adapter_of, sheltered};
 use crate::adapter::{Adapter, with_device};
 use crate::boundary::{self, In, Out, SocketAddress, lent};
-use crate::handles::{CHandle, reserve};
+use crate::handles::CHandle;
 
 fn evd_of(evd: CHandle) -> Option<EvdId> {
     evd.named_or_none().map(EvdId::from_handle)
@@ -142,18 +142,18 @@ pub(crate) extern "C-unwind" fn create<E: Edition>(
 ) -> Code {
     sheltered::<E>(|| {
         let adapter = adapter(ia)?;
-        let place = ep.required(7)?;
+        let output = ep.required(7)?;
         let attributes = match attributes.get() {
             Some(given) => completed(&given, 6, &adapter)?,
             None => defaults(&adapter)?,
         };
-        let cell = reserve()?;
+        let cell = adapter.cells.reserve(HandleKind::Ep)?;
         let (pz, receive, request, connect) =
             (pz_of(pz), evd_of(receive), evd_of(request), evd_of(connect));
         let made = with_device!(adapter, opened => {
             opened.ia.ep_create(pz, receive, request, connect, Some(&attributes))
         })?;
-        place.put(adapter.cells.publish(cell, made.into()));
+        output.put(adapter.cells.publish(cell, made.into()));
         Ok(())
     })
 }
@@ -171,17 +171,17 @@ pub(crate) extern "C-unwind" fn create_with_srq<E: Edition>(
 ) -> Code {
     sheltered::<E>(|| {
         let adapter = adapter(ia)?;
-        let place = ep.required(8)?;
+        let output = ep.required(8)?;
         let given = attributes.get().ok_or(Error::invalid_argument(7))?;
         let attributes = completed(&given, 7, &adapter)?;
-        let cell = reserve()?;
+        let cell = adapter.cells.reserve(HandleKind::Ep)?;
         let (pz, receive, request, connect) =
             (pz_of(pz), evd_of(receive), evd_of(request), evd_of(connect));
         let srq = SrqId::from_handle(srq.named());
         let made = with_device!(adapter, opened => {
             opened.ia.ep_create_with_srq(pz, receive, request, connect, srq, &attributes)
         })?;
-        place.put(adapter.cells.publish(cell, made.into()));
+        output.put(adapter.cells.publish(cell, made.into()));
         Ok(())
     })
 }

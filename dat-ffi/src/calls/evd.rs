@@ -9,8 +9,8 @@ use super::edition::Edition;
 use super::event;
 use super::result::{Code, adapter, adapter_of, check_mask, code, found, named_of, sheltered};
 use crate::adapter::{Adapter, with_device};
-use crate::boundary::{self, EvdParam, In, Out, Place, guarded, in_steps, uncancelled};
-use crate::handles::{CHandle, reserve};
+use crate::boundary::{self, EvdParam, In, Out, Output, guarded, in_steps, uncancelled};
+use crate::handles::CHandle;
 
 /// Mark of dispatchers that can get completions.
 const HAS_COMPLETIONS: u32 = 1;
@@ -31,8 +31,8 @@ pub(crate) extern "C-unwind" fn create<E: Edition>(
 ) -> Code {
     sheltered::<E>(|| {
         let adapter = adapter(ia)?;
-        let place = evd.required(5)?;
-        let cell = reserve()?;
+        let output = evd.required(5)?;
+        let cell = adapter.cells.reserve(HandleKind::Evd)?;
         let flags = EvdFlags::from_bits_retain(flags);
         let made =
             with_device!(adapter, opened => opened.ia.evd_create(min_qlen, cno_of(cno), flags))?;
@@ -42,7 +42,7 @@ pub(crate) extern "C-unwind" fn create<E: Edition>(
         {
             cell.set_mark(HAS_COMPLETIONS);
         }
-        place.put(made);
+        output.put(made);
         Ok(())
     })
 }
@@ -136,15 +136,15 @@ pub(crate) extern "C-unwind" fn post_software_event<E: Edition>(
 /// Spec: EVG-01..04
 pub(crate) extern "C" fn dequeue<E: Edition>(evd: CHandle, event: Out<boundary::Event<E>>) -> Code {
     if let Some((adapter, object)) = found(evd)
-        && let Ok(place) = event.required(2)
+        && let Ok(output) = event.required(2)
     {
         let id = EvdId::from_handle(object);
         let dequeued = with_device!(adapter, opened => opened.ia.evd_dequeue(id));
         if let Ok(Event::Dto(completion)) = dequeued {
-            event::put_transfer(place, &completion, &adapter, evd);
+            event::put_transfer(output, &completion, &adapter, evd);
             return 0;
         }
-        return dequeue_slow(&{ dequeued }, &adapter, evd, place);
+        return dequeue_slow(&{ dequeued }, &adapter, evd, output);
     }
     // It is an error even if the handle has become valid meanwhile.
     let invalid = Error::invalid_handle(HandleKind::Evd.subtype());
@@ -158,7 +158,7 @@ fn dequeue_slow<E: Edition>(
     dequeued: &Result<Event>,
     adapter: &Adapter,
     evd: CHandle,
-    place: Place<boundary::Event<E>>,
+    output: Output<boundary::Event<E>>,
 ) -> Code {
     let mut dequeued = *dequeued;
     if dequeued == Err(Error::queue_empty()) {
@@ -172,7 +172,7 @@ fn dequeue_slow<E: Edition>(
     }
     match dequeued {
         Ok(event) => {
-            place.put(event::made_of(&event, adapter, evd));
+            output.put(event::made_of(&event, adapter, evd));
             0
         }
         Err(error) if error == Error::queue_empty() => {
@@ -199,7 +199,7 @@ pub(crate) extern "C-unwind" fn wait<E: Edition>(
     let id = EvdId::from_handle(evd.named());
     let begun = uncancelled(|| {
         let adapter = adapter_of(evd, HandleKind::Evd)?;
-        let place = event.required(4)?;
+        let output = event.required(4)?;
         let more = more.required(5)?;
         let look = || {
             with_device!(adapter, opened => {
@@ -230,12 +230,12 @@ pub(crate) extern "C-unwind" fn wait<E: Edition>(
         }) = ready
         {
             more.put(count(left));
-            event::put_transfer(place, &completion, &adapter, evd);
+            event::put_transfer(output, &completion, &adapter, evd);
             return Ok(None);
         }
-        Ok(Some((adapter, place, more, deadline)))
+        Ok(Some((adapter, output, more, deadline)))
     });
-    let (adapter, place, more, deadline) = match begun {
+    let (adapter, output, more, deadline) = match begun {
         Ok(Some(begun)) => begun,
         Ok(None) => return 0,
         Err(error) => return code::<E>(Err(error)),
@@ -256,7 +256,7 @@ pub(crate) extern "C-unwind" fn wait<E: Edition>(
                 Some(code::<E>(match waited {
                     Ok(Ok(waited)) => {
                         more.put(count(waited.more));
-                        place.put(event::made_of(&waited.event, adapter, evd));
+                        output.put(event::made_of(&waited.event, adapter, evd));
                         Ok(())
                     }
                     Ok(Err(expired)) => {

@@ -7,7 +7,7 @@ use dat_core::flags::HandleKind;
 use super::edition::{Added, Edition, Length};
 use crate::adapter::{Adapter, with_device};
 use crate::boundary::{
-    self, ArrivalData, AsyncData, BindData, ConnectionData, EventData, Place, TransferData, lent,
+    self, ArrivalData, AsyncData, BindData, ConnectionData, EventData, Output, TransferData, lent,
 };
 use crate::handles::CHandle;
 use crate::v2::extension::event_fields;
@@ -70,12 +70,12 @@ fn extended<E: Edition>(
 /// Stores the event of a completed transfer.
 #[inline(always)]
 pub(crate) fn put_transfer<E: Edition>(
-    place: Place<boundary::Event<E>>,
+    output: Output<boundary::Event<E>>,
     completion: &DtoCompletion,
     adapter: &Adapter,
     evd: CHandle,
 ) {
-    place.put_transfer(TRANSFER, evd, transfer_of(completion, adapter));
+    output.put_transfer(TRANSFER, evd, transfer_of(completion, adapter));
 }
 
 #[inline(always)]

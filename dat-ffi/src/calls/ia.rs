@@ -25,7 +25,7 @@ pub(crate) fn open<O: Opening>(
 ) -> Result<()> {
     let name = name.get().ok_or(Error::invalid_argument(1))?;
     let wanted = async_evd.get().ok_or(Error::invalid_argument(3))?;
-    let place = ia.required(4)?;
+    let output = ia.required(4)?;
     let keeps_async_evd = match wanted {
         CHandle::NULL => false,
         CHandle::ASYNC_EXISTS | CHandle::OUT_OF_SCOPE => true,
@@ -45,7 +45,7 @@ pub(crate) fn open<O: Opening>(
         async_evd_min_qlen,
     )?;
     async_evd.offer(seen_async_evd(&adapter));
-    place.put(adapter.handle);
+    output.put(adapter.handle);
     Ok(())
 }
 
@@ -94,11 +94,11 @@ pub(crate) extern "C-unwind" fn query<E: Edition>(
         if provider_mask & !E::PROVIDER_FIELDS != 0 {
             return Err(Error::invalid_argument(5));
         }
-        let ia_place = match ia_mask {
+        let ia_output = match ia_mask {
             0 => None,
             _ => Some(ia_attributes.required(4)?),
         };
-        let provider_place = match provider_mask {
+        let provider_output = match provider_mask {
             0 => None,
             _ => Some(provider_attributes.required(6)?),
         };
@@ -106,11 +106,11 @@ pub(crate) extern "C-unwind" fn query<E: Edition>(
             opened.ia.ia_query(IaFields::empty(), ProviderFields::empty())
         })?;
         async_evd.offer(seen_async_evd(&adapter));
-        if let Some(place) = ia_place {
-            place.put(attributes_of(&queried.ia, &adapter));
+        if let Some(output) = ia_output {
+            output.put(attributes_of(&queried.ia, &adapter));
         }
-        if let Some(place) = provider_place {
-            place.put(provider_of(&queried.provider, &adapter));
+        if let Some(output) = provider_output {
+            output.put(provider_of(&queried.provider, &adapter));
         }
         Ok(())
     })

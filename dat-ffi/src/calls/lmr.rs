@@ -9,7 +9,7 @@ use super::edition::{Added, Edition};
 use super::result::{Code, adapter, adapter_of, check_mask, sheltered};
 use crate::adapter::{Device, with_device};
 use crate::boundary::{Access, LmrParam, Out, RegionDescription, allows, cookie_address, region};
-use crate::handles::{CHandle, reserve};
+use crate::handles::CHandle;
 
 /// `DAT_MEM_TYPE_SO_VIRTUAL`, a type of one system that is not in this project's headers.
 const SOLARIS_VIRTUAL: u32 = 3;
@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
     pub(crate) privileges: u32,
 }
 
-/// Places for the results of a registration; all but the one for the handle may be null.
+/// Outputs for the results of a registration; all but the one for the handle may be null.
 pub(crate) struct Results {
     pub(crate) lmr: Out<CHandle>,
     /// Argument position of the handle.
@@ -40,7 +40,7 @@ pub(crate) struct Results {
 /// Spec: LMC-01..11
 pub(crate) fn create<E: Edition>(arguments: Arguments, results: Results) -> Result<()> {
     let adapter = adapter(arguments.ia)?;
-    let place = results.lmr.required(results.position)?;
+    let output = results.lmr.required(results.position)?;
     if arguments.memory_type == SOLARIS_VIRTUAL {
         return Err(Error::new(ErrorKind::ModelNotSupported, Subtype::NoSubtype));
     }
@@ -67,7 +67,7 @@ pub(crate) fn create<E: Edition>(arguments: Arguments, results: Results) -> Resu
         pz: PzId::from_handle(arguments.pz.named()),
         privileges: MemoryPrivileges::from_bits_retain(arguments.privileges) | E::GRANTED,
     };
-    let cell = reserve()?;
+    let cell = adapter.cells.reserve(HandleKind::Lmr)?;
     let checked = || match memory_type {
         MemoryType::Lmr => Ok(()),
         MemoryType::Virtual | MemoryType::SharedVirtual => check_memory(&arguments),
@@ -93,7 +93,7 @@ pub(crate) fn create<E: Edition>(arguments: Arguments, results: Results) -> Resu
     results.rmr_context.offer(made.rmr_context);
     results.registered_size.offer(made.registered_size);
     results.registered_address.offer(made.registered_address);
-    place.put(adapter.cells.publish(cell, made.lmr.into()));
+    output.put(adapter.cells.publish(cell, made.lmr.into()));
     Ok(())
 }
 
@@ -126,7 +126,7 @@ pub(crate) extern "C-unwind" fn query<E: Edition>(
         let id = LmrId::from_handle(lmr.named());
         let queried = with_device!(adapter, opened => opened.ia.lmr_query(id, LmrFields::empty()))?;
         check_mask(mask, E::LMR_FIELDS)?;
-        let place = param.required(3)?;
+        let output = param.required(3)?;
         let address = |address: u64| usize::try_from(address).unwrap_or(0);
         let region = match queried.source {
             LmrSource::Virtual { address: first } => [address(first), 0],
@@ -139,7 +139,7 @@ pub(crate) extern "C-unwind" fn query<E: Edition>(
                 [address(first), cookie_address(&attachment.cookie)]
             }),
         };
-        place.put(LmrParam {
+        output.put(LmrParam {
             ia: E::ia_of(&adapter),
             memory_type: queried.source.memory_type().value(),
             region,

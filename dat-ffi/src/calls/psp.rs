@@ -7,7 +7,7 @@ use super::edition::Edition;
 use super::result::{Code, adapter, adapter_of, check_mask, sheltered};
 use crate::adapter::with_device;
 use crate::boundary::{Out, PspParam};
-use crate::handles::{CHandle, reserve};
+use crate::handles::CHandle;
 
 /// Spec: PSC-01..05
 pub(crate) extern "C-unwind" fn create<E: Edition>(
@@ -20,11 +20,11 @@ pub(crate) extern "C-unwind" fn create<E: Edition>(
     sheltered::<E>(|| {
         let adapter = adapter(ia)?;
         let flags = PspFlags::try_from(flags).map_err(|unknown| unknown.in_argument(4))?;
-        let place = psp.required(5)?;
-        let cell = reserve()?;
+        let output = psp.required(5)?;
+        let cell = adapter.cells.reserve(HandleKind::Psp)?;
         let evd = EvdId::from_handle(evd.named());
         let made = with_device!(adapter, opened => opened.ia.psp_create(qualifier, evd, flags))?;
-        place.put(adapter.cells.publish(cell, made.into()));
+        output.put(adapter.cells.publish(cell, made.into()));
         Ok(())
     })
 }
@@ -41,13 +41,13 @@ pub(crate) extern "C-unwind" fn create_any<E: Edition>(
         let adapter = adapter(ia)?;
         let chosen = qualifier.required(2)?;
         let flags = PspFlags::try_from(flags).map_err(|unknown| unknown.in_argument(4))?;
-        let place = psp.required(5)?;
-        let cell = reserve()?;
+        let output = psp.required(5)?;
+        let cell = adapter.cells.reserve(HandleKind::Psp)?;
         let evd = EvdId::from_handle(evd.named());
         let (made, qualifier) =
             with_device!(adapter, opened => opened.ia.psp_create_any(evd, flags))?;
         chosen.put(qualifier);
-        place.put(adapter.cells.publish(cell, made.into()));
+        output.put(adapter.cells.publish(cell, made.into()));
         Ok(())
     })
 }

@@ -7,15 +7,15 @@ use super::edition::Edition;
 use super::result::{Code, adapter, adapter_of, check_mask, sheltered};
 use crate::adapter::with_device;
 use crate::boundary::{Out, PzParam};
-use crate::handles::{CHandle, reserve};
+use crate::handles::CHandle;
 
 pub(crate) extern "C-unwind" fn create<E: Edition>(ia: CHandle, pz: Out<CHandle>) -> Code {
     sheltered::<E>(|| {
         let adapter = adapter(ia)?;
-        let place = pz.required(2)?;
-        let cell = reserve()?;
+        let output = pz.required(2)?;
+        let cell = adapter.cells.reserve(HandleKind::Pz)?;
         let made = with_device!(adapter, opened => opened.ia.pz_create())?;
-        place.put(adapter.cells.publish(cell, made.into()));
+        output.put(adapter.cells.publish(cell, made.into()));
         Ok(())
     })
 }

@@ -8,7 +8,7 @@ use super::edition::{Added, Edition, Triplet};
 use super::result::{Code, adapter_of, check_mask, sheltered};
 use crate::adapter::with_device;
 use crate::boundary::{In, Out, RmrParam};
-use crate::handles::{CHandle, reserve};
+use crate::handles::CHandle;
 
 /// `DAT_RMR_SCOPE` of windows that are open to a zone.
 pub(crate) const SCOPE_ZONE: u32 = 1;
@@ -17,11 +17,11 @@ pub(crate) const SCOPE_ZONE: u32 = 1;
 pub(crate) extern "C-unwind" fn create<E: Edition>(pz: CHandle, rmr: Out<CHandle>) -> Code {
     sheltered::<E>(|| {
         let adapter = adapter_of(pz, HandleKind::Pz)?;
-        let place = rmr.required(2)?;
-        let cell = reserve()?;
+        let output = rmr.required(2)?;
+        let cell = adapter.cells.reserve(HandleKind::Rmr)?;
         let pz = PzId::from_handle(pz.named());
         let made = with_device!(adapter, opened => opened.ia.rmr_create(pz))?;
-        place.put(adapter.cells.publish(cell, made.into()));
+        output.put(adapter.cells.publish(cell, made.into()));
         Ok(())
     })
 }
@@ -37,10 +37,10 @@ pub(crate) extern "C-unwind" fn query<E: Edition>(
         let id = RmrId::from_handle(rmr.named());
         let queried = with_device!(adapter, opened => opened.ia.rmr_query(id, RmrFields::empty()))?;
         check_mask(mask, E::RMR_FIELDS)?;
-        let place = param.required(3)?;
+        let output = param.required(3)?;
         let segment = queried.binding.map(|binding| binding.lmr_triplet);
         let segment = segment.unwrap_or_default();
-        place.put(RmrParam {
+        output.put(RmrParam {
             ia: E::ia_of(&adapter),
             pz: adapter.cells.of(queried.pz.into()),
             segment: E::Triplet::of(&segment),

@@ -7,7 +7,7 @@ use super::edition::Edition;
 use super::result::{Code, adapter, adapter_of, check_mask, sheltered};
 use crate::adapter::with_device;
 use crate::boundary::{Out, RspParam};
-use crate::handles::{CHandle, reserve};
+use crate::handles::CHandle;
 
 /// Spec: RSC-01..05
 pub(crate) extern "C-unwind" fn create<E: Edition>(
@@ -19,12 +19,12 @@ pub(crate) extern "C-unwind" fn create<E: Edition>(
 ) -> Code {
     sheltered::<E>(|| {
         let adapter = adapter(ia)?;
-        let place = rsp.required(5)?;
-        let cell = reserve()?;
+        let output = rsp.required(5)?;
+        let cell = adapter.cells.reserve(HandleKind::Rsp)?;
         let ep = ep.named_or_none().map(EpId::from_handle);
         let evd = EvdId::from_handle(evd.named());
         let made = with_device!(adapter, opened => opened.ia.rsp_create(qualifier, ep, evd))?;
-        place.put(adapter.cells.publish(cell, made.into()));
+        output.put(adapter.cells.publish(cell, made.into()));
         Ok(())
     })
 }

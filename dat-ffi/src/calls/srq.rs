@@ -9,7 +9,7 @@ use super::edition::Edition;
 use super::result::{Code, adapter, adapter_of, sheltered};
 use crate::adapter::with_device;
 use crate::boundary::{self, In, Out, SrqParam};
-use crate::handles::{CHandle, reserve};
+use crate::handles::CHandle;
 
 /// Spec: SRC-01..07
 pub(crate) extern "C-unwind" fn create<E: Edition>(
@@ -21,8 +21,8 @@ pub(crate) extern "C-unwind" fn create<E: Edition>(
     sheltered::<E>(|| {
         let adapter = adapter(ia)?;
         let given = attributes.get().ok_or(Error::invalid_argument(3))?;
-        let place = srq.required(4)?;
-        let cell = reserve()?;
+        let output = srq.required(4)?;
+        let cell = adapter.cells.reserve(HandleKind::Srq)?;
         let attributes = SrqAttributes {
             max_recv_dtos: given.max_recv_dtos,
             max_recv_iov: given.max_recv_iov,
@@ -30,7 +30,7 @@ pub(crate) extern "C-unwind" fn create<E: Edition>(
         };
         let pz = PzId::from_handle(pz.named());
         let made = with_device!(adapter, opened => opened.ia.srq_create(pz, &attributes))?;
-        place.put(adapter.cells.publish(cell, made.into()));
+        output.put(adapter.cells.publish(cell, made.into()));
         Ok(())
     })
 }

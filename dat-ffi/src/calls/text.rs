@@ -24,14 +24,14 @@ fn as_c(words: String) -> StaticText {
     StaticText::new(made)
 }
 
-/// Stores both texts; the second place may be null.
+/// Stores both texts; the second pointer may be null.
 fn put(
     (major, minor): (Out<StaticText>, Out<StaticText>),
     texts: impl FnOnce() -> Result<(String, String)>,
 ) -> Result<()> {
-    let place = major.required(2)?;
+    let output = major.required(2)?;
     let (kind, subtype) = texts()?;
-    place.put(as_c(kind));
+    output.put(as_c(kind));
     minor.offer(as_c(subtype));
     Ok(())
 }

@@ -8,15 +8,15 @@ use dat_core::{Error, Result, Subtype};
 
 use super::known::Known;
 use super::providers::Used;
-use crate::boundary::{Inherited, InheritedGuard, Provider, ProviderPlace};
+use crate::boundary::{AtomicProvider, Inherited, InheritedGuard, Provider};
 use crate::calls::check_memory;
 use crate::handles::CHandle;
 
 /// Index of the slot of an open adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place(u16);
+pub(super) struct SlotIndex(u16);
 
-impl Place {
+impl SlotIndex {
     pub(super) const fn new(number: u16) -> Self {
         Self(number)
     }
@@ -27,26 +27,26 @@ impl Place {
 }
 
 /// Number of slots for open adapters.
-const PLACES: usize = 1 << 16;
+const SLOT_COUNT: usize = 1 << 16;
 
 struct Slot {
     /// Number by which the consumer knows the adapter; 0 if there is none.
     consumer: AtomicUsize,
     /// The provider's own handle of the adapter.
     own: AtomicUsize,
-    provider: ProviderPlace,
+    provider: AtomicProvider,
     /// Number of the provider in the registry.
     entered: AtomicU64,
 }
 
-static SLOTS: [Slot; PLACES] = [const {
+static SLOTS: [Slot; SLOT_COUNT] = [const {
     Slot {
         consumer: AtomicUsize::new(0),
         own: AtomicUsize::new(0),
-        provider: ProviderPlace::new(),
+        provider: AtomicProvider::new(),
         entered: AtomicU64::new(0),
     }
-}; PLACES];
+}; SLOT_COUNT];
 
 /// Handles of all objects that providers have made.
 pub(super) static KNOWN: Known = Known::new();
@@ -71,26 +71,26 @@ fn free() -> InheritedGuard<'static, Free> {
 ///
 /// Numbers of the first generation are small, as in other registries. Later ones are odd, so that
 /// they are no addresses of objects.
-const fn number(place: Place, generation: usize) -> usize {
-    let place = place.0 as usize;
+const fn number(index: SlotIndex, generation: usize) -> usize {
+    let index = index.0 as usize;
     match generation {
-        0 => place + 1,
-        _ => (generation << 17) | (place << 1) | 1,
+        0 => index + 1,
+        _ => (generation << 17) | (index << 1) | 1,
     }
 }
 
 /// Returns slot and generation of a number, if it is one of an adapter.
-const fn place_of(number: usize) -> (Place, usize) {
+const fn index_of(number: usize) -> (SlotIndex, usize) {
     match number {
-        0..=PLACES => (Place(number.wrapping_sub(1) as u16), 0),
-        _ => (Place((number >> 1) as u16), number >> 17),
+        0..=SLOT_COUNT => (SlotIndex(number.wrapping_sub(1) as u16), 0),
+        _ => (SlotIndex((number >> 1) as u16), number >> 17),
     }
 }
 
 /// An open adapter.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Adapter {
-    pub(super) place: Place,
+    pub(super) slot: SlotIndex,
     pub(super) provider: Provider,
     /// The provider's own handle of the adapter.
     pub(super) own: CHandle,
@@ -98,19 +98,19 @@ pub(super) struct Adapter {
 
 /// Returns the provider of the adapter in a slot; `None` if the adapter is closed.
 #[inline]
-pub(super) fn provider_at(place: Place) -> Option<Provider> {
-    SLOTS.get(usize::from(place.0))?.provider.get()
+pub(super) fn provider_at(index: SlotIndex) -> Option<Provider> {
+    SLOTS.get(usize::from(index.0))?.provider.get()
 }
 
 /// Returns the adapter that the consumer knows by this number.
 pub(super) fn find(ia: CHandle) -> Option<Adapter> {
-    let (place, _) = place_of(ia.address());
-    let slot = SLOTS.get(usize::from(place.0))?;
+    let (index, _) = index_of(ia.address());
+    let slot = SLOTS.get(usize::from(index.0))?;
     if ia.is_null() || slot.consumer.load(Ordering::Acquire) != ia.address() {
         return None;
     }
     Some(Adapter {
-        place,
+        slot: index,
         provider: slot.provider.get()?,
         own: CHandle::from_address(slot.own.load(Ordering::Relaxed)),
     })
@@ -118,8 +118,8 @@ pub(super) fn find(ia: CHandle) -> Option<Adapter> {
 
 /// Returns the number by which the consumer knows a provider's adapter.
 pub(super) fn consumer_handle(own: CHandle) -> Option<CHandle> {
-    let place = KNOWN.find(own, HandleKind::Ia)?;
-    let slot = SLOTS.get(usize::from(place.0))?;
+    let index = KNOWN.find(own, HandleKind::Ia)?;
+    let slot = SLOTS.get(usize::from(index.0))?;
     let number = slot.consumer.load(Ordering::Acquire);
     (number != 0).then_some(CHandle::from_address(number))
 }
@@ -127,13 +127,13 @@ pub(super) fn consumer_handle(own: CHandle) -> Option<CHandle> {
 /// A slot for an adapter that is about to be opened; free again if it is dropped.
 #[derive(Debug)]
 pub(super) struct Reserved {
-    place: Place,
+    index: SlotIndex,
     generation: usize,
 }
 
 impl Drop for Reserved {
     fn drop(&mut self) {
-        let returned = (self.place.0, self.generation);
+        let returned = (self.index.0, self.generation);
         free().returned.push_back(returned);
     }
 }
@@ -146,10 +146,10 @@ pub(super) fn reserve() -> Result<Reserved> {
     check_memory()?;
     let mut free = free();
     let fresh = u16::try_from(free.fresh).ok();
-    let (place, generation) = match fresh {
-        Some(place) => {
+    let (index, generation) = match fresh {
+        Some(index) => {
             free.fresh += 1;
-            (place, 0)
+            (index, 0)
         }
         None => {
             let full = Error::insufficient_resources(Subtype::ResourceMemory);
@@ -157,21 +157,21 @@ pub(super) fn reserve() -> Result<Reserved> {
         }
     };
     Ok(Reserved {
-        place: Place(place),
+        index: SlotIndex(index),
         generation,
     })
 }
 
 impl Reserved {
-    pub(super) const fn place(&self) -> Place {
-        self.place
+    pub(super) const fn slot(&self) -> SlotIndex {
+        self.index
     }
 
     /// Notes that the adapter is open; returns its number for the consumer.
     pub(super) fn note_open(self, used: Used, own: CHandle) -> Result<CHandle> {
-        KNOWN.add(own, HandleKind::Ia, self.place)?;
-        let number = number(self.place, self.generation);
-        if let Some(slot) = SLOTS.get(usize::from(self.place.0)) {
+        KNOWN.add(own, HandleKind::Ia, self.index)?;
+        let number = number(self.index, self.generation);
+        if let Some(slot) = SLOTS.get(usize::from(self.index.0)) {
             slot.own.store(own.address(), Ordering::Relaxed);
             slot.entered.store(used.number, Ordering::Relaxed);
             slot.provider.set(Some(used.provider));
@@ -186,8 +186,8 @@ impl Reserved {
 ///
 /// `None` if the number is none of an open adapter, or another thread freed the slot.
 pub(super) fn retire(ia: CHandle) -> Option<Used> {
-    let (place, generation) = place_of(ia.address());
-    let slot = SLOTS.get(usize::from(place.0)).filter(|_| !ia.is_null())?;
+    let (index, generation) = index_of(ia.address());
+    let slot = SLOTS.get(usize::from(index.0)).filter(|_| !ia.is_null())?;
     let gone = slot
         .consumer
         .compare_exchange(ia.address(), 0, Ordering::AcqRel, Ordering::Relaxed);
@@ -197,8 +197,8 @@ pub(super) fn retire(ia: CHandle) -> Option<Used> {
         number: slot.entered.load(Ordering::Relaxed),
     });
     slot.provider.set(None);
-    KNOWN.remove_all(place);
-    free().returned.push_back((place.0, generation + 1));
+    KNOWN.remove_all(index);
+    free().returned.push_back((index.0, generation + 1));
     used
 }
 
@@ -207,8 +207,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_lead_to_their_places() {
-        for (place, generation, expected) in [
+    fn numbers_lead_to_their_slots() {
+        for (index, generation, expected) in [
             (0, 0, 1),
             (1, 0, 2),
             (65_535, 0, 65_536),
@@ -216,9 +216,9 @@ mod tests {
             (65_535, 1, 0x3_FFFF),
             (7, 1 << 40, 1 << 57 | 15),
         ] {
-            let place = Place::new(place);
-            assert_eq!(number(place, generation), expected);
-            assert_eq!(place_of(expected), (place, generation));
+            let index = SlotIndex::new(index);
+            assert_eq!(number(index, generation), expected);
+            assert_eq!(index_of(expected), (index, generation));
         }
     }
 

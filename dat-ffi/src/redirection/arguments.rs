@@ -3,7 +3,7 @@
 use dat_core::flags::HandleKind;
 use dat_core::{Error, Result, Subtype};
 
-use super::adapters::{self, Adapter, KNOWN, Place, provider_at};
+use super::adapters::{self, Adapter, KNOWN, SlotIndex, provider_at};
 use crate::boundary::{
     Agent, CrParam, EpParam, Event, In, Out, Passed, Provider, RegionDescription,
 };
@@ -68,7 +68,7 @@ roles! {
 /// The provider that a call goes to, and the slot of the adapter.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Callee {
-    pub(super) place: Place,
+    pub(super) slot: SlotIndex,
     pub(super) provider: Provider,
 }
 
@@ -101,9 +101,9 @@ impl<R: Role> First for Object<R> {
     #[inline]
     fn callee(self) -> Result<(Callee, CHandle)> {
         let found = KNOWN.find(self.0, R::KIND);
-        let callee = found.and_then(|place| {
-            let provider = provider_at(place)?;
-            Some(Callee { place, provider })
+        let callee = found.and_then(|slot| {
+            let provider = provider_at(slot)?;
+            Some(Callee { slot, provider })
         });
         match callee {
             Some(callee) => Ok((callee, self.0)),
@@ -112,7 +112,7 @@ impl<R: Role> First for Object<R> {
     }
 
     fn gone(self, callee: Callee) {
-        KNOWN.remove(self.0, R::KIND, callee.place);
+        KNOWN.remove(self.0, R::KIND, callee.slot);
     }
 }
 
@@ -147,11 +147,11 @@ impl Ia {
 impl First for Ia {
     fn callee(self) -> Result<(Callee, CHandle)> {
         let Adapter {
-            place,
+            slot,
             provider,
             own,
         } = self.adapter()?;
-        Ok((Callee { place, provider }, own))
+        Ok((Callee { slot, provider }, own))
     }
 }
 
@@ -162,9 +162,9 @@ pub struct Any(CHandle);
 
 impl First for Any {
     fn callee(self) -> Result<(Callee, CHandle)> {
-        let object = KNOWN.find_any(self.0).and_then(|place| {
-            let provider = provider_at(place)?;
-            Some((Callee { place, provider }, self.0))
+        let object = KNOWN.find_any(self.0).and_then(|slot| {
+            let provider = provider_at(slot)?;
+            Some((Callee { slot, provider }, self.0))
         });
         let adapter = || Ia(self.0).callee();
         object.map_or_else(adapter, Ok).map_err(|_| {
@@ -207,8 +207,8 @@ plain_arguments! { i32, u32, u64, usize, Agent }
 
 /// Checks that the provider has returned a handle for this role.
 fn check<R: Role>(handle: CHandle, callee: Callee) -> Result<CHandle> {
-    let place = KNOWN.find(handle, R::KIND);
-    match place.and_then(provider_at) {
+    let slot = KNOWN.find(handle, R::KIND);
+    match slot.and_then(provider_at) {
         Some(provider) if provider == callee.provider => Ok(handle),
         _ => Err(Error::invalid_handle(R::SUBTYPE)),
     }
@@ -246,7 +246,7 @@ impl<R: Role> Argument for Maybe<R> {
     }
 }
 
-/// The place for the handle of a new object.
+/// The output for the handle of a new object.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Made<R>(Out<CHandle>, std::marker::PhantomData<R>);
@@ -269,7 +269,7 @@ impl<R: Role> Argument for Made<R> {
     fn succeeded(self, callee: Callee) {
         if let Some(made) = self.0.get() {
             // A handle that cannot be noted is refused later.
-            let _noted: Result<()> = KNOWN.add(made, R::KIND, callee.place);
+            let _noted: Result<()> = KNOWN.add(made, R::KIND, callee.slot);
         }
     }
 }
@@ -277,12 +277,12 @@ impl<R: Role> Argument for Made<R> {
 /// `DAT_CONNECTION_REQUEST_EVENT`.
 const ARRIVAL: u32 = 0x2001;
 
-/// The place for an event, which may carry a connection request.
+/// The output for an event, which may carry a connection request.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
-pub struct EventPlace(Out<Event<V2>>);
+pub struct EventOut(Out<Event<V2>>);
 
-impl Argument for EventPlace {
+impl Argument for EventOut {
     type Passed = Out<Event<V2>>;
 
     #[inline]
@@ -297,19 +297,19 @@ impl Argument for EventPlace {
         {
             // Each arrival is a new request, even if the handle of an earlier one is not removed
             // yet. A handle that cannot be noted is refused later.
-            let _noted: Result<()> = KNOWN.add(event.arrived(), HandleKind::Cr, callee.place);
+            let _noted: Result<()> = KNOWN.add(event.arrived(), HandleKind::Cr, callee.slot);
         }
     }
 }
 
-/// The place for the parameters of a connection request.
+/// The output for the parameters of a connection request.
 ///
 /// Providers that make endpoints themselves store the endpoint there.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
-pub struct RequestPlace(Out<CrParam>);
+pub struct RequestOut(Out<CrParam>);
 
-impl Argument for RequestPlace {
+impl Argument for RequestOut {
     type Passed = Out<CrParam>;
 
     fn passed(self, _callee: Callee) -> Result<Out<CrParam>> {
@@ -317,7 +317,7 @@ impl Argument for RequestPlace {
     }
 }
 
-impl RequestPlace {
+impl RequestOut {
     /// Notes the endpoint if the mask selects it; the provider has not stored other fields.
     pub(super) fn note_endpoint(self, mask: u32, callee: Callee) {
         /// `DAT_CR_FIELD_LOCAL_EP_HANDLE`.
@@ -325,7 +325,7 @@ impl RequestPlace {
         if mask & ENDPOINT != 0
             && let Some(param) = self.0.get()
         {
-            KNOWN.adopt(param.ep, HandleKind::Ep, callee.place);
+            KNOWN.adopt(param.ep, HandleKind::Ep, callee.slot);
         }
     }
 }

@@ -5,8 +5,8 @@
 use dat_core::{Abi, Error, Result};
 
 use super::arguments::{
-    Any, Argument, ArrivalEvd, Callee, Cno, ConnectionEvd, Cr, EndpointParam, Ep, Evd, EventPlace,
-    First, Ia, Lmr, Made, Maybe, Object, Psp, Pz, ReceiveEvd, RequestEvd, RequestPlace, Rmr, Rsp,
+    Any, Argument, ArrivalEvd, Callee, Cno, ConnectionEvd, Cr, EndpointParam, Ep, Evd, EventOut,
+    First, Ia, Lmr, Made, Maybe, Object, Psp, Pz, ReceiveEvd, RequestEvd, RequestOut, Rmr, Rsp,
     Srq, check_description,
 };
 use crate::boundary::{Agent, Out, RegionDescription, StaticText, uncancelled};
@@ -73,10 +73,10 @@ redirected! {
     dat_evd_modify_cno = 17(evd: Object<Evd>, cno: Maybe<Cno>);
     dat_evd_enable = 18(evd: Object<Evd>);
     dat_evd_disable = 19(evd: Object<Evd>);
-    dat_evd_wait = 20(evd: Object<Evd>, timeout: u32, threshold: i32, event: EventPlace, more: Address);
+    dat_evd_wait = 20(evd: Object<Evd>, timeout: u32, threshold: i32, event: EventOut, more: Address);
     dat_evd_resize = 21(evd: Object<Evd>, length: i32);
     dat_evd_post_se = 22(evd: Object<Evd>, event: Address);
-    dat_evd_dequeue = 23(evd: Object<Evd>, event: EventPlace);
+    dat_evd_dequeue = 23(evd: Object<Evd>, event: EventOut);
     dat_evd_free = 24(evd: Object<Evd>) gone;
     dat_ep_create = 25(
         ia: Ia, pz: Maybe<Pz>, receives: Maybe<ReceiveEvd>, requests: Maybe<RequestEvd>, connections: Maybe<ConnectionEvd>,
@@ -135,7 +135,7 @@ redirected! {
 }
 
 #[doc = include_str!("../../manual/dat_cr_query.md")]
-pub extern "C-unwind" fn dat_cr_query(cr: Object<Cr>, mask: u32, param: RequestPlace) -> Code {
+pub extern "C-unwind" fn dat_cr_query(cr: Object<Cr>, mask: u32, param: RequestOut) -> Code {
     let called: Result<Code> = uncancelled(|| {
         let (callee, own) = cr.callee()?;
         let arguments = (own, mask, param.passed(callee)?);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use dat_core::flags::HandleKind;
 use dat_core::{Error, Result, Subtype};
 
-use super::adapters::Place;
+use super::adapters::SlotIndex;
 use crate::boundary::{Inherited, InheritedGuard};
 use crate::handles::CHandle;
 
@@ -18,28 +18,28 @@ use crate::handles::CHandle;
 struct Word(u64);
 
 const KIND_BITS: u32 = 4;
-const PLACE_BITS: u32 = 16;
-const ADDRESS_BITS: u32 = 64 - KIND_BITS - PLACE_BITS;
+const SLOT_BITS: u32 = 16;
+const ADDRESS_BITS: u32 = 64 - KIND_BITS - SLOT_BITS;
 
 impl Word {
     const NONE: Self = Self(0);
 
-    fn new(address: usize, kind: HandleKind, place: Place) -> Option<Self> {
+    fn new(address: usize, kind: HandleKind, slot: SlotIndex) -> Option<Self> {
         let address = shortened(address)?;
-        let place = u64::from(place.number());
+        let slot = u64::from(slot.number());
         Some(Self(
-            address << (PLACE_BITS + KIND_BITS) | place << KIND_BITS | kind_number(kind),
+            address << (SLOT_BITS + KIND_BITS) | slot << KIND_BITS | kind_number(kind),
         ))
     }
 
     #[inline]
     const fn address(self) -> u64 {
-        self.0 >> (PLACE_BITS + KIND_BITS)
+        self.0 >> (SLOT_BITS + KIND_BITS)
     }
 
     #[inline]
-    const fn place(self) -> Place {
-        Place::new((self.0 >> KIND_BITS) as u16)
+    const fn slot(self) -> SlotIndex {
+        SlotIndex::new((self.0 >> KIND_BITS) as u16)
     }
 
     #[inline]
@@ -105,33 +105,33 @@ impl Known {
 
     /// Returns the adapter of a handle of this kind.
     #[inline]
-    pub(super) fn find(&self, handle: CHandle, kind: HandleKind) -> Option<Place> {
+    pub(super) fn find(&self, handle: CHandle, kind: HandleKind) -> Option<SlotIndex> {
         let address = shortened(handle.address())?;
         let first = probe(self.table(), address).next();
         match first {
-            Some(word) if word.address() == address && word.is_of(kind) => Some(word.place()),
+            Some(word) if word.address() == address && word.is_of(kind) => Some(word.slot()),
             _ => self.search(address, kind),
         }
     }
 
     /// Continues `find` after its first entry.
     #[inline(never)]
-    fn search(&self, address: u64, kind: HandleKind) -> Option<Place> {
+    fn search(&self, address: u64, kind: HandleKind) -> Option<SlotIndex> {
         let is_it = |word: &Word| word.address() == address && word.is_of(kind);
         let found = probe(self.table(), address).find(is_it);
         let found = found.or_else(|| {
             let _count = self.lock();
             probe(self.table(), address).find(is_it)
         });
-        found.map(Word::place)
+        found.map(Word::slot)
     }
 
     /// Returns the adapter of a handle of any kind.
-    pub(super) fn find_any(&self, handle: CHandle) -> Option<Place> {
+    pub(super) fn find_any(&self, handle: CHandle) -> Option<SlotIndex> {
         let address = shortened(handle.address())?;
         let _count = self.lock();
         let found = probe(self.table(), address).find(|word| word.address() == address);
-        found.map(Word::place)
+        found.map(Word::slot)
     }
 
     /// Adds a handle.
@@ -139,9 +139,9 @@ impl Known {
     /// # Errors
     /// INSUFFICIENT_RESOURCES (MEMORY): there are too many handles, or no object can be at this
     /// address.
-    pub(super) fn add(&self, handle: CHandle, kind: HandleKind, place: Place) -> Result<()> {
+    pub(super) fn add(&self, handle: CHandle, kind: HandleKind, slot: SlotIndex) -> Result<()> {
         let full = Error::insufficient_resources(Subtype::ResourceMemory);
-        let word = Word::new(handle.address(), kind, place).ok_or(full)?;
+        let word = Word::new(handle.address(), kind, slot).ok_or(full)?;
         let mut count = self.lock();
         self.put(&mut count, word).ok_or(full)
     }
@@ -161,8 +161,8 @@ impl Known {
     ///
     /// A handle that is returned once is added by `add`, because its predecessor at the same
     /// address may not be removed yet.
-    pub(super) fn adopt(&self, handle: CHandle, kind: HandleKind, place: Place) {
-        let Some(word) = Word::new(handle.address(), kind, place) else {
+    pub(super) fn adopt(&self, handle: CHandle, kind: HandleKind, slot: SlotIndex) {
+        let Some(word) = Word::new(handle.address(), kind, slot) else {
             return;
         };
         let mut count = self.lock();
@@ -187,15 +187,15 @@ impl Known {
         for word in words(before) {
             store(&table, word);
         }
-        let place = self.tables.get(next)?;
-        let _new = place.set(table.into_boxed_slice());
+        let entry = self.tables.get(next)?;
+        let _new = entry.set(table.into_boxed_slice());
         self.current.store(next, Ordering::Release);
         Some(())
     }
 
     /// Removes a handle, whose object is gone.
-    pub(super) fn remove(&self, handle: CHandle, kind: HandleKind, place: Place) {
-        if let Some(word) = Word::new(handle.address(), kind, place) {
+    pub(super) fn remove(&self, handle: CHandle, kind: HandleKind, slot: SlotIndex) {
+        if let Some(word) = Word::new(handle.address(), kind, slot) {
             let mut count = self.lock();
             if remove(self.table(), word) {
                 *count -= 1;
@@ -204,10 +204,10 @@ impl Known {
     }
 
     /// Removes all handles of an adapter, whose objects are gone.
-    pub(super) fn remove_all(&self, place: Place) {
+    pub(super) fn remove_all(&self, slot: SlotIndex) {
         let mut count = self.lock();
         let table = self.table();
-        let gone: Vec<Word> = words(table).filter(|word| word.place() == place).collect();
+        let gone: Vec<Word> = words(table).filter(|word| word.slot() == slot).collect();
         for word in gone {
             if remove(table, word) {
                 *count -= 1;
@@ -247,7 +247,7 @@ fn store(table: &[AtomicU64], word: Word) {
     let begin = start(table.len(), word.address());
     let gap = (0..table.len())
         .filter_map(|step| table.get(begin.wrapping_add(step) & mask))
-        .find(|place| place.load(Ordering::Relaxed) == 0);
+        .find(|cell| cell.load(Ordering::Relaxed) == 0);
     if let Some(gap) = gap {
         gap.store(word.0, Ordering::Release);
     }
@@ -277,14 +277,14 @@ fn remove(table: &[AtomicU64], word: Word) -> bool {
         let now = index.wrapping_sub(home) & mask;
         let there = gap.wrapping_sub(home) & mask;
         if there < now {
-            if let Some(place) = at(gap) {
-                place.store(moved.0, Ordering::Release);
+            if let Some(cell) = at(gap) {
+                cell.store(moved.0, Ordering::Release);
             }
             gap = index;
         }
     }
-    if let Some(place) = at(gap) {
-        place.store(0, Ordering::Release);
+    if let Some(cell) = at(gap) {
+        cell.store(0, Ordering::Release);
     }
     true
 }
@@ -303,15 +303,15 @@ mod tests {
 
     /// Spec: GEN-03
     #[test]
-    fn only_what_was_noted_is_known_and_by_its_kind() {
+    fn only_added_handles_are_found_by_their_kind() {
         let known = Known::new();
-        let place = Place::new(65_535);
+        let slot = SlotIndex::new(65_535);
         let object = handle(0x7fff_ffff_fff8);
         assert_eq!(known.find(object, HandleKind::Ep), None);
-        assert_eq!(known.add(object, HandleKind::Ep, place), Ok(()));
-        assert_eq!(known.find(object, HandleKind::Ep), Some(place));
+        assert_eq!(known.add(object, HandleKind::Ep, slot), Ok(()));
+        assert_eq!(known.find(object, HandleKind::Ep), Some(slot));
         assert_eq!(known.find(object, HandleKind::Evd), None);
-        assert_eq!(known.find_any(object), Some(place));
+        assert_eq!(known.find_any(object), Some(slot));
         for address in [
             0,
             1,
@@ -326,39 +326,39 @@ mod tests {
             assert_eq!(known.find_any(handle(address)), None);
         }
         for address in [0, 4, 1 << 47] {
-            let refused = known.add(handle(address), HandleKind::Ep, place);
+            let refused = known.add(handle(address), HandleKind::Ep, slot);
             assert_eq!(
                 refused,
                 Err(Error::insufficient_resources(Subtype::ResourceMemory))
             );
         }
-        known.remove(object, HandleKind::Ep, place);
+        known.remove(object, HandleKind::Ep, slot);
         assert_eq!(known.find(object, HandleKind::Ep), None);
         assert_eq!(known.find_any(object), None);
     }
 
     /// A freed object's memory may have a new object before the first is removed.
     #[test]
-    fn a_successor_at_the_same_address_outlives_what_was_there() {
+    fn a_successor_at_the_same_address_stays_known() {
         let known = Known::new();
-        let (first, second) = (Place::new(1), Place::new(2));
-        for (kind, place) in [
+        let (first, second) = (SlotIndex::new(1), SlotIndex::new(2));
+        for (kind, slot) in [
             (HandleKind::Pz, first),
             (HandleKind::Evd, first),
             (HandleKind::Pz, second),
         ] {
             let object = handle(4096);
             known.add(object, HandleKind::Pz, first).expect("is noted");
-            known.add(object, kind, place).expect("is noted");
+            known.add(object, kind, slot).expect("is noted");
             assert_eq!(
                 known.find(object, kind),
-                Some(place)
+                Some(slot)
                     .filter(|_| kind == HandleKind::Evd)
                     .or(Some(first))
             );
             known.remove(object, HandleKind::Pz, first);
-            assert_eq!(known.find(object, kind), Some(place));
-            known.remove(object, kind, place);
+            assert_eq!(known.find(object, kind), Some(slot));
+            known.remove(object, kind, slot);
             assert_eq!(known.find_any(object), None);
         }
     }
@@ -369,26 +369,26 @@ mod tests {
     ///
     /// Spec: CRA-01
     #[test]
-    fn an_arrival_outlives_the_late_end_of_its_predecessor() {
+    fn a_request_stays_known_after_the_late_removal_of_its_predecessor() {
         let known = Known::new();
-        let (place, request) = (Place::new(3), handle(4096));
-        known.add(request, HandleKind::Cr, place).expect("is noted");
-        known.add(request, HandleKind::Cr, place).expect("is noted");
-        known.remove(request, HandleKind::Cr, place);
-        assert_eq!(known.find(request, HandleKind::Cr), Some(place));
-        known.remove(request, HandleKind::Cr, place);
+        let (slot, request) = (SlotIndex::new(3), handle(4096));
+        known.add(request, HandleKind::Cr, slot).expect("is noted");
+        known.add(request, HandleKind::Cr, slot).expect("is noted");
+        known.remove(request, HandleKind::Cr, slot);
+        assert_eq!(known.find(request, HandleKind::Cr), Some(slot));
+        known.remove(request, HandleKind::Cr, slot);
         assert_eq!(known.find(request, HandleKind::Cr), None);
         // A handle that is adopted many times is there once.
         for _ in 0..3 {
-            known.adopt(request, HandleKind::Ep, place);
+            known.adopt(request, HandleKind::Ep, slot);
         }
-        known.remove(request, HandleKind::Ep, place);
+        known.remove(request, HandleKind::Ep, slot);
         assert_eq!(known.find_any(request), None);
         assert_eq!(*known.lock(), 0);
     }
 
     #[test]
-    fn many_come_and_go_in_any_order() {
+    fn handles_are_added_and_removed_in_any_order() {
         let known = Known::new();
         let mut state = 0x5eed_u64;
         let mut model = HashSet::new();
@@ -399,24 +399,24 @@ mod tests {
                 .wrapping_add(1);
             let address = 64 + 8 * ((state >> 40) as usize % 6000);
             let kind = kinds[address / 8 % kinds.len()];
-            let place = Place::new((address % 7) as u16);
+            let slot = SlotIndex::new((address % 7) as u16);
             let object = handle(address);
             match (model.contains(&address), state >> 36 & 3) {
                 (false, 0..3) => {
-                    known.add(object, kind, place).expect("is noted");
+                    known.add(object, kind, slot).expect("is noted");
                     model.insert(address);
                 }
                 (true, 0..2) => {
-                    known.remove(object, kind, place);
+                    known.remove(object, kind, slot);
                     model.remove(&address);
                 }
                 (there, _) => {
-                    assert_eq!(known.find(object, kind), there.then_some(place), "{round}")
+                    assert_eq!(known.find(object, kind), there.then_some(slot), "{round}")
                 }
             }
         }
         assert_eq!(*known.lock(), model.len());
-        known.remove_all(Place::new(3));
+        known.remove_all(SlotIndex::new(3));
         for address in (64..64 + 8 * 6000).step_by(8) {
             let there = model.contains(&address) && address % 7 != 3;
             assert_eq!(known.find_any(handle(address)).is_some(), there);
@@ -425,14 +425,14 @@ mod tests {
 
     /// No search misses a handle because others come and go, or while the table grows.
     #[test]
-    fn what_stays_is_always_found() {
+    fn a_known_handle_is_found_during_changes() {
         let known = Known::new();
         let stop = AtomicBool::new(false);
-        let place = Place::new(0);
+        let slot = SlotIndex::new(0);
         let stay = |index: usize| handle(1 << 20 | index << 6);
         for index in 0..300 {
             known
-                .add(stay(index), HandleKind::Evd, place)
+                .add(stay(index), HandleKind::Evd, slot)
                 .expect("is noted");
         }
         thread::scope(|scope| {
@@ -440,7 +440,7 @@ mod tests {
                 scope.spawn(|| {
                     while !stop.load(Ordering::Relaxed) {
                         for index in 0..300 {
-                            assert_eq!(known.find(stay(index), HandleKind::Evd), Some(place));
+                            assert_eq!(known.find(stay(index), HandleKind::Evd), Some(slot));
                         }
                     }
                 });
@@ -449,10 +449,10 @@ mod tests {
                 let many = 200 << (round / 4);
                 let others = || (1..many).map(|index| handle(index << 4));
                 for other in others() {
-                    known.add(other, HandleKind::Ep, place).expect("is noted");
+                    known.add(other, HandleKind::Ep, slot).expect("is noted");
                 }
                 for other in others() {
-                    known.remove(other, HandleKind::Ep, place);
+                    known.remove(other, HandleKind::Ep, slot);
                 }
             }
             stop.store(true, Ordering::Relaxed);

@@ -36,8 +36,8 @@ pub extern "C-unwind" fn dat_ia_openv(
         if text.as_bytes().len() > NAME_LENGTH {
             return Err(bad_name);
         }
-        let no_place = Error::invalid_handle(Subtype::InvalidHandleIa);
-        let place = ia.required(4).map_err(|_| no_place)?;
+        let no_output = Error::invalid_handle(Subtype::InvalidHandleIa);
+        let output = ia.required(4).map_err(|_| no_output)?;
         let wanted_evd = async_evd.get().ok_or(Error::invalid_argument(3))?;
         let used = find(Wanted {
             name: &text,
@@ -49,11 +49,11 @@ pub extern "C-unwind" fn dat_ia_openv(
         if !matches!(opened, Ok(Ok(_))) {
             release(used);
         }
-        Ok(opened?.map(|opened| (place, opened)))
+        Ok(opened?.map(|opened| (output, opened)))
     });
     match opened {
-        Ok(Ok((place, (number, evd)))) => {
-            place.put(number);
+        Ok(Ok((output, (number, evd)))) => {
+            output.put(number);
             async_evd.offer(evd);
             0
         }
@@ -83,7 +83,7 @@ fn open(
         return Err(Error::invalid_handle(Subtype::InvalidHandleEvdAsync));
     }
     let reserved = reserve()?;
-    let place = reserved.place();
+    let slot = reserved.slot();
     let opened = provider.open(name, async_evd_min_qlen, wanted_evd);
     let (evd, own) = match opened.ok_or(Error::not_implemented())? {
         Ok(opened) => opened,
@@ -92,7 +92,7 @@ fn open(
     match reserved.note_open(used, own) {
         Ok(number) => {
             if evd != wanted_evd && evd != CHandle::OUT_OF_SCOPE {
-                KNOWN.adopt(evd, HandleKind::Evd, place);
+                KNOWN.adopt(evd, HandleKind::Evd, slot);
             }
             Ok(Ok((number, evd)))
         }
@@ -123,10 +123,10 @@ pub extern "C-unwind" fn dat_ia_close(ia: Ia, flags: u32) -> Code {
 pub extern "C" fn dats_get_ia_handle(ia: CHandle, other: Out<CHandle>) -> Code {
     let outcome: Result<()> = (|| {
         let unknown = Error::invalid_handle(Subtype::InvalidHandleIa);
-        let place = other.required(2)?;
+        let output = other.required(2)?;
         let own = adapters::find(ia).map(|adapter| adapter.own);
         let found = own.or_else(|| adapters::consumer_handle(ia));
-        place.put(found.ok_or(unknown)?);
+        output.put(found.ok_or(unknown)?);
         Ok(())
     })();
     outcome.map_or_else(code, |()| 0)

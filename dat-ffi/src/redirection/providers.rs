@@ -11,7 +11,7 @@ const MAJOR: u32 = 2;
 
 static PROVIDERS: Providers<FUNCTIONS> = Providers::new(Rules {
     library: c"libdat2.so.2",
-    places: &[Configuration::USUAL],
+    paths: &[Configuration::USUAL],
     // Programs ask for either entry.
     default: "mock0 u2.0 nonthreadsafe default libdat_provider.so.2 dat.0.1 \"mock\" \"\"\n\
               mock0 u2.0 threadsafe default libdat_provider.so.2 dat.0.1 \"mock\" \"\"\n",

@@ -83,22 +83,22 @@ impl Configuration {
 
     /// Reads the file for this process.
     ///
-    /// This is the file that [`VARIABLE`](Self::VARIABLE) names, or else the first of `places` that
+    /// This is the file that [`VARIABLE`](Self::VARIABLE) names, or else the first of `paths` that
     /// exists; `None` if none exists. The variable is ignored in a process with more privileges
     /// than its starter, because the file could name any library.
     ///
     /// # Errors
     /// The file cannot be read. No other one is read instead.
-    pub fn of_process(places: &[&str]) -> Result<Option<Self>, Problem> {
+    pub fn of_process(paths: &[&str]) -> Result<Option<Self>, Problem> {
         if let Some(file) = trusted_variable(Self::VARIABLE).filter(|file| !file.is_empty()) {
             return Self::read(Path::new(&file)).map(Some);
         }
-        let is_there = |place: &&&str| {
-            let found = fs::metadata(place);
+        let is_there = |path: &&&str| {
+            let found = fs::metadata(path);
             !found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
         };
-        let place = places.iter().find(is_there);
-        place.map(|place| Self::read(Path::new(place))).transpose()
+        let path = paths.iter().find(is_there);
+        path.map(|path| Self::read(Path::new(path))).transpose()
     }
 
     /// Returns the entries that a registry for programs uses.
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_line_is_told_and_the_others_are_read() {
+    fn a_malformed_line_is_reported_and_others_are_read() {
         let long = "n".repeat(256);
         let good = "a u2.0 nonthreadsafe default l.so v.1.0 \"\" \"\"";
         for (line, reason) in [
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_that_are_there_twice_stay_and_are_told_of() {
+    fn duplicate_entries_are_kept_and_reported() {
         let read = parse(
             "a u2.0 nonthreadsafe default first.so v.1.0 \"\" \"\"\n\
              a u2.0 threadsafe default first.so v.1.0 \"\" \"\"\n\
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_read_or_it_is_said_why_not() {
+    fn unreadable_files_are_reported() {
         let mut file = tempfile::NamedTempFile::new().expect("a file");
         file.write_all(b"a u2.0 nonthreadsafe default l.so v.1.0 \"\" \"\"")
             .expect("is written");
@@ -314,18 +314,18 @@ mod tests {
     }
 
     #[test]
-    fn the_first_place_with_a_file_counts() {
+    fn the_first_file_that_exists_is_read() {
         let folder = tempfile::tempdir().expect("a folder");
-        let place = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
-        let (first, second) = (place("first"), place("second"));
-        let places = [first.as_str(), second.as_str()];
-        assert_eq!(Configuration::of_process(&places), Ok(None));
+        let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+        let (first, second) = (path("first"), path("second"));
+        let paths = [first.as_str(), second.as_str()];
+        assert_eq!(Configuration::of_process(&paths), Ok(None));
         fs::write(&second, "").expect("is written");
-        let read = Configuration::of_process(&places).expect("can be read");
+        let read = Configuration::of_process(&paths).expect("can be read");
         assert_eq!(read.expect("is there").file, Path::new(&second));
         // A folder exists and cannot be read as a file.
         fs::create_dir(&first).expect("is made");
-        let problem = Configuration::of_process(&places).expect_err("is a folder");
+        let problem = Configuration::of_process(&paths).expect_err("is a folder");
         assert_eq!(problem.file, Path::new(&first));
     }
 }

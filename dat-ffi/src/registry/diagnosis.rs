@@ -244,8 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_that_have_no_registry_are_named_and_so_is_our_own_library_where_the_loader_lacks_it()
-     {
+    fn a_missing_registry_or_own_library_is_named() {
         let content = "a u3.0 nonthreadsafe default libc.so.6 v.1.0 \"\" \"\"\n\
                        b u1.2 nonthreadsafe default libdat.so.1 v.1.0 \"mock\" \"\"\n\
                        c u2.0 nonthreadsafe default libdat.so.1 v.1.0 \"mock\" \"\"\n";
@@ -273,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_library_that_is_not_there_is_named() {
+    fn a_missing_library_is_named() {
         let found = diagnosis("/nowhere/at-all.so");
         let [_, library] = found.problems()[..] else {
             panic!("{found:?}");

@@ -81,24 +81,24 @@ impl Entry {
         if name.is_empty() || name.as_bytes_with_nul().len() > NAME_BYTES {
             return Err(Reason::Name(name.as_bytes().len()));
         }
-        let said = |text: &CStr| text.to_string_lossy().into_owned();
+        let owned = |text: &CStr| text.to_string_lossy().into_owned();
         let (level, major, minor) =
-            interface_version(&version).ok_or_else(|| Reason::InterfaceVersion(said(&version)))?;
+            interface_version(&version).ok_or_else(|| Reason::InterfaceVersion(owned(&version)))?;
         let is_thread_safe = match threads.as_bytes() {
             b"threadsafe" => true,
             b"nonthreadsafe" => false,
-            _ => return Err(Reason::Threads(said(&threads))),
+            _ => return Err(Reason::Threads(owned(&threads))),
         };
         let is_default = match section.as_bytes() {
             b"default" => true,
             b"nondefault" => false,
-            _ => return Err(Reason::Section(said(&section))),
+            _ => return Err(Reason::Section(owned(&section))),
         };
         if library.is_empty() {
             return Err(Reason::NoLibrary);
         }
         if !is_provider_version(provider_version.as_bytes()) {
-            return Err(Reason::ProviderVersion(said(&provider_version)));
+            return Err(Reason::ProviderVersion(owned(&provider_version)));
         }
         Ok(Self {
             line,

@@ -114,7 +114,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// A problem and its place.
+/// A problem and its location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The file.

@@ -21,7 +21,7 @@ pub(crate) struct Rules {
     /// Name of this library for the loader.
     pub(crate) library: &'static CStr,
     /// Paths where `dat.conf` may be if no environment variable names it.
-    pub(crate) places: &'static [&'static str],
+    pub(crate) paths: &'static [&'static str],
     /// Lines added to a usual `dat.conf` unless it has their names, or used without one.
     pub(crate) default: &'static str,
     /// Returns true for an entry that concerns the registry, whether it is used or not.
@@ -198,7 +198,7 @@ impl<const N: usize> Providers<N> {
     }
 
     fn read_now(&self) -> std::result::Result<Read, Problem> {
-        let configuration = Configuration::of_process(self.rules.places)?;
+        let configuration = Configuration::of_process(self.rules.paths)?;
         if let Some(configuration) = &configuration {
             // A consumer that asks for a lost entry is only told that the name is not registered.
             let problems = configuration.problems.iter();
@@ -206,8 +206,8 @@ impl<const N: usize> Providers<N> {
         }
         // A file that the environment names is used without additions.
         let is_usual = configuration.as_ref().is_none_or(|read| {
-            let mut places = self.rules.places.iter();
-            places.any(|place| read.file == Path::new(place))
+            let mut paths = self.rules.paths.iter();
+            paths.any(|path| read.file == Path::new(path))
         });
         let (file, mut entries) = configuration
             .map(|read| (read.file, read.entries))
@@ -343,14 +343,14 @@ impl<const N: usize> Providers<N> {
             ..Problem::of_line(&self.file(), entry.line, reason)
         };
         let library = Library::load(&entry.library)
-            .or_else(|said| {
+            .or_else(|error| {
                 // A program may have loaded this library without its names in the global scope,
                 // where providers need them.
                 Library::load(self.rules.library)
-                    .map_err(|_| said)
+                    .map_err(|_| error)
                     .and_then(|_| Library::load(&entry.library))
             })
-            .map_err(|said| problem(None, Reason::Library(said)))?;
+            .map_err(|error| problem(None, Reason::Library(error)))?;
         if self.rules.devices.is_some() && Library::of_this_code() == Some(library) {
             let (instance_data, name) = (&entry.instance_data, &entry.name);
             let device = Named::parse(&instance_data.to_string_lossy(), &name.to_string_lossy());
@@ -493,7 +493,7 @@ impl<const N: usize> Providers<N> {
     /// If the call fails, the count is that of all.
     ///
     /// # Errors
-    /// - INVALID_PARAMETER with the position: there is no room, or a place is null.
+    /// - INVALID_PARAMETER with the position: there is no room, or an output is null.
     /// - INTERNAL_ERROR: `dat.conf` cannot be read.
     ///
     /// Spec: REGL-01..05
@@ -501,26 +501,26 @@ impl<const N: usize> Providers<N> {
         &self,
         most: i32,
         count: Out<i32>,
-        places: List<Out<ProviderInfo>>,
+        outputs: List<Out<ProviderInfo>>,
     ) -> Result<()> {
         let written = count.required(2)?;
         let all = self.list_all();
         let number = |length| i32::try_from(length).unwrap_or(i32::MAX);
-        let places = (|| {
+        let outputs = (|| {
             self.known().map_err(|_| Error::internal(Cause::None))?;
             let room = usize::try_from(most).ok().filter(|most| *most != 0);
             let room = room.ok_or(Error::invalid_argument(1))?;
-            let place = |index| {
-                let place = places.nth(index).ok_or(Error::invalid_argument(3))?;
-                place.required(3)
+            let output = |index| {
+                let output = outputs.nth(index).ok_or(Error::invalid_argument(3))?;
+                output.required(3)
             };
             (0..room.min(all.len()))
-                .map(place)
+                .map(output)
                 .collect::<Result<Vec<_>>>()
         })();
-        written.put(number(places.as_ref().map_or(all.len(), Vec::len)));
-        for (place, info) in places?.into_iter().zip(all) {
-            place.put(info);
+        written.put(number(outputs.as_ref().map_or(all.len(), Vec::len)));
+        for (output, info) in outputs?.into_iter().zip(all) {
+            output.put(info);
         }
         Ok(())
     }
@@ -528,12 +528,12 @@ impl<const N: usize> Providers<N> {
     fn list_all(&self) -> Vec<ProviderInfo> {
         let known = self.known().unwrap_or_default();
         let all = self.all();
-        let beside = all.entered.iter().filter(|one| {
+        let unlisted = all.entered.iter().filter(|one| {
             let mut same = known.iter();
             !same.any(|known| known.candidate() == one.candidate())
         });
-        let beside = beside.map(|one| one.registered.info(&one.name));
+        let unlisted = unlisted.map(|one| one.registered.info(&one.name));
         let known = known.iter().map(|one| one.registered.info(&one.name));
-        known.chain(beside).collect()
+        known.chain(unlisted).collect()
     }
 }

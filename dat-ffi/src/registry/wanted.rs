@@ -85,7 +85,7 @@ mod tests {
 
     /// Spec: IAO-06, REGL-05
     #[test]
-    fn versions_that_are_late_enough_will_do_the_nearest_first() {
+    fn the_nearest_sufficient_version_is_chosen() {
         let [_, later, first, safe, _, second] = REGISTERED;
         assert_eq!(
             chosen(candidate(c"a", 2, 0, false)),
@@ -97,7 +97,7 @@ mod tests {
 
     /// Spec: IAO-06, REGL-05
     #[test]
-    fn the_refusal_says_what_was_missing() {
+    fn the_refusal_names_the_missing_property() {
         for (wanted, subtype) in [
             (candidate(c"c", 2, 0, false), Subtype::NameNotRegistered),
             (candidate(c"a", 3, 0, false), Subtype::MajorNotFound),

@@ -3,7 +3,7 @@
 use dat_rsm::{BarrierId, BarrierScope, Handle, ImportId, Result, RsmError};
 
 use super::process::{Opened, site_of, with_site};
-use super::{Code, code, named, place, to_c};
+use super::{Code, code, named, required, to_c};
 use crate::boundary::{BarrierStorage, Out};
 use crate::handles::CHandle;
 
@@ -35,10 +35,10 @@ pub fn init_barrier(import: CHandle, _kind: u32, storage: Out<BarrierStorage>) -
         let connection = ImportId::from_handle(segment);
         with_site!(opened, site => {
             site.engine.import_state(connection)?;
-            let place = place(storage, RsmError::BadBarrierPointer)?;
+            let output = required(storage, RsmError::BadBarrierPointer)?;
             // The default scope covers as much as the widest type.
             let made = site.engine.init_barrier(connection, BarrierScope::default())?;
-            place.put(BarrierStorage {
+            output.put(BarrierStorage {
                 segment: import,
                 mark: MARK,
                 barrier: to_c(made),
@@ -86,7 +86,7 @@ pub fn destroy_barrier(storage: Out<BarrierStorage>) -> Code {
         let (opened, barrier) = barrier_in(storage)?;
         with_site!(opened, site => site.engine.destroy_barrier(barrier))?;
         let none = to_c(Handle::NULL);
-        place(storage, RsmError::BadBarrierPointer)?.put(BarrierStorage {
+        required(storage, RsmError::BadBarrierPointer)?.put(BarrierStorage {
             segment: none,
             mark: 0,
             barrier: none,

@@ -3,7 +3,7 @@
 use dat_rsm::{ControllerId, RsmError};
 
 use super::process::{LOOPBACK, Process, site_of, with_site};
-use super::{Code, code, code_of_making, handle_place, named, place, to_c};
+use super::{Code, code, code_of_making, named, required, required_handle, to_c};
 use crate::boundary::{ControllerAttributes, Out, Text};
 use crate::handles::CHandle;
 
@@ -12,7 +12,7 @@ use crate::handles::CHandle;
 /// Spec: RSMCT-01..05, RSMGEN-06
 pub fn get_controller(name: Text, controller: Out<CHandle>) -> Code {
     code_of_making(|| {
-        let place = handle_place(controller, RsmError::BadControllerHandle)?;
+        let output = required_handle(controller, RsmError::BadControllerHandle)?;
         let name = name.get();
         let process = Process::this()?;
         let opened = match &name {
@@ -23,7 +23,7 @@ pub fn get_controller(name: Text, controller: Out<CHandle>) -> Code {
             None => process.open(LOOPBACK),
         }?;
         let controller = with_site!(opened, site => site.get())?;
-        place.put(to_c(controller));
+        output.put(to_c(controller));
         Ok(())
     })
 }
@@ -54,7 +54,7 @@ pub fn get_controller_attributes(
         let known = with_site!(opened, site => site.engine.controller_attributes(controller))?;
         // A size above `usize::MAX` is no limit on this host.
         let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-        place(attributes, RsmError::BadAddress)?.put(ControllerAttributes {
+        required(attributes, RsmError::BadAddress)?.put(ControllerAttributes {
             direct_access_sizes: known.direct_access_sizes,
             atomic_sizes: known.atomic_sizes,
             page_size: size(known.page_size),

@@ -5,7 +5,7 @@ use dat_rsm::{
 };
 
 use super::process::{Opened, is_inherited, site_of, with_site};
-use super::{Code, code, code_of_making, handle_place, named, place, to_c};
+use super::{Code, code, code_of_making, named, required, required_handle, to_c};
 use crate::boundary::{self, AccessEntry, Consumer, List, Out, access_to, page_size, region};
 use crate::handles::CHandle;
 
@@ -65,7 +65,7 @@ pub fn export_create(
         let controller = ControllerId::from_handle(controller);
         with_site!(opened, site => {
             site.engine.controller_attributes(controller)?;
-            let place = handle_place(segment, RsmError::BadSegmentHandle)?;
+            let output = required_handle(segment, RsmError::BadSegmentHandle)?;
             if memory.is_null() {
                 return Err(RsmError::BadAddress);
             }
@@ -85,7 +85,7 @@ pub fn export_create(
                 .engine
                 .export_create(controller, region(address, length), flags)
                 .map_err(|error| refused(error, address, length))?;
-            place.put(to_c(made));
+            output.put(to_c(made));
             Ok(())
         })
     })
@@ -163,7 +163,7 @@ pub fn export_publish(
     length: u32,
 ) -> Code {
     code_of_making(|| {
-        let place = place(id, RsmError::BadSegmentId)?;
+        let output = required(id, RsmError::BadSegmentId)?;
         let segment = named(segment);
         let opened = created(segment)?;
         let export = ExportId::from_handle(segment);
@@ -175,7 +175,7 @@ pub fn export_publish(
             let wanted = id.get().unwrap_or_default();
             let given = site.engine.export_publish(export, wanted, &list)?;
             if wanted == 0 {
-                place.put(given);
+                output.put(given);
             }
             Ok(())
         })

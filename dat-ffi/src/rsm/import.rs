@@ -3,7 +3,7 @@
 use dat_rsm::{BarrierMode, ControllerId, ImportId, Permission, RsmError};
 
 use super::process::{site_of, with_site};
-use super::{Code, code, code_of_making, handle_place, named, place, to_c};
+use super::{Code, code, code_of_making, named, required, required_handle, to_c};
 use crate::boundary::Out;
 use crate::handles::CHandle;
 
@@ -23,12 +23,12 @@ pub fn import_connect(
         let controller = ControllerId::from_handle(controller);
         with_site!(opened, site => {
             site.engine.controller_attributes(controller)?;
-            let place = handle_place(import, RsmError::BadSegmentHandle)?;
+            let output = required_handle(import, RsmError::BadSegmentHandle)?;
             let permission = Permission::from_number(permission)?;
             let made = site.sleeping_lightly(|wait| {
                 site.engine.import_connect(controller, node, segment, permission, wait)
             })?;
-            place.put(to_c(made));
+            output.put(to_c(made));
             Ok(())
         })
     })
@@ -74,7 +74,7 @@ pub fn get_mode(import: CHandle, mode: Out<u32>) -> Code {
         let opened = site_of(import, RsmError::BadSegmentHandle)?;
         let import = ImportId::from_handle(import);
         let known = with_site!(opened, site => site.engine.mode(import))?;
-        place(mode, RsmError::BadAddress)?.put(known as u32);
+        required(mode, RsmError::BadAddress)?.put(known as u32);
         Ok(())
     })
 }

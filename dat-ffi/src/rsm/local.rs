@@ -3,7 +3,7 @@
 use dat_rsm::{ControllerId, LocalAccess, LocalMemoryId, RsmError};
 
 use super::process::{site_of, with_site};
-use super::{Code, code, code_of_making, handle_place, named, to_c};
+use super::{Code, code, code_of_making, named, required_handle, to_c};
 use crate::boundary::{Access, Consumer, Out, access_to, region};
 use crate::handles::CHandle;
 
@@ -22,7 +22,7 @@ pub fn create_local_memory(
         let controller = ControllerId::from_handle(controller);
         with_site!(opened, site => {
             let limits = site.engine.controller_attributes(controller)?;
-            let place = handle_place(local, RsmError::BadLocalMemoryHandle)?;
+            let output = required_handle(local, RsmError::BadLocalMemoryHandle)?;
             if length == 0 || length as u64 > limits.max_export_segment_size {
                 return Err(RsmError::BadLength);
             }
@@ -35,7 +35,7 @@ pub fn create_local_memory(
             };
             let memory = region(memory.address(), length);
             let made = site.engine.create_local_memory(controller, memory, access)?;
-            place.put(to_c(made));
+            output.put(to_c(made));
             Ok(())
         })
     })

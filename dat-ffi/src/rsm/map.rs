@@ -8,7 +8,7 @@ use dat_core::sync::HostLock;
 use dat_rsm::{ImportId, ImportState, Permission, Result, Rsm, RsmError};
 
 use super::process::{site_of, with_site};
-use super::{Code, code, code_of_making, named, place};
+use super::{Code, code, code_of_making, named, required};
 use crate::adapter::Host;
 use crate::boundary::{Out, Window, page_size};
 use crate::handles::CHandle;
@@ -72,12 +72,12 @@ fn show(
     if at == Some(memory) {
         return Ok((memory, mapped(None)));
     }
-    let whole = length.checked_next_multiple_of(page).ok_or(failed)?;
+    let rounded = length.checked_next_multiple_of(page).ok_or(failed)?;
     let rights = (
         permission.contains(Permission::READ),
         permission.contains(Permission::WRITE),
     );
-    match (Window::new(memory, whole, at, rights), at) {
+    match (Window::new(memory, rounded, at, rights), at) {
         (Some(window), _) => Ok((window.address(), mapped(Some(window)))),
         (None, None) => Ok((memory, mapped(None))),
         (None, Some(_)) => Err(failed),
@@ -101,7 +101,7 @@ pub fn import_map(
         let import = ImportId::from_handle(segment);
         with_site!(opened, site => {
             site.engine.import_state(import)?;
-            let place = place(address, RsmError::BadAddress)?;
+            let output = required(address, RsmError::BadAddress)?;
             // The engine refuses empty permissions in its turn. A negative offset lies past every
             // end.
             let permission = Permission::from_bits(permission).unwrap_or_default();
@@ -116,7 +116,7 @@ pub fn import_map(
             match show((import, base), at, permission, (offset, length)) {
                 Ok((shown, mapped)) => {
                     known.insert(segment.to_raw(), mapped);
-                    place.put(shown as u64);
+                    output.put(shown as u64);
                     Ok(())
                 }
                 Err(error) => {

@@ -96,20 +96,23 @@ fn to_c(handle: impl Into<Handle>) -> CHandle {
     CHandle::from_address(handle.into().to_raw() as usize)
 }
 
-/// Returns the place for a result, or `missing` if the pointer is null.
-fn place<T: crate::boundary::Plain>(
+/// Returns the output for a result, or `missing` if the pointer is null.
+fn required<T: crate::boundary::Plain>(
     out: Out<T>,
     missing: RsmError,
-) -> Result<crate::boundary::Place<T>> {
+) -> Result<crate::boundary::Output<T>> {
     out.required(1).map_err(|_| missing)
 }
 
-/// Returns the place for a handle, or `missing`; stores null in it until there is a handle.
+/// Stores null in the output for a handle and returns the output, or `missing`.
 ///
 /// Spec: RSMGEN-06
-fn handle_place(out: Out<CHandle>, missing: RsmError) -> Result<crate::boundary::Place<CHandle>> {
-    place(out, missing)?.put(CHandle::NULL);
-    place(out, missing)
+fn required_handle(
+    out: Out<CHandle>,
+    missing: RsmError,
+) -> Result<crate::boundary::Output<CHandle>> {
+    required(out, missing)?.put(CHandle::NULL);
+    required(out, missing)
 }
 
 #[cfg(test)]

@@ -292,7 +292,7 @@ mod tests {
 
     /// Spec: RSMGEN-08, RSMGEN-09
     #[test]
-    fn the_file_says_what_a_node_reaches() {
+    fn the_file_lists_the_reachable_nodes() {
         let devices = [device("rxe0", "10.9.0.1"), device("rxe1", "fd09::1")];
         let first = of(FILE, None, &devices).expect("a file");
         assert_eq!(first.own, 1);
@@ -336,7 +336,7 @@ mod tests {
 
     /// Spec: RSMGEN-09
     #[test]
-    fn what_is_malformed_is_refused_and_said_to_be_so() {
+    fn malformed_lines_are_refused_and_reported() {
         for (text, said) in [
             ("1", "1: 1 word instead of 3 or 4"),
             ("# one\n\n1 verbs0", "3: 2 words instead of 3 or 4"),

@@ -50,11 +50,11 @@ impl fmt::Display for Reason {
     }
 }
 
-/// A problem and its place.
+/// A problem and its location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Problem {
     /// The file, or an environment variable.
-    place: String,
+    location: String,
     /// The line, from 1.
     line: Option<usize>,
     /// The reason.
@@ -65,7 +65,7 @@ impl Problem {
     /// Makes a problem of a whole file.
     pub(super) fn of_file(file: &Path, reason: Reason) -> Self {
         Self {
-            place: file.display().to_string(),
+            location: file.display().to_string(),
             line: None,
             reason,
         }
@@ -82,7 +82,7 @@ impl Problem {
     /// Makes a problem of an environment variable.
     pub(super) fn of_variable(name: &str, reason: Reason) -> Self {
         Self {
-            place: name.to_owned(),
+            location: name.to_owned(),
             line: None,
             reason,
         }
@@ -92,7 +92,7 @@ impl Problem {
 /// Prints `FILE:LINE: REASON`, as for `dat.conf`.
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.place)?;
+        f.write_str(&self.location)?;
         if let Some(line) = self.line {
             write!(f, ":{line}")?;
         }

@@ -10,7 +10,7 @@ use libc::{EINTR, EINVAL, POLLRDNORM, pollfd};
 
 use super::process::{Opened, Process, with_site};
 use super::signal::{ends, segment, slice, until};
-use super::{Code, code, code_of_making, place};
+use super::{Code, code, code_of_making, required};
 use crate::adapter::Host;
 use crate::boundary::{Flag, Out, in_steps, poll};
 use crate::handles::CHandle;
@@ -44,7 +44,7 @@ pub fn get_pollfd(handle: CHandle, entry: Out<pollfd>) -> Code {
         let (opened, segment) = segment(handle)?;
         with_site!(opened, site => {
             site.engine.signal_pending(segment)?;
-            let place = place(entry, RsmError::BadAddress)?;
+            let output = required(entry, RsmError::BadAddress)?;
             let mut polled = site.polled();
             site.engine.acquire_poll(segment)?;
             let polled = match polled.entry(segment.handle().to_raw()) {
@@ -59,7 +59,7 @@ pub fn get_pollfd(handle: CHandle, entry: Out<pollfd>) -> Code {
             };
             polled.references = polled.references.saturating_add(1);
             polled.follow(&site.engine);
-            place.put(pollfd {
+            output.put(pollfd {
                 fd: polled.flag.descriptor(),
                 events: POLLRDNORM,
                 revents: 0,

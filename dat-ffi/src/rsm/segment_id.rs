@@ -7,7 +7,7 @@ use dat_rsm::segment_id::{SegmentIdRange, look_up_range};
 use dat_rsm::{Result, RsmError};
 
 use super::process::LIBRARY;
-use super::{Code, code, place};
+use super::{Code, code, required};
 use crate::boundary::{Out, Text, trusted_variable};
 use crate::diagnostic::report;
 
@@ -22,8 +22,8 @@ const CUSTOMARY: &str = "/etc/rsm/rsm.segmentid";
 pub fn segment_id_range(application: Text, base: Out<u32>, length: Out<u32>) -> Code {
     code(|| {
         let application = application.get().ok_or(RsmError::BadAddress)?;
-        let base = place(base, RsmError::BadAddress)?;
-        let length = place(length, RsmError::BadAddress)?;
+        let base = required(base, RsmError::BadAddress)?;
+        let length = required(length, RsmError::BadAddress)?;
         let application = application
             .to_str()
             .map_err(|_| RsmError::BadApplicationId)?;
@@ -41,16 +41,13 @@ pub fn segment_id_range(application: Text, base: Out<u32>, length: Out<u32>) -> 
 /// - BAD_APPID: the file does not have the application.
 /// - BAD_CONF: the file cannot be read, or a line is malformed.
 fn range_in(file: &Path, application: &str) -> Result<SegmentIdRange> {
-    let place = file.display();
+    let path = file.display();
     let text = fs::read_to_string(file).map_err(|error| {
-        report(LIBRARY, format_args!("{place}: it cannot be read: {error}"));
+        report(LIBRARY, format_args!("{path}: it cannot be read: {error}"));
         RsmError::BadConfiguration
     })?;
     let found = look_up_range(&text, application).map_err(|bad| {
-        report(
-            LIBRARY,
-            format_args!("{place}:{}: {}", bad.line, bad.reason),
-        );
+        report(LIBRARY, format_args!("{path}:{}: {}", bad.line, bad.reason));
         RsmError::BadConfiguration
     })?;
     found.ok_or(RsmError::BadApplicationId)

@@ -8,16 +8,15 @@ use dat_core::event::{Wait, WakeReason};
 use dat_core::sync::HostLock;
 use dat_core::time::Instant;
 use dat_rsm::{
-    ControllerConfig, ControllerId, Limits, NodeEntry, Options, Result, Rsm, RsmError,
-    SegmentHandle,
+    ControllerConfig, ControllerId, NodeEntry, Options, Result, Rsm, RsmError, SegmentHandle,
 };
+use dat_storage::Limits;
 
 use super::map::Mapped;
 use super::poll::Polled;
 use super::signal::Waiters;
 use crate::adapter::Host;
 use crate::boundary::{engine_of, start_thread};
-use crate::capacity::Capacity;
 
 /// Connections to nodes that an adapter has endpoints for.
 const LINKS: usize = 64;
@@ -29,8 +28,8 @@ const REGIONS: usize = 2048;
 const EVENTS: usize = 4096;
 const DISPATCHERS: usize = 8;
 
-/// Capacity of an adapter. A process opens each controller once.
-const CAPACITY: Capacity = Capacity {
+/// Sizes that an adapter starts with. A process opens each controller once.
+const LIMITS: Limits = Limits {
     endpoints: LINKS + 2,
     dispatchers: DISPATCHERS,
     notification_objects: 1,
@@ -96,13 +95,13 @@ impl<B: Host> Site<B> {
             qualifier: if shape.loopback { shape.qualifier } else { 0 },
             nodes: shape.nodes,
         };
-        let limits = Limits {
+        let limits = dat_rsm::Limits {
             links: LINKS,
             ..options.limits
         };
         let options = Options { limits, ..options };
         Ok(Self {
-            engine: engine_of(backend, &CAPACITY, 16, options, config)?,
+            engine: engine_of(backend, &LIMITS, 16, options, config)?,
             name: shape.name,
             loopback: shape.loopback,
             qualifier: shape.qualifier,

@@ -7,7 +7,7 @@ use dat_core::attributes::IaAddress;
 use dat_rsm::{ConnectionState, Result, RsmError};
 
 use super::process::{Controller, Process, with_site};
-use super::{Code, code_of_making, handle_place};
+use super::{Code, code_of_making, required_handle};
 use crate::boundary::{
     ConnectionsHeader, Consumer, Inherited, NAME_BYTES, Out, RemoteController, TopologyHeader,
 };
@@ -119,10 +119,10 @@ fn picture(node: u32, controllers: &[Local]) -> (Record, Vec<usize>) {
         0,
         size_of::<TopologyHeader>() + controllers.len().max(1) * 8,
     );
-    let mut places = Vec::new();
+    let mut offsets = Vec::new();
     for controller in controllers {
         let begin = record.0.len();
-        places.push(begin);
+        offsets.push(begin);
         record.name(controller.name);
         record.put(controller.address.to_ne_bytes());
         record.put((controller.remotes.len() as u32).to_ne_bytes());
@@ -136,7 +136,7 @@ fn picture(node: u32, controllers: &[Local]) -> (Record, Vec<usize>) {
             record.end(begin, size_of::<RemoteController>());
         }
     }
-    (record, places)
+    (record, offsets)
 }
 
 /// `rsm_get_interconnect_topology`.
@@ -144,7 +144,7 @@ fn picture(node: u32, controllers: &[Local]) -> (Record, Vec<usize>) {
 /// Spec: RSMTP-01, RSMTP-02, RSMTP-03, RSMGEN-06
 pub fn get_topology(topology: Out<CHandle>) -> Code {
     code_of_making(|| {
-        let place = handle_place(topology, RsmError::BadTopologyPointer)?;
+        let output = required_handle(topology, RsmError::BadTopologyPointer)?;
         let process = Process::this()?;
         if let Some(fault) = process.fault {
             return Err(fault);
@@ -152,7 +152,7 @@ pub fn get_topology(topology: Out<CHandle>) -> Code {
         let look_at = |controller| look_at(controller, process.node);
         let controllers = process.controllers.iter().map(look_at);
         let controllers: Vec<Local> = controllers.collect::<Result<_>>()?;
-        let (record, places) = picture(process.node, &controllers);
+        let (record, offsets) = picture(process.node, &controllers);
         let words = record.0.chunks(8).map(|bytes| {
             let mut word = [0; 8];
             for (to, from) in word.iter_mut().zip(bytes) {
@@ -164,11 +164,11 @@ pub fn get_topology(topology: Out<CHandle>) -> Code {
         let base = ptr::from_mut(&mut words[..])
             .cast::<u64>()
             .expose_provenance();
-        for (word, place) in words.iter_mut().skip(1).zip(places) {
-            *word = base.wrapping_add(place) as u64;
+        for (word, offset) in words.iter_mut().skip(1).zip(offsets) {
+            *word = base.wrapping_add(offset) as u64;
         }
         GIVEN.lock().insert(base, words);
-        place.put(CHandle::from_address(base));
+        output.put(CHandle::from_address(base));
         Ok(())
     })
 }

@@ -154,7 +154,7 @@ pub fn put_items<T: Item + Default>(
             if bytes.is_empty() {
                 return site.engine.put_items::<T, _>(import, offset, &[], wait);
             }
-            let mut place = offset;
+            let mut position = offset;
             for some in bytes.chunks(CHUNK) {
                 let mut chunk = [0; CHUNK];
                 load_bytes(some, &mut chunk);
@@ -164,8 +164,8 @@ pub fn put_items<T: Item + Default>(
                     *item = T::load(false, bytes);
                 }
                 let items = items.get(..count).unwrap_or_default();
-                site.engine.put_items(import, place, items, wait)?;
-                place = place.saturating_add(some.len() as u64);
+                site.engine.put_items(import, position, items, wait)?;
+                position = position.saturating_add(some.len() as u64);
             }
             Ok(())
         }))
@@ -197,18 +197,18 @@ pub fn get_items<T: Item + Default>(
             if bytes.is_empty() {
                 return site.engine.get_items::<T, _>(import, offset, &mut [], wait);
             }
-            let mut place = offset;
+            let mut position = offset;
             for some in bytes.chunks(CHUNK) {
                 let mut items = [T::default(); CHUNK];
                 let count = some.len() / T::SIZE;
                 let items = items.get_mut(..count).unwrap_or_default();
-                site.engine.get_items(import, place, items, wait)?;
+                site.engine.get_items(import, position, items, wait)?;
                 let mut chunk = [0; CHUNK];
                 for (item, bytes) in items.iter().zip(chunk.chunks_exact_mut(T::SIZE)) {
                     item.store(false, bytes);
                 }
                 store_bytes(some, &chunk);
-                place = place.saturating_add(some.len() as u64);
+                position = position.saturating_add(some.len() as u64);
             }
             Ok(())
         }))

@@ -80,7 +80,7 @@ macro_rules! calls_of_dat_1_2 {
             dat_ia_openv(name: Text, async_evd_min_qlen: i32, async_evd: Out<CHandle>, ia: Out<CHandle>, major: u32, minor: u32, is_thread_safe: u32) = registry::open;
             dat_ia_close(ia: CHandle, flags: u32) = registry::close;
             dat_strerror(value: u32, major: Out<StaticText>, minor: Out<StaticText>) = text::of::<V1>;
-            dat_registry_list_providers(most: i32, count: Out<i32>, places: List<Out<ProviderInfo>>) = registry::list;
+            dat_registry_list_providers(most: i32, count: Out<i32>, outputs: List<Out<ProviderInfo>>) = registry::list;
             dat_registry_add_provider(provider: Option<Guest>, info: In<ProviderInfo>) = registry::add;
             dat_registry_remove_provider(provider: Option<Guest>, info: In<ProviderInfo>) = registry::remove;
             }

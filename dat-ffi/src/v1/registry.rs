@@ -24,7 +24,7 @@ use crate::registry::{Configuration, Discovered, Found, Level, Providers, Rules,
 
 static PROVIDERS: Providers<FUNCTIONS_1_2> = Providers::new(Rules {
     library: c"libdat.so.1",
-    places: &["/etc/dat/dat.conf", Configuration::USUAL],
+    paths: &["/etc/dat/dat.conf", Configuration::USUAL],
     default: "",
     concerns: |entry| entry.level == Level::User && entry.major == 1,
     devices: Some(found),
@@ -169,8 +169,8 @@ pub(super) fn entered_at(address: usize) -> Option<Guest> {
 }
 
 /// Spec: REGL-01..05
-pub(super) fn list(most: i32, count: Out<i32>, places: List<Out<ProviderInfo>>) -> Code {
-    sheltered::<V1>(|| PROVIDERS.list(most, count, places))
+pub(super) fn list(most: i32, count: Out<i32>, outputs: List<Out<ProviderInfo>>) -> Code {
+    sheltered::<V1>(|| PROVIDERS.list(most, count, outputs))
 }
 
 /// Registers a provider; refuses one of another edition, whose table and structures differ.

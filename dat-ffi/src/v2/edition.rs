@@ -80,7 +80,7 @@ mod tests {
 
     /// Spec: GEN-08
     #[test]
-    fn masks_of_endpoints_are_those_of_1_2_moved() {
+    fn endpoint_masks_of_2_0_are_those_of_1_2_shifted() {
         for (mask, expected) in [
             (0x1, EpFields::IA),
             (0x2, EpFields::STATE),

@@ -55,7 +55,7 @@ pub(super) extern "C" fn operation(
         };
         let segments: List<ShortTriplet> = arguments.list();
         let cookie = arguments.number();
-        let remote: In<ShortTriplet> = arguments.place();
+        let remote: In<ShortTriplet> = arguments.address();
         if let Extended::WriteImmediate { immediate } = &mut extended {
             *immediate = arguments.number() as u32;
         }

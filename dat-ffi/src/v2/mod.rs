@@ -3,8 +3,8 @@
 mod edition;
 pub(crate) mod extension;
 mod forms;
+pub(crate) mod function_table;
 mod registry;
-pub(crate) mod table;
 mod unsupported;
 
 pub use crate::boundary::{In, Plain, ProviderInfo, StaticText, Text};

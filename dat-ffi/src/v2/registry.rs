@@ -2,10 +2,10 @@
 
 use std::ffi::{CStr, CString};
 
-use super::table;
+use super::function_table;
 use crate::adapter::Registered;
 use crate::boundary::{
-    In, Inherited, InheritedGuard, ProviderInfo, Registry, StaticText, Table, Text,
+    FunctionTable, In, Inherited, InheritedGuard, ProviderInfo, Registry, StaticText, Text,
 };
 use crate::devices::{Named, explanation};
 
@@ -16,7 +16,7 @@ pub(super) struct Entry {
     name: CString,
     info: ProviderInfo,
     pub(super) device: Named,
-    table: &'static Table,
+    table: &'static FunctionTable,
 }
 
 impl Entry {
@@ -62,7 +62,7 @@ pub fn register(info: In<ProviderInfo>, instance_data: Text) {
             entry.table
         }
         None => {
-            let table = table::make(name.clone(), info.is_thread_safe != 0);
+            let table = function_table::make(name.clone(), info.is_thread_safe != 0);
             entries.push(Entry {
                 name,
                 info,

@@ -358,7 +358,7 @@ mod tests {
 
     /// Spec: RSMCT-01, RSMCT-05
     #[test]
-    fn names_of_controllers() {
+    fn names_of_controllers_are_checked() {
         assert!(same("sci0", "SCI"));
         assert!(same("sci00", "sci0"));
         assert!(!same("sci0", "sci1"));

@@ -1,8 +1,8 @@
 //! The engine: controllers, segments and all other objects of one process.
 
+pub(crate) mod handle_map;
 pub(crate) mod progress;
 pub(crate) mod state;
-pub(crate) mod table;
 pub(crate) mod wait;
 
 use alloc::vec::Vec;

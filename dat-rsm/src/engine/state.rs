@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use dat_core::time::Instant;
 
 use crate::controller::port::PortState;
-use crate::engine::table::{Exhausted, Table};
+use crate::engine::handle_map::{Exhausted, HandleMap};
 use crate::export::Export;
 use crate::export::importer::Importer;
 use crate::export::segment_id::FIRST_SYSTEM_ID;
@@ -23,14 +23,14 @@ pub(crate) struct State {
     /// Share of each node in the tables.
     pub(crate) shares: Shares,
     pub(crate) ports: Vec<PortState>,
-    pub(crate) exports: Table<Export>,
-    pub(crate) importers: Table<Importer>,
-    pub(crate) imports: Table<Import>,
-    pub(crate) locals: Table<Local>,
-    pub(crate) barriers: Table<Barrier>,
-    pub(crate) links: Table<Link>,
-    pub(crate) flights: Table<Flight>,
-    pub(crate) requests: Table<Request>,
+    pub(crate) exports: HandleMap<Export>,
+    pub(crate) importers: HandleMap<Importer>,
+    pub(crate) imports: HandleMap<Import>,
+    pub(crate) locals: HandleMap<Local>,
+    pub(crate) barriers: HandleMap<Barrier>,
+    pub(crate) links: HandleMap<Link>,
+    pub(crate) flights: HandleMap<Flight>,
+    pub(crate) requests: HandleMap<Request>,
     /// Next id that the system chooses; `None` if all are used.
     pub(crate) next_system_id: Option<u32>,
     pub(crate) next_publication: u64,
@@ -58,14 +58,14 @@ impl State {
         let mut state = Self {
             shares,
             ports,
-            exports: Table::new(instance, Kind::Export, limits.exports, keep),
-            importers: Table::new(instance, Kind::Importer, limits.importers, keep),
-            imports: Table::new(instance, Kind::Import, limits.imports, keep),
-            locals: Table::new(instance, Kind::LocalMemory, limits.local_memory, keep),
-            barriers: Table::new(instance, Kind::Barrier, limits.barriers, keep),
-            links: Table::new(instance, Kind::Link, limits.links, begin),
-            flights: Table::new(instance, Kind::Flight, limits.calls, begin),
-            requests: Table::new(instance, Kind::Request, limits.requests, begin),
+            exports: HandleMap::new(instance, Kind::Export, limits.exports, keep),
+            importers: HandleMap::new(instance, Kind::Importer, limits.importers, keep),
+            imports: HandleMap::new(instance, Kind::Import, limits.imports, keep),
+            locals: HandleMap::new(instance, Kind::LocalMemory, limits.local_memory, keep),
+            barriers: HandleMap::new(instance, Kind::Barrier, limits.barriers, keep),
+            links: HandleMap::new(instance, Kind::Link, limits.links, begin),
+            flights: HandleMap::new(instance, Kind::Flight, limits.calls, begin),
+            requests: HandleMap::new(instance, Kind::Request, limits.requests, begin),
             next_system_id: Some(FIRST_SYSTEM_ID),
             next_publication: 1,
             exported_bytes: 0,

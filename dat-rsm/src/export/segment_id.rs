@@ -186,7 +186,7 @@ mod tests {
 
     /// Spec: RSMPB-02
     #[test]
-    fn ids_for_applications() {
+    fn ids_of_an_application_are_found() {
         for id in [0x40_0000, 0x60_0000, 0x7FFF_FFFF] {
             assert_eq!(check_application_id(id), Ok(()), "{id:#x}");
         }
@@ -231,7 +231,7 @@ mod tests {
 
     /// Spec: RSMID-02, RSMID-03
     #[test]
-    fn the_line_that_is_in_the_way_is_named() {
+    fn a_malformed_line_is_named() {
         for (application, line, reason, text) in [
             (
                 "wrong",

@@ -125,7 +125,7 @@ mod tests {
 
     /// Spec: RSMST-05
     #[test]
-    fn every_node_has_a_place() {
+    fn every_node_has_at_least_one_slot() {
         assert_eq!(share(4096, 2), 2048);
         assert_eq!(share(5, 3), 1);
         assert_eq!(share(2, 3), 1);

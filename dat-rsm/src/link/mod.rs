@@ -236,8 +236,8 @@ impl Link {
 
     /// Returns true if a send is due and no pending request causes a retry.
     pub(crate) fn is_stuck(&self, options: &Options) -> bool {
-        let says = self.credits > 0 && !self.outbox.is_empty();
-        self.is_up() && self.requests == 0 && (says || self.returns() >= low(options))
+        let has_message = self.credits > 0 && !self.outbox.is_empty();
+        self.is_up() && self.requests == 0 && (has_message || self.returns() >= low(options))
     }
 
     /// Returns true if more answers wait than the protocol allows.

@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_encoded_is_decoded() {
+    fn encoded_messages_decode_to_the_same() {
         let seed = 0x5EED;
         std::println!("seed {seed:#x}");
         let mut random = fastrand::Rng::with_seed(seed);

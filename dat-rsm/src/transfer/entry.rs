@@ -273,7 +273,7 @@ mod tests {
 
     /// Spec: RSMPV-52, RSMPV-53, RSMPV-54, RSMPV-59
     #[test]
-    fn the_residual_says_what_became_of_each_entry() {
+    fn the_residual_gives_the_status_of_each_entry() {
         let error = VectorError {
             error: RsmError::BadOffset,
             residual: 2,

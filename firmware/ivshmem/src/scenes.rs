@@ -14,12 +14,28 @@ use dat_core::id::{EpId, EvdId, PzId, RmrId};
 use dat_core::memory::{LmrCreated, LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
 use dat_core::sync::NoLock;
 use dat_core::time::Instant;
-use dat_core::{Error, Ia, IaStorage, Result};
+use dat_core::{Error, Ia, Result};
 use static_cell::StaticCell;
 
 use crate::platform::{self, BYTES, Backend, DISPATCHERS, PAIRS};
 
-type Storage = IaStorage<Backend, NoLock, PAIRS, DISPATCHERS, 0, 4, 128, 64>;
+dat_core::define_storage! {
+    struct Storage for Backend, NoLock {
+        protection_zones: 4,
+        local_regions: 4,
+        remote_regions: 4,
+        event_dispatchers: DISPATCHERS,
+        notification_objects: DISPATCHERS,
+        endpoints: PAIRS,
+        shared_receive_queues: 0,
+        public_service_points: PAIRS,
+        reserved_service_points: PAIRS,
+        connection_requests: PAIRS,
+        events: 128,
+        records: 64,
+    }
+}
+
 static STORAGE: StaticCell<Storage> = StaticCell::new();
 
 /// Address and connection qualifier of the process.

@@ -20,22 +20,38 @@ use dat_core::memory::{
 };
 use dat_core::sync::CriticalSectionLock;
 use dat_core::time::Instant;
-use dat_core::{Error, Ia, IaMemory, RecordSlot, Result};
+use dat_core::{Error, Ia, RecordSlot, Result};
 
 use crate::still::{
     self, Backend, COMPLETIONS, DISPATCHERS, Lent, Occupancy, PAIRS, POSTS, REGIONS, SEGMENTS,
-    SHARED,
+    SHARED, WINDOWS, ZONES,
 };
 use crate::{clock, report, stack};
 
-/// Event slots: asynchronous, connection, consumer and transfer dispatchers.
-const EVENTS: usize = 4 + 8 + 4 + COMPLETIONS;
+/// Event slots: asynchronous, connection and consumer dispatchers.
+///
+/// The one for transfers takes none; its `COMPLETIONS` wait in their records.
+const EVENTS: usize = 4 + 8 + 4;
 /// Record slots for posted requests and receives.
 const RECORDS: usize = PAIRS * 2 * POSTS + SHARED * POSTS;
 
-/// Storage of the core.
-pub(crate) type Storage =
-    IaMemory<Backend, CriticalSectionLock, PAIRS, DISPATCHERS, SHARED, REGIONS, EVENTS, RECORDS>;
+dat_core::define_storage! {
+    /// Storage of the core.
+    pub(crate) uninit struct Storage for Backend, CriticalSectionLock {
+        endpoints: PAIRS,
+        local_regions: REGIONS,
+        remote_regions: WINDOWS,
+        protection_zones: ZONES,
+        event_dispatchers: DISPATCHERS,
+        notification_objects: 1,
+        shared_receive_queues: SHARED,
+        public_service_points: 2,
+        reserved_service_points: 1,
+        connection_requests: 2,
+        events: EVENTS,
+        records: RECORDS,
+    }
+}
 
 type Evd = EvdSlot<<Backend as DatBackend>::CompletionQueue, CriticalSectionLock>;
 type Endpoint = EndpointSlot<
@@ -82,24 +98,30 @@ fn sizes() {
         "Ia",
         size_of::<Ia<'_, Backend, CriticalSectionLock>>(),
     );
-    size("storage", "PzSlot", REGIONS * size_of::<PzSlot>());
+    size(
+        "storage",
+        "PzSlot",
+        Storage.protection_zones * size_of::<PzSlot>(),
+    );
     size("storage", "LmrSlot", REGIONS * size_of::<LmrSlot>());
     size(
         "storage",
         "RmrSlot",
-        REGIONS * size_of::<RmrSlot<CriticalSectionLock>>(),
+        Storage.remote_regions * size_of::<RmrSlot<CriticalSectionLock>>(),
     );
     size("storage", "EvdSlot", DISPATCHERS * size_of::<Evd>());
     size(
         "storage",
         "CnoSlot",
-        DISPATCHERS * size_of::<CnoSlot<CriticalSectionLock>>(),
+        Storage.notification_objects * size_of::<CnoSlot<CriticalSectionLock>>(),
     );
     size("storage", "EndpointSlot", PAIRS * size_of::<Endpoint>());
     size("storage", "SrqSlot", SHARED * size_of::<Srq>());
-    let listeners = size_of::<PspSlot>() + size_of::<RspSlot>();
-    size("storage", "PspSlot,RspSlot", PAIRS * listeners);
-    size("storage", "CrSlot", PAIRS * size_of::<CrSlot>());
+    let public = Storage.public_service_points * size_of::<PspSlot>();
+    let reserved = Storage.reserved_service_points * size_of::<RspSlot>();
+    size("storage", "PspSlot,RspSlot", public + reserved);
+    let requests = Storage.connection_requests * size_of::<CrSlot>();
+    size("storage", "CrSlot", requests);
     size("storage", "EventSlot", EVENTS * size_of::<EventSlot>());
     size("storage", "RecordSlot", RECORDS * size_of::<RecordSlot>());
     size(

@@ -28,9 +28,11 @@ use dat_core::time::Instant;
 /// Driver of this device.
 pub(crate) type Backend = MmioBackend<'static, Still, Channel, MappedRegisters, Barriers>;
 
-/// Numbers of endpoints, regions and windows, dispatchers, and shared receive queues.
+/// Numbers of endpoints, regions, windows, zones, dispatchers, and shared receive queues.
 pub(crate) const PAIRS: usize = 4;
 pub(crate) const REGIONS: usize = 16;
+pub(crate) const WINDOWS: usize = 2;
+pub(crate) const ZONES: usize = 4;
 pub(crate) const DISPATCHERS: usize = 4;
 pub(crate) const SHARED: usize = 2;
 /// Requests and receives per queue, and segments of each.
@@ -46,7 +48,7 @@ pub(crate) const COMPLETIONS: usize = 32;
 const REQUESTS: usize = PAIRS * (16 + POSTS) + SHARED * 8;
 /// Allocation unit of request slots.
 const SLOTS_PER_FLAG: usize = 4;
-const MEMORY_UNITS: usize = 2048;
+const MEMORY_UNITS: usize = 768;
 
 /// State of the device; loads and stores suffice, with one processor and no interrupts.
 struct DeviceObjects {
@@ -94,9 +96,9 @@ unsafe impl Control for Still {
     fn limits(&self) -> Limits {
         Limits {
             name: "still",
-            domains: REGIONS as u32,
+            domains: ZONES as u32,
             regions: REGIONS as u32,
-            windows: REGIONS as u32,
+            windows: WINDOWS as u32,
             completion_queues: DISPATCHERS as u32,
             completions: COMPLETIONS as u32 - 1,
             queue_pairs: PAIRS as u32,
@@ -283,7 +285,7 @@ pub(crate) struct Lent {
     completion_queues: SlotMemory<CompletionQueueSlot, DISPATCHERS>,
     shared_receive_queues: SlotMemory<SharedReceiveSlot, SHARED>,
     requests: SlotMemory<RequestSlot, REQUESTS>,
-    windows: SlotMemory<WindowSlot, REGIONS>,
+    windows: SlotMemory<WindowSlot, { WINDOWS + 1 }>,
 }
 
 impl Lent {

@@ -16,13 +16,29 @@ use dat_core::id::{CrId, EpId, EvdId};
 use dat_core::memory::{LmrCreated, LmrMemory, LmrRequest, LmrTriplet, Region};
 use dat_core::sync::NoLock;
 use dat_core::time::Instant;
-use dat_core::{Error, Ia, IaStorage, Result};
+use dat_core::{Error, Ia, Result};
 use static_cell::StaticCell;
 
 use crate::platform::{self, Backend, DISPATCHERS, PAIRS};
 use backend_mmio::pvrdma::MessageWords;
 
-type Storage = IaStorage<Backend, NoLock, PAIRS, DISPATCHERS, 0, 4, 256, 64>;
+dat_core::define_storage! {
+    struct Storage for Backend, NoLock {
+        protection_zones: 4,
+        local_regions: 4,
+        remote_regions: 4,
+        event_dispatchers: DISPATCHERS,
+        notification_objects: DISPATCHERS,
+        endpoints: PAIRS,
+        shared_receive_queues: 0,
+        public_service_points: PAIRS,
+        reserved_service_points: PAIRS,
+        connection_requests: PAIRS,
+        events: 256,
+        records: 64,
+    }
+}
+
 static STORAGE: StaticCell<Storage> = StaticCell::new();
 
 /// Consumer memory, more than a page, so that the region's page list has two.

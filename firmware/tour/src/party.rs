@@ -7,14 +7,27 @@ use dat_core::flags::{DtoStatus, EvdFlags, MemoryPrivileges};
 use dat_core::id::{EpId, EvdId, LmrId, PzId};
 use dat_core::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
 use dat_core::sync::CriticalSectionLock;
-use dat_core::{Ia, IaStorage, Result};
+use dat_core::{Ia, Result};
 use mmio_model::{ModelBackend, ModelFabric};
 
-/// Storage of an adapter.
-///
-/// 4 endpoints, 2 dispatchers (1 is the adapter's own), 1 shared receive queue, 4 regions, 64
-/// events, 96 posts.
-pub(crate) type Storage = IaStorage<ModelBackend, CriticalSectionLock, 4, 2, 1, 4, 64, 96>;
+dat_core::define_storage! {
+    /// Storage of an adapter; one dispatcher is the adapter's own.
+    pub(crate) struct Storage for ModelBackend, CriticalSectionLock {
+        protection_zones: 4,
+        local_regions: 4,
+        remote_regions: 4,
+        event_dispatchers: 2,
+        notification_objects: 2,
+        endpoints: 4,
+        shared_receive_queues: 1,
+        public_service_points: 4,
+        reserved_service_points: 4,
+        connection_requests: 4,
+        events: 64,
+        records: 96,
+    }
+}
+
 pub(crate) type Adapter = Ia<'static, ModelBackend, CriticalSectionLock>;
 
 /// Length of a buffer in bytes.

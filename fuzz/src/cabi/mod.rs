@@ -29,7 +29,7 @@ pub const CALL_SIZE: usize = 24;
 const CALLS: usize = 64;
 
 /// The calls of a library by name: functions that make the arguments and call it.
-type Table<C> = [(&'static str, fn(&mut Source<'_>) -> C)];
+type CallList<C> = [(&'static str, fn(&mut Source<'_>) -> C)];
 
 /// Parts of the return codes of DAT.
 const ERROR: u32 = 0x8000_0000;
@@ -40,7 +40,7 @@ const INVALID_HANDLE: u32 = 0x8005_0000;
 fn play<'i, C: Copy>(
     input: &'i [u8],
     source: &mut Source<'i>,
-    table: &Table<C>,
+    table: &CallList<C>,
     check: impl Fn(&str, C),
 ) {
     for bytes in input.chunks(CALL_SIZE).take(CALLS) {
@@ -55,7 +55,7 @@ fn play<'i, C: Copy>(
 
 /// The calls of a version of DAT that every run needs.
 struct Dat {
-    table: &'static Table<u32>,
+    table: &'static CallList<u32>,
     /// Opens an adapter; returns it and its dispatcher.
     open: fn() -> [usize; 2],
     /// Names a code.

@@ -6,7 +6,7 @@ use dat_ffi::rsm::*;
 use dat_rsm::RsmError;
 
 use super::source::{Argument, LISTED, MEMORY, REGISTERED, Source, of_bytes};
-use super::{CALLS, Table, play};
+use super::{CALLS, CallList, play};
 
 /// The node number of a process without a configured one.
 const NODE: u32 = 1;
@@ -173,7 +173,7 @@ impl Argument for Timeout {
 macro_rules! table {
     ($($name:ident($($argument:ident: $type:ty),*) = $call:expr;)*) => {
         /// The calls, and their names.
-        const TABLE: &Table<Code> = &[
+        const TABLE: &CallList<Code> = &[
             $((stringify!($name), |source| {
                 $(let $argument = <$type as Argument>::make(source, stringify!($argument));)*
                 $call

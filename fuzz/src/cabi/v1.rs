@@ -4,7 +4,7 @@ use dat_ffi::v1::types::*;
 use dat_ffi::v1::{dat_get_handle_type, dat_ia_close, dat_ia_openv, dat_strerror};
 
 use super::source::{Argument, LISTED, Source, Words, of_bytes, words};
-use super::{Dat, Table};
+use super::{CallList, Dat};
 
 words! {
     LongTriplet: 3; EpAttributes: 6; SrqAttributes: 2; Event: 2; EpParam: 0; ProviderInfo: 0;
@@ -28,7 +28,7 @@ macro_rules! table {
         registry { $($own:ident($($own_argument:ident: $own_type:ty),*) = $does:path;)* }
     ) => {
         /// The calls by name.
-        const TABLE: &Table<u32> = &[
+        const TABLE: &CallList<u32> = &[
             $((stringify!($name), |source| {
                 $(let $argument = <$type as Argument>::make(source, stringify!($argument));)*
                 dat_ffi::v1::$name($($argument),*)

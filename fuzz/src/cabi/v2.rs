@@ -7,7 +7,7 @@ use dat_ffi::redirection;
 use dat_ffi::v2::types::*;
 
 use super::source::{Argument, LISTED, Source, Words, of_bytes, words};
-use super::{Dat, Table};
+use super::{CallList, Dat};
 
 /// Those operations of `DAT_IB_OP` that have arguments.
 const FETCH_AND_ADD: u64 = 0;
@@ -163,7 +163,7 @@ impl Argument for Operation {
 macro_rules! table {
     ($($name:ident($($argument:ident: $type:ty),*);)*) => {
         /// The calls by name.
-        const TABLE: &Table<u32> = &[
+        const TABLE: &CallList<u32> = &[
             $((stringify!($name), |source| {
                 let mut arguments = Arguments::default();
                 $(arguments.push(<$type as Argument>::make(source, stringify!($argument)));)*

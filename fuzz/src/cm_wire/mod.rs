@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use backend_mmio::cm::message::Kind;
 use backend_mmio::cm::{CHANNEL_BYTES, Connection, ConnectionStorage, Listener};
 use backend_mock::{BufferOrder, FabricOptions, NodeOptions};
+use dat_core::Ia;
 use dat_core::backend::Backend;
 use dat_core::event::{ConnectionEventKind, Event};
 use dat_core::flags::{
@@ -27,7 +28,6 @@ use dat_core::flags::{
 };
 use dat_core::id::{CrId, PspId};
 use dat_core::memory::LmrCreated;
-use dat_core::{Ia, IaStorage};
 use mmio_model::{Lent, ModelFabric};
 
 pub use self::script::Operation;
@@ -79,7 +79,22 @@ const GUARD: usize = 64;
 // Exchanged bytes have the highest bit set.
 const _: () = assert!(GUARD_BYTE & 0x80 == 0);
 
-type Slots<B> = IaStorage<B, Lock, 4, 8, 1, 8, 512, 256>;
+dat_core::define_storage! {
+    struct Slots<B: Backend> for B, Lock {
+        protection_zones: 8,
+        local_regions: 8,
+        remote_regions: 8,
+        event_dispatchers: 8,
+        notification_objects: 8,
+        endpoints: 4,
+        shared_receive_queues: 1,
+        public_service_points: 4,
+        reserved_service_points: 4,
+        connection_requests: 4,
+        events: 512,
+        records: 256,
+    }
+}
 
 /// The memory of both sides' channels, between guards.
 static CHANNEL_MEMORY: [[AtomicU8; CHANNELS * CHANNEL_BYTES + 2 * GUARD]; 2] =

@@ -14,7 +14,7 @@ use dat_core::flags::{
 };
 use dat_core::id::{CrId, EpId, EvdId, PspId, PzId, RmrId, SrqId};
 use dat_core::memory::{LmrCreated, LmrTriplet, RmrTriplet};
-use dat_core::{ErrorKind, Ia, IaStorage, Result};
+use dat_core::{ErrorKind, Ia, Result};
 
 use super::{PAIRS, QUALIFIER, SUSPECT};
 use crate::consumer::{
@@ -64,7 +64,22 @@ pub(crate) fn guards(side: usize) -> &'static [AtomicU8] {
     &PAGES.0[2 + 2 * side]
 }
 
-pub(crate) type Slots<B> = IaStorage<B, Lock, 4, 8, 1, 8, 512, 256>;
+dat_core::define_storage! {
+    pub(crate) struct Slots<B: Backend> for B, Lock {
+        protection_zones: 8,
+        local_regions: 8,
+        remote_regions: 8,
+        event_dispatchers: 8,
+        notification_objects: 8,
+        endpoints: 4,
+        shared_receive_queues: 1,
+        public_service_points: 4,
+        reserved_service_points: 4,
+        connection_requests: 4,
+        events: 512,
+        records: 256,
+    }
+}
 
 /// A post; its cookie is its index.
 #[derive(Clone, Copy, Debug)]

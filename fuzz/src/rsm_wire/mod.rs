@@ -13,8 +13,8 @@ mod script;
 mod world;
 
 use backend_mock::MockBackend;
+use dat_core::Ia;
 use dat_core::sync::SpinLock;
-use dat_core::{Ia, IaStorage};
 use dat_rsm::Rsm;
 use dat_rsm::wire::{GREETING_SIZE, Greeting, MESSAGE_SIZE, Message};
 
@@ -41,7 +41,23 @@ const DISPATCHERS: usize = 5;
 type Lock = SpinLock;
 type Adapter<'s> = Ia<'s, MockBackend, Lock>;
 type Engine<'s> = Rsm<'s, MockBackend, Lock>;
-type Slots = IaStorage<MockBackend, Lock, 16, DISPATCHERS, 1, REGIONS, 1024, 2048>;
+
+dat_core::define_storage! {
+    struct Slots for MockBackend, Lock {
+        protection_zones: REGIONS,
+        local_regions: REGIONS,
+        remote_regions: REGIONS,
+        event_dispatchers: DISPATCHERS,
+        notification_objects: DISPATCHERS,
+        endpoints: 16,
+        shared_receive_queues: 1,
+        public_service_points: 16,
+        reserved_service_points: 16,
+        connection_requests: 16,
+        events: 1024,
+        records: 2048,
+    }
+}
 
 fn open(storage: &mut Slots, backend: MockBackend) -> Adapter<'_> {
     match Ia::open(backend, storage.lend(), 32) {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::task::{Poll, Wake, Waker};
 
 use backend_mock::{Fabric, FabricOptions, MockBackend, NodeOptions};
+use dat_core::Ia;
 use dat_core::error::ErrorKind;
 use dat_core::event::{EvdWait, Event};
 use dat_core::flags::{
@@ -13,7 +14,6 @@ use dat_core::flags::{
 };
 use dat_core::id::{EpId, EvdId, PzId, RmrId, SrqId};
 use dat_core::memory::{LmrCreated, LmrTriplet, RmrTriplet};
-use dat_core::{Ia, IaStorage};
 
 use super::history::{self, History, Posted, Span, Taken, kind};
 use super::script::{self, BUFFERS, IMMEDIATE, MESSAGES, OPERATIONS, Operation, POLLS, THREADS};
@@ -43,7 +43,23 @@ const SOFTWARE: usize = 3;
 static PAGES: [[AtomicU8; PAGE]; 3] = [const { [const { AtomicU8::new(0) }; PAGE] }; 3];
 
 type Adapter<'t> = Ia<'t, MockBackend, Lock>;
-type Slots = IaStorage<MockBackend, Lock, 4, 8, 1, 8, 256, 128>;
+
+dat_core::define_storage! {
+    struct Slots for MockBackend, Lock {
+        protection_zones: 8,
+        local_regions: 8,
+        remote_regions: 8,
+        event_dispatchers: 8,
+        notification_objects: 8,
+        endpoints: 4,
+        shared_receive_queues: 1,
+        public_service_points: 4,
+        reserved_service_points: 4,
+        connection_requests: 4,
+        events: 256,
+        records: 128,
+    }
+}
 
 /// Set by a wake-up.
 #[derive(Debug, Default)]

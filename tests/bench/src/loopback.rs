@@ -329,7 +329,7 @@ unsafe impl<Q: Queues> Backend for LoopDevice<Q> {
 
     fn create_completion_queue(
         &mut self,
-        _number: u16,
+        _number: u32,
         _depth: u32,
     ) -> Result<Q::CompletionQueue, BackendError> {
         Ok(self.queues.completion_queue())

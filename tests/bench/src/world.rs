@@ -13,15 +13,32 @@ use dat_core::id::{EpId, EvdId, RmrId, SrqId};
 use dat_core::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
 use dat_core::sync::{RawLock, SpinLock};
 use dat_core::time::Instant;
-use dat_core::{Error, Ia, IaStorage, Result};
+use dat_core::{Error, Ia, Result};
 
 use crate::loopback::{LoopDevice, Queues, Rings};
 use crate::ring::SEGMENTS;
 
+dat_core::define_storage! {
+    struct Slots<Q: Queues, L: RawLock> for LoopDevice<Q>, L {
+        protection_zones: 8,
+        local_regions: 8,
+        remote_regions: 8,
+        event_dispatchers: 8,
+        notification_objects: 8,
+        endpoints: 2,
+        shared_receive_queues: 1,
+        public_service_points: 2,
+        reserved_service_points: 2,
+        connection_requests: 2,
+        events: 256,
+        records: 512,
+    }
+}
+
 /// The memory of a world, except its device; use a leaked box or a `static`.
 pub struct WorldMemory<Q: Queues = &'static Rings, L: RawLock = SpinLock> {
     bytes: [AtomicU8; 65536],
-    storage: Option<IaStorage<LoopDevice<Q>, L, 2, 8, 1, 8, 256, 512>>,
+    storage: Option<Slots<Q, L>>,
 }
 
 impl<Q: Queues, L: RawLock> WorldMemory<Q, L> {
@@ -29,7 +46,7 @@ impl<Q: Queues, L: RawLock> WorldMemory<Q, L> {
     pub const fn new() -> Self {
         Self {
             bytes: [const { AtomicU8::new(0) }; 65536],
-            storage: Some(IaStorage::new()),
+            storage: Some(Slots::new()),
         }
     }
 }

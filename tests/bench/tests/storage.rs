@@ -11,15 +11,27 @@ use dat_core::event::{CnoSlot, EvdSlot, Event, EventSlot};
 use dat_core::flags::EvdFlags;
 use dat_core::memory::{LmrSlot, PzSlot, RmrSlot};
 use dat_core::sync::{NoLock, RawLock, SpinLock};
-use dat_core::{ErrorKind, Ia, IaStorage, RecordSlot};
+use dat_core::{ErrorKind, Ia, RecordSlot};
 
 const PUBLISHED: &str = include_str!("../../../docs/sizes.md");
 
-/// The storage of a small adapter.
-///
-/// It has four endpoints, eight event dispatchers, a shared receive queue, eight regions, 64
-/// events, and 256 requests and receives.
-type Small<L> = IaStorage<RingDevice, L, 4, 8, 1, 8, 64, 256>;
+dat_core::define_storage! {
+    /// The storage of a small adapter.
+    struct Small<L: RawLock> for RingDevice, L {
+        protection_zones: 8,
+        local_regions: 8,
+        remote_regions: 8,
+        event_dispatchers: 8,
+        notification_objects: 8,
+        endpoints: 4,
+        shared_receive_queues: 1,
+        public_service_points: 4,
+        reserved_service_points: 4,
+        connection_requests: 4,
+        events: 64,
+        records: 256,
+    }
+}
 
 /// Returns the rows of the table: name, and size with the lock `L`.
 fn sizes<L: RawLock>() -> Vec<(&'static str, usize)> {
@@ -71,7 +83,7 @@ fn what_there_is_many_of_is_small() {
 
 #[test]
 fn a_static_holds_four_endpoints() {
-    static STORAGE: Mutex<Small<SpinLock>> = Mutex::new(IaStorage::new());
+    static STORAGE: Mutex<Small<SpinLock>> = Mutex::new(Small::new());
 
     let rings = Box::leak(Box::new(Rings::new()));
     let mut storage = STORAGE.lock().expect("nobody else has it");

@@ -68,12 +68,12 @@ impl Drop for ModelControl {
 }
 
 /// Returns a name that no completion queue of the device has in the fabric.
-fn free_name(device: &Device) -> Result<u16, BackendError> {
-    let taken = |name: &u16| {
+fn free_name(device: &Device) -> Result<u32, BackendError> {
+    let taken = |name: &u32| {
         let mut queues = device.completion_queues.values();
         queues.any(|queue| queue.name == *name)
     };
-    (0..=u16::MAX)
+    (0..=u32::from(u16::MAX))
         .find(|name| !taken(name))
         .ok_or(BackendError::Resources)
 }

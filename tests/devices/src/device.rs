@@ -18,7 +18,7 @@ use crate::mailbox_device::MailboxSlot;
 pub(crate) struct CompletionQueue {
     pub(crate) queue: MockCompletionQueue,
     /// Name in the fabric.
-    pub(crate) name: u16,
+    pub(crate) name: u32,
     pub(crate) spec: CompletionQueueSpec,
     /// Entries written since creation.
     pub(crate) written: u32,

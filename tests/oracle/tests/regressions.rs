@@ -80,7 +80,7 @@ fn a_low_watermark_set_twice_is_reported_once() {
 ///
 /// Spec: RMB-42, LMF-01, EPF-02
 #[test]
-fn a_bind_that_was_carried_out_outlives_its_endpoint() {
+fn a_completed_bind_outlives_its_endpoint() {
     check(
         Prologue::Shared,
         &[
@@ -100,7 +100,7 @@ fn a_bind_that_was_carried_out_outlives_its_endpoint() {
 ///
 /// Spec: CNW-01, CNW-05, EVF-04
 #[test]
-fn a_notification_outlives_other_dispatchers() {
+fn a_notification_survives_the_free_of_other_dispatchers() {
     // Indices after the prologue's objects.
     let (cno, one, two) = (Pick::Live(0), Pick::Live(5), Pick::Live(6));
     let event = |op| Op::Event(Side::A, op);
@@ -262,7 +262,7 @@ fn a_write_may_overtake_the_data_of_a_send_before_it() {
 ///
 /// Spec: EPB-01, DTO-11
 #[test]
-fn reads_into_one_place_are_answered_in_any_order() {
+fn reads_into_one_buffer_are_answered_in_any_order() {
     let read = |segment, context, slack| {
         let read = PostOp::RdmaRead {
             ep: FIRST,
@@ -344,7 +344,7 @@ fn a_flushed_unbind_leaves_the_bind_before_it() {
 ///
 /// Spec: CRR-01, EPG-01
 #[test]
-fn a_rejected_request_takes_its_endpoint_along() {
+fn a_rejected_request_frees_its_endpoint() {
     // After the prologue's receives.
     let fault = Fault::RefusePost { adapter: 0, nth: 2 };
     let setup = Setup {

@@ -179,7 +179,7 @@ fn an_answer_that_the_device_refuses_once_is_sent_again() {
 ///
 /// Spec: RSMBR-09, RSMST-05
 #[test]
-fn a_connection_that_comes_back_keeps_its_place_from_a_new_one() {
+fn a_reconnecting_peer_keeps_its_slot() {
     // Refused posts, wrong answers, receivers that are not ready.
     for (kind, seed) in [(8, 2352), (8, 3363), (9, 3124), (10, 274)] {
         let done = run(seed, vec![seeded(kind, seed)]);
@@ -191,7 +191,7 @@ fn a_connection_that_comes_back_keeps_its_place_from_a_new_one() {
 ///
 /// Spec: RSMGP-01, RSMPV-42
 #[test]
-fn items_that_do_not_come_stay_what_they_were() {
+fn items_that_do_not_arrive_keep_their_values() {
     // A lost completion, a crashed host.
     for (kind, seed) in [(0, 1438), (11, 4784)] {
         let done = run(seed, vec![seeded(kind, seed)]);
@@ -206,7 +206,7 @@ fn items_that_do_not_come_stay_what_they_were() {
 ///
 /// Spec: RSMBR-05, RSMST-05
 #[test]
-fn messages_are_taken_in_the_order_in_which_they_were_sent() {
+fn messages_are_processed_in_the_order_of_their_posts() {
     for seed in [2409, 12188, 12606] {
         let done = run(seed, vec![seeded(1, seed)]);
         assert!(done.happened > 0, "{seed}");

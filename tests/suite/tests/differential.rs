@@ -18,11 +18,11 @@ network!(ModelFabric, ModelBackend, "model", device, |_| None);
 network!(PvrdmaFabric, PvrdmaModel, "pvrdma", device, |_| None);
 
 #[test]
-fn the_mlx5_layout_does_as_the_mock() {
+fn the_mlx5_layout_behaves_like_the_mock() {
     lists("mlx5", Bed::<Fabric>::new, Bed::<ModelFabric>::new);
 }
 
 #[test]
-fn the_paravirtual_layout_does_as_the_mock() {
+fn the_paravirtual_layout_behaves_like_the_mock() {
     lists("pvrdma", Bed::<Fabric>::new, Bed::<PvrdmaFabric>::new);
 }

@@ -119,7 +119,7 @@ fn given_up(net: &Net<'_, MmioBed>, left: &Party<MmioBed>, requests: u64, receiv
 /// Spec: DTO-10, DTO-12
 #[test]
 fn a_device_with_a_bad_cqe_is_abandoned() {
-    let lies = [
+    let cases = [
         (BadCqe::Index, DeviceFault::WrongIndex),
         (BadCqe::QueuePair, DeviceFault::UnknownQueuePair),
         (BadCqe::UserIndex, DeviceFault::UnknownQueuePair),
@@ -127,22 +127,22 @@ fn a_device_with_a_bad_cqe_is_abandoned() {
         (BadCqe::Phase, DeviceFault::PhaseJump),
         (BadCqe::AllOnes, DeviceFault::AllOnes),
     ];
-    for (lie, fault) in lies {
+    for (bad_cqe, fault) in cases {
         let bed = MmioBed::new();
         let (net, [left, right], state) = suspect(&bed);
         for cookie in 0..3 {
             left.receive_into(&[left.memory.segment(0, 8)], cookie);
             right.receive_into(&[right.memory.segment(0, 8)], cookie);
         }
-        bed.fabric.forge_completion(0, lie);
+        bed.fabric.forge_completion(0, bad_cqe);
         for cookie in 0..3 {
             left.send_from(&[left.memory.segment(0, 8)], cookie);
         }
-        assert_eq!(state.fault(), None, "{lie:?}");
+        assert_eq!(state.fault(), None, "{bad_cqe:?}");
         given_up(&net, &left, 3, 3);
-        assert_eq!(state.fault(), Some(fault), "{lie:?}");
+        assert_eq!(state.fault(), Some(fault), "{bad_cqe:?}");
         net.connection(&right);
-        assert_eq!(right.state(), EndpointState::Disconnected, "{lie:?}");
+        assert_eq!(right.state(), EndpointState::Disconnected, "{bad_cqe:?}");
     }
 }
 
@@ -235,14 +235,14 @@ fn all_complete_once(
 }
 
 /// Posts receives and requests on a party whose first completion is false.
-fn lied_to(lie: BadCqe, posted: u64) {
+fn run_with_bad_cqe(bad_cqe: BadCqe, posted: u64) {
     let bed = MmioBed::new();
     let (net, [left, right], state) = suspect(&bed);
     for cookie in 0..posted {
         left.receive_into(&[left.memory.segment(0, 8)], cookie);
         right.receive_into(&[right.memory.segment(0, 8)], cookie);
     }
-    bed.fabric.forge_completion(0, lie);
+    bed.fabric.forge_completion(0, bad_cqe);
     for cookie in 0..posted {
         left.send_from(&[left.memory.segment(0, 8)], cookie);
     }
@@ -256,7 +256,7 @@ fn lied_to(lie: BadCqe, posted: u64) {
 fn noise_completes_nothing_twice() {
     for seed in 0..200 {
         println!("seed {seed}");
-        lied_to(BadCqe::Noise(seed), 4);
+        run_with_bad_cqe(BadCqe::Noise(seed), 4);
     }
 }
 
@@ -267,7 +267,7 @@ fn noise_completes_nothing_twice() {
 fn every_bit_of_a_cqe_name_is_checked() {
     for bit in 0..BadCqe::BITS {
         println!("bit {bit}");
-        lied_to(BadCqe::Bit(bit), 4);
+        run_with_bad_cqe(BadCqe::Bit(bit), 4);
     }
 }
 
@@ -410,7 +410,7 @@ fn a_fault_found_by_another_thread_wakes_a_sleeper() {
 /// Spec: DTO-10, DTO-12
 #[test]
 fn false_shared_buffers_are_detected() {
-    let lies = [
+    let cases = [
         (BadCqe::Bit(48 + 6), DeviceFault::WrongIndex),
         (BadCqe::Bit(48 + 15), DeviceFault::WrongIndex),
         (BadCqe::Length, DeviceFault::ImpossibleLength),
@@ -420,7 +420,7 @@ fn false_shared_buffers_are_detected() {
         (BadCqe::AllOnes, DeviceFault::AllOnes),
         (BadCqe::Phase, DeviceFault::PhaseJump),
     ];
-    for (lie, fault) in lies {
+    for (bad_cqe, fault) in cases {
         let bed = MmioBed::new();
         let net = Net::new(&bed);
         let (lent, state) = Box::leak(Box::new(DeviceState::new())).lend();
@@ -436,15 +436,15 @@ fn false_shared_buffers_are_detected() {
         for cookie in 0..3 {
             granted(ia.srq_post_recv(srq, &[receiver.memory.segment(0, 8)], cookie));
         }
-        bed.fabric.forge_completion(0, lie);
+        bed.fabric.forge_completion(0, bad_cqe);
         for cookie in 0..2 {
             peer.send_from(&[peer.memory.segment(0, 8)], cookie);
         }
         net.run_to_idle();
         net.silent(&ia, receiver.receive);
-        assert_eq!(state.fault(), Some(fault), "{lie:?}");
+        assert_eq!(state.fault(), Some(fault), "{bad_cqe:?}");
         net.connection(&receiver);
-        assert_eq!(receiver.state(), EndpointState::Disconnected, "{lie:?}");
+        assert_eq!(receiver.state(), EndpointState::Disconnected, "{bad_cqe:?}");
         granted(ia.ep_free(receiver.ep));
         granted(ia.srq_free(srq));
     }

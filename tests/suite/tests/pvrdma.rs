@@ -41,10 +41,10 @@ network!(PvrdmaFabric, PvrdmaModel, "pvrdma", device, |test| {
 
 impl PvrdmaBed {
     /// Opens a device with its own quirks.
-    fn like(&self, manner: PvrdmaQuirks) -> Result<PvrdmaModel, OpenFailure> {
+    fn with_quirks(&self, quirks: PvrdmaQuirks) -> Result<PvrdmaModel, OpenFailure> {
         let (state, _) = Box::leak(Box::new(DeviceState::new())).lend();
         self.fabric
-            .device_with_quirks(self.options(), state, manner)
+            .device_with_quirks(self.options(), state, quirks)
     }
 }
 
@@ -101,7 +101,7 @@ mod keeping {
 /// Posts three receives and three requests on a device whose first completion is false.
 ///
 /// Returns the status of the first receive, and the fault of the device.
-fn lied_to(lie: PvrdmaBadCqe) -> (DtoStatus, Option<DeviceFault>) {
+fn run_with_bad_cqe(bad_cqe: PvrdmaBadCqe) -> (DtoStatus, Option<DeviceFault>) {
     let bed = PvrdmaBed::new();
     let net = Net::new(&bed);
     let (lent, state) = Box::leak(Box::new(DeviceState::new())).lend();
@@ -114,8 +114,8 @@ fn lied_to(lie: PvrdmaBadCqe) -> (DtoStatus, Option<DeviceFault>) {
         left.receive_into(&[left.memory.segment(0, 8)], cookie);
         right.receive_into(&[right.memory.segment(0, 8)], cookie);
     }
-    bed.fabric.forge_completion(0, lie);
-    match lie {
+    bed.fabric.forge_completion(0, bad_cqe);
+    match bad_cqe {
         PvrdmaBadCqe::Length => right.send_from(&[right.memory.segment(0, 8)], 5),
         _ => {
             for cookie in 0..3 {
@@ -123,13 +123,17 @@ fn lied_to(lie: PvrdmaBadCqe) -> (DtoStatus, Option<DeviceFault>) {
             }
         }
     }
-    let requests = if lie == PvrdmaBadCqe::Length { 0 } else { 3 };
+    let requests = if bad_cqe == PvrdmaBadCqe::Length {
+        0
+    } else {
+        3
+    };
     for cookie in 0..requests {
         let flushed = net.request_completion(&left);
         assert_eq!(
             (flushed.cookie, flushed.status),
             (cookie, DtoStatus::Flushed),
-            "{lie:?}"
+            "{bad_cqe:?}"
         );
     }
     let flushed = net.receive_completion(&left);
@@ -138,19 +142,19 @@ fn lied_to(lie: PvrdmaBadCqe) -> (DtoStatus, Option<DeviceFault>) {
         assert_eq!(
             (flushed.cookie, flushed.status),
             (cookie, DtoStatus::Flushed),
-            "{lie:?}"
+            "{bad_cqe:?}"
         );
     }
     let param = net.event(&left.ia, left.ia.async_evd());
     let catastrophe = AsyncEventKind::IaCatastrophic;
     assert!(
         matches!(param, Event::Async { kind, .. } if kind == catastrophe),
-        "{lie:?}: {param:?}"
+        "{bad_cqe:?}: {param:?}"
     );
     net.connection(&left);
-    assert_eq!(left.state(), EndpointState::Disconnected, "{lie:?}");
+    assert_eq!(left.state(), EndpointState::Disconnected, "{bad_cqe:?}");
     net.connection(&right);
-    assert_eq!(right.state(), EndpointState::Disconnected, "{lie:?}");
+    assert_eq!(right.state(), EndpointState::Disconnected, "{bad_cqe:?}");
     (flushed.status, state.fault())
 }
 
@@ -161,14 +165,18 @@ fn lied_to(lie: PvrdmaBadCqe) -> (DtoStatus, Option<DeviceFault>) {
 /// Spec: DTO-10, DTO-11, DTO-12
 #[test]
 fn a_paravirtual_device_with_a_bad_cqe_is_abandoned() {
-    let lies = [
+    let cases = [
         (PvrdmaBadCqe::QueuePair, DeviceFault::UnknownQueuePair),
         (PvrdmaBadCqe::Length, DeviceFault::ImpossibleLength),
         (PvrdmaBadCqe::Index, DeviceFault::PhaseJump),
         (PvrdmaBadCqe::AllOnes, DeviceFault::AllOnes),
     ];
-    for (lie, fault) in lies {
-        assert_eq!(lied_to(lie), (DtoStatus::Flushed, Some(fault)), "{lie:?}");
+    for (bad_cqe, fault) in cases {
+        assert_eq!(
+            run_with_bad_cqe(bad_cqe),
+            (DtoStatus::Flushed, Some(fault)),
+            "{bad_cqe:?}"
+        );
     }
 }
 
@@ -205,7 +213,7 @@ fn an_unknown_failure_ends_only_its_connection() {
 fn every_bit_of_a_token_is_checked() {
     for bit in 0..64 {
         println!("bit {bit}");
-        let (status, fault) = lied_to(PvrdmaBadCqe::Token(bit));
+        let (status, fault) = run_with_bad_cqe(PvrdmaBadCqe::Token(bit));
         assert_eq!(status, DtoStatus::Flushed);
         let found = [DeviceFault::WrongIndex, DeviceFault::UnknownQueuePair];
         assert!(
@@ -229,11 +237,11 @@ fn no_device_is_left_active() {
         (Refusal::CompletionQueue, command::CREATE_COMPLETION_QUEUE),
     ];
     for (refuses, command) in refused {
-        let manner = PvrdmaQuirks {
+        let quirks = PvrdmaQuirks {
             refuses,
             ..PvrdmaQuirks::default()
         };
-        let opened = bed.like(manner);
+        let opened = bed.with_quirks(quirks);
         assert_eq!(opened.err(), Some(OpenFailure::Command(command)));
         assert_eq!(bed.fabric.active(), 0, "{refuses:?}");
     }
@@ -271,7 +279,7 @@ fn versions_and_address_kinds_are_checked() {
     ];
     for (version, claims, failure) in cases {
         let bed = PvrdmaBed::new();
-        let opened = bed.like(PvrdmaQuirks {
+        let opened = bed.with_quirks(PvrdmaQuirks {
             version: Some(version),
             fake_capability: claims,
             ..PvrdmaQuirks::default()
@@ -293,7 +301,7 @@ fn versions_and_address_kinds_are_checked() {
 fn an_empty_queue_is_polled_at_its_device() {
     let bed = PvrdmaBed::new();
     let net = Net::new(&bed);
-    let device = bed.like(PvrdmaQuirks {
+    let device = bed.with_quirks(PvrdmaQuirks {
         polled: true,
         ..PvrdmaQuirks::default()
     });
@@ -321,8 +329,8 @@ fn a_silent_device_is_awaited_once() {
     for senseless in [true, false] {
         let fabric = PvrdmaFabric::new(seeded_options());
         let (lent, state) = Box::leak(Box::new(DeviceState::new())).lend();
-        let manner = PvrdmaQuirks::default();
-        let device = fabric.device_with_quirks(NodeOptions::new("pvrdma", 1), lent, manner);
+        let quirks = PvrdmaQuirks::default();
+        let device = fabric.device_with_quirks(NodeOptions::new("pvrdma", 1), lent, quirks);
         let mut device = device.expect("a device");
         let domain = device.create_domain().expect("a domain");
         static MEMORY: [AtomicU8; 64] = [const { AtomicU8::new(0) }; 64];
@@ -376,7 +384,7 @@ fn an_abandoned_device_does_not_affect_others() {
     let net = Net::new(&bed);
     let options = PartyOptions::default();
     let kept = Party::new(&net.adapter(), &options);
-    let mut given_up = bed.like(PvrdmaQuirks::default()).expect("a device");
+    let mut given_up = bed.with_quirks(PvrdmaQuirks::default()).expect("a device");
     let peer = Party::new(&net.adapter(), &options);
     net.connect(&kept, &peer);
     let domain = given_up.create_domain().expect("a domain");
@@ -409,7 +417,7 @@ fn an_abandoned_device_does_not_affect_others() {
 fn a_reused_number_names_the_new_queue_pair() {
     let bed = PvrdmaBed::new();
     let net = Net::new(&bed);
-    let device = bed.like(PvrdmaQuirks {
+    let device = bed.with_quirks(PvrdmaQuirks {
         drops_flushed: true,
         ..PvrdmaQuirks::default()
     });
@@ -435,7 +443,7 @@ fn a_reused_number_names_the_new_queue_pair() {
 fn a_queue_pair_that_does_not_fail_is_flushed_by_the_driver() {
     let bed = PvrdmaBed::new();
     let net = Net::new(&bed);
-    let device = bed.like(PvrdmaQuirks {
+    let device = bed.with_quirks(PvrdmaQuirks {
         refuses: Refusal::Error,
         ..PvrdmaQuirks::default()
     });
@@ -464,12 +472,12 @@ fn no_queue_pair_gets_an_impossible_number() {
     for (number, good) in [(u32::MAX, 0), (1 << 24, 0), (0x12, 1)] {
         let fabric = PvrdmaFabric::new(seeded_options());
         let (lent, state) = Box::leak(Box::new(DeviceState::new())).lend();
-        let manner = PvrdmaQuirks {
+        let quirks = PvrdmaQuirks {
             numbers: Numbers::Always(number),
             ..PvrdmaQuirks::default()
         };
         let options = NodeOptions::new("pvrdma", 1);
-        let device = fabric.device_with_quirks(options, lent, manner);
+        let device = fabric.device_with_quirks(options, lent, quirks);
         let mut device = device.expect("a device");
         let domain = device.create_domain().expect("a domain");
         let request = QueuePairRequest::new(1, domain, EpAttributes::DEFAULT);
@@ -489,7 +497,7 @@ fn no_queue_pair_gets_an_impossible_number() {
 #[test]
 fn completions_flushed_by_the_driver_wake_waiters() {
     let bed = PvrdmaBed::new();
-    let device = bed.like(PvrdmaQuirks {
+    let device = bed.with_quirks(PvrdmaQuirks {
         drops_flushed: true,
         ..PvrdmaQuirks::default()
     });
@@ -621,7 +629,7 @@ fn shared_queues_grow_within_their_room() {
 #[test]
 fn shared_queues_without_room_to_grow_are_made() {
     let bed = PvrdmaBed::new();
-    let mut device = bed.like(PvrdmaQuirks::default()).expect("a device");
+    let mut device = bed.with_quirks(PvrdmaQuirks::default()).expect("a device");
     // Takes the memory for everything longer.
     let longest = device.ia_attributes().max_evd_qlen as u32;
     let fills: Vec<_> = (0..)

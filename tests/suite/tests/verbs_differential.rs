@@ -46,7 +46,7 @@ network!(
 const STEPS_TO_REST: usize = 30;
 
 #[test]
-fn a_device_does_as_the_mock() {
+fn a_device_behaves_like_the_mock() {
     println!("on {}", VerbsBed::new().name());
     lists("verbs", Bed::<InOrder>::new, || {
         VerbsBed::resting(STEPS_TO_REST)

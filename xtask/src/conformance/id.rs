@@ -141,11 +141,14 @@ pub(crate) fn condense<'a>(
     ids: impl IntoIterator<Item = &'a Id>,
     known: impl Iterator<Item = &'a Id>,
 ) -> String {
-    let place: BTreeMap<&Id, usize> = known.enumerate().map(|(place, id)| (id, place)).collect();
+    let positions: BTreeMap<&Id, usize> = known
+        .enumerate()
+        .map(|(position, id)| (id, position))
+        .collect();
     let mut runs: Vec<(&Id, &Id)> = Vec::new();
     for id in ids {
         match runs.last_mut() {
-            Some((first, last)) if first.spans(id, id) && place[id] == place[*last] + 1 => {
+            Some((first, last)) if first.spans(id, id) && positions[id] == positions[*last] + 1 => {
                 *last = id
             }
             _ => runs.push((id, id)),

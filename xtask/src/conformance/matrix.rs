@@ -191,12 +191,12 @@ impl<'a> Matrix<'a> {
     }
 
     fn cite(&mut self, backends: &'a Backends, file: &Path, citation: &Citation) {
-        let place = format!("{}:{}", file.display(), citation.line);
+        let location = format!("{}:{}", file.display(), citation.line);
         let mut ids = Vec::new();
         for list in &citation.lists {
             match expand(list, self.catalogue.ids()) {
                 Ok(more) => ids.extend(more),
-                Err(error) => self.faults.push(format!("{place}: {error:#}")),
+                Err(error) => self.faults.push(format!("{location}: {error:#}")),
             }
         }
         let in_suite = file.starts_with(&backends.suite);
@@ -235,7 +235,7 @@ impl<'a> Matrix<'a> {
             .all(|backend| backend.published.is_none());
         if runs_on.is_empty() && is_whole {
             self.faults.push(format!(
-                "{place}: {name} cites requirements but runs on no backend"
+                "{location}: {name} cites requirements but runs on no backend"
             ));
         }
         for (column, backend) in backends.backend.iter().enumerate() {
@@ -292,11 +292,11 @@ impl<'a> Matrix<'a> {
                 }
                 continue;
             }
-            let place = (column, id.clone());
-            let left_out = self.left_out.get(&place).copied();
+            let cell = (column, id.clone());
+            let left_out = self.left_out.get(&cell).copied();
             match known.or(left_out).or_else(|| of_group(id)) {
                 Some(reason) => {
-                    self.lacking.insert(place, reason);
+                    self.lacking.insert(cell, reason);
                 }
                 None if row.keys().any(shared) => bare.push(id),
                 None => {}
@@ -379,9 +379,9 @@ impl<'a> Matrix<'a> {
         let columns = self.columns.join(" | ");
         let rule = "---|".repeat(self.columns.len());
         let mut page = format!(
-            "# Conformance\n\nWhich requirement of the [catalogues](spec/README.md) is tested on which backend. \
+            "# Conformance\n\nThe requirements of the [catalogues](spec/README.md) and the backends on which each is tested. \
              Written by `cargo xtask conformance --output docs/conformance.md`.\n\n{}.\n\n\
-             ## By group\n\nRequirements with a test, on each backend and on any, of those that the group has.\n\n\
+             ## By group\n\nThe number of requirements of each group, and of those with a test on each backend and on any.\n\n\
              | group | requirements | {columns} | any | seed | seed tested |\n|---|---|{rule}---|---|---|\n",
             self.summary()
         );
@@ -459,7 +459,7 @@ impl<'a> Matrix<'a> {
             }
             let _ = write!(
                 page,
-                "\n## Tests that are not run on {}, by reason\n\n",
+                "\n## Tests that do not run on {}, by reason\n\n",
                 backend.name
             );
             for Except { tests, reason } in &backend.except {
@@ -570,7 +570,7 @@ mod tests {
     }
 
     #[test]
-    fn a_written_reason_excuses() {
+    fn a_written_reason_excuses_a_missing_test() {
         let source = ("core/src/lib.rs", "/// Spec: EPW-01\n#[test] fn name() {}");
         let excuse = "[[exception]]\nids = \"EPW-02..03\"\nreason = \"not local\"\n";
         assert_eq!(faults(excuse, &[source]), Vec::<String>::new());
@@ -593,17 +593,17 @@ mod tests {
     /// The reason is the exception of the test, or its own entry. An entry is stale once there is a
     /// test, or if no backend has one.
     #[test]
-    fn a_backend_says_why_it_has_no_test() {
+    fn a_backend_may_give_a_reason_for_a_missing_test() {
         let only_mock = ("mock/src/lib.rs", "/// Spec: GEN-01\n#[test] fn name() {}");
         let verbs =
             |text: &str| format!("[[backend]]\nname = \"verbs\"\ntarget = \"verbs\"\n{text}");
-        let lacks = |what: &str| verbs(&format!("lacks = [{{ {what}, reason = \"why\" }}]"));
+        let lacks = |covered: &str| verbs(&format!("lacks = [{{ {covered}, reason = \"why\" }}]"));
         let except = "except = [{ tests = [\"refuses\"], reason = \"cannot\" }]";
         let refused = (
             "tests/suite/src/suite/write.rs",
             "/// Spec: GEN-01\npub fn refuses<B>() {}",
         );
-        for (column, source, said, faults) in [
+        for (column, source, is_explained, faults) in [
             (verbs(""), only_mock, false, 1),
             (lacks("ids = \"GEN-01\""), only_mock, true, 0),
             (lacks("groups = [\"GE\"]"), only_mock, true, 0),
@@ -617,8 +617,8 @@ mod tests {
                 (matrix.faults.clone(), matrix.markdown())
             });
             assert_eq!(found.0.len(), faults, "{column}: {found:?}");
-            let told = found.1.contains("| GEN-01 |  |  | tested | see below |");
-            assert_eq!(told, said, "{}", found.1);
+            let explained = found.1.contains("| GEN-01 |  |  | tested | see below |");
+            assert_eq!(explained, is_explained, "{}", found.1);
         }
     }
 
@@ -641,7 +641,7 @@ mod tests {
     }
 
     #[test]
-    fn code_that_cites_is_no_test() {
+    fn a_citation_in_code_is_no_test() {
         let code = (
             "core/src/lib.rs",
             "/// Spec: EPW-01, EPW-02\npub fn post() {}",

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_may_go_on_in_the_next_line() {
+    fn a_list_may_continue_on_the_next_line() {
         let citation = one("/// Spec: A-01,\n/// A-02\n/// Spec: B-01\n/// Prose.\nfn name() {}");
         assert_eq!(citation.lists, ["A-01,A-02", "B-01"]);
         assert!(!citation.is_test);

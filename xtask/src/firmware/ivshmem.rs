@@ -42,20 +42,20 @@ pub(super) fn program(workspace: &Workspace) -> Result<PathBuf> {
 
 /// Checks that both sides log the expected lines.
 pub(super) fn check(images: &Images, program: &Path) -> Result<()> {
-    let said = log(images, program)?;
-    images.compare("ivshmem", TRIPLE, &said)
+    let logs = log(images, program)?;
+    images.compare("ivshmem", TRIPLE, &logs)
 }
 
 /// Builds and runs the image with the process, once for each end; returns both logs.
 pub(super) fn log(images: &Images, program: &Path) -> Result<String> {
     packages::install_for(&images.shell, [EMULATOR])?;
     let image = images.build(TRIPLE, "ivshmem")?;
-    let mut said = String::new();
+    let mut logs = String::new();
     for (end, title) in ENDS {
         let [machine, process] = run(images, program, &image, end)?;
-        said += &format!("# {title}: the machine\n{machine}# {title}: the process\n{process}");
+        logs += &format!("# {title}: the machine\n{machine}# {title}: the process\n{process}");
     }
-    Ok(said)
+    Ok(logs)
 }
 
 /// Runs the image and the process; returns the log of each.
@@ -103,7 +103,7 @@ fn run(images: &Images, program: &Path, image: &Path, end: &str) -> Result<[Stri
 /// A program that has printed its first line and so is ready; killed on drop.
 struct Process {
     child: Child,
-    said: BufReader<ChildStdout>,
+    output: BufReader<ChildStdout>,
     first: String,
 }
 
@@ -113,18 +113,18 @@ impl Process {
         let output = child.stdout.take().context("its output")?;
         let mut process = Self {
             child,
-            said: BufReader::new(output),
+            output: BufReader::new(output),
             first: String::new(),
         };
-        process.said.read_line(&mut process.first)?;
+        process.output.read_line(&mut process.first)?;
         Ok(process)
     }
 
     /// Waits for the program; returns its exit status and its whole output.
     fn end(&mut self) -> Result<(ExitStatus, String)> {
-        let mut said = std::mem::take(&mut self.first);
-        self.said.read_to_string(&mut said)?;
-        Ok((self.child.wait()?, said))
+        let mut text = std::mem::take(&mut self.first);
+        self.output.read_to_string(&mut text)?;
+        Ok((self.child.wait()?, text))
     }
 }
 

@@ -81,7 +81,7 @@ const OVER_SOFT_ROCE: [(&str, &str); 1] =
 /// Checks that the image logs the expected lines, if this QEMU has the device.
 pub(super) fn check(images: &Images, machine: &Machine) -> Result<()> {
     match log(images, machine)? {
-        Some(said) => images.compare("paravirtual", machine.triple, &said),
+        Some(log) => images.compare("paravirtual", machine.triple, &log),
         None => Ok(()),
     }
 }
@@ -114,16 +114,16 @@ pub(super) fn check_nested(workspace: &Workspace, images: &Images) -> Result<()>
         }
     }
     let serial = cmd!(images.shell, "base64 --decode").quiet().stdin(text);
-    let mut said = images.decode(&image, serial.output()?.stdout)?;
+    let mut log = images.decode(&image, serial.output()?.stdout)?;
     ensure!(
         ended == Some(success),
-        "{} ended with {ended:?} in a guest:\n{said}",
+        "{} ended with {ended:?} in a guest:\n{log}",
         image.display()
     );
     for (must, differs) in OVER_SOFT_ROCE {
-        said = said.replace(differs, must);
+        log = log.replace(differs, must);
     }
-    images.compare("paravirtual", "over soft-RoCE", &said)
+    images.compare("paravirtual", "over soft-RoCE", &log)
 }
 
 /// Builds and runs the image; returns its log, or `None` if QEMU lacks the device.
@@ -176,15 +176,15 @@ pub(super) fn log(images: &Images, machine: &Machine) -> Result<Option<String>> 
         .env("LD_PRELOAD", &library)
         .ignore_status()
         .output()?;
-    let said = images.decode(&image, fs::read(&serial)?)?;
+    let log = images.decode(&image, fs::read(&serial)?)?;
     ensure!(
         output.status.code() == Some(success),
-        "{} ended with {}:\n{said}{}",
+        "{} ended with {}:\n{log}{}",
         image.display(),
         output.status,
         String::from_utf8_lossy(&output.stderr)
     );
-    Ok(Some(said))
+    Ok(Some(log))
 }
 
 /// Returns true if this QEMU has the device; prints a line if not.

@@ -194,13 +194,13 @@ pub(super) fn run(workspace: &Workspace) -> Result<String> {
     )
     .run()?;
     let sources = workspace.root().join(SOURCES);
-    let told = cmd!(
+    let lines = cmd!(
         shell,
         "{export} export --format=lcov --instr-profile {counts} {program} --sources {sources}"
     )
     .quiet()
     .read()?;
-    let files = files(&told, &sources);
+    let files = files(&lines, &sources);
     if files.is_empty() {
         bail!("llvm-cov reports no lines of {SOURCES}");
     }
@@ -211,10 +211,10 @@ pub(super) fn run(workspace: &Workspace) -> Result<String> {
 /// Reads the line counts of each file from `llvm-cov`.
 ///
 /// A line of a generic function counts as run if any instance ran it.
-fn files(told: &str, sources: &Path) -> BTreeMap<String, Runs> {
+fn files(lcov: &str, sources: &Path) -> BTreeMap<String, Runs> {
     let mut files: BTreeMap<String, Runs> = BTreeMap::new();
     let mut file = None;
-    for line in told.lines() {
+    for line in lcov.lines() {
         if let Some(path) = line.strip_prefix("SF:") {
             let inside = Path::new(path).strip_prefix(sources).ok();
             file = inside.map(|path| files.entry(path.to_string_lossy().into()).or_default());
@@ -323,7 +323,7 @@ fn section(
 mod tests {
     use super::*;
 
-    const TOLD: &str = "SF:/w/core/event/queue.rs\nDA:1,4\nDA:2,0\nDA:3,0\nend_of_record\n\
+    const LCOV: &str = "SF:/w/core/event/queue.rs\nDA:1,4\nDA:2,0\nDA:3,0\nend_of_record\n\
                         SF:/w/core/id.rs\nDA:1,1\nend_of_record\n\
                         SF:/w/other.rs\nDA:1,0\nend_of_record\n\
                         SF:/w/core/event/cno.rs\nDA:1,0\nDA:1,2\nend_of_record\n";
@@ -340,17 +340,17 @@ mod tests {
         items.iter().enumerate().map(region).collect()
     }
 
-    fn told(items: &[&str]) -> Result<String> {
-        let files = files(TOLD, Path::new("/w/core"));
+    fn section_of(items: &[&str]) -> Result<String> {
+        let files = files(LCOV, Path::new("/w/core"));
         section(&files, &regions(items), 60, |_| Ok(QUEUE.into()))
     }
 
     #[test]
-    fn too_few_lines_and_more_lines_for_a_reason_than_before_are_faults() {
-        let files = files(TOLD, Path::new("/w/core"));
+    fn too_few_covered_lines_and_more_excused_lines_are_faults() {
+        let files = files(LCOV, Path::new("/w/core"));
         let wrong = |regions: &[Region], least| {
-            let told = section(&files, regions, least, |_| Ok(QUEUE.into()));
-            told.expect_err("a fault").to_string()
+            let section = section(&files, regions, least, |_| Ok(QUEUE.into()));
+            section.expect_err("a fault").to_string()
         };
         let mut known = regions(&["fn unseen"]);
         let few = wrong(&known, 61);
@@ -365,21 +365,21 @@ mod tests {
 
     #[test]
     fn files_of_a_module_are_counted_together() {
-        let table = told(&["fn unseen"]).expect("a reason for each");
+        let table = section_of(&["fn unseen"]).expect("a reason for each");
         let rows = "| `event` | 4 | 2 | 50.0 % | 2 |\n| `id` | 1 | 1 | 100.0 % | 0 |\n| all | 5 | 3 | 60.0 % | 2 |\n";
         assert!(table.ends_with(rows), "{table}");
     }
 
     #[test]
     fn a_line_without_a_reason_and_a_reason_without_a_line_are_faults() {
-        let missing = told(&[])
+        let missing = section_of(&[])
             .expect_err("two lines without a reason")
             .to_string();
         assert!(
             missing.contains("event/queue.rs:2: no seed runs `fn unseen() {`"),
             "{missing}"
         );
-        let idle = told(&["fn seen", "fn unseen"])
+        let idle = section_of(&["fn seen", "fn unseen"])
             .expect_err("one reason too many")
             .to_string();
         assert!(
@@ -389,8 +389,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_run_by_chance_needs_no_line_without_runs() {
-        told(&["fn unseen", "fn perhaps"]).expect("a reason that is idle by chance");
+    fn a_region_run_by_chance_needs_no_uncovered_line() {
+        section_of(&["fn unseen", "fn perhaps"]).expect("a reason that is idle by chance");
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub(super) fn run(workspace: &Workspace) -> Result<String> {
     tools::advisories(workspace)?;
     let text = fs::read_to_string(workspace.root().join(RULES)).context(RULES)?;
     let rules: Rules = toml::from_str(&text).context(RULES)?;
-    Ok(graph.told(&rules))
+    Ok(graph.summary(&rules))
 }
 
 /// Fails unless the page has one row for each direct dependency, and none for others.
@@ -241,15 +241,15 @@ impl Graph {
     }
 
     /// Returns the summary of a run without findings.
-    fn told(&self, rules: &Rules) -> String {
+    fn summary(&self, rules: &Rules) -> String {
         let (direct, behind) = (self.direct().len(), self.behind().len());
         let run = self
             .0
             .values()
             .filter(|package| !package.ours && package.runs != "no");
         format!(
-            "{} crates, counted by versions, in {} lock files: {direct} that are named, each with a note, and {behind} behind them; {} run something \
-             where they are built. Advisories were fetched and looked for, of all of them. Exceptions in [{RULES}](../{RULES}): {} of licences, {} of advisories.\n",
+            "{} crates, counted by versions, in {} lock files: {direct} direct ones, each with a note, and {behind} indirect ones; {} run code \
+             at build time. All were checked against the current advisories. Exceptions in [{RULES}](../{RULES}): {} of licences, {} of advisories.\n",
             direct + behind,
             WORKSPACES.len(),
             run.count(),
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_note_names_the_nearest_that_have_one() {
+    fn crates_without_a_note_name_the_nearest_with_one() {
         let graph = graph(&[
             ("ours 0.0.0", "no", &["also 0.0.0", "a 1.0.0", "b 1.0.0"]),
             ("also 0.0.0", "no", &["c 1.0.0", "d 2.0.0", "e 1.0.0"]),
@@ -307,23 +307,23 @@ mod tests {
             | `many` | 10.0.0 | MIT | no | `a`, `b`, `c`, and 2 more |\n";
         assert_eq!(graph.table().expect("a table"), expected);
         let rules = "[licenses]\nexceptions = [1, 2, 3]\n[advisories]\nignore = [1, 2]\n";
-        let told = graph.told(&toml::from_str(rules).expect("rules"));
+        let summary = graph.summary(&toml::from_str(rules).expect("rules"));
         assert!(
-            told.starts_with("10 crates, counted by versions, in 3 lock files: 5 that"),
-            "{told}"
+            summary.starts_with("10 crates, counted by versions, in 3 lock files: 5 direct"),
+            "{summary}"
         );
         assert!(
-            told.contains("and 5 behind them; 1 run something"),
-            "{told}"
+            summary.contains("and 5 indirect ones; 1 run code"),
+            "{summary}"
         );
         assert!(
-            told.ends_with("3 of licences, 2 of advisories.\n"),
-            "{told}"
+            summary.ends_with("3 of licences, 2 of advisories.\n"),
+            "{summary}"
         );
     }
 
     #[test]
-    fn what_nothing_brings_is_refused() {
+    fn crates_that_nothing_depends_on_are_refused() {
         let graph = graph(&[("ours 0.0.0", "no", &[]), ("lost 1.0.0", "no", &[])]);
         assert!(graph.table().is_err());
     }

@@ -27,12 +27,12 @@ pub(crate) fn run(workspace: &Workspace, minutes: u32, seed: u64) -> Result<Stri
     )
     .ignore_status()
     .output()?;
-    let told = String::from_utf8_lossy(&output.stdout);
+    let text = String::from_utf8_lossy(&output.stdout);
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        bail!("backends differ:\n{told}{said}");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        bail!("backends differ:\n{text}{errors}");
     }
-    let rows = rows(&told)?;
+    let rows = rows(&text)?;
     let again =
         format!("`cargo xtask harden --only differential --minutes {minutes} --seed {seed}`");
     guest::run_behind(workspace, &guest::DIFFERENTIAL, minutes, seed, rows, &again)
@@ -40,15 +40,15 @@ pub(crate) fn run(workspace: &Workspace, minutes: u32, seed: u64) -> Result<Stri
 }
 
 /// Returns the rows that the tests printed, sorted.
-fn rows(told: &str) -> Result<Vec<Vec<String>>> {
+fn rows(text: &str) -> Result<Vec<Vec<String>>> {
     // A line may begin with the name of its test.
-    let counted = told.lines().filter_map(|line| line.split_once(MARK));
+    let counted = text.lines().filter_map(|line| line.split_once(MARK));
     let split = |(_, row): (&str, &str)| row.split('|').map(str::to_owned).collect();
     let mut rows: Vec<Vec<String>> = counted.map(split).collect();
     rows.sort_unstable();
     let columns = guest::DIFFERENTIAL.columns.len();
     if rows.is_empty() || rows.iter().any(|row| row.len() != columns) {
-        bail!("unexpected counts in the test output:\n{told}");
+        bail!("unexpected counts in the test output:\n{text}");
     }
     Ok(rows)
 }
@@ -58,10 +58,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_tests_count_becomes_rows_in_order() {
-        let told =
+    fn counts_of_tests_become_sorted_rows() {
+        let text =
             "running 2 tests\ncompared|pvrdma|2|3|4|5|6\ntest it ... compared|mlx5|1|2|3|4|5\n";
-        let found = rows(told).expect("rows");
+        let found = rows(text).expect("rows");
         assert_eq!(
             found,
             [

@@ -36,8 +36,8 @@ fn succeeds(options: &FirstFailure, to: impl Write) -> Result<bool> {
         .stdout(Stdio::piped())
         .spawn()
         .with_context(|| program.display().to_string())?;
-    let told = child.stdout.take().context("the program has no output")?;
-    let failed = pass_on(BufReader::new(told), to)?;
+    let output = child.stdout.take().context("the program has no output")?;
+    let failed = pass_on(BufReader::new(output), to)?;
     if failed {
         // The program may have ended already.
         let _ended = child.kill();
@@ -62,11 +62,11 @@ mod tests {
     use super::{FirstFailure, pass_on, succeeds};
 
     #[test]
-    fn nothing_is_read_behind_the_first_failure() {
-        let mut told = Vec::new();
+    fn reading_stops_at_the_first_failure() {
+        let mut copied = Vec::new();
         let text = "test a ... ok\ntest b ... FAILED\ntest c ... ok\n";
-        assert!(pass_on(text.as_bytes(), &mut told).unwrap());
-        assert_eq!(told, b"test a ... ok\ntest b ... FAILED\n");
+        assert!(pass_on(text.as_bytes(), &mut copied).unwrap());
+        assert_eq!(copied, b"test a ... ok\ntest b ... FAILED\n");
         assert!(!pass_on(&b"test a ... ok\n"[..], Vec::new()).unwrap());
     }
 

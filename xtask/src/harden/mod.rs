@@ -56,7 +56,7 @@ pub(crate) struct Options {
 /// One kind of check.
 struct Proof {
     name: &'static str,
-    what: &'static str,
+    about: &'static str,
     /// Runs the proof; its text goes into the section of that name.
     run: fn(&Workspace, &Effort) -> Result<Option<String>>,
 }
@@ -79,83 +79,83 @@ impl Effort {
 const PROOFS: [Proof; 18] = [
     Proof {
         name: "unsafe",
-        what: "up-to-date inventory of unsafe code",
+        about: "up-to-date inventory of unsafe code",
         run: |workspace, _| unsafety::run(workspace).map(Some),
     },
     Proof {
         name: "dependencies",
-        what: "licences, sources and advisories of dependencies, and notes on direct ones",
+        about: "licences, sources and advisories of dependencies, and notes on direct ones",
         run: |workspace, _| dependencies::run(workspace).map(Some),
     },
     Proof {
         name: "features",
-        what: "every combination of features of dat-core and dat-rsm",
+        about: "every combination of features of dat-core and dat-rsm",
         run: |workspace, _| features::check_combinations(workspace).map(Some),
     },
     Proof {
         name: "models",
-        what: "threads of dat-core in every interleaving; weaker memory orders are detected",
+        about: "threads of dat-core in every interleaving; weaker memory orders are detected",
         run: |workspace, _| models::run(workspace).map(Some),
     },
     Proof {
         name: "connections",
-        what: "two endpoints over a network with loss and duplication, in every order of steps up to a depth",
+        about: "two endpoints over a network with loss and duplication, in every order of steps up to a depth",
         run: |workspace, _| connections::run(workspace).map(Some),
     },
     Proof {
         name: "fuzz",
-        what: "fuzzing of random calls and hostile peers",
+        about: "fuzzing of random calls and hostile peers",
         run: |workspace, effort| {
             tools::fuzz_for(workspace, effort.minutes.saturating_mul(60)).map(Some)
         },
     },
     Proof {
         name: "coverage",
-        what: "lines of dat-core that the fuzz seeds cover",
+        about: "lines of dat-core that the fuzz seeds cover",
         run: |workspace, _| coverage::run(workspace).map(Some),
     },
     Proof {
         name: "sanitizers",
-        what: "tests under the address sanitizer and the thread sanitizer",
+        about: "tests under the address sanitizer and the thread sanitizer",
         run: |workspace, _| sanitizers::run(workspace).map(Some),
     },
     Proof {
         name: "mailbox",
-        what: "the suite on device models behind a mailbox",
+        about: "the suite on device models behind a mailbox",
         run: |workspace, _| {
             let scope = ["--package", "dat-tests", "--features", "mailbox"];
             let shell = &workspace.shell;
-            let told = cmd!(shell, "cargo test --quiet {scope...} --test mmio mailbox").read()?;
-            let passed = sanitizers::passed(&told)
-                .with_context(|| format!("no mailbox test ran:\n{told}"))?;
+            let output = cmd!(shell, "cargo test --quiet {scope...} --test mmio mailbox").read()?;
+            let passed = sanitizers::passed(&output)
+                .with_context(|| format!("no mailbox test ran:\n{output}"))?;
             println!("{passed} tests");
             Ok(Some(format!("{passed} tests pass.\n")))
         },
     },
     Proof {
         name: "differential",
-        what: "random operations compared between the mock, device models and an RDMA device",
+        about: "random operations compared between the mock, device models and an RDMA device",
         run: |workspace, effort| {
             differential::run(workspace, effort.minutes, effort.seed).map(Some)
         },
     },
     Proof {
         name: "hostile",
-        what: "a peer that uses stale, guessed, replayed and foreign keys, and floods",
+        about: "a peer that uses stale, guessed, replayed and foreign keys, and floods",
         run: |workspace, effort| {
             guest::run(workspace, &guest::HOSTILE, effort.minutes, effort.seed).map(Some)
         },
     },
     Proof {
         name: "faults",
-        what: "packet loss, links that go down, removal of modules in use",
+        about: "packet loss, links that go down, removal of modules in use",
         run: |workspace, effort| {
             guest::run(workspace, &guest::FAULTS, effort.minutes, effort.seed).map(Some)
         },
     },
     Proof {
         name: "kills",
-        what: "programs killed or interrupted at random times",
+        about: "programs killed or interrupted at random times",
         run: |workspace, effort| {
             // A round runs one of each kind and takes some seconds.
             let rounds = effort.minutes.saturating_mul(5);
@@ -164,7 +164,7 @@ const PROOFS: [Proof; 18] = [
     },
     Proof {
         name: "limits",
-        what: "exhausted limits of locked memory and file descriptors",
+        about: "exhausted limits of locked memory and file descriptors",
         run: |workspace, effort| {
             // A round takes as long as several rounds of the other jobs.
             guest::run(
@@ -178,25 +178,25 @@ const PROOFS: [Proof; 18] = [
     },
     Proof {
         name: "soak",
-        what: "all operations on the mock, for three times as long; memory, files and objects stay constant",
+        about: "all operations on the mock, for three times as long; memory, files and objects stay constant",
         run: |workspace, effort| {
             soak::on_the_mock(workspace, effort.minutes, effort.seed).map(Some)
         },
     },
     Proof {
         name: "soak-guest",
-        what: "all operations on a device in a guest; memory and objects stay constant",
+        about: "all operations on a device in a guest; memory and objects stay constant",
         run: |workspace, effort| soak::in_a_guest(workspace, effort.minutes, effort.seed).map(Some),
     },
     Proof {
         name: "mutants",
-        what: "mutations of dat-core's validation, file by file until the time limit",
+        about: "mutations of dat-core's validation, file by file until the time limit",
         // Writes each of its rows as soon as it is complete.
         run: |workspace, effort| mutants::run(workspace, effort).map(|()| None),
     },
     Proof {
         name: summary::NAME,
-        what: "only the table at the top of the page",
+        about: "only the table at the top of the page",
         // `run` writes the summary after every run.
         run: |_, _| Ok(None),
     },
@@ -217,10 +217,10 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             continue;
         }
         if options.list {
-            println!("{:14} {}", proof.name, proof.what);
+            println!("{:14} {}", proof.name, proof.about);
             continue;
         }
-        println!("\n== {}: {}", proof.name, proof.what);
+        println!("\n== {}: {}", proof.name, proof.about);
         let begin = Instant::now();
         if let Err(error) = run_one(workspace, options, proof, begin) {
             eprintln!("{}: {error:#}", proof.name);
@@ -273,8 +273,8 @@ fn run_one(workspace: &Workspace, options: &Options, proof: &Proof, begin: Insta
 /// The section's text is for an earlier revision.
 fn note_failure(workspace: &Workspace, name: &str, before: &str) -> Result<()> {
     let at = throughout(before, &revision(workspace)?);
-    let said = section(workspace, name).unwrap_or_default();
-    let kept: Vec<&str> = said
+    let section = section(workspace, name).unwrap_or_default();
+    let kept: Vec<&str> = section
         .lines()
         .filter(|line| !line.starts_with(FAILED))
         .collect();
@@ -378,7 +378,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tree_that_changes_meanwhile_is_not_the_revision_alone() {
+    fn a_tree_that_changes_during_a_run_is_marked() {
         assert_eq!(throughout("abc", "abc"), "abc");
         for after in ["def", "abc, with changes", "def, with changes"] {
             assert_eq!(throughout("abc", after), "abc, with changes");
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_divided_by_whole_marks() {
+    fn a_page_is_split_at_its_marks() {
         let (begin, end) = marks("a");
         let page = format!("1\n{begin}2\n{end}3\n");
         let parts = Parts::of(&page, "a").expect("a section");

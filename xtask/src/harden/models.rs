@@ -117,18 +117,18 @@ impl Proof {
     }
 }
 
-/// The place of a change in the sources.
-struct Place {
+/// The location of a change in the sources.
+struct Location {
     file: String,
     text: String,
     above: String,
-    what: String,
+    change: String,
 }
 
-impl Place {
+impl Location {
     fn of(workspace: &Workspace, change: &str) -> Result<Self> {
         let parts: Vec<&str> = change.split(':').collect();
-        let [file, line, _, what] = parts[..] else {
+        let [file, line, _, replacement] = parts[..] else {
             bail!("{change} is not an access");
         };
         let source = fs::read_to_string(workspace.root().join(file)).context(file.to_owned())?;
@@ -138,7 +138,7 @@ impl Place {
             file: file.to_owned(),
             text: line_at(at),
             above: line_at(at.saturating_sub(1)),
-            what: what.to_owned(),
+            change: replacement.to_owned(),
         })
     }
 
@@ -166,14 +166,14 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
         };
         println!("{name}: {ways} interleavings; detects {change}");
     }
-    check_halves(workspace, &proofs)
+    check_split_words(workspace, &proofs)
 }
 
 /// Runs some models with words in halves; each must notice a change there.
-fn check_halves(workspace: &Workspace, whole: &[Proof]) -> Result<()> {
+fn check_split_words(workspace: &Workspace, unsplit: &[Proof]) -> Result<()> {
     let binary = build(workspace, true)?;
     for name in HALVED {
-        let before = whole.iter().find(|proof| proof.name == name);
+        let before = unsplit.iter().find(|proof| proof.name == name);
         let before = before.with_context(|| format!("unknown model {name}"))?;
         let proof = prove(&binary, name.to_owned())?;
         let ways = proof.ways;
@@ -222,8 +222,8 @@ fn steps<'k>(
         let proof = proof.with_context(|| format!("{UNNOTICED}: unknown model {model}"))?;
         let mut found = Vec::new();
         for change in proof.changeable.iter().filter(|it| it.ends_with(SKIPPED)) {
-            let place = Place::of(workspace, change)?;
-            if place.is(file, line, below.as_deref()) {
+            let location = Location::of(workspace, change)?;
+            if location.is(file, line, below.as_deref()) {
                 found.push(change.clone());
             }
         }
@@ -293,23 +293,23 @@ pub(crate) fn run(workspace: &Workspace) -> Result<String> {
 }
 
 /// Builds the tests of the core for the model checker.
-fn build(workspace: &Workspace, halves: bool) -> Result<PathBuf> {
+fn build(workspace: &Workspace, split: bool) -> Result<PathBuf> {
     let shell = &workspace.shell;
     let _flags = shell.push_env("RUSTFLAGS", "--cfg loom");
     let target = workspace.target().join("loom");
-    let more: &[&str] = if halves { &["--cfg", "split64"] } else { &[] };
-    let told = cmd!(
+    let more: &[&str] = if split { &["--cfg", "split64"] } else { &[] };
+    let messages = cmd!(
         shell,
         "cargo rustc --quiet --package dat-core --features std --lib --profile test --target-dir {target} --message-format json -- {more...}"
     )
     .read()?;
-    let built = told
+    let built = messages
         .lines()
         .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
         .filter(|message| message["target"]["name"] == "dat_core")
         .find_map(|message| Some(PathBuf::from(message["executable"].as_str()?)))
         .context("cargo reports no test program")?;
-    if !halves {
+    if !split {
         return Ok(built);
     }
     // The next build would overwrite it.
@@ -337,10 +337,10 @@ fn prove(binary: &Path, name: String) -> Result<Proof> {
         .env(LISTED, "1")
         .env_remove(CHANGED)
         .output()?;
-    let said = String::from_utf8_lossy(&output.stdout);
+    let text = String::from_utf8_lossy(&output.stdout);
     if !output.status.success() {
         bail!(
-            "{name} failed:\n{said}{}",
+            "{name} failed:\n{text}{}",
             String::from_utf8_lossy(&output.stderr)
         );
     }
@@ -352,7 +352,7 @@ fn prove(binary: &Path, name: String) -> Result<Proof> {
         changeable: BTreeSet::new(),
         took: begin.elapsed(),
     };
-    for line in said.lines() {
+    for line in text.lines() {
         if let Some((_, numbers)) = line.split_once("proved: ") {
             let words: Vec<&str> = numbers.split(' ').collect();
             let [ways, _, accesses, _, interruptions, _] = words[..] else {
@@ -375,14 +375,14 @@ fn prove(binary: &Path, name: String) -> Result<Proof> {
 
 /// Runs a model with a change; returns its verdict.
 fn notices(binary: &Path, model: &str, change: &str, limit: Duration) -> Result<Verdict> {
-    let said = tempfile::NamedTempFile::new().context("a file")?;
+    let output = tempfile::NamedTempFile::new().context("a file")?;
     let mut child = Command::new(binary)
         .args(["--exact", model, "--nocapture"])
         .env(CHANGED, change)
         .env_remove(LISTED)
         .stdin(Stdio::null())
-        .stdout(said.reopen()?)
-        .stderr(said.reopen()?)
+        .stdout(output.reopen()?)
+        .stderr(output.reopen()?)
         .spawn()
         .with_context(|| format!("{model} cannot be run with {change}"))?;
     let begin = Instant::now();
@@ -390,8 +390,8 @@ fn notices(binary: &Path, model: &str, change: &str, limit: Duration) -> Result<
         match child.try_wait()? {
             Some(status) if status.success() => return Ok(Verdict::Holds),
             Some(status) if status.code() == Some(FAILED) || status.signal() == Some(ABORTED) => {
-                let said = fs::read(said.path()).context("the output of a model")?;
-                return Ok(verdict(&String::from_utf8_lossy(&said)));
+                let text = fs::read(output.path()).context("the output of a model")?;
+                return Ok(verdict(&String::from_utf8_lossy(&text)));
             }
             Some(status) => bail!("{model} ends with {status} with {change}"),
             None if begin.elapsed() < limit => thread::sleep(Duration::from_millis(5)),
@@ -405,8 +405,8 @@ fn notices(binary: &Path, model: &str, change: &str, limit: Duration) -> Result<
 }
 
 /// Returns the verdict on a failed model: the checker also fails when it gives up.
-fn verdict(said: &str) -> Verdict {
-    if said.contains(GAVE_UP) {
+fn verdict(output: &str) -> Verdict {
+    if output.contains(GAVE_UP) {
         Verdict::Open
     } else {
         Verdict::Fails
@@ -457,20 +457,20 @@ fn judge(
     let mut used = BTreeMap::new();
     let mut reasons = 0;
     for (change, by) in noticed {
-        let spot = Place::of(workspace, change)?;
+        let spot = Location::of(workspace, change)?;
         let reason = known.access.iter().enumerate().find_map(|(at, access)| {
             let is = spot.is(&access.file, &access.line, access.below.as_deref());
-            let place = access.changes.iter().position(|it| *it == spot.what)?;
-            is.then_some((at, place))
+            let change = access.changes.iter().position(|it| *it == spot.change)?;
+            is.then_some((at, change))
         });
         match (by, reason) {
             (Some(_), None) => {}
             (Some(by), Some(_)) => {
                 faults.push(format!("{change} has a reason, but {by} detects it"))
             }
-            (None, Some(place)) => {
+            (None, Some(reason)) => {
                 reasons += 1;
-                if let Some(other) = used.insert(place, change) {
+                if let Some(other) = used.insert(reason, change) {
                     faults.push(format!("one reason covers both {other} and {change}"));
                 }
             }
@@ -481,8 +481,8 @@ fn judge(
         if access.reason.trim().is_empty() {
             faults.push(format!("{}: {} has no reason", access.file, access.line));
         }
-        for (place, change) in access.changes.iter().enumerate() {
-            if !used.contains_key(&(at, place)) {
+        for (index, change) in access.changes.iter().enumerate() {
+            if !used.contains_key(&(at, index)) {
                 faults.push(format!(
                     "{}: {}: {change} is not an undetected access",
                     access.file, access.line

@@ -346,22 +346,22 @@ fn keep(workspace: &Workspace, file: &str, revision: &str, outcome: &Outcome) ->
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     }
-    let told = serde_json::to_string(&serde_json::json!({
+    let text = serde_json::to_string(&serde_json::json!({
         "revision": revision,
         "skipped": SLOW,
         "outcome": outcome,
     }))?;
-    fs::write(&path, told).with_context(|| path.display().to_string())
+    fs::write(&path, text).with_context(|| path.display().to_string())
 }
 
 /// Returns the earlier result for a file if only tests were added since.
 ///
 /// Faults that were noticed then are noticed now, so only the rest needs another run.
 fn earlier(workspace: &Workspace, file: &str, revision: &str) -> Result<Option<Outcome>> {
-    let Ok(told) = fs::read_to_string(found_of(workspace, file)) else {
+    let Ok(text) = fs::read_to_string(found_of(workspace, file)) else {
         return Ok(None);
     };
-    let found: Found = serde_json::from_str(&told)?;
+    let found: Found = serde_json::from_str(&text)?;
     let since = &found.revision;
     if !(is_revision(since) && is_revision(revision)) || found.skipped != SLOW {
         return Ok(None);
@@ -413,9 +413,9 @@ fn try_file(
     let output = workspace.target().join("mutants");
     let skipped = SLOW.iter().flat_map(|name| ["--skip", *name]);
     // An old result would be mistaken for that of a run that did not start.
-    let told = output.join("mutants.out");
-    if told.is_dir() {
-        fs::remove_dir_all(&told).with_context(|| told.display().to_string())?;
+    let results = output.join("mutants.out");
+    if results.is_dir() {
+        fs::remove_dir_all(&results).with_context(|| results.display().to_string())?;
     }
     let mut chosen = Vec::new();
     for missed in earlier.iter().flat_map(|earlier| &earlier.missed) {
@@ -438,16 +438,16 @@ fn try_file(
         "{program} mutants --package dat-core --file {file} {chosen...} --features std --baseline skip --jobs {jobs} --timeout {limit} --build-timeout 600 --output {output} --test-package dat-core --cargo-arg=--lib --cargo-arg=--config={runner} -- -- {skipped...}"
     )
     .env("CARGO_PROFILE_DEV_DEBUG", "none")
-    // The place of a failure is not needed.
+    // The backtrace of a failure is not needed.
     .env("RUST_BACKTRACE", "0")
     .env("RUSTFLAGS", flags);
     let status = Command::from(tried).status().context("cargo-mutants")?;
     if !status.code().is_some_and(|code| ENDED.contains(&code)) {
         bail!("cargo-mutants ended with {status}");
     }
-    let told = fs::read_to_string(told.join("outcomes.json"))
+    let text = fs::read_to_string(results.join("outcomes.json"))
         .context("cargo-mutants reports no outcomes")?;
-    let outcome = outcome(&told)?;
+    let outcome = outcome(&text)?;
     Ok(match earlier {
         Some(earlier) => earlier.with(outcome),
         None => outcome,
@@ -487,16 +487,16 @@ fn sound(workspace: &Workspace, flags: &str) -> Result<Duration> {
     Ok(begin.elapsed())
 }
 
-fn outcome(told: &str) -> Result<Outcome> {
-    let told: serde_json::Value = serde_json::from_str(told)?;
+fn outcome(text: &str) -> Result<Outcome> {
+    let results: serde_json::Value = serde_json::from_str(text)?;
     let count = |name: &str| {
-        told[name]
+        results[name]
             .as_u64()
             .and_then(|count| u32::try_from(count).ok())
             .with_context(|| format!("outcomes without {name}"))
     };
     let mut missed = Vec::new();
-    for outcome in told["outcomes"].as_array().into_iter().flatten() {
+    for outcome in results["outcomes"].as_array().into_iter().flatten() {
         if outcome["summary"] != "MissedMutant" {
             continue;
         }
@@ -532,7 +532,7 @@ mod tests {
     use super::{Missed, Outcome, only_adds_tests, pattern, revision_of};
 
     #[test]
-    fn a_row_tells_the_revision_that_it_was_made_at() {
+    fn a_row_names_its_revision() {
         let outcome = Outcome {
             noticed: 3,
             unviable: 2,
@@ -545,7 +545,7 @@ mod tests {
         assert_eq!(revision_of(&row), "0123456789, with changes");
     }
     #[test]
-    fn only_tests_that_are_added_leave_noticed_what_was() {
+    fn earlier_results_hold_if_only_tests_were_added() {
         let added =
             "12\t0\tdat-core/src/memory/tests/region.rs\n3\t0\tdat-core/src/ia/tests/mod.rs\n";
         assert!(only_adds_tests(""));
@@ -561,7 +561,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_tried_again_comes_to_what_was_noticed() {
+    fn repeated_results_are_added_to_earlier_ones() {
         let missed = |name: &str| Missed {
             line: String::new(),
             fault: String::new(),

@@ -20,7 +20,7 @@ struct Sanitizer {
     /// Set if the standard library must be instrumented too, and so is built.
     everywhere: bool,
     /// Packages that it checks in addition to the common ones.
-    beside: &'static [&'static str],
+    extra_packages: &'static [&'static str],
 }
 
 const ADDRESS: Sanitizer = Sanitizer {
@@ -30,13 +30,13 @@ const ADDRESS: Sanitizer = Sanitizer {
     everywhere: false,
     // Their tests use software devices but load libibverbs, which the thread sanitizer would have
     // to instrument.
-    beside: &["backend-verbs", "dat-ffi"],
+    extra_packages: &["backend-verbs", "dat-ffi"],
 };
 const THREAD: Sanitizer = Sanitizer {
     name: "thread",
     settings: ("TSAN_OPTIONS", "halt_on_error=1"),
     everywhere: true,
-    beside: &[],
+    extra_packages: &[],
 };
 
 /// The packages whose tests run in one process without system devices or libraries.
@@ -232,7 +232,7 @@ fn build(workspace: &Workspace, sanitizer: &Sanitizer, host: &str) -> Result<Vec
     if sanitizer.everywhere {
         command.arg("-Zbuild-std");
     }
-    for package in PACKAGES.iter().chain(sanitizer.beside) {
+    for package in PACKAGES.iter().chain(sanitizer.extra_packages) {
         command.args(["--package", package]);
     }
     programs(&mut command, sanitizer)
@@ -240,8 +240,8 @@ fn build(workspace: &Workspace, sanitizer: &Sanitizer, host: &str) -> Result<Vec
 
 /// Builds test programs.
 fn programs(command: &mut Command, sanitizer: &Sanitizer) -> Result<Vec<Suite>> {
-    let what = format!("the suite for the {} sanitizer", sanitizer.name);
-    let built = artifacts::of(command, &what)?;
+    let description = format!("the suite for the {} sanitizer", sanitizer.name);
+    let built = artifacts::of(command, &description)?;
     let tests = built.into_iter().filter(|artifact| artifact.profile.test);
     tests
         .filter_map(|artifact| {
@@ -292,14 +292,14 @@ impl Suite {
                 .arg("--exact")
                 .args(some)
                 .output()?;
-            let told = String::from_utf8_lossy(&output.stdout);
+            let text = String::from_utf8_lossy(&output.stdout);
             let wrong = String::from_utf8_lossy(&output.stderr);
-            let passed = counted(&told, " passed");
+            let passed = counted(&text, " passed");
             // Each named test ran or is ignored.
-            let all = passed + counted(&told, " ignored") == some.len() as u64;
+            let all = passed + counted(&text, " ignored") == some.len() as u64;
             if !output.status.success() || !all {
                 bail!(
-                    "{} under the {} sanitizer:\n{told}\n{wrong}",
+                    "{} under the {} sanitizer:\n{text}\n{wrong}",
                     self.name,
                     sanitizer.name
                 );
@@ -319,16 +319,16 @@ impl Suite {
 }
 
 /// Returns the number of passed tests; `None` if it is zero.
-pub(super) fn passed(told: &str) -> Option<u64> {
-    Some(counted(told, " passed")).filter(|sum| *sum != 0)
+pub(super) fn passed(text: &str) -> Option<u64> {
+    Some(counted(text, " passed")).filter(|sum| *sum != 0)
 }
 
 /// Sums one kind of count over the results of all test programs.
-fn counted(told: &str, what: &str) -> u64 {
-    let results = told.lines().filter_map(|line| {
+fn counted(text: &str, suffix: &str) -> u64 {
+    let results = text.lines().filter_map(|line| {
         let counts = line.strip_prefix("test result: ok. ")?;
         let mut counts = counts.split("; ");
-        counts.find_map(|count| count.strip_suffix(what)?.parse::<u64>().ok())
+        counts.find_map(|count| count.strip_suffix(suffix)?.parse::<u64>().ok())
     });
     results.sum()
 }
@@ -338,10 +338,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tests_of_all_programs_are_counted_together() {
-        let told = "test result: ok. 40 passed; 0 failed; 1 ignored\ntest a ... ok\ntest result: ok. 2 passed; 0 failed\n";
-        assert_eq!(passed(told), Some(42));
-        assert_eq!(counted(told, " ignored"), 1);
+    fn passed_tests_of_all_programs_are_added() {
+        let text = "test result: ok. 40 passed; 0 failed; 1 ignored\ntest a ... ok\ntest result: ok. 2 passed; 0 failed\n";
+        assert_eq!(passed(text), Some(42));
+        assert_eq!(counted(text, " ignored"), 1);
         assert_eq!(passed("test result: FAILED. 3 passed; 1 failed\n"), None);
     }
 }

@@ -67,9 +67,9 @@ pub(super) fn on_the_mock(workspace: &Workspace, minutes: u32, seed: u64) -> Res
     let folder = tempfile::tempdir().context("a folder for the program")?;
     let program = vm::program_of(workspace, JOB, false, folder.path())?;
     let longer = minutes * LONGER;
-    let told = told(&program, &LONG, longer * 60, seed)?;
-    let row = row(&told, longer, &LONG)
-        .with_context(|| format!("it exited with\n{}", told.join("\n")))?;
+    let output = run_program(&program, &LONG, longer * 60, seed)?;
+    let row = row(&output, longer, &LONG)
+        .with_context(|| format!("it exited with\n{}", output.join("\n")))?;
     let again = format!("`cargo xtask harden --only soak --minutes {minutes} --seed {seed}`");
     Ok(guest::section(SOAK.columns, &[row], &again))
 }
@@ -80,14 +80,14 @@ pub(super) fn check(workspace: &Workspace) -> Result<()> {
     let program = vm::program_of(workspace, JOB, true, folder.path())?;
     let (load, seconds, seed) = SHORT;
     println!("use of the mock for {seconds} s, with seed {seed}");
-    let told = told(&program, &load, seconds, seed)?;
+    let output = run_program(&program, &load, seconds, seed)?;
     // Transfers, windows and connections must each have occurred.
-    row(&told, 0, &load)
+    row(&output, 0, &load)
         .filter(|row| row.iter().skip(3).take(3).all(|count| count != "0"))
         .with_context(|| {
             format!(
                 "on the mock, with seed {seed}, it exited with\n{}",
-                told.join("\n")
+                output.join("\n")
             )
         })
         .map(|_row| ())
@@ -107,7 +107,7 @@ pub(super) fn in_a_guest(workspace: &Workspace, minutes: u32, seed: u64) -> Resu
 }
 
 /// Runs the program with its library in the same folder; returns its output.
-fn told(program: &Path, load: &Load, seconds: u32, seed: u64) -> Result<Vec<String>> {
+fn run_program(program: &Path, load: &Load, seconds: u32, seed: u64) -> Result<Vec<String>> {
     // The registry has the mock if its file is empty.
     let configuration = program.with_file_name("dat.conf");
     fs::write(&configuration, "")?;
@@ -123,26 +123,26 @@ fn told(program: &Path, load: &Load, seconds: u32, seed: u64) -> Result<Vec<Stri
         .context("the program")?;
     let mut answers = child.stdin.take().context("its input")?;
     let lines = BufReader::new(child.stdout.take().context("its output")?).lines();
-    let mut told = Vec::new();
+    let mut output = Vec::new();
     for line in lines {
         let line = line?;
         println!("{line}");
         if line.starts_with("sample ") {
             answers.write_all(b"\n")?;
         }
-        told.push(line);
+        output.push(line);
     }
     let status = child.wait()?;
     if !status.success() {
         bail!("on the mock, with seed {seed}: {status}");
     }
-    Ok(told)
+    Ok(output)
 }
 
 /// Returns the row of the table from the program's output.
-fn row(told: &[String], minutes: u32, load: &Load) -> Option<Vec<String>> {
+fn row(output: &[String], minutes: u32, load: &Load) -> Option<Vec<String>> {
     let words = |name: &str| -> Option<Vec<&str>> {
-        let line = told.iter().find(|line| line.starts_with(name))?;
+        let line = output.iter().find(|line| line.starts_with(name))?;
         Some(line.split(' ').collect())
     };
     let (counts, memory) = (words("operations ")?, words("kibibytes ")?);
@@ -152,7 +152,7 @@ fn row(told: &[String], minutes: u32, load: &Load) -> Option<Vec<String>> {
     let [_, first, last] = memory[..] else {
         return None;
     };
-    let looks = told.iter().filter(|line| line.starts_with("sample "));
+    let looks = output.iter().filter(|line| line.starts_with("sample "));
     let numbers = [minutes, load.threads * load.endpoints].map(|number| number.to_string());
     let mut row = vec!["the mock".to_owned()];
     row.extend(numbers);
@@ -167,18 +167,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_program_tells_becomes_a_row() {
-        let told = [
+    fn output_of_the_program_becomes_a_row() {
+        let output = [
             "sample 2 100 5 pz:1 pz:1",
             "sample 4 100 5 pz:1 pz:1",
             "operations 12 windows 3 connections 256",
             "kibibytes 100 101",
         ];
-        let told = told.map(str::to_owned);
-        let row = row(&told, 7, &LONG).expect("a row");
+        let output = output.map(str::to_owned);
+        let row = row(&output, 7, &LONG).expect("a row");
         let expected = ["the mock", "7", "256", "12", "3", "256", "2", "100", "101"];
         assert_eq!(row, expected);
         assert_eq!(row.len(), SOAK.columns.len());
-        assert_eq!(super::row(&told[..2], 7, &LONG), None);
+        assert_eq!(super::row(&output[..2], 7, &LONG), None);
     }
 }

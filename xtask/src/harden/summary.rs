@@ -31,7 +31,8 @@ fn page(workspace: &Workspace) -> Result<String> {
 }
 
 fn table(page: &str) -> Result<String> {
-    let mut table = String::from("| | what is tried | `--only` | held at |\n|---|---|---|---|\n");
+    let mut table =
+        String::from("| section | check | `--only` | last success |\n|---|---|---|---|\n");
     for proof in PROOFS.iter().filter(|proof| proof.name != NAME) {
         let parts = Parts::of(page, proof.name).context(PAGE)?;
         let heading = parts.before.lines().rev().find_map(|line| {
@@ -44,9 +45,9 @@ fn table(page: &str) -> Result<String> {
             table,
             "| [{heading}](#{}) | {} | `{}` | {} |",
             anchor(heading),
-            proof.what,
+            proof.about,
             proof.name,
-            held(parts.section)
+            proved_revision(parts.section)
         );
     }
     Ok(table)
@@ -63,12 +64,12 @@ fn anchor(heading: &str) -> String {
 }
 
 /// Returns the revision at which a section says that its proof held.
-fn held(section: &str) -> String {
-    let said = |begins: &str| {
+fn proved_revision(section: &str) -> String {
+    let revision_after = |begins: &str| {
         let line = section.lines().find_map(|line| line.strip_prefix(begins))?;
         Some(line.trim().trim_end_matches('.').to_owned())
     };
-    match (said(FAILED), said(AT)) {
+    match (revision_after(FAILED), revision_after(AT)) {
         (Some(revision), _) => format!("**failed** at {revision}"),
         (None, Some(revision)) => revision,
         (None, None) if section.trim().is_empty() => "not run yet".to_owned(),
@@ -97,10 +98,10 @@ mod tests {
 
     fn row(page: &str, name: &str) -> String {
         let table = table(page).unwrap();
-        let of = format!("| `{name}` |");
+        let label = format!("| `{name}` |");
         table
             .lines()
-            .find(|line| line.contains(&of))
+            .find(|line| line.contains(&label))
             .unwrap()
             .to_owned()
     }

@@ -1,4 +1,4 @@
-//! The inventory of unsafe code: its places, its amount, and its invariants.
+//! The inventory of unsafe code: its files, its counts, and its invariants.
 //!
 //! The invariants make the code sound.
 
@@ -15,19 +15,20 @@ use crate::workspace::Workspace;
 
 /// The published inventory.
 const PAGE: &str = "docs/unsafe.md";
-/// The file of invariants that make the unsafe code of each place sound.
+/// The file of invariants that make the unsafe code of each path sound.
 const INVARIANTS: &str = "tests/checks/assurance/unsafe.toml";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Invariants {
-    place: Vec<Place>,
+    #[serde(rename = "place")]
+    paths: Vec<CodePath>,
 }
 
 /// A file, or a folder of files with one invariant.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Place {
+struct CodePath {
     path: String,
     invariant: String,
     /// Set if users do not run the code.
@@ -62,64 +63,61 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
 
 /// Writes the inventory; returns the table of counts.
 pub(super) fn run(workspace: &Workspace) -> Result<String> {
-    let Inventory { page, told } = inventory(workspace)?;
+    let Inventory { page, summary } = inventory(workspace)?;
     fs::write(workspace.root().join(PAGE), page)?;
-    Ok(told)
+    Ok(summary)
 }
 
 /// The page, and a table of counts.
 struct Inventory {
     page: String,
-    told: String,
+    summary: String,
 }
 
 fn inventory(workspace: &Workspace) -> Result<Inventory> {
     let text = fs::read_to_string(workspace.root().join(INVARIANTS)).context(INVARIANTS)?;
-    let places: Invariants = toml::from_str(&text).context(INVARIANTS)?;
+    let invariants: Invariants = toml::from_str(&text).context(INVARIANTS)?;
     let mut found: BTreeMap<&str, Vec<(String, Count)>> = BTreeMap::new();
     for (file, count) in count_all(workspace.root())? {
         // The longest matching path wins: a file over its folder.
-        let place = places
-            .place
+        let code = invariants
+            .paths
             .iter()
-            .filter(|place| Path::new(&file).starts_with(&place.path))
-            .max_by_key(|place| place.path.len());
-        let Some(place) = place else {
+            .filter(|code| Path::new(&file).starts_with(&code.path))
+            .max_by_key(|code| code.path.len());
+        let Some(code) = code else {
             bail!("{file} has unsafe code, and {INVARIANTS} has no soundness argument for it");
         };
-        found.entry(&place.path).or_default().push((file, count));
+        found.entry(&code.path).or_default().push((file, count));
     }
     let mut page = String::from(
-        "# Unsafe code\n\nWritten by `cargo xtask harden --only unsafe`, and compared with the sources by `cargo xtask test --all`. Every block has its \
-         `// SAFETY:` comment (a lint, of what is compiled for a PC); what all of a place rely on is said here, and comes from\n\
-         [unsafe.toml](../tests/checks/assurance/unsafe.toml). *Functions* and *traits* ask something of their callers and implementers, *blocks* and \
-         *implementations* claim it, *attributes* name symbols.\n",
+        "# Unsafe code\n\nWritten by `cargo xtask harden --only unsafe`, and compared with the sources by `cargo xtask test --all`. Every block has a \
+         `// SAFETY:` comment, which a lint checks for code that is compiled for a PC. The column *relies on* has the common argument of a file or folder, from\n\
+         [unsafe.toml](../tests/checks/assurance/unsafe.toml). *Functions* and *traits* state requirements for their callers and implementers, *blocks* and \
+         *implementations* claim to meet them, *attributes* name symbols.\n",
     );
-    let mut told = String::from("| where | unsafe | in so many files |\n|---|---|---|\n");
+    let mut summary = String::from("| code | uses of `unsafe` | files |\n|---|---|---|\n");
     for (title, test) in [
-        ("What users run", false),
+        ("Code for users", false),
         ("Tests, models, images and benches", true),
     ] {
         write!(
             page,
-            "\n## {title}\n\n| place | blocks | functions | implementations | traits | attributes | relies on |\n|---|---|---|---|---|---|---|\n"
+            "\n## {title}\n\n| file | blocks | functions | implementations | traits | attributes | relies on |\n|---|---|---|---|---|---|---|\n"
         )?;
         let (mut all, mut in_files) = (0, 0);
-        for place in places.place.iter().filter(|place| place.test == test) {
-            let Some(files) = found.get(place.path.as_str()) else {
-                bail!(
-                    "{INVARIANTS} names {}, which has no unsafe code",
-                    place.path
-                );
+        for code in invariants.paths.iter().filter(|code| code.test == test) {
+            let Some(files) = found.get(code.path.as_str()) else {
+                bail!("{INVARIANTS} names {}, which has no unsafe code", code.path);
             };
-            if place.invariant.trim().is_empty() {
-                bail!("{INVARIANTS} has no soundness argument for {}", place.path);
+            if code.invariant.trim().is_empty() {
+                bail!("{INVARIANTS} has no soundness argument for {}", code.path);
             }
             in_files += files.len();
             for (at, (file, count)) in files.iter().enumerate() {
                 all += count.total();
                 let invariant = if at == 0 {
-                    place.invariant.trim()
+                    code.invariant.trim()
                 } else {
                     "as above"
                 };
@@ -134,10 +132,10 @@ fn inventory(workspace: &Workspace) -> Result<Inventory> {
                 )?;
             }
         }
-        writeln!(page, "\n{all} in all.")?;
-        writeln!(told, "| {} | {all} | {in_files} |", title.to_lowercase())?;
+        writeln!(page, "\n{all} in total.")?;
+        writeln!(summary, "| {} | {all} | {in_files} |", title.to_lowercase())?;
     }
-    Ok(Inventory { page, told })
+    Ok(Inventory { page, summary })
 }
 
 /// Returns every file of the tree that contains unsafe code.

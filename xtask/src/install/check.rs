@@ -53,8 +53,15 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
         ensure!(path.is_file(), "there is no {}", path.display());
     }
     pages::check(workspace, &prefix)?;
-    for (source, module, said) in PROGRAMS {
-        run(workspace, temporary.path(), &prefix, source, module, said)?;
+    for (source, module, expected) in PROGRAMS {
+        run(
+            workspace,
+            temporary.path(),
+            &prefix,
+            source,
+            module,
+            expected,
+        )?;
     }
     check_page(workspace)?;
     // With a destination, nothing is written outside it and no installed file names it.
@@ -135,7 +142,7 @@ fn run(
     prefix: &Path,
     source: &str,
     module: &str,
-    said: &str,
+    expected: &str,
 ) -> Result<()> {
     let shell = &workspace.shell;
     let _modules = shell.push_env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
@@ -170,8 +177,8 @@ fn run(
         )
         .quiet()
         .read()?;
-    if !out.starts_with(said) {
-        bail!("{source} printed `{out}`, expected `{said}`");
+    if !out.starts_with(expected) {
+        bail!("{source} printed `{out}`, expected `{expected}`");
     }
     println!("  {source}: {out}");
     Ok(())

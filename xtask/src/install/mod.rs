@@ -277,8 +277,8 @@ impl<'a> Plan<'a> {
         let folder = tempfile::tempdir().context("a folder")?;
         self.write_of_program(workspace, "completions", folder.path())?;
         for (made, installed) in COMPLETIONS {
-            let place = paths.below_prefix("share").join(installed);
-            copy(&folder.path().join(made), &place, 0o644)?;
+            let target = paths.below_prefix("share").join(installed);
+            copy(&folder.path().join(made), &target, 0o644)?;
         }
         Ok(())
     }
@@ -302,8 +302,8 @@ fn has(workspace: &Workspace, package: &str, feature: &str) -> bool {
     member.is_some_and(|member| member.features.contains_key(feature))
 }
 
-fn cannot(what: &str, path: &Path) -> String {
-    format!("cannot {what} {}", path.display())
+fn cannot(act: &str, path: &Path) -> String {
+    format!("cannot {act} {}", path.display())
 }
 
 /// Makes the folder of a file and removes an existing file.

@@ -74,11 +74,11 @@ fn files(manual: &Path) -> Result<Vec<PathBuf>> {
 fn lint(workspace: &Workspace, pages: &[PathBuf]) -> Result<()> {
     let read = cmd!(workspace.shell, "mandoc -T lint -W warning {pages...}");
     let read = read.quiet().ignore_status().output()?;
-    let said = String::from_utf8_lossy(&read.stdout);
+    let warnings = String::from_utf8_lossy(&read.stdout);
     ensure!(
-        read.status.success() && said.is_empty(),
+        read.status.success() && warnings.is_empty(),
         "mandoc reports problems:
-{said}"
+{warnings}"
     );
     Ok(())
 }

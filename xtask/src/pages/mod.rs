@@ -52,8 +52,8 @@ impl Manual {
                 .page(page)
                 .with_context(|| format!("the page of {}", page.name))?;
             // Each name gets its own copy, for readers that follow no links.
-            let places = page.names().map(|name| place(name, page.number));
-            rendered.extend(places.map(|place| (place, text.clone())));
+            let paths = page.names().map(|name| path_of(name, page.number));
+            rendered.extend(paths.map(|path| (path, text.clone())));
         }
         Ok(rendered)
     }
@@ -146,7 +146,7 @@ fn declarations_of_2_0(page: &Page) -> Option<&Vec<String>> {
     })
 }
 
-fn place(name: &str, number: u8) -> PathBuf {
+fn path_of(name: &str, number: u8) -> PathBuf {
     PathBuf::from(format!("man{number}/{name}.{number}"))
 }
 

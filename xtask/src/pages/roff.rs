@@ -140,7 +140,7 @@ pub(super) fn page(
                     }
                     roff.text(inline(text, known));
                 }
-                Block::Item(term, said) => {
+                Block::Item(term, text) => {
                     roff.control("TP", []);
                     roff.text(match section.title.as_str() {
                         "Errors" => error_term(codes, term),
@@ -148,7 +148,7 @@ pub(super) fn page(
                         _ if page.number == 7 => noted(term, types, known),
                         _ => inline(term, known),
                     });
-                    roff.text(inline(said, known));
+                    roff.text(inline(text, known));
                 }
                 // The synopsis has the declarations.
                 Block::Code(_) if page.number == 3 => {}

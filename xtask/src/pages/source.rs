@@ -133,9 +133,9 @@ impl Page {
                 blocks.push(match line.starts_with("- ") {
                     false => Block::Paragraph(text),
                     true => {
-                        let (term, said) =
+                        let (term, text) =
                             text.split_once(": ").context("an item without a colon")?;
-                        Block::Item(term.to_owned(), said.to_owned())
+                        Block::Item(term.to_owned(), text.to_owned())
                     }
                 });
             }
@@ -204,7 +204,7 @@ mod tests {
             .section("Parameters")
             .and_then(|section| section.blocks.first());
         assert!(
-            matches!(parameters, Some(Block::Item(term, said)) if term == "`one`" && said == "the first: it.")
+            matches!(parameters, Some(Block::Item(term, text)) if term == "`one`" && text == "the first: it.")
         );
     }
 

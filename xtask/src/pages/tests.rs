@@ -166,7 +166,7 @@ fn every_constant_in_the_text_is_one_of_the_headers() {
 }
 
 #[test]
-fn every_page_that_is_pointed_to_is_there() {
+fn every_referenced_page_exists() {
     let manual = manual();
     let others = [("dat", 1)];
     for page in manual.pages.values() {
@@ -186,12 +186,15 @@ fn every_page_that_is_pointed_to_is_there() {
 
 /// Returns the overview pages of each interface, and the types of its headers.
 fn matters(manual: &Manual) -> [(Vec<&Page>, &Types); 2] {
-    let of = |is_rsm: bool| {
+    let overviews = |is_rsm: bool| {
         let pages = manual.pages.values();
         let pages = pages.filter(|page| page.number == 7 && page.name.starts_with("rsm") == is_rsm);
         pages.collect::<Vec<_>>()
     };
-    [(of(false), &manual.dat), (of(true), &manual.rsm)]
+    [
+        (overviews(false), &manual.dat),
+        (overviews(true), &manual.rsm),
+    ]
 }
 
 /// Returns true if a name matches one of `names`, where a star matches any text.
@@ -253,7 +256,7 @@ fn every_value_and_every_type_of_the_headers_is_described() {
 
 /// A name that the headers lose must be removed from the pages too.
 #[test]
-fn nothing_is_described_that_the_headers_have_not() {
+fn pages_describe_nothing_outside_the_headers() {
     let manual = manual();
     let headers = headers();
     for (pages, types) in matters(&manual) {
@@ -345,7 +348,7 @@ fn every_error_of_the_core_is_on_the_page() {
             .section("Errors")
             .into_iter()
             .flat_map(|section| &section.blocks);
-        let told: Vec<&str> = errors
+        let documented_here: Vec<&str> = errors
             .filter_map(|block| match block {
                 Block::Item(term, _) => Some(term.as_str()),
                 _ => None,
@@ -365,10 +368,10 @@ fn every_error_of_the_core_is_on_the_page() {
         for (name, codes) in shortened.filter_map(|name| documented.get_key_value(name)) {
             compared += 1;
             for code in codes {
-                let is_told = told
+                let is_listed = documented_here
                     .iter()
                     .any(|term| term.split([' ', ',', '(']).any(|word| word == code));
-                if !is_told {
+                if !is_listed {
                     missing.push(format!("{}: {code}, which `{name}` documents", page.name));
                 }
             }
@@ -390,26 +393,26 @@ fn core_errors() -> BTreeMap<String, Vec<String>> {
                 .extension()
                 .is_some_and(|extension| extension == "rs");
             let of_backends = ["testing", "tests", "backend"];
-            let is_asked_for = entry
+            let is_of_an_interface = entry
                 .path()
                 .components()
                 .all(|part| !of_backends.iter().any(|folder| part.as_os_str() == *folder));
-            if !is_source || !is_asked_for {
+            if !is_source || !is_of_an_interface {
                 continue;
             }
             let text = fs::read_to_string(entry.path()).expect("a source");
             let mut errors: Option<Vec<String>> = None;
             for line in text.lines().map(str::trim) {
-                if let Some(said) = line.strip_prefix("///") {
-                    if said.trim() == "# Errors" {
+                if let Some(text) = line.strip_prefix("///") {
+                    if text.trim() == "# Errors" {
                         errors = Some(Vec::new());
-                    } else if said.trim().is_empty()
+                    } else if text.trim().is_empty()
                         && errors.as_ref().is_some_and(|errors| !errors.is_empty())
                     {
                         // A blank line ends the list; the text after it does not count.
                     } else if let Some(errors) = &mut errors
                         && let Some((head, _)) =
-                            said.trim().trim_start_matches("- ").split_once(": ")
+                            text.trim().trim_start_matches("- ").split_once(": ")
                     {
                         let head = head.split_once(" (").map_or(head, |(head, _)| head);
                         let is_code = |word: &&str| {

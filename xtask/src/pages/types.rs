@@ -278,14 +278,14 @@ fn members(body: &str) -> Vec<String> {
 /// Returns a value without its cast and its outer parentheses.
 fn without_cast(value: &str) -> String {
     let value = value.trim();
-    let whole = value
+    let inner = value
         .strip_prefix('(')
         .and_then(|value| value.strip_suffix(')'));
-    let value = whole.unwrap_or(value);
-    let behind = value
+    let value = inner.unwrap_or(value);
+    let uncast = value
         .strip_prefix('(')
         .and_then(|value| value.split_once(')'));
-    let value = behind.map_or(value, |(_, behind)| behind).trim();
+    let value = uncast.map_or(value, |(_, value)| value).trim();
     let words = value.split(' ').map(|word| match word.starts_with("0x") {
         true => word.trim_end_matches('U'),
         false => word,
@@ -313,12 +313,12 @@ fn selected(text: &str, edition: u32) -> Vec<&str> {
         let directive = line.strip_prefix('#').map(str::trim_start);
         match directive.and_then(|directive| directive.split(' ').next()) {
             Some("if" | "ifdef" | "ifndef") => {
-                let holds = holds(directive.unwrap_or_default(), edition);
-                open.push((holds, holds));
+                let is_taken = evaluate(directive.unwrap_or_default(), edition);
+                open.push((is_taken, is_taken));
             }
             Some("elif") => {
                 if let Some((was_taken, is_taken)) = open.last_mut() {
-                    *is_taken = !*was_taken && holds(directive.unwrap_or_default(), edition);
+                    *is_taken = !*was_taken && evaluate(directive.unwrap_or_default(), edition);
                     *was_taken |= *is_taken;
                 }
             }
@@ -338,7 +338,7 @@ fn selected(text: &str, edition: u32) -> Vec<&str> {
 }
 
 /// Evaluates a condition; only a C compiler's own macros are defined.
-fn holds(condition: &str, edition: u32) -> bool {
+fn evaluate(condition: &str, edition: u32) -> bool {
     if let Some((_, least)) = condition.split_once("DAT_COMMON_EDITION >= ") {
         return least.parse().is_ok_and(|least: u32| edition >= least);
     }
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_edition_adds_is_marked() {
+    fn additions_of_an_edition_are_marked() {
         let declared = both().declarations("DAT_S");
         let [(None, lines)] = declared.as_slice() else {
             panic!("{declared:?}");

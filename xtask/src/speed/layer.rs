@@ -125,12 +125,12 @@ fn by_object(counts: &str) -> BTreeMap<String, u64> {
     let mut object = String::new();
     let mut of_callee = false;
     for line in counts.lines() {
-        if let Some((called, said)) = ["ob=", "cob="]
+        if let Some((called, callee)) = ["ob=", "cob="]
             .iter()
             .find_map(|key| Some((*key == "cob=", line.strip_prefix(key)?)))
         {
             // A number in parentheses stands for a name, which is written once.
-            let (number, name) = said.split_once(' ').unwrap_or((said, ""));
+            let (number, name) = callee.split_once(' ').unwrap_or((callee, ""));
             if !name.is_empty() {
                 let file = Path::new(name).file_name().unwrap_or_default();
                 names.insert(number.to_owned(), file.to_string_lossy().into_owned());
@@ -140,8 +140,8 @@ fn by_object(counts: &str) -> BTreeMap<String, u64> {
             }
         } else if line.starts_with("calls=") {
             of_callee = true;
-        } else if let Some((place, count)) = line.split_once(' ')
-            && place.starts_with(|first: char| first.is_ascii_digit() || "+-*".contains(first))
+        } else if let Some((position, count)) = line.split_once(' ')
+            && position.starts_with(|first: char| first.is_ascii_digit() || "+-*".contains(first))
             && let Ok(count) = count.trim().parse::<u64>()
             && !std::mem::take(&mut of_callee)
         {

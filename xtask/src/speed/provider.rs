@@ -18,7 +18,7 @@ enum Target {
 
 /// A measurement that the job makes with both providers.
 struct Row {
-    what: String,
+    about: String,
     /// The name in the job.
     name: String,
     /// Bytes or a count; identifies the row together with the name.
@@ -27,9 +27,9 @@ struct Row {
 }
 
 impl Row {
-    fn new(what: impl Into<String>, name: impl Into<String>, number: u64, target: Target) -> Self {
+    fn new(about: impl Into<String>, name: impl Into<String>, number: u64, target: Target) -> Self {
         Self {
-            what: what.into(),
+            about: about.into(),
             name: name.into(),
             number,
             target,
@@ -75,7 +75,7 @@ fn rows() -> Vec<Row> {
             ));
         }
     }
-    for (what, name, target) in [
+    for (about, name, target) in [
         (
             "the same, `dat_ep_free` where connections were accepted",
             "server-free",
@@ -142,8 +142,8 @@ fn rows() -> Vec<Row> {
             Target::Time(0.3),
         ),
     ] {
-        let what = what.replace("the same", &format!("`dtestcm -c {CONNECTIONS} -w`"));
-        rows.push(Row::new(what, name, CONNECTIONS, target));
+        let about = about.replace("the same", &format!("`dtestcm -c {CONNECTIONS} -w`"));
+        rows.push(Row::new(about, name, CONNECTIONS, target));
     }
     rows.push(Row::new(
         "`dtest -b 4096 -p`, both ends polling",
@@ -193,7 +193,7 @@ fn table(rows: &[Row], lines: &Lines) -> Result<(String, Vec<String>)> {
         writeln!(
             table,
             "| {} | {theirs:.0} | {ours:.0} | {rate:.3} | {target} | {verdict} |",
-            row.what
+            row.about
         )?;
     }
     Ok((table, missed))
@@ -204,8 +204,8 @@ mod tests {
     use super::*;
 
     fn lines(ours: u32) -> Lines {
-        let said = format!("speed time it 8 ofa 1000.0\nspeed time it 8 dat {ours}.0\n");
-        Lines::read(&said).expect("lines")
+        let console = format!("speed time it 8 ofa 1000.0\nspeed time it 8 dat {ours}.0\n");
+        Lines::read(&console).expect("lines")
     }
 
     fn is_met(target: Target, ours: u32) -> bool {
@@ -216,18 +216,19 @@ mod tests {
     }
 
     #[test]
-    fn rates_and_times_are_held_against_their_targets() {
+    fn rates_and_times_are_compared_with_their_targets() {
         assert!(is_met(Target::Rate(1.25), 800) && !is_met(Target::Rate(1.25), 801));
         assert!(is_met(Target::Time(0.7), 700) && !is_met(Target::Time(0.7), 701));
         assert!(is_met(Target::Most(0.001), 1000) && !is_met(Target::Most(0.001), 1001));
     }
 
     #[test]
-    fn what_was_measured_has_a_row() {
+    fn every_measurement_has_a_row() {
         let rows = [Row::new("it", "it", 8, Target::Time(1.0))];
         assert!(table(&rows, &lines(1)).is_ok());
-        let said = "speed time it 8 ofa 1.0\nspeed time it 8 dat 1.0\nspeed time other 8 ofa 1.0\n";
-        let lines = Lines::read(said).expect("lines");
+        let console =
+            "speed time it 8 ofa 1.0\nspeed time it 8 dat 1.0\nspeed time other 8 ofa 1.0\n";
+        let lines = Lines::read(console).expect("lines");
         let error = table(&rows, &lines).expect_err("a row is left out");
         assert!(error.to_string().contains("other 8"), "{error}");
     }
@@ -236,10 +237,10 @@ mod tests {
     fn every_row_of_the_connections_that_the_job_prints_is_published() {
         let rows = rows();
         for side in ["server", "client"] {
-            for what in [
+            for action in [
                 "open", "close", "create", "free", "total", "connect", "work",
             ] {
-                let name = format!("{side}-{what}");
+                let name = format!("{side}-{action}");
                 // Only the client makes connections.
                 let expected = name != "server-connect";
                 assert_eq!(rows.iter().any(|row| row.name == name), expected, "{name}");
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_an_error() {
+    fn a_missing_measurement_is_an_error() {
         assert!(compare(&lines(1)).is_err());
     }
 }

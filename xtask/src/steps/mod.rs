@@ -1,6 +1,6 @@
 //! The checks that a change must pass, in order.
 
-mod beside;
+mod background;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -8,7 +8,7 @@ use std::io::Write;
 use std::time::Instant;
 use xshell::cmd;
 
-use self::beside::Beside;
+use self::background::BackgroundStep;
 use crate::workspace::Workspace;
 use crate::{
     bench, conformance, features, firmware, harden, install, lints, packages, panic_free, targets,
@@ -37,14 +37,14 @@ struct Step {
     about: &'static str,
     /// The form that needs a Rust toolchain only.
     short: Option<Run>,
-    /// The form of `--all`; `None` if the short one is all there is.
-    whole: Option<Run>,
-    /// Whether it runs in the background while the steps after it run.
-    is_beside: bool,
+    /// The form of `--all`; `None` if it is the short form.
+    complete: Option<Run>,
+    /// Set if it runs in the background, during the steps after it.
+    in_background: bool,
 }
 
 const STEPS: &[Step] = &[
-    whole("packages", "system packages", |workspace| {
+    complete("packages", "system packages", |workspace| {
         packages::install_all(&workspace.shell)
     }),
     short("format", "formatting", format),
@@ -56,8 +56,8 @@ const STEPS: &[Step] = &[
     ),
     // A guest keeps one processor busy, and so do most of the steps after it.
     Step {
-        is_beside: true,
-        ..whole("vm", "jobs in a guest with an RDMA device", check_in_guests)
+        in_background: true,
+        ..complete("vm", "jobs in a guest with an RDMA device", check_in_guests)
     },
     both(
         "documentation",
@@ -65,7 +65,7 @@ const STEPS: &[Step] = &[
         |workspace| document(workspace, &[]),
         |workspace| document(workspace, &["--workspace"]),
     ),
-    whole(
+    complete(
         "dependencies",
         "licences and sources of dependencies",
         tools::deny,
@@ -95,51 +95,51 @@ const STEPS: &[Step] = &[
         |workspace| conformance::run(workspace, &conformance::Options::short()),
         |workspace| conformance::run(workspace, &conformance::Options::strict()),
     ),
-    whole(
+    complete(
         "features",
         "dat-core and dat-rsm build with every pair of features",
         features::check_pairs,
     ),
-    whole(
+    complete(
         "no-std",
         "dat-core and backend-mmio build without std and allocator",
         features::check_bare,
     ),
-    whole(
+    complete(
         "targets",
         "dat-core, dat-rsm and backend-mmio build for firmware processors",
         targets::check,
     ),
-    whole(
+    complete(
         "firmware",
         "bare-metal images log the expected lines and stay within their sizes",
         firmware::check,
     ),
-    whole(
+    complete(
         "no-panic",
         "no reachable panic on the posting and polling paths",
         panic_free::check_workspace,
     ),
-    whole(
+    complete(
         "fuzz",
         "fuzzing of random calls and hostile peers, for less than a minute",
         tools::fuzz,
     ),
-    whole(
+    complete(
         "harden",
         "short forms of `cargo xtask harden`: interleavings, sanitizers, soak, up-to-date inventories",
         harden::check,
     ),
-    whole("tour", "`cargo run --release` succeeds", |workspace| {
+    complete("tour", "`cargo run --release` succeeds", |workspace| {
         cargo(workspace, &["run", "--release"])
     }),
-    whole("examples", "the examples of README.md run", examples),
-    whole(
+    complete("examples", "the examples of README.md run", examples),
+    complete(
         "install",
         "installed libraries work with C programs",
         install::check,
     ),
-    whole(
+    complete(
         "bench",
         "instruction counts do not exceed the recorded ones",
         |workspace| bench::run(workspace, bench::Against::Landed),
@@ -151,33 +151,33 @@ const fn short(name: &'static str, about: &'static str, run: Run) -> Step {
         name,
         about,
         short: Some(run),
-        whole: None,
-        is_beside: false,
+        complete: None,
+        in_background: false,
     }
 }
 
-const fn whole(name: &'static str, about: &'static str, run: Run) -> Step {
+const fn complete(name: &'static str, about: &'static str, run: Run) -> Step {
     Step {
         short: None,
-        whole: Some(run),
+        complete: Some(run),
         ..short(name, about, run)
     }
 }
 
 const fn both(name: &'static str, about: &'static str, quick: Run, run: Run) -> Step {
     Step {
-        whole: Some(run),
+        complete: Some(run),
         ..short(name, about, quick)
     }
 }
 
 impl Step {
-    /// The form to run; a step that is asked for by name runs even if it needs more than a toolchain.
+    /// The form to run; a step named with `--only` runs even if it needs more than a toolchain.
     fn form(&self, options: &Options) -> Option<Run> {
         let (first, second) = if options.all {
-            (self.whole, self.short)
+            (self.complete, self.short)
         } else {
-            (self.short, self.whole)
+            (self.short, self.complete)
         };
         let is_named = options.only.iter().any(|name| name == self.name);
         if options.only.is_empty() {
@@ -221,9 +221,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     for (index, (step, run)) in steps.iter().enumerate() {
         let Step { name, about, .. } = step;
         println!("\n== {}/{} {name}: {about}", index + 1, steps.len());
-        if step.is_beside && steps.len() > 1 {
+        if step.in_background && steps.len() > 1 {
             println!("== {name} continues in the background");
-            running.push(Beside::start(workspace, name)?);
+            running.push(BackgroundStep::start(workspace, name)?);
             continue;
         }
         let begin = Instant::now();
@@ -232,9 +232,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
             format!("step `{name}` failed; repeat it with `cargo xtask test{all} --only {name}`")
         })?;
         println!("== {name} done in {:.1} s", begin.elapsed().as_secs_f64());
-        running.iter_mut().try_for_each(Beside::look)?;
+        running.iter_mut().try_for_each(BackgroundStep::look)?;
     }
-    running.into_iter().try_for_each(Beside::finish)?;
+    running.into_iter().try_for_each(BackgroundStep::finish)?;
     println!(
         "\n{} steps done in {:.1} s",
         steps.len(),
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_toolchain_is_enough_without_all() {
+    fn without_all_every_step_needs_a_toolchain_only() {
         let short = names(false, &[]);
         assert_eq!(
             short,
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_step_runs_in_the_form_that_there_is() {
+    fn a_named_step_runs_in_its_only_form() {
         assert_eq!(names(false, &["vm", "format"]), ["format", "vm"]);
         assert_eq!(names(true, &["vm", "format"]), ["format", "vm"]);
         let form = |all| {

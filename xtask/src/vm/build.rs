@@ -15,11 +15,11 @@ use crate::workspace::Workspace;
 /// One call of cargo builds all shared libraries of a job that have the same profile, as in `cargo
 /// xtask install`. Their common dependencies get the union of the features and are built once.
 pub(super) fn built(workspace: &Workspace, job: &Job, build: &Build) -> Result<PathBuf> {
-    let beside = |other: &&Build| {
+    let built_together = |other: &&Build| {
         let are_libraries = [build, other].map(|one| matches!(one.target, Target::Library(_)));
         std::ptr::eq(*other, build) || are_libraries == [true; 2] && other.release == build.release
     };
-    let together: Vec<&Build> = job.needs.build.iter().filter(beside).collect();
+    let together: Vec<&Build> = job.needs.build.iter().filter(built_together).collect();
     let mut scope = Vec::new();
     for one in together {
         scope.extend(["--package".to_owned(), one.package.clone()]);
@@ -42,9 +42,9 @@ pub(super) fn built(workspace: &Workspace, job: &Job, build: &Build) -> Result<P
         // same names.
         false => command.args(["--profile", "guest"]),
     };
-    let what = format!("{name} of package {}", build.package);
+    let description = format!("{name} of package {}", build.package);
     let mut found = None;
-    for artifact in artifacts::of(&mut command, &what)? {
+    for artifact in artifacts::of(&mut command, &description)? {
         if artifact.target.name == name {
             let library = || artifact.filenames.into_iter().find(is_shared_library);
             let made = match build.target {
@@ -74,10 +74,10 @@ fn features(workspace: &Workspace, build: &Build) -> Result<Vec<String>> {
 /// Copies a library of the workspace into a folder, under its soname.
 pub(super) fn named(workspace: &Workspace, library: &Path, folder: &Path) -> Result<PathBuf> {
     let shell = &workspace.shell;
-    let said = cmd!(shell, "objdump --private-headers {library}")
+    let headers = cmd!(shell, "objdump --private-headers {library}")
         .quiet()
         .read()?;
-    let name = said
+    let name = headers
         .lines()
         .find_map(|line| line.trim().strip_prefix("SONAME"));
     let name = name.with_context(|| format!("{} has no name", library.display()))?;
@@ -100,12 +100,12 @@ pub(super) fn compiled(
     let source = workspace.root().join(source);
     let program = folder.join(source.file_stem().context("a source has a name")?);
     let include = workspace.root().join("dat-ffi/include");
-    let beside = "-Wl,-rpath,$ORIGIN";
+    let runpath = "-Wl,-rpath,$ORIGIN";
     let warnings = ["-Wall", "-Wextra", "-Werror"];
     let links = links.iter().map(|name| format!("-l{name}"));
     cmd!(
         shell,
-        "cc -std=c11 -D_GNU_SOURCE -O1 -g -pthread {warnings...} -I {include} -o {program} {source} {linked} {beside} {links...}"
+        "cc -std=c11 -D_GNU_SOURCE -O1 -g -pthread {warnings...} -I {include} -o {program} {source} {linked} {runpath} {links...}"
     )
     .quiet()
     .run()?;
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_build_that_the_workspace_does_not_have_is_named() {
+    fn an_unknown_build_is_named() {
         let workspace = Workspace::load().expect("workspace");
         let refused = |package: &str, feature: &str| {
             let build = Build {

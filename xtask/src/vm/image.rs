@@ -23,7 +23,7 @@ enum Entry {
     Folder,
     Link(PathBuf),
     Device { major: u32, minor: u32 },
-    Copy { of: PathBuf, mode: u32 },
+    Copy { source: PathBuf, mode: u32 },
     Text { text: Vec<u8>, mode: u32 },
 }
 
@@ -70,7 +70,7 @@ impl<'a> Image<'a> {
         for folder in ["/usr/local/bin", "/usr/bin", "/usr/sbin", "/bin", "/sbin"] {
             if self
                 .entries
-                .contains_key(&place(&Path::new(folder).join(name))?)
+                .contains_key(&guest_path(&Path::new(folder).join(name))?)
             {
                 return Ok(true);
             }
@@ -80,7 +80,7 @@ impl<'a> Image<'a> {
 
     /// Adds a symbolic link, unless the path exists.
     pub(crate) fn link(&mut self, path: &Path, target: &str) -> Result<()> {
-        let path = place(path)?;
+        let path = guest_path(path)?;
         if self.entries.contains_key(&path) {
             return Ok(());
         }
@@ -89,7 +89,7 @@ impl<'a> Image<'a> {
 
     /// Adds a file of this machine under its own path, with its shared libraries.
     pub(crate) fn installed(&mut self, file: &Path) -> Result<()> {
-        self.copy(file, &place(file)?, 0)
+        self.copy(file, &guest_path(file)?, 0)
     }
 
     /// Adds a file as a program of the search path, with its shared libraries.
@@ -109,14 +109,20 @@ impl<'a> Image<'a> {
             bail!("{} is not a file", file.display());
         }
         let mode = metadata.permissions().mode() & 0o777 | permissions;
-        let of = file.to_path_buf();
-        self.add(path, Entry::Copy { of, mode })?;
+        let source = file.to_path_buf();
+        self.add(path, Entry::Copy { source, mode })?;
         if is_elf(file)? {
             for library in libraries(self.shell, file)? {
-                let place = place(&library)?;
-                if !self.entries.contains_key(&place) {
-                    let of = library;
-                    self.add(&place, Entry::Copy { of, mode: 0o755 })?;
+                let target = guest_path(&library)?;
+                if !self.entries.contains_key(&target) {
+                    let source = library;
+                    self.add(
+                        &target,
+                        Entry::Copy {
+                            source,
+                            mode: 0o755,
+                        },
+                    )?;
                 }
             }
         }
@@ -142,7 +148,7 @@ impl<'a> Image<'a> {
         let mut size = 0;
         for entry in self.entries.values() {
             size += match entry {
-                Entry::Copy { of, .. } => fs::metadata(of)?.len(),
+                Entry::Copy { source, .. } => fs::metadata(source)?.len(),
                 Entry::Text { text, .. } => text.len() as u64,
                 _ => 0,
             };
@@ -193,8 +199,8 @@ fn write_entry<W: Write>(output: W, number: u32, path: &Path, entry: &Entry) -> 
                 .set_mode_file_type(newc::ModeFileType::Regular),
             text.as_slice(),
         ),
-        Entry::Copy { of, mode } => {
-            let mut file = File::open(of).with_context(|| of.display().to_string())?;
+        Entry::Copy { source, mode } => {
+            let mut file = File::open(source).with_context(|| source.display().to_string())?;
             let size =
                 u32::try_from(file.metadata()?.len()).context("larger than an archive can hold")?;
             let builder = builder
@@ -214,7 +220,7 @@ fn write_entry<W: Write>(output: W, number: u32, path: &Path, entry: &Entry) -> 
 /// Returns the path of a file with the links of its folder resolved.
 ///
 /// The guest's folders are laid out as on this machine.
-fn place(file: &Path) -> Result<PathBuf> {
+fn guest_path(file: &Path) -> Result<PathBuf> {
     let (Some(folder), Some(name)) = (file.parent(), file.file_name()) else {
         bail!("{} is not a file", file.display());
     };
@@ -296,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn an_archive_holds_what_was_added_below_its_folders() {
+    fn an_archive_has_the_added_files_and_their_folders() {
         let shell = Shell::new().expect("shell");
         let mut image = Image::new(&shell).expect("image");
         image
@@ -359,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_added_is_named() {
+    fn a_file_that_cannot_be_added_is_named() {
         let shell = Shell::new().expect("shell");
         let mut image = Image::new(&shell).expect("image");
         let error = image

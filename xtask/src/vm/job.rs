@@ -190,7 +190,7 @@ rping
 "#;
 
     #[test]
-    fn the_top_of_a_script_says_what_it_needs() {
+    fn the_header_of_a_script_lists_its_needs() {
         let job = Job::parse("one", SCRIPT.to_owned()).expect("job");
         assert_eq!((job.needs.timeout, job.needs.icount), (60, false));
         assert_eq!(job.needs.programs, ["rping"]);
@@ -208,7 +208,7 @@ rping
     }
 
     #[test]
-    fn in_short_what_programs_in_c_need_is_built_as_for_tests() {
+    fn a_short_job_builds_libraries_of_c_programs_as_for_tests() {
         let two = r#"#: build = [{ package = "a", release = true, target = { library = "a" }, sources = ["a.c"] },
 #:     { package = "b", release = true, target = { program = "b" } }]
 "#;
@@ -220,7 +220,7 @@ rping
     }
 
     #[test]
-    fn a_script_that_does_not_say_enough_is_refused() {
+    fn an_incomplete_script_header_is_refused() {
         for (old, new) in [
             ("#: timeout = 60\n", ""),
             ("timeout = 60", "timeout = -1"),

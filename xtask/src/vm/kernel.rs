@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_current_kernel_is_the_one_depended_on() {
+    fn the_current_kernel_is_the_one_of_the_metapackage() {
         let depends = "linux-image-amd64\n  Depends: linux-image-6.1.0-56-amd64\n";
         assert_eq!(current_kernel(depends), Some("linux-image-6.1.0-56-amd64"));
         assert_eq!(
@@ -235,14 +235,14 @@ mod tests {
     }
 
     #[test]
-    fn a_field_is_read_by_its_whole_name() {
+    fn a_field_is_found_by_its_full_name() {
         let described = "Package: it\nDescription-SHA256: 1\nSHA256: abc\n";
         assert_eq!(field(described, "SHA256"), Some("abc"));
         assert_eq!(field(described, "SHA512"), None);
     }
 
     #[test]
-    fn a_check_sum_is_compared_as_a_whole() {
+    fn a_checksum_must_match_completely() {
         let sum = "0123456789abcdef".repeat(4);
         let printed = format!("{sum}  linux-image.deb");
         assert!(is_sum_of(&printed, &sum));

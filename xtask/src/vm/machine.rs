@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use super::verdict::End;
 
 /// Interval between checks of the guest's requests.
-const GLANCE: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Descriptor of QEMU's end of the cable.
 ///
@@ -70,11 +70,11 @@ impl Patience {
         }
     }
 
-    /// Returns the time left at `now`, with the last output at `heard`.
+    /// Returns the time left at `now`, with the last output at `last_output`.
     ///
     /// Both count from the machine's start. Without time left, returns the reason for the end.
-    fn left(self, now: Duration, heard: Duration) -> Result<Duration, End> {
-        let silence = heard + Duration::from_secs(self.silence);
+    fn left(self, now: Duration, last_output: Duration) -> Result<Duration, End> {
+        let silence = last_output + Duration::from_secs(self.silence);
         let limit = Duration::from_secs(self.limit);
         let left = silence.min(limit).saturating_sub(now);
         if !left.is_zero() {
@@ -110,15 +110,15 @@ pub(crate) struct Machine {
     pub(crate) patience: Patience,
 }
 
-/// Returns the number of processors: `asked`, or 1 if instructions are counted.
-pub(crate) fn cpus(asked: Option<u32>, icount: bool) -> Result<u32> {
-    match (asked, icount) {
+/// Returns the number of processors: `requested`, or 1 if instructions are counted.
+pub(crate) fn cpus(requested: Option<u32>, icount: bool) -> Result<u32> {
+    match (requested, icount) {
         (Some(0), _) => bail!("the guest needs at least one processor"),
         (Some(2..), true) => {
             bail!("instructions can be counted on one processor only: remove --cpus")
         }
         (_, true) => Ok(1),
-        (asked, false) => Ok(asked.unwrap_or(2)),
+        (requested, false) => Ok(requested.unwrap_or(2)),
     }
 }
 
@@ -260,19 +260,19 @@ fn run(
     let output = child.stdout.take().context("standard output of QEMU")?;
     let begin = Instant::now();
     // Milliseconds from the start to the last output.
-    let heard = AtomicU64::new(0);
+    let last_output = AtomicU64::new(0);
     thread::scope(|scope| {
         let (sender, receiver) = mpsc::channel();
-        let hear = || {
+        let note_output = || {
             let passed = u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
-            heard.store(passed, Ordering::Relaxed);
+            last_output.store(passed, Ordering::Relaxed);
         };
         // Copying may wait for the reader of the console; the time limit does not.
-        scope.spawn(move || sender.send(copy(output, console, hear)));
+        scope.spawn(move || sender.send(copy(output, console, note_output)));
         loop {
-            let last = Duration::from_millis(heard.load(Ordering::Relaxed));
+            let last = Duration::from_millis(last_output.load(Ordering::Relaxed));
             let left = patience.left(begin.elapsed(), last);
-            match receiver.recv_timeout(left.unwrap_or_default().min(GLANCE)) {
+            match receiver.recv_timeout(left.unwrap_or_default().min(POLL_INTERVAL)) {
                 Ok(copied) => {
                     if copied.is_err() {
                         child.kill()?;
@@ -300,8 +300,8 @@ fn run(
 
 /// Copies to the end, without the carriage returns of a serial line.
 ///
-/// Calls `hear` for each part.
-fn copy(mut from: impl Read, mut to: impl Write, hear: impl Fn()) -> io::Result<()> {
+/// Calls `note_output` for each part.
+fn copy(mut from: impl Read, mut to: impl Write, note_output: impl Fn()) -> io::Result<()> {
     let mut space = [0; 4096];
     loop {
         let length = match from.read(&mut space) {
@@ -309,7 +309,7 @@ fn copy(mut from: impl Read, mut to: impl Write, hear: impl Fn()) -> io::Result<
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             other => other?,
         };
-        hear();
+        note_output();
         let mut chunk = space[..length].to_vec();
         chunk.retain(|byte| *byte != b'\r');
         to.write_all(&chunk)?;
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_has_what_was_asked_for() {
+    fn a_machine_has_the_requested_parts() {
         let plain = text(&machine(), "record");
         assert!(plain.contains("-smp 2 -m 512M -kernel kernel -initrd image"));
         assert!(!plain.contains("icount"));
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_guests_each_knows_both_numbers_and_has_a_card_of_its_own() {
+    fn two_guests_have_their_own_network_cards() {
         let (one, two) = Cable::pair().expect("cable");
         let text = |cable: &Cable| {
             let arguments = machine().arguments(Path::new("record"), Some(cable));
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_looked_again_and_again_while_a_machine_runs() {
+    fn the_callback_runs_repeatedly_while_a_machine_runs() {
         let mut looks = 0;
         let mut command = Command::new("sh");
         command.args(["-c", "exec sleep 1000"]);
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_too_long_is_ended() {
+    fn a_machine_that_exceeds_its_limit_is_ended() {
         let (result, console) = shell("echo begun; exec sleep 1000", 1);
         assert_eq!(result.expect("ended"), End::Limit(1));
         assert_eq!(console, "begun\n");
@@ -453,9 +453,11 @@ mod tests {
 
     /// A machine under load gets more time while its console makes progress.
     #[test]
-    fn silence_ends_a_machine_and_progress_does_not() {
+    fn a_silent_machine_is_ended_and_a_busy_one_is_not() {
         let patience = Patience::of_job(10);
-        let left = |now, heard| patience.left(Duration::from_secs(now), Duration::from_secs(heard));
+        let left = |now, last_output| {
+            patience.left(Duration::from_secs(now), Duration::from_secs(last_output))
+        };
         assert_eq!(left(9, 0), Ok(Duration::from_secs(1)));
         assert_eq!(left(10, 0), Err(End::Silence(10)));
         assert_eq!(left(35, 30), Ok(Duration::from_secs(5)));
@@ -467,14 +469,14 @@ mod tests {
     }
 
     #[test]
-    fn what_never_stops_talking_is_ended() {
+    fn a_machine_with_endless_output_is_ended() {
         let (result, console) = shell("exec yes", 1);
         assert_eq!(result.expect("ended"), End::Limit(1));
         assert!(console.starts_with("y\ny\n"));
     }
 
     #[test]
-    fn without_a_place_for_the_console_the_machine_is_ended() {
+    fn a_console_that_cannot_be_written_ends_the_machine() {
         struct Closed;
         impl Write for Closed {
             fn write(&mut self, _: &[u8]) -> io::Result<usize> {

@@ -493,7 +493,7 @@ fn fill<'a>(workspace: &'a Workspace, job: &Job, options: &Options) -> Result<Im
     let busybox = packages::find("busybox").context("busybox")?;
     image.installed(&busybox)?;
     let installed = fs::canonicalize(&busybox)?;
-    let installed = installed.to_str().context("the place of busybox")?;
+    let installed = installed.to_str().context("the path of busybox")?;
     for applet in cmd!(shell, "{busybox} --list-full").quiet().read()?.lines() {
         let applet = Path::new("/").join(applet);
         // The real program may be in any folder of the user's search path.
@@ -626,7 +626,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_and_its_own_arguments_are_told_apart() {
+    fn a_job_and_its_arguments_are_separated() {
         let options = parse(&[
             "smoke", "--binary", "a", "--binary", "b", "--", "--list", "x",
         ]);
@@ -638,7 +638,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_numbers_above_nothing() {
+    fn limits_are_numbers_above_zero() {
         assert!(parse(&["--timeout", "0"]).is_err());
         assert!(parse(&["--timeout", "soon"]).is_err());
         assert!(parse(&["--memory", "-1"]).is_err());
@@ -656,13 +656,13 @@ mod tests {
     }
 
     #[test]
-    fn a_command_takes_the_place_of_a_job() {
+    fn a_command_can_replace_a_job() {
         assert!(parse(&["smoke", "--shell", "ls"]).is_err());
         assert!(parse(&["--shell", "ls"]).is_ok());
     }
 
     #[test]
-    fn both_outputs_get_everything() {
+    fn both_writers_get_all_output() {
         let mut both = Both {
             first: Vec::new(),
             second: Vec::new(),

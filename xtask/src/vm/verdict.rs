@@ -117,14 +117,14 @@ pub(crate) fn asks_for_kill(record: &str) -> bool {
 /// # Errors
 /// The record has no rows, or not as many as it states.
 pub(crate) fn counted(record: &str) -> Result<Vec<&str>> {
-    let of = |key: &'static str| {
+    let values = |key: &'static str| {
         let lines = record.lines().map(str::trim_end);
         lines.filter_map(move |line| line.strip_prefix(key)?.strip_prefix(' '))
     };
-    let rows: Vec<&str> = of("counted").collect();
-    let told = of("rows").next().context("the job counted nothing")?;
-    if told.parse() != Ok(rows.len()) {
-        bail!("the job counted {told} rows, but {} arrived", rows.len());
+    let rows: Vec<&str> = values("counted").collect();
+    let stated = values("rows").next().context("the job counted nothing")?;
+    if stated.parse() != Ok(rows.len()) {
+        bail!("the job counted {stated} rows, but {} arrived", rows.len());
     }
     Ok(rows)
 }
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_said_its_result_has_it_however_the_machine_ended() {
+    fn a_reported_result_counts_however_the_machine_ends() {
         assert_eq!(Verdict::read("exit 0\n", End::Limit(9)), Verdict::Exit(0));
     }
 
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_result_it_is_told_what_the_guest_did_last() {
+    fn a_missing_result_is_explained_by_the_last_output() {
         let record = "phase booting\nphase running the job\nnoise\n";
         let slow = Verdict::read(record, End::Limit(60));
         assert_eq!(slow.code(), TIME_LIMIT);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_may_ask_for_the_end_of_the_other_guest() {
+    fn a_record_may_request_the_end_of_the_other_guest() {
         let record = "phase running the job\r\nkill\r\nexit 0\r\n";
         assert!(asks_for_kill(record));
         assert_eq!(Verdict::read(record, End::Own), Verdict::Exit(0));
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_do_not_come_are_missed() {
+    fn missing_rows_are_an_error() {
         let record =
             "phase running the job\r\ncounted a|1\r\ncounted b c|2\r\nrows 2\r\nexit 0\r\n";
         assert_eq!(counted(record).expect("rows"), ["a|1", "b c|2"]);
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_that_was_cut_off_is_none() {
+    fn a_truncated_result_is_no_result() {
         assert_eq!(Verdict::read("exit ", End::Own).code(), DIED);
         assert_eq!(Verdict::read("exit 1000\n", End::Own).code(), DIED);
     }

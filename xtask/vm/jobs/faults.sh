@@ -7,12 +7,12 @@
 #: modules = ["sch_netem"]
 #: build = [{ package = "dat-cli", features = ["verbs"], release = true, target = { program = "dat" } },
 #:     { package = "libdat", features = ["verbs"], target = { library = "dat" }, sources = ["xtask/vm/programs/once.c"] }]
-# Arguments: rounds of each, a seed, and the names of what to do (network lives link modules overrun; all without any). A round of `lives` is 400 connections, one of `overrun` 100
-# times that nothing more can be posted: two of all are 1,000. `few` is a tenth of a round of `lives`. Soft-RoCE of this kernel has its
-# sockets in the first network namespace alone, so that the two ends of a network are two guests and not two namespaces.
+# Arguments: rounds of each, a seed, and the parts to run (network lives link modules overrun; all by default). A round of `lives` is 400 connections, one of `overrun` 100
+# full queues: two rounds of all are 1,000 attempts. `few` is a tenth of a round of `lives`. Soft-RoCE of this kernel has its
+# sockets only in the first network namespace, so the two ends of a network are two guests and not two namespaces.
 #
-# Whatever happens: data arrives as it was sent, or the command ends with 1 and says why; what a program posts completes once, in order; what ended well for who sent it was
-# taken by the other end; both hosts have what they had before; the next one works. What is counted goes to `cargo xtask harden`.
+# In every case: data arrives intact, or the command exits with 1 and the reason; each post of a program completes once, in order; messages that succeeded at the sender were
+# received by the other end; both hosts have the same objects as before; the next command works. The counts go to `cargo xtask harden`.
 set -Eeuo pipefail
 trap 'echo "line $LINENO ended with $?"' ERR
 mount -t debugfs none /sys/kernel/debug
@@ -32,7 +32,7 @@ before=$(device_objects)
 wait_until 60 peer true
 peer_before=$(peer device_objects)
 
-# What was tried, in the order of the first time.
+# The names of attempts, in the order of their first use.
 names=()
 declare -A tried intact reported
 fail() {
@@ -41,22 +41,22 @@ fail() {
     peer 'cd /run; tail -n 5 served exported watched.*' || true
     exit 1
 }
-# Where `once` listens at the other host, how many connections each of them gets one after the other, and how often in a round of `lives`.
+# The port on which `once` listens at the other host, the number of successive connections of each, and the number of them in a round of `lives`.
 ports=(4713 4714 4715 4716)
 LIVES=10
 times=10
 lasting="connections of up to two seconds while packets are lost: not ended while they lasted"
-# Soft-RoCE gives a read up when its answers come in an order that it does not expect. It ends the connection then, but completes the read as if it had been done, and its
-# kernel says so by a warning: that of `rxe_completer`, once until it is told to warn again. No library above it can tell such a read from another.
+# Soft-RoCE gives up a read if its answers come in an unexpected order. Then it ends the connection, but reports success of the read, and its
+# kernel prints a warning of `rxe_completer`, once until it is reset. No library above it can distinguish such a read from a successful one.
 given_up="reads that the device gives up with a warning of its kernel, and completes as if they were done"
 warned=0
-# Nor does it always complete what it was given when its link was down: a graceful end waits for that, and is made abrupt after a while. Nothing else may need that.
+# It also does not always complete requests that were posted while its link was down: a graceful end waits for them, and is made abrupt after a while. No other case may need that.
 stuck="graceful ends that the device, whose link was down, does not come to, made abrupt"
 was_down=
 warnings() {
     dmesg | grep -c "WARNING: .* at drivers/infiniband/sw/rxe/rxe_comp\.c:[0-9]* rxe_completer" || true
 }
-# warn_anew: what was warned of before says nothing of what comes.
+# warn_anew: resets the warnings, so that earlier ones do not count.
 warn_anew() {
     warned=$(warnings)
     echo 1 > /sys/kernel/debug/clear_warn_once
@@ -64,16 +64,16 @@ warn_anew() {
 gives_up() {
     [ "$(warnings)" -gt "$warned" ]
 }
-# forgive WHAT COUNT: so many reads did not bring what was written; the kernel has to have warned meanwhile, which it does once for all of them.
+# forgive WHAT COUNT: COUNT reads did not return the written bytes; the kernel must have warned meanwhile, which it does once for all of them.
 forgive() {
     gives_up || fail "$1: it does not bring what was written, and the kernel warned of nothing"
     counted "$given_up" "$2" 0 "$2"
     echo "given up: $1 ($(now))"
 }
-# What a command says whose connection did not stand.
+# The messages of a command whose connection was not established.
 lost="connection to the (server|exporter) was lost|cannot connect to the server|connection was aborted|why: .*(unreachable|Transport|barrier|nothing answers|timed? ?out|a transfer failed)"
-# judge WHAT CODE WORDS: the command, which said what is in `said`, ended well, or says why not by these words and what to do about it. Fails when it did not
-# end well.
+# judge WHAT CODE WORDS: the command, whose output is in `said`, succeeded, or gives its reason with these words and a remedy. Fails if it did not
+# succeed.
 judge() {
     [ -v "tried[$1]" ] || names+=("$1")
     tried[$1]=$((${tried[$1]:-0} + 1))
@@ -96,7 +96,7 @@ counted() {
     reported[$1]=$((${reported[$1]:-0} + $4))
     [ "$2" = $(($3 + $4)) ] || fail "$1: of $2, $3 and $4 are not all"
 }
-# watched WHAT: the program `once` ended well and says in `said` what came of its posts; `abruptly` is then how many of its graceful ends did not come.
+# watched WHAT: the program `once` succeeded and printed the outcome of its posts to `said`; `abruptly` is then the number of its graceful ends that did not come.
 watched() {
     local posted well failed untrue
     read -r posted well failed < <(sed -n 's/^posted \([0-9]*\) well \([0-9]*\) failed \([0-9]*\)$/\1 \2 \3/p' said)
@@ -113,17 +113,17 @@ watched() {
         counted "$stuck" "$abruptly" 0 "$abruptly"
     fi
 }
-# What ended well for who sent it was acknowledged by the other host's device, which on soft-RoCE has completed the receive by then: `rxe_responder` goes to `acknowledge`
-# from `do_complete`, and to an acknowledgement of something repeated only behind both. So nothing may lie between; an end may not make that receive a flushed one. More may be
-# taken than ended well: the acknowledgement is lost, or comes behind the end.
+# A message that succeeded at the sender was acknowledged by the other host's device, which on soft-RoCE has completed the receive before: `rxe_responder` goes to `acknowledge`
+# from `do_complete`, and acknowledges a repeated request only after both. So no message may be lost between; an end may not flush that receive. More may be
+# received than succeeded: an acknowledgement may be lost, or come after the end.
 arrivals="messages that ended well for who sent them, taken by the other host"
-# arrived: of each connection since the other host serves, which has told of all of them.
+# arrived: checks each connection since the other host serves, which has printed all of them.
 arrived() {
     local name count
     local -A all=()
     while read -r _ name count; do
         if [ -v "all[$name]" ]; then
-            # The kernel tells of a request again that was repeated, once what accepted it is over: of the two one has nobody at the other end.
+            # The kernel reports a repeated request again after its first acceptance has ended: one of the two has no other end.
             [ "$count" = 0 ] || [ "${all[$name]}" = 0 ] || fail "connection $name: two of it took messages, $count and ${all[$name]}"
             echo "duplicate report: $name took ${all[$name]} and $count"
         fi
@@ -135,7 +135,7 @@ arrived() {
         counted "$arrivals" "$count" "$count" 0
     done < sent
 }
-# attempt WHAT COMMAND...: as `judge`, of a command over the network.
+# attempt WHAT COMMAND...: as `judge`, for a command over the network.
 attempt() {
     local code=0 words=$lost
     timeout 120 "${@:2}" > said 2>&1 || code=$?
@@ -154,7 +154,7 @@ peer_has_no_objects() {
 peer_is_idle() {
     [ "$(peer device_objects)" = "$peer_idle" ]
 }
-# Both hosts have what they had; who only waits for messages finds out by the silence of a minute.
+# Both hosts have the same objects as before; a program that only waits for messages notices an end by the silence of a minute.
 all_back() {
     wait_until 20 no_objects || fail "this host has $(device_objects), and before $before"
     wait_until 100 peer_is_idle || fail "the other host has $(peer device_objects), and before $peer_idle"
@@ -164,7 +164,7 @@ all_back() {
 same() {
     [ "$(sha256sum < "$1")" = "$(peer "sha256sum < /run/into/$2")" ] || fail "$1 is not what arrived"
 }
-# The other host serves and exports, also to whom its connections broke.
+# The other host serves and exports, also after broken connections.
 peer_serves() {
     local port
     : > sent
@@ -176,13 +176,13 @@ peer_serves() {
         peer "wait_until 20 listens $port"
     done
     peer 'wait_until 20 listens 7471; wait_until 20 listens 7472'
-    # The first importers of each kind have keys made for them, which live as long as the segment.
+    # Keys are created for the first importers of each kind, and live as long as the segment.
     works
-    # What came and went is given back a little later.
+    # Temporary objects are freed a little later.
     peer_idle=
     wait_until 60 peer_rests || fail "the other host does not come to rest"
 }
-# Two seconds pass in which nothing changes there.
+# Waits for two seconds without a change there.
 peer_rests() {
     local last=$peer_idle
     sleep 2
@@ -201,7 +201,7 @@ peer_ends() {
     arrived
     wait_until 20 peer_has_no_objects || fail "the other host has $(peer device_objects), and before $peer_before"
 }
-# What is done over a network that works again.
+# The commands over a network that works again.
 works() {
     timeout 30 dat copy small small --connect "$PEER_IPV4" --quiet
     same small small
@@ -211,7 +211,7 @@ works() {
     rm again
 }
 
-# mischief VARIABLE: what the network does to packets, in the words of netem. In a shell of its own `$(...)` would not go by the seed.
+# mischief VARIABLE: stores the network faults, as arguments of netem. In a subshell `$(...)` would not follow the seed.
 mischief() {
     local does
     case $((RANDOM % 7)) in
@@ -232,7 +232,7 @@ network() {
     for ((round = 0; round < rounds; round++)); do
         mischief here
         mischief there
-        # For less than this the device has patience, so that something has to be whole, however few rounds there are.
+        # The device's retries survive this much, so something must succeed, even in a single round.
         [ "$round" != 0 ] || here="loss 1%" there="delay 3ms"
         warn_anew
         echo "round $round: $here; from the other host: $there ($(now))"
@@ -254,7 +254,7 @@ network() {
             attempt "commands while packets are lost" dat rsm get back --connect "$PEER_IPV4:7472" --length 300001 --quiet; then
             if ! cmp file back; then
                 forgive "dat rsm get" 1
-                # It ended well, but for that.
+                # It succeeded except for that.
                 intact["commands while packets are lost"]=$((${intact["commands while packets are lost"]} - 1))
                 reported["commands while packets are lost"]=$((${reported["commands while packets are lost"]:-0} + 1))
             fi
@@ -276,8 +276,8 @@ network() {
     peer_ends
 }
 
-# lived WHAT: of the connections that `once` tells of in `said`. One that is not ended by the device or the other side while it lasts is no more than that; whether its
-# transfers came about the rows of posts tell.
+# lived WHAT: counts the connections that `once` printed to `said`. It counts a connection that neither the device nor the other side ended while it lasted; the rows of posts
+# count its transfers.
 lived() {
     local stood broke unconnected
     read -r stood broke unconnected < <(sed -n 's/^stood \([0-9]*\) broke \([0-9]*\) unconnected \([0-9]*\)$/\1 \2 \3/p' said)
@@ -286,7 +286,7 @@ lived() {
     counted "$1" "$((stood + broke + unconnected))" "$stood" "$((broke + unconnected))"
     echo "stood $stood, broke $broke, unconnected $unconnected ($(now))"
 }
-# Connections that live for a part of a second, several at once: whatever happens to their packets, what was posted on each is accounted for.
+# Connections of a part of a second, several at once: whatever happens to their packets, every post is accounted for.
 lives() {
     local round here there port processes code lasts draw
     echo "-- connections are made and closed while packets are lost, duplicated, delayed and corrupted ($(now))"
@@ -302,7 +302,7 @@ lives() {
         warn_anew
         processes=()
         for port in "${ports[@]}"; do
-            # Not drawn by what runs beside: bash begins anew with chance there.
+            # Drawn before the background jobs start, because bash restarts its random numbers there.
             lasts=$((RANDOM % 300 + 20)) draw=$RANDOM
             timeout 500 once "$RDMA_DEVICE" "$port" "$PEER_IPV4" "$lasts" "$draw" "$LIVES" > "said.$port" 2>&1 &
             processes+=($!)
@@ -323,15 +323,15 @@ lives() {
     done
     peer_ends
 }
-# The short form of it.
+# The short form of `lives`.
 few() {
     times=1
     lives
     times=10
 }
 
-# lose cable SECONDS: nothing gets through any more, in either direction; the other host finds out by itself that the time is over. lose link SECONDS: what is sent
-# meanwhile is refused here.
+# lose cable SECONDS: no packet passes in either direction; the other host ends the outage by its own clock. lose link SECONDS: packets sent
+# meanwhile are refused here.
 lose() {
     if [ "$1" = cable ]; then
         peer "{ sleep 0.1; tc qdisc replace dev $RDMA_INTERFACE root netem loss 100%; sleep $2; tc qdisc del dev $RDMA_INTERFACE root; } > /dev/null 2>&1 &"
@@ -346,13 +346,13 @@ regain() {
         tc qdisc del dev "$RDMA_INTERFACE" root
     else
         ip link set "$RDMA_INTERFACE" up
-        # It loses this one when it goes down.
+        # It loses this address when it goes down.
         ip address replace "$RDMA_IPV6/64" dev "$RDMA_INTERFACE" nodad
         wait_until 20 address_index "$RDMA_IPV6" > /dev/null
     fi
     wait_until 20 peer true
 }
-# The queue pair by which the kernel connects does not come back on soft-RoCE when it sent something while the link was down: then nobody can connect.
+# On soft-RoCE the kernel's queue pair for connections does not recover if it sent something while the link was down: then no connection is possible.
 device_anew() {
     rdma link delete "$RDMA_DEVICE"
     rdma link add "$RDMA_DEVICE" type rxe netdev "$RDMA_INTERFACE"
@@ -360,19 +360,19 @@ device_anew() {
     wait_until 20 address_index "$RDMA_IPV6" > /dev/null
     wait_until 20 test -e /dev/infiniband/uverbs0
 }
-# connected PROCESS: it has a connection.
+# connected PROCESS: true if it has a connection.
 connected() {
     rdma resource show qp | grep -q "state RTS.*pid $1\b"
 }
-# is_lost PROCESS: it has none any more.
+# is_lost PROCESS: true if it has no connection any more.
 is_lost() {
     local all
     all=$(rdma resource show qp) || return 1
     ! grep -q "state RTS.*pid $1\b" <<< "$all"
 }
-# How long: shorter than the device's patience, and longer than that and than what listens is silent for.
+# Seconds of the outages: shorter than the device's retries, and longer than these and than the listener's limit of silence.
 DOWN=(0.05 0.3 8)
-# A command, and beside it a program that posts and watches. The first loss is one that the device has no patience for, under a command that has not come to its end before.
+# A command, with a program in the background that posts and checks. The first outage is longer than the device's retries, during a command that runs longer than it.
 link() {
     local round code once_code down process once kind how seconds draw reported_before broke_before
     local posts="posts while the link goes down" connections="connections while the link goes down: not ended while they lasted"
@@ -386,7 +386,7 @@ link() {
         how=link
         [ $((RANDOM % 2)) = 0 ] || how=cable
         [ "$round" != 0 ] || how=cable
-        # What has to be lost ends by that, and has time until then.
+        # Processes that must lose their connection end by that, and have time until then.
         seconds=4
         [ "$how $down" != "cable ${DOWN[-1]}" ] || seconds=40
         case $kind in
@@ -407,7 +407,7 @@ link() {
         wait_until 20 connected "$process" || fail "it is not connected: $*: $(cat said.command)"
         sleep "0.$((RANDOM % 10))"
         lose "$how" "$down"
-        # A host that is busy counts the time that its device has patience for late.
+        # On a busy host the device's retries take longer.
         [ "$how $down" != "cable ${DOWN[-1]}" ] || wait_until 30 is_lost "$once" || fail "the connection stands, though nothing gets through"
         regain "$how"
         wait "$process" || code=$?
@@ -437,16 +437,16 @@ link() {
     peer_ends
 }
 
-# Those that the device and connections need, in the order in which they can be removed when nothing uses them.
+# Modules that the device and connections need, in the order in which they can be removed when nothing uses them.
 STACK=(rdma_rxe rdma_ucm rdma_cm iw_cm ib_cm ib_uverbs ib_core)
-# in_use MODULE: it is there, one of its own and not a part of the kernel, and the kernel says that something uses it.
+# in_use MODULE: true if it is a loaded module, not a part of the kernel, and the kernel reports that something uses it.
 in_use() {
     [ -e "/sys/module/$1/refcnt" ] && [ "$(< "/sys/module/$1/refcnt")" -gt 0 ]
 }
 removed() {
     rmmod "$1" 2> said && [ ! -e "/sys/module/$1" ]
 }
-# What is refused while it is in use can be removed when it is not: otherwise the refusal would say nothing. Then all is made as it was.
+# A module that cannot be removed while it is in use must be removable when it is not: otherwise the refusal would prove nothing. Then everything is restored.
 stack_anew() {
     local name path
     for name in "${STACK[@]}"; do
@@ -475,7 +475,7 @@ modules() {
             in_use "$name" || fail "$name is not in use before it is to be removed"
             code=0
             rmmod "$name" 2> said || code=$?
-            # What is not there, or cannot be removed at all, has another reason.
+            # A missing module, or one that can never be removed, has another reason.
             if [ "$code" = 0 ] || ! grep -q "Resource temporarily unavailable" said; then
                 fail "$name: rmmod ended with $code"
             fi
@@ -505,7 +505,7 @@ overrun() {
     [ "${reported[posts to a dispatcher that is too small]}" = 0 ] || fail "the connection broke"
     read -r refused overruns < <(sed -n 's/^refused \([0-9]*\) overruns \([0-9]*\) places [0-9]*$/\1 \2/p' said) || true
     [ "${overruns:-none}" = 0 ] || fail "of a dispatcher that overran, ${overruns:-nothing} is told"
-    # One of each round; `counted` fails where there were fewer.
+    # One of each round; `counted` fails if there were fewer.
     counted "posts that would have no place there" $((rounds * 100)) 0 "$refused"
     all_back
     peer_ends
@@ -516,7 +516,7 @@ for name; do
 done
 wait_until 20 no_objects
 for name in "${names[@]}"; do
-    # What fails now and then is reported; what always fails would be no use. Most connections of `lives` end with posts under way, so that some of these are reported.
+    # Occasional failures are reported; constant failures would be a defect. Most connections of `lives` end with outstanding posts, so some of these are reported.
     case $name in
         *"packets are lost"* | posts*"link goes down" | "$arrivals") [ "${intact[$name]:-0}" -gt 0 ] || fail "$name: of ${tried[$name]} none was whole" ;;
     esac

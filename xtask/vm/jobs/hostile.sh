@@ -5,8 +5,8 @@
 #: programs = ["cmp", "env"]
 #: build = [{ package = "dat-cli", features = ["verbs"], release = true, target = { program = "dat" } },
 #:     { package = "libdat", features = ["verbs"], target = { library = "dat" }, sources = ["xtask/vm/programs/owner.c", "xtask/vm/programs/hostile.c"], links = ["ibverbs", "rdmacm"] }]
-# Arguments: rounds of everything, and a seed. Each attempt has a connection of its own, which it costs. The owner of the memory looks after each whether anything
-# but what was granted has changed. Honest peers get on during each attack, or it is made again until they do. What is counted goes to `cargo xtask harden`.
+# Arguments: rounds of all attacks, and a seed. Each attempt has a separate connection, which it ends. After each attempt the owner of the memory checks that only granted
+# memory has changed. Honest peers make progress during each attack; otherwise it is repeated. The counts go to `cargo xtask harden`.
 set -euo pipefail
 rounds=${1:-2}
 seed=${2:-$$}
@@ -19,7 +19,7 @@ before=$(device_objects)
 no_objects() {
     [ "$(device_objects)" = "$before" ]
 }
-# expect PROCESS: it ends well after SIGTERM.
+# expect PROCESS: it exits with 0 after SIGTERM.
 expect() {
     local code=0
     kill -TERM "$1"
@@ -30,7 +30,7 @@ expect() {
         exit 1
     fi
 }
-# attack GROUP ARGUMENT...: prints what was counted under the name of the group; fails when anything was let through.
+# attack GROUP ARGUMENT...: prints the counts under the name of the group; fails if an attempt succeeded.
 attack() {
     local group=$1 code=0
     shift
@@ -44,7 +44,7 @@ attack() {
     return "$code"
 }
 failed=0
-# How far the honest peer is that writes to this file: it prints `progress DONE TURNED-AWAY` now and then.
+# The progress of the honest peer that writes to this file: it prints `progress DONE TURNED-AWAY` repeatedly.
 progress_of() {
     local far
     far=$(sed -n 's/^progress \([0-9]* [0-9]*\)$/\1/p' "$1" 2> /dev/null | tail -n 1) || true
@@ -53,9 +53,9 @@ progress_of() {
 has_begun() {
     [ "$(progress_of "$1")" != "0 0" ]
 }
-# The most seconds for which an attack is made again and again while no honest peer gets on: far more than any of them needs.
+# The most seconds for which an attack is repeated while no honest peer makes progress: far more than any of them needs.
 STARVED=120
-# beside FILE HONEST GROUP WHAT ...: the attack, with the honest peer of that file alive; it has to get on between the begin and the end of it. SEED is the last argument.
+# beside FILE HONEST GROUP WHAT ...: runs the attack while the honest peer of that file is alive and must make progress. SEED is the last argument.
 beside() {
     local file=$1 honest=$2 group=$3 again=0 code=0 begin done_before turned_before done_now turned_now
     shift 3
@@ -64,7 +64,7 @@ beside() {
     while :; do
         attack "$group" "${@:1:$#-1}" "$((${!#} + 1000 * again))" || code=1
         read -r done_now turned_now < <(progress_of "$file")
-        # What ended first may have begun before the attack.
+        # The first that ended may have begun before the attack.
         [ "$done_now" -le $((done_before + 1)) ] || break
         if [ $((SECONDS - begin)) -ge "$STARVED" ]; then
             echo "hostile $*: no honest peer made progress in $((SECONDS - begin)) s"
@@ -88,13 +88,13 @@ rounds_of="honest rounds of writing and reading back,"
 beside honest "$rounds_of" window owner "$RDMA_IPV4" "$rounds" "$seed" || failed=1
 beside honest "$rounds_of" owner garbage "$RDMA_IPV4" 4712 $((rounds * 10)) "$seed" || failed=1
 beside honest "$rounds_of" owner flood "$RDMA_IPV4" 4712 $((rounds * 20)) "$seed" || failed=1
-# Whoever looks for room after the flood finds some.
+# After the flood, another attack finds room for its connections.
 beside honest "$rounds_of" window owner "$RDMA_IPV4" 1 "$((seed + 1))" || failed=1
 expect "$honest"
 expect "$owner"
 tail -n 1 honest
 cat owned
-# Three invalidations and a message that is too long in each round: the owner hears of each by an error of its receive.
+# Three invalidations and a too long message in each round: each fails a receive of the owner.
 grep -q " $((4 * (rounds + 1))) refused" owned || failed=1
 wait_until 60 no_objects
 
@@ -106,7 +106,7 @@ copies() {
     local count=0 turned=0 over=
     trap 'over=yes' TERM
     while [ -z "$over" ]; do
-        # All places are taken now and then.
+        # All connections may be in use.
         if timeout 60 dat copy file copy --connect "$RDMA_IPV4" --quiet 2> refusal; then
             cmp file /run/into/copy || exit 1
             count=$((count + 1))
@@ -139,10 +139,10 @@ wait_until 60 listens 7472
 imports() {
     local count=0 turned=0 over=
     trap 'over=yes' TERM
-    # Who is connected stays so, whatever others say.
+    # An established connection stays, whatever other peers send.
     dat rsm bench --connect "$RDMA_IPV4:7472" --piece 4K --duration 10s --json > benched || exit 1
     while [ -z "$over" ]; do
-        # All of its places may be taken by what has just ended.
+        # Recently ended connections may still use all slots.
         if timeout 60 dat rsm put file --connect "$RDMA_IPV4:7472" --quiet 2> refusal &&
             timeout 60 dat rsm get came --connect "$RDMA_IPV4:7472" --length 300001 --quiet 2> refusal; then
             cmp file came || exit 1

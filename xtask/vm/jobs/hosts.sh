@@ -21,15 +21,15 @@ no_objects() {
 peer_has_no_objects() {
     [ "$(peer device_objects)" = "$peer_before" ]
 }
-# same FILE PATH: the file, and that of the other host, have the same bytes.
+# same FILE PATH: true if the file and that of the other host have the same bytes.
 same() {
     [ "$(sha256sum < "$1")" = "$(peer "sha256sum < $2")" ]
 }
-# peer_begins NAME COMMAND: it goes on in the other host; what it says and its process stay there under that name.
+# peer_begins NAME COMMAND: starts the command in the other host; its output and its process are stored there under that name.
 peer_begins() {
     peer "mkdir -p /run/hosts; cd /run/hosts; $2 > $1 2>&1 & echo \$! > $1.process"
 }
-# peer_ends NAME: it is told to end, and ends well.
+# peer_ends NAME: ends it with a signal, and checks that it succeeds.
 peer_ends() {
     peer "cd /run/hosts; gone() { ! kill -0 \$(< $1.process) 2> /dev/null; }; kill -TERM \$(< $1.process); wait_until 20 gone; cat $1"
 }
@@ -69,7 +69,7 @@ for importer in "$RDMA_IPV4" "$RDMA_IPV6"; do
     same expected /run/saved
     peer 'rm /run/saved'
 done
-# Of a host that it was not told of, it takes nothing.
+# It accepts no import from a host that was not named.
 peer_begins exported "dat rsm export --size 4K --device $RDMA_DEVICE"
 peer 'wait_until 20 listens 7471'
 if timeout 30 dat rsm put other --connect "$PEER_IPV4" > refusal 2>&1; then exit 1; fi
@@ -102,14 +102,14 @@ show_clients() {
     tail -n 5 served exported client.*
     peer 'cd /run/hosts; tail -n 5 served exported write read put'
 }
-# Clients begin one after the other, and again where a busy machine was too slow to connect.
-# peer_client NUMBER NAME COMMAND: begins a client in the other host; NUMBER connections then exist.
+# Clients start one after the other, and again if a busy machine was too slow to connect.
+# peer_client NUMBER NAME COMMAND: starts a client in the other host; NUMBER connections then exist.
 peer_client() {
     peer_begins "$2" "for attempt in 1 2 3 4 5; do ! $3 || break; sleep 1; done"
     wait_until 30 connections "$1" || { show_clients; exit 1; }
 }
 clients=()
-# client NUMBER WORDS COMMAND...: begins a client here; when the other host is gone, it is to end with these words.
+# client NUMBER WORDS COMMAND...: starts a client here; when the other host is gone, it must end with these words.
 client() {
     local number=$1 words=$2 output=client.${#clients[@]} attempt process
     shift 2
@@ -134,7 +134,7 @@ client() {
 peer_client 2 put "dat rsm bench --connect $RDMA_IPV4:7472 --piece 4K --duration 400s"
 peer_client 3 write "dat perf write --connect $RDMA_IPV4 --duration 400s --quiet"
 peer_client 4 read "dat perf read --connect $RDMA_IPV4 --duration 400s --quiet"
-# Between vectors it writes by itself, and says what its own writes ended with.
+# Between vectors it makes plain writes, and reports their outcome.
 client 6 "why: .*(connection was aborted|Transport)" dat rsm bench --connect "$PEER_IPV4:7472" --piece 4K --duration 400s
 client 7 "connection to the server was lost" dat perf write --connect "$PEER_IPV4" --duration 400s
 client 8 "connection to the server was lost" dat perf read --connect "$PEER_IPV4" --duration 400s
@@ -157,7 +157,7 @@ if ping -c 1 -W 1 "$PEER_IPV4" > /dev/null; then
     echo "the other host is still up"
     exit 1
 fi
-# Who connects to it now is told in time, too; the address is known still, and nobody answers.
+# New clients of the dead host also get an error in time; its address is still resolved, but it does not answer.
 code=0
 timeout 40 dat copy other . --connect "$PEER_IPV4" > refusal 2>&1 || code=$?
 [ "$code" = 1 ]

@@ -3,8 +3,8 @@
 #: timeout = 600
 #: programs = ["cmp", "env"]
 #: build = [{ package = "dat-cli", features = ["verbs"], release = true, target = { program = "dat" } }]
-# Arguments: rounds for each side, and a seed. What is counted goes to `cargo xtask harden`. Jobs begin with SIGINT ignored, and what they start in the background inherits that; `env` of the GNU
-# core utilities undoes it.
+# Arguments: rounds for each side, and a seed. The counts go to `cargo xtask harden`. Jobs start with SIGINT ignored, and their background processes inherit that; `env` of the GNU
+# core utilities resets it.
 set -Eeuo pipefail
 trap 'echo "line $LINENO ended with $?"' ERR
 rounds=${1:-4}
@@ -28,7 +28,7 @@ quiet_objects() {
 no_objects() {
     [ "$(device_objects)" = "$before" ]
 }
-# A client that works for seconds, of one kind or another. The first is not done before anybody is killed; a copy may be.
+# A client that works for seconds, of one of several kinds. The first runs longer than the time of the kill; a copy may end before.
 client() {
     case $(($1 % 4)) in
         0) exec dat perf write --connect "$RDMA_IPV4" --duration 60s --quiet ;;
@@ -43,7 +43,7 @@ ended() {
 in_use() {
     [ "$(device_objects)" != "$idle" ]
 }
-# A moment between the first that the client has of the device, and two seconds later.
+# A random time within two seconds after the client's first use of the device.
 moment() {
     wait_until 60 in_use
     sleep "$((RANDOM % 2)).$(printf %03d $((RANDOM % 1000)))"
@@ -63,7 +63,7 @@ for ((round = 0; round < rounds; round++)); do
     kill -KILL "$process" 2> /dev/null || true
     code=0
     wait "$process" 2> /dev/null || code=$?
-    # One that was done before ended well, and was not killed.
+    # A client that had ended before succeeded, and was not killed.
     case $code in
         137) killed=$((killed + 1)) ;;
         0)
@@ -72,7 +72,7 @@ for ((round = 0; round < rounds; round++)); do
             ;;
         *) false ;;
     esac
-    # The server notices, gives everything back and serves the next.
+    # The server notices, frees everything and serves the next client.
     wait_until 20 quiet_objects
     timeout 30 dat copy /run/from/small small --connect "$RDMA_IPV4" --quiet
     cmp /run/from/small /run/into/small
@@ -107,10 +107,10 @@ for ((round = 0; round < rounds; round++)); do
     wait "$server" 2> /dev/null || server_code=$?
     [ "$server_code" = 137 ]
     begin=$(now)
-    # A client that hangs is told of as one.
+    # A client that hangs is reported as one.
     wait_until 60 ended
     wait "$process" || code=$?
-    # One that was done before ended well.
+    # A client that had ended before succeeded.
     if [ "$code" = 0 ]; then
         cmp /run/from/file /run/into/file
         echo "done before the kill"
@@ -168,6 +168,6 @@ echo "the server exited with success, $begin to $(now)"
 wait "$process" || code=$?
 echo "the client ended with $code: $(cat /run/client)"
 [ "$code" = 1 ]
-# Where much else runs the moment comes before it has connected.
+# On a busy machine the signal may come before it has connected.
 grep -q -e "connection to the server was lost" -e "cannot connect to the server" /run/client
 wait_until 20 no_objects

@@ -8,9 +8,9 @@
 #:     { package = "libdat2", target = { library = "dat2" }, sources = ["xtask/vm/programs/exhaust.c"] },
 #:     { package = "dat-provider", features = ["verbs"], target = { library = "dat_provider" } },
 #:     { package = "librsm", features = ["verbs"], target = { library = "rsm" }, sources = ["xtask/vm/programs/exhaust_rsm.c"] }]
-# Arguments: rounds of each, a seed, and the names of what to do (memory servers descriptors programs files; all of it without any). `commands` is a part of memory and
-# of descriptors: each limit with some of the commands. Whatever happens: a command
-# ends well, or ends with 1 and says why; the device holds what it held before; the next one works. What is counted goes to `cargo xtask harden`.
+# Arguments: rounds of each, a seed, and the parts to run (memory servers descriptors programs files; all by default). `commands` is a part of memory and
+# of descriptors: each limit with some of the commands. In every case a command
+# succeeds, or exits with 1 and the reason; the device has the same objects as before; the next command works. The counts go to `cargo xtask harden`.
 set -Eeuo pipefail
 trap 'echo "line $LINENO ended with $?"' ERR
 rounds=${1:-1}
@@ -27,7 +27,7 @@ head -c 65536 /dev/urandom > small
 truncate -s 16M large
 before=$(device_objects)
 
-# What was tried, in the order of the first time.
+# The names of attempts, in the order of their first use.
 names=()
 declare -A tried intact reported
 fail() {
@@ -35,8 +35,8 @@ fail() {
     tail -n 20 said || true
     exit 1
 }
-# judge WHAT CODE WORDS: the command, which said what is in `said`, ended well, or says why not by these words and what to do about it. Fails when it did not
-# end well.
+# judge WHAT CODE WORDS: the command, whose output is in `said`, succeeded, or gives its reason with these words and a remedy. Fails if it did not
+# succeed.
 judge() {
     [ -v "tried[$1]" ] || names+=("$1")
     tried[$1]=$((${tried[$1]:-0} + 1))
@@ -54,24 +54,24 @@ judge() {
 no_objects() {
     [ "$(device_objects)" = "$before" ]
 }
-# limit LIMIT VALUE COMMAND...: becomes the command, by a user whose limits count; LIMIT is what `ulimit` calls it.
+# limit LIMIT VALUE COMMAND...: becomes the command, as a user to whom limits apply; LIMIT is the option of `ulimit`.
 limit() {
     ulimit "$1" "$2"
     exec setpriv --reuid 1000 --regid 1000 --clear-groups "${@:3}"
 }
-# The same as a command of its own, for a minute at most.
+# Runs the same as a separate command, for at most a minute.
 limited() {
     (limit "$1" "$2" timeout 60 "${@:3}")
 }
-# Of commands and limits every so many are tried: all, but in `commands`.
+# Only every nth pair of command and limit is tried; every one, except in `commands`.
 every=1
 at=0
-# is_due: whether it is the turn of the next one.
+# is_due: true if the next one is to be tried.
 is_due() {
     at=$((at + 1))
     [ $((at % every)) = 0 ]
 }
-# What a client hears of a server that may register no more.
+# The message of a client whose server cannot register more memory.
 short="it has reached its limit of locked memory"
 memory() {
     local limit code command
@@ -162,19 +162,19 @@ descriptors() {
             # shellcheck disable=SC2086
             (limit -n "$most" dat $command --quiet > said 2>&1) &
             process=$!
-            # Exporting and serving goes on until a signal comes, for which it is ready when it listens.
+            # Exporters and servers run until a signal, for which they are ready when they listen.
             if [[ $command = rsm\ export* || $command = serve* ]]; then
                 wait_until 60 listens_or_ended "${command##* }"
                 kill -TERM "$process" 2> /dev/null || true
             fi
             wait "$process" || code=$?
-            # The loader of programs has its own words.
+            # The loader of programs has its own messages.
             if grep -q "error while loading shared libraries" said; then
                 [ "$code" = 127 ] || fail "loading: $code"
                 code=1
                 echo "try:" >> said
             fi
-            # That is what it is for files.
+            # The limit applies to files.
             [ "$code" != 3 ] || code=1
             echo "$most descriptors: $command: $code"
             judge "descriptors of a command" "$code" "why: .*RLIMIT_NOFILE|error while loading shared libraries" || [ "$most" -lt 40 ] || fail "that is enough"
@@ -187,10 +187,10 @@ descriptors() {
     wait_until 60 no_objects
 }
 
-# The short form of both: some have to be refused, and some to be done.
+# The short form of both: some commands must be refused, and some must succeed.
 commands() {
     local what
-    # Nine commands have a limit of memory, and seven one of descriptors: after so many limits each of them had its turn.
+    # Nine commands have a limit of memory, and seven one of descriptors: after so many limits each of them was tried.
     every=5
     memory
     descriptors
@@ -201,7 +201,7 @@ commands() {
     done
 }
 
-# program WHAT COMMAND...: a program in C, which judges by itself what it is refused; it is counted under that name, and has what it said in `said`.
+# program WHAT COMMAND...: a C program, which checks its refusals itself; counts it under that name, with its output in `said`.
 program() {
     local what=$1 tries refusals
     "${@:2}" > said 2>&1 || fail "$what: exit code $?"
@@ -214,13 +214,13 @@ program() {
     head -n 2 said
     wait_until 60 no_objects || fail "the device has $(device_objects), and before $before"
 }
-# registers WHAT KIB COMMAND...: as `program`, of one that may register so much, and has to get nearly all of it.
+# registers WHAT KIB COMMAND...: as `program`, for one that may register KIB and must get nearly all of it.
 registers() {
     local most=$2 registered
     program "$1" limited -l "$most" "${@:3}"
     registered=$(sed -n 's/^registered //p' said)
     [ "$registered" -le $((most * 1024)) ] || fail "$registered bytes are more than $most KiB"
-    # The engine of remote shared memory has some for itself.
+    # The engine of remote shared memory needs some itself.
     [ "$registered" -ge $(((most - 2048) * 1024)) ] || fail "$registered bytes are far from $most KiB"
 }
 programs() {

@@ -12,7 +12,7 @@
 #: features = ["verbs"]
 #: target = { library = "rsm" }
 #: sources = ["dat-ffi/librsm/tests/programs/nodes.c"]
-# Arguments: the number of rounds in which an importer is killed, and a seed. What is counted goes to `cargo xtask harden`.
+# Arguments: the number of rounds in which an importer is killed, and a seed. The counts go to `cargo xtask harden`.
 set -Eeuo pipefail
 trap 'echo "line $LINENO ended with $?"' ERR
 rounds=${1:-3}
@@ -35,7 +35,7 @@ export_segment() {
     exporter=$!
     wait_until 60 listens 7471
 }
-# end_export SIGNAL: the exporter ends well, and gives everything back.
+# end_export SIGNAL: the exporter exits with 0, and frees everything.
 end_export() {
     kill -"$1" "$exporter"
     wait "$exporter"
@@ -50,11 +50,11 @@ no_objects() {
 quiet_objects() {
     [ "$(device_objects)" = "$idle" ]
 }
-# Both sides of a connection, beside the kernel's own queue pair.
+# Both sides of a connection, without the kernel's own queue pair.
 connected() {
     [ "$(rdma resource show qp | grep -c "state RTS")" -ge 3 ]
 }
-# An importer that works for seconds, of one kind or another.
+# An importer that works for seconds, of one of several kinds.
 importer() {
     case $(($1 % 3)) in
         0) set -- put large ;;
@@ -65,7 +65,7 @@ importer() {
     importer=$!
     wait_until 60 connected
 }
-# refused WORDS ARGUMENT...: the command fails in time, and says so with these words, and what to do.
+# refused WORDS ARGUMENT...: the command fails in time, and prints these words and a remedy.
 refused() {
     local words=$1 begin code=0
     shift
@@ -144,7 +144,7 @@ refused "permission denied" setpriv --reuid 1000 --regid 0 --clear-groups dat rs
 setpriv --reuid 1000 --regid 0 --clear-groups timeout 30 dat rsm get group --connect "$RDMA_IPV4" --length 1000003 --quiet
 cmp file group
 import put other --signal --connect "$RDMA_IPV4"
-# Who has heard the last signal ends, which may be before soft-RoCE has acknowledged it: then the one that sent it is told that the connection is over. That it was heard the exporter's end says.
+# The receiver of the last signal exits, possibly before soft-RoCE has acknowledged it: then the sender reports a lost connection. The exporter's output shows that the signal arrived.
 code=0
 import put other --signal --connect "$RDMA_IPV4" 2> last || code=$?
 if [ "$code" != 0 ] && ! grep -q "connection was aborted" last; then
@@ -159,7 +159,7 @@ refused "unreachable" dat rsm put file --device "$RDMA_DEVICE" --connect 10.9.0.
 
 echo "-- the importer is killed or interrupted"
 export_segment --size 128M
-# The first importers of each kind have keys made for them, which live as long as the segment.
+# Keys are created for the first importers of each kind, and live as long as the segment.
 import put file --connect "$RDMA_IPV4"
 import get first --connect "$RDMA_IPV4" --length 1000003
 cmp file first
@@ -175,7 +175,7 @@ for ((round = 0; round < rounds; round++)); do
     sleep "0.$((RANDOM % 9))"
     kill -"$signal" "$importer" 2> /dev/null || [ "$signal" = KILL ]
     wait "$importer" 2> /dev/null || code=$?
-    # One that was done before ended well, and was not killed.
+    # An importer that had ended before succeeded, and was not killed.
     case $signal$code in
         INT130 | KILL137) ended[$signal]=$((ended[$signal] + 1)) ;;
         KILL0)
@@ -187,7 +187,7 @@ for ((round = 0; round < rounds; round++)); do
             exit 1
             ;;
     esac
-    # The exporter serves the next one, and gives back what the last one had.
+    # The exporter serves the next importer, and frees the resources of the last one.
     rm -f back
     import put file --connect "$RDMA_IPV4"
     import get back --connect "$RDMA_IPV4" --length 1000003
@@ -196,20 +196,20 @@ for ((round = 0; round < rounds; round++)); do
     [ "$code" = 0 ] || went_on[$signal]=$((went_on[$signal] + 1))
     echo "served the next at $(now)"
 done
-# The second importer works for a minute: no machine is fast enough for that to be over.
+# The second importer works for a minute, which no machine can shorten.
 [ "$rounds" -lt 2 ] || [ "${ended[KILL]}" -gt 0 ]
 count "an importer of a segment" interrupted "${ended[INT]}" "${went_on[INT]}"
 count "an importer of a segment" killed "${ended[KILL]}" "${went_on[KILL]}"
 [ "$too_late" = 0 ] || count "an importer of a segment" "to be killed, and done before" "$too_late" "$too_late"
 
-# aborted SIGNAL WHAT: the exporter ends by that; the importer says so, and nothing is left.
+# aborted SIGNAL WHAT: the exporter ends by that signal; the importer reports it, and no object is left.
 aborted() {
     local begin code=0 exporter_code=0
     sleep "0.$((RANDOM % 5 + 2))"
     begin=$(now)
     kill -"$1" "$exporter"
     wait "$exporter" 2> /dev/null || exporter_code=$?
-    # Who is interrupted ends in order.
+    # After an interruption it ends normally.
     case $1$exporter_code in
         KILL137 | INT0) ;;
         *)

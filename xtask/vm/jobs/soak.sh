@@ -3,7 +3,7 @@
 #: timeout = 900
 #: memory = 1024
 #: build = [{ package = "libdat", features = ["verbs"], release = true, target = { library = "dat" }, sources = ["xtask/vm/programs/soak.c"] }]
-# Arguments: seconds, a seed, how many looks, threads, endpoints of each. The program judges files and memory, and this what the device holds. What is counted goes to
+# Arguments: seconds, a seed, the numbers of samples, of threads, and of endpoints of each. The program checks files and memory, and this job the objects of the device. The counts go to
 # `cargo xtask harden`.
 set -Eeuo pipefail
 trap 'echo "line $LINENO ended with $?"' ERR
@@ -18,7 +18,7 @@ no_objects() {
     [ "$(device_objects)" = "$before" ]
 }
 
-# Without the places that malloc keeps for each thread: they fill up for as long as anybody looks, and a leak would hide in that.
+# Without malloc's caches per thread: they fill up over time, and would hide a leak.
 export GLIBC_TUNABLES=glibc.malloc.tcache_count=0:glibc.malloc.arena_max=1
 coproc program { exec soak "$RDMA_DEVICE" "$seconds" "$looks" "$threads" "$endpoints" "$seed" device 2>&1; }
 process=$program_PID
@@ -28,7 +28,7 @@ while read -r word rest; do
     echo "$word $rest ($(now))"
     case $word in
         sample)
-            # What was freed last, the kernel gives back a little later.
+            # The kernel frees the last objects a little later.
             if [ -z "$held" ]; then
                 sleep 3
                 held=$(device_objects)

@@ -1,11 +1,11 @@
 /*
- * A program of the interface that takes until there is no more, and then does it again: memory that may be registered, and files that may be open.
+ * Exhausts memory that may be registered, or files that may be open, repeatedly.
  *
- * exhaust ADAPTER memory BYTES ROUNDS: regions of BYTES each until one is refused, which has to be for want of regions; one that is given back makes room for just one.
- * exhaust ADAPTER descriptors [ENOUGH]: opens the adapter with everything that a connection needs, with ever more descriptors free; what is refused has to be
- * for want of resources, and with ENOUGH of them it works.
+ * exhaust ADAPTER memory BYTES ROUNDS: registers regions of BYTES each until one is refused for lack of regions. Each freed region must make room for exactly one.
+ * exhaust ADAPTER descriptors [ENOUGH]: opens the adapter and all objects of a connection, with more and more free descriptors. Refusals must name missing
+ * resources, and with ENOUGH descriptors all calls must succeed.
  *
- * Prints how often it tried and how often it was refused.
+ * Prints the numbers of attempts and of refusals.
  *
  * IAO-03, LMC-06, GEN-01
  */
@@ -19,7 +19,7 @@
 
 static unsigned long tried, refused;
 
-/* Counts a call that may be refused for want of what the type and subtype say alone; whether it was not. */
+/* Counts a call that may be refused only with this type and subtype; returns 1 if it succeeded. */
 static int granted(DAT_RETURN code, DAT_RETURN_TYPE type, DAT_UINT32 subtype, const char *call)
 {
     const char *major = "", *minor = "";
@@ -73,7 +73,7 @@ static void memory(const char *adapter, size_t bytes, int rounds)
     printf("registered %zu\n", count * bytes);
 }
 
-/* An adapter with everything that a connection needs; how far it gets. */
+/* Opens an adapter and all objects of a connection; returns 1 if all calls succeed. */
 static int everything(const char *adapter)
 {
     DAT_EVD_HANDLE async = DAT_HANDLE_NULL, events;
@@ -98,7 +98,7 @@ static int everything(const char *adapter)
     STEP(dat_ep_create(ia, zone, events, events, events, NULL, &endpoint));
     STEP(dat_psp_create(ia, qualifier, events, DAT_PSP_CONSUMER_FLAG, &listener));
     if (steps >= 0) {
-        /* Whoever waits needs something to sleep on. */
+        /* A wait needs an object to sleep on. */
         code = dat_evd_wait(events, 1000, 1, &event, &more);
         steps = DAT_GET_TYPE(code) == DAT_TIMEOUT_EXPIRED || granted(code, DAT_INSUFFICIENT_RESOURCES, 0, "dat_evd_wait") ? 6 : -1;
     }
@@ -130,7 +130,7 @@ static void descriptors(const char *adapter, int enough)
             close(occupied[--count]);
         CHECK(last || spare < enough);
     }
-    /* What the libraries keep open for good they have now. */
+    /* The libraries have opened all files that they keep open. */
     before = open_files();
     for (at = 0; at < 20; at++)
         CHECK(everything(adapter));

@@ -1,9 +1,9 @@
 /*
- * A program of remote shared memory that takes until there is no more.
+ * Exhausts the resources of remote shared memory.
  *
- * exhaust_rsm memory BYTES ROUNDS: segments and handles of BYTES each until one is refused, which has to be for want of resources; one that is given back makes
- * room for just one. exhaust_rsm descriptors: looks for the controller and exports with ever more descriptors free; what is refused has to be for want of
- * resources, and with enough of them it works.
+ * exhaust_rsm memory BYTES ROUNDS: makes segments and handles of BYTES each until one is refused for lack of resources. Each freed one must make room for exactly one.
+ * exhaust_rsm descriptors: gets the controller and exports a segment, with more and more free descriptors. Refusals must name missing resources, and with enough
+ * descriptors all calls must succeed.
  */
 #include "../../../dat-ffi/librsm/tests/programs/check.h"
 
@@ -57,7 +57,7 @@ static void memory(size_t bytes, int rounds)
     printf("registered %zu\n", count * bytes);
 }
 
-/* A controller and a segment that others may connect to. */
+/* Gets the controller and publishes a segment; returns 1 if all calls succeed. */
 static int everything(unsigned char *segment)
 {
     rsmapi_controller_handle_t controller;

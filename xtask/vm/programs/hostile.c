@@ -1,13 +1,14 @@
 /*
- * A peer that keeps to nothing, with verbs and no library of ours: each attempt has to be refused by the right error, here, and the owner of the memory looks after
- * each whether anything has changed.
+ * A hostile peer that uses verbs directly, without this project's libraries. Each attempt must be refused with the right error here.
+ * The owner of the memory checks after each attempt that nothing has changed.
  *
- * hostile owner ADDRESS ROUNDS SEED: takes what `owner` offers and uses it for what it is not for. hostile serve ADDRESS PORT ROUNDS SEED: the same with
- * the memory that `dat serve` grants. hostile export ADDRESS PORT ROUNDS SEED: greetings and messages of remote shared memory that lie, guess or mean nothing, to `dat rsm export`.
- * hostile garbage ADDRESS PORT NUMBER SEED: requests with private data that nobody understands. hostile flood ADDRESS PORT
- * NUMBER SEED: requests that are given up at once, and peers that never say anything.
+ * hostile owner ADDRESS ROUNDS SEED: misuses the windows and regions that `owner` offers.
+ * hostile serve ADDRESS PORT ROUNDS SEED: misuses the memory that `dat serve` grants.
+ * hostile export ADDRESS PORT ROUNDS SEED: sends forged, guessed and malformed greetings and messages of remote shared memory to `dat rsm export`.
+ * hostile garbage ADDRESS PORT NUMBER SEED: sends connection requests with malformed private data.
+ * hostile flood ADDRESS PORT NUMBER SEED: sends connection requests and drops them at once.
  *
- * Prints lines `counted|KIND|ATTEMPTS|REFUSED`, and ends with 1 if anything was let through or refused by another error.
+ * Prints lines `counted|KIND|ATTEMPTS|REFUSED`. Exits with 1 if an attempt succeeded or was refused with another error.
  */
 #include "offer.h"
 
@@ -23,9 +24,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MINE 16384u
+#define MEMORY_BYTES 16384u
 #define SECONDS 30
-/* The most private data that a request can have beside the header of IP addressing. */
+/* The most private data that a request can have, without the header of IP addressing. */
 #define MOST_PRIVATE 56
 
 #define CHECK(condition)                                                                                                \
@@ -70,7 +71,7 @@ static void close_connection(struct connection *connection)
     memset(connection, 0, sizeof *connection);
 }
 
-/* Gets as far as a queue pair. */
+/* Resolves the address and creates a queue pair with a posted receive. */
 static void prepare(struct connection *connection)
 {
     struct sockaddr_in peer;
@@ -90,28 +91,28 @@ static void prepare(struct connection *connection)
     attributes.cap.max_send_wr = attributes.cap.max_recv_wr = 16;
     attributes.cap.max_send_sge = attributes.cap.max_recv_sge = 1;
     CHECK(rdma_create_qp(connection->id, NULL, &attributes) == 0);
-    connection->memory = aligned_alloc(PAGE, MINE);
+    connection->memory = aligned_alloc(PAGE, MEMORY_BYTES);
     CHECK(connection->memory != NULL);
-    memset(connection->memory, 0xEE, MINE);
-    connection->region = ibv_reg_mr(connection->id->qp->pd, connection->memory, MINE,
+    memset(connection->memory, 0xEE, MEMORY_BYTES);
+    connection->region = ibv_reg_mr(connection->id->qp->pd, connection->memory, MEMORY_BYTES,
                                     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
     CHECK(connection->region != NULL);
     CHECK(rdma_post_recv(connection->id, NULL, connection->memory, PAGE, connection->region) == 0);
 }
 
-/* Connects; 0, or the reason of a rejection, which is below 0 if it was not one of the peer. */
-static int connects(struct connection *connection, const void *private_data, size_t length)
+/* Connects; returns 0, the reason of the peer's rejection, or a negative number for any other failure. */
+static int connect_to_peer(struct connection *connection, const void *private_data, size_t length)
 {
-    struct rdma_conn_param asked;
+    struct rdma_conn_param parameters;
     const struct rdma_cm_event *event;
-    memset(&asked, 0, sizeof asked);
-    asked.private_data = private_data;
-    asked.private_data_len = (uint8_t)length;
-    asked.initiator_depth = 1;
-    asked.responder_resources = 1;
-    asked.retry_count = 3;
-    asked.rnr_retry_count = 1;
-    if (rdma_connect(connection->id, &asked) != 0) {
+    memset(&parameters, 0, sizeof parameters);
+    parameters.private_data = private_data;
+    parameters.private_data_len = (uint8_t)length;
+    parameters.initiator_depth = 1;
+    parameters.responder_resources = 1;
+    parameters.retry_count = 3;
+    parameters.rnr_retry_count = 1;
+    if (rdma_connect(connection->id, &parameters) != 0) {
         event = connection->id->event;
         if (event != NULL && event->event == RDMA_CM_EVENT_REJECTED)
             return event->status;
@@ -125,7 +126,7 @@ static int connects(struct connection *connection, const void *private_data, siz
     return 0;
 }
 
-/* The next completion of the queue. */
+/* Waits for the next completion of the queue. */
 static struct ibv_wc completion(struct ibv_cq *queue)
 {
     struct ibv_wc done;
@@ -142,12 +143,12 @@ static struct ibv_wc completion(struct ibv_cq *queue)
 static enum ibv_wc_status post(struct connection *connection, enum ibv_wr_opcode opcode, uint64_t remote, uint32_t key, uint32_t length)
 {
     struct ibv_send_wr request, *bad;
-    struct ibv_sge piece;
+    struct ibv_sge segment;
     memset(&request, 0, sizeof request);
-    piece.addr = (uintptr_t)connection->memory + PAGE;
-    piece.length = length;
-    piece.lkey = connection->region->lkey;
-    request.sg_list = &piece;
+    segment.addr = (uintptr_t)connection->memory + PAGE;
+    segment.length = length;
+    segment.lkey = connection->region->lkey;
+    request.sg_list = &segment;
     request.num_sge = 1;
     request.opcode = opcode;
     switch (opcode) {
@@ -170,41 +171,41 @@ static enum ibv_wc_status post(struct connection *connection, enum ibv_wr_opcode
     return completion(connection->id->send_cq).status;
 }
 
-/* What an attempt may end with. */
+/* The completion statuses that an attempt may have. */
 #define BIT(status) (1u << (status))
 #define DENIED BIT(IBV_WC_REM_ACCESS_ERR)
 #define ANY_DENIAL (DENIED | BIT(IBV_WC_REM_INV_REQ_ERR) | BIT(IBV_WC_REM_OP_ERR))
-/* Soft-RoCE says that its queue pair failed where a receive is too short. */
-#define INVALID (BIT(IBV_WC_REM_INV_REQ_ERR) | BIT(IBV_WC_REM_OP_ERR))
-/* Of a key that cannot be invalidated the owner's receive tells, and its connection ends; whoever sent it may have been answered before. */
-#define AT_THE_OWNER (ANY_DENIAL | BIT(IBV_WC_SUCCESS))
+/* If a receive is too short, soft-RoCE reports a failure of the queue pair, or does not answer if the receiver ends the connection first. */
+#define INVALID (BIT(IBV_WC_REM_INV_REQ_ERR) | BIT(IBV_WC_REM_OP_ERR) | BIT(IBV_WC_RETRY_EXC_ERR))
+/* If a key cannot be invalidated, the owner's receive fails and its connection ends. The sender may have got its acknowledgement before. */
+#define REFUSED_AT_OWNER (ANY_DENIAL | BIT(IBV_WC_SUCCESS))
 #define NOT_READY BIT(IBV_WC_RNR_RETRY_EXC_ERR)
 /* The receiver may end the connection before its adapter has acknowledged the message. */
 #define SENT (BIT(IBV_WC_SUCCESS) | BIT(IBV_WC_WR_FLUSH_ERR) | BIT(IBV_WC_RETRY_EXC_ERR))
 
-/* How often each kind was tried, and refused as it has to be. */
-#define MOST_KINDS 64
+/* The number of attempts of each kind, and of correct refusals. */
+#define MOST_RESULTS 64
 static struct {
     const char *name;
     unsigned tried, refused;
-} kinds[MOST_KINDS];
-static unsigned wrong;
+} results[MOST_RESULTS];
+static unsigned failures;
 
 static void count(const char *kind, int refused)
 {
     int at = 0;
-    while (kinds[at].name != NULL && strcmp(kinds[at].name, kind) != 0)
+    while (results[at].name != NULL && strcmp(results[at].name, kind) != 0)
         at++;
-    CHECK(at < MOST_KINDS - 1);
-    kinds[at].name = kind;
-    kinds[at].tried++;
-    kinds[at].refused += refused != 0;
-    wrong += refused == 0;
+    CHECK(at < MOST_RESULTS - 1);
+    results[at].name = kind;
+    results[at].tried++;
+    results[at].refused += refused != 0;
+    failures += refused == 0;
     if (!refused)
-        printf("%s: not refused as it has to be, after %u that were\n", kind, kinds[at].refused);
+        printf("%s: not refused as it has to be, after %u that were\n", kind, results[at].refused);
 }
 
-static void judge(const char *kind, unsigned expected, enum ibv_wc_status status)
+static void count_status(const char *kind, unsigned expected, enum ibv_wc_status status)
 {
     int fits = (expected & BIT(status)) != 0;
     if (!fits)
@@ -212,7 +213,7 @@ static void judge(const char *kind, unsigned expected, enum ibv_wc_status status
     count(kind, fits);
 }
 
-/* Sends a message that the receiver ends the connection for. */
+/* Sends an invalid message, after which the receiver ends the connection. */
 static void send_invalid(struct connection *connection, uint32_t length)
 {
     enum ibv_wc_status status = post(connection, IBV_WR_SEND, 0, 0, length);
@@ -225,13 +226,13 @@ static void send_invalid(struct connection *connection, uint32_t length)
 static int report(void)
 {
     int at;
-    for (at = 0; kinds[at].name != NULL; at++)
-        printf("counted|%s|%u|%u\n", kinds[at].name, kinds[at].tried, kinds[at].refused);
-    return wrong != 0;
+    for (at = 0; results[at].name != NULL; at++)
+        printf("counted|%s|%u|%u\n", results[at].name, results[at].tried, results[at].refused);
+    return failures != 0;
 }
 
-/* A connection of which the owner told what it offers. */
-static struct offer welcome(struct connection *connection)
+/* Connects to the owner and receives its offer. */
+static struct offer connect_to_owner(struct connection *connection)
 {
     struct greeting greeting = {GREETING, HOSTILE};
     struct offer offer;
@@ -239,9 +240,9 @@ static struct offer welcome(struct connection *connection)
     int tries, code = -1;
     for (tries = 0; tries < 100 && code != 0; tries++) {
         prepare(connection);
-        code = connects(connection, &greeting, sizeof greeting);
+        code = connect_to_peer(connection, &greeting, sizeof greeting);
         if (code != 0) {
-            /* Others take all places now and then. */
+            /* Other peers may use all connections of the owner. */
             close_connection(connection);
             usleep(100000);
         }
@@ -254,14 +255,14 @@ static struct offer welcome(struct connection *connection)
     return offer;
 }
 
-static const struct place *place_of(const struct offer *offer, size_t where)
+static const struct grant *grant_at(const struct offer *offer, size_t where)
 {
-    return (const struct place *)((const char *)offer + where);
+    return (const struct grant *)((const char *)offer + where);
 }
 
 #define AT(field) offsetof(struct offer, field)
 
-/* An attempt with what is offered: the key of one place, and an address relative to the begin of one. */
+/* An attempt: the key of one grant, and an address relative to the start of a grant. */
 struct attempt {
     const char *kind;
     enum ibv_wr_opcode opcode;
@@ -300,32 +301,32 @@ static const struct attempt attempts[] = {
     {"another protection zone's region", IBV_WR_RDMA_READ, AT(other), AT(other), 0, 8, DENIED},
     {"another protection zone's window", IBV_WR_RDMA_WRITE, AT(other_window), AT(other_window), 0, 8, DENIED},
     {"another protection zone's window", IBV_WR_RDMA_READ, AT(other_window), AT(other_window), 0, 8, DENIED},
-    {"invalidate a window", IBV_WR_SEND_WITH_INV, AT(writable), AT(writable), 0, 8, AT_THE_OWNER},
-    {"invalidate another zone's window", IBV_WR_SEND_WITH_INV, AT(other_window), AT(other_window), 0, 8, AT_THE_OWNER},
-    {"invalidate another zone's region", IBV_WR_SEND_WITH_INV, AT(other), AT(other), 0, 8, AT_THE_OWNER},
+    {"invalidate a window", IBV_WR_SEND_WITH_INV, AT(writable), AT(writable), 0, 8, REFUSED_AT_OWNER},
+    {"invalidate another zone's window", IBV_WR_SEND_WITH_INV, AT(other_window), AT(other_window), 0, 8, REFUSED_AT_OWNER},
+    {"invalidate another zone's region", IBV_WR_SEND_WITH_INV, AT(other), AT(other), 0, 8, REFUSED_AT_OWNER},
     {"a message longer than its place", IBV_WR_SEND, AT(writable), AT(writable), 0, PAGE, INVALID},
 };
 
-/* As welcome, at a time when the owner has a window of the other zone if the attempt is about one. */
-static struct offer welcome_for(struct connection *connection, const struct attempt *attempt)
+/* Connects to the owner; if the attempt needs it, at a time when the owner has a window in the other zone. */
+static struct offer connect_for_attempt(struct connection *connection, const struct attempt *attempt)
 {
     int tries;
     for (tries = 0; tries < 100; tries++) {
-        struct offer offer = welcome(connection);
+        struct offer offer = connect_to_owner(connection);
         if (attempt->key != AT(other_window) || offer.other_window.length != 0)
             return offer;
         close_connection(connection);
         usleep(50000);
     }
-    CHECK(!"an honest peer with a window");
+    CHECK(!"an honest peer has a window");
     exit(1);
 }
 
-/* What a peer may do: without it, refusals would prove nothing. */
-static void allowed(void)
+/* Checks that permitted operations succeed; otherwise refusals would prove nothing. */
+static void check_allowed_access(void)
 {
     struct connection connection;
-    struct offer offer = welcome(&connection);
+    struct offer offer = connect_to_owner(&connection);
     unsigned char *local = connection.memory + PAGE;
     unsigned at;
     CHECK(post(&connection, IBV_WR_RDMA_WRITE, offer.writable.address, offer.writable.context, GRANTED) == IBV_WC_SUCCESS);
@@ -339,7 +340,7 @@ static void allowed(void)
     close_connection(&connection);
 }
 
-/* Nothing of the peer's memory has come. */
+/* Returns 1 if no memory of the peer was read. */
 static int nothing_read(const struct connection *connection)
 {
     unsigned at;
@@ -349,24 +350,24 @@ static int nothing_read(const struct connection *connection)
     return 1;
 }
 
-static void one(const char *kind, enum ibv_wr_opcode opcode, uint32_t key, uint64_t remote, uint32_t length, unsigned expected,
+static void attempt_access(const char *kind, enum ibv_wr_opcode opcode, uint32_t key, uint64_t remote, uint32_t length, unsigned expected,
                 struct connection *connection)
 {
-    judge(kind, expected, post(connection, opcode, remote, key, length));
+    count_status(kind, expected, post(connection, opcode, remote, key, length));
     if (!nothing_read(connection)) {
         printf("%s: memory was read\n", kind);
-        wrong++;
+        failures++;
     }
     close_connection(connection);
 }
 
-/* A key that is none of those that are in use. */
-static uint32_t guessed(const struct offer *offer)
+/* Returns a key that is not in use. */
+static uint32_t guess_key(const struct offer *offer)
 {
-    const struct place *known = (const struct place *)offer;
+    const struct grant *known = (const struct grant *)offer;
     size_t number = sizeof *offer / sizeof *known, at;
     for (;;) {
-        /* Half of the guesses are near to one that is known. */
+        /* Half of the guesses differ from a known key by one bit. */
         uint32_t guess = random_number();
         if (guess & 1)
             guess = known[random_number() % number].context ^ (1u << random_number() % 16);
@@ -385,36 +386,36 @@ static void attack_owner(unsigned rounds)
     size_t at;
     memset(&before, 0, sizeof before);
     for (round = 0; round < rounds; round++) {
-        allowed();
+        check_allowed_access();
         for (at = 0; at < sizeof attempts / sizeof *attempts; at++) {
             const struct attempt *attempt = &attempts[at];
-            const struct place *key, *target;
-            offer = welcome_for(&connection, attempt);
-            key = place_of(&offer, attempt->key);
-            target = place_of(&offer, attempt->address);
-            one(attempt->kind, attempt->opcode, key->context, target->address + (uint64_t)attempt->from, attempt->length,
+            const struct grant *key, *target;
+            offer = connect_for_attempt(&connection, attempt);
+            key = grant_at(&offer, attempt->key);
+            target = grant_at(&offer, attempt->address);
+            attempt_access(attempt->kind, attempt->opcode, key->context, target->address + (uint64_t)attempt->from, attempt->length,
                 attempt->expected, &connection);
             before = offer;
         }
-        offer = welcome(&connection);
-        one("replay: of a connection that has ended", IBV_WR_RDMA_WRITE, before.writable.context, before.writable.address, 8, DENIED,
+        offer = connect_to_owner(&connection);
+        attempt_access("replay: of a connection that has ended", IBV_WR_RDMA_WRITE, before.writable.context, before.writable.address, 8, DENIED,
             &connection);
-        offer = welcome(&connection);
-        one("replay: of a connection that has ended", IBV_WR_RDMA_READ, before.readable.context, before.readable.address, 8, DENIED,
+        offer = connect_to_owner(&connection);
+        attempt_access("replay: of a connection that has ended", IBV_WR_RDMA_READ, before.readable.context, before.readable.address, 8, DENIED,
             &connection);
         for (at = 0; at < 8; at++) {
-            offer = welcome(&connection);
-            one("a guessed key", at % 2 ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE, guessed(&offer), offer.writable.address, 8, DENIED,
+            offer = connect_to_owner(&connection);
+            attempt_access("a guessed key", at % 2 ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE, guess_key(&offer), offer.writable.address, 8, DENIED,
                 &connection);
         }
-        /* There is one receive. */
-        welcome(&connection);
+        /* The owner posts one receive. */
+        connect_to_owner(&connection);
         CHECK(post(&connection, IBV_WR_SEND, 0, 0, 8) == IBV_WC_SUCCESS);
-        one("more messages than receives", IBV_WR_SEND, 0, 0, 8, NOT_READY, &connection);
+        attempt_access("more messages than receives", IBV_WR_SEND, 0, 0, 8, NOT_READY, &connection);
     }
 }
 
-/* The first byte of the message that says no, and requests of `dat serve`: see dat-cli/src/remote/protocol.rs. */
+/* The first byte of a refusal, and requests of `dat serve`: see dat-cli/src/remote/protocol.rs. */
 #define REFUSED 21
 static size_t request_to_serve(unsigned char *request, uint16_t kind)
 {
@@ -422,21 +423,21 @@ static size_t request_to_serve(unsigned char *request, uint16_t kind)
     memset(request, 0, MOST_PRIVATE);
     memcpy(request, words, sizeof words);
     request[6] = (unsigned char)kind;
-    /* How much of it counts: see backend-verbs/src/private_data.rs. */
+    /* The length of the private data, plus one: see backend-verbs/src/private_data.rs. */
     request[MOST_PRIVATE - 1] = 24 + 1;
     return MOST_PRIVATE;
 }
 
-/* A connection to `dat serve`, which grants two slots of GRANTED bytes to write (2) or to read (3). */
-static struct place granted(struct connection *connection, uint16_t kind)
+/* Connects to `dat serve`, which grants two slots of GRANTED bytes to write (2) or to read (3). */
+static struct grant connect_to_serve(struct connection *connection, uint16_t kind)
 {
     unsigned char request[64];
-    struct place place;
+    struct grant grant;
     size_t length = request_to_serve(request, kind);
     int tries, code = -1;
     for (tries = 0; tries < 100 && code != 0; tries++) {
         prepare(connection);
-        code = connects(connection, request, length);
+        code = connect_to_peer(connection, request, length);
         if (code != 0) {
             close_connection(connection);
             usleep(100000);
@@ -444,82 +445,82 @@ static struct place granted(struct connection *connection, uint16_t kind)
     }
     CHECK(code == 0);
     CHECK(connection->answered >= 26);
-    memcpy(&place.context, connection->answer + 6, 4);
-    memcpy(&place.address, connection->answer + 10, 8);
-    memcpy(&place.length, connection->answer + 18, 4);
-    CHECK(place.length == 2 * GRANTED);
-    return place;
+    memcpy(&grant.context, connection->answer + 6, 4);
+    memcpy(&grant.address, connection->answer + 10, 8);
+    memcpy(&grant.length, connection->answer + 18, 4);
+    CHECK(grant.length == 2 * GRANTED);
+    return grant;
 }
 
 static void attack_serve(unsigned rounds)
 {
     struct connection connection, victim;
-    struct place place, theirs, before;
+    struct grant grant, victims_grant, before;
 
     unsigned round, at, length;
     struct ibv_wc done;
     for (round = 0; round < rounds; round++) {
-        place = granted(&connection, 2);
-        CHECK(post(&connection, IBV_WR_RDMA_WRITE, place.address, place.context, place.length) == IBV_WC_SUCCESS);
-        /* A device sends no reads where the peer takes none, so that there is no attempt to read what may be written. */
+        grant = connect_to_serve(&connection, 2);
+        CHECK(post(&connection, IBV_WR_RDMA_WRITE, grant.address, grant.context, grant.length) == IBV_WC_SUCCESS);
+        /* The device sends no reads if the peer accepts none, so a read of writable memory cannot be attempted. */
         close_connection(&connection);
-        place = granted(&connection, 3);
-        one("write what may be read", IBV_WR_RDMA_WRITE, place.context, place.address, 8, DENIED, &connection);
-        place = granted(&connection, 2);
-        one("beyond the end", IBV_WR_RDMA_WRITE, place.context, place.address + place.length, 1, DENIED, &connection);
-        place = granted(&connection, 2);
-        one("across the end", IBV_WR_RDMA_WRITE, place.context, place.address + place.length - 4, 8, DENIED, &connection);
-        place = granted(&connection, 3);
-        one("before the begin", IBV_WR_RDMA_READ, place.context, place.address - 8, 8, DENIED, &connection);
-        place = granted(&connection, 2);
-        one("far away", IBV_WR_RDMA_WRITE, place.context, random_number(), 8, DENIED, &connection);
-        before = place;
-        place = granted(&connection, 2);
-        if (before.context != place.context)
-            one("replay: of a connection that has ended", IBV_WR_RDMA_WRITE, before.context, before.address, 8, DENIED, &connection);
+        grant = connect_to_serve(&connection, 3);
+        attempt_access("write what may be read", IBV_WR_RDMA_WRITE, grant.context, grant.address, 8, DENIED, &connection);
+        grant = connect_to_serve(&connection, 2);
+        attempt_access("beyond the end", IBV_WR_RDMA_WRITE, grant.context, grant.address + grant.length, 1, DENIED, &connection);
+        grant = connect_to_serve(&connection, 2);
+        attempt_access("across the end", IBV_WR_RDMA_WRITE, grant.context, grant.address + grant.length - 4, 8, DENIED, &connection);
+        grant = connect_to_serve(&connection, 3);
+        attempt_access("before the begin", IBV_WR_RDMA_READ, grant.context, grant.address - 8, 8, DENIED, &connection);
+        grant = connect_to_serve(&connection, 2);
+        attempt_access("far away", IBV_WR_RDMA_WRITE, grant.context, random_number(), 8, DENIED, &connection);
+        before = grant;
+        grant = connect_to_serve(&connection, 2);
+        if (before.context != grant.context)
+            attempt_access("replay: of a connection that has ended", IBV_WR_RDMA_WRITE, before.context, before.address, 8, DENIED, &connection);
         else
             close_connection(&connection);
         for (at = 2; at <= 3; at++) {
-            theirs = granted(&victim, (uint16_t)at);
-            granted(&connection, (uint16_t)at);
-            one("another client's memory", at == 2 ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ, theirs.context, theirs.address, 8, DENIED,
+            victims_grant = connect_to_serve(&victim, (uint16_t)at);
+            connect_to_serve(&connection, (uint16_t)at);
+            attempt_access("another client's memory", at == 2 ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ, victims_grant.context, victims_grant.address, 8, DENIED,
                 &connection);
-            /* The victim goes on. */
-            CHECK(post(&victim, at == 2 ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ, theirs.address, theirs.context, 8) == IBV_WC_SUCCESS);
+            /* The victim's connection still works. */
+            CHECK(post(&victim, at == 2 ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ, victims_grant.address, victims_grant.context, 8) == IBV_WC_SUCCESS);
             CHECK(rdma_disconnect(victim.id) == 0);
             close_connection(&victim);
         }
         for (at = 0; at < 4; at++) {
-            place = granted(&connection, 2);
-            one("a guessed key", IBV_WR_RDMA_WRITE, place.context ^ (1u << random_number() % 32), place.address, 8, DENIED, &connection);
+            grant = connect_to_serve(&connection, 2);
+            attempt_access("a guessed key", IBV_WR_RDMA_WRITE, grant.context ^ (1u << random_number() % 32), grant.address, 8, DENIED, &connection);
         }
-        place = granted(&connection, 2);
-        one("a message longer than its place", IBV_WR_SEND, 0, 0, 2 * PAGE, INVALID, &connection);
-        /* Messages that mean nothing are answered, and the connection ends. */
-        granted(&connection, 2);
+        grant = connect_to_serve(&connection, 2);
+        attempt_access("a message longer than its place", IBV_WR_SEND, 0, 0, 2 * PAGE, INVALID, &connection);
+        /* Malformed messages are answered, and the connection ends. */
+        connect_to_serve(&connection, 2);
         length = random_number() % 257;
         for (at = 0; at < length; at++)
             connection.memory[PAGE + at] = (unsigned char)random_number();
         connection.memory[PAGE] |= 0x80;
         send_invalid(&connection, length);
         done = completion(connection.id->recv_cq);
-        /* The connection may end before the answer is there. */
+        /* The connection may end before the answer arrives. */
         count("a message that means nothing", done.status == IBV_WC_WR_FLUSH_ERR || (done.status == IBV_WC_SUCCESS && connection.memory[0] == REFUSED));
         close_connection(&connection);
     }
 }
 
 /* Greetings and messages of remote shared memory: see dat-rsm/src/link/wire.rs. */
-#define LETTER 64
+#define MESSAGE_BYTES 64
 #define GREETING_BYTES 32
-#define LETTERS 8
-enum letter { CREDIT = 1, CONNECT, ACCEPT, REFUSE, DISCONNECT, REVOKE, REBIND, ACKNOWLEDGE, SIGNAL, SIGNAL_IMPORTERS };
-/* The segment that is exported without a number of its own, and what may be done with it at most. */
+#define MESSAGE_RECEIVES 8
+enum message_kind { CREDIT = 1, CONNECT, ACCEPT, REFUSE, DISCONNECT, REVOKE, REBIND, ACKNOWLEDGE, SIGNAL, SIGNAL_IMPORTERS };
+/* The default number of an exported segment, and its full permissions. */
 #define SEGMENT 0x600000u
 #define READ_AND_WRITE 0600u
-static uint64_t life;
+static uint64_t generation;
 
-static void little(unsigned char *to, uint64_t value, unsigned bytes)
+static void store_little_endian(unsigned char *to, uint64_t value, unsigned bytes)
 {
     while (bytes-- > 0) {
         *to++ = (unsigned char)value;
@@ -527,7 +528,7 @@ static void little(unsigned char *to, uint64_t value, unsigned bytes)
     }
 }
 
-static uint64_t word_at(const unsigned char *from)
+static uint64_t load_word(const unsigned char *from)
 {
     uint64_t word = 0;
     unsigned at;
@@ -536,61 +537,61 @@ static uint64_t word_at(const unsigned char *from)
     return word;
 }
 
-/* A greeting in order, as private data. */
-static void greet(unsigned char *data)
+/* Writes a valid greeting as private data. */
+static void write_greeting(unsigned char *data)
 {
     static const unsigned char magic[4] = {'R', 'S', 'M', 1};
     struct in_addr own;
     CHECK(inet_pton(AF_INET, address, &own) == 1);
     memset(data, 0, MOST_PRIVATE);
     memcpy(data, magic, sizeof magic);
-    /* Nodes have the numbers of their addresses, and this one is on the exporter's host. */
-    little(data + 4, ntohl(own.s_addr), 4);
-    little(data + 8, life, 8);
-    little(data + 16, 0x1000, 8);
-    little(data + 24, 1, 4);
-    little(data + 28, LETTERS, 2);
+    /* A node's number is its address; this node is on the exporter's host. */
+    store_little_endian(data + 4, ntohl(own.s_addr), 4);
+    store_little_endian(data + 8, generation, 8);
+    store_little_endian(data + 16, 0x1000, 8);
+    store_little_endian(data + 24, 1, 4);
+    store_little_endian(data + 28, MESSAGE_RECEIVES, 2);
     data[30] = 1;
-    /* How much of it counts: see backend-verbs/src/private_data.rs. */
+    /* The length of the private data, plus one: see backend-verbs/src/private_data.rs. */
     data[MOST_PRIVATE - 1] = GREETING_BYTES + 1;
 }
 
-/* A message in order, without what it says, to be sent. */
-static unsigned char *letter(struct connection *connection, enum letter kind)
+/* Writes a valid message without contents into the send buffer. */
+static unsigned char *new_message(struct connection *connection, enum message_kind kind)
 {
     unsigned char *data = connection->memory + PAGE;
     static const unsigned char magic[4] = {'R', 'S', 'M', 1};
-    memset(data, 0, LETTER);
+    memset(data, 0, MESSAGE_BYTES);
     memcpy(data, magic, sizeof magic);
     data[4] = (unsigned char)kind;
-    /* What the exporter may say in return. */
-    little(data + 6, 1, 2);
-    little(data + 8, life, 8);
+    /* The number of messages that the exporter may send. */
+    store_little_endian(data + 6, 1, 2);
+    store_little_endian(data + 8, generation, 8);
     return data;
 }
 
-static void send_letter(struct connection *connection)
+static void send_message(struct connection *connection)
 {
-    CHECK(post(connection, IBV_WR_SEND, 0, 0, LETTER) == IBV_WC_SUCCESS);
+    CHECK(post(connection, IBV_WR_SEND, 0, 0, MESSAGE_BYTES) == IBV_WC_SUCCESS);
 }
 
-/* A connection to the exporter, which takes its greeting for one of an importer. */
-static void meet(struct connection *connection)
+/* Connects to the exporter with the greeting of an importer. */
+static void connect_session(struct connection *connection)
 {
     unsigned char data[MOST_PRIVATE];
     unsigned tries, at;
     int code = -1;
     for (tries = 0; tries < 100 && code != 0; tries++) {
-        life = (uint64_t)random_number() << 32 | random_number();
-        greet(data);
+        generation = (uint64_t)random_number() << 32 | random_number();
+        write_greeting(data);
         prepare(connection);
-        for (at = 0; at < LETTERS - 1; at++) {
-            unsigned char *place = connection->memory + 3 * PAGE + at * LETTER;
-            CHECK(rdma_post_recv(connection->id, place, place, LETTER, connection->region) == 0);
+        for (at = 0; at < MESSAGE_RECEIVES - 1; at++) {
+            unsigned char *buffer = connection->memory + 3 * PAGE + at * MESSAGE_BYTES;
+            CHECK(rdma_post_recv(connection->id, buffer, buffer, MESSAGE_BYTES, connection->region) == 0);
         }
-        code = connects(connection, data, sizeof data);
+        code = connect_to_peer(connection, data, sizeof data);
         if (code != 0) {
-            /* A node has its share of connections, and those that have just ended count. */
+            /* The connections of a node are limited, and recently ended ones count. */
             CHECK(code == 28);
             close_connection(connection);
             usleep(100000);
@@ -600,32 +601,32 @@ static void meet(struct connection *connection)
     CHECK(connection->answered >= GREETING_BYTES && memcmp(connection->answer, "RSM\1", 4) == 0);
 }
 
-/* The next message that says anything; null if the connection ended before. */
-static const unsigned char *hear(struct connection *connection)
+/* Returns the next message that is more than credit, or null if the connection ends first. */
+static const unsigned char *next_message(struct connection *connection)
 {
     for (;;) {
         struct ibv_wc done = completion(connection->id->recv_cq);
-        const unsigned char *said = done.wr_id == 0 ? connection->memory : (const unsigned char *)(uintptr_t)done.wr_id;
+        const unsigned char *message = done.wr_id == 0 ? connection->memory : (const unsigned char *)(uintptr_t)done.wr_id;
         if (done.status != IBV_WC_SUCCESS)
             return NULL;
-        CHECK(done.byte_len == LETTER && memcmp(said, "RSM\1", 4) == 0);
-        if (said[4] != CREDIT)
-            return said;
+        CHECK(done.byte_len == MESSAGE_BYTES && memcmp(message, "RSM\1", 4) == 0);
+        if (message[4] != CREDIT)
+            return message;
     }
 }
 
-/* Whether the exporter ends the connection. */
-static int ends(struct connection *connection)
+/* Returns 1 if the exporter ends the connection. */
+static int exporter_disconnects(struct connection *connection)
 {
     struct pollfd look = {connection->id->channel->fd, POLLIN, 0};
     struct rdma_cm_event *event;
     int is_end;
     if (poll(&look, 1, SECONDS * 1000) != 1) {
-        printf("nothing is said of the connection\n");
+        printf("no event of the connection within %d s\n", SECONDS);
         return 0;
     }
     CHECK(rdma_get_cm_event(connection->id->channel, &event) == 0);
-    /* A connection that is ended before the exporter has heard that it stands is rejected. */
+    /* A connection that ends before the exporter has seen it established is rejected. */
     is_end = event->event == RDMA_CM_EVENT_DISCONNECTED || event->event == RDMA_CM_EVENT_REJECTED;
     if (event->event != RDMA_CM_EVENT_DISCONNECTED)
         printf("the connection ends with %s\n", rdma_event_str(event->event));
@@ -633,18 +634,18 @@ static int ends(struct connection *connection)
     return is_end;
 }
 
-/* Asks to be connected to a segment; what the answer is. */
-static const unsigned char *asks(struct connection *connection, uint64_t word, uint64_t resume, uint32_t segment, uint32_t permission)
+/* Requests a connection to a segment; returns the answer. */
+static const unsigned char *request_segment(struct connection *connection, uint64_t word, uint64_t resume, uint32_t segment, uint32_t permission)
 {
-    unsigned char *data = letter(connection, CONNECT);
+    unsigned char *data = new_message(connection, CONNECT);
     const unsigned char *answer;
-    little(data + 16, word, 8);
-    little(data + 24, resume, 8);
-    little(data + 32, segment, 4);
-    little(data + 36, permission, 4);
-    send_letter(connection);
-    answer = hear(connection);
-    return answer != NULL && word_at(answer + 16) == word ? answer : NULL;
+    store_little_endian(data + 16, word, 8);
+    store_little_endian(data + 24, resume, 8);
+    store_little_endian(data + 32, segment, 4);
+    store_little_endian(data + 36, permission, 4);
+    send_message(connection);
+    answer = next_message(connection);
+    return answer != NULL && load_word(answer + 16) == word ? answer : NULL;
 }
 
 static int is_refusal(const unsigned char *answer)
@@ -652,42 +653,42 @@ static int is_refusal(const unsigned char *answer)
     return answer != NULL && answer[4] == REFUSE;
 }
 
-/* A connection to the segment; the exporter's word for it, and where it is. */
-static uint64_t accepted(struct connection *connection, uint32_t permission, struct place *place)
+/* Connects to the segment; returns the exporter's number of the connection, and the grant. */
+static uint64_t connect_to_segment(struct connection *connection, uint32_t permission, struct grant *grant)
 {
     const unsigned char *answer;
-    meet(connection);
-    answer = asks(connection, 5, 0, SEGMENT, permission);
+    connect_session(connection);
+    answer = request_segment(connection, 5, 0, SEGMENT, permission);
     CHECK(answer != NULL && answer[4] == ACCEPT);
-    place->length = (uint32_t)word_at(answer + 32);
-    place->address = word_at(answer + 40);
-    place->context = (uint32_t)word_at(answer + 56);
-    /* Whether anything is read into it is looked at later. */
-    memset(connection->memory + PAGE, 0xEE, LETTER);
-    return word_at(answer + 24);
+    grant->length = (uint32_t)load_word(answer + 32);
+    grant->address = load_word(answer + 40);
+    grant->context = (uint32_t)load_word(answer + 56);
+    /* A later check finds whether data was read into it. */
+    memset(connection->memory + PAGE, 0xEE, MESSAGE_BYTES);
+    return load_word(answer + 24);
 }
 
-/* What is no message: the connection that it came by ends. */
-static void noise(unsigned kind, struct connection *connection)
+/* Sends a malformed message, which ends its connection. */
+static void send_malformed(unsigned kind, struct connection *connection)
 {
     unsigned char *data;
-    unsigned at, length = LETTER;
+    unsigned at, length = MESSAGE_BYTES;
     const char *name = "a message that means nothing";
-    meet(connection);
-    data = letter(connection, CREDIT);
+    connect_session(connection);
+    data = new_message(connection, CREDIT);
     switch (kind) {
     case 0:
         name = "a message of chance";
-        for (at = 0; at < LETTER; at++)
+        for (at = 0; at < MESSAGE_BYTES; at++)
             data[at] = (unsigned char)random_number();
         data[0] |= 0x80;
         break;
     case 1:
         name = "a message of chance, with its head in order";
-        for (at = 16; at < LETTER; at++)
+        for (at = 16; at < MESSAGE_BYTES; at++)
             data[at] = (unsigned char)random_number();
-        /* What says nothing says it with zeros. */
-        data[LETTER - 1] |= 1;
+        /* The unused bytes of a valid message are zero. */
+        data[MESSAGE_BYTES - 1] |= 1;
         break;
     case 2:
         data[3] = 2;
@@ -705,56 +706,56 @@ static void noise(unsigned kind, struct connection *connection)
     case 6:
     case 7:
         name = "a message shorter than any, where one in order was before";
-        /* All places have had one. */
+        /* Each receive buffer has had a valid message. */
         for (at = 0; at < 36; at++) {
-            (void)letter(connection, CREDIT);
-            send_letter(connection);
-            /* It has taken them all in when it answers. */
+            (void)new_message(connection, CREDIT);
+            send_message(connection);
+            /* An answer shows that the exporter has processed them all. */
             if (at % 6 == 5)
-                CHECK(asks(connection, at, 0, SEGMENT + 1, READ_AND_WRITE) != NULL);
+                CHECK(request_segment(connection, at, 0, SEGMENT + 1, READ_AND_WRITE) != NULL);
         }
-        length = kind == 6 ? 0 : 1 + random_number() % (LETTER - 1);
+        length = kind == 6 ? 0 : 1 + random_number() % (MESSAGE_BYTES - 1);
         break;
     default:
         name = "a message longer than any";
-        length = LETTER + 1 + random_number() % 64;
+        length = MESSAGE_BYTES + 1 + random_number() % 64;
         (void)post(connection, IBV_WR_SEND, 0, 0, length);
-        count(name, ends(connection));
+        count(name, exporter_disconnects(connection));
         close_connection(connection);
         return;
     }
     send_invalid(connection, length);
-    count(name, ends(connection));
+    count(name, exporter_disconnects(connection));
     close_connection(connection);
 }
 
-/* Words of others, and answers to what nobody asked: nothing comes of them, and the exporter goes on. */
-static void lie(struct connection *connection)
+/* Sends numbers of other connections, and unrequested answers: they have no effect, and the exporter continues. */
+static void send_forged(struct connection *connection)
 {
-    static const enum letter lies[] = {ACCEPT, REFUSE, DISCONNECT, REVOKE, REBIND, ACKNOWLEDGE, SIGNAL, SIGNAL_IMPORTERS};
+    static const enum message_kind forged[] = {ACCEPT, REFUSE, DISCONNECT, REVOKE, REBIND, ACKNOWLEDGE, SIGNAL, SIGNAL_IMPORTERS};
     unsigned kind, at;
-    struct place place;
-    uint64_t own = accepted(connection, READ_AND_WRITE, &place);
-    for (kind = 0; kind < sizeof lies / sizeof *lies; kind++) {
-        unsigned char *data = letter(connection, lies[kind]);
-        const unsigned words = lies[kind] == ACCEPT ? 5 : lies[kind] == REBIND ? 3 : lies[kind] == REVOKE ? 2 : 1;
+    struct grant grant;
+    uint64_t own = connect_to_segment(connection, READ_AND_WRITE, &grant);
+    for (kind = 0; kind < sizeof forged / sizeof *forged; kind++) {
+        unsigned char *data = new_message(connection, forged[kind]);
+        const unsigned words = forged[kind] == ACCEPT ? 5 : forged[kind] == REBIND ? 3 : forged[kind] == REVOKE ? 2 : 1;
         for (at = 0; at < words; at++)
-            little(data + 16 + 8 * at, own + random_number() % 40 + 1, 8);
-        if (lies[kind] == REFUSE)
-            little(data + 24, 1, 4);
-        if (lies[kind] == ACCEPT || lies[kind] == REBIND)
-            little(data + 16 + 8 * words, random_number(), 4);
-        send_letter(connection);
-        /* What is taken back or changed is acknowledged, whoever's it is, and what was granted unasked is given back. */
-        if (lies[kind] == ACCEPT || lies[kind] == REVOKE || lies[kind] == REBIND) {
-            const unsigned char *answer = hear(connection);
-            CHECK(answer != NULL && answer[4] == (lies[kind] == ACCEPT ? DISCONNECT : ACKNOWLEDGE));
+            store_little_endian(data + 16 + 8 * at, own + random_number() % 40 + 1, 8);
+        if (forged[kind] == REFUSE)
+            store_little_endian(data + 24, 1, 4);
+        if (forged[kind] == ACCEPT || forged[kind] == REBIND)
+            store_little_endian(data + 16 + 8 * words, random_number(), 4);
+        send_message(connection);
+        /* A revocation or change is acknowledged for any number, and an unrequested grant is returned. */
+        if (forged[kind] == ACCEPT || forged[kind] == REVOKE || forged[kind] == REBIND) {
+            const unsigned char *answer = next_message(connection);
+            CHECK(answer != NULL && answer[4] == (forged[kind] == ACCEPT ? DISCONNECT : ACKNOWLEDGE));
         }
-        count("a word of somebody else", is_refusal(asks(connection, 6, 0, SEGMENT + 1, READ_AND_WRITE)));
+        count("a word of somebody else", is_refusal(request_segment(connection, 6, 0, SEGMENT + 1, READ_AND_WRITE)));
         if (kind % 3 == 2) {
-            /* Places for answers are used up. */
+            /* The exporter has no more receives for answers. */
             close_connection(connection);
-            own = accepted(connection, READ_AND_WRITE, &place);
+            own = connect_to_segment(connection, READ_AND_WRITE, &grant);
         }
     }
     close_connection(connection);
@@ -763,21 +764,21 @@ static void lie(struct connection *connection)
 static void attack_export(unsigned rounds)
 {
     struct connection connection;
-    struct place place;
+    struct grant grant;
     unsigned char data[MOST_PRIVATE];
     unsigned round, at;
     for (round = 0; round < rounds; round++) {
         for (at = 0; at < 9; at++) {
             unsigned length = sizeof data;
             const char *name = "a greeting that lies";
-            life = random_number();
-            greet(data);
+            generation = random_number();
+            write_greeting(data);
             switch (at) {
             case 0: data[3] = 2; break;
-            case 1: little(data + 4, random_number() | 0x80000000u, 4); break;
-            case 2: little(data + 4, 0, 4); break;
-            case 3: little(data + 24, 0, 4); break;
-            case 4: little(data + 28, 0, 2); break;
+            case 1: store_little_endian(data + 4, random_number() | 0x80000000u, 4); break;
+            case 2: store_little_endian(data + 4, 0, 4); break;
+            case 3: store_little_endian(data + 24, 0, 4); break;
+            case 4: store_little_endian(data + 28, 0, 2); break;
             case 5: data[30] = (unsigned char)(3 + random_number() % 253); break;
             case 6: data[31] = 1; break;
             case 7: length = random_number() % 29; break;
@@ -787,32 +788,32 @@ static void attack_export(unsigned rounds)
                     data[length] = (unsigned char)random_number();
             }
             prepare(&connection);
-            count(name, connects(&connection, data, length) == 28);
+            count(name, connect_to_peer(&connection, data, length) == 28);
             close_connection(&connection);
         }
         for (at = 0; at < 9; at++)
-            noise(at, &connection);
-        lie(&connection);
-        meet(&connection);
-        count("a segment that is not there", is_refusal(asks(&connection, 1, 0, random_number() | 0x80000000u, READ_AND_WRITE)));
-        count("rights that there are none of", is_refusal(asks(&connection, 2, 0, SEGMENT, 0700)));
-        count("rights that there are none of", is_refusal(asks(&connection, 3, 0, SEGMENT, random_number() | 0x1000)));
-        count("a connection that was never granted", is_refusal(asks(&connection, 4, 1 + random_number() % 4, SEGMENT, READ_AND_WRITE)));
+            send_malformed(at, &connection);
+        send_forged(&connection);
+        connect_session(&connection);
+        count("a segment that is not there", is_refusal(request_segment(&connection, 1, 0, random_number() | 0x80000000u, READ_AND_WRITE)));
+        count("rights that there are none of", is_refusal(request_segment(&connection, 2, 0, SEGMENT, 0700)));
+        count("rights that there are none of", is_refusal(request_segment(&connection, 3, 0, SEGMENT, random_number() | 0x1000)));
+        count("a connection that was never granted", is_refusal(request_segment(&connection, 4, 1 + random_number() % 4, SEGMENT, READ_AND_WRITE)));
         close_connection(&connection);
-        accepted(&connection, 0400, &place);
-        one("write what may be read", IBV_WR_RDMA_WRITE, place.context, place.address, 8, DENIED, &connection);
-        accepted(&connection, 0200, &place);
-        one("read what may be written", IBV_WR_RDMA_READ, place.context, place.address, 8, DENIED, &connection);
-        accepted(&connection, READ_AND_WRITE, &place);
-        one("across the end", IBV_WR_RDMA_WRITE, place.context, place.address + place.length - 4, 8, DENIED, &connection);
-        accepted(&connection, READ_AND_WRITE, &place);
-        one("before the begin", IBV_WR_RDMA_READ, place.context, place.address - 8, 8, DENIED, &connection);
-        accepted(&connection, READ_AND_WRITE, &place);
-        one("a guessed key", IBV_WR_RDMA_WRITE, place.context ^ (1u << random_number() % 32), place.address, 8, DENIED, &connection);
+        connect_to_segment(&connection, 0400, &grant);
+        attempt_access("write what may be read", IBV_WR_RDMA_WRITE, grant.context, grant.address, 8, DENIED, &connection);
+        connect_to_segment(&connection, 0200, &grant);
+        attempt_access("read what may be written", IBV_WR_RDMA_READ, grant.context, grant.address, 8, DENIED, &connection);
+        connect_to_segment(&connection, READ_AND_WRITE, &grant);
+        attempt_access("across the end", IBV_WR_RDMA_WRITE, grant.context, grant.address + grant.length - 4, 8, DENIED, &connection);
+        connect_to_segment(&connection, READ_AND_WRITE, &grant);
+        attempt_access("before the begin", IBV_WR_RDMA_READ, grant.context, grant.address - 8, 8, DENIED, &connection);
+        connect_to_segment(&connection, READ_AND_WRITE, &grant);
+        attempt_access("a guessed key", IBV_WR_RDMA_WRITE, grant.context ^ (1u << random_number() % 32), grant.address, 8, DENIED, &connection);
     }
 }
 
-/* Requests that nobody can mean; none may be accepted, and all are answered by the consumer that listens. */
+/* Sends malformed requests; none may be accepted, and the listening consumer answers each. */
 static void garbage(unsigned number)
 {
     struct connection connection;
@@ -824,19 +825,19 @@ static void garbage(unsigned number)
         for (at = 0; at < sizeof data; at++)
             data[at] = (unsigned char)random_number();
         if (round % 4 == 2) {
-            /* Nearly right: some bytes are missing. */
+            /* A valid request that is cut short. */
             request_to_serve(data, 2);
             length = random_number() % 24;
         }
         prepare(&connection);
-        code = connects(&connection, data, length);
+        code = connect_to_peer(&connection, data, length);
         if (code != 28)
             printf("garbage of %zu bytes: %d\n", length, code);
         count(length == MOST_PRIVATE ? "as much private data as there can be" : "private data that means nothing", code == 28);
         close_connection(&connection);
         prepare(&connection);
-        code = connects(&connection, data, MOST_PRIVATE + 1 + random_number() % 190);
-        /* It never leaves this host: its kernel has no room for it in a request. */
+        code = connect_to_peer(&connection, data, MOST_PRIVATE + 1 + random_number() % 190);
+        /* This host's kernel refuses it: a request has no room for it. */
         if (code != -EINVAL)
             printf("oversized: %d\n", code);
         count("more private data than there can be: refused by the sender's own kernel", code == -EINVAL);
@@ -844,7 +845,7 @@ static void garbage(unsigned number)
     }
 }
 
-/* Requests that are given up, before an answer can come or just after it; what is left of them whoever looks for objects finds. */
+/* Sends requests and drops them, before an answer can arrive or just after it. The job checks that no objects are left. */
 static void flood(unsigned number)
 {
     struct greeting greeting = {GREETING, SILENT};
@@ -854,33 +855,33 @@ static void flood(unsigned number)
     unsigned round;
     CHECK(channel != NULL);
     for (round = 0; round < number; round++) {
-        struct rdma_conn_param asked;
+        struct rdma_conn_param parameters;
         size_t length = port == OWNER_PORT ? sizeof greeting : request_to_serve(request, 2);
-        memset(&asked, 0, sizeof asked);
-        asked.private_data = port == OWNER_PORT ? (const void *)&greeting : request;
-        asked.private_data_len = (uint8_t)length;
-        asked.initiator_depth = asked.responder_resources = 1;
+        memset(&parameters, 0, sizeof parameters);
+        parameters.private_data = port == OWNER_PORT ? (const void *)&greeting : request;
+        parameters.private_data_len = (uint8_t)length;
+        parameters.initiator_depth = parameters.responder_resources = 1;
         prepare(&connection);
-        /* From here on nobody waits for the outcome. */
+        /* From here on the calls do not wait. */
         CHECK(rdma_migrate_id(connection.id, channel) == 0);
-        CHECK(rdma_connect(connection.id, &asked) == 0);
+        CHECK(rdma_connect(connection.id, &parameters) == 0);
         if (random_number() % 2)
             usleep(random_number() % 20000);
         close_connection(&connection);
     }
-    /* Nobody waited to hear whether they are refused. */
+    /* The outcome of dropped requests is not known. */
     printf("counted|requests that are given up, which have no outcome|%u|0\n", number);
     rdma_destroy_event_channel(channel);
 }
 
 int main(int number, char **arguments)
 {
-    const char *what;
+    const char *mode;
     setvbuf(stdout, NULL, _IOLBF, 0);
     CHECK(number >= 5);
-    what = arguments[1];
+    mode = arguments[1];
     address = arguments[2];
-    if (strcmp(what, "owner") == 0) {
+    if (strcmp(mode, "owner") == 0) {
         port = OWNER_PORT;
         state = strtoull(arguments[4], NULL, 10) * 2 + 1;
         attack_owner((unsigned)atoi(arguments[3]));
@@ -889,15 +890,15 @@ int main(int number, char **arguments)
     CHECK(number == 6);
     port = (uint16_t)atoi(arguments[3]);
     state = strtoull(arguments[5], NULL, 10) * 2 + 1;
-    if (strcmp(what, "serve") == 0)
+    if (strcmp(mode, "serve") == 0)
         attack_serve((unsigned)atoi(arguments[4]));
-    else if (strcmp(what, "export") == 0)
+    else if (strcmp(mode, "export") == 0)
         attack_export((unsigned)atoi(arguments[4]));
-    else if (strcmp(what, "garbage") == 0)
+    else if (strcmp(mode, "garbage") == 0)
         garbage((unsigned)atoi(arguments[4]));
-    else if (strcmp(what, "flood") == 0)
+    else if (strcmp(mode, "flood") == 0)
         flood((unsigned)atoi(arguments[4]));
     else
-        CHECK(!"a word that is known");
+        CHECK(!"the mode is known");
     return report();
 }

@@ -1,4 +1,4 @@
-/* What the owner of memory tells a peer, friend or foe: more than any honest owner would, so that nobody has to guess. */
+/* The message of the owner of memory to each peer. It has more than an honest owner would send, so that a hostile peer need not guess. */
 #ifndef OFFER_H
 #define OFFER_H
 
@@ -9,27 +9,27 @@
 #define PAGE 4096u
 #define GREETING 0x7065617au
 
-/* Whoever asks for a connection says who it is, in the private data. */
-enum guest { HONEST = 1, HOSTILE = 2, SILENT = 3 };
+/* The private data of a connection request: the kind of the peer. */
+enum peer_kind { HONEST = 1, HOSTILE = 2, SILENT = 3 };
 struct greeting {
     uint32_t magic;
-    uint32_t guest;
+    uint32_t kind;
 };
 
-/* A context, and where what it names begins, or began. */
-struct place {
+/* A context, and the memory that it grants or once granted. */
+struct grant {
     uint64_t address;
     uint32_t context;
     uint32_t length;
 };
 
 struct offer {
-    /* Windows that are open: to write, to read, and one that was opened again elsewhere. */
-    struct place writable, readable, moved;
-    /* Windows that are not: the one that was moved, one that was closed, and one that was freed. */
-    struct place rebound, unbound, freed;
-    /* Memory of the same zone that no peer may reach, and of another zone that its own peers may; and a window there. */
-    struct place secret, other, other_window;
+    /* Bound windows: to write, to read, and one that was bound again to other memory. */
+    struct grant writable, readable, moved;
+    /* Stale contexts: of the window that was bound again, of one that was unbound, and of one that was freed. */
+    struct grant rebound, unbound, freed;
+    /* A region of the same zone without remote rights, a region of another zone, and a window of that zone. */
+    struct grant secret, other, other_window;
 };
 
 #endif

@@ -1,18 +1,19 @@
 /*
- * Posts and watches: whatever was posted completes once, in the order of the posts, with what it moved intact or with an error; and behind the end of a connection nothing
- * is missing and nothing comes twice.
+ * Checks that each posted request completes exactly once, in the order of the posts, with intact data or with an error. After the end of a connection no completion is
+ * missing, and none comes twice.
  *
- * once ADAPTER PORT: takes messages and lets peers write and read, one connection after another, until SIGTERM comes. once ADAPTER PORT ADDRESS MILLISECONDS SEED ROUNDS: writes,
- * reads back and sends for that long, or until the connection breaks; then ends it, in order or abruptly; and so many times. once ADAPTER PORT overrun ADDRESS ROUNDS:
- * posts more than the dispatcher was asked to hold, and nobody takes anything until nothing more can be posted.
+ * once ADAPTER PORT: receives messages and lets peers write and read, one connection after another, until SIGTERM.
+ * once ADAPTER PORT ADDRESS MILLISECONDS SEED ROUNDS: in each round, writes, reads back and sends for that time or until the connection breaks; then ends the connection,
+ * gracefully or abruptly.
+ * once ADAPTER PORT overrun ADDRESS ROUNDS: posts more requests than the dispatcher was created for, and dequeues nothing until a post is refused.
  *
- * Prints how many were posted, how many completed well and how many were flushed or failed; and before it, of rounds, how many had a connection that nobody else ended while
- * it lasted, one that broke before, and none. A device that gives a read up and has it completed as if it had been done, which soft-RoCE does, ends the connection by that: such a
- * read counts as failed, nothing that was posted behind it may complete well, and how many there were is printed too; whoever runs this has to know that it was the device. So are
- * connections whose graceful end does not come, and which are ended abruptly then.
+ * Prints the number of posted requests, of successful ones, and of flushed or failed ones. Before that it prints the number of rounds whose connection lasted, broke, and was
+ * never established. Soft-RoCE may give up a read, report its success and end the connection. Such a read counts as failed, and no later request may succeed; the program prints
+ * the number of these reads, and the caller must know that the device is the cause. It also prints the number of connections whose graceful end did not come and that were
+ * ended abruptly.
  *
- * Each connection has a name that both ends know, and of each one is printed how many messages ended well for who sent them (sent NAME COUNT), and how many the other end
- * took (took NAME COUNT): whoever runs both compares them, because a message that is lost at the end of a connection leaves no gap that one end could see.
+ * Each connection has a name that both ends know. For each name the sender prints the number of its successful messages (sent NAME COUNT), and the receiver the number of
+ * received ones (took NAME COUNT). The caller compares both, because one end alone cannot notice a message that is lost at the end of a connection.
  *
  * DTO-01, DTO-05, EPD-02
  */
@@ -25,15 +26,15 @@
 #include <sys/random.h>
 #include <time.h>
 
-/* What a unit moves, and how many are under way at most; each is a write, a read of what was written, and a message. */
-#define BYTES_OF_UNIT 3000u
+/* The bytes of a unit, and the most units in flight; a unit is a write, a read of the same bytes, and a message. */
+#define UNIT_BYTES 3000u
 #define UNITS 16
-#define EACH 3
-#define LETTERS 64
-/* Milliseconds without a message after which a listener takes a connection for ended: that it was ended may have been lost on the way, and nobody says it twice. */
+#define REQUESTS_PER_UNIT 3
+#define MESSAGES 64
+/* Milliseconds without a message after which a listener regards a connection as ended, because the notification of its end may be lost. */
 #define SILENCE 5000
-/* Milliseconds for which nothing may come behind an end. */
-#define LOOK 200
+/* Milliseconds after an end in which no event may come. */
+#define QUIET_MILLISECONDS 200
 #define LOCAL ((DAT_MEM_PRIV_FLAGS)(DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_LOCAL_WRITE_FLAG))
 
 struct grant {
@@ -48,7 +49,7 @@ static unsigned char *memory;
 static DAT_LMR_CONTEXT local;
 static DAT_RMR_CONTEXT remote;
 static unsigned long long posted, well, failed, state;
-static unsigned long long stood, broke, unconnected, untrue, abruptly;
+static unsigned long long lasted, broken, unconnected, wrong_reads, abrupt_ends;
 static DAT_CONN_QUAL port;
 static volatile int over;
 
@@ -73,7 +74,7 @@ static unsigned long long milliseconds(void)
     return (unsigned long long)now.tv_sec * 1000 + (unsigned long long)now.tv_nsec / 1000000;
 }
 
-/* Byte `at` of what the message or unit of that number has. */
+/* Returns byte `at` of the message or unit of that number. */
 static unsigned char byte_of(unsigned long long number, unsigned at)
 {
     return (unsigned char)(number * 31 + at * 7 + (at >> 8));
@@ -86,7 +87,7 @@ static void fill(unsigned char *bytes, unsigned length, unsigned long long numbe
         bytes[at] = byte_of(number, at);
 }
 
-/* Whether these are the bytes of that number; says which is not. */
+/* Returns 1 if these are the bytes of that number; otherwise prints the first wrong one. */
 static int is_intact(const unsigned char *bytes, unsigned length, unsigned long long number)
 {
     unsigned at;
@@ -99,7 +100,7 @@ static int is_intact(const unsigned char *bytes, unsigned length, unsigned long 
     return 1;
 }
 
-static void with_memory(unsigned bytes, DAT_MEM_PRIV_FLAGS privileges)
+static void register_memory(unsigned bytes, DAT_MEM_PRIV_FLAGS privileges)
 {
     DAT_REGION_DESCRIPTION description;
     DAT_LMR_HANDLE region;
@@ -112,26 +113,26 @@ static void with_memory(unsigned bytes, DAT_MEM_PRIV_FLAGS privileges)
                       &address));
 }
 
-static DAT_LMR_TRIPLET part(const unsigned char *begin, DAT_VLEN length)
+static DAT_LMR_TRIPLET segment_of(const unsigned char *begin, DAT_VLEN length)
 {
-    DAT_LMR_TRIPLET part;
-    memset(&part, 0, sizeof part);
-    part.lmr_context = local;
-    part.virtual_address = (DAT_VADDR)(uintptr_t)begin;
-    part.segment_length = length;
-    return part;
+    DAT_LMR_TRIPLET segment_of;
+    memset(&segment_of, 0, sizeof segment_of);
+    segment_of.lmr_context = local;
+    segment_of.virtual_address = (DAT_VADDR)(uintptr_t)begin;
+    segment_of.segment_length = length;
+    return segment_of;
 }
 
-/* An endpoint with more room than one has by itself. */
-static DAT_EP_HANDLE roomy(DAT_EVD_HANDLE transfers, DAT_EVD_HANDLE connections)
+/* Creates an endpoint with longer queues than the default. */
+static DAT_EP_HANDLE make_endpoint(DAT_EVD_HANDLE transfers, DAT_EVD_HANDLE connections)
 {
     DAT_EP_HANDLE usual, endpoint;
     DAT_EP_PARAM parameters;
     OK(dat_ep_create(ia, zone, transfers, transfers, connections, NULL, &usual));
     OK(dat_ep_query(usual, DAT_EP_FIELD_ALL, &parameters));
     OK(dat_ep_free(usual));
-    parameters.ep_attr.max_recv_dtos = LETTERS / 2;
-    parameters.ep_attr.max_request_dtos = EACH * UNITS;
+    parameters.ep_attr.max_recv_dtos = MESSAGES / 2;
+    parameters.ep_attr.max_request_dtos = REQUESTS_PER_UNIT * UNITS;
     OK(dat_ep_create(ia, zone, transfers, transfers, connections, &parameters.ep_attr, &endpoint));
     return endpoint;
 }
@@ -162,8 +163,8 @@ static int is_end(const DAT_EVENT *event)
     }
 }
 
-/* The next completion of a queue: it is that of the oldest post that has none. */
-static int taken(const DAT_EVENT *event, DAT_EP_HANDLE endpoint, unsigned long long *next, unsigned long long end_of_posts)
+/* Counts the next completion of a queue, which must be that of the oldest open request; returns 1 if it succeeded. */
+static int take_completion(const DAT_EVENT *event, DAT_EP_HANDLE endpoint, unsigned long long *next, unsigned long long end_of_posts)
 {
     const DAT_DTO_COMPLETION_EVENT_DATA *done = &event->event_data.dto_completion_event_data;
     CHECK(event->event_number == DAT_DTO_COMPLETION_EVENT);
@@ -177,8 +178,8 @@ static int taken(const DAT_EVENT *event, DAT_EP_HANDLE endpoint, unsigned long l
     return done->status == DAT_DTO_SUCCESS;
 }
 
-/* Nothing is there. */
-static void nothing_comes(DAT_EVD_HANDLE evd)
+/* Checks that the dispatcher is empty. */
+static void check_empty(DAT_EVD_HANDLE evd)
 {
     DAT_EVENT event;
     while (dat_evd_dequeue(evd, &event) == DAT_SUCCESS) {
@@ -187,73 +188,73 @@ static void nothing_comes(DAT_EVD_HANDLE evd)
     }
 }
 
-/* Behind the end of an endpoint nothing comes, neither at once nor as long as one looks. */
-static void nothing_follows(DAT_EVD_HANDLE transfers, DAT_EVD_HANDLE connections)
+/* Checks that no event comes after the end of an endpoint, for QUIET_MILLISECONDS. */
+static void check_quiet(DAT_EVD_HANDLE transfers, DAT_EVD_HANDLE connections)
 {
     const unsigned long long begin = milliseconds();
     do {
-        nothing_comes(transfers);
-        nothing_comes(connections);
+        check_empty(transfers);
+        check_empty(connections);
         usleep(5000);
-    } while (milliseconds() < begin + LOOK);
-    nothing_comes(transfers);
-    nothing_comes(connections);
+    } while (milliseconds() < begin + QUIET_MILLISECONDS);
+    check_empty(transfers);
+    check_empty(connections);
 }
 
-/* As `taken`, of a receive into this place: what ended well brought the message of its number. */
-static int letter_taken(const DAT_EVENT *event, DAT_EP_HANDLE endpoint, const unsigned char *letter, unsigned long long *next,
+/* As `take_completion`, for a receive into this buffer; a successful one must have the message of its number. */
+static int take_message(const DAT_EVENT *event, DAT_EP_HANDLE endpoint, const unsigned char *message, unsigned long long *next,
                         unsigned long long end_of_posts)
 {
-    if (!taken(event, endpoint, next, end_of_posts))
+    if (!take_completion(event, endpoint, next, end_of_posts))
         return 0;
     CHECK(event->event_data.dto_completion_event_data.transfered_length == 40);
-    if (!is_intact(letter, 40, *next - 1))
+    if (!is_intact(message, 40, *next - 1))
         exit(1);
     return 1;
 }
 
-/* Messages of one connection. */
-static void listen_to(DAT_CR_HANDLE request)
+/* Receives the messages of one connection. */
+static void serve_connection(DAT_CR_HANDLE request)
 {
     DAT_EP_HANDLE endpoint;
     DAT_EVD_HANDLE receives, connections;
     struct grant grant = {(uint64_t)(uintptr_t)memory, remote};
-    unsigned char *letters = memory + UNITS * BYTES_OF_UNIT;
-    unsigned long long next = 0, last = 0, end_of_waiting, heard;
+    unsigned char *messages = memory + UNITS * UNIT_BYTES;
+    unsigned long long next = 0, last = 0, end_of_waiting, last_message;
     DAT_LMR_TRIPLET room;
     DAT_EVENT event;
-    DAT_CR_PARAM asked;
+    DAT_CR_PARAM parameters;
     uint64_t name;
-    unsigned long long took = 0;
+    unsigned long long received = 0;
     int is_over = 0, number;
-    OK(dat_cr_query(request, DAT_CR_FIELD_ALL, &asked));
-    CHECK(asked.private_data_size >= (DAT_COUNT)sizeof name);
-    memcpy(&name, asked.private_data, sizeof name);
-    OK(dat_evd_create(ia, LETTERS, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &receives));
+    OK(dat_cr_query(request, DAT_CR_FIELD_ALL, &parameters));
+    CHECK(parameters.private_data_size >= (DAT_COUNT)sizeof name);
+    memcpy(&name, parameters.private_data, sizeof name);
+    OK(dat_evd_create(ia, MESSAGES, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &receives));
     OK(dat_evd_create(ia, 8, DAT_HANDLE_NULL, DAT_EVD_CONNECTION_FLAG, &connections));
-    endpoint = roomy(receives, connections);
-    for (number = 0; number < LETTERS / 2; number++) {
-        room = part(letters + number * 64, 64);
+    endpoint = make_endpoint(receives, connections);
+    for (number = 0; number < MESSAGES / 2; number++) {
+        room = segment_of(messages + number * 64, 64);
         OK(dat_ep_post_recv(endpoint, 1, &room, cookie(last++), DAT_COMPLETION_DEFAULT_FLAG));
         posted++;
     }
     if (dat_cr_accept(request, endpoint, sizeof grant, &grant) != DAT_SUCCESS) {
-        /* It gave up meanwhile; what was posted goes with the endpoint. */
+        /* The peer gave up meanwhile; the posted receives end with the endpoint. */
         posted -= last;
         OK(dat_ep_free(endpoint));
         OK(dat_evd_free(receives));
         OK(dat_evd_free(connections));
         return;
     }
-    heard = milliseconds();
-    while (!is_over && !over && milliseconds() < heard + SILENCE) {
+    last_message = milliseconds();
+    while (!is_over && !over && milliseconds() < last_message + SILENCE) {
         if (next_of(receives, &event, 2000)) {
-            const unsigned char *letter = letters + next % (LETTERS / 2) * 64;
-            if (!letter_taken(&event, endpoint, letter, &next, last))
+            const unsigned char *message = messages + next % (MESSAGES / 2) * 64;
+            if (!take_message(&event, endpoint, message, &next, last))
                 continue;
-            took++;
-            heard = milliseconds();
-            room = part(letter, 64);
+            received++;
+            last_message = milliseconds();
+            room = segment_of(message, 64);
             if (dat_ep_post_recv(endpoint, 1, &room, cookie(last), DAT_COMPLETION_DEFAULT_FLAG) == DAT_SUCCESS) {
                 last++;
                 posted++;
@@ -266,20 +267,20 @@ static void listen_to(DAT_CR_HANDLE request)
     end_of_waiting = milliseconds() + 20000;
     while (next < last && milliseconds() < end_of_waiting)
         if (dat_evd_dequeue(receives, &event) == DAT_SUCCESS)
-            took += letter_taken(&event, endpoint, letters + next % (LETTERS / 2) * 64, &next, last) != 0;
+            received += take_message(&event, endpoint, messages + next % (MESSAGES / 2) * 64, &next, last) != 0;
     if (next < last) {
         fprintf(stderr, "of %llu receives %llu never came back\n", last, last - next);
         exit(1);
     }
-    nothing_comes(receives);
+    check_empty(receives);
     OK(dat_ep_free(endpoint));
-    /* What ended by silence has its end told by the call that ends it. */
+    /* After a silent end, the event of the disconnect call is left. */
     while (dat_evd_dequeue(connections, &event) == DAT_SUCCESS)
         CHECK(event.event_number == DAT_CONNECTION_EVENT_ESTABLISHED || is_end(&event));
-    nothing_follows(receives, connections);
+    check_quiet(receives, connections);
     OK(dat_evd_free(receives));
     OK(dat_evd_free(connections));
-    printf("took %016llx %llu\n", (unsigned long long)name, took);
+    printf("took %016llx %llu\n", (unsigned long long)name, received);
 }
 
 static void serve(void)
@@ -287,13 +288,13 @@ static void serve(void)
     DAT_PSP_HANDLE listener;
     DAT_EVENT event;
     unsigned connections = 0;
-    with_memory(UNITS * BYTES_OF_UNIT + LETTERS * 64, DAT_MEM_PRIV_ALL_FLAG);
+    register_memory(UNITS * UNIT_BYTES + MESSAGES * 64, DAT_MEM_PRIV_ALL_FLAG);
     OK(dat_psp_create(ia, port, events, DAT_PSP_CONSUMER_FLAG, &listener));
     while (!over) {
         if (!next_of(events, &event, SECOND / 5))
             continue;
         CHECK(event.event_number == DAT_CONNECTION_REQUEST_EVENT);
-        listen_to(event.event_data.cr_arrival_event_data.cr_handle);
+        serve_connection(event.event_data.cr_arrival_event_data.cr_handle);
         connections++;
     }
     OK(dat_psp_free(listener));
@@ -301,7 +302,7 @@ static void serve(void)
     printf("connections %u\n", connections);
 }
 
-/* Connects by a new name; whether that worked. */
+/* Connects with a new name; returns 1 if the connection was established. */
 static int connected(DAT_EP_HANDLE endpoint, DAT_EVD_HANDLE connections, const char *address, struct grant *grant, uint64_t *name)
 {
     struct sockaddr_in to;
@@ -321,101 +322,101 @@ static int connected(DAT_EP_HANDLE endpoint, DAT_EVD_HANDLE connections, const c
     return 1;
 }
 
-/* As `taken`, of units: what a read that ended well brought is what was written before, or it is the last that ended well on this connection. Of the
- * three of a unit the message is the last. */
-static void unit_taken(const DAT_EVENT *event, DAT_EP_HANDLE endpoint, unsigned long long *next, unsigned long long end_of_posts, int *is_given_up,
+/* As `take_completion`, for units. A successful read must have the bytes that were written, or no later request of this connection may succeed.
+ * The message is the last request of a unit. */
+static void take_unit(const DAT_EVENT *event, DAT_EP_HANDLE endpoint, unsigned long long *next, unsigned long long end_of_posts, int *is_given_up,
                        unsigned long long *sent)
 {
-    const unsigned long long unit = *next / EACH;
-    if (!taken(event, endpoint, next, end_of_posts))
+    const unsigned long long unit = *next / REQUESTS_PER_UNIT;
+    if (!take_completion(event, endpoint, next, end_of_posts))
         return;
     if (*is_given_up) {
         fprintf(stderr, "number %llu completed well behind a read that did not bring what was written\n", *next - 1);
         exit(1);
     }
-    if ((*next - 1) % EACH == 1 && !is_intact(memory + (UNITS + unit % UNITS) * BYTES_OF_UNIT, BYTES_OF_UNIT, unit)) {
+    if ((*next - 1) % REQUESTS_PER_UNIT == 1 && !is_intact(memory + (UNITS + unit % UNITS) * UNIT_BYTES, UNIT_BYTES, unit)) {
         *is_given_up = 1;
-        untrue++;
+        wrong_reads++;
         well--;
         failed++;
     }
-    *sent += (*next - 1) % EACH == EACH - 1;
+    *sent += (*next - 1) % REQUESTS_PER_UNIT == REQUESTS_PER_UNIT - 1;
 }
 
-static void use(const char *address, unsigned long long duration)
+static void run_round(const char *address, unsigned long long duration)
 {
     DAT_EP_HANDLE endpoint;
     DAT_EVD_HANDLE requests, connections;
     struct grant grant;
     unsigned long long units = 0, next = 0, last = 0, sent = 0, until, patience;
     uint64_t name;
-    DAT_LMR_TRIPLET piece;
+    DAT_LMR_TRIPLET segment;
     DAT_RMR_TRIPLET target;
     DAT_EVENT event;
     int is_over, is_given_up = 0;
-    OK(dat_evd_create(ia, EACH * UNITS + LETTERS, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &requests));
+    OK(dat_evd_create(ia, REQUESTS_PER_UNIT * UNITS + MESSAGES, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &requests));
     OK(dat_evd_create(ia, 8, DAT_HANDLE_NULL, DAT_EVD_CONNECTION_FLAG, &connections));
-    endpoint = roomy(requests, connections);
+    endpoint = make_endpoint(requests, connections);
     is_over = !connected(endpoint, connections, address, &grant, &name);
     unconnected += is_over != 0;
     if (is_over) {
-        /* An endpoint that was not connected has nothing to tell. */
-        nothing_comes(requests);
+        /* An endpoint that was never connected has no events. */
+        check_empty(requests);
         OK(dat_ep_free(endpoint));
-        nothing_follows(requests, connections);
+        check_quiet(requests, connections);
         OK(dat_evd_free(requests));
         OK(dat_evd_free(connections));
         return;
     }
     until = milliseconds() + duration;
     while (!is_over && milliseconds() < until) {
-        /* As many units as there is room for, or fewer. */
+        /* Posts a random number of units, up to the room of the queue. */
         unsigned more = random_number() % UNITS + 1;
-        while (more-- > 0 && last + EACH <= next + EACH * UNITS) {
+        while (more-- > 0 && last + REQUESTS_PER_UNIT <= next + REQUESTS_PER_UNIT * UNITS) {
             const unsigned slot = (unsigned)(units % UNITS);
-            unsigned char *out = memory + slot * BYTES_OF_UNIT, *back = out + UNITS * BYTES_OF_UNIT;
-            unsigned char *letter = memory + 2 * UNITS * BYTES_OF_UNIT + slot * 64;
-            /* Of the three, those behind a post that was refused are not tried. */
-            if (last != EACH * units)
+            unsigned char *out = memory + slot * UNIT_BYTES, *back = out + UNITS * UNIT_BYTES;
+            unsigned char *message = memory + 2 * UNITS * UNIT_BYTES + slot * 64;
+            /* After a refused post, the later requests of the unit are not posted. */
+            if (last != REQUESTS_PER_UNIT * units)
                 break;
-            fill(out, BYTES_OF_UNIT, units);
-            fill(letter, 40, units);
+            fill(out, UNIT_BYTES, units);
+            fill(message, 40, units);
             memset(&target, 0, sizeof target);
             target.rmr_context = grant.context;
-            target.target_address = grant.address + slot * BYTES_OF_UNIT;
-            target.segment_length = BYTES_OF_UNIT;
-            piece = part(out, BYTES_OF_UNIT);
-            if (dat_ep_post_rdma_write(endpoint, 1, &piece, cookie(last), &target, DAT_COMPLETION_DEFAULT_FLAG) != DAT_SUCCESS)
+            target.target_address = grant.address + slot * UNIT_BYTES;
+            target.segment_length = UNIT_BYTES;
+            segment = segment_of(out, UNIT_BYTES);
+            if (dat_ep_post_rdma_write(endpoint, 1, &segment, cookie(last), &target, DAT_COMPLETION_DEFAULT_FLAG) != DAT_SUCCESS)
                 break;
             last++, posted++;
-            piece = part(back, BYTES_OF_UNIT);
-            if (dat_ep_post_rdma_read(endpoint, 1, &piece, cookie(last), &target, DAT_COMPLETION_DEFAULT_FLAG) != DAT_SUCCESS)
+            segment = segment_of(back, UNIT_BYTES);
+            if (dat_ep_post_rdma_read(endpoint, 1, &segment, cookie(last), &target, DAT_COMPLETION_DEFAULT_FLAG) != DAT_SUCCESS)
                 break;
             last++, posted++;
-            piece = part(letter, 40);
-            if (dat_ep_post_send(endpoint, 1, &piece, cookie(last), DAT_COMPLETION_DEFAULT_FLAG) != DAT_SUCCESS)
+            segment = segment_of(message, 40);
+            if (dat_ep_post_send(endpoint, 1, &segment, cookie(last), DAT_COMPLETION_DEFAULT_FLAG) != DAT_SUCCESS)
                 break;
             last++, posted++;
             units++;
         }
         while (dat_evd_dequeue(requests, &event) == DAT_SUCCESS)
-            unit_taken(&event, endpoint, &next, last, &is_given_up, &sent);
+            take_unit(&event, endpoint, &next, last, &is_given_up, &sent);
         if (dat_evd_dequeue(connections, &event) == DAT_SUCCESS)
             is_over = is_end(&event);
     }
-    *(is_over ? &broke : &stood) += 1;
+    *(is_over ? &broken : &lasted) += 1;
     (void)dat_ep_disconnect(endpoint, random_number() % 2 ? DAT_CLOSE_ABRUPT_FLAG : DAT_CLOSE_GRACEFUL_FLAG);
     patience = milliseconds() + 20000;
     until = patience + 40000;
     while ((next < last || !is_over) && milliseconds() < until) {
-        /* A graceful end waits for what is posted as long as the device does. Soft-RoCE whose link was down may do so for ever; an abrupt one ends that, too. */
+        /* A graceful end waits for posted requests. On soft-RoCE whose link was down, it may wait for ever; an abrupt end still works. */
         if (!is_over && patience != 0 && milliseconds() >= patience) {
             patience = 0;
-            abruptly++;
+            abrupt_ends++;
             (void)dat_ep_disconnect(endpoint, DAT_CLOSE_ABRUPT_FLAG);
         }
         while (dat_evd_dequeue(requests, &event) == DAT_SUCCESS)
-            unit_taken(&event, endpoint, &next, last, &is_given_up, &sent);
+            take_unit(&event, endpoint, &next, last, &is_given_up, &sent);
         if (dat_evd_dequeue(connections, &event) == DAT_SUCCESS)
             is_over = is_over || is_end(&event);
     }
@@ -423,15 +424,15 @@ static void use(const char *address, unsigned long long duration)
         fprintf(stderr, "of %llu posts %llu never completed; the connection %s\n", last, last - next, is_over ? "ended" : "did not end");
         exit(1);
     }
-    nothing_comes(requests);
+    check_empty(requests);
     OK(dat_ep_free(endpoint));
-    nothing_follows(requests, connections);
+    check_quiet(requests, connections);
     OK(dat_evd_free(requests));
     OK(dat_evd_free(connections));
     printf("sent %016llx %llu\n", (unsigned long long)name, sent);
 }
 
-/* DTO-01: a completion always has a place, also in a dispatcher that was asked for with fewer: an endpoint brings its own, and what would have none is not posted. */
+/* DTO-01: a completion always has room, even in a dispatcher that was created for fewer: an endpoint adds room, and a request without room is refused. */
 static void overrun(const char *address, int rounds)
 {
     DAT_EP_HANDLE endpoint;
@@ -442,7 +443,7 @@ static void overrun(const char *address, int rounds)
     unsigned long long refused = 0, overruns = 0;
     uint64_t name;
     int round;
-    with_memory(4096, LOCAL);
+    register_memory(4096, LOCAL);
     OK(dat_evd_create(ia, 8, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &requests));
     OK(dat_evd_query(requests, DAT_EVD_FIELD_ALL, &parameters));
     OK(dat_evd_create(ia, 8, DAT_HANDLE_NULL, DAT_EVD_CONNECTION_FLAG, &connections));
@@ -452,13 +453,13 @@ static void overrun(const char *address, int rounds)
         unsigned long long last = 0, next = 0;
         DAT_RETURN code = DAT_SUCCESS;
         while (code == DAT_SUCCESS) {
-            DAT_LMR_TRIPLET piece = part(memory, 8);
+            DAT_LMR_TRIPLET segment = segment_of(memory, 8);
             DAT_RMR_TRIPLET target;
             memset(&target, 0, sizeof target);
             target.rmr_context = grant.context;
             target.target_address = grant.address;
             target.segment_length = 8;
-            code = dat_ep_post_rdma_write(endpoint, 1, &piece, cookie(last), &target, DAT_COMPLETION_DEFAULT_FLAG);
+            code = dat_ep_post_rdma_write(endpoint, 1, &segment, cookie(last), &target, DAT_COMPLETION_DEFAULT_FLAG);
             if (code == DAT_SUCCESS)
                 last++, posted++;
         }
@@ -466,16 +467,19 @@ static void overrun(const char *address, int rounds)
             fprintf(stderr, "of %d places %llu were taken before %#x\n", parameters.evd_qlen, last, code);
             exit(1);
         }
-        /* The one behind the last that was taken. */
+        /* The post after the last accepted one. */
         refused++;
-        /* All that was posted has happened by then, most of the time. */
+        /* By then, all posted requests have usually completed. */
         usleep(random_number() % 20000);
         while (next < last)
-            if (next_of(requests, &event, 20 * SECOND))
-                CHECK(taken(&event, endpoint, &next, last));
-        nothing_comes(requests);
+            if (next_of(requests, &event, 20 * SECOND) && !take_completion(&event, endpoint, &next, last)) {
+                fprintf(stderr, "number %llu of %llu failed with status %d\n", next - 1, last,
+                        (int)event.event_data.dto_completion_event_data.status);
+                exit(1);
+            }
+        check_empty(requests);
     }
-    /* An overrun is told there; nothing else has a reason to be. */
+    /* Overruns are reported there; no other event is expected. */
     while (dat_evd_dequeue(async, &event) == DAT_SUCCESS)
         overruns++;
     OK(dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG));
@@ -503,12 +507,12 @@ int main(int count, char **arguments)
     } else {
         CHECK(count == 7);
         state ^= strtoull(arguments[5], NULL, 0) * 0xD1342543DE82EF95u;
-        with_memory(UNITS * (2 * BYTES_OF_UNIT + 64), LOCAL);
+        register_memory(UNITS * (2 * UNIT_BYTES + 64), LOCAL);
         for (round = 0; round < atoi(arguments[6]); round++)
-            use(arguments[3], strtoull(arguments[4], NULL, 0));
+            run_round(arguments[3], strtoull(arguments[4], NULL, 0));
         OK(dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG));
-        printf("stood %llu broke %llu unconnected %llu\n", stood, broke, unconnected);
-        printf("untrue %llu\nabruptly %llu\n", untrue, abruptly);
+        printf("stood %llu broke %llu unconnected %llu\n", lasted, broken, unconnected);
+        printf("untrue %llu\nabruptly %llu\n", wrong_reads, abrupt_ends);
     }
     CHECK(posted == well + failed);
     printf("posted %llu well %llu failed %llu\n", posted, well, failed);

@@ -1,9 +1,8 @@
 /*
- * Memory whose owner lets peers reach parts of it, and a peer that keeps to that.
+ * The owner of memory that grants peers access to parts of it, and an honest peer.
  *
- * owner ADAPTER: opens windows for whoever connects, honest or hostile, until SIGTERM comes, and looks after each hostile peer whether anything else of its
- * memory has changed. owner ADAPTER ADDRESS: an honest peer, which writes, reads back and compares until SIGTERM comes, and prints again and again
- * `progress DONE TURNED-AWAY`.
+ * owner ADAPTER: binds windows for each peer that connects, until SIGTERM. After each hostile peer it checks that no other memory has changed.
+ * owner ADAPTER ADDRESS: an honest peer, which writes, reads back and compares until SIGTERM. It prints `progress DONE TURNED-AWAY` repeatedly.
  *
  * RMB-24, RMB-27, RMF-01, RMF-02, LMC-05
  */
@@ -19,8 +18,8 @@
 #define WINDOWS 5
 #define STEPS 8
 #define LOCAL ((DAT_MEM_PRIV_FLAGS)(DAT_MEM_PRIV_LOCAL_READ_FLAG | DAT_MEM_PRIV_LOCAL_WRITE_FLAG))
-/* A region of each zone, with a page that nobody may reach before and behind each one that somebody may. */
-enum page { BEFORE, WRITABLE, BETWEEN, READABLE, BEHIND, LEFT, MOVED, LAST, SECRET, OTHERS, OTHER, OTHERS_END, LETTERS, PAGES = LETTERS + 2 * MOST };
+/* The pages of the regions; a page without remote rights precedes and follows each page that peers may access. */
+enum page { BEFORE, WRITABLE, BETWEEN, READABLE, BEHIND, LEFT, MOVED, LAST, SECRET, OTHERS, OTHER, OTHERS_END, MESSAGES, PAGES = MESSAGES + 2 * MOST };
 
 struct region {
     DAT_LMR_HANDLE handle;
@@ -30,9 +29,9 @@ struct region {
 
 struct peer {
     DAT_EP_HANDLE endpoint;
-    enum guest guest;
+    enum peer_kind kind;
     DAT_RMR_HANDLE windows[WINDOWS];
-    /* Windows that are bound so far; the offer is sent when all are. */
+    /* Number of windows bound so far; the offer is sent when all are. */
     int step;
     struct offer offer;
 };
@@ -41,10 +40,10 @@ static char *memory;
 static DAT_IA_HANDLE ia;
 static DAT_EVD_HANDLE async, events;
 static DAT_PZ_HANDLE zone_of_hostile, zone_of_honest;
-/* Each window has a region of its length: soft-RoCE looks at the bounds of the region alone. */
-static struct region windows_to[PAGES], secret, other, letters[2];
+/* Each window has a region of its length, because soft-RoCE checks only the bounds of the region. */
+static struct region windows_to[PAGES], secret, other, message_regions[2];
 static struct peer peers[MOST];
-static struct place window_of_honest;
+static struct grant window_of_honest;
 static volatile int over;
 static struct {
     unsigned honest, hostile, silent, rejected, full, disconnected, broken, not_completed, received, refused, flushed;
@@ -73,23 +72,23 @@ static struct region registered(DAT_PZ_HANDLE zone, int first, DAT_VLEN length, 
     return region;
 }
 
-static DAT_LMR_TRIPLET part(const struct region *region, const char *begin, DAT_VLEN length)
+static DAT_LMR_TRIPLET segment(const struct region *region, const char *begin, DAT_VLEN length)
 {
-    DAT_LMR_TRIPLET part;
-    memset(&part, 0, sizeof part);
-    part.lmr_context = region->local;
-    part.virtual_address = (DAT_VADDR)(uintptr_t)begin;
-    part.segment_length = length;
-    return part;
+    DAT_LMR_TRIPLET segment;
+    memset(&segment, 0, sizeof segment);
+    segment.lmr_context = region->local;
+    segment.virtual_address = (DAT_VADDR)(uintptr_t)begin;
+    segment.segment_length = length;
+    return segment;
 }
 
-static struct place place(DAT_RMR_CONTEXT context, int number, uint32_t length)
+static struct grant grant_of(DAT_RMR_CONTEXT context, int number, uint32_t length)
 {
-    struct place place;
-    place.context = context;
-    place.address = (uint64_t)(uintptr_t)page(number);
-    place.length = length;
-    return place;
+    struct grant grant;
+    grant.context = context;
+    grant.address = (uint64_t)(uintptr_t)page(number);
+    grant.length = length;
+    return grant;
 }
 
 static void fill(int number)
@@ -97,8 +96,8 @@ static void fill(int number)
     memset(page(number), 0x40 + number, PAGE);
 }
 
-/* The page is as it was made, from an offset. */
-static void untouched(int number, size_t from)
+/* Checks that the page has its initial bytes, from an offset. */
+static void check_unchanged(int number, size_t from)
 {
     for (; from < PAGE; from++) {
         if (page(number)[from] != 0x40 + number) {
@@ -108,34 +107,34 @@ static void untouched(int number, size_t from)
     }
 }
 
-static void nothing_else_changed(void)
+static void check_other_pages(void)
 {
     int number;
     for (number = BEFORE; number <= OTHERS_END; number++)
-        untouched(number, number == WRITABLE || number == OTHER ? GRANTED : 0);
+        check_unchanged(number, number == WRITABLE || number == OTHER ? GRANTED : 0);
     fill(WRITABLE);
 }
 
-/* The place for what the peer sends, and behind it the one for what is sent to it. */
-static char *letter(const struct peer *peer, int sent)
+/* Returns the buffer for the peer's messages, or with `sent` the one for messages to the peer. */
+static char *message_buffer(const struct peer *peer, int sent)
 {
-    return page(LETTERS + 2 * (int)(peer - peers) + sent);
+    return page(MESSAGES + 2 * (int)(peer - peers) + sent);
 }
 
-static const struct region *letters_of(const struct peer *peer)
+static const struct region *message_region_of(const struct peer *peer)
 {
-    return &letters[peer->guest == HONEST];
+    return &message_regions[peer->kind == HONEST];
 }
 
 static void bind_window(struct peer *peer, int window, const struct region *region, int number, DAT_VLEN length, int privileges,
                         DAT_RMR_CONTEXT *context)
 {
-    DAT_LMR_TRIPLET bound = part(region, page(number), length);
+    DAT_LMR_TRIPLET bound = segment(region, page(number), length);
     OK((dat_rmr_bind)(peer->windows[window], &bound, (DAT_MEM_PRIV_FLAGS)privileges, peer->endpoint, cookie(1), DAT_COMPLETION_DEFAULT_FLAG,
                     context));
 }
 
-/* Binds the next window; or tells the peer of all. */
+/* Binds the next window; after the last one, sends the offer to the peer. */
 static void next_step(struct peer *peer)
 {
     const int read = DAT_MEM_PRIV_REMOTE_READ_FLAG, write = DAT_MEM_PRIV_REMOTE_WRITE_FLAG;
@@ -143,39 +142,39 @@ static void next_step(struct peer *peer)
     DAT_RMR_CONTEXT context = 0;
     DAT_LMR_TRIPLET sent;
     int step = peer->step++;
-    if (peer->guest == HONEST && step == 0) {
+    if (peer->kind == HONEST && step == 0) {
         bind_window(peer, 0, &other, OTHER, GRANTED, read | write, &context);
-        window_of_honest = offer->writable = place(context, OTHER, GRANTED);
+        window_of_honest = offer->writable = grant_of(context, OTHER, GRANTED);
         return;
     }
-    if (peer->guest == HOSTILE && step < STEPS) {
+    if (peer->kind == HOSTILE && step < STEPS) {
         switch (step) {
         case 0:
             bind_window(peer, 0, &windows_to[WRITABLE], WRITABLE, GRANTED, write, &context);
-            offer->writable = place(context, WRITABLE, GRANTED);
+            offer->writable = grant_of(context, WRITABLE, GRANTED);
             return;
         case 1:
             bind_window(peer, 1, &windows_to[READABLE], READABLE, GRANTED, read, &context);
-            offer->readable = place(context, READABLE, GRANTED);
+            offer->readable = grant_of(context, READABLE, GRANTED);
             return;
         case 2:
             bind_window(peer, 2, &windows_to[LEFT], LEFT, GRANTED, read | write, &context);
-            offer->rebound = place(context, LEFT, GRANTED);
+            offer->rebound = grant_of(context, LEFT, GRANTED);
             return;
         case 3:
             bind_window(peer, 2, &windows_to[MOVED], MOVED, GRANTED, read, &context);
-            offer->moved = place(context, MOVED, GRANTED);
+            offer->moved = grant_of(context, MOVED, GRANTED);
             return;
         case 4:
             bind_window(peer, 3, &windows_to[LEFT], LEFT, GRANTED, read | write, &context);
-            offer->unbound = place(context, LEFT, GRANTED);
+            offer->unbound = grant_of(context, LEFT, GRANTED);
             return;
         case 5:
             bind_window(peer, 3, &windows_to[LEFT], LEFT, 0, 0, &context);
             return;
         case 6:
             bind_window(peer, 4, &windows_to[LEFT], LEFT, GRANTED, read | write, &context);
-            offer->freed = place(context, LEFT, GRANTED);
+            offer->freed = grant_of(context, LEFT, GRANTED);
             return;
         case 7:
             OK(dat_rmr_free(peer->windows[4]));
@@ -184,12 +183,12 @@ static void next_step(struct peer *peer)
             break;
         }
     }
-    /* Without remote rights there is no context for peers, so they try the owner's own. */
-    offer->secret = place((DAT_RMR_CONTEXT)secret.local, SECRET, PAGE);
-    offer->other = place(other.remote, OTHERS, 3 * PAGE);
+    /* A region without remote rights has no context for peers, so they try its local one. */
+    offer->secret = grant_of((DAT_RMR_CONTEXT)secret.local, SECRET, PAGE);
+    offer->other = grant_of(other.remote, OTHERS, 3 * PAGE);
     offer->other_window = window_of_honest;
-    memcpy(letter(peer, 1), offer, sizeof *offer);
-    sent = part(letters_of(peer), letter(peer, 1), sizeof *offer);
+    memcpy(message_buffer(peer, 1), offer, sizeof *offer);
+    sent = segment(message_region_of(peer), message_buffer(peer, 1), sizeof *offer);
     OK(dat_ep_post_send(peer->endpoint, 1, &sent, cookie(2), DAT_COMPLETION_DEFAULT_FLAG));
 }
 
@@ -202,18 +201,18 @@ static struct peer *peer_of(DAT_EP_HANDLE endpoint)
     return NULL;
 }
 
-static void arrived(DAT_CR_HANDLE request)
+static void handle_request(DAT_CR_HANDLE request)
 {
     struct peer *peer = peer_of(DAT_HANDLE_NULL);
     struct greeting greeting;
-    DAT_CR_PARAM asked;
+    DAT_CR_PARAM parameters;
     DAT_LMR_TRIPLET room;
     int window;
-    OK(dat_cr_query(request, DAT_CR_FIELD_ALL, &asked));
+    OK(dat_cr_query(request, DAT_CR_FIELD_ALL, &parameters));
     memset(&greeting, 0, sizeof greeting);
-    if (asked.private_data_size >= (DAT_COUNT)sizeof greeting)
-        memcpy(&greeting, asked.private_data, sizeof greeting);
-    if (greeting.magic != GREETING || greeting.guest < HONEST || greeting.guest > SILENT) {
+    if (parameters.private_data_size >= (DAT_COUNT)sizeof greeting)
+        memcpy(&greeting, parameters.private_data, sizeof greeting);
+    if (greeting.magic != GREETING || greeting.kind < HONEST || greeting.kind > SILENT) {
         counts.rejected++;
         OK((dat_cr_reject)(request));
         return;
@@ -224,13 +223,13 @@ static void arrived(DAT_CR_HANDLE request)
         return;
     }
     memset(peer, 0, sizeof *peer);
-    peer->guest = (enum guest)greeting.guest;
-    OK(dat_ep_create(ia, peer->guest == HONEST ? zone_of_honest : zone_of_hostile, events, events, events, NULL, &peer->endpoint));
+    peer->kind = (enum peer_kind)greeting.kind;
+    OK(dat_ep_create(ia, peer->kind == HONEST ? zone_of_honest : zone_of_hostile, events, events, events, NULL, &peer->endpoint));
     for (window = 0; window < WINDOWS; window++)
-        OK(dat_rmr_create(peer->guest == HONEST ? zone_of_honest : zone_of_hostile, &peer->windows[window]));
-    room = part(letters_of(peer), letter(peer, 0), 64);
+        OK(dat_rmr_create(peer->kind == HONEST ? zone_of_honest : zone_of_hostile, &peer->windows[window]));
+    room = segment(message_region_of(peer), message_buffer(peer, 0), 64);
     OK(dat_ep_post_recv(peer->endpoint, 1, &room, cookie(3), DAT_COMPLETION_DEFAULT_FLAG));
-    /* One that gave up meanwhile cannot be accepted. */
+    /* A peer that gave up meanwhile cannot be accepted. */
     if (dat_cr_accept(request, peer->endpoint, 0, NULL) != DAT_SUCCESS) {
         counts.not_completed++;
         OK(dat_ep_free(peer->endpoint));
@@ -239,30 +238,30 @@ static void arrived(DAT_CR_HANDLE request)
         peer->endpoint = DAT_HANDLE_NULL;
         return;
     }
-    *(peer->guest == HONEST ? &counts.honest : peer->guest == HOSTILE ? &counts.hostile : &counts.silent) += 1;
+    *(peer->kind == HONEST ? &counts.honest : peer->kind == HOSTILE ? &counts.hostile : &counts.silent) += 1;
 }
 
-static void gone(struct peer *peer)
+static void free_peer(struct peer *peer)
 {
     int window;
     OK(dat_ep_free(peer->endpoint));
     for (window = 0; window < WINDOWS; window++)
         if (peer->windows[window] != DAT_HANDLE_NULL)
             OK(dat_rmr_free(peer->windows[window]));
-    if (peer->guest == HONEST)
+    if (peer->kind == HONEST)
         window_of_honest.length = 0;
     else
-        nothing_else_changed();
+        check_other_pages();
     peer->endpoint = DAT_HANDLE_NULL;
 }
 
-static void happened(const DAT_EVENT *event)
+static void handle_event(const DAT_EVENT *event)
 {
     const DAT_DTO_COMPLETION_EVENT_DATA *done = &event->event_data.dto_completion_event_data;
     struct peer *peer;
     switch (event->event_number) {
     case DAT_CONNECTION_REQUEST_EVENT:
-        arrived(event->event_data.cr_arrival_event_data.cr_handle);
+        handle_request(event->event_data.cr_arrival_event_data.cr_handle);
         return;
     case DAT_CONNECTION_EVENT_ESTABLISHED:
         peer = peer_of(event->event_data.connect_event_data.ep_handle);
@@ -277,7 +276,7 @@ static void happened(const DAT_EVENT *event)
         *(event->event_number == DAT_CONNECTION_EVENT_DISCONNECTED ? &counts.disconnected
           : event->event_number == DAT_CONNECTION_EVENT_BROKEN     ? &counts.broken
                                                                    : &counts.not_completed) += 1;
-        gone(peer);
+        free_peer(peer);
         return;
     case DAT_RMR_BIND_COMPLETION_EVENT: {
         const DAT_RMR_BIND_COMPLETION_EVENT_DATA *bound = &event->event_data.rmr_completion_event_data;
@@ -285,7 +284,7 @@ static void happened(const DAT_EVENT *event)
         for (at = 0; at < MOST * WINDOWS; at++)
             if (peers[at / WINDOWS].endpoint != DAT_HANDLE_NULL && peers[at / WINDOWS].windows[at % WINDOWS] == bound->rmr_handle)
                 break;
-        /* Of a peer that was gone before. */
+        /* The bind of a peer that has gone. */
         if (at == MOST * WINDOWS || bound->status != DAT_RMR_BIND_SUCCESS)
             return;
         next_step(&peers[at / WINDOWS]);
@@ -306,7 +305,7 @@ static void happened(const DAT_EVENT *event)
     }
 }
 
-static void own(void)
+static void run_owner(void)
 {
     DAT_PSP_HANDLE listener;
     DAT_EVENT event;
@@ -323,18 +322,18 @@ static void own(void)
         windows_to[number] = registered(zone_of_hostile, number, GRANTED, LOCAL);
     secret = registered(zone_of_hostile, SECRET, PAGE, LOCAL);
     other = registered(zone_of_honest, OTHERS, 3 * PAGE, DAT_MEM_PRIV_ALL_FLAG);
-    letters[0] = registered(zone_of_hostile, LETTERS, 2 * MOST * PAGE, LOCAL);
-    letters[1] = registered(zone_of_honest, LETTERS, 2 * MOST * PAGE, LOCAL);
+    message_regions[0] = registered(zone_of_hostile, MESSAGES, 2 * MOST * PAGE, LOCAL);
+    message_regions[1] = registered(zone_of_honest, MESSAGES, 2 * MOST * PAGE, LOCAL);
     OK(dat_psp_create(ia, OWNER_PORT, events, DAT_PSP_CONSUMER_FLAG, &listener));
     while (!over) {
         code = dat_evd_wait(events, SECOND / 5, 1, &event, &more);
         if (code == DAT_SUCCESS)
-            happened(&event);
+            handle_event(&event);
         else
             CHECK(DAT_GET_TYPE(code) == DAT_TIMEOUT_EXPIRED || DAT_GET_TYPE(code) == DAT_INTERRUPTED_CALL);
         fflush(stdout);
     }
-    nothing_else_changed();
+    check_other_pages();
     OK(dat_psp_free(listener));
     OK(dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG));
     printf("owner: %u honest, %u hostile and %u silent peers; %u requests rejected, %u when full; %u disconnected, %u broken, %u not completed; "
@@ -343,8 +342,8 @@ static void own(void)
            counts.not_completed, counts.received, counts.refused, counts.flushed);
 }
 
-/* Waits for the next event, whichever; 0 if none comes. */
-static DAT_EVENT_NUMBER any_event(DAT_EVENT *event)
+/* Waits for the next event; returns 0 at the timeout. */
+static DAT_EVENT_NUMBER wait_event(DAT_EVENT *event)
 {
     DAT_COUNT more;
     DAT_RETURN code = DAT_INTERRUPTED_CALL;
@@ -353,21 +352,21 @@ static DAT_EVENT_NUMBER any_event(DAT_EVENT *event)
     return code == DAT_SUCCESS ? event->event_number : (DAT_EVENT_NUMBER)0;
 }
 
-static void one_success(DAT_UINT64 value)
+static void expect_completion(DAT_UINT64 value)
 {
     DAT_EVENT event;
-    CHECK(any_event(&event) == DAT_DTO_COMPLETION_EVENT);
+    CHECK(wait_event(&event) == DAT_DTO_COMPLETION_EVENT);
     CHECK(event.event_data.dto_completion_event_data.user_cookie.as_64 == value);
     CHECK(event.event_data.dto_completion_event_data.status == DAT_DTO_SUCCESS);
 }
 
-static void tell_progress(unsigned rounds, unsigned turned_away)
+static void print_progress(unsigned rounds, unsigned turned_away)
 {
     printf("progress %u %u\n", rounds, turned_away);
     fflush(stdout);
 }
 
-static void keep_to_it(const char *address)
+static void run_honest_peer(const char *address)
 {
     struct greeting greeting = {GREETING, HONEST};
     struct sockaddr_in owner;
@@ -389,14 +388,14 @@ static void keep_to_it(const char *address)
         int round;
         DAT_EVENT_NUMBER number;
         OK(dat_ep_create(ia, zone_of_honest, events, events, events, NULL, &endpoint));
-        local = part(&region, page(2), sizeof offer);
+        local = segment(&region, page(2), sizeof offer);
         OK(dat_ep_post_recv(endpoint, 1, &local, cookie(1), DAT_COMPLETION_DEFAULT_FLAG));
         OK(dat_ep_connect(endpoint, (struct sockaddr *)&owner, OWNER_PORT, 20 * SECOND, sizeof greeting, &greeting, DAT_QOS_BEST_EFFORT,
                           DAT_CONNECT_DEFAULT_FLAG));
-        number = any_event(&event);
+        number = wait_event(&event);
         if (number == DAT_CONNECTION_EVENT_PEER_REJECTED) {
-            /* A flood takes all places now and then. */
-            tell_progress(rounds, ++turned_away);
+            /* A flood may use all connections of the owner. */
+            print_progress(rounds, ++turned_away);
             OK(dat_ep_free(endpoint));
             /* Its receive is flushed. */
             usleep(100000);
@@ -408,7 +407,7 @@ static void keep_to_it(const char *address)
             fprintf(stderr, "event %#x came instead of a connection\n", number);
             exit(1);
         }
-        one_success(1);
+        expect_completion(1);
         memcpy(&offer, page(2), sizeof offer);
         memset(&remote, 0, sizeof remote);
         remote.rmr_context = offer.writable.context;
@@ -417,18 +416,18 @@ static void keep_to_it(const char *address)
         for (round = 0; round < 50 && !over; round++, rounds++) {
             memset(page(0), (int)(rounds % 251), PAGE);
             memset(page(1), 255, PAGE);
-            local = part(&region, page(0), GRANTED);
+            local = segment(&region, page(0), GRANTED);
             OK(dat_ep_post_rdma_write(endpoint, 1, &local, cookie(2), &remote, DAT_COMPLETION_DEFAULT_FLAG));
-            one_success(2);
-            local = part(&region, page(1), GRANTED);
+            expect_completion(2);
+            local = segment(&region, page(1), GRANTED);
             OK(dat_ep_post_rdma_read(endpoint, 1, &local, cookie(4), &remote, DAT_COMPLETION_DEFAULT_FLAG));
-            one_success(4);
+            expect_completion(4);
             CHECK(memcmp(page(0), page(1), GRANTED) == 0);
             if (rounds % 10 == 0)
-                tell_progress(rounds + 1, turned_away);
+                print_progress(rounds + 1, turned_away);
         }
         OK(dat_ep_disconnect(endpoint, DAT_CLOSE_GRACEFUL_FLAG));
-        CHECK(any_event(&event) == DAT_CONNECTION_EVENT_DISCONNECTED);
+        CHECK(wait_event(&event) == DAT_CONNECTION_EVENT_DISCONNECTED);
         OK(dat_ep_free(endpoint));
         connections++;
     }
@@ -447,8 +446,8 @@ int main(int count, char **arguments)
     OK(dat_evd_create(ia, 512, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG | DAT_EVD_RMR_BIND_FLAG | DAT_EVD_CONNECTION_FLAG | DAT_EVD_CR_FLAG,
                       &events));
     if (count == 2)
-        own();
+        run_owner();
     else
-        keep_to_it(arguments[2]);
+        run_honest_peer(arguments[2]);
     return 0;
 }

@@ -1,21 +1,21 @@
 /*
- * Uses an adapter for long, from several threads, in every way at once, and looks again and again whether it takes more than it did.
+ * Uses an adapter for a long time from several threads, with all operations at once, and checks repeatedly that its use of memory and objects does not grow.
  *
- * soak ADAPTER SECONDS SAMPLES THREADS ENDPOINTS SEED: each thread has so many endpoints, connected to as many of a second adapter of the same name. On each of them, as chance
- * has it: data is written, read back and sent, and compared; a window is bound, written through and given back; the connection ends, from either side, abruptly or in
- * order, and another one comes, of the same endpoints or of new ones. Beside them regions, dispatchers, notification objects, shared queues and zones come and go.
+ * soak ADAPTER SECONDS SAMPLES THREADS ENDPOINTS SEED: each thread has ENDPOINTS endpoints, connected to as many of a second adapter of the same name. At random, each of them
+ * writes, reads back, sends and compares data; binds a window, writes through it and frees it; or ends the connection from either side, abruptly or gracefully, and connects again
+ * with the same endpoints or new ones. Meanwhile regions, dispatchers, notification objects, shared queues and zones are created and freed.
  *
- * So many times everything comes to rest. Then a line `sample SECONDS KIBIBYTES USED DESCRIPTORS ROOM` tells the memory that the process has, and of it what malloc has
- * given out, in KiB, the files that it has open and the
- * objects of each kind that could still be had: of every kind they are made until one is refused, and given back; and the program waits for a line on its input, in which whoever
- * started it may look at the device. With `soak ADAPTER SECONDS SAMPLES THREADS ENDPOINTS SEED device` the room is not asked for: there the device knows.
+ * SAMPLES times all threads come to rest. Then the program prints a line `sample SECONDS KIBIBYTES USED DESCRIPTORS ROOM`: the memory of the process and the part that malloc has
+ * allocated, in KiB, the number of open files, and for each kind the number of objects that can still be created. To find that number, it creates objects until one is refused, and
+ * frees them. Then it waits for a line on its input, so that the caller can inspect the device. `soak ADAPTER SECONDS SAMPLES THREADS ENDPOINTS SEED device` does not
+ * count the objects, because the device shows them.
  *
- * Files and room have to be the same each time; the memory that is given out may be no more in the last third of the samples than in the third before, but for 16 KiB, and 128 more
- * on a device, for numbers of queue pairs that it has not used before. All that
- * the process has may be a MiB more: what was given back lies between what is in use. For that malloc has to keep no places for each thread:
+ * The numbers of files and objects must be the same in each sample. The allocated memory of the last third of the samples may exceed that of the third before by 16 KiB, and on a
+ * device by 128 KiB more, for numbers of queue pairs that it has not used before. The memory of the process may grow by one MiB, because freed memory lies between allocated
+ * memory. For that, malloc must keep no memory for each thread:
  * GLIBC_TUNABLES=glibc.malloc.tcache_count=0:glibc.malloc.arena_max=1
  *
- * Prints at the end how many operations completed, windows were written through and connections were made, and the most memory given out in these two thirds.
+ * At the end it prints the numbers of completed operations, of windows that were written through and of connections, and the highest allocated memory of these two thirds.
  *
  * DTO-01, EPD-02, EPR-01, EPF-03, RMB-01
  */
@@ -30,36 +30,36 @@
 #define PORT 4800
 #define MOST_THREADS 64
 #define MOST_ENDPOINTS 256
-/* What a transfer moves at most, and what a message has. */
+/* The most bytes of a transfer, and the bytes of a message. */
 #define MOST_BYTES 2048u
-#define LETTER 48u
-/* Of each connection: what is written, what is read back, and the message. */
-#define SLOT (2 * MOST_BYTES + LETTER)
-/* What comes and goes. */
-#define PASSING (16 * 4096u)
+#define MESSAGE_BYTES 48u
+/* The memory of a connection: the written bytes, the bytes read back, and the message. */
+#define SLOT (2 * MOST_BYTES + MESSAGE_BYTES)
+/* The memory of regions that are created and freed. */
+#define CHURNED_BYTES (16 * 4096u)
 #define ROOM_MOST 8192
-/* Microseconds between two looks: it is to be used for long, not to be fast. */
+/* Microseconds between two polls, because the load should last long, not be fast. */
 #define PAUSE 1000
 #define KINDS 7
 #define MOST_SAMPLES 1000
-/* Handles that are given back before one of them is used again. */
+/* The number of frees before a handle is used again. */
 #define QUARANTINE (1 << 16)
-/* What may be given out more for the same, and lie free between that, in KiB. */
+/* The tolerated growth of allocated memory, in KiB; SLACK includes the free memory between. */
 #define USED_SLACK 16
-/* What an adapter on a device takes for 4096 numbers of queue pairs that it has not used before, and how often the two may come to that in a third of ten minutes. */
+/* The KiB that an adapter on a device takes for 4096 new numbers of queue pairs, and how often both adapters may take them in a third of ten minutes. */
 #define NUMBERS 64
 #define NUMBERS_MOST 2
 #define SLACK 1024
 
-enum doing { RESTS, CONNECTS, TRANSFERS, BINDS, WRITES_THROUGH, ENDS };
+enum activity { RESTS, CONNECTS, TRANSFERS, BINDS, WRITES_THROUGH, ENDS };
 
 struct pair {
     DAT_EP_HANDLE near, far;
-    enum doing doing;
-    /* Completions and events that are to come before it rests. */
+    enum activity activity;
+    /* The completions and events to wait for before it rests. */
     unsigned open;
-    /* Of a connection's begin or end: whether each side has said so. */
-    int near_told, far_told;
+    /* Set if each side has reported the start or the end of the connection. */
+    int near_reported, far_reported;
     unsigned length;
     unsigned long long number;
     DAT_RMR_HANDLE window;
@@ -72,7 +72,7 @@ struct worker {
     unsigned long long state, operations, windows, connections;
     DAT_EVD_HANDLE near_transfers, near_connections, far_transfers, far_connections, arrivals;
     DAT_PSP_HANDLE listener;
-    unsigned char *near_memory, *far_memory, *passing;
+    unsigned char *near_memory, *far_memory, *churned_memory;
     DAT_LMR_CONTEXT near_local, far_local;
     DAT_RMR_CONTEXT far_remote;
     struct pair pairs[MOST_ENDPOINTS];
@@ -114,12 +114,12 @@ static void fill(unsigned char *bytes, unsigned length, unsigned long long numbe
         bytes[at] = byte_of(number, at);
 }
 
-static void intact(const unsigned char *bytes, unsigned length, unsigned long long number, const char *what)
+static void check_intact(const unsigned char *bytes, unsigned length, unsigned long long number, const char *subject)
 {
     unsigned at;
     for (at = 0; at < length; at++) {
         if (bytes[at] != byte_of(number, at)) {
-            fprintf(stderr, "%s: byte %u of number %llu is %#x and not %#x\n", what, at, number, bytes[at], byte_of(number, at));
+            fprintf(stderr, "%s: byte %u of number %llu is %#x and not %#x\n", subject, at, number, bytes[at], byte_of(number, at));
             exit(1);
         }
     }
@@ -140,24 +140,24 @@ static unsigned char *registered(DAT_IA_HANDLE ia, DAT_PZ_HANDLE zone, size_t by
     return memory;
 }
 
-static DAT_LMR_TRIPLET part(DAT_LMR_CONTEXT context, const unsigned char *begin, DAT_VLEN length)
+static DAT_LMR_TRIPLET segment_of(DAT_LMR_CONTEXT context, const unsigned char *begin, DAT_VLEN length)
 {
-    DAT_LMR_TRIPLET part;
-    memset(&part, 0, sizeof part);
-    part.lmr_context = context;
-    part.virtual_address = (DAT_VADDR)(uintptr_t)begin;
-    part.segment_length = length;
-    return part;
+    DAT_LMR_TRIPLET segment_of;
+    memset(&segment_of, 0, sizeof segment_of);
+    segment_of.lmr_context = context;
+    segment_of.virtual_address = (DAT_VADDR)(uintptr_t)begin;
+    segment_of.segment_length = length;
+    return segment_of;
 }
 
-static DAT_RMR_TRIPLET goal(DAT_RMR_CONTEXT context, const unsigned char *begin, DAT_VLEN length)
+static DAT_RMR_TRIPLET remote_segment(DAT_RMR_CONTEXT context, const unsigned char *begin, DAT_VLEN length)
 {
-    DAT_RMR_TRIPLET goal;
-    memset(&goal, 0, sizeof goal);
-    goal.rmr_context = context;
-    goal.target_address = (DAT_VADDR)(uintptr_t)begin;
-    goal.segment_length = length;
-    return goal;
+    DAT_RMR_TRIPLET remote_segment;
+    memset(&remote_segment, 0, sizeof remote_segment);
+    remote_segment.rmr_context = context;
+    remote_segment.target_address = (DAT_VADDR)(uintptr_t)begin;
+    remote_segment.segment_length = length;
+    return remote_segment;
 }
 
 static unsigned char *near_slot(struct worker *worker, const struct pair *pair)
@@ -181,10 +181,10 @@ static void make_endpoints(struct worker *worker, struct pair *pair)
     OK(dat_ep_create(far_ia, far_zone, worker->far_transfers, worker->far_transfers, worker->far_connections, NULL, &pair->far));
 }
 
-/* A place for the next message. */
+/* Posts the receive of the next message. */
 static void receive(struct worker *worker, struct pair *pair)
 {
-    DAT_LMR_TRIPLET room = part(worker->far_local, far_slot(worker, pair) + 2 * MOST_BYTES, LETTER);
+    DAT_LMR_TRIPLET room = segment_of(worker->far_local, far_slot(worker, pair) + 2 * MOST_BYTES, MESSAGE_BYTES);
     OK(dat_ep_post_recv(pair->far, 1, &room, cookie_of(worker, pair), DAT_COMPLETION_DEFAULT_FLAG));
 }
 
@@ -192,68 +192,68 @@ static void connect_pair(struct worker *worker, struct pair *pair)
 {
     DAT_UINT32 index = (DAT_UINT32)(pair - worker->pairs);
     receive(worker, pair);
-    pair->doing = CONNECTS;
-    pair->near_told = pair->far_told = 0;
+    pair->activity = CONNECTS;
+    pair->near_reported = pair->far_reported = 0;
     OK(dat_ep_connect(pair->near, far_address, PORT + worker->index, 60 * SECOND, sizeof index, &index, DAT_QOS_BEST_EFFORT,
                       DAT_CONNECT_DEFAULT_FLAG));
 }
 
 static void transfer(struct worker *worker, struct pair *pair)
 {
-    unsigned char *out = near_slot(worker, pair), *back = out + MOST_BYTES, *letter = back + MOST_BYTES;
-    DAT_LMR_TRIPLET piece;
+    unsigned char *out = near_slot(worker, pair), *back = out + MOST_BYTES, *message = back + MOST_BYTES;
+    DAT_LMR_TRIPLET segment;
     DAT_RMR_TRIPLET target;
     pair->length = random_number(worker) % MOST_BYTES + 1;
     pair->number = random_number(worker);
-    pair->doing = TRANSFERS;
+    pair->activity = TRANSFERS;
     pair->open = 4;
     fill(out, pair->length, pair->number);
-    fill(letter, LETTER, pair->number);
-    target = goal(worker->far_remote, far_slot(worker, pair), pair->length);
-    piece = part(worker->near_local, out, pair->length);
-    OK(dat_ep_post_rdma_write(pair->near, 1, &piece, cookie_of(worker, pair), &target, DAT_COMPLETION_DEFAULT_FLAG));
-    piece = part(worker->near_local, back, pair->length);
-    OK(dat_ep_post_rdma_read(pair->near, 1, &piece, cookie_of(worker, pair), &target, DAT_COMPLETION_DEFAULT_FLAG));
-    piece = part(worker->near_local, letter, LETTER);
-    OK(dat_ep_post_send(pair->near, 1, &piece, cookie_of(worker, pair), DAT_COMPLETION_DEFAULT_FLAG));
+    fill(message, MESSAGE_BYTES, pair->number);
+    target = remote_segment(worker->far_remote, far_slot(worker, pair), pair->length);
+    segment = segment_of(worker->near_local, out, pair->length);
+    OK(dat_ep_post_rdma_write(pair->near, 1, &segment, cookie_of(worker, pair), &target, DAT_COMPLETION_DEFAULT_FLAG));
+    segment = segment_of(worker->near_local, back, pair->length);
+    OK(dat_ep_post_rdma_read(pair->near, 1, &segment, cookie_of(worker, pair), &target, DAT_COMPLETION_DEFAULT_FLAG));
+    segment = segment_of(worker->near_local, message, MESSAGE_BYTES);
+    OK(dat_ep_post_send(pair->near, 1, &segment, cookie_of(worker, pair), DAT_COMPLETION_DEFAULT_FLAG));
 }
 
 static void bind_window(struct worker *worker, struct pair *pair)
 {
-    DAT_LMR_TRIPLET piece;
+    DAT_LMR_TRIPLET segment;
     pair->length = random_number(worker) % MOST_BYTES + 1;
-    pair->doing = BINDS;
-    piece = part(worker->far_local, far_slot(worker, pair), pair->length);
+    pair->activity = BINDS;
+    segment = segment_of(worker->far_local, far_slot(worker, pair), pair->length);
     OK(dat_rmr_create(far_zone, &pair->window));
-    OK(dat_rmr_bind(pair->window, NULL, &piece, DAT_MEM_PRIV_REMOTE_WRITE_FLAG, DAT_VA_TYPE_VA, pair->far, cookie_of(worker, pair),
+    OK(dat_rmr_bind(pair->window, NULL, &segment, DAT_MEM_PRIV_REMOTE_WRITE_FLAG, DAT_VA_TYPE_VA, pair->far, cookie_of(worker, pair),
                     DAT_COMPLETION_DEFAULT_FLAG, &pair->context));
 }
 
 static void write_through(struct worker *worker, struct pair *pair)
 {
     unsigned char *out = near_slot(worker, pair);
-    DAT_LMR_TRIPLET piece = part(worker->near_local, out, pair->length);
-    DAT_RMR_TRIPLET target = goal(pair->context, far_slot(worker, pair), pair->length);
+    DAT_LMR_TRIPLET segment = segment_of(worker->near_local, out, pair->length);
+    DAT_RMR_TRIPLET target = remote_segment(pair->context, far_slot(worker, pair), pair->length);
     pair->number = random_number(worker);
-    pair->doing = WRITES_THROUGH;
+    pair->activity = WRITES_THROUGH;
     fill(out, pair->length, pair->number);
-    OK(dat_ep_post_rdma_write(pair->near, 1, &piece, cookie_of(worker, pair), &target, DAT_COMPLETION_DEFAULT_FLAG));
+    OK(dat_ep_post_rdma_write(pair->near, 1, &segment, cookie_of(worker, pair), &target, DAT_COMPLETION_DEFAULT_FLAG));
 }
 
 static void end_connection(struct worker *worker, struct pair *pair)
 {
     DAT_EP_HANDLE side = random_number(worker) % 2 ? pair->near : pair->far;
-    pair->doing = ENDS;
-    pair->near_told = pair->far_told = 0;
-    /* The receive that was posted comes back. */
+    pair->activity = ENDS;
+    pair->near_reported = pair->far_reported = 0;
+    /* The posted receive is flushed. */
     pair->open = 1;
     OK(dat_ep_disconnect(side, random_number(worker) % 2 ? DAT_CLOSE_ABRUPT_FLAG : DAT_CLOSE_GRACEFUL_FLAG));
 }
 
-/* Behind the end of a connection: another one. */
-static void begin_anew(struct worker *worker, struct pair *pair)
+/* Connects again after the end of a connection. */
+static void reconnect(struct worker *worker, struct pair *pair)
 {
-    if (pair->open != 0 || !pair->near_told || !pair->far_told)
+    if (pair->open != 0 || !pair->near_reported || !pair->far_reported)
         return;
     if (random_number(worker) % 2) {
         OK(dat_ep_reset(pair->near));
@@ -266,8 +266,8 @@ static void begin_anew(struct worker *worker, struct pair *pair)
     connect_pair(worker, pair);
 }
 
-/* What no endpoint needs comes and goes. */
-static void pass(struct worker *worker)
+/* Creates and frees objects that no endpoint needs. */
+static void churn_objects(struct worker *worker)
 {
     DAT_REGION_DESCRIPTION description;
     DAT_LMR_HANDLE region;
@@ -281,8 +281,8 @@ static void pass(struct worker *worker)
     DAT_SRQ_HANDLE shared;
     DAT_SRQ_ATTR attributes;
     OK(dat_pz_create(near_ia, &zone));
-    description.for_va = worker->passing;
-    OK(dat_lmr_create(near_ia, DAT_MEM_TYPE_VIRTUAL, description, random_number(worker) % PASSING + 1, zone, DAT_MEM_PRIV_ALL_FLAG,
+    description.for_va = worker->churned_memory;
+    OK(dat_lmr_create(near_ia, DAT_MEM_TYPE_VIRTUAL, description, random_number(worker) % CHURNED_BYTES + 1, zone, DAT_MEM_PRIV_ALL_FLAG,
                       DAT_VA_TYPE_VA, &region, &local, &remote, &size, &address));
     OK(dat_cno_create(near_ia, DAT_OS_WAIT_PROXY_AGENT_NULL, &notified));
     OK(dat_evd_create(near_ia, (DAT_COUNT)(random_number(worker) % 100 + 1), notified, DAT_EVD_DTO_FLAG, &events));
@@ -298,7 +298,7 @@ static void pass(struct worker *worker)
     OK(dat_pz_free(zone));
 }
 
-static void transferred(struct worker *worker, const DAT_EVENT *event)
+static void handle_completion(struct worker *worker, const DAT_EVENT *event)
 {
     const DAT_DTO_COMPLETION_EVENT_DATA *done = &event->event_data.dto_completion_event_data;
     struct pair *pair;
@@ -306,7 +306,7 @@ static void transferred(struct worker *worker, const DAT_EVENT *event)
         const DAT_RMR_BIND_COMPLETION_EVENT_DATA *bound = &event->event_data.rmr_completion_event_data;
         CHECK(bound->user_cookie.as_64 < endpoints);
         pair = &worker->pairs[bound->user_cookie.as_64];
-        CHECK(pair->doing == BINDS && bound->rmr_handle == pair->window && bound->status == DAT_RMR_BIND_SUCCESS);
+        CHECK(pair->activity == BINDS && bound->rmr_handle == pair->window && bound->status == DAT_RMR_BIND_SUCCESS);
         write_through(worker, pair);
         return;
     }
@@ -314,35 +314,35 @@ static void transferred(struct worker *worker, const DAT_EVENT *event)
     CHECK(done->user_cookie.as_64 < endpoints);
     pair = &worker->pairs[done->user_cookie.as_64];
     CHECK(done->ep_handle == (event->evd_handle == worker->near_transfers ? pair->near : pair->far));
-    if (pair->doing == ENDS) {
+    if (pair->activity == ENDS) {
         CHECK(event->evd_handle == worker->far_transfers && done->status == DAT_DTO_ERR_FLUSHED && pair->open == 1);
         pair->open = 0;
-        begin_anew(worker, pair);
+        reconnect(worker, pair);
         return;
     }
     if (done->status != DAT_DTO_SUCCESS) {
-        fprintf(stderr, "a transfer ended with status %d while its endpoint did %d\n", done->status, pair->doing);
+        fprintf(stderr, "a transfer ended with status %d while its endpoint did %d\n", done->status, pair->activity);
         exit(1);
     }
-    if (pair->doing == WRITES_THROUGH) {
-        /* What is at rest at the far side is there when the write is complete: the device is the same. */
-        intact(far_slot(worker, pair), pair->length, pair->number, "through a window");
+    if (pair->activity == WRITES_THROUGH) {
+        /* The written bytes are there when the write completes, because both ends use the same device. */
+        check_intact(far_slot(worker, pair), pair->length, pair->number, "through a window");
         OK(dat_rmr_free(pair->window));
         worker->windows++;
-        pair->doing = RESTS;
+        pair->activity = RESTS;
         return;
     }
-    CHECK(pair->doing == TRANSFERS && pair->open > 0);
+    CHECK(pair->activity == TRANSFERS && pair->open > 0);
     worker->operations++;
     if (--pair->open != 0)
         return;
-    intact(near_slot(worker, pair) + MOST_BYTES, pair->length, pair->number, "read back");
-    intact(far_slot(worker, pair) + 2 * MOST_BYTES, LETTER, pair->number, "a message");
+    check_intact(near_slot(worker, pair) + MOST_BYTES, pair->length, pair->number, "read back");
+    check_intact(far_slot(worker, pair) + 2 * MOST_BYTES, MESSAGE_BYTES, pair->number, "a message");
     receive(worker, pair);
-    pair->doing = RESTS;
+    pair->activity = RESTS;
 }
 
-static void told(struct worker *worker, const DAT_EVENT *event)
+static void handle_connection_event(struct worker *worker, const DAT_EVENT *event)
 {
     DAT_EP_HANDLE endpoint = event->event_data.connect_event_data.ep_handle;
     const int is_near = event->evd_handle == worker->near_connections;
@@ -352,50 +352,50 @@ static void told(struct worker *worker, const DAT_EVENT *event)
         if (endpoint == (is_near ? worker->pairs[at].near : worker->pairs[at].far))
             pair = &worker->pairs[at];
     CHECK(pair != NULL);
-    if (pair->doing == CONNECTS && event->event_number != DAT_CONNECTION_EVENT_ESTABLISHED) {
+    if (pair->activity == CONNECTS && event->event_number != DAT_CONNECTION_EVENT_ESTABLISHED) {
         fprintf(stderr, "event %#x instead of a connection\n", event->event_number);
         exit(1);
     }
-    CHECK(pair->doing == CONNECTS || (pair->doing == ENDS && (event->event_number == DAT_CONNECTION_EVENT_DISCONNECTED ||
+    CHECK(pair->activity == CONNECTS || (pair->activity == ENDS && (event->event_number == DAT_CONNECTION_EVENT_DISCONNECTED ||
                                                               event->event_number == DAT_CONNECTION_EVENT_BROKEN)));
-    CHECK(!*(is_near ? &pair->near_told : &pair->far_told));
-    *(is_near ? &pair->near_told : &pair->far_told) = 1;
-    if (pair->doing == ENDS) {
-        begin_anew(worker, pair);
-    } else if (pair->near_told && pair->far_told) {
+    CHECK(!*(is_near ? &pair->near_reported : &pair->far_reported));
+    *(is_near ? &pair->near_reported : &pair->far_reported) = 1;
+    if (pair->activity == ENDS) {
+        reconnect(worker, pair);
+    } else if (pair->near_reported && pair->far_reported) {
         worker->connections++;
-        pair->doing = RESTS;
+        pair->activity = RESTS;
     }
 }
 
-static void asked(struct worker *worker, const DAT_EVENT *event)
+static void handle_request(struct worker *worker, const DAT_EVENT *event)
 {
     DAT_CR_HANDLE request = event->event_data.cr_arrival_event_data.cr_handle;
-    DAT_CR_PARAM asked;
+    DAT_CR_PARAM handle_request;
     DAT_UINT32 index;
     CHECK(event->event_number == DAT_CONNECTION_REQUEST_EVENT);
-    OK(dat_cr_query(request, DAT_CR_FIELD_ALL, &asked));
-    CHECK(asked.private_data_size >= (DAT_COUNT)sizeof index);
-    memcpy(&index, asked.private_data, sizeof index);
-    CHECK(index < endpoints && worker->pairs[index].doing == CONNECTS);
+    OK(dat_cr_query(request, DAT_CR_FIELD_ALL, &handle_request));
+    CHECK(handle_request.private_data_size >= (DAT_COUNT)sizeof index);
+    memcpy(&index, handle_request.private_data, sizeof index);
+    CHECK(index < endpoints && worker->pairs[index].activity == CONNECTS);
     OK(dat_cr_accept(request, worker->pairs[index].far, 0, NULL));
 }
 
-/* Takes whatever has come; whether anything has. */
-static int take(struct worker *worker)
+/* Handles all events; returns 1 if any came. */
+static int take_events(struct worker *worker)
 {
     DAT_EVENT event;
     int taken = 0;
     while (dat_evd_dequeue(worker->near_transfers, &event) == DAT_SUCCESS)
-        transferred(worker, &event), taken = 1;
+        handle_completion(worker, &event), taken = 1;
     while (dat_evd_dequeue(worker->far_transfers, &event) == DAT_SUCCESS)
-        transferred(worker, &event), taken = 1;
+        handle_completion(worker, &event), taken = 1;
     while (dat_evd_dequeue(worker->arrivals, &event) == DAT_SUCCESS)
-        asked(worker, &event), taken = 1;
+        handle_request(worker, &event), taken = 1;
     while (dat_evd_dequeue(worker->near_connections, &event) == DAT_SUCCESS)
-        told(worker, &event), taken = 1;
+        handle_connection_event(worker, &event), taken = 1;
     while (dat_evd_dequeue(worker->far_connections, &event) == DAT_SUCCESS)
-        told(worker, &event), taken = 1;
+        handle_connection_event(worker, &event), taken = 1;
     return taken;
 }
 
@@ -403,24 +403,24 @@ static int is_at_rest(const struct worker *worker)
 {
     unsigned at;
     for (at = 0; at < endpoints; at++)
-        if (worker->pairs[at].doing != RESTS)
+        if (worker->pairs[at].activity != RESTS)
             return 0;
     return 1;
 }
 
-/* Sleeps until a transfer is complete, or for a moment. */
+/* Sleeps until a transfer completes, for at most 2 ms. */
 static void sleep_a_moment(struct worker *worker)
 {
     DAT_EVENT event;
     DAT_COUNT more;
     DAT_RETURN code = dat_evd_wait(worker->near_transfers, 2000, 1, &event, &more);
     if (code == DAT_SUCCESS)
-        transferred(worker, &event);
+        handle_completion(worker, &event);
     else
         CHECK(DAT_GET_TYPE(code) == DAT_TIMEOUT_EXPIRED);
 }
 
-/* All threads sleep at once, on dispatchers on which nothing comes yet: an adapter keeps for good what threads sleep on, as much as ever slept at once, and each look is to find that. */
+/* All threads sleep at once on empty dispatchers: an adapter keeps an object for each thread that ever slept at the same time, and each sample must include them. */
 static void sleep_together(struct worker *worker)
 {
     DAT_EVENT event;
@@ -445,33 +445,33 @@ static void *work(void *argument)
         struct pair *pair = &worker->pairs[random_number(worker) % endpoints];
         if (pausing && is_at_rest(worker)) {
             pthread_barrier_wait(&all_rest);
-            /* Here it is looked what there is. */
+            /* Meanwhile the main thread takes a sample. */
             pthread_barrier_wait(&all_rest);
             moved = seconds();
             continue;
         }
-        if (!pausing && pair->doing == RESTS) {
+        if (!pausing && pair->activity == RESTS) {
             const unsigned chance = random_number(worker) % 1000;
             if (chance < 10)
                 end_connection(worker, pair);
             else if (chance < 20)
-                pass(worker);
+                churn_objects(worker);
             else if (chance < 150)
                 bind_window(worker, pair);
             else
                 transfer(worker, pair);
-            /* Most of the time there is more than one thing under way. */
+            /* Usually more than one operation is in flight. */
             if (chance % 8 != 0)
                 continue;
         }
-        if (take(worker)) {
+        if (take_events(worker)) {
             moved = seconds();
             usleep(PAUSE);
         } else {
             sleep_a_moment(worker);
         }
         if (seconds() > moved + 120) {
-            fprintf(stderr, "thread %u: nothing has come for two minutes; endpoint 0 does %d\n", worker->index, worker->pairs[0].doing);
+            fprintf(stderr, "thread %u: nothing has come for two minutes; endpoint 0 does %d\n", worker->index, worker->pairs[0].activity);
             exit(1);
         }
     }
@@ -493,11 +493,11 @@ static void open_worker(struct worker *worker, unsigned index, unsigned long lon
     OK(dat_psp_create(far_ia, PORT + index, worker->arrivals, DAT_PSP_CONSUMER_FLAG, &worker->listener));
     worker->near_memory = registered(near_ia, near_zone, (size_t)endpoints * SLOT, &worker->near_local, &unused);
     worker->far_memory = registered(far_ia, far_zone, (size_t)endpoints * SLOT, &worker->far_local, &worker->far_remote);
-    CHECK(posix_memalign((void **)&worker->passing, 4096, PASSING) == 0);
-    memset(worker->passing, 0, PASSING);
+    CHECK(posix_memalign((void **)&worker->churned_memory, 4096, CHURNED_BYTES) == 0);
+    memset(worker->churned_memory, 0, CHURNED_BYTES);
 }
 
-/* Gives everything back, in order. */
+/* Frees all objects of a worker. */
 static void close_worker(struct worker *worker)
 {
     unsigned at;
@@ -513,7 +513,7 @@ static void close_worker(struct worker *worker)
     OK(dat_evd_free(worker->arrivals));
 }
 
-/* How many more objects of a kind can be had. */
+/* Defines a function that counts the objects of a kind that can still be created. */
 #define COUNT_ROOM(name, type, create, destroy)                                                                         \
     static unsigned name(DAT_IA_HANDLE ia, DAT_PZ_HANDLE zone)                                                          \
     {                                                                                                                   \
@@ -540,7 +540,7 @@ static DAT_RETURN any_region(DAT_IA_HANDLE ia, DAT_PZ_HANDLE zone, DAT_LMR_HANDL
     DAT_RMR_CONTEXT remote;
     DAT_VLEN size;
     DAT_VADDR address;
-    description.for_va = workers[0].passing;
+    description.for_va = workers[0].churned_memory;
     return dat_lmr_create(ia, DAT_MEM_TYPE_VIRTUAL, description, 64, zone, DAT_MEM_PRIV_ALL_FLAG, DAT_VA_TYPE_VA, region, &local, &remote, &size,
                           &address);
 }
@@ -548,10 +548,10 @@ COUNT_ROOM(room_of_regions, DAT_LMR_HANDLE, any_region(ia, zone, &made[count]), 
 
 static DAT_RETURN any_endpoint(DAT_IA_HANDLE ia, DAT_PZ_HANDLE zone, DAT_EP_HANDLE *endpoint)
 {
-    const struct worker *of = &workers[0];
+    const struct worker *worker = &workers[0];
     if (ia == near_ia)
-        return dat_ep_create(ia, zone, of->near_transfers, of->near_transfers, of->near_connections, NULL, endpoint);
-    return dat_ep_create(ia, zone, of->far_transfers, of->far_transfers, of->far_connections, NULL, endpoint);
+        return dat_ep_create(ia, zone, worker->near_transfers, worker->near_transfers, worker->near_connections, NULL, endpoint);
+    return dat_ep_create(ia, zone, worker->far_transfers, worker->far_transfers, worker->far_connections, NULL, endpoint);
 }
 COUNT_ROOM(room_of_endpoints, DAT_EP_HANDLE, any_endpoint(ia, zone, &made[count]), dat_ep_free)
 
@@ -568,7 +568,7 @@ COUNT_ROOM(room_of_shared, DAT_SRQ_HANDLE, any_shared(ia, zone, &made[count]), d
 
 static const char *const kinds[KINDS] = {"pz", "evd", "cno", "rmr", "ep", "lmr", "srq"};
 
-/* The room of each kind. */
+/* Counts the objects of each kind that can still be created. */
 static void all_room(DAT_IA_HANDLE ia, DAT_PZ_HANDLE zone, unsigned room[KINDS])
 {
     room[0] = room_of_zones(ia, zone);
@@ -600,34 +600,34 @@ static void print(const struct sample *sample, double after)
     fflush(stdout);
 }
 
-/* The most memory of some samples: all of it, or what is given out. */
-static long most(unsigned from, unsigned to, int given_out)
+/* Returns the highest memory of some samples: of the process, or allocated. */
+static long most_memory(unsigned from, unsigned to, int given_out)
 {
-    long most = 0;
+    long most_memory = 0;
     for (; from < to; from++) {
         const struct sample *sample = &samples_taken[from];
         const long memory = given_out ? sample->used : sample->resident;
-        if (memory > most)
-            most = memory;
+        if (memory > most_memory)
+            most_memory = memory;
     }
-    return most;
+    return most_memory;
 }
 
-/* Tells the most of the last third of the samples, and of the third before, which may not be less. */
-static long judge_memory(unsigned count, int given_out, const char *what, long slack, unsigned numbers, long *before)
+/* Returns the highest memory of the last third of the samples, and stores that of the third before; fails if it grows. */
+static long judge_memory(unsigned count, int given_out, const char *subject, long slack, unsigned numbers, long *before)
 {
     const unsigned third = count / 3;
-    const long after = most(count - third, count, given_out);
+    const long after = most_memory(count - third, count, given_out);
     long grown;
-    *before = most(count - 2 * third, count - third, given_out);
+    *before = most_memory(count - 2 * third, count - third, given_out);
     grown = after - *before;
-    /* These come whole: what lies between is something else. */
+    /* This growth comes in steps of NUMBERS; any other growth counts. */
     while (numbers > 0 && grown > NUMBERS - slack) {
         numbers--;
         grown -= NUMBERS;
     }
     if (grown > slack) {
-        fprintf(stderr, "%s grows: %ld KiB, and %ld KiB later\n", what, *before, after);
+        fprintf(stderr, "%s grows: %ld KiB, and %ld KiB later\n", subject, *before, after);
         exit(1);
     }
     return after;
@@ -644,7 +644,7 @@ static void judge(unsigned count, int on_device)
         }
     }
     judge_memory(count, 0, "the memory", SLACK, 0, &before);
-    after = judge_memory(count, 1, "what is given out", USED_SLACK, on_device ? NUMBERS_MOST : 0, &before);
+    after = judge_memory(count, 1, "allocated memory", USED_SLACK, on_device ? NUMBERS_MOST : 0, &before);
     printf("kibibytes %ld %ld\n", before, after);
 }
 
@@ -657,14 +657,14 @@ static long resident(void)
     return pages * (sysconf(_SC_PAGESIZE) / 1024);
 }
 
-/* What malloc has given out. */
+/* Returns the KiB that malloc has allocated. */
 static long used(void)
 {
     const struct mallinfo2 info = mallinfo2();
     return (long)((info.uordblks + info.hblkhd) / 1024);
 }
 
-/* What the process has open, without what looks. */
+/* Counts the open files of the process, without those of this count. */
 static int descriptors(void)
 {
     int count = 0;
@@ -699,7 +699,7 @@ int main(int count, char **arguments)
     CHECK(pthread_barrier_init(&all_rest, NULL, threads + 1) == 0);
     for (at = 0; at < threads; at++)
         open_worker(&workers[at], at, strtoull(arguments[6], NULL, 0));
-    /* All handles that there ever will be are there before it begins. */
+    /* The table of handles reaches its final size before the first sample. */
     for (made = 0; made <= QUARANTINE; made++) {
         DAT_CNO_HANDLE notified;
         OK(dat_cno_create(near_ia, DAT_OS_WAIT_PROXY_AGENT_NULL, &notified));
@@ -708,7 +708,7 @@ int main(int count, char **arguments)
     for (at = 0; at < threads; at++)
         CHECK(pthread_create(&workers[at].thread, NULL, work, &workers[at]) == 0);
     pthread_barrier_wait(&all_rest);
-    /* Here they sleep. */
+    /* Meanwhile they sleep. */
     pthread_barrier_wait(&all_rest);
     begin = seconds();
     for (sample = 1; sample <= samples; sample++) {

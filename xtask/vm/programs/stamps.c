@@ -1,6 +1,5 @@
-/* A library that is loaded ahead of others (LD_PRELOAD) and says at the end what dat_ep_free takes, and which of the calls below it takes that: for
- * each the count, and the mean of the time on the clock and of the thread's own processor time, in nanoseconds. The time on the clock is longer by
- * whatever else the processor does meanwhile. To standard output, a line for each:
+/* A preloaded library (LD_PRELOAD) that measures dat_ep_free and the calls that it makes. For each call it prints the count, and the means of the elapsed time and of
+ * the thread's processor time, in nanoseconds. The elapsed time includes other work of the processor. It writes one line per call to standard output:
  *
  *     stamps CALL COUNT CLOCK PROCESSOR
  *
@@ -32,7 +31,7 @@ static struct sum {
 
 static uint64_t begin, end;
 
-/* Only calls below dat_ep_free count. */
+/* Set during dat_ep_free; other calls do not count. */
 static _Thread_local int is_freeing;
 
 static uint64_t nanoseconds(clockid_t clock)

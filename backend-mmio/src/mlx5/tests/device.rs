@@ -280,7 +280,7 @@ fn doorbells_follow_the_fence_of_their_window() {
         ]
     };
     assert_eq!(bench.steps(one), gathered(2));
-    let whole = bench.steps(|bench| {
+    let steps = bench.steps(|bench| {
         let request = SendRequest {
             token: 2,
             operation: SendOperation::Send,
@@ -292,7 +292,7 @@ fn doorbells_follow_the_fence_of_their_window() {
         bench.send.burst = 2;
         bench.send.ring().expect("a doorbell");
     });
-    assert_eq!(whole, gathered(3));
+    assert_eq!(steps, gathered(3));
 }
 
 /// The device requires a receive ring of at least 64 bytes.

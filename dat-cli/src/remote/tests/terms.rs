@@ -41,21 +41,21 @@ const WRITE: Request = Request {
 
 /// A silent client is refused and frees its session; a client with keep-alives stays.
 #[test]
-fn idle_clients_give_their_places_back() {
+fn idle_clients_are_disconnected() {
     let time = Time::default();
     let directory = tempfile::tempdir().unwrap();
-    let mut shelf = folder(directory.path(), false);
-    let told = serving_on(time.terms(), Waiting::Block, &mut shelf, |fabric| {
-        let mut stations: Vec<MockStation> = (0..=MOST_CLIENTS as u64)
-            .map(|number| station(fabric, "client", 2 + number, Waiting::Block))
+    let mut files = folder(directory.path(), false);
+    let notices = serving_on(time.terms(), Waiting::Block, &mut files, |fabric| {
+        let mut stations: Vec<MockAdapter> = (0..=MOST_CLIENTS as u64)
+            .map(|number| adapter(fabric, "client", 2 + number, Waiting::Block))
             .collect();
         let mut late = stations.pop().unwrap();
         let mut clients: Vec<_> = stations
             .iter_mut()
             .enumerate()
-            .map(|(number, station)| {
+            .map(|(number, adapter)| {
                 let request = if number == 1 { COPY } else { WRITE };
-                connect(station, request).unwrap()
+                connect(adapter, request).unwrap()
             })
             .collect();
         let busy = connect(&mut late, WRITE).err().unwrap();
@@ -81,22 +81,22 @@ fn idle_clients_give_their_places_back() {
         connect(&mut late, WRITE).unwrap().close(&[]).unwrap();
     });
     let silent = Notice::Refused(Refusal::Silent);
-    let silent = told.iter().filter(|notice| **notice == silent).count();
-    assert_eq!(silent, MOST_CLIENTS - 1, "{told:?}");
+    let silent = notices.iter().filter(|notice| **notice == silent).count();
+    assert_eq!(silent, MOST_CLIENTS - 1, "{notices:?}");
 }
 
 /// A client sends a keep-alive after a third of the idle limit, and no sooner.
 #[test]
-fn clients_at_work_speak_in_time() {
-    serving(Waiting::Block, &mut NoShelf, |fabric| {
-        let mut station = station(fabric, "client", 2, Waiting::Block);
-        let mut client = connect(&mut station, WRITE).unwrap();
+fn a_client_sends_keep_alive_messages_in_time() {
+    serving(Waiting::Block, &mut NoFiles, |fabric| {
+        let mut adapter = adapter(fabric, "client", 2, Waiting::Block);
+        let mut client = connect(&mut adapter, WRITE).unwrap();
         let begin = Instant::now();
         let mut spoken = Vec::new();
         for second in 0..120_u64 {
             let now = begin + Duration::from_secs(second);
             client.keep_alive(now).unwrap();
-            if client.said() == now {
+            if client.last_keep_alive() == now {
                 spoken.push(second);
                 let answer = answers(&mut client, &[Message::Sum]).unwrap();
                 assert!(matches!(answer, Message::SumIs { .. }));
@@ -113,12 +113,12 @@ fn clients_at_work_speak_in_time() {
 #[test]
 fn a_host_that_is_gone_is_noticed() {
     let time = Time::default();
-    serving_on(time.terms(), Waiting::Block, &mut NoShelf, |fabric| {
+    serving_on(time.terms(), Waiting::Block, &mut NoFiles, |fabric| {
         let most = Request {
             size: (MEMORY / 4 * 3) as u32,
             ..WRITE
         };
-        let mut gone = station(fabric, "gone", 2, Waiting::Block);
+        let mut gone = adapter(fabric, "gone", 2, Waiting::Block);
         let _gone = connect(&mut gone, most).unwrap();
         let at = fabric.now().as_micros();
         fabric.inject(Fault::Crash { adapter: 1, at });
@@ -126,7 +126,7 @@ fn a_host_that_is_gone_is_noticed() {
         let mut tries = 0;
         // The device retries for a while before it reports the loss.
         while let Err(failure) = {
-            let mut other = station(fabric, "other", 3 + tries, Waiting::Block);
+            let mut other = adapter(fabric, "other", 3 + tries, Waiting::Block);
             connect(&mut other, most).map(drop)
         } {
             assert_eq!(failure.why, Refusal::Busy.why());
@@ -141,13 +141,13 @@ fn a_host_that_is_gone_is_noticed() {
 #[test]
 fn a_client_that_floods_keeps_no_idle_one() {
     let time = Time::default();
-    serving_on(time.terms(), Waiting::Block, &mut NoShelf, |fabric| {
+    serving_on(time.terms(), Waiting::Block, &mut NoFiles, |fabric| {
         let over = AtomicBool::new(false);
-        let mut idle = station(fabric, "idle", 2, Waiting::Block);
+        let mut idle = adapter(fabric, "idle", 2, Waiting::Block);
         let mut idle = connect(&mut idle, WRITE).unwrap();
         thread::scope(|scope| {
             let flood = scope.spawn(|| {
-                let mut station = station(fabric, "flood", 3, Waiting::Block);
+                let mut adapter = adapter(fabric, "flood", 3, Waiting::Block);
                 let shape = perf::Shape {
                     operation: Operation::Send,
                     size: 8,
@@ -156,7 +156,8 @@ fn a_client_that_floods_keeps_no_idle_one() {
                     batch: 1,
                 };
                 let memory = Memory::new(2 * 8 * 16);
-                let mut load = RemoteLoad::open(&mut station, place(), shape, memory).unwrap();
+                let mut load =
+                    RemoteLoad::open(&mut adapter, server_address(), shape, memory).unwrap();
                 let mut rounds = 0;
                 while !over.load(Ordering::Acquire) {
                     // If time passes while this thread does not run, this client is idle itself.
@@ -179,14 +180,14 @@ fn a_client_that_floods_keeps_no_idle_one() {
 
 /// The server splits long work and serves other clients between the parts.
 #[test]
-fn long_work_goes_in_parts() {
+fn long_work_is_done_in_parts() {
     const LONG: u32 = 2 << 20;
     const PARTS: u64 = 2 << 2;
     let time = Time::default();
     let directory = tempfile::tempdir().unwrap();
-    let mut shelf = folder(directory.path(), false);
-    serving_on(time.terms(), Waiting::Block, &mut shelf, |fabric| {
-        let mut station = station(fabric, "client", 2, Waiting::Block);
+    let mut files = folder(directory.path(), false);
+    serving_on(time.terms(), Waiting::Block, &mut files, |fabric| {
+        let mut adapter = adapter(fabric, "client", 2, Waiting::Block);
         for work in [
             Work::Write,
             Work::Read,
@@ -200,7 +201,7 @@ fn long_work_goes_in_parts() {
                 size: LONG,
             };
             let before = time.turns();
-            let mut client = connect(&mut station, request).unwrap();
+            let mut client = connect(&mut adapter, request).unwrap();
             let accepted = time.turns();
             assert!(accepted - before >= PARTS, "{work:?}: memory is prepared");
             let Work::Copy { .. } = work else {
@@ -233,16 +234,16 @@ fn long_work_goes_in_parts() {
 
 /// Files are stored up to the host's and the total quota; failures do not count.
 #[test]
-fn quotas_of_the_disk() {
+fn quotas_limit_stored_bytes() {
     let directory = tempfile::tempdir().unwrap();
     let quotas = Quotas {
         host: 12 << 10,
         all: 20 << 10,
     };
-    let mut shelf = Folder::new(directory.path(), false, quotas).unwrap();
-    let told = serving(Waiting::Block, &mut shelf, |fabric| {
-        let mut first = station(fabric, "first", 2, Waiting::Block);
-        let mut second = station(fabric, "second", 3, Waiting::Block);
+    let mut files = Folder::new(directory.path(), false, quotas).unwrap();
+    let notices = serving(Waiting::Block, &mut files, |fabric| {
+        let mut first = adapter(fabric, "first", 2, Waiting::Block);
+        let mut second = adapter(fabric, "second", 3, Waiting::Block);
         // A failed copy returns its quota.
         let request = Request {
             work: Work::Copy { length: 12 << 10 },
@@ -251,13 +252,13 @@ fn quotas_of_the_disk() {
         };
         for _ in 0..3 {
             let mut client = connect(&mut first, request).unwrap();
-            let said = [Message::Name("bad".into()), Message::End { checksum: 0 }];
-            let failure = answers(&mut client, &said).unwrap_err();
+            let messages = [Message::Name("bad".into()), Message::End { checksum: 0 }];
+            let failure = answers(&mut client, &messages).unwrap_err();
             assert_eq!(failure.why, Refusal::Different.why());
             client.close(&[]).unwrap();
         }
-        let quota = |station: &mut MockStation, name: &str, length| {
-            let failure = copy(station, name, &some(length), SHAPE).unwrap_err();
+        let quota = |adapter: &mut MockAdapter, name: &str, length| {
+            let failure = copy(adapter, name, &some(length), SHAPE).unwrap_err();
             assert_eq!(failure.why, Refusal::Quota.why(), "{name}");
         };
         quota(&mut first, "large", (12 << 10) + 1);
@@ -270,7 +271,7 @@ fn quotas_of_the_disk() {
         quota(&mut second, "d", 1);
     });
     assert_eq!(names(directory.path()), ["a", "c", "empty"]);
-    assert!(told.contains(&Notice::Refused(Refusal::Quota)));
+    assert!(notices.contains(&Notice::Refused(Refusal::Quota)));
 }
 
 /// Without the server's token no client is admitted, and no memory is lent.
@@ -283,22 +284,25 @@ fn a_token_lets_clients_in() {
         ..Terms::default()
     };
     let directory = tempfile::tempdir().unwrap();
-    let mut shelf = folder(directory.path(), false);
-    let told = serving_on(terms, Waiting::Block, &mut shelf, |fabric| {
+    let mut files = folder(directory.path(), false);
+    let notices = serving_on(terms, Waiting::Block, &mut files, |fabric| {
         let number = AtomicU64::new(2);
         let client = || {
             let number = number.fetch_add(1, Ordering::Relaxed);
-            station(fabric, "client", number, Waiting::Block)
+            adapter(fabric, "client", number, Waiting::Block)
         };
         let attempt = |name: &str, token: Option<&Token>| {
             let (data, mut read) = (some(5000), 0);
-            let place = Place { token, ..place() };
+            let server = ServerAddress {
+                token,
+                ..server_address()
+            };
             let fill = |buffer: &mut [u8]| {
                 let count = crate::copy::fill(&mut data.get(read..).unwrap(), buffer).unwrap();
                 read += count;
                 Ok(count)
             };
-            send_file(&mut client(), place, name, 5000, SHAPE, fill, &|| Ok(()))
+            send_file(&mut client(), server, name, 5000, SHAPE, fill, &|| Ok(()))
         };
         for (name, token, refusal) in [
             ("none", None, Refusal::NoToken),
@@ -309,11 +313,11 @@ fn a_token_lets_clients_in() {
             }
         }
         attempt("ours", Some(&ours)).unwrap();
-        let place = Place {
+        let server = ServerAddress {
             token: Some(&ours),
-            ..place()
+            ..server_address()
         };
-        let mut station = client();
+        let mut adapter = client();
         for operation in [Operation::Write, Operation::Read, Operation::Send] {
             let shape = perf::Shape {
                 operation,
@@ -323,7 +327,7 @@ fn a_token_lets_clients_in() {
                 batch: 1,
             };
             let memory = Memory::new(400);
-            let mut load = RemoteLoad::open(&mut station, place, shape, memory).unwrap();
+            let mut load = RemoteLoad::open(&mut adapter, server, shape, memory).unwrap();
             let point = measure::run(&mut load, Goal::Operations(50), Duration::ZERO).unwrap();
             assert!(point.verified, "{shape:?}");
             load.close().unwrap();
@@ -331,9 +335,9 @@ fn a_token_lets_clients_in() {
     });
     assert_eq!(names(directory.path()), ["ours"]);
     let wrong = Notice::Rejected(Refusal::WrongToken);
-    let rejected = told
+    let rejected = notices
         .iter()
-        .filter(|told| matches!(told, Notice::Rejected(_)));
+        .filter(|notice| matches!(notice, Notice::Rejected(_)));
     let rejected: Vec<_> = rejected.collect();
     assert_eq!(rejected, vec![&wrong; MOST_CLIENTS + 1]);
 }
@@ -345,14 +349,14 @@ fn a_file_made_meanwhile_is_not_replaced() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         let theirs = path.clone();
-        let mut shelf = folder(directory.path(), replace).synced_by(move |file| {
+        let mut files = folder(directory.path(), replace).synced_by(move |file| {
             if file.metadata()?.is_file() {
                 std::fs::write(&theirs, "theirs")?;
             }
             Ok(())
         });
-        serving(Waiting::Block, &mut shelf, |fabric| {
-            let mut client = station(fabric, "client", 2, Waiting::Block);
+        serving(Waiting::Block, &mut files, |fabric| {
+            let mut client = adapter(fabric, "client", 2, Waiting::Block);
             let outcome = copy(&mut client, "file", b"ours", SHAPE);
             if replace {
                 outcome.unwrap();
@@ -377,21 +381,21 @@ impl Drop for Until<'_> {
 
 /// A client gets `Stored` when the file is on the disk; meanwhile others are served.
 #[test]
-fn files_are_stored_when_the_disk_has_them() {
+fn a_file_is_stored_after_its_sync() {
     let directory = tempfile::tempdir().unwrap();
     let (slow, done) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicU64::new(0)));
     let (wait, count) = (slow.clone(), done.clone());
-    let mut shelf = folder(directory.path(), false).synced_by(move |_| {
+    let mut files = folder(directory.path(), false).synced_by(move |_| {
         while wait.load(Ordering::Acquire) {
             thread::yield_now();
         }
         count.fetch_add(1, Ordering::AcqRel);
         Ok(())
     });
-    serving(Waiting::Block, &mut shelf, |fabric| {
+    serving(Waiting::Block, &mut files, |fabric| {
         thread::scope(|scope| {
             let first = scope.spawn(|| {
-                let mut client = station(fabric, "first", 2, Waiting::Block);
+                let mut client = adapter(fabric, "first", 2, Waiting::Block);
                 let outcome = copy(&mut client, "file", &some(5000), SHAPE);
                 (outcome, done.load(Ordering::Acquire))
             });
@@ -400,7 +404,7 @@ fn files_are_stored_when_the_disk_has_them() {
                 thread::yield_now();
             }
             let slow = Until(&slow);
-            let mut second = station(fabric, "second", 3, Waiting::Block);
+            let mut second = adapter(fabric, "second", 3, Waiting::Block);
             for _ in 0..3 {
                 let mut client = connect(&mut second, WRITE).unwrap();
                 let answer = answers(&mut client, &[Message::Sum]).unwrap();
@@ -419,9 +423,9 @@ fn files_are_stored_when_the_disk_has_them() {
 
     let directory = tempfile::tempdir().unwrap();
     let full = |_: &std::fs::File| Err(std::io::ErrorKind::StorageFull.into());
-    let mut shelf = folder(directory.path(), false).synced_by(full);
-    serving(Waiting::Block, &mut shelf, |fabric| {
-        let mut client = station(fabric, "client", 2, Waiting::Block);
+    let mut files = folder(directory.path(), false).synced_by(full);
+    serving(Waiting::Block, &mut files, |fabric| {
+        let mut client = adapter(fabric, "client", 2, Waiting::Block);
         let failure = copy(&mut client, "file", &some(5000), SHAPE).unwrap_err();
         assert_eq!(failure.why, Refusal::CannotWrite.why());
     });

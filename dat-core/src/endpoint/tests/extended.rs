@@ -131,7 +131,7 @@ fn they_go_to_the_device_and_complete_in_their_own_words() {
                 .post_extended(ep, asked, &[segment], cookie, &REMOTE, flags)
                 .unwrap();
             bench.device.complete_request(pair, DtoStatus::Success);
-            bench.ia.poll_at(bench.data.index() as u16);
+            bench.ia.poll_at(bench.data.slot());
             let event = Event::Extended(ExtendedCompletion {
                 ep,
                 cookie,

@@ -514,9 +514,9 @@ fn a_drain_hears_of_the_last_completion() {
     bench.send(ep, 2);
     let pair = bench.pair(ep);
     let (requests, _) = bench.device.posted(pair);
-    let queue = bench.data.index() as u16;
+    let queue = bench.data.slot();
     bench.device.inject_before_arming(
-        queue,
+        queue.get(),
         Completion {
             token: requests[0].work.token(),
             status: DtoStatus::Success,
@@ -527,7 +527,7 @@ fn a_drain_hears_of_the_last_completion() {
     );
     bench.ia.ep_disconnect(ep, CloseFlags::Graceful).unwrap();
     assert_eq!(bench.state(ep), EndpointState::DisconnectPending);
-    assert_eq!(bench.device.armed(queue), Some(false));
+    assert_eq!(bench.device.armed(queue.get()), Some(false));
 }
 
 /// A drain that cannot arm a busy completion queue wakes the progress driver at once.
@@ -542,7 +542,7 @@ fn a_drain_that_is_too_busy_is_not_slept_over() {
     let bench = Bench::new(&mut storage);
     let ia = &bench.ia;
     let (ep, _) = bench.in_state(EndpointState::DisconnectPending);
-    let queue = bench.data.index() as u16;
+    let queue = bench.data.slot();
     let unknown = Completion {
         token: u64::MAX,
         status: DtoStatus::Success,
@@ -551,9 +551,9 @@ fn a_drain_that_is_too_busy_is_not_slept_over() {
         solicited: false,
     };
     // One completion disarms the queue, and others arrive during each attempt to arm it.
-    bench.device.inject(queue, unknown);
+    bench.device.inject(queue.get(), unknown);
     for _ in 0..40 {
-        bench.device.inject_before_arming(queue, unknown);
+        bench.device.inject_before_arming(queue.get(), unknown);
     }
     let (wakes, waker) = crate::testing::WakeCount::new();
     let look = || {
@@ -564,11 +564,11 @@ fn a_drain_that_is_too_busy_is_not_slept_over() {
     let mut looks = 0;
     while look() != 0 {
         looks += 1;
-        assert_eq!(bench.device.armed(queue), None);
+        assert_eq!(bench.device.armed(queue.get()), None);
         assert!(looks < 40, "it never gets armed");
     }
     assert!(looks > 1);
-    assert_eq!(bench.device.armed(queue), Some(false));
+    assert_eq!(bench.device.armed(queue.get()), Some(false));
     assert!(
         bench
             .device
@@ -587,15 +587,14 @@ fn a_drain_that_is_too_busy_is_not_slept_over() {
 #[test]
 fn events_of_a_dying_endpoint_name_it() {
     use crate::ia::Ia;
-    use crate::storage::IaStorage;
     use crate::sync::HostLock;
-    use crate::testing::TestBackend;
+    use crate::testing::{Slots, TestBackend};
     use std::sync::mpsc;
 
     let (asks, asked) = mpsc::channel();
     let (answers, answered) = mpsc::channel();
     let device = TestBackend::default();
-    let mut storage = std::boxed::Box::new(IaStorage::<_, HostLock, 1, 2, 1, 1, 16, 8>::new());
+    let mut storage = std::boxed::Box::new(Slots::<HostLock>::new());
     let ia = Ia::open(device.clone(), storage.lend(), 1).unwrap();
     let pz = ia.pz_create().unwrap();
     let evd = ia.evd_create(8, None, EvdFlags::DTO).unwrap();
@@ -662,7 +661,7 @@ fn a_misplaced_completion_goes_with_its_endpoint() {
             queue_pair: ep.handle().to_raw(),
             solicited: false,
         };
-        bench.device.inject(elsewhere.index() as u16, completion);
+        bench.device.inject(elsewhere.index() as u32, completion);
         // The completion is polled and not yet dequeued.
         bench.ia.ep_get_status(other).unwrap();
         bench.ia.ep_disconnect(ep, CloseFlags::Abrupt).unwrap();

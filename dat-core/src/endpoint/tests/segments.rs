@@ -10,6 +10,7 @@ use crate::endpoint::{BatchOperation, BatchRequest, Extended};
 use crate::error::{Cause, ErrorKind, Subtype};
 use crate::fixture::{Bench, SMALL};
 use crate::flags::{CompletionFlags, DtoStatus, EpFields, MemoryPrivileges};
+use crate::id::INDEX_BITS;
 use crate::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
 use crate::testing::{IA_ATTRIBUTES, PROVIDER_ATTRIBUTES, TestStorage, Work};
 
@@ -277,7 +278,7 @@ fn every_count_of_segments_is_treated_alike() {
                     ),
                     (
                         LmrTriplet {
-                            context: good[wrong].context + (1 << 16),
+                            context: good[wrong].context + (1 << INDEX_BITS),
                             ..good[wrong]
                         },
                         Cause::StaleContext,

@@ -12,6 +12,7 @@ use crate::error::{ErrorKind, Subtype};
 use crate::event::{DtoOperation, Event};
 use crate::flags::{CompletionFlags, DtoStatus, EvdFlags};
 use crate::id::{PzId, SrqId};
+use crate::storage::Index;
 use crate::testing::{Call, TestBackend, TestStorage, WakeCount, open};
 
 /// Creates a shared queue for `length` buffers of one segment; returns the device's key too.
@@ -211,7 +212,7 @@ fn completions_of_nothing_posted_make_no_events() {
             };
             device.inject(number(evd), completion);
             if polled {
-                ia.poll_at(number(evd));
+                ia.poll_at(Index::from(number(evd)));
             }
             assert_eq!(
                 ia.evd_dequeue(evd).unwrap_err().kind(),
@@ -407,7 +408,7 @@ fn a_shared_buffer_that_only_a_number_came_for_is_no_message() {
             1000
         ));
         if kept {
-            ia.poll_at(number(evd));
+            ia.poll_at(Index::from(number(evd)));
         }
         let Ok(Event::Dto(told)) = ia.evd_dequeue(evd) else {
             panic!("an event of a transfer");

@@ -121,8 +121,8 @@ pub(super) fn ready(poll: Poll<Result<Waited>>) -> (u64, u32) {
     }
 }
 
-pub(super) fn number(evd: EvdId) -> u16 {
-    evd.handle().index() as u16
+pub(super) fn number(evd: EvdId) -> u32 {
+    evd.handle().index() as u32
 }
 
 pub(super) fn cno_fired(ia: &TestIa<'_>, cno: CnoId) -> bool {

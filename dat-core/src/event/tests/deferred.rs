@@ -9,7 +9,6 @@ use crate::error::ErrorKind;
 use crate::event::{AsyncEventKind, Deferred, Event, ProxyAgent, REASON_PRIMARY};
 use crate::flags::EvdFlags;
 use crate::id::{CnoId, EvdId, Handle};
-use crate::storage::IaStorage;
 use crate::sync::NoLock;
 use crate::testing::{TestBackend, WakeCount};
 use core::task::Poll;
@@ -17,7 +16,22 @@ use core::task::Poll;
 /// More entries than any list of a `Deferred` holds.
 const MANY: usize = 15;
 
-type ManyStorage = IaStorage<TestBackend, NoLock, 1, 16, 1, 1, 64, 8>;
+crate::define_storage! {
+    struct ManyStorage for TestBackend, NoLock {
+        protection_zones: 1,
+        local_regions: 1,
+        remote_regions: 1,
+        event_dispatchers: 16,
+        notification_objects: 16,
+        endpoints: 1,
+        shared_receive_queues: 1,
+        public_service_points: 1,
+        reserved_service_points: 1,
+        connection_requests: 1,
+        events: 64,
+        records: 8,
+    }
+}
 
 /// Creates dispatchers, each attached to a notification object of its own.
 fn many(ia: &TestIa<'_>, flags: EvdFlags, agent: Option<ProxyAgent>) -> Vec<(CnoId, EvdId)> {

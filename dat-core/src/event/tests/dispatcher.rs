@@ -1,7 +1,7 @@
 use super::{code, drain, push};
 use crate::attributes::ProviderAttributes;
 use crate::backend::BackendError;
-use crate::error::{ErrorKind, Subtype};
+use crate::error::{Cause, ErrorKind, Subtype};
 use crate::event::{AsyncEventKind, Event, ProxyAgent};
 use crate::flags::{EvdFields, EvdFlags, EvdState};
 use crate::id::{CnoId, EvdId, Handle};
@@ -60,7 +60,8 @@ fn creation_checks_everything_and_leaves_no_trace() {
     assert_eq!(device.objects(), before);
 
     // No event slot is lost: of 64, the asynchronous dispatcher has 4.
-    let one = ia.evd_create(48, Some(cno), EvdFlags::DTO).unwrap();
+    let both = EvdFlags::DTO | EvdFlags::SOFTWARE;
+    let one = ia.evd_create(48, Some(cno), both).unwrap();
     let two = ia.evd_create(12, None, EvdFlags::SOFTWARE).unwrap();
     let error = ia.evd_create(1, None, EvdFlags::SOFTWARE).unwrap_err();
     assert_eq!(code(error), resources);
@@ -68,6 +69,45 @@ fn creation_checks_everything_and_leaves_no_trace() {
     ia.evd_free(two).unwrap();
     assert_eq!(device.objects(), before);
     ia.cno_free(cno).unwrap();
+}
+
+/// Completions wait in their records, so a dispatcher of nothing else takes no event slots.
+///
+/// Spec: EVC-03, EVC-04, EVZ-01
+#[test]
+fn a_dispatcher_of_completions_takes_no_event_slots() {
+    let device = TestBackend::default();
+    let mut storage = TestStorage::new();
+    let ia = open(&mut storage, &device);
+    let completions = EvdFlags::DTO | EvdFlags::RMR_BIND;
+    let made = [EvdFlags::DTO, EvdFlags::RMR_BIND, completions]
+        .map(|flags| ia.evd_create(48, None, flags).unwrap());
+    for length in [1, 48, 2] {
+        ia.evd_resize(made[0], length).unwrap();
+        let param = ia.evd_query(made[0], EvdFields::QLEN).unwrap();
+        assert_eq!(param.qlen, length);
+    }
+    // Of 64 slots, the asynchronous dispatcher has 4.
+    let some = ia.evd_create(12, None, EvdFlags::CONNECTION).unwrap();
+    let rest = ia.evd_create(48, None, EvdFlags::SOFTWARE).unwrap();
+    let error = ia
+        .evd_create(1, None, completions | EvdFlags::SOFTWARE)
+        .unwrap_err();
+    assert_eq!(error.cause(), Cause::EventSlotsExhausted);
+    for pointer in 0..48 {
+        ia.evd_post_se(rest, pointer).unwrap();
+    }
+    for evd in made {
+        ia.evd_resize(evd, 3).unwrap();
+        ia.evd_free(evd).unwrap();
+    }
+    // Their end freed no slot of others.
+    assert!(ia.evd_create(1, None, EvdFlags::SOFTWARE).is_err());
+    for pointer in 0..48 {
+        assert_eq!(ia.evd_dequeue(rest), Ok(Event::Software { pointer }));
+    }
+    ia.evd_free(some).unwrap();
+    ia.evd_create(12, None, EvdFlags::SOFTWARE).unwrap();
 }
 
 /// Spec: EVC-04
@@ -318,7 +358,7 @@ fn resizing_loses_nothing() {
 
     ia.evd_resize(evd, 8).unwrap();
     assert_eq!(length(), 8);
-    let number = evd.handle().index() as u16;
+    let number = evd.handle().index() as u32;
     assert_eq!(
         device.take_calls(),
         [Call::ResizeCompletionQueue { number, depth: 8 }]
@@ -476,7 +516,7 @@ fn the_completion_queue_has_a_place_for_every_request() {
     let mut storage = TestStorage::new();
     let ia = open(&mut storage, &device);
     let evd = ia.evd_create(4, None, EvdFlags::DTO).unwrap();
-    let number = evd.handle().index() as u16;
+    let number = evd.handle().index() as u32;
     let attach = |places| {
         ia.control.with(|control| {
             let backend = control.backend().unwrap();
@@ -500,8 +540,8 @@ fn the_completion_queue_has_a_place_for_every_request() {
     // A longer event queue does not resize the completion queue if its depth suffices.
     ia.evd_resize(evd, 9).unwrap();
     assert_eq!(device.take_calls(), []);
-    ia.detach_stream(number, Some(3));
-    ia.detach_stream(number, Some(6));
+    ia.detach_stream(number.into(), Some(3));
+    ia.detach_stream(number.into(), Some(6));
     ia.evd_free(evd).unwrap();
 }
 

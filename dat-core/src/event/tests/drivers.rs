@@ -197,14 +197,14 @@ fn every_sleeping_thread_is_reached() {
     use crate::backend::{ControlEvent, PrivateData, RequestKey};
     use crate::event::ThreadWait;
     use crate::flags::PspFlags;
-    use crate::storage::IaStorage;
     use crate::sync::HostLock;
+    use crate::testing::Slots;
     use std::vec::Vec;
 
     const THREADS: usize = 4;
     const ROUNDS: usize = 24;
     let device = TestBackend::default();
-    let mut storage: IaStorage<TestBackend, HostLock, 4, 8, 1, 1, 64, 8> = IaStorage::new();
+    let mut storage = Slots::<HostLock>::new();
     let ia = crate::ia::Ia::open(device.clone(), storage.lend(), 1).unwrap();
     let places: Vec<_> = (0..THREADS)
         .map(|number| {
@@ -287,12 +287,12 @@ fn a_thread_on_a_notification_object_wakes_futures() {
     use crate::backend::{ControlEvent, PrivateData, RequestKey};
     use crate::event::ThreadWait;
     use crate::flags::PspFlags;
-    use crate::storage::IaStorage;
     use crate::sync::HostLock;
+    use crate::testing::Slots;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     let device = TestBackend::default();
-    let mut storage: IaStorage<TestBackend, HostLock, 4, 8, 1, 1, 64, 8> = IaStorage::new();
+    let mut storage = Slots::<HostLock>::new();
     let ia = crate::ia::Ia::open(device.clone(), storage.lend(), 1).unwrap();
     let (told, own) = (ia.cno_create(None).unwrap(), ia.cno_create(None).unwrap());
     let plain = ia.evd_create(4, None, EvdFlags::CR).unwrap();
@@ -370,12 +370,12 @@ impl std::task::Wake for Gate {
 fn a_deadline_is_known_while_another_thread_looks_for_it() {
     use crate::attributes::EpAttributes;
     use crate::event::ConnectionEventKind;
-    use crate::storage::IaStorage;
     use crate::sync::HostLock;
+    use crate::testing::Slots;
     use std::sync::mpsc::channel;
 
     let device = TestBackend::default();
-    let mut storage: IaStorage<TestBackend, HostLock, 2, 8, 1, 1, 64, 8> = IaStorage::new();
+    let mut storage = Slots::<HostLock>::new();
     let ia = crate::ia::Ia::open(device, storage.lend(), 1).unwrap();
     let pz = ia.pz_create().unwrap();
     let attributes = EpAttributes {

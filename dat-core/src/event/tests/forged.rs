@@ -8,9 +8,8 @@ use std::vec::Vec;
 use crate::attributes::{EpAttributes, SrqAttributes};
 use crate::backend::Completion;
 use crate::flags::{DtoStatus, EvdFlags, SrqFields};
-use crate::storage::IaStorage;
 use crate::sync::HostLock;
-use crate::testing::TestBackend;
+use crate::testing::{Slots, TestBackend};
 
 /// A completion that two cores poll at once gives one event and one free record.
 ///
@@ -22,7 +21,7 @@ fn a_buffer_completes_once_wherever_it_is_told() {
     const ROUNDS: u64 = 4_000;
     const BUFFERS: i32 = 3;
     let device = TestBackend::default();
-    let mut storage: IaStorage<TestBackend, HostLock, 2, 3, 1, 1, 8, 8> = IaStorage::new();
+    let mut storage = Slots::<HostLock>::new();
     let ia = crate::ia::Ia::open(device.clone(), storage.lend(), 1).unwrap();
     let pz = ia.pz_create().unwrap();
     let size = SrqAttributes {

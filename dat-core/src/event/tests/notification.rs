@@ -373,7 +373,7 @@ fn a_destroyed_object_aborts_its_waiters() {
     assert!(wait.poll(&waker).is_pending());
     let mut deferred = Deferred::default();
     ia.control.with(|control| {
-        ia.destroy_cno_at(control, cno.handle().index() as u16, &mut deferred);
+        ia.destroy_cno_at(control, cno.handle().slot(), &mut deferred);
     });
     ia.run_deferred(&mut deferred);
     assert_eq!((wakes.take(), calls(2)), (1, (0, 1)));

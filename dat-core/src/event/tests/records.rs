@@ -10,7 +10,8 @@ use crate::fixture::Bench;
 use crate::flags::{CompletionFlags, DtoStatus, MemoryPrivileges};
 use crate::id::EpId;
 use crate::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
-use crate::record::{self, Owner, RecordSlot};
+use crate::record::{self, Owner, Reach};
+use crate::storage::Index;
 use crate::testing::{TestBackend, TestStorage, open};
 
 /// Returns a successful completion with a token.
@@ -74,7 +75,7 @@ fn every_transfer_completes_as_what_it_was_posted_as() {
                 _ => bench.device.complete_request(pair, done),
             });
             if kept {
-                ia.poll_at(number(bench.data));
+                ia.poll_at(Index::from(number(bench.data)));
             }
             assert_eq!(
                 ia.evd_dequeue(bench.data),
@@ -108,7 +109,7 @@ fn no_token_completes_what_the_device_has_not() {
             let forged = success(token & !(0x3FF << 32) | low << 32, peer.ep);
             assert_eq!(ia.shared.deliver(&forged, None), None, "{low:#x}");
             device.inject(number(evd), forged);
-            ia.poll_at(number(evd));
+            ia.poll_at(Index::from(number(evd)));
         }
     };
     for receives in [false, true] {
@@ -126,7 +127,7 @@ fn no_token_completes_what_the_device_has_not() {
         } else {
             succeed(&device, peer.key);
         }
-        ia.poll_at(number(evd));
+        ia.poll_at(Index::from(number(evd)));
         // The record's event is queued.
         forge_all(token);
         assert_eq!(tags(&ia, evd), [5]);
@@ -163,25 +164,27 @@ fn what_was_withdrawn_completes_no_more() {
             .unwrap();
         succeed(&device, peer.key);
     }
-    ia.poll_at(number(evd));
-    let records = ia.shared.records.made();
+    ia.poll_at(Index::from(number(evd)));
+    let records = &ia.shared.records;
+    let mut reach = Reach::NONE;
+    reach.extend(0, 256);
     let owner = Owner::Requests(one.ep);
     let posted = |owner| {
-        let own = record::all_of(records, owner);
-        own.filter(|record| record.is_posted()).count()
+        let own = record::all_of(records, reach, owner);
+        own.filter(|(_, record)| record.is_posted()).count()
     };
     assert_eq!(posted(owner), 1);
-    record::rollback_all(records, owner);
+    record::rollback_all(records, reach, owner);
     assert_eq!(posted(owner), 0);
     assert_eq!(posted(Owner::Receives(one.ep)), 1);
     assert_eq!(posted(Owner::Requests(two.ep)), 1);
-    assert_eq!(record::all_of(records, owner).count(), 16);
-    let free = record::all_of(records, owner).filter(|record| RecordSlot::is_free(record));
+    assert_eq!(record::all_of(records, reach, owner).count(), 16);
+    let free = record::all_of(records, reach, owner).filter(|(_, record)| record.is_free());
     assert_eq!(free.count(), 15);
     for peer in [&one, &two] {
         succeed(&device, peer.key);
         assert!(device.complete_receive(peer.key, DtoStatus::Success, 0, false));
     }
-    ia.poll_at(number(evd));
+    ia.poll_at(Index::from(number(evd)));
     assert_eq!(tags(&ia, evd), [10, 20, 12, 21, 22]);
 }

@@ -8,6 +8,7 @@ use crate::event::Event;
 use crate::flags::{CompletionFlags, DtoStatus, EvdFlags, MemoryPrivileges};
 use crate::id::{PzId, SrqId};
 use crate::memory::{LmrMemory, LmrRequest, LmrTriplet, Region};
+use crate::storage::Index;
 use crate::testing::{TestBackend, TestStorage, WakeCount, open};
 
 const SIZE: SrqAttributes = SrqAttributes {
@@ -48,7 +49,7 @@ fn an_unsolicited_message_in_a_shared_buffer_wakes_nobody() {
     let mut wait = ia.evd_wait(evd, 1).unwrap();
     assert!(wait.poll(&waker).is_pending());
     assert!(device.complete_shared(shared, 0, consuming_endpoint.key, DtoStatus::Success, 0));
-    ia.poll_at(number(evd));
+    ia.poll_at(Index::from(number(evd)));
     assert_eq!(wakes.take(), 0);
     assert!(wait.poll(&waker).is_pending());
     let next = device.shared_posted(shared)[0].work.token();
@@ -60,7 +61,7 @@ fn an_unsolicited_message_in_a_shared_buffer_wakes_nobody() {
         solicited: true,
     };
     device.inject(number(evd), solicited);
-    ia.poll_at(number(evd));
+    ia.poll_at(Index::from(number(evd)));
     assert_eq!(wakes.take(), 1);
     assert_eq!(ready(wait.poll(&waker)), (0, 1));
     drop(wait);
@@ -104,7 +105,7 @@ fn a_number_leaves_nothing_in_a_shared_buffer() {
                 40
             ));
             if kept {
-                ia.poll_at(number(evd));
+                ia.poll_at(Index::from(number(evd)));
             }
             let Ok(Event::Dto(told)) = ia.evd_dequeue(evd) else {
                 panic!("an event of a transfer");

@@ -7,6 +7,7 @@ use crate::error::{Cause, ErrorKind, Result, Subtype};
 use crate::event::EvdConfig;
 use crate::flags::EvdFlags;
 use crate::id::EvdId;
+use crate::storage::Index;
 use crate::testing::{Call, TestBackend, TestStorage, open};
 
 fn attach(
@@ -14,7 +15,7 @@ fn attach(
     evd: EvdId,
     stream: EvdFlags,
     endpoint: Option<(EvdConfig, u32)>,
-) -> Result<u16> {
+) -> Result<Index> {
     ia.control.with(|control| {
         let backend = control.backend().unwrap();
         let role = Subtype::InvalidHandleEvdConn;

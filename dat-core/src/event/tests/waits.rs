@@ -167,7 +167,7 @@ fn a_waiter_learns_that_its_dispatcher_was_destroyed() {
     assert!(wait.poll(&waker).is_pending());
     let mut deferred = Deferred::default();
     ia.control.with(|control| {
-        ia.destroy_evd_at(control, evd.handle().index() as u16, &mut deferred);
+        ia.destroy_evd_at(control, evd.handle().slot(), &mut deferred);
     });
     ia.run_deferred(&mut deferred);
     assert_eq!(wakes.take(), 1);
@@ -258,9 +258,9 @@ fn a_wait_is_a_future() {
 #[test]
 fn threads_park_until_another_thread_posts() {
     use crate::event::ThreadWait;
-    use crate::storage::IaStorage;
     use crate::sync::HostLock;
-    let mut storage: IaStorage<TestBackend, HostLock, 1, 2, 1, 1, 16, 1> = IaStorage::new();
+    use crate::testing::Slots;
+    let mut storage = Slots::<HostLock>::new();
     let ia = crate::ia::Ia::open(TestBackend::default(), storage.lend(), 1).unwrap();
     let evd = ia.evd_create(8, None, EvdFlags::SOFTWARE).unwrap();
     std::thread::scope(|scope| {

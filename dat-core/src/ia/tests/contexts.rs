@@ -4,6 +4,7 @@ use crate::error::{Cause, ErrorKind, Subtype};
 use crate::fixture::{Bench, QUALIFIER};
 use crate::flags::{HandleKind, PspFlags};
 use crate::id::Handle;
+use crate::storage::Index;
 use crate::testing::TestStorage;
 
 use super::{SHORT, region};
@@ -87,10 +88,15 @@ fn a_handle_of_nothing_reaches_no_word() {
     let (ia, instance) = (&bench.ia, bench.ia.handle().instance());
     for (handle, kind, subtype) in objects(&bench) {
         ia.set_consumer_context(handle, 5).unwrap();
-        let index = handle.index() as u16;
+        let index = handle.slot();
         let others = [
             (instance, handle.generation() + 1, index, Cause::Stale),
-            (instance, handle.generation(), u16::MAX, Cause::Stale),
+            (
+                instance,
+                handle.generation(),
+                Index::from_word(u32::MAX),
+                Cause::Stale,
+            ),
             (instance + 1, handle.generation(), index, Cause::Foreign),
         ];
         for (instance, generation, index, cause) in others {

@@ -31,9 +31,9 @@ fn device(many: i32) -> IaAttributes {
 #[test]
 fn an_adapter_has_what_device_and_storage_have() {
     for (many, expected) in [
-        (1000, [8, 256, 8, 64, 8, 8, 8, 4, 256]),
+        (1000, [8, 256, 8, 256, 8, 8, 8, 4, 256]),
         (4, [4; 9]),
-        (100, [8, 100, 8, 64, 8, 8, 8, 4, 100]),
+        (100, [8, 100, 8, 100, 8, 8, 8, 4, 100]),
     ] {
         let mut storage = TestStorage::new();
         let ia = open(

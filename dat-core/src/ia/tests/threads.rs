@@ -6,9 +6,8 @@ use std::thread;
 use crate::error::ErrorKind;
 use crate::flags::CloseFlags;
 use crate::ia::Ia;
-use crate::storage::IaStorage;
 use crate::sync::HostLock;
-use crate::testing::TestBackend;
+use crate::testing::{Slots, TestBackend};
 
 /// A close destroys all objects that another thread creates meanwhile, in any interleaving.
 ///
@@ -17,7 +16,7 @@ use crate::testing::TestBackend;
 fn a_close_leaves_nothing_of_what_others_make_meanwhile() {
     for round in 0..200 {
         let device = TestBackend::default();
-        let mut storage: IaStorage<TestBackend, HostLock, 1, 2, 0, 4, 8, 1> = IaStorage::new();
+        let mut storage = Slots::<HostLock>::new();
         let ia = Ia::open(device.clone(), storage.lend(), 1).unwrap();
         let made = AtomicU32::new(0);
         thread::scope(|scope| {

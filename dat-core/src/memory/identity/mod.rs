@@ -4,6 +4,7 @@
 //! zone and may be accessed.
 
 use crate::flags::MemoryPrivileges;
+use crate::id::INDEX_BITS;
 
 #[cfg(any(not(target_has_atomic = "64"), split64))]
 mod split64;
@@ -15,8 +16,8 @@ pub(super) use split64::Identity;
 #[cfg(all(target_has_atomic = "64", not(split64)))]
 pub(super) use word64::Identity;
 
-/// Lowest context of a region: the generation, in the upper half, is never 0.
-const FIRST_CONTEXT: u32 = 1 << 16;
+/// Lowest context of a region: the generation, in the upper bits, is never 0.
+const FIRST_CONTEXT: u32 = 1 << INDEX_BITS;
 
 impl Identity {
     /// Returns true if the slot holds a region.

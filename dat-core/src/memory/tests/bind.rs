@@ -66,7 +66,7 @@ impl Setting<'_, '_> {
     pub(super) fn untouched(&self) {
         assert_eq!(self.posted(), []);
         assert_eq!(self.bound(), None);
-        let windows = self.ia.shared.local_regions[self.lmr.lmr.index()]
+        let windows = self.ia.shared.local_regions.made()[self.lmr.lmr.index()]
             .windows
             .load(portable_atomic::Ordering::Relaxed);
         assert_eq!(windows, 0);
@@ -115,7 +115,7 @@ fn a_bind_is_posted_as_asked_and_completes_with_its_event() {
         let Work::Bind(request) = posted.work else {
             panic!("a bind");
         };
-        let keys = on.ia.shared.local_regions[on.lmr.lmr.index()].region_keys();
+        let keys = on.ia.shared.local_regions.made()[on.lmr.lmr.index()].region_keys();
         assert_ne!(keys, RegionKeys::default());
         assert_eq!(
             request,
@@ -231,7 +231,7 @@ fn a_bind_that_fails_leaves_the_region_unbound_and_ends_the_connection() {
                 .complete_request(on.endpoint.key, DtoStatus::RmrOperationFailed)
         );
         // Polled, but not dequeued.
-        on.ia.poll_at(on.endpoint.evd.index() as u16);
+        on.ia.poll_at(on.endpoint.evd.slot());
         assert_eq!(on.bound(), None);
         let event = on.ia.evd_dequeue(on.endpoint.evd);
         assert_eq!(
@@ -257,7 +257,7 @@ fn a_flushed_bind_leaves_the_next_connection_alone() {
     with_setting(|on| {
         on.bind(&on.whole(), CompletionFlags::empty()).unwrap();
         on.backend.break_pair(on.endpoint.key);
-        on.ia.poll_at(on.endpoint.evd.index() as u16);
+        on.ia.poll_at(on.endpoint.evd.slot());
         on.endpoint.enter(on.ia, EndpointState::Connected);
         let Ok(Event::RmrBind(told)) = on.ia.evd_dequeue(on.endpoint.evd) else {
             panic!("a bind");
@@ -616,7 +616,7 @@ fn a_completion_that_comes_twice_counts_once() {
         on.complete(DtoStatus::Success);
         let mut copy = stray(token);
         copy.status = DtoStatus::RmrOperationFailed;
-        on.backend.inject(on.endpoint.evd.index() as u16, copy);
+        on.backend.inject(on.endpoint.evd.index() as u32, copy);
         assert_eq!(on.endpoint.next_event(on.ia), None);
         assert!(on.bound().is_some());
     });

@@ -5,7 +5,7 @@ use super::*;
 use crate::endpoint::EpParam;
 use crate::fixture::Bench;
 use crate::flags::EpFields;
-use crate::id::RmrId;
+use crate::id::{INDEX_BITS, RmrId};
 
 /// Spec: RMB-07..09, RMB-29, RMB-43, DTO-05
 #[test]
@@ -152,10 +152,10 @@ fn unknown_and_stale_contexts_are_privilege_violations() {
             (gone.lmr_context, Cause::StaleContext),
             (0, Cause::UnknownContext),
             (
-                on.lmr.lmr_context.wrapping_add(1 << 16),
+                on.lmr.lmr_context.wrapping_add(1 << INDEX_BITS),
                 Cause::StaleContext,
             ),
-            (0x0001_0006, Cause::UnknownContext),
+            ((1 << INDEX_BITS) + 6, Cause::UnknownContext),
             (6, Cause::UnknownContext),
             (u32::MAX, Cause::UnknownContext),
         ] {
@@ -242,7 +242,7 @@ fn handles_are_checked_first_and_in_order() {
         };
         let rmr = |cause| refused_as(ErrorKind::InvalidHandle, Subtype::InvalidHandleRmr, cause);
         let ep = |cause| refused_as(ErrorKind::InvalidHandle, Subtype::InvalidHandleEp, cause);
-        let nowhere = EpId::new(on.ia.shared.instance, 1, 999);
+        let nowhere = EpId::new(on.ia.shared.instance, 1, 999.into());
         let gone = on.ia.rmr_create(on.pz).unwrap();
         on.ia.rmr_free(gone).unwrap();
         assert_eq!(bind(RmrId::NULL, nowhere), rmr(Cause::NullHandle));

@@ -6,8 +6,8 @@ use std::thread;
 use super::bind::PEERS;
 use super::threads::connected;
 use super::*;
-use crate::storage::IaStorage;
 use crate::sync::HostLock;
+use crate::testing::Slots;
 
 /// A refused bind never counts a window, not even for a moment.
 ///
@@ -18,7 +18,7 @@ use crate::sync::HostLock;
 fn a_refused_bind_keeps_no_region_from_being_freed() {
     const ROUNDS: u32 = 10_000;
     let device = TestBackend::default();
-    let mut storage: IaStorage<TestBackend, HostLock, 1, 3, 1, 1, 16, 8> = IaStorage::new();
+    let mut storage = Slots::<HostLock>::new();
     let ia = Ia::open(device.clone(), storage.lend(), 4).unwrap();
     let (pz, ep) = connected(&ia, &device);
     let rmr = ia.rmr_create(pz).unwrap();

@@ -8,9 +8,11 @@ use portable_atomic::{AtomicU32, Ordering};
 use super::*;
 use crate::backend::RegionKeys;
 use crate::flags::LMR_COOKIE_SIZE;
+use crate::id::INDEX_BITS;
 use crate::memory::lmr::{Origin, Registered};
 use crate::memory::lookup::zone_of;
 use crate::memory::{LmrSlot, LocalAccess, explain};
+use crate::storage::Index;
 
 /// Seeds a random test from `DAT_TEST_SEED` or anew, and prints the seed for a repetition.
 pub(super) fn seeded(test: &str) -> fastrand::Rng {
@@ -143,7 +145,7 @@ fn check_and_explanation_agree_with_a_model() {
                 },
                 writes: random.bool(),
             };
-            let table = ia.shared.local_regions;
+            let table = ia.shared.local_regions.made();
             let expected = model(&regions, access, &segment);
             let told = format!("round {round}: {segment:?} {access:?} {regions:?}");
             assert_eq!(
@@ -191,7 +193,7 @@ fn publish(slot: &LmrSlot, generation: u32, base: usize, length: usize, key: u32
         origin: Origin::Virtual,
     };
     slot.fill(generation, &region);
-    slot.publish(generation << 16, &region);
+    slot.publish(generation << INDEX_BITS, &region);
 }
 
 /// A slot that is free or holds a cookie passes no check.
@@ -203,12 +205,12 @@ fn publish(slot: &LmrSlot, generation: u32, base: usize, length: usize, key: u32
 fn a_slot_without_a_region_passes_no_check() {
     let mut random = seeded("a_slot_without_a_region_passes_no_check");
     let slots = [LmrSlot::EMPTY, LmrSlot::EMPTY];
-    let contexts = [0, 1, 0x1_0000, 0x1_0001, u32::MAX];
+    let contexts = [0, 1, 1 << INDEX_BITS, (1 << INDEX_BITS) + 1, u32::MAX];
     for _ in 0..10_000 {
         for (index, slot) in slots.iter().enumerate() {
             let mut cookie = [0; LMR_COOKIE_SIZE];
             random.fill(&mut cookie);
-            slot.store_cookie(index as u16, &cookie);
+            slot.store_cookie(Index::from(index as u32), &cookie);
             assert!(!slot.is_live());
         }
         for context in contexts {
@@ -254,10 +256,10 @@ fn no_bind_slips_into_a_region_that_is_freed() {
                 while current.load(Ordering::SeqCst) < ROUNDS {
                     let generation = current.load(Ordering::SeqCst);
                     for context in [generation, generation - 1, generation + 1] {
-                        if slot.retain_window(context << 16) {
+                        if slot.retain_window(context << INDEX_BITS) {
                             inside.fetch_add(1, Ordering::SeqCst);
                             assert!(!closed.load(Ordering::SeqCst));
-                            assert_eq!(slot.identity.context(), context << 16);
+                            assert_eq!(slot.identity.context(), context << INDEX_BITS);
                             inside.fetch_sub(1, Ordering::SeqCst);
                             slot.release_window();
                         }
@@ -279,7 +281,7 @@ fn no_bind_slips_into_a_region_that_is_freed() {
             }
         }
     });
-    assert!(slot.retain_window(ROUNDS << 16));
+    assert!(slot.retain_window(ROUNDS << INDEX_BITS));
     assert!(!slot.close());
     slot.release_window();
     assert!(slot.close());
@@ -323,7 +325,7 @@ fn a_check_never_mixes_two_registrations() {
                     }
                     for generation in [generation, generation - 1] {
                         let (base, length, key) = shape(generation);
-                        let context = generation << 16;
+                        let context = generation << INDEX_BITS;
                         let segment = |address: usize, length: usize| LmrTriplet {
                             context,
                             address: address as u64,

@@ -21,7 +21,7 @@ use std::vec::Vec;
 use super::{LmrCreated, LmrMemory, LmrRequest, LmrTriplet, Region, zone_seal};
 use crate::attributes::EpAttributes;
 use crate::backend::{Backend, Completion, QueuePairKey, QueuePairRequest};
-use crate::endpoint::{Endpoint, RequestLimits, WorkRing};
+use crate::endpoint::{Endpoint, Limit, RequestLimits, WorkRing};
 use crate::error::{Error, ErrorKind, Result, Subtype};
 use crate::event::Event;
 use crate::flags::{CompletionFlags, DtoStatus, EndpointState, EvdFlags, MemoryPrivileges};
@@ -85,21 +85,21 @@ pub(crate) struct TestEndpoint {
 
 impl TestEndpoint {
     /// Creates a connected endpoint with its own request dispatcher, for 8 requests.
-    pub(crate) fn new(ia: &TestIa<'_>, index: u16, pz: PzId) -> Self {
+    pub(crate) fn new(ia: &TestIa<'_>, index: u32, pz: PzId) -> Self {
         Self::with_flags(ia, index, pz, CompletionFlags::empty())
     }
 
     /// As `new`, with these request completion flags.
     pub(crate) fn with_flags(
         ia: &TestIa<'_>,
-        index: u16,
+        index: u32,
         pz: PzId,
         flags: CompletionFlags,
     ) -> Self {
         let evd = ia
             .evd_create(8, None, EvdFlags::DTO | EvdFlags::RMR_BIND)
             .expect("a dispatcher is made");
-        let ep = EpId::new(ia.shared.instance, 1, index);
+        let ep = EpId::new(ia.shared.instance, 1, index.into());
         let attributes = EpAttributes {
             max_request_dtos: 8,
             max_recv_dtos: 0,
@@ -113,13 +113,13 @@ impl TestEndpoint {
                 .backend()
                 .expect("open")
                 .create_queue_pair(&QueuePairRequest {
-                    request_queue: Some(evd.index() as u16),
+                    request_queue: Some(evd.index() as u32),
                     ..QueuePairRequest::new(ep.handle().to_raw(), domain, attributes)
                 })
                 .expect("a queue pair is made");
             let base = record::allocate(&ia.shared.records, Owner::Requests(ep), 8)
                 .expect("records are free");
-            let slot = &ia.shared.endpoints.made()[usize::from(index)];
+            let slot = &ia.shared.endpoints.made()[index as usize];
             slot.handle.store(ep.handle().to_raw());
             slot.main.with(|endpoint| {
                 let mut refused = CompletionFlags::all().complement();
@@ -135,12 +135,12 @@ impl TestEndpoint {
                     refused_flags: refused,
                     limits: RequestLimits {
                         send_segments: 4,
-                        send_size: u64::from(u32::MAX),
+                        send_size: Limit::new(u32::MAX),
                         ..RequestLimits::NONE
                     },
                     ring: WorkRing::new(base, 8),
                     send: Some(pair.send),
-                    request_evd: Some(evd.index() as u16),
+                    request_evd: Some(evd.slot()),
                     queue_pair: Some(pair.key),
                     attributes,
                     ..Endpoint::EMPTY
@@ -177,8 +177,8 @@ impl TestEndpoint {
                     .expect("open")
                     .destroy_queue_pair(key, send, None);
             }
-            ia.abandon_binds(old.ring.records(ia.shared.records.made()));
-            record::give_back_all(ia.shared.records.made(), Owner::Requests(self.ep));
+            ia.abandon_binds(old.ring.records(&ia.shared.records));
+            record::give_back_all(&ia.shared.records, old.reach, Owner::Requests(self.ep));
             ia.release_zone(control, old.zone.expect("it had a zone"));
         });
     }

@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use super::threads::connected;
 use super::*;
-use crate::storage::IaStorage;
 use crate::sync::HostLock;
+use crate::testing::Slots;
 
 type Threaded<'s> = Ia<'s, TestBackend, HostLock>;
-type Storage = IaStorage<TestBackend, HostLock, 2, 3, 1, 2, 16, 8>;
 
 fn make(ia: &Threaded<'_>, pz: PzId) -> LmrCreated {
     ia.lmr_create(&LmrRequest {
@@ -27,7 +26,7 @@ fn make(ia: &Threaded<'_>, pz: PzId) -> LmrCreated {
 /// The post gives the call 200 ms to finish.
 fn overtakes(call: impl Fn(&Threaded<'_>, PzId, &LmrCreated) + Sync) -> bool {
     let device = TestBackend::default();
-    let mut storage = Storage::new();
+    let mut storage = Slots::<HostLock>::new();
     let ia = Ia::open(device.clone(), storage.lend(), 4).unwrap();
     let (pz, ep) = connected(&ia, &device);
     let made = make(&ia, pz);
@@ -101,7 +100,7 @@ fn no_post_reads_a_region_that_was_given_back() {
     const ROUNDS: u32 = 3_000;
     const PATIENCE: u32 = 1_000 * ROUNDS;
     let device = TestBackend::default();
-    let mut storage = Storage::new();
+    let mut storage = Slots::<HostLock>::new();
     let ia = Ia::open(device.clone(), storage.lend(), 4).unwrap();
     let (pz, ep) = connected(&ia, &device);
     let key = device.pair(ep.handle().to_raw()).unwrap();

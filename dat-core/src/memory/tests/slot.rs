@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::backend::RegionKeys;
+use crate::id::INDEX_BITS;
 use crate::memory::LmrSlot;
 use crate::memory::lmr::{Origin, Registered};
 
@@ -22,7 +23,7 @@ fn publish(slot: &LmrSlot, generation: u32) -> u32 {
         keys: KEYS,
         origin: Origin::Virtual,
     };
-    let context = generation << 16;
+    let context = generation << INDEX_BITS;
     slot.fill(generation, &region);
     slot.publish(context, &region);
     context
@@ -70,7 +71,7 @@ fn a_region_is_closed_to_windows_or_held_by_them() {
 fn a_stale_context_holds_no_region() {
     let slot = LmrSlot::EMPTY;
     assert!(!slot.retain_window(0));
-    assert!(!slot.retain_window(1 << 16));
+    assert!(!slot.retain_window(1 << INDEX_BITS));
     let old = publish(&slot, 1);
     let new = publish(&slot, 2);
     assert!(!slot.retain_window(old));

@@ -32,7 +32,7 @@ fn input(seed: u64) -> Input {
 /// Returns one fault of each of three kinds.
 fn faults(seed: u64) -> Vec<Fault> {
     let adapter = (seed / 39 % 2) as u16;
-    let queue = (seed / 78 % 5) as u16;
+    let queue = (seed / 78 % 5) as u32;
     let nth = (seed / 390 % 4) as u32;
     macro_rules! fault {
         ($kind:ident $($more:tt)*) => { Fault::$kind { adapter, $($more)* } };

@@ -98,9 +98,9 @@ static STATE: Mutex<Option<State>> = Mutex::new(None);
 static ALERTS: AtomicU64 = AtomicU64::new(0);
 
 /// The locked state.
-struct Held(MutexGuard<'static, Option<State>>);
+struct StateGuard(MutexGuard<'static, Option<State>>);
 
-impl std::ops::Deref for Held {
+impl std::ops::Deref for StateGuard {
     type Target = State;
 
     fn deref(&self) -> &State {
@@ -108,16 +108,16 @@ impl std::ops::Deref for Held {
     }
 }
 
-impl std::ops::DerefMut for Held {
+impl std::ops::DerefMut for StateGuard {
     fn deref_mut(&mut self) -> &mut State {
         self.0.as_mut().expect("a device")
     }
 }
 
-fn state() -> Held {
+fn state() -> StateGuard {
     let mut held = STATE.lock().unwrap_or_else(PoisonError::into_inner);
     held.get_or_insert_default();
-    Held(held)
+    StateGuard(held)
 }
 
 /// Starts with a new device.

@@ -14,6 +14,7 @@ use backend_mmio::ring::{
     CompletionQueueSlot, DeviceState, QueuePairSlot, RequestSlot, SharedReceiveSlot,
 };
 use backend_mmio::{CoherentHal, DeviceUnit, DmaMemory, DmaView, MappedRegisters};
+use dat_core::Ia;
 use dat_core::attributes::{EpAttributes, IaAddress};
 use dat_core::backend::{
     BackendError, ConnectRequest, ControlEvent, DisconnectMode, ListenerKey, PrivateData,
@@ -27,7 +28,6 @@ use dat_core::id::{EpId, EvdId};
 use dat_core::memory::{LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
 use dat_core::sync::SpinLock;
 use dat_core::time::Instant;
-use dat_core::{Ia, IaStorage};
 
 const PAIR: u32 = 0xAB_CDEF;
 /// The entries of the completion queue: the requested `EVENTS` plus one, a power of two.
@@ -199,6 +199,23 @@ pub(crate) struct World {
 /// The blocks of a request with one segment.
 const REQUEST_BLOCKS: u16 = 1;
 
+dat_core::define_storage! {
+    struct Slots for Backend, SpinLock {
+        protection_zones: 8,
+        local_regions: 8,
+        remote_regions: 8,
+        event_dispatchers: 8,
+        notification_objects: 8,
+        endpoints: 2,
+        shared_receive_queues: 1,
+        public_service_points: 2,
+        reserved_service_points: 2,
+        connection_requests: 2,
+        events: 256,
+        records: 512,
+    }
+}
+
 impl World {
     pub(crate) fn new() -> Self {
         let units: &'static [DeviceUnit] = slots(1 << 14, DeviceUnit::new);
@@ -233,8 +250,7 @@ impl World {
             memory_taken: slots(1024, || false),
         };
         let backend = MmioBackend::new(parts, storage);
-        let lent: &'static mut IaStorage<Backend, SpinLock, 2, 8, 1, 8, 256, 512> =
-            Box::leak(Box::new(IaStorage::new()));
+        let lent = Box::leak(Box::new(Slots::new()));
         let ia = Ia::open(backend, lent.lend(), 8).expect("an adapter");
         let pz = ia.pz_create().expect("a zone");
         let bytes: &'static [AtomicU8] = slots(65_536, || AtomicU8::new(0));

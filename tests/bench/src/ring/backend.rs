@@ -145,7 +145,7 @@ unsafe impl Backend for RingBackend {
 
     fn create_completion_queue(
         &mut self,
-        number: u16,
+        number: u32,
         depth: u32,
     ) -> Result<RingCompletions, BackendError> {
         if depth > COMPLETIONS {

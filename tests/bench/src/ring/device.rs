@@ -131,7 +131,7 @@ impl Device {
     }
 
     /// Removes a completion ring.
-    pub(super) fn remove_completion_ring(&self, number: u16) {
+    pub(super) fn remove_completion_ring(&self, number: u32) {
         let removed = self.node(|node| {
             node.completion_rings.retain(|ring| ring.number != number);
             Ok(())
@@ -141,7 +141,7 @@ impl Device {
 
     fn completion_ring(
         &self,
-        number: Option<u16>,
+        number: Option<u32>,
     ) -> Result<Option<Arc<CompletionRing>>, BackendError> {
         let Some(number) = number else {
             return Ok(None);

@@ -97,7 +97,7 @@ impl Ring {
 
 impl CompletionRing {
     /// Writes a completion; returns the number of the queue if it was armed for it.
-    pub fn write(&self, outcome: &Outcome) -> Option<u16> {
+    pub fn write(&self, outcome: &Outcome) -> Option<u32> {
         let written = self.written.load(Ordering::Relaxed);
         let mut rest = u64::from(outcome.received.unwrap_or(NO_LENGTH));
         rest |= u64::from(outcome.status as u32) << 32;

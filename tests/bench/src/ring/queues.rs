@@ -226,7 +226,7 @@ pub struct CompletionRing {
     /// Number of completions that the driver has read: its doorbell.
     read: AtomicU32,
     pub(super) armed: AtomicU32,
-    pub(super) number: u16,
+    pub(super) number: u32,
 }
 
 /// Length of a request's completion.
@@ -243,7 +243,7 @@ pub(super) const ARMED_FOR_ALL: u32 = 2;
 
 impl CompletionRing {
     /// Returns the empty ring of completion queue `number`.
-    pub const fn new(number: u16) -> Self {
+    pub const fn new(number: u32) -> Self {
         Self {
             entries: [const { [const { AtomicU64::new(0) }; 3] }; COMPLETIONS as usize],
             written: AtomicU32::new(0),
@@ -270,7 +270,7 @@ impl RingCompletions {
     }
 
     /// Returns the number of the queue.
-    pub fn number(&self) -> u16 {
+    pub fn number(&self) -> u32 {
         self.ring.number
     }
 

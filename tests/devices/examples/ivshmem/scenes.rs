@@ -5,6 +5,7 @@ use std::error::Error;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use backend_mock::NodeOptions;
+use dat_core::Ia;
 use dat_core::attributes::EpAttributes;
 use dat_core::event::{DtoCompletion, Event};
 use dat_core::flags::{
@@ -13,7 +14,6 @@ use dat_core::flags::{
 use dat_core::id::{CrId, EpId, EvdId};
 use dat_core::memory::{LmrCreated, LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
 use dat_core::sync::HostLock;
-use dat_core::{Ia, IaStorage};
 use mmio_model::ModelBackend;
 use rustix::process::{Signal, getpid, kill_process};
 
@@ -66,7 +66,22 @@ pub(crate) fn leave_the_machine(socket: &str) -> Outcome<()> {
     Err("it goes on all the same".into())
 }
 
-type Storage = IaStorage<ModelBackend, HostLock, 1, 4, 0, 1, 64, 64>;
+dat_core::define_storage! {
+    struct Storage for ModelBackend, HostLock {
+        protection_zones: 1,
+        local_regions: 1,
+        remote_regions: 1,
+        event_dispatchers: 4,
+        notification_objects: 4,
+        endpoints: 1,
+        shared_receive_queues: 0,
+        public_service_points: 1,
+        reserved_service_points: 1,
+        connection_requests: 1,
+        events: 64,
+        records: 64,
+    }
+}
 
 /// Endpoint of this process and its objects.
 struct Side<'s> {

@@ -267,11 +267,11 @@ impl Device {
     ) -> Result<u32, BackendError> {
         let pages = self.bus.pages(parameters.directory, parameters.pages);
         let (state, pages) = pages.split_first().ok_or(BackendError::Address)?;
-        let taken = |name: &u16| {
+        let taken = |name: &u32| {
             let mut queues = self.completion_queues.values();
             queues.any(|queue| queue.name == *name)
         };
-        let mut names = 0..=u16::MAX;
+        let mut names = 0..=u32::from(u16::MAX);
         let name = names.find(|name| !taken(name));
         let name = name.ok_or(BackendError::Resources)?;
         let queue = self

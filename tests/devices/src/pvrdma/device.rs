@@ -17,7 +17,7 @@ use super::quirks::PvrdmaQuirks;
 pub(crate) struct CompletionQueue {
     pub(crate) queue: MockCompletionQueue,
     /// Name in the fabric.
-    pub(crate) name: u16,
+    pub(crate) name: u32,
     pub(crate) ring: Ring,
     /// Set if armed; true if armed for solicited completions only.
     pub(crate) armed: Option<bool>,

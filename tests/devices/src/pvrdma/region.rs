@@ -42,8 +42,8 @@ unsafe impl Mapping for Identity {
 /// Returns the memory of a region if its pages match this bus.
 pub(super) fn memory(start: u64, length: u64, pages: &[u64]) -> Option<Region> {
     let first = start & !(PAGE - 1);
-    let lies = |(page, number): (&u64, u64)| *page == first + number * PAGE;
-    if !pages.iter().zip(0..).all(lies) {
+    let is_at_its_address = |(page, number): (&u64, u64)| *page == first + number * PAGE;
+    if !pages.iter().zip(0..).all(is_at_its_address) {
         return None;
     }
     let base = core::ptr::with_exposed_provenance_mut(usize::try_from(start).ok()?);

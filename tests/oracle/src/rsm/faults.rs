@@ -12,7 +12,7 @@ pub const KINDS: u8 = 12;
 /// Step of a fault's time, in microseconds of the fabric.
 const MOMENT: u64 = 4;
 /// Completion queues of a controller: messages and requests.
-const QUEUES: [u16; 2] = [3, 4];
+const QUEUES: [u32; 2] = [3, 4];
 
 impl<'a> Arbitrary<'a> for Faults {
     /// Draws no faults in every other run, else a few that strike early.

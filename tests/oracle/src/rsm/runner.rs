@@ -14,11 +14,11 @@ use std::task::Waker;
 
 use arbitrary::Arbitrary;
 use backend_mock::{Fabric, FabricOptions, Happened, MockBackend, NodeOptions};
+use dat_core::Ia;
 use dat_core::event::{Wait, WakeReason};
 use dat_core::memory::Region;
 use dat_core::sync::SpinLock;
 use dat_core::time::Instant;
-use dat_core::{Ia, IaStorage};
 use dat_rsm::{
     BarrierId, BarrierMode, BarrierScope, ControllerConfig, ControllerId, Credentials, ExportFlags,
     ExportId, GetEntry, Handle, ImportId, ImportState, Limits, LocalAccess, LocalMemoryId,
@@ -41,7 +41,23 @@ use super::world::{self, Expected, LOCAL, Node, PAGE, PAGES, Picked, World, numb
 use crate::op::{Pick, Side};
 use crate::runner::{Mismatch, Outcome, Tally};
 
-type Storage = IaStorage<MockBackend, SpinLock, 12, 5, 1, 64, 512, 2048>;
+dat_core::define_storage! {
+    struct Storage for MockBackend, SpinLock {
+        protection_zones: 64,
+        local_regions: 64,
+        remote_regions: 64,
+        event_dispatchers: 5,
+        notification_objects: 5,
+        endpoints: 12,
+        shared_receive_queues: 1,
+        public_service_points: 12,
+        reserved_service_points: 12,
+        connection_requests: 12,
+        events: 512,
+        records: 2048,
+    }
+}
+
 type Engine<'s> = Rsm<'s, MockBackend, SpinLock>;
 type Engines<'s> = [Engine<'s>; 2];
 type Stores = [Box<Storage>; 2];

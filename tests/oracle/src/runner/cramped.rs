@@ -13,20 +13,52 @@ use dat_core::flags::{
 use dat_core::id::{CnoId, EpId, EvdId, Handle, PzId, RmrId, SrqId};
 use dat_core::memory::{LmrTriplet, RmrTriplet};
 use dat_core::sync::{NoLock, RawLock, SlotMemory, SpinLock, SplitLock};
-use dat_core::{Error, Ia, IaMemory, IaStorage, RecordSlot, Result, Storage};
+use dat_core::{Error, Ia, RecordSlot, Result, Storage};
 
 use super::{Outcome, Runner};
 
 /// Lock of these adapters; all calls are made on one thread.
 pub(super) type Lock = SplitLock<NoLock, NoLock>;
-/// Storage for two endpoints and five dispatchers with twelve events; records are separate.
-type Cramped = IaStorage<MockBackend, Lock, 2, 5, 1, 2, 12, 0>;
+
+dat_core::define_storage! {
+    /// Storage for two endpoints and five dispatchers with twelve events; records are separate.
+    struct Cramped for MockBackend, Lock {
+        protection_zones: 2,
+        local_regions: 2,
+        remote_regions: 2,
+        event_dispatchers: 5,
+        notification_objects: 5,
+        endpoints: 2,
+        shared_receive_queues: 1,
+        public_service_points: 2,
+        reserved_service_points: 2,
+        connection_requests: 2,
+        events: 12,
+        records: 0,
+    }
+}
+
 /// Storage for records.
 type Posts = SlotMemory<RecordSlot, 12>;
 pub(super) type Adapter<'s> = Ia<'s, MockBackend, Lock>;
 
-/// Uninitialised storage of the same size, lent once.
-type RawStorage = IaMemory<MockBackend, SpinLock, 2, 5, 1, 2, 12, 12>;
+dat_core::define_storage! {
+    /// Uninitialised storage of the same size, lent once.
+    uninit struct RawStorage for MockBackend, SpinLock {
+        protection_zones: 2,
+        local_regions: 2,
+        remote_regions: 2,
+        event_dispatchers: 5,
+        notification_objects: 5,
+        endpoints: 2,
+        shared_receive_queues: 1,
+        public_service_points: 2,
+        reserved_service_points: 2,
+        connection_requests: 2,
+        events: 12,
+        records: 12,
+    }
+}
 
 /// Address of the leaked storage, so that leak checkers find it.
 static RAW_STORAGE: AtomicUsize = AtomicUsize::new(0);
@@ -201,6 +233,9 @@ fn fill(ia: &Adapter<'_>) -> CheckResult {
     let cno = ia.cno_create(None)?;
     let transfers = EvdFlags::DTO | EvdFlags::RMR_BIND;
     let no_events = exhausted(Cause::EventSlotsExhausted);
+    // Only dispatchers of other events take slots for them.
+    ia.evd_free(ia.evd_create(9, Some(cno), transfers)?)?;
+    let transfers = transfers | EvdFlags::SOFTWARE;
     require(why(ia.evd_create(9, Some(cno), transfers)) == no_events)?;
     let requests = ia.evd_create(4, Some(cno), transfers)?;
     let receives = ia.evd_create(2, None, transfers)?;

@@ -7,7 +7,7 @@ use dat_core::attributes::EpAttributes;
 use dat_core::error::ErrorKind;
 use dat_core::flags::{CloseFlags, EpFields, EvdFlags, MemoryPrivileges, PspFlags};
 use dat_core::memory::{LmrMemory, LmrRequest, Region};
-use dat_core::{Ia, IaStorage, Result};
+use dat_core::{Ia, Result};
 
 use super::cramped::{Adapter, CheckResult, Failure, Lock, require, shared};
 use super::interleavings::pages;
@@ -21,8 +21,23 @@ const POSTS: usize = 18;
 /// Length of the asynchronous dispatcher's queue.
 const ASYNC_EVENTS: i32 = 2;
 
-/// Storage with little more room than the objects need.
-type TightStorage = IaStorage<MockBackend, Lock, ENDPOINTS, DISPATCHERS, 1, 1, EVENTS, POSTS>;
+dat_core::define_storage! {
+    /// Storage with little more room than the objects need.
+    struct TightStorage for MockBackend, Lock {
+        protection_zones: 1,
+        local_regions: 1,
+        remote_regions: 1,
+        event_dispatchers: DISPATCHERS,
+        notification_objects: DISPATCHERS,
+        endpoints: ENDPOINTS,
+        shared_receive_queues: 1,
+        public_service_points: ENDPOINTS,
+        reserved_service_points: ENDPOINTS,
+        connection_requests: ENDPOINTS,
+        events: EVENTS,
+        records: POSTS,
+    }
+}
 
 /// Number of device calls to refuse in turn; more than the device gets.
 const CALLS: u32 = 64;

@@ -18,12 +18,27 @@ use dat_core::flags::{
 };
 use dat_core::id::{EpId, EvdId, Handle, PzId};
 use dat_core::memory::{LmrCreated, LmrMemory, LmrRequest, LmrTriplet, Region, RmrTriplet};
-use dat_core::{Error, Ia, IaStorage, Result};
+use dat_core::{Error, Ia, Result};
 
 use super::cramped::{Adapter, CheckResult, Failure, Lock, require, require_refused, shared};
 use super::{Outcome, Runner};
 
-type Slots = IaStorage<MockBackend, Lock, 3, 4, 1, 3, 48, 48>;
+dat_core::define_storage! {
+    struct Slots for MockBackend, Lock {
+        protection_zones: 3,
+        local_regions: 3,
+        remote_regions: 3,
+        event_dispatchers: 4,
+        notification_objects: 4,
+        endpoints: 3,
+        shared_receive_queues: 1,
+        public_service_points: 3,
+        reserved_service_points: 3,
+        connection_requests: 3,
+        events: 48,
+        records: 48,
+    }
+}
 
 /// Size of a page, more than the copy for short transfers moves.
 const PAGE: usize = 4096;

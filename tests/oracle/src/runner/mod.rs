@@ -25,7 +25,7 @@ use backend_mock::{Fabric, FabricOptions, FaultPlan, Happened, Limits, MockBacke
 use dat_core::flags::{EndpointState, HandleKind, SrqFields};
 use dat_core::id::{CnoId, CrId, EpId, EvdId, Handle, LmrId, PspId, PzId, RmrId, RspId, SrqId};
 use dat_core::sync::SpinLock;
-use dat_core::{Error, Ia, IaStorage, Result};
+use dat_core::{Error, Ia, Result};
 use self_cell::{MutBorrow, self_cell};
 
 use crate::expect::Verdict;
@@ -34,16 +34,23 @@ use crate::scenario::Prologue;
 use crate::world::{self, ARENA, Key, Segment, World};
 use ledger::Ledger;
 
-type Storage = IaStorage<
-    MockBackend,
-    SpinLock,
-    { world::ENDPOINTS },
-    { world::DISPATCHERS },
-    { world::SHARED_QUEUES },
-    { world::ZONES },
-    1024,
-    512,
->;
+dat_core::define_storage! {
+    struct Storage for MockBackend, SpinLock {
+        protection_zones: world::ZONES,
+        local_regions: world::ZONES,
+        remote_regions: world::ZONES,
+        event_dispatchers: world::DISPATCHERS,
+        notification_objects: world::DISPATCHERS,
+        endpoints: world::ENDPOINTS,
+        shared_receive_queues: world::SHARED_QUEUES,
+        public_service_points: world::ENDPOINTS,
+        reserved_service_points: world::ENDPOINTS,
+        connection_requests: world::ENDPOINTS,
+        events: 1024,
+        records: 512,
+    }
+}
+
 type Adapter<'s> = Ia<'s, MockBackend, SpinLock>;
 type Adapters<'s> = [Adapter<'s>; 2];
 type Stores = [Box<Storage>; 2];

@@ -8,7 +8,7 @@ pub(crate) const KINDS: u8 = 13;
 /// Returns a fault of a kind, on one of two adapters, that strikes early.
 pub(crate) fn fault(kind: u8, adapter: u8, which: u8, nth: u8) -> Fault {
     let adapter = u16::from(adapter & 1);
-    let queue = u16::from(which % 3);
+    let queue = u32::from(which % 3);
     let at = u64::from(nth) * 4;
     let few = u32::from(nth % 6);
     match kind % KINDS {

@@ -614,7 +614,7 @@ impl<'b, T: Testbed> World<'b, T> {
         let qualifier = self.sides[to.side].qualifier;
         let side = &self.sides[at.side];
         let data: Vec<u8> = (0..data % 65).collect();
-        let asked = side.ia.ep_connect(
+        let connected = side.ia.ep_connect(
             side.ends[at.pair].ep,
             &ConnectParam {
                 address,
@@ -626,8 +626,8 @@ impl<'b, T: Testbed> World<'b, T> {
             },
             self.net.bed.now(),
         );
-        self.returned(&asked);
-        if asked.is_err() {
+        self.returned(&connected);
+        if connected.is_err() {
             return;
         }
         self.await_request(at);

@@ -81,9 +81,9 @@ pub fn connection_carries_private_data_both_ways<T: Testbed>(bed: &T) {
     for length in [0, 1, max_private_data::<T>(&net.adapter())] {
         let (left, right) = net.unconnected_pair(&PartyOptions::default());
         let (evd, qualifier, psp) = listen(&net, &right);
-        let asked: Vec<u8> = (0..length).map(|at| at as u8 ^ 0x5A).collect();
+        let sent: Vec<u8> = (0..length).map(|at| at as u8 ^ 0x5A).collect();
         let answered: Vec<u8> = (0..length).map(|at| at as u8 ^ 0xA5).collect();
-        granted(net.try_connect(&left, &right.ia, qualifier, &asked));
+        granted(net.try_connect(&left, &right.ia, qualifier, &sent));
         assert_eq!(left.state(), EndpointState::ActiveConnectionPending);
         let pending = granted(left.ia.ep_query(left.ep, EpFields::all()));
         assert_eq!(pending.remote_address, Some(net.address(&right.ia)));
@@ -104,7 +104,7 @@ pub fn connection_carries_private_data_both_ways<T: Testbed>(bed: &T) {
         assert_eq!(param.remote_address, Some(net.address(&left.ia)));
         assert_eq!(Some(param.remote_port), pending.local_port);
         assert_eq!(param.local_ep, None);
-        equal("private data", &param.private_data, &asked);
+        equal("private data", &param.private_data, &sent);
         refused(
             right.ia.cr_query(cr, CrFields::from_bits_retain(0x20)),
             Error::invalid_argument(2),

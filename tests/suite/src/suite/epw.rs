@@ -103,7 +103,7 @@ pub fn lists_of_every_length_are_checked_to_their_end<T: Testbed>(bed: &T) {
                 .segment((LONGEST as u64 - index) * 64, index + 1)
         })
         .collect();
-    let whole = right.memory.remote(0, size);
+    let target = right.memory.remote(0, size);
     for count in 1..=LONGEST {
         let good = &segments[..count];
         let total: u64 = good.iter().map(|segment| segment.length).sum();
@@ -112,7 +112,7 @@ pub fn lists_of_every_length_are_checked_to_their_end<T: Testbed>(bed: &T) {
             let mut list = good.to_vec();
             list[position] = bad;
             net.no_effect(&[&left, &right], Error::invalid_argument(3), || {
-                write(&left, &list, 1, &whole, DEFAULT)
+                write(&left, &list, 1, &target, DEFAULT)
             });
             net.no_effect(&[&left, &right], Error::invalid_argument(3), || {
                 left.ia.post_rdma_read(left.ep, &list, 1, &exact, DEFAULT)
@@ -139,7 +139,7 @@ pub fn lists_of_every_length_are_checked_to_their_end<T: Testbed>(bed: &T) {
             let gathered = bytes(&left.memory.content());
             let mut expected = right.memory.content();
             expected[..gathered.len()].copy_from_slice(&gathered);
-            left.write(&list, 2, &whole, DEFAULT);
+            left.write(&list, 2, &target, DEFAULT);
             assert_eq!(net.success(&left, 2).transferred_length, total);
             equal("what was written", &right.memory.content(), &expected);
             right.memory.fill(5);

@@ -68,9 +68,9 @@ pub fn write_with_immediate_completes_a_receive<T: ExtendedTestbed>(bed: &T) {
     }
     let segments = [left.memory.segment(10, 20), left.memory.segment(100, 5)];
     let write = |segments: &[_], cookie, remote: RmrTriplet, immediate| {
-        let asked = Extended::WriteImmediate { immediate };
+        let operation = Extended::WriteImmediate { immediate };
         let ia = &left.ia;
-        granted(ia.post_extended(left.ep, asked, segments, cookie, &remote, DEFAULT));
+        granted(ia.post_extended(left.ep, operation, segments, cookie, &remote, DEFAULT));
     };
     left.send_from(&[left.memory.segment(0, 6)], 10);
     write(&segments, 11, right.memory.remote(1000, 25), 0xFEDC_BA98);
@@ -137,20 +137,20 @@ pub fn atomic_operations_fetch_the_old_value<T: ExtendedTestbed>(bed: &T) {
     let mut here = left.memory.content();
     let mut there = right.memory.content();
     there[offset..offset + NUMBER].copy_from_slice(&0x0123_4567_89AB_CDF0_u64.to_ne_bytes());
-    for (index, (asked, before)) in operations.into_iter().enumerate() {
+    for (index, (operation, before)) in operations.into_iter().enumerate() {
         let at = 100 * index + 1;
         // The segment is longer than needed.
         let room = [left.memory.segment(at as u64, NUMBER as u64 + 5)];
         let cookie = index as u64;
         granted(
             left.ia
-                .post_extended(left.ep, asked, &room, cookie, &remote, DEFAULT),
+                .post_extended(left.ep, operation, &room, cookie, &remote, DEFAULT),
         );
         here[at..at + NUMBER].copy_from_slice(&before.to_ne_bytes());
     }
-    for (index, (asked, _)) in operations.into_iter().enumerate() {
+    for (index, (operation, _)) in operations.into_iter().enumerate() {
         let done = completion(&net, &left, left.request);
-        let operation = match asked {
+        let operation = match operation {
             Extended::FetchAndAdd { .. } => ExtendedOperation::FetchAndAdd,
             _ => ExtendedOperation::CompareAndSwap,
         };
@@ -182,10 +182,10 @@ pub fn atomic_operations_need_both_rights<T: ExtendedTestbed>(bed: &T) {
         let before = memory.content();
         let (_, remote) = aligned_number(&memory);
         let room = [left.memory.segment(0, NUMBER as u64)];
-        let asked = Extended::FetchAndAdd { add: 1 };
+        let operation = Extended::FetchAndAdd { add: 1 };
         granted(
             left.ia
-                .post_extended(left.ep, asked, &room, 1, &remote, DEFAULT),
+                .post_extended(left.ep, operation, &room, 1, &remote, DEFAULT),
         );
         let failed = completion(&net, &left, left.request);
         assert_eq!(
@@ -231,14 +231,14 @@ pub fn write_with_immediate_fails_on_a_shared_queue<T: ExtendedTestbed>(bed: &T)
         granted(receiver.ia.srq_post_recv(srq, &buffer, cookie));
     }
     peer.send_from(&[peer.memory.segment(0, 6)], 11);
-    let asked = Extended::WriteImmediate { immediate: 5 };
+    let operation = Extended::WriteImmediate { immediate: 5 };
     let (segment, remote) = (
         peer.memory.segment(10, 20),
         receiver.memory.remote(1000, 20),
     );
     granted(
         peer.ia
-            .post_extended(peer.ep, asked, &[segment], 12, &remote, DEFAULT),
+            .post_extended(peer.ep, operation, &[segment], 12, &remote, DEFAULT),
     );
     net.success(&peer, 11);
     assert_eq!(completion(&net, &peer, peer.request).cookie, 12);
@@ -273,11 +273,11 @@ pub fn write_with_immediate_waits_for_a_receive<T: ExtendedTestbed>(bed: &T) {
     left.memory.fill(1);
     right.memory.fill(2);
     let source = left.memory.load(0, 20);
-    let asked = Extended::WriteImmediate { immediate: 7 };
+    let operation = Extended::WriteImmediate { immediate: 7 };
     let (segment, remote) = (left.memory.segment(0, 20), right.memory.remote(1000, 20));
     granted(
         left.ia
-            .post_extended(left.ep, asked, &[segment], 1, &remote, DEFAULT),
+            .post_extended(left.ep, operation, &[segment], 1, &remote, DEFAULT),
     );
     while right.memory.load(1000, 20) != source {
         assert!(bed.step(), "what was written has not come");
@@ -316,11 +316,11 @@ pub fn write_with_immediate_without_a_receive_breaks<T: ExtendedTestbed>(bed: &T
     for connect in [&own as Connect<'_, T>, &shared] {
         let net = Net::new(bed);
         let (peer, receiver) = connect(&net);
-        let asked = Extended::WriteImmediate { immediate: 7 };
+        let operation = Extended::WriteImmediate { immediate: 7 };
         let remote = receiver.memory.remote(0, 0);
         granted(
             peer.ia
-                .post_extended(peer.ep, asked, &[], 1, &remote, DEFAULT),
+                .post_extended(peer.ep, operation, &[], 1, &remote, DEFAULT),
         );
         let failed = completion(&net, &peer, peer.request);
         assert_eq!(
@@ -360,9 +360,9 @@ pub fn atomic_operations_beyond_the_read_depth_wait<T: ExtendedTestbed>(bed: &T)
                 left.ia
                     .post_rdma_read(left.ep, &room(cookie), cookie, &remote, DEFAULT)
             } else {
-                let asked = Extended::FetchAndAdd { add: 1 };
+                let operation = Extended::FetchAndAdd { add: 1 };
                 left.ia
-                    .post_extended(left.ep, asked, &room(cookie), cookie, &remote, DEFAULT)
+                    .post_extended(left.ep, operation, &room(cookie), cookie, &remote, DEFAULT)
             });
         }
         for cookie in 0..COUNT {
@@ -405,9 +405,9 @@ pub fn extended_operations_need_the_sync_calls<T: ExtendedTestbed>(bed: &T) {
     right.receive_into(&[], 1);
     let (offset, number) = aligned_number(&right.memory);
     let first = number_at(&right.memory, offset);
-    let post = |asked, segment, cookie, remote: &RmrTriplet| {
+    let post = |operation, segment, cookie, remote: &RmrTriplet| {
         let ia = &left.ia;
-        granted(ia.post_extended(left.ep, asked, &[segment], cookie, remote, DEFAULT));
+        granted(ia.post_extended(left.ep, operation, &[segment], cookie, remote, DEFAULT));
         let done = completion(&net, &left, left.request);
         assert_eq!((done.cookie, done.status), (cookie, DtoStatus::Success));
     };
@@ -464,10 +464,10 @@ pub fn refused_extended_operations_have_no_effect<T: ExtendedTestbed>(bed: &T) {
         .post_extended(left.ep, write, &room, 1, &short, DEFAULT);
     refused(too_much, Error::length());
     if plain.ia.extensions().is_empty() {
-        for asked in [add, write] {
+        for operation in [add, write] {
             let outcome = plain
                 .ia
-                .post_extended(plain.ep, asked, &[], 1, &whole, DEFAULT);
+                .post_extended(plain.ep, operation, &[], 1, &whole, DEFAULT);
             refused(outcome, Error::not_implemented());
         }
     }

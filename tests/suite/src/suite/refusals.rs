@@ -122,33 +122,33 @@ pub fn depths_above_the_device_are_refused<T: Testbed>(bed: &T) {
     let fields: [(&str, Field, i32); 4] = [
         (
             "requests",
-            |asked| &mut asked.max_request_dtos,
+            |wanted| &mut wanted.max_request_dtos,
             most.max_dto_per_ep,
         ),
         (
             "receives",
-            |asked| &mut asked.max_recv_dtos,
+            |wanted| &mut wanted.max_recv_dtos,
             most.max_dto_per_ep,
         ),
         (
             "segments of requests",
-            |asked| &mut asked.max_request_iov,
+            |wanted| &mut wanted.max_request_iov,
             most.max_iov_segments_per_dto,
         ),
         (
             "segments of receives",
-            |asked| &mut asked.max_recv_iov,
+            |wanted| &mut wanted.max_recv_iov,
             most.max_iov_segments_per_dto,
         ),
     ];
     for (what, field, most) in fields {
         for count in above(most) {
-            let mut asked = request;
-            *field(&mut asked.attributes) = count;
+            let mut wanted = request;
+            *field(&mut wanted.attributes) = count;
             for _ in 0..REFUSALS {
-                let made = device.create_queue_pair(&asked);
+                let made = device.create_queue_pair(&wanted);
                 assert_eq!(made.err(), resources, "{count} {what}");
-                let changed = device.modify_queue_pair(pair, &mut send, receive.as_mut(), &asked);
+                let changed = device.modify_queue_pair(pair, &mut send, receive.as_mut(), &wanted);
                 assert_eq!(changed.err(), resources, "to {count} {what}");
             }
         }
@@ -173,7 +173,7 @@ pub fn depths_above_the_device_are_refused<T: Testbed>(bed: &T) {
 }
 
 /// Returns a request for a small queue pair that completes on these queues.
-fn small(token: u64, domain: DomainKey, [requests, receives]: [u16; 2]) -> QueuePairRequest {
+fn small(token: u64, domain: DomainKey, [requests, receives]: [u32; 2]) -> QueuePairRequest {
     let mut request = QueuePairRequest::new(token, domain, SMALL);
     request.request_queue = Some(requests);
     request.receive_queue = Some(receives);

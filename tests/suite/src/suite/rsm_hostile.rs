@@ -80,18 +80,25 @@ pub fn false_greetings_are_rejected<T: RsmTestbed>(bed: &T) {
     .encode();
     let unknown = Greeting { node: 77, ..fine }.encode();
     let silent = Greeting { credits: 0, ..fine }.encode();
-    let whole = fine.encode();
-    let mut lies = vec![&[][..], b"hello", &whole[..20], &version, &unknown, &silent];
+    let encoded = fine.encode();
+    let mut forged = vec![
+        &[][..],
+        b"hello",
+        &encoded[..20],
+        &version,
+        &unknown,
+        &silent,
+    ];
     // Nodes on one device share an address, so that it does not tell them apart.
     if nodes.node_entries[0].address != nodes.node_entries[1].address {
-        lies.push(&another);
+        forged.push(&another);
     }
-    for bad in lies {
+    for bad in forged {
         let kind = Intruder::new(&nodes).connect(bad);
         assert_eq!(kind, ConnectionEventKind::PeerRejected, "{bad:?}");
     }
     let intruder = Intruder::new(&nodes);
-    assert_eq!(intruder.connect(&whole), ConnectionEventKind::Established);
+    assert_eq!(intruder.connect(&encoded), ConnectionEventKind::Established);
     let mut answer = [0; 256];
     granted(intruder.ia.ep_private_data(intruder.ep, &mut answer));
     let answer = Greeting::decode(&answer).expect("a greeting");
@@ -527,7 +534,7 @@ pub fn one_node_has_its_share_of_links<T: RsmTestbed>(bed: &T) {
     // Three for this side's own links, and two for each node.
     let nodes = small(bed, 90, 9);
     let (_, memory) = nodes.export(1, 1, SEGMENT);
-    let life = |incarnation| {
+    let greeting_of = |incarnation| {
         let greeting = Greeting {
             incarnation,
             ..greeting()
@@ -538,15 +545,15 @@ pub fn one_node_has_its_share_of_links<T: RsmTestbed>(bed: &T) {
     let established = ConnectionEventKind::Established;
     let first = Intruder::greeted(&nodes);
     let second = Intruder::new(&nodes);
-    assert_eq!(second.connect(&life(INCARNATION + 1)), established);
+    assert_eq!(second.connect(&greeting_of(INCARNATION + 1)), established);
     nodes.run_to_idle();
     for other in 2..8 {
         let more = Intruder::new(&nodes);
-        let kind = more.connect(&life(INCARNATION + other));
+        let kind = more.connect(&greeting_of(INCARNATION + other));
         assert_eq!(kind, ConnectionEventKind::PeerRejected);
-        let mut said = [0; 256];
-        granted(more.ia.ep_private_data(more.ep, &mut said));
-        assert_eq!(Rejection::decode(&said), Ok(Rejection { error: full }));
+        let mut answer = [0; 256];
+        granted(more.ia.ep_private_data(more.ep, &mut answer));
+        assert_eq!(Rejection::decode(&answer), Ok(Rejection { error: full }));
     }
     assert_eq!(nodes.import_as(0, 1, SEGMENT, Permission::all()), Err(full));
     let import = nodes.import(2, 1, SEGMENT);
@@ -564,7 +571,7 @@ pub fn one_node_has_its_share_of_links<T: RsmTestbed>(bed: &T) {
     //
     // The first one broke unnoticed.
     let again = Intruder::new(&nodes);
-    assert_eq!(again.connect(&life(INCARNATION)), established);
+    assert_eq!(again.connect(&greeting_of(INCARNATION)), established);
     let over = [
         ConnectionEventKind::Disconnected,
         ConnectionEventKind::Broken,
@@ -589,17 +596,17 @@ pub fn messages_to_a_peer_without_receives_leave_room<T: RsmTestbed>(bed: &T) {
     let (export, memory) = nodes.export(1, 1, SEGMENT);
     let import = nodes.import(2, 1, SEGMENT);
     let deaf: Vec<Intruder<'_, '_, T>> = (0..3)
-        .map(|life| {
+        .map(|number| {
             let intruder = Intruder::without_receives(&nodes);
             let greeting = Greeting {
-                incarnation: INCARNATION + life,
+                incarnation: INCARNATION + number,
                 ..greeting()
             };
             let kind = intruder.connect(&greeting.encode());
             assert_eq!(kind, ConnectionEventKind::Established);
             for import in 0..10 {
                 let message = Message {
-                    incarnation: INCARNATION + life,
+                    incarnation: INCARNATION + number,
                     credits: 0,
                     body: connect_request(import, 0o700),
                 };

@@ -20,11 +20,11 @@ impl PvrdmaBed {
     /// Opens a device with its own way to send messages; returns its state as well.
     fn sending(&self, messages: Messages) -> (PvrdmaModel, &'static DeviceState) {
         let (lent, state) = Box::leak(Box::new(DeviceState::new())).lend();
-        let manner = PvrdmaQuirks {
+        let quirks = PvrdmaQuirks {
             messages,
             ..PvrdmaQuirks::default()
         };
-        let device = self.fabric.device_with_quirks(self.options(), lent, manner);
+        let device = self.fabric.device_with_quirks(self.options(), lent, quirks);
         (device.expect("a device"), state)
     }
 }

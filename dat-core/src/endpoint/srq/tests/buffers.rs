@@ -231,7 +231,7 @@ fn late_completions_do_no_harm() {
         }
         for posted in late {
             on.backend.inject(
-                other.evd.index() as u16,
+                other.evd.index() as u32,
                 crate::memory::tests::stray(posted.work.token()),
             );
         }
@@ -264,7 +264,7 @@ fn only_an_endpoint_on_the_queue_takes_its_buffers() {
             panic!("one buffer is posted");
         };
         on.backend.inject(
-            evd.index() as u16,
+            evd.index() as u32,
             Completion {
                 queue_pair: stranger.handle().to_raw(),
                 ..crate::memory::tests::stray(posted.work.token())

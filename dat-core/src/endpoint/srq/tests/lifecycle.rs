@@ -98,7 +98,7 @@ fn queues_run_out_in_table_records_and_device() {
         for _ in 0..6 {
             crate::record::allocate(
                 &ia.shared.records,
-                crate::record::Owner::Requests(crate::id::EpId::new(0, 1, 7)),
+                crate::record::Owner::Requests(crate::id::EpId::new(0, 1, 7.into())),
                 10,
             );
         }

@@ -22,10 +22,10 @@ fn a_queue_grows_with_its_buffers_and_its_dispatchers() {
                 _ => None,
             })
             .collect();
-        let number = |consuming_endpoint: &ConsumingEndpoint| consuming_endpoint.evd.index() as u16;
+        let number = |consuming_endpoint: &ConsumingEndpoint| consuming_endpoint.evd.index() as u32;
         assert_eq!(
             depths,
-            [(number(&on.consuming_endpoint), 20), (number(&other), 20)]
+            [(number(&other), 20), (number(&on.consuming_endpoint), 20)]
         );
         let param = on.ia.srq_query(on.srq, SrqFields::all()).unwrap();
         assert_eq!((param.max_recv_dtos, param.outstanding), (20, 10));

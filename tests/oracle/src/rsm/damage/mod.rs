@@ -221,12 +221,12 @@ fn location(happened: &Happened, effect: Effect) -> Location {
         | Fault::Crash { adapter, .. } => adapter,
         Fault::LinkDown { .. } => return Location::Between,
     };
-    match happened.way {
-        Some(way) if effect != Effect::Stopped => {
-            let (importer, exporter) = if way.asked {
-                (way.from, way.to)
+    match happened.connection {
+        Some(end) if effect != Effect::Stopped => {
+            let (importer, exporter) = if end.is_initiator {
+                (end.from, end.to)
             } else {
-                (way.to, way.from)
+                (end.to, end.from)
             };
             Location::Link(Link {
                 importer: side(importer),

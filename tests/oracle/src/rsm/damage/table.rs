@@ -75,8 +75,8 @@ pub(crate) const fn effect(fault: &Fault) -> Effect {
 /// Resources that a call depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Tables only.
-    Table,
+    /// No device and no connection.
+    Local,
     /// The device of the caller.
     Device,
     /// A connection to a segment.
@@ -106,7 +106,7 @@ pub(crate) fn kind(name: &str) -> Kind {
         "signal_post" => Kind::Signal,
         "order_barrier" | "close_barrier" => Kind::Span,
         "import_disconnect" | "free_local_memory" => Kind::Ends,
-        _ => Kind::Table,
+        _ => Kind::Local,
     }
 }
 
@@ -146,7 +146,7 @@ impl Effect {
     pub(crate) fn errors(self, kind: Kind) -> Vec<RsmError> {
         use RsmError::*;
         match (self, kind) {
-            (Self::Nothing, _) | (_, Kind::Table) => vec![],
+            (Self::Nothing, _) | (_, Kind::Local) => vec![],
 
             (Self::Scarce, Kind::Device | Kind::Connect | Kind::Transfer { .. }) => {
                 vec![InsufficientResources]

@@ -1,6 +1,6 @@
 //! Outcomes that are excused and refused, for each kind of fault.
 
-use backend_mock::{RemoteError, Way};
+use backend_mock::{ConnectionEnd, RemoteError};
 
 use super::*;
 use RsmError::*;
@@ -25,15 +25,18 @@ const TRANSFER: Kind = Kind::Transfer { signal: false };
 const SIGNALLED: Kind = Kind::Transfer { signal: true };
 
 /// A request on the link over which A uses exports of B.
-const ON_NEAR: Option<Way> = Some(Way {
+const ON_NEAR: Option<ConnectionEnd> = Some(ConnectionEnd {
     from: 0,
     to: 1,
-    asked: true,
+    is_initiator: true,
 });
 
-fn after(fault: Fault, way: Option<Way>) -> Damage {
+fn after(fault: Fault, end: Option<ConnectionEnd>) -> Damage {
     let mut damage = Damage::default();
-    damage.process_reports(&[Happened { fault, way }]);
+    damage.process_reports(&[Happened {
+        fault,
+        connection: end,
+    }]);
     damage
 }
 
@@ -57,14 +60,14 @@ fn local(kind: Kind, side: Side) -> Call {
 }
 
 /// Returns the errors that a call may return after a fault.
-fn excused(fault: &Fault, way: Option<Way>, call: &Call) -> Vec<RsmError> {
+fn excused(fault: &Fault, end: Option<ConnectionEnd>, call: &Call) -> Vec<RsmError> {
     let all = RsmError::ALL.iter().copied();
-    all.filter(|error| after(fault.clone(), way).excuses(call, *error))
+    all.filter(|error| after(fault.clone(), end).excuses(call, *error))
         .collect()
 }
 
 const KINDS: [Kind; 8] = [
-    Kind::Table,
+    Kind::Local,
     Kind::Device,
     Kind::Connect,
     TRANSFER,
@@ -75,11 +78,11 @@ const KINDS: [Kind; 8] = [
 ];
 
 /// Asserts that a fault excuses no call on these links.
-fn excuses_nothing_on(fault: &Fault, way: Option<Way>, links: &[Link]) {
+fn excuses_nothing_on(fault: &Fault, end: Option<ConnectionEnd>, links: &[Link]) {
     for link in links {
         for kind in KINDS {
             let call = call(kind, *link);
-            assert_eq!(excused(fault, way, &call), [], "{fault:?} {call:?}");
+            assert_eq!(excused(fault, end, &call), [], "{fault:?} {call:?}");
         }
     }
 }
@@ -139,7 +142,7 @@ fn a_failed_request_excuses_its_error_on_its_link() {
     );
     let signal = call(Kind::Signal, NEAR);
     assert_eq!(excused(&denied, ON_NEAR, &signal), [RemoteNodeUnreachable]);
-    for kind in [Kind::Table, Kind::Device, Kind::Connect, Kind::Ends] {
+    for kind in [Kind::Local, Kind::Device, Kind::Connect, Kind::Ends] {
         assert_eq!(excused(&denied, ON_NEAR, &call(kind, NEAR)), []);
     }
     excuses_nothing_on(&denied, ON_NEAR, &[FAR, OWN, OTHERS_OWN]);
@@ -147,13 +150,13 @@ fn a_failed_request_excuses_its_error_on_its_link() {
     assert!(!damage.may_abort(NEAR), "the link is made anew");
     assert!(damage.may_lose(NEAR) && !damage.may_lose(FAR));
     // B asked for this connection: it is the link over which B uses exports of A.
-    let asked = Some(Way {
+    let requested = Some(ConnectionEnd {
         from: 0,
         to: 1,
-        asked: false,
+        is_initiator: false,
     });
     assert_eq!(
-        excused(&denied, asked, &call(TRANSFER, FAR)),
+        excused(&denied, requested, &call(TRANSFER, FAR)),
         [PermissionDenied]
     );
 }
@@ -216,7 +219,7 @@ fn a_failed_allocation_excuses_one_call_of_its_side() {
         [InsufficientResources],
         "the exporter has nothing left"
     );
-    for kind in [Kind::Table, Kind::Signal, Kind::Span, Kind::Ends] {
+    for kind in [Kind::Local, Kind::Signal, Kind::Span, Kind::Ends] {
         assert_eq!(excused(&none, None, &call(kind, NEAR)), []);
     }
     assert!(!after(none, None).may_abort(NEAR), "nothing broke");
@@ -232,7 +235,7 @@ fn a_refused_post_excuses_one_lack_of_resources() {
     assert!(damage.excuses(&call(TRANSFER, NEAR), InsufficientResources));
     assert!(!damage.excuses(&call(TRANSFER, NEAR), InsufficientResources));
     for kind in [
-        Kind::Table,
+        Kind::Local,
         Kind::Device,
         Kind::Signal,
         Kind::Span,
@@ -262,7 +265,7 @@ fn a_lost_notification_interrupts_only_its_waiter() {
     // A connect ends by a timeout of its own.
     let connect = excused(&lost, None, &call(Kind::Connect, NEAR));
     assert_eq!(connect, [RemoteNodeUnreachable, Interrupted]);
-    for kind in [Kind::Table, Kind::Device] {
+    for kind in [Kind::Local, Kind::Device] {
         assert_eq!(excused(&lost, None, &call(kind, NEAR)), []);
     }
     excuses_nothing_on(&lost, None, &[FAR, OTHERS_OWN]);
@@ -292,7 +295,7 @@ fn a_lost_completion_excuses_only_its_link() {
         [],
         "memory of the other side"
     );
-    for kind in [Kind::Table, Kind::Device] {
+    for kind in [Kind::Local, Kind::Device] {
         assert_eq!(excused(&lost, ON_NEAR, &call(kind, NEAR)), []);
     }
     excuses_nothing_on(&lost, ON_NEAR, &[FAR, OWN, OTHERS_OWN]);
@@ -313,7 +316,7 @@ fn a_link_down_excuses_only_calls_between_its_nodes() {
     );
     let transfer = excused(&down, None, &call(TRANSFER, FAR));
     assert_eq!(transfer, [BarrierFailure]);
-    for kind in [Kind::Table, Kind::Device, Kind::Ends] {
+    for kind in [Kind::Local, Kind::Device, Kind::Ends] {
         assert_eq!(excused(&down, None, &call(kind, NEAR)), []);
     }
     excuses_nothing_on(&down, None, &[OWN, OTHERS_OWN]);
@@ -339,7 +342,7 @@ fn a_stopped_or_dead_side_excuses_nothing_between_others() {
             for wrong in [PermissionDenied, BadAddress, TimedOut, BadSegmentHandle] {
                 assert!(!transfer.contains(&wrong), "{wrong:?}");
             }
-            assert_eq!(excused(&fault, None, &call(Kind::Table, link)), []);
+            assert_eq!(excused(&fault, None, &call(Kind::Local, link)), []);
             assert!(after(fault.clone(), None).may_abort(link));
         }
         assert_eq!(excused(&fault, None, &local(Kind::Device, Side::B)), []);
@@ -358,13 +361,13 @@ fn a_broken_link_without_resources_may_be_lost() {
     let mut damage = Damage::default();
     let mut happened = vec![Happened {
         fault: failed,
-        way: ON_NEAR,
+        connection: ON_NEAR,
     }];
     damage.process_reports(&happened);
     assert!(!damage.may_abort(NEAR));
     happened.push(Happened {
         fault: none,
-        way: None,
+        connection: None,
     });
     damage.process_reports(&happened);
     assert!(damage.may_abort(NEAR) && !damage.may_abort(OTHERS_OWN));

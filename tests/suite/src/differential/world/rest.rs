@@ -13,8 +13,8 @@ impl<T: Testbed> World<'_, T> {
     pub(super) fn await_request(&mut self, at: Place) {
         for _ in 0..self.net.bed.max_steps() {
             self.take_requests(1 - at.side);
-            let asks = self.state(at) == EndpointState::ActiveConnectionPending;
-            if !asks || self.sides[1 - at.side].arrived.is_some() {
+            let is_pending = self.state(at) == EndpointState::ActiveConnectionPending;
+            if !is_pending || self.sides[1 - at.side].arrived.is_some() {
                 return;
             }
             let moved = self.net.step();
@@ -75,8 +75,8 @@ impl<T: Testbed> World<'_, T> {
                 panic!("{event:?}");
             };
             side.arrived = Some(cr);
-            let asked = granted(side.ia.cr_query(cr, Default::default()));
-            let param = format!("asked with {:?}", asked.private_data);
+            let request = granted(side.ia.cr_query(cr, Default::default()));
+            let param = format!("asked with {:?}", request.private_data);
             self.record.event(number, usize::MAX, param);
         }
     }

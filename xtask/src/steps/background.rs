@@ -1,4 +1,4 @@
-//! A step that runs beside the others, in a process of its own: what it says is kept, and told in one piece at its end.
+//! A step that runs in the background, in a process of its own; prints its output when it ends.
 
 use anyhow::{Context, Result, bail};
 use std::env;
@@ -10,18 +10,18 @@ use std::time::{Duration, Instant};
 
 use crate::workspace::Workspace;
 
-/// How often it is asked whether the step has ended.
-const GLANCE: Duration = Duration::from_millis(200);
+/// Interval between checks for the end of the step.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// A step that runs. It is ended when this goes.
-pub(super) struct Beside {
+/// A running step; killed on drop.
+pub(super) struct BackgroundStep {
     name: &'static str,
     begin: Instant,
     process: Child,
     log: PathBuf,
 }
 
-impl Beside {
+impl BackgroundStep {
     /// Starts the step of this name.
     pub(super) fn start(workspace: &Workspace, name: &'static str) -> Result<Self> {
         let program = env::current_exe().context("the program that runs the steps")?;
@@ -34,15 +34,15 @@ impl Beside {
         let folder = workspace.target().join("steps");
         fs::create_dir_all(&folder).with_context(|| format!("{}", folder.display()))?;
         let log = folder.join(name).with_extension("log");
-        let said = File::create(&log).with_context(|| format!("{}", log.display()))?;
+        let output = File::create(&log).with_context(|| format!("{}", log.display()))?;
         // It ends with this process, even if that is killed.
         let process = Command::new("setpriv")
             .args(["--pdeathsig", "TERM", "--"])
             .arg(command.get_program())
             .args(command.get_args())
             .stdin(Stdio::null())
-            .stdout(said.try_clone()?)
-            .stderr(said)
+            .stdout(output.try_clone()?)
+            .stderr(output)
             .spawn()
             .with_context(|| format!("cannot run the step {name} in the background"))?;
         Ok(Self {
@@ -53,31 +53,32 @@ impl Beside {
         })
     }
 
-    /// Tells of the step if it has failed by now.
+    /// Reports the step if it has failed.
     ///
     /// # Errors
-    /// It has.
+    /// The step has failed.
     pub(super) fn look(&mut self) -> Result<()> {
         match self.process.try_wait()? {
-            Some(status) if !status.success() => self.tell(),
+            Some(status) if !status.success() => self.report(),
             _ => Ok(()),
         }
     }
 
-    /// Waits for the end of the step, and tells of it.
+    /// Waits for the end of the step, and reports it.
     ///
     /// # Errors
-    /// It fails.
+    /// The step failed.
     pub(super) fn finish(mut self) -> Result<()> {
         while self.process.try_wait()?.is_none() {
-            std::thread::sleep(GLANCE);
+            std::thread::sleep(POLL_INTERVAL);
         }
-        self.tell()
+        self.report()
     }
 
-    fn tell(&mut self) -> Result<()> {
-        let mut said = File::open(&self.log).with_context(|| format!("{}", self.log.display()))?;
-        io::copy(&mut said, &mut io::stdout())?;
+    fn report(&mut self) -> Result<()> {
+        let mut output =
+            File::open(&self.log).with_context(|| format!("{}", self.log.display()))?;
+        io::copy(&mut output, &mut io::stdout())?;
         if !self.process.wait()?.success() {
             bail!("background step `{}` failed", self.name);
         }
@@ -87,9 +88,9 @@ impl Beside {
     }
 }
 
-impl Drop for Beside {
+impl Drop for BackgroundStep {
     fn drop(&mut self) {
-        // What cannot be killed has ended, and nobody is left to tell otherwise.
+        // A failure to kill a process that has ended is harmless.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -99,15 +100,15 @@ impl Drop for Beside {
 mod tests {
     use super::*;
 
-    fn started(name: &'static str, script: &str) -> Beside {
+    fn started(name: &'static str, script: &str) -> BackgroundStep {
         let workspace = Workspace::load().expect("the workspace");
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        Beside::run(&workspace, name, &command).expect("it starts")
+        BackgroundStep::run(&workspace, name, &command).expect("it starts")
     }
 
     #[test]
-    fn what_it_says_is_kept() {
+    fn its_output_is_kept() {
         let step = started("test-kept", "echo out; echo err >&2");
         let log = step.log.clone();
         step.finish().expect("it succeeds");
@@ -115,23 +116,23 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_at_the_end() {
+    fn a_failure_is_reported_at_the_end() {
         let failed = started("test-failure", "exit 3").finish();
-        let told = failed.expect_err("it fails").to_string();
-        assert!(told.contains("`test-failure`"), "{told}");
+        let message = failed.expect_err("it fails").to_string();
+        assert!(message.contains("`test-failure`"), "{message}");
     }
 
     #[test]
-    fn a_failure_is_seen_while_others_run() {
+    fn a_failure_is_noticed_while_other_steps_run() {
         let mut step = started("test-early", "read nothing; exit 1");
         while step.process.try_wait().expect("its state").is_none() {
-            std::thread::sleep(GLANCE);
+            std::thread::sleep(POLL_INTERVAL);
         }
         assert!(step.look().is_err());
     }
 
     #[test]
-    fn one_that_runs_is_no_failure_and_ends_with_its_owner() {
+    fn a_running_step_is_no_failure_and_ends_with_its_owner() {
         let mut step = started("test-owner", "exec sleep 1000");
         step.look().expect("it runs");
         let process = PathBuf::from(format!("/proc/{}", step.process.id()));

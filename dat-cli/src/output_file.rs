@@ -9,7 +9,7 @@ use tempfile::NamedTempFile;
 use crate::failure::{Failure, Result};
 
 /// A path that a file can be written to.
-pub(crate) struct Place {
+pub(crate) struct OutputPath {
     /// The path as the user named it.
     name: PathBuf,
     /// The path to write; symbolic links are resolved if the file exists.
@@ -19,7 +19,7 @@ pub(crate) struct Place {
     replaced: Option<Metadata>,
 }
 
-impl Place {
+impl OutputPath {
     /// Checks that a file may be written to a path; changes nothing.
     ///
     /// # Errors
@@ -146,7 +146,7 @@ impl Place {
     pub(crate) fn begin(self, like: Option<&Metadata>) -> Result<Part> {
         let permissions = self.replaced.as_ref().or(like).map(Metadata::permissions);
         let file = self.make(permissions)?;
-        Ok(Part { place: self, file })
+        Ok(Part { target: self, file })
     }
 }
 
@@ -184,14 +184,14 @@ fn access(permissions: Option<Permissions>) -> Permissions {
 
 /// A file that is not at its path yet; dropping it removes it.
 pub(crate) struct Part {
-    place: Place,
+    target: OutputPath,
     file: NamedTempFile,
 }
 
 impl Part {
-    /// Returns the place that the file is written for.
-    pub(crate) fn place(&self) -> &Place {
-        &self.place
+    /// Returns the path that the file is written for.
+    pub(crate) fn target(&self) -> &OutputPath {
+        &self.target
     }
 
     /// Appends bytes to the file.
@@ -200,7 +200,7 @@ impl Part {
         self.file
             .as_file_mut()
             .write_all(bytes)
-            .map_err(|error| Failure::file("write", &self.place.name, &error))
+            .map_err(|error| Failure::file("write", &self.target.name, &error))
     }
 
     /// Returns the temporary file.
@@ -216,20 +216,20 @@ impl Part {
     /// - File: the file cannot be moved, or cannot get the owner, group and permissions of the
     ///   existing file. The existing file is untouched.
     pub(crate) fn keep(self) -> Result<()> {
-        let Self { place, file } = self;
-        if let Some(replaced) = &place.replaced {
+        let Self { target, file } = self;
+        if let Some(replaced) = &target.replaced {
             resemble(file.as_file(), replaced).map_err(|error| {
                 Failure::file_because(
                     "replace",
-                    &place.name,
+                    &target.name,
                     format!("the new file cannot get its owner, group and permissions: {error}"),
                     "choose another name, or remove the file first",
                 )
             })?;
         }
-        file.persist(&place.path)
+        file.persist(&target.path)
             .map(|_| ())
-            .map_err(|refused| Failure::file("replace", &place.name, &refused.error))
+            .map_err(|refused| Failure::file("replace", &target.name, &refused.error))
     }
 
     /// Moves the file to its path durably.
@@ -247,20 +247,20 @@ impl Part {
         replace: bool,
         sync: &dyn Fn(&File) -> io::Result<()>,
     ) -> io::Result<()> {
-        let Self { place, file } = self;
-        if let Some(replaced) = place.replaced.as_ref().filter(|_| replace) {
+        let Self { target, file } = self;
+        if let Some(replaced) = target.replaced.as_ref().filter(|_| replace) {
             resemble(file.as_file(), replaced)?;
         }
         sync(file.as_file())?;
         if replace {
-            file.persist(&place.path)
+            file.persist(&target.path)
         } else {
-            file.persist_noclobber(&place.path)
+            file.persist_noclobber(&target.path)
         }
         .map_err(|refused| refused.error)?;
         // Other systems cannot open directories and need no sync of them.
         #[cfg(unix)]
-        sync(&File::open(&place.directory)?)?;
+        sync(&File::open(&target.directory)?)?;
         Ok(())
     }
 
@@ -269,12 +269,12 @@ impl Part {
     /// # Errors
     /// - File: the path is taken, or the file cannot be moved.
     pub(crate) fn keep_new(self) -> Result<()> {
-        let Self { place, file } = self;
-        file.persist_noclobber(&place.path)
+        let Self { target, file } = self;
+        file.persist_noclobber(&target.path)
             .map(|_| ())
             .map_err(|refused| match refused.error.kind() {
-                io::ErrorKind::AlreadyExists => exists(&place.name),
-                _ => Failure::file("write", &place.name, &refused.error),
+                io::ErrorKind::AlreadyExists => exists(&target.name),
+                _ => Failure::file("write", &target.name, &refused.error),
             })
     }
 }
@@ -313,7 +313,7 @@ mod tests {
     use super::*;
     use std::cell::RefCell;
 
-    /// The file to put is synced before the move, and its directory after it.
+    /// The file is synced before the move, and its directory after it.
     #[test]
     fn a_file_is_on_the_disk_before_it_is_stored() {
         for replace in [false, true] {
@@ -323,7 +323,7 @@ mod tests {
                 fs::write(&path, "old").unwrap();
             }
             let begin = || {
-                let mut part = Place::choose(&path).unwrap().begin(None).unwrap();
+                let mut part = OutputPath::choose(&path).unwrap().begin(None).unwrap();
                 part.write(b"new").unwrap();
                 part
             };
@@ -350,11 +350,11 @@ mod tests {
 
     /// Without `replace`, a file that was created meanwhile stays.
     #[test]
-    fn a_place_that_was_taken_meanwhile_is_not_replaced() {
+    fn a_file_created_meanwhile_is_not_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         for replace in [false, true] {
-            let mut part = Place::choose(&path).unwrap().begin(None).unwrap();
+            let mut part = OutputPath::choose(&path).unwrap().begin(None).unwrap();
             part.write(b"ours").unwrap();
             fs::write(&path, "theirs").unwrap();
             let outcome = part.store(replace, &File::sync_all);

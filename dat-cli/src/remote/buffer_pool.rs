@@ -3,13 +3,13 @@
 use crate::host::{Memory, PAGE};
 
 /// Memory of a fixed size; lends parts and takes them back.
-pub(crate) struct Arena {
+pub(crate) struct BufferPool {
     memory: Memory,
     /// Start and length of each lent part, in order.
     lent: Vec<(usize, usize)>,
 }
 
-impl Arena {
+impl BufferPool {
     pub(crate) fn new(length: usize) -> Self {
         Self {
             memory: Memory::new(length),
@@ -27,10 +27,10 @@ impl Arena {
     pub(crate) fn lend(&mut self, length: usize) -> Option<Memory> {
         let taken = length.max(1).checked_next_multiple_of(PAGE)?;
         let mut start = 0;
-        let mut place = self.lent.len();
+        let mut position = self.lent.len();
         for (number, &(other, extent)) in self.lent.iter().enumerate() {
             if other - start >= taken {
-                place = number;
+                position = number;
                 break;
             }
             start = other + extent;
@@ -38,7 +38,7 @@ impl Arena {
         if start.checked_add(taken)? > self.memory.length() {
             return None;
         }
-        self.lent.insert(place, (start, taken));
+        self.lent.insert(position, (start, taken));
         Some(self.memory.part(start, length))
     }
 
@@ -61,26 +61,26 @@ mod tests {
 
     #[test]
     fn parts_do_not_touch() {
-        let mut arena = Arena::new(4 * PAGE);
-        let first = arena.lend(1).unwrap();
-        let second = arena.lend(2 * PAGE).unwrap();
-        let third = arena.lend(PAGE).unwrap();
-        assert!(arena.lend(1).is_none(), "it is all lent");
+        let mut pool = BufferPool::new(4 * PAGE);
+        let first = pool.lend(1).unwrap();
+        let second = pool.lend(2 * PAGE).unwrap();
+        let third = pool.lend(PAGE).unwrap();
+        assert!(pool.lend(1).is_none(), "it is all lent");
         for (number, part) in [first, second, third].into_iter().enumerate() {
             part.store(0, &vec![number as u8 + 7; part.length()]);
         }
         assert_eq!(bytes(first), [7]);
         assert_eq!(bytes(second), vec![8; 2 * PAGE]);
         assert_eq!(bytes(third), vec![9; PAGE]);
-        arena.give_back(second);
-        assert!(arena.lend(2 * PAGE + 1).is_none());
-        let again = arena.lend(PAGE + 1).unwrap();
+        pool.give_back(second);
+        assert!(pool.lend(2 * PAGE + 1).is_none());
+        let again = pool.lend(PAGE + 1).unwrap();
         again.store(0, &[7; PAGE + 1]);
         assert_eq!(bytes(third), vec![9; PAGE]);
         for part in [first, again, third] {
-            arena.give_back(part);
+            pool.give_back(part);
         }
-        assert_eq!(arena.lend(4 * PAGE).map(Memory::length), Some(4 * PAGE));
-        assert!(Arena::new(PAGE).lend(usize::MAX).is_none());
+        assert_eq!(pool.lend(4 * PAGE).map(Memory::length), Some(4 * PAGE));
+        assert!(BufferPool::new(PAGE).lend(usize::MAX).is_none());
     }
 }

@@ -20,7 +20,7 @@ struct Slot<T> {
 }
 
 /// Objects of one kind, at most `limit` at the same time.
-pub(crate) struct Table<T> {
+pub(crate) struct HandleMap<T> {
     instance: u16,
     kind: Kind,
     exhausted: Exhausted,
@@ -29,7 +29,7 @@ pub(crate) struct Table<T> {
     free: Vec<u16>,
 }
 
-impl<T> Table<T> {
+impl<T> HandleMap<T> {
     /// Makes an empty table, which grows on demand.
     pub(crate) const fn new(instance: u16, kind: Kind, limit: usize, exhausted: Exhausted) -> Self {
         Self {
@@ -158,8 +158,8 @@ mod tests {
 
     /// Spec: RSMGEN-05, RSMST-05
     #[test]
-    fn handles_go_stale_and_tables_full() {
-        let mut table = Table::new(7, Kind::Export, 2, Exhausted::Retire);
+    fn removed_handles_are_stale_and_a_full_map_refuses() {
+        let mut table = HandleMap::new(7, Kind::Export, 2, Exhausted::Retire);
         let first = table.insert('a').expect("room");
         let second = table.insert('b').expect("room");
         assert!(table.insert('c').is_none());
@@ -175,17 +175,17 @@ mod tests {
         );
         assert_eq!(table.get(Handle::NULL), None);
         // The same slot of another kind, and of another instance.
-        let other = Table::<char>::new(7, Kind::Import, 2, Exhausted::Retire).insert('x');
+        let other = HandleMap::<char>::new(7, Kind::Import, 2, Exhausted::Retire).insert('x');
         assert!(other.is_some_and(|other| table.get(other).is_none()));
-        let other = Table::<char>::new(8, Kind::Export, 2, Exhausted::Retire).insert('x');
+        let other = HandleMap::<char>::new(8, Kind::Export, 2, Exhausted::Retire).insert('x');
         assert!(other.is_some_and(|other| table.get(other).is_none()));
     }
 
     /// Spec: RSMGEN-05
     #[test]
-    fn a_slot_retires_or_begins_again() {
+    fn a_worn_slot_retires_or_restarts() {
         for (exhausted, room) in [(Exhausted::Retire, false), (Exhausted::Begin, true)] {
-            let mut table = Table::new(1, Kind::Request, 1, exhausted);
+            let mut table = HandleMap::new(1, Kind::Request, 1, exhausted);
             let first = table.insert(()).expect("room");
             table.slots[0].generation = LAST_GENERATION;
             table.remove(first);

@@ -6,7 +6,7 @@ use std::ptr;
 use super::edition::V2;
 use super::unsupported::{model_not_supported, not_implemented};
 use super::{extension, forms};
-use crate::boundary::{FUNCTIONS, Table};
+use crate::boundary::{FUNCTIONS, FunctionTable};
 use crate::calls::{cno, connect, context, cr, ep, evd, ia, lmr, post, psp, pz, rmr, rsp, srq};
 
 /// Casts functions of any signature to addresses, in the order of `DAT_PROVIDER`.
@@ -114,8 +114,8 @@ functions! {
 }
 
 /// Makes the table of a provider; it stays as long as the process, because handles lead to it.
-pub(super) fn make(device_name: CString, is_thread_safe: bool) -> &'static Table {
-    Box::leak(Box::new(Table {
+pub(super) fn make(device_name: CString, is_thread_safe: bool) -> &'static FunctionTable {
+    Box::leak(Box::new(FunctionTable {
         device_name: device_name.into_raw(),
         extension: ptr::null_mut(),
         functions: functions(is_thread_safe),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::vec::Vec;
 
 use super::prove;
-use crate::sync::Table;
+use crate::sync::Slots;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::loom_sync::{Accesses, set_under_way};
 
@@ -26,9 +26,9 @@ fn empty() -> Slot {
     slot
 }
 
-fn table() -> Arc<Table<'static, Slot>> {
+fn table() -> Arc<Slots<'static, Slot>> {
     let places = Vec::leak((0..3).map(|_| MaybeUninit::uninit()).collect());
-    let table = Table::unmade(places, 0, empty);
+    let table = Slots::growing(places, empty);
     assert!(table.get(0).is_none() && table.make(1));
     set_under_way(true);
     Arc::new(table)
@@ -60,7 +60,7 @@ fn a_slot_is_found_whole_or_not_at_all() {
 fn a_slot_is_made_once() {
     prove(None, || {
         let table = table();
-        let take = |table: &Table<'_, Slot>| {
+        let take = |table: &Slots<'_, Slot>| {
             // Refused while the other thread makes slots.
             let made = table.make(2);
             if made {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use dat_core::attributes::IaAddress;
 
 use super::protocol::Refusal;
-use crate::place::{Part, Place};
+use crate::output_file::{OutputPath, Part};
 
 /// Minimum number of bytes that a file counts for.
 ///
@@ -22,8 +22,8 @@ type SyncFile = Arc<dyn Fn(&File) -> io::Result<()> + Send + Sync>;
 /// The host of a client, if the device reports it.
 pub(crate) type Host = Option<IaAddress>;
 
-/// The place where a server stores files.
-pub(crate) trait Shelf {
+/// Storage for the files that clients send.
+pub(crate) trait FileStore {
     /// Creates the temporary file for a copy with this plain name and length.
     ///
     /// # Errors
@@ -126,9 +126,9 @@ impl Drop for Reserved {
 }
 
 /// A server that stores no files.
-pub(crate) struct NoShelf;
+pub(crate) struct NoFiles;
 
-impl Shelf for NoShelf {
+impl FileStore for NoFiles {
     fn begin(&mut self, _: &str, _: u64, _: Host) -> Result<Draft, Refusal> {
         Err(Refusal::NoFolder)
     }
@@ -181,17 +181,17 @@ impl Folder {
     }
 }
 
-impl Shelf for Folder {
+impl FileStore for Folder {
     fn begin(&mut self, name: &str, length: u64, host: Host) -> Result<Draft, Refusal> {
         let path = self.path.join(name);
         self.look(&path)?;
-        let place = Place::choose(&path).map_err(|_| Refusal::CannotWrite)?;
+        let target = OutputPath::choose(&path).map_err(|_| Refusal::CannotWrite)?;
         // Symbolic links are not followed.
-        if place.path() != path {
+        if target.path() != path {
             return Err(Refusal::CannotWrite);
         }
         let reserved = Reserved::new(&self.ledger, host, length)?;
-        let part = place.begin(None).map_err(|_| Refusal::CannotWrite)?;
+        let part = target.begin(None).map_err(|_| Refusal::CannotWrite)?;
         Ok(Draft {
             part,
             replace: self.replace,
@@ -204,7 +204,7 @@ impl Shelf for Folder {
 /// A file whose destination is chosen already, for the only client of an in-process server.
 pub(crate) struct Single(pub(crate) Option<Part>);
 
-impl Shelf for Single {
+impl FileStore for Single {
     fn begin(&mut self, _: &str, _: u64, _: Host) -> Result<Draft, Refusal> {
         let part = self.0.take().ok_or(Refusal::Busy)?;
         Ok(Draft {

@@ -10,10 +10,11 @@ use dat_core::flags::{CompletionFlags, EvdFlags, IaFields, MemoryPrivileges, Pro
 use dat_core::id::{EpId, EvdId, PzId};
 use dat_core::memory::RmrTriplet;
 use dat_core::time::Instant;
+use dat_storage::Limits;
 
 use super::protocol::{MESSAGE, Message};
 use crate::failure::{During, Failure, Result};
-use crate::host::{self, Adapter, Capacity, HostBackend, Memory, PAGE, Registered};
+use crate::host::{self, Adapter, HostBackend, Memory, PAGE, Registered};
 
 /// The way to wait for events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +29,7 @@ pub(crate) enum Waiting {
 const BETWEEN: u32 = 256;
 
 /// An open adapter with a zone and one event dispatcher for all of its events.
-pub(crate) struct Station<B: HostBackend, W> {
+pub(crate) struct OpenAdapter<B: HostBackend, W> {
     pub(crate) ia: Adapter<B>,
     pub(crate) zone: PzId,
     pub(crate) events: EvdId,
@@ -40,7 +41,7 @@ pub(crate) struct Station<B: HostBackend, W> {
     looks: u32,
 }
 
-impl<B: HostBackend, W: Wait> Station<B, W> {
+impl<B: HostBackend, W: Wait> OpenAdapter<B, W> {
     /// Opens an adapter for `endpoints` endpoints and `room` requests and receives in total.
     pub(crate) fn open(
         backend: B,
@@ -56,11 +57,15 @@ impl<B: HostBackend, W: Wait> Station<B, W> {
         let room = length.saturating_sub(OTHERS);
         let ia = host::open(
             backend,
-            Capacity {
+            &Limits {
                 endpoints,
-                regions: 2 * endpoints + 2,
+                connection_requests: endpoints,
+                zones: endpoints + 2,
+                local_regions: 2 * endpoints + 2,
+                remote_regions: 2 * endpoints + 2,
                 records: room,
                 events: length + OTHERS,
+                ..host::LIMITS
             },
         )?;
         let zone = ia.pz_create().during("dat_pz_create")?;
@@ -156,7 +161,7 @@ impl<B: HostBackend, W: Wait> Station<B, W> {
             .ep_create(Some(zone), all, all, all, Some(attributes))
     }
 
-    /// Registers memory in the station's zone.
+    /// Registers memory in the zone of all connections.
     pub(crate) fn register(
         &self,
         memory: Memory,
@@ -180,26 +185,26 @@ impl<B: HostBackend, W: Wait> Station<B, W> {
 ///
 /// The buffers of all receives come first, then those of all sends.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Letters {
+pub(crate) struct MessageBuffers {
     memory: Registered,
     receives: usize,
 }
 
-impl Letters {
+impl MessageBuffers {
     /// Returns the bytes that this many messages need.
     pub(crate) const fn bytes(receives: usize, sends: usize) -> usize {
         ((receives + sends) * MESSAGE).next_multiple_of(PAGE)
     }
 
     pub(crate) fn register<B: HostBackend, W: Wait>(
-        station: &Station<B, W>,
+        adapter: &OpenAdapter<B, W>,
         zone: PzId,
         memory: Memory,
         receives: usize,
     ) -> dat_core::Result<Self> {
         let privileges = MemoryPrivileges::LOCAL_READ | MemoryPrivileges::LOCAL_WRITE;
         Ok(Self {
-            memory: station.register_in(zone, memory, privileges)?,
+            memory: adapter.register_in(zone, memory, privileges)?,
             receives,
         })
     }

@@ -14,7 +14,7 @@ use crate::fault::DeviceFault;
 
 /// The part of the storage that queues access.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Tables<'s> {
+pub(crate) struct DeviceSlots<'s> {
     pub(crate) state: &'s DeviceState,
     /// Generations, two per queue pair.
     pub(crate) generations: &'s [QueuePairSlot],
@@ -23,7 +23,7 @@ pub(crate) struct Tables<'s> {
     pub(crate) requests: &'s [RequestSlot],
 }
 
-impl<'s> Tables<'s> {
+impl<'s> DeviceSlots<'s> {
     /// Returns the latest generation of each queue pair.
     pub(crate) fn latest(&self) -> impl Iterator<Item = &'s QueuePairSlot> + use<'s> {
         let (pairs, _) = self.generations.as_chunks();

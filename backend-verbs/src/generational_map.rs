@@ -1,4 +1,4 @@
-//! Table whose keys carry a generation.
+//! A map whose keys carry a generation.
 
 use std::collections::VecDeque;
 
@@ -20,12 +20,12 @@ struct Slot<T> {
 /// A removed key stays unused until `clear`: its slot gets the next generation, and retires after
 /// the last one.
 #[derive(Debug)]
-pub(crate) struct Table<T> {
+pub(crate) struct GenerationalMap<T> {
     slots: Vec<Slot<T>>,
     free: VecDeque<usize>,
 }
 
-impl<T> Default for Table<T> {
+impl<T> Default for GenerationalMap<T> {
     fn default() -> Self {
         Self {
             slots: Vec::new(),
@@ -38,7 +38,7 @@ const fn key(generation: usize, index: usize) -> usize {
     generation << INDEX_BITS | index
 }
 
-impl<T> Table<T> {
+impl<T> GenerationalMap<T> {
     /// Returns the key of the next insertion; `None` if the table is full.
     pub(crate) fn next_key(&self) -> Option<usize> {
         if let Some(&index) = self.free.front() {
@@ -116,8 +116,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_dies_with_its_value() {
-        let mut table = Table::default();
+    fn a_removed_key_is_never_valid_again() {
+        let mut table = GenerationalMap::default();
         let first = table.insert("a").expect("room");
         assert_ne!(first, 0);
         assert_eq!(table.remove(first), Some("a"));

@@ -1,0 +1,127 @@
+//! Array of words in reserved address space.
+
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use dat_core::{Error, Result, Subtype};
+
+use crate::limits::above_limit;
+use crate::memory::{Memory, access};
+
+/// Number of words that become accessible at a time.
+const STEP: usize = 1 << 12;
+
+/// An array of words that grows, for tables beside those of the core. A new word is 0.
+#[derive(Debug)]
+pub struct Words {
+    memory: Memory,
+    length: usize,
+    /// Number of words at the start that are accessible.
+    made: AtomicUsize,
+}
+
+impl Words {
+    /// Reserves address space for `length` words.
+    ///
+    /// # Errors
+    /// - INSUFFICIENT_RESOURCES (MEMORY), above limit: there are fewer addresses.
+    /// - INSUFFICIENT_RESOURCES (MEMORY): the system refuses the address space.
+    pub fn new(length: usize) -> Result<Self> {
+        let bytes = length.checked_mul(size_of::<AtomicU32>());
+        let memory = Memory::reserve(bytes.ok_or(above_limit())?);
+        Ok(Self {
+            memory: memory.ok_or(Error::insufficient_resources(Subtype::ResourceMemory))?,
+            length,
+            made: AtomicUsize::new(0),
+        })
+    }
+
+    /// Returns the maximum number of words.
+    pub const fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Returns true if there can be no words.
+    pub const fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Returns a word, if it was made.
+    #[inline]
+    pub fn get(&self, index: usize) -> Option<&AtomicU32> {
+        if index >= self.made.load(Ordering::Acquire) {
+            return None;
+        }
+        #[expect(unsafe_code)]
+        // SAFETY: the word is accessible, and memory of the system is 0 at first. It is aligned,
+        // since the memory starts with a page; all access to it is atomic.
+        Some(unsafe { self.memory.start().cast::<AtomicU32>().add(index).as_ref() })
+    }
+
+    /// Returns a word, and makes it first if it is new.
+    ///
+    /// `None` if `index` is not below the length, or if the system refuses memory.
+    pub fn make(&self, index: usize) -> Option<&AtomicU32> {
+        let made = self.made.load(Ordering::Acquire);
+        if index < made {
+            return self.get(index);
+        }
+        if index >= self.length {
+            return None;
+        }
+        let end = index.saturating_add(STEP).min(self.length);
+        let words = self.memory.start().as_ptr().cast::<AtomicU32>();
+        let bytes = end
+            .saturating_sub(made)
+            .saturating_mul(size_of::<AtomicU32>());
+        if !access(words.wrapping_add(made).cast(), bytes) {
+            return None;
+        }
+        // Another thread may make words at the same time, from the same or a later word on.
+        self.made.fetch_max(end, Ordering::AcqRel);
+        self.get(index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_made_on_demand() {
+        let words = Words::new(10_000).unwrap();
+        assert!(words.get(0).is_none());
+        words.make(0).unwrap().store(7, Ordering::Relaxed);
+        assert_eq!(words.get(0).unwrap().load(Ordering::Relaxed), 7);
+        assert!(words.get(9_999).is_none() && words.make(10_000).is_none());
+        assert_eq!(words.make(9_999).unwrap().load(Ordering::Relaxed), 0);
+        assert!(words.get(10_000).is_none() && words.get(usize::MAX).is_none());
+        assert_eq!(words.get(0).unwrap().load(Ordering::Relaxed), 7);
+    }
+
+    #[test]
+    fn threads_make_words_at_once() {
+        let words = Words::new(1 << 16).unwrap();
+        std::thread::scope(|scope| {
+            for first in 0..4 {
+                let words = &words;
+                scope.spawn(move || {
+                    for index in (first..1 << 16).step_by(4) {
+                        words.make(index).unwrap().fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        let all = (0..1 << 16).map(|index| words.get(index).unwrap());
+        assert!(
+            all.into_iter()
+                .all(|word| word.load(Ordering::Relaxed) == 1)
+        );
+    }
+
+    #[test]
+    fn too_many_words_are_refused() {
+        assert_eq!(Words::new(usize::MAX).unwrap_err(), above_limit());
+        assert!(Words::new(usize::MAX / 8).is_err());
+        assert!(Words::new(0).unwrap().make(0).is_none());
+    }
+}

@@ -1,0 +1,340 @@
+//! Instructions of calls beside few and beside many objects, counted with callgrind.
+
+use anyhow::{Context, Result, bail};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use xshell::{Shell, cmd};
+
+use crate::workspace::Workspace;
+use crate::{artifacts, packages};
+
+/// The numbers of objects of a kind: few and many.
+const NUMBERS: [usize; 2] = [100, 100_000];
+/// The highest ratio of the instructions beside many objects to those beside few.
+const MOST: f64 = 1.1;
+
+/// The benchmark; it names each dump after its row.
+const BENCHMARK: &str = "scale";
+/// The line of a dump that names it; the number of calls and the row follow.
+const NAME: &str = "desc: Trigger: Client Request: ";
+/// The line of a dump with its instructions.
+const TOTAL: &str = "totals: ";
+/// The only event that is counted.
+const EVENTS: &str = "events: Ir";
+
+/// The objects whose size in the core has a limit, and the limit in bytes.
+const MEMORY: [(&str, u64); 2] = [("idle endpoint", 1024), ("region", 128)];
+
+/// The rows, each of which must be measured.
+const ROWS: &[&str] = &[
+    "ia_query",
+    "ep_create",
+    "ep_query",
+    "ep_free",
+    "evd_create",
+    "evd_query",
+    "evd_free",
+    "cno_create",
+    "cno_query",
+    "cno_free",
+    "pz_create",
+    "pz_query",
+    "pz_free",
+    "lmr_create",
+    "lmr_query",
+    "lmr_free",
+    "lmr_create, READS_AT_POST",
+    "lmr_free, READS_AT_POST",
+    "lmr_create after a post, READS_AT_POST",
+    "lmr_free after a post, READS_AT_POST",
+    "rmr_create",
+    "rmr_query",
+    "rmr_free",
+    "srq_create",
+    "srq_query",
+    "srq_free",
+    "ep_create_with_srq",
+    "ep_free with a shared queue",
+    "srq_query with endpoints",
+    "srq_resize to more",
+    "srq_resize to fewer",
+    "psp_create",
+    "psp_query",
+    "psp_free",
+    "ep_connect",
+    "progress with a connection request",
+    "cr_accept",
+    "connect and accept, both sides and the mock",
+    "ep_disconnect, graceful",
+    "ep_disconnect, graceful, both sides and the mock",
+    "ep_disconnect, abrupt, both sides and the mock",
+    "ep_reset",
+    "post_rdma_write",
+    "post_recv",
+    "rmr_bind",
+    "message, both sides and the mock",
+    "evd_dequeue",
+    "evd_dequeue, empty",
+    "evd_post_se and evd_dequeue",
+    "evd_wait, pending",
+    "evd_wait, until a message has arrived",
+    "evd_wait_until, an event is ready",
+    "evd_wait_until, expired",
+    "progress, nothing to do",
+    "progress with a message",
+    "close, each object",
+];
+
+/// The instructions of a call, by row.
+type Counts = BTreeMap<String, f64>;
+
+/// The measurements beside one number of objects.
+struct Measured {
+    counts: Counts,
+    /// The lines that the program wrote.
+    output: String,
+}
+
+/// Counts; returns the table for a page, and the failures.
+///
+/// The dumps stay in the folder `scale` of the build, where `callgrind_annotate` reads them.
+pub(super) fn compare(workspace: &Workspace) -> Result<(String, Vec<String>)> {
+    packages::install_for(&workspace.shell, ["valgrind"])?;
+    let program = build(workspace)?;
+    let mut measured = Vec::new();
+    for number in NUMBERS {
+        println!("beside {number} objects of a kind:");
+        let folder = workspace.target().join(BENCHMARK).join(number.to_string());
+        measured.push(measure(&workspace.shell, &program, &folder, number)?);
+    }
+    let [few, many] = measured.as_slice() else {
+        bail!("two measurements are compared");
+    };
+    let (mut text, mut failures) = table(&few.counts, &many.counts, ROWS);
+    let (sizes, large) = memory(&many.output)?;
+    let _ = write!(text, "\n{sizes}");
+    failures.extend(large);
+    Ok((text, failures))
+}
+
+/// Builds the benchmark; returns its program.
+fn build(workspace: &Workspace) -> Result<PathBuf> {
+    let mut command = Command::new("cargo");
+    command.current_dir(workspace.root());
+    command.args(["bench", "--no-run", "--package", "dat-bench"]);
+    command.args(["--features", BENCHMARK, "--bench", BENCHMARK]);
+    let built = artifacts::of(&mut command, "the benchmark")?;
+    let program = built
+        .into_iter()
+        .filter(|artifact| artifact.target.name == BENCHMARK)
+        .find_map(|artifact| artifact.executable);
+    Ok(program.context("cargo built no benchmark")?.into())
+}
+
+/// Runs the program under callgrind, and reads its dumps.
+fn measure(shell: &Shell, program: &Path, folder: &Path, number: usize) -> Result<Measured> {
+    if folder.exists() {
+        fs::remove_dir_all(folder).with_context(|| folder.display().to_string())?;
+    }
+    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    let file = folder.join("dump");
+    let number = number.to_string();
+    let output = cmd!(
+        shell,
+        "timeout 3600 valgrind --quiet --tool=callgrind --instr-atstart=no --collect-atstart=no --callgrind-out-file={file} {program} {number}"
+    )
+    .quiet()
+    .read()?;
+    let mut counts = Counts::new();
+    for dump in shell.read_dir(folder)? {
+        let text = fs::read_to_string(&dump).with_context(|| dump.display().to_string())?;
+        let read = read(&text).with_context(|| dump.display().to_string())?;
+        if let Some((row, count)) = read
+            && counts.insert(row.clone(), count).is_some()
+        {
+            bail!("two dumps have the name {row}");
+        }
+    }
+    Ok(Measured { counts, output })
+}
+
+/// Reads row and instructions of a call from a dump.
+///
+/// `None` for a dump that the program did not ask for.
+fn read(dump: &str) -> Result<Option<(String, f64)>> {
+    let line = |start: &str| dump.lines().find_map(|line| line.strip_prefix(start));
+    let Some(name) = line(NAME) else {
+        return Ok(None);
+    };
+    let (calls, row) = name.split_once(' ').context("the dump names no row")?;
+    let calls: u32 = calls.parse().with_context(|| name.to_owned())?;
+    if calls == 0 {
+        bail!("{row}: no call was counted");
+    }
+    if !dump.lines().any(|line| line == EVENTS) {
+        bail!("{row}: the dump counts other events than instructions");
+    }
+    let total = line(TOTAL).with_context(|| format!("{row}: the dump has no total"))?;
+    let total: u64 = total.trim().parse().with_context(|| total.to_owned())?;
+    Ok(Some((row.to_owned(), total as f64 / f64::from(calls))))
+}
+
+/// Compares the counts of the expected rows; returns a table, and the failures.
+fn table(few: &Counts, many: &Counts, rows: &[&str]) -> (String, Vec<String>) {
+    let [few_objects, many_objects] = NUMBERS;
+    let mut table = format!(
+        "| call | beside {few_objects} | beside {many_objects} | ratio |\n|---|---|---|---|\n"
+    );
+    let mut failures = Vec::new();
+    for row in rows {
+        let (Some(few), Some(many)) = (few.get(*row), many.get(*row)) else {
+            failures.push(format!("{row} was not measured"));
+            continue;
+        };
+        if *few < 1.0 || *many < 1.0 {
+            failures.push(format!("{row} has no instructions"));
+            continue;
+        }
+        let ratio = many / few;
+        let verdict = if ratio > MOST {
+            failures.push(format!("{row} ({ratio:.3} of {MOST})"));
+            ", **above**"
+        } else {
+            ""
+        };
+        let _ = writeln!(
+            table,
+            "| {row} | {few:.0} | {many:.0} | {ratio:.3}{verdict} |"
+        );
+    }
+    let is_unknown = |row: &&String| !rows.contains(&row.as_str());
+    let unknown = few.keys().chain(many.keys()).filter(is_unknown);
+    failures.extend(unknown.map(|row| format!("{row} is not an expected row")));
+    (table, failures)
+}
+
+/// Compares the sizes that the program wrote with their limits; returns a table, and the failures.
+fn memory(output: &str) -> Result<(String, Vec<String>)> {
+    let mut table = "| object in the core | bytes | at most |\n|---|---|---|\n".to_owned();
+    let mut failures = Vec::new();
+    for (object, most) in MEMORY {
+        let found = output.lines().find_map(|line| {
+            let (bytes, name) = line.strip_prefix("memory ")?.split_once(' ')?;
+            name.starts_with(object).then_some((bytes, name))
+        });
+        let (bytes, name) = found.with_context(|| format!("no size of {object}"))?;
+        let bytes: u64 = bytes.parse().with_context(|| bytes.to_owned())?;
+        let verdict = if bytes == 0 || bytes > most {
+            failures.push(format!("{name} ({bytes} bytes of {most})"));
+            ", **missed**"
+        } else {
+            ""
+        };
+        let _ = writeln!(table, "| {name} | {bytes} | {most}{verdict} |");
+    }
+    Ok((table, failures))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DUMP: &str = "\
+        # callgrind format\n\
+        pid: 1\n\
+        part: 3\n\
+        \n\
+        desc: I1 cache: \n\
+        desc: Timerange: Basic block 0 - 10\n\
+        desc: Trigger: Client Request: 16 evd_wait_until, expired\n\
+        \n\
+        positions: line\n\
+        events: Ir\n\
+        summary: 1\n\
+        \n\
+        fn=(1) main\n\
+        70 320\n\
+        \n\
+        totals: 328\n";
+
+    fn counts(rows: &[(&str, f64)]) -> Counts {
+        let rows = rows.iter();
+        rows.map(|(row, count)| ((*row).to_owned(), *count))
+            .collect()
+    }
+
+    #[test]
+    fn a_dump_has_row_calls_and_total() {
+        let expected = ("evd_wait_until, expired".to_owned(), 20.5);
+        assert_eq!(read(DUMP).expect("a dump"), Some(expected));
+        let other = DUMP.replace("Client Request: 16 evd_wait_until, expired", "Program end");
+        assert_eq!(read(&other).expect("another dump"), None);
+    }
+
+    #[test]
+    fn a_dump_without_numbers_is_refused() {
+        for (part, other) in [
+            ("16 evd_wait_until, expired", "0 evd_wait_until"),
+            ("16 evd_wait_until, expired", "evd_wait_until, expired"),
+            ("16 evd_wait_until, expired", "16"),
+            ("events: Ir", "events: Ir Dr"),
+            ("totals: 328", "totals: many"),
+            ("totals: 328", ""),
+        ] {
+            assert!(read(&DUMP.replace(part, other)).is_err(), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_ratio_above_the_limit_is_named() {
+        let few = counts(&[("post", 100.0), ("free", 50.0)]);
+        let rows = ["post", "free"];
+        let (text, failures) = table(&few, &counts(&[("post", 110.0), ("free", 40.0)]), &rows);
+        assert!(failures.is_empty(), "{failures:?}");
+        assert!(text.contains("| post | 100 | 110 | 1.100 |"), "{text}");
+        let (text, failures) = table(&few, &counts(&[("post", 110.2), ("free", 50.0)]), &rows);
+        assert_eq!(failures, ["post (1.102 of 1.1)"]);
+        assert!(
+            text.contains("| post | 100 | 110 | 1.102, **above** |"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_row_is_neither_missing_nor_empty_nor_new() {
+        let all = counts(&[("post", 100.0), ("free", 50.0)]);
+        let rows = ["post", "free"];
+        let failures = |few: &Counts, many: &Counts| table(few, many, &rows).1;
+        assert!(failures(&all, &all).is_empty());
+        let one = counts(&[("post", 100.0)]);
+        assert_eq!(failures(&one, &all), ["free was not measured"]);
+        assert_eq!(failures(&all, &one), ["free was not measured"]);
+        for count in [0.0, 0.5] {
+            let empty = counts(&[("post", 100.0), ("free", count)]);
+            assert_eq!(failures(&empty, &all), ["free has no instructions"]);
+            assert_eq!(failures(&all, &empty), ["free has no instructions"]);
+        }
+        let more = counts(&[("post", 100.0), ("free", 50.0), ("new", 9.0)]);
+        assert_eq!(failures(&all, &more), ["new is not an expected row"]);
+        assert_eq!(failures(&Counts::new(), &Counts::new()).len(), 2);
+    }
+
+    #[test]
+    fn sizes_have_limits() {
+        let lines = |endpoint, region| {
+            format!("memory {endpoint} idle endpoint: slot 9\nmemory {region} region: slot 9\n")
+        };
+        let (text, failures) = memory(&lines(1024, 128)).expect("sizes");
+        assert!(failures.is_empty(), "{failures:?}");
+        assert!(text.contains("| region: slot 9 | 128 | 128 |"), "{text}");
+        let (_, failures) = memory(&lines(1025, 129)).expect("sizes");
+        assert_eq!(failures.len(), 2);
+        assert_eq!(failures[1], "region: slot 9 (129 bytes of 128)");
+        assert_eq!(memory(&lines(0, 0)).expect("sizes").1.len(), 2);
+        assert!(memory("memory 128 region\n").is_err());
+        assert!(memory("memory many idle endpoint\nmemory 1 region\n").is_err());
+    }
+}
