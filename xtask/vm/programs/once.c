@@ -442,8 +442,10 @@ static void overrun(const char *address, int rounds)
     struct grant grant;
     unsigned long long refused = 0, overruns = 0;
     uint64_t name;
+    unsigned char *message;
     int round;
     register_memory(4096, LOCAL);
+    message = memory + 64;
     OK(dat_evd_create(ia, 8, DAT_HANDLE_NULL, DAT_EVD_DTO_FLAG, &requests));
     OK(dat_evd_query(requests, DAT_EVD_FIELD_ALL, &parameters));
     OK(dat_evd_create(ia, 8, DAT_HANDLE_NULL, DAT_EVD_CONNECTION_FLAG, &connections));
@@ -451,9 +453,15 @@ static void overrun(const char *address, int rounds)
     CHECK(connected(endpoint, connections, address, &grant, &name));
     for (round = 0; round < rounds; round++) {
         unsigned long long last = 0, next = 0;
-        DAT_RETURN code = DAT_SUCCESS;
+        DAT_RETURN code;
+        DAT_LMR_TRIPLET segment = segment_of(message, 40);
+        /* The other host ends a connection without messages after SILENCE. */
+        fill(message, 40, round);
+        code = dat_ep_post_send(endpoint, 1, &segment, cookie(last), DAT_COMPLETION_DEFAULT_FLAG);
+        CHECK(code == DAT_SUCCESS);
+        last++, posted++;
+        segment = segment_of(memory, 8);
         while (code == DAT_SUCCESS) {
-            DAT_LMR_TRIPLET segment = segment_of(memory, 8);
             DAT_RMR_TRIPLET target;
             memset(&target, 0, sizeof target);
             target.rmr_context = grant.context;
@@ -483,6 +491,7 @@ static void overrun(const char *address, int rounds)
     while (dat_evd_dequeue(async, &event) == DAT_SUCCESS)
         overruns++;
     OK(dat_ia_close(ia, DAT_CLOSE_ABRUPT_FLAG));
+    printf("sent %016llx %d\n", (unsigned long long)name, rounds);
     printf("refused %llu overruns %llu places %d\n", refused, overruns, parameters.evd_qlen);
 }
 
