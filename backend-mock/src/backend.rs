@@ -509,6 +509,7 @@ unsafe impl Backend for MockBackend {
         let dynamic = self.limits().dynamic_qualifiers;
         self.call(|world, adapter| {
             let qualifiers = &mut world.nodes[world.adapters[adapter].node].qualifiers;
+            let is_chosen = qualifier.is_none();
             let qualifier = match qualifier {
                 Some(qualifier) if qualifiers.get(qualifier).is_some() => {
                     return Err(BackendError::QualifierInUse);
@@ -523,7 +524,7 @@ unsafe impl Backend for MockBackend {
                 token,
                 waiting: 0,
             });
-            qualifiers.take(qualifier, (adapter, key));
+            qualifiers.take(qualifier, is_chosen, (adapter, key));
             Ok((ListenerKey(key as usize), qualifier))
         })
     }

@@ -1,10 +1,12 @@
 //! Completion queues.
 
-use alloc::collections::{BTreeSet, VecDeque};
+use alloc::collections::VecDeque;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use dat_core::backend::{Armed, Completion, CompletionQueue, ControlEvent, DeviceFailure};
 use dat_core::flags::DtoStatus;
+use indexmap::IndexSet;
+use rustc_hash::FxBuildHasher;
 
 use crate::fault::CompletionFault;
 use crate::shared::{Arc, Shared};
@@ -45,7 +47,7 @@ pub(crate) struct CompletionRing {
     /// Completions in `entries`.
     queued: usize,
     /// Queue pairs whose requests or receives complete here.
-    pub(crate) users: BTreeSet<u32>,
+    pub(crate) users: IndexSet<u32, FxBuildHasher>,
     depth: usize,
     /// Entries that do not count in the depth.
     extras: usize,
@@ -66,7 +68,7 @@ impl CompletionRing {
             entries: VecDeque::new(),
             first: 1,
             queued: 0,
-            users: BTreeSet::new(),
+            users: IndexSet::default(),
             depth: depth as usize,
             extras: 0,
             armed: None,

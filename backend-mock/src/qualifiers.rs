@@ -1,6 +1,9 @@
 //! The connection qualifiers of a host.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::VecDeque;
+
+use indexmap::IndexMap;
+use rustc_hash::FxBuildHasher;
 
 /// First qualifier for a listener that takes any.
 const FIRST: u64 = 0x8000;
@@ -11,74 +14,71 @@ pub(crate) type ListenerName = (usize, u32);
 /// Qualifiers in use, each by one listener.
 #[derive(Debug)]
 pub(crate) struct Qualifiers {
-    listeners: BTreeMap<u64, ListenerName>,
-    /// Runs of qualifiers in use: the last of each by the first.
-    runs: BTreeMap<u64, u64>,
-    /// First qualifier to try for a listener that takes any.
+    used: IndexMap<u64, Used, FxBuildHasher>,
+    /// First qualifier that no choice has considered.
     next: u64,
+    /// Qualifiers before `next` that a choice considers, longest free first; once each.
+    ///
+    /// One that a listener has asked for since it became free stays here.
+    free: VecDeque<u64>,
+}
+
+/// A qualifier in use.
+#[derive(Debug)]
+struct Used {
+    listener: ListenerName,
+    /// Set if the qualifier was chosen, so that it goes to `free` afterwards.
+    is_chosen: bool,
 }
 
 impl Qualifiers {
     pub(crate) fn new() -> Self {
         Self {
-            listeners: BTreeMap::new(),
-            runs: BTreeMap::new(),
+            used: IndexMap::default(),
             next: FIRST,
+            free: VecDeque::new(),
         }
     }
 
     /// Returns the listener on a qualifier.
     pub(crate) fn get(&self, qualifier: u64) -> Option<ListenerName> {
-        self.listeners.get(&qualifier).copied()
+        Some(self.used.get(&qualifier)?.listener)
     }
 
-    /// Returns the first free one of `count` qualifiers, from the one after the last choice on.
+    /// Chooses one of `count` qualifiers for a listener, which must take it.
+    ///
+    /// It is one that no choice has considered, or else the one that is free longest.
     pub(crate) fn choose(&mut self, count: u32) -> Option<u64> {
-        let count = u64::from(count);
-        let start = FIRST + (self.next - FIRST).checked_rem(count)?;
-        let free = [start, FIRST]
-            .into_iter()
-            .filter_map(|from| self.first_free(from))
-            .find(|free| *free < FIRST + count)?;
-        self.next = free + 1;
-        Some(free)
-    }
-
-    fn first_free(&self, from: u64) -> Option<u64> {
-        match self.runs.range(..=from).next_back() {
-            Some((_, last)) if *last >= from => last.checked_add(1),
-            _ => Some(from),
+        let end = FIRST + u64::from(count);
+        loop {
+            let qualifier = if self.next < end {
+                self.next += 1;
+                self.next - 1
+            } else {
+                self.free.pop_front()?
+            };
+            match self.used.get_mut(&qualifier) {
+                // A listener asked for it.
+                Some(used) => used.is_chosen = true,
+                None => return Some(qualifier),
+            }
         }
     }
 
-    /// Gives a free qualifier to a listener.
-    pub(crate) fn take(&mut self, qualifier: u64, listener: ListenerName) {
-        let before = self.runs.range(..qualifier).next_back();
-        let first = match before {
-            Some((first, last)) if *last + 1 == qualifier => *first,
-            _ => qualifier,
+    /// Gives a free qualifier to a listener: one that was just chosen, or that it asks for.
+    pub(crate) fn take(&mut self, qualifier: u64, is_chosen: bool, listener: ListenerName) {
+        let used = Used {
+            listener,
+            is_chosen,
         };
-        let after = qualifier.checked_add(1);
-        let last = after.and_then(|after| self.runs.remove(&after));
-        self.runs.insert(first, last.unwrap_or(qualifier));
-        self.listeners.insert(qualifier, listener);
+        self.used.insert(qualifier, used);
     }
 
     /// Frees a qualifier.
     pub(crate) fn free(&mut self, qualifier: u64) {
-        if self.listeners.remove(&qualifier).is_none() {
-            return;
-        }
-        let run = self.runs.range(..=qualifier).next_back();
-        let Some((first, last)) = run.map(|(first, last)| (*first, *last)) else {
-            return;
-        };
-        self.runs.remove(&first);
-        if first < qualifier {
-            self.runs.insert(first, qualifier - 1);
-        }
-        if qualifier < last {
-            self.runs.insert(qualifier + 1, last);
+        let used = self.used.swap_remove(&qualifier);
+        if used.is_some_and(|used| used.is_chosen) {
+            self.free.push_back(qualifier);
         }
     }
 }
@@ -90,9 +90,9 @@ mod tests {
     const NAME: ListenerName = (0, 1);
 
     fn choose(qualifiers: &mut Qualifiers, count: u32) -> Option<u64> {
-        let free = qualifiers.choose(count)?;
-        qualifiers.take(free, NAME);
-        Some(free - FIRST)
+        let chosen = qualifiers.choose(count)?;
+        qualifiers.take(chosen, true, NAME);
+        Some(chosen - FIRST)
     }
 
     /// Spec: PSA-01
@@ -100,36 +100,48 @@ mod tests {
     fn free_qualifiers_are_chosen_in_turn() {
         let mut qualifiers = Qualifiers::new();
         for fixed in [0, FIRST + 1, FIRST + 4, u64::MAX - 1, u64::MAX] {
-            qualifiers.take(fixed, NAME);
+            qualifiers.take(fixed, false, NAME);
         }
-        assert_eq!(qualifiers.choose(0), None);
+        assert_eq!(choose(&mut qualifiers, 0), None);
         let chosen: Vec<u64> = core::iter::from_fn(|| choose(&mut qualifiers, 6)).collect();
         assert_eq!(chosen, [0, 2, 3, 5]);
         for freed in [3, 0, 2] {
             qualifiers.free(FIRST + freed);
         }
+        assert_eq!(choose(&mut qualifiers, 6), Some(3), "free longest");
         assert_eq!(choose(&mut qualifiers, 6), Some(0));
+        qualifiers.free(FIRST + 1);
         assert_eq!(choose(&mut qualifiers, 6), Some(2));
-        qualifiers.free(FIRST);
-        assert_eq!(choose(&mut qualifiers, 6), Some(3), "after the last choice");
-        assert_eq!(choose(&mut qualifiers, 6), Some(0));
+        assert_eq!(choose(&mut qualifiers, 6), Some(1));
         assert_eq!(choose(&mut qualifiers, 6), None);
         assert_eq!(choose(&mut qualifiers, 7), Some(6));
+        for qualifier in [FIRST + 3, u64::MAX, 0] {
+            assert_eq!(qualifiers.get(qualifier), Some(NAME));
+        }
+        assert_eq!(qualifiers.get(FIRST + 7), None);
     }
 
+    /// A qualifier is chosen once, however often a listener asked for it meanwhile.
     #[test]
-    fn runs_of_used_qualifiers_join_and_split() {
+    fn qualifier_that_was_asked_for_meanwhile_is_chosen_once() {
         let mut qualifiers = Qualifiers::new();
-        for qualifier in [2, 4, 3, u64::MAX, 0, 1] {
-            qualifiers.take(qualifier, NAME);
+        assert_eq!(
+            [(); 2].map(|()| choose(&mut qualifiers, 2)),
+            [Some(0), Some(1)]
+        );
+        qualifiers.free(FIRST);
+        for _ in 0..3 {
+            qualifiers.take(FIRST, false, NAME);
+            assert_eq!(choose(&mut qualifiers, 2), None);
+            qualifiers.free(FIRST);
+            qualifiers.free(FIRST);
         }
-        let runs = |qualifiers: &Qualifiers| Vec::from_iter(qualifiers.runs.clone());
-        assert_eq!(runs(&qualifiers), [(0, 4), (u64::MAX, u64::MAX)]);
-        for qualifier in [2, 2, 0, u64::MAX, 4] {
-            qualifiers.free(qualifier);
-        }
-        assert_eq!(runs(&qualifiers), [(1, 1), (3, 3)]);
-        assert_eq!(qualifiers.get(3), Some(NAME));
-        assert_eq!(qualifiers.get(4), None);
+        assert_eq!(qualifiers.free.len(), 1);
+        assert_eq!(choose(&mut qualifiers, 2), Some(0));
+        assert_eq!(choose(&mut qualifiers, 2), None);
+        // A listener that asks before any choice came so far.
+        qualifiers.take(FIRST + 2, false, NAME);
+        qualifiers.free(FIRST + 2);
+        assert_eq!(choose(&mut qualifiers, 3), Some(2));
     }
 }

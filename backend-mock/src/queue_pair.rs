@@ -466,7 +466,7 @@ impl World {
         for number in queue_pair.completion_queues() {
             match adapter.completion_queue(number) {
                 Some(ring) if uses => ring.users.insert(key),
-                Some(ring) => ring.users.remove(&key),
+                Some(ring) => ring.users.swap_remove(&key),
                 None => false,
             };
         }

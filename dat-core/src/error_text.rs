@@ -233,6 +233,9 @@ impl Cause {
             Cause::QueueFull => {
                 "the queue is full: its size is max_recv_dtos for receives, max_request_dtos for requests, the queue length for events"
             }
+            Cause::BindsOutstanding => {
+                "binds of the window are outstanding on another endpoint, or too many: wait for their completions"
+            }
             Cause::EventSlotsExhausted => {
                 "too few lent event slots are free: make the queue shorter, free a dispatcher, or open the adapter with more"
             }

@@ -118,6 +118,6 @@ pub use error::{Abi, Cause, Error, ErrorKind, Parameter, Result, Subtype};
 pub use error_text::strerror;
 pub use ia::{CloseError, Ia, IaParam, InterruptHandle, ObjectsLeft, OpenError};
 pub use record::RecordSlot;
-pub use storage::{Counts, Runs, Storage, Table};
 #[cfg(feature = "std")]
-pub use storage::{FreeLink, RunWord};
+pub use storage::FreeLink;
+pub use storage::{Counts, Runs, Storage, Table};

@@ -16,7 +16,9 @@
 use crate::event::{DtoOperation, ExtendedOperation};
 use crate::flags::{CompletionFlags, DtoStatus, HandleKind};
 use crate::id::{EpId, Handle, SrqId};
-use crate::storage::Runs;
+#[cfg(feature = "std")]
+use crate::storage::FreeRun;
+use crate::storage::{RunSlot, Runs};
 use crate::sync::Word64;
 use crate::sync::atomic::{AtomicU32, Ordering};
 
@@ -375,10 +377,6 @@ impl RecordSlot {
             && self.tag.load(Ordering::Relaxed) & RECEIVES == owner.side()
     }
 
-    pub(crate) fn is_unowned(&self) -> bool {
-        self.owner.load() == 0
-    }
-
     fn set_owner(&self, owner: Owner) {
         self.owner.store(owner.handle().to_raw());
         let sequence = self.tag.load(Ordering::Relaxed) & KEPT & !RECEIVES;
@@ -486,6 +484,28 @@ impl RecordSlot {
     }
 }
 
+impl RunSlot for RecordSlot {
+    fn is_unowned(&self) -> bool {
+        self.owner.load() == 0
+    }
+
+    #[cfg(feature = "std")]
+    fn free_run(&self) -> FreeRun {
+        FreeRun {
+            next: self.next.load(Ordering::Relaxed),
+            previous: self.extra.load(Ordering::Relaxed),
+            length: self.length.load(Ordering::Relaxed),
+        }
+    }
+
+    #[cfg(feature = "std")]
+    fn set_free_run(&self, run: FreeRun) {
+        self.next.store(run.next, Ordering::Relaxed);
+        self.extra.store(run.previous, Ordering::Relaxed);
+        self.length.store(run.length, Ordering::Relaxed);
+    }
+}
+
 /// Range that includes all records that a queue ever owned, so a scan skips the others.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reach {
@@ -513,6 +533,19 @@ impl Reach {
         self.end = self.end.max(other.end);
     }
 
+    /// Returns the parts of the range before and after a run of records.
+    pub(crate) fn around(self, base: u32, count: u32) -> (Self, Self) {
+        let before = Self {
+            end: self.end.min(base),
+            ..self
+        };
+        let after = Self {
+            first: self.first.max(base.saturating_add(count)),
+            ..self
+        };
+        (before, after)
+    }
+
     /// Returns the records of the range.
     pub(crate) fn of<'r>(self, records: &'r Records<'_>) -> &'r [RecordSlot] {
         records.run(self.first, self.end.saturating_sub(self.first))
@@ -521,12 +554,13 @@ impl Reach {
 
 /// Gives a run of `count` unowned records to `owner`. Needs the control lock.
 pub(crate) fn allocate(records: &Records<'_>, owner: Owner, count: u32) -> Option<u32> {
-    let base = records.take(count, RecordSlot::is_unowned)?;
+    let base = records.take(count)?;
     set_owner(records, owner, base, count);
     Some(base)
 }
 
 /// Gives `count` unowned records from index `base` to `owner`. Needs the control lock.
+#[cold]
 pub(crate) fn allocate_at(records: &Records<'_>, owner: Owner, base: u32, count: u32) {
     records.take_at(base, count);
     set_owner(records, owner, base, count);
@@ -601,13 +635,21 @@ pub(crate) fn list<'r>(
 }
 
 /// Removes the records of such a list, up to the record `end`, from their queue.
+///
+/// Consecutive records, which `allocate_list` links from the last to the first, go as one run.
 pub(crate) fn give_back_list(records: &Records<'_>, first: u32, end: u32) {
     let mut index = first;
     while index != end
         && let Some(record) = records.get(index as usize)
     {
-        let next = record.next();
-        give_back(records, index, 1);
+        let (mut base, mut next) = (index, record.next());
+        while next != end
+            && next.checked_add(1) == Some(base)
+            && let Some(record) = records.get(next as usize)
+        {
+            (base, next) = (next, record.next());
+        }
+        give_back(records, base, index.wrapping_sub(base).wrapping_add(1));
         index = next;
     }
 }

@@ -10,7 +10,7 @@ use dat_core::endpoint::{EndpointSlot, SrqSlot};
 use dat_core::event::{CnoSlot, EvdSlot, EventSlot};
 use dat_core::memory::{LmrSlot, PzSlot, RmrSlot};
 use dat_core::sync::{RawLock, Slots};
-use dat_core::{Error, FreeLink, RecordSlot, Result, RunWord, Runs, Storage, Subtype, Table};
+use dat_core::{Error, FreeLink, RecordSlot, Result, Runs, Storage, Subtype, Table};
 
 use crate::limits::{Limits, above_limit};
 use crate::memory::{Memory, RESERVES, access, page_size};
@@ -24,14 +24,19 @@ pub struct Reservation<B: Backend + 'static, L: RawLock + 'static> {
     _slots: PhantomData<fn() -> (B, L)>,
 }
 
-/// Position of one table: slots, and a link for each.
+/// Position of an array of values.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     count: usize,
-    /// Offset of the slots, in bytes.
-    slots: usize,
-    /// Offset of the links, in bytes.
-    links: usize,
+    /// Offset of the first value, in bytes.
+    offset: usize,
+}
+
+/// Position of one table of objects: slots, and a link for each.
+#[derive(Clone, Copy, Debug)]
+struct TablePlace {
+    slots: Place,
+    links: Place,
 }
 
 /// Number of bytes that are laid out so far.
@@ -41,32 +46,35 @@ struct Layout {
 }
 
 impl Layout {
-    /// Adds `count` values in pages of their own; returns their offset.
-    fn add<T>(&mut self, count: usize) -> Option<usize> {
+    /// Adds `count` values in pages of their own.
+    fn add<T>(&mut self, count: usize) -> Option<Place> {
         if align_of::<T>() > self.page {
             return None;
         }
         let offset = self.end;
         let bytes = size_of::<T>().max(1).checked_mul(count)?;
         self.end = offset.checked_add(bytes.checked_next_multiple_of(self.page)?)?;
-        Some(offset)
+        Some(Place { count, offset })
     }
 
-    fn table<T, K>(&mut self, count: usize) -> Option<Place> {
-        Some(Place {
-            count,
+    fn table<T>(&mut self, count: usize) -> Option<TablePlace> {
+        Some(TablePlace {
             slots: self.add::<T>(count)?,
-            links: self.add::<K>(count)?,
+            links: self.add::<FreeLink>(count)?,
         })
     }
 }
 
-/// Defines the places of all tables: field of `Storage`, limit, slot, link, constructor.
+/// Defines the places of all tables and runs: field of `Storage`, limit, slot.
 macro_rules! tables {
-    ($($table:ident: $limit:ident of $slot:ty, $link:ident, $grown:ident;)*) => {
+    (
+        tables { $($table:ident: $limit:ident of $slot:ty;)* }
+        runs { $($runs:ident: $runs_limit:ident of $run_slot:ty;)* }
+    ) => {
         #[derive(Clone, Copy, Debug)]
         struct Places {
-            $($table: Place,)*
+            $($table: TablePlace,)*
+            $($runs: Place,)*
         }
 
         impl Places {
@@ -76,7 +84,8 @@ macro_rules! tables {
             fn of<B: Backend, L: RawLock>(limits: &Limits) -> Option<(Self, usize)> {
                 let mut layout = Layout { end: 0, page: page_size() };
                 let places = Self {
-                    $($table: layout.table::<$slot, $link>(limits.$limit)?,)*
+                    $($table: layout.table::<$slot>(limits.$limit)?,)*
+                    $($runs: layout.add::<$run_slot>(limits.$runs_limit)?,)*
                 };
                 Some((places, layout.end))
             }
@@ -99,11 +108,17 @@ macro_rules! tables {
                         // the caller promises the rest.
                         let (slots, links) = unsafe {
                             (
-                                self.values::<$slot>(place.slots, place.count, || <$slot>::EMPTY),
-                                self.values(place.links, place.count, || $link::EMPTY),
+                                self.values(place.slots, || <$slot>::EMPTY),
+                                self.values(place.links, || FreeLink::EMPTY),
                             )
                         };
-                        $grown::growing(slots, links)
+                        Table::growing(slots, links)
+                    },)*
+                    $($runs: {
+                        #[expect(unsafe_code)]
+                        // SAFETY: as above.
+                        let slots = unsafe { self.values(self.places.$runs, || <$run_slot>::EMPTY) };
+                        Runs::growing(slots)
                     },)*
                     fresh: true,
                 }
@@ -113,18 +128,22 @@ macro_rules! tables {
 }
 
 tables! {
-    protection_zones: zones of PzSlot, FreeLink, Table;
-    local_regions: local_regions of LmrSlot, FreeLink, Table;
-    remote_regions: remote_regions of RmrSlot<L>, FreeLink, Table;
-    event_dispatchers: dispatchers of EvdSlot<B::CompletionQueue, L>, FreeLink, Table;
-    notification_objects: notification_objects of CnoSlot<L>, FreeLink, Table;
-    endpoints: endpoints of EndpointSlot<B::SendQueue, B::ReceiveQueue, L>, FreeLink, Table;
-    shared_receive_queues: shared_receive_queues of SrqSlot<B::SharedReceiveQueue, L>, FreeLink, Table;
-    public_service_points: service_points of PspSlot, FreeLink, Table;
-    reserved_service_points: service_points of RspSlot, FreeLink, Table;
-    connection_requests: connection_requests of CrSlot, FreeLink, Table;
-    events: events of EventSlot, RunWord, Runs;
-    records: records of RecordSlot, RunWord, Runs;
+    tables {
+        protection_zones: zones of PzSlot;
+        local_regions: local_regions of LmrSlot;
+        remote_regions: remote_regions of RmrSlot<L>;
+        event_dispatchers: dispatchers of EvdSlot<B::CompletionQueue, L>;
+        notification_objects: notification_objects of CnoSlot<L>;
+        endpoints: endpoints of EndpointSlot<B::SendQueue, B::ReceiveQueue, L>;
+        shared_receive_queues: shared_receive_queues of SrqSlot<B::SharedReceiveQueue, L>;
+        public_service_points: service_points of PspSlot;
+        reserved_service_points: service_points of RspSlot;
+        connection_requests: connection_requests of CrSlot;
+    }
+    runs {
+        events: events of EventSlot;
+        records: records of RecordSlot;
+    }
 }
 
 impl<B: Backend + 'static, L: RawLock + 'static> Reservation<B, L> {
@@ -239,18 +258,24 @@ impl<B: Backend + 'static, L: RawLock + 'static> Reservation<B, L> {
         }
     }
 
-    /// Makes slots at an offset, none of them made yet.
+    /// Makes slots at a place, none of them made yet.
     ///
     /// # Safety
-    /// `count` aligned values lie at the offset, in pages of their own; and as for `tables`.
+    /// The place is laid out for aligned values of this type, in pages of their own; and as for
+    /// `tables`.
     #[expect(unsafe_code)]
     // UNSAFETY: the lifetime and the place are the caller's choice.
-    unsafe fn values<'s, T>(&self, offset: usize, count: usize, empty: fn() -> T) -> Slots<'s, T> {
+    unsafe fn values<'s, T>(&self, place: Place, empty: fn() -> T) -> Slots<'s, T> {
         #[expect(unsafe_code)]
         // SAFETY: the offset is inside the memory, as the caller promises. All bytes for which
         // `access` returns true can be read and written as long as the memory is mapped.
         unsafe {
-            Slots::reserved(self.memory.start().add(offset).cast(), count, empty, access)
+            Slots::reserved(
+                self.memory.start().add(place.offset).cast(),
+                place.count,
+                empty,
+                access,
+            )
         }
     }
 }

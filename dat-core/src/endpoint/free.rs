@@ -119,12 +119,16 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         outcome
     }
 
-    /// Frees all records of a queue, and gives it its run of records again.
+    /// Frees all records of a queue; it keeps its run of records and gives back the others.
     #[inline(never)]
     fn renew_ring(&self, owner: Owner, ring: &mut WorkRing, reach: &mut Reach) {
         let records = &self.shared.records;
-        record::give_back_all(records, *reach, owner);
-        record::allocate_at(records, owner, ring.base, ring.capacity);
+        for record in records.run(ring.base, ring.capacity) {
+            record.release();
+        }
+        let (before, after) = reach.around(ring.base, ring.capacity);
+        record::give_back_all(records, before, owner);
+        record::give_back_all(records, after, owner);
         *ring = WorkRing::new(ring.base, ring.capacity);
         *reach = Reach::NONE;
         reach.extend(ring.base, ring.capacity);

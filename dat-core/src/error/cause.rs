@@ -166,6 +166,8 @@ numbered! {
         RecvCompletionFlags = 74,
         /// `request_completion_flags` of an endpoint are not allowed for requests.
         RequestCompletionFlags = 75,
+        /// Binds of the window are outstanding on another endpoint, or as many as it can have.
+        BindsOutstanding = 76,
     }
 }
 

@@ -3,7 +3,9 @@
 use super::event::{AsyncEventKind, ConnectionEventKind, Event};
 use crate::flags::EvdFlags;
 use crate::id::{CrId, EpId, Handle, PspId};
-use crate::storage::{Index, Runs};
+#[cfg(feature = "std")]
+use crate::storage::FreeRun;
+use crate::storage::{Index, RunSlot, Runs};
 use crate::sync::Word64;
 use crate::sync::atomic::{AtomicU32, Ordering};
 
@@ -146,6 +148,30 @@ impl EventSlot {
     }
 }
 
+impl RunSlot for EventSlot {
+    fn is_unowned(&self) -> bool {
+        self.owner.load(Ordering::Relaxed) == 0
+    }
+
+    #[cfg(feature = "std")]
+    fn free_run(&self) -> FreeRun {
+        let [links, length, ..] = &self.words;
+        let (links, length) = (links.load(), length.load());
+        FreeRun {
+            next: links as u32,
+            previous: (links >> 32) as u32,
+            length: length as u32,
+        }
+    }
+
+    #[cfg(feature = "std")]
+    fn set_free_run(&self, run: FreeRun) {
+        let [links, length, ..] = &self.words;
+        links.store(u64::from(run.previous) << 32 | u64::from(run.next));
+        length.store(u64::from(run.length));
+    }
+}
+
 /// Base of a run without slots.
 const NO_SLOT: u32 = u32::MAX;
 
@@ -166,7 +192,7 @@ pub(super) fn allocate(slots: &Runs<'_, EventSlot>, evd: Index, count: u32) -> O
     if count == 0 {
         return Some(NO_SLOT);
     }
-    let base = slots.take(count, |slot| slot.owner.load(Ordering::Relaxed) == 0)?;
+    let base = slots.take(count)?;
     for slot in slots.run(base, count) {
         slot.owner
             .store(evd.get().wrapping_add(1), Ordering::Relaxed);

@@ -10,7 +10,7 @@ use crate::error::{Cause, Error, Result, Subtype};
 use crate::event::Deferred;
 use crate::flags::CloseFlags;
 use crate::memory::PzSlot;
-use crate::storage::Index;
+use crate::storage::{Index, RunSlot};
 use crate::sync::RawLock;
 
 /// The error of a failed close; returns the adapter unchanged.

@@ -123,7 +123,8 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
     #[inline(never)]
     fn bind_slow(&self, bind: &Bind<'_>) -> Result<u32> {
         let mut outcome = self.try_bind(bind);
-        if failed_because(&outcome, Cause::QueueFull) {
+        let full = [Cause::QueueFull, Cause::BindsOutstanding];
+        if full.iter().any(|cause| failed_because(&outcome, *cause)) {
             self.reclaim_requests(bind.ep);
             self.poll_binds_of(bind.rmr);
             outcome = self.try_bind(bind);
@@ -373,21 +374,26 @@ impl<B: Backend, L: RawLock> Shared<'_, B, L> {
         bind: Bind<'_>,
         slot: Option<&LmrSlot>,
     ) -> Result<u32> {
-        let full = |resource| Error::insufficient_resources(resource).because(Cause::QueueFull);
+        let outstanding = || {
+            Error::insufficient_resources(Subtype::ResourceMemoryRegion)
+                .because(Cause::BindsOutstanding)
+        };
         let Some(free) = endpoint.ring.next(&self.records) else {
-            return Err(full(Subtype::ResourceTep));
+            return Err(
+                Error::insufficient_resources(Subtype::ResourceTep).because(Cause::QueueFull)
+            );
         };
         let index = bind.ep.slot();
         let is_only = region.sequence == NO_BIND;
         if !is_only && region.under_way().any(|binding| binding.endpoint != index) {
-            return Err(full(Subtype::ResourceMemoryRegion));
+            return Err(outstanding());
         }
         if region.sequence == MISSED {
             return Err(refused_by_device());
         }
         let mut bindings = region.pending.iter_mut();
         let Some(binding) = bindings.find(|binding| is_only || binding.sequence == NO_BIND) else {
-            return Err(full(Subtype::ResourceMemoryRegion));
+            return Err(outstanding());
         };
         let Some(queue) = &mut endpoint.send else {
             return Err(not_ready());

@@ -23,8 +23,9 @@ pub use counts::Counts;
 #[cfg(feature = "std")]
 pub use free_list::FreeLink;
 #[cfg(feature = "std")]
-pub use free_runs::RunWord;
+pub(crate) use free_runs::FreeRun;
 pub(crate) use index::Index;
+pub(crate) use runs::RunSlot;
 pub use runs::Runs;
 pub(crate) use slot_list::{SlotLink, VisitLink, VisitList};
 pub use table::Table;

@@ -3,17 +3,31 @@
 use core::fmt;
 
 #[cfg(feature = "std")]
-use super::{RunWord, free_runs::FreeRuns};
+use super::free_runs::{FreeRun, FreeRuns};
 use crate::sync::Slots;
+
+/// A slot that queues take in runs.
+pub(crate) trait RunSlot {
+    /// Returns true if no queue uses the slot.
+    fn is_unowned(&self) -> bool;
+
+    /// Returns what was stored in the free slot.
+    #[cfg(feature = "std")]
+    fn free_run(&self) -> FreeRun;
+
+    /// Stores the words of a free run in the free slot, which keeps them until a queue uses it.
+    #[cfg(feature = "std")]
+    fn set_free_run(&self, run: FreeRun);
+}
 
 /// The slots of one kind that queues take in runs, lent to an adapter.
 ///
 /// A slice of slots converts with `into`; a free run is then found by a scan. Runs that grow find
-/// it in time that is logarithmic in their number.
+/// it in constant time.
 pub struct Runs<'s, T> {
     slots: Slots<'s, T>,
     #[cfg(feature = "std")]
-    free: Option<(FreeRuns, Slots<'s, RunWord>)>,
+    free: Option<FreeRuns>,
 }
 
 impl<'s, T> From<&'s mut [T]> for Runs<'s, T> {
@@ -28,29 +42,11 @@ impl<'s, T> From<&'s mut [T]> for Runs<'s, T> {
 
 #[cfg(feature = "std")]
 impl<'s, T> Runs<'s, T> {
-    /// Creates runs that grow as far as `slots` and `words` can.
-    ///
-    /// As many words as slots suffice.
-    pub fn growing(slots: Slots<'s, T>, words: Slots<'s, RunWord>) -> Self {
+    /// Creates runs that grow as far as `slots` can.
+    pub const fn growing(slots: Slots<'s, T>) -> Self {
         Self {
             slots,
-            free: Some((FreeRuns::new(), words)),
-        }
-    }
-
-    /// Takes a free run of `count` slots, and makes slots for it if there is none.
-    fn take_or_grow(&self, free: &FreeRuns, words: &Slots<'s, RunWord>, count: u32) -> Option<u32> {
-        if let Some(base) = free.take(words.made(), count) {
-            return Some(base);
-        }
-        let end = free.needed(words.made(), count)?;
-        let is_grown = self.slots.make(end as usize)
-            && words.make(FreeRuns::words(end) as usize)
-            && free.grow(words.made(), end);
-        if is_grown {
-            free.take(words.made(), count)
-        } else {
-            None
+            free: Some(FreeRuns::new()),
         }
     }
 }
@@ -83,11 +79,14 @@ impl<T> Runs<'_, T> {
 
     /// Takes a run of `count` slots; returns its first index. Needs the control lock.
     ///
-    /// The caller marks the slots, so that `is_free` is false for them.
-    pub(crate) fn take(&self, count: u32, is_free: impl Fn(&T) -> bool) -> Option<u32> {
+    /// The caller marks the slots as used.
+    pub(crate) fn take(&self, count: u32) -> Option<u32>
+    where
+        T: RunSlot,
+    {
         #[cfg(feature = "std")]
-        if let Some((free, words)) = &self.free {
-            return self.take_or_grow(free, words, count);
+        if let Some(free) = &self.free {
+            return self.take_or_grow(free, count);
         }
         let count = count as usize;
         let mut start = 0_usize;
@@ -96,7 +95,7 @@ impl<T> Runs<'_, T> {
             if found == count {
                 break;
             }
-            if is_free(slot) {
+            if slot.is_unowned() {
                 found = found.saturating_add(1);
             } else {
                 found = 0;
@@ -107,20 +106,45 @@ impl<T> Runs<'_, T> {
         self.slots.make(end).then(|| u32::try_from(start).ok())?
     }
 
+    /// Takes a free run of `count` slots, and makes slots for it if there is none.
+    #[cfg(feature = "std")]
+    fn take_or_grow(&self, free: &FreeRuns, count: u32) -> Option<u32>
+    where
+        T: RunSlot,
+    {
+        if let Some(base) = free.take(self.made(), count) {
+            return Some(base);
+        }
+        let end = free.needed(self.made(), count)?;
+        if !self.slots.make(end as usize) {
+            return None;
+        }
+        free.grow(self.made(), end);
+        free.take(self.made(), count)
+    }
+
     /// Takes a certain run of slots that are free. Needs the control lock.
-    pub(crate) fn take_at(&self, base: u32, count: u32) {
+    ///
+    /// The caller marks the slots as used.
+    pub(crate) fn take_at(&self, base: u32, count: u32)
+    where
+        T: RunSlot,
+    {
         #[cfg(feature = "std")]
-        if let Some((free, words)) = &self.free {
-            free.take_at(words.made(), base, count);
+        if let Some(free) = &self.free {
+            free.take_at(self.made(), base, count);
         }
         let _ = (base, count);
     }
 
     /// Gives back a run of slots, which are marked as free. Needs the control lock.
-    pub(crate) fn give_back(&self, base: u32, count: u32) {
+    pub(crate) fn give_back(&self, base: u32, count: u32)
+    where
+        T: RunSlot,
+    {
         #[cfg(feature = "std")]
-        if let Some((free, words)) = &self.free {
-            free.give_back(words.made(), base, count);
+        if let Some(free) = &self.free {
+            free.give_back(self.made(), base, count);
         }
         let _ = (base, count);
     }
@@ -139,26 +163,20 @@ mod tests {
     use std::vec::Vec;
 
     use super::*;
+    use crate::id::{EpId, Handle};
+    use crate::record::{self, Owner, RecordSlot};
 
-    fn growing(most: usize) -> Runs<'static, u8> {
-        let slots = Vec::leak(
-            (0..most)
-                .map(|_| core::mem::MaybeUninit::uninit())
-                .collect(),
-        );
-        let words = Vec::leak(
-            (0..most)
-                .map(|_| core::mem::MaybeUninit::uninit())
-                .collect(),
-        );
-        Runs::growing(
-            Slots::growing(slots, || 0),
-            Slots::growing(words, || RunWord::EMPTY),
-        )
+    const OWNER: Owner = Owner::Requests(EpId::from_handle(Handle::from_raw(1)));
+
+    fn growing(most: usize) -> Runs<'static, RecordSlot> {
+        let slots = (0..most).map(|_| core::mem::MaybeUninit::uninit());
+        Runs::growing(Slots::growing(Vec::leak(slots.collect()), || {
+            RecordSlot::EMPTY
+        }))
     }
 
-    fn take(runs: &Runs<'_, u8>, count: u32) -> Option<u32> {
-        runs.take(count, |_| panic!("no scan"))
+    fn take(runs: &Runs<'_, RecordSlot>, count: u32) -> Option<u32> {
+        record::allocate(runs, OWNER, count)
     }
 
     #[test]
@@ -166,7 +184,7 @@ mod tests {
         let runs = growing(10);
         assert_eq!((take(&runs, 4), take(&runs, 5)), (Some(0), Some(4)));
         assert_eq!(runs.made().len(), 9);
-        runs.give_back(2, 4);
+        record::give_back(&runs, 2, 4);
         assert_eq!((take(&runs, 5), take(&runs, 3)), (None, Some(2)));
         assert_eq!((take(&runs, 1), take(&runs, 1)), (Some(5), Some(9)));
         assert_eq!((take(&runs, 1), runs.made().len()), (None, 10));
@@ -174,23 +192,24 @@ mod tests {
 
     /// A queue that fails to grow takes its former run again.
     #[test]
-    fn a_certain_run_is_taken() {
+    fn certain_run_is_taken() {
         let runs = growing(10);
         assert_eq!(take(&runs, 10), Some(0));
-        runs.give_back(3, 4);
-        runs.take_at(3, 4);
-        assert_eq!(take(&runs, 1), None);
-        runs.give_back(0, 10);
-        runs.take_at(3, 4);
-        assert_eq!((take(&runs, 4), take(&runs, 3)), (None, Some(0)));
-        assert_eq!(take(&runs, 3), Some(7));
+        record::give_back(&runs, 0, 10);
+        record::allocate_at(&runs, OWNER, 3, 4);
+        assert_eq!((take(&runs, 4), take(&runs, 3)), (None, Some(7)));
+        assert_eq!((take(&runs, 3), take(&runs, 1)), (Some(0), None));
     }
 
     #[test]
-    fn a_lent_slice_is_scanned() {
-        let mut slots = [0_u8, 1, 0, 0, 1];
+    fn lent_slice_is_scanned() {
+        let mut slots = [const { RecordSlot::EMPTY }; 5];
         let runs = Runs::from(&mut slots[..]);
-        let take = |count| runs.take(count, |slot| *slot == 0);
-        assert_eq!((take(1), take(2), take(3)), (Some(0), Some(2), None));
+        assert_eq!(take(&runs, 5), Some(0));
+        for (base, count) in [(0, 1), (2, 2)] {
+            record::give_back(&runs, base, count);
+        }
+        assert_eq!((take(&runs, 3), take(&runs, 2)), (None, Some(2)));
+        assert_eq!((take(&runs, 1), take(&runs, 1)), (Some(0), None));
     }
 }

@@ -8,7 +8,7 @@ use crate::error::{Cause, Subtype};
 use crate::fixture::{Bench, SMALL};
 use crate::flags::{EndpointState, EpFields, EvdFlags};
 use crate::id::SrqId;
-use crate::testing::{Call as Asked, IA_ATTRIBUTES, PROVIDER_ATTRIBUTES, TestStorage};
+use crate::testing::{Call, IA_ATTRIBUTES, PROVIDER_ATTRIBUTES, TestStorage};
 
 /// Attributes that no endpoint can have.
 const BAD: EpAttributes = EpAttributes {
@@ -204,7 +204,7 @@ fn a_change_tells_the_device_of_a_new_watermark_alone() {
         bench.ia.ep_modify(ep, fields, &wanted).unwrap();
         let calls = bench.device.take_calls().into_iter();
         let marks = calls.filter_map(|call| match call {
-            Asked::HighWatermarks(_, soft, hard) => Some((soft, hard)),
+            Call::HighWatermarks(_, soft, hard) => Some((soft, hard)),
             _ => None,
         });
         marks.collect::<Vec<_>>()

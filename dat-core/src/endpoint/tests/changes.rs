@@ -7,7 +7,7 @@ use crate::error::{Cause, ErrorKind, Subtype};
 use crate::fixture::{Bench, SMALL, has_records};
 use crate::flags::{CompletionFlags, EpFields, EvdFlags};
 use crate::id::EpId;
-use crate::testing::{Call as Asked, TestStorage};
+use crate::testing::{Call, TestStorage};
 
 /// Sets one parameter; returns its field.
 type Change = fn(&Bench<'_>, &mut EpParam) -> EpFields;
@@ -49,7 +49,7 @@ fn lengthen(bench: &Bench<'_>, ep: EpId) {
 fn reaches_device(bench: &Bench<'_>, ep: EpId, fields: EpFields, wanted: &EpParam) -> bool {
     bench.device.take_calls();
     bench.ia.ep_modify(ep, fields, wanted).unwrap();
-    let changed = Asked::ModifyQueuePair(bench.pair(ep));
+    let changed = Call::ModifyQueuePair(bench.pair(ep));
     bench.device.take_calls().contains(&changed)
 }
 

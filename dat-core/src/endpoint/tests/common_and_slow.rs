@@ -30,7 +30,7 @@ const LARGE: IaAttributes = IaAttributes {
 };
 
 /// Arguments of a post.
-struct Asked<'a> {
+struct PostArguments<'a> {
     ep: EpId,
     segments: &'a [LmrTriplet],
     remote: RmrTriplet,
@@ -149,7 +149,7 @@ fn flags() -> impl Iterator<Item = CompletionFlags> {
 /// Spec: DTO-04..07, DTO-10, EPS-03, EPW-27, EPV-02, EPR-01
 #[test]
 fn one_segment_is_posted_as_a_list_is() {
-    type Post<'a> = &'a dyn Fn(&Asked<'_>) -> Result<()>;
+    type Post<'a> = &'a dyn Fn(&PostArguments<'_>) -> Result<()>;
     let mut storage = TestStorage::new();
     let bench = Bench::with(&mut storage, LARGE, PROVIDER_ATTRIBUTES);
     let ia = &bench.ia;
@@ -180,7 +180,7 @@ fn one_segment_is_posted_as_a_list_is() {
             // A freed endpoint has no queue pair to watch.
             let watched = if endpoint == gone { ep } else { endpoint };
             let list = lengthened(segment);
-            let asked = |segments| Asked {
+            let arguments = |segments| PostArguments {
                 ep: endpoint,
                 segments,
                 remote,
@@ -192,9 +192,9 @@ fn one_segment_is_posted_as_a_list_is() {
                 }
             };
             prepare();
-            let long = outcome(&bench, watched, || post(&asked(&list)));
+            let long = outcome(&bench, watched, || post(&arguments(&list)));
             prepare();
-            let short = outcome(&bench, watched, || post(&asked(&list[..1])));
+            let short = outcome(&bench, watched, || post(&arguments(&list[..1])));
             assert_eq!(short, long, "{told}");
             assert!(!refused || short.answer.is_err(), "{told}");
             // On a disconnected endpoint, the work is flushed at once.
@@ -218,22 +218,25 @@ fn one_segment_is_posted_as_a_list_is() {
         assert!(well >= 3, "{name}: {well}");
         // With a full queue.
         let list = lengthened(&segments[0]);
-        let asked = |segments| Asked {
+        let arguments = |segments| PostArguments {
             ep,
             segments,
             remote: REMOTE,
             flags: NONE,
         };
         let mut posted = 0;
-        while post(&asked(&list[..1])).is_ok() {
+        while post(&arguments(&list[..1])).is_ok() {
             posted += 1;
         }
         assert_eq!(posted, 4);
         assert_eq!(
-            post(&asked(&list[..1])).unwrap_err().cause(),
+            post(&arguments(&list[..1])).unwrap_err().cause(),
             Cause::QueueFull
         );
-        assert_eq!(post(&asked(&list)).unwrap_err().cause(), Cause::QueueFull);
+        assert_eq!(
+            post(&arguments(&list)).unwrap_err().cause(),
+            Cause::QueueFull
+        );
         assert_eq!(outcome(&bench, ep, || ()).events.len(), 4);
     }
 }

@@ -12,7 +12,7 @@ use crate::flags::{
     TIMEOUT_INFINITE,
 };
 use crate::id::EpId;
-use crate::testing::{Call as Asked, IA_ATTRIBUTES, PROVIDER_ATTRIBUTES, TestStorage};
+use crate::testing::{Call, IA_ATTRIBUTES, PROVIDER_ATTRIBUTES, TestStorage};
 use crate::time::Instant;
 
 /// `ep_connect` checks its arguments before it calls the device and reports their positions.
@@ -109,7 +109,7 @@ fn connect_checks_its_arguments() {
     let asked = bench.device.take_calls();
     assert!(matches!(
         asked.as_slice(),
-        [Asked::Connect { qualifier: QUALIFIER, private_data, .. }] if private_data == &longest
+        [Call::Connect { qualifier: QUALIFIER, private_data, .. }] if private_data == &longest
     ));
     let param = bench.ia.ep_query(ep, EpFields::all()).unwrap();
     assert_eq!(param.remote_address, Some(PEER));
@@ -200,7 +200,7 @@ fn a_duplicate_goes_where_its_model_is() {
     duplicate(ep, model, TIMEOUT_INFINITE, b"again", best).unwrap();
     assert!(matches!(
         bench.device.take_calls().as_slice(),
-        [Asked::Connect { qualifier: QUALIFIER, private_data, .. }] if private_data == b"again"
+        [Call::Connect { qualifier: QUALIFIER, private_data, .. }] if private_data == b"again"
     ));
     assert_eq!(bench.state(ep), EndpointState::ActiveConnectionPending);
 }

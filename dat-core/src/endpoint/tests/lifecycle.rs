@@ -10,14 +10,14 @@ use crate::event::{AsyncEventKind, ConnectionEventKind, Event, REASON_SOFT_HIGH_
 use crate::fixture::{Bench, SMALL};
 use crate::flags::{CloseFlags, CompletionFlags, DtoStatus, EndpointState, EvdFlags};
 use crate::id::{EpId, EvdId};
-use crate::testing::{Call as Asked, TestStorage};
+use crate::testing::{Call, TestStorage};
 use crate::time::Instant;
 
 pub(super) fn disconnects(bench: &Bench<'_>) -> Vec<(QueuePairKey, DisconnectMode)> {
     let calls = bench.device.take_calls().into_iter();
     calls
         .filter_map(|call| match call {
-            Asked::Disconnect(key, mode) => Some((key, mode)),
+            Call::Disconnect(key, mode) => Some((key, mode)),
             _ => None,
         })
         .collect()
@@ -302,7 +302,7 @@ fn a_freed_endpoint_is_gone() {
         bench
             .device
             .take_calls()
-            .contains(&Asked::DestroyQueuePair(pair))
+            .contains(&Call::DestroyQueuePair(pair))
     );
     assert_eq!(completions(&bench, bench.data), [(3, DtoStatus::Success)]);
     assert_eq!(bench.connection_events(), []);

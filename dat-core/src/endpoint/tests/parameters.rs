@@ -11,7 +11,7 @@ use crate::flags::{
     WATERMARK_INFINITE,
 };
 use crate::id::{EpId, EvdId, PzId, SrqId};
-use crate::testing::{Call as Asked, IA_ATTRIBUTES, PROVIDER_ATTRIBUTES, TestStorage};
+use crate::testing::{Call, IA_ATTRIBUTES, PROVIDER_ATTRIBUTES, TestStorage};
 
 pub(super) fn make(bench: &Bench<'_>, attributes: &EpAttributes) -> Result<EpId, Error> {
     bench.ia.ep_create(
@@ -627,7 +627,7 @@ fn a_change_takes_effect() {
         bench
             .device
             .take_calls()
-            .contains(&Asked::ModifyQueuePair(bench.pair(ep)))
+            .contains(&Call::ModifyQueuePair(bench.pair(ep)))
     );
     assert_eq!(bench.ia.ep_query(ep, EpFields::all()), Ok(wanted));
     bench.ia.post_recv(ep, &[], 0, unsignalled).unwrap();
@@ -705,7 +705,7 @@ fn endpoints_tie_to_a_shared_queue() {
         bench
             .device
             .take_calls()
-            .contains(&Asked::HighWatermarks(pair, Some(3), None))
+            .contains(&Call::HighWatermarks(pair, Some(3), None))
     );
     let param = bench.ia.ep_query(ep, EpFields::all()).unwrap();
     assert_eq!(param.srq, Some(srq));
@@ -753,7 +753,7 @@ fn watermarks_and_receive_counts() {
     bench.ia.ep_modify(ep, EpFields::PZ, &wanted).unwrap();
     let pair = bench.pair(ep);
     let asked = bench.device.take_calls();
-    assert!(asked.contains(&Asked::HighWatermarks(pair, Some(2), Some(4))));
+    assert!(asked.contains(&Call::HighWatermarks(pair, Some(2), Some(4))));
     bench.device.refuse_next(BackendError::NotSupported);
     let refused = bench.ia.ep_set_watermark(ep, 1, 1).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::ModelNotSupported);
@@ -762,7 +762,7 @@ fn watermarks_and_receive_counts() {
         .ep_set_watermark(ep, WATERMARK_INFINITE, WATERMARK_INFINITE)
         .unwrap();
     let asked = bench.device.take_calls();
-    assert_eq!(asked, [Asked::HighWatermarks(pair, None, None)]);
+    assert_eq!(asked, [Call::HighWatermarks(pair, None, None)]);
     let unknown = bench.ia.ep_recv_query(ep).unwrap_err();
     assert_eq!(unknown.kind(), ErrorKind::ModelNotSupported);
     let null = bench.ia.ep_recv_query(EpId::NULL).unwrap_err();

@@ -465,7 +465,7 @@ fn four_binds_of_one_region_may_be_under_way() {
             refused_as(
                 ErrorKind::InsufficientResources,
                 Subtype::ResourceMemoryRegion,
-                Cause::QueueFull
+                Cause::BindsOutstanding
             )
         );
         // A completed bind makes room, even before its event is dequeued.

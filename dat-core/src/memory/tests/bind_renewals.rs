@@ -219,7 +219,7 @@ fn binds_under_way_are_of_one_endpoint() {
             refused_as(
                 ErrorKind::InsufficientResources,
                 Subtype::ResourceMemoryRegion,
-                Cause::QueueFull
+                Cause::BindsOutstanding
             )
         );
         assert_eq!(on.backend.posted(other.key).0, []);
