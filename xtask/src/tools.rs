@@ -163,6 +163,10 @@ const TARGETS: [Target; 12] = [
 
 /// Runs the fuzz targets for 20 seconds together.
 pub(crate) fn fuzz(workspace: &Workspace) -> Result<()> {
+    // Optimised code would take longer to build than it runs.
+    let _level = workspace
+        .shell
+        .push_env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1");
     run_targets(workspace, 20).map(|_counts| ())
 }
 

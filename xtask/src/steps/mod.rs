@@ -97,8 +97,8 @@ const STEPS: &[Step] = &[
     ),
     complete(
         "features",
-        "dat-core and dat-rsm build with every pair of features",
-        features::check_pairs,
+        "dat-core and dat-rsm build with no feature, each feature and all features",
+        features::check_each,
     ),
     complete(
         "no-std",
@@ -281,8 +281,8 @@ fn check_in_guests(workspace: &Workspace) -> Result<()> {
         "smoke",
         "copy",
         "perf",
-        "kill -- 4 7",
-        "rsm -- 3 7",
+        "kill -- 2 7",
+        "rsm -- 1 7",
         "hosts",
         "conformance",
         "dapl",
@@ -290,8 +290,8 @@ fn check_in_guests(workspace: &Workspace) -> Result<()> {
         "hostile -- 1 7",
         "limits -- 1 7 servers commands programs files",
         "faults -- 1 7 network few link modules overrun",
-        "differential -- 1 7 6",
-        "soak -- 20 7 6 4 8",
+        "differential -- 1 7 3",
+        "soak -- 10 7 6 4 8",
     ];
     vm::check(workspace, &JOBS)?;
     firmware::check_nested(workspace)
