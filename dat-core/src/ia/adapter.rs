@@ -123,6 +123,7 @@ impl<'s, B: Backend, L: RawLock> Ia<'s, B, L> {
                 reserved_service_points: storage.reserved_service_points,
                 connection_requests: storage.connection_requests,
                 cookies: 0,
+                sharing: VisitList::new(),
                 closing: false,
                 context: 0,
                 watch: Watch::new(),

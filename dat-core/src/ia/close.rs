@@ -213,6 +213,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
             }
         });
         for slot in shared.local_regions.made() {
+            slot.sharing.clear();
             slot.forget();
         }
         // Skips free slots: they are clean, and most slots are free.

@@ -6,7 +6,7 @@ use crate::connection::{CrSlot, PspSlot, RspSlot};
 use crate::error::{Cause, Error, Result, Subtype};
 use crate::id::{CrId, PspId, PzId, RspId};
 use crate::memory::PzSlot;
-use crate::storage::Table;
+use crate::storage::{Table, VisitList};
 
 /// The backend and the tables that the data path does not read.
 pub(crate) struct Control<'s, B> {
@@ -19,6 +19,8 @@ pub(crate) struct Control<'s, B> {
     pub(crate) connection_requests: Table<'s, CrSlot>,
     /// Number of slots of local regions that hold a cookie.
     pub(crate) cookies: u32,
+    /// List of the local regions with a cookie and of the slots that hold the cookies.
+    pub(crate) sharing: VisitList,
     /// Set once a close has begun; no call creates objects then.
     pub(crate) closing: bool,
     pub(crate) context: u64,

@@ -416,7 +416,7 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
                 LmrMemory::Virtual(_) => Origin::Virtual,
                 LmrMemory::Lmr(source) => Origin::Lmr(*source),
                 LmrMemory::SharedVirtual(_, cookie) => {
-                    self.check_sharing(base, length, cookie)?;
+                    self.check_sharing(control, base, length, cookie)?;
                     Origin::Cookie(self.hold_cookie(control, cookie)?)
                 }
             };
@@ -466,6 +466,9 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         // A post that guessed the context may have read the slot's former fields.
         self.wait_for_posts();
         slot.publish(lmr_context, &region);
+        if matches!(origin, Origin::Cookie(_)) {
+            control.sharing.enter(index, &slot.sharing);
+        }
         Ok(LmrCreated {
             lmr: slot.id(self.shared.instance, index),
             lmr_context,
@@ -605,32 +608,49 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         self.shared.local_regions.get(usize::from(index))?.cookie()
     }
 
+    /// Visits the regions with a cookie and the slots that hold the cookies.
+    ///
+    /// Others leave the list, so the cost is that of the shared regions.
+    fn visit_sharing(&self, control: &mut Control<'_, B>, mut visit: impl FnMut(Index, &LmrSlot)) {
+        let mut next = control.sharing.take();
+        while let Some(index) = next
+            && let Some(slot) = self.shared.local_regions.get(usize::from(index))
+        {
+            next = VisitList::next(index, &slot.sharing);
+            let is_shared = slot.is_live() && matches!(slot.origin(), Origin::Cookie(_));
+            if is_shared || slot.cookie().is_some() {
+                visit(index, slot);
+                control.sharing.enter(index, &slot.sharing);
+            }
+        }
+    }
+
     /// Checks a cookie against those of this adapter's other shared regions.
     fn check_sharing(
         &self,
+        control: &mut Control<'_, B>,
         base: usize,
         length: usize,
         cookie: &[u8; LMR_COOKIE_SIZE],
     ) -> Result<()> {
-        let contradicts = |slot: &LmrSlot| {
+        let mut refused = false;
+        self.visit_sharing(control, |_, slot| {
             let Origin::Cookie(index) = slot.origin() else {
-                return false;
+                return;
             };
+            if slot.cookie().is_some() {
+                return;
+            }
             let other_base = slot.base.load(Ordering::Relaxed);
             let other_length = slot.length.load(Ordering::Relaxed);
-            if self.cookie_at(index).as_ref() == Some(cookie) {
-                return other_length != length;
-            }
-            // Neither range wraps: `check_range` refuses such ranges.
-            base < other_base.saturating_add(other_length)
-                && other_base < base.saturating_add(length)
-        };
-        let refused = self
-            .shared
-            .local_regions
-            .made()
-            .iter()
-            .any(|slot| slot.is_live() && contradicts(slot));
+            refused |= if self.cookie_at(index).as_ref() == Some(cookie) {
+                other_length != length
+            } else {
+                // Neither range wraps: `check_range` refuses such ranges.
+                base < other_base.saturating_add(other_length)
+                    && other_base < base.saturating_add(length)
+            };
+        });
         if refused {
             return Err(
                 Error::invalid_state(Subtype::NoSubtype).because(Cause::SharedMemoryRefused)
@@ -655,19 +675,20 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         control: &mut Control<'_, B>,
         cookie: &[u8; LMR_COOKIE_SIZE],
     ) -> Result<Index> {
-        let holders = self.shared.local_regions.made().iter();
-        if control.cookies != 0
-            && let Some(index) = holders
-                .enumerate()
-                .find_map(|(index, slot)| (slot.cookie().as_ref() == Some(cookie)).then_some(index))
-                .and_then(Index::new)
-        {
+        let mut holder = None;
+        self.visit_sharing(control, |index, slot| {
+            if slot.cookie().as_ref() == Some(cookie) {
+                holder = Some(index);
+            }
+        });
+        if let Some(index) = holder {
             return Ok(index);
         }
         let (index, slot) = self.free_region_slot()?;
         slot.store_cookie(index, cookie);
         self.shared.local_regions.claim(index);
         control.cookies = control.cookies.saturating_add(1);
+        control.sharing.enter(index, &slot.sharing);
         Ok(index)
     }
 
@@ -676,8 +697,11 @@ impl<B: Backend, L: RawLock> Ia<'_, B, L> {
         let Origin::Cookie(index) = origin else {
             return;
         };
-        let mut regions = self.shared.local_regions.made().iter();
-        if regions.any(|slot| slot.is_live() && slot.origin() == origin) {
+        let mut is_used = false;
+        self.visit_sharing(control, |_, slot| {
+            is_used |= slot.is_live() && slot.origin() == origin;
+        });
+        if is_used {
             return;
         }
         if let Some(holder) = self.shared.local_regions.get(usize::from(index)) {

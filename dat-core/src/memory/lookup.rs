@@ -5,6 +5,7 @@ use super::identity::{self, Identity};
 use crate::error::{Cause, Error, Parameter, Subtype};
 use crate::flags::MemoryPrivileges;
 use crate::id::LAST_INDEX;
+use crate::storage::VisitLink;
 use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 
 /// Slot of one local memory region; free if all bytes are zero.
@@ -38,6 +39,8 @@ pub struct LmrSlot {
     /// Handle of the source region, with the memory type; see `lmr.rs`.
     pub(super) source: crate::sync::Word64,
     pub(super) context: crate::sync::Word64,
+    /// Link in the list of regions with a cookie.
+    pub(crate) sharing: VisitLink,
 }
 
 impl LmrSlot {
@@ -57,6 +60,7 @@ impl LmrSlot {
         windows: AtomicU32::new(0),
         source: crate::sync::Word64::new(0),
         context: crate::sync::Word64::new(0),
+        sharing: VisitLink::NONE,
     };
 }
 

@@ -417,6 +417,26 @@ fn a_cookie_stays_as_long_as_a_region_has_it() {
     });
 }
 
+/// Cookies are compared again in storage that a leaked adapter left with shared regions.
+///
+/// Spec: LMC-03, IAO-01
+#[test]
+fn cookies_in_storage_that_was_left_are_compared_again() {
+    let mut storage = TestStorage::new();
+    let other = [7; LMR_COOKIE_SIZE];
+    for _ in 0..3 {
+        let ia = Ia::open(TestBackend::default(), storage.lend(), 8).unwrap();
+        let pz = ia.pz_create().unwrap();
+        // One slot of eight holds the cookie.
+        for _ in 0..7 {
+            create(&ia, shared_memory(BASE, LENGTH, COOKIE), pz).unwrap();
+        }
+        let (_, _, cause) = refusal(create(&ia, shared_memory(BASE, LENGTH, other), pz));
+        assert_eq!(cause, Cause::SharedMemoryRefused);
+        core::mem::forget(ia);
+    }
+}
+
 /// A cookie that looks like a valid region is not one: no context names it.
 ///
 /// Spec: LMC-03, DTO-06, DTO-07
