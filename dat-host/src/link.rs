@@ -1,0 +1,175 @@
+//! The state of an endpoint that its handle, its futures and the driver share.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+
+use dat_core::backend::PRIVATE_DATA_MAX;
+use dat_core::event::ConnectionEventKind;
+use dat_core::id::EpId;
+
+use crate::core::{Core, lock};
+use crate::error::{Error, Result};
+use crate::message::Message;
+use crate::shared_receive::SharedBuffers;
+use crate::zone::Domain;
+
+/// An endpoint as long as anybody knows it.
+pub(crate) struct Link {
+    id: EpId,
+    domain: Arc<Domain>,
+    /// Shared receive queue of the endpoint, which outlives it.
+    queue: Option<Arc<SharedBuffers>>,
+    state: Mutex<State>,
+}
+
+struct State {
+    phase: Phase,
+    messages: VecDeque<Message>,
+    private_data: Vec<u8>,
+    wakers: Vec<Waker>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Pending,
+    Connected,
+    Ended(ConnectionEventKind),
+}
+
+impl Link {
+    pub(crate) fn new(id: EpId, domain: &Arc<Domain>, queue: Option<Arc<SharedBuffers>>) -> Self {
+        Self {
+            id,
+            domain: Arc::clone(domain),
+            queue,
+            state: Mutex::new(State {
+                phase: Phase::Pending,
+                messages: VecDeque::new(),
+                private_data: Vec::new(),
+                wakers: Vec::new(),
+            }),
+        }
+    }
+
+    pub(crate) const fn id(&self) -> EpId {
+        self.id
+    }
+
+    pub(crate) const fn domain(&self) -> &Arc<Domain> {
+        &self.domain
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        self.domain.core()
+    }
+
+    /// Returns true if messages come from a shared receive queue.
+    pub(crate) const fn is_shared(&self) -> bool {
+        self.queue.is_some()
+    }
+
+    /// Returns the private data that came with the connection.
+    pub(crate) fn private_data(&self) -> Vec<u8> {
+        lock(&self.state).private_data.clone()
+    }
+
+    /// Handles a connection event.
+    pub(crate) fn changed(&self, kind: ConnectionEventKind) {
+        let mut data = [0; PRIVATE_DATA_MAX];
+        let length = self
+            .core()
+            .interface()
+            .ep_private_data(self.id, &mut data)
+            .unwrap_or(0)
+            .min(PRIVATE_DATA_MAX);
+        self.update(|state| {
+            if matches!(state.phase, Phase::Pending) {
+                state.private_data = data[..length].to_vec();
+            }
+            state.phase = match kind {
+                ConnectionEventKind::Established => Phase::Connected,
+                kind => Phase::Ended(kind),
+            };
+        });
+    }
+
+    /// Adds a message from the shared receive queue.
+    pub(crate) fn deliver(&self, message: Message) {
+        self.update(|state| state.messages.push_back(message));
+    }
+
+    /// Ends the state: the endpoint is freed, or its adapter is closed.
+    pub(crate) fn end(&self) {
+        let mut messages = VecDeque::new();
+        self.update(|state| {
+            messages = std::mem::take(&mut state.messages);
+            if !matches!(state.phase, Phase::Ended(_)) {
+                state.phase = Phase::Ended(ConnectionEventKind::Disconnected);
+            }
+        });
+        // Outside of the lock: each buffer is posted again.
+        drop(messages);
+    }
+
+    /// Changes the state and wakes all futures.
+    fn update(&self, change: impl FnOnce(&mut State)) {
+        let wakers = {
+            let mut state = lock(&self.state);
+            change(&mut state);
+            std::mem::take(&mut state.wakers)
+        };
+        for waker in wakers {
+            waker.wake();
+        }
+    }
+
+    /// Waits for the connection.
+    pub(crate) fn poll_connected(&self, context: &mut Context<'_>) -> Poll<Result<()>> {
+        let mut state = lock(&self.state);
+        match state.phase {
+            Phase::Pending => state.wait(context),
+            Phase::Connected => Poll::Ready(Ok(())),
+            Phase::Ended(ConnectionEventKind::PeerRejected) => {
+                Poll::Ready(Err(Error::Rejected(state.private_data.clone())))
+            }
+            Phase::Ended(kind) => Poll::Ready(Err(self.ended(kind))),
+        }
+    }
+
+    /// Waits for a message; those that arrived before the end of the connection come first.
+    pub(crate) fn poll_message(&self, context: &mut Context<'_>) -> Poll<Result<Message>> {
+        let mut state = lock(&self.state);
+        match (state.messages.pop_front(), state.phase) {
+            (Some(message), _) => Poll::Ready(Ok(message)),
+            (None, Phase::Ended(kind)) => Poll::Ready(Err(self.ended(kind))),
+            (None, _) => state.wait(context),
+        }
+    }
+
+    /// Waits for the end of the connection; returns how it ended.
+    pub(crate) fn poll_ended(&self, context: &mut Context<'_>) -> Poll<ConnectionEventKind> {
+        let mut state = lock(&self.state);
+        match state.phase {
+            Phase::Ended(kind) => Poll::Ready(kind),
+            _ => state.wait(context),
+        }
+    }
+
+    fn ended(&self, kind: ConnectionEventKind) -> Error {
+        match self.core().is_closed() {
+            true => Error::Closed,
+            false => Error::Connection(kind),
+        }
+    }
+}
+
+impl State {
+    fn wait<T>(&mut self, context: &mut Context<'_>) -> Poll<T> {
+        let waker = context.waker();
+        if !self.wakers.iter().any(|known| known.will_wake(waker)) {
+            self.wakers.push(waker.clone());
+        }
+        Poll::Pending
+    }
+}
