@@ -124,7 +124,9 @@ impl Adapter {
     // UNSAFETY: regions of this crate lend slices, which the core's safe posts do not know of.
     pub unsafe fn ia<B: Backend + 'static>(&self) -> Option<&Ia<'static, B, HostLock>> {
         let interface: &dyn Any = self.interface();
-        interface.downcast_ref::<OwnedIa<B, HostLock>>().map(|ia| &**ia)
+        interface
+            .downcast_ref::<OwnedIa<B, HostLock>>()
+            .map(|ia| &**ia)
     }
 }
 

@@ -7,9 +7,7 @@ use std::thread::ThreadId;
 use std::time::Duration;
 
 use dat_core::attributes::IaAddress;
-use dat_core::event::{
-    AsyncEventKind, ConnectionEventKind, Event, ThreadWait,
-};
+use dat_core::event::{AsyncEventKind, ConnectionEventKind, Event, ThreadWait};
 use dat_core::flags::{DtoStatus, EvdFlags};
 use dat_core::id::{EpId, EvdId, SrqId};
 use dat_core::time::Instant;
@@ -248,12 +246,9 @@ impl Core {
     /// one from a waker, makes it look once more.
     fn dispatch(&self) -> bool {
         loop {
-            let before = self.turn.compare_exchange(
-                IDLE,
-                RUNNING,
-                Ordering::SeqCst,
-                Ordering::SeqCst,
-            );
+            let before =
+                self.turn
+                    .compare_exchange(IDLE, RUNNING, Ordering::SeqCst, Ordering::SeqCst);
             match before {
                 Ok(_) => break,
                 Err(AGAIN) => return false,
@@ -313,13 +308,7 @@ impl Core {
     }
 
     /// Delivers a message to the endpoint that took a buffer of a shared receive queue.
-    fn received(
-        &self,
-        (ep, queue): (EpId, SrqId),
-        memory: Lent,
-        status: DtoStatus,
-        length: usize,
-    ) {
+    fn received(&self, (ep, queue): (EpId, SrqId), memory: Lent, status: DtoStatus, length: usize) {
         let queue = lock(&self.queues)
             .iter()
             .filter_map(Weak::upgrade)

@@ -298,8 +298,8 @@ impl Future for NextMessage {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         if !self.0.is_shared() {
-            let refused = CoreError::invalid_state(Subtype::NoSubtype)
-                .because(Cause::NoSharedReceiveQueue);
+            let refused =
+                CoreError::invalid_state(Subtype::NoSubtype).because(Cause::NoSharedReceiveQueue);
             return Poll::Ready(Err(refused.into()));
         }
         self.0.poll_message(context)

@@ -21,6 +21,7 @@ mod table;
 mod timer;
 mod transfer;
 mod wait;
+mod wakers;
 mod window;
 mod zone;
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use dat_core::backend::PRIVATE_DATA_MAX;
 use dat_core::event::ConnectionEventKind;
@@ -12,6 +12,7 @@ use crate::core::{Core, lock};
 use crate::error::{Error, Result};
 use crate::message::Message;
 use crate::shared_receive::SharedBuffers;
+use crate::wakers::Wakers;
 use crate::zone::Domain;
 
 /// An endpoint as long as anybody knows it.
@@ -27,7 +28,7 @@ struct State {
     phase: Phase,
     messages: VecDeque<Message>,
     private_data: Vec<u8>,
-    wakers: Vec<Waker>,
+    wakers: Wakers,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -47,7 +48,7 @@ impl Link {
                 phase: Phase::Pending,
                 messages: VecDeque::new(),
                 private_data: Vec::new(),
-                wakers: Vec::new(),
+                wakers: Wakers::default(),
             }),
         }
     }
@@ -117,43 +118,59 @@ impl Link {
         let wakers = {
             let mut state = lock(&self.state);
             change(&mut state);
-            std::mem::take(&mut state.wakers)
+            state.wakers.take()
         };
-        for waker in wakers {
-            waker.wake();
-        }
+        wakers.wake();
     }
 
     /// Waits for the connection.
     pub(crate) fn poll_connected(&self, context: &mut Context<'_>) -> Poll<Result<()>> {
-        let mut state = lock(&self.state);
-        match state.phase {
-            Phase::Pending => state.wait(context),
-            Phase::Connected => Poll::Ready(Ok(())),
+        self.poll(context, |state| match state.phase {
+            Phase::Pending => None,
+            Phase::Connected => Some(Ok(())),
             Phase::Ended(ConnectionEventKind::PeerRejected) => {
-                Poll::Ready(Err(Error::Rejected(state.private_data.clone())))
+                Some(Err(Error::Rejected(state.private_data.clone())))
             }
-            Phase::Ended(kind) => Poll::Ready(Err(self.ended(kind))),
-        }
+            Phase::Ended(kind) => Some(Err(self.ended(kind))),
+        })
     }
 
     /// Waits for a message; those that arrived before the end of the connection come first.
     pub(crate) fn poll_message(&self, context: &mut Context<'_>) -> Poll<Result<Message>> {
-        let mut state = lock(&self.state);
-        match (state.messages.pop_front(), state.phase) {
-            (Some(message), _) => Poll::Ready(Ok(message)),
-            (None, Phase::Ended(kind)) => Poll::Ready(Err(self.ended(kind))),
-            (None, _) => state.wait(context),
-        }
+        self.poll(context, |state| {
+            match (state.messages.pop_front(), state.phase) {
+                (Some(message), _) => Some(Ok(message)),
+                (None, Phase::Ended(kind)) => Some(Err(self.ended(kind))),
+                (None, _) => None,
+            }
+        })
     }
 
     /// Waits for the end of the connection; returns how it ended.
     pub(crate) fn poll_ended(&self, context: &mut Context<'_>) -> Poll<ConnectionEventKind> {
-        let mut state = lock(&self.state);
-        match state.phase {
-            Phase::Ended(kind) => Poll::Ready(kind),
-            _ => state.wait(context),
+        self.poll(context, |state| match state.phase {
+            Phase::Ended(kind) => Some(kind),
+            _ => None,
+        })
+    }
+
+    /// Returns the result of `ready`, or keeps the waker for the next change.
+    fn poll<T>(
+        &self,
+        context: &mut Context<'_>,
+        ready: impl FnOnce(&mut State) -> Option<T>,
+    ) -> Poll<T> {
+        let displaced = {
+            let mut state = lock(&self.state);
+            match ready(&mut state) {
+                Some(value) => return Poll::Ready(value),
+                None => state.wakers.add(context.waker()),
+            }
+        };
+        if let Some(waker) = displaced {
+            waker.wake();
         }
+        Poll::Pending
     }
 
     fn ended(&self, kind: ConnectionEventKind) -> Error {
@@ -161,15 +178,5 @@ impl Link {
             true => Error::Closed,
             false => Error::Connection(kind),
         }
-    }
-}
-
-impl State {
-    fn wait<T>(&mut self, context: &mut Context<'_>) -> Poll<T> {
-        let waker = context.waker();
-        if !self.wakers.iter().any(|known| known.will_wake(waker)) {
-            self.wakers.push(waker.clone());
-        }
-        Poll::Pending
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use dat_core::event::Event;
 use dat_core::flags::{EvdFlags, PspFlags};
@@ -14,6 +14,7 @@ use crate::core::{Core, lock};
 use crate::error::{Error, Result};
 use crate::request::Request;
 use crate::wait::blocking;
+use crate::wakers::Wakers;
 use crate::zone::Zone;
 
 /// A listener on a connection qualifier (PSP).
@@ -110,7 +111,7 @@ pub(crate) struct Requests {
 struct Waiting {
     /// A request that the driver took to see that there is one.
     taken: Option<CrId>,
-    wakers: Vec<Waker>,
+    wakers: Wakers,
 }
 
 impl Requests {
@@ -125,11 +126,9 @@ impl Requests {
             if waiting.taken.is_none() && !self.core.is_closed() {
                 return;
             }
-            std::mem::take(&mut waiting.wakers)
+            waiting.wakers.take()
         };
-        for waker in wakers {
-            waker.wake();
-        }
+        wakers.wake();
     }
 
     fn dequeue(&self) -> Option<CrId> {
@@ -140,16 +139,18 @@ impl Requests {
     }
 
     fn poll(&self, context: &mut Context<'_>) -> Poll<Result<CrId>> {
-        let mut waiting = lock(&self.waiting);
-        if let Some(cr) = waiting.taken.take().or_else(|| self.dequeue()) {
-            return Poll::Ready(Ok(cr));
-        }
-        if self.core.is_closed() {
-            return Poll::Ready(Err(Error::Closed));
-        }
-        let waker = context.waker();
-        if !waiting.wakers.iter().any(|known| known.will_wake(waker)) {
-            waiting.wakers.push(waker.clone());
+        let displaced = {
+            let mut waiting = lock(&self.waiting);
+            if let Some(cr) = waiting.taken.take().or_else(|| self.dequeue()) {
+                return Poll::Ready(Ok(cr));
+            }
+            if self.core.is_closed() {
+                return Poll::Ready(Err(Error::Closed));
+            }
+            waiting.wakers.add(context.waker())
+        };
+        if let Some(waker) = displaced {
+            waker.wake();
         }
         Poll::Pending
     }

@@ -144,7 +144,7 @@ impl NetworkDevice {
             // Ringing runs wakers, so the list is not locked meanwhile.
             let bell = {
                 let bells = lock(&self.network.0.bells);
-                bells.get(place).map(WeakBell::clone)
+                bells.get(place).cloned()
             };
             let Some(bell) = bell else {
                 return;

@@ -144,8 +144,7 @@ impl Table {
     #[inline]
     pub(crate) fn complete(&self, cookie: u64, outcome: Outcome) -> Effects {
         let key = Key::of_cookie(cookie);
-        self.entries
-            .with(|entries| entries.complete(key, outcome))
+        self.entries.with(|entries| entries.complete(key, outcome))
     }
 
     /// Removes an operation whether or not it has ended; returns its memory.
@@ -189,21 +188,22 @@ impl Table {
         }
     }
 
-    /// Lets an operation go on without its future.
-    pub(crate) fn abandon(&self, key: Key) -> Effects {
-        self.entries.with(|entries| {
-            let mut effects = Effects::default();
-            if let Some(entry) = entries.get(key) {
-                if let State::Pending { has_future } = &mut entry.state {
+    /// Lets an operation go on without its future; releases the memory of one that has ended.
+    pub(crate) fn abandon(&self, key: Key) {
+        let left = self.entries.with(|entries| {
+            let entry = entries.get(key)?;
+            let waker = entry.waker.take();
+            let memory = match &mut entry.state {
+                State::Pending { has_future } => {
                     *has_future = false;
-                    // Dropped, not woken: the future is gone.
-                    drop(entry.waker.take());
-                } else {
-                    effects.memory = entries.remove(key);
+                    None
                 }
-            }
-            effects
-        })
+                _ => entries.remove(key),
+            };
+            Some((waker, memory))
+        });
+        // Outside of the lock: both run code of others.
+        drop(left);
     }
 
     /// Ends all pending operations of an owner, or of all; `run` gets the effects, without locks.

@@ -38,10 +38,7 @@ impl Operation {
     ///
     /// # Panics
     /// If it is polled again after it was ready.
-    pub(crate) fn poll(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<(Lent, Result<usize, Error>)> {
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<(Lent, Result<usize, Error>)> {
         assert!(!self.is_over, "polled after it was ready");
         let ended = ready!(self.core.table().poll(self.key, context));
         self.is_over = true;
@@ -60,7 +57,7 @@ impl Operation {
 impl Drop for Operation {
     fn drop(&mut self) {
         if !self.is_over {
-            self.core.table().abandon(self.key).run();
+            self.core.table().abandon(self.key);
         }
     }
 }

@@ -39,7 +39,7 @@ struct Bound<B: Stable> {
 
 impl<B: Stable> Bound<B> {
     /// Ends all access of peers; returns the memory.
-    fn into_region(mut self: Box<Self>) -> Region<B> {
+    fn into_region(mut self) -> Region<B> {
         self.free();
         match self.registered.take() {
             Some(registered) => Region::of(registered),
@@ -158,9 +158,8 @@ impl<B: Stable> Exposing<B> {
                 Ok(())
             },
         );
-        let failed = |error: Error, lent: Lent| {
-            Failed::new(error, lent.take::<Bound<B>>().into_region())
-        };
+        let failed =
+            |error: Error, lent: Lent| Failed::new(error, lent.take::<Bound<B>>().into_region());
         let key = match posted {
             Ok(key) => key,
             Err((error, Some(lent))) => return Err(failed(error.into(), lent)),
@@ -345,7 +344,7 @@ impl<B: Stable> Window<B> {
     }
 
     fn range(&self, offset: usize, length: usize) -> Result<&[AtomicU8]> {
-        let end = offset.checked_add(length).unwrap_or(usize::MAX);
+        let end = offset.saturating_add(length);
         self.atomics()
             .get(offset..end)
             .ok_or_else(|| Error::OutOfRange {

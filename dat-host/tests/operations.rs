@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Pair, SOON, connect};
+use common::{Pair, SOON, connect, eventually};
 use dat_core::ErrorKind;
 use dat_core::event::ConnectionEventKind;
 use dat_host::{Access, Buffer, Error, Region};
@@ -95,7 +95,11 @@ fn a_window_ends_with_its_connection_or_its_drop() {
         let region = pair.far.region(bytes).unwrap();
         region.expose(.., Access::WRITE).to(&far).wait().unwrap()
     };
-    let (one, two, three) = (expose(vec![1; 32]), expose(vec![2; 32]), expose(vec![3; 32]));
+    let (one, two, three) = (
+        expose(vec![1; 32]),
+        expose(vec![2; 32]),
+        expose(vec![3; 32]),
+    );
     drop(three);
     near.disconnect().wait().unwrap();
     far.ended().wait();
@@ -199,7 +203,7 @@ fn messages_of_many_endpoints_share_a_queue_and_give_buffers_back() {
     assert_eq!(pair.far_adapter.in_flight(), 3);
     drop(queue);
     drop(pairs);
-    assert_eq!(pair.far_adapter.in_flight(), 0);
+    eventually("the queue is freed", || pair.far_adapter.in_flight() == 0);
 }
 
 /// Spec: SRQR-33
@@ -299,9 +303,7 @@ fn dropped_buffers_return_to_their_pool() {
     for receive in receives {
         receive.wait().unwrap();
     }
-    while pair.near_adapter.in_flight() != 0 {
-        std::thread::yield_now();
-    }
+    eventually("all is sent", || pair.near_adapter.in_flight() == 0);
     let mut after = ids(&take());
     before.sort();
     after.sort();
@@ -330,7 +332,10 @@ fn refusals_name_the_cause_and_return_the_memory() {
     // Beyond the remote range: refused before anything is posted.
     assert!(matches!(
         remote.slice(8..17),
-        Err(Error::OutOfRange { end: 17, length: 16 })
+        Err(Error::OutOfRange {
+            end: 17,
+            length: 16
+        })
     ));
     // Memory of another zone of the adapter.
     let other = pair.near_adapter.zone().unwrap();
@@ -348,7 +353,11 @@ fn refusals_name_the_cause_and_return_the_memory() {
     assert_eq!(kind(&failed.error), Some(ErrorKind::InvalidHandle));
     // A window of no bytes, or beyond the region.
     let region: Region<Vec<u8>> = failed.memory;
-    let failed = region.expose(3..3, Access::READ).to(&near).wait().unwrap_err();
+    let failed = region
+        .expose(3..3, Access::READ)
+        .to(&near)
+        .wait()
+        .unwrap_err();
     assert_eq!(kind(&failed.error), Some(ErrorKind::InvalidParameter));
     let failed = failed
         .memory

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use dat_core::memory::LmrTriplet;
 
-use super::registered::Registered;
 use super::pinned::Stable;
+use super::registered::Registered;
 use super::slot::Slot;
 use crate::core::Core;
 

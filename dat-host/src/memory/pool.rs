@@ -16,6 +16,7 @@ const BLOCK: usize = 1 << 16;
 /// Free slots by size.
 pub(crate) struct Pool {
     domain: Arc<Domain>,
+    #[expect(clippy::vec_box, reason = "the same box goes to operations and back")]
     free: [Mutex<Vec<Box<Slot>>>; CLASSES],
 }
 

@@ -71,6 +71,10 @@ impl<B: Stable> Registered<B> {
     }
 
     /// Deregisters the memory; returns the value, or `None` if the memory must stay.
+    #[expect(
+        clippy::boxed_local,
+        reason = "the value stays in place until it is deregistered"
+    )]
     pub(crate) fn into_value(mut self: Box<Self>) -> Option<B> {
         self.end()
     }

@@ -26,12 +26,13 @@ pub(crate) fn slots(
     count: usize,
     size: usize,
 ) -> Result<impl Iterator<Item = Box<Slot>> + use<>> {
-    let bytes = count.checked_mul(size).filter(|&bytes| bytes <= isize::MAX as usize);
+    let bytes = count
+        .checked_mul(size)
+        .filter(|&bytes| bytes <= isize::MAX as usize);
     let bytes = bytes.ok_or(dat_core::Error::insufficient_resources(
         dat_core::Subtype::ResourceMemory,
     ))?;
-    let mut block = Registered::new(domain, vec![0; bytes])
-        .map_err(|failed| failed.error)?;
+    let mut block = Registered::new(domain, vec![0; bytes]).map_err(|failed| failed.error)?;
     let mut rest = std::mem::replace(&mut block.memory, Pinned::EMPTY);
     let block = Arc::from(block);
     Ok((0..count).map(move |_| {

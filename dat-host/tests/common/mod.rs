@@ -1,5 +1,5 @@
 //! Two connected endpoints, each on an adapter of a network of its own.
-#![allow(dead_code, reason = "each test target uses some")]
+#![allow(dead_code, unreachable_pub, reason = "each test target uses some")]
 
 use std::time::Duration;
 
@@ -49,13 +49,31 @@ pub fn connect(
     queue: Option<&SharedReceive>,
 ) -> Result<(Endpoint, Endpoint)> {
     let listener = far.listen_with(None, 4)?;
-    let connecting = near
-        .connect((far.address()?, listener.qualifier()))
-        .start();
+    let connecting = near.connect((far.address()?, listener.qualifier())).start();
     let mut accepting = listener.next().wait()?.accept();
     if let Some(queue) = queue {
         accepting = accepting.receive(queue);
     }
     let accepted = accepting.wait()?;
     Ok((connecting.wait()?, accepted))
+}
+
+/// Waits until `condition` holds.
+///
+/// # Panics
+/// If it does not soon.
+pub fn eventually(what: &str, condition: impl Fn() -> bool) {
+    eventually_with(what, condition);
+}
+
+/// As `eventually`, for a condition that changes things.
+///
+/// # Panics
+/// If the condition does not hold soon.
+pub fn eventually_with(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = std::time::Instant::now() + SOON;
+    while !condition() {
+        assert!(std::time::Instant::now() < deadline, "{what}");
+        std::thread::yield_now();
+    }
 }
