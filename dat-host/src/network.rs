@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use backend_mock::{Fabric, FabricOptions, MockBackend, NodeOptions};
+use backend_mock::{Fabric, FabricOptions, Limits, MockBackend, NodeOptions};
 use dat_core::attributes::IaAddress;
 use dat_core::time::Instant;
 
@@ -27,7 +27,7 @@ const SPIN: u64 = 50;
 /// let network = Network::new(Network::options());
 /// let near = Options::new().network(&network).open("mock://near")?;
 /// let far = Options::new().network(&network).open("mock://far")?;
-/// assert_ne!(near.address(), far.address());
+/// assert_ne!(near.address()?, far.address()?);
 /// # Ok(())
 /// # }
 /// ```
@@ -85,6 +85,11 @@ impl Network {
     pub(crate) fn join(&self, name: &str) -> (MockBackend, NetworkDevice) {
         let options = NodeOptions {
             address: self.address(name),
+            limits: Limits {
+                // The queue of the listener limits the requests that wait.
+                backlog: u32::MAX,
+                ..Limits::default()
+            },
             ..NodeOptions::new("mock", 0)
         };
         let device = NetworkDevice {

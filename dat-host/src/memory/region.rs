@@ -79,7 +79,7 @@ impl<B: Stable> Region<B> {
     /// Selects a part of the region for an operation, in bytes.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`]: the range reaches outside of the region. Returns the region.
+    /// [`OutOfRange`](crate::Error::OutOfRange): the range reaches outside of the region. Returns the region.
     pub fn slice(self, range: impl RangeBounds<usize>) -> Result<RegionSlice<B>, Failed<Self>> {
         match resolve_range(range, self.len()) {
             Ok((start, length)) => Ok(RegionSlice::new(self, start, length)),
