@@ -208,10 +208,14 @@ impl Core {
 
     /// Looks for events of the device once and runs their effects.
     pub(crate) fn pass(&self) -> Pass {
-        let completed = self.dispatch();
         let activity = self.device.act(Self::now());
-        let progressed = self.interface.progress(Self::now()) != 0;
-        if self.dispatch() || completed || activity.acted || progressed {
+        // Completions that are taken before `progress` polls them take a shorter way.
+        let completed = self.dispatch();
+        let progressed = self.interface.progress(Self::now()) != 0 && {
+            self.dispatch();
+            true
+        };
+        if activity.acted || completed || progressed {
             return Pass::Active;
         }
         Pass::Idle(match (self.interface.next_deadline(), activity.next) {

@@ -56,6 +56,13 @@ enum State {
     Done(Outcome),
 }
 
+/// Result of a poll under the lock.
+enum Polled {
+    Ended,
+    Pending,
+    NeedsWaker,
+}
+
 struct Entry {
     generation: u32,
     state: State,
@@ -153,37 +160,42 @@ impl Table {
     }
 
     /// Returns the end of an operation and its memory, or stores the waker.
+    ///
+    /// `None` if there is no such operation. `is_new` is true for its first poll, which rarely finds
+    /// it ended.
     #[inline]
     pub(crate) fn poll(
         &self,
         key: Key,
         context: &mut Context<'_>,
+        is_new: bool,
     ) -> Poll<Option<(Outcome, Lent)>> {
-        // Cloning and dropping a waker runs code of the executor.
-        let mut fresh = None;
+        // Cloning and dropping a waker runs code of the executor, so both happen without the lock.
+        let mut waker = is_new.then(|| context.waker().clone());
         loop {
+            // Written in place, because it is large.
+            let mut ended = None;
             let polled = self.entries.with(|entries| {
+                let free = entries.free;
                 let Some(entry) = entries.get(key) else {
-                    return Ok(Poll::Ready(None));
+                    return Polled::Ended;
                 };
                 if let State::Done(outcome) = entry.state {
-                    let memory = entries.remove(key);
-                    return Ok(Poll::Ready(memory.map(|memory| (outcome, memory))));
+                    ended = entry.vacate(free).map(|memory| (outcome, memory));
+                    entries.free = Some(key.index);
+                    return Polled::Ended;
                 }
-                match &mut entry.waker {
-                    Some(known) if known.will_wake(context.waker()) => Ok(Poll::Pending),
-                    known => match fresh.take() {
-                        Some(waker) => {
-                            fresh = known.replace(waker);
-                            Ok(Poll::Pending)
-                        }
-                        None => Err(()),
-                    },
+                match (&mut entry.waker, &mut waker) {
+                    (Some(known), _) if known.will_wake(context.waker()) => {}
+                    (known, Some(_)) => std::mem::swap(known, &mut waker),
+                    (_, None) => return Polled::NeedsWaker,
                 }
+                Polled::Pending
             });
             match polled {
-                Ok(outcome) => return outcome,
-                Err(()) => fresh = Some(context.waker().clone()),
+                Polled::Ended => return Poll::Ready(ended),
+                Polled::Pending => return Poll::Pending,
+                Polled::NeedsWaker => waker = Some(context.waker().clone()),
             }
         }
     }
@@ -300,14 +312,22 @@ impl Entries {
         let entry = self.get(key)?;
         let was_pending = matches!(entry.state, State::Pending { .. });
         let owner = entry.owner;
-        let memory = entry.memory.take();
-        entry.state = State::Free { next: free };
-        // Not 0, so that no cookie is that of an entry that never was.
-        entry.generation = entry.generation.wrapping_add(1).max(1);
+        let memory = entry.vacate(free);
         self.free = Some(key.index);
         if was_pending {
             self.count(owner, false);
         }
         memory
+    }
+}
+
+impl Entry {
+    /// Frees the entry, before the free entry `next`; returns its memory.
+    #[inline]
+    fn vacate(&mut self, next: Option<u32>) -> Option<Lent> {
+        self.state = State::Free { next };
+        // Not 0, so that no cookie is that of an entry that never was.
+        self.generation = self.generation.wrapping_add(1).max(1);
+        self.memory.take()
     }
 }

@@ -18,6 +18,7 @@ use crate::wait::blocking;
 pub(crate) struct Operation {
     core: Arc<Core>,
     key: Key,
+    is_new: bool,
     is_over: bool,
 }
 
@@ -26,6 +27,7 @@ impl Operation {
         Self {
             core,
             key,
+            is_new: true,
             is_over: false,
         }
     }
@@ -40,7 +42,8 @@ impl Operation {
     /// If it is polled again after it was ready.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<(Lent, Result<usize, Error>)> {
         assert!(!self.is_over, "polled after it was ready");
-        let ended = ready!(self.core.table().poll(self.key, context));
+        let is_new = std::mem::replace(&mut self.is_new, false);
+        let ended = ready!(self.core.table().poll(self.key, context, is_new));
         self.is_over = true;
         let Some((outcome, memory)) = ended else {
             unreachable!("an operation stays in the table until its future is over");

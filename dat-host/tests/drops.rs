@@ -11,7 +11,7 @@ use std::time::Duration;
 use backend_mock::{Fabric, NodeOptions};
 use common::{Pair, SOON, connect, eventually};
 use dat_core::time::Instant;
-use dat_host::{Access, Activity, Adapter, Bell, Device, Network, Zone};
+use dat_host::{Access, Activity, Adapter, Bell, Device, Network};
 
 /// A fabric of the test as a device; its token tells when its adapter is gone.
 struct Stepped {
@@ -283,11 +283,12 @@ fn a_closed_adapter_ends_all_waits() {
     let pair = Pair::new();
     let (_near, far) = pair.connect();
     let listener = pair.far.listen(5).unwrap();
-    let queue: Zone = pair.far.clone();
+    let receive = far.recv(pair.far.buffer(8).unwrap());
     std::thread::scope(|scope| {
-        let receive = scope.spawn(|| far.recv(queue.buffer(8).unwrap()).wait());
+        let receive = scope.spawn(|| receive.wait());
         let next = scope.spawn(|| listener.next().wait());
         let ended = scope.spawn(|| far.ended().wait());
+        // Long enough for the threads to wait, usually; the outcome is the same.
         std::thread::sleep(Duration::from_millis(20));
         pair.far_adapter.close();
         assert!(receive.join().unwrap().is_err());

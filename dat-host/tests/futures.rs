@@ -134,17 +134,17 @@ fn run_until(stage: &mut Stage, victim: usize, polls: usize, end: End, qualifier
     let mut done = 0;
     let mut victim_ended = false;
     for turn in 0..1000 {
-        for number in 0..2 {
+        for (number, slot) in tasks.iter_mut().enumerate() {
             if number == victim && turn == polls {
-                match (tasks[number].take(), end) {
+                match (slot.take(), end) {
                     (task, End::Drop) => drop(task),
                     (task, End::Forget) => std::mem::forget(task),
                 }
             }
-            if let Some(task) = &mut tasks[number]
+            if let Some(task) = slot
                 && let Poll::Ready(result) = poll(task.as_mut())
             {
-                tasks[number] = None;
+                *slot = None;
                 done += 1;
                 if number == victim {
                     victim_ended = true;
