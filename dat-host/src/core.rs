@@ -58,7 +58,7 @@ pub struct Core {
     /// Endpoints to free at the end of a dispatch.
     dropped: Mutex<Vec<Arc<Link>>>,
     listeners: Mutex<Vec<Weak<Requests>>>,
-    queues: Mutex<Vec<Weak<SharedBuffers>>>,
+    queues: Mutex<Vec<(SrqId, Weak<SharedBuffers>)>>,
     turn: AtomicU8,
     closed: AtomicBool,
     /// The thread that drives the adapter, if it has one.
@@ -313,11 +313,11 @@ impl Core {
 
     /// Delivers a message to the endpoint that took a buffer of a shared receive queue.
     fn received(&self, (ep, queue): (EpId, SrqId), memory: Lent, status: DtoStatus, length: usize) {
-        let queue = lock(&self.queues)
+        let known = lock(&self.queues)
             .iter()
-            .filter_map(Weak::upgrade)
-            .find(|buffers| buffers.id() == queue);
-        let Some(queue) = queue else {
+            .find(|(srq, _)| *srq == queue)
+            .and_then(|(_, buffers)| buffers.upgrade());
+        let Some(queue) = known else {
             return;
         };
         match self.link(ep) {
@@ -451,14 +451,20 @@ impl Core {
 
     pub(crate) fn add_listener(&self, listener: &Arc<Requests>) {
         let mut listeners = lock(&self.listeners);
-        listeners.retain(|listener| listener.strong_count() != 0);
-        listeners.push(Arc::downgrade(listener));
+        // Listeners keep their places, since `offer_requests` may be counting them.
+        let gone = listeners
+            .iter_mut()
+            .find(|listener| listener.strong_count() == 0);
+        match gone {
+            Some(place) => *place = Arc::downgrade(listener),
+            None => listeners.push(Arc::downgrade(listener)),
+        }
     }
 
     pub(crate) fn add_queue(&self, queue: &Arc<SharedBuffers>) {
         let mut queues = lock(&self.queues);
-        queues.retain(|queue| queue.strong_count() != 0);
-        queues.push(Arc::downgrade(queue));
+        queues.retain(|(_, queue)| queue.strong_count() != 0);
+        queues.push((queue.id(), Arc::downgrade(queue)));
     }
 
     /// Closes the adapter: ends connections, operations and drivers.

@@ -115,8 +115,12 @@ pub(crate) struct NetworkDevice {
 impl Device for NetworkDevice {
     fn attach(&self, bell: &Bell) {
         let mut bells = lock(&self.network.0.bells);
-        bells.retain(|bell| !bell.is_gone());
-        bells.push(bell.downgrade());
+        // Bells keep their places, since `wake_others` may be counting them.
+        match bells.iter_mut().find(|bell| bell.is_gone()) {
+            Some(place) => *place = bell.downgrade(),
+            None => bells.push(bell.downgrade()),
+        }
+        drop(bells);
         // Attached once, by the adapter that owns the device.
         let _ = self.bell.set(bell.clone());
     }
