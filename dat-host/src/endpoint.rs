@@ -11,11 +11,12 @@ use dat_core::flags::{CloseFlags, CompletionFlags};
 use dat_core::id::EpId;
 use dat_core::{Cause, Error as CoreError, ErrorKind, Parameter, Subtype};
 
+use crate::batch::Batch;
 use crate::core::{Core, Guard};
 use crate::error::{Failed, Result};
 use crate::interface::Interface;
 use crate::link::Link;
-use crate::memory::Memory;
+use crate::memory::{Lend, Memory};
 use crate::message::Message;
 use crate::remote::{Access, RemoteSlice};
 use crate::shared_receive::SharedReceive;
@@ -147,7 +148,7 @@ impl Endpoint {
         let segment = [memory.segment()];
         let ep = self.id();
         Transfer::new(self.post(memory, |interface, cookie| {
-            check_right(remote, Access::WRITE, Subtype::PrivilegesWrite)?;
+            check_write(remote)?;
             let flags = CompletionFlags::empty();
             interface.post_rdma_write(ep, &segment, cookie, &remote.triplet(), flags)
         }))
@@ -166,7 +167,7 @@ impl Endpoint {
         let segment = [memory.segment()];
         let ep = self.id();
         Transfer::new(self.post(memory, |interface, cookie| {
-            check_right(remote, Access::READ, Subtype::PrivilegesRead)?;
+            check_read(remote)?;
             let flags = CompletionFlags::empty();
             interface.post_rdma_read(ep, &segment, cookie, &remote.triplet(), flags)
         }))
@@ -186,6 +187,11 @@ impl Endpoint {
         Receive::new(self.post(memory, |interface, cookie| {
             interface.post_recv(ep, &segment, cookie, CompletionFlags::empty())
         }))
+    }
+
+    /// Begins a batch of operations, which one doorbell posts together.
+    pub const fn batch<M: Memory>(&self) -> Batch<'_, M> {
+        Batch::new(self)
     }
 
     /// Returns the next message that the endpoint received from its shared queue.
@@ -230,9 +236,7 @@ impl Endpoint {
         post: impl FnOnce(&dyn Interface, u64) -> dat_core::Result<()>,
     ) -> Posted<M> {
         let core = self.core();
-        if !Arc::ptr_eq(core, memory.core()) {
-            let foreign =
-                CoreError::invalid_handle(Subtype::InvalidHandleLmr).because(Cause::Foreign);
+        if let Err(foreign) = check_adapter(core, &memory) {
             return Posted::Refused(Arc::clone(core), Some(Failed::new(foreign, memory)));
         }
         match core.post(Owner::Endpoint(self.id()), memory.lend(), post) {
@@ -244,6 +248,27 @@ impl Endpoint {
             Err((_, None)) => unreachable!("the table keeps memory until it is taken"),
         }
     }
+}
+
+/// Checks that memory is of an adapter, as the core cannot: contexts of adapters may be equal.
+///
+/// # Errors
+/// INVALID_HANDLE (LMR): it is of another one.
+pub(crate) fn check_adapter<M: Lend>(core: &Arc<Core>, memory: &M) -> dat_core::Result<()> {
+    match Arc::ptr_eq(core, memory.core()) {
+        true => Ok(()),
+        false => Err(CoreError::invalid_handle(Subtype::InvalidHandleLmr).because(Cause::Foreign)),
+    }
+}
+
+/// Checks the right for an RDMA Write.
+pub(crate) fn check_write(remote: RemoteSlice) -> dat_core::Result<()> {
+    check_right(remote, Access::WRITE, Subtype::PrivilegesWrite)
+}
+
+/// Checks the right for an RDMA Read.
+pub(crate) fn check_read(remote: RemoteSlice) -> dat_core::Result<()> {
+    check_right(remote, Access::READ, Subtype::PrivilegesRead)
 }
 
 /// Checks a right that the remote slice must have.

@@ -6,7 +6,7 @@ use std::task::Waker;
 use dat_core::attributes::{EpAttributes, IaAttributes, SrqAttributes};
 use dat_core::backend::Backend;
 use dat_core::connection::CrParam;
-use dat_core::endpoint::ConnectParam;
+use dat_core::endpoint::{BatchRefused, BatchRequest, ConnectParam};
 use dat_core::event::Event;
 use dat_core::flags::{
     CloseFlags, CompletionFlags, CrFields, EvdFlags, IaFields, MemoryPrivileges, ProviderFields,
@@ -128,6 +128,10 @@ interface! {
         remote: &RmrTriplet,
         flags: CompletionFlags,
     ) -> Result<()>;
+    fn post_batch(
+        ep: EpId,
+        requests: &[BatchRequest<'_>],
+    ) -> std::result::Result<(), BatchRefused>;
     fn srq_create(pz: PzId, attributes: &SrqAttributes) -> Result<SrqId>;
     fn srq_free(srq: SrqId) -> Result<()>;
     fn srq_post_recv(srq: SrqId, segments: &[LmrTriplet], cookie: u64) -> Result<()>;

@@ -99,6 +99,7 @@
 //! [`Adapter::ia`].
 
 mod adapter;
+mod batch;
 mod bell;
 mod connect;
 mod core;
@@ -125,6 +126,7 @@ mod window;
 mod zone;
 
 pub use adapter::{Adapter, Options};
+pub use batch::Batch;
 pub use bell::Bell;
 pub use connect::{Connect, Connecting};
 pub use dat_storage::Limits;

@@ -15,10 +15,10 @@ use dat_core::sync::{load_bytes, store_bytes};
 use dat_core::{Cause, Error as CoreError, Parameter};
 
 use crate::core::Core;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, check_adapter};
 use crate::error::{Error, Failed, Result};
 use crate::link::Link;
-use crate::memory::{Lend, Lent, Object, Region, Registered, Stable};
+use crate::memory::{Lent, Object, Region, Registered, Stable};
 use crate::remote::{Access, RemoteSlice};
 use crate::table::Owner;
 use crate::transfer::Operation;
@@ -129,9 +129,7 @@ impl<B: Stable> Exposing<B> {
                 .because(Cause::ZeroCount);
             return Err(Failed::new(empty, region));
         }
-        if !Arc::ptr_eq(core, region.core()) {
-            let foreign = CoreError::invalid_handle(dat_core::Subtype::InvalidHandleLmr)
-                .because(Cause::Foreign);
+        if let Err(foreign) = check_adapter(core, &region) {
             return Err(Failed::new(foreign, region));
         }
         let rmr = match core.interface().rmr_create(link.domain().id()) {
