@@ -46,7 +46,8 @@ pub struct Adapter(Arc<Guard>);
 impl Adapter {
     /// Opens the adapter of an address, `SCHEME://DEVICE`, driven by a thread of its own.
     ///
-    /// `mock://NAME` is an adapter in the process's own [`Network`].
+    /// `mock://NAME` is an adapter in the process's own [`Network`]; `verbs://PORT`, with the
+    /// feature `verbs`, a port of an RDMA device.
     ///
     /// # Errors
     /// Those of [`Options::open`].
@@ -183,6 +184,7 @@ impl Options {
     /// # Errors
     /// - [`Malformed`](crate::Error::Malformed): the address is not `SCHEME://DEVICE`.
     /// - [`NotBuiltIn`](crate::Error::NotBuiltIn): the scheme is unknown, or needs a feature.
+    /// - [`Device`](crate::Error::Device): there is no such device, or it cannot be opened.
     /// - [`Refused`](crate::Error::Refused) INSUFFICIENT_RESOURCES: there is no address space for
     ///   the limits, or a limit is too low for the adapter itself.
     /// - [`System`](crate::Error::System): the thread cannot be started.
@@ -243,6 +245,11 @@ impl Options {
                 let network = self.network.unwrap_or_else(Network::of_process);
                 let (backend, device) = network.join(name);
                 open_on(&self.limits, backend, device, Some(network))
+            }
+            #[cfg(feature = "verbs")]
+            ("verbs", name) => {
+                let (backend, device) = crate::verbs::open(name)?;
+                open_on(&self.limits, backend, device, None)
             }
             (scheme, _) => Err(not_built_in(scheme)),
         }

@@ -130,6 +130,14 @@ impl Connecting {
     pub fn wait(self) -> Result<Endpoint> {
         self.start().wait()
     }
+
+    /// As [`wait`](Self::wait), for at most `timeout`.
+    ///
+    /// # Errors
+    /// The attempt, which goes on, if it is not done in time.
+    pub fn wait_timeout(self, timeout: Duration) -> std::result::Result<Result<Endpoint>, Connect> {
+        self.start().wait_timeout(timeout)
+    }
 }
 
 impl IntoFuture for Connecting {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use dat_core::backend::BackendError;
 use dat_core::event::ConnectionEventKind;
 use dat_core::flags::DtoStatus;
 
@@ -37,6 +38,13 @@ pub enum Error {
         scheme: String,
         /// Feature of this crate that adds the scheme; `None` if there is no such scheme.
         feature: Option<&'static str>,
+    },
+    /// The device of an address cannot be opened.
+    Device {
+        /// Name of the device.
+        name: String,
+        /// Reason; `Device` also stands for a device that does not exist.
+        cause: BackendError,
     },
     /// The system refused to start a thread or to resolve a name.
     System(std::io::Error),
@@ -84,6 +92,9 @@ impl fmt::Display for Error {
                 "`{scheme}://` needs the feature `{feature}` of `dat-host`, which is off"
             ),
             Self::NotBuiltIn { scheme, .. } => write!(f, "`{scheme}://` is no known scheme"),
+            Self::Device { name, cause } => {
+                write!(f, "the device `{name}` cannot be opened: {cause:?}")
+            }
             Self::System(error) => write!(f, "the system refused: {error}"),
         }
     }

@@ -67,8 +67,9 @@
 //! | address | device | peers |
 //! |---|---|---|
 //! | `mock://NAME` | an adapter in this process, see [`Network`] | `NAME:PORT` |
+//! | `verbs://PORT` (feature `verbs`) | a port of an RDMA device: `verbs://rxe0`, `verbs://mlx5_0:2` | `HOST:PORT` |
 //!
-//! `PORT` is the connection qualifier. Other schemes are refused with an error that names the
+//! The `PORT` of a peer is the connection qualifier. Other schemes are refused with an error that names the
 //! feature. [`Adapter::from_backend`] opens every other backend; its peers are `HOST:PORT`.
 //!
 //! # End
@@ -82,6 +83,7 @@
 //! | feature | adds |
 //! |---|---|
 //! | `serde` | `Serialize` and `Deserialize` for [`RemoteSlice`] |
+//! | `verbs` | RDMA devices over libibverbs; needs the headers of rdma-core, and libclang |
 //!
 //! # From other crates
 //! | there | here |
@@ -120,6 +122,8 @@ mod shared_receive;
 mod table;
 mod timer;
 mod transfer;
+#[cfg(feature = "verbs")]
+mod verbs;
 mod wait;
 mod wakers;
 mod window;

@@ -24,11 +24,7 @@ pub(crate) fn parse_adapter(address: &str) -> Result<(&str, &str)> {
 pub(crate) fn not_built_in(scheme: &str) -> Error {
     Error::NotBuiltIn {
         scheme: scheme.to_owned(),
-        feature: match scheme {
-            "verbs" => Some("verbs"),
-            "roce" => Some("roce"),
-            _ => None,
-        },
+        feature: (scheme == "verbs").then_some("verbs"),
     }
 }
 

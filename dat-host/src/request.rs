@@ -5,6 +5,7 @@ use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use dat_core::attributes::{EpAttributes, IaAddress};
 use dat_core::flags::CrFields;
@@ -165,6 +166,14 @@ impl Accepting {
     /// Those of [`Accept`].
     pub fn wait(self) -> Result<Endpoint> {
         self.start().wait()
+    }
+
+    /// As [`wait`](Self::wait), for at most `timeout`.
+    ///
+    /// # Errors
+    /// The accepted request, which goes on, if it is not done in time.
+    pub fn wait_timeout(self, timeout: Duration) -> std::result::Result<Result<Endpoint>, Accept> {
+        self.start().wait_timeout(timeout)
     }
 }
 
