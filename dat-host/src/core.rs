@@ -7,8 +7,8 @@ use std::thread::ThreadId;
 use std::time::Duration;
 
 use dat_core::attributes::IaAddress;
-use dat_core::event::{AsyncEventKind, ConnectionEventKind, Event, ThreadWait};
-use dat_core::flags::{DtoStatus, EvdFlags};
+use dat_core::event::{AsyncEventKind, ConnectionEventKind, Event, REASON_PRIMARY, ThreadWait};
+use dat_core::flags::{CloseFlags, DtoStatus, EvdFlags, HandleKind};
 use dat_core::id::{EpId, EvdId, SrqId};
 use dat_core::time::Instant;
 
@@ -350,17 +350,41 @@ impl Core {
         let evd = self.interface.async_evd();
         while let Ok(event) = self.interface.evd_dequeue(evd) {
             found = true;
-            if let Event::Async { kind, .. } = event
-                && matches!(
-                    kind,
-                    AsyncEventKind::IaCatastrophic | AsyncEventKind::EvdOverflow
-                )
-            {
+            let Event::Async {
+                kind,
+                handle,
+                reason,
+            } = event
+            else {
+                continue;
+            };
+            match kind {
                 // Events are lost, so operations might wait for ever.
-                self.close();
+                AsyncEventKind::IaCatastrophic | AsyncEventKind::EvdOverflow => self.close(),
+                AsyncEventKind::EpBroken
+                    if handle.kind() == Some(HandleKind::Srq) && reason == REASON_PRIMARY =>
+                {
+                    self.disconnect_users(SrqId::from_handle(handle));
+                }
+                _ => {}
             }
         }
         found
+    }
+
+    /// Disconnects the endpoints of a shared receive queue that failed: they receive no more.
+    fn disconnect_users(&self, queue: SrqId) {
+        let users: Vec<EpId> = lock(&self.links)
+            .iter()
+            .flatten()
+            .filter(|link| link.queue() == Some(queue))
+            .map(|link| link.id())
+            .collect();
+        for ep in users {
+            // Fails if there is no connection.
+            let _ = self.interface.ep_disconnect(ep, CloseFlags::Abrupt);
+        }
+        self.called();
     }
 
     /// Wakes listeners for which requests have arrived.
@@ -478,7 +502,8 @@ impl Core {
         self.interface.shut();
         self.table.end_all(None, Outcome::Closed, Effects::run);
         let links = std::mem::take(&mut *lock(&self.links));
-        for link in links.into_iter().flatten() {
+        let dropped = std::mem::take(&mut *lock(&self.dropped));
+        for link in links.into_iter().flatten().chain(dropped) {
             link.end();
         }
         self.offer_requests();

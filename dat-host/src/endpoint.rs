@@ -123,8 +123,9 @@ impl Endpoint {
     /// Sends the memory as one message; the peer needs a receive for it.
     ///
     /// # Errors
-    /// [`Transfer`] names the errors after the post. [`Refused`](crate::Error::Refused) has
-    /// - INVALID_STATE: there is no connection any longer, or not yet.
+    /// [`Transfer`] names the errors after the post; once the connection has ended, each operation
+    /// fails with the status `Flushed` (Spec: DTO-10). [`Refused`](crate::Error::Refused) has
+    /// - INVALID_STATE: a disconnect has begun.
     /// - PROTECTION_VIOLATION: the memory is of another zone.
     /// - INVALID_HANDLE: the memory is of another adapter, or the adapter is closed.
     /// - INSUFFICIENT_RESOURCES: as many operations as the endpoint may have are in flight.
@@ -322,7 +323,7 @@ impl Future for NextMessage {
     type Output = Result<Message>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if !self.0.is_shared() {
+        if self.0.queue().is_none() {
             let refused =
                 CoreError::invalid_state(Subtype::NoSubtype).because(Cause::NoSharedReceiveQueue);
             return Poll::Ready(Err(refused.into()));

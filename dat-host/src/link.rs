@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use dat_core::backend::PRIVATE_DATA_MAX;
 use dat_core::event::ConnectionEventKind;
-use dat_core::id::EpId;
+use dat_core::id::{EpId, SrqId};
 
 use crate::core::{Core, lock};
 use crate::error::{Error, Result};
@@ -65,9 +65,9 @@ impl Link {
         self.domain.core()
     }
 
-    /// Returns true if messages come from a shared receive queue.
-    pub(crate) const fn is_shared(&self) -> bool {
-        self.queue.is_some()
+    /// Returns the shared receive queue that messages come from.
+    pub(crate) fn queue(&self) -> Option<SrqId> {
+        self.queue.as_ref().map(|queue| queue.id())
     }
 
     /// Returns the private data that came with the connection.

@@ -43,7 +43,6 @@ fn a_batch_is_posted_in_order() {
     assert!(near.batch::<Buffer>().post().is_empty());
 }
 
-/// Spec: DTO-10
 #[test]
 fn the_first_refusal_ends_a_batch_and_returns_the_memory() {
     let pair = Pair::new();

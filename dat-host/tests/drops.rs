@@ -3,7 +3,7 @@
 mod common;
 
 use std::any::Any;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
@@ -18,6 +18,8 @@ struct Stepped {
     fabric: Fabric,
     bells: Arc<Mutex<Vec<Bell>>>,
     own: OnceLock<Bell>,
+    /// Number of passes of the adapter's driver.
+    passes: Arc<AtomicUsize>,
     _token: Arc<()>,
 }
 
@@ -28,6 +30,7 @@ impl Device for Stepped {
     }
 
     fn act(&self, now: Instant) -> Activity {
+        self.passes.fetch_add(1, Ordering::SeqCst);
         let acted = self.fabric.run_until(now) != 0;
         if acted {
             let bells = self.bells.lock().unwrap().clone();
@@ -55,6 +58,7 @@ fn backends() -> ([Adapter; 2], [Weak<()>; 2]) {
             fabric: fabric.clone(),
             bells: Arc::clone(&bells),
             own: OnceLock::new(),
+            passes: Arc::default(),
             _token: token,
         };
         let backend = fabric.node(NodeOptions::new("test", number));
@@ -66,6 +70,31 @@ fn backends() -> ([Adapter; 2], [Weak<()>; 2]) {
 }
 
 type Objects = Vec<Box<dyn Any + Send>>;
+
+/// The thread of an adapter looks for events only after it was woken.
+#[test]
+fn an_idle_adapter_sleeps() {
+    let passes = Arc::<AtomicUsize>::default();
+    let fabric = Fabric::new(Network::options());
+    let device = Stepped {
+        fabric: fabric.clone(),
+        bells: Arc::default(),
+        own: OnceLock::new(),
+        passes: Arc::clone(&passes),
+        _token: Arc::default(),
+    };
+    let backend = fabric.node(NodeOptions::new("idle", 1));
+    let adapter = Adapter::from_backend(backend, device).unwrap();
+    let zone = adapter.zone().unwrap();
+    let (_near, _far) = connect(&zone, &zone, None).unwrap();
+    let settled = || {
+        let before = passes.load(Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(20));
+        passes.load(Ordering::SeqCst) == before
+    };
+    eventually("the adapter sleeps", settled);
+    assert!(settled(), "it stays asleep");
+}
 
 /// One object of each kind, with operations in flight.
 fn all_objects(near_adapter: Adapter, far_adapter: Adapter) -> Objects {

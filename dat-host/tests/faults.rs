@@ -26,7 +26,7 @@ fn a_peer_that_vanished_is_not_reached() {
     assert!(matches!(error, Error::Connection(_)), "{error}");
 }
 
-/// Spec: DTO-11, DTO-12
+/// Spec: DTO-12, EPD-10
 #[test]
 fn a_peer_that_vanishes_fails_every_operation() {
     let pair = Pair::new();
@@ -158,5 +158,25 @@ fn a_lost_event_closes_the_adapter() {
     assert_eq!(&failed.memory[..], b"lost");
     common::eventually("the adapter is closed", || {
         pair.near_adapter.zone().is_err()
+    });
+}
+
+/// Spec: SRQR-42
+#[test]
+fn a_shared_queue_that_fails_ends_its_connections() {
+    let pair = Pair::new();
+    let queue = pair.far.shared_receive(4, 8).unwrap();
+    let (near, far) = connect(&pair.near, &pair.far, Some(&queue)).unwrap();
+    pair.network
+        .fabric()
+        .inject_from_now(Fault::FailSharedReceive { adapter: 1, nth: 0 });
+    let send = near.send(pair.near.copy(b"lost").unwrap());
+    let failed = send.wait_timeout(SOON).unwrap().unwrap_err();
+    assert!(failed.error.status().is_some(), "{failed}");
+    let end = far.next_message().wait_timeout(SOON).unwrap().unwrap_err();
+    assert!(matches!(end, Error::Connection(_)), "{end}");
+    drop((near, far, queue));
+    common::eventually("the buffers are freed", || {
+        pair.far_adapter.in_flight() == 0
     });
 }

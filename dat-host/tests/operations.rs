@@ -65,7 +65,7 @@ fn a_peer_writes_and_reads_through_a_window() {
     assert_eq!((bytes[63], bytes[192]), (1, 1));
 }
 
-/// Spec: RMB-40, RMF-01
+/// Spec: RMB-42, RMF-02
 #[test]
 fn a_revoked_window_cannot_be_written() {
     let pair = Pair::new();
@@ -166,7 +166,7 @@ fn nobody_listens() {
     assert!(connecting.wait().is_err());
 }
 
-/// Spec: EPK-11
+/// Spec: EPK-09, EPK-10
 #[test]
 fn a_connection_attempt_has_a_deadline() {
     let pair = Pair::new();
@@ -206,7 +206,7 @@ fn messages_of_many_endpoints_share_a_queue_and_give_buffers_back() {
     eventually("the queue is freed", || pair.far_adapter.in_flight() == 0);
 }
 
-/// Spec: SRQR-33
+/// Spec: SRC-04
 #[test]
 fn messages_that_are_kept_hold_buffers() {
     let pair = Pair::new();
@@ -248,7 +248,7 @@ fn messages_precede_the_end_of_the_connection() {
     far.disconnect().wait().unwrap();
 }
 
-/// Spec: EPD-01, DTO-11
+/// Spec: EPD-01
 #[test]
 fn a_disconnect_flushes_receives_and_gives_memory_back() {
     let pair = Pair::new();
@@ -310,7 +310,7 @@ fn dropped_buffers_return_to_their_pool() {
     assert_eq!(before, after);
 }
 
-/// Spec: EPW-33, GEN-03
+/// Spec: GEN-03
 #[test]
 fn refusals_name_the_cause_and_return_the_memory() {
     let pair = Pair::new();
@@ -390,7 +390,6 @@ fn a_shared_endpoint_has_no_receives_of_its_own() {
     assert_eq!(kind, ErrorKind::InvalidState);
 }
 
-/// Spec: DTO-10
 #[test]
 fn more_operations_than_fit_are_refused_with_their_memory() {
     let pair = Pair::new();
@@ -414,4 +413,23 @@ fn more_operations_than_fit_are_refused_with_their_memory() {
     for send in sent {
         assert_eq!(&send.wait().unwrap_err().memory[..], b"x");
     }
+}
+
+/// Spec: DTO-10
+#[test]
+fn operations_after_the_end_of_the_connection_are_flushed() {
+    let pair = Pair::new();
+    let (near, far) = pair.connect();
+    drop(far);
+    assert_eq!(near.ended().wait(), ConnectionEventKind::Disconnected);
+    let failed = near.send(pair.near.copy(b"late").unwrap()).wait();
+    let failed = failed.unwrap_err();
+    assert_eq!(
+        failed.error.status(),
+        Some(dat_core::flags::DtoStatus::Flushed)
+    );
+    assert_eq!(&failed.memory[..], b"late");
+    let region = pair.near.region(vec![8_u8; 8]).unwrap();
+    let failed = region.expose(.., Access::READ).to(&near).wait();
+    assert_eq!(failed.unwrap_err().memory.into_inner(), [8; 8]);
 }

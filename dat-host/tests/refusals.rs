@@ -73,7 +73,7 @@ fn parameters_of_connections_are_checked() {
     assert_eq!(refused.core().unwrap().cause(), Cause::MaxRequestDtos);
 }
 
-/// Spec: CRA-04, CRR-02
+/// Spec: GEN-10
 #[test]
 fn an_answer_that_is_refused_rejects_the_request() {
     let pair = Pair::new();
@@ -92,7 +92,7 @@ fn an_answer_that_is_refused_rejects_the_request() {
     assert!(matches!(connecting.wait(), Err(Error::Rejected(_))));
 }
 
-/// Spec: PSC-02
+/// Spec: PSC-04
 #[test]
 fn a_qualifier_has_one_listener() {
     let pair = Pair::new();
@@ -105,6 +105,7 @@ fn a_qualifier_has_one_listener() {
     assert!(refused.to_string().contains("`min_qlen`"), "{refused}");
 }
 
+/// Spec: PSC-02, EPK-08
 #[test]
 fn more_requests_than_the_backlog_are_refused() {
     let pair = Pair::new();
@@ -119,7 +120,7 @@ fn more_requests_than_the_backlog_are_refused() {
     drop(listener);
 }
 
-/// Spec: LMC-07
+/// Spec: LMC-10
 #[test]
 fn memory_without_bytes_is_refused_where_it_has_no_meaning() {
     let pair = Pair::new();
