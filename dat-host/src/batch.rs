@@ -9,7 +9,7 @@ use dat_core::memory::LmrTriplet;
 
 use crate::endpoint::{Endpoint, check_adapter, check_read, check_write};
 use crate::error::Failed;
-use crate::memory::Memory;
+use crate::memory::{Memory, MemoryMut};
 use crate::remote::RemoteSlice;
 use crate::table::Owner;
 use crate::transfer::{Operation, Posted, Transfer};
@@ -83,7 +83,10 @@ impl<'a, M: Memory> Batch<'a, M> {
     /// # Errors
     /// Returns the memory, and PRIVILEGES_VIOLATION (`remote`): `remote` lacks
     /// [`Access::READ`](crate::Access::READ). The batch is unchanged.
-    pub fn read(&mut self, remote: RemoteSlice, memory: M) -> Result<(), Failed<M>> {
+    pub fn read(&mut self, remote: RemoteSlice, memory: M) -> Result<(), Failed<M>>
+    where
+        M: MemoryMut,
+    {
         match check_read(remote) {
             Ok(()) => {
                 let operation = BatchOperation::RdmaRead(remote.triplet());

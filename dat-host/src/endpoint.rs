@@ -16,7 +16,7 @@ use crate::core::{Core, Guard};
 use crate::error::{Failed, Result};
 use crate::interface::Interface;
 use crate::link::Link;
-use crate::memory::{Lend, Memory};
+use crate::memory::{Lend, Memory, MemoryMut};
 use crate::message::Message;
 use crate::remote::{Access, RemoteSlice};
 use crate::shared_receive::SharedReceive;
@@ -164,7 +164,7 @@ impl Endpoint {
     /// - INVALID_PARAMETER: the endpoint was made with attributes that allow no reads.
     ///
     /// A window that the peer has revoked fails with the status `RemoteAccess`.
-    pub fn read<M: Memory>(&self, remote: RemoteSlice, memory: M) -> Transfer<M> {
+    pub fn read<M: MemoryMut>(&self, remote: RemoteSlice, memory: M) -> Transfer<M> {
         let segment = [memory.segment()];
         let ep = self.id();
         Transfer::new(self.post(memory, |interface, cookie| {
@@ -182,7 +182,7 @@ impl Endpoint {
     /// Those of [`send`](Self::send), and as [`Refused`](crate::Error::Refused) INVALID_STATE
     /// (SRQ_IN_USE): the endpoint receives from a shared queue. Use
     /// [`next_message`](Self::next_message).
-    pub fn recv<M: Memory>(&self, memory: M) -> Receive<M> {
+    pub fn recv<M: MemoryMut>(&self, memory: M) -> Receive<M> {
         let segment = [memory.segment()];
         let ep = self.id();
         Receive::new(self.post(memory, |interface, cookie| {

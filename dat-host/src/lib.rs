@@ -32,6 +32,7 @@
 //! | [`Adapter`] | IA | a device, opened by address |
 //! | [`Zone`] | PZ | regions and endpoints that may be used together |
 //! | [`Region`] | LMR | registered memory that owns a `Vec<u8>`, a `Box<[u8]>` or another [`Stable`] value |
+//! | [`SharedRegion`] | LMR | a region that many Sends and RDMA Writes read at the same time |
 //! | [`Buffer`] | LMR | registered memory from the pool of a zone |
 //! | [`Window`] | RMR | a region that peers access, until it is revoked |
 //! | [`RemoteSlice`] | RMR context | a peer's memory, as a value of 24 bytes |
@@ -139,7 +140,7 @@ pub use driver::Driver;
 pub use endpoint::{Disconnect, Ended, Endpoint, NextMessage};
 pub use error::{Error, Failed, Result};
 pub use listener::{Listener, NextRequest};
-pub use memory::{Buffer, Foreign, Memory, Region, RegionSlice, Stable};
+pub use memory::{Buffer, Foreign, Memory, MemoryMut, Region, RegionSlice, SharedRegion, Stable};
 pub use message::Message;
 pub use network::Network;
 pub use peer::Peer;

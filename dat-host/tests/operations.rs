@@ -433,3 +433,41 @@ fn operations_after_the_end_of_the_connection_are_flushed() {
     let failed = region.expose(.., Access::READ).to(&near).wait();
     assert_eq!(failed.unwrap_err().memory.into_inner(), [8; 8]);
 }
+
+#[test]
+fn many_writes_read_one_region_at_the_same_time() {
+    let pair = Pair::new();
+    let (near, far) = pair.connect();
+    let region = pair.far.region(vec![0_u8; 1 << 16]).unwrap();
+    let window = region.expose(.., Access::WRITE).to(&far).wait().unwrap();
+    let remote = window.remote();
+    let bytes: Vec<u8> = (0..1 << 16)
+        .map(|number: u32| (number >> 3) as u8)
+        .collect();
+    let source = pair.near.region(bytes.clone()).unwrap().share();
+    let piece = 1 << 12;
+    let writes: Vec<_> = (0..16)
+        .map(|number| number * piece..(number + 1) * piece)
+        .map(|range| {
+            let to = remote.slice(range.start as u64..range.end as u64).unwrap();
+            near.write(source.slice(range).unwrap(), to)
+        })
+        .collect();
+    // It is read here, too, while the writes are in flight.
+    assert_eq!(source[..], bytes);
+    let source = source.into_region().unwrap_err();
+    assert!(source.slice(1..(1 << 16) + 1).is_err());
+    for write in writes {
+        assert_eq!(write.wait().unwrap().len(), piece);
+    }
+    assert_eq!(source.into_region().unwrap().into_inner(), bytes);
+    assert_eq!(window.revoke().wait().into_inner(), bytes);
+    // Its future is dropped: the operation keeps the memory.
+    let source = pair.near.region(vec![1_u8; 8]).unwrap().share();
+    drop(near.send(source.clone()));
+    let source = source.into_region().unwrap_err();
+    let receive = far.recv(pair.far.buffer(8).unwrap());
+    receive.wait().unwrap();
+    eventually("the send completes", || pair.near_adapter.in_flight() == 0);
+    assert_eq!(source.into_region().unwrap().into_inner(), [1; 8]);
+}

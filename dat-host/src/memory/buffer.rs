@@ -7,7 +7,7 @@ use std::sync::Arc;
 use dat_core::id::LmrId;
 use dat_core::memory::LmrTriplet;
 
-use super::lent::{Lend, Lent, Memory};
+use super::lent::{Lend, Lent, Memory, MemoryMut};
 use super::slot::Slot;
 use crate::core::Core;
 
@@ -112,6 +112,8 @@ impl Drop for Buffer {
 }
 
 impl Memory for Buffer {}
+
+impl MemoryMut for Buffer {}
 
 impl Lend for Buffer {
     fn segment(&self) -> LmrTriplet {

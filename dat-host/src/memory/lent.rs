@@ -13,9 +13,12 @@ use crate::core::Core;
 
 /// Memory that an operation takes over, and returns when it completes.
 ///
-/// Implemented for [`Region`](crate::Region), [`RegionSlice`](crate::RegionSlice) and
-/// [`Buffer`](crate::Buffer).
+/// Implemented for [`Region`](crate::Region), [`RegionSlice`](crate::RegionSlice),
+/// [`Buffer`](crate::Buffer) and [`SharedRegion`](crate::SharedRegion).
 pub trait Memory: Lend {}
+
+/// Memory that an operation may write: all but [`SharedRegion`](crate::SharedRegion).
+pub trait MemoryMut: Memory {}
 
 /// Conversion of memory to a form that does not depend on its type, without an allocation.
 pub trait Lend: Sized + Send + Unpin + 'static {
@@ -40,15 +43,30 @@ pub trait Lend: Sized + Send + Unpin + 'static {
 /// Memory of an operation in flight.
 pub struct Lent {
     /// `None` after `take`.
-    object: Option<Box<dyn Object>>,
+    object: Option<Held>,
     pub(super) start: usize,
     pub(super) length: usize,
+}
+
+/// The owner of memory in flight.
+enum Held {
+    Alone(Box<dyn Object>),
+    Shared(Arc<dyn Any + Send + Sync>),
 }
 
 impl Lent {
     pub(crate) fn new(object: Box<dyn Object>, start: usize, length: usize) -> Self {
         Self {
-            object: Some(object),
+            object: Some(Held::Alone(object)),
+            start,
+            length,
+        }
+    }
+
+    /// Lends memory that others may read meanwhile, to an operation that only reads it.
+    pub(super) fn shared(object: Arc<dyn Any + Send + Sync>, start: usize, length: usize) -> Self {
+        Self {
+            object: Some(Held::Shared(object)),
             start,
             length,
         }
@@ -59,11 +77,22 @@ impl Lent {
     /// # Panics
     /// If it has another type. The operation that lent it has the type in its own.
     pub(crate) fn take<T: 'static>(mut self) -> Box<T> {
-        let object = self.object.take().map(Object::into_any);
-        match object.map(<Box<dyn Any + Send>>::downcast) {
-            Some(Ok(object)) => object,
-            _ => unreachable!("an operation takes back what it lent"),
+        if let Some(Held::Alone(object)) = self.object.take()
+            && let Ok(object) = object.into_any().downcast()
+        {
+            return object;
         }
+        unreachable!("an operation takes back what it lent")
+    }
+
+    /// As `take`, for shared memory.
+    pub(super) fn take_shared<T: Send + Sync + 'static>(mut self) -> Arc<T> {
+        if let Some(Held::Shared(object)) = self.object.take()
+            && let Ok(object) = object.downcast()
+        {
+            return object;
+        }
+        unreachable!("an operation takes back what it lent")
     }
 
     /// Returns the slot of a shared receive queue.
@@ -85,7 +114,7 @@ impl fmt::Debug for Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        if let Some(object) = self.object.take() {
+        if let Some(Held::Alone(object)) = self.object.take() {
             object.release();
         }
     }

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use dat_core::id::LmrId;
 use dat_core::memory::LmrTriplet;
 
-use super::lent::{Lend, Lent, Memory};
+use super::lent::{Lend, Lent, Memory, MemoryMut};
 use super::pinned::Stable;
 use super::registered::Registered;
+use super::shared::SharedRegion;
 use super::slice::RegionSlice;
 use crate::core::Core;
 use crate::error::Failed;
@@ -87,6 +88,14 @@ impl<B: Stable> Region<B> {
         }
     }
 
+    /// Lets any number of Sends and RDMA Writes read the region at the same time.
+    pub fn share(self) -> SharedRegion<B>
+    where
+        B: Sync,
+    {
+        SharedRegion::new(self.registered)
+    }
+
     /// Opens a range of the region to peers; [`to`](Exposing::to) an endpoint completes the call.
     pub fn expose(self, range: impl RangeBounds<usize>, access: Access) -> Exposing<B> {
         let range = resolve_range(range, self.len());
@@ -118,6 +127,8 @@ impl<B: Stable> fmt::Debug for Region<B> {
 }
 
 impl<B: Stable> Memory for Region<B> {}
+
+impl<B: Stable> MemoryMut for Region<B> {}
 
 impl<B: Stable> Lend for Region<B> {
     fn segment(&self) -> LmrTriplet {

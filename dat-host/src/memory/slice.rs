@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use dat_core::memory::LmrTriplet;
 
-use super::lent::{Lend, Lent, Memory};
+use super::lent::{Lend, Lent, Memory, MemoryMut};
 use super::pinned::Stable;
 use super::region::Region;
 use crate::core::Core;
@@ -59,6 +59,8 @@ impl<B: Stable> fmt::Debug for RegionSlice<B> {
 }
 
 impl<B: Stable> Memory for RegionSlice<B> {}
+
+impl<B: Stable> MemoryMut for RegionSlice<B> {}
 
 impl<B: Stable> Lend for RegionSlice<B> {
     fn segment(&self) -> LmrTriplet {
