@@ -153,7 +153,7 @@ async fn write_all(near: Zone, far: Zone, writes: u64, name: &str) -> dat_host::
 
 fn main() -> Result<()> {
     let writes = std::env::args().nth(1);
-    let writes = writes.map_or(Ok(200_000), |count| count.parse::<u64>())?;
+    let writes = writes.map_or(Ok(50_000), |count| count.parse::<u64>())?;
     let writes = writes.next_multiple_of(IN_FLIGHT);
 
     let core = direct(writes)?;

@@ -66,7 +66,7 @@ fn run(core: &Core) {
 /// The driver of an adapter as a future, for any executor.
 ///
 /// It is ready when the adapter is closed. Dropping it closes the adapter, so that operations end
-/// with [`Error::Closed`](crate::Error::Closed) instead of waiting in vain. Until it is first
+/// with [`Error::Closed`] instead of waiting in vain. Until it is first
 /// polled, only blocking waits drive the adapter.
 #[must_use = "dropping the driver closes the adapter"]
 pub struct Driver(Closing);
