@@ -46,7 +46,7 @@ pub struct Adapter(Arc<Guard>);
 impl Adapter {
     /// Opens the adapter of an address, `SCHEME://DEVICE`, driven by a thread of its own.
     ///
-    /// `mock://NAME` is an adapter in the process's own [`Network`]; `verbs://PORT`, with the
+    /// `mock://NAME` is an adapter in the process's own [`Network`]; `verbs://NAME`, with the
     /// feature `verbs`, a port of an RDMA device.
     ///
     /// # Errors

@@ -31,7 +31,7 @@
 //! |---|---|---|
 //! | [`Adapter`] | IA | a device, opened by address |
 //! | [`Zone`] | PZ | regions and endpoints that may be used together |
-//! | [`Region`] | LMR | registered memory that owns a `Vec<u8>`, a `Box<[u8]>` or another [`Stable`] value |
+//! | [`Region`] | LMR | registered memory of a `Vec<u8>`, a `Box<[u8]>` or another [`Stable`] value |
 //! | [`SharedRegion`] | LMR | a region that many Sends and RDMA Writes read at the same time |
 //! | [`Buffer`] | LMR | registered memory from the pool of a zone |
 //! | [`Window`] | RMR | a region that peers access, until it is revoked |
@@ -43,10 +43,11 @@
 //! Each has a method `id` with its handle in the core.
 //!
 //! # Memory
-//! An operation takes its memory over and gives it back: `let buffer = endpoint.send(buffer).await?`.
-//! While it is in flight, a table of the adapter owns the memory, and not the future. So dropping or
-//! forgetting a future changes nothing: the operation goes on, and the memory is released when it
-//! completes. An error returns the memory, too ([`Failed`]).
+//! An operation takes its memory over and gives it back:
+//! `let buffer = endpoint.send(buffer).await?`. While it is in flight, a table of the adapter owns
+//! the memory, and not the future. So dropping or forgetting a future changes nothing: the
+//! operation goes on, and the memory is released when it completes. An error returns the memory,
+//! too ([`Failed`]).
 //!
 //! Regions have no remote rights. [`Region::expose`] makes a [`Window`], which has no slices, but
 //! only copies and atomics, since a peer may write at any moment. [`Window::revoke`] gives the
@@ -68,10 +69,11 @@
 //! | address | device | peers |
 //! |---|---|---|
 //! | `mock://NAME` | an adapter in this process, see [`Network`] | `NAME:PORT` |
-//! | `verbs://PORT` (feature `verbs`) | a port of an RDMA device: `verbs://rxe0`, `verbs://mlx5_0:2` | `HOST:PORT` |
+//! | `verbs://NAME` (feature `verbs`) | a port of an RDMA device: `rxe0`, `mlx5_0:2` | `HOST:PORT` |
 //!
-//! The `PORT` of a peer is the connection qualifier. Other schemes are refused with an error that names the
-//! feature. [`Adapter::from_backend`] opens every other backend; its peers are `HOST:PORT`.
+//! The `PORT` of a peer is the connection qualifier. Other schemes are refused with an error that
+//! names the feature, if there is one. [`Adapter::from_backend`] opens every other backend; its
+//! peers are `HOST:PORT`.
 //!
 //! # End
 //! An adapter closes when its last acting object (adapter, zone, endpoint, listener, shared receive
@@ -90,7 +92,7 @@
 //! | there | here |
 //! |---|---|
 //! | `ibv_reg_mr` of a pointer | [`Zone::region`] of an owner |
-//! | `ibv_post_send`, then `ibv_poll_cq` | [`Endpoint::send`], [`write`](Endpoint::write), [`read`](Endpoint::read), then `await` or `wait` |
+//! | `ibv_post_send`, then `ibv_poll_cq` | [`Endpoint::send`] or `write`, then `await` or `wait` |
 //! | `wr_id` | the future |
 //! | access flags of a memory region | [`Region::expose`] for one peer, [`Window::revoke`] |
 //! | `rdma_resolve_addr`, `rdma_resolve_route`, `rdma_connect` | [`Zone::connect`] |

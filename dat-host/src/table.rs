@@ -161,8 +161,8 @@ impl Table {
 
     /// Returns the end of an operation and its memory, or stores the waker.
     ///
-    /// `None` if there is no such operation. `is_new` is true for its first poll, which rarely finds
-    /// it ended.
+    /// `None` if there is no such operation. `is_new` is true for its first poll, which seldom
+    /// finds it ended.
     #[inline]
     pub(crate) fn poll(
         &self,

@@ -80,7 +80,8 @@ impl<B: Stable> Region<B> {
     /// Selects a part of the region for an operation, in bytes.
     ///
     /// # Errors
-    /// [`OutOfRange`](crate::Error::OutOfRange): the range reaches outside of the region. Returns the region.
+    /// [`OutOfRange`](crate::Error::OutOfRange): the range reaches outside of the region, which is
+    /// returned.
     pub fn slice(self, range: impl RangeBounds<usize>) -> Result<RegionSlice<B>, Failed<Self>> {
         match resolve_range(range, self.len()) {
             Ok((start, length)) => Ok(RegionSlice::new(self, start, length)),
