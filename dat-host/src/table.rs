@@ -331,3 +331,89 @@ impl Entry {
         self.memory.take()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::any::Any;
+    use std::sync::Arc;
+
+    use dat_core::id::Handle;
+
+    use super::*;
+    use crate::memory::Object;
+
+    /// Memory that tells by its count whether it was released.
+    struct Probe(#[expect(dead_code, reason = "only counted")] Arc<()>);
+
+    impl Object for Probe {
+        fn into_any(self: Box<Self>) -> Box<dyn Any + Send> {
+            self
+        }
+
+        fn release(self: Box<Self>) {}
+    }
+
+    const OWNER: Owner = Owner::Endpoint(EpId::from_handle(Handle::from_raw(3)));
+    const OTHER: Owner = Owner::Endpoint(EpId::from_handle(Handle::from_raw(4)));
+    const DONE: Outcome = Outcome::Completed(DtoStatus::Success, 5);
+
+    fn lend(count: &Arc<()>) -> Lent {
+        Lent::new(Box::new(Probe(Arc::clone(count))), 0, 0)
+    }
+
+    fn poll(table: &Table, key: Key) -> Poll<Option<Outcome>> {
+        let mut context = Context::from_waker(Waker::noop());
+        let polled = table.poll(key, &mut context, false);
+        polled.map(|ended| ended.map(|(outcome, _)| outcome))
+    }
+
+    #[test]
+    fn a_cookie_ends_its_own_operation_once() {
+        let (table, count) = (Table::new(), Arc::new(()));
+        let first = table.insert(OWNER, lend(&count));
+        assert!(poll(&table, first).is_pending());
+        table.complete(first.to_cookie(), DONE).run();
+        table.complete(first.to_cookie(), Outcome::Closed).run();
+        assert_eq!(poll(&table, first), Poll::Ready(Some(DONE)));
+        // The entry is used again; the old cookie names nothing.
+        let second = table.insert(OWNER, lend(&count));
+        assert_eq!((second.index, table.len()), (first.index, 1));
+        table.complete(first.to_cookie(), DONE).run();
+        assert!(poll(&table, second).is_pending());
+        assert_eq!(poll(&table, first), Poll::Ready(None));
+        for cookie in [0, u64::MAX, 1 << 32 | 1] {
+            table.complete(cookie, DONE).run();
+        }
+        assert!(poll(&table, second).is_pending());
+        drop(table.remove(second));
+        assert_eq!((table.len(), Arc::strong_count(&count)), (0, 1));
+    }
+
+    #[test]
+    fn abandoned_operations_release_their_memory_when_they_end() {
+        let (table, count) = (Table::new(), Arc::new(()));
+        let pending = table.insert(OWNER, lend(&count));
+        let ended = table.insert(OWNER, lend(&count));
+        table.complete(ended.to_cookie(), DONE).run();
+        table.abandon(pending);
+        table.abandon(ended);
+        assert_eq!((table.len(), Arc::strong_count(&count)), (1, 2));
+        table.complete(pending.to_cookie(), DONE).run();
+        assert_eq!((table.len(), Arc::strong_count(&count)), (0, 1));
+    }
+
+    #[test]
+    fn the_operations_of_one_owner_end_together() {
+        let (table, count) = (Table::new(), Arc::new(()));
+        let own: Vec<Key> = (0..3).map(|_| table.insert(OWNER, lend(&count))).collect();
+        let other = table.insert(OTHER, lend(&count));
+        table.abandon(own[2]);
+        table.end_all(Some(OWNER), DONE, Effects::run);
+        assert_eq!(poll(&table, own[0]), Poll::Ready(Some(DONE)));
+        assert!(poll(&table, other).is_pending());
+        table.end_all(None, Outcome::Closed, Effects::run);
+        assert_eq!(poll(&table, own[1]), Poll::Ready(Some(DONE)));
+        assert_eq!(poll(&table, other), Poll::Ready(Some(Outcome::Closed)));
+        assert_eq!((table.len(), Arc::strong_count(&count)), (0, 1));
+    }
+}
