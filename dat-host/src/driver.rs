@@ -68,6 +68,9 @@ fn run(core: &Core) {
 /// It is ready when the adapter is closed. Dropping it closes the adapter, so that operations end
 /// with [`Error::Closed`] instead of waiting in vain. Until it is first
 /// polled, only blocking waits drive the adapter.
+///
+/// A device may wake it inside a call of the adapter, with a lock held. So use an executor that
+/// does not poll a task inside its waker; the usual ones only schedule it.
 #[must_use = "dropping the driver closes the adapter"]
 pub struct Driver(Closing);
 
